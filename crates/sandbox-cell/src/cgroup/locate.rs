@@ -1,0 +1,166 @@
+//! Finding where this process may make control groups.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// Where groups can be made.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    V1(V1Place),
+    V2(V2Place),
+}
+
+/// The directory of each controller that matters, in version 1 or mixed set-ups.
+pub(super) type V1Place = BTreeMap<&'static str, PathBuf>;
+
+/// Where this process is in the tree of version 2.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct V2Place {
+    /// The top of the tree as far as it can be seen.
+    pub(super) top: PathBuf,
+    /// The group of this process.
+    pub(super) own: PathBuf,
+}
+
+/// The controllers that cells use.
+pub(super) const CONTROLLERS: [&str; 4] = ["memory", "pids", "cpu", "cpuacct"];
+
+/// Finds the place from what the kernel says about this process.
+pub(super) fn find() -> Result<Place, String> {
+    let read = |path: &str| std::fs::read_to_string(path).map_err(|e| format!("cannot read {path}: {e}"));
+    let mounts = read("/proc/self/mountinfo")?;
+    let own = read("/proc/self/cgroup")?;
+    let controllers = |top: &Path| std::fs::read_to_string(top.join("cgroup.controllers")).unwrap_or_default();
+    place(&mounts, &own, controllers)
+}
+
+/// A cgroup mount.
+struct CgroupMount<'a> {
+    /// The part of the tree that is mounted.
+    root: PathBuf,
+    point: PathBuf,
+    version: u8,
+    options: &'a str,
+}
+
+fn place(mounts: &str, own: &str, controllers: impl Fn(&Path) -> String) -> Result<Place, String> {
+    let mounts: Vec<CgroupMount<'_>> = mounts.lines().filter_map(parse_mount).collect();
+    // One line per hierarchy: number:controllers:path. Number 0 is version 2.
+    let groups: Vec<(&str, &str)> = own
+        .lines()
+        .filter_map(|line| {
+            let mut parts = line.splitn(3, ':');
+            let (_, controllers, path) = (parts.next()?, parts.next()?, parts.next()?);
+            Some((controllers, path))
+        })
+        .collect();
+
+    if let Some(mount) = mounts.iter().find(|m| m.version == 2) {
+        let has_memory = controllers(&mount.point).split_ascii_whitespace().any(|c| c == "memory");
+        if let Some((_, path)) = groups.iter().find(|(controllers, _)| controllers.is_empty()).filter(|_| has_memory) {
+            let own = visible(mount, path).ok_or("the cgroup of this process is not visible here")?;
+            return Ok(Place::V2(V2Place { top: mount.point.clone(), own }));
+        }
+    }
+
+    let mut found = V1Place::new();
+    for controller in CONTROLLERS {
+        let named = |list: &str| list.split(',').any(|c| c == controller);
+        let mount = mounts.iter().find(|m| m.version == 1 && named(m.options));
+        let group = groups.iter().find(|(controllers, _)| named(controllers));
+        if let Some(dir) = mount.zip(group).and_then(|(mount, (_, path))| visible(mount, path)) {
+            found.insert(controller, dir);
+        }
+    }
+    if found.is_empty() {
+        return Err("no cgroup hierarchy with a memory or pids controller is mounted".to_owned());
+    }
+    Ok(Place::V1(found))
+}
+
+/// Where a group appears in the file system, if the mount shows it.
+fn visible(mount: &CgroupMount<'_>, group: &str) -> Option<PathBuf> {
+    let below = Path::new(group).strip_prefix(&mount.root).ok()?;
+    Some(mount.point.join(below))
+}
+
+fn parse_mount(line: &str) -> Option<CgroupMount<'_>> {
+    let (mount, filesystem) = line.split_once(" - ")?;
+    let mut filesystem = filesystem.split_ascii_whitespace();
+    let version = match filesystem.next()? {
+        "cgroup" => 1,
+        "cgroup2" => 2,
+        _ => return None,
+    };
+    let options = filesystem.nth(1)?;
+    let mut fields = mount.split_ascii_whitespace().skip(3);
+    let (root, point) = (unescape(fields.next()?), unescape(fields.next()?));
+    Some(CgroupMount { root, point, version, options })
+}
+
+/// Undoes the kernel's octal escapes for blanks and backslashes.
+fn unescape(text: &str) -> PathBuf {
+    let mut result = String::new();
+    let mut rest = text;
+    while let Some(at) = rest.find('\\') {
+        result.push_str(&rest[..at]);
+        match rest.get(at + 1..at + 4).and_then(|digits| u8::from_str_radix(digits, 8).ok()) {
+            Some(byte) => {
+                result.push(char::from(byte));
+                rest = &rest[at + 4..];
+            }
+            None => {
+                result.push('\\');
+                rest = &rest[at + 1..];
+            }
+        }
+    }
+    result.push_str(rest);
+    PathBuf::from(result)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const V2: &str = "30 23 0:26 / /sys/fs/cgroup rw,nosuid - cgroup2 cgroup2 rw,nsdelegate\n";
+
+    #[test]
+    fn finds_version_2() {
+        let found = place(V2, "0::/user.slice/session-1.scope\n", |_| "cpu io memory pids\n".to_owned());
+        let own = PathBuf::from("/sys/fs/cgroup/user.slice/session-1.scope");
+        assert_eq!(found, Ok(Place::V2(V2Place { top: "/sys/fs/cgroup".into(), own })));
+    }
+
+    #[test]
+    fn finds_version_1_beside_an_empty_version_2() {
+        let mounts = "35 31 0:32 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n\
+                      36 31 0:33 / /sys/fs/cgroup/cpu,cpuacct rw - cgroup cgroup rw,cpu,cpuacct\n\
+                      41 31 0:38 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n";
+        let own = "4:memory:/jobs/a\n2:cpu,cpuacct:/\n0::/\n";
+        let Ok(Place::V1(found)) = place(mounts, own, |_| String::new()) else { panic!("not version 1") };
+        assert_eq!(found["memory"], PathBuf::from("/sys/fs/cgroup/memory/jobs/a"));
+        assert_eq!(found["cpu"], PathBuf::from("/sys/fs/cgroup/cpu,cpuacct"));
+        assert_eq!(found["cpuacct"], found["cpu"]);
+        assert!(!found.contains_key("pids"));
+    }
+
+    #[test]
+    fn sees_only_the_part_that_is_mounted() {
+        let mounts = "30 23 0:26 /docker/abc /sys/fs/cgroup ro - cgroup2 cgroup rw\n";
+        let all = |_: &Path| "memory pids".to_owned();
+        let Ok(Place::V2(found)) = place(mounts, "0::/docker/abc/x\n", all) else { panic!("not version 2") };
+        assert_eq!(found.own, PathBuf::from("/sys/fs/cgroup/x"));
+        assert!(place(mounts, "0::/elsewhere\n", all).is_err());
+    }
+
+    #[test]
+    fn says_when_there_is_nothing() {
+        assert!(place("22 27 0:21 / /proc rw - proc proc rw\n", "0::/\n", |_| String::new()).is_err());
+    }
+
+    #[test]
+    fn undoes_escapes() {
+        assert_eq!(unescape("/a\\040b\\134c"), PathBuf::from("/a b\\c"));
+    }
+}

@@ -1,0 +1,360 @@
+//! Control groups: what limits a cell's memory, processes and CPU, and what knows how much it used.
+//!
+//! # Theory of operation
+//!
+//! The keeper finds once where it may make groups ([`Tree::locate`]); each cell then gets a [`Group`]. Two
+//! processes live in it: init, which must stay responsive, and the program. So memory and processes are limited for
+//! both together (init uses next to nothing and is counted out), while the CPU share holds for the program alone:
+//! a program that spins in sixty threads on a tenth of a CPU cannot delay the init that is about to kill it.
+//!
+//! * **v2**: `sandbox-run-PID-START/cell-N/` has the limits of memory and processes; below it `init/` holds init and
+//!   `run/` holds the program and the CPU share. (Processes may only live in leaves.)
+//! * **v1**: `sandbox-run-PID-START-N/` in each controller's hierarchy. Init joins memory and pids, the program
+//!   inherits those and joins cpu and cpuacct itself.
+//!
+//! Names carry the keeper's process id and start time, so that the next keeper can sweep what a killed one left.
+//! Everything is made below the group that the keeper itself is in, or, on v2 as root where that group is shared
+//! with others, below the root of the tree.
+
+mod locate;
+mod v1;
+mod v2;
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+use std::time::Duration;
+
+use crate::layer::{Layer, LayerSet};
+use crate::limits::Limits;
+
+/// Where groups for cells are made.
+#[derive(Debug)]
+pub(crate) enum Tree {
+    V1(v1::Tree),
+    V2(v2::Tree),
+    /// No group can be made here, and why.
+    Absent(String),
+}
+
+/// The group of one cell.
+#[derive(Debug)]
+pub(crate) enum Group {
+    V1(v1::Group),
+    V2(v2::Group),
+    Absent,
+}
+
+/// What a group has counted.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Counters {
+    pub(crate) cpu: Duration,
+    pub(crate) memory_peak: u64,
+    /// Processes and threads, init not counted; 0 where the kernel keeps no peak.
+    pub(crate) processes_peak: u64,
+    /// How often a process was killed because memory was full.
+    pub(crate) oom_kills: u64,
+    /// How often a new process was refused.
+    pub(crate) processes_refused: u64,
+}
+
+impl Tree {
+    /// Finds where groups can be made, sweeps what a killed keeper left there, and prepares the place.
+    pub(crate) fn locate() -> Self {
+        match locate::find() {
+            Ok(locate::Place::V2(place)) => match v2::Tree::prepare(place) {
+                Ok(tree) => Self::V2(tree),
+                Err(why) => Self::Absent(why),
+            },
+            Ok(locate::Place::V1(place)) => Self::V1(v1::Tree::prepare(place)),
+            Err(why) => Self::Absent(why),
+        }
+    }
+
+    /// The limits that this host's groups enforce.
+    pub(crate) fn layers(&self) -> LayerSet {
+        match self {
+            Self::V1(tree) => tree.layers(),
+            Self::V2(tree) => tree.layers(),
+            Self::Absent(_) => LayerSet::default(),
+        }
+    }
+
+    /// Why a layer is missing.
+    pub(crate) fn why_missing(&self, layer: Layer) -> String {
+        match self {
+            Self::Absent(why) => why.clone(),
+            _ => format!("the {} controller is not available in this cgroup", layer.name()),
+        }
+    }
+
+    /// Makes the group of cell number `number`.
+    pub(crate) fn create(&self, number: u64, limits: &Limits) -> io::Result<Group> {
+        match self {
+            Self::V1(tree) => tree.create(number, limits).map(Group::V1),
+            Self::V2(tree) => tree.create(number, limits).map(Group::V2),
+            Self::Absent(_) => Ok(Group::Absent),
+        }
+    }
+
+    /// Removes what [`Tree::locate`] made. Every group must be gone.
+    pub(crate) fn remove(&self) {
+        if let Self::V2(tree) = self {
+            tree.remove();
+        }
+    }
+
+    /// Whether processes can be born in a group of this tree, which is then made before them.
+    pub(crate) fn has_birthplace(&self) -> bool {
+        matches!(self, Self::V2(_))
+    }
+}
+
+impl Group {
+    /// The group that init is to be born in (v2), if the kernel can do that.
+    pub(crate) fn birthplace(&self) -> Option<BorrowedFd<'_>> {
+        match self {
+            Self::V2(group) => Some(group.birthplace()),
+            _ => None,
+        }
+    }
+
+    /// Files that init writes to in order to join.
+    pub(crate) fn joined_by_init(&self) -> &[File] {
+        match self {
+            Self::V1(group) => group.joined_by_init(),
+            _ => &[],
+        }
+    }
+
+    /// Files that the program writes to in order to join.
+    pub(crate) fn joined_by_program(&self) -> &[File] {
+        match self {
+            Self::V1(group) => group.joined_by_program(),
+            Self::V2(group) => group.joined_by_program(),
+            Self::Absent => &[],
+        }
+    }
+
+    /// Reads what the group has counted.
+    pub(crate) fn counters(&self) -> Counters {
+        match self {
+            Self::V1(group) => group.counters(),
+            Self::V2(group) => group.counters(),
+            Self::Absent => Counters::default(),
+        }
+    }
+
+    /// A descriptor that says when memory is full.
+    pub(crate) fn memory_alarm(&self) -> Option<Alarm<'_>> {
+        match self {
+            Self::V1(group) => group.memory_alarm().map(Alarm::Readable),
+            Self::V2(group) => group.memory_alarm().map(Alarm::Priority),
+            Self::Absent => None,
+        }
+    }
+
+    /// Takes note of an alarm, so that the next can come.
+    pub(crate) fn acknowledge_alarm(&self) {
+        let mut buffer = [0; 512];
+        match self.memory_alarm() {
+            Some(Alarm::Readable(fd)) => {
+                let _ = rustix::io::read(fd, &mut buffer);
+            }
+            Some(Alarm::Priority(fd)) => {
+                let _ = rustix::io::pread(fd, &mut buffer, 0);
+            }
+            None => {}
+        }
+    }
+
+    /// Removes the group. Fails with EBUSY while a process is still on its way out.
+    pub(crate) fn remove(&self) -> io::Result<()> {
+        match self {
+            Self::V1(group) => group.remove(),
+            Self::V2(group) => group.remove(),
+            Self::Absent => Ok(()),
+        }
+    }
+}
+
+/// A descriptor to wait on, and how.
+pub(crate) enum Alarm<'a> {
+    /// It becomes readable.
+    Readable(BorrowedFd<'a>),
+    /// It has an exceptional condition.
+    Priority(BorrowedFd<'a>),
+}
+
+/// The prefix of every group's name.
+const PREFIX: &str = "sandbox-run-";
+
+/// How long a group whose keeper is gone is left alone: it may belong to a keeper that this process cannot see.
+const SWEEP_AGE: Duration = Duration::from_secs(10);
+
+/// The name that marks this process's groups.
+fn own_name() -> String {
+    let pid = rustix::process::getpid().as_raw_nonzero();
+    format!("{PREFIX}{pid}-{}", start_time(&pid.to_string()).unwrap_or_default())
+}
+
+/// When a process started, in ticks since boot: with its id this names a process for all time.
+fn start_time(pid: &str) -> Option<u64> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The command's name may contain anything, but it ends at the last parenthesis; field 22 follows.
+    stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(19)?.parse().ok()
+}
+
+/// Removes groups in `parent` whose keeper no longer lives.
+fn sweep(parent: &Path) {
+    let Ok(entries) = std::fs::read_dir(parent) else { return };
+    for entry in entries.flatten() {
+        let name = entry.file_name();
+        let Some(owner) = name.to_str().and_then(|name| name.strip_prefix(PREFIX)) else { continue };
+        let mut parts = owner.split('-');
+        let (Some(pid), Some(start)) = (parts.next(), parts.next()) else { continue };
+        let alive = start_time(pid).is_some_and(|ticks| ticks.to_string() == start);
+        let age = entry.metadata().and_then(|m| m.modified()).ok().and_then(|t| t.elapsed().ok());
+        if !alive && age.is_some_and(|age| age > SWEEP_AGE) {
+            remove_tree(&entry.path());
+        }
+    }
+}
+
+/// Removes a group and those below it. Groups with processes in them stay.
+fn remove_tree(group: &Path) {
+    if let Ok(entries) = std::fs::read_dir(group) {
+        for entry in entries.flatten() {
+            if entry.file_type().is_ok_and(|t| t.is_dir()) {
+                remove_tree(&entry.path());
+            }
+        }
+    }
+    let _ = std::fs::remove_dir(group);
+}
+
+/// Removes a directory that may be gone already.
+fn remove_dir(path: &Path) -> io::Result<()> {
+    match std::fs::remove_dir(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        other => other,
+    }
+}
+
+/// Sets a control file. It must exist.
+fn set(group: &Path, file: &str, value: &str) -> io::Result<()> {
+    let mut options = OpenOptions::new();
+    let mut file = options.write(true).open(group.join(file))?;
+    io::Write::write_all(&mut file, value.as_bytes())
+}
+
+/// Sets a control file that only some kernels have.
+fn set_if_present(group: &Path, file: &str, value: &str) -> io::Result<()> {
+    match set(group, file, value) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        other => other,
+    }
+}
+
+/// Opens a file for joining a group: `cgroup.procs` or `tasks`.
+fn joining(group: &Path, file: &str) -> io::Result<File> {
+    OpenOptions::new().write(true).open(group.join(file))
+}
+
+/// Reads a control file that holds one number.
+fn number(group: &Path, file: &str) -> Option<u64> {
+    std::fs::read_to_string(group.join(file)).ok()?.trim().parse().ok()
+}
+
+/// Reads one field of a control file with a `name value` pair on each line.
+fn field(group: &Path, file: &str, name: &str) -> Option<u64> {
+    let text = std::fs::read_to_string(group.join(file)).ok()?;
+    text.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok())
+}
+
+/// Opens a directory, to be used as a place to be born in.
+fn open_dir(path: &Path) -> io::Result<OwnedFd> {
+    use rustix::fs::{Mode, OFlags};
+    Ok(rustix::fs::open(path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?)
+}
+
+/// CPU quota per period, in microseconds, for a share in thousandths.
+fn quota(milli_cpus: u64) -> u64 {
+    milli_cpus * PERIOD / 1000
+}
+
+/// The period over which the CPU share is counted out, in microseconds: the kernel's default.
+const PERIOD: u64 = 100_000;
+
+/// Groups that the layers stand for, as the kernel names their controllers.
+fn layer_of(controller: &str) -> Option<Layer> {
+    match controller {
+        "memory" => Some(Layer::Memory),
+        "pids" => Some(Layer::Pids),
+        "cpu" => Some(Layer::Cpu),
+        _ => None,
+    }
+}
+
+fn borrow(file: &impl AsFd) -> BorrowedFd<'_> {
+    file.as_fd()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_is_named_for_all_time() {
+        let own = std::process::id().to_string();
+        assert!(start_time(&own).is_some());
+        assert_eq!(start_time("self"), start_time(&own));
+        assert!(start_time("0").is_none());
+        assert!(own_name().starts_with(&format!("{PREFIX}{own}-")));
+    }
+
+    #[test]
+    fn reads_control_files() {
+        let dir = tempfile::tempdir().expect("tempdir");
+        std::fs::write(dir.path().join("memory.events"), "low 0\noom 1\noom_kill 2\n").expect("write");
+        std::fs::write(dir.path().join("pids.max"), "64\n").expect("write");
+        assert_eq!(field(dir.path(), "memory.events", "oom_kill"), Some(2));
+        assert_eq!(field(dir.path(), "memory.events", "absent"), None);
+        assert_eq!(number(dir.path(), "pids.max"), Some(64));
+        assert!(set(dir.path(), "missing", "1").is_err());
+        assert!(set_if_present(dir.path(), "missing", "1").is_ok());
+    }
+
+    #[test]
+    fn sweeping_spares_the_living_the_young_and_the_foreign() {
+        let dir = tempfile::tempdir().expect("tempdir");
+        let old = std::time::SystemTime::now() - 2 * SWEEP_AGE;
+        let own = own_name();
+        for (name, aged) in [
+            (own.as_str(), true),
+            ("sandbox-run-999999999-1", true),
+            ("sandbox-run-999999999-2-7", false),
+            ("else", true),
+        ] {
+            let path = dir.path().join(name);
+            std::fs::create_dir(&path).expect("mkdir");
+            if aged {
+                File::open(&path).and_then(|f| f.set_modified(old)).expect("age");
+            }
+        }
+        sweep(dir.path());
+        let exists = |name: &str| dir.path().join(name).exists();
+        assert!(exists(&own));
+        assert!(!exists("sandbox-run-999999999-1"));
+        assert!(exists("sandbox-run-999999999-2-7"));
+        assert!(exists("else"));
+    }
+
+    #[test]
+    fn shares_become_quotas() {
+        assert_eq!(quota(1000), 100_000);
+        assert_eq!(quota(500), 50_000);
+        assert_eq!(quota(10), 1_000);
+    }
+}

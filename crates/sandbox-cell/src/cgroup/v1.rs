@@ -1,0 +1,149 @@
+//! Groups of version 1, also in mixed ("hybrid") set-ups: one hierarchy per controller.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rustix::event::{EventfdFlags, eventfd};
+
+use super::{Counters, locate};
+use crate::layer::LayerSet;
+use crate::limits::Limits;
+
+/// The file through which a single thread joins. A process with one thread can use it for itself, and unlike
+/// `cgroup.procs` it does not make the kernel wait for every CPU to pass through the scheduler, which takes milliseconds.
+const TASKS: &str = "tasks";
+
+#[derive(Debug)]
+pub(crate) struct Tree {
+    /// The controllers in which this process can make groups, and where.
+    place: locate::V1Place,
+    name: String,
+}
+
+#[derive(Debug)]
+pub(crate) struct Group {
+    memory: Option<PathBuf>,
+    pids: Option<PathBuf>,
+    cpu: Option<PathBuf>,
+    cpuacct: Option<PathBuf>,
+    init: Vec<File>,
+    program: Vec<File>,
+    alarm: Option<OwnedFd>,
+}
+
+impl Tree {
+    pub(super) fn prepare(mut place: locate::V1Place) -> Self {
+        place.retain(|_, dir| rustix::fs::access(&*dir, rustix::fs::Access::WRITE_OK).is_ok());
+        for dir in place.values() {
+            super::sweep(dir);
+        }
+        Self { place, name: super::own_name() }
+    }
+
+    pub(super) fn layers(&self) -> LayerSet {
+        self.place.keys().filter_map(|controller| super::layer_of(controller)).collect()
+    }
+
+    pub(super) fn create(&self, number: u64, limits: &Limits) -> io::Result<Group> {
+        let mut group =
+            Group { memory: None, pids: None, cpu: None, cpuacct: None, init: vec![], program: vec![], alarm: None };
+        match group.fill(self, number, limits) {
+            Ok(()) => Ok(group),
+            Err(error) => {
+                let _ = group.remove();
+                Err(error)
+            }
+        }
+    }
+
+    /// Makes the directory of one controller's group; two controllers may share one hierarchy.
+    fn make(&self, controller: &str, number: u64) -> io::Result<Option<PathBuf>> {
+        let Some(parent) = self.place.get(controller) else { return Ok(None) };
+        let dir = parent.join(format!("{}-{number}", self.name));
+        match std::fs::create_dir(&dir) {
+            Ok(()) => {}
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(error),
+        }
+        Ok(Some(dir))
+    }
+}
+
+impl Group {
+    fn fill(&mut self, tree: &Tree, number: u64, limits: &Limits) -> io::Result<()> {
+        self.memory = tree.make("memory", number)?;
+        if let Some(memory) = &self.memory {
+            let bytes = limits.memory().to_string();
+            super::set(memory, "memory.limit_in_bytes", &bytes)?;
+            // Memory and swap together get the same: no swap.
+            super::set_if_present(memory, "memory.memsw.limit_in_bytes", &bytes)?;
+            self.init.push(super::joining(memory, TASKS)?);
+            self.alarm = alarm(memory).ok();
+        }
+        self.pids = tree.make("pids", number)?;
+        if let Some(pids) = &self.pids {
+            super::set(pids, "pids.max", &(limits.processes() + 1).to_string())?;
+            self.init.push(super::joining(pids, TASKS)?);
+        }
+        self.cpu = tree.make("cpu", number)?;
+        if let Some(cpu) = &self.cpu {
+            super::set(cpu, "cpu.cfs_period_us", &super::PERIOD.to_string())?;
+            super::set(cpu, "cpu.cfs_quota_us", &super::quota(limits.milli_cpus()).to_string())?;
+            self.program.push(super::joining(cpu, TASKS)?);
+        }
+        self.cpuacct = tree.make("cpuacct", number)?;
+        if let Some(cpuacct) = &self.cpuacct
+            && self.cpuacct != self.cpu
+        {
+            self.program.push(super::joining(cpuacct, TASKS)?);
+        }
+        Ok(())
+    }
+
+    pub(super) fn joined_by_init(&self) -> &[File] {
+        &self.init
+    }
+
+    pub(super) fn joined_by_program(&self) -> &[File] {
+        &self.program
+    }
+
+    pub(super) fn memory_alarm(&self) -> Option<BorrowedFd<'_>> {
+        self.alarm.as_ref().map(super::borrow)
+    }
+
+    pub(super) fn counters(&self) -> Counters {
+        let mut counters = Counters::default();
+        if let Some(cpuacct) = &self.cpuacct {
+            counters.cpu = Duration::from_nanos(super::number(cpuacct, "cpuacct.usage").unwrap_or(0));
+        }
+        if let Some(memory) = &self.memory {
+            counters.memory_peak = super::number(memory, "memory.max_usage_in_bytes").unwrap_or(0);
+            counters.oom_kills = super::field(memory, "memory.oom_control", "oom_kill ").unwrap_or(0);
+        }
+        if let Some(pids) = &self.pids {
+            counters.processes_peak = super::number(pids, "pids.peak").unwrap_or(0).saturating_sub(1);
+            counters.processes_refused = super::field(pids, "pids.events", "max ").unwrap_or(0);
+        }
+        counters
+    }
+
+    pub(super) fn remove(&self) -> io::Result<()> {
+        for dir in [&self.memory, &self.pids, &self.cpu, &self.cpuacct].into_iter().flatten() {
+            super::remove_dir(dir)?;
+        }
+        Ok(())
+    }
+}
+
+/// Asks the kernel to signal a descriptor when the group's memory is full.
+fn alarm(memory: &Path) -> io::Result<OwnedFd> {
+    let control = File::open(memory.join("memory.oom_control"))?;
+    let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+    let registration = format!("{} {}", event.as_raw_fd(), control.as_raw_fd());
+    super::set(memory, "cgroup.event_control", &registration)?;
+    Ok(event)
+}

@@ -1,0 +1,202 @@
+//! Groups of version 2: one tree, controllers switched on level by level.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use super::{Counters, locate};
+use crate::layer::{Layer, LayerSet};
+use crate::limits::Limits;
+
+#[derive(Debug)]
+pub(crate) struct Tree {
+    /// The keeper's own directory, below which cells get theirs.
+    base: PathBuf,
+    /// A leaf that this process's group was emptied into, if that was needed.
+    leaf: Option<PathBuf>,
+    layers: LayerSet,
+}
+
+#[derive(Debug)]
+pub(crate) struct Group {
+    cell: PathBuf,
+    init: OwnedFd,
+    program: Vec<File>,
+    alarm: Option<File>,
+}
+
+impl Tree {
+    pub(super) fn prepare(place: locate::V2Place) -> Result<Self, String> {
+        // A group can have processes or children with controllers, not both; only the root of the whole tree is
+        // exempt. It alone has no type.
+        let at_root = place.own == place.top && !place.own.join("cgroup.type").exists();
+        let mut why = String::new();
+        if !at_root {
+            match Self::below_own(&place.own) {
+                Ok(tree) => return Ok(tree),
+                Err(error) => why = error,
+            }
+        }
+        if at_root || rustix::process::geteuid().is_root() {
+            return Self::make(&place.top, None);
+        }
+        Err(why)
+    }
+
+    /// Makes room in this process's own group, if nobody else lives there: everyone moves to a leaf.
+    fn below_own(own: &Path) -> Result<Self, String> {
+        let shown = |error: io::Error| format!("cgroup of this process cannot be divided: {error}");
+        let pids = std::fs::read_to_string(own.join("cgroup.procs")).map_err(shown)?;
+        let family = [rustix::process::getpid().as_raw_nonzero().get(), parent_id()];
+        if !pids.lines().all(|pid| pid.parse().is_ok_and(|pid: i32| family.contains(&pid))) {
+            return Err("cgroup of this process is shared with other processes, not delegated to it".to_owned());
+        }
+        let leaf = own.join(format!("{}-leaf", super::own_name()));
+        std::fs::create_dir(&leaf).map_err(shown)?;
+        let moved = pids.lines().try_for_each(|pid| super::set(&leaf, "cgroup.procs", pid));
+        let made = moved.map_err(shown).and_then(|()| Self::make(own, Some(leaf.clone())));
+        if made.is_err() {
+            move_back(&leaf, own);
+        }
+        made
+    }
+
+    /// Makes the keeper's directory in `parent` and switches controllers on down to it.
+    fn make(parent: &Path, leaf: Option<PathBuf>) -> Result<Self, String> {
+        super::sweep(parent);
+        let available = std::fs::read_to_string(parent.join("cgroup.controllers")).unwrap_or_default();
+        let wanted: Vec<&str> =
+            available.split_ascii_whitespace().filter(|controller| super::layer_of(controller).is_some()).collect();
+        enable(parent, &wanted).map_err(|e| format!("cannot enable cgroup controllers: {e}"))?;
+        let base = parent.join(super::own_name());
+        std::fs::create_dir(&base).map_err(|e| format!("cannot make a cgroup: {e}"))?;
+        if let Err(error) = enable(&base, &wanted) {
+            let _ = std::fs::remove_dir(&base);
+            return Err(format!("cannot enable cgroup controllers: {error}"));
+        }
+        let layers = wanted.iter().filter_map(|controller| super::layer_of(controller)).collect();
+        Ok(Self { base, leaf, layers })
+    }
+
+    pub(super) fn layers(&self) -> LayerSet {
+        self.layers
+    }
+
+    pub(super) fn create(&self, number: u64, limits: &Limits) -> io::Result<Group> {
+        let cell = self.base.join(format!("cell-{number}"));
+        std::fs::create_dir(&cell)?;
+        let group = self.fill(&cell, limits);
+        if group.is_err() {
+            super::remove_tree(&cell);
+        }
+        group
+    }
+
+    fn fill(&self, cell: &Path, limits: &Limits) -> io::Result<Group> {
+        let mut alarm = None;
+        if self.layers.contains(Layer::Memory) {
+            super::set(cell, "memory.max", &limits.memory().to_string())?;
+            super::set_if_present(cell, "memory.swap.max", "0")?;
+            alarm = File::open(cell.join("memory.events")).ok();
+        }
+        if self.layers.contains(Layer::Pids) {
+            super::set(cell, "pids.max", &(limits.processes() + 1).to_string())?;
+        }
+        if self.layers.contains(Layer::Cpu) {
+            enable(cell, &["cpu"])?;
+        }
+        let (init, run) = (cell.join("init"), cell.join("run"));
+        std::fs::create_dir(&init)?;
+        std::fs::create_dir(&run)?;
+        if self.layers.contains(Layer::Cpu) {
+            super::set(&run, "cpu.max", &format!("{} {}", super::quota(limits.milli_cpus()), super::PERIOD))?;
+        }
+        let group = Group {
+            cell: cell.to_owned(),
+            init: super::open_dir(&init)?,
+            program: vec![super::joining(&run, "cgroup.procs")?],
+            alarm,
+        };
+        // Reading arms the alarm: the kernel reports changes since the last look.
+        if let Some(alarm) = &group.alarm {
+            let _ = rustix::io::pread(alarm, &mut [0; 512][..], 0);
+        }
+        Ok(group)
+    }
+
+    pub(super) fn remove(&self) {
+        super::remove_tree(&self.base);
+        if let Some(leaf) = &self.leaf
+            && let Some(own) = leaf.parent()
+        {
+            move_back(leaf, own);
+        }
+    }
+}
+
+impl Group {
+    pub(super) fn birthplace(&self) -> BorrowedFd<'_> {
+        super::borrow(&self.init)
+    }
+
+    pub(super) fn joined_by_program(&self) -> &[File] {
+        &self.program
+    }
+
+    pub(super) fn memory_alarm(&self) -> Option<BorrowedFd<'_>> {
+        self.alarm.as_ref().map(super::borrow)
+    }
+
+    pub(super) fn counters(&self) -> Counters {
+        let run = self.cell.join("run");
+        let peak = super::number(&self.cell, "memory.peak");
+        Counters {
+            cpu: Duration::from_micros(super::field(&run, "cpu.stat", "usage_usec ").unwrap_or(0)),
+            // Kernels before 5.19 keep no peak: what is used now is the best that can be said.
+            memory_peak: peak.or_else(|| super::number(&self.cell, "memory.current")).unwrap_or(0),
+            processes_peak: super::number(&self.cell, "pids.peak").unwrap_or(0).saturating_sub(1),
+            oom_kills: super::field(&self.cell, "memory.events", "oom_kill ").unwrap_or(0),
+            processes_refused: super::field(&self.cell, "pids.events", "max ").unwrap_or(0),
+        }
+    }
+
+    pub(super) fn remove(&self) -> io::Result<()> {
+        for dir in [self.cell.join("init"), self.cell.join("run"), self.cell.clone()] {
+            super::remove_dir(&dir)?;
+        }
+        Ok(())
+    }
+}
+
+/// Switches controllers on for the children of `group`, unless they are on already.
+fn enable(group: &Path, controllers: &[&str]) -> io::Result<()> {
+    let enabled = std::fs::read_to_string(group.join("cgroup.subtree_control"))?;
+    let missing: Vec<String> = controllers
+        .iter()
+        .filter(|controller| !enabled.split_ascii_whitespace().any(|e| e == **controller))
+        .map(|controller| format!("+{controller}"))
+        .collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    super::set(group, "cgroup.subtree_control", &missing.join(" "))
+}
+
+/// Undoes the move to a leaf: switches the controllers off again and brings everyone back.
+fn move_back(leaf: &Path, own: &Path) {
+    let enabled = std::fs::read_to_string(own.join("cgroup.subtree_control")).unwrap_or_default();
+    let off: Vec<String> = enabled.split_ascii_whitespace().map(|controller| format!("-{controller}")).collect();
+    let _ = super::set(own, "cgroup.subtree_control", &off.join(" "));
+    if let Ok(pids) = std::fs::read_to_string(leaf.join("cgroup.procs")) {
+        for pid in pids.lines() {
+            let _ = super::set(own, "cgroup.procs", pid);
+        }
+    }
+    let _ = std::fs::remove_dir(leaf);
+}
+
+fn parent_id() -> i32 {
+    rustix::process::getppid().map_or(0, |pid| pid.as_raw_nonzero().get())
+}

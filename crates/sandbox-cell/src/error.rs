@@ -1,0 +1,79 @@
+//! Errors for the person who reads them: what was tried, why it failed, what to do.
+
+use serde::{Deserialize, Serialize};
+
+use crate::layer::Layer;
+
+/// Something that could not be done.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+pub struct Failure {
+    /// What was tried.
+    pub what: String,
+    /// Why it failed.
+    pub why: String,
+    /// What to do about it, where that is known.
+    pub fix: Option<String>,
+    /// Whether the request is to blame (a program that does not exist) and not the sandbox.
+    pub request: bool,
+}
+
+impl std::fmt::Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}: {}", self.what, self.why)?;
+        match &self.fix {
+            Some(fix) => write!(f, "; {fix}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Failure {
+    /// An operation that the kernel refused.
+    pub(crate) fn os(what: impl Into<String>, error: impl Into<std::io::Error>) -> Self {
+        Self { what: what.into(), why: reason(&error.into()), fix: None, request: false }
+    }
+
+    /// Something else that went wrong.
+    pub(crate) fn new(what: impl Into<String>, why: impl Into<String>) -> Self {
+        Self { what: what.into(), why: why.into(), fix: None, request: false }
+    }
+
+    /// A request that cannot be carried out as it is.
+    pub(crate) fn of_request(what: impl Into<String>, why: impl Into<String>) -> Self {
+        Self { what: what.into(), why: why.into(), fix: None, request: true }
+    }
+
+    /// A layer that is required and missing.
+    pub(crate) fn missing(layer: Layer, why: impl Into<String>) -> Self {
+        Self::new(format!("isolation layer '{}' is required and not available on this host", layer.name()), why)
+            .with_fix(layer.fix())
+    }
+
+    /// Adds what to do.
+    #[must_use]
+    pub(crate) fn with_fix(mut self, fix: impl Into<String>) -> Self {
+        self.fix = Some(fix.into());
+        self
+    }
+}
+
+/// The kernel's reason in words, without the number that Rust appends.
+pub(crate) fn reason(error: &std::io::Error) -> String {
+    let text = error.to_string();
+    let end = text.find(" (os error").unwrap_or(text.len());
+    text[..end].to_lowercase()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_as_one_line() {
+        let failure = Failure::os("cannot open /x", rustix::io::Errno::NOENT).with_fix("create it");
+        assert_eq!(failure.to_string(), "cannot open /x: no such file or directory; create it");
+        let failure = Failure::missing(Layer::Memory, "no cgroup controller");
+        assert!(failure.to_string().contains("'memory'"));
+        assert!(failure.to_string().contains("Delegate=yes"));
+    }
+}

@@ -1,0 +1,181 @@
+//! From a fork of the keeper to a locked cell.
+//!
+//! The order matters. What needs power over the namespaces (groups, network, mounts) comes first; then the user
+//! namespace, in which init keeps a handful of capabilities over its own cell and none over anything else; the
+//! filter comes last, because it forbids most of what was done before.
+
+use std::fs::File;
+use std::os::fd::{AsFd, OwnedFd};
+
+use landlock::{
+    ABI, Access, AccessFs, BitFlags, CompatLevel, Compatible, PathBeneath, PathFd, Ruleset, RulesetAttr,
+    RulesetCreatedAttr, Scope,
+};
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, SendFlags};
+use rustix::process::{DumpableBehavior, Signal};
+use rustix::thread::{CapabilitySet, CapabilitySets, LinkNameSpaceType, move_into_link_name_space};
+use sandbox_sys::process::Namespaces;
+use sandbox_sys::signal::{SignalFd, SignalSet};
+
+use super::Birth;
+use crate::rootfs;
+use crate::spec::Network;
+use crate::wire::{self, FromInit, Received, ToInit};
+
+/// A step that failed, for people, and why.
+type Failed = (&'static str, Errno);
+
+/// What a locked init holds.
+pub(super) struct Locked {
+    /// The writable tmpfs.
+    pub(super) writable: OwnedFd,
+    /// Tells when a child has ended.
+    pub(super) children: SignalFd,
+    /// The rules that programs enter.
+    pub(super) landlock: Option<OwnedFd>,
+    /// Groups that programs join.
+    pub(super) groups: Vec<OwnedFd>,
+    /// What init and its ended children have read and written, where the kernel counts it.
+    pub(super) io: Option<File>,
+}
+
+/// What init may still do, and only inside its own user namespace: end, observe and become its programs, and own the
+/// files it makes for them.
+const KEPT: CapabilitySet = CapabilitySet::KILL
+    .union(CapabilitySet::SETUID)
+    .union(CapabilitySet::SETGID)
+    .union(CapabilitySet::SYS_PTRACE)
+    .union(CapabilitySet::CHOWN)
+    .union(CapabilitySet::FOWNER)
+    .union(CapabilitySet::DAC_OVERRIDE);
+
+pub(super) fn lock(birth: &Birth<'_>) -> Result<Locked, Failed> {
+    let at = |step| move |errno| (step, errno);
+    sandbox_sys::process::close_all_except(&[birth.socket.as_fd(), birth.root.as_fd()])
+        .map_err(at("close descriptors"))?;
+    detach_stdio().map_err(at("open /dev/null"))?;
+    sandbox_sys::signal::reset_dispositions();
+    SignalSet::all().block().map_err(at("block signals"))?;
+    let children = SignalFd::new(&SignalSet::of(&[libc::SIGCHLD])).map_err(at("watch for children"))?;
+    let _ = rustix::thread::set_name(c"sandbox-init");
+    rustix::process::umask(Mode::from_raw_mode(0o022));
+
+    rustix::system::sethostname(b"sandbox").map_err(at("set the host name"))?;
+    let writable = rootfs::writable(birth.limits.disk(), birth.limits.inodes(), birth.owner)
+        .map_err(at("make the writable directories"))?;
+    let proc = rootfs::enter(birth.root, &writable)?;
+    let groups = enter_places(birth)?;
+
+    // Opened while this is still allowed: sealing init's memory below makes its own /proc entry root's.
+    let io = rustix::fs::openat(&proc, c"self/io", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok();
+    enter_user_namespace(birth, proc)?;
+
+    rustix::process::set_parent_process_death_signal(Some(Signal::KILL)).map_err(at("tie init to the keeper"))?;
+    rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(at("seal init's memory"))?;
+    let landlock = if birth.landlock { Some(landlock_rules().map_err(at("make Landlock rules"))?) } else { None };
+    rustix::thread::set_no_new_privs(true).map_err(at("give up gaining privileges"))?;
+    sandbox_sys::seccomp::install(birth.filter).map_err(at("install the syscall filter"))?;
+    Ok(Locked { writable, children, landlock, groups, io: io.map(File::from) })
+}
+
+/// Enters the places that the keeper has made meanwhile; returns the groups that are for the program.
+fn enter_places(birth: &Birth<'_>) -> Result<Vec<OwnedFd>, Failed> {
+    let at = |step| move |errno| (step, errno);
+    let mut buffer = [0; 64];
+    let received = wire::receive(birth.socket, &mut buffer, RecvFlags::empty()).map_err(at("wait for the network"))?;
+    let Received::Message(ToInit::Places { init }, fds) = received else {
+        return Err(("wait for the network", Errno::PIPE));
+    };
+    let mut fds = fds.into_iter();
+    let net = fds.next().ok_or(("wait for the network", Errno::PIPE))?;
+    move_into_link_name_space(net.as_fd(), Some(LinkNameSpaceType::Network)).map_err(at("enter the network"))?;
+    if birth.network == Network::Localhost {
+        sandbox_sys::net::loopback_up().map_err(at("bring the loopback interface up"))?;
+    }
+    for group in fds.by_ref().take(usize::from(init)) {
+        rustix::io::write(&group, b"0").map_err(at("join the cgroup"))?;
+    }
+    sandbox_sys::process::unshare(birth.alone, Namespaces::CGROUP).map_err(at("make a cgroup namespace"))?;
+    Ok(fds.collect())
+}
+
+/// Programs get standard streams of their own; init has none.
+fn detach_stdio() -> rustix::io::Result<()> {
+    let null = rustix::fs::open(c"/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
+    rustix::stdio::dup2_stdin(&null)?;
+    rustix::stdio::dup2_stdout(&null)?;
+    rustix::stdio::dup2_stderr(&null)
+}
+
+/// Leaves the keeper's user namespace for one in which only the cell's own ids exist.
+fn enter_user_namespace(birth: &Birth<'_>, proc: OwnedFd) -> Result<(), Failed> {
+    let at = |step| move |errno| (step, errno);
+    // Without privilege the kernel keeps the caller's groups; it also makes them meaningless in the new namespace.
+    match rustix::thread::set_thread_groups(&[]) {
+        Ok(()) | Err(Errno::PERM) => {}
+        Err(errno) => return Err(("drop groups", errno)),
+    }
+    sandbox_sys::process::unshare(birth.alone, Namespaces::USER).map_err(at("make a user namespace"))?;
+    wire::send(birth.socket, &FromInit::NeedsMap, &[], SendFlags::empty()).map_err(at("ask for ids"))?;
+    let mut buffer = [0; 64];
+    match wire::receive(birth.socket, &mut buffer, RecvFlags::empty()).map_err(at("wait for ids"))? {
+        Received::Message(ToInit::Mapped, _) => {}
+        _ => return Err(("wait for ids", Errno::PIPE)),
+    }
+    if birth.program_ids.is_some() {
+        let (uid, gid) = (rustix::process::Uid::ROOT, rustix::process::Gid::ROOT);
+        rustix::thread::set_thread_res_gid(gid, gid, gid).map_err(at("take init's group"))?;
+        rustix::thread::set_thread_res_uid(uid, uid, uid).map_err(at("take init's user"))?;
+    }
+    // The kernel itself refuses user namespaces inside this one, filter or no filter.
+    let flags = OFlags::WRONLY | OFlags::CLOEXEC;
+    let nested = rustix::fs::openat(&proc, c"sys/user/max_user_namespaces", flags, Mode::empty());
+    nested.and_then(|file| rustix::io::write(&file, b"0")).map_err(at("forbid nested user namespaces"))?;
+    drop(proc);
+
+    rustix::thread::clear_ambient_capability_set().map_err(at("drop ambient capabilities"))?;
+    for capability in CapabilitySet::all().iter() {
+        match rustix::thread::remove_capability_from_bounding_set(capability) {
+            // Newer capabilities are unknown to older kernels.
+            Ok(()) | Err(Errno::INVAL) => {}
+            Err(errno) => return Err(("empty the bounding set", errno)),
+        }
+    }
+    let kept = CapabilitySets { effective: KEPT, permitted: KEPT, inheritable: CapabilitySet::empty() };
+    rustix::thread::set_capabilities(None, kept).map_err(at("drop capabilities"))
+}
+
+/// The second wall around files: reading and executing below the cell's root, writing only where the cell is
+/// writable, nothing elsewhere; and no signals or abstract sockets to processes outside the program's own tree.
+fn landlock_rules() -> Result<OwnedFd, Errno> {
+    const KNOWN: ABI = ABI::V6;
+    let refused = |_| Errno::INVAL;
+    let rule = |path: &str, access: BitFlags<AccessFs>| {
+        PathFd::new(path).map(|fd| PathBeneath::new(fd, access)).map_err(|_| Errno::NOENT)
+    };
+    let mut rules = Ruleset::default()
+        .set_compatibility(CompatLevel::BestEffort)
+        .handle_access(AccessFs::from_all(KNOWN))
+        .and_then(|rules| rules.scope(Scope::from_all(KNOWN)))
+        .and_then(Ruleset::create)
+        .map_err(refused)?
+        .add_rule(rule("/", AccessFs::from_read(KNOWN))?)
+        .map_err(refused)?;
+    for dir in rootfs::writable_dirs() {
+        rules = rules.add_rule(rule(dir, AccessFs::from_all(KNOWN))?).map_err(refused)?;
+    }
+    rules = rules
+        .add_rule(rule("/dev", AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::IoctlDev)?)
+        .map_err(refused)?;
+    let fd: Option<OwnedFd> = rules.into();
+    fd.ok_or(Errno::OPNOTSUPP)
+}
+
+impl Locked {
+    pub(super) fn ready(&self, birth: &Birth<'_>) -> rustix::io::Result<()> {
+        let ready = FromInit::Ready { landlock: self.landlock.is_some() };
+        wire::send(birth.socket.as_fd(), &ready, &[], SendFlags::empty())
+    }
+}

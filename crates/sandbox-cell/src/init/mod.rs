@@ -1,0 +1,60 @@
+//! Init: the small trusted program that is PID 1 in a cell.
+//!
+//! # Theory of operation
+//!
+//! Init is a fork of the keeper, not a program of its own: nothing has to be installed or executed, and nothing can
+//! be swapped under it. It is born in new namespaces with the keeper's power over them, and gives that power away
+//! step by step ([`lock`]): it builds the root, takes ids that mean nothing outside, drops every capability but the
+//! few it needs inside its own user namespace, and enters the syscall filter. Only then does it say that it is ready,
+//! and only then does a byte of a request reach it.
+//!
+//! From then on ([`serve`]) it does four things: make the input files, start a program, reap what ends, and kill what
+//! is left. It is the only process in the cell that can talk to the outside, over one socket to the keeper, and if
+//! that socket closes it ends, which ends everything in its PID namespace.
+
+mod files;
+mod lock;
+mod serve;
+mod watch;
+
+use std::os::fd::OwnedFd;
+
+use rustix::net::SendFlags;
+use sandbox_sys::process::SingleThreaded;
+
+use crate::limits::Limits;
+use crate::spec::Network;
+use crate::wire::{self, FromInit};
+
+/// What a new init is given. It inherits these by being forked.
+pub(crate) struct Birth<'a> {
+    pub(crate) alone: SingleThreaded,
+    /// Its connection to the keeper.
+    pub(crate) socket: &'a OwnedFd,
+    /// The root file system, not attached yet.
+    pub(crate) root: &'a OwnedFd,
+    pub(crate) limits: &'a Limits,
+    pub(crate) network: Network,
+    /// The owner of the writable directories, in the keeper's numbering.
+    pub(crate) owner: (u32, u32),
+    /// The ids that the program takes, in the cell's numbering, if they differ from init's.
+    pub(crate) program_ids: Option<(u32, u32)>,
+    /// The compiled syscall filter.
+    pub(crate) filter: &'a [sandbox_sys::seccomp::Instruction],
+    /// Whether the kernel offers Landlock.
+    pub(crate) landlock: bool,
+    /// What no cgroup limits and init must therefore watch.
+    pub(crate) watch_memory: bool,
+    pub(crate) limit_processes: bool,
+}
+
+/// The life of an init.
+pub(crate) fn main(birth: &Birth<'_>) {
+    match lock::lock(birth) {
+        Ok(locked) => serve::serve(birth, &locked),
+        Err((step, errno)) => {
+            let failed = FromInit::Failed { step: step.to_owned(), errno: errno.raw_os_error() };
+            let _ = wire::send(birth.socket, &failed, &[], SendFlags::empty());
+        }
+    }
+}

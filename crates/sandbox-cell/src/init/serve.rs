@@ -1,0 +1,297 @@
+//! Init's loop: start a program, reap what ends, kill what is left.
+
+use std::ffi::CString;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::FileExt;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, SendFlags};
+use rustix::process::{Pid, Resource, Signal, WaitOptions, WaitStatus};
+use sandbox_sys::process::{CpuTimes, children_cpu_times};
+use sandbox_sys::spawn::{Program, SpawnError, Step, spawn};
+
+use super::lock::Locked;
+use super::{Birth, files, watch};
+use crate::limits::LimitKind;
+use crate::outcome::RunStatus;
+use crate::rootfs;
+use crate::spec::Command;
+use crate::wire::{self, FromInit, Received, Report, ToInit};
+
+/// A program that runs.
+struct Running {
+    pid: Pid,
+    started: Instant,
+    cpu_before: CpuTimes,
+    io_before: (u64, u64),
+    peak: watch::Sample,
+}
+
+/// Serves the keeper until it is gone.
+pub(super) fn serve(birth: &Birth<'_>, locked: &Locked) {
+    if locked.ready(birth).is_err() {
+        return;
+    }
+    let mut buffer = vec![0; wire::MAX_MESSAGE];
+    let mut running: Option<Running> = None;
+    loop {
+        let timeout = (running.is_some() && birth.watch_memory).then_some(watch::INTERVAL);
+        let Ok((message, child)) = wait(birth, locked, timeout) else { return };
+        if child {
+            while locked.children.next().is_some() {}
+            if let Some(report) = reap(birth, locked, &mut running)
+                && say(birth, &FromInit::Ended(report)).is_err()
+            {
+                return;
+            }
+        }
+        if message {
+            match wire::receive(birth.socket, &mut buffer, RecvFlags::DONTWAIT) {
+                Ok(Received::Message(message, fds)) => {
+                    if obey(birth, locked, &mut running, message, fds).is_err() {
+                        return;
+                    }
+                }
+                Err(Errno::AGAIN) => {}
+                _ => return,
+            }
+        }
+        if birth.watch_memory
+            && let Some(run) = &mut running
+            && let Some(kind) = look(birth, locked, run)
+        {
+            kill_everything(Signal::KILL);
+            if say(birth, &FromInit::Passed(kind)).is_err() {
+                return;
+            }
+        }
+    }
+}
+
+/// Waits for a message or the end of a child: (message, child).
+fn wait(birth: &Birth<'_>, locked: &Locked, timeout: Option<Duration>) -> Result<(bool, bool), Errno> {
+    let mut fds = [PollFd::new(birth.socket, PollFlags::IN), PollFd::new(&locked.children, PollFlags::IN)];
+    let timeout = timeout.map(|t| Timespec { tv_sec: 0, tv_nsec: i64::from(t.subsec_nanos()) });
+    match poll(&mut fds, timeout.as_ref()) {
+        Ok(_) | Err(Errno::INTR) => Ok((!fds[0].revents().is_empty(), !fds[1].revents().is_empty())),
+        Err(errno) => Err(errno),
+    }
+}
+
+fn say(birth: &Birth<'_>, message: &FromInit) -> rustix::io::Result<()> {
+    wire::send(birth.socket, message, &[], SendFlags::empty())
+}
+
+fn obey(
+    birth: &Birth<'_>,
+    locked: &Locked,
+    running: &mut Option<Running>,
+    message: ToInit,
+    fds: Vec<OwnedFd>,
+) -> rustix::io::Result<()> {
+    match message {
+        ToInit::Run { command, files } if running.is_none() => match start(birth, locked, command, files, fds) {
+            Ok(run) => {
+                *running = Some(run);
+                Ok(())
+            }
+            Err((step, errno)) => {
+                // The failed child is reaped with the others.
+                say(birth, &FromInit::Failed { step, errno: errno.raw_os_error() })
+            }
+        },
+        ToInit::Terminate => {
+            kill_everything(Signal::TERM);
+            // A stopped process gets the signal when it continues.
+            kill_everything(Signal::CONT);
+            Ok(())
+        }
+        ToInit::Kill => {
+            kill_everything(Signal::KILL);
+            Ok(())
+        }
+        // The keeper does not do this; a second program would confuse the first one's account.
+        ToInit::Run { .. } | ToInit::Places { .. } | ToInit::Mapped => Err(Errno::PROTO),
+    }
+}
+
+/// From PID 1 this reaches every process in the cell, whatever session or group it moved to. A process that is
+/// forking meanwhile either has its child already, which is then reached too, or fails to fork.
+fn kill_everything(signal: Signal) {
+    let _ = sandbox_sys::process::kill_all(signal);
+}
+
+fn start(
+    birth: &Birth<'_>,
+    locked: &Locked,
+    command: Command,
+    has_files: bool,
+    fds: Vec<OwnedFd>,
+) -> Result<Running, (String, Errno)> {
+    let invalid = |what: &str| (what.to_owned(), Errno::INVAL);
+    let mut fds = fds.into_iter();
+    let (Some(stdin), Some(stdout), Some(stderr)) = (fds.next(), fds.next(), fds.next()) else {
+        return Err(invalid("get standard streams"));
+    };
+    if has_files {
+        let archive = fds.next().ok_or_else(|| invalid("get the input files"))?;
+        files::unpack(archive, birth.program_ids).map_err(|error| {
+            let errno = error.raw_os_error().map_or(Errno::INVAL, Errno::from_raw_os_error);
+            ("make the input files".to_owned(), errno)
+        })?;
+    }
+    let nul = |_| invalid("read the command: an argument contains a NUL byte");
+    let paths = candidates(&command).map_err(nul)?;
+    let cwd = CString::new(command.cwd.into_os_string().into_vec()).map_err(nul)?;
+    let name = command.argv.first().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    let args: Result<Vec<CString>, _> = command.argv.into_iter().map(|arg| CString::new(arg.into_vec())).collect();
+    let env: Result<Vec<CString>, _> = command
+        .env
+        .into_iter()
+        .map(|(name, value)| CString::new([name.as_bytes(), b"=", value.as_bytes()].concat()))
+        .collect();
+    let (args, env) = (args.map_err(nul)?, env.map_err(nul)?);
+    let cgroups: Vec<_> = locked.groups.iter().map(AsFd::as_fd).collect();
+    let rlimits = rlimits(birth);
+    let program = Program {
+        paths: &paths,
+        args: &args,
+        env: &env,
+        cwd: &cwd,
+        stdio: [stdin.as_fd(), stdout.as_fd(), stderr.as_fd()],
+        cgroups: &cgroups,
+        rlimits: &rlimits,
+        ids: birth.program_ids,
+        landlock: locked.landlock.as_ref().map(AsFd::as_fd),
+    };
+    let cpu_before = children_cpu_times();
+    let io_before = io_counters(locked);
+    let started = Instant::now();
+    let pid = spawn(&program).map_err(|error| spawn_failure(&name, error))?;
+    Ok(Running { pid, started, cpu_before, io_before, peak: watch::Sample::default() })
+}
+
+fn spawn_failure(name: &str, error: SpawnError) -> (String, Errno) {
+    let step = match error.step {
+        Step::Fork => "fork".to_owned(),
+        Step::Cgroup => "join the program's cgroup".to_owned(),
+        Step::Session => "start a session".to_owned(),
+        Step::Stdio => "connect standard streams".to_owned(),
+        Step::Rlimit => "set resource limits".to_owned(),
+        Step::Privileges => "drop privileges".to_owned(),
+        Step::Landlock => "enter the Landlock rules".to_owned(),
+        Step::WorkingDirectory => "enter the working directory".to_owned(),
+        // The prefix marks it as the request's fault: see the keeper.
+        Step::Exec => format!("run {name}"),
+    };
+    (step, error.errno)
+}
+
+/// Where a program may be: along PATH for a plain name, in the working directory for a relative path.
+fn candidates(command: &Command) -> Result<Vec<CString>, std::ffi::NulError> {
+    let Some(name) = command.argv.first() else { return Ok(vec![]) };
+    if name.as_bytes().contains(&b'/') {
+        return Ok(vec![CString::new(name.as_bytes())?]);
+    }
+    let path = command.env.iter().find(|(name, _)| name == "PATH").map(|(_, value)| value.as_bytes());
+    let dirs = path.unwrap_or_default().split(|byte| *byte == b':').filter(|dir| !dir.is_empty());
+    dirs.map(|dir| CString::new([dir, b"/", name.as_bytes()].concat())).collect()
+}
+
+fn rlimits(birth: &Birth<'_>) -> Vec<(Resource, u64)> {
+    let mut limits = vec![
+        (Resource::Core, 0),
+        (Resource::Fsize, birth.limits.file_size()),
+        (Resource::Nofile, birth.limits.open_files()),
+        (Resource::Memlock, 64 * 1024),
+        (Resource::Msgqueue, 819_200),
+    ];
+    if birth.limit_processes {
+        // Counted per user and user namespace, so it is the cell's own; threads count, init does not run as this
+        // user or is one more of them.
+        let init = u64::from(birth.program_ids.is_none());
+        limits.push((Resource::Nproc, birth.limits.processes() + init));
+    }
+    if birth.watch_memory
+        && let Some(cpu) = birth.limits.cpu_time()
+    {
+        limits.push((Resource::Cpu, cpu.as_secs() + 1));
+    }
+    limits
+}
+
+/// Bytes read and written by system calls, by init and by every child it has reaped.
+fn io_counters(locked: &Locked) -> (u64, u64) {
+    let mut buffer = [0; 512];
+    let read = locked.io.as_ref().and_then(|io| io.read_at(&mut buffer, 0).ok()).unwrap_or(0);
+    let text = String::from_utf8_lossy(&buffer[..read]);
+    let field = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok()).unwrap_or(0);
+    (field("rchar:"), field("wchar:"))
+}
+
+/// Takes leave of children that have ended. If the program is among them, ends the rest and reports.
+fn reap(birth: &Birth<'_>, locked: &Locked, running: &mut Option<Running>) -> Option<Report> {
+    let mut ended = None;
+    while let Ok(Some((pid, status))) = rustix::process::wait(WaitOptions::NOHANG) {
+        if running.as_ref().is_some_and(|run| run.pid == pid) {
+            ended = Some(status);
+        }
+    }
+    let status = ended?;
+    let run = running.take()?;
+    let wall = run.started.elapsed();
+    kill_everything(Signal::KILL);
+    while let Ok(Some(_)) | Err(Errno::INTR) = rustix::process::wait(WaitOptions::empty()) {}
+    let _ = locked.children.next();
+
+    let cpu = children_cpu_times();
+    let io = io_counters(locked);
+    let (disk, inodes, disk_free, inodes_free) =
+        rootfs::used(locked.writable.as_fd()).unwrap_or((0, 0, u64::MAX, u64::MAX));
+    let status = run_status(status);
+    let failed = status != RunStatus::Exited(0);
+    Some(Report {
+        status,
+        wall,
+        cpu_user: cpu.user.saturating_sub(run.cpu_before.user),
+        cpu_system: cpu.system.saturating_sub(run.cpu_before.system),
+        io_read: io.0.saturating_sub(run.io_before.0),
+        io_write: io.1.saturating_sub(run.io_before.1),
+        disk,
+        inodes,
+        disk_full: disk_free == 0,
+        inodes_full: inodes_free == 0,
+        file_at_limit: failed && files::any_of_size(birth.limits.file_size()),
+        sampled_memory: run.peak.memory,
+        sampled_processes: run.peak.processes,
+    })
+}
+
+fn run_status(status: WaitStatus) -> RunStatus {
+    match (status.exit_status(), status.terminating_signal()) {
+        (Some(code), _) => RunStatus::Exited(code),
+        (None, Some(signal)) => RunStatus::Signaled(signal),
+        // Neither can happen: waitpid was not asked for stopped children.
+        (None, None) => RunStatus::Signaled(0),
+    }
+}
+
+/// Looks at what is used and says which limit was passed, if one was.
+fn look(birth: &Birth<'_>, locked: &Locked, run: &mut Running) -> Option<LimitKind> {
+    let mut now = watch::sample();
+    now.memory += rootfs::used(locked.writable.as_fd()).map_or(0, |used| used.0);
+    run.peak.memory = run.peak.memory.max(now.memory);
+    run.peak.processes = run.peak.processes.max(now.processes);
+    let ended = children_cpu_times();
+    let cpu = now.cpu + (ended.user + ended.system).saturating_sub(run.cpu_before.user + run.cpu_before.system);
+    if now.memory > birth.limits.memory() {
+        Some(LimitKind::Memory)
+    } else if birth.limits.cpu_time().is_some_and(|limit| cpu > limit) {
+        Some(LimitKind::CpuTime)
+    } else {
+        None
+    }
+}

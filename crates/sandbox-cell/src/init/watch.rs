@@ -1,0 +1,78 @@
+//! Where no cgroup limits memory and CPU time, init looks for itself, from time to time.
+//!
+//! This is weaker than a cgroup: a program can pass the limit between two looks. It is what an ordinary user without
+//! a delegated cgroup can have, and results say so by not listing `memory` among the layers.
+
+use std::time::Duration;
+
+/// How often init looks.
+pub(super) const INTERVAL: Duration = Duration::from_millis(10);
+
+/// What all processes of the cell, init excepted, use at this moment.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Sample {
+    /// Bytes.
+    pub(super) memory: u64,
+    /// CPU time of living processes and of their children that have ended.
+    pub(super) cpu: Duration,
+    /// Processes and threads.
+    pub(super) processes: u64,
+}
+
+pub(super) fn sample() -> Sample {
+    let mut total = Sample::default();
+    let Ok(entries) = std::fs::read_dir("/proc") else { return total };
+    for entry in entries.flatten() {
+        let name = entry.file_name();
+        let Some(pid) = name.to_str().and_then(|n| n.parse::<u32>().ok()).filter(|pid| *pid != 1) else { continue };
+        if let Ok(status) = std::fs::read_to_string(format!("/proc/{pid}/status")) {
+            total.memory += memory(&status);
+        }
+        if let Ok(stat) = std::fs::read_to_string(format!("/proc/{pid}/stat")) {
+            let (cpu, threads) = times(&stat, sandbox_sys::process::ticks_per_second()).unwrap_or_default();
+            total.cpu += cpu;
+            total.processes += threads;
+        }
+    }
+    total
+}
+
+/// Private and shared memory of a process, from its `status`. Pages of files on the host are not its own.
+fn memory(status: &str) -> u64 {
+    let kib = |line: &str| line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok();
+    status
+        .lines()
+        .filter_map(|line| line.strip_prefix("RssAnon:").or_else(|| line.strip_prefix("RssShmem:")))
+        .filter_map(kib)
+        .sum::<u64>()
+        * 1024
+}
+
+/// CPU time and number of threads of a process, from its `stat`.
+fn times(stat: &str, ticks_per_second: u64) -> Option<(Duration, u64)> {
+    // Fields 14 to 17 are the times of the process and of its ended children, 20 its threads; the name before may
+    // contain anything and ends at the last parenthesis, after which field 3 follows.
+    let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_ascii_whitespace().collect();
+    let ticks: u64 = fields.get(11..15)?.iter().filter_map(|f| f.parse::<u64>().ok()).sum();
+    let threads = fields.get(17)?.parse().ok()?;
+    Some((Duration::from_micros(ticks * 1_000_000 / ticks_per_second), threads))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_memory() {
+        let status = "Name:\tx\nVmRSS:\t  9000 kB\nRssAnon:\t   1000 kB\nRssFile:\t 7000 kB\nRssShmem:\t  24 kB\n";
+        assert_eq!(memory(status), 1024 * 1024);
+        assert_eq!(memory("RssAnon: lots\n"), 0);
+    }
+
+    #[test]
+    fn reads_times_whatever_the_name() {
+        let stat = "7 (a) b () S 1 7 7 0 -1 4194304 100 0 0 0 150 50 20 30 20 0 3 0 100 0 0";
+        assert_eq!(times(stat, 100), Some((Duration::from_millis(2500), 3)));
+        assert_eq!(times("7 (x", 100), None);
+    }
+}

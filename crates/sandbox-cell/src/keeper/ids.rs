@@ -1,0 +1,156 @@
+//! User and group ids for cells.
+//!
+//! With privilege every cell gets two ids that nobody else on the host uses, one for init and one for its programs.
+//! Without, there is only one id to give: the caller's own, under another number.
+
+use std::os::fd::OwnedFd;
+
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, socket_with};
+
+/// The user and group id of programs, as they see it.
+pub(super) const PROGRAM: u32 = 1000;
+
+/// Ids per keeper: two for each of 2048 cells at one time.
+const BLOCK: u32 = 4096;
+
+/// The ids that a keeper can give.
+#[derive(Debug)]
+pub(super) enum Ids {
+    /// A block of its own, from this id on.
+    Block { first: u32, used: Vec<bool>, _lock: OwnedFd },
+    /// Only the id that the keeper itself has in its user namespace.
+    Single,
+}
+
+/// The ids of one cell, in the keeper's numbering.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum CellIds {
+    /// Init's and the program's.
+    Two { init: u32, program: u32, slot: usize },
+    /// One for both.
+    One,
+}
+
+impl Ids {
+    /// Claims a block of ids, if the keeper is privileged enough to use other ids than its own.
+    pub(super) fn claim(privileged: bool) -> Self {
+        let mapped = std::fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
+        let range = privileged.then(|| range(&mapped)).flatten();
+        let Some((base, blocks)) = range else { return Self::Single };
+        // Other keepers look for a block too. An abstract socket's name is a lock that vanishes with its owner.
+        let start = rustix::process::getpid().as_raw_nonzero().get().unsigned_abs() % blocks;
+        for index in (0..blocks.min(64)).map(|n| (start + n) % blocks) {
+            if let Some(lock) = lock(index) {
+                return Self::Block { first: base + index * BLOCK, used: vec![], _lock: lock };
+            }
+        }
+        Self::Single
+    }
+
+    /// Ids for one more cell.
+    pub(super) fn take(&mut self) -> Option<CellIds> {
+        let Self::Block { first, used, .. } = self else { return Some(CellIds::One) };
+        let slot = used.iter().position(|used| !used).unwrap_or_else(|| {
+            used.push(false);
+            used.len() - 1
+        });
+        let offset = u32::try_from(slot).ok()?.checked_mul(2).filter(|offset| *offset < BLOCK)?;
+        used[slot] = true;
+        Some(CellIds::Two { init: *first + offset, program: *first + offset + 1, slot })
+    }
+
+    /// Takes the ids of a cell back.
+    pub(super) fn give_back(&mut self, ids: CellIds) {
+        if let (Self::Block { used, .. }, CellIds::Two { slot, .. }) = (self, ids) {
+            used[slot] = false;
+        }
+    }
+}
+
+impl CellIds {
+    /// The content of the new user namespace's map: inside, outside, count.
+    pub(super) fn map(self) -> String {
+        match self {
+            Self::Two { init, program, .. } => format!("0 {init} 1\n{PROGRAM} {program} 1\n"),
+            Self::One => format!("{PROGRAM} 0 1\n"),
+        }
+    }
+
+    /// The owner of the writable directories, in the keeper's numbering.
+    pub(super) fn owner(self) -> (u32, u32) {
+        match self {
+            Self::Two { program, .. } => (program, program),
+            Self::One => (0, 0),
+        }
+    }
+
+    /// What programs change to, in the cell's numbering.
+    pub(super) fn program(self) -> Option<(u32, u32)> {
+        match self {
+            Self::Two { .. } => Some((PROGRAM, PROGRAM)),
+            Self::One => None,
+        }
+    }
+}
+
+/// Which ids are free to use, as (first, blocks), given the keeper's own map.
+fn range(uid_map: &str) -> Option<(u32, u32)> {
+    // On a host every id exists; the quarter below 2^31 is assigned to nobody by distributions and systemd.
+    const ON_A_HOST: (u32, u32) = (0x7000_0000, 0x1000_0000 / BLOCK);
+    // In a container there are often 65,536; the middle is free.
+    const IN_A_CONTAINER: (u32, u32) = (20_000, 9);
+    let mut fields = uid_map.lines().next()?.split_ascii_whitespace();
+    let (inside, count): (u64, u64) = (fields.next()?.parse().ok()?, fields.nth(1)?.parse().ok()?);
+    match (inside, count) {
+        (0, 0x8000_0000..) => Some(ON_A_HOST),
+        (0, 60_000..) => Some(IN_A_CONTAINER),
+        _ => None,
+    }
+}
+
+fn lock(index: u32) -> Option<OwnedFd> {
+    let address = SocketAddrUnix::new_abstract_name(format!("sandbox-run/ids/{index}").as_bytes()).ok()?;
+    let socket = socket_with(AddressFamily::UNIX, SocketType::DGRAM, SocketFlags::CLOEXEC, None).ok()?;
+    bind(&socket, &address).ok()?;
+    Some(socket)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn knows_which_ids_are_free() {
+        assert_eq!(range("         0          0 4294967295\n").map(|r| r.0), Some(0x7000_0000));
+        assert_eq!(range("0 100000 65536\n").map(|r| r.0), Some(20_000));
+        assert_eq!(range("0 1000 1\n"), None);
+        assert_eq!(range("1000 1000 1\n"), None);
+        assert_eq!(range(""), None);
+    }
+
+    #[test]
+    fn cells_never_share_ids() {
+        let lock = lock(u32::MAX).expect("lock");
+        let mut ids = Ids::Block { first: 100, used: vec![], _lock: lock };
+        let a = ids.take().expect("ids");
+        let b = ids.take().expect("ids");
+        assert_ne!(a, b);
+        assert_eq!(a.owner(), (101, 101));
+        assert_eq!(b.map(), "0 102 1\n1000 103 1\n");
+        ids.give_back(a);
+        assert_eq!(ids.take(), Some(a));
+        for _ in 2..BLOCK / 2 {
+            assert!(ids.take().is_some());
+        }
+        assert_eq!(ids.take(), None);
+    }
+
+    #[test]
+    fn two_keepers_claim_different_blocks() {
+        let (a, b) = (Ids::claim(true), Ids::claim(true));
+        if let (Ids::Block { first: a, .. }, Ids::Block { first: b, .. }) = (&a, &b) {
+            assert_ne!(a, b);
+        }
+        assert!(matches!(Ids::claim(false), Ids::Single));
+    }
+}

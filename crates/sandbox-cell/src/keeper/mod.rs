@@ -1,0 +1,218 @@
+//! The keeper, as its callers see it.
+//!
+//! [`Keeper::start`] forks the keeper process; from then on the caller needs no privilege. [`Keeper::create`] makes
+//! a [`Cell`], which is a connection: dropping it deletes the cell. If the caller dies, its connections close, the
+//! keeper deletes every cell and ends.
+
+mod ids;
+mod serve;
+mod supervise;
+
+use std::fs::File;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, SendFlags};
+use rustix::process::WaitIdOptions;
+use sandbox_sys::process::{Child, Namespaces, SingleThreaded, fork_into};
+
+use crate::archive::Archive;
+use crate::error::Failure;
+use crate::layer::LayerSet;
+use crate::outcome::{Outcome, StopReason, Usage};
+use crate::spec::{CellSpec, Command};
+use crate::wire::{self, Create, FromCell, Received, ToCell};
+
+/// A running keeper process. Dropping it deletes every cell and waits until that is done.
+#[derive(Debug)]
+pub struct Keeper {
+    control: OwnedFd,
+    process: Child,
+}
+
+impl Keeper {
+    /// Starts a keeper with the privileges of this process.
+    ///
+    /// The process must have a single thread, because the keeper is a fork of it. Start it first thing in `main`.
+    pub fn start() -> Result<Self, Failure> {
+        let alone = SingleThreaded::prove().ok_or_else(|| {
+            Failure::new("cannot start the keeper", "this process has several threads")
+                .with_fix("call Keeper::start before anything that starts a thread")
+        })?;
+        let failed = |errno: Errno| Failure::os("cannot start the keeper", errno);
+        let (ours, theirs) = wire::pair().map_err(failed)?;
+        let process = fork_into(alone, Namespaces::NONE, None, || serve::main(alone, &theirs)).map_err(failed)?;
+        Ok(Self { control: ours, process })
+    }
+
+    /// Asks for a cell and returns at once: it is made while the caller prepares a command. If it cannot be made, the
+    /// first call that waits for it ([`Cell::ready`], [`Cell::wait`], [`Cell::run`], [`Cell::metrics`]) says why.
+    /// Several threads may do this at once.
+    pub fn create(&self, spec: &CellSpec) -> Result<Cell, Failure> {
+        let failed = |errno: Errno| Failure::os("cannot reach the keeper", errno);
+        let (ours, theirs) = wire::pair().map_err(failed)?;
+        wire::send(&self.control, &Create(spec.clone()), &[theirs.as_fd()], SendFlags::empty()).map_err(failed)?;
+        drop(theirs);
+        Ok(Cell { socket: ours, ready: None, buffer: vec![0; 64 * 1024], ended: None })
+    }
+}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        // The keeper closes its end when every cell is gone. What remains is its own exit, which is collected if
+        // it has happened already and not waited for otherwise.
+        let _ = rustix::net::shutdown(&self.control, rustix::net::Shutdown::Write);
+        let _ = wire::receive::<()>(&self.control, &mut [0; 1], RecvFlags::empty());
+        let pidfd = rustix::process::WaitId::PidFd(self.process.pidfd.as_fd());
+        let _ = rustix::process::waitid(pidfd, WaitIdOptions::EXITED | WaitIdOptions::NOHANG);
+    }
+}
+
+/// The three standard streams of a program.
+#[derive(Debug, Clone, Copy)]
+pub struct Stdio<'a> {
+    /// Where it reads from.
+    pub stdin: BorrowedFd<'a>,
+    /// Where its output goes.
+    pub stdout: BorrowedFd<'a>,
+    /// Where its errors go.
+    pub stderr: BorrowedFd<'a>,
+}
+
+/// A cell that is ready for a command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ready {
+    /// The layers that are in force in it.
+    pub isolation: LayerSet,
+    /// How long it took to make.
+    pub prepare: Duration,
+}
+
+/// A cell: one single-use sandbox. Dropping it deletes it without waiting; [`Cell::delete`] waits.
+///
+/// As a descriptor ([`AsFd`]) it becomes readable when [`Cell::poll`] has something to take in.
+#[derive(Debug)]
+pub struct Cell {
+    socket: OwnedFd,
+    ready: Option<Ready>,
+    buffer: Vec<u8>,
+    /// An end that arrived while waiting for something else.
+    ended: Option<Box<Outcome>>,
+}
+
+impl Cell {
+    /// Waits until the cell is ready and says what it is made of.
+    pub fn ready(&mut self) -> Result<Ready, Failure> {
+        loop {
+            if let Some(ready) = self.ready {
+                return Ok(ready);
+            }
+            if let Some(FromCell::Ended(outcome)) = self.receive()? {
+                self.ended = Some(outcome);
+            }
+        }
+    }
+
+    /// Starts a command with these streams and input files as soon as the cell is ready, and returns at once;
+    /// [`Cell::wait`] tells how it ended. A cell runs one command at a time.
+    pub fn start(&self, command: &Command, stdio: Stdio<'_>, files: Option<&Archive>) -> Result<(), Failure> {
+        let mut fds = vec![stdio.stdin, stdio.stdout, stdio.stderr];
+        let files = files.filter(|files| !files.is_empty());
+        fds.extend(files.map(|files| files.as_file().as_fd()));
+        self.say(&ToCell::Run { command: command.clone(), files: files.is_some() }, &fds)
+    }
+
+    /// Runs a command to its end. Without streams of its own to follow, this is all there is to it.
+    ///
+    /// Output goes where `stdio` says; to capture it, pass files, or use [`Cell::start`] with pipes and read them
+    /// while waiting for [`Cell::wait`].
+    pub fn run(&mut self, command: &Command, stdio: Stdio<'_>, files: Option<&Archive>) -> Result<Outcome, Failure> {
+        self.start(command, stdio, files)?;
+        self.wait()
+    }
+
+    /// Waits for the end of the command. Nothing that it started is left then.
+    pub fn wait(&mut self) -> Result<Outcome, Failure> {
+        loop {
+            if let Some(outcome) = self.ended.take() {
+                return Ok(*outcome);
+            }
+            if let Some(FromCell::Ended(outcome)) = self.receive()? {
+                self.ended = Some(outcome);
+            }
+        }
+    }
+
+    /// Takes in what has arrived, without waiting: the end of the command, if that is what it was. For callers that
+    /// wait for several things at once.
+    pub fn poll(&mut self) -> Result<Option<Outcome>, Failure> {
+        if self.ended.is_none()
+            && let Some(FromCell::Ended(outcome)) = self.receive()?
+        {
+            self.ended = Some(outcome);
+        }
+        Ok(self.ended.take().map(|outcome| *outcome))
+    }
+
+    /// Ends the command. [`Cell::wait`] reports its end as always.
+    pub fn stop(&self, reason: StopReason) -> Result<(), Failure> {
+        self.say(&ToCell::Stop(reason), &[])
+    }
+
+    /// What the cell has used up to now.
+    pub fn metrics(&mut self) -> Result<Usage, Failure> {
+        self.say(&ToCell::Sample, &[])?;
+        loop {
+            match self.receive()? {
+                Some(FromCell::Sample(usage)) => return Ok(usage),
+                Some(FromCell::Ended(outcome)) => self.ended = Some(outcome),
+                _ => {}
+            }
+        }
+    }
+
+    /// Deletes the cell and returns when nothing of it is left: no process, mount or control group.
+    pub fn delete(mut self) -> Result<(), Failure> {
+        let failed = |errno| Failure::os("cannot delete the cell", errno);
+        rustix::net::shutdown(&self.socket, rustix::net::Shutdown::Write).map_err(failed)?;
+        while let Received::Message(_, _) =
+            wire::receive::<FromCell>(&self.socket, &mut self.buffer, RecvFlags::empty()).map_err(failed)?
+        {}
+        Ok(())
+    }
+
+    fn say(&self, message: &ToCell, fds: &[BorrowedFd<'_>]) -> Result<(), Failure> {
+        wire::send(&self.socket, message, fds, SendFlags::empty()).map_err(|errno| match errno {
+            Errno::TOOBIG => {
+                Failure::of_request("cannot run the command", "its arguments and environment exceed 128 KiB")
+            }
+            errno => Failure::os("cannot reach the cell", errno),
+        })
+    }
+
+    /// Receives a message; keeps for itself that the cell is ready.
+    fn receive(&mut self) -> Result<Option<FromCell>, Failure> {
+        match wire::receive(&self.socket, &mut self.buffer, RecvFlags::empty()) {
+            Ok(Received::Message(FromCell::Ready { isolation, prepare }, _)) => {
+                self.ready = Some(Ready { isolation, prepare });
+                Ok(None)
+            }
+            Ok(Received::Message(FromCell::Failed(failure), _)) => Err(failure),
+            Ok(Received::Message(message, _)) => Ok(Some(message)),
+            Ok(Received::Closed) => Err(Failure::new("the cell is gone", "the keeper closed its connection")),
+            Err(errno) => Err(Failure::os("cannot reach the cell", errno)),
+        }
+    }
+}
+
+impl AsFd for Cell {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+/// `/dev/null`, for streams that are not wanted.
+pub fn null() -> std::io::Result<File> {
+    File::options().read(true).write(true).open("/dev/null")
+}

@@ -1,0 +1,556 @@
+//! The keeper process: makes cells, supervises them, deletes them.
+//!
+//! # Theory of operation
+//!
+//! The keeper is a single thread in one loop around `epoll`. It waits for requests on the control connection, for
+//! messages from each cell's caller and init, for each init's end (a pidfd), for memory alarms, and for the nearest
+//! deadline. It never waits for one cell while another needs it, never reads a program's output, and never opens a
+//! path that a program could have shaped.
+//!
+//! A cell's life: **booting** (init locks itself and asks for its ids), **idle**, **running**, and **dying** (init was
+//! killed, and with it the whole PID namespace; its group goes when its last process has gone). The caller closing
+//! its connection leads from every state to dying; the keeper closes its own end only when nothing is left.
+//!
+//! Privilege: as root the keeper keeps the host's user namespace, because giving cells ids of their own needs it.
+//! As an ordinary user it first makes a user namespace in which it is root, and goes on the same way.
+
+use std::collections::HashMap;
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use rustix::event::{Timespec, epoll};
+use rustix::fs::{CWD, Mode, OFlags};
+use rustix::io::Errno;
+use rustix::mount::{MountPropagationFlags, mount_change};
+use rustix::net::{RecvFlags, SendFlags};
+use rustix::process::{Signal, WaitId, WaitIdOptions, pidfd_send_signal};
+use rustix::thread::CapabilitySet;
+use sandbox_sys::process::{Child, Namespaces, SingleThreaded, fork_into, unshare};
+use sandbox_sys::seccomp::Instruction;
+
+use super::ids::{CellIds, Ids};
+use super::supervise::{CellState, Kept};
+use crate::cgroup::{Alarm, Group, Tree};
+use crate::error::Failure;
+use crate::init;
+use crate::layer::{Layer, LayerSet};
+use crate::rootfs::{Shelf, Template};
+use crate::spec::CellSpec;
+use crate::syscalls;
+use crate::wire::{self, Create, FromCell, FromInit, Received, ToCell, ToInit};
+
+/// How long the keeper waits for the last processes of deleted cells when it ends.
+const LAST_WAIT: Duration = Duration::from_secs(5);
+
+/// How many different sets of mounts are kept ready.
+const TEMPLATES: usize = 64;
+
+/// What woke the keeper; the low bits of an epoll token, the cell's number is above them.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Source {
+    Caller,
+    Init,
+    Alarm,
+    Exit,
+}
+
+const CONTROL: u64 = u64::MAX;
+
+fn token(number: u64, source: Source) -> epoll::EventData {
+    epoll::EventData::new_u64(number << 2 | source as u64)
+}
+
+/// Everything that cells are made from.
+struct Workshop {
+    alone: SingleThreaded,
+    tree: Tree,
+    ids: Ids,
+    filter: Vec<Instruction>,
+    shelf: Shelf,
+    templates: Vec<Template>,
+    /// The host's /proc, through which ids are given to cells.
+    proc: OwnedFd,
+    landlock: bool,
+}
+
+struct Server<'a> {
+    control: &'a OwnedFd,
+    epoll: OwnedFd,
+    workshop: Result<Workshop, Failure>,
+    cells: HashMap<u64, Kept>,
+    next: u64,
+    buffer: Vec<u8>,
+}
+
+/// The keeper's main function.
+pub(super) fn main(alone: SingleThreaded, control: &OwnedFd) {
+    let _ = serve(alone, control);
+}
+
+fn serve(alone: SingleThreaded, control: &OwnedFd) -> Result<(), Errno> {
+    detach(control)?;
+    let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+    epoll::add(&epoll, control, epoll::EventData::new_u64(CONTROL), epoll::EventFlags::IN)?;
+    let mut server = Server {
+        control,
+        epoll,
+        workshop: Workshop::open(alone),
+        cells: HashMap::new(),
+        next: 0,
+        buffer: vec![0; wire::MAX_MESSAGE],
+    };
+    let result = server.run();
+    server.end();
+    // Mounts, descriptors and memory go with the process, all at once.
+    std::mem::forget(server);
+    result
+}
+
+/// Leaves the caller's session, streams and signals: a Ctrl-C is for the caller, who then tells the keeper.
+fn detach(control: &OwnedFd) -> rustix::io::Result<()> {
+    let _ = rustix::thread::set_name(c"sandbox-keeper");
+    let _ = rustix::process::setsid();
+    sandbox_sys::signal::reset_dispositions();
+    for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT, libc::SIGPIPE, libc::SIGTSTP] {
+        sandbox_sys::signal::ignore(signal);
+    }
+    sandbox_sys::process::close_all_except(&[control.as_fd()])?;
+    let null = rustix::fs::open(c"/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
+    rustix::stdio::dup2_stdin(&null)?;
+    rustix::stdio::dup2_stdout(&null)
+}
+
+impl Workshop {
+    fn open(alone: SingleThreaded) -> Result<Self, Failure> {
+        // Groups first: their files are found through the host's own view.
+        let tree = Tree::locate();
+        let privileged = has_power();
+        let ids = Ids::claim(privileged);
+        let opened = Self::enter_namespaces(alone, privileged).and_then(|()| {
+            let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+            let proc = rustix::fs::openat(CWD, c"/proc", flags, Mode::empty())
+                .map_err(|e| Failure::os("cannot open /proc", e))?;
+            let shelf = Shelf::put_up().map_err(|e| Failure::os("cannot mount a tmpfs", e))?;
+            Ok((proc, shelf))
+        });
+        match opened {
+            Ok((proc, shelf)) => Ok(Self {
+                alone,
+                tree,
+                ids,
+                filter: syscalls::compile(&syscalls::policy()),
+                shelf,
+                templates: vec![],
+                proc,
+                landlock: sandbox_sys::landlock::abi_version() > 0,
+            }),
+            Err(failure) => {
+                tree.remove();
+                Err(failure)
+            }
+        }
+    }
+
+    /// A mount namespace for templates; without privilege, first a user namespace in which the keeper may have one.
+    fn enter_namespaces(alone: SingleThreaded, privileged: bool) -> Result<(), Failure> {
+        if privileged {
+            unshare(alone, Namespaces::MOUNT)
+                .map_err(|e| Failure::missing(Layer::Mount, format!("the kernel refused a mount namespace ({e})")))?;
+        } else {
+            let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+            unshare(alone, Namespaces::USER.and(Namespaces::MOUNT))
+                .map_err(|e| Failure::missing(Layer::User, format!("the kernel refused a user namespace ({e})")))?;
+            let write = |file: &str, text: String| {
+                std::fs::write(format!("/proc/self/{file}"), text)
+                    .map_err(|e| Failure::missing(Layer::User, format!("cannot write {file} ({e})")))
+            };
+            write("setgroups", "deny".to_owned())?;
+            write("uid_map", format!("0 {uid} 1"))?;
+            write("gid_map", format!("0 {gid} 1"))?;
+        }
+        let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
+        mount_change(c"/", private).map_err(|e| Failure::os("cannot make the keeper's mounts private", e))
+    }
+
+    /// The template for these mounts, built if it is new.
+    fn template(&mut self, spec: &CellSpec) -> Result<&Template, Failure> {
+        if let Some(index) = self.templates.iter().position(|template| template.serves(&spec.mounts)) {
+            return Ok(&self.templates[index]);
+        }
+        if self.templates.len() == TEMPLATES {
+            self.templates.remove(0);
+        }
+        self.templates.push(Template::build(&mut self.shelf, &spec.mounts)?);
+        self.templates.last().ok_or_else(|| Failure::new("cannot build the root file system", "it vanished"))
+    }
+
+    /// Refuses what this host cannot keep.
+    fn check(&self, spec: &CellSpec) -> Result<LayerSet, Failure> {
+        if !spec.limits.is_valid() {
+            return Err(Failure::of_request("cannot make the cell", "a limit is out of bounds"));
+        }
+        // A namespace that cannot be made is an error when the cell is made; here are the layers that may be absent.
+        let mut layers = self.tree.layers().union(LayerSet::required_by_default());
+        if self.landlock {
+            layers.insert(Layer::Landlock);
+        }
+        match spec.required.without(layers).iter().next() {
+            None => Ok(layers),
+            Some(Layer::Landlock) => Err(Failure::missing(Layer::Landlock, "the kernel does not offer it")),
+            Some(layer) => Err(Failure::missing(layer, self.tree.why_missing(layer))),
+        }
+    }
+
+    fn make(&mut self, number: u64, spec: CellSpec, caller: OwnedFd) -> Result<Kept, Failure> {
+        let began = Instant::now();
+        let layers = self.check(&spec)?;
+        let root = self.template(&spec)?.instantiate().map_err(|e| Failure::os("cannot copy the root", e))?;
+        let ids = self
+            .ids
+            .take()
+            .ok_or_else(|| Failure::new("cannot make the cell", "2048 cells exist already, no more ids are free"))?;
+        let made = self.make_process(number, &spec, ids, &root, layers);
+        match made {
+            Ok((group, child, init)) => {
+                Ok(Kept { caller, init, child, group, ids, spec, layers, began, state: CellState::Booting })
+            }
+            Err(failure) => {
+                self.ids.give_back(ids);
+                Err(failure)
+            }
+        }
+    }
+
+    fn make_process(
+        &self,
+        number: u64,
+        spec: &CellSpec,
+        ids: CellIds,
+        root: &OwnedFd,
+        layers: LayerSet,
+    ) -> Result<(Group, Child, OwnedFd), Failure> {
+        let no_group = |e| Failure::os("cannot make a control group for the cell", e);
+        let no_process = |e: Errno| Failure::os("cannot make the cell's namespaces", e).with_fix(Layer::Pid.fix());
+        // On v2 init is born in its group; on v1 the group is made while init is busy.
+        let early = if self.tree.has_birthplace() {
+            Some(self.tree.create(number, &spec.limits).map_err(no_group)?)
+        } else {
+            None
+        };
+        let born = wire::pair().and_then(|(ours, theirs)| {
+            let birth = init::Birth {
+                alone: self.alone,
+                socket: &theirs,
+                root,
+                limits: &spec.limits,
+                network: spec.network,
+                owner: ids.owner(),
+                program_ids: ids.program(),
+                filter: &self.filter,
+                landlock: self.landlock,
+                watch_memory: !layers.contains(Layer::Memory),
+                limit_processes: !layers.contains(Layer::Pids),
+            };
+            let namespaces = Namespaces::PID.and(Namespaces::MOUNT).and(Namespaces::IPC).and(Namespaces::UTS);
+            let birthplace = early.as_ref().and_then(Group::birthplace);
+            fork_into(self.alone, namespaces, birthplace, || init::main(&birth)).map(|child| (child, ours))
+        });
+        let (child, ours) = match born {
+            Ok(born) => born,
+            Err(errno) => {
+                let _ = early.map(|group| group.remove());
+                return Err(no_process(errno));
+            }
+        };
+        // Init mounts its root meanwhile.
+        let group = match early.map_or_else(|| self.tree.create(number, &spec.limits), Ok) {
+            Ok(group) => group,
+            Err(error) => {
+                kill_and_wait(&child);
+                return Err(no_group(error));
+            }
+        };
+        if let Err(errno) = self.give_places(&ours, &group) {
+            kill_and_wait(&child);
+            let _ = group.remove();
+            return Err(no_process(errno));
+        }
+        Ok((group, child, ours))
+    }
+
+    /// Hands init its network namespace and, on v1, its groups.
+    fn give_places(&self, init: &OwnedFd, group: &Group) -> rustix::io::Result<()> {
+        let net = new_network(self.alone, &self.proc)?;
+        let joined_by_init = group.joined_by_init();
+        let groups = joined_by_init.iter().chain(group.joined_by_program());
+        let fds: Vec<_> = [net.as_fd()].into_iter().chain(groups.map(AsFd::as_fd)).collect();
+        let places = ToInit::Places { init: u8::try_from(joined_by_init.len()).unwrap_or(u8::MAX) };
+        wire::send(init, &places, &fds, SendFlags::DONTWAIT)
+    }
+}
+
+/// Ends a process that was never put among the cells.
+fn kill_and_wait(child: &Child) {
+    let _ = pidfd_send_signal(&child.pidfd, Signal::KILL);
+    let _ = rustix::process::waitid(WaitId::PidFd(child.pidfd.as_fd()), WaitIdOptions::EXITED);
+}
+
+/// Makes a network namespace. The keeper moves into it, which does not matter: it never uses the network.
+fn new_network(alone: SingleThreaded, proc: &OwnedFd) -> rustix::io::Result<OwnedFd> {
+    unshare(alone, Namespaces::NET)?;
+    rustix::fs::openat(proc, c"self/ns/net", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
+}
+
+/// Whether this process can make namespaces and give ids without a user namespace of its own.
+fn has_power() -> bool {
+    let needed = CapabilitySet::SYS_ADMIN
+        | CapabilitySet::SETUID
+        | CapabilitySet::SETGID
+        | CapabilitySet::CHOWN
+        | CapabilitySet::NET_ADMIN;
+    rustix::process::geteuid().is_root()
+        && rustix::thread::capabilities(None).is_ok_and(|sets| sets.effective.contains(needed))
+}
+
+impl Server<'_> {
+    fn run(&mut self) -> Result<(), Errno> {
+        let mut events: Vec<epoll::Event> = Vec::with_capacity(64);
+        loop {
+            let timeout = self.nearest_deadline().map(|at| timespec(at.saturating_duration_since(Instant::now())));
+            events.clear();
+            match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), timeout.as_ref()) {
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(errno) => return Err(errno),
+            }
+            for event in &events {
+                let token = event.data.u64();
+                if token == CONTROL {
+                    if !self.on_control() {
+                        return Ok(());
+                    }
+                } else {
+                    self.on_cell(token >> 2, token & 3);
+                }
+            }
+            self.on_time();
+        }
+    }
+
+    fn nearest_deadline(&self) -> Option<Instant> {
+        self.cells.values().filter_map(Kept::deadline).min()
+    }
+
+    /// A request for a cell. False when the caller is gone.
+    fn on_control(&mut self) -> bool {
+        match wire::receive(self.control, &mut self.buffer, RecvFlags::DONTWAIT) {
+            Ok(Received::Message(Create(spec), mut fds)) => {
+                if let Some(caller) = fds.pop() {
+                    self.create(spec, caller);
+                }
+                true
+            }
+            Err(Errno::AGAIN) => true,
+            Ok(Received::Closed) | Err(_) => false,
+        }
+    }
+
+    fn create(&mut self, spec: CellSpec, caller: OwnedFd) {
+        let number = self.next;
+        let reply = caller.try_clone();
+        let made = match &mut self.workshop {
+            Ok(workshop) => workshop.make(number, spec, caller),
+            Err(failure) => Err(failure.clone()),
+        };
+        let failure = match made {
+            Ok(cell) => match self.watch(number, &cell) {
+                Ok(()) => {
+                    self.next += 1;
+                    self.cells.insert(number, cell);
+                    return;
+                }
+                Err(errno) => {
+                    kill_and_wait(&cell.child);
+                    let _ = cell.group.remove();
+                    if let Ok(workshop) = &mut self.workshop {
+                        workshop.ids.give_back(cell.ids);
+                    }
+                    Failure::os("cannot watch the cell", errno)
+                }
+            },
+            Err(failure) => failure,
+        };
+        if let Ok(caller) = reply {
+            let _ = wire::send(&caller, &FromCell::Failed(failure), &[], SendFlags::DONTWAIT);
+        }
+    }
+
+    fn watch(&self, number: u64, cell: &Kept) -> rustix::io::Result<()> {
+        let add = |fd, source, flags| epoll::add(&self.epoll, fd, token(number, source), flags);
+        // While the cell boots, its caller can only hang up; that is always reported.
+        add(cell.caller.as_fd(), Source::Caller, epoll::EventFlags::RDHUP)?;
+        add(cell.init.as_fd(), Source::Init, epoll::EventFlags::IN)?;
+        add(cell.child.pidfd.as_fd(), Source::Exit, epoll::EventFlags::IN)?;
+        match cell.group.memory_alarm() {
+            Some(Alarm::Readable(fd)) => add(fd, Source::Alarm, epoll::EventFlags::IN),
+            Some(Alarm::Priority(fd)) => add(fd, Source::Alarm, epoll::EventFlags::PRI | epoll::EventFlags::ET),
+            None => Ok(()),
+        }
+    }
+
+    fn on_cell(&mut self, number: u64, source: u64) {
+        let Some(cell) = self.cells.get_mut(&number) else { return };
+        if source == Source::Caller as u64 {
+            self.on_caller(number);
+        } else if source == Source::Init as u64 {
+            self.on_init(number);
+        } else if source == Source::Alarm as u64 {
+            cell.on_memory_alarm();
+        } else {
+            self.on_exit(number);
+        }
+    }
+
+    fn on_caller(&mut self, number: u64) {
+        let Some(cell) = self.cells.get_mut(&number) else { return };
+        match wire::receive(&cell.caller, &mut self.buffer, RecvFlags::DONTWAIT) {
+            Ok(Received::Message(message, fds)) => match (message, &cell.state) {
+                (ToCell::Run { command, files }, CellState::Idle) => cell.run(command, files, fds),
+                (ToCell::Stop(reason), CellState::Running(_)) => cell.stop(reason),
+                (ToCell::Stop(_), _) => {}
+                (ToCell::Sample, _) => cell.sample(),
+                // A second command while one runs, or one before the cell is ready.
+                (ToCell::Run { .. }, _) => self.kill(number),
+            },
+            Err(Errno::AGAIN) => {}
+            Ok(Received::Closed) | Err(_) => self.kill(number),
+        }
+    }
+
+    fn on_init(&mut self, number: u64) {
+        let Some(cell) = self.cells.get_mut(&number) else { return };
+        let Ok(workshop) = &self.workshop else { return };
+        // Init is trusted, but it lives among those who are not: its messages are small and bounded.
+        let mut small = [0; 1024];
+        match wire::receive(&cell.init, &mut small, RecvFlags::DONTWAIT) {
+            Ok(Received::Message(message, _)) => match message {
+                FromInit::NeedsMap => {
+                    if let Err(failure) = cell.map_ids(&workshop.proc) {
+                        cell.tell(&FromCell::Failed(failure));
+                        self.kill(number);
+                    }
+                }
+                FromInit::Ready { landlock } => {
+                    cell.on_ready(landlock);
+                    let interest = epoll::EventFlags::IN | epoll::EventFlags::RDHUP;
+                    let _ = epoll::modify(&self.epoll, &cell.caller, token(number, Source::Caller), interest);
+                }
+                FromInit::Passed(kind) => cell.on_passed(kind),
+                FromInit::Ended(report) => cell.on_ended(&report),
+                FromInit::Failed { step, errno } => {
+                    let booting = matches!(cell.state, CellState::Booting);
+                    cell.on_failed(&step, errno);
+                    if booting {
+                        self.kill(number);
+                    }
+                }
+            },
+            Err(Errno::AGAIN) => {}
+            Ok(Received::Closed) | Err(_) => {
+                let _ = epoll::delete(&self.epoll, &cell.init);
+            }
+        }
+    }
+
+    /// Kills a cell: the kernel ends every process in the PID namespace of an init that dies.
+    fn kill(&mut self, number: u64) {
+        let Some(cell) = self.cells.get_mut(&number) else { return };
+        let _ = pidfd_send_signal(&cell.child.pidfd, Signal::KILL);
+        let _ = epoll::delete(&self.epoll, &cell.caller);
+        cell.state = CellState::Dying { group: None, since: Instant::now() };
+    }
+
+    /// Init has ended, and with it everything in the cell.
+    fn on_exit(&mut self, number: u64) {
+        let Some(cell) = self.cells.get_mut(&number) else { return };
+        cell.on_init_gone();
+        let _ = epoll::delete(&self.epoll, &cell.child.pidfd);
+        let _ = epoll::delete(&self.epoll, &cell.init);
+        let _ = epoll::delete(&self.epoll, &cell.caller);
+        let pidfd = WaitId::PidFd(cell.child.pidfd.as_fd());
+        let _ = rustix::process::waitid(pidfd, WaitIdOptions::EXITED | WaitIdOptions::NOHANG);
+        cell.state = CellState::Dying { group: Some(Instant::now()), since: Instant::now() };
+        self.remove_group(number);
+    }
+
+    /// Removes a dead cell's group and forgets the cell, or tries again shortly: the last process may still be on its
+    /// way out.
+    fn remove_group(&mut self, number: u64) {
+        const PATIENCE: Duration = Duration::from_secs(5);
+        let Some(cell) = self.cells.get_mut(&number) else { return };
+        let CellState::Dying { group, since } = &mut cell.state else { return };
+        match cell.group.remove() {
+            Err(_) if since.elapsed() < PATIENCE => *group = Some(Instant::now() + Duration::from_millis(1)),
+            // Given up: the next keeper sweeps it.
+            _ => {
+                if let Some(cell) = self.cells.remove(&number)
+                    && let Ok(workshop) = &mut self.workshop
+                {
+                    workshop.ids.give_back(cell.ids);
+                }
+            }
+        }
+    }
+
+    fn on_time(&mut self) {
+        let now = Instant::now();
+        let due: Vec<u64> =
+            self.cells.iter().filter(|(_, c)| c.deadline().is_some_and(|at| at <= now)).map(|(n, _)| *n).collect();
+        for number in due {
+            let Some(cell) = self.cells.get_mut(&number) else { continue };
+            if let CellState::Dying { .. } = cell.state {
+                self.remove_group(number);
+            } else {
+                cell.on_time(now);
+            }
+        }
+    }
+
+    /// The caller is gone: delete every cell and wait until nothing is left.
+    fn end(&mut self) {
+        let _ = epoll::delete(&self.epoll, self.control);
+        let numbers: Vec<u64> = self.cells.keys().copied().collect();
+        for number in numbers {
+            if !matches!(self.cells.get(&number).map(|c| &c.state), Some(CellState::Dying { .. })) {
+                self.kill(number);
+            }
+        }
+        let until = Instant::now() + LAST_WAIT;
+        let mut events: Vec<epoll::Event> = Vec::with_capacity(64);
+        while !self.cells.is_empty() && Instant::now() < until {
+            let wait = self.nearest_deadline().map_or(until, |at| at.min(until));
+            let timeout = timespec(wait.saturating_duration_since(Instant::now()));
+            events.clear();
+            let _ = epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), Some(&timeout));
+            for event in &events {
+                if event.data.u64() & 3 == Source::Exit as u64 {
+                    self.on_exit(event.data.u64() >> 2);
+                }
+            }
+            self.on_time();
+        }
+        if let Ok(workshop) = &self.workshop {
+            workshop.tree.remove();
+        }
+        // The caller need not wait while this process is taken apart.
+        let _ = rustix::net::shutdown(self.control, rustix::net::Shutdown::Both);
+    }
+}
+
+fn timespec(duration: Duration) -> Timespec {
+    // The kernel counts in whole milliseconds here: round up, or the last one is spent spinning.
+    let duration = duration + Duration::from_micros(999);
+    Timespec {
+        tv_sec: i64::try_from(duration.as_secs()).unwrap_or(i64::MAX),
+        tv_nsec: i64::from(duration.subsec_nanos()),
+    }
+}

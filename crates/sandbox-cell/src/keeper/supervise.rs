@@ -1,0 +1,341 @@
+//! One cell in the keeper's care: its state, its deadlines, and what becomes of its limits.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use rustix::fs::{Mode, OFlags};
+use rustix::net::SendFlags;
+use rustix::process::{Signal, pidfd_send_signal};
+use sandbox_sys::process::Child;
+
+use super::ids::CellIds;
+use crate::cgroup::{Counters, Group};
+use crate::error::{Failure, reason};
+use crate::layer::{Layer, LayerSet};
+use crate::limits::LimitKind;
+use crate::outcome::{Outcome, RunStatus, StopReason, Usage};
+use crate::spec::{CellSpec, Command};
+use crate::wire::{self, FromCell, Report, ToInit};
+
+/// What a program gets between SIGTERM and SIGKILL.
+const GRACE: Duration = Duration::from_millis(200);
+
+/// How long init has to report after it was told to kill everything, before it is killed itself. Collecting the
+/// dead takes a moment; a program cannot prolong it.
+const REPORT: Duration = Duration::from_secs(2);
+
+/// The shortest time between two looks at the CPU time used.
+const LOOK: Duration = Duration::from_millis(5);
+
+/// A cell.
+pub(super) struct Kept {
+    pub(super) caller: OwnedFd,
+    pub(super) init: OwnedFd,
+    pub(super) child: Child,
+    pub(super) group: Group,
+    pub(super) ids: CellIds,
+    pub(super) spec: CellSpec,
+    pub(super) layers: LayerSet,
+    pub(super) began: Instant,
+    pub(super) state: CellState,
+}
+
+pub(super) enum CellState {
+    Booting,
+    Idle,
+    Running(Running),
+    /// Init was killed at `since`; if it has gone, `group` says when to try to remove the group.
+    Dying {
+        group: Option<Instant>,
+        since: Instant,
+    },
+}
+
+/// A command that runs.
+pub(super) struct Running {
+    started: Instant,
+    /// What the group had counted before.
+    before: Counters,
+    /// When to look at the CPU time next, if it is limited.
+    look_at_cpu: Option<Instant>,
+    /// When to look whether a full memory has killed a process.
+    look_at_memory: Option<Instant>,
+    ending: Option<Ending>,
+}
+
+/// A command that is being ended.
+struct Ending {
+    reason: StopReason,
+    /// When to have everything killed; `None` once that is done.
+    kill: Option<Instant>,
+    /// When to stop waiting for init.
+    give_up: Instant,
+}
+
+impl Kept {
+    /// When this cell next needs attention.
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        match &self.state {
+            CellState::Booting | CellState::Idle => None,
+            CellState::Dying { group, .. } => *group,
+            CellState::Running(run) => match &run.ending {
+                Some(ending) => Some(ending.kill.unwrap_or(ending.give_up)),
+                None => [Some(run.started + self.spec.limits.wall_time()), run.look_at_cpu, run.look_at_memory]
+                    .into_iter()
+                    .flatten()
+                    .min(),
+            },
+        }
+    }
+
+    /// Tells the caller something. A caller that does not listen has only itself to blame.
+    pub(super) fn tell(&self, message: &FromCell) {
+        let _ = wire::send(&self.caller, message, &[], SendFlags::DONTWAIT);
+    }
+
+    fn tell_init(&self, message: &ToInit) {
+        let _ = wire::send(&self.init, message, &[], SendFlags::DONTWAIT);
+    }
+
+    /// Gives the cell's new user namespace its ids.
+    pub(super) fn map_ids(&self, proc: &OwnedFd) -> Result<(), Failure> {
+        let pid = self.child.pid.as_raw_nonzero();
+        let map = self.ids.map();
+        for (file, text) in [("setgroups", "deny"), ("uid_map", &map), ("gid_map", &map)] {
+            let path = format!("{pid}/{file}");
+            let written = rustix::fs::openat(proc, &path, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())
+                .and_then(|file| rustix::io::write(&file, text.as_bytes()));
+            written.map_err(|e| Failure::os(format!("cannot give the cell its ids ({file})"), e))?;
+        }
+        self.tell_init(&ToInit::Mapped);
+        Ok(())
+    }
+
+    pub(super) fn on_ready(&mut self, landlock: bool) {
+        if !matches!(self.state, CellState::Booting) {
+            return;
+        }
+        self.state = CellState::Idle;
+        if !landlock {
+            let landlock: LayerSet = [Layer::Landlock].into_iter().collect();
+            self.layers = self.layers.without(landlock);
+        }
+        self.tell(&FromCell::Ready { isolation: self.layers, prepare: self.began.elapsed() });
+    }
+
+    /// Passes a command on to init.
+    pub(super) fn run(&mut self, command: Command, files: bool, fds: Vec<OwnedFd>) {
+        let borrowed: Vec<_> = fds.iter().map(AsFd::as_fd).collect();
+        if let Err(errno) = wire::send(&self.init, &ToInit::Run { command, files }, &borrowed, SendFlags::DONTWAIT) {
+            self.tell(&FromCell::Failed(Failure::os("cannot reach the cell's init", errno)));
+            return;
+        }
+        let now = Instant::now();
+        let watched = self.spec.limits.cpu_time().filter(|_| self.layers.contains(Layer::Cpu));
+        self.state = CellState::Running(Running {
+            started: now,
+            before: self.group.counters(),
+            look_at_cpu: watched.map(|limit| now + self.soonest(limit)),
+            look_at_memory: None,
+            ending: None,
+        });
+    }
+
+    /// The soonest that this much CPU time can be used up.
+    fn soonest(&self, cpu: Duration) -> Duration {
+        let cpus = self.spec.limits.milli_cpus().max(1);
+        let micros = u64::try_from(cpu.as_micros()).unwrap_or(u64::MAX);
+        Duration::from_micros(micros.saturating_mul(1000) / cpus).max(LOOK)
+    }
+
+    /// Begins to end the command.
+    pub(super) fn stop(&mut self, reason: StopReason) {
+        let CellState::Running(run) = &mut self.state else { return };
+        if run.ending.is_some() {
+            return;
+        }
+        let now = Instant::now();
+        let message = if reason.is_graceful() {
+            run.ending = Some(Ending { reason, kill: Some(now + GRACE), give_up: now + GRACE + REPORT });
+            ToInit::Terminate
+        } else {
+            run.ending = Some(Ending { reason, kill: None, give_up: now + REPORT });
+            ToInit::Kill
+        };
+        self.tell_init(&message);
+    }
+
+    /// Init watches a limit itself and has ended the command.
+    pub(super) fn on_passed(&mut self, kind: LimitKind) {
+        if let CellState::Running(run) = &mut self.state
+            && run.ending.is_none()
+        {
+            let give_up = Instant::now() + REPORT;
+            run.ending = Some(Ending { reason: StopReason::Limit(kind), kill: None, give_up });
+        }
+    }
+
+    /// Memory is full; whether that killed a process shows in a moment.
+    pub(super) fn on_memory_alarm(&mut self) {
+        self.group.acknowledge_alarm();
+        if let CellState::Running(run) = &mut self.state {
+            run.look_at_memory = Some(Instant::now());
+        }
+    }
+
+    pub(super) fn on_time(&mut self, now: Instant) {
+        let CellState::Running(run) = &mut self.state else { return };
+        if let Some(ending) = &mut run.ending {
+            if ending.kill.is_some_and(|at| at <= now) {
+                ending.kill = None;
+                self.tell_init(&ToInit::Kill);
+            } else if ending.give_up <= now {
+                // Init does not answer. The kernel ends it and with it all the rest; the account is made then.
+                let _ = pidfd_send_signal(&self.child.pidfd, Signal::KILL);
+                ending.give_up = now + REPORT;
+            }
+            return;
+        }
+        if now >= run.started + self.spec.limits.wall_time() {
+            self.stop(StopReason::Limit(LimitKind::WallTime));
+            return;
+        }
+        let (started, before) = (run.started, run.before);
+        let (look_at_memory, look_at_cpu) = (run.look_at_memory, run.look_at_cpu);
+        if look_at_memory.is_some_and(|at| at <= now) {
+            let killed = self.group.counters().oom_kills > before.oom_kills;
+            if let CellState::Running(run) = &mut self.state {
+                // The alarm rings before the kernel kills; look again until the kill shows or the run ends.
+                run.look_at_memory = Some(now + LOOK);
+            }
+            if killed {
+                self.stop(StopReason::Limit(LimitKind::Memory));
+                return;
+            }
+        }
+        if look_at_cpu.is_some_and(|at| at <= now)
+            && let Some(limit) = self.spec.limits.cpu_time()
+        {
+            let used = self.group.counters().cpu.saturating_sub(before.cpu);
+            if used >= limit {
+                self.stop(StopReason::Limit(LimitKind::CpuTime));
+            } else {
+                let next = now + self.soonest(limit - used);
+                debug_assert!(next > started);
+                if let CellState::Running(run) = &mut self.state {
+                    run.look_at_cpu = Some(next);
+                }
+            }
+        }
+    }
+
+    /// What has been used so far.
+    pub(super) fn sample(&self) {
+        let mut usage = Usage::default();
+        if let CellState::Running(run) = &self.state {
+            let now = self.group.counters();
+            usage.wall = run.started.elapsed();
+            usage.cpu = now.cpu.saturating_sub(run.before.cpu);
+            usage.memory_peak = now.memory_peak;
+            usage.processes_peak = now.processes_peak;
+        }
+        self.tell(&FromCell::Sample(usage));
+    }
+
+    /// The command has ended and init has cleared up after it.
+    pub(super) fn on_ended(&mut self, report: &Report) {
+        let CellState::Running(run) = std::mem::replace(&mut self.state, CellState::Idle) else { return };
+        let now = self.group.counters();
+        let usage = self.usage(report, &run.before, &now);
+        let mut stopped = run.ending.map(|ending| ending.reason);
+        if now.oom_kills > run.before.oom_kills {
+            // However it ended, this is why.
+            stopped = Some(StopReason::Limit(LimitKind::Memory));
+        }
+        let reached = self.reached(report, &run.before, &now, &usage);
+        self.tell(&FromCell::Ended(Box::new(Outcome { status: report.status, stopped, reached, usage })));
+    }
+
+    /// Puts together what the group and init have counted. The group's counts are the ones to trust; it has no split
+    /// of the CPU time, which comes from init in proportion.
+    fn usage(&self, report: &Report, before: &Counters, now: &Counters) -> Usage {
+        let reaped = report.cpu_user + report.cpu_system;
+        let counted = now.cpu.saturating_sub(before.cpu);
+        let cpu = if counted.is_zero() { reaped } else { counted };
+        let share = if reaped.is_zero() { 1.0 } else { report.cpu_user.as_secs_f64() / reaped.as_secs_f64() };
+        let cpu_user = cpu.mul_f64(share.clamp(0.0, 1.0));
+        Usage {
+            wall: report.wall,
+            cpu,
+            cpu_user,
+            cpu_system: cpu.saturating_sub(cpu_user),
+            memory_peak: now.memory_peak.max(report.sampled_memory),
+            processes_peak: now.processes_peak.max(report.sampled_processes),
+            io_read: report.io_read,
+            io_write: report.io_write,
+            disk: report.disk,
+        }
+    }
+
+    /// The limits that stood in the program's way.
+    fn reached(&self, report: &Report, before: &Counters, now: &Counters, usage: &Usage) -> Vec<(LimitKind, u64)> {
+        let limits = &self.spec.limits;
+        let mut reached = vec![];
+        if now.processes_refused > before.processes_refused {
+            reached.push((LimitKind::Processes, usage.processes_peak.max(limits.processes())));
+        }
+        if report.disk_full {
+            reached.push((LimitKind::Disk, report.disk));
+        }
+        if report.inodes_full {
+            reached.push((LimitKind::Inodes, report.inodes));
+        }
+        if report.file_at_limit || report.status == RunStatus::Signaled(libc::SIGXFSZ) {
+            reached.push((LimitKind::FileSize, limits.file_size()));
+        }
+        reached
+    }
+
+    /// Init could not do something: in a booting cell that is the cell's end, later the command's.
+    pub(super) fn on_failed(&mut self, step: &str, errno: i32) {
+        let error = std::io::Error::from_raw_os_error(errno);
+        let failure = if matches!(self.state, CellState::Booting) {
+            Failure::os(format!("cannot lock the cell (step: {step})"), error)
+        } else if step.starts_with("run ") || step.starts_with("enter the working directory") {
+            Failure::of_request(format!("cannot {step} in the cell"), reason(&error))
+        } else if errno == libc::ENOSPC {
+            Failure::of_request(format!("cannot {step}"), "they do not fit within the disk limit")
+        } else {
+            Failure::os(format!("cannot start the program (step: {step})"), error)
+        };
+        self.tell(&FromCell::Failed(failure));
+        if let CellState::Running(_) = self.state {
+            self.state = CellState::Idle;
+        }
+    }
+
+    /// Init is gone, and everything with it. If a command was running, its account is made without init.
+    pub(super) fn on_init_gone(&mut self) {
+        match std::mem::replace(&mut self.state, CellState::Idle) {
+            CellState::Running(run) => {
+                let now = self.group.counters();
+                let wall = run.started.elapsed();
+                let cpu = now.cpu.saturating_sub(run.before.cpu);
+                let stopped = if now.oom_kills > run.before.oom_kills {
+                    Some(StopReason::Limit(LimitKind::Memory))
+                } else {
+                    run.ending.map(|ending| ending.reason)
+                };
+                let (memory_peak, processes_peak) = (now.memory_peak, now.processes_peak);
+                let usage = Usage { wall, cpu, cpu_user: cpu, memory_peak, processes_peak, ..Usage::default() };
+                let status = RunStatus::Signaled(libc::SIGKILL);
+                self.tell(&FromCell::Ended(Box::new(Outcome { status, stopped, reached: vec![], usage })));
+            }
+            CellState::Booting => {
+                let failure = Failure::new("cannot lock the cell", "its init ended before it was ready");
+                self.tell(&FromCell::Failed(failure));
+            }
+            CellState::Idle | CellState::Dying { .. } => {}
+        }
+    }
+}

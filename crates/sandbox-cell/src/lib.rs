@@ -1,0 +1,44 @@
+//! A cell: one single-use Linux sandbox.
+//!
+//! ```no_run
+//! use sandbox_cell::{CellSpec, Command, Keeper, Stdio, null};
+//! use std::os::fd::AsFd;
+//!
+//! // First thing in `main`, before any thread: the keeper is a fork of this process.
+//! let keeper = Keeper::start()?;
+//! let mut cell = keeper.create(&CellSpec::new())?;
+//! let null = null()?;
+//! let stdio = Stdio { stdin: null.as_fd(), stdout: std::io::stdout().as_fd(), stderr: null.as_fd() };
+//! let outcome = cell.run(&Command::new(["echo", "hello"]), stdio, None)?;
+//! println!("{:?} in {:?}", outcome.status, outcome.usage.wall);
+//! cell.delete()?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! The process dance is explained where it happens: the keeper's loop in `keeper/serve.rs`, init's locking in
+//! `init/mod.rs`, control groups in `cgroup/mod.rs`, the root file system in `rootfs.rs`.
+
+pub mod archive;
+mod cgroup;
+mod error;
+mod init;
+mod keeper;
+mod layer;
+pub mod limits;
+mod outcome;
+mod path;
+pub mod probe;
+mod rootfs;
+mod spec;
+mod syscalls;
+pub mod units;
+mod wire;
+
+pub use error::Failure;
+pub use keeper::{Cell, Keeper, Ready, Stdio, null};
+pub use layer::{Layer, LayerSet};
+pub use limits::{LimitKind, Limits};
+pub use outcome::{Outcome, RunStatus, StopReason, Usage};
+pub use path::{PathError, RelativePath};
+pub use sandbox_sys::signal::name as signal_name;
+pub use spec::{CellSpec, Command, HOME_DIR, Mount, Network, WORK_DIR, base_environment};

@@ -1,0 +1,100 @@
+//! What a cell should be, and what it should run.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use crate::layer::LayerSet;
+use crate::limits::Limits;
+
+/// The directory in which programs run, as they see it.
+pub const WORK_DIR: &str = "/sandbox";
+
+/// The home directory of the user in a cell.
+pub const HOME_DIR: &str = "/home/sandbox";
+
+/// Everything about a cell that is decided before it is made.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CellSpec {
+    /// Host directories and files that the cell sees, read-only.
+    pub mounts: Vec<Mount>,
+    /// What its programs may use.
+    pub limits: Limits,
+    /// What they can reach.
+    pub network: Network,
+    /// Layers without which the cell must not be made.
+    pub required: LayerSet,
+}
+
+impl CellSpec {
+    /// A cell with the host's system directories, default limits and no network.
+    #[must_use]
+    pub fn new() -> Self {
+        Self {
+            mounts: vec![],
+            limits: Limits::default(),
+            network: Network::None,
+            required: LayerSet::required_by_default(),
+        }
+    }
+}
+
+impl Default for CellSpec {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// A host directory or file shown read-only inside a cell, in addition to the system directories.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Mount {
+    /// Where it is on the host.
+    pub source: PathBuf,
+    /// Where it appears in the cell; absolute, and not below a directory that programs can write.
+    pub target: PathBuf,
+}
+
+/// What a cell can reach.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Network {
+    /// Nothing: no interface is up.
+    None,
+    /// A loopback interface of its own.
+    Localhost,
+}
+
+/// A program to run in a cell.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Command {
+    /// The program and its arguments. A name without a slash is looked up along `PATH` inside the cell.
+    pub argv: Vec<OsString>,
+    /// The whole environment; nothing is inherited.
+    pub env: Vec<(OsString, OsString)>,
+    /// The working directory inside the cell.
+    pub cwd: PathBuf,
+}
+
+impl Command {
+    /// A program with its arguments, a minimal environment, in the working directory.
+    #[must_use]
+    pub fn new<S: Into<OsString>>(argv: impl IntoIterator<Item = S>) -> Self {
+        Self { argv: argv.into_iter().map(Into::into).collect(), env: base_environment(), cwd: PathBuf::from(WORK_DIR) }
+    }
+}
+
+/// The environment that every program in a cell starts with.
+#[must_use]
+pub fn base_environment() -> Vec<(OsString, OsString)> {
+    [
+        ("PATH", "/usr/local/bin:/usr/bin:/bin"),
+        ("HOME", HOME_DIR),
+        ("USER", "sandbox"),
+        ("LANG", "C.UTF-8"),
+        ("TMPDIR", "/tmp"),
+        ("TZ", "UTC"),
+    ]
+    .map(|(name, value)| (name.into(), value.into()))
+    .into()
+}

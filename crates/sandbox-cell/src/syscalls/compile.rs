@@ -1,0 +1,253 @@
+//! From a policy to the kernel's classic BPF.
+//!
+//! The program first refuses every foreign way into the kernel (32-bit and x32 calls), then finds the call's number
+//! by binary search over ranges that share an answer, and then tests arguments where the rule has exceptions.
+
+use sandbox_sys::seccomp::Instruction;
+
+use super::policy::{Answer, Policy, Rule, Test};
+
+// The fields of `struct seccomp_data`.
+const NUMBER_OFFSET: u32 = 0;
+const ARCH_OFFSET: u32 = 4;
+const ARGS_OFFSET: u32 = 16;
+
+// Instruction codes.
+const LOAD: u16 = 0x20;
+const JUMP_IF_EQUAL: u16 = 0x15;
+const JUMP_IF_AT_LEAST: u16 = 0x35;
+const JUMP_IF_ANY_BIT: u16 = 0x45;
+const JUMP_ALWAYS: u16 = 0x05;
+const RETURN: u16 = 0x06;
+
+const RET_KILL: u32 = libc::SECCOMP_RET_KILL_PROCESS;
+const RET_ALLOW: u32 = libc::SECCOMP_RET_ALLOW;
+const RET_ERRNO: u32 = libc::SECCOMP_RET_ERRNO;
+
+#[cfg(target_arch = "x86_64")]
+const ARCH: u32 = 0xc000_003e;
+#[cfg(target_arch = "aarch64")]
+const ARCH: u32 = 0xc000_00b7;
+
+/// On x86-64, calls of the x32 ABI have this bit; no native call reaches it.
+const X32_BIT: u32 = 0x4000_0000;
+
+/// A run of call numbers with the same rule, from `first` up to the next range.
+struct Range<'a> {
+    first: u32,
+    rule: Option<&'a Rule>,
+}
+
+/// Compiles a policy.
+pub(crate) fn compile(policy: &Policy) -> Vec<Instruction> {
+    let ranges = ranges(policy);
+    let mut program = vec![
+        instruction(LOAD, 0, 0, ARCH_OFFSET),
+        instruction(JUMP_IF_EQUAL, 1, 0, ARCH),
+        instruction(RETURN, 0, 0, RET_KILL),
+        instruction(LOAD, 0, 0, NUMBER_OFFSET),
+        instruction(JUMP_IF_AT_LEAST, 0, 1, X32_BIT),
+        instruction(RETURN, 0, 0, RET_KILL),
+    ];
+    tree(&ranges, policy, &mut program);
+    program
+}
+
+/// Merges neighbours with equal rules; gaps between listed numbers are unlisted.
+fn ranges(policy: &Policy) -> Vec<Range<'_>> {
+    let mut ranges: Vec<Range<'_>> = vec![Range { first: 0, rule: None }];
+    let mut next_unlisted = 0;
+    for &(number, ref rule) in &policy.rules {
+        if number > next_unlisted {
+            extend(&mut ranges, next_unlisted, None);
+        }
+        extend(&mut ranges, number, Some(rule));
+        next_unlisted = number + 1;
+    }
+    extend(&mut ranges, next_unlisted, None);
+    ranges
+}
+
+fn extend<'a>(ranges: &mut Vec<Range<'a>>, first: u32, rule: Option<&'a Rule>) {
+    match ranges.last_mut() {
+        Some(last) if last.rule == rule => {}
+        Some(last) if last.first == first => last.rule = rule,
+        _ => ranges.push(Range { first, rule }),
+    }
+}
+
+/// Emits a balanced search tree over `ranges`.
+fn tree(ranges: &[Range<'_>], policy: &Policy, program: &mut Vec<Instruction>) {
+    if let [range] = ranges {
+        match range.rule {
+            None => program.push(answer(policy.unlisted)),
+            Some(rule) => leaf(rule, program),
+        }
+        return;
+    }
+    let (low, high) = ranges.split_at(ranges.len() / 2);
+    let at = program.len();
+    program.push(instruction(JUMP_IF_AT_LEAST, 0, 0, high[0].first));
+    tree(low, policy, program);
+    let skip = program.len() - at - 1;
+    if let Ok(skip) = u8::try_from(skip) {
+        program[at].jump_true = skip;
+    } else {
+        // Conditional jumps reach 255 instructions: go through an unconditional one.
+        program.insert(at + 1, instruction(JUMP_ALWAYS, 0, 0, u32::try_from(skip).unwrap_or(u32::MAX)));
+        program[at].jump_false = 1;
+    }
+    tree(high, policy, program);
+}
+
+fn leaf(rule: &Rule, program: &mut Vec<Instruction>) {
+    for exception in &rule.exceptions {
+        // Each test is a load and a jump; the answer follows the last. A test that fails skips what remains.
+        let tests = exception.tests.len();
+        for (index, &(argument, test)) in exception.tests.iter().enumerate() {
+            let skip = u8::try_from(2 * (tests - index - 1) + 1).unwrap_or(u8::MAX);
+            let (code, operand) = match test {
+                Test::Equals(value) => (JUMP_IF_EQUAL, value),
+                Test::AnyBit(bits) => (JUMP_IF_ANY_BIT, bits),
+            };
+            program.push(instruction(LOAD, 0, 0, ARGS_OFFSET + 8 * u32::from(argument)));
+            program.push(instruction(code, 0, skip, operand));
+        }
+        program.push(answer(exception.answer));
+    }
+    program.push(answer(rule.otherwise));
+}
+
+fn answer(answer: Answer) -> Instruction {
+    let value = match answer {
+        Answer::Allow => RET_ALLOW,
+        Answer::Errno(errno) => RET_ERRNO | u32::from(errno),
+    };
+    instruction(RETURN, 0, 0, value)
+}
+
+fn instruction(code: u16, jump_true: u8, jump_false: u8, operand: u32) -> Instruction {
+    Instruction { code, jump_true, jump_false, operand }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::policy::policy;
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Runs a filter as the kernel would, on this architecture unless another is given.
+    fn run(program: &[Instruction], arch: u32, number: u32, arguments: &[u64; 6]) -> u32 {
+        let mut accumulator = 0;
+        let mut at = 0;
+        loop {
+            let i = program[at];
+            at += 1;
+            let jump = |holds: bool| usize::from(if holds { i.jump_true } else { i.jump_false });
+            match i.code {
+                LOAD => {
+                    accumulator = match i.operand {
+                        NUMBER_OFFSET => number,
+                        ARCH_OFFSET => arch,
+                        offset => {
+                            let index = (offset - ARGS_OFFSET) / 8;
+                            assert_eq!((offset - ARGS_OFFSET) % 8, 0);
+                            arguments[index as usize] as u32
+                        }
+                    }
+                }
+                JUMP_IF_EQUAL => at += jump(accumulator == i.operand),
+                JUMP_IF_AT_LEAST => at += jump(accumulator >= i.operand),
+                JUMP_IF_ANY_BIT => at += jump(accumulator & i.operand != 0),
+                JUMP_ALWAYS => at += i.operand as usize,
+                RETURN => return i.operand,
+                code => panic!("unknown instruction {code:#x}"),
+            }
+        }
+    }
+
+    fn expected(answer: Answer) -> u32 {
+        match answer {
+            Answer::Allow => RET_ALLOW,
+            Answer::Errno(errno) => RET_ERRNO | u32::from(errno),
+        }
+    }
+
+    #[test]
+    fn the_filter_is_short() {
+        let length = compile(&policy()).len();
+        assert!(length < 400, "{length} instructions");
+    }
+
+    #[test]
+    fn every_call_is_answered_as_the_policy_says() {
+        let policy = policy();
+        let program = compile(&policy);
+        // Values at which some rule changes its mind, and their neighbours.
+        let mut interesting = vec![0, 1, 2, u64::MAX, 1 << 32, 0x1_0000_0000 | 0x1000_0000];
+        for &(_, test) in policy.rules.iter().flat_map(|(_, rule)| &rule.exceptions).flat_map(|e| &e.tests) {
+            let (Test::Equals(v) | Test::AnyBit(v)) = test;
+            interesting.extend([u64::from(v), u64::from(v) | 1 << 40, u64::from(v.wrapping_add(1))]);
+            interesting.extend((0..32).map(|bit| u64::from(v & (1 << bit))));
+        }
+        for number in 0..1024 {
+            for &value in &interesting {
+                for argument in 0..6 {
+                    let mut arguments = [7_u64; 6];
+                    arguments[argument] = value;
+                    let want = expected(policy.answer(number, &arguments));
+                    assert_eq!(run(&program, ARCH, number, &arguments), want, "call {number}, {arguments:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn foreign_entries_are_fatal() {
+        let program = compile(&policy());
+        const I386: u32 = 0x4000_0003;
+        for number in 0..512 {
+            assert_eq!(run(&program, I386, number, &[0; 6]), RET_KILL);
+            assert_eq!(run(&program, ARCH, number | X32_BIT, &[0; 6]), RET_KILL);
+        }
+    }
+
+    #[test]
+    fn what_escapes_are_made_of_is_refused() {
+        let policy = policy();
+        let denied = |call: libc::c_long, arguments: [u64; 6]| {
+            assert_ne!(policy.answer(u32::try_from(call).expect("small"), &arguments), Answer::Allow, "call {call}");
+        };
+        for call in [
+            libc::SYS_mount,
+            libc::SYS_unshare,
+            libc::SYS_setns,
+            libc::SYS_bpf,
+            libc::SYS_io_uring_setup,
+            libc::SYS_userfaultfd,
+            libc::SYS_keyctl,
+            libc::SYS_ptrace,
+            libc::SYS_perf_event_open,
+            libc::SYS_clone3,
+            libc::SYS_kexec_load,
+            libc::SYS_open_by_handle_at,
+        ] {
+            denied(call, [0; 6]);
+        }
+        const AF_VSOCK: u64 = 40;
+        denied(libc::SYS_socket, [libc::AF_NETLINK as u64, 3, libc::NETLINK_NETFILTER as u64, 0, 0, 0]);
+        denied(libc::SYS_socket, [AF_VSOCK, 1, 0, 0, 0, 0]);
+        denied(libc::SYS_clone, [libc::CLONE_NEWUSER as u64, 0, 0, 0, 0, 0]);
+        denied(libc::SYS_ioctl, [0, libc::TIOCSTI as u64, 0, 0, 0, 0]);
+        denied(libc::SYS_ioctl, [0, libc::TIOCSTI as u64 | 1 << 32, 0, 0, 0, 0]);
+    }
+
+    proptest! {
+        #[test]
+        fn the_filter_equals_its_policy(number in 0_u32..0x3fff_ffff, arguments in any::<[u64; 6]>()) {
+            let policy = policy();
+            let program = compile(&policy);
+            prop_assert_eq!(run(&program, ARCH, number, &arguments), expected(policy.answer(number, &arguments)));
+        }
+    }
+}

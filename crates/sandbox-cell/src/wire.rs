@@ -1,0 +1,234 @@
+//! Messages between caller, keeper and init, and the descriptors that travel with them.
+//!
+//! Every connection is a `SOCK_SEQPACKET` pair: a message arrives whole or not at all, with its descriptors. A
+//! receiver trusts nothing: sizes and descriptor counts are bounded, and what does not parse ends the connection.
+
+use std::io::{IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair,
+};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use crate::error::Failure;
+use crate::layer::LayerSet;
+use crate::limits::LimitKind;
+use crate::outcome::{Outcome, RunStatus, StopReason, Usage};
+use crate::spec::{CellSpec, Command};
+
+/// The longest message: a command with 128 KiB of arguments and environment.
+pub(crate) const MAX_MESSAGE: usize = 160 * 1024;
+
+/// The most descriptors in one message: a network namespace and four groups; or standard input, output, error and an
+/// archive.
+const MAX_FDS: usize = 5;
+
+/// Caller to keeper, on the control connection. A new connection for the cell comes with it.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Create(pub(crate) CellSpec);
+
+/// Caller to keeper, on a cell's connection. Closing the connection deletes the cell.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum ToCell {
+    /// Run a command; standard input, output and error come with it, and an archive if `files`.
+    Run { command: Command, files: bool },
+    /// End what is running.
+    Stop(StopReason),
+    /// Say what has been used so far.
+    Sample,
+}
+
+/// Keeper to caller, on a cell's connection.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum FromCell {
+    /// The cell is ready.
+    Ready { isolation: LayerSet, prepare: Duration },
+    /// The command has ended and nothing of it is left running.
+    Ended(Box<Outcome>),
+    /// What has been used so far.
+    Sample(Usage),
+    /// The cell could not be made, or the command could not be started.
+    Failed(Failure),
+}
+
+/// Keeper to init.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum ToInit {
+    /// What the keeper made while init mounted its root: a network namespace to enter and, on cgroup v1, groups to
+    /// join, first `init` of them by init, the others by the program.
+    Places { init: u8 },
+    /// The user namespace has its ids.
+    Mapped,
+    /// Start this program.
+    Run { command: Command, files: bool },
+    /// Send a signal to every process in the cell: SIGTERM (and SIGCONT, so that stopped ones get it).
+    Terminate,
+    /// Kill every process in the cell.
+    Kill,
+}
+
+/// Init to keeper.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum FromInit {
+    /// The user namespace exists and needs its ids.
+    NeedsMap,
+    /// Everything is locked; a command can come.
+    Ready { landlock: bool },
+    /// The program has ended, everything else was killed, all is reaped.
+    Ended(Report),
+    /// A limit that init itself watches was passed; init has killed everything and will say `Ended`.
+    Passed(LimitKind),
+    /// A step failed.
+    Failed { step: String, errno: i32 },
+}
+
+/// What init saw of a run.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Report {
+    pub(crate) status: RunStatus,
+    pub(crate) wall: Duration,
+    pub(crate) cpu_user: Duration,
+    pub(crate) cpu_system: Duration,
+    pub(crate) io_read: u64,
+    pub(crate) io_write: u64,
+    /// Bytes and inodes used in the writable directories when it ended.
+    pub(crate) disk: u64,
+    pub(crate) inodes: u64,
+    /// Whether the writable directories were full when it ended.
+    pub(crate) disk_full: bool,
+    pub(crate) inodes_full: bool,
+    /// Whether it left a file that is exactly as large as a file may be.
+    pub(crate) file_at_limit: bool,
+    /// Peaks that init sampled, where no cgroup keeps them.
+    pub(crate) sampled_memory: u64,
+    pub(crate) sampled_processes: u64,
+}
+
+/// A connected pair.
+pub(crate) fn pair() -> rustix::io::Result<(OwnedFd, OwnedFd)> {
+    socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
+}
+
+/// Sends a message with its descriptors.
+pub(crate) fn send<M: Serialize>(
+    socket: impl AsFd,
+    message: &M,
+    fds: &[BorrowedFd<'_>],
+    flags: SendFlags,
+) -> rustix::io::Result<()> {
+    let bytes = postcard::to_stdvec(message).map_err(|_| Errno::INVAL)?;
+    if bytes.len() > MAX_MESSAGE || fds.len() > MAX_FDS {
+        return Err(Errno::TOOBIG);
+    }
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FDS))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    if !fds.is_empty() {
+        control.push(SendAncillaryMessage::ScmRights(fds));
+    }
+    loop {
+        match sendmsg(&socket, &[IoSlice::new(&bytes)], &mut control, flags | SendFlags::NOSIGNAL) {
+            Err(Errno::INTR) => {}
+            other => return other.map(drop),
+        }
+    }
+}
+
+/// A message that was received, or the end of the connection.
+pub(crate) enum Received<M> {
+    /// A message and its descriptors.
+    Message(M, Vec<OwnedFd>),
+    /// The other side is gone, or sent something that is not a message.
+    Closed,
+}
+
+/// Receives a message of at most `buffer`'s size.
+pub(crate) fn receive<M: DeserializeOwned>(
+    socket: impl AsFd,
+    buffer: &mut [u8],
+    flags: RecvFlags,
+) -> rustix::io::Result<Received<M>> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FDS))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let result = loop {
+        let mut slices = [IoSliceMut::new(buffer)];
+        match recvmsg(&socket, &mut slices, &mut control, flags | RecvFlags::CMSG_CLOEXEC) {
+            Err(Errno::INTR) => {}
+            Err(Errno::CONNRESET) => return Ok(Received::Closed),
+            other => break other?,
+        }
+    };
+    // Collect before judging, so that whatever came is closed again on every path.
+    let mut fds = vec![];
+    for message in control.drain() {
+        if let RecvAncillaryMessage::ScmRights(received) = message {
+            fds.extend(received);
+        }
+    }
+    if result.bytes == 0 || result.flags.intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC) {
+        return Ok(Received::Closed);
+    }
+    match postcard::from_bytes(&buffer[..result.bytes]) {
+        Ok(message) => Ok(Received::Message(message, fds)),
+        Err(_) => Ok(Received::Closed),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn messages_and_descriptors_arrive_together() {
+        let (a, b) = pair().expect("socketpair");
+        let (r, w) = rustix::pipe::pipe().expect("pipe");
+        send(&a, &ToCell::Sample, &[w.as_fd()], SendFlags::empty()).expect("send");
+        drop(w);
+        let mut buffer = vec![0; MAX_MESSAGE];
+        let Received::Message(ToCell::Sample, fds) = receive(&b, &mut buffer, RecvFlags::empty()).expect("receive")
+        else {
+            panic!("not the message that was sent");
+        };
+        rustix::io::write(&fds[0], b"x").expect("write through the passed descriptor");
+        assert_eq!(rustix::io::read(&r, &mut [0_u8; 4][..]), Ok(1));
+        drop(a);
+        assert!(matches!(receive::<ToCell>(&b, &mut buffer, RecvFlags::empty()), Ok(Received::Closed)));
+    }
+
+    #[test]
+    fn a_message_that_is_cut_off_is_not_a_message() {
+        let (a, b) = pair().expect("socketpair");
+        let command = Command::new(["x".repeat(1000)]);
+        send(&a, &ToCell::Run { command, files: false }, &[], SendFlags::empty()).expect("send");
+        let received = receive::<ToCell>(&b, &mut [0; 100], RecvFlags::empty());
+        assert!(matches!(received, Ok(Received::Closed)));
+    }
+
+    #[test]
+    fn a_message_beyond_the_bound_is_refused_by_the_sender() {
+        let (a, _b) = pair().expect("socketpair");
+        let command = Command::new(["x".repeat(MAX_MESSAGE)]);
+        let sent = send(&a, &ToCell::Run { command, files: false }, &[], SendFlags::empty());
+        assert_eq!(sent, Err(Errno::TOOBIG));
+    }
+
+    proptest! {
+        #[test]
+        fn garbage_closes_the_connection_and_never_panics(bytes in prop::collection::vec(any::<u8>(), 1..200)) {
+            let (a, b) = pair().expect("socketpair");
+            rustix::io::write(&a, &bytes).expect("write");
+            let mut buffer = vec![0; MAX_MESSAGE];
+            let _ = receive::<FromInit>(&b, &mut buffer, RecvFlags::empty()).expect("receive");
+            rustix::io::write(&a, &bytes).expect("write");
+            let _ = receive::<ToCell>(&b, &mut buffer, RecvFlags::empty()).expect("receive");
+            rustix::io::write(&a, &bytes).expect("write");
+            let _ = receive::<Create>(&b, &mut buffer, RecvFlags::empty()).expect("receive");
+        }
+    }
+}

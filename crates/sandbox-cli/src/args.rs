@@ -1,0 +1,238 @@
+//! Flags: each is defined once, and parser, help and completions come from that.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use sandbox_cell::LimitKind;
+
+const EXAMPLES: &str = "\
+Examples:
+  sandbox-run --lang python --code 'print(2+2)'
+  sandbox-run --file script.py --timeout 10s --memory 512m -- arg1 arg2
+  echo 'print(input())' | sandbox-run --lang python --json
+  sandbox-run --file filter.py --stdin data.csv --quiet > out.csv
+  sandbox-run exec -- ls -la /
+  sandbox-run doctor
+
+Exit code:
+  the program's own; 124 its time was up, 137 it was killed by a limit, 130 or 143 it was interrupted,
+  125 the sandbox failed, 2 the request makes no sense.
+
+Sizes are bytes, or 64k, 256m, 1g. Durations are seconds, or 500ms, 3s, 1m30s. For every limit there is a variable
+that changes its default (SANDBOX_TIMEOUT, SANDBOX_MEMORY, …) and one that caps it (SANDBOX_MAX_TIMEOUT, …).";
+
+/// Runs code nobody trusts in a single-use Linux sandbox, and says exactly what happened.
+///
+/// Without a command, runs code in a language: from --code, from --file, or from standard input.
+#[derive(Debug, Parser)]
+#[command(name = "sandbox-run", version, after_help = EXAMPLES)]
+#[command(args_conflicts_with_subcommands = true, disable_help_subcommand = true, max_term_width = 110)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    pub(crate) action: Option<Action>,
+
+    #[command(flatten)]
+    pub(crate) run: CodeOptions,
+
+    /// Arguments of the program
+    #[arg(last = true, value_name = "ARG")]
+    pub(crate) program_args: Vec<OsString>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Action {
+    /// Run a program of the system, or a file, instead of code
+    ///
+    /// A plain name is looked up in the sandbox (/usr/bin and the like). A path to a file elsewhere on the host is
+    /// copied into the sandbox first.
+    #[command(after_help = "Example:\n  sandbox-run exec --memory 64m -- ./hello world")]
+    Exec {
+        #[command(flatten)]
+        run: RunOptions,
+        /// The program and its arguments
+        #[arg(last = true, required = true, value_name = "ARGV")]
+        argv: Vec<OsString>,
+    },
+    /// Show which layers of isolation work on this host, and what to do about those that do not
+    Doctor {
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Print a completion script for a shell
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CodeOptions {
+    /// Language of the code; guessed from --file's ending if not given
+    #[arg(short, long, value_name = "LANGUAGE")]
+    pub(crate) lang: Option<String>,
+
+    /// Code to run
+    #[arg(short, long, value_name = "CODE", allow_hyphen_values = true)]
+    pub(crate) code: Option<OsString>,
+
+    /// File with code to run
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) file: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub(crate) run: RunOptions,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RunOptions {
+    /// What the program reads: a file, or - for this command's own standard input
+    #[arg(long, value_name = "FILE|-", allow_hyphen_values = true)]
+    pub(crate) stdin: Option<PathBuf>,
+
+    /// Set an environment variable; nothing is inherited
+    #[arg(short, long, value_name = "NAME=VALUE")]
+    pub(crate) env: Vec<OsString>,
+
+    /// What the program can reach
+    #[arg(long, value_enum, default_value_t = NetworkMode::None)]
+    pub(crate) network: NetworkMode,
+
+    #[command(flatten)]
+    pub(crate) limits: LimitOptions,
+
+    /// Refuse to run without these isolation layers too (a list such as memory,landlock, or all)
+    #[arg(long, value_name = "LAYERS")]
+    pub(crate) require: Option<String>,
+
+    /// What to print: text for people, the result as JSON, or one JSON event a line as it happens
+    #[arg(long, value_enum, default_value_t = Format::Text, help_heading = "Output")]
+    pub(crate) format: Format,
+
+    /// Short for --format json
+    #[arg(long, conflicts_with = "format", help_heading = "Output")]
+    pub(crate) json: bool,
+
+    /// Print no summary
+    #[arg(short, long, help_heading = "Output")]
+    pub(crate) quiet: bool,
+
+    /// Let the program send control sequences to the terminal
+    #[arg(long, help_heading = "Output")]
+    pub(crate) raw: bool,
+}
+
+impl RunOptions {
+    /// The format, with the short forms resolved.
+    pub(crate) fn format(&self) -> Format {
+        if self.json { Format::Json } else { self.format }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum NetworkMode {
+    /// Nothing at all
+    None,
+    /// A loopback interface of its own
+    Localhost,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    /// Output as it comes, then a summary on standard error
+    Text,
+    /// The result, when it is there
+    Json,
+    /// Events as they happen, the result last
+    StreamJson,
+}
+
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Limits")]
+pub(crate) struct LimitOptions {
+    /// Time from start to end [default: 3s]
+    #[arg(short, long, value_name = "DURATION", allow_hyphen_values = true)]
+    timeout: Option<String>,
+
+    /// CPU time of all processes together [default: none of its own]
+    #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
+    cpu_time: Option<String>,
+
+    /// Memory of all processes together, without swap [default: 256m]
+    #[arg(short, long, value_name = "SIZE", allow_hyphen_values = true)]
+    memory: Option<String>,
+
+    /// Share of the machine's CPUs, such as 0.5 or 2 [default: 1]
+    #[arg(long, value_name = "NUMBER", allow_hyphen_values = true)]
+    cpus: Option<String>,
+
+    /// Bytes in all writable directories together [default: 64m]
+    #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
+    disk: Option<String>,
+
+    /// Files in all writable directories together [default: 16384]
+    #[arg(long, value_name = "NUMBER", allow_hyphen_values = true)]
+    inodes: Option<String>,
+
+    /// Processes and threads at one time [default: 64]
+    #[arg(long, value_name = "NUMBER", allow_hyphen_values = true)]
+    pids: Option<String>,
+
+    /// Bytes on standard output, and as many on standard error [default: 1m]
+    #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
+    output_limit: Option<String>,
+
+    /// Open files of one process [default: 256]
+    #[arg(long, value_name = "NUMBER", allow_hyphen_values = true)]
+    open_files: Option<String>,
+
+    /// Size of a single file [default: 64m]
+    #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
+    file_size: Option<String>,
+}
+
+impl LimitOptions {
+    /// The limits that were given.
+    pub(crate) fn given(&self) -> impl Iterator<Item = (LimitKind, &str)> {
+        [
+            (LimitKind::WallTime, &self.timeout),
+            (LimitKind::CpuTime, &self.cpu_time),
+            (LimitKind::Memory, &self.memory),
+            (LimitKind::Cpus, &self.cpus),
+            (LimitKind::Processes, &self.pids),
+            (LimitKind::Disk, &self.disk),
+            (LimitKind::Inodes, &self.inodes),
+            (LimitKind::Output, &self.output_limit),
+            (LimitKind::OpenFiles, &self.open_files),
+            (LimitKind::FileSize, &self.file_size),
+        ]
+        .into_iter()
+        .filter_map(|(kind, text)| Some((kind, text.as_deref()?)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+    use sandbox_cell::limits::TABLE;
+
+    #[test]
+    fn the_definition_is_sound() {
+        Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn every_limit_has_its_flag_and_the_help_states_its_default() {
+        let command = Arguments::command();
+        for info in TABLE {
+            let arg = command.get_arguments().find(|arg| arg.get_long() == Some(info.flag));
+            let help = arg.expect(info.flag).get_help().expect(info.flag).to_string();
+            if let Some(default) = info.default {
+                let stated = help.split("[default: ").nth(1).and_then(|rest| rest.strip_suffix(']')).expect(info.flag);
+                assert_eq!(info.kind.parse(stated), Ok(default), "{}", info.flag);
+            }
+        }
+    }
+}

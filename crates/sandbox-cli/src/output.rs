@@ -1,0 +1,280 @@
+//! What people and programs see: streamed output, events, results, summaries.
+
+use std::io::{IsTerminal, Write};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use anstyle::{AnsiColor, Style};
+use base64::Engine;
+use rustix::event::{EventfdFlags, eventfd};
+use sandbox_cell::units::{format_duration, format_size};
+use sandbox_executor::{Observer, RunResult, Stream, Verdict};
+use serde::Serialize;
+
+use crate::args::Format;
+use crate::terminal::Neutraliser;
+
+/// Something to write, and where.
+type Portion = (Stream, Vec<u8>);
+
+/// Writes a run's output as it comes.
+///
+/// Writing happens in a thread of its own: whoever reads our output may be slow, and the program must not wait for
+/// them. What waits here is bounded by the output limit of the run.
+pub(crate) struct Printer {
+    format: Format,
+    started: Instant,
+    neutralisers: Option<[Neutraliser; 2]>,
+    unfinished: [Vec<u8>; 2],
+    last_byte: Option<u8>,
+    queue: Option<Sender<Portion>>,
+    writer: Option<JoinHandle<()>>,
+    /// Becomes readable when our output has nobody to read it any more.
+    broken: OwnedFd,
+}
+
+impl Printer {
+    /// A printer; `raw` lets control sequences through to a terminal. Starts a thread if the format streams.
+    pub(crate) fn new(format: Format, raw: bool) -> std::io::Result<Self> {
+        let broken = eventfd(0, EventfdFlags::CLOEXEC)?;
+        let neutral = format == Format::Text && !raw && std::io::stdout().is_terminal();
+        let (mut queue, mut writer) = (None, None);
+        if format != Format::Json {
+            let (sender, receiver) = channel();
+            let alarm = broken.try_clone()?;
+            writer = Some(std::thread::spawn(move || write_all(&receiver, &alarm)));
+            queue = Some(sender);
+        }
+        Ok(Self {
+            format,
+            started: Instant::now(),
+            neutralisers: neutral.then(Default::default),
+            unfinished: Default::default(),
+            last_byte: None,
+            queue,
+            writer,
+            broken,
+        })
+    }
+
+    /// Becomes readable when nobody reads our output any more.
+    pub(crate) fn broken(&self) -> BorrowedFd<'_> {
+        self.broken.as_fd()
+    }
+
+    fn queue(&self, stream: Stream, bytes: Vec<u8>) {
+        if let Some(queue) = &self.queue {
+            let _ = queue.send((stream, bytes));
+        }
+    }
+
+    fn event(&self, event: &Event<'_>) {
+        if let Ok(mut line) = serde_json::to_vec(event) {
+            line.push(b'\n');
+            self.queue(Stream::Stdout, line);
+        }
+    }
+
+    /// Says that a run begins.
+    pub(crate) fn begin(&self, language: Option<&str>, version: Option<&str>) {
+        if self.format == Format::StreamJson {
+            self.event(&Event::Start { language, version });
+        }
+    }
+
+    /// Writes what is left and, in the formats for programs, the result. Waits until everything is written.
+    pub(crate) fn end(&mut self, result: &RunResult) -> std::io::Result<()> {
+        match self.format {
+            Format::Text => {
+                for (index, stream) in [Stream::Stdout, Stream::Stderr].into_iter().enumerate() {
+                    let rest = self.neutralisers.as_mut().map(|all| all[index].finish()).unwrap_or_default();
+                    self.queue(stream, rest);
+                }
+                if std::io::stdout().is_terminal() && self.last_byte.is_some_and(|byte| byte != b'\n') {
+                    self.queue(Stream::Stdout, b"\n".to_vec());
+                }
+            }
+            Format::StreamJson => {
+                for stream in [Stream::Stdout, Stream::Stderr] {
+                    let rest = std::mem::take(&mut self.unfinished[stream as usize]);
+                    if !rest.is_empty() {
+                        self.output_event(stream, &rest);
+                    }
+                }
+                self.event(&Event::Result { result });
+            }
+            Format::Json => {
+                let mut stdout = std::io::stdout().lock();
+                serde_json::to_writer(&mut stdout, result)?;
+                stdout.write_all(b"\n")?;
+            }
+        }
+        self.queue = None;
+        if let Some(writer) = self.writer.take() {
+            let _ = writer.join();
+        }
+        Ok(())
+    }
+
+    fn output_event(&self, stream: Stream, bytes: &[u8]) {
+        let text = String::from_utf8_lossy(bytes);
+        let exact =
+            matches!(text, std::borrow::Cow::Owned(_)).then(|| base64::engine::general_purpose::STANDARD.encode(bytes));
+        let time = self.started.elapsed().as_secs_f64();
+        self.event(&Event::Output { stream: name(stream), data: &text, data_base64: exact, time });
+    }
+}
+
+impl Observer for Printer {
+    fn output(&mut self, stream: Stream, bytes: &[u8]) {
+        match self.format {
+            Format::Json => {}
+            Format::Text => {
+                self.last_byte = bytes.last().copied();
+                let bytes = match &mut self.neutralisers {
+                    Some(all) => all[stream as usize].filter(bytes),
+                    None => bytes.to_vec(),
+                };
+                self.queue(stream, bytes);
+            }
+            Format::StreamJson => {
+                // A character that is cut in two waits for its other half.
+                let mut whole = std::mem::take(&mut self.unfinished[stream as usize]);
+                whole.extend_from_slice(bytes);
+                self.unfinished[stream as usize] = whole.split_off(whole.len() - cut_character(&whole));
+                if !whole.is_empty() {
+                    self.output_event(stream, &whole);
+                }
+            }
+        }
+    }
+}
+
+/// How many bytes at the end begin a character that is not complete.
+fn cut_character(bytes: &[u8]) -> usize {
+    (1..=3.min(bytes.len()))
+        .find(|n| {
+            std::str::from_utf8(&bytes[bytes.len() - n..])
+                .is_err_and(|error| error.valid_up_to() == 0 && error.error_len().is_none())
+        })
+        .unwrap_or(0)
+}
+
+/// An event of `--format stream-json`.
+#[derive(Serialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+enum Event<'a> {
+    Start {
+        language: Option<&'a str>,
+        version: Option<&'a str>,
+    },
+    Output {
+        stream: &'static str,
+        data: &'a str,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        data_base64: Option<String>,
+        time: f64,
+    },
+    Result {
+        result: &'a RunResult,
+    },
+}
+
+fn name(stream: Stream) -> &'static str {
+    match stream {
+        Stream::Stdout => "stdout",
+        Stream::Stderr => "stderr",
+    }
+}
+
+/// The writing thread.
+fn write_all(portions: &Receiver<Portion>, broken: &OwnedFd) {
+    for (stream, bytes) in portions {
+        let written = match stream {
+            Stream::Stdout => {
+                let mut stdout = std::io::stdout().lock();
+                stdout.write_all(&bytes).and_then(|()| stdout.flush())
+            }
+            Stream::Stderr => std::io::stderr().lock().write_all(&bytes),
+        };
+        if written.is_err() {
+            let _ = rustix::io::write(broken, &1_u64.to_ne_bytes());
+            return;
+        }
+    }
+}
+
+const GOOD: Style = AnsiColor::Green.on_default().bold();
+const BAD: Style = AnsiColor::Red.on_default().bold();
+const DIM: Style = Style::new().dimmed();
+
+/// A line on what happened, for people.
+pub(crate) fn summary(result: &RunResult) -> String {
+    let metrics = &result.metrics;
+    let (mark, style) = if result.success { ("✓", GOOD) } else { ("✗", BAD) };
+    let mut line = format!("{style}{mark} {}{style:#}", result.verdict.name());
+    if let Some(why) = reason(result) {
+        line.push_str(": ");
+        line.push_str(&why);
+    }
+    let mut facts = vec![];
+    if let (Some(language), Some(version)) = (&result.language, &result.version) {
+        facts.push(format!("{language} {version}"));
+    }
+    let time = |seconds: f64| format_duration(Duration::from_secs_f64(seconds.max(0.0)));
+    facts.push(time(metrics.wall_time));
+    facts.push(format!("CPU {}", time(metrics.cpu_time)));
+    facts.push(format_size(metrics.memory_peak));
+    if metrics.processes_peak > 1 {
+        facts.push(format!("{} processes", metrics.processes_peak));
+    }
+    format!("{line} {DIM}· {}{DIM:#}", facts.join(" · "))
+}
+
+/// Why it failed, and what to do about it.
+fn reason(result: &RunResult) -> Option<String> {
+    let error: String = result.error.as_ref()?.chars().filter(|c| !c.is_control()).collect();
+    match (result.verdict, result.limit, result.exit_code) {
+        (Verdict::RuntimeError, _, Some(code)) if !error.starts_with("exited") => {
+            Some(format!("{error} (exit code {code})"))
+        }
+        (_, Some(limit), _) => Some(format!("{error} (raise it with --{})", limit.kind.info().flag)),
+        _ => Some(error),
+    }
+}
+
+/// Prints a line to standard error, coloured if that is a terminal that wants it.
+pub(crate) fn say(line: &str) {
+    let _ = writeln!(anstream::stderr().lock(), "{line}");
+}
+
+/// Prints an error.
+pub(crate) fn complain(what: &str) {
+    say(&format!("{BAD}sandbox-run:{BAD:#} {what}"));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn finds_characters_that_are_cut() {
+        assert_eq!(cut_character("abc".as_bytes()), 0);
+        assert_eq!(cut_character(&"a€".as_bytes()[..3]), 2);
+        assert_eq!(cut_character(&"a😀".as_bytes()[..4]), 3);
+        assert_eq!(cut_character(b"a\xff"), 0);
+        assert_eq!(cut_character(b""), 0);
+    }
+
+    #[test]
+    fn a_summary_says_what_to_do() {
+        let mut result = RunResult::internal_error("memory limit of 64 MiB reached".to_owned());
+        result.verdict = Verdict::MemoryLimit;
+        let kind = sandbox_cell::LimitKind::Memory;
+        result.limit = Some(sandbox_executor::LimitHit { kind, cap: 1.0, used: 1.0 });
+        let line = anstream::adapter::strip_str(&summary(&result)).to_string();
+        assert_eq!(line, "✗ memory_limit: memory limit of 64 MiB reached (raise it with --memory) · 0s · CPU 0s · 0 B");
+    }
+}

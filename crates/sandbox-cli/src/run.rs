@@ -1,0 +1,143 @@
+//! Running something and reporting it.
+
+use std::ffi::OsString;
+use std::os::fd::AsFd;
+
+use sandbox_executor::{Executor, Plan, RunResult, Settings, Verdict};
+use sandbox_sys::signal::{SignalFd, SignalSet};
+
+use crate::args::{CodeOptions, Format, RunOptions};
+use crate::exit;
+use crate::output::{Printer, complain, say, summary};
+use crate::prepare::{self, Complaint, Prepared};
+
+/// Runs code in a language.
+pub(crate) fn code(options: &CodeOptions, args: Vec<OsString>) -> u8 {
+    report(&options.run, |settings| prepare::code(options, args, settings))
+}
+
+/// Runs a program.
+pub(crate) fn program(options: &RunOptions, argv: Vec<OsString>) -> u8 {
+    report(options, |settings| prepare::program(options, argv, settings))
+}
+
+fn report(options: &RunOptions, prepare: impl FnOnce(&Settings) -> Result<Prepared, Complaint>) -> u8 {
+    let settings = match Settings::read(|name| std::env::var(name).ok()) {
+        Ok(settings) => settings,
+        Err(error) => return refuse(&error.to_string()),
+    };
+    let prepared = match prepare(&settings) {
+        Ok(prepared) => prepared,
+        Err(complaint) => return refuse(&complaint),
+    };
+    match prepared.request.plan(prepared.runtime.as_ref()) {
+        Ok(plan) => execute(options, &plan, prepared),
+        Err(error) => refuse(&error.to_string()),
+    }
+}
+
+fn refuse(complaint: &str) -> u8 {
+    complain(complaint);
+    exit::USAGE
+}
+
+fn execute(options: &RunOptions, plan: &Plan, prepared: Prepared) -> u8 {
+    let format = options.format();
+    // Before any thread: the keeper is a fork of this process.
+    let executor = match Executor::start() {
+        Ok(executor) => executor,
+        Err(failure) => return internal(format, &failure.to_string()),
+    };
+    // Blocked here, so that the writing thread inherits it: an interruption arrives at the descriptor and nowhere else.
+    let signals = SignalSet::of(&[libc::SIGINT, libc::SIGTERM, libc::SIGHUP]);
+    let interruption = match signals.block().and_then(|()| SignalFd::new(&signals)) {
+        Ok(interruption) => interruption,
+        Err(errno) => return internal(format, &format!("cannot watch for signals: {errno}")),
+    };
+    let mut printer = match Printer::new(format, options.raw) {
+        Ok(printer) => printer,
+        Err(error) => return internal(format, &format!("cannot prepare the output: {error}")),
+    };
+    let runtime = prepared.runtime.as_ref();
+    printer.begin(runtime.map(|r| r.language.as_str()), runtime.map(|r| r.version.as_str()));
+    let broken = match rustix::io::dup(printer.broken()) {
+        Ok(broken) => broken,
+        Err(errno) => return internal(format, &format!("cannot prepare the output: {errno}")),
+    };
+    let cancel = [interruption.as_fd(), broken.as_fd()];
+    match executor.run(plan, prepared.input, &cancel, &mut printer) {
+        Ok(result) => {
+            let written = printer.end(&result);
+            if format == Format::Text && !options.quiet {
+                say(&summary(&result));
+            }
+            let interrupted = interruption.next();
+            match written {
+                Ok(()) => exit_code(&result, interrupted),
+                Err(_) => exit::INTERNAL,
+            }
+        }
+        Err(failure) if failure.request => refuse(&failure.to_string()),
+        Err(failure) => {
+            let result = RunResult::internal_error(failure.to_string());
+            let _ = printer.end(&result);
+            complain(&failure.to_string());
+            exit::INTERNAL
+        }
+    }
+}
+
+/// The sandbox failed before anything ran.
+fn internal(format: Format, error: &str) -> u8 {
+    if format != Format::Text
+        && let Ok(mut printer) = Printer::new(Format::Json, true)
+    {
+        let _ = printer.end(&RunResult::internal_error(error.to_owned()));
+    }
+    complain(error);
+    exit::INTERNAL
+}
+
+/// The exit code: the program's own if it ended by itself.
+fn exit_code(result: &RunResult, interrupted: Option<i32>) -> u8 {
+    let own = result.exit_code.and_then(|code| u8::try_from(code).ok());
+    match result.verdict {
+        Verdict::Ok | Verdict::RuntimeError => own.unwrap_or_else(|| by_signal(result)),
+        Verdict::Timeout => exit::TIMEOUT,
+        Verdict::Cancelled => 128 + interrupted.and_then(|signal| u8::try_from(signal).ok()).unwrap_or(13),
+        Verdict::InternalError => exit::INTERNAL,
+        Verdict::MemoryLimit | Verdict::OutputLimit | Verdict::DiskLimit | Verdict::ProcessLimit => {
+            own.unwrap_or(exit::LIMIT)
+        }
+    }
+}
+
+/// As a shell does: 128 and the signal's number.
+fn by_signal(result: &RunResult) -> u8 {
+    let signal = result.signal.as_deref().unwrap_or_default();
+    (1..=64_u8).find(|n| sandbox_sys::signal::name(i32::from(*n)) == signal).map_or(exit::LIMIT, |n| 128 + n)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn exit_codes() {
+        let code = |verdict, exit_code, signal: Option<&str>, interrupted| {
+            let mut result = RunResult::internal_error(String::new());
+            result.verdict = verdict;
+            result.exit_code = exit_code;
+            result.signal = signal.map(str::to_owned);
+            super::exit_code(&result, interrupted)
+        };
+        assert_eq!(code(Verdict::Ok, Some(0), None, None), 0);
+        assert_eq!(code(Verdict::RuntimeError, Some(3), None, None), 3);
+        assert_eq!(code(Verdict::RuntimeError, None, Some("SIGSEGV"), None), 139);
+        assert_eq!(code(Verdict::Timeout, Some(0), None, None), 124);
+        assert_eq!(code(Verdict::MemoryLimit, None, Some("SIGKILL"), None), 137);
+        assert_eq!(code(Verdict::DiskLimit, Some(1), None, None), 1);
+        assert_eq!(code(Verdict::Cancelled, None, Some("SIGTERM"), Some(2)), 130);
+        assert_eq!(code(Verdict::InternalError, None, None, None), 125);
+    }
+}

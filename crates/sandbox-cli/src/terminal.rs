@@ -1,0 +1,92 @@
+//! Making a program's output harmless for a terminal.
+//!
+//! Control sequences can set titles, move the cursor over earlier lines, change colours for good, and on some terminals
+//! type input. Every control character but newline, tab and carriage return is shown as its picture (ESC as ␛);
+//! text stays as it is. Bytes may arrive in any portions, so an unfinished character waits for its rest.
+
+/// A filter with the unfinished end of what went through it.
+#[derive(Debug, Default)]
+pub(crate) struct Neutraliser {
+    unfinished: Vec<u8>,
+}
+
+impl Neutraliser {
+    /// Filters the next portion.
+    pub(crate) fn filter(&mut self, bytes: &[u8]) -> Vec<u8> {
+        let mut input = std::mem::take(&mut self.unfinished);
+        input.extend_from_slice(bytes);
+        let mut output = String::with_capacity(input.len());
+        let mut rest = input.as_slice();
+        loop {
+            match std::str::from_utf8(rest) {
+                Ok(text) => {
+                    push(&mut output, text);
+                    break;
+                }
+                Err(error) => {
+                    let (valid, after) = rest.split_at(error.valid_up_to());
+                    push(&mut output, &String::from_utf8_lossy(valid));
+                    let Some(bad) = error.error_len() else {
+                        self.unfinished = after.to_vec();
+                        break;
+                    };
+                    output.push('\u{fffd}');
+                    rest = &after[bad..];
+                }
+            }
+        }
+        output.into_bytes()
+    }
+
+    /// What was never finished.
+    pub(crate) fn finish(&mut self) -> Vec<u8> {
+        let rest = std::mem::take(&mut self.unfinished);
+        String::from_utf8_lossy(&rest).into_owned().into_bytes()
+    }
+}
+
+fn push(output: &mut String, text: &str) {
+    output.extend(text.chars().map(|c| match c {
+        '\n' | '\t' | '\r' => c,
+        // Pictures of the control characters stand in the same order from U+2400 on.
+        '\0'..='\u{1f}' => char::from_u32(0x2400 + u32::from(c)).unwrap_or('\u{fffd}'),
+        '\u{7f}' => '\u{2421}',
+        '\u{80}'..='\u{9f}' => '\u{fffd}',
+        // Marks that reverse the order in which text is shown.
+        '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => '\u{fffd}',
+        _ => c,
+    }));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn whole(bytes: &[u8]) -> String {
+        let mut neutraliser = Neutraliser::default();
+        let mut output = neutraliser.filter(bytes);
+        output.extend(neutraliser.finish());
+        String::from_utf8(output).expect("always UTF-8")
+    }
+
+    #[test]
+    fn text_passes_and_sequences_do_not() {
+        assert_eq!(whole("héllo\tworld\r\n".as_bytes()), "héllo\tworld\r\n");
+        assert_eq!(whole(b"\x1b]0;owned\x07\x1b[31mred"), "␛]0;owned␇␛[31mred");
+        assert_eq!(whole("\u{9b}31m".as_bytes()), "\u{fffd}31m");
+        assert_eq!(whole(b"\x9b31m"), "\u{fffd}31m");
+        assert_eq!(whole(b"\x7f\x08"), "␡␈");
+        assert_eq!(whole("a\u{202e}b".as_bytes()), "a\u{fffd}b");
+    }
+
+    #[test]
+    fn portions_make_no_difference() {
+        let text = [" añ€😀\x1b[0m".as_bytes(), b"\xff end", b"\xe2"].concat();
+        for size in 1..6 {
+            let mut neutraliser = Neutraliser::default();
+            let mut output: Vec<u8> = text.chunks(size).flat_map(|part| neutraliser.filter(part)).collect();
+            output.extend(neutraliser.finish());
+            assert_eq!(String::from_utf8(output).expect("UTF-8"), whole(&text), "portions of {size}");
+        }
+    }
+}

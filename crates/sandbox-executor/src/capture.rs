@@ -1,0 +1,95 @@
+//! One output stream of a program: read as it is written, kept up to a cap.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+use rustix::io::Errno;
+use rustix::pipe::{PipeFlags, pipe_with};
+
+/// The reading end of a pipe, and what came out of it.
+#[derive(Debug)]
+pub(crate) struct Capture {
+    pipe: Option<OwnedFd>,
+    pub(crate) kept: Vec<u8>,
+    /// Everything that was written, kept or not.
+    pub(crate) seen: u64,
+    cap: usize,
+}
+
+impl Capture {
+    /// A new stream, with the end to be given to the program.
+    pub(crate) fn new(cap: u64) -> rustix::io::Result<(Self, OwnedFd)> {
+        let (reader, writer) = pipe_with(PipeFlags::CLOEXEC)?;
+        // Only this end: the program's must block as it would anywhere else.
+        fcntl_setfl(&reader, fcntl_getfl(&reader)? | OFlags::NONBLOCK)?;
+        let cap = usize::try_from(cap).unwrap_or(usize::MAX);
+        Ok((Self { pipe: Some(reader), kept: vec![], seen: 0, cap }, writer))
+    }
+
+    /// The descriptor to wait on, until the stream ends.
+    pub(crate) fn pipe(&self) -> Option<BorrowedFd<'_>> {
+        self.pipe.as_ref().map(AsFd::as_fd)
+    }
+
+    /// Whether more was written than is kept.
+    pub(crate) fn is_over(&self) -> bool {
+        self.seen > self.cap as u64
+    }
+
+    /// Reads what is there, up to one buffer; returns the new part of what is kept. Past the cap, output is counted
+    /// and dropped, so that memory stays bounded whatever the program does.
+    pub(crate) fn read<'b>(&mut self, buffer: &'b mut [u8]) -> &'b [u8] {
+        let Some(pipe) = &self.pipe else { return &[] };
+        match rustix::io::read(pipe, &mut *buffer) {
+            Ok(0) => {
+                self.pipe = None;
+                &[]
+            }
+            Ok(n) => {
+                self.seen += n as u64;
+                let room = self.cap - self.kept.len();
+                let new = &buffer[..n.min(room)];
+                self.kept.extend_from_slice(new);
+                new
+            }
+            Err(Errno::AGAIN | Errno::INTR) => &[],
+            Err(_) => {
+                self.pipe = None;
+                &[]
+            }
+        }
+    }
+
+    /// Whether something can be read without waiting. For the time after the program's end, when whatever is not in
+    /// the pipe will never come.
+    pub(crate) fn has_more(&self) -> bool {
+        let Some(pipe) = &self.pipe else { return false };
+        let mut fds = [rustix::event::PollFd::new(pipe, rustix::event::PollFlags::IN)];
+        let now = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
+        rustix::event::poll(&mut fds, Some(&now)).is_ok_and(|ready| ready > 0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keeps_up_to_the_cap_and_counts_the_rest() {
+        let (mut capture, writer) = Capture::new(5).expect("pipe");
+        let mut buffer = [0; 16];
+        assert!(!capture.has_more());
+        assert_eq!(capture.read(&mut buffer), b"");
+        rustix::io::write(&writer, b"abc").expect("write");
+        assert!(capture.has_more());
+        assert_eq!(capture.read(&mut buffer), b"abc");
+        assert!(!capture.is_over());
+        rustix::io::write(&writer, b"defgh").expect("write");
+        assert_eq!(capture.read(&mut buffer), b"de");
+        assert!(capture.is_over());
+        assert_eq!((capture.kept.as_slice(), capture.seen), (&b"abcde"[..], 8));
+        drop(writer);
+        assert_eq!(capture.read(&mut buffer), b"");
+        assert!(capture.pipe().is_none() && !capture.has_more());
+    }
+}

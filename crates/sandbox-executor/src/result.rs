@@ -1,0 +1,261 @@
+//! The result: one type for the command line's JSON, the HTTP answer and a stored job.
+
+use std::time::Duration;
+
+use base64::Engine;
+use sandbox_cell::{LayerSet, LimitKind, Usage};
+use serde::Serialize;
+
+/// Success or not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Status {
+    /// The program ended by itself with exit code 0.
+    Success,
+    /// Anything else; the verdict says what.
+    Error,
+}
+
+/// Why a run ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    /// By itself, with exit code 0.
+    Ok,
+    /// By itself, with another exit code or by a signal.
+    RuntimeError,
+    /// Its time, or CPU time, was up.
+    Timeout,
+    /// Its memory was full.
+    MemoryLimit,
+    /// It wrote too much to standard output or standard error.
+    OutputLimit,
+    /// Its writable directories were full, or a file was too large.
+    DiskLimit,
+    /// It had too many processes or threads.
+    ProcessLimit,
+    /// The caller ended it.
+    Cancelled,
+    /// The sandbox failed, not the program.
+    InternalError,
+}
+
+impl Verdict {
+    /// Its name in results.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::RuntimeError => "runtime_error",
+            Self::Timeout => "timeout",
+            Self::MemoryLimit => "memory_limit",
+            Self::OutputLimit => "output_limit",
+            Self::DiskLimit => "disk_limit",
+            Self::ProcessLimit => "process_limit",
+            Self::Cancelled => "cancelled",
+            Self::InternalError => "internal_error",
+        }
+    }
+}
+
+/// A limit that was reached.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct LimitHit {
+    /// Which.
+    pub kind: LimitKind,
+    /// What was allowed: seconds, bytes or a count.
+    #[serde(serialize_with = "number")]
+    pub cap: f64,
+    /// What was used.
+    #[serde(serialize_with = "number")]
+    pub used: f64,
+}
+
+/// Writes a whole number as one.
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
+fn number<S: serde::Serializer>(value: &f64, serializer: S) -> Result<S::Ok, S::Error> {
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "checked: whole and in range")]
+    if value.fract() == 0.0 && (0.0..9e15).contains(value) {
+        serializer.serialize_u64(*value as u64)
+    } else {
+        serializer.serialize_f64(*value)
+    }
+}
+
+/// How long each part took, in seconds.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
+pub struct Phases {
+    /// Waiting for a free place.
+    pub queue: f64,
+    /// Installing packages.
+    pub packages: f64,
+    /// Making the cell.
+    pub prepare: f64,
+    /// Compiling.
+    pub compile: f64,
+    /// Running.
+    pub run: f64,
+    /// Collecting what was left.
+    pub collect: f64,
+}
+
+/// What was used. Seconds and bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
+pub struct Metrics {
+    /// From the program's start to its end.
+    pub wall_time: f64,
+    /// CPU time of all its processes.
+    pub cpu_time: f64,
+    /// The part of it in user code.
+    pub cpu_user: f64,
+    /// The part of it in the kernel.
+    pub cpu_system: f64,
+    /// The most memory at one time.
+    pub memory_peak: u64,
+    /// The most processes and threads at one time.
+    pub processes_peak: u64,
+    /// Bytes read by system calls.
+    pub io_read: u64,
+    /// Bytes written by system calls.
+    pub io_write: u64,
+    /// How long each part took.
+    pub phases: Phases,
+}
+
+impl Metrics {
+    pub(crate) fn new(usage: &Usage, phases: Phases) -> Self {
+        Self {
+            wall_time: seconds(usage.wall),
+            cpu_time: seconds(usage.cpu),
+            cpu_user: seconds(usage.cpu_user),
+            cpu_system: seconds(usage.cpu_system),
+            memory_peak: usage.memory_peak,
+            processes_peak: usage.processes_peak,
+            io_read: usage.io_read,
+            io_write: usage.io_write,
+            phases,
+        }
+    }
+}
+
+/// Seconds with microseconds, which is as exact as the clocks behind them.
+pub(crate) fn seconds(duration: Duration) -> f64 {
+    (duration.as_secs_f64() * 1e6).round() / 1e6
+}
+
+/// What happened.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct RunResult {
+    /// Success or not.
+    pub status: Status,
+    /// Why it ended.
+    pub verdict: Verdict,
+    /// The same as `status`, as a boolean.
+    pub success: bool,
+    /// The language, if it was code in one.
+    pub language: Option<String>,
+    /// The toolchain's version.
+    pub version: Option<String>,
+    /// What it wrote to standard output, as text.
+    pub stdout: String,
+    /// What it wrote to standard error, as text.
+    pub stderr: String,
+    /// The exact bytes, where they are not UTF-8.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stdout_base64: Option<String>,
+    /// The exact bytes, where they are not UTF-8.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stderr_base64: Option<String>,
+    /// Whether standard output was cut off.
+    pub stdout_truncated: bool,
+    /// Whether standard error was cut off.
+    pub stderr_truncated: bool,
+    /// The exit code; none if a signal ended it.
+    pub exit_code: Option<i32>,
+    /// The signal that ended it.
+    pub signal: Option<String>,
+    /// What the program has to say: standard output without its last newline.
+    pub result: Option<String>,
+    /// Why it failed, in one line.
+    pub error: Option<String>,
+    /// The same as `metrics.wall_time`.
+    pub execution_time: f64,
+    /// The same as `metrics.memory_peak`.
+    pub memory_used: u64,
+    /// The limit that was reached, if one was.
+    pub limit: Option<LimitHit>,
+    /// How compiling went, for languages that compile.
+    pub compile: Option<()>,
+    /// What was used.
+    pub metrics: Metrics,
+    /// The layers of isolation that were in force.
+    #[serde(serialize_with = "layer_names")]
+    pub isolation: LayerSet,
+    /// Files that the program made.
+    pub files: std::collections::BTreeMap<String, ()>,
+}
+
+fn layer_names<S: serde::Serializer>(layers: &LayerSet, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(layers.iter().map(sandbox_cell::Layer::name))
+}
+
+impl RunResult {
+    /// The result of a run that the sandbox could not carry out.
+    #[must_use]
+    pub fn internal_error(error: String) -> Self {
+        Self {
+            status: Status::Error,
+            verdict: Verdict::InternalError,
+            success: false,
+            language: None,
+            version: None,
+            stdout: String::new(),
+            stderr: String::new(),
+            stdout_base64: None,
+            stderr_base64: None,
+            stdout_truncated: false,
+            stderr_truncated: false,
+            exit_code: None,
+            signal: None,
+            result: None,
+            error: Some(error),
+            execution_time: 0.0,
+            memory_used: 0,
+            limit: None,
+            compile: None,
+            metrics: Metrics::default(),
+            isolation: LayerSet::default(),
+            files: std::collections::BTreeMap::new(),
+        }
+    }
+}
+
+/// Bytes as text and, if that loses something, as base64 too.
+pub(crate) fn text(bytes: Vec<u8>) -> (String, Option<String>) {
+    match String::from_utf8(bytes) {
+        Ok(text) => (text, None),
+        Err(error) => {
+            let bytes = error.into_bytes();
+            let exact = base64::engine::general_purpose::STANDARD.encode(&bytes);
+            (String::from_utf8_lossy(&bytes).into_owned(), Some(exact))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_that_are_not_text_are_not_lost() {
+        assert_eq!(text(b"abc".to_vec()), ("abc".to_owned(), None));
+        assert_eq!(text(vec![b'a', 0xff]), ("a\u{fffd}".to_owned(), Some("Yf8=".to_owned())));
+    }
+
+    #[test]
+    fn verdicts_are_written_as_they_are_named() {
+        for verdict in [Verdict::Ok, Verdict::Timeout, Verdict::InternalError, Verdict::ProcessLimit] {
+            assert_eq!(serde_json::to_value(verdict).expect("json"), verdict.name());
+        }
+    }
+}

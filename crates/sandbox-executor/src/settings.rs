@@ -1,0 +1,134 @@
+//! What an operator sets through the environment: defaults and caps of limits, required layers, the data directory.
+
+use std::path::PathBuf;
+
+use sandbox_cell::limits::{Caps, LimitError, Limits, TABLE};
+use sandbox_cell::{Layer, LayerSet};
+
+/// The variable that lists layers without which nothing may run.
+const REQUIRE: &str = "SANDBOX_REQUIRE";
+
+/// The variable that names the directory for caches.
+const DATA_DIR: &str = "SANDBOX_DATA_DIR";
+
+/// The operator's settings.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// Limits for requests that do not set them.
+    pub defaults: Limits,
+    /// The most that requests may ask for.
+    pub caps: Caps,
+    /// Layers that must be there.
+    pub required: LayerSet,
+    /// Where caches are kept; nowhere if there is no home directory.
+    pub data_dir: Option<PathBuf>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            defaults: Limits::default(),
+            caps: Caps::default(),
+            required: LayerSet::required_by_default(),
+            data_dir: None,
+        }
+    }
+}
+
+/// Every variable that makes no sense, each with the reason.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{}", .0.iter().map(|(variable, why)| format!("{variable}: {why}")).collect::<Vec<_>>().join("; "))]
+pub struct SettingsError(pub Vec<(String, String)>);
+
+impl Settings {
+    /// Reads the settings; `variable` gives the value of an environment variable.
+    pub fn read(variable: impl Fn(&str) -> Option<String>) -> Result<Self, SettingsError> {
+        let get = |name: &str| variable(name).filter(|value| !value.trim().is_empty());
+        let mut settings = Self::default();
+        let mut errors = vec![];
+        let mut note = |name: &str, result: Result<(), LimitError>| {
+            if let Err(error) = result {
+                errors.push((name.to_owned(), error.to_string()));
+            }
+        };
+        // Caps before defaults, which must respect them.
+        for info in TABLE {
+            if let Some(text) = get(info.cap_variable) {
+                let lowered = info.kind.parse(&text).and_then(|value| settings.caps.lower(info.kind, value));
+                note(info.cap_variable, lowered);
+            }
+        }
+        for info in TABLE {
+            if let Some(text) = get(info.default_variable) {
+                let set = info.kind.parse(&text);
+                let set = set.and_then(|value| settings.defaults.set(info.kind, value, &settings.caps));
+                note(info.default_variable, set);
+            }
+        }
+        settings.defaults.clamp(&settings.caps);
+        if let Some(text) = get(REQUIRE) {
+            match parse_layers(&text) {
+                Ok(layers) => settings.required = settings.required.union(layers),
+                Err(why) => errors.push((REQUIRE.to_owned(), why)),
+            }
+        }
+        let home =
+            || get("XDG_CACHE_HOME").map(PathBuf::from).or_else(|| Some(PathBuf::from(get("HOME")?).join(".cache")));
+        settings.data_dir = get(DATA_DIR).map(PathBuf::from).or_else(|| Some(home()?.join("sandbox-run")));
+        if errors.is_empty() { Ok(settings) } else { Err(SettingsError(errors)) }
+    }
+}
+
+/// Reads a list of layers, or `all`.
+pub fn parse_layers(text: &str) -> Result<LayerSet, String> {
+    if text.trim() == "all" {
+        return Ok(Layer::ALL.into_iter().collect());
+    }
+    text.split(',').map(|name| name.trim().parse::<Layer>()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sandbox_cell::LimitKind;
+    use std::collections::HashMap;
+
+    fn read(variables: &[(&str, &str)]) -> Result<Settings, SettingsError> {
+        let variables: HashMap<String, String> =
+            variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        Settings::read(|name| variables.get(name).cloned())
+    }
+
+    #[test]
+    fn nothing_set_is_the_default() {
+        let settings = read(&[("SANDBOX_TIMEOUT", " ")]).expect("valid");
+        assert_eq!(settings.defaults, Limits::default());
+        assert_eq!(settings.data_dir, None);
+    }
+
+    #[test]
+    fn defaults_caps_layers_and_directory() {
+        let settings = read(&[
+            ("SANDBOX_TIMEOUT", "500ms"),
+            ("SANDBOX_MAX_MEMORY", "64m"),
+            ("SANDBOX_REQUIRE", "memory, landlock"),
+            ("HOME", "/home/u"),
+        ])
+        .expect("valid");
+        assert_eq!(settings.defaults.wall_time().as_millis(), 500);
+        assert_eq!(settings.caps.most(LimitKind::Memory), 64 << 20);
+        assert_eq!(settings.defaults.memory(), 64 << 20);
+        assert!(settings.required.contains(Layer::Memory) && settings.required.contains(Layer::User));
+        assert_eq!(settings.data_dir, Some("/home/u/.cache/sandbox-run".into()));
+    }
+
+    #[test]
+    fn all_mistakes_are_listed_at_once() {
+        let error = read(&[("SANDBOX_TIMEOUT", "0"), ("SANDBOX_MAX_DISK", "lots"), ("SANDBOX_REQUIRE", "moat")])
+            .expect_err("refused");
+        assert_eq!(error.0.len(), 3, "{error}");
+        let text = error.to_string();
+        assert!(text.contains("SANDBOX_TIMEOUT: wall_time: 0s is too little"), "{text}");
+        assert!(text.contains("unknown isolation layer 'moat'"), "{text}");
+    }
+}

@@ -1,0 +1,245 @@
+//! From the facts of a run to a verdict that explains itself. A pure function.
+
+use sandbox_cell::limits::Unit;
+use sandbox_cell::{Layer, LayerSet, LimitKind, Limits, Outcome, RunStatus, StopReason, signal_name};
+
+use crate::result::{LimitHit, Verdict};
+
+/// A verdict, the limit behind it, and the reason in one line.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Judgement {
+    pub(crate) verdict: Verdict,
+    pub(crate) limit: Option<LimitHit>,
+    pub(crate) error: Option<String>,
+}
+
+/// What else is known about a run.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Evidence<'a> {
+    pub(crate) limits: &'a Limits,
+    pub(crate) isolation: LayerSet,
+    /// The end of standard error.
+    pub(crate) stderr: &'a [u8],
+    /// Bytes written to the stream that wrote more.
+    pub(crate) output: u64,
+}
+
+/// The longest reason.
+const LONGEST_ERROR: usize = 500;
+
+pub(crate) fn judge(outcome: &Outcome, evidence: Evidence<'_>) -> Judgement {
+    match outcome.stopped {
+        Some(StopReason::Cancelled) => {
+            Judgement { verdict: Verdict::Cancelled, limit: None, error: Some("cancelled by the caller".to_owned()) }
+        }
+        Some(StopReason::Limit(kind)) => {
+            // A program that ran into its process limit and then hung did so because of that.
+            let cause = match kind {
+                LimitKind::WallTime | LimitKind::CpuTime => {
+                    outcome.reached.iter().find(|(reached, _)| *reached == LimitKind::Processes)
+                }
+                _ => None,
+            };
+            match cause {
+                Some(&(kind, used)) => by_limit(kind, used, evidence),
+                None => by_limit(kind, used(kind, outcome, evidence), evidence),
+            }
+        }
+        None if outcome.status == RunStatus::Exited(0) => Judgement { verdict: Verdict::Ok, limit: None, error: None },
+        None => match outcome.reached.first() {
+            Some(&(kind, used)) => by_limit(kind, used, evidence),
+            None => by_itself(outcome.status, evidence),
+        },
+    }
+}
+
+/// What was used of something, for a run that was ended because of it.
+fn used(kind: LimitKind, outcome: &Outcome, evidence: Evidence<'_>) -> u64 {
+    let micros = |duration: std::time::Duration| u64::try_from(duration.as_micros()).unwrap_or(u64::MAX);
+    match kind {
+        LimitKind::WallTime => micros(outcome.usage.wall),
+        LimitKind::CpuTime => micros(outcome.usage.cpu),
+        LimitKind::Memory => outcome.usage.memory_peak,
+        LimitKind::Output => evidence.output,
+        LimitKind::Processes => outcome.usage.processes_peak,
+        LimitKind::Disk => outcome.usage.disk,
+        LimitKind::Cpus | LimitKind::Inodes | LimitKind::OpenFiles | LimitKind::FileSize => 0,
+    }
+}
+
+fn by_limit(kind: LimitKind, used: u64, evidence: Evidence<'_>) -> Judgement {
+    let verdict = match kind {
+        LimitKind::WallTime | LimitKind::CpuTime => Verdict::Timeout,
+        LimitKind::Memory => Verdict::MemoryLimit,
+        LimitKind::Output => Verdict::OutputLimit,
+        LimitKind::Disk | LimitKind::Inodes | LimitKind::FileSize => Verdict::DiskLimit,
+        LimitKind::Processes => Verdict::ProcessLimit,
+        LimitKind::OpenFiles | LimitKind::Cpus => Verdict::RuntimeError,
+    };
+    let cap = evidence.limits.get(kind).unwrap_or(used);
+    let error = Some(format!("{} of {} reached", name(kind), kind.format(cap)));
+    let limit = Some(LimitHit { kind, cap: in_units(kind, cap), used: in_units(kind, used) });
+    Judgement { verdict, limit, error }
+}
+
+fn name(kind: LimitKind) -> &'static str {
+    match kind {
+        LimitKind::WallTime => "time limit",
+        LimitKind::CpuTime => "CPU time limit",
+        LimitKind::Memory => "memory limit",
+        LimitKind::Cpus => "CPU share",
+        LimitKind::Processes => "process limit",
+        LimitKind::Disk => "disk limit",
+        LimitKind::Inodes => "limit on the number of files",
+        LimitKind::Output => "output limit",
+        LimitKind::OpenFiles => "limit on open files",
+        LimitKind::FileSize => "file size limit",
+    }
+}
+
+/// Results count time in seconds.
+#[expect(clippy::cast_precision_loss, reason = "limits are far below 2^53")]
+fn in_units(kind: LimitKind, value: u64) -> f64 {
+    match kind.info().unit {
+        Unit::Time => value as f64 / 1e6,
+        Unit::Cpus => value as f64 / 1e3,
+        Unit::Bytes | Unit::Count => value as f64,
+    }
+}
+
+/// A program that failed by itself.
+fn by_itself(status: RunStatus, evidence: Evidence<'_>) -> Judgement {
+    let last_line = last_line(evidence.stderr);
+    let mut judgement = Judgement { verdict: Verdict::RuntimeError, limit: None, error: None };
+    // The kernel keeps no record of some refusals; the program's own last words then tell which limit it was. They
+    // only explain a failure, they never make one.
+    if let Some(kind) = last_line.as_deref().and_then(|line| blamed_limit(line, evidence.isolation)) {
+        let cap = evidence.limits.get(kind).unwrap_or(0);
+        judgement = by_limit(kind, cap, evidence);
+    }
+    judgement.error = Some(match (status, last_line) {
+        (RunStatus::Signaled(signal), _) => format!("killed by {}{}", signal_name(signal), explain(signal)),
+        (RunStatus::Exited(_), Some(line)) => line,
+        (RunStatus::Exited(code), None) => format!("exited with code {code}"),
+    });
+    judgement
+}
+
+/// The limit that a program's last words blame.
+fn blamed_limit(line: &str, isolation: LayerSet) -> Option<LimitKind> {
+    let line = line.to_ascii_lowercase();
+    if line.contains("too many open files") || line.contains("emfile") {
+        Some(LimitKind::OpenFiles)
+    } else if !isolation.contains(Layer::Pids) && line.contains("resource temporarily unavailable") {
+        Some(LimitKind::Processes)
+    } else {
+        None
+    }
+}
+
+/// The last line that is not blank, cleaned of control characters.
+fn last_line(stderr: &[u8]) -> Option<String> {
+    let text = String::from_utf8_lossy(stderr);
+    let line = text.lines().rev().map(str::trim).find(|line| !line.is_empty())?;
+    let clean: String = line.chars().filter(|c| !c.is_control()).take(LONGEST_ERROR).collect();
+    Some(clean)
+}
+
+/// What a signal usually means.
+fn explain(signal: i32) -> &'static str {
+    match signal_name(signal).as_str() {
+        "SIGSEGV" | "SIGBUS" => " (invalid memory access)",
+        "SIGFPE" => " (arithmetic error)",
+        "SIGILL" => " (invalid instruction)",
+        "SIGABRT" => " (it aborted)",
+        "SIGSYS" => " (a system call of a foreign architecture)",
+        _ => "",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sandbox_cell::Usage;
+    use std::time::Duration;
+
+    fn outcome(status: RunStatus, stopped: Option<StopReason>, reached: &[(LimitKind, u64)]) -> Outcome {
+        let usage = Usage { wall: Duration::from_millis(3_050), memory_peak: 64 << 20, ..Usage::default() };
+        Outcome { status, stopped, reached: reached.to_vec(), usage }
+    }
+
+    fn verdict(outcome: &Outcome, stderr: &str) -> Judgement {
+        let limits = Limits::default();
+        let isolation = Layer::ALL.into_iter().collect();
+        judge(outcome, Evidence { limits: &limits, isolation, stderr: stderr.as_bytes(), output: 2 << 20 })
+    }
+
+    #[test]
+    fn exit_codes_and_signals() {
+        let ok = verdict(&outcome(RunStatus::Exited(0), None, &[]), "warning: x");
+        assert_eq!((ok.verdict, ok.error), (Verdict::Ok, None));
+        let failed =
+            verdict(&outcome(RunStatus::Exited(1), None, &[]), "Traceback\nNameError: name 'x' is not defined\n\n");
+        assert_eq!(failed.verdict, Verdict::RuntimeError);
+        assert_eq!(failed.error.as_deref(), Some("NameError: name 'x' is not defined"));
+        let silent = verdict(&outcome(RunStatus::Exited(3), None, &[]), " \n");
+        assert_eq!(silent.error.as_deref(), Some("exited with code 3"));
+        let crashed = verdict(&outcome(RunStatus::Signaled(11), None, &[]), "");
+        assert_eq!(crashed.error.as_deref(), Some("killed by SIGSEGV (invalid memory access)"));
+    }
+
+    #[test]
+    fn limits_explain_themselves() {
+        let stopped = |kind| Some(StopReason::Limit(kind));
+        let late = verdict(&outcome(RunStatus::Signaled(15), stopped(LimitKind::WallTime), &[]), "");
+        assert_eq!(late.verdict, Verdict::Timeout);
+        assert_eq!(late.error.as_deref(), Some("time limit of 3s reached"));
+        assert_eq!(late.limit, Some(LimitHit { kind: LimitKind::WallTime, cap: 3.0, used: 3.05 }));
+        let full = verdict(&outcome(RunStatus::Signaled(9), stopped(LimitKind::Memory), &[]), "");
+        assert_eq!(full.verdict, Verdict::MemoryLimit);
+        assert_eq!(full.error.as_deref(), Some("memory limit of 256 MiB reached"));
+        let loud = verdict(&outcome(RunStatus::Signaled(9), stopped(LimitKind::Output), &[]), "");
+        assert_eq!(loud.verdict, Verdict::OutputLimit);
+        assert!(loud.limit.is_some_and(|limit| limit.used > limit.cap));
+    }
+
+    #[test]
+    fn a_limit_that_a_program_coped_with_is_no_failure() {
+        let coped = verdict(&outcome(RunStatus::Exited(0), None, &[(LimitKind::Disk, 64 << 20)]), "");
+        assert_eq!((coped.verdict, coped.limit), (Verdict::Ok, None));
+        let failed = verdict(&outcome(RunStatus::Exited(1), None, &[(LimitKind::Disk, 64 << 20)]), "OSError");
+        assert_eq!(failed.verdict, Verdict::DiskLimit);
+    }
+
+    #[test]
+    fn a_fork_bomb_that_hangs_is_a_process_limit() {
+        let late = Some(StopReason::Limit(LimitKind::WallTime));
+        let bomb = verdict(&outcome(RunStatus::Signaled(9), late, &[(LimitKind::Processes, 64)]), "");
+        assert_eq!(bomb.verdict, Verdict::ProcessLimit);
+    }
+
+    #[test]
+    fn last_words_only_explain() {
+        let line = "OSError: [Errno 24] Too many open files: '/dev/null'";
+        let failed = verdict(&outcome(RunStatus::Exited(1), None, &[]), line);
+        assert_eq!(failed.verdict, Verdict::RuntimeError);
+        assert_eq!(failed.limit.map(|limit| limit.kind), Some(LimitKind::OpenFiles));
+        assert_eq!(failed.error.as_deref(), Some(line));
+        let fine = verdict(&outcome(RunStatus::Exited(0), None, &[]), line);
+        assert_eq!((fine.verdict, fine.limit), (Verdict::Ok, None));
+    }
+
+    #[test]
+    fn reasons_are_clean_and_short() {
+        let nasty = format!("\x1b[31m{}\x07", "x".repeat(2000));
+        let failed = verdict(&outcome(RunStatus::Exited(1), None, &[]), &nasty);
+        let error = failed.error.expect("reason");
+        assert!(error.len() <= LONGEST_ERROR && !error.contains('\x1b'), "{error}");
+    }
+
+    #[test]
+    fn cancelled_is_cancelled() {
+        let cancelled = verdict(&outcome(RunStatus::Signaled(15), Some(StopReason::Cancelled), &[]), "x");
+        assert_eq!(cancelled.verdict, Verdict::Cancelled);
+    }
+}

@@ -1,0 +1,115 @@
+//! What toolchains said about themselves, remembered between runs.
+//!
+//! An entry holds as long as the command's file is the same: same path, inode, size and time of change. A memory that
+//! cannot be read or written only costs time.
+
+use std::collections::BTreeMap;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+/// A toolchain's description of itself.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Description {
+    pub(crate) version: String,
+    pub(crate) executable: PathBuf,
+    pub(crate) prefix: PathBuf,
+}
+
+/// Identifies a file's content without reading it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Fingerprint {
+    inode: u64,
+    size: u64,
+    changed: i64,
+    changed_nanos: i64,
+}
+
+impl Fingerprint {
+    pub(crate) fn of(path: &Path) -> Option<Self> {
+        let meta = std::fs::metadata(path).ok()?;
+        Some(Self { inode: meta.ino(), size: meta.size(), changed: meta.ctime(), changed_nanos: meta.ctime_nsec() })
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Entry {
+    /// Of the command that was found and of the executable that it turned out to be.
+    fingerprints: [Fingerprint; 2],
+    description: Description,
+}
+
+/// A file of descriptions.
+#[derive(Debug)]
+pub struct Memory {
+    file: Option<PathBuf>,
+    entries: BTreeMap<PathBuf, Entry>,
+}
+
+impl Memory {
+    /// The memory kept in a directory, or none at all.
+    #[must_use]
+    pub fn open(directory: Option<&Path>) -> Self {
+        let file = directory.map(|dir| dir.join("runtimes.json"));
+        let text = file.as_ref().and_then(|file| std::fs::read(file).ok());
+        let entries = text.and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or_default();
+        Self { file, entries }
+    }
+
+    pub(crate) fn recall(&self, command: &Path) -> Option<&Description> {
+        let entry = self.entries.get(command)?;
+        let now = [Fingerprint::of(command)?, Fingerprint::of(&entry.description.executable)?];
+        (entry.fingerprints == now).then_some(&entry.description)
+    }
+
+    pub(crate) fn remember(&mut self, command: &Path, description: &Description) {
+        let fingerprints = Fingerprint::of(command).zip(Fingerprint::of(&description.executable));
+        let (Some((a, b)), Some(file)) = (fingerprints, &self.file) else { return };
+        let entry = Entry { fingerprints: [a, b], description: description.clone() };
+        self.entries.insert(command.to_owned(), entry);
+        let _ = save(file, &self.entries);
+    }
+}
+
+/// Writes the file whole or not at all; others may be doing the same.
+fn save(file: &Path, entries: &BTreeMap<PathBuf, Entry>) -> std::io::Result<()> {
+    if let Some(dir) = file.parent() {
+        std::fs::create_dir_all(dir)?;
+    }
+    let temporary = file.with_extension(format!("{}.tmp", std::process::id()));
+    let mut options = std::fs::OpenOptions::new();
+    let out = options.write(true).create_new(true).mode(0o600).open(&temporary)?;
+    let written = serde_json::to_writer(out, entries).map_err(std::io::Error::from);
+    let saved = written.and_then(|()| std::fs::rename(&temporary, file));
+    if saved.is_err() {
+        let _ = std::fs::remove_file(&temporary);
+    }
+    saved
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn remembers_until_the_file_changes() {
+        let dir = tempfile::tempdir().expect("tempdir");
+        let command = dir.path().join("tool");
+        std::fs::write(&command, "1").expect("write");
+        let description =
+            Description { version: "1.2".to_owned(), executable: command.clone(), prefix: dir.path().to_owned() };
+        Memory::open(Some(dir.path())).remember(&command, &description);
+        assert_eq!(Memory::open(Some(dir.path())).recall(&command), Some(&description));
+        std::fs::write(&command, "22").expect("write");
+        assert_eq!(Memory::open(Some(dir.path())).recall(&command), None);
+    }
+
+    #[test]
+    fn a_broken_or_absent_memory_is_an_empty_one() {
+        let dir = tempfile::tempdir().expect("tempdir");
+        std::fs::write(dir.path().join("runtimes.json"), "{not json").expect("write");
+        assert!(Memory::open(Some(dir.path())).recall(Path::new("/bin/sh")).is_none());
+        assert!(Memory::open(None).recall(Path::new("/bin/sh")).is_none());
+    }
+}

@@ -1,0 +1,25 @@
+//! Raw Linux, as far as `rustix` does not already wrap it safely.
+//!
+//! This is the only crate of the workspace that contains `unsafe` code. Every function here is a thin, safe
+//! wrapper around one kernel interface; policy (what to mount, which calls to refuse) lives in `sandbox-cell`.
+
+pub mod landlock;
+pub mod mount;
+pub mod net;
+pub mod process;
+pub mod seccomp;
+pub mod signal;
+pub mod spawn;
+
+/// The result of a system call.
+pub type Result<T> = std::result::Result<T, rustix::io::Errno>;
+
+/// Turns the C convention (-1 and `errno`) into a [`Result`].
+fn check(ret: i64) -> Result<i64> {
+    if ret == -1 {
+        let errno = std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO);
+        Err(rustix::io::Errno::from_raw_os_error(errno))
+    } else {
+        Ok(ret)
+    }
+}
