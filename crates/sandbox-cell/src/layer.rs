@@ -68,6 +68,37 @@ impl Layer {
         }
     }
 
+    /// What it is good for.
+    #[must_use]
+    pub fn purpose(self) -> &'static str {
+        match self {
+            Self::User => "ids and capabilities mean nothing outside the cell",
+            Self::Pid => "no process outside can be seen or signalled; all inside die together",
+            Self::Mount => "a root file system of its own, read-only but for its own directories",
+            Self::Net => "no network but what the request allows",
+            Self::Ipc => "no shared memory or message queues with others",
+            Self::Uts => "the host's name stays unknown",
+            Self::Cgroup => "the host's control groups stay unknown",
+            Self::Seccomp => "most of the kernel cannot be called at all",
+            Self::Landlock => "a second wall around files, signals and sockets",
+            Self::Memory => "the kernel enforces the memory limit",
+            Self::Pids => "the kernel enforces the process limit",
+            Self::Cpu => "the kernel enforces the CPU share",
+        }
+    }
+
+    /// What it means for a run if the layer is missing and not required.
+    #[must_use]
+    pub fn without_it(self) -> &'static str {
+        match self {
+            Self::Landlock => "mounts alone keep programs from files",
+            Self::Memory => "memory and CPU time are watched every 10 ms instead; a program can briefly use more",
+            Self::Pids => "a resource limit of the cell's user holds instead; how it was reached is guessed",
+            Self::Cpu => "a program can use every CPU; --cpus is refused",
+            _ => "nothing runs: the layer is required",
+        }
+    }
+
     /// What to do on a host that lacks it.
     #[must_use]
     pub fn fix(self) -> &'static str {

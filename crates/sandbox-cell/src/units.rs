@@ -109,18 +109,16 @@ pub fn format_duration(duration: Duration) -> String {
         return format!("{}µs", trim(seconds * 1e6, 0));
     }
     if seconds < 1.0 {
-        return format!("{}ms", trim(seconds * 1e3, if seconds < 0.1 { 1 } else { 0 }));
+        return format!("{}ms", trim(seconds * 1e3, usize::from(seconds < 0.1)));
     }
     if seconds < 60.0 {
         return format!("{}s", trim(seconds, 2));
     }
     let whole = duration.as_secs();
     let (hours, minutes, seconds) = (whole / 3600, whole / 60 % 60, whole % 60);
-    [(hours, "h"), (minutes, "m"), (seconds, "s")]
-        .iter()
-        .filter(|(n, _)| *n > 0)
-        .map(|(n, unit)| format!("{n}{unit}"))
-        .collect()
+    let parts = [(hours, "h"), (minutes, "m"), (seconds, "s")];
+    let shown: Vec<String> = parts.iter().filter(|(n, _)| *n > 0).map(|(n, unit)| format!("{n}{unit}")).collect();
+    shown.concat()
 }
 
 /// Writes a size as people read it: `512 B`, `9.4 MiB`, `256 MiB`.

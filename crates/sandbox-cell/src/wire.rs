@@ -80,6 +80,8 @@ pub(crate) enum FromInit {
     NeedsMap,
     /// Everything is locked; a command can come.
     Ready { landlock: bool },
+    /// The program runs: its time begins.
+    Started,
     /// The program has ended, everything else was killed, all is reaped.
     Ended(Report),
     /// A limit that init itself watches was passed; init has killed everything and will say `Ended`.
@@ -158,8 +160,9 @@ pub(crate) fn receive<M: DeserializeOwned>(
     let result = loop {
         let mut slices = [IoSliceMut::new(buffer)];
         match recvmsg(&socket, &mut slices, &mut control, flags | RecvFlags::CMSG_CLOEXEC) {
-            Err(Errno::INTR) => {}
-            Err(Errno::CONNRESET) => return Ok(Received::Closed),
+            // A reset says that the other side closed without reading everything, and it says so before giving what
+            // that side had sent. It comes once; the messages or the end follow.
+            Err(Errno::INTR | Errno::CONNRESET) => {}
             other => break other?,
         }
     };
@@ -198,6 +201,18 @@ mod tests {
         rustix::io::write(&fds[0], b"x").expect("write through the passed descriptor");
         assert_eq!(rustix::io::read(&r, &mut [0_u8; 4][..]), Ok(1));
         drop(a);
+        assert!(matches!(receive::<ToCell>(&b, &mut buffer, RecvFlags::empty()), Ok(Received::Closed)));
+    }
+
+    #[test]
+    fn last_words_arrive_though_the_speaker_did_not_listen() {
+        let (a, b) = pair().expect("socketpair");
+        send(&b, &ToCell::Sample, &[], SendFlags::empty()).expect("send");
+        send(&a, &ToCell::Stop(StopReason::Cancelled), &[], SendFlags::empty()).expect("send");
+        drop(a);
+        let mut buffer = vec![0; 100];
+        let received = receive::<ToCell>(&b, &mut buffer, RecvFlags::empty());
+        assert!(matches!(received, Ok(Received::Message(ToCell::Stop(_), _))));
         assert!(matches!(receive::<ToCell>(&b, &mut buffer, RecvFlags::empty()), Ok(Received::Closed)));
     }
 

@@ -49,7 +49,7 @@ pub(crate) enum Action {
     #[command(after_help = "Example:\n  sandbox-run exec --memory 64m -- ./hello world")]
     Exec {
         #[command(flatten)]
-        run: RunOptions,
+        run: Box<RunOptions>,
         /// The program and its arguments
         #[arg(last = true, required = true, value_name = "ARGV")]
         argv: Vec<OsString>,

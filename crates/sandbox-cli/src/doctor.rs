@@ -1,4 +1,176 @@
-//! `sandbox-run doctor`: placeholder
-pub(crate) fn doctor(_json: bool) -> u8 {
-    0
+//! `sandbox-run doctor`: what works on this host, what does not, and what to do about it.
+
+use std::io::Write;
+
+use anstyle::{AnsiColor, Style};
+use sandbox_cell::LayerSet;
+use sandbox_cell::probe::{Finding, Host, examine};
+use sandbox_executor::Settings;
+use sandbox_runtimes::{Memory, Registry, Runtime};
+use serde_json::{Value, json};
+
+use crate::exit;
+use crate::output::complain;
+
+const GOOD: Style = AnsiColor::Green.on_default();
+const BAD: Style = AnsiColor::Red.on_default();
+const BOLD: Style = Style::new().bold();
+const DIM: Style = Style::new().dimmed();
+
+/// Examines the host. 1 if the default policy cannot be met.
+pub(crate) fn doctor(as_json: bool) -> u8 {
+    let host = match examine() {
+        Ok(host) => host,
+        Err(failure) => {
+            complain(&failure.to_string());
+            return exit::INTERNAL;
+        }
+    };
+    let languages = languages();
+    let mut out = anstream::stdout().lock();
+    let printed = if as_json {
+        writeln!(out, "{:#}", as_value(&host, &languages))
+    } else {
+        write!(out, "{}", as_text(&host, &languages))
+    };
+    u8::from(printed.is_err() || !host.meets_policy())
+}
+
+/// A language, and its toolchain or how to get one.
+type Language = (String, Result<Runtime, String>);
+
+fn languages() -> Vec<Language> {
+    let settings = Settings::read(|name| std::env::var(name).ok()).unwrap_or_default();
+    let mut memory = Memory::open(settings.data_dir.as_deref());
+    let path = std::env::var("PATH").unwrap_or_default();
+    let Ok(registry) = Registry::shipped() else { return vec![] };
+    registry
+        .all()
+        .map(|definition| {
+            let runtime = definition.discover(&path, &mut memory).map_err(|missing| missing.missing);
+            (definition.name.clone(), runtime)
+        })
+        .collect()
+}
+
+fn as_value(host: &Host, languages: &[Language]) -> Value {
+    let required = LayerSet::required_by_default();
+    let layers: Vec<Value> = host
+        .findings
+        .iter()
+        .map(|finding| {
+            json!({
+                "layer": finding.layer.name(),
+                "works": finding.works,
+                "required": required.contains(finding.layer),
+                "purpose": finding.layer.purpose(),
+                "why": finding.why,
+                "without_it": (!finding.works).then(|| finding.layer.without_it()),
+                "fix": (!finding.works).then(|| finding.layer.fix()),
+            })
+        })
+        .collect();
+    let languages: Vec<Value> = languages
+        .iter()
+        .map(|(name, runtime)| match runtime {
+            Ok(runtime) => json!({ "language": name, "version": runtime.version, "path": runtime.host_executable }),
+            Err(fix) => json!({ "language": name, "version": null, "fix": fix }),
+        })
+        .collect();
+    json!({
+        "policy_met": host.meets_policy(),
+        "error": host.failure.as_ref().map(ToString::to_string),
+        "kernel": host.kernel,
+        "privileged": host.privileged,
+        "cgroups": host.cgroups,
+        "layers": layers,
+        "languages": languages,
+    })
+}
+
+fn as_text(host: &Host, languages: &[Language]) -> String {
+    let user = if host.privileged { "root" } else { "ordinary user" };
+    let mut text = format!("{BOLD}Host{BOLD:#}  Linux {}, {user}, cgroups {}\n\n", host.kernel, host.cgroups);
+    text.push_str(&format!("{BOLD}Isolation{BOLD:#}\n"));
+    for finding in &host.findings {
+        text.push_str(&layer_lines(finding));
+    }
+    text.push_str(&format!("\n{BOLD}Languages{BOLD:#}\n"));
+    for (name, runtime) in languages {
+        text.push_str(&match runtime {
+            Ok(runtime) => {
+                let (version, path) = (&runtime.version, runtime.host_executable.display());
+                format!("  {GOOD}✓{GOOD:#} {name:<9} {version} {DIM}{path}{DIM:#}\n")
+            }
+            Err(fix) => format!("  {BAD}✗{BAD:#} {name:<9} {fix}\n"),
+        });
+    }
+    let missing: Vec<_> = host.findings.iter().filter(|f| !f.works).map(|f| f.layer.name()).collect();
+    let verdict = match (&host.failure, missing.as_slice()) {
+        (Some(failure), _) => format!("{BAD}The default policy cannot be met:{BAD:#} {failure}"),
+        (None, []) => format!("{GOOD}Every layer works: runs on this host are fully isolated.{GOOD:#}"),
+        (None, missing) => {
+            format!("{GOOD}The default policy is met{GOOD:#}, without {}; results say so.", missing.join(", "))
+        }
+    };
+    format!("{text}\n{verdict}\n")
+}
+
+fn layer_lines(finding: &Finding) -> String {
+    let layer = finding.layer;
+    let name = layer.name();
+    if finding.works {
+        return format!("  {GOOD}✓{GOOD:#} {name:<9} {DIM}{}{DIM:#}\n", layer.purpose());
+    }
+    let why = finding.why.as_deref().unwrap_or("unknown");
+    format!(
+        "  {BAD}✗{BAD:#} {name:<9} {why}\n              without it: {}\n              fix: {}\n",
+        layer.without_it(),
+        layer.fix()
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sandbox_cell::Layer;
+
+    fn host(missing: &[Layer]) -> Host {
+        let findings = Layer::ALL
+            .into_iter()
+            .map(|layer| {
+                let works = !missing.contains(&layer);
+                Finding { layer, works, why: (!works).then(|| "not here".to_owned()) }
+            })
+            .collect();
+        Host { kernel: "6.1.0".to_owned(), privileged: false, cgroups: "v2", findings, failure: None }
+    }
+
+    fn plain(host: &Host, languages: &[Language]) -> String {
+        anstream::adapter::strip_str(&as_text(host, languages)).to_string()
+    }
+
+    #[test]
+    fn all_is_well() {
+        let text = plain(&host(&[]), &[]);
+        assert!(text.starts_with("Host  Linux 6.1.0, ordinary user, cgroups v2\n"), "{text}");
+        assert!(text.ends_with("Every layer works: runs on this host are fully isolated.\n"), "{text}");
+        assert!(!text.contains('✗'));
+    }
+
+    #[test]
+    fn what_is_missing_is_explained() {
+        let languages = [("python".to_owned(), Err("install Python".to_owned()))];
+        let text = plain(&host(&[Layer::Memory]), &languages);
+        assert!(
+            text.contains("✗ memory    not here\n              without it: memory and CPU time are watched"),
+            "{text}"
+        );
+        assert!(text.contains("fix: run as root, or with a delegated cgroup"), "{text}");
+        assert!(text.contains("✗ python    install Python"), "{text}");
+        assert!(text.contains("The default policy is met, without memory; results say so."), "{text}");
+        let value = as_value(&host(&[Layer::Memory]), &languages);
+        assert_eq!(value["layers"][9]["works"], false);
+        assert_eq!(value["languages"][0]["fix"], "install Python");
+    }
 }

@@ -7,7 +7,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 
-use sandbox_cell::{Network, RelativePath};
+use sandbox_cell::{Layer, LimitKind, Network, RelativePath};
 use sandbox_executor::{Input, Request, Settings, Source, parse_layers};
 use sandbox_runtimes::{Memory, Registry, Runtime};
 
@@ -68,11 +68,15 @@ pub(crate) fn program(
 
 fn request(options: &RunOptions, source: Source, settings: &Settings) -> Result<Request, Complaint> {
     let mut limits = settings.defaults.clone();
+    let mut required = settings.required;
     for (kind, text) in options.limits.given() {
         let value = kind.parse(text).map_err(|error| error.to_string())?;
         limits.set(kind, value, &settings.caps).map_err(|error| error.to_string())?;
+        // Only a control group can give out shares of the CPU: who asks for one gets it or an error.
+        if kind == LimitKind::Cpus {
+            required.insert(Layer::Cpu);
+        }
     }
-    let mut required = settings.required;
     if let Some(layers) = &options.require {
         required = required.union(parse_layers(layers)?);
     }

@@ -51,9 +51,8 @@ fn push(output: &mut String, text: &str) {
         // Pictures of the control characters stand in the same order from U+2400 on.
         '\0'..='\u{1f}' => char::from_u32(0x2400 + u32::from(c)).unwrap_or('\u{fffd}'),
         '\u{7f}' => '\u{2421}',
-        '\u{80}'..='\u{9f}' => '\u{fffd}',
-        // Marks that reverse the order in which text is shown.
-        '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => '\u{fffd}',
+        // More control characters, and marks that reverse the order in which text is shown.
+        '\u{80}'..='\u{9f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => '\u{fffd}',
         _ => c,
     }));
 }

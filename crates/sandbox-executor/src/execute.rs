@@ -1,5 +1,6 @@
 //! Carrying out a plan: one loop that waits for output, input, the end, and a wish to cancel.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
@@ -221,7 +222,7 @@ impl Run {
             compile: None,
             metrics,
             isolation: ready.isolation,
-            files: std::collections::BTreeMap::new(),
+            files: BTreeMap::new(),
         }
     }
 }

@@ -13,5 +13,5 @@ mod verdict;
 
 pub use execute::{Executor, Input, Observer, Stream};
 pub use request::{Plan, Request, RequestError, Source};
-pub use result::{LimitHit, Metrics, Phases, RunResult, Status, Verdict};
+pub use result::{LimitHit, Metrics, OutputFile, Phases, RunResult, Status, Verdict};
 pub use settings::{Settings, SettingsError, parse_layers};

@@ -1,5 +1,6 @@
 //! The result: one type for the command line's JSON, the HTTP answer and a stored job.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use base64::Engine;
@@ -191,10 +192,22 @@ pub struct RunResult {
     /// The layers of isolation that were in force.
     #[serde(serialize_with = "layer_names")]
     pub isolation: LayerSet,
-    /// Files that the program made.
-    pub files: std::collections::BTreeMap<String, ()>,
+    /// Files that the program made, by their path in the working directory.
+    pub files: BTreeMap<String, OutputFile>,
 }
 
+/// A file that a program made.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct OutputFile {
+    /// Its content, as text or base64.
+    pub content: String,
+    /// `utf-8` or `base64`.
+    pub encoding: &'static str,
+    /// Its size in bytes.
+    pub size: u64,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
 fn layer_names<S: serde::Serializer>(layers: &LayerSet, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_seq(layers.iter().map(sandbox_cell::Layer::name))
 }
@@ -225,7 +238,7 @@ impl RunResult {
             compile: None,
             metrics: Metrics::default(),
             isolation: LayerSet::default(),
-            files: std::collections::BTreeMap::new(),
+            files: BTreeMap::new(),
         }
     }
 }

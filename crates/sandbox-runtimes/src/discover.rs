@@ -99,17 +99,13 @@ impl Runtime {
     /// The command that runs a program: the source file's name, arguments and variables of the user's.
     #[must_use]
     pub fn plan(&self, source: &str, args: &[OsString], env: &[(OsString, OsString)]) -> Command {
-        let mut argv: Vec<OsString> = vec![];
-        for part in &self.argv {
-            argv.push(match part.as_str() {
-                "{executable}" => self.executable.clone().into_os_string(),
-                "{source}" => source.into(),
-                other => other.into(),
-            });
-        }
-        argv.extend_from_slice(args);
-        let mut command = Command::new(argv);
-        command.env = self.env.clone();
+        let own = self.argv.iter().map(|part| match part.as_str() {
+            "{executable}" => self.executable.clone().into_os_string(),
+            "{source}" => source.into(),
+            other => other.into(),
+        });
+        let mut command = Command::new(own.chain(args.iter().cloned()));
+        command.env.clone_from(&self.env);
         for (name, value) in env {
             command.env.retain(|(existing, _)| existing != name);
             command.env.push((name.clone(), value.clone()));

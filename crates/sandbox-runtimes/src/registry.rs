@@ -40,6 +40,11 @@ impl Registry {
         Ok(Self { definitions })
     }
 
+    /// Every language, in the order of their definition.
+    pub fn all(&self) -> impl Iterator<Item = &Definition> {
+        self.definitions.iter()
+    }
+
     /// The definition of a language, by name or alias, in any case.
     pub fn by_name(&self, name: &str) -> Result<&Definition, UnknownLanguage> {
         let wanted = name.to_ascii_lowercase();

@@ -6,7 +6,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 
 use crate::{Result, check};
 
-/// Brings `lo` up, which gives it 127.0.0.1 and ::1.
+/// Brings `lo` up, which gives it its addresses.
 pub fn loopback_up() -> Result<()> {
     let socket = socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
     // SAFETY: `ifreq` is plain data for which all zeroes is a valid value.

@@ -80,7 +80,7 @@ where
     args.exit_signal = libc::SIGCHLD as u64;
     if let Some(cgroup) = cgroup {
         args.flags |= CLONE_INTO_CGROUP;
-        args.cgroup = cgroup.as_raw_fd() as u64;
+        args.cgroup = u64::from(cgroup.as_raw_fd().unsigned_abs());
     }
     // SAFETY: without CLONE_VM the child gets a copy of this single-threaded process (the proof) and goes on
     // from here with its own memory, as after fork(2); `args` has its true size.

@@ -78,6 +78,7 @@ impl SignalFd {
     }
 
     /// Takes the next signal that has arrived, if there is one.
+    #[must_use]
     pub fn next(&self) -> Option<i32> {
         let mut info = MaybeUninit::<libc::signalfd_siginfo>::uninit();
         let size = size_of::<libc::signalfd_siginfo>();

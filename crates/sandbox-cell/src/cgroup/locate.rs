@@ -104,16 +104,9 @@ fn unescape(text: &str) -> PathBuf {
     let mut rest = text;
     while let Some(at) = rest.find('\\') {
         result.push_str(&rest[..at]);
-        match rest.get(at + 1..at + 4).and_then(|digits| u8::from_str_radix(digits, 8).ok()) {
-            Some(byte) => {
-                result.push(char::from(byte));
-                rest = &rest[at + 4..];
-            }
-            None => {
-                result.push('\\');
-                rest = &rest[at + 1..];
-            }
-        }
+        let byte = rest.get(at + 1..at + 4).and_then(|digits| u8::from_str_radix(digits, 8).ok());
+        result.push(byte.map_or('\\', char::from));
+        rest = &rest[at + if byte.is_some() { 4 } else { 1 }..];
     }
     result.push_str(rest);
     PathBuf::from(result)

@@ -38,6 +38,15 @@ pub(crate) enum Tree {
     Absent(String),
 }
 
+/// Which version of control groups this host offers, for people.
+pub(crate) fn version() -> &'static str {
+    match locate::find() {
+        Ok(locate::Place::V1(_)) => "v1",
+        Ok(locate::Place::V2(_)) => "v2",
+        Err(_) => "none",
+    }
+}
+
 /// The group of one cell.
 #[derive(Debug)]
 pub(crate) enum Group {
@@ -63,7 +72,7 @@ impl Tree {
     /// Finds where groups can be made, sweeps what a killed keeper left there, and prepares the place.
     pub(crate) fn locate() -> Self {
         match locate::find() {
-            Ok(locate::Place::V2(place)) => match v2::Tree::prepare(place) {
+            Ok(locate::Place::V2(place)) => match v2::Tree::prepare(&place) {
                 Ok(tree) => Self::V2(tree),
                 Err(why) => Self::Absent(why),
             },
@@ -102,6 +111,15 @@ impl Tree {
     pub(crate) fn remove(&self) {
         if let Self::V2(tree) = self {
             tree.remove();
+        }
+    }
+
+    /// Whether CPU time is counted. On v2 it is even without the controller that limits it.
+    pub(crate) fn counts_cpu(&self) -> bool {
+        match self {
+            Self::V1(tree) => tree.counts_cpu(),
+            Self::V2(_) => true,
+            Self::Absent(_) => false,
         }
     }
 

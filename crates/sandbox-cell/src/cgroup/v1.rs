@@ -47,6 +47,10 @@ impl Tree {
         self.place.keys().filter_map(|controller| super::layer_of(controller)).collect()
     }
 
+    pub(super) fn counts_cpu(&self) -> bool {
+        self.place.contains_key("cpuacct")
+    }
+
     pub(super) fn create(&self, number: u64, limits: &Limits) -> io::Result<Group> {
         let mut group =
             Group { memory: None, pids: None, cpu: None, cpuacct: None, init: vec![], program: vec![], alarm: None };

@@ -28,7 +28,7 @@ pub(crate) struct Group {
 }
 
 impl Tree {
-    pub(super) fn prepare(place: locate::V2Place) -> Result<Self, String> {
+    pub(super) fn prepare(place: &locate::V2Place) -> Result<Self, String> {
         // A group can have processes or children with controllers, not both; only the root of the whole tree is
         // exempt. It alone has no type.
         let at_root = place.own == place.top && !place.own.join("cgroup.type").exists();

@@ -18,6 +18,7 @@ mod serve;
 mod watch;
 
 use std::os::fd::OwnedFd;
+use std::time::Duration;
 
 use rustix::net::SendFlags;
 use sandbox_sys::process::SingleThreaded;
@@ -43,9 +44,23 @@ pub(crate) struct Birth<'a> {
     pub(crate) filter: &'a [sandbox_sys::seccomp::Instruction],
     /// Whether the kernel offers Landlock.
     pub(crate) landlock: bool,
-    /// What no cgroup limits and init must therefore watch.
-    pub(crate) watch_memory: bool,
+    /// What init must watch, because no cgroup does.
+    pub(crate) watch: Watch,
+    /// Whether init must limit processes, because no cgroup does.
     pub(crate) limit_processes: bool,
+}
+
+/// What no cgroup limits and init therefore watches.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Watch {
+    pub(crate) memory: bool,
+    pub(crate) cpu_time: Option<Duration>,
+}
+
+impl Watch {
+    fn is_needed(self) -> bool {
+        self.memory || self.cpu_time.is_some()
+    }
 }
 
 /// The life of an init.

@@ -38,7 +38,7 @@ pub(super) fn serve(birth: &Birth<'_>, locked: &Locked) {
     let mut buffer = vec![0; wire::MAX_MESSAGE];
     let mut running: Option<Running> = None;
     loop {
-        let timeout = (running.is_some() && birth.watch_memory).then_some(watch::INTERVAL);
+        let timeout = (running.is_some() && birth.watch.is_needed()).then_some(watch::INTERVAL);
         let Ok((message, child)) = wait(birth, locked, timeout) else { return };
         if child {
             while locked.children.next().is_some() {}
@@ -59,7 +59,7 @@ pub(super) fn serve(birth: &Birth<'_>, locked: &Locked) {
                 _ => return,
             }
         }
-        if birth.watch_memory
+        if birth.watch.is_needed()
             && let Some(run) = &mut running
             && let Some(kind) = look(birth, locked, run)
         {
@@ -96,7 +96,7 @@ fn obey(
         ToInit::Run { command, files } if running.is_none() => match start(birth, locked, command, files, fds) {
             Ok(run) => {
                 *running = Some(run);
-                Ok(())
+                say(birth, &FromInit::Started)
             }
             Err((step, errno)) => {
                 // The failed child is reaped with the others.
@@ -215,9 +215,7 @@ fn rlimits(birth: &Birth<'_>) -> Vec<(Resource, u64)> {
         let init = u64::from(birth.program_ids.is_none());
         limits.push((Resource::Nproc, birth.limits.processes() + init));
     }
-    if birth.watch_memory
-        && let Some(cpu) = birth.limits.cpu_time()
-    {
+    if let Some(cpu) = birth.watch.cpu_time {
         limits.push((Resource::Cpu, cpu.as_secs() + 1));
     }
     limits
@@ -245,7 +243,7 @@ fn reap(birth: &Birth<'_>, locked: &Locked, running: &mut Option<Running>) -> Op
     let wall = run.started.elapsed();
     kill_everything(Signal::KILL);
     while let Ok(Some(_)) | Err(Errno::INTR) = rustix::process::wait(WaitOptions::empty()) {}
-    let _ = locked.children.next();
+    while locked.children.next().is_some() {}
 
     let cpu = children_cpu_times();
     let io = io_counters(locked);
@@ -287,9 +285,9 @@ fn look(birth: &Birth<'_>, locked: &Locked, run: &mut Running) -> Option<LimitKi
     run.peak.processes = run.peak.processes.max(now.processes);
     let ended = children_cpu_times();
     let cpu = now.cpu + (ended.user + ended.system).saturating_sub(run.cpu_before.user + run.cpu_before.system);
-    if now.memory > birth.limits.memory() {
+    if birth.watch.memory && now.memory > birth.limits.memory() {
         Some(LimitKind::Memory)
-    } else if birth.limits.cpu_time().is_some_and(|limit| cpu > limit) {
+    } else if birth.watch.cpu_time.is_some_and(|limit| cpu > limit) {
         Some(LimitKind::CpuTime)
     } else {
         None

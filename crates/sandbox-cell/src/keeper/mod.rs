@@ -183,12 +183,18 @@ impl Cell {
     }
 
     fn say(&self, message: &ToCell, fds: &[BorrowedFd<'_>]) -> Result<(), Failure> {
-        wire::send(&self.socket, message, fds, SendFlags::empty()).map_err(|errno| match errno {
-            Errno::TOOBIG => {
-                Failure::of_request("cannot run the command", "its arguments and environment exceed 128 KiB")
-            }
-            errno => Failure::os("cannot reach the cell", errno),
-        })
+        wire::send(&self.socket, message, fds, SendFlags::empty())
+            .or_else(|errno| match errno {
+                // The keeper has given the cell up; its reason is waiting to be received.
+                Errno::PIPE | Errno::CONNRESET => Ok(()),
+                errno => Err(errno),
+            })
+            .map_err(|errno| match errno {
+                Errno::TOOBIG => {
+                    Failure::of_request("cannot run the command", "its arguments and environment exceed 128 KiB")
+                }
+                errno => Failure::os("cannot reach the cell", errno),
+            })
     }
 
     /// Receives a message; keeps for itself that the cell is ready.

@@ -212,7 +212,8 @@ impl Workshop {
         let made = self.make_process(number, &spec, ids, &root, layers);
         match made {
             Ok((group, child, init)) => {
-                Ok(Kept { caller, init, child, group, ids, spec, layers, began, state: CellState::Booting })
+                let counts_cpu = self.tree.counts_cpu();
+                Ok(Kept { caller, init, child, group, ids, spec, layers, counts_cpu, began, state: CellState::Booting })
             }
             Err(failure) => {
                 self.ids.give_back(ids);
@@ -248,7 +249,10 @@ impl Workshop {
                 program_ids: ids.program(),
                 filter: &self.filter,
                 landlock: self.landlock,
-                watch_memory: !layers.contains(Layer::Memory),
+                watch: init::Watch {
+                    memory: !layers.contains(Layer::Memory),
+                    cpu_time: spec.limits.cpu_time().filter(|_| !self.tree.counts_cpu()),
+                },
                 limit_processes: !layers.contains(Layer::Pids),
             };
             let namespaces = Namespaces::PID.and(Namespaces::MOUNT).and(Namespaces::IPC).and(Namespaces::UTS);
@@ -414,7 +418,7 @@ impl Server<'_> {
         let Some(cell) = self.cells.get_mut(&number) else { return };
         match wire::receive(&cell.caller, &mut self.buffer, RecvFlags::DONTWAIT) {
             Ok(Received::Message(message, fds)) => match (message, &cell.state) {
-                (ToCell::Run { command, files }, CellState::Idle) => cell.run(command, files, fds),
+                (ToCell::Run { command, files }, CellState::Idle) => cell.run(command, files, &fds),
                 (ToCell::Stop(reason), CellState::Running(_)) => cell.stop(reason),
                 (ToCell::Stop(_), _) => {}
                 (ToCell::Sample, _) => cell.sample(),
@@ -444,6 +448,7 @@ impl Server<'_> {
                     let interest = epoll::EventFlags::IN | epoll::EventFlags::RDHUP;
                     let _ = epoll::modify(&self.epoll, &cell.caller, token(number, Source::Caller), interest);
                 }
+                FromInit::Started => cell.on_started(),
                 FromInit::Passed(kind) => cell.on_passed(kind),
                 FromInit::Ended(report) => cell.on_ended(&report),
                 FromInit::Failed { step, errno } => {

@@ -1,9 +1,9 @@
 //! One cell in the keeper's care: its state, its deadlines, and what becomes of its limits.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{Gid, Mode, OFlags, Uid};
 use rustix::net::SendFlags;
 use rustix::process::{Signal, pidfd_send_signal};
 use sandbox_sys::process::Child;
@@ -19,6 +19,9 @@ use crate::wire::{self, FromCell, Report, ToInit};
 
 /// What a program gets between SIGTERM and SIGKILL.
 const GRACE: Duration = Duration::from_millis(200);
+
+/// How long init has to make the input files and start the program.
+const START: Duration = Duration::from_secs(60);
 
 /// How long init has to report after it was told to kill everything, before it is killed itself. Collecting the
 /// dead takes a moment; a program cannot prolong it.
@@ -36,6 +39,7 @@ pub(super) struct Kept {
     pub(super) ids: CellIds,
     pub(super) spec: CellSpec,
     pub(super) layers: LayerSet,
+    pub(super) counts_cpu: bool,
     pub(super) began: Instant,
     pub(super) state: CellState,
 }
@@ -53,7 +57,10 @@ pub(super) enum CellState {
 
 /// A command that runs.
 pub(super) struct Running {
-    started: Instant,
+    /// When the program was started, once it was.
+    started: Option<Instant>,
+    /// When it has to end.
+    deadline: Instant,
     /// What the group had counted before.
     before: Counters,
     /// When to look at the CPU time next, if it is limited.
@@ -80,10 +87,7 @@ impl Kept {
             CellState::Dying { group, .. } => *group,
             CellState::Running(run) => match &run.ending {
                 Some(ending) => Some(ending.kill.unwrap_or(ending.give_up)),
-                None => [Some(run.started + self.spec.limits.wall_time()), run.look_at_cpu, run.look_at_memory]
-                    .into_iter()
-                    .flatten()
-                    .min(),
+                None => [Some(run.deadline), run.look_at_cpu, run.look_at_memory].into_iter().flatten().min(),
             },
         }
     }
@@ -124,21 +128,45 @@ impl Kept {
     }
 
     /// Passes a command on to init.
-    pub(super) fn run(&mut self, command: Command, files: bool, fds: Vec<OwnedFd>) {
+    pub(super) fn run(&mut self, command: Command, files: bool, fds: &[OwnedFd]) {
         let borrowed: Vec<_> = fds.iter().map(AsFd::as_fd).collect();
+        for fd in borrowed.iter().take(3) {
+            self.give_pipe(*fd);
+        }
         if let Err(errno) = wire::send(&self.init, &ToInit::Run { command, files }, &borrowed, SendFlags::DONTWAIT) {
             self.tell(&FromCell::Failed(Failure::os("cannot reach the cell's init", errno)));
             return;
         }
-        let now = Instant::now();
-        let watched = self.spec.limits.cpu_time().filter(|_| self.layers.contains(Layer::Cpu));
         self.state = CellState::Running(Running {
-            started: now,
+            started: None,
+            deadline: Instant::now() + START,
             before: self.group.counters(),
-            look_at_cpu: watched.map(|limit| now + self.soonest(limit)),
+            look_at_cpu: None,
             look_at_memory: None,
             ending: None,
         });
+    }
+
+    /// Makes a pipe the program's own, so that it can open it again as `/dev/stdout` or `/dev/stderr`. Anything but
+    /// a pipe keeps its owner.
+    fn give_pipe(&self, fd: BorrowedFd<'_>) {
+        const PIPEFS_MAGIC: u64 = 0x5049_5045;
+        if rustix::fs::fstatfs(fd).is_ok_and(|stat| stat.f_type.cast_unsigned() == PIPEFS_MAGIC) {
+            let (uid, gid) = self.ids.owner();
+            let _ = rustix::fs::fchown(fd, Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)));
+        }
+    }
+
+    /// The program runs: its time begins.
+    pub(super) fn on_started(&mut self) {
+        let now = Instant::now();
+        let watched = self.spec.limits.cpu_time().filter(|_| self.counts_cpu);
+        let look_at_cpu = watched.map(|limit| now + self.soonest(limit));
+        if let CellState::Running(run) = &mut self.state {
+            run.started = Some(now);
+            run.deadline = now + self.spec.limits.wall_time();
+            run.look_at_cpu = look_at_cpu;
+        }
     }
 
     /// The soonest that this much CPU time can be used up.
@@ -196,11 +224,11 @@ impl Kept {
             }
             return;
         }
-        if now >= run.started + self.spec.limits.wall_time() {
+        if now >= run.deadline {
             self.stop(StopReason::Limit(LimitKind::WallTime));
             return;
         }
-        let (started, before) = (run.started, run.before);
+        let before = run.before;
         let (look_at_memory, look_at_cpu) = (run.look_at_memory, run.look_at_cpu);
         if look_at_memory.is_some_and(|at| at <= now) {
             let killed = self.group.counters().oom_kills > before.oom_kills;
@@ -220,8 +248,7 @@ impl Kept {
             if used >= limit {
                 self.stop(StopReason::Limit(LimitKind::CpuTime));
             } else {
-                let next = now + self.soonest(limit - used);
-                debug_assert!(next > started);
+                let next = now + self.soonest(limit.saturating_sub(used));
                 if let CellState::Running(run) = &mut self.state {
                     run.look_at_cpu = Some(next);
                 }
@@ -234,7 +261,7 @@ impl Kept {
         let mut usage = Usage::default();
         if let CellState::Running(run) = &self.state {
             let now = self.group.counters();
-            usage.wall = run.started.elapsed();
+            usage.wall = run.started.map_or(Duration::ZERO, |at| at.elapsed());
             usage.cpu = now.cpu.saturating_sub(run.before.cpu);
             usage.memory_peak = now.memory_peak;
             usage.processes_peak = now.processes_peak;
@@ -246,7 +273,7 @@ impl Kept {
     pub(super) fn on_ended(&mut self, report: &Report) {
         let CellState::Running(run) = std::mem::replace(&mut self.state, CellState::Idle) else { return };
         let now = self.group.counters();
-        let usage = self.usage(report, &run.before, &now);
+        let usage = Self::usage(report, &run.before, &now);
         let mut stopped = run.ending.map(|ending| ending.reason);
         if now.oom_kills > run.before.oom_kills {
             // However it ended, this is why.
@@ -258,7 +285,7 @@ impl Kept {
 
     /// Puts together what the group and init have counted. The group's counts are the ones to trust; it has no split
     /// of the CPU time, which comes from init in proportion.
-    fn usage(&self, report: &Report, before: &Counters, now: &Counters) -> Usage {
+    fn usage(report: &Report, before: &Counters, now: &Counters) -> Usage {
         let reaped = report.cpu_user + report.cpu_system;
         let counted = now.cpu.saturating_sub(before.cpu);
         let cpu = if counted.is_zero() { reaped } else { counted };
@@ -319,7 +346,7 @@ impl Kept {
         match std::mem::replace(&mut self.state, CellState::Idle) {
             CellState::Running(run) => {
                 let now = self.group.counters();
-                let wall = run.started.elapsed();
+                let wall = run.started.map_or(Duration::ZERO, |at| at.elapsed());
                 let cpu = now.cpu.saturating_sub(run.before.cpu);
                 let stopped = if now.oom_kills > run.before.oom_kills {
                     Some(StopReason::Limit(LimitKind::Memory))

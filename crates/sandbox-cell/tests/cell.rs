@@ -1,0 +1,233 @@
+//! The library as others use it, without the command line: create, run, stop, metrics, delete.
+//!
+//! The keeper must be started while the process has one thread, so this file has a `main` of its own.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
+
+use std::io::{Read, Seek};
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use libtest_mimic::{Arguments, Trial};
+use sandbox_cell::archive::Archive;
+use sandbox_cell::limits::{Caps, Limits};
+use sandbox_cell::{
+    Cell, CellSpec, Command, Keeper, Layer, LimitKind, Mount, Outcome, RelativePath, RunStatus, Stdio, StopReason, null,
+};
+
+/// A test's name and what it does with the one keeper.
+type Test = (&'static str, fn(&Keeper));
+
+fn main() {
+    let arguments = Arguments::from_args();
+    let keeper = Arc::new(Keeper::start().unwrap());
+    let tests: &[Test] = &[
+        ("a_cell_runs_any_argv", a_cell_runs_any_argv),
+        ("a_cell_runs_several_commands_one_after_the_other", several_commands),
+        ("input_files_are_made_inside", input_files_are_made_inside),
+        ("links_planted_by_a_program_are_not_followed", planted_links_are_not_followed),
+        ("a_command_can_be_stopped", a_command_can_be_stopped),
+        ("metrics_of_a_running_command", metrics_of_a_running_command),
+        ("dropping_a_cell_ends_it", dropping_a_cell_ends_it),
+        ("many_cells_at_once_are_apart", many_cells_at_once_are_apart),
+        ("mounts_are_read_only", mounts_are_read_only),
+        ("requests_that_make_no_sense", requests_that_make_no_sense),
+        ("a_second_keeper_needs_a_single_thread", a_second_keeper_needs_a_single_thread),
+    ];
+    let trials = tests
+        .iter()
+        .map(|(name, test)| {
+            let keeper = Arc::clone(&keeper);
+            Trial::test(*name, move || {
+                test(&keeper);
+                Ok(())
+            })
+        })
+        .collect();
+    let conclusion = libtest_mimic::run(&arguments, trials);
+    drop(keeper);
+    conclusion.exit();
+}
+
+/// Runs a command in a cell and returns what it wrote.
+fn run(cell: &mut Cell, argv: &[&str], files: Option<&Archive>) -> (Outcome, String) {
+    let mut output = tempfile::tempfile().unwrap();
+    let null = null().unwrap();
+    let stdio = Stdio { stdin: null.as_fd(), stdout: output.as_fd(), stderr: output.as_fd() };
+    let outcome = cell.run(&Command::new(argv), stdio, files).unwrap();
+    let mut text = String::new();
+    output.rewind().unwrap();
+    output.read_to_string(&mut text).unwrap();
+    (outcome, text)
+}
+
+fn start(cell: &Cell, argv: &[&str]) {
+    let null = null().unwrap();
+    let stdio = Stdio { stdin: null.as_fd(), stdout: null.as_fd(), stderr: null.as_fd() };
+    cell.start(&Command::new(argv), stdio, None).unwrap();
+}
+
+fn a_cell_runs_any_argv(keeper: &Keeper) {
+    let mut cell = keeper.create(&CellSpec::new()).unwrap();
+    let ready = cell.ready().unwrap();
+    assert!(ready.isolation.contains(Layer::Seccomp) && ready.prepare > Duration::ZERO);
+    let (outcome, text) = run(&mut cell, &["sh", "-c", "echo $((6*7)); exit 3"], None);
+    assert_eq!((outcome.status, text.as_str()), (RunStatus::Exited(3), "42\n"));
+    assert_eq!(outcome.stopped, None);
+    cell.delete().unwrap();
+}
+
+fn several_commands(keeper: &Keeper) {
+    let mut cell = keeper.create(&CellSpec::new()).unwrap();
+    run(&mut cell, &["sh", "-c", "echo kept > note; sleep 60 & head -c 3000000 /dev/zero > /dev/null"], None);
+    let (outcome, text) = run(&mut cell, &["sh", "-c", "cat note; ls /proc | grep -c '^[0-9]'"], None);
+    assert_eq!(text.lines().next(), Some("kept"), "files stay between commands of one cell");
+    assert!(text.lines().nth(1).unwrap().parse::<u32>().unwrap() <= 3, "processes do not: {text}");
+    assert!(outcome.usage.io_read < 1_000_000, "each command has an account of its own: {:?}", outcome.usage);
+}
+
+fn input_files_are_made_inside(keeper: &Keeper) {
+    let mut files = Archive::new().unwrap();
+    files.add(RelativePath::new("data/deep/a.txt").unwrap(), false, b"A").unwrap();
+    files
+        .add(RelativePath::new("run.sh").unwrap(), true, b"#!/bin/sh\ncat data/deep/a.txt\nls -ld data/deep run.sh\n")
+        .unwrap();
+    let mut cell = keeper.create(&CellSpec::new()).unwrap();
+    let (outcome, text) = run(&mut cell, &["./run.sh"], Some(&files));
+    assert_eq!(outcome.status, RunStatus::Exited(0), "{text}");
+    assert!(text.starts_with('A') && text.matches("sandbox sandbox").count() == 2, "{text}");
+}
+
+fn planted_links_are_not_followed(keeper: &Keeper) {
+    let mut cell = keeper.create(&CellSpec::new()).unwrap();
+    run(&mut cell, &["sh", "-c", "ln -s /tmp dir; ln -s /tmp/target file"], None);
+    for path in ["dir/x", "file"] {
+        let mut files = Archive::new().unwrap();
+        files.add(RelativePath::new(path).unwrap(), false, b"x").unwrap();
+        let null = null().unwrap();
+        let stdio = Stdio { stdin: null.as_fd(), stdout: null.as_fd(), stderr: null.as_fd() };
+        let failure = cell.run(&Command::new(["true"]), stdio, Some(&files)).expect_err(path);
+        assert!(failure.to_string().contains("make the input files"), "{failure}");
+    }
+    let (_, text) = run(&mut cell, &["ls", "-A", "/tmp"], None);
+    assert_eq!(text, "");
+}
+
+fn a_command_can_be_stopped(keeper: &Keeper) {
+    let mut cell = keeper.create(&CellSpec::new()).unwrap();
+    for (reason, signal) in
+        [(StopReason::Cancelled, libc::SIGTERM), (StopReason::Limit(LimitKind::Output), libc::SIGKILL)]
+    {
+        start(&cell, &["sleep", "60"]);
+        // Not before it runs: whoever stops nothing stops nothing.
+        while cell.metrics().unwrap().wall.is_zero() {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        cell.stop(reason).unwrap();
+        let outcome = cell.wait().unwrap();
+        assert_eq!((outcome.stopped, outcome.status), (Some(reason), RunStatus::Signaled(signal)));
+    }
+}
+
+fn metrics_of_a_running_command(keeper: &Keeper) {
+    let mut cell = keeper.create(&CellSpec::new()).unwrap();
+    assert_eq!(cell.metrics().unwrap().wall, Duration::ZERO);
+    start(&cell, &["sh", "-c", "while true; do :; done"]);
+    let until = Instant::now() + Duration::from_secs(10);
+    loop {
+        let usage = cell.metrics().unwrap();
+        let counted = !cell.ready().unwrap().isolation.contains(Layer::Cpu) || usage.cpu > Duration::from_millis(50);
+        if usage.wall > Duration::from_millis(50) && counted {
+            break;
+        }
+        assert!(Instant::now() < until, "{usage:?}");
+    }
+    cell.stop(StopReason::Cancelled).unwrap();
+    assert!(cell.wait().unwrap().usage.wall > Duration::from_millis(50));
+}
+
+fn dropping_a_cell_ends_it(keeper: &Keeper) {
+    let (mut reader, writer) = std::io::pipe().unwrap();
+    let cell = keeper.create(&CellSpec::new()).unwrap();
+    let null = null().unwrap();
+    let stdio = Stdio { stdin: null.as_fd(), stdout: writer.as_fd(), stderr: null.as_fd() };
+    cell.start(&Command::new(["sh", "-c", "echo x; trap '' TERM; sleep 60"]), stdio, None).unwrap();
+    drop(writer);
+    let mut first = [0; 2];
+    reader.read_exact(&mut first).unwrap();
+    drop(cell);
+    // The pipe ends when its last writer is dead.
+    assert_eq!(reader.read(&mut first).unwrap(), 0);
+}
+
+fn many_cells_at_once_are_apart(keeper: &Keeper) {
+    std::thread::scope(|scope| {
+        for n in 0..20 {
+            scope.spawn(move || {
+                let mut cell = keeper.create(&CellSpec::new()).unwrap();
+                let script = format!("echo {n} > /tmp/own; sleep 0.1; cat /tmp/*; ls /proc/self/fd | wc -l; exit {n}");
+                let (outcome, text) = run(&mut cell, &["sh", "-c", &script], None);
+                assert_eq!((outcome.status, text), (RunStatus::Exited(n), format!("{n}\n4\n")));
+            });
+        }
+    });
+}
+
+fn mounts_are_read_only(keeper: &Keeper) {
+    use std::os::unix::fs::PermissionsExt;
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::set_permissions(dir.path(), PermissionsExt::from_mode(0o777)).unwrap();
+    std::fs::write(dir.path().join("file"), "from the host\n").unwrap();
+    let mut spec = CellSpec::new();
+    spec.mounts.push(Mount { source: dir.path().to_owned(), target: "/data/in".into() });
+    spec.mounts.push(Mount { source: dir.path().join("file"), target: "/opt/one".into() });
+    let mut cell = keeper.create(&spec).unwrap();
+    let (outcome, text) =
+        run(&mut cell, &["sh", "-c", "cat /data/in/file /opt/one; touch /data/in/x /data/in/file"], None);
+    assert_eq!(text.matches("from the host").count(), 2, "{text}");
+    assert_eq!(text.matches("cannot touch").count(), 2, "{text}");
+    assert_ne!(outcome.status, RunStatus::Exited(0));
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);
+}
+
+fn requests_that_make_no_sense(keeper: &Keeper) {
+    let refused = |spec: &CellSpec| keeper.create(spec).and_then(|mut cell| cell.ready()).expect_err("refused");
+    let mut spec = CellSpec::new();
+    spec.mounts = vec![Mount { source: "/tmp".into(), target: "/proc/x".into() }];
+    let failure = refused(&spec);
+    assert!(failure.request && failure.to_string().contains("belongs to the cell"), "{failure}");
+    spec.mounts = vec![Mount { source: "/no/such/place".into(), target: "/data".into() }];
+    assert!(refused(&spec).to_string().contains("no such file or directory"));
+
+    let mut cell = keeper.create(&CellSpec::new()).unwrap();
+    let null = null().unwrap();
+    let stdio = Stdio { stdin: null.as_fd(), stdout: null.as_fd(), stderr: null.as_fd() };
+    let failure = cell.run(&Command::new(["no-such-program"]), stdio, None).expect_err("refused");
+    assert!(failure.request, "{failure}");
+    let mut nowhere = Command::new(["true"]);
+    nowhere.cwd = "/no/such/place".into();
+    let failure = cell.run(&nowhere, stdio, None).expect_err("refused");
+    assert!(failure.request && failure.to_string().contains("working directory"), "{failure}");
+    let mut inside = Command::new(["true"]);
+    inside.cwd = "/proc/self/fd/3".into();
+    assert!(cell.run(&inside, stdio, None).is_err());
+    // The cell is still good.
+    assert_eq!(cell.run(&Command::new(["true"]), stdio, None).unwrap().status, RunStatus::Exited(0));
+
+    let mut files = Archive::new().unwrap();
+    files.add(RelativePath::new("big").unwrap(), false, &vec![0; 1 << 20]).unwrap();
+    let mut limits = Limits::default();
+    limits.set(LimitKind::Disk, 64 << 10, &Caps::default()).unwrap();
+    let mut small = keeper.create(&CellSpec { limits, ..CellSpec::new() }).unwrap();
+    let failure = small.run(&Command::new(["true"]), stdio, Some(&files)).expect_err("refused");
+    assert!(failure.request && failure.to_string().contains("do not fit within the disk limit"), "{failure}");
+}
+
+fn a_second_keeper_needs_a_single_thread(_: &Keeper) {
+    let (done, wait) = std::sync::mpsc::channel::<()>();
+    let thread = std::thread::spawn(move || wait.recv());
+    let failure = Keeper::start().expect_err("refused");
+    assert!(failure.to_string().contains("this process has several threads; call Keeper::start before"), "{failure}");
+    drop(done);
+    let _ = thread.join();
+}

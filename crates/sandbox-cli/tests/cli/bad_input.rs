@@ -1,0 +1,128 @@
+//! Bad input: one line that says what is wrong and what to do, exit code 2, nothing created.
+
+use super::harness::{run, run_with_input, sandbox};
+
+/// The complaint about a command, which must be a single line.
+fn complaint(output: &std::process::Output) -> String {
+    let stderr = String::from_utf8(output.stderr.clone()).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{stderr}");
+    assert!(output.stdout.is_empty());
+    assert_eq!(stderr.trim_end().lines().count(), 1, "{stderr}");
+    let line = stderr.trim_end();
+    line.strip_prefix("sandbox-run: ").unwrap_or_else(|| panic!("{line}")).to_owned()
+}
+
+#[test]
+fn limits_that_make_no_sense() {
+    let flags =
+        ["timeout", "cpu-time", "memory", "cpus", "disk", "inodes", "pids", "output-limit", "open-files", "file-size"];
+    let values =
+        ["0", "-1", "NaN", "inf", "-inf", "1e99", "", " ", "lots", "99999999999999999999", "0x10", "1,5", "\u{0661}"];
+    for flag in flags {
+        for value in values {
+            let output = run(&["--lang", "python", "--code", "1", &format!("--{flag}"), value]);
+            let line = complaint(&output);
+            assert!(line.contains(':'), "--{flag} {value:?}: {line}");
+        }
+    }
+}
+
+#[test]
+fn messages_say_what_to_do() {
+    let line = |args: &[&str]| complaint(&run(args));
+    let with = |flag: &str, value: &str| line(&["--lang", "python", "--code", "1", flag, value]);
+    assert_eq!(
+        with("--timeout", "soon"),
+        "wall_time: 'soon' is not a duration: write seconds (3, 0.5) or a duration such as 500ms, 3s, 1m30s"
+    );
+    assert_eq!(with("--memory", "1k"), "memory: 1 KiB is too little, the least is 4 MiB");
+    assert_eq!(with("--timeout", "48h"), "wall_time: 48h is too much, the most allowed here is 24h");
+    assert_eq!(with("--pids", "1.5"), "processes: '1.5' is not a number that makes sense here");
+    assert_eq!(with("--env", "novalue"), "--env takes NAME=VALUE, not 'novalue'");
+    assert!(with("--require", "moat").starts_with("unknown isolation layer 'moat'; the layers are user, pid"));
+    assert_eq!(line(&["--lang", "pyhton", "--code", "1"]), "unknown language 'pyhton'; did you mean 'python'?");
+    assert_eq!(line(&["--code", "1"]), "give the language with --lang, such as --lang python");
+    assert_eq!(
+        line(&["--lang", "python", "--code", "1", "--file", "x.py"]),
+        "give the code with --code or with --file, not both"
+    );
+    assert_eq!(line(&["--file", "/nowhere/x.py"]), "cannot read '/nowhere/x.py': no such file or directory");
+    assert_eq!(line(&["--lang", "python", "--file", "/"]), "cannot read '/': it is a directory");
+    assert_eq!(
+        line(&["--file", "notes.txt"]),
+        "cannot tell the language of 'notes.txt' from its name; give it with --lang"
+    );
+    assert_eq!(line(&["--lang", "python", "--code", ""]), "the code is empty");
+    assert_eq!(
+        line(&["--lang", "python", "--code", "1", "--stdin", "/nowhere"]),
+        "cannot read '/nowhere': no such file or directory"
+    );
+    assert_eq!(
+        line(&["exec", "--", "no-such-program"]),
+        "cannot run no-such-program in the cell: no such file or directory"
+    );
+    assert_eq!(line(&["exec", "--", "/nowhere/x"]), "cannot read '/nowhere/x': no such file or directory");
+}
+
+#[test]
+fn code_that_is_not_text() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = |name: &str, content: &[u8]| {
+        let path = dir.path().join(name);
+        std::fs::write(&path, content).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let binary = file("binary.py", b"print(1)\xff");
+    assert_eq!(
+        complaint(&run(&["--file", &binary])),
+        format!("the code in '{binary}' is not UTF-8 (byte 8); save it as UTF-8")
+    );
+    let nul = file("nul.py", b"print(1)\0");
+    assert_eq!(complaint(&run(&["--file", &nul])), "the code contains a NUL byte");
+    let long = file("long.py", &vec![b'#'; 10_000_000]);
+    assert_eq!(
+        complaint(&run(&["--file", &long])),
+        "the code has 10000000 bytes, the most is 4194304; keep data out of it"
+    );
+    assert_eq!(
+        complaint(&run_with_input(&["--lang", "python"], b"\xfe\xff")),
+        "the code in standard input is not UTF-8 (byte 0); save it as UTF-8"
+    );
+}
+
+#[test]
+fn standard_input_for_two_purposes() {
+    let output = run_with_input(&["--lang", "python", "--stdin", "-"], b"print(1)");
+    assert!(complaint(&output).starts_with("standard input cannot be both"));
+}
+
+#[test]
+fn arguments_without_end() {
+    let long = "x".repeat(120_000);
+    let output = run(&["--lang", "python", "--code", "1", "--", &long, &long]);
+    assert!(complaint(&output).starts_with("arguments and environment have 240004 bytes together"));
+}
+
+#[test]
+fn unknown_flags_are_usage_errors() {
+    let output = run(&["--no-such-flag"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("--no-such-flag"));
+}
+
+#[test]
+fn every_wrong_setting_is_named_at_once() {
+    let output = sandbox(&["--lang", "python", "--code", "1"])
+        .env("SANDBOX_MEMORY", "lots")
+        .env("SANDBOX_MAX_PROCESSES", "-3")
+        .output()
+        .unwrap();
+    let line = complaint(&output);
+    assert!(line.contains("SANDBOX_MEMORY: ") && line.contains("SANDBOX_MAX_PROCESSES: "), "{line}");
+}
+
+#[test]
+fn a_language_that_is_not_installed() {
+    let output = sandbox(&["--lang", "python", "--code", "1"]).env("PATH", "/nowhere").output().unwrap();
+    assert!(complaint(&output).starts_with("no python toolchain was found on this host; install Python 3.9"));
+}

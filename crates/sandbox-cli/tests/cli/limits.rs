@@ -1,0 +1,199 @@
+//! Every limit is enforced, has its verdict, and says what it was.
+
+use super::harness::{is_root, program, python};
+use serde_json::Value;
+
+fn assert_limit(result: &Value, verdict: &str, kind: &str) {
+    assert_eq!(result["verdict"], verdict, "{result:#}");
+    assert_eq!(result["limit"]["kind"], kind, "{result:#}");
+    let (cap, used) = (result["limit"]["cap"].as_f64().unwrap(), result["limit"]["used"].as_f64().unwrap());
+    assert!(used >= cap * 0.99, "used {used} of {cap}");
+    assert_eq!(result["success"], false);
+    assert_eq!(result["status"], "error");
+    assert!(result["error"].as_str().is_some_and(|error| !error.is_empty()));
+}
+
+#[test]
+fn memory_of_one_process() {
+    let result = program(&["memory", "200"], &["--memory", "64m"]);
+    assert_limit(&result, "memory_limit", "memory");
+    assert_eq!(result["limit"]["cap"], 64 << 20);
+    assert_eq!(result["exit_code"], Value::Null);
+    assert_eq!(result["signal"], "SIGKILL");
+}
+
+#[test]
+fn memory_of_many_processes_together() {
+    // Sixteen processes with 16 MiB each, none of which is large. The parent lives on and would wait for a minute.
+    let result = program(&["memory-in-children", "16", "16"], &["--memory", "64m", "--timeout", "20s"]);
+    assert_limit(&result, "memory_limit", "memory");
+    assert!(result["metrics"]["wall_time"].as_f64().unwrap() < 10.0, "it was ended when memory was full");
+}
+
+#[test]
+fn memory_includes_files_in_the_writable_directories() {
+    let code = "open('/tmp/x', 'wb').write(b'x' * (60 << 20)); bytearray(60 << 20)";
+    assert_limit(&python(code, &["--memory", "96m"]), "memory_limit", "memory");
+}
+
+#[test]
+fn a_fork_bomb() {
+    let result = program(&["fork-bomb"], &["--pids", "20", "--timeout", "1s"]);
+    assert_limit(&result, "process_limit", "processes");
+    assert_eq!(result["limit"]["cap"], 20);
+    assert!(result["metrics"]["wall_time"].as_f64().unwrap() < 1.5);
+}
+
+#[test]
+fn a_thread_bomb() {
+    let result = program(&["threads", "500"], &["--pids", "30"]);
+    assert_limit(&result, "process_limit", "processes");
+    assert_eq!(result["metrics"]["processes_peak"], 30);
+}
+
+#[test]
+fn exactly_as_many_processes_as_allowed() {
+    let result = program(&["threads", "29"], &["--pids", "30"]);
+    assert_eq!(result["verdict"], "ok", "{result:#}");
+    assert_eq!(result["metrics"]["processes_peak"], 30);
+}
+
+#[test]
+fn disk_bytes_wherever_they_are_written() {
+    for place in ["/sandbox", "/tmp", "/dev/shm", "/home/sandbox", "/var/tmp"] {
+        let code = format!("open('{place}/x', 'wb').write(b'x' * (20 << 20))");
+        let result = python(&code, &["--disk", "8m"]);
+        assert_limit(&result, "disk_limit", "disk");
+        assert_eq!(result["limit"]["cap"], 8 << 20, "{place}");
+    }
+}
+
+#[test]
+fn disk_inodes() {
+    let result = python("for i in range(1000): open(str(i), 'w').close()", &["--inodes", "100"]);
+    assert_limit(&result, "disk_limit", "inodes");
+    assert_eq!(result["limit"]["used"], 100);
+}
+
+#[test]
+fn nothing_else_is_writable() {
+    let code = "
+import os
+for top, dirs, files in os.walk('/'):
+    dirs[:] = [d for d in dirs if os.path.join(top, d) not in ('/proc', '/usr')]
+    if os.access(top, os.W_OK): print(top)
+";
+    let result = python(code, &[]);
+    let mut places: Vec<&str> = result["stdout"].as_str().unwrap().lines().collect();
+    places.sort_unstable();
+    assert_eq!(places, ["/dev/shm", "/home/sandbox", "/sandbox", "/tmp"]);
+}
+
+#[test]
+fn a_program_that_copes_with_a_full_disk_succeeds() {
+    let code = "
+import os
+try:
+    open('x', 'wb').write(b'x' * (20 << 20))
+except OSError as error:
+    print(error.errno)
+";
+    let result = python(code, &["--disk", "8m"]);
+    assert_eq!((&result["verdict"], &result["result"], &result["limit"]), (&"ok".into(), &"28".into(), &Value::Null));
+}
+
+#[test]
+fn output_of_each_stream() {
+    for stream in ["stdout", "stderr"] {
+        let code = format!("import sys\nwhile True: sys.{stream}.write('x' * 1000)");
+        let result = python(&code, &["--output-limit", "64k"]);
+        assert_limit(&result, "output_limit", "output");
+        assert_eq!(result[stream].as_str().unwrap().len(), 64 << 10);
+        assert_eq!(result[format!("{stream}_truncated")], true);
+        assert!(result["metrics"]["wall_time"].as_f64().unwrap() < 2.0);
+    }
+}
+
+#[test]
+fn output_up_to_the_limit_is_fine() {
+    let result =
+        python("import sys; sys.stdout.write('x' * 65536); sys.stderr.write('y' * 65536)", &["--output-limit", "64k"]);
+    assert_eq!(result["verdict"], "ok");
+    assert_eq!((&result["stdout_truncated"], &result["stderr_truncated"]), (&false.into(), &false.into()));
+}
+
+#[test]
+fn open_files() {
+    let result = python("files = [open('/dev/null') for _ in range(1000)]", &["--open-files", "50"]);
+    assert_eq!(result["verdict"], "runtime_error");
+    assert_eq!(result["limit"]["kind"], "open_files");
+    assert_eq!(result["limit"]["cap"], 50);
+    let counted = python(
+        "import os\ntry:\n while True: last = os.open('/dev/null', 0)\nexcept OSError: print(last)",
+        &["--open-files", "50"],
+    );
+    assert_eq!(counted["result"], "49", "the highest descriptor is one below the limit");
+}
+
+#[test]
+fn file_size() {
+    let code = "open('x', 'wb').write(b'x' * (4 << 20))";
+    let result = python(code, &["--file-size", "1m"]);
+    assert_limit(&result, "disk_limit", "file_size");
+    let signalled = python(
+        &format!("import signal; signal.signal(signal.SIGXFSZ, signal.SIG_DFL); {code}"),
+        &["--file-size", "1m"],
+    );
+    assert_limit(&signalled, "disk_limit", "file_size");
+    assert_eq!(signalled["signal"], "SIGXFSZ");
+}
+
+#[test]
+fn cpu_time_of_one_thread_and_of_many() {
+    for threads in ["1", "8"] {
+        let result = program(&["spin", threads], &["--cpu-time", "300ms", "--cpus", "2", "--timeout", "20s"]);
+        assert_limit(&result, "timeout", "cpu_time");
+        assert!((0.3..0.9).contains(&result["metrics"]["cpu_time"].as_f64().unwrap()), "{result:#}");
+    }
+}
+
+#[test]
+fn sleeping_uses_no_cpu_time() {
+    let result = python("import time; time.sleep(0.6)", &["--cpu-time", "500ms"]);
+    assert_eq!(result["verdict"], "ok", "{result:#}");
+}
+
+#[test]
+fn the_cpu_share_holds() {
+    if !is_root() {
+        return;
+    }
+    // Half a CPU for a second is half a second of CPU time, in however many threads.
+    let result = program(&["spin", "4"], &["--cpus", "0.5", "--timeout", "1s"]);
+    let cpu = result["metrics"]["cpu_time"].as_f64().unwrap();
+    assert!((0.35..0.75).contains(&cpu), "{cpu} s of CPU time");
+}
+
+#[test]
+fn a_spinning_crowd_on_a_sliver_of_cpu_dies_on_time() {
+    let result = program(&["spin", "60"], &["--cpus", "0.1", "--timeout", "500ms"]);
+    assert_eq!(result["verdict"], "timeout");
+    assert!(result["metrics"]["wall_time"].as_f64().unwrap() < 1.0, "{result:#}");
+}
+
+#[test]
+fn the_operators_caps_and_defaults_apply() {
+    let run = |name: &str, value: &str, flags: &[&str]| {
+        let mut args = vec!["--lang", "python", "--json", "--code", "print(1)"];
+        args.extend_from_slice(flags);
+        super::harness::sandbox(&args).env(name, value).output().unwrap()
+    };
+    let refused = run("SANDBOX_MAX_MEMORY", "128m", &["--memory", "1g"]);
+    assert_eq!(refused.status.code(), Some(2));
+    let text = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(text.contains("memory: 1 GiB is too much, the most allowed here is 128 MiB"), "{text}");
+    let slow = run("SANDBOX_TIMEOUT", "1ms", &[]);
+    assert_eq!(slow.status.code(), Some(124));
+    let wrong = run("SANDBOX_TIMEOUT", "soon", &[]);
+    assert_eq!(wrong.status.code(), Some(2));
+}

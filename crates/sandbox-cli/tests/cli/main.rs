@@ -1,0 +1,15 @@
+//! The command line, tested as its users use it: the real binary, real cells, real programs.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
+
+#[path = "../harness/mod.rs"]
+mod harness;
+
+mod bad_input;
+mod cleanup;
+mod formats;
+mod isolation;
+mod limits;
+mod metrics;
+mod ordinary_user;
+mod streaming;
+mod time;

@@ -1,0 +1,108 @@
+//! An ordinary user, without root and without a delegated control group: everything works, what is weaker is said.
+
+use super::harness::{as_ordinary_user, fixture, is_root, result};
+use serde_json::Value;
+
+fn python(code: &str, flags: &[&str]) -> Option<Value> {
+    if !is_root() {
+        // The other tests run as an ordinary user already.
+        return None;
+    }
+    let mut args = vec!["--lang", "python", "--json", "--code", code];
+    args.extend_from_slice(flags);
+    Some(result(&as_ordinary_user(&args).output().unwrap()))
+}
+
+#[test]
+fn runs_with_every_layer_that_needs_no_privilege() {
+    let Some(result) = python("import os; print(os.getuid(), sorted(os.listdir('/tmp')))", &[]) else { return };
+    assert_eq!(result["result"], "1000 []", "{result:#}");
+    let layers: Vec<_> = result["isolation"].as_array().unwrap().iter().map(|l| l.as_str().unwrap()).collect();
+    assert_eq!(layers, ["user", "pid", "mount", "net", "ipc", "uts", "cgroup", "seccomp", "landlock"]);
+}
+
+#[test]
+fn memory_is_watched() {
+    let Some(result) =
+        python("x = bytearray(400 << 20)\nimport time; time.sleep(5)", &["--memory", "64m", "-t", "20s"])
+    else {
+        return;
+    };
+    assert_eq!(
+        (&result["verdict"], &result["limit"]["kind"]),
+        (&"memory_limit".into(), &"memory".into()),
+        "{result:#}"
+    );
+    let Some(fine) = python("x = bytearray(30 << 20)\nimport time; time.sleep(0.1)", &["--memory", "64m"]) else {
+        return;
+    };
+    assert_eq!(fine["verdict"], "ok");
+    assert!(fine["memory_used"].as_u64().unwrap() > 30 << 20, "{fine:#}");
+}
+
+#[test]
+fn processes_are_limited() {
+    if !is_root() {
+        return;
+    }
+    let copy = std::env::temp_dir().join(format!("sandbox-run-test-program-{}", std::process::id()));
+    std::fs::copy(fixture(), &copy).unwrap();
+    let path = copy.to_str().unwrap();
+    let threads = |count: &str| {
+        result(&as_ordinary_user(&["exec", "--json", "--pids", "20", "--", path, "threads", count]).output().unwrap())
+    };
+    let (fine, many) = (threads("18"), threads("40"));
+    let bomb =
+        as_ordinary_user(&["exec", "--json", "--pids", "20", "-t", "1s", "--", path, "fork-bomb"]).output().unwrap();
+    std::fs::remove_file(&copy).unwrap();
+    assert_eq!(fine["verdict"], "ok", "{fine:#}");
+    assert_eq!(many["success"], false, "{many:#}");
+    assert_eq!(result(&bomb)["verdict"], "timeout");
+}
+
+#[test]
+fn cpu_time_is_watched() {
+    let Some(result) = python("while True: pass", &["--cpu-time", "300ms", "-t", "20s"]) else { return };
+    assert_eq!((&result["verdict"], &result["limit"]["kind"]), (&"timeout".into(), &"cpu_time".into()), "{result:#}");
+}
+
+#[test]
+fn deadlines_disk_and_output_hold() {
+    let Some(late) = python("import signal, time\nsignal.signal(15, signal.SIG_IGN)\ntime.sleep(60)", &["-t", "300ms"])
+    else {
+        return;
+    };
+    assert_eq!(late["verdict"], "timeout");
+    let Some(full) = python("open('/tmp/x', 'wb').write(b'x' * (20 << 20))", &["--disk", "8m"]) else { return };
+    assert_eq!(full["verdict"], "disk_limit");
+    let Some(loud) = python("while True: print('x' * 1000)", &["--output-limit", "10k"]) else { return };
+    assert_eq!(loud["verdict"], "output_limit");
+}
+
+#[test]
+fn what_cannot_be_enforced_is_refused_with_the_fix() {
+    if !is_root() {
+        return;
+    }
+    for flags in [["--require", "memory"], ["--cpus", "0.5"]] {
+        let args = ["--lang", "python", "--code", "print(1)", flags[0], flags[1]];
+        let output = as_ordinary_user(&args).output().unwrap();
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(125), "{text}");
+        assert!(text.contains("is required and not available on this host") && text.contains("Delegate=yes"), "{text}");
+    }
+}
+
+#[test]
+fn init_cannot_be_touched() {
+    let code = "
+import os, resource
+def attempt(f):
+    try: f(); return 'allowed'
+    except OSError as error: return type(error).__name__
+print(attempt(lambda: os.kill(1, 9)), attempt(lambda: open('/proc/1/mem', 'rb')), attempt(lambda: os.readlink('/proc/1/exe')),
+      attempt(lambda: resource.prlimit(1, resource.RLIMIT_NOFILE, (0, 0))))
+";
+    let Some(result) = python(code, &[]) else { return };
+    assert_eq!(result["result"], "PermissionError FileNotFoundError FileNotFoundError PermissionError", "{result:#}");
+}

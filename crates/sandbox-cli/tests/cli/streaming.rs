@@ -1,0 +1,110 @@
+//! Output arrives as it is written, in order, and nobody has to wait for anybody.
+
+use std::io::{BufRead, BufReader, Read};
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use super::harness::{python, run_with_input, sandbox};
+
+#[test]
+fn the_first_line_arrives_before_the_program_ends() {
+    // The program waits for an answer to its first line, which can only come if that line has arrived.
+    let code = "print('question')\nprint('answer was', input())";
+    for format in ["text", "stream-json"] {
+        let mut child =
+            sandbox(&["--lang", "python", "--timeout", "20s", "--format", format, "--stdin", "-", "--code", code])
+                .stdin(Stdio::piped())
+                .stdout(Stdio::piped())
+                .stderr(Stdio::null())
+                .spawn()
+                .unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
+        assert!(lines.find(|line| line.contains("question")).is_some());
+        let mut stdin = child.stdin.take().unwrap();
+        std::io::Write::write_all(&mut stdin, b"42\n").unwrap();
+        assert!(lines.find(|line| line.contains("answer was 42")).is_some());
+        drop(stdin);
+        assert!(child.wait().unwrap().success());
+    }
+}
+
+#[test]
+fn each_stream_keeps_its_order() {
+    let code = "
+import sys
+for i in range(3000):
+    print(i)
+    print(-i, file=sys.stderr)
+";
+    let result = python(code, &[]);
+    let expected: String = (0..3000).map(|i| format!("{i}\n")).collect();
+    assert_eq!(result["stdout"], expected);
+    assert_eq!(result["stderr"].as_str().unwrap().lines().count(), 3000);
+}
+
+#[test]
+fn a_slow_reader_does_not_hold_the_program_up() {
+    // The program writes far more than pipes hold; nobody reads our output until it has ended.
+    let code = "import time\nbegan = time.monotonic()\nprint('x' * 900_000)\nopen('/dev/stderr', 'w').write(str(time.monotonic() - began))";
+    let mut child = sandbox(&["--lang", "python", "--quiet", "--timeout", "20s", "--code", code])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    std::thread::sleep(Duration::from_secs(1));
+    let mut output = String::new();
+    child.stdout.take().unwrap().read_to_string(&mut output).unwrap();
+    assert_eq!(output.len(), 900_001);
+    let mut took = String::new();
+    child.stderr.take().unwrap().read_to_string(&mut took).unwrap();
+    assert!(took.parse::<f64>().unwrap() < 0.9, "the program waited {took} s for the reader");
+    assert!(child.wait().unwrap().success());
+}
+
+#[test]
+fn a_reader_that_goes_away_ends_the_run() {
+    let mut child = sandbox(&[
+        "--lang",
+        "python",
+        "--timeout",
+        "1m",
+        "--code",
+        "import time\nwhile True: print('x', flush=True); time.sleep(0.01)",
+    ])
+    .stdout(Stdio::piped())
+    .stderr(Stdio::null())
+    .spawn()
+    .unwrap();
+    let mut first = [0; 1];
+    child.stdout.take().unwrap().read_exact(&mut first).unwrap();
+    let began = Instant::now();
+    assert_eq!(child.wait().unwrap().code(), Some(141));
+    assert!(began.elapsed() < Duration::from_secs(10));
+}
+
+#[test]
+fn a_child_that_keeps_the_pipe_open_does_not_hang_the_run() {
+    let code = "import subprocess\nsubprocess.Popen(['sleep', '60'])\nprint('done')";
+    let began = Instant::now();
+    let result = python(code, &["--timeout", "30s"]);
+    assert_eq!((&result["verdict"], &result["stdout"]), (&"ok".into(), &"done\n".into()));
+    assert!(began.elapsed() < Duration::from_secs(10));
+}
+
+#[test]
+fn large_input_passes_through() {
+    let input = vec![b'a'; 3_000_000];
+    let code = "import sys; print(len(sys.stdin.buffer.read()))";
+    let output = run_with_input(&["--lang", "python", "--quiet", "--stdin", "-", "--code", code], &input);
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "3000000\n");
+}
+
+#[test]
+fn input_that_nobody_reads_is_no_problem() {
+    let output = run_with_input(
+        &["--lang", "python", "--quiet", "--stdin", "-", "--code", "print('x')"],
+        &vec![b'a'; 3_000_000],
+    );
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "x\n");
+    assert_eq!(output.status.code(), Some(0));
+}

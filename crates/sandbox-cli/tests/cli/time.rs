@@ -1,0 +1,188 @@
+//! Deadlines hold whatever a program does, and whoever interrupts the command ends the program too.
+
+use std::io::{BufRead, BufReader, Read};
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use super::harness::{eventually, groups, processes, python, result, sandbox};
+
+/// Runs code that tries to outlive its deadline of half a second.
+fn outlive(code: &str) -> serde_json::Value {
+    let began = Instant::now();
+    let result = python(code, &["--timeout", "500ms"]);
+    // 500 ms, 200 ms of grace, and room for a busy machine; what is tried takes a minute.
+    assert!(began.elapsed() < Duration::from_secs(5), "took {:?}", began.elapsed());
+    assert_eq!(result["verdict"], "timeout", "{result:#}");
+    assert_eq!(result["limit"]["kind"], "wall_time");
+    result
+}
+
+#[test]
+fn sleeping() {
+    let result = outlive("import time; print('begun'); time.sleep(60)");
+    assert_eq!(result["signal"], "SIGTERM");
+    assert_eq!(result["stdout"], "begun\n", "what was written before is there");
+}
+
+#[test]
+fn ignoring_every_signal() {
+    let code = "
+import signal, time
+for s in range(1, 65):
+    try: signal.signal(s, signal.SIG_IGN)
+    except (OSError, ValueError): pass
+print('deaf')
+while True: time.sleep(60)
+";
+    let result = outlive(code);
+    assert_eq!(result["signal"], "SIGKILL");
+    assert_eq!(result["stdout"], "deaf\n");
+}
+
+#[test]
+fn stopping_oneself_and_the_group() {
+    assert_eq!(outlive("import os, signal; os.kill(os.getpid(), signal.SIGSTOP)")["signal"], "SIGTERM");
+    outlive("import os, signal; os.kill(0, signal.SIGSTOP)");
+    outlive("import os, signal, time\nif os.fork() == 0: time.sleep(60)\nos.kill(-1, signal.SIGSTOP)\ntime.sleep(60)");
+}
+
+#[test]
+fn leaving_the_session_with_double_forks() {
+    let code = "
+import os, signal, time
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        while True: time.sleep(60)
+    os._exit(0)
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+while True: time.sleep(60)
+";
+    outlive(code);
+}
+
+#[test]
+fn closing_all_standard_streams() {
+    outlive("import os, time\nfor fd in (0, 1, 2): os.close(fd)\ntime.sleep(60)");
+}
+
+#[test]
+fn forking_all_the_time() {
+    let code = "
+import os, signal, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+while True:
+    if os.fork() == 0: os._exit(0)
+";
+    outlive(code);
+}
+
+#[test]
+fn a_program_may_end_by_itself_in_the_grace_period() {
+    let code = "
+import signal, sys, time
+def end(*_):
+    print('saved'); sys.exit(0)
+signal.signal(signal.SIGTERM, end)
+time.sleep(60)
+";
+    let result = outlive(code);
+    assert_eq!((&result["exit_code"], &result["stdout"]), (&0.into(), &"saved\n".into()));
+}
+
+#[test]
+fn a_daemon_does_not_outlive_the_program_or_hold_it_up() {
+    let code = "
+import os, time
+if os.fork() == 0:
+    os.setsid()
+    time.sleep(60)
+print('done')
+";
+    let began = Instant::now();
+    let result = python(code, &["--timeout", "30s"]);
+    assert!(began.elapsed() < Duration::from_secs(10));
+    assert_eq!((&result["verdict"], &result["stdout"]), (&"ok".into(), &"done\n".into()));
+}
+
+/// Starts a run, sends the command a signal once the program runs, and returns its output and its keeper's id.
+fn interrupt(signal: &str) -> (std::process::Output, u32) {
+    let code = "import time\nprint('running')\ntime.sleep(60)";
+    let args = ["--lang", "python", "--timeout", "1m", "--format", "stream-json", "--code", code];
+    let mut child = sandbox(&args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let id = child.id();
+    let mut stdout = BufReader::new(child.stdout.take().unwrap());
+    let mut line = String::new();
+    while !line.contains("running") {
+        line.clear();
+        assert!(stdout.read_line(&mut line).unwrap() > 0, "the program never ran");
+    }
+    let keeper = processes().iter().find(|(_, parent, name, _)| *parent == id && name == "sandbox-keeper").map(|p| p.0);
+    assert!(std::process::Command::new("kill").args([signal, &id.to_string()]).status().unwrap().success());
+    let mut rest = vec![];
+    stdout.read_to_end(&mut rest).unwrap();
+    let output = child.wait_with_output().unwrap();
+    (std::process::Output { stdout: rest, ..output }, keeper.unwrap())
+}
+
+/// Nothing of a keeper is left: no process below it, no group of its.
+fn assert_gone(keeper: u32) {
+    eventually("the keeper and its cells are gone", || {
+        let all = processes();
+        !all.iter().any(|(pid, parent, ..)| *pid == keeper || *parent == keeper)
+            && groups(&format!("-{keeper}-")).is_empty()
+    });
+}
+
+#[test]
+fn an_interrupted_command_says_so_and_leaves_nothing() {
+    for (signal, code) in [("-INT", 130), ("-TERM", 143), ("-HUP", 129)] {
+        let (output, keeper) = interrupt(signal);
+        assert_eq!(output.status.code(), Some(code), "{signal}");
+        let last = output.stdout.split(|byte| *byte == b'\n').rfind(|line| !line.is_empty()).unwrap();
+        let event: serde_json::Value = serde_json::from_slice(last).unwrap();
+        assert_eq!(event["result"]["verdict"], "cancelled");
+        assert_eq!(event["result"]["stdout"], "running\n", "what was written is not lost");
+        assert_gone(keeper);
+    }
+}
+
+#[test]
+fn a_killed_command_leaves_nothing() {
+    let (output, keeper) = interrupt("-KILL");
+    assert_eq!(output.status.code(), None);
+    assert_gone(keeper);
+}
+
+#[test]
+fn a_killed_keeper_takes_its_cells_along() {
+    let code = "import time\ntime.sleep(60)";
+    let child = sandbox(&["--lang", "python", "--timeout", "1m", "--json", "--code", code])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let id = child.id();
+    let mut found = None;
+    eventually("a program", || {
+        let all = processes();
+        let keeper = all.iter().find(|(_, parent, name, _)| *parent == id && name == "sandbox-keeper");
+        let Some(keeper) = keeper.map(|p| p.0) else { return false };
+        let Some(init) = all.iter().find(|(_, parent, ..)| *parent == keeper).map(|p| p.0) else { return false };
+        let program = all.iter().find(|(_, parent, _, line)| *parent == init && line.contains("main.py"));
+        found = program.map(|p| (keeper, init, p.0));
+        found.is_some()
+    });
+    let (keeper, init, program) = found.unwrap();
+    assert!(std::process::Command::new("kill").args(["-KILL", &keeper.to_string()]).status().unwrap().success());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(125));
+    assert_eq!(result(&output)["verdict"], "internal_error");
+    eventually("init and program are gone", || !processes().iter().any(|(pid, ..)| *pid == init || *pid == program));
+    // Nobody was left to remove the groups; the next keeper does, once they are old enough. Tests do not wait.
+    for group in groups(&format!("-{keeper}-")) {
+        eventually("the group is empty", || std::fs::remove_dir(&group).is_ok() || !group.exists());
+    }
+}

@@ -1,0 +1,167 @@
+//! What every test of the command line uses.
+#![allow(dead_code, reason = "each test binary uses its part")]
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+/// The binary under test.
+pub(crate) const BINARY: &str = env!("CARGO_BIN_EXE_sandbox-run");
+
+/// A command with these arguments and no settings from outside.
+pub(crate) fn sandbox<S: AsRef<std::ffi::OsStr>>(args: &[S]) -> Command {
+    let mut command = Command::new(BINARY);
+    command.args(args).stdin(Stdio::null());
+    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("SANDBOX_")) {
+        command.env_remove(name);
+    }
+    command
+}
+
+/// Runs a command to its end.
+pub(crate) fn run<S: AsRef<std::ffi::OsStr>>(args: &[S]) -> Output {
+    sandbox(args).output().unwrap()
+}
+
+/// Runs a command with this on its standard input.
+pub(crate) fn run_with_input<S: AsRef<std::ffi::OsStr>>(args: &[S], input: &[u8]) -> Output {
+    let mut child = sandbox(args).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    let input = input.to_vec();
+    let feeder = std::thread::spawn(move || {
+        // Whoever does not read it all closes the pipe.
+        let _ = stdin.write_all(&input);
+    });
+    let output = child.wait_with_output().unwrap();
+    feeder.join().unwrap();
+    output
+}
+
+/// Runs Python code and returns the result.
+pub(crate) fn python(code: &str, flags: &[&str]) -> Value {
+    let mut args = vec!["--lang", "python", "--json", "--code", code];
+    args.extend_from_slice(flags);
+    result(&run(&args))
+}
+
+/// The result in a command's output.
+pub(crate) fn result(output: &Output) -> Value {
+    serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|error| panic!("no result ({error}): {}", String::from_utf8_lossy(&output.stderr)))
+}
+
+/// A program in `tests/fixtures`, compiled to a static binary.
+pub(crate) fn fixture() -> &'static Path {
+    static BUILT: OnceLock<PathBuf> = OnceLock::new();
+    BUILT.get_or_init(|| {
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/program.rs");
+        // A name of its own for each test process: they may run at the same time.
+        let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("program-{}", std::process::id()));
+        let rustc = std::env::var("RUSTC").unwrap_or_else(|_| "rustc".to_owned());
+        let built = Command::new(rustc)
+            .args(["--edition", "2024", "-O", "-C", "target-feature=+crt-static", "-C", "strip=symbols", "-o"])
+            .arg(&target)
+            .arg(&source)
+            .env_remove("RUSTFLAGS")
+            .env_remove("CARGO_ENCODED_RUSTFLAGS")
+            .output()
+            .unwrap();
+        assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
+        target
+    })
+}
+
+/// Runs the fixture with these words and returns the result.
+pub(crate) fn program(words: &[&str], flags: &[&str]) -> Value {
+    let path = fixture().to_str().unwrap();
+    let mut args = vec!["exec", "--json"];
+    args.extend_from_slice(flags);
+    args.extend_from_slice(&["--", path]);
+    args.extend_from_slice(words);
+    result(&run(&args))
+}
+
+/// Waits for something to become true.
+pub(crate) fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+    let until = Instant::now() + Duration::from_secs(10);
+    while !holds() {
+        assert!(Instant::now() < until, "never happened: {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Control groups that sandbox-run made, whose name contains `part`.
+pub(crate) fn groups(part: &str) -> Vec<PathBuf> {
+    fn walk(dir: &Path, depth: usize, part: &str, found: &mut Vec<PathBuf>) {
+        for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
+            if !entry.file_type().is_ok_and(|t| t.is_dir()) {
+                continue;
+            }
+            let name = entry.file_name().to_string_lossy().into_owned();
+            if name.starts_with("sandbox-run-") && name.contains(part) {
+                found.push(entry.path());
+            } else if depth > 0 {
+                walk(&entry.path(), depth - 1, part, found);
+            }
+        }
+    }
+    let mut found = vec![];
+    walk(Path::new("/sys/fs/cgroup"), 5, part, &mut found);
+    found
+}
+
+/// Living processes, as (id, parent, name, command line).
+pub(crate) fn processes() -> Vec<(u32, u32, String, String)> {
+    let mut found = vec![];
+    for entry in std::fs::read_dir("/proc").unwrap().flatten() {
+        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else { continue };
+        let Ok(stat) = std::fs::read_to_string(entry.path().join("stat")) else { continue };
+        let Some((name, rest)) = stat.split_once('(').and_then(|(_, rest)| rest.rsplit_once(')')) else { continue };
+        let mut fields = rest.split_ascii_whitespace();
+        let (state, parent) = (fields.next().unwrap_or_default(), fields.next().unwrap_or_default());
+        if state == "Z" || state == "X" {
+            continue;
+        }
+        let line = std::fs::read(entry.path().join("cmdline")).unwrap_or_default();
+        let line = String::from_utf8_lossy(&line).replace('\0', " ");
+        found.push((pid, parent.parse().unwrap_or(0), name.to_owned(), line));
+    }
+    found
+}
+
+/// Whether this process is root. Tests of what only root can have call this first: without root they do nothing on a
+/// developer's machine, and fail in CI, where a skipped test would hide something.
+pub(crate) fn is_root() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let root = status.lines().any(|line| line.starts_with("Uid:\t0\t"));
+    assert!(root || std::env::var_os("CI").is_none(), "this test needs root, and CI must not skip it");
+    root
+}
+
+/// A command that runs the binary as an ordinary user, from a place that this user can reach.
+pub(crate) fn as_ordinary_user<S: AsRef<std::ffi::OsStr>>(args: &[S]) -> Command {
+    static COPY: OnceLock<PathBuf> = OnceLock::new();
+    let copy = COPY.get_or_init(|| {
+        use std::os::unix::fs::PermissionsExt;
+        let dir = std::env::temp_dir().join(format!("sandbox-run-test-{}", std::process::id()));
+        let _ = std::fs::create_dir(&dir);
+        std::fs::set_permissions(&dir, PermissionsExt::from_mode(0o755)).unwrap();
+        let copy = dir.join("sandbox-run");
+        std::fs::copy(BINARY, &copy).unwrap();
+        std::fs::set_permissions(&copy, PermissionsExt::from_mode(0o755)).unwrap();
+        copy
+    });
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid", "4321", "--regid", "4321", "--clear-groups", "--inh-caps=-all"]).arg(copy).args(args);
+    command.stdin(Stdio::null()).current_dir("/").env_clear().env("PATH", "/usr/local/bin:/usr/bin:/bin");
+    for name in ["LLVM_PROFILE_FILE"] {
+        if let Some(value) = std::env::var_os(name) {
+            command.env(name, value);
+        }
+    }
+    command
+}
