@@ -7,8 +7,8 @@
 //! // First thing in `main`, before any thread: the keeper is a fork of this process.
 //! let keeper = Keeper::start()?;
 //! let mut cell = keeper.create(&CellSpec::new())?;
-//! let null = null()?;
-//! let stdio = Stdio { stdin: null.as_fd(), stdout: std::io::stdout().as_fd(), stderr: null.as_fd() };
+//! let (null, stdout) = (null()?, std::io::stdout());
+//! let stdio = Stdio { stdin: null.as_fd(), stdout: stdout.as_fd(), stderr: null.as_fd() };
 //! let outcome = cell.run(&Command::new(["echo", "hello"]), stdio, None)?;
 //! println!("{:?} in {:?}", outcome.status, outcome.usage.wall);
 //! cell.delete()?;

@@ -60,12 +60,10 @@ impl Keeper {
 
 impl Drop for Keeper {
     fn drop(&mut self) {
-        // The keeper closes its end when every cell is gone. What remains is its own exit, which is collected if
-        // it has happened already and not waited for otherwise.
         let _ = rustix::net::shutdown(&self.control, rustix::net::Shutdown::Write);
-        let _ = wire::receive::<()>(&self.control, &mut [0; 1], RecvFlags::empty());
+        // Waited for, not left to PID 1: in many containers that is a program which does not expect children.
         let pidfd = rustix::process::WaitId::PidFd(self.process.pidfd.as_fd());
-        let _ = rustix::process::waitid(pidfd, WaitIdOptions::EXITED | WaitIdOptions::NOHANG);
+        while let Err(Errno::INTR) = rustix::process::waitid(pidfd.clone(), WaitIdOptions::EXITED) {}
     }
 }
 

@@ -546,8 +546,6 @@ impl Server<'_> {
         if let Ok(workshop) = &self.workshop {
             workshop.tree.remove();
         }
-        // The caller need not wait while this process is taken apart.
-        let _ = rustix::net::shutdown(self.control, rustix::net::Shutdown::Both);
     }
 }
 

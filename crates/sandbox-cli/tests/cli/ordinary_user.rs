@@ -1,6 +1,6 @@
 //! An ordinary user, without root and without a delegated control group: everything works, what is weaker is said.
 
-use super::harness::{as_ordinary_user, fixture, is_root, result};
+use super::harness::{FIXTURE_FOR_USER, as_ordinary_user, is_root, result};
 use serde_json::Value;
 
 fn python(code: &str, flags: &[&str]) -> Option<Value> {
@@ -45,16 +45,13 @@ fn processes_are_limited() {
     if !is_root() {
         return;
     }
-    let copy = std::env::temp_dir().join(format!("sandbox-run-test-program-{}", std::process::id()));
-    std::fs::copy(fixture(), &copy).unwrap();
-    let path = copy.to_str().unwrap();
+    let path = FIXTURE_FOR_USER;
     let threads = |count: &str| {
         result(&as_ordinary_user(&["exec", "--json", "--pids", "20", "--", path, "threads", count]).output().unwrap())
     };
     let (fine, many) = (threads("18"), threads("40"));
     let bomb =
         as_ordinary_user(&["exec", "--json", "--pids", "20", "-t", "1s", "--", path, "fork-bomb"]).output().unwrap();
-    std::fs::remove_file(&copy).unwrap();
     assert_eq!(fine["verdict"], "ok", "{fine:#}");
     assert_eq!(many["success"], false, "{many:#}");
     assert_eq!(result(&bomb)["verdict"], "timeout");

@@ -114,7 +114,7 @@ pub(crate) fn groups(part: &str) -> Vec<PathBuf> {
     found
 }
 
-/// Living processes, as (id, parent, name, command line).
+/// Processes, as (id, parent, name, command line). One that has ended and was not collected counts.
 pub(crate) fn processes() -> Vec<(u32, u32, String, String)> {
     let mut found = vec![];
     for entry in std::fs::read_dir("/proc").unwrap().flatten() {
@@ -122,10 +122,7 @@ pub(crate) fn processes() -> Vec<(u32, u32, String, String)> {
         let Ok(stat) = std::fs::read_to_string(entry.path().join("stat")) else { continue };
         let Some((name, rest)) = stat.split_once('(').and_then(|(_, rest)| rest.rsplit_once(')')) else { continue };
         let mut fields = rest.split_ascii_whitespace();
-        let (state, parent) = (fields.next().unwrap_or_default(), fields.next().unwrap_or_default());
-        if state == "Z" || state == "X" {
-            continue;
-        }
+        let parent = fields.nth(1).unwrap_or_default();
         let line = std::fs::read(entry.path().join("cmdline")).unwrap_or_default();
         let line = String::from_utf8_lossy(&line).replace('\0', " ");
         found.push((pid, parent.parse().unwrap_or(0), name.to_owned(), line));
@@ -142,26 +139,16 @@ pub(crate) fn is_root() -> bool {
     root
 }
 
-/// A command that runs the binary as an ordinary user, from a place that this user can reach.
+/// The path at which [`as_ordinary_user`] shows the fixture.
+pub(crate) const FIXTURE_FOR_USER: &str = "/proc/self/fd/8";
+
+/// A command that runs the binary as an ordinary user. The user need not be able to reach the directory it is in: the
+/// binary and the fixture are opened here and named by their descriptors.
 pub(crate) fn as_ordinary_user<S: AsRef<std::ffi::OsStr>>(args: &[S]) -> Command {
-    static COPY: OnceLock<PathBuf> = OnceLock::new();
-    let copy = COPY.get_or_init(|| {
-        use std::os::unix::fs::PermissionsExt;
-        let dir = std::env::temp_dir().join(format!("sandbox-run-test-{}", std::process::id()));
-        let _ = std::fs::create_dir(&dir);
-        std::fs::set_permissions(&dir, PermissionsExt::from_mode(0o755)).unwrap();
-        let copy = dir.join("sandbox-run");
-        std::fs::copy(BINARY, &copy).unwrap();
-        std::fs::set_permissions(&copy, PermissionsExt::from_mode(0o755)).unwrap();
-        copy
-    });
-    let mut command = Command::new("setpriv");
-    command.args(["--reuid", "4321", "--regid", "4321", "--clear-groups", "--inh-caps=-all"]).arg(copy).args(args);
-    command.stdin(Stdio::null()).current_dir("/").env_clear().env("PATH", "/usr/local/bin:/usr/bin:/bin");
-    for name in ["LLVM_PROFILE_FILE"] {
-        if let Some(value) = std::env::var_os(name) {
-            command.env(name, value);
-        }
-    }
+    let script = "exec setpriv --reuid 4321 --regid 4321 --clear-groups --inh-caps=-all /proc/self/fd/9 \"$@\" \
+                  9<\"$BINARY\" 8<\"$FIXTURE\"";
+    let mut command = Command::new("sh");
+    command.args(["-c", script, "sh"]).args(args).stdin(Stdio::null()).current_dir("/").env_clear();
+    command.env("PATH", "/usr/local/bin:/usr/bin:/bin").env("BINARY", BINARY).env("FIXTURE", fixture());
     command
 }
