@@ -86,8 +86,9 @@ where
     // from here with its own memory, as after fork(2); `args` has its true size.
     let pid = unsafe { libc::syscall(libc::SYS_clone3, &raw mut args, size_of::<libc::clone_args>()) };
     if check(pid)? == 0 {
-        child();
-        exit_now(0)
+        // A panic must not unwind into the copy of the parent's stack and go on as a second parent.
+        let ended = std::panic::catch_unwind(std::panic::AssertUnwindSafe(child));
+        exit_now(if ended.is_ok() { 0 } else { 101 })
     }
     #[expect(clippy::cast_possible_truncation, reason = "a process id is an int")]
     let pid = Pid::from_raw(pid as i32).ok_or(rustix::io::Errno::CHILD)?;

@@ -19,6 +19,11 @@ pub(crate) fn sandbox<S: AsRef<std::ffi::OsStr>>(args: &[S]) -> Command {
     for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("SANDBOX_")) {
         command.env_remove(name);
     }
+    // When coverage is measured: %c keeps the counters in a shared mapping of the file, so that keeper and init, which
+    // are forks and end by being killed, count as well.
+    if let Ok(file) = std::env::var("LLVM_PROFILE_FILE") {
+        command.env("LLVM_PROFILE_FILE", file.replace(".profraw", "-%c%p.profraw"));
+    }
     command
 }
 
