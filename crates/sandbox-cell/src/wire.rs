@@ -36,12 +36,22 @@ pub(crate) struct Create(pub(crate) CellSpec);
 /// Caller to keeper, on a cell's connection. Closing the connection deletes the cell.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum ToCell {
-    /// Run a command; standard input, output and error come with it, and an archive if `files`.
-    Run { command: Command, files: bool },
+    /// Run a command.
+    Run(Run),
     /// End what is running.
     Stop(StopReason),
     /// Say what has been used so far.
     Sample,
+}
+
+/// A command; standard input, output and error come with it.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Run {
+    pub(crate) command: Command,
+    /// Whether an archive of input files comes too.
+    pub(crate) files: bool,
+    /// Whether the cell ends with the command.
+    pub(crate) last: bool,
 }
 
 /// Keeper to caller, on a cell's connection.
@@ -66,7 +76,7 @@ pub(crate) enum ToInit {
     /// The user namespace has its ids.
     Mapped,
     /// Start this program.
-    Run { command: Command, files: bool },
+    Run(Run),
     /// Send a signal to every process in the cell: SIGTERM (and SIGCONT, so that stopped ones get it).
     Terminate,
     /// Kill every process in the cell.
@@ -220,7 +230,7 @@ mod tests {
     fn a_message_that_is_cut_off_is_not_a_message() {
         let (a, b) = pair().expect("socketpair");
         let command = Command::new(["x".repeat(1000)]);
-        send(&a, &ToCell::Run { command, files: false }, &[], SendFlags::empty()).expect("send");
+        send(&a, &ToCell::Run(Run { command, files: false, last: true }), &[], SendFlags::empty()).expect("send");
         let received = receive::<ToCell>(&b, &mut [0; 100], RecvFlags::empty());
         assert!(matches!(received, Ok(Received::Closed)));
     }
@@ -229,7 +239,7 @@ mod tests {
     fn a_message_beyond_the_bound_is_refused_by_the_sender() {
         let (a, _b) = pair().expect("socketpair");
         let command = Command::new(["x".repeat(MAX_MESSAGE)]);
-        let sent = send(&a, &ToCell::Run { command, files: false }, &[], SendFlags::empty());
+        let sent = send(&a, &ToCell::Run(Run { command, files: false, last: true }), &[], SendFlags::empty());
         assert_eq!(sent, Err(Errno::TOOBIG));
     }
 

@@ -50,7 +50,7 @@ fn main() {
 }
 
 /// Runs a command in a cell and returns what it wrote.
-fn run(cell: &mut Cell, argv: &[&str], files: Option<&Archive>) -> (Outcome, String) {
+fn run(cell: &mut Cell<'_>, argv: &[&str], files: Option<&Archive>) -> (Outcome, String) {
     let mut output = tempfile::tempfile().unwrap();
     let null = null().unwrap();
     let stdio = Stdio { stdin: null.as_fd(), stdout: output.as_fd(), stderr: output.as_fd() };
@@ -61,7 +61,7 @@ fn run(cell: &mut Cell, argv: &[&str], files: Option<&Archive>) -> (Outcome, Str
     (outcome, text)
 }
 
-fn start(cell: &Cell, argv: &[&str]) {
+fn start(cell: &Cell<'_>, argv: &[&str]) {
     let null = null().unwrap();
     let stdio = Stdio { stdin: null.as_fd(), stdout: null.as_fd(), stderr: null.as_fd() };
     cell.start(&Command::new(argv), stdio, None).unwrap();

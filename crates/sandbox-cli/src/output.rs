@@ -1,7 +1,8 @@
 //! What people and programs see: streamed output, events, results, summaries.
 
 use std::io::{IsTerminal, Write};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -29,48 +30,46 @@ pub(crate) struct Printer {
     neutralisers: Option<[Neutraliser; 2]>,
     unfinished: [Vec<u8>; 2],
     last_byte: Option<u8>,
-    queue: Option<Sender<Portion>>,
-    writer: Option<JoinHandle<()>>,
+    /// Started with the first thing to write.
+    writer: Option<(Sender<Portion>, JoinHandle<()>)>,
     /// Becomes readable when our output has nobody to read it any more.
-    broken: OwnedFd,
+    broken: Arc<OwnedFd>,
 }
 
 impl Printer {
-    /// A printer; `raw` lets control sequences through to a terminal. Starts a thread if the format streams.
+    /// A printer; `raw` lets control sequences through to a terminal.
     pub(crate) fn new(format: Format, raw: bool) -> std::io::Result<Self> {
         let broken = eventfd(0, EventfdFlags::CLOEXEC)?;
         let neutral = format == Format::Text && !raw && std::io::stdout().is_terminal();
-        let (mut queue, mut writer) = (None, None);
-        if format != Format::Json {
-            let (sender, receiver) = channel();
-            let alarm = broken.try_clone()?;
-            writer = Some(std::thread::spawn(move || write_all(&receiver, &alarm)));
-            queue = Some(sender);
-        }
         Ok(Self {
             format,
             started: Instant::now(),
             neutralisers: neutral.then(Default::default),
             unfinished: Default::default(),
             last_byte: None,
-            queue,
-            writer,
-            broken,
+            writer: None,
+            broken: Arc::new(broken),
         })
     }
 
     /// Becomes readable when nobody reads our output any more.
-    pub(crate) fn broken(&self) -> BorrowedFd<'_> {
-        self.broken.as_fd()
+    pub(crate) fn broken(&self) -> Arc<OwnedFd> {
+        Arc::clone(&self.broken)
     }
 
-    fn queue(&self, stream: Stream, bytes: Vec<u8>) {
-        if let Some(queue) = &self.queue {
-            let _ = queue.send((stream, bytes));
+    fn queue(&mut self, stream: Stream, bytes: Vec<u8>) {
+        if bytes.is_empty() {
+            return;
         }
+        let (queue, _) = self.writer.get_or_insert_with(|| {
+            let (sender, receiver) = channel();
+            let broken = Arc::clone(&self.broken);
+            (sender, std::thread::spawn(move || write_all(&receiver, &broken)))
+        });
+        let _ = queue.send((stream, bytes));
     }
 
-    fn event(&self, event: &Event<'_>) {
+    fn event(&mut self, event: &Event<'_>) {
         if let Ok(mut line) = serde_json::to_vec(event) {
             line.push(b'\n');
             self.queue(Stream::Stdout, line);
@@ -78,7 +77,7 @@ impl Printer {
     }
 
     /// Says that a run begins.
-    pub(crate) fn begin(&self, language: Option<&str>, version: Option<&str>) {
+    pub(crate) fn begin(&mut self, language: Option<&str>, version: Option<&str>) {
         if self.format == Format::StreamJson {
             self.event(&Event::Start { language, version });
         }
@@ -111,14 +110,14 @@ impl Printer {
                 stdout.write_all(b"\n")?;
             }
         }
-        self.queue = None;
-        if let Some(writer) = self.writer.take() {
+        if let Some((queue, writer)) = self.writer.take() {
+            drop(queue);
             let _ = writer.join();
         }
         Ok(())
     }
 
-    fn output_event(&self, stream: Stream, bytes: &[u8]) {
+    fn output_event(&mut self, stream: Stream, bytes: &[u8]) {
         let text = String::from_utf8_lossy(bytes);
         let exact =
             matches!(text, std::borrow::Cow::Owned(_)).then(|| base64::engine::general_purpose::STANDARD.encode(bytes));

@@ -9,18 +9,29 @@ use std::path::Path;
 
 use sandbox_cell::{Layer, LimitKind, Network, RelativePath};
 use sandbox_executor::{Input, Request, Settings, Source, parse_layers};
-use sandbox_runtimes::{Memory, Registry, Runtime};
+use sandbox_runtimes::{Definition, Memory, Registry, Runtime};
 
 use crate::args::{CodeOptions, NetworkMode, RunOptions};
 
 /// The most that is read of a source file; beyond it the request is refused anyway.
 const MAX_READ: u64 = 16 << 20;
 
-/// A checked request, ready to be planned.
+/// A checked request.
 pub(crate) struct Prepared {
     pub(crate) request: Request,
-    pub(crate) runtime: Option<Runtime>,
+    /// The language, whose toolchain is still to be found.
+    pub(crate) language: Option<Definition>,
     pub(crate) input: Input,
+}
+
+impl Prepared {
+    /// Finds the toolchain, if the request needs one.
+    pub(crate) fn find_runtime(&self, settings: &Settings) -> Result<Option<Runtime>, Complaint> {
+        let Some(definition) = &self.language else { return Ok(None) };
+        let path = std::env::var("PATH").unwrap_or_default();
+        let mut memory = Memory::open(settings.data_dir.as_deref());
+        definition.discover(&path, &mut memory).map(Some).map_err(|error| error.to_string())
+    }
 }
 
 /// A message for the person who typed the command.
@@ -40,11 +51,7 @@ pub(crate) fn code(options: &CodeOptions, args: Vec<OsString>, settings: &Settin
     let mut request = request(&options.run, Source::Code(code), settings)?;
     request.args = args;
     let input = open_input(&options.run, options.code.is_none() && options.file.is_none())?;
-    let path = std::env::var("PATH").unwrap_or_default();
-    let runtime = definition
-        .discover(&path, &mut Memory::open(settings.data_dir.as_deref()))
-        .map_err(|error| error.to_string())?;
-    Ok(Prepared { request, runtime: Some(runtime), input })
+    Ok(Prepared { request, language: Some(definition.clone()), input })
 }
 
 /// A program of the system or a file of the user's.
@@ -63,7 +70,7 @@ pub(crate) fn program(
     };
     let request = request(options, Source::Program { argv, file }, settings)?;
     let input = open_input(options, false)?;
-    Ok(Prepared { request, runtime: None, input })
+    Ok(Prepared { request, language: None, input })
 }
 
 fn request(options: &RunOptions, source: Source, settings: &Settings) -> Result<Request, Complaint> {

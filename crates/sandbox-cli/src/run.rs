@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::os::fd::AsFd;
 
-use sandbox_executor::{Executor, Plan, RunResult, Settings, Verdict};
+use sandbox_executor::{Executor, Input, Plan, RunResult, Settings, Verdict};
 use sandbox_sys::signal::{SignalFd, SignalSet};
 
 use crate::args::{CodeOptions, Format, RunOptions};
@@ -30,8 +30,21 @@ fn report(options: &RunOptions, prepare: impl FnOnce(&Settings) -> Result<Prepar
         Ok(prepared) => prepared,
         Err(complaint) => return refuse(&complaint),
     };
-    match prepared.request.plan(prepared.runtime.as_ref()) {
-        Ok(plan) => execute(options, &plan, prepared),
+    if let Err(error) = prepared.request.check() {
+        return refuse(&error.to_string());
+    }
+    // Before any thread, because the keeper is a fork of this process, and before looking for the toolchain, because
+    // both take a moment and there is more than one CPU.
+    let executor = match Executor::start() {
+        Ok(executor) => executor,
+        Err(failure) => return internal(options.format(), &failure.to_string()),
+    };
+    let runtime = match prepared.find_runtime(&settings) {
+        Ok(runtime) => runtime,
+        Err(complaint) => return refuse(&complaint),
+    };
+    match prepared.request.plan(runtime.as_ref()) {
+        Ok(plan) => execute(options, &executor, &plan, prepared.input),
         Err(error) => refuse(&error.to_string()),
     }
 }
@@ -41,13 +54,8 @@ fn refuse(complaint: &str) -> u8 {
     exit::USAGE
 }
 
-fn execute(options: &RunOptions, plan: &Plan, prepared: Prepared) -> u8 {
+fn execute(options: &RunOptions, executor: &Executor, plan: &Plan, input: Input) -> u8 {
     let format = options.format();
-    // Before any thread: the keeper is a fork of this process.
-    let executor = match Executor::start() {
-        Ok(executor) => executor,
-        Err(failure) => return internal(format, &failure.to_string()),
-    };
     // Blocked here, so that the writing thread inherits it: an interruption arrives at the descriptor and nowhere else.
     let signals = SignalSet::of(&[libc::SIGINT, libc::SIGTERM, libc::SIGHUP]);
     let interruption = match signals.block().and_then(|()| SignalFd::new(&signals)) {
@@ -58,14 +66,11 @@ fn execute(options: &RunOptions, plan: &Plan, prepared: Prepared) -> u8 {
         Ok(printer) => printer,
         Err(error) => return internal(format, &format!("cannot prepare the output: {error}")),
     };
-    let runtime = prepared.runtime.as_ref();
-    printer.begin(runtime.map(|r| r.language.as_str()), runtime.map(|r| r.version.as_str()));
-    let broken = match rustix::io::dup(printer.broken()) {
-        Ok(broken) => broken,
-        Err(errno) => return internal(format, &format!("cannot prepare the output: {errno}")),
-    };
+    let (language, version) = plan.language();
+    printer.begin(language, version);
+    let broken = printer.broken();
     let cancel = [interruption.as_fd(), broken.as_fd()];
-    match executor.run(plan, prepared.input, &cancel, &mut printer) {
+    match executor.run_last(plan, input, &cancel, &mut printer) {
         Ok(result) => {
             let written = printer.end(&result);
             if format == Format::Text && !options.quiet {

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
@@ -71,13 +70,34 @@ impl Executor {
         cancel: &[BorrowedFd<'_>],
         observer: &mut dyn Observer,
     ) -> Result<RunResult, Failure> {
-        let mut cell = self.keeper.create(&plan.cell)?;
-        let mut run = Run::start(&cell, plan, input).map_err(|error| failure("cannot start the run", &error))??;
-        let (outcome, ready) = run.follow(&mut cell, cancel, observer)?;
-        let collecting = Instant::now();
-        cell.delete()?;
-        Ok(run.result(plan, &outcome, ready, collecting.elapsed()))
+        let cell = self.keeper.create(&plan.cell)?;
+        carry_out(cell, plan, input, cancel, observer)
     }
+
+    /// Like [`Executor::run`], for a plan that is the last: the keeper ends with it.
+    pub fn run_last(
+        &self,
+        plan: &Plan,
+        input: Input,
+        cancel: &[BorrowedFd<'_>],
+        observer: &mut dyn Observer,
+    ) -> Result<RunResult, Failure> {
+        let cell = self.keeper.create(&plan.cell)?;
+        self.keeper.close();
+        carry_out(cell, plan, input, cancel, observer)
+    }
+}
+
+fn carry_out(
+    mut cell: Cell<'_>,
+    plan: &Plan,
+    input: Input,
+    cancel: &[BorrowedFd<'_>],
+    observer: &mut dyn Observer,
+) -> Result<RunResult, Failure> {
+    let mut run = Run::start(&cell, plan, input).map_err(|error| failure("cannot start the run", &error))??;
+    let (outcome, ready) = run.follow(&mut cell, cancel, observer)?;
+    Ok(run.result(plan, &outcome, ready))
 }
 
 fn failure(what: &str, error: &io::Error) -> Failure {
@@ -92,7 +112,7 @@ struct Run {
 }
 
 impl Run {
-    fn start(cell: &Cell, plan: &Plan, input: Input) -> io::Result<Result<Self, Failure>> {
+    fn start(cell: &Cell<'_>, plan: &Plan, input: Input) -> io::Result<Result<Self, Failure>> {
         let limit = plan.cell.limits.output();
         let (stdout, stdout_end) = Capture::new(limit)?;
         let (stderr, stderr_end) = Capture::new(limit)?;
@@ -102,14 +122,14 @@ impl Run {
             files.add(path.clone(), *executable, content)?;
         }
         let stdio = Stdio { stdin: stdin_end.as_fd(), stdout: stdout_end.as_fd(), stderr: stderr_end.as_fd() };
-        let started = cell.start(&plan.command, stdio, Some(&files));
+        let started = cell.start_last(&plan.command, stdio, Some(&files));
         Ok(started.map(|()| Self { stdout, stderr, feed }))
     }
 
     /// Follows the run to its end.
     fn follow(
         &mut self,
-        cell: &mut Cell,
+        cell: &mut Cell<'_>,
         cancel: &[BorrowedFd<'_>],
         observer: &mut dyn Observer,
     ) -> Result<(Outcome, Ready), Failure> {
@@ -158,7 +178,7 @@ impl Run {
     }
 
     /// Waits until something happens.
-    fn wait(&self, cell: &Cell, cancel: &[BorrowedFd<'_>]) -> Result<Woken, Failure> {
+    fn wait(&self, cell: &Cell<'_>, cancel: &[BorrowedFd<'_>]) -> Result<Woken, Failure> {
         let mut fds = vec![PollFd::new(cell, PollFlags::IN)];
         fds.extend(cancel.iter().map(|fd| PollFd::from_borrowed_fd(*fd, PollFlags::IN)));
         let feed = self.feed.as_ref().and_then(Feed::waiting).map(|(fd, flags)| {
@@ -176,7 +196,7 @@ impl Run {
         Ok(Woken { cell: ready(0), cancel: (1..=cancel.len()).any(ready), feed: feed.is_some_and(ready) })
     }
 
-    fn result(self, plan: &Plan, outcome: &Outcome, ready: Ready, collect: Duration) -> RunResult {
+    fn result(self, plan: &Plan, outcome: &Outcome, ready: Ready) -> RunResult {
         let (stdout_truncated, stderr_truncated) = (self.stdout.is_over(), self.stderr.is_over());
         let evidence = Evidence {
             limits: &plan.cell.limits,
@@ -192,12 +212,7 @@ impl Run {
         };
         let (stdout, stdout_base64) = text(self.stdout.kept);
         let (stderr, stderr_base64) = text(self.stderr.kept);
-        let phases = Phases {
-            prepare: seconds(ready.prepare),
-            run: seconds(outcome.usage.wall),
-            collect: seconds(collect),
-            ..Phases::default()
-        };
+        let phases = Phases { prepare: seconds(ready.prepare), run: seconds(outcome.usage.wall), ..Phases::default() };
         let metrics = Metrics::new(&outcome.usage, phases);
         let (language, version) = plan.language.clone().unzip();
         RunResult {

@@ -87,6 +87,14 @@ pub struct Plan {
     pub(crate) files: Vec<(RelativePath, bool, Vec<u8>)>,
 }
 
+impl Plan {
+    /// The language and the toolchain's version, if it is code in one.
+    #[must_use]
+    pub fn language(&self) -> (Option<&str>, Option<&str>) {
+        self.language.as_ref().map(|(name, version)| (name.as_str(), version.as_str())).unzip()
+    }
+}
+
 impl Request {
     /// Makes a plan. `runtime` is the language's; a program of the system needs none.
     pub fn plan(&self, runtime: Option<&Runtime>) -> Result<Plan, RequestError> {
@@ -113,7 +121,8 @@ impl Request {
         }
     }
 
-    fn check(&self) -> Result<(), RequestError> {
+    /// Checks everything that can be checked without a runtime.
+    pub fn check(&self) -> Result<(), RequestError> {
         match &self.source {
             Source::Code(code) if code.trim().is_empty() => return Err(RequestError::EmptyCode),
             Source::Code(code) if code.len() > MAX_SOURCE => return Err(RequestError::LongCode { size: code.len() }),

@@ -43,10 +43,13 @@ impl SignalSet {
     }
 }
 
-/// Puts every signal back to its default action. Rust ignores SIGPIPE, a shell may ignore others, and ignored
-/// signals survive `execve`.
-pub fn reset_dispositions() {
-    for signal in 1..=libc::SIGRTMAX() {
+/// The classic signals, by number. Nobody starts programs with real-time signals ignored.
+pub const CLASSIC: std::ops::RangeInclusive<i32> = 1..=31;
+
+/// Puts signals back to their default action. Rust ignores SIGPIPE, a shell may ignore others, and ignored signals
+/// survive `execve`.
+pub fn reset(signals: impl IntoIterator<Item = i32>) {
+    for signal in signals {
         // SAFETY: SIG_DFL is valid for every signal; for those that cannot be changed the call fails harmlessly.
         unsafe {
             libc::signal(signal, libc::SIG_DFL);
@@ -54,11 +57,13 @@ pub fn reset_dispositions() {
     }
 }
 
-/// Ignores a signal.
-pub fn ignore(signal: i32) {
-    // SAFETY: SIG_IGN is valid for every signal; for those that cannot be changed the call fails harmlessly.
-    unsafe {
-        libc::signal(signal, libc::SIG_IGN);
+/// Ignores signals.
+pub fn ignore(signals: impl IntoIterator<Item = i32>) {
+    for signal in signals {
+        // SAFETY: SIG_IGN is valid for every signal; for those that cannot be changed the call fails harmlessly.
+        unsafe {
+            libc::signal(signal, libc::SIG_IGN);
+        }
     }
 }
 

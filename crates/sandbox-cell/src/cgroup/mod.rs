@@ -69,7 +69,7 @@ pub(crate) struct Counters {
 }
 
 impl Tree {
-    /// Finds where groups can be made, sweeps what a killed keeper left there, and prepares the place.
+    /// Finds where groups can be made and prepares the place.
     pub(crate) fn locate() -> Self {
         match locate::find() {
             Ok(locate::Place::V2(place)) => match v2::Tree::prepare(&place) {
@@ -78,6 +78,15 @@ impl Tree {
             },
             Ok(locate::Place::V1(place)) => Self::V1(v1::Tree::prepare(place)),
             Err(why) => Self::Absent(why),
+        }
+    }
+
+    /// Removes what a killed keeper left.
+    pub(crate) fn sweep(&self) {
+        match self {
+            Self::V1(tree) => tree.sweep(),
+            Self::V2(tree) => tree.sweep(),
+            Self::Absent(_) => {}
         }
     }
 

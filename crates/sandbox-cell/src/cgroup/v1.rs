@@ -37,10 +37,13 @@ pub(crate) struct Group {
 impl Tree {
     pub(super) fn prepare(mut place: locate::V1Place) -> Self {
         place.retain(|_, dir| rustix::fs::access(&*dir, rustix::fs::Access::WRITE_OK).is_ok());
-        for dir in place.values() {
+        Self { place, name: super::own_name() }
+    }
+
+    pub(super) fn sweep(&self) {
+        for dir in self.place.values() {
             super::sweep(dir);
         }
-        Self { place, name: super::own_name() }
     }
 
     pub(super) fn layers(&self) -> LayerSet {

@@ -65,7 +65,6 @@ impl Tree {
 
     /// Makes the keeper's directory in `parent` and switches controllers on down to it.
     fn make(parent: &Path, leaf: Option<PathBuf>) -> Result<Self, String> {
-        super::sweep(parent);
         let available = std::fs::read_to_string(parent.join("cgroup.controllers")).unwrap_or_default();
         let wanted: Vec<&str> =
             available.split_ascii_whitespace().filter(|controller| super::layer_of(controller).is_some()).collect();
@@ -78,6 +77,12 @@ impl Tree {
         }
         let layers = wanted.iter().filter_map(|controller| super::layer_of(controller)).collect();
         Ok(Self { base, leaf, layers })
+    }
+
+    pub(super) fn sweep(&self) {
+        if let Some(parent) = self.base.parent() {
+            super::sweep(parent);
+        }
     }
 
     pub(super) fn layers(&self) -> LayerSet {

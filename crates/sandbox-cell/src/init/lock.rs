@@ -56,7 +56,7 @@ pub(super) fn lock(birth: &Birth<'_>) -> Result<Locked, Failed> {
     sandbox_sys::process::close_all_except(&[birth.socket.as_fd(), birth.root.as_fd()])
         .map_err(at("close descriptors"))?;
     detach_stdio().map_err(at("open /dev/null"))?;
-    sandbox_sys::signal::reset_dispositions();
+    sandbox_sys::signal::reset(crate::keeper::IGNORED_SIGNALS);
     SignalSet::all().block().map_err(at("block signals"))?;
     let children = SignalFd::new(&SignalSet::of(&[libc::SIGCHLD])).map_err(at("watch for children"))?;
     let _ = rustix::thread::set_name(c"sandbox-init");

@@ -19,11 +19,13 @@ use crate::limits::LimitKind;
 use crate::outcome::RunStatus;
 use crate::rootfs;
 use crate::spec::Command;
-use crate::wire::{self, FromInit, Received, Report, ToInit};
+use crate::wire::{self, FromInit, Received, Report, Run, ToInit};
 
 /// A program that runs.
 struct Running {
     pid: Pid,
+    /// Whether the cell ends with it.
+    last: bool,
     started: Instant,
     cpu_before: CpuTimes,
     io_before: (u64, u64),
@@ -42,8 +44,8 @@ pub(super) fn serve(birth: &Birth<'_>, locked: &Locked) {
         let Ok((message, child)) = wait(birth, locked, timeout) else { return };
         if child {
             while locked.children.next().is_some() {}
-            if let Some(report) = reap(birth, locked, &mut running)
-                && say(birth, &FromInit::Ended(report)).is_err()
+            if let Some((report, last)) = reap(birth, locked, &mut running)
+                && (say(birth, &FromInit::Ended(report)).is_err() || last)
             {
                 return;
             }
@@ -93,7 +95,7 @@ fn obey(
     fds: Vec<OwnedFd>,
 ) -> rustix::io::Result<()> {
     match message {
-        ToInit::Run { command, files } if running.is_none() => match start(birth, locked, command, files, fds) {
+        ToInit::Run(run) if running.is_none() => match start(birth, locked, run, fds) {
             Ok(run) => {
                 *running = Some(run);
                 say(birth, &FromInit::Started)
@@ -114,7 +116,7 @@ fn obey(
             Ok(())
         }
         // The keeper does not do this; a second program would confuse the first one's account.
-        ToInit::Run { .. } | ToInit::Places { .. } | ToInit::Mapped => Err(Errno::PROTO),
+        ToInit::Run(_) | ToInit::Places { .. } | ToInit::Mapped => Err(Errno::PROTO),
     }
 }
 
@@ -124,13 +126,8 @@ fn kill_everything(signal: Signal) {
     let _ = sandbox_sys::process::kill_all(signal);
 }
 
-fn start(
-    birth: &Birth<'_>,
-    locked: &Locked,
-    command: Command,
-    has_files: bool,
-    fds: Vec<OwnedFd>,
-) -> Result<Running, (String, Errno)> {
+fn start(birth: &Birth<'_>, locked: &Locked, run: Run, fds: Vec<OwnedFd>) -> Result<Running, (String, Errno)> {
+    let Run { command, files: has_files, last } = run;
     let invalid = |what: &str| (what.to_owned(), Errno::INVAL);
     let mut fds = fds.into_iter();
     let (Some(stdin), Some(stdout), Some(stderr)) = (fds.next(), fds.next(), fds.next()) else {
@@ -171,7 +168,7 @@ fn start(
     let io_before = io_counters(locked);
     let started = Instant::now();
     let pid = spawn(&program).map_err(|error| spawn_failure(&name, error))?;
-    Ok(Running { pid, started, cpu_before, io_before, peak: watch::Sample::default() })
+    Ok(Running { pid, last, started, cpu_before, io_before, peak: watch::Sample::default() })
 }
 
 fn spawn_failure(name: &str, error: SpawnError) -> (String, Errno) {
@@ -230,8 +227,9 @@ fn io_counters(locked: &Locked) -> (u64, u64) {
     (field("rchar:"), field("wchar:"))
 }
 
-/// Takes leave of children that have ended. If the program is among them, ends the rest and reports.
-fn reap(birth: &Birth<'_>, locked: &Locked, running: &mut Option<Running>) -> Option<Report> {
+/// Takes leave of children that have ended. If the program is among them, ends the rest and reports; the cell may end
+/// with it.
+fn reap(birth: &Birth<'_>, locked: &Locked, running: &mut Option<Running>) -> Option<(Report, bool)> {
     let mut ended = None;
     while let Ok(Some((pid, status))) = rustix::process::wait(WaitOptions::NOHANG) {
         if running.as_ref().is_some_and(|run| run.pid == pid) {
@@ -251,7 +249,7 @@ fn reap(birth: &Birth<'_>, locked: &Locked, running: &mut Option<Running>) -> Op
         rootfs::used(locked.writable.as_fd()).unwrap_or((0, 0, u64::MAX, u64::MAX));
     let status = run_status(status);
     let failed = status != RunStatus::Exited(0);
-    Some(Report {
+    let report = Report {
         status,
         wall,
         cpu_user: cpu.user.saturating_sub(run.cpu_before.user),
@@ -265,7 +263,8 @@ fn reap(birth: &Birth<'_>, locked: &Locked, running: &mut Option<Running>) -> Op
         file_at_limit: failed && files::any_of_size(birth.limits.file_size()),
         sampled_memory: run.peak.memory,
         sampled_processes: run.peak.processes,
-    })
+    };
+    Some((report, run.last))
 }
 
 fn run_status(status: WaitStatus) -> RunStatus {

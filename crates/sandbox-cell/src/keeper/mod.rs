@@ -8,7 +8,10 @@ mod ids;
 mod serve;
 mod supervise;
 
+pub(crate) use serve::IGNORED_SIGNALS;
+
 use std::fs::File;
+use std::marker::PhantomData;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
@@ -22,9 +25,9 @@ use crate::error::Failure;
 use crate::layer::LayerSet;
 use crate::outcome::{Outcome, StopReason, Usage};
 use crate::spec::{CellSpec, Command};
-use crate::wire::{self, Create, FromCell, Received, ToCell};
+use crate::wire::{self, Create, FromCell, Received, Run, ToCell};
 
-/// A running keeper process. Dropping it deletes every cell and waits until that is done.
+/// A running keeper process. Dropping it waits until it has ended, with nothing left.
 #[derive(Debug)]
 pub struct Keeper {
     control: OwnedFd,
@@ -49,18 +52,23 @@ impl Keeper {
     /// Asks for a cell and returns at once: it is made while the caller prepares a command. If it cannot be made, the
     /// first call that waits for it ([`Cell::ready`], [`Cell::wait`], [`Cell::run`], [`Cell::metrics`]) says why.
     /// Several threads may do this at once.
-    pub fn create(&self, spec: &CellSpec) -> Result<Cell, Failure> {
+    pub fn create(&self, spec: &CellSpec) -> Result<Cell<'_>, Failure> {
         let failed = |errno: Errno| Failure::os("cannot reach the keeper", errno);
         let (ours, theirs) = wire::pair().map_err(failed)?;
         wire::send(&self.control, &Create(spec.clone()), &[theirs.as_fd()], SendFlags::empty()).map_err(failed)?;
         drop(theirs);
-        Ok(Cell { socket: ours, ready: None, buffer: vec![0; 64 * 1024], ended: None })
+        Ok(Cell { socket: ours, ready: None, buffer: vec![0; 4096], ended: None, keeper: PhantomData })
+    }
+
+    /// Says that no more cells will be asked for: the keeper ends with its last cell, and need not be told again.
+    pub fn close(&self) {
+        let _ = rustix::net::shutdown(&self.control, rustix::net::Shutdown::Write);
     }
 }
 
 impl Drop for Keeper {
     fn drop(&mut self) {
-        let _ = rustix::net::shutdown(&self.control, rustix::net::Shutdown::Write);
+        self.close();
         // Waited for, not left to PID 1: in many containers that is a program which does not expect children.
         let pidfd = rustix::process::WaitId::PidFd(self.process.pidfd.as_fd());
         while let Err(Errno::INTR) = rustix::process::waitid(pidfd.clone(), WaitIdOptions::EXITED) {}
@@ -91,15 +99,17 @@ pub struct Ready {
 ///
 /// As a descriptor ([`AsFd`]) it becomes readable when [`Cell::poll`] has something to take in.
 #[derive(Debug)]
-pub struct Cell {
+pub struct Cell<'k> {
     socket: OwnedFd,
     ready: Option<Ready>,
     buffer: Vec<u8>,
     /// An end that arrived while waiting for something else.
     ended: Option<Box<Outcome>>,
+    /// A keeper waits for its cells when it is dropped, so they must not outlive it.
+    keeper: PhantomData<&'k Keeper>,
 }
 
-impl Cell {
+impl Cell<'_> {
     /// Waits until the cell is ready and says what it is made of.
     pub fn ready(&mut self) -> Result<Ready, Failure> {
         loop {
@@ -115,10 +125,25 @@ impl Cell {
     /// Starts a command with these streams and input files as soon as the cell is ready, and returns at once;
     /// [`Cell::wait`] tells how it ended. A cell runs one command at a time.
     pub fn start(&self, command: &Command, stdio: Stdio<'_>, files: Option<&Archive>) -> Result<(), Failure> {
+        self.start_command(command, stdio, files, false)
+    }
+
+    /// Like [`Cell::start`], for the only or last command: the cell is deleted as soon as the command has ended.
+    pub fn start_last(&self, command: &Command, stdio: Stdio<'_>, files: Option<&Archive>) -> Result<(), Failure> {
+        self.start_command(command, stdio, files, true)
+    }
+
+    fn start_command(
+        &self,
+        command: &Command,
+        stdio: Stdio<'_>,
+        files: Option<&Archive>,
+        last: bool,
+    ) -> Result<(), Failure> {
         let mut fds = vec![stdio.stdin, stdio.stdout, stdio.stderr];
         let files = files.filter(|files| !files.is_empty());
         fds.extend(files.map(|files| files.as_file().as_fd()));
-        self.say(&ToCell::Run { command: command.clone(), files: files.is_some() }, &fds)
+        self.say(&ToCell::Run(Run { command: command.clone(), files: files.is_some(), last }), &fds)
     }
 
     /// Runs a command to its end. Without streams of its own to follow, this is all there is to it.
@@ -210,7 +235,7 @@ impl Cell {
     }
 }
 
-impl AsFd for Cell {
+impl AsFd for Cell<'_> {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }

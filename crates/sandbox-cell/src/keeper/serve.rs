@@ -7,9 +7,10 @@
 //! deadline. It never waits for one cell while another needs it, never reads a program's output, and never opens a
 //! path that a program could have shaped.
 //!
-//! A cell's life: **booting** (init locks itself and asks for its ids), **idle**, **running**, and **dying** (init was
-//! killed, and with it the whole PID namespace; its group goes when its last process has gone). The caller closing
-//! its connection leads from every state to dying; the keeper closes its own end only when nothing is left.
+//! A cell's life: **idle**, **running**, and **dying** (init has ended, and with it the whole PID namespace; its group
+//! goes when its last process has gone). It is not ready at first: init locks itself and asks for its ids meanwhile.
+//! The caller closing its connection leads from every state to dying; the keeper closes its own end only when nothing
+//! is left. When the control connection closes, no more cells will come, and the keeper ends with its last cell.
 //!
 //! Privilege: as root the keeper keeps the host's user namespace, because giving cells ids of their own needs it.
 //! As an ordinary user it first makes a user namespace in which it is root, and goes on the same way.
@@ -39,8 +40,9 @@ use crate::spec::CellSpec;
 use crate::syscalls;
 use crate::wire::{self, Create, FromCell, FromInit, Received, ToCell, ToInit};
 
-/// How long the keeper waits for the last processes of deleted cells when it ends.
-const LAST_WAIT: Duration = Duration::from_secs(5);
+/// Signals that the keeper ignores, and that every init has to reset.
+pub(crate) const IGNORED_SIGNALS: [i32; 6] =
+    [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT, libc::SIGPIPE, libc::SIGTSTP];
 
 /// How many different sets of mounts are kept ready.
 const TEMPLATES: usize = 64;
@@ -71,6 +73,8 @@ struct Workshop {
     /// The host's /proc, through which ids are given to cells.
     proc: OwnedFd,
     landlock: bool,
+    /// A network namespace that nobody uses yet: making one takes longer than all the rest of a cell.
+    net: Option<OwnedFd>,
 }
 
 struct Server<'a> {
@@ -79,6 +83,8 @@ struct Server<'a> {
     workshop: Result<Workshop, Failure>,
     cells: HashMap<u64, Kept>,
     next: u64,
+    /// Whether the control connection has closed.
+    closing: bool,
     buffer: Vec<u8>,
 }
 
@@ -97,10 +103,13 @@ fn serve(alone: SingleThreaded, control: &OwnedFd) -> Result<(), Errno> {
         workshop: Workshop::open(alone),
         cells: HashMap::new(),
         next: 0,
+        closing: false,
         buffer: vec![0; wire::MAX_MESSAGE],
     };
     let result = server.run();
-    server.end();
+    if let Ok(workshop) = &server.workshop {
+        workshop.tree.remove();
+    }
     // Mounts, descriptors and memory go with the process, all at once.
     std::mem::forget(server);
     result
@@ -110,10 +119,8 @@ fn serve(alone: SingleThreaded, control: &OwnedFd) -> Result<(), Errno> {
 fn detach(control: &OwnedFd) -> rustix::io::Result<()> {
     let _ = rustix::thread::set_name(c"sandbox-keeper");
     let _ = rustix::process::setsid();
-    sandbox_sys::signal::reset_dispositions();
-    for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT, libc::SIGPIPE, libc::SIGTSTP] {
-        sandbox_sys::signal::ignore(signal);
-    }
+    sandbox_sys::signal::reset(sandbox_sys::signal::CLASSIC);
+    sandbox_sys::signal::ignore(IGNORED_SIGNALS);
     sandbox_sys::process::close_all_except(&[control.as_fd()])?;
     let null = rustix::fs::open(c"/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
     rustix::stdio::dup2_stdin(&null)?;
@@ -122,7 +129,6 @@ fn detach(control: &OwnedFd) -> rustix::io::Result<()> {
 
 impl Workshop {
     fn open(alone: SingleThreaded) -> Result<Self, Failure> {
-        // Groups first: their files are found through the host's own view.
         let tree = Tree::locate();
         let privileged = has_power();
         let ids = Ids::claim(privileged);
@@ -131,10 +137,13 @@ impl Workshop {
             let proc = rustix::fs::openat(CWD, c"/proc", flags, Mode::empty())
                 .map_err(|e| Failure::os("cannot open /proc", e))?;
             let shelf = Shelf::put_up().map_err(|e| Failure::os("cannot mount a tmpfs", e))?;
-            Ok((proc, shelf))
+            let net = new_network(alone, &proc)
+                .map_err(|e| Failure::missing(Layer::Net, format!("the kernel refused a network namespace ({e})")))?;
+            Ok((proc, shelf, net))
         });
         match opened {
-            Ok((proc, shelf)) => Ok(Self {
+            Ok((proc, shelf, net)) => Ok(Self {
+                net: Some(net),
                 alone,
                 tree,
                 ids,
@@ -213,7 +222,8 @@ impl Workshop {
         match made {
             Ok((group, child, init)) => {
                 let counts_cpu = self.tree.counts_cpu();
-                Ok(Kept { caller, init, child, group, ids, spec, layers, counts_cpu, began, state: CellState::Booting })
+                let (ready, pending, state) = (false, None, CellState::Idle);
+                Ok(Kept { caller, init, child, group, ids, spec, layers, counts_cpu, began, ready, pending, state })
             }
             Err(failure) => {
                 self.ids.give_back(ids);
@@ -223,7 +233,7 @@ impl Workshop {
     }
 
     fn make_process(
-        &self,
+        &mut self,
         number: u64,
         spec: &CellSpec,
         ids: CellIds,
@@ -283,8 +293,11 @@ impl Workshop {
     }
 
     /// Hands init its network namespace and, on v1, its groups.
-    fn give_places(&self, init: &OwnedFd, group: &Group) -> rustix::io::Result<()> {
-        let net = new_network(self.alone, &self.proc)?;
+    fn give_places(&mut self, init: &OwnedFd, group: &Group) -> rustix::io::Result<()> {
+        let net = match self.net.take() {
+            Some(net) => net,
+            None => new_network(self.alone, &self.proc)?,
+        };
         let joined_by_init = group.joined_by_init();
         let groups = joined_by_init.iter().chain(group.joined_by_program());
         let fds: Vec<_> = [net.as_fd()].into_iter().chain(groups.map(AsFd::as_fd)).collect();
@@ -319,7 +332,7 @@ fn has_power() -> bool {
 impl Server<'_> {
     fn run(&mut self) -> Result<(), Errno> {
         let mut events: Vec<epoll::Event> = Vec::with_capacity(64);
-        loop {
+        while !(self.closing && self.cells.is_empty()) {
             let timeout = self.nearest_deadline().map(|at| timespec(at.saturating_duration_since(Instant::now())));
             events.clear();
             match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), timeout.as_ref()) {
@@ -329,32 +342,37 @@ impl Server<'_> {
             for event in &events {
                 let token = event.data.u64();
                 if token == CONTROL {
-                    if !self.on_control() {
-                        return Ok(());
-                    }
+                    self.on_control();
                 } else {
                     self.on_cell(token >> 2, token & 3);
                 }
             }
             self.on_time();
         }
+        Ok(())
     }
 
     fn nearest_deadline(&self) -> Option<Instant> {
         self.cells.values().filter_map(Kept::deadline).min()
     }
 
-    /// A request for a cell. False when the caller is gone.
-    fn on_control(&mut self) -> bool {
+    /// A request for a cell, or the end of requests.
+    fn on_control(&mut self) {
         match wire::receive(self.control, &mut self.buffer, RecvFlags::DONTWAIT) {
             Ok(Received::Message(Create(spec), mut fds)) => {
                 if let Some(caller) = fds.pop() {
                     self.create(spec, caller);
                 }
-                true
+                // The first cell is on its way; there is time to look for what others left.
+                if let (1, Ok(workshop)) = (self.next, &self.workshop) {
+                    workshop.tree.sweep();
+                }
             }
-            Err(Errno::AGAIN) => true,
-            Ok(Received::Closed) | Err(_) => false,
+            Err(Errno::AGAIN) => {}
+            Ok(Received::Closed) | Err(_) => {
+                self.closing = true;
+                let _ = epoll::delete(&self.epoll, self.control);
+            }
         }
     }
 
@@ -390,8 +408,7 @@ impl Server<'_> {
 
     fn watch(&self, number: u64, cell: &Kept) -> rustix::io::Result<()> {
         let add = |fd, source, flags| epoll::add(&self.epoll, fd, token(number, source), flags);
-        // While the cell boots, its caller can only hang up; that is always reported.
-        add(cell.caller.as_fd(), Source::Caller, epoll::EventFlags::RDHUP)?;
+        add(cell.caller.as_fd(), Source::Caller, epoll::EventFlags::IN | epoll::EventFlags::RDHUP)?;
         add(cell.init.as_fd(), Source::Init, epoll::EventFlags::IN)?;
         add(cell.child.pidfd.as_fd(), Source::Exit, epoll::EventFlags::IN)?;
         match cell.group.memory_alarm() {
@@ -418,12 +435,12 @@ impl Server<'_> {
         let Some(cell) = self.cells.get_mut(&number) else { return };
         match wire::receive(&cell.caller, &mut self.buffer, RecvFlags::DONTWAIT) {
             Ok(Received::Message(message, fds)) => match (message, &cell.state) {
-                (ToCell::Run { command, files }, CellState::Idle) => cell.run(command, files, &fds),
+                (ToCell::Run(run), CellState::Idle) => cell.run(run, fds),
                 (ToCell::Stop(reason), CellState::Running(_)) => cell.stop(reason),
                 (ToCell::Stop(_), _) => {}
                 (ToCell::Sample, _) => cell.sample(),
-                // A second command while one runs, or one before the cell is ready.
-                (ToCell::Run { .. }, _) => self.kill(number),
+                // A second command while one runs.
+                (ToCell::Run(_), _) => self.kill(number),
             },
             Err(Errno::AGAIN) => {}
             Ok(Received::Closed) | Err(_) => self.kill(number),
@@ -443,18 +460,14 @@ impl Server<'_> {
                         self.kill(number);
                     }
                 }
-                FromInit::Ready { landlock } => {
-                    cell.on_ready(landlock);
-                    let interest = epoll::EventFlags::IN | epoll::EventFlags::RDHUP;
-                    let _ = epoll::modify(&self.epoll, &cell.caller, token(number, Source::Caller), interest);
-                }
+                FromInit::Ready { landlock } => cell.on_ready(landlock),
                 FromInit::Started => cell.on_started(),
                 FromInit::Passed(kind) => cell.on_passed(kind),
                 FromInit::Ended(report) => cell.on_ended(&report),
                 FromInit::Failed { step, errno } => {
-                    let booting = matches!(cell.state, CellState::Booting);
+                    let was_ready = cell.ready;
                     cell.on_failed(&step, errno);
-                    if booting {
+                    if !was_ready {
                         self.kill(number);
                     }
                 }
@@ -517,34 +530,6 @@ impl Server<'_> {
             } else {
                 cell.on_time(now);
             }
-        }
-    }
-
-    /// The caller is gone: delete every cell and wait until nothing is left.
-    fn end(&mut self) {
-        let _ = epoll::delete(&self.epoll, self.control);
-        let numbers: Vec<u64> = self.cells.keys().copied().collect();
-        for number in numbers {
-            if !matches!(self.cells.get(&number).map(|c| &c.state), Some(CellState::Dying { .. })) {
-                self.kill(number);
-            }
-        }
-        let until = Instant::now() + LAST_WAIT;
-        let mut events: Vec<epoll::Event> = Vec::with_capacity(64);
-        while !self.cells.is_empty() && Instant::now() < until {
-            let wait = self.nearest_deadline().map_or(until, |at| at.min(until));
-            let timeout = timespec(wait.saturating_duration_since(Instant::now()));
-            events.clear();
-            let _ = epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), Some(&timeout));
-            for event in &events {
-                if event.data.u64() & 3 == Source::Exit as u64 {
-                    self.on_exit(event.data.u64() >> 2);
-                }
-            }
-            self.on_time();
-        }
-        if let Ok(workshop) = &self.workshop {
-            workshop.tree.remove();
         }
     }
 }

@@ -14,8 +14,8 @@ use crate::error::{Failure, reason};
 use crate::layer::{Layer, LayerSet};
 use crate::limits::LimitKind;
 use crate::outcome::{Outcome, RunStatus, StopReason, Usage};
-use crate::spec::{CellSpec, Command};
-use crate::wire::{self, FromCell, Report, ToInit};
+use crate::spec::CellSpec;
+use crate::wire::{self, FromCell, Report, Run, ToInit};
 
 /// What a program gets between SIGTERM and SIGKILL.
 const GRACE: Duration = Duration::from_millis(200);
@@ -41,11 +41,14 @@ pub(super) struct Kept {
     pub(super) layers: LayerSet,
     pub(super) counts_cpu: bool,
     pub(super) began: Instant,
+    /// Whether init has locked the cell.
+    pub(super) ready: bool,
+    /// A command that came before init could take it.
+    pub(super) pending: Option<(Run, Vec<OwnedFd>)>,
     pub(super) state: CellState,
 }
 
 pub(super) enum CellState {
-    Booting,
     Idle,
     Running(Running),
     /// Init was killed at `since`; if it has gone, `group` says when to try to remove the group.
@@ -83,7 +86,7 @@ impl Kept {
     /// When this cell next needs attention.
     pub(super) fn deadline(&self) -> Option<Instant> {
         match &self.state {
-            CellState::Booting | CellState::Idle => None,
+            CellState::Idle => None,
             CellState::Dying { group, .. } => *group,
             CellState::Running(run) => match &run.ending {
                 Some(ending) => Some(ending.kill.unwrap_or(ending.give_up)),
@@ -102,7 +105,7 @@ impl Kept {
     }
 
     /// Gives the cell's new user namespace its ids.
-    pub(super) fn map_ids(&self, proc: &OwnedFd) -> Result<(), Failure> {
+    pub(super) fn map_ids(&mut self, proc: &OwnedFd) -> Result<(), Failure> {
         let pid = self.child.pid.as_raw_nonzero();
         let map = self.ids.map();
         for (file, text) in [("setgroups", "deny"), ("uid_map", &map), ("gid_map", &map)] {
@@ -112,14 +115,15 @@ impl Kept {
             written.map_err(|e| Failure::os(format!("cannot give the cell its ids ({file})"), e))?;
         }
         self.tell_init(&ToInit::Mapped);
+        // Init reads this when it has locked itself, and not before.
+        if let Some((run, fds)) = self.pending.take() {
+            self.pass_on(run, &fds);
+        }
         Ok(())
     }
 
     pub(super) fn on_ready(&mut self, landlock: bool) {
-        if !matches!(self.state, CellState::Booting) {
-            return;
-        }
-        self.state = CellState::Idle;
+        self.ready = true;
         if !landlock {
             let landlock: LayerSet = [Layer::Landlock].into_iter().collect();
             self.layers = self.layers.without(landlock);
@@ -127,16 +131,8 @@ impl Kept {
         self.tell(&FromCell::Ready { isolation: self.layers, prepare: self.began.elapsed() });
     }
 
-    /// Passes a command on to init.
-    pub(super) fn run(&mut self, command: Command, files: bool, fds: &[OwnedFd]) {
-        let borrowed: Vec<_> = fds.iter().map(AsFd::as_fd).collect();
-        for fd in borrowed.iter().take(3) {
-            self.give_pipe(*fd);
-        }
-        if let Err(errno) = wire::send(&self.init, &ToInit::Run { command, files }, &borrowed, SendFlags::DONTWAIT) {
-            self.tell(&FromCell::Failed(Failure::os("cannot reach the cell's init", errno)));
-            return;
-        }
+    /// Takes a command for init.
+    pub(super) fn run(&mut self, run: Run, fds: Vec<OwnedFd>) {
         self.state = CellState::Running(Running {
             started: None,
             deadline: Instant::now() + START,
@@ -145,6 +141,22 @@ impl Kept {
             look_at_memory: None,
             ending: None,
         });
+        if self.ready {
+            self.pass_on(run, &fds);
+        } else {
+            self.pending = Some((run, fds));
+        }
+    }
+
+    fn pass_on(&mut self, run: Run, fds: &[OwnedFd]) {
+        let borrowed: Vec<_> = fds.iter().map(AsFd::as_fd).collect();
+        for fd in borrowed.iter().take(3) {
+            self.give_pipe(*fd);
+        }
+        if let Err(errno) = wire::send(&self.init, &ToInit::Run(run), &borrowed, SendFlags::DONTWAIT) {
+            self.tell(&FromCell::Failed(Failure::os("cannot reach the cell's init", errno)));
+            self.state = CellState::Idle;
+        }
     }
 
     /// Makes a pipe the program's own, so that it can open it again as `/dev/stdout` or `/dev/stderr`. Anything but
@@ -326,7 +338,7 @@ impl Kept {
     /// Init could not do something: in a booting cell that is the cell's end, later the command's.
     pub(super) fn on_failed(&mut self, step: &str, errno: i32) {
         let error = std::io::Error::from_raw_os_error(errno);
-        let failure = if matches!(self.state, CellState::Booting) {
+        let failure = if !self.ready {
             Failure::os(format!("cannot lock the cell (step: {step})"), error)
         } else if step.starts_with("run ") || step.starts_with("enter the working directory") {
             Failure::of_request(format!("cannot {step} in the cell"), reason(&error))
@@ -343,6 +355,11 @@ impl Kept {
 
     /// Init is gone, and everything with it. If a command was running, its account is made without init.
     pub(super) fn on_init_gone(&mut self) {
+        if !self.ready {
+            let failure = Failure::new("cannot lock the cell", "its init ended before it was ready");
+            self.tell(&FromCell::Failed(failure));
+            return;
+        }
         match std::mem::replace(&mut self.state, CellState::Idle) {
             CellState::Running(run) => {
                 let now = self.group.counters();
@@ -357,10 +374,6 @@ impl Kept {
                 let usage = Usage { wall, cpu, cpu_user: cpu, memory_peak, processes_peak, ..Usage::default() };
                 let status = RunStatus::Signaled(libc::SIGKILL);
                 self.tell(&FromCell::Ended(Box::new(Outcome { status, stopped, reached: vec![], usage })));
-            }
-            CellState::Booting => {
-                let failure = Failure::new("cannot lock the cell", "its init ended before it was ready");
-                self.tell(&FromCell::Failed(failure));
             }
             CellState::Idle | CellState::Dying { .. } => {}
         }

@@ -70,6 +70,5 @@ fn phases_add_up() {
     let phases = &result["metrics"]["phases"];
     assert_eq!(phases["run"], result["metrics"]["wall_time"]);
     assert!(phases["prepare"].as_f64().unwrap() > 0.0);
-    assert!(phases["collect"].as_f64().unwrap() > 0.0);
     assert_eq!((&phases["queue"], &phases["compile"]), (&0.0.into(), &0.0.into()));
 }

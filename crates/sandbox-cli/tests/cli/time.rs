@@ -9,7 +9,8 @@ use super::harness::{eventually, groups, processes, python, result, sandbox};
 /// Runs code that tries to outlive its deadline of half a second.
 fn outlive(code: &str) -> serde_json::Value {
     let began = Instant::now();
-    let result = python(code, &["--timeout", "500ms"]);
+    // Enough processes that no attempt meets that limit first.
+    let result = python(code, &["--timeout", "500ms", "--pids", "10000"]);
     // 500 ms, 200 ms of grace, and room for a busy machine; what is tried takes a minute.
     assert!(began.elapsed() < Duration::from_secs(5), "took {:?}", began.elapsed());
     assert_eq!(result["verdict"], "timeout", "{result:#}");
