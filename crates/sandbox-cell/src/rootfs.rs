@@ -19,7 +19,7 @@ use rustix::fs::{AtFlags, CWD, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags, fsconfig_create,
-    fsconfig_set_string, fsmount, fsopen, move_mount, open_tree, unmount,
+    fsconfig_set_string, fsmount, fsopen, mount_bind, move_mount, open_tree, unmount,
 };
 use sandbox_sys::mount::{Attributes, set_attributes};
 
@@ -30,7 +30,7 @@ use crate::spec::{HOME_DIR, Mount, WORK_DIR};
 const SYSTEM_DIRS: [&str; 7] = ["usr", "bin", "sbin", "lib", "lib64", "lib32", "libx32"];
 
 /// Parts of the host's /etc that programs need and that say nothing about the host.
-const ETC: [&str; 4] = ["ld.so.cache", "alternatives", "ssl/certs", "ca-certificates"];
+const ETC: [&str; 3] = ["ld.so.cache", "alternatives", "ssl/certs"];
 
 const DEVICES: [&str; 5] = ["null", "zero", "full", "random", "urandom"];
 
@@ -41,22 +41,10 @@ const WRITABLE: [(&str, &str, u32); 4] =
 /// Inodes of the writable tmpfs that the cell itself uses: its root and the directories above.
 const OWN_INODES: u64 = 1 + WRITABLE.len() as u64;
 
-/// World-readable parts of /proc that tell about the host or its other users.
-const MASKED_FILES: [&str; 12] = [
-    "cmdline",
-    "diskstats",
-    "interrupts",
-    "kallsyms",
-    "kcore",
-    "keys",
-    "key-users",
-    "locks",
-    "modules",
-    "partitions",
-    "sched_debug",
-    "timer_list",
-];
-const MASKED_DIRS: [&str; 7] = ["acpi", "bus", "driver", "fs", "irq", "scsi", "tty"];
+/// Parts of /proc that tell about the kernel, the host or its other users. Each costs a mount in every cell, so what
+/// only root can read, or what only names the host's hardware, is not among them.
+const MASKED_FILES: [&str; 5] = ["cmdline", "kallsyms", "kcore", "keys", "locks"];
+const MASKED_DIRS: [&str; 2] = ["acpi", "scsi"];
 
 /// Where the whole writable tmpfs is attached, so that its parts can be cloned from it. Only init may enter.
 const STAGING: &str = "mnt";
@@ -187,8 +175,7 @@ fn fill(root: &OwnedFd) -> rustix::io::Result<()> {
     for (link, target) in [("fd", ""), ("stdin", "/0"), ("stdout", "/1"), ("stderr", "/2")] {
         rustix::fs::symlinkat(format!("/proc/self/fd{target}"), root, format!("dev/{link}"))?;
     }
-    let files =
-        [("passwd", PASSWD), ("group", GROUP), ("hosts", HOSTS), ("nsswitch.conf", NSSWITCH), ("resolv.conf", "")];
+    let files = [("passwd", PASSWD), ("group", GROUP), ("hosts", HOSTS), ("nsswitch.conf", NSSWITCH)];
     for (name, content) in files {
         let file = create_file(root, &Path::new("etc").join(name))?;
         rustix::io::write(&file, content.as_bytes())?;
@@ -293,9 +280,8 @@ pub(crate) fn enter(root: &OwnedFd, writable: &OwnedFd) -> Result<OwnedFd, (&'st
         let tree = clone_one(writable, name).map_err(at("open the writable directories"))?;
         attach(&tree, root, target).map_err(at("attach the writable directories"))?;
     }
-    let proc = mount_proc(root).map_err(at("mount /proc"))?;
-
     rustix::process::fchdir(root).map_err(at("enter the root"))?;
+    let proc = mount_proc(root).map_err(at("mount /proc"))?;
     // With both arguments the same, the old root ends up on top of the new one, from where it is detached. (A user
     // namespace, which comes next, cannot be made while anything covers the root.)
     rustix::process::pivot_root(c".", c".").map_err(at("change the root"))?;
@@ -304,7 +290,8 @@ pub(crate) fn enter(root: &OwnedFd, writable: &OwnedFd) -> Result<OwnedFd, (&'st
     Ok(proc)
 }
 
-/// Mounts /proc read-only, shows each user only its own processes, and hides what tells about the host.
+/// Mounts /proc read-only, shows each user only its own processes, and hides what tells about the host. The working
+/// directory is the new root.
 fn mount_proc(root: &OwnedFd) -> rustix::io::Result<OwnedFd> {
     let flags =
         MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV | MountAttrFlags::MOUNT_ATTR_NOEXEC;
@@ -313,10 +300,10 @@ fn mount_proc(root: &OwnedFd) -> rustix::io::Result<OwnedFd> {
     let proc = instantiate(&writable)?;
     set_attributes(proc.as_fd(), Attributes::READ_ONLY, false)?;
     attach(&proc, &writable, c".")?;
-    let files = MASKED_FILES.iter().map(|name| (*name, "dev/null"));
-    let dirs = MASKED_DIRS.iter().map(|name| (*name, "run"));
+    let files = MASKED_FILES.iter().map(|name| (name, "dev/null"));
+    let dirs = MASKED_DIRS.iter().map(|name| (name, "run"));
     for (name, cover) in files.chain(dirs) {
-        match clone_one(root, cover).and_then(|mask| attach(&mask, &proc, name)) {
+        match mount_bind(cover, format!("proc/{name}")) {
             // Kernels differ in what they have.
             Ok(()) | Err(Errno::NOENT) => {}
             Err(error) => return Err(error),

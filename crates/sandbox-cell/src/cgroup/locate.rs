@@ -1,6 +1,7 @@
 //! Finding where this process may make control groups.
 
 use std::collections::BTreeMap;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 /// Where groups can be made.
@@ -27,11 +28,18 @@ pub(super) const CONTROLLERS: [&str; 4] = ["memory", "pids", "cpu", "cpuacct"];
 
 /// Finds the place from what the kernel says about this process.
 pub(super) fn find() -> Result<Place, String> {
-    let read = |path: &str| std::fs::read_to_string(path).map_err(|e| format!("cannot read {path}: {e}"));
+    let read = |path: &str| read_whole(path).map_err(|e| format!("cannot read {path}: {e}"));
     let mounts = read("/proc/self/mountinfo")?;
     let own = read("/proc/self/cgroup")?;
     let controllers = |top: &Path| std::fs::read_to_string(top.join("cgroup.controllers")).unwrap_or_default();
     place(&mounts, &own, controllers)
+}
+
+/// Reads a file of /proc in large portions: each portion makes the kernel start over.
+fn read_whole(path: &str) -> std::io::Result<String> {
+    let mut text = Vec::with_capacity(64 * 1024);
+    std::fs::File::open(path)?.read_to_end(&mut text)?;
+    Ok(String::from_utf8_lossy(&text).into_owned())
 }
 
 /// A cgroup mount.

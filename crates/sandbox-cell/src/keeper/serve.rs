@@ -25,7 +25,7 @@ use rustix::io::Errno;
 use rustix::mount::{MountPropagationFlags, mount_change};
 use rustix::net::{RecvFlags, SendFlags};
 use rustix::process::{Signal, WaitId, WaitIdOptions, pidfd_send_signal};
-use rustix::thread::CapabilitySet;
+use rustix::thread::{CapabilitySet, LinkNameSpaceType, move_into_link_name_space};
 use sandbox_sys::process::{Child, Namespaces, SingleThreaded, fork_into, unshare};
 use sandbox_sys::seccomp::Instruction;
 
@@ -73,8 +73,8 @@ struct Workshop {
     /// The host's /proc, through which ids are given to cells.
     proc: OwnedFd,
     landlock: bool,
-    /// A network namespace that nobody uses yet: making one takes longer than all the rest of a cell.
-    net: Option<OwnedFd>,
+    /// The mount namespace that the keeper came from, if it may go back.
+    home: Option<OwnedFd>,
 }
 
 struct Server<'a> {
@@ -132,18 +132,18 @@ impl Workshop {
         let tree = Tree::locate();
         let privileged = has_power();
         let ids = Ids::claim(privileged);
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+        let home = rustix::fs::openat(CWD, c"/proc/self/ns/mnt", flags, Mode::empty()).ok().filter(|_| privileged);
         let opened = Self::enter_namespaces(alone, privileged).and_then(|()| {
             let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
             let proc = rustix::fs::openat(CWD, c"/proc", flags, Mode::empty())
                 .map_err(|e| Failure::os("cannot open /proc", e))?;
             let shelf = Shelf::put_up().map_err(|e| Failure::os("cannot mount a tmpfs", e))?;
-            let net = new_network(alone, &proc)
-                .map_err(|e| Failure::missing(Layer::Net, format!("the kernel refused a network namespace ({e})")))?;
-            Ok((proc, shelf, net))
+            Ok((proc, shelf))
         });
         match opened {
-            Ok((proc, shelf, net)) => Ok(Self {
-                net: Some(net),
+            Ok((proc, shelf)) => Ok(Self {
+                home,
                 alone,
                 tree,
                 ids,
@@ -193,6 +193,16 @@ impl Workshop {
         self.templates.last().ok_or_else(|| Failure::new("cannot build the root file system", "it vanished"))
     }
 
+    /// Lets go of what only new cells need, while there is time: a mount namespace takes a while to take apart, and at
+    /// the end somebody waits for it.
+    fn close(&mut self) {
+        if let Some(home) = self.home.take()
+            && move_into_link_name_space(home.as_fd(), Some(LinkNameSpaceType::Mount)).is_ok()
+        {
+            self.templates.clear();
+        }
+    }
+
     /// Refuses what this host cannot keep.
     fn check(&self, spec: &CellSpec) -> Result<LayerSet, Failure> {
         if !spec.limits.is_valid() {
@@ -233,7 +243,7 @@ impl Workshop {
     }
 
     fn make_process(
-        &mut self,
+        &self,
         number: u64,
         spec: &CellSpec,
         ids: CellIds,
@@ -293,11 +303,9 @@ impl Workshop {
     }
 
     /// Hands init its network namespace and, on v1, its groups.
-    fn give_places(&mut self, init: &OwnedFd, group: &Group) -> rustix::io::Result<()> {
-        let net = match self.net.take() {
-            Some(net) => net,
-            None => new_network(self.alone, &self.proc)?,
-        };
+    fn give_places(&self, init: &OwnedFd, group: &Group) -> rustix::io::Result<()> {
+        // This takes longer than all the rest of a cell.
+        let net = new_network(self.alone, &self.proc)?;
         let joined_by_init = group.joined_by_init();
         let groups = joined_by_init.iter().chain(group.joined_by_program());
         let fds: Vec<_> = [net.as_fd()].into_iter().chain(groups.map(AsFd::as_fd)).collect();
@@ -372,6 +380,9 @@ impl Server<'_> {
             Ok(Received::Closed) | Err(_) => {
                 self.closing = true;
                 let _ = epoll::delete(&self.epoll, self.control);
+                if let Ok(workshop) = &mut self.workshop {
+                    workshop.close();
+                }
             }
         }
     }

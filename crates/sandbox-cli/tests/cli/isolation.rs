@@ -68,7 +68,10 @@ fn the_file_system_is_the_cells_own() {
     ] {
         assert_eq!(stdout(&format!("import os; print(os.path.exists('{path}'))")), "False", "{path}");
     }
-    assert_eq!(stdout("print(open('/proc/cmdline').read() + open('/proc/kallsyms').read())"), "");
+    assert_eq!(
+        stdout("print(open('/proc/cmdline').read() + open('/proc/kallsyms').read() + open('/proc/locks').read())"),
+        ""
+    );
 }
 
 #[test]
