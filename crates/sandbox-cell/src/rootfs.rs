@@ -2,24 +2,26 @@
 //!
 //! # Theory of operation
 //!
-//! The keeper builds a tree of mounts once for every set of mounts it is asked for: a small read-only tmpfs with the
-//! host's system directories bound into it. Trees stand on a shelf, a tmpfs in a corner of the keeper's own mount
-//! namespace. For each cell the tree is cloned, which costs a few microseconds, and the new init makes the clone its
-//! root, adds what is private to the cell (writable directories, `/proc`) and lets go of the host's tree.
-//!
-//! Detaching a mount makes the kernel wait for all CPUs, so it is done exactly once per cell; what could be detached
-//! after use is covered or made inaccessible instead.
+//! Init is born in a copy of the host's mount namespace. It first cuts every tie to the original, so that nothing it
+//! mounts can be seen outside. It then covers the root with a small tmpfs, which is reached through its descriptor only,
+//! and fills it: the host's system directories, bound read-only; a few files and devices of its own; the mounts that
+//! the cell was asked for; the writable directories; `/proc`. At last the tmpfs becomes the root, and the host's tree
+//! is detached.
 //!
 //! Everything writable in a cell is one tmpfs, so that one size and one inode count limit all of it.
+//!
+//! Detaching a mount makes the kernel wait for all CPUs, so it is done exactly once; what could be detached after use
+//! is covered or made inaccessible instead.
 
+use std::borrow::Cow;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::path::{Component, Path, PathBuf};
+use std::path::{Component, Path};
 
 use rustix::fs::{AtFlags, CWD, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::mount::{
-    FsMountFlags, FsOpenFlags, MountAttrFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags, fsconfig_create,
-    fsconfig_set_string, fsmount, fsopen, mount_bind, move_mount, open_tree, unmount,
+    FsMountFlags, FsOpenFlags, MountAttrFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags,
+    fsconfig_create, fsconfig_set_string, fsmount, fsopen, mount_bind, mount_change, move_mount, open_tree, unmount,
 };
 use sandbox_sys::mount::{Attributes, set_attributes};
 
@@ -49,9 +51,6 @@ const MASKED_DIRS: [&str; 2] = ["acpi", "scsi"];
 /// Where the whole writable tmpfs is attached, so that its parts can be cloned from it. Only init may enter.
 const STAGING: &str = "mnt";
 
-/// Where the shelf is put up: a directory that is always there and that the keeper has no use for.
-const CORNER: &str = "/proc/fs";
-
 /// Names of the user and its group in a cell.
 const PASSWD: &str = "root:x:0:0:root:/:/bin/false\nsandbox:x:1000:1000:sandbox:/home/sandbox:/bin/sh\n\
                       nobody:x:65534:65534:nobody:/:/bin/false\n";
@@ -59,100 +58,81 @@ const GROUP: &str = "root:x:0:\nsandbox:x:1000:\nnogroup:x:65534:\n";
 const HOSTS: &str = "127.0.0.1 localhost sandbox\n::1 localhost\n";
 const NSSWITCH: &str = "passwd: files\ngroup: files\nhosts: files dns\n";
 
-/// Where templates are attached.
-#[derive(Debug)]
-pub(crate) struct Shelf {
-    root: OwnedFd,
-    places: u64,
-}
+/// A step that failed, for people, and why.
+pub(crate) type Failed = (Cow<'static, str>, Errno);
 
-impl Shelf {
-    /// Puts a shelf up in the current mount namespace, which must be private.
-    pub(crate) fn put_up() -> rustix::io::Result<Self> {
-        let root = tmpfs(&[("size", "64k"), ("mode", "0700")])?;
-        move_mount(&root, c"", CWD, CORNER, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)?;
-        Ok(Self { root, places: 0 })
+/// Builds the root with these mounts in it and makes it the root of this process; the host's tree is gone afterwards.
+/// Called by init in its own mount namespace. Returns a writable view of /proc that nobody else can reach.
+pub(crate) fn enter(mounts: &[Mount], writable: &OwnedFd) -> Result<OwnedFd, Failed> {
+    let at = |step: &'static str| move |errno| (Cow::Borrowed(step), errno);
+    mount_change(c"/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)
+        .map_err(at("make mounts private"))?;
+    // Not without devices: its own are in it, and nobody can make others.
+    let options = [("size", "1m"), ("nr_inodes", "2k"), ("mode", "0755")];
+    let root = new_filesystem("tmpfs", &options, MountAttrFlags::MOUNT_ATTR_NOSUID).map_err(at("make the root"))?;
+    // It covers the old root, where no lookup finds it: they begin below whatever covers the root.
+    move_mount(&root, c"", CWD, c"/", MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH).map_err(at("attach the root"))?;
+    fill(&root).map_err(at("fill the root"))?;
+    show_system(&root)?;
+    for mount in mounts {
+        let target = mount.target.strip_prefix("/").unwrap_or(&mount.target);
+        bind(&root, &mount.source, target).map_err(|errno| {
+            (format!("mount {} at {}", mount.source.display(), mount.target.display()).into(), errno)
+        })?;
     }
-
-    fn place(&mut self, tree: &OwnedFd) -> rustix::io::Result<()> {
-        let name = self.places.to_string();
-        self.places += 1;
-        rustix::fs::mkdirat(&self.root, &name, Mode::from_raw_mode(0o700))?;
-        attach(tree, &self.root, &name)
+    // Only what is attached can be cloned, on all but the newest kernels.
+    attach(writable, &root, STAGING).map_err(at("attach the writable directories"))?;
+    for (name, target, _) in WRITABLE {
+        let tree = clone_one(writable, name).map_err(at("open the writable directories"))?;
+        attach(&tree, &root, target).map_err(at("attach the writable directories"))?;
     }
+    rustix::process::fchdir(&root).map_err(at("enter the root"))?;
+    let proc = mount_proc(&root).map_err(at("mount /proc"))?;
+    let sealed = Attributes::READ_ONLY.and(Attributes::NO_SUID);
+    set_attributes(root.as_fd(), sealed, false).map_err(at("make the root read-only"))?;
+
+    // With both arguments the same, the old root ends up on top of the new one, from where it is detached. (A user
+    // namespace, which comes next, cannot be made while anything covers the root.)
+    rustix::process::pivot_root(c".", c".").map_err(at("change the root"))?;
+    unmount(c".", UnmountFlags::DETACH).map_err(at("detach the host's root"))?;
+    rustix::process::chdir(c"/").map_err(at("enter the root"))?;
+    Ok(proc)
 }
 
-/// A tree of mounts, ready to be cloned.
-#[derive(Debug)]
-pub(crate) struct Template {
-    mounts: Vec<Mount>,
-    root: OwnedFd,
-}
-
-impl Drop for Template {
-    fn drop(&mut self) {
-        use std::os::fd::AsRawFd;
-        let _ = unmount(format!("/proc/self/fd/{}", self.root.as_raw_fd()), UnmountFlags::DETACH);
-    }
-}
-
-impl Template {
-    /// Builds the tree on a shelf.
-    pub(crate) fn build(shelf: &mut Shelf, mounts: &[Mount]) -> Result<Self, Failure> {
-        let root = tmpfs(&[("size", "1m"), ("nr_inodes", "2k"), ("mode", "0755")])
-            .map_err(|e| Failure::os("cannot make the cell's root file system", e))?;
-        shelf.place(&root).map_err(|e| Failure::os("cannot attach the cell's root file system", e))?;
-
-        fill(&root).map_err(|e| Failure::os("cannot fill the cell's root file system", e))?;
-        for name in SYSTEM_DIRS {
-            let host = Path::new("/").join(name);
-            let shown = |e| Failure::os(format!("cannot show {} in the cell", host.display()), e);
-            match std::fs::read_link(&host) {
-                Ok(target) => rustix::fs::symlinkat(&target, &root, name).map_err(shown)?,
-                Err(_) if host.is_dir() => bind(&root, &host, Path::new(name)).map_err(shown)?,
-                Err(_) => {}
+/// The host's system directories, the harmless parts of its /etc, and devices.
+fn show_system(root: &OwnedFd) -> Result<(), Failed> {
+    let shown = |path: String| move |errno| (Cow::Owned(format!("show {path}")), errno);
+    for name in SYSTEM_DIRS {
+        let host = format!("/{name}");
+        match std::fs::read_link(&host) {
+            Ok(target) => rustix::fs::symlinkat(&target, root, name).map_err(shown(host))?,
+            Err(_) if Path::new(&host).is_dir() => {
+                bind(root, Path::new(&host), Path::new(name)).map_err(shown(host))?;
             }
+            Err(_) => {}
         }
-        for name in ETC {
-            let host = Path::new("/etc").join(name);
-            if host.exists() {
-                let shown = |e| Failure::os(format!("cannot show {} in the cell", host.display()), e);
-                bind(&root, &host, &Path::new("etc").join(name)).map_err(shown)?;
-            }
-        }
-        for name in DEVICES {
-            let target = format!("dev/{name}");
-            let shown = |e| Failure::os(format!("cannot show /{target} in the cell"), e);
-            bind_device(&root, &target).map_err(shown)?;
-        }
-        for mount in mounts {
-            let target = mount_target(&mount.target)?;
-            let shown = |e| {
-                let (source, target) = (mount.source.display(), mount.target.display());
-                Failure::os(format!("cannot mount {source} at {target}"), e)
-            };
-            bind(&root, &mount.source, &target).map_err(shown)?;
-        }
-        let sealed = Attributes::READ_ONLY.and(Attributes::NO_SUID).and(Attributes::NO_DEV);
-        set_attributes(root.as_fd(), sealed, false)
-            .map_err(|e| Failure::os("cannot make the cell's root file system read-only", e))?;
-        Ok(Self { mounts: mounts.to_vec(), root })
     }
+    for name in ETC {
+        let host = format!("/etc/{name}");
+        if Path::new(&host).exists() {
+            bind(root, Path::new(&host), &Path::new("etc").join(name)).map_err(shown(host))?;
+        }
+    }
+    for name in DEVICES {
+        let target = format!("dev/{name}");
+        show_device(root, &target).map_err(shown(target))?;
+    }
+    Ok(())
+}
 
-    /// Whether this is the tree for these mounts.
-    pub(crate) fn serves(&self, mounts: &[Mount]) -> bool {
-        self.mounts == mounts
-    }
-
-    /// A copy of the tree for one cell, not attached anywhere.
-    pub(crate) fn instantiate(&self) -> rustix::io::Result<OwnedFd> {
-        instantiate(&self.root)
-    }
+/// Checks where mounts are to appear.
+pub(crate) fn check_mounts(mounts: &[Mount]) -> Result<(), Failure> {
+    mounts.iter().try_for_each(|mount| check_target(&mount.target))
 }
 
 /// Checks where a mount is to appear: absolute, without `..`, and not where it could shadow what makes a cell safe
 /// or where the program could put a link in its way.
-fn mount_target(target: &Path) -> Result<PathBuf, Failure> {
+fn check_target(target: &Path) -> Result<(), Failure> {
     let refuse = |why: &str| Failure::of_request(format!("cannot mount at {}", target.display()), why);
     let Ok(relative) = target.strip_prefix("/") else { return Err(refuse("the path is not absolute")) };
     if relative.as_os_str().is_empty() || !relative.components().all(|c| matches!(c, Component::Normal(_))) {
@@ -162,7 +142,7 @@ fn mount_target(target: &Path) -> Result<PathBuf, Failure> {
     if reserved.iter().chain(&SYSTEM_DIRS).any(|name| relative.starts_with(name)) {
         return Err(refuse("the directory belongs to the cell"));
     }
-    Ok(relative.to_owned())
+    Ok(())
 }
 
 /// Directories, links and files of the cell's own.
@@ -227,6 +207,17 @@ fn bind(root: &OwnedFd, source: &Path, target: &Path) -> rustix::io::Result<()> 
     attach(&tree, root, target)
 }
 
+/// Shows one of the host's harmless devices. Making a node of its own is cheaper than a mount, where that is allowed.
+fn show_device(root: &OwnedFd, target: &str) -> rustix::io::Result<()> {
+    let host = rustix::fs::stat(format!("/{target}"))?;
+    let mode = Mode::from_raw_mode(0o666);
+    match rustix::fs::mknodat(root, target, rustix::fs::FileType::CharacterDevice, mode, host.st_rdev) {
+        Ok(()) => rustix::fs::chmodat(root, target, mode, AtFlags::empty()),
+        Err(Errno::PERM) => bind_device(root, target),
+        Err(error) => Err(error),
+    }
+}
+
 fn bind_device(root: &OwnedFd, target: &str) -> rustix::io::Result<()> {
     let tree = clone_one(CWD, Path::new("/").join(target))?;
     set_attributes(tree.as_fd(), Attributes::NO_SUID.and(Attributes::NO_EXEC), false)?;
@@ -265,29 +256,6 @@ pub(crate) fn writable(disk: u64, inodes: u64, owner: (u32, u32)) -> rustix::io:
         rustix::fs::chownat(&root, name, Some(uid), Some(gid), AtFlags::SYMLINK_NOFOLLOW)?;
     }
     Ok(root)
-}
-
-/// Makes a clone of a template the root of this process, with the writable directories and /proc in place. The host's
-/// tree is gone afterwards. Called by init in its own mount namespace; returns a writable view of /proc that nobody
-/// else can reach.
-pub(crate) fn enter(root: &OwnedFd, writable: &OwnedFd) -> Result<OwnedFd, (&'static str, Errno)> {
-    let at = |step| move |errno| (step, errno);
-    // The new root covers the old one; from here on it is reached through its descriptor.
-    move_mount(root, c"", CWD, c"/", MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH).map_err(at("attach the root"))?;
-    // Only what is attached can be cloned, on all but the newest kernels.
-    attach(writable, root, STAGING).map_err(at("attach the writable directories"))?;
-    for (name, target, _) in WRITABLE {
-        let tree = clone_one(writable, name).map_err(at("open the writable directories"))?;
-        attach(&tree, root, target).map_err(at("attach the writable directories"))?;
-    }
-    rustix::process::fchdir(root).map_err(at("enter the root"))?;
-    let proc = mount_proc(root).map_err(at("mount /proc"))?;
-    // With both arguments the same, the old root ends up on top of the new one, from where it is detached. (A user
-    // namespace, which comes next, cannot be made while anything covers the root.)
-    rustix::process::pivot_root(c".", c".").map_err(at("change the root"))?;
-    unmount(c".", UnmountFlags::DETACH).map_err(at("detach the host's root"))?;
-    rustix::process::chdir(c"/").map_err(at("enter the root"))?;
-    Ok(proc)
 }
 
 /// Mounts /proc read-only, shows each user only its own processes, and hides what tells about the host. The working
@@ -343,9 +311,10 @@ mod tests {
             "/a/../proc",
             "/tmp/x",
         ] {
-            assert!(mount_target(Path::new(target)).is_err(), "{target}");
+            assert!(check_target(Path::new(target)).is_err(), "{target}");
         }
-        assert_eq!(mount_target(Path::new("/opt/python")).expect("allowed"), Path::new("opt/python"));
-        assert_eq!(mount_target(Path::new("/data")).expect("allowed"), Path::new("data"));
+        for target in ["/opt/python", "/data", "/srv/a/b"] {
+            assert!(check_target(Path::new(target)).is_ok(), "{target}");
+        }
     }
 }

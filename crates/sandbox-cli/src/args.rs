@@ -45,7 +45,7 @@ pub(crate) enum Action {
     /// Run a program of the system, or a file, instead of code
     ///
     /// A plain name is looked up in the sandbox (/usr/bin and the like). A path to a file elsewhere on the host is
-    /// copied into the sandbox first.
+    /// shown there, read-only.
     #[command(after_help = "Example:\n  sandbox-run exec --memory 64m -- ./hello world")]
     Exec {
         #[command(flatten)]

@@ -5,9 +5,10 @@ use std::fs::File;
 use std::io::{IsTerminal, Read};
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use sandbox_cell::{Layer, LimitKind, Network, RelativePath};
+use sandbox_cell::{Layer, LimitKind, Mount, Network};
 use sandbox_executor::{Input, Request, Settings, Source, parse_layers};
 use sandbox_runtimes::{Definition, Memory, Registry, Runtime};
 
@@ -60,15 +61,15 @@ pub(crate) fn program(
     mut argv: Vec<OsString>,
     settings: &Settings,
 ) -> Result<Prepared, Complaint> {
-    let file = match argv.first() {
+    let mount = match argv.first() {
         Some(name) if name.as_bytes().contains(&b'/') && !belongs_to_system(Path::new(name)) => {
-            let (path, content) = read_program(Path::new(name))?;
-            argv[0] = format!("./{}", path.as_str()).into();
-            Some((path, content))
+            let mount = show_program(Path::new(name))?;
+            argv[0] = mount.target.clone().into_os_string();
+            Some(mount)
         }
         _ => None,
     };
-    let request = request(options, Source::Program { argv, file }, settings)?;
+    let request = request(options, Source::Program { argv, mount }, settings)?;
     let input = open_input(options, false)?;
     Ok(Prepared { request, language: None, input })
 }
@@ -168,11 +169,19 @@ fn belongs_to_system(path: &Path) -> bool {
     ["/usr", "/bin", "/sbin", "/lib", "/lib64"].iter().any(|dir| path.starts_with(dir))
 }
 
-fn read_program(path: &Path) -> Result<(RelativePath, Vec<u8>), Complaint> {
-    let name = path.file_name().and_then(OsStr::to_str);
-    let name = name.ok_or_else(|| format!("'{}' has no name that can be used", path.display()))?;
-    let name = RelativePath::new(name).map_err(|error| error.to_string())?;
-    Ok((name, read_file(path)?))
+/// Shows a file of the user's in the cell, where its user must be able to execute it.
+fn show_program(path: &Path) -> Result<Mount, Complaint> {
+    let refuse = |why: &str| format!("cannot run '{}': {why}", path.display());
+    let source = path.canonicalize().map_err(|error| refuse(&plain(&error)))?;
+    let meta = source.metadata().map_err(|error| refuse(&plain(&error)))?;
+    if !meta.is_file() {
+        return Err(refuse("it is not a file"));
+    }
+    if meta.permissions().mode() & 0o005 != 0o005 {
+        return Err(refuse("the sandbox's user may not read and execute it; chmod o+rx would allow that"));
+    }
+    let name = source.file_name().unwrap_or_default();
+    Ok(Mount { target: Path::new("/opt/program").join(name), source })
 }
 
 /// An error in words, without the number that Rust appends.

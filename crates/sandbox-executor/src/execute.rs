@@ -118,8 +118,8 @@ impl Run {
         let (stderr, stderr_end) = Capture::new(limit)?;
         let (feed, stdin_end) = Feed::new(input)?;
         let mut files = Archive::new()?;
-        for (path, executable, content) in &plan.files {
-            files.add(path.clone(), *executable, content)?;
+        for (path, content) in &plan.files {
+            files.add(path.clone(), false, content)?;
         }
         let stdio = Stdio { stdin: stdin_end.as_fd(), stdout: stdout_end.as_fd(), stderr: stderr_end.as_fd() };
         let started = cell.start_last(&plan.command, stdio, Some(&files));

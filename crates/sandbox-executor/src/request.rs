@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 
-use sandbox_cell::{CellSpec, Command, LayerSet, Limits, Network, PathError, RelativePath};
+use sandbox_cell::{CellSpec, Command, LayerSet, Limits, Mount, Network, PathError, RelativePath};
 use sandbox_runtimes::Runtime;
 
 /// The longest source text.
@@ -17,12 +17,12 @@ const MAX_WORDS: usize = 128 << 10;
 pub enum Source {
     /// A program in a language, as text.
     Code(String),
-    /// A program of the system, with its arguments; if a file is given, it is put into the working directory first.
+    /// A program of the system, with its arguments.
     Program {
         /// The program and its arguments.
         argv: Vec<OsString>,
-        /// A file to put into the working directory, executable.
-        file: Option<(RelativePath, Vec<u8>)>,
+        /// A file of the host's to show in the cell, read-only.
+        mount: Option<Mount>,
     },
 }
 
@@ -84,7 +84,7 @@ pub struct Plan {
     pub(crate) language: Option<(String, String)>,
     pub(crate) cell: CellSpec,
     pub(crate) command: Command,
-    pub(crate) files: Vec<(RelativePath, bool, Vec<u8>)>,
+    pub(crate) files: Vec<(RelativePath, Vec<u8>)>,
 }
 
 impl Plan {
@@ -106,17 +106,17 @@ impl Request {
                 cell.mounts.clone_from(&runtime.mounts);
                 let path = RelativePath::new(runtime.source.clone())?;
                 let command = runtime.plan(path.as_str(), &self.args, &self.env);
-                let files = vec![(path, false, code.clone().into_bytes())];
+                let files = vec![(path, code.clone().into_bytes())];
                 let language = Some((runtime.language.clone(), runtime.version.clone()));
                 Ok(Plan { language, cell, command, files })
             }
             (Source::Code(_), None) => Err(RequestError::EmptyCode),
-            (Source::Program { argv, file }, _) => {
+            (Source::Program { argv, mount }, _) => {
+                cell.mounts.extend(mount.clone());
                 let mut command = Command::new(argv.iter().chain(&self.args).cloned());
                 command.env.retain(|(name, _)| !self.env.iter().any(|(own, _)| own == name));
                 command.env.extend(self.env.iter().cloned());
-                let files = file.iter().map(|(path, content)| (path.clone(), true, content.clone())).collect();
-                Ok(Plan { language: None, cell, command, files })
+                Ok(Plan { language: None, cell, command, files: vec![] })
             }
         }
     }
@@ -184,7 +184,7 @@ mod tests {
 
     #[test]
     fn bad_words_are_refused() {
-        let program = || request(Source::Program { argv: vec!["true".into()], file: None });
+        let program = || request(Source::Program { argv: vec!["true".into()], mount: None });
         let mut with_nul = program();
         with_nul.args = vec!["a\0".into()];
         assert_eq!(refused(&with_nul), "an argument contains a NUL byte");
@@ -196,12 +196,12 @@ mod tests {
         let mut long = program();
         long.args = vec!["x".repeat(200_000).into()];
         assert!(refused(&long).contains("the most is 131072"));
-        assert_eq!(refused(&request(Source::Program { argv: vec![], file: None })), "the code is empty");
+        assert_eq!(refused(&request(Source::Program { argv: vec![], mount: None })), "the code is empty");
     }
 
     #[test]
     fn a_program_is_planned_with_the_users_variables_last() {
-        let mut request = request(Source::Program { argv: vec!["env".into()], file: None });
+        let mut request = request(Source::Program { argv: vec!["env".into()], mount: None });
         request.args = vec!["-0".into()];
         request.env = vec![("HOME".into(), "/x".into())];
         let plan = request.plan(None).expect("valid");

@@ -29,8 +29,8 @@ pub(super) const CONTROLLERS: [&str; 4] = ["memory", "pids", "cpu", "cpuacct"];
 /// Finds the place from what the kernel says about this process.
 pub(super) fn find() -> Result<Place, String> {
     let read = |path: &str| read_whole(path).map_err(|e| format!("cannot read {path}: {e}"));
-    let mounts = read("/proc/self/mountinfo")?;
     let own = read("/proc/self/cgroup")?;
+    let mounts = read("/proc/self/mountinfo")?;
     let controllers = |top: &Path| std::fs::read_to_string(top.join("cgroup.controllers")).unwrap_or_default();
     place(&mounts, &own, controllers)
 }

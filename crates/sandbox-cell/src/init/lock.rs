@@ -4,6 +4,7 @@
 //! namespace, in which init keeps a handful of capabilities over its own cell and none over anything else; the
 //! filter comes last, because it forbids most of what was done before.
 
+use std::borrow::Cow;
 use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -20,12 +21,9 @@ use sandbox_sys::process::Namespaces;
 use sandbox_sys::signal::{SignalFd, SignalSet};
 
 use super::Birth;
-use crate::rootfs;
+use crate::rootfs::{self, Failed};
 use crate::spec::Network;
 use crate::wire::{self, FromInit, Received, ToInit};
-
-/// A step that failed, for people, and why.
-type Failed = (&'static str, Errno);
 
 /// What a locked init holds.
 pub(super) struct Locked {
@@ -52,9 +50,8 @@ const KEPT: CapabilitySet = CapabilitySet::KILL
     .union(CapabilitySet::DAC_OVERRIDE);
 
 pub(super) fn lock(birth: &Birth<'_>) -> Result<Locked, Failed> {
-    let at = |step| move |errno| (step, errno);
-    sandbox_sys::process::close_all_except(&[birth.socket.as_fd(), birth.root.as_fd()])
-        .map_err(at("close descriptors"))?;
+    let at = |step: &'static str| move |errno| (Cow::Borrowed(step), errno);
+    sandbox_sys::process::close_all_except(&[birth.socket.as_fd()]).map_err(at("close descriptors"))?;
     detach_stdio().map_err(at("open /dev/null"))?;
     sandbox_sys::signal::reset(crate::keeper::IGNORED_SIGNALS);
     SignalSet::all().block().map_err(at("block signals"))?;
@@ -65,7 +62,7 @@ pub(super) fn lock(birth: &Birth<'_>) -> Result<Locked, Failed> {
     rustix::system::sethostname(b"sandbox").map_err(at("set the host name"))?;
     let writable = rootfs::writable(birth.limits.disk(), birth.limits.inodes(), birth.owner)
         .map_err(at("make the writable directories"))?;
-    let proc = rootfs::enter(birth.root, &writable)?;
+    let proc = rootfs::enter(birth.mounts, &writable)?;
     let groups = enter_places(birth)?;
 
     // Opened while this is still allowed: sealing init's memory below makes its own /proc entry root's.
@@ -82,14 +79,14 @@ pub(super) fn lock(birth: &Birth<'_>) -> Result<Locked, Failed> {
 
 /// Enters the places that the keeper has made meanwhile; returns the groups that are for the program.
 fn enter_places(birth: &Birth<'_>) -> Result<Vec<OwnedFd>, Failed> {
-    let at = |step| move |errno| (step, errno);
+    let at = |step: &'static str| move |errno| (Cow::Borrowed(step), errno);
     let mut buffer = [0; 64];
     let received = wire::receive(birth.socket, &mut buffer, RecvFlags::empty()).map_err(at("wait for the network"))?;
     let Received::Message(ToInit::Places { init }, fds) = received else {
-        return Err(("wait for the network", Errno::PIPE));
+        return Err(("wait for the network".into(), Errno::PIPE));
     };
     let mut fds = fds.into_iter();
-    let net = fds.next().ok_or(("wait for the network", Errno::PIPE))?;
+    let net = fds.next().ok_or(("wait for the network".into(), Errno::PIPE))?;
     move_into_link_name_space(net.as_fd(), Some(LinkNameSpaceType::Network)).map_err(at("enter the network"))?;
     if birth.network == Network::Localhost {
         sandbox_sys::net::loopback_up().map_err(at("bring the loopback interface up"))?;
@@ -111,18 +108,18 @@ fn detach_stdio() -> rustix::io::Result<()> {
 
 /// Leaves the keeper's user namespace for one in which only the cell's own ids exist.
 fn enter_user_namespace(birth: &Birth<'_>, proc: OwnedFd) -> Result<(), Failed> {
-    let at = |step| move |errno| (step, errno);
+    let at = |step: &'static str| move |errno| (Cow::Borrowed(step), errno);
     // Without privilege the kernel keeps the caller's groups; it also makes them meaningless in the new namespace.
     match rustix::thread::set_thread_groups(&[]) {
         Ok(()) | Err(Errno::PERM) => {}
-        Err(errno) => return Err(("drop groups", errno)),
+        Err(errno) => return Err(("drop groups".into(), errno)),
     }
     sandbox_sys::process::unshare(birth.alone, Namespaces::USER).map_err(at("make a user namespace"))?;
     wire::send(birth.socket, &FromInit::NeedsMap, &[], SendFlags::empty()).map_err(at("ask for ids"))?;
     let mut buffer = [0; 64];
     match wire::receive(birth.socket, &mut buffer, RecvFlags::empty()).map_err(at("wait for ids"))? {
         Received::Message(ToInit::Mapped, _) => {}
-        _ => return Err(("wait for ids", Errno::PIPE)),
+        _ => return Err(("wait for ids".into(), Errno::PIPE)),
     }
     if birth.program_ids.is_some() {
         let (uid, gid) = (rustix::process::Uid::ROOT, rustix::process::Gid::ROOT);
@@ -140,7 +137,7 @@ fn enter_user_namespace(birth: &Birth<'_>, proc: OwnedFd) -> Result<(), Failed> 
         match rustix::thread::remove_capability_from_bounding_set(capability) {
             // Newer capabilities are unknown to older kernels.
             Ok(()) | Err(Errno::INVAL) => {}
-            Err(errno) => return Err(("empty the bounding set", errno)),
+            Err(errno) => return Err(("empty the bounding set".into(), errno)),
         }
     }
     let kept = CapabilitySets { effective: KEPT, permitted: KEPT, inheritable: CapabilitySet::empty() };

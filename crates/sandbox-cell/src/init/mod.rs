@@ -24,7 +24,7 @@ use rustix::net::SendFlags;
 use sandbox_sys::process::SingleThreaded;
 
 use crate::limits::Limits;
-use crate::spec::Network;
+use crate::spec::{Mount, Network};
 use crate::wire::{self, FromInit};
 
 /// What a new init is given. It inherits these by being forked.
@@ -32,8 +32,8 @@ pub(crate) struct Birth<'a> {
     pub(crate) alone: SingleThreaded,
     /// Its connection to the keeper.
     pub(crate) socket: &'a OwnedFd,
-    /// The root file system, not attached yet.
-    pub(crate) root: &'a OwnedFd,
+    /// What the cell sees of the host besides the system.
+    pub(crate) mounts: &'a [Mount],
     pub(crate) limits: &'a Limits,
     pub(crate) network: Network,
     /// The owner of the writable directories, in the keeper's numbering.
@@ -44,21 +44,23 @@ pub(crate) struct Birth<'a> {
     pub(crate) filter: &'a [sandbox_sys::seccomp::Instruction],
     /// Whether the kernel offers Landlock.
     pub(crate) landlock: bool,
-    /// What init must watch, because no cgroup does.
-    pub(crate) watch: Watch,
-    /// Whether init must limit processes, because no cgroup does.
-    pub(crate) limit_processes: bool,
+    /// What init must do because no cgroup does.
+    pub(crate) duties: Duties,
 }
 
-/// What no cgroup limits and init therefore watches.
+/// What no cgroup limits and init therefore does.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Watch {
+pub(crate) struct Duties {
+    /// Watch the memory.
     pub(crate) memory: bool,
+    /// Watch the CPU time.
     pub(crate) cpu_time: Option<Duration>,
+    /// Limit processes.
+    pub(crate) processes: bool,
 }
 
-impl Watch {
-    fn is_needed(self) -> bool {
+impl Duties {
+    fn include_watching(self) -> bool {
         self.memory || self.cpu_time.is_some()
     }
 }
@@ -68,7 +70,7 @@ pub(crate) fn main(birth: &Birth<'_>) {
     match lock::lock(birth) {
         Ok(locked) => serve::serve(birth, &locked),
         Err((step, errno)) => {
-            let failed = FromInit::Failed { step: step.to_owned(), errno: errno.raw_os_error() };
+            let failed = FromInit::Failed { step: step.into_owned(), errno: errno.raw_os_error() };
             let _ = wire::send(birth.socket, &failed, &[], SendFlags::empty());
         }
     }

@@ -40,7 +40,7 @@ pub(super) fn serve(birth: &Birth<'_>, locked: &Locked) {
     let mut buffer = vec![0; wire::MAX_MESSAGE];
     let mut running: Option<Running> = None;
     loop {
-        let timeout = (running.is_some() && birth.watch.is_needed()).then_some(watch::INTERVAL);
+        let timeout = (running.is_some() && birth.duties.include_watching()).then_some(watch::INTERVAL);
         let Ok((message, child)) = wait(birth, locked, timeout) else { return };
         if child {
             while locked.children.next().is_some() {}
@@ -61,7 +61,7 @@ pub(super) fn serve(birth: &Birth<'_>, locked: &Locked) {
                 _ => return,
             }
         }
-        if birth.watch.is_needed()
+        if birth.duties.include_watching()
             && let Some(run) = &mut running
             && let Some(kind) = look(birth, locked, run)
         {
@@ -206,13 +206,13 @@ fn rlimits(birth: &Birth<'_>) -> Vec<(Resource, u64)> {
         (Resource::Memlock, 64 * 1024),
         (Resource::Msgqueue, 819_200),
     ];
-    if birth.limit_processes {
+    if birth.duties.processes {
         // Counted per user and user namespace, so it is the cell's own; threads count, init does not run as this
         // user or is one more of them.
         let init = u64::from(birth.program_ids.is_none());
         limits.push((Resource::Nproc, birth.limits.processes() + init));
     }
-    if let Some(cpu) = birth.watch.cpu_time {
+    if let Some(cpu) = birth.duties.cpu_time {
         limits.push((Resource::Cpu, cpu.as_secs() + 1));
     }
     limits
@@ -284,9 +284,9 @@ fn look(birth: &Birth<'_>, locked: &Locked, run: &mut Running) -> Option<LimitKi
     run.peak.processes = run.peak.processes.max(now.processes);
     let ended = children_cpu_times();
     let cpu = now.cpu + (ended.user + ended.system).saturating_sub(run.cpu_before.user + run.cpu_before.system);
-    if birth.watch.memory && now.memory > birth.limits.memory() {
+    if birth.duties.memory && now.memory > birth.limits.memory() {
         Some(LimitKind::Memory)
-    } else if birth.watch.cpu_time.is_some_and(|limit| cpu > limit) {
+    } else if birth.duties.cpu_time.is_some_and(|limit| cpu > limit) {
         Some(LimitKind::CpuTime)
     } else {
         None

@@ -13,7 +13,8 @@
 //! is left. When the control connection closes, no more cells will come, and the keeper ends with its last cell.
 //!
 //! Privilege: as root the keeper keeps the host's user namespace, because giving cells ids of their own needs it.
-//! As an ordinary user it first makes a user namespace in which it is root, and goes on the same way.
+//! As an ordinary user it first makes a user namespace in which it is root, and goes on the same way. It mounts nothing
+//! itself.
 
 use std::collections::HashMap;
 use std::os::fd::{AsFd, OwnedFd};
@@ -22,20 +23,19 @@ use std::time::{Duration, Instant};
 use rustix::event::{Timespec, epoll};
 use rustix::fs::{CWD, Mode, OFlags};
 use rustix::io::Errno;
-use rustix::mount::{MountPropagationFlags, mount_change};
 use rustix::net::{RecvFlags, SendFlags};
 use rustix::process::{Signal, WaitId, WaitIdOptions, pidfd_send_signal};
-use rustix::thread::{CapabilitySet, LinkNameSpaceType, move_into_link_name_space};
+use rustix::thread::CapabilitySet;
 use sandbox_sys::process::{Child, Namespaces, SingleThreaded, fork_into, unshare};
 use sandbox_sys::seccomp::Instruction;
 
 use super::ids::{CellIds, Ids};
-use super::supervise::{CellState, Kept};
+use super::supervise::{Boot, CellState, Kept};
 use crate::cgroup::{Alarm, Group, Tree};
 use crate::error::Failure;
 use crate::init;
 use crate::layer::{Layer, LayerSet};
-use crate::rootfs::{Shelf, Template};
+use crate::rootfs;
 use crate::spec::CellSpec;
 use crate::syscalls;
 use crate::wire::{self, Create, FromCell, FromInit, Received, ToCell, ToInit};
@@ -43,9 +43,6 @@ use crate::wire::{self, Create, FromCell, FromInit, Received, ToCell, ToInit};
 /// Signals that the keeper ignores, and that every init has to reset.
 pub(crate) const IGNORED_SIGNALS: [i32; 6] =
     [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT, libc::SIGPIPE, libc::SIGTSTP];
-
-/// How many different sets of mounts are kept ready.
-const TEMPLATES: usize = 64;
 
 /// What woke the keeper; the low bits of an epoll token, the cell's number is above them.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -68,13 +65,9 @@ struct Workshop {
     tree: Tree,
     ids: Ids,
     filter: Vec<Instruction>,
-    shelf: Shelf,
-    templates: Vec<Template>,
     /// The host's /proc, through which ids are given to cells.
     proc: OwnedFd,
     landlock: bool,
-    /// The mount namespace that the keeper came from, if it may go back.
-    home: Option<OwnedFd>,
 }
 
 struct Server<'a> {
@@ -85,6 +78,8 @@ struct Server<'a> {
     next: u64,
     /// Whether the control connection has closed.
     closing: bool,
+    /// Whether groups that a killed keeper left have been looked for.
+    swept: bool,
     buffer: Vec<u8>,
 }
 
@@ -104,14 +99,13 @@ fn serve(alone: SingleThreaded, control: &OwnedFd) -> Result<(), Errno> {
         cells: HashMap::new(),
         next: 0,
         closing: false,
+        swept: false,
         buffer: vec![0; wire::MAX_MESSAGE],
     };
     let result = server.run();
     if let Ok(workshop) = &server.workshop {
         workshop.tree.remove();
     }
-    // Mounts, descriptors and memory go with the process, all at once.
-    std::mem::forget(server);
     result
 }
 
@@ -132,24 +126,16 @@ impl Workshop {
         let tree = Tree::locate();
         let privileged = has_power();
         let ids = Ids::claim(privileged);
-        let flags = OFlags::RDONLY | OFlags::CLOEXEC;
-        let home = rustix::fs::openat(CWD, c"/proc/self/ns/mnt", flags, Mode::empty()).ok().filter(|_| privileged);
-        let opened = Self::enter_namespaces(alone, privileged).and_then(|()| {
+        let opened = Self::gain_power(alone, privileged).and_then(|()| {
             let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-            let proc = rustix::fs::openat(CWD, c"/proc", flags, Mode::empty())
-                .map_err(|e| Failure::os("cannot open /proc", e))?;
-            let shelf = Shelf::put_up().map_err(|e| Failure::os("cannot mount a tmpfs", e))?;
-            Ok((proc, shelf))
+            rustix::fs::openat(CWD, c"/proc", flags, Mode::empty()).map_err(|e| Failure::os("cannot open /proc", e))
         });
         match opened {
-            Ok((proc, shelf)) => Ok(Self {
-                home,
+            Ok(proc) => Ok(Self {
                 alone,
                 tree,
                 ids,
                 filter: syscalls::compile(&syscalls::policy()),
-                shelf,
-                templates: vec![],
                 proc,
                 landlock: sandbox_sys::landlock::abi_version() > 0,
             }),
@@ -160,47 +146,21 @@ impl Workshop {
         }
     }
 
-    /// A mount namespace for templates; without privilege, first a user namespace in which the keeper may have one.
-    fn enter_namespaces(alone: SingleThreaded, privileged: bool) -> Result<(), Failure> {
+    /// Without privilege, a user namespace in which the keeper is root and may make the others.
+    fn gain_power(alone: SingleThreaded, privileged: bool) -> Result<(), Failure> {
         if privileged {
-            unshare(alone, Namespaces::MOUNT)
-                .map_err(|e| Failure::missing(Layer::Mount, format!("the kernel refused a mount namespace ({e})")))?;
-        } else {
-            let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
-            unshare(alone, Namespaces::USER.and(Namespaces::MOUNT))
-                .map_err(|e| Failure::missing(Layer::User, format!("the kernel refused a user namespace ({e})")))?;
-            let write = |file: &str, text: String| {
-                std::fs::write(format!("/proc/self/{file}"), text)
-                    .map_err(|e| Failure::missing(Layer::User, format!("cannot write {file} ({e})")))
-            };
-            write("setgroups", "deny".to_owned())?;
-            write("uid_map", format!("0 {uid} 1"))?;
-            write("gid_map", format!("0 {gid} 1"))?;
+            return Ok(());
         }
-        let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
-        mount_change(c"/", private).map_err(|e| Failure::os("cannot make the keeper's mounts private", e))
-    }
-
-    /// The template for these mounts, built if it is new.
-    fn template(&mut self, spec: &CellSpec) -> Result<&Template, Failure> {
-        if let Some(index) = self.templates.iter().position(|template| template.serves(&spec.mounts)) {
-            return Ok(&self.templates[index]);
-        }
-        if self.templates.len() == TEMPLATES {
-            self.templates.remove(0);
-        }
-        self.templates.push(Template::build(&mut self.shelf, &spec.mounts)?);
-        self.templates.last().ok_or_else(|| Failure::new("cannot build the root file system", "it vanished"))
-    }
-
-    /// Lets go of what only new cells need, while there is time: a mount namespace takes a while to take apart, and at
-    /// the end somebody waits for it.
-    fn close(&mut self) {
-        if let Some(home) = self.home.take()
-            && move_into_link_name_space(home.as_fd(), Some(LinkNameSpaceType::Mount)).is_ok()
-        {
-            self.templates.clear();
-        }
+        let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+        unshare(alone, Namespaces::USER)
+            .map_err(|e| Failure::missing(Layer::User, format!("the kernel refused a user namespace ({e})")))?;
+        let write = |file: &str, text: String| {
+            std::fs::write(format!("/proc/self/{file}"), text)
+                .map_err(|e| Failure::missing(Layer::User, format!("cannot write {file} ({e})")))
+        };
+        write("setgroups", "deny".to_owned())?;
+        write("uid_map", format!("0 {uid} 1"))?;
+        write("gid_map", format!("0 {gid} 1"))
     }
 
     /// Refuses what this host cannot keep.
@@ -208,6 +168,7 @@ impl Workshop {
         if !spec.limits.is_valid() {
             return Err(Failure::of_request("cannot make the cell", "a limit is out of bounds"));
         }
+        rootfs::check_mounts(&spec.mounts)?;
         // A namespace that cannot be made is an error when the cell is made; here are the layers that may be absent.
         let mut layers = self.tree.layers().union(LayerSet::required_by_default());
         if self.landlock {
@@ -223,17 +184,30 @@ impl Workshop {
     fn make(&mut self, number: u64, spec: CellSpec, caller: OwnedFd) -> Result<Kept, Failure> {
         let began = Instant::now();
         let layers = self.check(&spec)?;
-        let root = self.template(&spec)?.instantiate().map_err(|e| Failure::os("cannot copy the root", e))?;
         let ids = self
             .ids
             .take()
             .ok_or_else(|| Failure::new("cannot make the cell", "2048 cells exist already, no more ids are free"))?;
-        let made = self.make_process(number, &spec, ids, &root, layers);
+        let made = self.make_process(number, &spec, ids, layers);
         match made {
             Ok((group, child, init)) => {
                 let counts_cpu = self.tree.counts_cpu();
-                let (ready, pending, state) = (false, None, CellState::Idle);
-                Ok(Kept { caller, init, child, group, ids, spec, layers, counts_cpu, began, ready, pending, state })
+                let (fresh, boot, pending, state) = (true, Boot::Building, None, CellState::Idle);
+                Ok(Kept {
+                    caller,
+                    init,
+                    child,
+                    group,
+                    ids,
+                    spec,
+                    layers,
+                    counts_cpu,
+                    began,
+                    fresh,
+                    boot,
+                    pending,
+                    state,
+                })
             }
             Err(failure) => {
                 self.ids.give_back(ids);
@@ -247,7 +221,6 @@ impl Workshop {
         number: u64,
         spec: &CellSpec,
         ids: CellIds,
-        root: &OwnedFd,
         layers: LayerSet,
     ) -> Result<(Group, Child, OwnedFd), Failure> {
         let no_group = |e| Failure::os("cannot make a control group for the cell", e);
@@ -262,18 +235,18 @@ impl Workshop {
             let birth = init::Birth {
                 alone: self.alone,
                 socket: &theirs,
-                root,
+                mounts: &spec.mounts,
                 limits: &spec.limits,
                 network: spec.network,
                 owner: ids.owner(),
                 program_ids: ids.program(),
                 filter: &self.filter,
                 landlock: self.landlock,
-                watch: init::Watch {
+                duties: init::Duties {
                     memory: !layers.contains(Layer::Memory),
                     cpu_time: spec.limits.cpu_time().filter(|_| !self.tree.counts_cpu()),
+                    processes: !layers.contains(Layer::Pids),
                 },
-                limit_processes: !layers.contains(Layer::Pids),
             };
             let namespaces = Namespaces::PID.and(Namespaces::MOUNT).and(Namespaces::IPC).and(Namespaces::UTS);
             let birthplace = early.as_ref().and_then(Group::birthplace);
@@ -286,7 +259,7 @@ impl Workshop {
                 return Err(no_process(errno));
             }
         };
-        // Init mounts its root meanwhile.
+        // Init builds its root meanwhile.
         let group = match early.map_or_else(|| self.tree.create(number, &spec.limits), Ok) {
             Ok(group) => group,
             Err(error) => {
@@ -304,7 +277,6 @@ impl Workshop {
 
     /// Hands init its network namespace and, on v1, its groups.
     fn give_places(&self, init: &OwnedFd, group: &Group) -> rustix::io::Result<()> {
-        // This takes longer than all the rest of a cell.
         let net = new_network(self.alone, &self.proc)?;
         let joined_by_init = group.joined_by_init();
         let groups = joined_by_init.iter().chain(group.joined_by_program());
@@ -371,18 +343,11 @@ impl Server<'_> {
                 if let Some(caller) = fds.pop() {
                     self.create(spec, caller);
                 }
-                // The first cell is on its way; there is time to look for what others left.
-                if let (1, Ok(workshop)) = (self.next, &self.workshop) {
-                    workshop.tree.sweep();
-                }
             }
             Err(Errno::AGAIN) => {}
             Ok(Received::Closed) | Err(_) => {
                 self.closing = true;
                 let _ = epoll::delete(&self.epoll, self.control);
-                if let Ok(workshop) = &mut self.workshop {
-                    workshop.close();
-                }
             }
         }
     }
@@ -458,9 +423,10 @@ impl Server<'_> {
         }
     }
 
-    fn on_init(&mut self, number: u64) {
-        let Some(cell) = self.cells.get_mut(&number) else { return };
-        let Ok(workshop) = &self.workshop else { return };
+    /// Hears what init has to say. False when there is nothing more.
+    fn on_init(&mut self, number: u64) -> bool {
+        let Some(cell) = self.cells.get_mut(&number) else { return false };
+        let Ok(workshop) = &self.workshop else { return false };
         // Init is trusted, but it lives among those who are not: its messages are small and bounded.
         let mut small = [0; 1024];
         match wire::receive(&cell.init, &mut small, RecvFlags::DONTWAIT) {
@@ -472,22 +438,30 @@ impl Server<'_> {
                     }
                 }
                 FromInit::Ready { landlock } => cell.on_ready(landlock),
-                FromInit::Started => cell.on_started(),
+                FromInit::Started => {
+                    cell.on_started();
+                    // The first program runs; there is time to look for what others left.
+                    if !std::mem::replace(&mut self.swept, true) {
+                        workshop.tree.sweep();
+                    }
+                }
                 FromInit::Passed(kind) => cell.on_passed(kind),
                 FromInit::Ended(report) => cell.on_ended(&report),
                 FromInit::Failed { step, errno } => {
-                    let was_ready = cell.ready;
+                    let was_ready = cell.boot == Boot::Ready;
                     cell.on_failed(&step, errno);
                     if !was_ready {
                         self.kill(number);
                     }
                 }
             },
-            Err(Errno::AGAIN) => {}
+            Err(Errno::AGAIN) => return false,
             Ok(Received::Closed) | Err(_) => {
                 let _ = epoll::delete(&self.epoll, &cell.init);
+                return false;
             }
         }
+        true
     }
 
     /// Kills a cell: the kernel ends every process in the PID namespace of an init that dies.
@@ -500,6 +474,8 @@ impl Server<'_> {
 
     /// Init has ended, and with it everything in the cell.
     fn on_exit(&mut self, number: u64) {
+        // Its last words may still be on their way through our queue.
+        while self.on_init(number) {}
         let Some(cell) = self.cells.get_mut(&number) else { return };
         cell.on_init_gone();
         let _ = epoll::delete(&self.epoll, &cell.child.pidfd);

@@ -41,11 +41,23 @@ pub(super) struct Kept {
     pub(super) layers: LayerSet,
     pub(super) counts_cpu: bool,
     pub(super) began: Instant,
-    /// Whether init has locked the cell.
-    pub(super) ready: bool,
+    /// Whether no command has run yet.
+    pub(super) fresh: bool,
+    pub(super) boot: Boot,
     /// A command that came before init could take it.
     pub(super) pending: Option<(Run, Vec<OwnedFd>)>,
     pub(super) state: CellState,
+}
+
+/// How far init is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Boot {
+    /// It builds its root.
+    Building,
+    /// It has its ids, and reads commands as soon as it has locked the cell.
+    Locking,
+    /// It has locked the cell.
+    Ready,
 }
 
 pub(super) enum CellState {
@@ -115,7 +127,7 @@ impl Kept {
             written.map_err(|e| Failure::os(format!("cannot give the cell its ids ({file})"), e))?;
         }
         self.tell_init(&ToInit::Mapped);
-        // Init reads this when it has locked itself, and not before.
+        self.boot = Boot::Locking;
         if let Some((run, fds)) = self.pending.take() {
             self.pass_on(run, &fds);
         }
@@ -123,7 +135,7 @@ impl Kept {
     }
 
     pub(super) fn on_ready(&mut self, landlock: bool) {
-        self.ready = true;
+        self.boot = Boot::Ready;
         if !landlock {
             let landlock: LayerSet = [Layer::Landlock].into_iter().collect();
             self.layers = self.layers.without(landlock);
@@ -136,15 +148,16 @@ impl Kept {
         self.state = CellState::Running(Running {
             started: None,
             deadline: Instant::now() + START,
-            before: self.group.counters(),
+            before: if self.fresh { Counters::default() } else { self.group.counters() },
             look_at_cpu: None,
             look_at_memory: None,
             ending: None,
         });
-        if self.ready {
-            self.pass_on(run, &fds);
-        } else {
+        self.fresh = false;
+        if self.boot == Boot::Building {
             self.pending = Some((run, fds));
+        } else {
+            self.pass_on(run, &fds);
         }
     }
 
@@ -234,6 +247,12 @@ impl Kept {
                 let _ = pidfd_send_signal(&self.child.pidfd, Signal::KILL);
                 ending.give_up = now + REPORT;
             }
+            return;
+        }
+        if now >= run.deadline && run.started.is_none() {
+            // Init is stuck. Its end is reported as that.
+            let _ = pidfd_send_signal(&self.child.pidfd, Signal::KILL);
+            run.deadline = now + START;
             return;
         }
         if now >= run.deadline {
@@ -338,7 +357,7 @@ impl Kept {
     /// Init could not do something: in a booting cell that is the cell's end, later the command's.
     pub(super) fn on_failed(&mut self, step: &str, errno: i32) {
         let error = std::io::Error::from_raw_os_error(errno);
-        let failure = if !self.ready {
+        let failure = if self.boot != Boot::Ready {
             Failure::os(format!("cannot lock the cell (step: {step})"), error)
         } else if step.starts_with("run ") || step.starts_with("enter the working directory") {
             Failure::of_request(format!("cannot {step} in the cell"), reason(&error))
@@ -355,12 +374,16 @@ impl Kept {
 
     /// Init is gone, and everything with it. If a command was running, its account is made without init.
     pub(super) fn on_init_gone(&mut self) {
-        if !self.ready {
+        if self.boot != Boot::Ready {
             let failure = Failure::new("cannot lock the cell", "its init ended before it was ready");
             self.tell(&FromCell::Failed(failure));
             return;
         }
         match std::mem::replace(&mut self.state, CellState::Idle) {
+            CellState::Running(run) if run.started.is_none() => {
+                let failure = Failure::new("cannot start the program", "init ended before it could");
+                self.tell(&FromCell::Failed(failure));
+            }
             CellState::Running(run) => {
                 let now = self.group.counters();
                 let wall = run.started.map_or(Duration::ZERO, |at| at.elapsed());

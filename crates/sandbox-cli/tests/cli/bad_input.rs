@@ -61,7 +61,7 @@ fn messages_say_what_to_do() {
         line(&["exec", "--", "no-such-program"]),
         "cannot run no-such-program in the cell: no such file or directory"
     );
-    assert_eq!(line(&["exec", "--", "/nowhere/x"]), "cannot read '/nowhere/x': no such file or directory");
+    assert_eq!(line(&["exec", "--", "/nowhere/x"]), "cannot run '/nowhere/x': no such file or directory");
 }
 
 #[test]

@@ -1,6 +1,8 @@
 //! An ordinary user, without root and without a delegated control group: everything works, what is weaker is said.
 
-use super::harness::{FIXTURE_FOR_USER, as_ordinary_user, is_root, result};
+use std::os::unix::fs::PermissionsExt;
+
+use super::harness::{as_ordinary_user, fixture, is_root, result};
 use serde_json::Value;
 
 fn python(code: &str, flags: &[&str]) -> Option<Value> {
@@ -45,7 +47,11 @@ fn processes_are_limited() {
     if !is_root() {
         return;
     }
-    let path = FIXTURE_FOR_USER;
+    // In a place that the user can reach.
+    let dir = tempfile::Builder::new().permissions(PermissionsExt::from_mode(0o755)).tempdir().unwrap();
+    let path = dir.path().join("program");
+    std::fs::copy(fixture(), &path).unwrap();
+    let path = path.to_str().unwrap();
     let threads = |count: &str| {
         result(&as_ordinary_user(&["exec", "--json", "--pids", "20", "--", path, "threads", count]).output().unwrap())
     };

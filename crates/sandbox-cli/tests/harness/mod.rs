@@ -144,16 +144,13 @@ pub(crate) fn is_root() -> bool {
     root
 }
 
-/// The path at which [`as_ordinary_user`] shows the fixture.
-pub(crate) const FIXTURE_FOR_USER: &str = "/proc/self/fd/8";
-
 /// A command that runs the binary as an ordinary user. The user need not be able to reach the directory it is in: the
-/// binary and the fixture are opened here and named by their descriptors.
+/// binary is opened here and named by its descriptor.
 pub(crate) fn as_ordinary_user<S: AsRef<std::ffi::OsStr>>(args: &[S]) -> Command {
     let script = "exec setpriv --reuid 4321 --regid 4321 --clear-groups --inh-caps=-all /proc/self/fd/9 \"$@\" \
-                  9<\"$BINARY\" 8<\"$FIXTURE\"";
+                  9<\"$BINARY\"";
     let mut command = Command::new("sh");
     command.args(["-c", script, "sh"]).args(args).stdin(Stdio::null()).current_dir("/").env_clear();
-    command.env("PATH", "/usr/local/bin:/usr/bin:/bin").env("BINARY", BINARY).env("FIXTURE", fixture());
+    command.env("PATH", "/usr/local/bin:/usr/bin:/bin").env("BINARY", BINARY);
     command
 }

@@ -1,0 +1,57 @@
+# The two commands to know: `make run` and `make test`. Each installs what is missing (as root, on Debian and its
+# relatives) or says what to install.
+
+CARGO ?= cargo
+BIN = target/$(shell rustc -vV | sed -n 's/^host: //p')/release/sandbox-run
+
+.PHONY: run build test lint unit coverage bench test-vm setup setup-test setup-bench setup-vm clean
+
+## Run a Python snippet in a sandbox and show what happened.
+run: build
+	$(BIN) --lang python --code 'import platform; print(f"Hello from Python {platform.python_version()} in a sandbox: 2+2 =", 2+2)'
+
+## Build the program.
+build: setup
+	$(CARGO) build --release --locked
+
+## Lints and every test.
+test: setup-test lint unit
+
+lint:
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+	$(CARGO) fetch --locked
+	$(CARGO) deny --offline --log-level error check licenses bans sources
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --document-private-items --locked --quiet
+
+unit:
+	$(CARGO) test --workspace --locked
+
+## Line coverage of all tests; fails below 80 %. Counters are relocatable so that forks share them: see the tests' harness.
+coverage: setup-test
+	@command -v cargo-tarpaulin >/dev/null || $(CARGO) install --locked --quiet cargo-tarpaulin
+	RUSTFLAGS="-C llvm-args=-runtime-counter-relocation" $(CARGO) tarpaulin --engine llvm --workspace --locked --follow-exec \
+		--target-dir target/coverage --skip-clean --timeout 600 --fail-under 80 --out Stdout
+
+## Compare with bubblewrap: prints a table, fails if a bar is missed.
+bench: setup-bench build
+	python3 bench/bench.py --sandbox-run $(BIN)
+
+## The test suites on cgroup v2 and a stock Debian kernel, in a virtual machine.
+test-vm: setup-vm
+	tests/vm/run
+
+setup:
+	@scripts/setup build
+
+setup-test:
+	@scripts/setup build test
+
+setup-bench:
+	@scripts/setup build bench
+
+setup-vm:
+	@scripts/setup build test vm
+
+clean:
+	$(CARGO) clean
