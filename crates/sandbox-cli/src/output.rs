@@ -27,7 +27,8 @@ type Portion = (Stream, Vec<u8>);
 pub(crate) struct Printer {
     format: Format,
     started: Instant,
-    neutralisers: Option<[Neutraliser; 2]>,
+    /// For each stream that goes to a terminal.
+    neutralisers: [Option<Neutraliser>; 2],
     unfinished: [Vec<u8>; 2],
     last_byte: Option<u8>,
     /// Started with the first thing to write.
@@ -40,11 +41,11 @@ impl Printer {
     /// A printer; `raw` lets control sequences through to a terminal.
     pub(crate) fn new(format: Format, raw: bool) -> std::io::Result<Self> {
         let broken = eventfd(0, EventfdFlags::CLOEXEC)?;
-        let neutral = format == Format::Text && !raw && std::io::stdout().is_terminal();
+        let neutral = |terminal: bool| (terminal && format == Format::Text && !raw).then(Neutraliser::default);
         Ok(Self {
             format,
             started: Instant::now(),
-            neutralisers: neutral.then(Default::default),
+            neutralisers: [neutral(std::io::stdout().is_terminal()), neutral(std::io::stderr().is_terminal())],
             unfinished: Default::default(),
             last_byte: None,
             writer: None,
@@ -87,8 +88,9 @@ impl Printer {
     pub(crate) fn end(&mut self, result: &RunResult) -> std::io::Result<()> {
         match self.format {
             Format::Text => {
-                for (index, stream) in [Stream::Stdout, Stream::Stderr].into_iter().enumerate() {
-                    let rest = self.neutralisers.as_mut().map(|all| all[index].finish()).unwrap_or_default();
+                for stream in [Stream::Stdout, Stream::Stderr] {
+                    let neutraliser = self.neutralisers[stream as usize].as_mut();
+                    let rest = neutraliser.map(Neutraliser::finish).unwrap_or_default();
                     self.queue(stream, rest);
                 }
                 if std::io::stdout().is_terminal() && self.last_byte.is_some_and(|byte| byte != b'\n') {
@@ -132,8 +134,8 @@ impl Observer for Printer {
             Format::Json => {}
             Format::Text => {
                 self.last_byte = bytes.last().copied();
-                let bytes = match &mut self.neutralisers {
-                    Some(all) => all[stream as usize].filter(bytes),
+                let bytes = match &mut self.neutralisers[stream as usize] {
+                    Some(neutraliser) => neutraliser.filter(bytes),
                     None => bytes.to_vec(),
                 };
                 self.queue(stream, bytes);

@@ -1,26 +1,8 @@
 //! The next keeper sweeps what a killed one left.
 
-use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-use super::harness::{groups, is_root, python};
-
-/// Where the keeper makes its groups, found from a run's own view of itself.
-fn group_parents() -> Vec<std::path::PathBuf> {
-    let own = std::fs::read_to_string("/proc/self/cgroup").unwrap();
-    let mut parents = vec![];
-    for line in own.lines() {
-        let mut parts = line.splitn(3, ':');
-        let (_, controllers, path) = (parts.next(), parts.next().unwrap(), parts.next().unwrap());
-        for controller in controllers.split(',').filter(|c| ["memory", "pids"].contains(c)) {
-            parents.push(Path::new("/sys/fs/cgroup").join(controller).join(path.trim_start_matches('/')));
-        }
-    }
-    if parents.is_empty() {
-        parents.push("/sys/fs/cgroup".into());
-    }
-    parents
-}
+use super::harness::{group_parents, groups, is_root, python};
 
 #[test]
 fn groups_of_a_keeper_that_was_killed_are_swept() {

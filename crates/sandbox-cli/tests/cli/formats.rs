@@ -105,6 +105,15 @@ fn a_terminal_is_protected() {
         text(&output.stdout)
     };
     let safe = seen("");
+    let error = std::process::Command::new("script")
+        .args([
+            "-qec",
+            &format!("{BINARY} -l python --code \"import sys; sys.stderr.write('\\x1b[31mred')\" > /dev/null"),
+            "/dev/null",
+        ])
+        .output()
+        .unwrap();
+    assert!(text(&error.stdout).contains("␛[31mred"), "standard error is a terminal too: {:?}", text(&error.stdout));
     assert!(safe.contains("␛]0;owned␇␛[31mred"), "{safe:?}");
     assert!(safe.contains("\x1b[1m\x1b[32m✓ ok"), "the summary is coloured on a terminal: {safe:?}");
     assert!(seen("--raw").contains("\x1b]0;owned\x07"));
@@ -169,7 +178,7 @@ with multiprocessing.Pool(2) as pool: print(pool.map(abs, [-1, -2]))
 async def f(): return await asyncio.sleep(0, 'async')
 print(asyncio.run(f()))
 ";
-    let result = python(code, &[]);
+    let result = python(code, &["--timeout", "60s"]);
     assert_eq!(result["stdout"], "{\"v\": 3, \"n\": 3, \"c\": true}\nsub\n[1, 2]\nasync\n", "{result:#}");
 }
 

@@ -123,6 +123,23 @@ pub(crate) fn groups(part: &str) -> Vec<PathBuf> {
     found
 }
 
+/// Where a keeper that this process starts makes its groups: one directory per controller on v1, the top on v2.
+pub(crate) fn group_parents() -> Vec<PathBuf> {
+    let own = std::fs::read_to_string("/proc/self/cgroup").unwrap();
+    let mut parents = vec![];
+    for line in own.lines() {
+        let mut parts = line.splitn(3, ':');
+        let (_, controllers, path) = (parts.next(), parts.next().unwrap(), parts.next().unwrap());
+        for controller in controllers.split(',').filter(|c| ["memory", "pids", "cpu", "cpuacct"].contains(c)) {
+            parents.push(Path::new("/sys/fs/cgroup").join(controller).join(path.trim_start_matches('/')));
+        }
+    }
+    if parents.is_empty() {
+        parents.push("/sys/fs/cgroup".into());
+    }
+    parents
+}
+
 /// Processes, as (id, parent, name, command line). One that has ended and was not collected counts.
 pub(crate) fn processes() -> Vec<(u32, u32, String, String)> {
     let mut found = vec![];
