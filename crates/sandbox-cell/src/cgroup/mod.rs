@@ -228,9 +228,14 @@ fn own_name() -> String {
 
 /// When a process started, in ticks since boot: with its id this names a process for all time.
 fn start_time(pid: &str) -> Option<u64> {
+    stat_field(pid, 19)
+}
+
+/// A number from `/proc/PID/stat`, counted from the one after the command's name. That may contain anything, but it ends
+/// at the last parenthesis.
+fn stat_field(pid: &str, index: usize) -> Option<u64> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The command's name may contain anything, but it ends at the last parenthesis; field 22 follows.
-    stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(19)?.parse().ok()
+    stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(index)?.parse().ok()
 }
 
 /// Removes groups in `parent` whose keeper no longer lives.

@@ -48,18 +48,17 @@ impl Tree {
     /// Makes room in this process's own group, if nobody else lives there: everyone moves to a leaf.
     fn below_own(own: &Path) -> Result<Self, String> {
         let shown = |error: io::Error| format!("cgroup of this process cannot be divided: {error}");
-        let pids = std::fs::read_to_string(own.join("cgroup.procs")).map_err(shown)?;
-        let family = [rustix::process::getpid().as_raw_nonzero().get(), parent_id()];
-        if !pids.lines().all(|pid| pid.parse().is_ok_and(|pid: i32| family.contains(&pid))) {
-            return Err("cgroup of this process is shared with other processes, not delegated to it".to_owned());
-        }
         let leaf = own.join(format!("{}-leaf", super::own_name()));
         std::fs::create_dir(&leaf).map_err(shown)?;
-        let moved = pids.lines().try_for_each(|pid| super::set(&leaf, "cgroup.procs", pid));
-        let made = moved.map_err(shown).and_then(|()| Self::make(own, Some(leaf.clone())));
-        if made.is_err() {
-            move_back(&leaf, own);
+        let mut made = Err(String::new());
+        // The caller may start a process meanwhile, which makes the attempt fail; the next one takes it along.
+        for _ in 0..5 {
+            made = move_family(own, &leaf).and_then(|()| Self::make(own, Some(leaf.clone())));
+            if made.is_ok() {
+                return made;
+            }
         }
+        move_back(&leaf, own);
         made
     }
 
@@ -202,6 +201,36 @@ fn move_back(leaf: &Path, own: &Path) {
     let _ = std::fs::remove_dir(leaf);
 }
 
-fn parent_id() -> i32 {
-    rustix::process::getppid().map_or(0, |pid| pid.as_raw_nonzero().get())
+/// Moves everyone in a group to its leaf, if they are all this process's parent and its descendants.
+fn move_family(own: &Path, leaf: &Path) -> Result<(), String> {
+    let parent = rustix::process::getppid().map_or(0, |pid| pid.as_raw_nonzero().get());
+    let pids = std::fs::read_to_string(own.join("cgroup.procs")).map_err(|e| format!("cannot read the cgroup: {e}"))?;
+    let pids: Vec<i32> = pids.lines().filter_map(|pid| pid.parse().ok()).collect();
+    if !pids.iter().all(|pid| descends(*pid, parent)) {
+        return Err("cgroup of this process is shared with other processes, not delegated to it".to_owned());
+    }
+    for pid in pids {
+        match super::set(leaf, "cgroup.procs", &pid.to_string()) {
+            // It has ended.
+            Err(error) if error.raw_os_error() == Some(libc::ESRCH) => {}
+            other => other.map_err(|e| format!("cgroup of this process cannot be divided: {e}"))?,
+        }
+    }
+    Ok(())
+}
+
+/// Whether a process is `ancestor` or descends from it. One that has just ended counts.
+fn descends(pid: i32, ancestor: i32) -> bool {
+    let mut pid = pid;
+    for _ in 0..32 {
+        if pid == ancestor {
+            return true;
+        }
+        let Some(parent) = super::stat_field(&pid.to_string(), 1) else { return true };
+        pid = i32::try_from(parent).unwrap_or(0);
+        if pid <= 1 {
+            return false;
+        }
+    }
+    false
 }

@@ -138,7 +138,8 @@ server = socket.create_server(('127.0.0.1', 8080))
 threading.Thread(target=lambda: server.accept()[0].sendall(b'hello'), daemon=True).start()
 print(socket.create_connection(('localhost', 8080)).recv(10).decode())
 ";
-    assert_eq!(python(code, &["--network", "localhost", "--timeout", "60s"])["result"], "hello");
+    let result = python(code, &["--network", "localhost", "--timeout", "60s"]);
+    assert_eq!(result["result"], "hello", "{result:#}");
 }
 
 #[test]
