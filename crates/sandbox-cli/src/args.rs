@@ -16,11 +16,16 @@ Examples:
   sandbox-run doctor
 
 Exit code:
-  the program's own; 124 its time was up, 137 it was killed by a limit, 130 or 143 it was interrupted,
-  125 the sandbox failed, 2 the request makes no sense.
+  the program's own, or
+  124  its time was up
+  137  it was killed by a limit
+  130  it was interrupted (143 by SIGTERM, 129 by SIGHUP)
+  125  the sandbox failed
+  2    the request makes no sense
 
-Sizes are bytes, or 64k, 256m, 1g. Durations are seconds, or 500ms, 3s, 1m30s. For every limit there is a variable
-that changes its default (SANDBOX_TIMEOUT, SANDBOX_MEMORY, …) and one that caps it (SANDBOX_MAX_TIMEOUT, …).";
+Sizes are bytes, or 64k, 256m, 1g. Durations are seconds, or 500ms, 3s, 1m30s.
+For every limit there is a variable that changes its default (SANDBOX_TIMEOUT,
+SANDBOX_MEMORY, …) and one that caps it (SANDBOX_MAX_TIMEOUT, …).";
 
 /// Runs code nobody trusts in a single-use Linux sandbox, and says exactly what happened.
 ///
@@ -36,7 +41,7 @@ pub(crate) struct Arguments {
     pub(crate) run: CodeOptions,
 
     /// Arguments of the program
-    #[arg(last = true, value_name = "ARG")]
+    #[arg(last = true, value_name = "ARG", help_heading = "Arguments")]
     pub(crate) program_args: Vec<OsString>,
 }
 
@@ -51,7 +56,7 @@ pub(crate) enum Action {
         #[command(flatten)]
         run: Box<RunOptions>,
         /// The program and its arguments
-        #[arg(last = true, required = true, value_name = "ARGV")]
+        #[arg(last = true, required = true, value_name = "ARGV", help_heading = "Arguments")]
         argv: Vec<OsString>,
     },
     /// Show which layers of isolation work on this host, and what to do about those that do not
@@ -96,14 +101,14 @@ pub(crate) struct RunOptions {
     pub(crate) env: Vec<OsString>,
 
     /// What the program can reach
-    #[arg(long, value_enum, default_value_t = NetworkMode::None)]
+    #[arg(long, value_enum, default_value_t = NetworkMode::None, help_heading = "Isolation")]
     pub(crate) network: NetworkMode,
 
     #[command(flatten)]
     pub(crate) limits: LimitOptions,
 
     /// Refuse to run without these isolation layers too (a list such as memory,landlock, or all)
-    #[arg(long, value_name = "LAYERS")]
+    #[arg(long, value_name = "LAYERS", help_heading = "Isolation")]
     pub(crate) require: Option<String>,
 
     /// What to print: text for people, the result as JSON, or one JSON event a line as it happens

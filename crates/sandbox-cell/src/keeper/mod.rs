@@ -7,6 +7,7 @@
 mod ids;
 mod serve;
 mod supervise;
+mod workshop;
 
 pub(crate) use serve::IGNORED_SIGNALS;
 

@@ -11,34 +11,24 @@
 //! goes when its last process has gone). It is not ready at first: init locks itself and asks for its ids meanwhile.
 //! The caller closing its connection leads from every state to dying; the keeper closes its own end only when nothing
 //! is left. When the control connection closes, no more cells will come, and the keeper ends with its last cell.
-//!
-//! Privilege: as root the keeper keeps the host's user namespace, because giving cells ids of their own needs it.
-//! As an ordinary user it first makes a user namespace in which it is root, and goes on the same way. It mounts nothing
-//! itself.
 
 use std::collections::HashMap;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use rustix::event::{Timespec, epoll};
-use rustix::fs::{CWD, Mode, OFlags};
+use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags};
 use rustix::process::{Signal, WaitId, WaitIdOptions, pidfd_send_signal};
-use rustix::thread::CapabilitySet;
-use sandbox_sys::process::{Child, Namespaces, SingleThreaded, fork_into, unshare};
-use sandbox_sys::seccomp::Instruction;
+use sandbox_sys::process::SingleThreaded;
 
-use super::ids::{CellIds, Ids};
 use super::supervise::{Boot, CellState, Kept};
-use crate::cgroup::{Alarm, Group, Tree};
+use super::workshop::{Workshop, kill_and_wait};
+use crate::cgroup::Alarm;
 use crate::error::Failure;
-use crate::init;
-use crate::layer::{Layer, LayerSet};
-use crate::rootfs;
 use crate::spec::CellSpec;
-use crate::syscalls;
-use crate::wire::{self, Create, FromCell, FromInit, Received, ToCell, ToInit};
+use crate::wire::{self, Create, FromCell, FromInit, Received, ToCell};
 
 /// Signals that the keeper ignores, and that every init has to reset.
 pub(crate) const IGNORED_SIGNALS: [i32; 6] =
@@ -57,17 +47,6 @@ const CONTROL: u64 = u64::MAX;
 
 fn token(number: u64, source: Source) -> epoll::EventData {
     epoll::EventData::new_u64(number << 2 | source as u64)
-}
-
-/// Everything that cells are made from.
-struct Workshop {
-    alone: SingleThreaded,
-    tree: Tree,
-    ids: Ids,
-    filter: Vec<Instruction>,
-    /// The host's /proc, through which ids are given to cells.
-    proc: OwnedFd,
-    landlock: bool,
 }
 
 struct Server<'a> {
@@ -119,194 +98,6 @@ fn detach(control: &OwnedFd) -> rustix::io::Result<()> {
     let null = rustix::fs::open(c"/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
     rustix::stdio::dup2_stdin(&null)?;
     rustix::stdio::dup2_stdout(&null)
-}
-
-impl Workshop {
-    fn open(alone: SingleThreaded) -> Result<Self, Failure> {
-        let tree = Tree::locate();
-        let privileged = has_power();
-        let ids = Ids::claim(privileged);
-        let opened = Self::gain_power(alone, privileged).and_then(|()| {
-            let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-            rustix::fs::openat(CWD, c"/proc", flags, Mode::empty()).map_err(|e| Failure::os("cannot open /proc", e))
-        });
-        match opened {
-            Ok(proc) => Ok(Self {
-                alone,
-                tree,
-                ids,
-                filter: syscalls::compile(&syscalls::policy()),
-                proc,
-                landlock: sandbox_sys::landlock::abi_version() > 0,
-            }),
-            Err(failure) => {
-                tree.remove();
-                Err(failure)
-            }
-        }
-    }
-
-    /// Without privilege, a user namespace in which the keeper is root and may make the others.
-    fn gain_power(alone: SingleThreaded, privileged: bool) -> Result<(), Failure> {
-        if privileged {
-            return Ok(());
-        }
-        let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
-        unshare(alone, Namespaces::USER)
-            .map_err(|e| Failure::missing(Layer::User, format!("the kernel refused a user namespace ({e})")))?;
-        let write = |file: &str, text: String| {
-            std::fs::write(format!("/proc/self/{file}"), text)
-                .map_err(|e| Failure::missing(Layer::User, format!("cannot write {file} ({e})")))
-        };
-        write("setgroups", "deny".to_owned())?;
-        write("uid_map", format!("0 {uid} 1"))?;
-        write("gid_map", format!("0 {gid} 1"))
-    }
-
-    /// Refuses what this host cannot keep.
-    fn check(&self, spec: &CellSpec) -> Result<LayerSet, Failure> {
-        if !spec.limits.is_valid() {
-            return Err(Failure::of_request("cannot make the cell", "a limit is out of bounds"));
-        }
-        rootfs::check_mounts(&spec.mounts)?;
-        // A namespace that cannot be made is an error when the cell is made; here are the layers that may be absent.
-        let mut layers = self.tree.layers().union(LayerSet::required_by_default());
-        if self.landlock {
-            layers.insert(Layer::Landlock);
-        }
-        match spec.required.without(layers).iter().next() {
-            None => Ok(layers),
-            Some(Layer::Landlock) => Err(Failure::missing(Layer::Landlock, "the kernel does not offer it")),
-            Some(layer) => Err(Failure::missing(layer, self.tree.why_missing(layer))),
-        }
-    }
-
-    fn make(&mut self, number: u64, spec: CellSpec, caller: OwnedFd) -> Result<Kept, Failure> {
-        let began = Instant::now();
-        let layers = self.check(&spec)?;
-        let ids = self
-            .ids
-            .take()
-            .ok_or_else(|| Failure::new("cannot make the cell", "2048 cells exist already, no more ids are free"))?;
-        let made = self.make_process(number, &spec, ids, layers);
-        match made {
-            Ok((group, child, init)) => {
-                let counts_cpu = self.tree.counts_cpu();
-                let (fresh, boot, pending, state) = (true, Boot::Building, None, CellState::Idle);
-                Ok(Kept {
-                    caller,
-                    init,
-                    child,
-                    group,
-                    ids,
-                    spec,
-                    layers,
-                    counts_cpu,
-                    began,
-                    fresh,
-                    boot,
-                    pending,
-                    state,
-                })
-            }
-            Err(failure) => {
-                self.ids.give_back(ids);
-                Err(failure)
-            }
-        }
-    }
-
-    fn make_process(
-        &self,
-        number: u64,
-        spec: &CellSpec,
-        ids: CellIds,
-        layers: LayerSet,
-    ) -> Result<(Group, Child, OwnedFd), Failure> {
-        let no_group = |e| Failure::os("cannot make a control group for the cell", e);
-        let no_process = |e: Errno| Failure::os("cannot make the cell's namespaces", e).with_fix(Layer::Pid.fix());
-        // On v2 init is born in its group; on v1 the group is made while init is busy.
-        let early = if self.tree.has_birthplace() {
-            Some(self.tree.create(number, &spec.limits).map_err(no_group)?)
-        } else {
-            None
-        };
-        let born = wire::pair().and_then(|(ours, theirs)| {
-            let birth = init::Birth {
-                alone: self.alone,
-                socket: &theirs,
-                mounts: &spec.mounts,
-                limits: &spec.limits,
-                network: spec.network,
-                owner: ids.owner(),
-                program_ids: ids.program(),
-                filter: &self.filter,
-                landlock: self.landlock,
-                duties: init::Duties {
-                    memory: !layers.contains(Layer::Memory),
-                    cpu_time: spec.limits.cpu_time().filter(|_| !self.tree.counts_cpu()),
-                    processes: !layers.contains(Layer::Pids),
-                },
-            };
-            let namespaces = Namespaces::PID.and(Namespaces::MOUNT).and(Namespaces::IPC).and(Namespaces::UTS);
-            let birthplace = early.as_ref().and_then(Group::birthplace);
-            fork_into(self.alone, namespaces, birthplace, || init::main(&birth)).map(|child| (child, ours))
-        });
-        let (child, ours) = match born {
-            Ok(born) => born,
-            Err(errno) => {
-                let _ = early.map(|group| group.remove());
-                return Err(no_process(errno));
-            }
-        };
-        // Init builds its root meanwhile.
-        let group = match early.map_or_else(|| self.tree.create(number, &spec.limits), Ok) {
-            Ok(group) => group,
-            Err(error) => {
-                kill_and_wait(&child);
-                return Err(no_group(error));
-            }
-        };
-        if let Err(errno) = self.give_places(&ours, &group) {
-            kill_and_wait(&child);
-            let _ = group.remove();
-            return Err(no_process(errno));
-        }
-        Ok((group, child, ours))
-    }
-
-    /// Hands init its network namespace and, on v1, its groups.
-    fn give_places(&self, init: &OwnedFd, group: &Group) -> rustix::io::Result<()> {
-        let net = new_network(self.alone, &self.proc)?;
-        let joined_by_init = group.joined_by_init();
-        let groups = joined_by_init.iter().chain(group.joined_by_program());
-        let fds: Vec<_> = [net.as_fd()].into_iter().chain(groups.map(AsFd::as_fd)).collect();
-        let places = ToInit::Places { init: u8::try_from(joined_by_init.len()).unwrap_or(u8::MAX) };
-        wire::send(init, &places, &fds, SendFlags::DONTWAIT)
-    }
-}
-
-/// Ends a process that was never put among the cells.
-fn kill_and_wait(child: &Child) {
-    let _ = pidfd_send_signal(&child.pidfd, Signal::KILL);
-    let _ = rustix::process::waitid(WaitId::PidFd(child.pidfd.as_fd()), WaitIdOptions::EXITED);
-}
-
-/// Makes a network namespace. The keeper moves into it, which does not matter: it never uses the network.
-fn new_network(alone: SingleThreaded, proc: &OwnedFd) -> rustix::io::Result<OwnedFd> {
-    unshare(alone, Namespaces::NET)?;
-    rustix::fs::openat(proc, c"self/ns/net", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
-}
-
-/// Whether this process can make namespaces and give ids without a user namespace of its own.
-fn has_power() -> bool {
-    let needed = CapabilitySet::SYS_ADMIN
-        | CapabilitySet::SETUID
-        | CapabilitySet::SETGID
-        | CapabilitySet::CHOWN
-        | CapabilitySet::NET_ADMIN;
-    rustix::process::geteuid().is_root()
-        && rustix::thread::capabilities(None).is_ok_and(|sets| sets.effective.contains(needed))
 }
 
 impl Server<'_> {
