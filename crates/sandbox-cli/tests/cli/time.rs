@@ -184,6 +184,16 @@ fn a_killed_keeper_takes_its_cells_along() {
     eventually("init and program are gone", || !processes().iter().any(|(pid, ..)| *pid == init || *pid == program));
     // Nobody was left to remove the groups; the next keeper does, once they are old enough. Tests do not wait.
     for group in groups(&format!("-{keeper}-")) {
-        eventually("the group is empty", || std::fs::remove_dir(&group).is_ok() || !group.exists());
+        eventually("the group is empty", || remove_group(&group) || !group.exists());
     }
+}
+
+/// Removes a group and those below it, if no process is in them.
+fn remove_group(group: &std::path::Path) -> bool {
+    for entry in std::fs::read_dir(group).into_iter().flatten().flatten() {
+        if entry.file_type().is_ok_and(|t| t.is_dir()) {
+            remove_group(&entry.path());
+        }
+    }
+    std::fs::remove_dir(group).is_ok()
 }
