@@ -35,7 +35,8 @@ coverage: setup-test
 
 ## Compare with bubblewrap: prints a table, fails if a bar is missed.
 bench: setup-bench build
-	python3 bench/bench.py --sandbox-run $(BIN)
+	$(CARGO) run --release --locked --quiet -p sandbox-cell --example filter > target/cell.bpf
+	python3 bench/bench.py --sandbox-run $(BIN) --filter target/cell.bpf
 
 ## The test suites on cgroup v2 and a stock Debian kernel, in a virtual machine.
 test-vm: setup-vm

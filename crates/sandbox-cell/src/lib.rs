@@ -42,3 +42,4 @@ pub use outcome::{Outcome, RunStatus, StopReason, Usage};
 pub use path::{PathError, RelativePath};
 pub use sandbox_sys::signal::name as signal_name;
 pub use spec::{CellSpec, Command, HOME_DIR, Mount, Network, WORK_DIR, base_environment};
+pub use syscalls::filter_bytes;

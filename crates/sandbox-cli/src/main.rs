@@ -11,6 +11,8 @@ use std::process::ExitCode;
 
 use args::{Action, Arguments};
 use clap::{CommandFactory, Parser};
+use sandbox_cell::Failure;
+use sandbox_executor::Executor;
 
 /// Exit codes that are not the program's own.
 pub(crate) mod exit {
@@ -25,15 +27,32 @@ pub(crate) mod exit {
 }
 
 fn main() -> ExitCode {
-    let arguments = Arguments::parse();
-    let code = match arguments.action {
-        None => run::code(&arguments.run, arguments.program_args),
-        Some(Action::Exec { run, argv }) => run::program(&run, argv),
-        Some(Action::Doctor { json }) => doctor::doctor(json),
-        Some(Action::Completions { shell }) => {
-            clap_complete::generate(shell, &mut Arguments::command(), "sandbox-run", &mut std::io::stdout());
-            0
+    // The keeper is a fork of this process and must come before any thread. It comes before everything else, because it
+    // looks around on the host while the flags are parsed. It makes nothing until it is asked for a cell.
+    let runs = std::env::args_os().nth(1).is_some_and(|word| word != "doctor" && word != "completions");
+    let executor = runs.then(Executor::start);
+    let code = match Arguments::try_parse() {
+        Ok(arguments) => act(arguments, executor),
+        Err(error) => {
+            let _ = error.print();
+            u8::try_from(error.exit_code()).unwrap_or(exit::USAGE)
         }
     };
     ExitCode::from(code)
+}
+
+fn act(arguments: Arguments, executor: Option<Result<Executor, Failure>>) -> u8 {
+    match (arguments.action, executor) {
+        (None, Some(executor)) => run::code(&arguments.run, arguments.program_args, executor),
+        (Some(Action::Exec { run, argv }), Some(executor)) => run::program(&run, argv, executor),
+        (Some(Action::Doctor { json }), _) => doctor::doctor(json),
+        (Some(Action::Completions { shell }), _) => {
+            clap_complete::generate(shell, &mut Arguments::command(), "sandbox-run", &mut std::io::stdout());
+            0
+        }
+        (None | Some(Action::Exec { .. }), None) => {
+            let _ = Arguments::command().print_help();
+            exit::USAGE
+        }
+    }
 }

@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::os::fd::AsFd;
 
+use sandbox_cell::Failure;
 use sandbox_executor::{Executor, Input, Plan, RunResult, Settings, Verdict};
 use sandbox_sys::signal::{SignalFd, SignalSet};
 
@@ -11,17 +12,24 @@ use crate::exit;
 use crate::output::{Printer, complain, say, summary};
 use crate::prepare::{self, Complaint, Prepared};
 
+/// An executor, or why it could not be started.
+pub(crate) type Started = Result<Executor, Failure>;
+
 /// Runs code in a language.
-pub(crate) fn code(options: &CodeOptions, args: Vec<OsString>) -> u8 {
-    report(&options.run, |settings| prepare::code(options, args, settings))
+pub(crate) fn code(options: &CodeOptions, args: Vec<OsString>, executor: Started) -> u8 {
+    report(&options.run, executor, |settings| prepare::code(options, args, settings))
 }
 
 /// Runs a program.
-pub(crate) fn program(options: &RunOptions, argv: Vec<OsString>) -> u8 {
-    report(options, |settings| prepare::program(options, argv, settings))
+pub(crate) fn program(options: &RunOptions, argv: Vec<OsString>, executor: Started) -> u8 {
+    report(options, executor, |settings| prepare::program(options, argv, settings))
 }
 
-fn report(options: &RunOptions, prepare: impl FnOnce(&Settings) -> Result<Prepared, Complaint>) -> u8 {
+fn report(
+    options: &RunOptions,
+    executor: Started,
+    prepare: impl FnOnce(&Settings) -> Result<Prepared, Complaint>,
+) -> u8 {
     let settings = match Settings::read(|name| std::env::var(name).ok()) {
         Ok(settings) => settings,
         Err(error) => return refuse(&error.to_string()),
@@ -33,9 +41,7 @@ fn report(options: &RunOptions, prepare: impl FnOnce(&Settings) -> Result<Prepar
     if let Err(error) = prepared.request.check() {
         return refuse(&error.to_string());
     }
-    // Before any thread, because the keeper is a fork of this process, and before looking for the toolchain, because
-    // both take a moment and there is more than one CPU.
-    let executor = match Executor::start() {
+    let executor = match executor {
         Ok(executor) => executor,
         Err(failure) => return internal(options.format(), &failure.to_string()),
     };

@@ -16,7 +16,7 @@ pub(super) type V1Place = BTreeMap<&'static str, PathBuf>;
 
 /// Where this process is in the tree of version 2.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct V2Place {
+pub(crate) struct V2Place {
     /// The top of the tree as far as it can be seen.
     pub(super) top: PathBuf,
     /// The group of this process.

@@ -34,6 +34,8 @@ use crate::limits::Limits;
 pub(crate) enum Tree {
     V1(v1::Tree),
     V2(v2::Tree),
+    /// A place in a tree of version 2, where nothing was made yet.
+    Found(locate::V2Place),
     /// No group can be made here, and why.
     Absent(String),
 }
@@ -69,15 +71,22 @@ pub(crate) struct Counters {
 }
 
 impl Tree {
-    /// Finds where groups can be made and prepares the place.
+    /// Finds where groups can be made. Makes nothing.
     pub(crate) fn locate() -> Self {
         match locate::find() {
-            Ok(locate::Place::V2(place)) => match v2::Tree::prepare(&place) {
+            Ok(locate::Place::V2(place)) => Self::Found(place),
+            Ok(locate::Place::V1(place)) => Self::V1(v1::Tree::new(place)),
+            Err(why) => Self::Absent(why),
+        }
+    }
+
+    /// Prepares the place for groups, once.
+    pub(crate) fn prepare(&mut self) {
+        if let Self::Found(place) = self {
+            *self = match v2::Tree::prepare(place) {
                 Ok(tree) => Self::V2(tree),
                 Err(why) => Self::Absent(why),
-            },
-            Ok(locate::Place::V1(place)) => Self::V1(v1::Tree::prepare(place)),
-            Err(why) => Self::Absent(why),
+            };
         }
     }
 
@@ -86,7 +95,7 @@ impl Tree {
         match self {
             Self::V1(tree) => tree.sweep(),
             Self::V2(tree) => tree.sweep(),
-            Self::Absent(_) => {}
+            Self::Found(_) | Self::Absent(_) => {}
         }
     }
 
@@ -95,7 +104,7 @@ impl Tree {
         match self {
             Self::V1(tree) => tree.layers(),
             Self::V2(tree) => tree.layers(),
-            Self::Absent(_) => LayerSet::default(),
+            Self::Found(_) | Self::Absent(_) => LayerSet::default(),
         }
     }
 
@@ -112,11 +121,11 @@ impl Tree {
         match self {
             Self::V1(tree) => tree.create(number, limits).map(Group::V1),
             Self::V2(tree) => tree.create(number, limits).map(Group::V2),
-            Self::Absent(_) => Ok(Group::Absent),
+            Self::Found(_) | Self::Absent(_) => Ok(Group::Absent),
         }
     }
 
-    /// Removes what [`Tree::locate`] made. Every group must be gone.
+    /// Removes what [`Tree::prepare`] made. Every group must be gone.
     pub(crate) fn remove(&self) {
         if let Self::V2(tree) = self {
             tree.remove();
@@ -128,7 +137,7 @@ impl Tree {
         match self {
             Self::V1(tree) => tree.counts_cpu(),
             Self::V2(_) => true,
-            Self::Absent(_) => false,
+            Self::Found(_) | Self::Absent(_) => false,
         }
     }
 

@@ -35,7 +35,7 @@ pub(crate) struct Group {
 }
 
 impl Tree {
-    pub(super) fn prepare(mut place: locate::V1Place) -> Self {
+    pub(super) fn new(mut place: locate::V1Place) -> Self {
         place.retain(|_, dir| rustix::fs::access(&*dir, rustix::fs::Access::WRITE_OK).is_ok());
         Self { place, name: super::own_name() }
     }

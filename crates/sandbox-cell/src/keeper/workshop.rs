@@ -38,28 +38,22 @@ pub(super) struct Workshop {
 }
 
 impl Workshop {
+    /// Finds out what the host offers, before a cell is asked for. Makes nothing that outlives this process.
     pub(super) fn open(alone: SingleThreaded) -> Result<Self, Failure> {
         let tree = Tree::locate();
         let privileged = has_power();
         let ids = Ids::claim(privileged);
-        let opened = Self::gain_power(alone, privileged).and_then(|()| {
-            let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-            rustix::fs::openat(CWD, c"/proc", flags, Mode::empty()).map_err(|e| Failure::os("cannot open /proc", e))
-        });
-        match opened {
-            Ok(proc) => Ok(Self {
-                alone,
-                tree,
-                ids,
-                filter: syscalls::compile(&syscalls::policy()),
-                proc,
-                landlock: sandbox_sys::landlock::abi_version() > 0,
-            }),
-            Err(failure) => {
-                tree.remove();
-                Err(failure)
-            }
-        }
+        Self::gain_power(alone, privileged)?;
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let proc = rustix::fs::openat(CWD, c"/proc", flags, Mode::empty());
+        Ok(Self {
+            alone,
+            tree,
+            ids,
+            filter: syscalls::compile(&syscalls::policy()),
+            proc: proc.map_err(|e| Failure::os("cannot open /proc", e))?,
+            landlock: sandbox_sys::landlock::abi_version() > 0,
+        })
     }
 
     /// Without privilege, a user namespace in which the keeper is root and may make the others.
@@ -100,6 +94,7 @@ impl Workshop {
     /// Makes a cell; init is still locking itself when this returns.
     pub(super) fn make(&mut self, number: u64, spec: CellSpec, caller: OwnedFd) -> Result<Kept, Failure> {
         let began = Instant::now();
+        self.tree.prepare();
         let layers = self.check(&spec)?;
         let ids = self
             .ids

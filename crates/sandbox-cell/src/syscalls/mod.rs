@@ -9,3 +9,16 @@ mod policy;
 
 pub(crate) use compile::compile;
 pub(crate) use policy::policy;
+
+/// The syscall filter of every cell, as the kernel reads it: an array of `struct sock_filter`. For inspection, and for
+/// giving other tools the same.
+#[must_use]
+pub fn filter_bytes() -> Vec<u8> {
+    let mut bytes = vec![];
+    for instruction in compile(&policy()) {
+        bytes.extend(instruction.code.to_ne_bytes());
+        bytes.extend([instruction.jump_true, instruction.jump_false]);
+        bytes.extend(instruction.operand.to_ne_bytes());
+    }
+    bytes
+}
