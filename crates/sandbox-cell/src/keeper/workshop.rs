@@ -194,7 +194,11 @@ impl Workshop {
         let groups = joined_by_init.iter().chain(group.joined_by_program());
         let fds: Vec<_> = [net.as_fd()].into_iter().chain(groups.map(AsFd::as_fd)).collect();
         let places = ToInit::Places { init: u8::try_from(joined_by_init.len()).unwrap_or(u8::MAX) };
-        wire::send(init, &places, &fds, SendFlags::DONTWAIT)
+        match wire::send(init, &places, &fds, SendFlags::DONTWAIT) {
+            // Init has failed already; its reason is waiting to be received.
+            Err(Errno::PIPE | Errno::CONNRESET) => Ok(()),
+            sent => sent,
+        }
     }
 }
 
