@@ -101,11 +101,17 @@ fn a_terminal_is_protected() {
     let seen = |raw: &str| {
         let code = r"print('\x1b]0;owned\x07\x1b[31mred')";
         let line = format!("{BINARY} -l python {raw} --code \"{code}\"");
-        let output = std::process::Command::new("script").args(["-qec", &line, "/dev/null"]).output().unwrap();
+        let output = std::process::Command::new("script")
+            .env("TERM", "xterm")
+            .env_remove("NO_COLOR")
+            .args(["-qec", &line, "/dev/null"])
+            .output()
+            .unwrap();
         text(&output.stdout)
     };
     let safe = seen("");
     let error = std::process::Command::new("script")
+        .env("TERM", "xterm")
         .args([
             "-qec",
             &format!("{BINARY} -l python --code \"import sys; sys.stderr.write('\\x1b[31mred')\" > /dev/null"),

@@ -4,6 +4,8 @@ use std::io::{BufRead, BufReader, Read};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Signal};
+
 use super::harness::{eventually, groups, processes, python, result, sandbox};
 
 /// Runs code that tries to outlive its deadline of half a second.
@@ -108,8 +110,13 @@ print('done')
     assert_eq!((&result["verdict"], &result["stdout"]), (&"ok".into(), &"done\n".into()));
 }
 
+fn send(process: u32, signal: Signal) {
+    let process = Pid::from_raw(process.try_into().unwrap()).unwrap();
+    rustix::process::kill_process(process, signal).unwrap();
+}
+
 /// Starts a run, sends the command a signal once the program runs, and returns its output and its keeper's id.
-fn interrupt(signal: &str) -> (std::process::Output, u32) {
+fn interrupt(signal: Signal) -> (std::process::Output, u32) {
     let code = "import time\nprint('running')\ntime.sleep(60)";
     let args = ["--lang", "python", "--timeout", "1m", "--format", "stream-json", "--code", code];
     let mut child = sandbox(&args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
@@ -121,7 +128,7 @@ fn interrupt(signal: &str) -> (std::process::Output, u32) {
         assert!(stdout.read_line(&mut line).unwrap() > 0, "the program never ran");
     }
     let keeper = processes().iter().find(|(_, parent, name, _)| *parent == id && name == "sandbox-keeper").map(|p| p.0);
-    assert!(std::process::Command::new("kill").args([signal, &id.to_string()]).status().unwrap().success());
+    send(id, signal);
     let mut rest = vec![];
     stdout.read_to_end(&mut rest).unwrap();
     let output = child.wait_with_output().unwrap();
@@ -139,9 +146,9 @@ fn assert_gone(keeper: u32) {
 
 #[test]
 fn an_interrupted_command_says_so_and_leaves_nothing() {
-    for (signal, code) in [("-INT", 130), ("-TERM", 143), ("-HUP", 129)] {
+    for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143), (Signal::HUP, 129)] {
         let (output, keeper) = interrupt(signal);
-        assert_eq!(output.status.code(), Some(code), "{signal}");
+        assert_eq!(output.status.code(), Some(code), "{signal:?}");
         let last = output.stdout.split(|byte| *byte == b'\n').rfind(|line| !line.is_empty()).unwrap();
         let event: serde_json::Value = serde_json::from_slice(last).unwrap();
         assert_eq!(event["result"]["verdict"], "cancelled");
@@ -152,7 +159,7 @@ fn an_interrupted_command_says_so_and_leaves_nothing() {
 
 #[test]
 fn a_killed_command_leaves_nothing() {
-    let (output, keeper) = interrupt("-KILL");
+    let (output, keeper) = interrupt(Signal::KILL);
     assert_eq!(output.status.code(), None);
     assert_gone(keeper);
 }
@@ -177,7 +184,7 @@ fn a_killed_keeper_takes_its_cells_along() {
         found.is_some()
     });
     let (keeper, init, program) = found.unwrap();
-    assert!(std::process::Command::new("kill").args(["-KILL", &keeper.to_string()]).status().unwrap().success());
+    send(keeper, Signal::KILL);
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(125));
     assert_eq!(result(&output)["verdict"], "internal_error");
