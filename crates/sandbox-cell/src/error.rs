@@ -58,7 +58,8 @@ impl Failure {
 }
 
 /// The kernel's reason in words, without the number that Rust appends.
-pub(crate) fn reason(error: &std::io::Error) -> String {
+#[must_use]
+pub fn reason(error: &std::io::Error) -> String {
     let text = error.to_string();
     let end = text.find(" (os error").unwrap_or(text.len());
     text[..end].to_lowercase()

@@ -34,7 +34,7 @@ mod syscalls;
 pub mod units;
 mod wire;
 
-pub use error::Failure;
+pub use error::{Failure, reason};
 pub use keeper::{Cell, Keeper, Ready, Stdio, null};
 pub use layer::{Layer, LayerSet};
 pub use limits::{LimitKind, Limits};

@@ -8,7 +8,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use sandbox_cell::{Layer, LimitKind, Mount, Network};
+use sandbox_cell::{Layer, LimitKind, Mount, Network, reason};
 use sandbox_executor::{Input, Request, Settings, Source, parse_layers};
 use sandbox_runtimes::{Definition, Memory, Registry, Runtime};
 
@@ -118,12 +118,12 @@ fn read_code(options: &CodeOptions) -> Result<String, Complaint> {
 
 fn read_file(file: &Path) -> Result<Vec<u8>, Complaint> {
     let refuse = |why: &str| format!("cannot read '{}': {why}", file.display());
-    let opened = File::open(file).map_err(|error| refuse(&plain(&error)))?;
+    let opened = File::open(file).map_err(|error| refuse(&reason(&error)))?;
     if opened.metadata().is_ok_and(|meta| meta.is_dir()) {
         return Err(refuse("it is a directory"));
     }
     let mut bytes = vec![];
-    opened.take(MAX_READ).read_to_end(&mut bytes).map_err(|error| refuse(&plain(&error)))?;
+    opened.take(MAX_READ).read_to_end(&mut bytes).map_err(|error| refuse(&reason(&error)))?;
     Ok(bytes)
 }
 
@@ -136,7 +136,7 @@ fn read_standard_input() -> Result<Vec<u8>, Complaint> {
     stdin
         .take(MAX_READ)
         .read_to_end(&mut bytes)
-        .map_err(|error| format!("cannot read standard input: {}", plain(&error)))?;
+        .map_err(|error| format!("cannot read standard input: {}", reason(&error)))?;
     Ok(bytes)
 }
 
@@ -150,12 +150,12 @@ fn open_input(options: &RunOptions, code_from_stdin: bool) -> Result<Input, Comp
                             --code or --file"
                     .to_owned());
             }
-            let stdin: OwnedFd = rustix::io::dup(std::io::stdin()).map_err(|error| plain(&error.into()))?;
+            let stdin: OwnedFd = rustix::io::dup(std::io::stdin()).map_err(|error| reason(&error.into()))?;
             Ok(Input::Stream(stdin))
         }
         Some(path) => {
             let file =
-                File::open(path).map_err(|error| format!("cannot read '{}': {}", path.display(), plain(&error)))?;
+                File::open(path).map_err(|error| format!("cannot read '{}': {}", path.display(), reason(&error)))?;
             if file.metadata().is_ok_and(|meta| meta.is_dir()) {
                 return Err(format!("cannot read '{}': it is a directory", path.display()));
             }
@@ -172,8 +172,8 @@ fn belongs_to_system(path: &Path) -> bool {
 /// Shows a file of the user's in the cell, where its user must be able to execute it.
 fn show_program(path: &Path) -> Result<Mount, Complaint> {
     let refuse = |why: &str| format!("cannot run '{}': {why}", path.display());
-    let source = path.canonicalize().map_err(|error| refuse(&plain(&error)))?;
-    let meta = source.metadata().map_err(|error| refuse(&plain(&error)))?;
+    let source = path.canonicalize().map_err(|error| refuse(&reason(&error)))?;
+    let meta = source.metadata().map_err(|error| refuse(&reason(&error)))?;
     if !meta.is_file() {
         return Err(refuse("it is not a file"));
     }
@@ -182,13 +182,6 @@ fn show_program(path: &Path) -> Result<Mount, Complaint> {
     }
     let name = source.file_name().unwrap_or_default();
     Ok(Mount { target: Path::new("/opt/program").join(name), source })
-}
-
-/// An error in words, without the number that Rust appends.
-fn plain(error: &std::io::Error) -> String {
-    let text = error.to_string();
-    let end = text.find(" (os error").unwrap_or(text.len());
-    text[..end].to_lowercase()
 }
 
 #[cfg(test)]

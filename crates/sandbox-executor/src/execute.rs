@@ -9,7 +9,9 @@ use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
 use sandbox_cell::archive::Archive;
-use sandbox_cell::{Cell, Failure, Keeper, LimitKind, Outcome, Ready, RunStatus, Stdio, StopReason, signal_name};
+use sandbox_cell::{
+    Cell, Failure, Keeper, LimitKind, Outcome, Ready, RunStatus, Stdio, StopReason, reason, signal_name,
+};
 
 use crate::capture::Capture;
 use crate::request::Plan;
@@ -61,20 +63,10 @@ impl Executor {
         Ok(Self { keeper: Keeper::start()? })
     }
 
-    /// Carries out a plan. Output goes to the observer as it comes; the run is cancelled when one of `cancel` becomes
-    /// readable. Fails if the sandbox does, or if the program cannot be started; a program that fails is a result.
-    pub fn run(
-        &self,
-        plan: &Plan,
-        input: Input,
-        cancel: &[BorrowedFd<'_>],
-        observer: &mut dyn Observer,
-    ) -> Result<RunResult, Failure> {
-        let cell = self.keeper.create(&plan.cell)?;
-        carry_out(cell, plan, input, cancel, observer)
-    }
-
-    /// Like [`Executor::run`], for a plan that is the last: the keeper ends with it.
+    /// Carries out a plan, the last one: the keeper ends with it, and dropping the executor waits for that.
+    ///
+    /// Output goes to the observer as it comes; the run is cancelled when one of `cancel` becomes readable. Fails if the
+    /// sandbox does, or if the program cannot be started; a program that fails is a result.
     pub fn run_last(
         &self,
         plan: &Plan,
@@ -82,26 +74,16 @@ impl Executor {
         cancel: &[BorrowedFd<'_>],
         observer: &mut dyn Observer,
     ) -> Result<RunResult, Failure> {
-        let cell = self.keeper.create(&plan.cell)?;
+        let mut cell = self.keeper.create(&plan.cell)?;
         self.keeper.close();
-        carry_out(cell, plan, input, cancel, observer)
+        let mut run = Run::start(&cell, plan, input).map_err(|error| failure("cannot start the run", &error))??;
+        let (outcome, ready) = run.follow(&mut cell, cancel, observer)?;
+        Ok(run.result(plan, &outcome, ready))
     }
 }
 
-fn carry_out(
-    mut cell: Cell<'_>,
-    plan: &Plan,
-    input: Input,
-    cancel: &[BorrowedFd<'_>],
-    observer: &mut dyn Observer,
-) -> Result<RunResult, Failure> {
-    let mut run = Run::start(&cell, plan, input).map_err(|error| failure("cannot start the run", &error))??;
-    let (outcome, ready) = run.follow(&mut cell, cancel, observer)?;
-    Ok(run.result(plan, &outcome, ready))
-}
-
 fn failure(what: &str, error: &io::Error) -> Failure {
-    Failure { what: what.to_owned(), why: error.to_string(), fix: None, request: false }
+    Failure { what: what.to_owned(), why: reason(error), fix: None, request: false }
 }
 
 /// A run that is going on.

@@ -1,7 +1,7 @@
 //! One request to run untrusted code in, one result out.
 //!
 //! Data flows one way: a [`Request`] is checked completely, becomes a [`Plan`] (a pure function of the request and a
-//! runtime), is carried out ([`Executor::run`]) in a fresh cell, and ends as a [`RunResult`], which says what happened,
+//! runtime), is carried out ([`Executor::run_last`]) in a fresh cell, and ends as a [`RunResult`], which says what happened,
 //! why, and what was used. The same result type serves the command line, HTTP and stored jobs.
 
 mod capture;

@@ -65,6 +65,7 @@ pub(super) fn lock(birth: &Birth<'_>) -> Result<Locked, Failed> {
     let proc = rootfs::enter(birth.mounts, &writable)?;
     let groups = enter_places(birth)?;
 
+    prefer_as_victim(&proc).map_err(at("offer the cell to the out-of-memory killer"))?;
     // Opened while this is still allowed: sealing init's memory below makes its own /proc entry root's.
     let io = rustix::fs::openat(&proc, c"self/io", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok();
     enter_user_namespace(birth, proc)?;
@@ -75,6 +76,13 @@ pub(super) fn lock(birth: &Birth<'_>) -> Result<Locked, Failed> {
     rustix::thread::set_no_new_privs(true).map_err(at("give up gaining privileges"))?;
     sandbox_sys::seccomp::install(birth.filter).map_err(at("install the syscall filter"))?;
     Ok(Locked { writable, children, landlock, groups, io: io.map(File::from) })
+}
+
+/// If the host runs out of memory, cells go first. Set with privilege, this cannot be taken back without.
+fn prefer_as_victim(proc: &OwnedFd) -> rustix::io::Result<()> {
+    let flags = OFlags::WRONLY | OFlags::CLOEXEC;
+    let file = rustix::fs::openat(proc, c"self/oom_score_adj", flags, Mode::empty())?;
+    rustix::io::write(&file, b"1000").map(drop)
 }
 
 /// Enters the places that the keeper has made meanwhile; returns the groups that are for the program.

@@ -205,6 +205,9 @@ fn rlimits(birth: &Birth<'_>) -> Vec<(Resource, u64)> {
         (Resource::Nofile, birth.limits.open_files()),
         (Resource::Memlock, 64 * 1024),
         (Resource::Msgqueue, 819_200),
+        // Whatever the keeper's own user may do, programs get no priority over others.
+        (Resource::Nice, 0),
+        (Resource::Rtprio, 0),
     ];
     if birth.duties.processes {
         // Counted per user and user namespace, so it is the cell's own; threads count, init does not run as this

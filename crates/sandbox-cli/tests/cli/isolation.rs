@@ -36,6 +36,17 @@ for line in open('/proc/self/status'):
 }
 
 #[test]
+fn programs_have_no_priority() {
+    let code = "
+import os, resource as r
+print([r.getrlimit(n) for n in (r.RLIMIT_CORE, r.RLIMIT_NICE, r.RLIMIT_RTPRIO)], open('/proc/self/oom_score_adj').read().strip())
+try: os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1)); print('real time')
+except PermissionError: print('refused')
+";
+    assert_eq!(stdout(code), "[(0, 0), (0, 0), (0, 0)] 1000\nrefused");
+}
+
+#[test]
 fn only_the_standard_streams_are_open() {
     assert_eq!(
         stdout("import os; fds = os.listdir('/proc/self/fd'); print(sorted(map(int, fds))[:3], len(fds))"),
