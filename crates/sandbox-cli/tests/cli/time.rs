@@ -117,7 +117,8 @@ fn send(process: u32, signal: Signal) {
 
 /// Starts a run, sends the command a signal once the program runs, and returns its output and its keeper's id.
 fn interrupt(signal: Signal) -> (std::process::Output, u32) {
-    let code = "import time\nprint('running')\ntime.sleep(60)";
+    // In one write: what is not written yet when the signal comes is not there to be lost.
+    let code = "import os, time\nos.write(1, b'running\\n')\ntime.sleep(60)";
     let args = ["--lang", "python", "--timeout", "1m", "--format", "stream-json", "--code", code];
     let mut child = sandbox(&args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let id = child.id();
