@@ -67,16 +67,9 @@ fn the_file_system_is_the_cells_own() {
         stdout("import os; print(sorted(os.listdir('/')))"),
         "['bin', 'dev', 'etc', 'home', 'lib', 'lib64', 'mnt', 'opt', 'proc', 'run', 'sandbox', 'sbin', 'tmp', 'usr', 'var']"
     );
-    for path in [
-        "/etc/shadow",
-        "/root",
-        "/sys",
-        "/boot",
-        "/var/log",
-        "/proc/1/environ",
-        "/etc/machine-id",
-        "/run/docker.sock",
-    ] {
+    for path in
+        ["/etc/shadow", "/root", "/sys", "/boot", "/var/log", "/proc/1/environ", "/etc/machine-id", "/run/docker.sock"]
+    {
         assert_eq!(stdout(&format!("import os; print(os.path.exists('{path}'))")), "False", "{path}");
     }
     assert_eq!(
