@@ -2,7 +2,7 @@
 
 use sandbox_sys::process::{Namespaces, SingleThreaded, fork_into};
 
-use crate::error::Failure;
+use crate::error::{Failure, reason};
 use crate::keeper::Keeper;
 use crate::layer::{Layer, LayerSet};
 use crate::spec::CellSpec;
@@ -105,6 +105,6 @@ fn try_namespace(namespace: Namespaces) -> Option<String> {
             let _ = rustix::process::waitpid(Some(child.pid), rustix::process::WaitOptions::empty());
             None
         }
-        Err(errno) => Some(format!("the kernel refused it ({errno})")),
+        Err(errno) => Some(format!("the kernel refused it ({})", reason(&errno.into()))),
     }
 }

@@ -358,7 +358,10 @@ impl Kept {
     pub(super) fn on_failed(&mut self, step: &str, errno: i32) {
         let error = std::io::Error::from_raw_os_error(errno);
         let failure = if self.boot != Boot::Ready {
-            Failure::os(format!("cannot lock the cell (step: {step})"), error)
+            match layer_behind(step) {
+                Some(layer) => Failure::missing(layer, format!("cannot {step}: {}", reason(&error))),
+                None => Failure::os(format!("cannot lock the cell (step: {step})"), error),
+            }
         } else if step.starts_with("run ") || step.starts_with("enter the working directory") {
             Failure::of_request(format!("cannot {step} in the cell"), reason(&error))
         } else if errno == libc::ENOSPC {
@@ -400,5 +403,17 @@ impl Kept {
             }
             CellState::Idle | CellState::Dying { .. } => {}
         }
+    }
+}
+
+/// The layer that a step of init's is about, where the host and not the request decides whether it works.
+fn layer_behind(step: &str) -> Option<Layer> {
+    match step {
+        "make a user namespace" => Some(Layer::User),
+        "make a cgroup namespace" => Some(Layer::Cgroup),
+        "enter the network" => Some(Layer::Net),
+        "install the syscall filter" => Some(Layer::Seccomp),
+        "change the root" | "mount /proc" | "make the root" => Some(Layer::Mount),
+        _ => None,
     }
 }

@@ -3,7 +3,7 @@
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
-use super::harness::{as_ordinary_user, eventually, fixture, group_parents, is_root, result};
+use super::harness::{BINARY, as_ordinary_user, eventually, fixture, group_parents, is_root, result};
 use serde_json::Value;
 
 fn python(code: &str, flags: &[&str]) -> Option<Value> {
@@ -191,4 +191,26 @@ fn with_delegated_control_groups_every_layer_works() {
     assert_eq!(fine["isolation"].as_array().unwrap().len(), 12);
     assert!(fine["memory_used"].as_u64().unwrap() > 10 << 20);
     assert_eq!((&large["verdict"], &large["limit"]["kind"]), (&"memory_limit".into(), &"memory".into()), "{large:#}");
+}
+
+#[test]
+fn a_host_without_user_namespaces_is_refused_with_the_fix() {
+    if !is_root() {
+        return;
+    }
+    // In a user namespace of its own, in which no further ones are allowed.
+    let refused = |args: &[&str]| {
+        let script = "echo 0 > /proc/sys/user/max_user_namespaces; exec \"$0\" \"$@\"";
+        std::process::Command::new("unshare").args(["-Urm", "sh", "-c", script, BINARY]).args(args).output().unwrap()
+    };
+    let run = refused(&["--lang", "python", "--code", "print(1)"]);
+    let text = String::from_utf8_lossy(&run.stderr).into_owned();
+    assert_eq!((run.status.code(), run.stdout.len()), (Some(125), 0), "{text}");
+    assert!(text.contains("isolation layer 'user' is required and not available on this host"), "{text}");
+    assert!(text.contains("sysctl -w kernel.unprivileged_userns_clone=1"), "{text}");
+    let doctor = refused(&["doctor", "--json"]);
+    assert_eq!(doctor.status.code(), Some(1));
+    let report: Value = serde_json::from_slice(&doctor.stdout).unwrap();
+    assert_eq!((&report["policy_met"], &report["layers"][0]["works"]), (&false.into(), &false.into()), "{report:#}");
+    assert!(report["layers"][0]["why"].as_str().unwrap().starts_with("the kernel refused it"));
 }
