@@ -229,6 +229,19 @@ mod tests {
     }
 
     #[test]
+    fn the_readme_lists_every_limit_with_its_default() {
+        let readme = include_str!("../../../README.md");
+        for info in TABLE {
+            let row = readme.lines().find(|line| line.contains(&format!("| `--{}` |", info.flag))).expect(info.flag);
+            let stated = row.split('|').nth(3).expect("a third column").trim();
+            match info.default {
+                Some(default) => assert_eq!(info.kind.parse(stated), Ok(default), "{}", info.flag),
+                None => assert_eq!(stated, "none of its own", "{}", info.flag),
+            }
+        }
+    }
+
+    #[test]
     fn every_limit_has_its_flag_and_the_help_states_its_default() {
         let command = Arguments::command();
         for info in TABLE {
