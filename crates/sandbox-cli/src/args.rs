@@ -10,7 +10,7 @@ const EXAMPLES: &str = "\
 Examples:
   sandbox-run --lang python --code 'print(2+2)'
   sandbox-run --file script.py --timeout 10s --memory 512m -- arg1 arg2
-  echo 'print(input())' | sandbox-run --lang python --json
+  echo 'print(2+2)' | sandbox-run --lang python --json
   sandbox-run --file filter.py --stdin data.csv --quiet > out.csv
   sandbox-run exec -- ls -la /
   sandbox-run doctor
