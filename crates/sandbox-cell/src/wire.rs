@@ -96,8 +96,8 @@ pub(crate) enum FromInit {
     Ended(Report),
     /// A limit that init itself watches was passed; init has killed everything and will say `Ended`.
     Passed(LimitKind),
-    /// A step failed.
-    Failed { step: String, errno: i32 },
+    /// A step failed, perhaps through the request's own fault.
+    Failed { step: String, errno: i32, request: bool },
 }
 
 /// What init saw of a run.

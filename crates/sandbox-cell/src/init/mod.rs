@@ -70,7 +70,7 @@ pub(crate) fn main(birth: &Birth<'_>) {
     match lock::lock(birth) {
         Ok(locked) => serve::serve(birth, &locked),
         Err((step, errno)) => {
-            let failed = FromInit::Failed { step: step.into_owned(), errno: errno.raw_os_error() };
+            let failed = FromInit::Failed { step: step.into_owned(), errno: errno.raw_os_error(), request: false };
             let _ = wire::send(birth.socket, &failed, &[], SendFlags::empty());
         }
     }

@@ -11,7 +11,7 @@ use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags};
 use rustix::process::{Pid, Resource, Signal, WaitOptions, WaitStatus};
 use sandbox_sys::process::{CpuTimes, children_cpu_times};
-use sandbox_sys::spawn::{Program, SpawnError, Step, spawn};
+use sandbox_sys::spawn::{Program, Step, spawn};
 
 use super::lock::Locked;
 use super::{Birth, files, watch};
@@ -100,10 +100,8 @@ fn obey(
                 *running = Some(run);
                 say(birth, &FromInit::Started)
             }
-            Err((step, errno)) => {
-                // The failed child is reaped with the others.
-                say(birth, &FromInit::Failed { step, errno: errno.raw_os_error() })
-            }
+            // The failed child is reaped with the others.
+            Err(failed) => say(birth, &failed),
         },
         ToInit::Terminate => {
             kill_everything(Signal::TERM);
@@ -126,9 +124,14 @@ fn kill_everything(signal: Signal) {
     let _ = sandbox_sys::process::kill_all(signal);
 }
 
-fn start(birth: &Birth<'_>, locked: &Locked, run: Run, fds: Vec<OwnedFd>) -> Result<Running, (String, Errno)> {
+fn start(birth: &Birth<'_>, locked: &Locked, run: Run, fds: Vec<OwnedFd>) -> Result<Running, FromInit> {
     let Run { command, files: has_files, last } = run;
-    let invalid = |what: &str| (what.to_owned(), Errno::INVAL);
+    let failed = |step: &str, errno: Errno, request: bool| FromInit::Failed {
+        step: step.to_owned(),
+        errno: errno.raw_os_error(),
+        request,
+    };
+    let invalid = |step: &str| failed(step, Errno::INVAL, false);
     let mut fds = fds.into_iter();
     let (Some(stdin), Some(stdout), Some(stderr)) = (fds.next(), fds.next(), fds.next()) else {
         return Err(invalid("get standard streams"));
@@ -137,7 +140,7 @@ fn start(birth: &Birth<'_>, locked: &Locked, run: Run, fds: Vec<OwnedFd>) -> Res
         let archive = fds.next().ok_or_else(|| invalid("get the input files"))?;
         files::unpack(archive, birth.program_ids).map_err(|error| {
             let errno = error.raw_os_error().map_or(Errno::INVAL, Errno::from_raw_os_error);
-            ("make the input files".to_owned(), errno)
+            failed("make the input files", errno, errno == Errno::NOSPC)
         })?;
     }
     let nul = |_| invalid("read the command: an argument contains a NUL byte");
@@ -167,12 +170,15 @@ fn start(birth: &Birth<'_>, locked: &Locked, run: Run, fds: Vec<OwnedFd>) -> Res
     let cpu_before = children_cpu_times();
     let io_before = io_counters(locked);
     let started = Instant::now();
-    let pid = spawn(&program).map_err(|error| spawn_failure(&name, error))?;
+    let pid = spawn(&program).map_err(|error| {
+        let request = matches!(error.step, Step::Exec | Step::WorkingDirectory);
+        failed(&spawn_step(&name, error.step), error.errno, request)
+    })?;
     Ok(Running { pid, last, started, cpu_before, io_before, peak: watch::Sample::default() })
 }
 
-fn spawn_failure(name: &str, error: SpawnError) -> (String, Errno) {
-    let step = match error.step {
+fn spawn_step(name: &str, step: Step) -> String {
+    match step {
         Step::Fork => "fork".to_owned(),
         Step::Cgroup => "join the program's cgroup".to_owned(),
         Step::Session => "start a session".to_owned(),
@@ -181,10 +187,8 @@ fn spawn_failure(name: &str, error: SpawnError) -> (String, Errno) {
         Step::Privileges => "drop privileges".to_owned(),
         Step::Landlock => "enter the Landlock rules".to_owned(),
         Step::WorkingDirectory => "enter the working directory".to_owned(),
-        // The prefix marks it as the request's fault: see the keeper.
         Step::Exec => format!("run {name}"),
-    };
-    (step, error.errno)
+    }
 }
 
 /// Where a program may be: along PATH for a plain name, in the working directory for a relative path.

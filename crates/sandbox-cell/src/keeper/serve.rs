@@ -238,9 +238,9 @@ impl Server<'_> {
                 }
                 FromInit::Passed(kind) => cell.on_passed(kind),
                 FromInit::Ended(report) => cell.on_ended(&report),
-                FromInit::Failed { step, errno } => {
+                FromInit::Failed { step, errno, request } => {
                     let was_ready = cell.boot == Boot::Ready;
-                    cell.on_failed(&step, errno);
+                    cell.on_failed(&step, errno, request);
                     if !was_ready {
                         self.kill(number);
                     }

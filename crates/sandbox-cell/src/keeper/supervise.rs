@@ -355,17 +355,17 @@ impl Kept {
     }
 
     /// Init could not do something: in a booting cell that is the cell's end, later the command's.
-    pub(super) fn on_failed(&mut self, step: &str, errno: i32) {
+    pub(super) fn on_failed(&mut self, step: &str, errno: i32, request: bool) {
         let error = std::io::Error::from_raw_os_error(errno);
         let failure = if self.boot != Boot::Ready {
             match layer_behind(step) {
                 Some(layer) => Failure::missing(layer, format!("cannot {step}: {}", reason(&error))),
                 None => Failure::os(format!("cannot lock the cell (step: {step})"), error),
             }
-        } else if step.starts_with("run ") || step.starts_with("enter the working directory") {
+        } else if request && errno == libc::ENOSPC {
+            Failure::of_request(format!("cannot {step} in the cell"), "they do not fit within the disk limit")
+        } else if request {
             Failure::of_request(format!("cannot {step} in the cell"), reason(&error))
-        } else if errno == libc::ENOSPC {
-            Failure::of_request(format!("cannot {step}"), "they do not fit within the disk limit")
         } else {
             Failure::os(format!("cannot start the program (step: {step})"), error)
         };
