@@ -2,6 +2,7 @@
 # relatives) or says what to install.
 
 CARGO ?= cargo
+export CARGO_TARGET_DIR = $(CURDIR)/target
 BIN = target/$(shell rustc -vV | sed -n 's/^host: //p')/release/sandbox-run
 
 .PHONY: run build test lint unit coverage bench test-vm setup setup-test setup-bench setup-vm clean

@@ -117,9 +117,11 @@ fn detach_stdio() -> rustix::io::Result<()> {
 /// Leaves the keeper's user namespace for one in which only the cell's own ids exist.
 fn enter_user_namespace(birth: &Birth<'_>, proc: OwnedFd) -> Result<(), Failed> {
     let at = |step: &'static str| move |errno| (Cow::Borrowed(step), errno);
-    // Without privilege the kernel keeps the caller's groups; it also makes them meaningless in the new namespace.
+    // An ordinary user's keeper cannot drop groups. They then still count for files, of which the cell has none but the
+    // system's.
     match rustix::thread::set_thread_groups(&[]) {
-        Ok(()) | Err(Errno::PERM) => {}
+        Ok(()) => {}
+        Err(Errno::PERM) if birth.program_ids.is_none() => {}
         Err(errno) => return Err(("drop groups".into(), errno)),
     }
     sandbox_sys::process::unshare(birth.alone, Namespaces::USER).map_err(at("make a user namespace"))?;

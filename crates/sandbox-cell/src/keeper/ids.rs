@@ -5,6 +5,7 @@
 
 use std::os::fd::OwnedFd;
 
+use crate::error::Failure;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, socket_with};
 
 /// The user and group id of programs, as they see it.
@@ -12,6 +13,9 @@ pub(super) const PROGRAM: u32 = 1000;
 
 /// Ids per keeper: two for each of 2048 cells at one time.
 const BLOCK: u32 = 4096;
+
+/// How many blocks are tried.
+const MOST_TRIES: u32 = 1024;
 
 /// The ids that a keeper can give.
 #[derive(Debug)]
@@ -32,19 +36,24 @@ pub(super) enum CellIds {
 }
 
 impl Ids {
-    /// Claims a block of ids, if the keeper is privileged enough to use other ids than its own.
-    pub(super) fn claim(privileged: bool) -> Self {
+    /// Claims a block of ids, if the keeper is privileged enough to use other ids than its own. Where there are others,
+    /// its own is never given away: it may be root's.
+    pub(super) fn claim(privileged: bool) -> Result<Self, Failure> {
         let mapped = std::fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
-        let range = privileged.then(|| range(&mapped)).flatten();
-        let Some((base, blocks)) = range else { return Self::Single };
+        Self::claim_in(privileged.then(|| range(&mapped)).flatten(), lock)
+    }
+
+    /// Claims the first block of a range that can be locked.
+    fn claim_in(range: Option<(u32, u32)>, lock: impl Fn(u32) -> Option<OwnedFd>) -> Result<Self, Failure> {
+        let Some((base, blocks)) = range else { return Ok(Self::Single) };
         // Other keepers look for a block too. An abstract socket's name is a lock that vanishes with its owner.
         let start = rustix::process::getpid().as_raw_nonzero().get().unsigned_abs() % blocks;
-        for index in (0..blocks.min(64)).map(|n| (start + n) % blocks) {
+        for index in (0..blocks.min(MOST_TRIES)).map(|n| (start + n) % blocks) {
             if let Some(lock) = lock(index) {
-                return Self::Block { first: base + index * BLOCK, used: vec![], _lock: lock };
+                return Ok(Self::Block { first: base + index * BLOCK, used: vec![], _lock: lock });
             }
         }
-        Self::Single
+        Err(Failure::new("cannot claim user ids for cells", "every block that was tried is taken by another keeper"))
     }
 
     /// Ids for one more cell.
@@ -146,11 +155,17 @@ mod tests {
     }
 
     #[test]
+    fn without_a_free_block_nobody_gets_the_keepers_own_id() {
+        let failure = Ids::claim_in(Some((0x7000_0000, 9)), |_| None).expect_err("refused");
+        assert!(failure.to_string().starts_with("cannot claim user ids"), "{failure}");
+    }
+
+    #[test]
     fn two_keepers_claim_different_blocks() {
-        let (a, b) = (Ids::claim(true), Ids::claim(true));
+        let (a, b) = (Ids::claim(true).expect("a block"), Ids::claim(true).expect("another"));
         if let (Ids::Block { first: a, .. }, Ids::Block { first: b, .. }) = (&a, &b) {
             assert_ne!(a, b);
         }
-        assert!(matches!(Ids::claim(false), Ids::Single));
+        assert!(matches!(Ids::claim(false), Ok(Ids::Single)));
     }
 }

@@ -131,6 +131,9 @@ impl Kept {
         if let Some((run, fds)) = self.pending.take() {
             self.pass_on(run, &fds);
         }
+        if let CellState::Running(Running { ending: Some(ending), .. }) = &self.state {
+            self.tell_init(if ending.kill.is_some() { &ToInit::Terminate } else { &ToInit::Kill });
+        }
         Ok(())
     }
 
@@ -215,7 +218,10 @@ impl Kept {
             run.ending = Some(Ending { reason, kill: None, give_up: now + REPORT });
             ToInit::Kill
         };
-        self.tell_init(&message);
+        // While init builds its root it waits for other messages; it hears of this when it can.
+        if self.boot != Boot::Building {
+            self.tell_init(&message);
+        }
     }
 
     /// Init watches a limit itself and has ended the command.
@@ -241,7 +247,9 @@ impl Kept {
         if let Some(ending) = &mut run.ending {
             if ending.kill.is_some_and(|at| at <= now) {
                 ending.kill = None;
-                self.tell_init(&ToInit::Kill);
+                if self.boot != Boot::Building {
+                    self.tell_init(&ToInit::Kill);
+                }
             } else if ending.give_up <= now {
                 // Init does not answer. The kernel ends it and with it all the rest; the account is made then.
                 let _ = pidfd_send_signal(&self.child.pidfd, Signal::KILL);
@@ -317,13 +325,16 @@ impl Kept {
     /// Puts together what the group and init have counted. The group's counts are the ones to trust; it has no split
     /// of the CPU time, which comes from init in proportion.
     fn usage(report: &Report, before: &Counters, now: &Counters) -> Usage {
-        let reaped = report.cpu_user + report.cpu_system;
+        // Init's numbers come out of the cell: no run lasts longer than this, so no sum can overflow.
+        let sane = |duration: Duration| duration.min(Duration::from_secs(366 * 86_400));
+        let (user, system, wall) = (sane(report.cpu_user), sane(report.cpu_system), sane(report.wall));
+        let reaped = user + system;
         let counted = now.cpu.saturating_sub(before.cpu);
         let cpu = if counted.is_zero() { reaped } else { counted };
-        let share = if reaped.is_zero() { 1.0 } else { report.cpu_user.as_secs_f64() / reaped.as_secs_f64() };
+        let share = if reaped.is_zero() { 1.0 } else { user.as_secs_f64() / reaped.as_secs_f64() };
         let cpu_user = cpu.mul_f64(share.clamp(0.0, 1.0));
         Usage {
-            wall: report.wall,
+            wall,
             cpu,
             cpu_user,
             cpu_system: cpu.saturating_sub(cpu_user),
@@ -357,8 +368,9 @@ impl Kept {
     /// Init could not do something: in a booting cell that is the cell's end, later the command's.
     pub(super) fn on_failed(&mut self, step: &str, errno: i32, request: bool) {
         let error = std::io::Error::from_raw_os_error(errno);
+        let step: String = step.chars().filter(|c| !c.is_control()).collect();
         let failure = if self.boot != Boot::Ready {
-            match layer_behind(step) {
+            match layer_behind(&step) {
                 Some(layer) => Failure::missing(layer, format!("cannot {step}: {}", reason(&error))),
                 None => Failure::os(format!("cannot lock the cell (step: {step})"), error),
             }

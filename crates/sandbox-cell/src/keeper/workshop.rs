@@ -42,7 +42,7 @@ impl Workshop {
     pub(super) fn open(alone: SingleThreaded) -> Result<Self, Failure> {
         let tree = Tree::locate();
         let privileged = has_power();
-        let ids = Ids::claim(privileged);
+        let ids = Ids::claim(privileged)?;
         Self::gain_power(alone, privileged)?;
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let proc = rustix::fs::openat(CWD, c"/proc", flags, Mode::empty());

@@ -159,6 +159,23 @@ fn an_interrupted_command_says_so_and_leaves_nothing() {
 }
 
 #[test]
+fn an_interruption_at_any_moment_is_one() {
+    use std::os::unix::process::ExitStatusExt;
+    // From before the command can catch the signal, through every step of making the cell, to the running program.
+    for n in 0..60 {
+        let mut child = sandbox(&["exec", "--json", "-t", "20s", "--", "sleep", "30"])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        std::thread::sleep(Duration::from_micros(n * 200));
+        send(child.id(), Signal::INT);
+        let status = child.wait().unwrap();
+        assert!(status.code() == Some(130) || status.signal() == Some(2), "after {n}: {status:?}");
+    }
+}
+
+#[test]
 fn a_killed_command_leaves_nothing() {
     let (output, keeper) = interrupt(Signal::KILL);
     assert_eq!(output.status.code(), None);
