@@ -1,28 +1,80 @@
-//! Files on their way into a cell: a flat stream of entries that init unpacks inside.
+//! Files on their way into a cell and out of it: a flat stream of entries that init unpacks or writes inside.
 //!
-//! The host never opens a path in a cell; it writes entries to a memory file and init, which is inside, makes the
-//! files. An entry is a header (length-prefixed) and the file's bytes.
+//! The host never opens a path in a cell. On the way in it writes entries to a memory file, and init, which is inside,
+//! makes the files. On the way out init writes entries to a pipe, and the host reads them ([`read_all`]) as it reads
+//! everything from a cell: nothing is trusted, paths are checked, sizes are bounded by what the reader accepts.
+//!
+//! An entry is a header (length-prefixed) and, for a file, its bytes. A stream has several places: the working
+//! directory is the first, the cell's volumes follow.
 
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, Read, Seek, Write};
 
 use serde::{Deserialize, Serialize};
 
 use crate::path::RelativePath;
 
-/// What an entry is.
+/// One thing in the stream.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Header {
-    /// Where it goes, below the working directory.
-    pub path: RelativePath,
-    /// Whether it may be executed.
-    pub executable: bool,
-    /// How many bytes follow.
-    pub size: u64,
+pub(crate) enum Entry {
+    /// What follows is in this place.
+    Into(u8),
+    /// A directory.
+    Directory { path: RelativePath },
+    /// A file; its bytes follow.
+    File { path: RelativePath, executable: bool, size: u64 },
+    /// A symbolic link. Only volumes have them: nobody follows them but programs in cells.
+    Link { path: RelativePath, target: String },
+    /// Something that was left out.
+    Omitted { path: String, why: Omission },
+    /// The end of what came out of a cell. A stream without it was cut off.
+    End { omitted: u64 },
 }
 
-/// The longest header: a path of 1024 bytes and a few numbers.
-const MAX_HEADER: usize = 1100;
+/// Why something did not come out of a cell.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Omission {
+    /// There were as many files as may come out before it.
+    TooMany,
+    /// With it there would be more bytes than may come out.
+    TooLarge,
+    /// It is nested too deep.
+    TooDeep,
+    /// It is a link, a pipe, a socket or the like.
+    NotAFile,
+    /// Its name is not UTF-8.
+    BadName,
+}
+
+impl Omission {
+    /// The reason in words.
+    #[must_use]
+    pub fn describe(self) -> &'static str {
+        match self {
+            Self::TooMany => "there are too many files",
+            Self::TooLarge => "the files are too large together",
+            Self::TooDeep => "it is nested too deep",
+            Self::NotAFile => "it is not a regular file",
+            Self::BadName => "its name is not UTF-8",
+        }
+    }
+}
+
+/// What may come out of a cell's working directory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Caps {
+    /// How many files.
+    pub count: u64,
+    /// How many bytes together.
+    pub bytes: u64,
+}
+
+/// How many of the things that were left out are named.
+pub const MOST_NAMED: usize = 100;
+
+/// The longest header: two paths of 1024 bytes and a few numbers.
+const MAX_HEADER: usize = 2100;
 
 /// Collects files for a cell.
 #[derive(Debug)]
@@ -40,14 +92,24 @@ impl Archive {
 
     /// Adds a file. Its directories are made as needed.
     pub fn add(&mut self, path: RelativePath, executable: bool, content: &[u8]) -> io::Result<()> {
-        let header = Header { path, executable, size: content.len() as u64 };
-        let header = postcard::to_stdvec(&header).map_err(io::Error::other)?;
-        let length = u16::try_from(header.len()).map_err(io::Error::other)?;
-        self.file.write_all(&length.to_le_bytes())?;
-        self.file.write_all(&header)?;
-        self.file.write_all(content)?;
         self.entries += 1;
-        Ok(())
+        write_entry(&mut self.file, &Entry::File { path, executable, size: content.len() as u64 })?;
+        self.file.write_all(content)
+    }
+
+    /// Adds a directory.
+    pub fn add_directory(&mut self, path: RelativePath) -> io::Result<()> {
+        self.entries += 1;
+        write_entry(&mut self.file, &Entry::Directory { path })
+    }
+
+    /// Adds what came out of a volume ([`Sink::volume`]) to the cell's volume with this number, counted from 0.
+    pub fn add_volume(&mut self, number: u8, content: &mut File) -> io::Result<()> {
+        self.entries += 1;
+        write_entry(&mut self.file, &Entry::Into(number.saturating_add(1)))?;
+        content.rewind()?;
+        io::copy(content, &mut self.file)?;
+        write_entry(&mut self.file, &Entry::Into(0))
     }
 
     /// Whether nothing was added.
@@ -56,14 +118,92 @@ impl Archive {
         self.entries == 0
     }
 
+    /// The memory file itself: a volume's content for [`Archive::add_volume`].
+    #[must_use]
+    pub fn into_file(self) -> File {
+        self.file
+    }
+
     /// The memory file, to be handed to init.
     pub(crate) fn as_file(&self) -> &File {
         &self.file
     }
 }
 
-/// Reads the next header, or `None` at the end.
-pub(crate) fn next_header(from: &mut impl Read) -> io::Result<Option<Header>> {
+/// Somebody who takes what comes out of a cell.
+pub trait Sink {
+    /// A file in the working directory. Whatever of `content` is not read is dropped.
+    fn file(&mut self, path: &RelativePath, executable: bool, size: u64, content: &mut dyn Read) -> io::Result<()>;
+
+    /// Something that was left out.
+    fn omitted(&mut self, path: &str, why: Omission);
+
+    /// A part of a volume, by the volume's number. All parts together are what [`Archive::add_volume`] takes.
+    fn volume(&mut self, number: u8, part: &mut dyn Read) -> io::Result<()>;
+}
+
+/// Reads everything that comes out of a cell, and checks that nothing was cut off. Returns how many things were left
+/// out, named or not.
+pub fn read_all(from: &mut impl Read, sink: &mut dyn Sink) -> io::Result<u64> {
+    let mut place = 0_u8;
+    loop {
+        let Some(entry) = next_entry(from)? else { return Err(io::ErrorKind::UnexpectedEof.into()) };
+        match (&entry, place.checked_sub(1)) {
+            (Entry::End { omitted }, _) => return Ok(*omitted),
+            (Entry::Into(number), _) => place = *number,
+            (Entry::Omitted { path, why }, _) => sink.omitted(path, *why),
+            (Entry::File { path, executable, size }, None) => {
+                let mut content = from.by_ref().take(*size);
+                sink.file(path, *executable, *size, &mut content)?;
+                skip(&mut content)?;
+            }
+            (Entry::Directory { .. } | Entry::Link { .. }, None) => {}
+            (entry, Some(volume)) => {
+                let size = if let Entry::File { size, .. } = entry { *size } else { 0 };
+                let mut header = vec![];
+                write_entry(&mut header, entry)?;
+                let mut content = from.by_ref().take(size);
+                sink.volume(volume, &mut header.as_slice().chain(&mut content))?;
+                skip(&mut content)?;
+            }
+        }
+    }
+}
+
+/// Reads to the end, which must be where it was said to be.
+fn skip(content: &mut io::Take<impl Read>) -> io::Result<()> {
+    io::copy(content, &mut io::sink())?;
+    if content.limit() > 0 { Err(io::ErrorKind::UnexpectedEof.into()) } else { Ok(()) }
+}
+
+/// Takes what a volume holds: a path, for a file whether it may be executed and its size, and its content.
+pub type TakeEntry<'a> = dyn FnMut(&RelativePath, Option<(bool, u64)>, &mut dyn Read) -> io::Result<()> + 'a;
+
+/// What a volume holds, for those who put it on the host: its directories and files, without links.
+pub fn read_volume(from: &mut impl Read, take: &mut TakeEntry<'_>) -> io::Result<()> {
+    while let Some(entry) = next_entry(from)? {
+        match entry {
+            Entry::Directory { path } => take(&path, None, &mut io::empty())?,
+            Entry::File { path, executable, size } => {
+                let mut content = from.by_ref().take(size);
+                take(&path, Some((executable, size)), &mut content)?;
+                skip(&mut content)?;
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// Writes an entry's header.
+pub(crate) fn write_entry(to: &mut impl Write, entry: &Entry) -> io::Result<()> {
+    let header = postcard::to_stdvec(entry).map_err(io::Error::other)?;
+    let length = u16::try_from(header.len()).map_err(io::Error::other)?;
+    to.write_all(&[&length.to_le_bytes(), header.as_slice()].concat())
+}
+
+/// Reads the next entry's header, or `None` at the end.
+pub(crate) fn next_entry(from: &mut (impl Read + ?Sized)) -> io::Result<Option<Entry>> {
     let mut length = [0; 2];
     match from.read(&mut length)? {
         0 => return Ok(None),
@@ -72,7 +212,7 @@ pub(crate) fn next_header(from: &mut impl Read) -> io::Result<Option<Header>> {
     }
     let length = usize::from(u16::from_le_bytes(length));
     if length > MAX_HEADER {
-        return Err(io::Error::other("file header is too long"));
+        return Err(io::Error::other("an entry's header is too long"));
     }
     let mut header = vec![0; length];
     from.read_exact(&mut header)?;
@@ -83,33 +223,108 @@ pub(crate) fn next_header(from: &mut impl Read) -> io::Result<Option<Header>> {
 mod tests {
     use super::*;
     use proptest::prelude::*;
-    use std::io::Seek;
+
+    fn path(path: &str) -> RelativePath {
+        RelativePath::new(path).expect("path")
+    }
 
     #[test]
     fn what_goes_in_comes_out() {
         let mut archive = Archive::new().expect("memfd");
         assert!(archive.is_empty());
-        archive.add(RelativePath::new("main.py").expect("path"), false, b"print(1)").expect("add");
-        archive.add(RelativePath::new("bin/tool").expect("path"), true, b"").expect("add");
+        archive.add(path("main.py"), false, b"print(1)").expect("add");
+        archive.add(path("bin/tool"), true, b"").expect("add");
+        archive.add_directory(path("empty")).expect("add");
         let mut file = archive.as_file().try_clone().expect("clone");
         file.rewind().expect("rewind");
-        let first = next_header(&mut file).expect("read").expect("entry");
-        assert_eq!((first.path.as_str(), first.executable, first.size), ("main.py", false, 8));
+        let first = next_entry(&mut file).expect("read");
+        assert_eq!(first, Some(Entry::File { path: path("main.py"), executable: false, size: 8 }));
         let mut content = [0; 8];
         file.read_exact(&mut content).expect("content");
         assert_eq!(&content, b"print(1)");
-        let second = next_header(&mut file).expect("read").expect("entry");
-        assert_eq!((second.path.as_str(), second.executable, second.size), ("bin/tool", true, 0));
-        assert_eq!(next_header(&mut file).expect("read"), None);
+        let second = next_entry(&mut file).expect("read");
+        assert_eq!(second, Some(Entry::File { path: path("bin/tool"), executable: true, size: 0 }));
+        assert_eq!(next_entry(&mut file).expect("read"), Some(Entry::Directory { path: path("empty") }));
+        assert_eq!(next_entry(&mut file).expect("read"), None);
+    }
+
+    #[derive(Default)]
+    struct Taken {
+        files: Vec<(String, Vec<u8>)>,
+        omitted: Vec<String>,
+        volumes: Vec<Vec<u8>>,
+    }
+
+    impl Sink for Taken {
+        fn file(&mut self, path: &RelativePath, _: bool, _: u64, content: &mut dyn Read) -> io::Result<()> {
+            let mut bytes = vec![];
+            content.read_to_end(&mut bytes)?;
+            self.files.push((path.as_str().to_owned(), bytes));
+            Ok(())
+        }
+
+        fn omitted(&mut self, path: &str, _: Omission) {
+            self.omitted.push(path.to_owned());
+        }
+
+        fn volume(&mut self, number: u8, part: &mut dyn Read) -> io::Result<()> {
+            self.volumes.resize(usize::from(number) + 1, vec![]);
+            part.read_to_end(&mut self.volumes[usize::from(number)]).map(drop)
+        }
+    }
+
+    /// A stream as init writes it.
+    fn stream() -> Vec<u8> {
+        let mut bytes = vec![];
+        let file = |name: &str, size| Entry::File { path: path(name), executable: false, size };
+        let entries = [
+            (file("a", 3), &b"abc"[..]),
+            (Entry::Omitted { path: "link".into(), why: Omission::NotAFile }, b""),
+            (Entry::Into(1), b""),
+            (Entry::Directory { path: path("d") }, b""),
+            (file("d/b", 2), b"xy"),
+            (Entry::Link { path: path("l"), target: "d/b".into() }, b""),
+            (Entry::End { omitted: 7 }, b""),
+        ];
+        for (entry, content) in entries {
+            write_entry(&mut bytes, &entry).expect("write");
+            bytes.extend_from_slice(content);
+        }
+        bytes
+    }
+
+    #[test]
+    fn what_came_out_of_a_volume_can_be_read_and_put_back() {
+        let mut taken = Taken::default();
+        assert_eq!(read_all(&mut stream().as_slice(), &mut taken).expect("whole"), 7);
+        assert_eq!(taken.files, [("a".to_owned(), b"abc".to_vec())]);
+        assert_eq!(taken.omitted, ["link"]);
+        let mut seen = vec![];
+        read_volume(&mut taken.volumes[0].as_slice(), &mut |path, file, content| {
+            let mut text = String::new();
+            content.read_to_string(&mut text)?;
+            seen.push((path.as_str().to_owned(), file.map(|(_, size)| size), text));
+            Ok(())
+        })
+        .expect("read");
+        assert_eq!(seen, [("d".into(), None, String::new()), ("d/b".into(), Some(2), "xy".into())]);
+    }
+
+    #[test]
+    fn a_stream_that_is_cut_off_is_noticed_wherever_that_is() {
+        let whole = stream();
+        for end in 0..whole.len() {
+            assert!(read_all(&mut &whole[..end], &mut Taken::default()).is_err(), "{end}");
+        }
     }
 
     proptest! {
         #[test]
         fn garbage_never_panics_and_never_climbs(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
-            let mut from = bytes.as_slice();
-            while let Ok(Some(header)) = next_header(&mut from) {
-                prop_assert!(!header.path.as_str().contains(".."));
-            }
+            let mut taken = Taken::default();
+            let _ = read_all(&mut bytes.as_slice(), &mut taken);
+            prop_assert!(taken.files.iter().all(|(path, _)| !path.contains("..")));
+            let _ = read_volume(&mut bytes.as_slice(), &mut |_, _, _| Ok(()));
         }
     }
 }

@@ -35,11 +35,11 @@ pub mod units;
 mod wire;
 
 pub use error::{Failure, reason};
-pub use keeper::{Cell, Keeper, Ready, Stdio, null};
+pub use keeper::{Cell, Keeper, Ready, Start, Stdio, null};
 pub use layer::{Layer, LayerSet};
 pub use limits::{LimitKind, Limits};
 pub use outcome::{Outcome, RunStatus, StopReason, Usage};
 pub use path::{PathError, RelativePath};
 pub use sandbox_sys::signal::name as signal_name;
-pub use spec::{CellSpec, Command, HOME_DIR, Mount, Network, WORK_DIR, base_environment};
+pub use spec::{CellSpec, Command, HOME_DIR, Mount, Network, PROXY_PORT, Volume, WORK_DIR, base_environment};
 pub use syscalls::filter_bytes;

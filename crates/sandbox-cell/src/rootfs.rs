@@ -8,7 +8,8 @@
 //! the cell was asked for; the writable directories; `/proc`. At last the tmpfs becomes the root, and the host's tree
 //! is detached.
 //!
-//! Everything writable in a cell is one tmpfs, so that one size and one inode count limit all of it.
+//! Everything writable in a cell is one tmpfs, so that one size and one inode count limit all of it. Volumes, which
+//! have sizes of their own, are the exception.
 //!
 //! Detaching a mount makes the kernel wait for all CPUs, so it is done exactly once; what could be detached after use
 //! is covered or made inaccessible instead.
@@ -17,7 +18,7 @@ use std::borrow::Cow;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Component, Path};
 
-use rustix::fs::{AtFlags, CWD, Mode, OFlags};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags,
@@ -26,7 +27,7 @@ use rustix::mount::{
 use sandbox_sys::mount::{Attributes, set_attributes};
 
 use crate::error::Failure;
-use crate::spec::{HOME_DIR, Mount, WORK_DIR};
+use crate::spec::{HOME_DIR, Mount, Volume, WORK_DIR};
 
 /// Directories of the host that make up a system. Those that are symbolic links there become links here.
 const SYSTEM_DIRS: [&str; 7] = ["usr", "bin", "sbin", "lib", "lib64", "lib32", "libx32"];
@@ -61,9 +62,22 @@ const NSSWITCH: &str = "passwd: files\ngroup: files\nhosts: files dns\n";
 /// A step that failed, for people, and why.
 pub(crate) type Failed = (Cow<'static, str>, Errno);
 
-/// Builds the root with these mounts in it and makes it the root of this process; the host's tree is gone afterwards.
-/// Called by init in its own mount namespace. Returns a writable view of /proc that nobody else can reach.
-pub(crate) fn enter(mounts: &[Mount], writable: &OwnedFd) -> Result<OwnedFd, Failed> {
+/// What a root is made of.
+pub(crate) struct Parts<'a> {
+    /// What it shows of the host besides the system.
+    pub(crate) mounts: &'a [Mount],
+    /// For each mount, the namespace that maps its owner to the cell's user, if there is one.
+    pub(crate) id_maps: &'a [Option<OwnedFd>],
+    /// The writable tmpfs.
+    pub(crate) writable: &'a OwnedFd,
+    /// A tmpfs for each volume.
+    pub(crate) volumes: &'a [(&'a Volume, OwnedFd)],
+}
+
+/// Builds the root and makes it the root of this process; the host's tree is gone afterwards. Called by init in its
+/// own mount namespace. Returns a writable view of /proc that nobody else can reach.
+pub(crate) fn enter(parts: &Parts<'_>) -> Result<OwnedFd, Failed> {
+    let writable = parts.writable;
     let at = |step: &'static str| move |errno| (Cow::Borrowed(step), errno);
     mount_change(c"/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)
         .map_err(at("make mounts private"))?;
@@ -74,11 +88,17 @@ pub(crate) fn enter(mounts: &[Mount], writable: &OwnedFd) -> Result<OwnedFd, Fai
     move_mount(&root, c"", CWD, c"/", MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH).map_err(at("attach the root"))?;
     fill(&root).map_err(at("fill the root"))?;
     show_system(&root)?;
-    for mount in mounts {
-        let target = mount.target.strip_prefix("/").unwrap_or(&mount.target);
-        bind(&root, &mount.source, target).map_err(|errno| {
+    for (index, mount) in parts.mounts.iter().enumerate() {
+        let id_map = parts.id_maps.get(index).and_then(Option::as_ref);
+        show(&root, mount, id_map).map_err(|errno| {
             (format!("mount {} at {}", mount.source.display(), mount.target.display()).into(), errno)
         })?;
+    }
+    for (volume, tmpfs) in parts.volumes {
+        let target = below_root(&volume.target);
+        make_target(&root, target, true)
+            .and_then(|()| attach(tmpfs, &root, target))
+            .map_err(|errno| (format!("mount a volume at {}", volume.target.display()).into(), errno))?;
     }
     // Only what is attached can be cloned, on all but the newest kernels.
     attach(writable, &root, STAGING).map_err(at("attach the writable directories"))?;
@@ -125,9 +145,17 @@ fn show_system(root: &OwnedFd) -> Result<(), Failed> {
     Ok(())
 }
 
-/// Checks where mounts are to appear.
-pub(crate) fn check_mounts(mounts: &[Mount]) -> Result<(), Failure> {
-    mounts.iter().try_for_each(|mount| check_target(&mount.target))
+/// Checks where mounts and volumes are to appear: each at an acceptable place, none inside another.
+pub(crate) fn check_targets(mounts: &[Mount], volumes: &[Volume]) -> Result<(), Failure> {
+    let targets = || mounts.iter().map(|mount| &mount.target).chain(volumes.iter().map(|volume| &volume.target));
+    targets().try_for_each(|target| check_target(target))?;
+    for (n, target) in targets().enumerate() {
+        if let Some(other) = targets().take(n).find(|other| other.starts_with(target) || target.starts_with(other)) {
+            let what = format!("cannot mount at {}", target.display());
+            return Err(Failure::of_request(what, format!("{} is mounted there already", other.display())));
+        }
+    }
+    Ok(())
 }
 
 /// Checks where a mount is to appear: absolute, without `..`, and not where it could shadow what makes a cell safe
@@ -138,7 +166,11 @@ fn check_target(target: &Path) -> Result<(), Failure> {
     if relative.as_os_str().is_empty() || !relative.components().all(|c| matches!(c, Component::Normal(_))) {
         return Err(refuse("the path has '..' or is the root"));
     }
-    let reserved = ["proc", "dev", "sys", "etc", "tmp", "sandbox", "home"];
+    let reserved = ["proc", "dev", "sys", "tmp", "sandbox", "home", "etc/ssl"];
+    let own = ["ld.so.cache", "alternatives", "passwd", "group", "hosts", "nsswitch.conf"];
+    if relative == Path::new("etc") || own.iter().any(|name| relative.starts_with(Path::new("etc").join(name))) {
+        return Err(refuse("the file belongs to the cell"));
+    }
     if reserved.iter().chain(&SYSTEM_DIRS).any(|name| relative.starts_with(name)) {
         return Err(refuse("the directory belongs to the cell"));
     }
@@ -195,6 +227,32 @@ fn clone_one(dir: impl AsFd, path: impl rustix::path::Arg) -> rustix::io::Result
 
 fn attach(mount: &OwnedFd, root: &OwnedFd, target: impl rustix::path::Arg) -> rustix::io::Result<()> {
     move_mount(mount, c"", root, target, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)
+}
+
+fn below_root(target: &Path) -> &Path {
+    target.strip_prefix("/").unwrap_or(target)
+}
+
+/// Shows what a cell was asked to show. The source is opened without following links: it was checked under this name,
+/// and a program that can write near it must not redirect it.
+fn show(root: &OwnedFd, mount: &Mount, id_map: Option<&OwnedFd>) -> rustix::io::Result<()> {
+    let flags = OFlags::PATH | OFlags::CLOEXEC;
+    let source = rustix::fs::openat2(CWD, &mount.source, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS)?;
+    let is_dir = rustix::fs::FileType::from_raw_mode(rustix::fs::fstat(&source)?.st_mode).is_dir();
+    let (tree, attributes, recursive) = if mount.writable {
+        let clone = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
+        let tree = open_tree(&source, c"", clone | OpenTreeFlags::AT_EMPTY_PATH)?;
+        if let Some(id_map) = id_map {
+            sandbox_sys::mount::map_ids(tree.as_fd(), id_map.as_fd())?;
+        }
+        (tree, Attributes::NO_SUID.and(Attributes::NO_DEV), false)
+    } else {
+        (instantiate(&source)?, Attributes::READ_ONLY.and(Attributes::NO_SUID).and(Attributes::NO_DEV), true)
+    };
+    set_attributes(tree.as_fd(), attributes, recursive)?;
+    let target = below_root(&mount.target);
+    make_target(root, target, is_dir)?;
+    attach(&tree, root, target)
 }
 
 /// Shows a host directory or file, read-only, at `target` below `root`.
@@ -258,6 +316,15 @@ pub(crate) fn writable(disk: u64, inodes: u64, owner: (u32, u32)) -> rustix::io:
     Ok(root)
 }
 
+/// A tmpfs for a volume, not attached.
+pub(crate) fn volume(volume: &Volume, owner: (u32, u32)) -> rustix::io::Result<OwnedFd> {
+    let (size, inodes) = (volume.size.to_string(), (volume.inodes + 1).to_string());
+    let root = tmpfs(&[("size", &size), ("nr_inodes", &inodes), ("mode", "0755")])?;
+    let (uid, gid) = (rustix::fs::Uid::from_raw(owner.0), rustix::fs::Gid::from_raw(owner.1));
+    rustix::fs::chownat(&root, c"", Some(uid), Some(gid), AtFlags::EMPTY_PATH)?;
+    Ok(root)
+}
+
 /// Mounts /proc read-only, shows each user only its own processes, and hides what tells about the host. The working
 /// directory is the new root.
 fn mount_proc(root: &OwnedFd) -> rustix::io::Result<OwnedFd> {
@@ -280,7 +347,7 @@ fn mount_proc(root: &OwnedFd) -> rustix::io::Result<OwnedFd> {
     Ok(writable)
 }
 
-/// The directories in which programs can write, as they see them.
+/// The directories in which programs of every cell can write, as they see them.
 pub(crate) fn writable_dirs() -> [&'static str; 4] {
     [WORK_DIR, HOME_DIR, "/tmp", "/dev/shm"]
 }
@@ -305,7 +372,9 @@ mod tests {
             "/proc",
             "/proc/self",
             "/dev/shm",
+            "/etc",
             "/etc/passwd",
+            "/etc/ssl/certs",
             "/usr/bin",
             "/sandbox/x",
             "/a/../proc",
@@ -313,8 +382,18 @@ mod tests {
         ] {
             assert!(check_target(Path::new(target)).is_err(), "{target}");
         }
-        for target in ["/opt/python", "/data", "/srv/a/b"] {
+        for target in ["/opt/python", "/data", "/srv/a/b", "/etc/java-17"] {
             assert!(check_target(Path::new(target)).is_ok(), "{target}");
         }
+    }
+
+    #[test]
+    fn mounts_cannot_cover_each_other() {
+        let mount = |target: &str| Mount::read_only("/srv", target);
+        let volume = |target: &str| Volume { target: target.into(), size: 1, inodes: 1 };
+        assert!(check_targets(&[mount("/data/a"), mount("/data/b")], &[volume("/data/c")]).is_ok());
+        assert!(check_targets(&[mount("/data"), mount("/data/b")], &[]).is_err());
+        assert!(check_targets(&[mount("/data/b")], &[volume("/data")]).is_err());
+        assert!(check_targets(&[], &[volume("/data"), volume("/data")]).is_err());
     }
 }

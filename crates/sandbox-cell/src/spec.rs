@@ -17,8 +17,11 @@ pub const HOME_DIR: &str = "/home/sandbox";
 /// Everything about a cell that is decided before it is made.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CellSpec {
-    /// Host directories and files that the cell sees, read-only.
+    /// Host directories and files that the cell sees.
     pub mounts: Vec<Mount>,
+    /// Writable places besides the usual ones, each with a size of its own. What is to be in them comes with a
+    /// command's input files, what they hold in the end goes out with its output files.
+    pub volumes: Vec<Volume>,
     /// What its programs may use.
     pub limits: Limits,
     /// What they can reach.
@@ -33,6 +36,7 @@ impl CellSpec {
     pub fn new() -> Self {
         Self {
             mounts: vec![],
+            volumes: vec![],
             limits: Limits::default(),
             network: Network::None,
             required: LayerSet::required_by_default(),
@@ -46,13 +50,34 @@ impl Default for CellSpec {
     }
 }
 
-/// A host directory or file shown read-only inside a cell, in addition to the system directories.
+/// A host directory or file shown inside a cell, in addition to the system directories.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Mount {
-    /// Where it is on the host.
+    /// Where it is on the host; absolute and free of symbolic links.
     pub source: PathBuf,
     /// Where it appears in the cell; absolute, and not below a directory that programs can write.
     pub target: PathBuf,
+    /// Whether programs can write to it, with the rights of its owner. Otherwise they can read what everyone can.
+    pub writable: bool,
+}
+
+impl Mount {
+    /// A mount that nothing can be written to.
+    #[must_use]
+    pub fn read_only(source: impl Into<PathBuf>, target: impl Into<PathBuf>) -> Self {
+        Self { source: source.into(), target: target.into(), writable: false }
+    }
+}
+
+/// A writable place of its own size.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Volume {
+    /// Where it appears in the cell, under the same rules as a mount.
+    pub target: PathBuf,
+    /// How many bytes it can hold.
+    pub size: u64,
+    /// How many files and directories it can hold.
+    pub inodes: u64,
 }
 
 /// What a cell can reach.
@@ -63,7 +88,13 @@ pub enum Network {
     None,
     /// A loopback interface of its own.
     Localhost,
+    /// A loopback interface of its own with a listening socket on it ([`PROXY_PORT`]) that the caller is handed and
+    /// serves as it likes: see [`crate::Cell::take_proxy`].
+    Proxy,
 }
+
+/// The port of the proxy on a cell's loopback interface.
+pub const PROXY_PORT: u16 = 3128;
 
 /// A program to run in a cell.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

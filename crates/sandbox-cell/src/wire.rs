@@ -16,6 +16,7 @@ use rustix::net::{
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use crate::archive::Caps;
 use crate::error::Failure;
 use crate::layer::LayerSet;
 use crate::limits::LimitKind;
@@ -25,8 +26,8 @@ use crate::spec::{CellSpec, Command};
 /// The longest message: a command with 128 KiB of arguments and environment.
 pub(crate) const MAX_MESSAGE: usize = 160 * 1024;
 
-/// The most descriptors in one message: a network namespace and four groups; or standard input, output, error and an
-/// archive.
+/// The most descriptors in one message: a network namespace and four groups; or standard input, output, error, an
+/// archive, and a pipe for files.
 const MAX_FDS: usize = 5;
 
 /// Caller to keeper, on the control connection. A new connection for the cell comes with it.
@@ -50,6 +51,8 @@ pub(crate) struct Run {
     pub(crate) command: Command,
     /// Whether an archive of input files comes too.
     pub(crate) files: bool,
+    /// What is to be collected when the command has ended, into a pipe that comes last.
+    pub(crate) collect: Option<Caps>,
     /// Whether the cell ends with the command.
     pub(crate) last: bool,
 }
@@ -57,7 +60,7 @@ pub(crate) struct Run {
 /// Keeper to caller, on a cell's connection.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum FromCell {
-    /// The cell is ready.
+    /// The cell is ready. Its proxy's socket comes with it, if it has one.
     Ready { isolation: LayerSet, prepare: Duration },
     /// The command has ended and nothing of it is left running.
     Ended(Box<Outcome>),
@@ -88,7 +91,7 @@ pub(crate) enum ToInit {
 pub(crate) enum FromInit {
     /// The user namespace exists and needs its ids.
     NeedsMap,
-    /// Everything is locked; a command can come.
+    /// Everything is locked; a command can come. The proxy's socket comes with it, if there is one.
     Ready { landlock: bool },
     /// The program runs: its time begins.
     Started,
@@ -230,7 +233,8 @@ mod tests {
     fn a_message_that_is_cut_off_is_not_a_message() {
         let (a, b) = pair().expect("socketpair");
         let command = Command::new(["x".repeat(1000)]);
-        send(&a, &ToCell::Run(Run { command, files: false, last: true }), &[], SendFlags::empty()).expect("send");
+        send(&a, &ToCell::Run(Run { command, files: false, collect: None, last: true }), &[], SendFlags::empty())
+            .expect("send");
         let received = receive::<ToCell>(&b, &mut [0; 100], RecvFlags::empty());
         assert!(matches!(received, Ok(Received::Closed)));
     }
@@ -239,7 +243,8 @@ mod tests {
     fn a_message_beyond_the_bound_is_refused_by_the_sender() {
         let (a, _b) = pair().expect("socketpair");
         let command = Command::new(["x".repeat(MAX_MESSAGE)]);
-        let sent = send(&a, &ToCell::Run(Run { command, files: false, last: true }), &[], SendFlags::empty());
+        let sent =
+            send(&a, &ToCell::Run(Run { command, files: false, collect: None, last: true }), &[], SendFlags::empty());
         assert_eq!(sent, Err(Errno::TOOBIG));
     }
 

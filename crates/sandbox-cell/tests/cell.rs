@@ -3,16 +3,18 @@
 //! The keeper must be started while the process has one thread, so this file has a `main` of its own.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
 
+use std::collections::BTreeMap;
 use std::io::{Read, Seek};
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use libtest_mimic::{Arguments, Trial};
-use sandbox_cell::archive::Archive;
+use sandbox_cell::archive::{self, Archive, Omission, Sink};
 use sandbox_cell::limits::{Caps, Limits};
 use sandbox_cell::{
-    Cell, CellSpec, Command, Keeper, Layer, LimitKind, Mount, Outcome, RelativePath, RunStatus, Stdio, StopReason, null,
+    Cell, CellSpec, Command, Keeper, Layer, LimitKind, Mount, Outcome, RelativePath, RunStatus, Start, Stdio,
+    StopReason, Volume, null,
 };
 
 /// A test's name and what it does with the one keeper.
@@ -31,6 +33,12 @@ fn main() {
         ("dropping_a_cell_ends_it", dropping_a_cell_ends_it),
         ("many_cells_at_once_are_apart", many_cells_at_once_are_apart),
         ("mounts_are_read_only", mounts_are_read_only),
+        ("what_a_program_left_comes_out", what_a_program_left_comes_out),
+        ("output_files_are_capped_and_what_is_left_out_is_named", output_files_are_capped),
+        ("a_volume_carries_files_from_cell_to_cell", a_volume_carries_files_from_cell_to_cell),
+        ("a_writable_mount_belongs_to_its_owner", a_writable_mount_belongs_to_its_owner),
+        ("a_mount_is_not_redirected_by_links", a_mount_is_not_redirected_by_links),
+        ("a_proxy_is_all_that_a_cell_can_reach", a_proxy_is_all_that_a_cell_can_reach),
         ("requests_that_make_no_sense", requests_that_make_no_sense),
         ("a_second_keeper_needs_a_single_thread", a_second_keeper_needs_a_single_thread),
     ];
@@ -61,10 +69,15 @@ fn run(cell: &mut Cell<'_>, argv: &[&str], files: Option<&Archive>) -> (Outcome,
     (outcome, text)
 }
 
+/// A command without files.
+fn plain<'a>(command: &'a Command, stdio: Stdio<'a>) -> Start<'a> {
+    Start { command, stdio, files: None, collect: None, last: false }
+}
+
 fn start(cell: &Cell<'_>, argv: &[&str]) {
     let null = null().unwrap();
     let stdio = Stdio { stdin: null.as_fd(), stdout: null.as_fd(), stderr: null.as_fd() };
-    cell.start(&Command::new(argv), stdio, None).unwrap();
+    cell.start(&plain(&Command::new(argv), stdio)).unwrap();
 }
 
 fn a_cell_runs_any_argv(keeper: &Keeper) {
@@ -151,7 +164,7 @@ fn dropping_a_cell_ends_it(keeper: &Keeper) {
     let cell = keeper.create(&CellSpec::new()).unwrap();
     let null = null().unwrap();
     let stdio = Stdio { stdin: null.as_fd(), stdout: writer.as_fd(), stderr: null.as_fd() };
-    cell.start(&Command::new(["sh", "-c", "echo x; trap '' TERM; sleep 60"]), stdio, None).unwrap();
+    cell.start(&plain(&Command::new(["sh", "-c", "echo x; trap '' TERM; sleep 60"]), stdio)).unwrap();
     drop(writer);
     let mut first = [0; 2];
     reader.read_exact(&mut first).unwrap();
@@ -182,8 +195,8 @@ fn mounts_are_read_only(keeper: &Keeper) {
     std::fs::set_permissions(dir.path(), PermissionsExt::from_mode(0o777)).unwrap();
     std::fs::write(dir.path().join("file"), "from the host\n").unwrap();
     let mut spec = CellSpec::new();
-    spec.mounts.push(Mount { source: dir.path().to_owned(), target: "/data/in".into() });
-    spec.mounts.push(Mount { source: dir.path().join("file"), target: "/opt/one".into() });
+    spec.mounts.push(Mount::read_only(dir.path(), "/data/in"));
+    spec.mounts.push(Mount::read_only(dir.path().join("file"), "/opt/one"));
     let mut cell = keeper.create(&spec).unwrap();
     let (outcome, text) =
         run(&mut cell, &["sh", "-c", "cat /data/in/file /opt/one; touch /data/in/x /data/in/file"], None);
@@ -193,13 +206,187 @@ fn mounts_are_read_only(keeper: &Keeper) {
     assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);
 }
 
+/// What came out of a cell.
+#[derive(Default)]
+struct Taken {
+    files: BTreeMap<String, (bool, Vec<u8>)>,
+    omitted: Vec<(String, Omission)>,
+    volume: Vec<u8>,
+}
+
+impl Sink for Taken {
+    fn file(&mut self, path: &RelativePath, executable: bool, _: u64, content: &mut dyn Read) -> std::io::Result<()> {
+        let mut bytes = vec![];
+        content.read_to_end(&mut bytes)?;
+        self.files.insert(path.as_str().to_owned(), (executable, bytes));
+        Ok(())
+    }
+
+    fn omitted(&mut self, path: &str, why: Omission) {
+        self.omitted.push((path.to_owned(), why));
+    }
+
+    fn volume(&mut self, _: u8, part: &mut dyn Read) -> std::io::Result<()> {
+        part.read_to_end(&mut self.volume).map(drop)
+    }
+}
+
+/// Runs a script with these files and collects what it left.
+fn collect(cell: &mut Cell<'_>, script: &str, files: Option<&Archive>, caps: archive::Caps) -> (Taken, u64) {
+    let (mut reader, writer) = std::io::pipe().unwrap();
+    let null = null().unwrap();
+    let stderr = std::io::stderr();
+    let stdio = Stdio { stdin: null.as_fd(), stdout: null.as_fd(), stderr: stderr.as_fd() };
+    let command = Command::new(["sh", "-c", script]);
+    cell.start(&Start { command: &command, stdio, files, collect: Some((caps, writer.as_fd())), last: true }).unwrap();
+    drop(writer);
+    assert_eq!(cell.wait().unwrap().status, RunStatus::Exited(0), "{script}");
+    let mut taken = Taken::default();
+    let omitted = archive::read_all(&mut reader, &mut taken).unwrap();
+    (taken, omitted)
+}
+
+const CAPS: archive::Caps = archive::Caps { count: 10, bytes: 1 << 20 };
+
+fn what_a_program_left_comes_out(keeper: &Keeper) {
+    let mut files = Archive::new().unwrap();
+    for (name, content) in [("kept", "k"), ("changed", "c"), ("replaced", "r"), ("gone", "g"), ("moded", "m")] {
+        files.add(RelativePath::new(name).unwrap(), false, content.as_bytes()).unwrap();
+    }
+    let script = "printf C > changed; cp -p replaced x; mv x replaced; rm gone; chmod +x moded; mkdir -p d/e; \
+                  printf new > d/e/f; printf secret > d/e/closed; chmod 0 d/e/closed; chmod 0 d; sleep 60 &";
+    let mut cell = keeper.create(&CellSpec::new()).unwrap();
+    let (taken, omitted) = collect(&mut cell, script, Some(&files), CAPS);
+    let expected: BTreeMap<String, (bool, Vec<u8>)> = [
+        ("changed", false, "C"),
+        ("d/e/closed", false, "secret"),
+        ("d/e/f", false, "new"),
+        ("moded", true, "m"),
+        ("replaced", false, "r"),
+    ]
+    .map(|(name, executable, content)| (name.to_owned(), (executable, content.as_bytes().to_vec())))
+    .into();
+    assert_eq!((taken.files, omitted), (expected, 0));
+}
+
+fn output_files_are_capped(keeper: &Keeper) {
+    let script = "ln -s /etc/passwd a-link; mkfifo b-pipe; printf x > c; \
+                  head -c 900000 /dev/zero > d-big; head -c 200000 /dev/zero > e-too-much; \
+                  touch \"$(printf 'f-\\377')\"; truncate -s 60m g-sparse; \
+                  n=0; p=h-deep; while [ $n -lt 40 ]; do mkdir $p; cd $p; p=x; n=$((n+1)); done; touch bottom; cd /sandbox; \
+                  for n in 0 1 2 3 4 5 6 7 8 9; do touch i$n; done";
+    let mut cell = keeper.create(&CellSpec::new()).unwrap();
+    let (taken, omitted) = collect(&mut cell, script, None, CAPS);
+    assert_eq!(taken.files.len(), 10, "{:?}", taken.files.keys());
+    let why = |path: &str| taken.omitted.iter().find(|(named, _)| named.starts_with(path)).map(|(_, why)| *why);
+    assert_eq!(why("a-link"), Some(Omission::NotAFile));
+    assert_eq!(why("b-pipe"), Some(Omission::NotAFile));
+    assert_eq!(why("e-too-much"), Some(Omission::TooLarge));
+    assert_eq!(why("f-"), Some(Omission::BadName));
+    assert_eq!(why("g-sparse"), Some(Omission::TooLarge));
+    assert_eq!(why("h-deep/x/x"), Some(Omission::TooDeep));
+    assert_eq!(why("i8"), Some(Omission::TooMany));
+    assert_eq!(omitted, taken.omitted.len() as u64);
+
+    let mut cell = keeper.create(&CellSpec::new()).unwrap();
+    let (taken, omitted) =
+        collect(&mut cell, "n=0; while [ $n -lt 300 ]; do ln -s x l$n; n=$((n+1)); done", None, CAPS);
+    assert_eq!((taken.omitted.len(), omitted), (archive::MOST_NAMED, 300));
+}
+
+fn a_volume_carries_files_from_cell_to_cell(keeper: &Keeper) {
+    let mut spec = CellSpec::new();
+    spec.volumes.push(Volume { target: "/data".into(), size: 1 << 20, inodes: 100 });
+    let mut cell = keeper.create(&spec).unwrap();
+    let script = "mkdir -p /data/d/empty; echo kept > /data/d/f; chmod +x /data/d/f; ln -s d/f /data/l; \
+                  head -c 2000000 /dev/zero > /data/big && exit 1; rm /data/big";
+    let (first, _) = collect(&mut cell, script, None, CAPS);
+    assert!(first.files.is_empty());
+
+    let mut content = tempfile::tempfile().unwrap();
+    std::io::Write::write_all(&mut content, &first.volume).unwrap();
+    let mut files = Archive::new().unwrap();
+    files.add_volume(0, &mut content).unwrap();
+    files.add(RelativePath::new("note").unwrap(), false, b"x").unwrap();
+    let mut cell = keeper.create(&spec).unwrap();
+    let script = "set -e; test -d /data/d/empty; test -x /data/d/f; cat /data/l > out; test -O /data/d/f; \
+                  echo more > /data/d/g; cat note";
+    let (second, _) = collect(&mut cell, script, Some(&files), CAPS);
+    assert_eq!(second.files["out"].1, b"kept\n");
+    let mut names = vec![];
+    archive::read_volume(&mut second.volume.as_slice(), &mut |path, _, _| {
+        names.push(path.as_str().to_owned());
+        Ok(())
+    })
+    .unwrap();
+    assert_eq!(names, ["d", "d/empty", "d/f", "d/g"]);
+}
+
+fn a_writable_mount_belongs_to_its_owner(keeper: &Keeper) {
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
+    let dir = tempfile::tempdir().unwrap();
+    let source = dir.path().canonicalize().unwrap();
+    std::fs::set_permissions(&source, PermissionsExt::from_mode(0o700)).unwrap();
+    std::fs::write(source.join("old"), "from the host\n").unwrap();
+    std::fs::set_permissions(source.join("old"), PermissionsExt::from_mode(0o600)).unwrap();
+    let mut spec = CellSpec::new();
+    spec.mounts.push(Mount { source: source.clone(), target: "/data".into(), writable: true });
+    let mut cell = keeper.create(&spec).unwrap();
+    let (outcome, text) = run(
+        &mut cell,
+        &[
+            "sh",
+            "-c",
+            "cat /data/old && echo new > /data/new && chmod u+s /data/new; chmod 4755 /data/old; ls -l /data",
+        ],
+        None,
+    );
+    assert_eq!(outcome.status, RunStatus::Exited(0), "{text}");
+    assert!(text.contains("from the host"), "{text}");
+    assert_eq!(text.matches("Operation not permitted").count(), 2, "no set-user-id files: {text}");
+    let made = source.join("new").metadata().unwrap();
+    assert_eq!(made.uid(), source.metadata().unwrap().uid());
+    assert_eq!(made.mode() & 0o7000, 0);
+}
+
+fn a_mount_is_not_redirected_by_links(keeper: &Keeper) {
+    let dir = tempfile::tempdir().unwrap();
+    let link = dir.path().canonicalize().unwrap().join("link");
+    std::os::unix::fs::symlink("/etc", &link).unwrap();
+    for writable in [false, true] {
+        let mut spec = CellSpec::new();
+        spec.mounts.push(Mount { source: link.clone(), target: "/data".into(), writable });
+        let failure = keeper.create(&spec).and_then(|mut cell| cell.ready()).expect_err("refused");
+        assert!(failure.to_string().contains("too many levels of symbolic links"), "{failure}");
+    }
+}
+
+fn a_proxy_is_all_that_a_cell_can_reach(keeper: &Keeper) {
+    use std::io::Write;
+    let spec = CellSpec { network: sandbox_cell::Network::Proxy, ..CellSpec::new() };
+    let mut cell = keeper.create(&spec).unwrap();
+    let listener = std::net::TcpListener::from(cell.take_proxy().unwrap().unwrap());
+    let server = std::thread::spawn(move || {
+        let (mut connection, _) = listener.accept().unwrap();
+        connection.write_all(b"hello from outside\n").unwrap();
+    });
+    let script = format!(
+        "exec 3<>/dev/tcp/127.0.0.1/{}; cat <&3; exec 4<>/dev/tcp/127.0.0.1/9 || echo nothing else",
+        sandbox_cell::PROXY_PORT
+    );
+    let (_, text) = run(&mut cell, &["bash", "-c", &script], None);
+    server.join().unwrap();
+    assert!(text.contains("hello from outside") && text.contains("nothing else"), "{text}");
+    assert!(keeper.create(&CellSpec::new()).unwrap().take_proxy().unwrap().is_none());
+}
+
 fn requests_that_make_no_sense(keeper: &Keeper) {
     let refused = |spec: &CellSpec| keeper.create(spec).and_then(|mut cell| cell.ready()).expect_err("refused");
     let mut spec = CellSpec::new();
-    spec.mounts = vec![Mount { source: "/tmp".into(), target: "/proc/x".into() }];
+    spec.mounts = vec![Mount::read_only("/tmp", "/proc/x")];
     let failure = refused(&spec);
     assert!(failure.request && failure.to_string().contains("belongs to the cell"), "{failure}");
-    spec.mounts = vec![Mount { source: "/no/such/place".into(), target: "/data".into() }];
+    spec.mounts = vec![Mount::read_only("/no/such/place", "/data")];
     for _ in 0..50 {
         // Init may fail before or after the keeper has given it its places.
         let failure = refused(&spec).to_string();

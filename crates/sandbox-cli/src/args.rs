@@ -12,7 +12,10 @@ Examples:
   sandbox-run --file script.py --timeout 10s --memory 512m -- arg1 arg2
   echo 'print(2+2)' | sandbox-run --lang python --json
   sandbox-run --file filter.py --stdin data.csv --quiet > out.csv
+  sandbox-run --file project/ --output-dir results
+  sandbox-run --lang python --package requests==2.31.0 --code 'import requests; requests.__version__'
   sandbox-run exec -- ls -la /
+  sandbox-run languages
   sandbox-run doctor
 
 Exit code:
@@ -22,6 +25,8 @@ Exit code:
   130  it was interrupted (143 by SIGTERM, 129 by SIGHUP)
   125  the sandbox failed
   2    the request makes no sense
+  A program that does not compile has its compiler's, packages that cannot be
+  installed have their installer's.
 
 Sizes are bytes, or 64k, 256m, 1g. Durations are seconds, or 500ms, 3s, 1m30s.
 For every limit there is a variable that changes its default (SANDBOX_TIMEOUT,
@@ -59,6 +64,20 @@ pub(crate) enum Action {
         #[arg(last = true, required = true, value_name = "ARGV", help_heading = "Arguments")]
         argv: Vec<OsString>,
     },
+    /// List the languages, with the toolchains found on this host, and what is missing
+    Languages {
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+        /// Directory with more definitions of languages
+        #[arg(long, value_name = "DIR", env = "SANDBOX_RUNTIMES")]
+        runtimes: Option<PathBuf>,
+    },
+    /// List or remove what was made once for many runs: package environments and compiled programs
+    Cache {
+        #[command(subcommand)]
+        action: Option<CacheAction>,
+    },
     /// Show which layers of isolation work on this host, and what to do about those that do not
     Doctor {
         /// Print JSON
@@ -72,6 +91,22 @@ pub(crate) enum Action {
     },
 }
 
+#[derive(Debug, Clone, Subcommand)]
+pub(crate) enum CacheAction {
+    /// List entries with their sizes, the last used first
+    List {
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Remove entries that nothing uses at the moment
+    Prune {
+        /// Only those that were not used for this long, such as 24h
+        #[arg(long, value_name = "DURATION")]
+        unused_for: Option<String>,
+    },
+}
+
 #[derive(Debug, Args)]
 pub(crate) struct CodeOptions {
     /// Language of the code; guessed from --file's ending if not given
@@ -82,9 +117,33 @@ pub(crate) struct CodeOptions {
     #[arg(short, long, value_name = "CODE", allow_hyphen_values = true)]
     pub(crate) code: Option<OsString>,
 
-    /// File with code to run
-    #[arg(short, long, value_name = "FILE")]
-    pub(crate) file: Option<PathBuf>,
+    /// File with code to run, or a project's directory; several make up one program that begins in the first
+    #[arg(short, long, value_name = "FILE|DIR")]
+    pub(crate) file: Vec<PathBuf>,
+
+    /// The file in which the program begins [default: the one with a usual name]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) entry: Option<String>,
+
+    /// Install a package, in its ecosystem's spelling (requests==2.31.0, lodash@4, serde@1[derive], …)
+    #[arg(short, long, value_name = "PACKAGE")]
+    pub(crate) package: Vec<String>,
+
+    /// Allow only safe built-ins: no import, no open, no eval (Python; a convenience, not the sandbox)
+    #[arg(long)]
+    pub(crate) restricted: bool,
+
+    /// Directory with more definitions of languages
+    #[arg(long, value_name = "DIR", env = "SANDBOX_RUNTIMES", hide_env_values = true)]
+    pub(crate) runtimes: Option<PathBuf>,
+
+    /// Time for compiling [default: 60s]
+    #[arg(long, value_name = "DURATION", help_heading = "Limits")]
+    pub(crate) compile_timeout: Option<String>,
+
+    /// Time for installing packages [default: 5m]
+    #[arg(long, value_name = "DURATION", help_heading = "Limits")]
+    pub(crate) install_timeout: Option<String>,
 
     #[command(flatten)]
     pub(crate) run: RunOptions,
@@ -95,6 +154,26 @@ pub(crate) struct RunOptions {
     /// What the program reads: a file, or - for this command's own standard input
     #[arg(long, value_name = "FILE|-", allow_hyphen_values = true)]
     pub(crate) stdin: Option<PathBuf>,
+
+    /// Put a file or directory into the working directory, under another name if one is given
+    #[arg(short, long, value_name = "FILE[:NAME]", help_heading = "Files")]
+    pub(crate) input: Vec<OsString>,
+
+    /// Write the files that the program made or changed into this directory
+    #[arg(short, long, value_name = "DIR", help_heading = "Files")]
+    pub(crate) output_dir: Option<PathBuf>,
+
+    /// Start the program in this directory: below the usual one, or an absolute path in the sandbox
+    #[arg(long, value_name = "DIR", help_heading = "Files")]
+    pub(crate) workdir: Option<PathBuf>,
+
+    /// Show a directory of the host's (HOST:TARGET[:ro|rw], if allowed), or keep one between runs (NAME:TARGET[:SIZE])
+    #[arg(short, long, value_name = "VOLUME", help_heading = "Files")]
+    pub(crate) volume: Vec<String>,
+
+    /// Allow a directory of the host's, and all below it, as a volume
+    #[arg(long, value_name = "DIR", help_heading = "Files")]
+    pub(crate) allow_path: Vec<PathBuf>,
 
     /// Set an environment variable; nothing is inherited
     #[arg(short, long, value_name = "NAME=VALUE")]

@@ -6,7 +6,7 @@ use anstyle::{AnsiColor, Style};
 use sandbox_cell::LayerSet;
 use sandbox_cell::probe::{Finding, Host, examine};
 use sandbox_executor::Settings;
-use sandbox_runtimes::{Memory, Registry, Runtime};
+use sandbox_runtimes::{Memory, Places, Registry, Runtime};
 use serde_json::{Value, json};
 
 use crate::exit;
@@ -42,12 +42,12 @@ type Language = (String, Result<Runtime, String>);
 fn languages() -> Vec<Language> {
     let settings = Settings::read(|name| std::env::var(name).ok()).unwrap_or_default();
     let mut memory = Memory::open(settings.data_dir.as_deref());
-    let path = std::env::var("PATH").unwrap_or_default();
+    let places = Places::of_this_process();
     let Ok(registry) = Registry::shipped() else { return vec![] };
     registry
         .all()
         .map(|definition| {
-            let runtime = definition.discover(&path, &mut memory).map_err(|missing| missing.missing);
+            let runtime = definition.discover(&places, &mut memory).map_err(|missing| missing.missing);
             (definition.name.clone(), runtime)
         })
         .collect()

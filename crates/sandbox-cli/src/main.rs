@@ -1,9 +1,12 @@
 //! `sandbox-run`: runs code nobody trusts and says exactly what happened.
 
 mod args;
+mod cache;
 mod doctor;
+mod languages;
 mod output;
 mod prepare;
+mod project;
 mod run;
 mod terminal;
 
@@ -29,7 +32,9 @@ pub(crate) mod exit {
 fn main() -> ExitCode {
     // The keeper is a fork of this process and must come before any thread. It comes before everything else, because it
     // looks around on the host while the flags are parsed. It makes nothing until it is asked for a cell.
-    let runs = std::env::args_os().nth(1).is_some_and(|word| word != "doctor" && word != "completions");
+    let runs = std::env::args_os()
+        .nth(1)
+        .is_some_and(|word| !["doctor", "completions", "languages", "cache"].iter().any(|other| word == *other));
     let executor = runs.then(Executor::start);
     let code = match Arguments::try_parse() {
         Ok(arguments) => act(arguments, executor),
@@ -45,6 +50,8 @@ fn act(arguments: Arguments, executor: Option<Result<Executor, Failure>>) -> u8 
     match (arguments.action, executor) {
         (None, Some(executor)) => run::code(&arguments.run, arguments.program_args, executor),
         (Some(Action::Exec { run, argv }), Some(executor)) => run::program(&run, argv, executor),
+        (Some(Action::Languages { json, runtimes }), _) => languages::languages(json, runtimes.as_deref()),
+        (Some(Action::Cache { action }), _) => cache::cache(action),
         (Some(Action::Doctor { json }), _) => doctor::doctor(json),
         (Some(Action::Completions { shell }), _) => {
             clap_complete::generate(shell, &mut Arguments::command(), "sandbox-run", &mut std::io::stdout());

@@ -9,9 +9,10 @@ use std::time::{Duration, Instant};
 
 use anstyle::{AnsiColor, Style};
 use base64::Engine;
+use indicatif::ProgressBar;
 use rustix::event::{EventfdFlags, eventfd};
 use sandbox_cell::units::{format_duration, format_size};
-use sandbox_executor::{Observer, RunResult, Stream, Verdict};
+use sandbox_executor::{Observer, RunResult, Step, Stream, Verdict};
 use serde::Serialize;
 
 use crate::args::Format;
@@ -35,11 +36,14 @@ pub(crate) struct Printer {
     writer: Option<(Sender<Portion>, JoinHandle<()>)>,
     /// Becomes readable when our output has nobody to read it any more.
     broken: Arc<OwnedFd>,
+    /// Whether the person who waits is told what goes on.
+    quiet: bool,
+    spinner: Option<ProgressBar>,
 }
 
 impl Printer {
-    /// A printer; `raw` lets control sequences through to a terminal.
-    pub(crate) fn new(format: Format, raw: bool) -> std::io::Result<Self> {
+    /// A printer; `raw` lets control sequences through to a terminal, `quiet` says nothing of its own.
+    pub(crate) fn new(format: Format, raw: bool, quiet: bool) -> std::io::Result<Self> {
         let broken = eventfd(0, EventfdFlags::CLOEXEC)?;
         let neutral = |terminal: bool| (terminal && format == Format::Text && !raw).then(Neutraliser::default);
         Ok(Self {
@@ -50,6 +54,8 @@ impl Printer {
             last_byte: None,
             writer: None,
             broken: Arc::new(broken),
+            quiet,
+            spinner: None,
         })
     }
 
@@ -88,6 +94,7 @@ impl Printer {
     pub(crate) fn end(&mut self, result: &RunResult) -> std::io::Result<()> {
         match self.format {
             Format::Text => {
+                self.show_messages(result);
                 for stream in [Stream::Stdout, Stream::Stderr] {
                     let neutraliser = self.neutralisers[stream as usize].as_mut();
                     let rest = neutraliser.map(Neutraliser::finish).unwrap_or_default();
@@ -119,6 +126,18 @@ impl Printer {
         Ok(())
     }
 
+    /// What a compiler or installer had to say, which nobody has seen yet.
+    fn show_messages(&mut self, result: &RunResult) {
+        let stopped = matches!(result.verdict, Verdict::CompileError | Verdict::PackageError);
+        let warnings = result.compile.as_ref().map(|compile| compile.stderr.as_str());
+        let messages = if stopped {
+            format!("{}{}", result.stdout, result.stderr)
+        } else {
+            warnings.unwrap_or_default().to_owned()
+        };
+        self.output(Stream::Stderr, messages.as_bytes());
+    }
+
     fn output_event(&mut self, stream: Stream, bytes: &[u8]) {
         let text = String::from_utf8_lossy(bytes);
         let exact =
@@ -129,6 +148,29 @@ impl Printer {
 }
 
 impl Observer for Printer {
+    fn step(&mut self, step: Step, what: &str) {
+        if self.format == Format::StreamJson {
+            self.event(&Event::Step { step: step.name(), what });
+        }
+        if self.quiet {
+            return;
+        }
+        let what: String = what.chars().filter(|c| !c.is_control()).collect();
+        if std::io::stderr().is_terminal() {
+            let spinner = ProgressBar::new_spinner().with_message(what);
+            spinner.enable_steady_tick(Duration::from_millis(100));
+            self.spinner = Some(spinner);
+        } else {
+            say(&format!("{DIM}{what}{DIM:#}"));
+        }
+    }
+
+    fn step_over(&mut self, _: Step) {
+        if let Some(spinner) = self.spinner.take() {
+            spinner.finish_and_clear();
+        }
+    }
+
     fn output(&mut self, stream: Stream, bytes: &[u8]) {
         match self.format {
             Format::Json => {}
@@ -170,6 +212,10 @@ enum Event<'a> {
     Start {
         language: Option<&'a str>,
         version: Option<&'a str>,
+    },
+    Step {
+        step: &'static str,
+        what: &'a str,
     },
     Output {
         stream: &'static str,
@@ -225,11 +271,21 @@ pub(crate) fn summary(result: &RunResult) -> String {
         facts.push(format!("{language} {version}"));
     }
     let time = |seconds: f64| format_duration(Duration::from_secs_f64(seconds.max(0.0)));
+    if metrics.phases.packages > 0.1 {
+        facts.push(format!("packages {}", time(metrics.phases.packages)));
+    }
+    if let Some(compile) = result.compile.as_ref().filter(|compile| !compile.cached) {
+        facts.push(format!("compiled in {}", time(compile.time)));
+    }
     facts.push(time(metrics.wall_time));
     facts.push(format!("CPU {}", time(metrics.cpu_time)));
     facts.push(format_size(metrics.memory_peak));
     if metrics.processes_peak > 1 {
         facts.push(format!("{} processes", metrics.processes_peak));
+    }
+    if result.files_omitted_count > 0 {
+        let first = result.files_omitted.first().map(|file| format!(" ({}: {})", file.path, file.why.describe()));
+        facts.push(format!("{} files left out{}", result.files_omitted_count, first.unwrap_or_default()));
     }
     format!("{line} {DIM}· {}{DIM:#}", facts.join(" · "))
 }
@@ -238,6 +294,7 @@ pub(crate) fn summary(result: &RunResult) -> String {
 fn reason(result: &RunResult) -> Option<String> {
     let error: String = result.error.as_ref()?.chars().filter(|c| !c.is_control()).collect();
     match (result.verdict, result.limit, result.exit_code) {
+        (Verdict::CompileError | Verdict::PackageError, ..) => Some(error),
         (Verdict::RuntimeError, _, Some(code)) if !error.starts_with("exited") => {
             Some(format!("{error} (exit code {code})"))
         }

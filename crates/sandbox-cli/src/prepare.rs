@@ -8,11 +8,13 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
+use sandbox_cell::limits::Caps;
 use sandbox_cell::{Layer, LimitKind, Mount, Network, reason};
-use sandbox_executor::{Input, Request, Settings, Source, parse_layers};
-use sandbox_runtimes::{Definition, Memory, Registry, Runtime};
+use sandbox_executor::{Input, InputFile, Request, Settings, Source, VolumeRequest, parse_layers};
+use sandbox_runtimes::{Definition, Memory, Places, Registry, Runtime};
 
-use crate::args::{CodeOptions, NetworkMode, RunOptions};
+use crate::args::{CodeOptions, Format, NetworkMode, RunOptions};
+use crate::project;
 
 /// The most that is read of a source file; beyond it the request is refused anyway.
 const MAX_READ: u64 = 16 << 20;
@@ -29,37 +31,108 @@ impl Prepared {
     /// Finds the toolchain, if the request needs one.
     pub(crate) fn find_runtime(&self, settings: &Settings) -> Result<Option<Runtime>, Complaint> {
         let Some(definition) = &self.language else { return Ok(None) };
-        let path = std::env::var("PATH").unwrap_or_default();
         let mut memory = Memory::open(settings.data_dir.as_deref());
-        definition.discover(&path, &mut memory).map(Some).map_err(|error| error.to_string())
+        let found = definition.discover(&Places::of_this_process(), &mut memory);
+        found.map(Some).map_err(|error| error.to_string())
     }
 }
 
 /// A message for the person who typed the command.
 pub(crate) type Complaint = String;
 
+/// The languages that are defined, with those in a directory of the user's.
+pub(crate) fn registry(runtimes: Option<&Path>) -> Result<Registry, Complaint> {
+    let mut registry = Registry::shipped().map_err(|error| error.to_string())?;
+    if let Some(dir) = runtimes {
+        registry.add_directory(dir).map_err(|error| error.to_string())?;
+    }
+    Ok(registry)
+}
+
 /// Code in a language.
-pub(crate) fn code(options: &CodeOptions, args: Vec<OsString>, settings: &Settings) -> Result<Prepared, Complaint> {
-    let registry = Registry::shipped().map_err(|error| error.to_string())?;
-    let definition = match (&options.lang, &options.file) {
+pub(crate) fn code(options: &CodeOptions, args: Vec<OsString>, settings: &mut Settings) -> Result<Prepared, Complaint> {
+    for (text, limits) in
+        [(&options.compile_timeout, &mut settings.compile), (&options.install_timeout, &mut settings.install)]
+    {
+        if let Some(text) = text {
+            let kind = LimitKind::WallTime;
+            let set = kind.parse(text).and_then(|value| limits.set(kind, value, &Caps::default()));
+            set.map_err(|error| error.to_string())?;
+        }
+    }
+    let registry = registry(options.runtimes.as_deref())?;
+    let (source, files) = read_source(options)?;
+    let definition = match (&options.lang, options.file.as_slice()) {
         (Some(lang), _) => registry.by_name(lang).map_err(|error| error.to_string())?,
-        (None, Some(file)) => registry.by_file(file).ok_or_else(|| {
-            format!("cannot tell the language of '{}' from its name; give it with --lang", file.display())
-        })?,
-        (None, None) => return Err("give the language with --lang, such as --lang python".to_owned()),
+        (None, []) => return Err("give the language with --lang, such as --lang python".to_owned()),
+        (None, [first, ..]) => language_of(&registry, first, &source, &files)?,
     };
-    let code = read_code(options)?;
-    let mut request = request(&options.run, Source::Code(code), settings)?;
+    let is_code = matches!(source, Source::Code(_));
+    let mut request = request(&options.run, source, settings)?;
+    request.entry = match (&options.entry, options.file.as_slice()) {
+        (Some(entry), _) => Some(entry.clone()),
+        (None, [file]) if is_code => own_name(definition, file),
+        (None, [first, _, ..]) => Some(project::name_of(first)?),
+        _ => None,
+    };
+    request.files.splice(0..0, files);
     request.args = args;
-    let input = open_input(&options.run, options.code.is_none() && options.file.is_none())?;
+    request.packages.clone_from(&options.package);
+    request.restricted = options.restricted;
+    let input = open_input(&options.run, options.code.is_none() && options.file.is_empty())?;
     Ok(Prepared { request, language: Some(definition.clone()), input })
+}
+
+/// The language of a file or a project.
+fn language_of<'r>(
+    registry: &'r Registry,
+    first: &Path,
+    source: &Source,
+    files: &[InputFile],
+) -> Result<&'r Definition, Complaint> {
+    let found = match source {
+        Source::Files if first.is_dir() => project::language(registry, files),
+        _ => registry.by_file(first),
+    };
+    found.ok_or_else(|| format!("cannot tell the language of '{}'; give it with --lang", first.display()))
+}
+
+/// What a single file is called in the cell: as its author called it, if the compiler will know it by that name.
+fn own_name(definition: &Definition, file: &Path) -> Option<String> {
+    let name = file.file_name()?.to_str()?;
+    let fits = definition.is_source(name) || definition.compile.is_none();
+    (fits && !name.starts_with('-')).then(|| name.to_owned())
+}
+
+/// The code, or the files of a project.
+fn read_source(options: &CodeOptions) -> Result<(Source, Vec<InputFile>), Complaint> {
+    match options.file.as_slice() {
+        [] => Ok((Source::Code(read_code(options)?), vec![])),
+        _ if options.code.is_some() => Err("give the code with --code or with --file, not both".to_owned()),
+        [file] if !file.is_dir() => {
+            Ok((Source::Code(as_text(read_file(file)?, &format!("'{}'", file.display()))?), vec![]))
+        }
+        [dir] => Ok((Source::Files, project::read_dir(dir, "")?)),
+        several => {
+            let mut files = vec![];
+            for path in several {
+                let name = project::name_of(path)?;
+                if path.is_dir() {
+                    files.extend(project::read_dir(path, &name)?);
+                } else {
+                    files.push(project::read_one(path, &name)?);
+                }
+            }
+            Ok((Source::Files, files))
+        }
+    }
 }
 
 /// A program of the system or a file of the user's.
 pub(crate) fn program(
     options: &RunOptions,
     mut argv: Vec<OsString>,
-    settings: &Settings,
+    settings: &mut Settings,
 ) -> Result<Prepared, Complaint> {
     let mount = match argv.first() {
         Some(name) if name.as_bytes().contains(&b'/') && !belongs_to_system(Path::new(name)) => {
@@ -74,7 +147,7 @@ pub(crate) fn program(
     Ok(Prepared { request, language: None, input })
 }
 
-fn request(options: &RunOptions, source: Source, settings: &Settings) -> Result<Request, Complaint> {
+fn request(options: &RunOptions, source: Source, settings: &mut Settings) -> Result<Request, Complaint> {
     let mut limits = settings.defaults.clone();
     let mut required = settings.required;
     for (kind, text) in options.limits.given() {
@@ -93,7 +166,17 @@ fn request(options: &RunOptions, source: Source, settings: &Settings) -> Result<
         NetworkMode::Localhost => Network::Localhost,
     };
     let env = options.env.iter().map(|pair| variable(pair)).collect::<Result<_, _>>()?;
-    Ok(Request { source, args: vec![], env, limits, network, required })
+    settings.volume_paths.extend(options.allow_path.iter().cloned());
+    let mut request = Request::new(source, limits, required);
+    for input in &options.input {
+        request.files.extend(project::read_input(input)?);
+    }
+    request.env = env;
+    request.network = network;
+    request.workdir.clone_from(&options.workdir);
+    request.volumes = options.volume.iter().map(|text| VolumeRequest::parse(text)).collect::<Result<_, _>>()?;
+    request.collect = options.output_dir.is_some() || options.format() != Format::Text;
+    Ok(request)
 }
 
 fn variable(pair: &OsStr) -> Result<(OsString, OsString), Complaint> {
@@ -104,12 +187,13 @@ fn variable(pair: &OsStr) -> Result<(OsString, OsString), Complaint> {
 }
 
 fn read_code(options: &CodeOptions) -> Result<String, Complaint> {
-    let (bytes, what) = match (&options.code, &options.file) {
-        (Some(_), Some(_)) => return Err("give the code with --code or with --file, not both".to_owned()),
-        (Some(code), None) => (code.clone().into_vec(), "--code".to_owned()),
-        (None, Some(file)) => (read_file(file)?, format!("'{}'", file.display())),
-        (None, None) => (read_standard_input()?, "standard input".to_owned()),
-    };
+    match &options.code {
+        Some(code) => as_text(code.clone().into_vec(), "--code"),
+        None => as_text(read_standard_input()?, "standard input"),
+    }
+}
+
+fn as_text(bytes: Vec<u8>, what: &str) -> Result<String, Complaint> {
     String::from_utf8(bytes).map_err(|error| {
         let at = error.utf8_error().valid_up_to();
         format!("the code in {what} is not UTF-8 (byte {at}); save it as UTF-8")
@@ -117,13 +201,10 @@ fn read_code(options: &CodeOptions) -> Result<String, Complaint> {
 }
 
 fn read_file(file: &Path) -> Result<Vec<u8>, Complaint> {
-    let refuse = |why: &str| format!("cannot read '{}': {why}", file.display());
-    let opened = File::open(file).map_err(|error| refuse(&reason(&error)))?;
-    if opened.metadata().is_ok_and(|meta| meta.is_dir()) {
-        return Err(refuse("it is a directory"));
-    }
+    let refuse = |error: &std::io::Error| format!("cannot read '{}': {}", file.display(), reason(error));
+    let opened = File::open(file).map_err(|error| refuse(&error))?;
     let mut bytes = vec![];
-    opened.take(MAX_READ).read_to_end(&mut bytes).map_err(|error| refuse(&reason(&error)))?;
+    opened.take(MAX_READ).read_to_end(&mut bytes).map_err(|error| refuse(&error))?;
     Ok(bytes)
 }
 
@@ -181,7 +262,8 @@ fn show_program(path: &Path) -> Result<Mount, Complaint> {
         return Err(refuse("the sandbox's user may not read and execute it; chmod o+rx would allow that"));
     }
     let name = source.file_name().unwrap_or_default();
-    Ok(Mount { target: Path::new("/opt/program").join(name), source })
+    let target = Path::new("/opt/program").join(name);
+    Ok(Mount::read_only(source, target))
 }
 
 #[cfg(test)]

@@ -2,15 +2,18 @@
 
 use std::ffi::OsString;
 use std::os::fd::AsFd;
+use std::path::Path;
 
 use sandbox_cell::Failure;
-use sandbox_executor::{Executor, Input, Plan, RunResult, Settings, Verdict};
+use sandbox_executor::{Executor, Host, Input, Plan, RunResult, Settings, Verdict};
+use sandbox_runtimes::Store;
 use sandbox_sys::signal::{SignalFd, SignalSet};
 
 use crate::args::{CodeOptions, Format, RunOptions};
 use crate::exit;
 use crate::output::{Printer, complain, say, summary};
 use crate::prepare::{self, Complaint, Prepared};
+use crate::project;
 
 /// An executor, or why it could not be started.
 pub(crate) type Started = Result<Executor, Failure>;
@@ -28,13 +31,13 @@ pub(crate) fn program(options: &RunOptions, argv: Vec<OsString>, executor: Start
 fn report(
     options: &RunOptions,
     executor: Started,
-    prepare: impl FnOnce(&Settings) -> Result<Prepared, Complaint>,
+    prepare: impl FnOnce(&mut Settings) -> Result<Prepared, Complaint>,
 ) -> u8 {
-    let settings = match Settings::read(|name| std::env::var(name).ok()) {
+    let mut settings = match Settings::read(|name| std::env::var(name).ok()) {
         Ok(settings) => settings,
         Err(error) => return refuse(&error.to_string()),
     };
-    let prepared = match prepare(&settings) {
+    let prepared = match prepare(&mut settings) {
         Ok(prepared) => prepared,
         Err(complaint) => return refuse(&complaint),
     };
@@ -49,8 +52,8 @@ fn report(
         Ok(runtime) => runtime,
         Err(complaint) => return refuse(&complaint),
     };
-    match prepared.request.plan(runtime.as_ref()) {
-        Ok(plan) => execute(options, &executor, &plan, prepared.input),
+    match prepared.request.plan(runtime.as_ref(), &settings, |name| std::env::var_os(name)) {
+        Ok(plan) => execute(options, &executor, &plan, &settings, prepared.input),
         Err(error) => refuse(&error.to_string()),
     }
 }
@@ -60,15 +63,24 @@ fn refuse(complaint: &str) -> u8 {
     exit::USAGE
 }
 
-fn execute(options: &RunOptions, executor: &Executor, plan: &Plan, input: Input) -> u8 {
+fn execute(options: &RunOptions, executor: &Executor, plan: &Plan, settings: &Settings, input: Input) -> u8 {
     let format = options.format();
+    let store = match &settings.data_dir {
+        Some(dir) => Store::new(dir),
+        None if plan.makes_something() => match Store::temporary() {
+            Ok(store) => store,
+            Err(error) => return internal(format, &format!("cannot make a temporary directory: {error}")),
+        },
+        None => Store::new(Path::new("/nonexistent")),
+    };
+    let host = Host { store: &store, build_cache: settings.build_cache, data_dir: settings.data_dir.as_deref() };
     // Blocked here, so that the writing thread inherits it: an interruption arrives at the descriptor and nowhere else.
     let signals = SignalSet::of(&[libc::SIGINT, libc::SIGTERM, libc::SIGHUP]);
     let interruption = match signals.block().and_then(|()| SignalFd::new(&signals)) {
         Ok(interruption) => interruption,
         Err(errno) => return internal(format, &format!("cannot watch for signals: {errno}")),
     };
-    let mut printer = match Printer::new(format, options.raw) {
+    let mut printer = match Printer::new(format, options.raw, options.quiet) {
         Ok(printer) => printer,
         Err(error) => return internal(format, &format!("cannot prepare the output: {error}")),
     };
@@ -76,16 +88,21 @@ fn execute(options: &RunOptions, executor: &Executor, plan: &Plan, input: Input)
     printer.begin(language, version);
     let broken = printer.broken();
     let cancel = [interruption.as_fd(), broken.as_fd()];
-    match executor.run_last(plan, input, &cancel, &mut printer) {
+    match executor.run_last(plan, host, input, &cancel, &mut printer) {
         Ok(result) => {
             let written = printer.end(&result);
+            let saved = options.output_dir.as_deref().map_or(Ok(()), |dir| project::save(dir, &result));
             if format == Format::Text && !options.quiet {
                 say(&summary(&result));
             }
             let interrupted = interruption.next();
-            match written {
-                Ok(()) => exit_code(&result, interrupted),
-                Err(_) => exit::INTERNAL,
+            match (written, saved) {
+                (_, Err(complaint)) => {
+                    complain(&complaint);
+                    exit::INTERNAL
+                }
+                (Ok(()), Ok(())) => exit_code(&result, interrupted),
+                (Err(_), Ok(())) => exit::INTERNAL,
             }
         }
         Err(failure) if failure.request => refuse(&failure.to_string()),
@@ -101,7 +118,7 @@ fn execute(options: &RunOptions, executor: &Executor, plan: &Plan, input: Input)
 /// The sandbox failed before anything ran.
 fn internal(format: Format, error: &str) -> u8 {
     if format != Format::Text
-        && let Ok(mut printer) = Printer::new(Format::Json, true)
+        && let Ok(mut printer) = Printer::new(Format::Json, true, true)
     {
         let _ = printer.end(&RunResult::internal_error(error.to_owned()));
     }
@@ -114,6 +131,7 @@ fn exit_code(result: &RunResult, interrupted: Option<i32>) -> u8 {
     let own = result.exit_code.and_then(|code| u8::try_from(code).ok());
     match result.verdict {
         Verdict::Ok | Verdict::RuntimeError => own.unwrap_or_else(|| by_signal(result)),
+        Verdict::CompileError | Verdict::PackageError => own.filter(|code| *code != 0).unwrap_or(1),
         Verdict::Timeout => exit::TIMEOUT,
         Verdict::Cancelled => 128 + interrupted.and_then(|signal| u8::try_from(signal).ok()).unwrap_or(13),
         Verdict::InternalError => exit::INTERNAL,

@@ -1,52 +1,41 @@
-//! Carrying out a plan: one loop that waits for output, input, the end, and a wish to cancel.
+//! Carrying out a plan: what has to be made is made or found, then the program runs.
 
-use std::collections::BTreeMap;
-use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::fd::BorrowedFd;
+use std::path::Path;
+use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, poll};
-use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
-use rustix::io::Errno;
-use rustix::pipe::{PipeFlags, pipe_with};
-use sandbox_cell::archive::Archive;
-use sandbox_cell::{
-    Cell, Failure, Keeper, LimitKind, Outcome, Ready, RunStatus, Stdio, StopReason, reason, signal_name,
-};
+use sandbox_cell::archive::{Archive, Caps, Omission, Sink};
+use sandbox_cell::{CellSpec, Failure, Keeper, LimitKind, Mount, RelativePath, RunStatus, StopReason, signal_name};
+use sandbox_runtimes::{Claim, Entry, Kind, StageName, Staging, Store};
 
-use crate::capture::Capture;
-use crate::request::Plan;
-use crate::result::{Metrics, Phases, RunResult, Status, Verdict, seconds, text};
+use crate::files::{Collected, pack};
+use crate::plan::{Making, Plan, RUNNER, Step};
+use crate::result::{CompileResult, Metrics, Phases, RunResult, Status, Verdict, seconds, text};
+use crate::stage::{Ended, Input, Stage, Stream, failure, is_readable};
 use crate::verdict::{Evidence, judge};
-
-/// An output stream.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Stream {
-    /// Standard output.
-    Stdout,
-    /// Standard error.
-    Stderr,
-}
+use crate::volumes::NamedVolume;
 
 /// Somebody who watches a run.
 pub trait Observer {
     /// The program has written this. Called in order for each stream, as soon as it is written; it should not block.
     fn output(&mut self, stream: Stream, bytes: &[u8]);
+
+    /// A step begins that the program has to wait for; `what` says for people what goes on.
+    fn step(&mut self, step: Step, what: &str) {
+        let _ = (step, what);
+    }
+
+    /// The step is over.
+    fn step_over(&mut self, step: Step) {
+        let _ = step;
+    }
 }
 
 /// For runs that nobody watches.
 impl Observer for () {
     fn output(&mut self, _: Stream, _: &[u8]) {}
-}
-
-/// What the program reads from standard input.
-#[derive(Debug)]
-pub enum Input {
-    /// Nothing.
-    Empty,
-    /// These bytes.
-    Bytes(Vec<u8>),
-    /// Whatever can be read from here. The program gets a pipe, not this descriptor.
-    Stream(OwnedFd),
 }
 
 /// Runs plans in cells.
@@ -55,7 +44,30 @@ pub struct Executor {
     keeper: Keeper,
 }
 
-const BUFFER: usize = 64 * 1024;
+/// What a run needs of the host besides a keeper.
+#[derive(Debug, Clone, Copy)]
+pub struct Host<'a> {
+    /// Where things that are made once are kept.
+    pub store: &'a Store,
+    /// How many bytes of compiled programs are kept.
+    pub build_cache: u64,
+    /// Where named volumes are kept.
+    pub data_dir: Option<&'a Path>,
+}
+
+/// Why there is no program to run.
+enum Stopped {
+    /// The sandbox failed.
+    Failed(Failure),
+    /// A step has ended badly.
+    Ended(Box<RunResult>),
+}
+
+impl From<Failure> for Stopped {
+    fn from(failure: Failure) -> Self {
+        Self::Failed(failure)
+    }
+}
 
 impl Executor {
     /// An executor with a keeper of its own. The process must have a single thread.
@@ -63,147 +75,309 @@ impl Executor {
         Ok(Self { keeper: Keeper::start()? })
     }
 
-    /// Carries out a plan, the last one: the keeper ends with it, and dropping the executor waits for that.
+    /// Carries out a plan.
     ///
     /// Output goes to the observer as it comes; the run is cancelled when one of `cancel` becomes readable. Fails if the
     /// sandbox does, or if the program cannot be started; a program that fails is a result.
-    pub fn run_last(
+    pub fn run(
         &self,
         plan: &Plan,
+        host: Host<'_>,
         input: Input,
         cancel: &[BorrowedFd<'_>],
         observer: &mut dyn Observer,
     ) -> Result<RunResult, Failure> {
-        let mut cell = self.keeper.create(&plan.cell)?;
-        self.keeper.close();
-        let mut run = Run::start(&cell, plan, input).map_err(|error| failure("cannot start the run", &error))??;
-        let (outcome, ready) = run.follow(&mut cell, cancel, observer)?;
-        Ok(run.result(plan, &outcome, ready))
-    }
-}
-
-fn failure(what: &str, error: &io::Error) -> Failure {
-    Failure { what: what.to_owned(), why: reason(error), fix: None, request: false }
-}
-
-/// A run that is going on.
-struct Run {
-    stdout: Capture,
-    stderr: Capture,
-    feed: Option<Feed>,
-}
-
-impl Run {
-    fn start(cell: &Cell<'_>, plan: &Plan, input: Input) -> io::Result<Result<Self, Failure>> {
-        let limit = plan.cell.limits.output();
-        let (stdout, stdout_end) = Capture::new(limit)?;
-        let (stderr, stderr_end) = Capture::new(limit)?;
-        let (feed, stdin_end) = Feed::new(input)?;
-        let mut files = Archive::new()?;
-        for (path, content) in &plan.files {
-            files.add(path.clone(), false, content)?;
-        }
-        let stdio = Stdio { stdin: stdin_end.as_fd(), stdout: stdout_end.as_fd(), stderr: stderr_end.as_fd() };
-        let started = cell.start_last(&plan.command, stdio, Some(&files));
-        Ok(started.map(|()| Self { stdout, stderr, feed }))
+        Run { keeper: &self.keeper, plan, host, cancel, last: false, phases: Phases::default(), compile: None }
+            .run(input, observer)
     }
 
-    /// Follows the run to its end.
-    fn follow(
-        &mut self,
-        cell: &mut Cell<'_>,
+    /// Like [`Executor::run`], for the last plan: the keeper ends with it, and dropping the executor waits for that.
+    pub fn run_last(
+        &self,
+        plan: &Plan,
+        host: Host<'_>,
+        input: Input,
         cancel: &[BorrowedFd<'_>],
         observer: &mut dyn Observer,
-    ) -> Result<(Outcome, Ready), Failure> {
-        let mut buffer = vec![0; BUFFER];
-        let mut stopping = false;
-        loop {
-            let woken = self.wait(cell, if stopping { &[] } else { cancel })?;
-            self.read(&mut buffer, observer);
-            if let Some(feed) = &mut self.feed
-                && woken.feed
-                && !feed.pump()
-            {
-                self.feed = None;
+    ) -> Result<RunResult, Failure> {
+        Run { keeper: &self.keeper, plan, host, cancel, last: true, phases: Phases::default(), compile: None }
+            .run(input, observer)
+    }
+}
+
+/// A plan that is being carried out.
+struct Run<'a> {
+    keeper: &'a Keeper,
+    plan: &'a Plan,
+    host: Host<'a>,
+    cancel: &'a [BorrowedFd<'a>],
+    last: bool,
+    phases: Phases,
+    compile: Option<CompileResult>,
+}
+
+impl<'a> Run<'a> {
+    fn run(mut self, input: Input, observer: &mut dyn Observer) -> Result<RunResult, Failure> {
+        // The entries are locked as long as they are held.
+        let entries = match self.make_all(observer) {
+            Ok(entries) => entries,
+            Err(Stopped::Failed(failure)) => return Err(failure),
+            Err(Stopped::Ended(result)) => return Ok(*result),
+        };
+        let plan = self.plan;
+        let mut cell = plan.cell.clone();
+        cell.mounts.extend(entries.iter().map(|(entry, target)| Mount::read_only(&entry.content, *target)));
+        let Some(volumes) = self.open_volumes()? else { return Ok(self.cancelled()) };
+        let no_files = |error: io::Error| failure("cannot prepare the files", &error);
+        let mut files = pack(&plan.files).map_err(no_files)?;
+        let first = u8::from(plan.runner.is_some());
+        if let Some(runner) = &plan.runner {
+            add_runner(&mut files, runner).map_err(no_files)?;
+        }
+        let mut collected = Collected { remarks: plan.runner.as_ref().map(|_| 0), ..Collected::default() };
+        for (number, volume) in (first..).zip(&volumes) {
+            if let Some(mut content) = volume.content().map_err(no_files)? {
+                files.add_volume(number, &mut content).map_err(no_files)?;
             }
-            if !stopping {
-                let over = self.stdout.is_over() || self.stderr.is_over();
-                let reason = if over {
-                    Some(StopReason::Limit(LimitKind::Output))
-                } else {
-                    woken.cancel.then_some(StopReason::Cancelled)
+            collected.volumes.insert(number, volume.next().map_err(no_files)?);
+        }
+        if let Ok(inside) = plan.command.cwd.strip_prefix(sandbox_cell::WORK_DIR)
+            && let Some(Ok(dir)) = inside.to_str().filter(|dir| !dir.is_empty()).map(RelativePath::new)
+        {
+            files.add_directory(dir).map_err(no_files)?;
+        }
+        let collects = plan.collect.is_some() || !cell.volumes.is_empty();
+        let stage = Stage {
+            cell: &cell,
+            command: &plan.command,
+            files: &files,
+            input,
+            collect: collects.then(|| plan.collect.unwrap_or(Caps { count: 0, bytes: 0 })),
+            trusted: &[],
+            last: self.last,
+        };
+        let ended =
+            stage.run(self.keeper, self.cancel, &mut |stream, bytes| observer.output(stream, bytes), &mut collected)?;
+        for (volume, next) in volumes.iter().zip(collected.volumes.values()) {
+            volume.replace(next).map_err(|error| failure("cannot save a volume", &error))?;
+        }
+        Ok(self.result(ended, collected))
+    }
+
+    /// Makes or finds everything that the program needs, with where it appears.
+    fn make_all(&mut self, observer: &mut dyn Observer) -> Result<Vec<(Entry, &'a Path)>, Stopped> {
+        let plan = self.plan;
+        let mut entries = vec![];
+        if let Some(install) = &plan.install {
+            let began = Instant::now();
+            let entry = self.make(install, StageName::Install, &[], observer)?;
+            self.phases.packages = seconds(began.elapsed());
+            entries.push((entry, install.target.as_path()));
+        }
+        if let Some(compile) = &plan.compile {
+            let packages: Vec<Mount> =
+                entries.iter().map(|(entry, target)| Mount::read_only(&entry.content, *target)).collect();
+            let began = Instant::now();
+            let entry = self.make(compile, StageName::Compile, &packages, observer)?;
+            self.phases.compile = seconds(began.elapsed());
+            entries.push((entry, compile.target.as_path()));
+        }
+        Ok(entries)
+    }
+
+    /// Finds what a step makes, or makes it.
+    fn make(
+        &mut self,
+        making: &Making,
+        stage: StageName,
+        mounts: &[Mount],
+        observer: &mut dyn Observer,
+    ) -> Result<Entry, Stopped> {
+        let staging = match self.claim(making)? {
+            Claim::Ready(entry) => {
+                if making.step == Step::Compile {
+                    self.compile = Some(CompileResult::cached());
+                }
+                return Ok(entry);
+            }
+            Claim::Vacant(staging) => staging,
+        };
+        let prepared = match &self.plan.prepare {
+            Some(prepare) if prepare.stages.contains(&stage) => {
+                let entry = match self.claim(prepare)? {
+                    Claim::Ready(entry) => entry,
+                    Claim::Vacant(staging) => self.fill(prepare, staging, &prepare.cell, observer)?,
                 };
-                if let Some(reason) = reason {
-                    cell.stop(reason)?;
-                    stopping = true;
-                }
+                Some(entry)
             }
-            if woken.cell
-                && let Some(outcome) = cell.poll()?
-            {
-                // Every writer is dead; what they wrote is in the pipes.
-                while self.stdout.has_more() || self.stderr.has_more() {
-                    self.read(&mut buffer, observer);
-                }
-                return Ok((outcome, cell.ready()?));
-            }
+            _ => None,
+        };
+        let mut cell = making.cell.clone();
+        cell.mounts.extend(mounts.iter().cloned());
+        if let (Some(entry), Some(prepare)) = (&prepared, &self.plan.prepare) {
+            cell.mounts.push(Mount::read_only(&entry.content, &prepare.target));
         }
+        let entry = self.fill(making, staging, &cell, observer)?;
+        if making.kind == Kind::Build {
+            // What is in use stays, whatever its size.
+            let _ = self.host.store.shrink(Kind::Build, self.host.build_cache);
+        }
+        Ok(entry)
     }
 
-    fn read(&mut self, buffer: &mut [u8], observer: &mut dyn Observer) {
-        for (capture, stream) in [(&mut self.stdout, Stream::Stdout), (&mut self.stderr, Stream::Stderr)] {
-            let new = capture.read(buffer);
-            if !new.is_empty() {
-                observer.output(stream, new);
+    fn claim(&self, making: &Making) -> Result<Claim, Stopped> {
+        let patient = || !is_readable(self.cancel);
+        let claim = self.host.store.claim(making.kind, &making.key, patient).map_err(|error| Failure {
+            fix: Some("name a directory that can be written with SANDBOX_DATA_DIR".to_owned()),
+            ..failure("cannot use the cache", &error)
+        })?;
+        claim.ok_or_else(|| Stopped::Ended(Box::new(self.cancelled())))
+    }
+
+    /// Runs a step in a cell of its own and keeps what it makes.
+    fn fill(
+        &mut self,
+        making: &Making,
+        mut staging: Staging,
+        cell: &CellSpec,
+        observer: &mut dyn Observer,
+    ) -> Result<Entry, Stopped> {
+        observer.step(making.step, &making.what);
+        let files = pack(&making.files).map_err(|error| failure("cannot prepare the files", &error))?;
+        let mut sink = StagingSink(&mut staging);
+        let stage = Stage {
+            cell,
+            command: &making.command,
+            files: &files,
+            input: Input::Empty,
+            collect: Some(Caps { count: 0, bytes: 0 }),
+            trusted: &making.trusted,
+            last: false,
+        };
+        let ended = stage.run(self.keeper, self.cancel, &mut |_, _| {}, &mut sink);
+        observer.step_over(making.step);
+        let ended = ended?;
+        let worked = ended.outcome.status == RunStatus::Exited(0) && ended.outcome.stopped.is_none();
+        if making.step == Step::Compile {
+            self.compile = Some(CompileResult::new(&ended, worked));
+        }
+        if !worked {
+            return Err(Stopped::Ended(Box::new(self.step_failed(making, cell, ended))));
+        }
+        let entry = staging.publish(&making.label).map_err(|error| failure("cannot keep what was made", &error))?;
+        Ok(entry)
+    }
+
+    /// The result of a run that came no further than a step.
+    fn step_failed(&self, making: &Making, cell: &CellSpec, ended: Ended) -> RunResult {
+        let evidence = Evidence {
+            limits: &cell.limits,
+            isolation: ended.ready.isolation,
+            stderr: &ended.stderr.kept,
+            output: ended.output(),
+            reported: None,
+            complaints: &making.complaints,
+        };
+        let judgement = judge(&ended.outcome, evidence);
+        let (verdict, doing, prefix) = match making.step {
+            Step::Compile => (Verdict::CompileError, "compiling", "SANDBOX_COMPILE"),
+            Step::Prepare | Step::Install => (Verdict::PackageError, "installing", "SANDBOX_INSTALL"),
+        };
+        let mut result = self.unfinished();
+        result.verdict = if judgement.verdict == Verdict::Cancelled { Verdict::Cancelled } else { verdict };
+        result.error = match (ended.outcome.stopped, judgement.limit) {
+            (Some(StopReason::Limit(_)) | None, Some(limit)) => {
+                let raise = match limit.kind {
+                    LimitKind::WallTime => format!("; {prefix}_TIMEOUT raises it"),
+                    LimitKind::Memory => format!("; {prefix}_MEMORY raises it"),
+                    LimitKind::Disk => format!("; {prefix}_DISK raises it"),
+                    _ => String::new(),
+                };
+                Some(format!("{doing}: {}{raise}", judgement.error.unwrap_or_default()))
             }
-        }
+            _ => judgement.error,
+        };
+        result.limit = judgement.limit;
+        (result.exit_code, result.signal) = ending(ended.outcome.status);
+        result.isolation = ended.ready.isolation;
+        (result.stdout, result.stdout_base64) = text(ended.stdout.kept);
+        (result.stderr, result.stderr_base64) = text(ended.stderr.kept);
+        result
     }
 
-    /// Waits until something happens.
-    fn wait(&self, cell: &Cell<'_>, cancel: &[BorrowedFd<'_>]) -> Result<Woken, Failure> {
-        let mut fds = vec![PollFd::new(cell, PollFlags::IN)];
-        fds.extend(cancel.iter().map(|fd| PollFd::from_borrowed_fd(*fd, PollFlags::IN)));
-        let feed = self.feed.as_ref().and_then(Feed::waiting).map(|(fd, flags)| {
-            fds.push(PollFd::from_borrowed_fd(fd, flags));
-            fds.len() - 1
-        });
-        for pipe in [self.stdout.pipe(), self.stderr.pipe()].into_iter().flatten() {
-            fds.push(PollFd::from_borrowed_fd(pipe, PollFlags::IN));
-        }
-        match poll(&mut fds, None) {
-            Ok(_) | Err(Errno::INTR) => {}
-            Err(errno) => return Err(failure("cannot wait for the run", &errno.into())),
-        }
-        let ready = |index: usize| !fds[index].revents().is_empty();
-        Ok(Woken { cell: ready(0), cancel: (1..=cancel.len()).any(ready), feed: feed.is_some_and(ready) })
+    fn cancelled(&self) -> RunResult {
+        let error = Some("cancelled by the caller".to_owned());
+        RunResult { verdict: Verdict::Cancelled, error, ..self.unfinished() }
     }
 
-    fn result(self, plan: &Plan, outcome: &Outcome, ready: Ready) -> RunResult {
-        let (stdout_truncated, stderr_truncated) = (self.stdout.is_over(), self.stderr.is_over());
+    /// What can be said of a run that did not come to run anything.
+    fn unfinished(&self) -> RunResult {
+        let (language, version) = self.plan.language.clone().unzip();
+        let metrics = Metrics { phases: self.phases, ..Metrics::default() };
+        let compile = self.compile.clone();
+        RunResult { language, version, compile, metrics, ..RunResult::internal_error(String::new()) }
+    }
+
+    /// Opens the named volumes; `None` if the caller does not want to wait for others.
+    fn open_volumes(&self) -> Result<Option<Vec<NamedVolume>>, Failure> {
+        let names = &self.plan.named_volumes;
+        if names.is_empty() {
+            return Ok(Some(vec![]));
+        }
+        let dir = self.host.data_dir.ok_or_else(|| Failure {
+            what: "cannot keep a volume".to_owned(),
+            why: "there is no data directory".to_owned(),
+            fix: Some("name one with SANDBOX_DATA_DIR".to_owned()),
+            request: true,
+        })?;
+        // In the order of their names, so that no two runs wait for each other.
+        let mut sorted: Vec<&String> = names.iter().collect();
+        sorted.sort();
+        let mut opened = vec![];
+        for name in sorted {
+            let volume = NamedVolume::open(dir, name, || !is_readable(self.cancel))
+                .map_err(|error| failure(&format!("cannot open the volume '{name}'"), &error))?;
+            let Some(volume) = volume else { return Ok(None) };
+            opened.push((name, volume));
+        }
+        opened.sort_by_key(|(name, _)| names.iter().position(|given| given == *name));
+        Ok(Some(opened.into_iter().map(|(_, volume)| volume).collect()))
+    }
+
+    fn result(self, ended: Ended, collected: Collected) -> RunResult {
+        let (plan, outcome, ready) = (self.plan, &ended.outcome, ended.ready);
+        let (stdout_truncated, stderr_truncated) = (ended.stdout.is_over(), ended.stderr.is_over());
         let evidence = Evidence {
             limits: &plan.cell.limits,
             isolation: ready.isolation,
-            stderr: &self.stderr.kept,
-            output: self.stdout.seen.max(self.stderr.seen),
+            stderr: &ended.stderr.kept,
+            output: ended.output(),
+            reported: collected.error.as_deref(),
+            complaints: &plan.complaints,
         };
         let judgement = judge(outcome, evidence);
         let success = judgement.verdict == Verdict::Ok;
-        let (exit_code, signal) = match outcome.status {
-            RunStatus::Exited(code) => (Some(code), None),
-            RunStatus::Signaled(signal) => (None, Some(signal_name(signal))),
+        let (exit_code, signal) = ending(outcome.status);
+        let phases = Phases {
+            prepare: seconds(ready.prepare),
+            run: seconds(outcome.usage.wall),
+            collect: seconds(ended.collect_time),
+            ..self.phases
         };
-        let (stdout, stdout_base64) = text(self.stdout.kept);
-        let (stderr, stderr_base64) = text(self.stderr.kept);
-        let phases = Phases { prepare: seconds(ready.prepare), run: seconds(outcome.usage.wall), ..Phases::default() };
         let metrics = Metrics::new(&outcome.usage, phases);
+        let (stdout, stdout_base64) = text(ended.stdout.kept);
+        let (stderr, stderr_base64) = text(ended.stderr.kept);
         let (language, version) = plan.language.clone().unzip();
+        let said = || stdout.strip_suffix('\n').unwrap_or(&stdout).to_owned();
+        // Without collection of files, what was left out was left out on purpose.
+        let wanted = plan.collect.is_some();
         RunResult {
             status: if success { Status::Success } else { Status::Error },
             verdict: judgement.verdict,
             success,
             language,
             version,
-            result: success.then(|| stdout.strip_suffix('\n').unwrap_or(&stdout).to_owned()),
+            result: success.then(|| collected.value.unwrap_or_else(said)),
             stdout,
             stderr,
             stdout_base64,
@@ -216,97 +390,72 @@ impl Run {
             execution_time: metrics.wall_time,
             memory_used: metrics.memory_peak,
             limit: judgement.limit,
-            compile: None,
+            compile: self.compile,
             metrics,
             isolation: ready.isolation,
-            files: BTreeMap::new(),
+            files: collected.files,
+            files_omitted: if wanted { collected.omitted } else { vec![] },
+            files_omitted_count: if wanted { ended.omitted } else { 0 },
         }
     }
 }
 
-/// What ended a wait.
-struct Woken {
-    cell: bool,
-    cancel: bool,
-    feed: bool,
+/// The exit code, or the signal's name.
+fn ending(status: RunStatus) -> (Option<i32>, Option<String>) {
+    match status {
+        RunStatus::Exited(code) => (Some(code), None),
+        RunStatus::Signaled(signal) => (None, Some(signal_name(signal))),
+    }
 }
 
-/// Standard input on its way to the program.
-struct Feed {
-    pipe: OwnedFd,
-    /// What is still to be written.
-    pending: Vec<u8>,
-    written: usize,
-    /// Where more comes from.
-    source: Option<OwnedFd>,
+impl CompileResult {
+    fn new(ended: &Ended, success: bool) -> Self {
+        let said = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        Self {
+            success,
+            cached: false,
+            exit_code: ending(ended.outcome.status).0,
+            stdout: said(&ended.stdout.kept),
+            stderr: said(&ended.stderr.kept),
+            time: seconds(ended.outcome.usage.wall),
+            memory_peak: ended.outcome.usage.memory_peak,
+        }
+    }
+
+    /// The program was compiled before.
+    fn cached() -> Self {
+        Self {
+            success: true,
+            cached: true,
+            exit_code: Some(0),
+            stdout: String::new(),
+            stderr: String::new(),
+            time: seconds(Duration::ZERO),
+            memory_peak: 0,
+        }
+    }
 }
 
-impl Feed {
-    /// A feed, if there is something to feed, and the end for the program.
-    fn new(input: Input) -> io::Result<(Option<Self>, OwnedFd)> {
-        let (pending, source) = match input {
-            Input::Empty => return Ok((None, sandbox_cell::null()?.into())),
-            Input::Bytes(bytes) => (bytes, None),
-            Input::Stream(source) => (vec![], Some(source)),
-        };
-        let (reader, writer) = pipe_with(PipeFlags::CLOEXEC)?;
-        fcntl_setfl(&writer, fcntl_getfl(&writer)? | OFlags::NONBLOCK)?;
-        let mut feed = Self { pipe: writer, pending, written: 0, source };
-        // What fits into the pipe needs no waiting later. A stream may have nothing yet.
-        let more = feed.source.is_some() || feed.write();
-        Ok((more.then_some(feed), reader))
+/// Puts the runner where the interpreter finds it.
+fn add_runner(files: &mut Archive, runner: &str) -> io::Result<()> {
+    let mut content = Archive::new()?;
+    let path = RelativePath::new(RUNNER).map_err(io::Error::other)?;
+    content.add(path, false, runner.as_bytes())?;
+    let mut file: File = content.into_file();
+    files.add_volume(0, &mut file)
+}
+
+/// Takes what a stage has made.
+struct StagingSink<'a>(&'a mut Staging);
+
+impl Sink for StagingSink<'_> {
+    fn file(&mut self, _: &RelativePath, _: bool, _: u64, _: &mut dyn Read) -> io::Result<()> {
+        Ok(())
     }
 
-    /// What to wait for: room in the pipe, or something to put there.
-    fn waiting(&self) -> Option<(BorrowedFd<'_>, PollFlags)> {
-        if self.written < self.pending.len() {
-            return Some((self.pipe.as_fd(), PollFlags::OUT));
-        }
-        self.source.as_ref().map(|source| (source.as_fd(), PollFlags::IN))
-    }
+    fn omitted(&mut self, _: &str, _: Omission) {}
 
-    /// Moves some bytes on. False when there is nothing left to do.
-    fn pump(&mut self) -> bool {
-        if self.written < self.pending.len() {
-            return self.write() || self.source.is_some();
-        }
-        let Some(source) = &self.source else { return false };
-        self.pending.resize(BUFFER, 0);
-        self.written = 0;
-        match rustix::io::read(source, self.pending.as_mut_slice()) {
-            Ok(n) if n > 0 => {
-                self.pending.truncate(n);
-                self.write();
-                !self.is_broken()
-            }
-            Err(Errno::INTR | Errno::AGAIN) => {
-                self.pending.clear();
-                true
-            }
-            _ => false,
-        }
-    }
-
-    /// Writes what fits. False when all is written or nobody reads.
-    fn write(&mut self) -> bool {
-        while self.written < self.pending.len() {
-            match rustix::io::write(&self.pipe, &self.pending[self.written..]) {
-                Ok(n) => self.written += n,
-                Err(Errno::INTR) => {}
-                Err(Errno::AGAIN) => return true,
-                Err(_) => {
-                    self.pending.clear();
-                    self.written = 0;
-                    self.source = None;
-                    return false;
-                }
-            }
-        }
-        false
-    }
-
-    /// Whether the program has closed its end.
-    fn is_broken(&self) -> bool {
-        self.source.is_none()
+    fn volume(&mut self, _: u8, mut part: &mut dyn Read) -> io::Result<()> {
+        self.0.unpack(&mut part)
     }
 }

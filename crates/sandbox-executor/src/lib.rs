@@ -1,17 +1,27 @@
 //! One request to run untrusted code in, one result out.
 //!
-//! Data flows one way: a [`Request`] is checked completely, becomes a [`Plan`] (a pure function of the request and a
-//! runtime), is carried out ([`Executor::run_last`]) in a fresh cell, and ends as a [`RunResult`], which says what happened,
-//! why, and what was used. The same result type serves the command line, HTTP and stored jobs.
+//! Data flows one way: a [`Request`] is checked completely, becomes a [`Plan`] (a function of the request, a runtime and
+//! the operator's settings), is carried out ([`Executor::run`]) in fresh cells, one for each stage, and ends as a
+//! [`RunResult`], which says what happened, why, and what was used. The same result type serves the command line, HTTP
+//! and stored jobs.
 
 mod capture;
+mod egress;
 mod execute;
+mod files;
+mod plan;
 mod request;
 mod result;
 mod settings;
+mod stage;
 mod verdict;
+mod volumes;
 
-pub use execute::{Executor, Input, Observer, Stream};
-pub use request::{Plan, Request, RequestError, Source};
-pub use result::{LimitHit, Metrics, OutputFile, Phases, RunResult, Status, Verdict};
+pub use execute::{Executor, Host, Observer};
+pub use files::InputFile;
+pub use plan::{Plan, Step};
+pub use request::{Request, RequestError, Source};
+pub use result::{CompileResult, LimitHit, Metrics, OmittedFile, OutputFile, Phases, RunResult, Status, Verdict};
 pub use settings::{Settings, SettingsError, parse_layers};
+pub use stage::{Input, Stream};
+pub use volumes::VolumeRequest;

@@ -1,10 +1,14 @@
-//! A request, checked completely before anything is created, and the plan that follows from it.
+//! A request, checked completely before anything is created.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
 
-use sandbox_cell::{CellSpec, Command, LayerSet, Limits, Mount, Network, PathError, RelativePath};
-use sandbox_runtimes::Runtime;
+use sandbox_cell::{LayerSet, Limits, Mount, Network, PathError, RelativePath};
+use sandbox_runtimes::{Definition, Missing};
+
+use crate::files::{self, InputFile};
+use crate::volumes::{VolumeRequest, check_workdir};
 
 /// The longest source text.
 pub(crate) const MAX_SOURCE: usize = 4 << 20;
@@ -12,11 +16,16 @@ pub(crate) const MAX_SOURCE: usize = 4 << 20;
 /// The most that arguments and environment may have together.
 const MAX_WORDS: usize = 128 << 10;
 
+/// The most packages in a request.
+const MOST_PACKAGES: usize = 200;
+
 /// What to run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Source {
-    /// A program in a language, as text.
+    /// A program in a language, as text. It becomes a file of the request's entry name, or of the language's usual one.
     Code(String),
+    /// A program in a language that is among the request's files.
+    Files,
     /// A program of the system, with its arguments.
     Program {
         /// The program and its arguments.
@@ -31,10 +40,24 @@ pub enum Source {
 pub struct Request {
     /// What to run.
     pub source: Source,
+    /// The file where the program begins.
+    pub entry: Option<String>,
+    /// Files for the working directory.
+    pub files: Vec<InputFile>,
+    /// Packages, each in its ecosystem's spelling.
+    pub packages: Vec<String>,
+    /// Whether only safe built-ins are allowed.
+    pub restricted: bool,
     /// Arguments of the program.
     pub args: Vec<OsString>,
     /// Variables for the program.
     pub env: Vec<(OsString, OsString)>,
+    /// Where the program starts, if not in the usual directory: a path in that, or an absolute one.
+    pub workdir: Option<PathBuf>,
+    /// Places that persist, and directories of the host's.
+    pub volumes: Vec<VolumeRequest>,
+    /// Whether files that the program made are wanted.
+    pub collect: bool,
     /// What it may use.
     pub limits: Limits,
     /// What it can reach.
@@ -73,51 +96,73 @@ pub enum RequestError {
         /// Their size.
         size: usize,
     },
+    /// Two files of one name.
+    #[error("there are two files named '{path}'")]
+    DuplicateFile {
+        /// The name.
+        path: String,
+    },
+    /// A file that would have to be a directory too.
+    #[error("'{path}' is both a file and a directory")]
+    FileAndDirectory {
+        /// The name.
+        path: String,
+    },
+    /// Too many files.
+    #[error("there are {count} files, the most is 20000")]
+    ManyFiles {
+        /// How many.
+        count: usize,
+    },
+    /// Too large files.
+    #[error("the files have {size} bytes together, the most is 512 MiB")]
+    LongFiles {
+        /// Their size.
+        size: usize,
+    },
+    /// It is not clear where the program begins.
+    #[error("{0}")]
+    Entry(String),
+    /// A package that is not written as its ecosystem writes them.
+    #[error("{0}")]
+    Package(String),
+    /// Something that this language has not.
+    #[error("{language} has no {what}")]
+    Unsupported {
+        /// The language.
+        language: String,
+        /// What it has not.
+        what: &'static str,
+    },
+    /// A tool that is not there.
+    #[error(transparent)]
+    Missing(#[from] Missing),
+    /// A volume or working directory that is not acceptable.
+    #[error("{0}")]
+    Place(String),
     /// A path that is not acceptable.
     #[error(transparent)]
     Path(#[from] PathError),
 }
 
-/// All that is needed to carry out a request.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Plan {
-    pub(crate) language: Option<(String, String)>,
-    pub(crate) cell: CellSpec,
-    pub(crate) command: Command,
-    pub(crate) files: Vec<(RelativePath, Vec<u8>)>,
-}
-
-impl Plan {
-    /// The language and the toolchain's version, if it is code in one.
-    #[must_use]
-    pub fn language(&self) -> (Option<&str>, Option<&str>) {
-        self.language.as_ref().map(|(name, version)| (name.as_str(), version.as_str())).unzip()
-    }
-}
-
 impl Request {
-    /// Makes a plan. `runtime` is the language's; a program of the system needs none.
-    pub fn plan(&self, runtime: Option<&Runtime>) -> Result<Plan, RequestError> {
-        self.check()?;
-        let mut cell =
-            CellSpec { mounts: vec![], limits: self.limits.clone(), network: self.network, required: self.required };
-        match (&self.source, runtime) {
-            (Source::Code(code), Some(runtime)) => {
-                cell.mounts.clone_from(&runtime.mounts);
-                let path = RelativePath::new(runtime.source.clone())?;
-                let command = runtime.plan(path.as_str(), &self.args, &self.env);
-                let files = vec![(path, code.clone().into_bytes())];
-                let language = Some((runtime.language.clone(), runtime.version.clone()));
-                Ok(Plan { language, cell, command, files })
-            }
-            (Source::Code(_), None) => Err(RequestError::EmptyCode),
-            (Source::Program { argv, mount }, _) => {
-                cell.mounts.extend(mount.clone());
-                let mut command = Command::new(argv.iter().chain(&self.args).cloned());
-                command.env.retain(|(name, _)| !self.env.iter().any(|(own, _)| own == name));
-                command.env.extend(self.env.iter().cloned());
-                Ok(Plan { language: None, cell, command, files: vec![] })
-            }
+    /// A request with no more than this.
+    #[must_use]
+    pub fn new(source: Source, limits: Limits, required: LayerSet) -> Self {
+        Self {
+            source,
+            entry: None,
+            files: vec![],
+            packages: vec![],
+            restricted: false,
+            args: vec![],
+            env: vec![],
+            workdir: None,
+            volumes: vec![],
+            collect: false,
+            limits,
+            network: Network::None,
+            required,
         }
     }
 
@@ -128,11 +173,27 @@ impl Request {
             Source::Code(code) if code.len() > MAX_SOURCE => return Err(RequestError::LongCode { size: code.len() }),
             Source::Code(code) if code.contains('\0') => return Err(RequestError::Nul { what: "the code" }),
             Source::Program { argv, .. } if argv.is_empty() => return Err(RequestError::EmptyCode),
+            Source::Files if self.files.is_empty() => return Err(RequestError::EmptyCode),
             _ => {}
         }
+        self.check_words()?;
+        files::check(&self.files)?;
+        if let Some(entry) = &self.entry {
+            RelativePath::new(entry.clone())?;
+        }
+        if let Some(workdir) = &self.workdir {
+            check_workdir(workdir).map_err(RequestError::Place)?;
+        }
+        if self.packages.len() > MOST_PACKAGES {
+            return Err(RequestError::Package(format!("there are {} packages, the most is 200", self.packages.len())));
+        }
+        Ok(())
+    }
+
+    fn check_words(&self) -> Result<(), RequestError> {
         let argv = match &self.source {
             Source::Program { argv, .. } => argv.as_slice(),
-            Source::Code(_) => &[],
+            Source::Code(_) | Source::Files => &[],
         };
         let has_nul = |text: &OsString| text.as_bytes().contains(&0);
         if argv.iter().chain(&self.args).any(has_nul) {
@@ -148,30 +209,70 @@ impl Request {
         }
         let words = argv.iter().chain(&self.args).chain(self.env.iter().flat_map(|(name, value)| [name, value]));
         let size: usize = words.map(|word| word.len() + 2).sum();
-        if size > MAX_WORDS {
-            return Err(RequestError::LongWords { size });
+        if size > MAX_WORDS { Err(RequestError::LongWords { size }) } else { Ok(()) }
+    }
+
+    /// All files, with the code among them, and the one where the program begins.
+    pub(crate) fn files_and_entry(&self, language: &Definition) -> Result<(Vec<InputFile>, String), RequestError> {
+        let mut files = self.files.clone();
+        let entry = match &self.source {
+            Source::Code(code) => {
+                let entry = self.entry.clone().unwrap_or_else(|| language.source.clone());
+                let path = RelativePath::new(entry.clone())?;
+                files.push(InputFile { path, content: code.clone().into_bytes(), executable: false });
+                files::check(&files)?;
+                entry
+            }
+            _ => self.find_entry(language)?,
+        };
+        Ok((files, entry))
+    }
+
+    fn find_entry(&self, language: &Definition) -> Result<String, RequestError> {
+        let has = |path: &str| self.files.iter().any(|file| file.path.as_str() == path);
+        if let Some(entry) = &self.entry {
+            let missing = || RequestError::Entry(format!("the entry '{entry}' is not among the files"));
+            return if has(entry) { Ok(entry.clone()) } else { Err(missing()) };
         }
-        Ok(())
+        let said = language.entry_from.as_ref().and_then(|from| {
+            let file = self.files.iter().find(|file| file.path.as_str() == from.file)?;
+            let text = std::str::from_utf8(&file.content).ok()?;
+            Some(from.pattern.0.captures(text)?.get(1)?.as_str().to_owned())
+        });
+        if let Some(entry) =
+            said.filter(|entry| has(entry)).or_else(|| language.entries.iter().find(|e| has(e)).cloned())
+        {
+            return Ok(entry);
+        }
+        let sources: Vec<&str> =
+            self.files.iter().map(|file| file.path.as_str()).filter(|path| language.is_source(path)).collect();
+        let what = match sources.as_slice() {
+            [only] => return Ok((*only).to_owned()),
+            [] => format!(
+                "none of the files is {} source; their names end in {}",
+                language.name,
+                language.extensions.join(", ")
+            ),
+            several => {
+                let shown: Vec<_> = several.iter().take(5).copied().collect();
+                format!("the program could begin in {}; name the file with --entry", shown.join(", "))
+            }
+        };
+        Err(RequestError::Entry(what))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use sandbox_runtimes::Registry;
 
     fn request(source: Source) -> Request {
-        Request {
-            source,
-            args: vec![],
-            env: vec![],
-            limits: Limits::default(),
-            network: Network::None,
-            required: LayerSet::required_by_default(),
-        }
+        Request::new(source, Limits::default(), LayerSet::required_by_default())
     }
 
     fn refused(request: &Request) -> String {
-        request.plan(None).expect_err("refused").to_string()
+        request.check().expect_err("refused").to_string()
     }
 
     #[test]
@@ -180,6 +281,7 @@ mod tests {
         assert_eq!(refused(&request(Source::Code("a\0b".into()))), "the code contains a NUL byte");
         let long = refused(&request(Source::Code("x".repeat(10 << 20))));
         assert!(long.starts_with("the code has 10485760 bytes, the most is 4194304"), "{long}");
+        assert_eq!(refused(&request(Source::Files)), "the code is empty");
     }
 
     #[test]
@@ -197,17 +299,51 @@ mod tests {
         long.args = vec!["x".repeat(200_000).into()];
         assert!(refused(&long).contains("the most is 131072"));
         assert_eq!(refused(&request(Source::Program { argv: vec![], mount: None })), "the code is empty");
+        let mut astray = program();
+        astray.workdir = Some("../x".into());
+        assert!(refused(&astray).contains("is not a plain path"));
     }
 
     #[test]
-    fn a_program_is_planned_with_the_users_variables_last() {
-        let mut request = request(Source::Program { argv: vec!["env".into()], mount: None });
-        request.args = vec!["-0".into()];
-        request.env = vec![("HOME".into(), "/x".into())];
-        let plan = request.plan(None).expect("valid");
-        assert_eq!(plan.command.argv, ["env", "-0"]);
-        let homes: Vec<_> = plan.command.env.iter().filter(|(name, _)| name == "HOME").collect();
-        assert_eq!(homes.len(), 1);
-        assert_eq!(homes[0].1, "/x");
+    fn a_project_begins_where_people_expect() {
+        let registry = Registry::shipped().expect("valid");
+        let entry = |language: &str, files: &[(&str, &str)], named: Option<&str>| {
+            let mut request = request(Source::Files);
+            request.entry = named.map(str::to_owned);
+            request.files = files
+                .iter()
+                .map(|(path, content)| InputFile {
+                    path: RelativePath::new(*path).expect("path"),
+                    content: content.as_bytes().to_vec(),
+                    executable: false,
+                })
+                .collect();
+            let found = request.files_and_entry(registry.by_name(language).expect("known"));
+            found.map(|(_, entry)| entry).map_err(|error| error.to_string())
+        };
+        assert_eq!(entry("python", &[("util.py", ""), ("main.py", "")], None), Ok("main.py".into()));
+        assert_eq!(entry("python", &[("util.py", ""), ("main.py", "")], Some("util.py")), Ok("util.py".into()));
+        assert_eq!(entry("python", &[("only.py", ""), ("data.csv", "")], None), Ok("only.py".into()));
+        let package = "{\"main\": \"./lib/start.js\"}";
+        let files = [("package.json", package), ("index.js", ""), ("lib/start.js", "")];
+        assert_eq!(entry("js", &files, None), Ok("lib/start.js".into()));
+        assert_eq!(entry("rust", &[("src/main.rs", ""), ("src/util.rs", "")], None), Ok("src/main.rs".into()));
+        let several = entry("python", &[("a.py", ""), ("b.py", "")], None).expect_err("unclear");
+        assert_eq!(several, "the program could begin in a.py, b.py; name the file with --entry");
+        assert!(entry("go", &[("a.py", "")], None).expect_err("none").starts_with("none of the files is go source"));
+        assert!(entry("go", &[("a.go", "")], Some("b.go")).expect_err("missing").contains("not among the files"));
+    }
+
+    #[test]
+    fn code_takes_its_place_among_the_files() {
+        let registry = Registry::shipped().expect("valid");
+        let python = registry.by_name("python").expect("known");
+        let mut request = request(Source::Code("1".into()));
+        request.entry = Some("pkg/x.py".into());
+        let (files, entry) = request.files_and_entry(python).expect("valid");
+        assert_eq!((files.len(), entry.as_str()), (1, "pkg/x.py"));
+        request.files = files;
+        let error = request.files_and_entry(python).expect_err("twice").to_string();
+        assert_eq!(error, "there are two files named 'pkg/x.py'");
     }
 }

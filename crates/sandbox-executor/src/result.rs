@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use base64::Engine;
+use sandbox_cell::archive::Omission;
 use sandbox_cell::{LayerSet, LimitKind, Usage};
 use serde::Serialize;
 
@@ -25,6 +26,10 @@ pub enum Verdict {
     Ok,
     /// By itself, with another exit code or by a signal.
     RuntimeError,
+    /// The compiler refused it, or reached a limit of its own.
+    CompileError,
+    /// Its packages could not be installed.
+    PackageError,
     /// Its time, or CPU time, was up.
     Timeout,
     /// Its memory was full.
@@ -48,6 +53,8 @@ impl Verdict {
         match self {
             Self::Ok => "ok",
             Self::RuntimeError => "runtime_error",
+            Self::CompileError => "compile_error",
+            Self::PackageError => "package_error",
             Self::Timeout => "timeout",
             Self::MemoryLimit => "memory_limit",
             Self::OutputLimit => "output_limit",
@@ -175,7 +182,7 @@ pub struct RunResult {
     pub exit_code: Option<i32>,
     /// The signal that ended it.
     pub signal: Option<String>,
-    /// What the program has to say: standard output without its last newline.
+    /// The value of the program's last expression, or standard output without its last newline.
     pub result: Option<String>,
     /// Why it failed, in one line.
     pub error: Option<String>,
@@ -186,14 +193,53 @@ pub struct RunResult {
     /// The limit that was reached, if one was.
     pub limit: Option<LimitHit>,
     /// How compiling went, for languages that compile.
-    pub compile: Option<()>,
+    pub compile: Option<CompileResult>,
     /// What was used.
     pub metrics: Metrics,
     /// The layers of isolation that were in force.
     #[serde(serialize_with = "layer_names")]
     pub isolation: LayerSet,
-    /// Files that the program made, by their path in the working directory.
+    /// Files that the program made or changed, by their path in the working directory.
     pub files: BTreeMap<String, OutputFile>,
+    /// What was left in the working directory and did not come back, or the first hundred of that.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub files_omitted: Vec<OmittedFile>,
+    /// How many did not come back in all.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub files_omitted_count: u64,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
+fn is_zero(count: &u64) -> bool {
+    *count == 0
+}
+
+/// How compiling went.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct CompileResult {
+    /// Whether there is a program now.
+    pub success: bool,
+    /// Whether it was there before.
+    pub cached: bool,
+    /// The compiler's exit code.
+    pub exit_code: Option<i32>,
+    /// What the compiler wrote to standard output.
+    pub stdout: String,
+    /// What the compiler wrote to standard error.
+    pub stderr: String,
+    /// How long it took, in seconds.
+    pub time: f64,
+    /// The most memory at one time, in bytes.
+    pub memory_peak: u64,
+}
+
+/// Something that did not come back.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct OmittedFile {
+    /// Its path in the working directory.
+    pub path: String,
+    /// Why.
+    pub why: Omission,
 }
 
 /// A file that a program made.
@@ -205,6 +251,9 @@ pub struct OutputFile {
     pub encoding: &'static str,
     /// Its size in bytes.
     pub size: u64,
+    /// Whether it may be executed.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub executable: bool,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
@@ -239,6 +288,8 @@ impl RunResult {
             metrics: Metrics::default(),
             isolation: LayerSet::default(),
             files: BTreeMap::new(),
+            files_omitted: vec![],
+            files_omitted_count: 0,
         }
     }
 }

@@ -1,8 +1,11 @@
-//! What an operator sets through the environment: defaults and caps of limits, required layers, the data directory.
+//! What an operator sets through the environment: defaults and caps of limits, limits of the other stages, required
+//! layers, the data directory, what comes back, which paths may be shown.
 
 use std::path::PathBuf;
 
-use sandbox_cell::limits::{Caps, LimitError, Limits, TABLE};
+use sandbox_cell::archive::Caps as FileCaps;
+use sandbox_cell::limits::{Caps, LimitError, LimitKind, Limits, TABLE};
+use sandbox_cell::units::parse_size;
 use sandbox_cell::{Layer, LayerSet};
 
 /// The variable that lists layers without which nothing may run.
@@ -20,8 +23,50 @@ pub struct Settings {
     pub caps: Caps,
     /// Layers that must be there.
     pub required: LayerSet,
-    /// Where caches are kept; nowhere if there is no home directory.
+    /// Limits of compilers.
+    pub compile: Limits,
+    /// Limits of package installers.
+    pub install: Limits,
+    /// What may come back of the files that a program left.
+    pub files: FileCaps,
+    /// Directories of the host's that requests may ask to be shown, with all below them.
+    pub volume_paths: Vec<PathBuf>,
+    /// How many bytes of compiled programs are kept.
+    pub build_cache: u64,
+    /// Where caches and named volumes are kept; nowhere if there is no home directory.
     pub data_dir: Option<PathBuf>,
+}
+
+/// The variable that lists directories that may be shown.
+const VOLUME_PATHS: &str = "SANDBOX_VOLUME_PATHS";
+
+/// The variables for limits of the stages before the run. All others of their limits are fixed.
+const STAGES: [(&str, LimitKind); 6] = [
+    ("SANDBOX_COMPILE_TIMEOUT", LimitKind::WallTime),
+    ("SANDBOX_COMPILE_MEMORY", LimitKind::Memory),
+    ("SANDBOX_COMPILE_DISK", LimitKind::Disk),
+    ("SANDBOX_INSTALL_TIMEOUT", LimitKind::WallTime),
+    ("SANDBOX_INSTALL_MEMORY", LimitKind::Memory),
+    ("SANDBOX_INSTALL_DISK", LimitKind::Disk),
+];
+
+/// Limits of a stage that makes something.
+fn stage_limits(wall_time: u64, bytes: u64) -> Limits {
+    let mut limits = Limits::default();
+    for (kind, value) in [
+        (LimitKind::WallTime, wall_time),
+        (LimitKind::Memory, bytes),
+        (LimitKind::Disk, bytes),
+        (LimitKind::FileSize, bytes),
+        (LimitKind::Inodes, 400_000),
+        (LimitKind::Cpus, 2_000),
+        (LimitKind::Processes, 512),
+        (LimitKind::OpenFiles, 4_096),
+    ] {
+        // These are within the bounds of the table, which is all that is checked here.
+        let _ = limits.set(kind, value, &Caps::default());
+    }
+    limits
 }
 
 impl Default for Settings {
@@ -30,6 +75,11 @@ impl Default for Settings {
             defaults: Limits::default(),
             caps: Caps::default(),
             required: LayerSet::required_by_default(),
+            compile: stage_limits(60_000_000, 2 << 30),
+            install: stage_limits(300_000_000, 4 << 30),
+            files: FileCaps { count: 1_000, bytes: 16 << 20 },
+            volume_paths: vec![],
+            build_cache: 1 << 30,
             data_dir: None,
         }
     }
@@ -66,6 +116,26 @@ impl Settings {
             }
         }
         settings.defaults.clamp(&settings.caps);
+        for (name, kind) in STAGES {
+            if let Some(text) = get(name) {
+                let limits = if name.contains("COMPILE") { &mut settings.compile } else { &mut settings.install };
+                note(name, kind.parse(&text).and_then(|value| limits.set(kind, value, &Caps::default())));
+            }
+        }
+        if let Some(text) = get(VOLUME_PATHS) {
+            settings.volume_paths = std::env::split_paths(&text).collect();
+        }
+        for (name, value) in [
+            ("SANDBOX_FILES", &mut settings.files.count),
+            ("SANDBOX_FILES_SIZE", &mut settings.files.bytes),
+            ("SANDBOX_BUILD_CACHE", &mut settings.build_cache),
+        ] {
+            match get(name).map(|text| parse_size(&text)) {
+                None => {}
+                Some(Ok(number)) => *value = number,
+                Some(Err(error)) => errors.push((name.to_owned(), error.to_string())),
+            }
+        }
         if let Some(text) = get(REQUIRE) {
             match parse_layers(&text) {
                 Ok(layers) => settings.required = settings.required.union(layers),
@@ -90,7 +160,6 @@ pub fn parse_layers(text: &str) -> Result<LayerSet, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sandbox_cell::LimitKind;
     use std::collections::HashMap;
 
     fn read(variables: &[(&str, &str)]) -> Result<Settings, SettingsError> {
@@ -112,6 +181,10 @@ mod tests {
             ("SANDBOX_TIMEOUT", "500ms"),
             ("SANDBOX_MAX_MEMORY", "64m"),
             ("SANDBOX_REQUIRE", "memory, landlock"),
+            ("SANDBOX_COMPILE_TIMEOUT", "5s"),
+            ("SANDBOX_INSTALL_DISK", "1g"),
+            ("SANDBOX_FILES_SIZE", "1m"),
+            ("SANDBOX_VOLUME_PATHS", "/srv:/data"),
             ("HOME", "/home/u"),
         ])
         .expect("valid");
@@ -120,6 +193,10 @@ mod tests {
         assert_eq!(settings.defaults.memory(), 64 << 20);
         assert!(settings.required.contains(Layer::Memory) && settings.required.contains(Layer::User));
         assert_eq!(settings.data_dir, Some("/home/u/.cache/sandbox-run".into()));
+        assert_eq!(settings.compile.wall_time().as_secs(), 5);
+        assert_eq!((settings.install.disk(), settings.compile.disk()), (1 << 30, 2 << 30));
+        assert_eq!((settings.files.count, settings.files.bytes), (1_000, 1 << 20));
+        assert_eq!(settings.volume_paths, [PathBuf::from("/srv"), PathBuf::from("/data")]);
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use sandbox_cell::limits::Unit;
 use sandbox_cell::{Layer, LayerSet, LimitKind, Limits, Outcome, RunStatus, StopReason, signal_name};
+use sandbox_runtimes::Pattern;
 
 use crate::result::{LimitHit, Verdict};
 
@@ -22,6 +23,30 @@ pub(crate) struct Evidence<'a> {
     pub(crate) stderr: &'a [u8],
     /// Bytes written to the stream that wrote more.
     pub(crate) output: u64,
+    /// The reason of the failure, as the language's runner saw it.
+    pub(crate) reported: Option<&'a str>,
+    /// How the language's programs say what is wrong.
+    pub(crate) complaints: &'a Complaints,
+}
+
+/// How programs say what is wrong: expressions whose first group is the reason.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Complaints {
+    /// The first match is the reason, if `first`; otherwise the last one is.
+    pub(crate) reasons: Vec<Pattern>,
+    pub(crate) first: bool,
+    /// What is said by one who has run out of memory before the cell did.
+    pub(crate) memory: Vec<Pattern>,
+}
+
+impl Complaints {
+    fn reason(&self, text: &str) -> Option<String> {
+        self.reasons.iter().find_map(|Pattern(pattern)| {
+            let mut found = pattern.captures_iter(text);
+            let found = if self.first { found.next() } else { found.last() };
+            found.and_then(|groups| groups.get(1)).and_then(|group| clean(group.as_str()))
+        })
+    }
 }
 
 /// The longest reason.
@@ -109,18 +134,26 @@ fn in_units(kind: LimitKind, value: u64) -> f64 {
 
 /// A program that failed by itself.
 fn by_itself(status: RunStatus, evidence: Evidence<'_>) -> Judgement {
-    let last_line = last_line(evidence.stderr);
+    let text = String::from_utf8_lossy(evidence.stderr);
+    let last_line = text.lines().rev().find_map(clean);
+    let reported = evidence.reported.and_then(clean).or_else(|| evidence.complaints.reason(&text));
     let mut judgement = Judgement { verdict: Verdict::RuntimeError, limit: None, error: None };
-    // The kernel keeps no record of some refusals; the program's own last words then tell which limit it was. They
-    // only explain a failure, they never make one.
-    if let Some(kind) = last_line.as_deref().and_then(|line| blamed_limit(line, evidence.isolation)) {
+    // The kernel keeps no record of some refusals; the program's own words then tell which limit it was. They only
+    // explain a failure, they never make one.
+    let last_words = reported.as_deref().or(last_line.as_deref());
+    if evidence.complaints.memory.iter().any(|Pattern(pattern)| pattern.is_match(&text)) {
+        let cap = evidence.limits.memory();
+        return by_limit(LimitKind::Memory, cap, evidence);
+    }
+    if let Some(kind) = last_words.and_then(|line| blamed_limit(line, evidence.isolation)) {
         let cap = evidence.limits.get(kind).unwrap_or(0);
         judgement = by_limit(kind, cap, evidence);
     }
-    judgement.error = Some(match (status, last_line) {
-        (RunStatus::Signaled(signal), _) => format!("killed by {}{}", signal_name(signal), explain(signal)),
-        (RunStatus::Exited(_), Some(line)) => line,
-        (RunStatus::Exited(code), None) => format!("exited with code {code}"),
+    judgement.error = Some(match (reported, status, last_line) {
+        (Some(reason), ..) => reason,
+        (None, RunStatus::Signaled(signal), _) => format!("killed by {}{}", signal_name(signal), explain(signal)),
+        (None, RunStatus::Exited(_), Some(line)) => line,
+        (None, RunStatus::Exited(code), None) => format!("exited with code {code}"),
     });
     judgement
 }
@@ -137,12 +170,10 @@ fn blamed_limit(line: &str, isolation: LayerSet) -> Option<LimitKind> {
     }
 }
 
-/// The last line that is not blank, cleaned of control characters.
-fn last_line(stderr: &[u8]) -> Option<String> {
-    let text = String::from_utf8_lossy(stderr);
-    let line = text.lines().rev().map(str::trim).find(|line| !line.is_empty())?;
-    let clean: String = line.chars().filter(|c| !c.is_control()).take(LONGEST_ERROR).collect();
-    Some(clean)
+/// A line without control characters and not too long, if anything is left of it.
+fn clean(line: &str) -> Option<String> {
+    let clean: String = line.trim().chars().filter(|c| !c.is_control()).take(LONGEST_ERROR).collect();
+    (!clean.is_empty()).then_some(clean)
 }
 
 /// What a signal usually means.
@@ -171,7 +202,56 @@ mod tests {
     fn verdict(outcome: &Outcome, stderr: &str) -> Judgement {
         let limits = Limits::default();
         let isolation = Layer::ALL.into_iter().collect();
-        judge(outcome, Evidence { limits: &limits, isolation, stderr: stderr.as_bytes(), output: 2 << 20 })
+        let complaints = Complaints::default();
+        let (stderr, output, reported) = (stderr.as_bytes(), 2 << 20, None);
+        judge(outcome, Evidence { limits: &limits, isolation, stderr, output, reported, complaints: &complaints })
+    }
+
+    /// The reason that the language's patterns find.
+    fn reason(language: &str, stderr: &str) -> Judgement {
+        let registry = sandbox_runtimes::Registry::shipped().expect("valid");
+        let errors = registry.by_name(language).expect("known").errors.clone();
+        let complaints = Complaints { reasons: errors.run, first: false, memory: errors.memory };
+        let (limits, isolation) = (Limits::default(), Layer::ALL.into_iter().collect());
+        let (stderr, output, reported) = (stderr.as_bytes(), 0, None);
+        let evidence = Evidence { limits: &limits, isolation, stderr, output, reported, complaints: &complaints };
+        judge(&outcome(RunStatus::Exited(1), None, &[]), evidence)
+    }
+
+    #[test]
+    fn every_language_has_its_way_to_fail() {
+        for (language, stderr, expected) in [
+            ("go", "x\npanic: boom\n\ngoroutine 1 [running]:\nmain.main()\nexit status 2", "panic: boom"),
+            (
+                "go",
+                "fatal error: all goroutines are asleep - deadlock!\n\ngoroutine",
+                "fatal error: all goroutines are asleep - deadlock!",
+            ),
+            (
+                "rust",
+                "\nthread 'main' panicked at main.rs:2:5:\nindex out of bounds\nnote: run with",
+                "index out of bounds",
+            ),
+            ("rust", "\nthread 'main' (12) panicked at main.rs:2:5:\nold news\nnote: run with", "old news"),
+            ("rust", "Error: ParseIntError { kind: InvalidDigit }\n", "Error: ParseIntError { kind: InvalidDigit }"),
+            (
+                "java",
+                "Exception in thread \"main\" java.lang.ArithmeticException: / by zero\n\tat Main.main(Main.java:1)",
+                "java.lang.ArithmeticException: / by zero",
+            ),
+            ("cpp", "terminate called after throwing an instance of 'std::runtime_error'\n  what():  boom\n", "boom"),
+            ("bash", "main.sh: line 3: nope: command not found\n", "line 3: nope: command not found"),
+        ] {
+            assert_eq!(reason(language, stderr).error.as_deref(), Some(expected), "{language}");
+        }
+        let full = reason("java", "Exception in thread \"main\" java.lang.OutOfMemoryError: Java heap space");
+        assert_eq!(
+            (full.verdict, full.error.as_deref()),
+            (Verdict::MemoryLimit, Some("memory limit of 256 MiB reached"))
+        );
+        let full =
+            reason("javascript", "FATAL ERROR: Reached heap limit Allocation failed - JavaScript heap out of memory");
+        assert_eq!(full.verdict, Verdict::MemoryLimit);
     }
 
     #[test]

@@ -1,11 +1,16 @@
 //! A language's definition file.
+//!
+//! A file says how to find a toolchain and what to do with it. What is to be done are commands, which run in cells:
+//! scripts for `/bin/sh` where there is something to decide, a plain argument list for the program itself.
 
 use std::collections::BTreeMap;
+use std::path::{Component, Path, PathBuf};
 
+use regex_lite::Regex;
 use serde::Deserialize;
 
 /// What a definition file says.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Definition {
     /// The language's name.
@@ -18,38 +23,216 @@ pub struct Definition {
     pub extensions: Vec<String>,
     /// What a source file is called if the user does not say.
     pub source: String,
+    /// Where a project of several files begins if the user does not say: the first of these that is there.
+    #[serde(default)]
+    pub entries: Vec<String>,
+    /// A file of the project's that says it instead, and how to read that from it.
+    pub entry_from: Option<EntryFrom>,
     /// How to find its toolchain.
     pub find: Find,
+    /// What to do once for each toolchain.
+    pub prepare: Option<Prepare>,
+    /// How to compile, for languages that do.
+    pub compile: Option<Compile>,
     /// How to run a program.
     pub run: Run,
+    /// How to install packages.
+    pub packages: Option<Packages>,
+    /// How to read what programs say when they fail.
+    #[serde(default)]
+    pub errors: Errors,
+}
+
+/// A file that says where a project begins.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct EntryFrom {
+    /// The file.
+    pub file: String,
+    /// An expression whose first group is the path.
+    pub pattern: Pattern,
 }
 
 /// How to find a toolchain.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Find {
     /// Commands to look for along `PATH`, in this order.
     pub commands: Vec<String>,
-    /// Arguments that make the command print `{"version", "executable", "prefix"}`.
-    pub describe: Vec<String>,
+    /// Directories to look in after that. `~` is the home directory, `$NAME` a variable, `*` any name.
+    #[serde(default)]
+    pub paths: Vec<String>,
+    /// A script that describes the command `$1`: it prints lines `version=…`, `executable=…` and `prefix=…`.
+    pub describe: String,
+    /// Files with which users choose between versions; when one changes, the script is asked again.
+    #[serde(default)]
+    pub watch: Vec<String>,
+    /// What to tell a user who does not have it.
+    pub missing: String,
+    /// More of the host that the toolchain needs, shown at the same path; for parts of /etc.
+    #[serde(default)]
+    pub system: Vec<String>,
+    /// Variables for a toolchain that appears in another place than it was installed to; `{prefix}` is replaced.
+    #[serde(default)]
+    pub relocated: BTreeMap<String, String>,
+}
+
+/// A program that a stage needs besides the toolchain.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Tool {
+    /// Commands to look for along `PATH`, in this order.
+    pub commands: Vec<String>,
+    /// Directories to look in after that, as in [`Find::paths`].
+    #[serde(default)]
+    pub paths: Vec<String>,
+    /// How many levels above the program's file the directory is that holds all it needs; 0 is the file alone.
+    #[serde(default)]
+    pub levels: usize,
     /// What to tell a user who does not have it.
     pub missing: String,
 }
 
-/// How to run a program.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+/// What to do once for each toolchain.
+#[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Run {
-    /// The command; `{executable}` and `{source}` are replaced.
-    pub argv: Vec<String>,
+pub struct Prepare {
+    /// What it makes, for people who wait.
+    pub what: String,
+    /// A script that fills the directory `$OUT`.
+    pub script: String,
+    /// Where the result appears.
+    pub target: PathBuf,
+    /// The stages in which it appears.
+    pub stages: Vec<StageName>,
+    /// Whether it needs network.
+    #[serde(default)]
+    pub network: bool,
+    /// Programs that it needs.
+    #[serde(default)]
+    pub tools: BTreeMap<String, Tool>,
+    /// Variables of the host's that it sees.
+    #[serde(default)]
+    pub pass: Vec<String>,
     /// Variables to set.
     #[serde(default)]
     pub env: BTreeMap<String, String>,
 }
 
+/// A stage before the run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum StageName {
+    /// Installing packages.
+    Install,
+    /// Compiling.
+    Compile,
+}
+
+/// How to compile.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Compile {
+    /// A script that compiles `$1`, the file where the program begins, into the directory `$OUT`. All source files are
+    /// in the working directory.
+    pub script: String,
+    /// Variables to set.
+    #[serde(default)]
+    pub env: BTreeMap<String, String>,
+    /// Programs that it needs.
+    #[serde(default)]
+    pub tools: BTreeMap<String, Tool>,
+}
+
+/// How to run a program.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Run {
+    /// The command; the program's arguments follow. Replaced are `{executable}`, `{entry}` (the file where the program
+    /// begins), `{stem}` (the same without its ending), `{runner}` (the runner's text), `{runner_file}` (a file with
+    /// it), and `{heap}` (three quarters of the memory limit, in MiB).
+    pub argv: Vec<String>,
+    /// The command for restricted runs, if there are any.
+    pub restricted: Option<Vec<String>>,
+    /// A file beside this one that is passed to the interpreter instead of the program, which it runs. It may leave the
+    /// value of the last expression and the reason of a failure in `$RESULT`.
+    pub runner: Option<String>,
+    /// Variables to set; `{heap}` is replaced.
+    #[serde(default)]
+    pub env: BTreeMap<String, String>,
+}
+
+/// How to install packages.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Packages {
+    /// How a package is written, as an example.
+    pub example: String,
+    /// What every package looks like.
+    pub pattern: Pattern,
+    /// Files with which a project says what it needs.
+    #[serde(default)]
+    pub manifests: Vec<String>,
+    /// A script that installs `$@`, and what the manifests in the working directory say, into `$OUT`. It has network.
+    pub script: String,
+    /// Where the result appears.
+    pub target: PathBuf,
+    /// Programs that it needs.
+    #[serde(default)]
+    pub tools: BTreeMap<String, Tool>,
+    /// Variables of the host's that it sees: where packages come from.
+    #[serde(default)]
+    pub pass: Vec<String>,
+    /// Variables for the install stage.
+    #[serde(default)]
+    pub install_env: BTreeMap<String, String>,
+    /// Variables for the compile and run stages.
+    #[serde(default)]
+    pub env: BTreeMap<String, String>,
+}
+
+/// How to read what programs say when they fail. The first group of the expression is the reason.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Errors {
+    /// What a failed compiler's first complaint looks like.
+    #[serde(default)]
+    pub compile: Vec<Pattern>,
+    /// What a program's last complaint looks like.
+    #[serde(default)]
+    pub run: Vec<Pattern>,
+    /// What a program says that has run out of memory before the cell did.
+    #[serde(default)]
+    pub memory: Vec<Pattern>,
+    /// What an installer's first complaint looks like.
+    #[serde(default)]
+    pub install: Vec<Pattern>,
+}
+
+/// A regular expression.
+#[derive(Debug, Clone)]
+pub struct Pattern(pub Regex);
+
+impl<'de> Deserialize<'de> for Pattern {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        Regex::new(&text)
+            .map(Self)
+            .map_err(|error| serde::de::Error::custom(format!("'{text}' is not a regular expression: {error}")))
+    }
+}
+
 /// Why a definition file was refused.
 #[derive(Debug, thiserror::Error)]
 pub enum DefinitionError {
+    /// It cannot be read.
+    #[error("cannot read {file}: {source}")]
+    Read {
+        /// The file.
+        file: String,
+        /// Why.
+        source: std::io::Error,
+    },
     /// It is not TOML, or not of this shape.
     #[error("{file}: {source}")]
     Syntax {
@@ -68,15 +251,39 @@ pub enum DefinitionError {
     },
 }
 
+/// Words that are replaced in a command.
+const PLACEHOLDERS: [&str; 6] = ["{executable}", "{entry}", "{stem}", "{runner}", "{runner_file}", "{heap}"];
+
 impl Definition {
-    /// Reads a definition; `file` is named in errors.
-    pub fn parse(file: &str, text: &str) -> Result<Self, DefinitionError> {
-        let definition: Self = toml::from_str(text)
-            .map_err(|source| DefinitionError::Syntax { file: file.to_owned(), source: Box::new(source) })?;
-        match definition.complaint() {
-            None => Ok(definition),
-            Some(what) => Err(DefinitionError::Value { file: file.to_owned(), what }),
+    /// Reads a definition; `file` is named in errors. `like` gives the definition that this one builds on by its name,
+    /// and `beside` reads the files beside it.
+    pub fn parse(
+        file: &str,
+        text: &str,
+        like: impl Fn(&str) -> Option<toml::Table>,
+        beside: impl Fn(&str) -> std::io::Result<String>,
+    ) -> Result<(Self, toml::Table), DefinitionError> {
+        let syntax = |source| DefinitionError::Syntax { file: file.to_owned(), source: Box::new(source) };
+        let value = |what| DefinitionError::Value { file: file.to_owned(), what };
+        let mut table: toml::Table = toml::from_str(text).map_err(syntax)?;
+        let mut definition: Self = match table.remove("like") {
+            // From the text, so that an error names the line.
+            None => toml::from_str(text).map_err(syntax)?,
+            Some(toml::Value::String(name)) => {
+                let base = like(&name).ok_or_else(|| value(format!("like: there is no language '{name}'")))?;
+                table = merge(base, table);
+                table.clone().try_into().map_err(syntax)?
+            }
+            Some(_) => return Err(value("like: give the name of a language".to_owned())),
+        };
+        if let Some(what) = definition.complaint() {
+            return Err(value(what));
         }
+        if let Some(name) = &definition.run.runner {
+            let content = beside(name).map_err(|source| DefinitionError::Read { file: name.clone(), source })?;
+            definition.run.runner = Some(content);
+        }
+        Ok((definition, table))
     }
 
     fn complaint(&self) -> Option<String> {
@@ -84,17 +291,68 @@ impl Definition {
         if let Some(name) = names().find(|name| !is_name(name)) {
             return Some(format!("'{name}' is not a name: use lower-case letters, digits, '+', '-' and '_'"));
         }
-        if let Err(error) = sandbox_cell::RelativePath::new(self.source.clone()) {
-            return Some(format!("source: {error}"));
+        for path in std::iter::once(&self.source).chain(&self.entries) {
+            if let Err(error) = sandbox_cell::RelativePath::new(path.clone()) {
+                return Some(format!("source or entries: {error}"));
+            }
         }
-        if self.find.commands.is_empty() {
-            return Some("find.commands is empty".to_owned());
+        let tools = self.compile.iter().map(|compile| &compile.tools);
+        let tools = tools.chain(self.packages.iter().map(|packages| &packages.tools));
+        let tools = tools.chain(self.prepare.iter().map(|prepare| &prepare.tools)).flatten();
+        for (name, commands) in std::iter::once(("find", &self.find.commands))
+            .chain(tools.map(|(name, tool)| (name.as_str(), &tool.commands)))
+        {
+            if commands.is_empty() || commands.iter().any(|command| command.is_empty() || command.contains('/')) {
+                return Some(format!("{name}.commands must list commands, without directories"));
+            }
         }
-        if self.run.argv.is_empty() {
-            return Some("run.argv is empty".to_owned());
+        if let Some(path) = self.find.system.iter().find(|path| !Path::new(path).starts_with("/etc")) {
+            return Some(format!("find.system: '{path}' is not a part of /etc"));
+        }
+        let argvs = std::iter::once(("run.argv", &self.run.argv));
+        for (name, argv) in argvs.chain(self.run.restricted.iter().map(|argv| ("run.restricted", argv))) {
+            if argv.is_empty() {
+                return Some(format!("{name} is empty"));
+            }
+            let unknown = argv
+                .iter()
+                .find(|word| word.starts_with('{') && word.ends_with('}') && !PLACEHOLDERS.contains(&word.as_str()));
+            if let Some(word) = unknown {
+                return Some(format!("{name}: {word} means nothing; use {}", PLACEHOLDERS.join(", ")));
+            }
+            if argv.iter().any(|word| word.starts_with("{runner")) && self.run.runner.is_none() {
+                return Some(format!("{name} uses {{runner}}, but there is no run.runner"));
+            }
+        }
+        let targets = self.prepare.iter().map(|prepare| ("prepare.target", &prepare.target));
+        let targets = targets.chain(self.packages.iter().map(|packages| ("packages.target", &packages.target)));
+        for (name, target) in targets {
+            let normal = target.components().skip(1).all(|part| matches!(part, Component::Normal(_)));
+            if !target.is_absolute() || !normal || target.components().count() < 2 {
+                return Some(format!("{name}: '{}' is not an absolute path", target.display()));
+            }
         }
         None
     }
+
+    /// Whether a file is source text in this language.
+    #[must_use]
+    pub fn is_source(&self, file: &str) -> bool {
+        let ending = Path::new(file).extension().and_then(|ending| ending.to_str());
+        ending.is_some_and(|ending| self.extensions.iter().any(|own| ending.eq_ignore_ascii_case(own)))
+    }
+}
+
+/// Puts a table on top of another: what both have is the upper one's, tables are merged.
+fn merge(mut lower: toml::Table, upper: toml::Table) -> toml::Table {
+    for (key, value) in upper {
+        let value = match (lower.remove(&key), value) {
+            (Some(toml::Value::Table(below)), toml::Value::Table(above)) => toml::Value::Table(merge(below, above)),
+            (_, value) => value,
+        };
+        lower.insert(key, value);
+    }
+    lower
 }
 
 fn is_name(name: &str) -> bool {
@@ -107,24 +365,61 @@ fn is_name(name: &str) -> bool {
 mod tests {
     use super::*;
 
-    const PYTHON: &str = include_str!("../../../runtimes/python.toml");
+    const MINIMAL: &str = r#"
+        name = "lua"
+        extensions = ["lua"]
+        source = "main.lua"
+        [find]
+        commands = ["lua"]
+        describe = "echo version=5"
+        missing = "install it"
+        [run]
+        argv = ["{executable}", "{entry}"]
+    "#;
+
+    fn parse(text: &str) -> Result<Definition, DefinitionError> {
+        let base = |name: &str| (name == "base").then(|| toml::from_str(MINIMAL).expect("valid"));
+        let beside = |name: &str| match name {
+            "runner.lua" => Ok("print(1)".to_owned()),
+            _ => Err(std::io::ErrorKind::NotFound.into()),
+        };
+        Definition::parse("x.toml", text, base, beside).map(|(definition, _)| definition)
+    }
 
     #[test]
-    fn reads_the_shipped_file() {
-        let python = Definition::parse("python.toml", PYTHON).expect("valid");
-        assert_eq!(python.name, "python");
-        assert_eq!(python.run.argv, ["{executable}", "{source}"]);
+    fn a_definition_can_build_on_another() {
+        let moon = parse("like = \"base\"\nname = \"moon\"\n[find]\ncommands = [\"moon\"]").expect("valid");
+        assert_eq!((moon.name.as_str(), moon.source.as_str()), ("moon", "main.lua"));
+        assert_eq!((moon.find.commands, moon.find.missing), (vec!["moon".to_owned()], "install it".to_owned()));
+        let error = parse("like = \"nothing\"\nname = \"x\"").expect_err("refused").to_string();
+        assert_eq!(error, "x.toml: like: there is no language 'nothing'");
+        assert!(parse("like = 3").is_err());
+    }
+
+    #[test]
+    fn a_few_lines_are_enough() {
+        let lua = parse(MINIMAL).expect("valid");
+        assert_eq!(lua.run.argv, ["{executable}", "{entry}"]);
+        assert!(lua.is_source("a/B.LUA") && !lua.is_source("lua") && !lua.is_source("x.py"));
+        let runner = "[run]\nrunner = \"runner.lua\"";
+        assert_eq!(parse(&MINIMAL.replace("[run]", runner)).expect("valid").run.runner.as_deref(), Some("print(1)"));
     }
 
     #[test]
     fn complaints_name_the_file_and_the_mistake() {
-        let wrong = |from: &str, to: &str| {
-            Definition::parse("x.toml", &PYTHON.replace(from, to)).expect_err("refused").to_string()
-        };
-        assert!(wrong("name = \"python\"", "name = \"Py thon\"").contains("x.toml: 'Py thon' is not a name"));
-        assert!(wrong("source = \"main.py\"", "source = \"../main.py\"").contains("climbs"));
+        let wrong = |from: &str, to: &str| parse(&MINIMAL.replace(from, to)).expect_err("refused").to_string();
+        assert!(wrong("name = \"lua\"", "name = \"L ua\"").contains("x.toml: 'L ua' is not a name"));
+        assert!(wrong("source = \"main.lua\"", "source = \"../main.lua\"").contains("climbs"));
         assert!(wrong("extensions", "extentions").contains("extentions"));
-        assert!(wrong("commands = [\"python3\", \"python\"]", "commands = []").contains("find.commands is empty"));
-        assert!(wrong("argv = [\"{executable}\", \"{source}\"]", "argv = []").contains("run.argv is empty"));
+        assert!(wrong("commands = [\"lua\"]", "commands = []").contains("find.commands must list"));
+        assert!(wrong("commands = [\"lua\"]", "commands = [\"/bin/lua\"]").contains("without directories"));
+        assert!(wrong("argv = [\"{executable}\", \"{entry}\"]", "argv = []").contains("run.argv is empty"));
+        assert!(wrong("{entry}", "{source}").contains("{source} means nothing; use {executable}"));
+        assert!(wrong("{entry}", "{runner}").contains("there is no run.runner"));
+        assert!(wrong("missing", "system = [\"/root\"]\nmissing").contains("not a part of /etc"));
+        assert!(wrong("[run]", "[run]\nrunner = \"none\"").contains("cannot read none"));
+        assert!(wrong("[run]", "[errors]\nrun = [\"(\"]\n[run]").contains("is not a regular expression"));
+        let prepare = "[prepare]\nwhat = \"x\"\nscript = \"x\"\ntarget = \"/a/../b\"\nstages = []\n[run]";
+        assert!(wrong("[run]", prepare).contains("prepare.target"));
     }
 }

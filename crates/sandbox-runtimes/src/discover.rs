@@ -1,116 +1,147 @@
-//! From a definition to a toolchain on this host, and from there to a command in a cell.
+//! From a definition to a toolchain on this host.
 
-use std::ffi::OsString;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
-use sandbox_cell::{Command, Mount, base_environment};
+use sandbox_cell::Mount;
 
-use crate::definition::Definition;
+use crate::definition::{Definition, Tool};
 use crate::memory::{Description, Memory};
+use crate::runtime::Runtime;
 
-/// A language as this host can run it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Runtime {
-    /// The language's name.
-    pub language: String,
-    /// The toolchain's version.
-    pub version: String,
-    /// Where its executable is on the host.
-    pub host_executable: PathBuf,
-    /// Host directories that a cell needs to see.
-    pub mounts: Vec<Mount>,
-    /// The name of the source file.
-    pub source: String,
-    /// Where its executable is in a cell.
-    executable: PathBuf,
-    argv: Vec<String>,
-    env: Vec<(OsString, OsString)>,
+/// Where to look for programs.
+#[derive(Debug, Clone, Default)]
+pub struct Places {
+    /// A list as in the variable `PATH`.
+    pub path: String,
+    /// The home directory.
+    pub home: Option<PathBuf>,
 }
 
-/// A toolchain that is not there.
+impl Places {
+    /// Those of this process.
+    #[must_use]
+    pub fn of_this_process() -> Self {
+        // Not from the user database: a static program must not load the host's modules for that.
+        let home = std::env::var_os("HOME").filter(|home| !home.is_empty()).map(PathBuf::from);
+        Self { path: std::env::var("PATH").unwrap_or_default(), home }
+    }
+
+    /// Every file that a command may be, in order of preference.
+    fn commands<'a>(&'a self, names: &'a [String], paths: &'a [String]) -> impl Iterator<Item = PathBuf> + 'a {
+        let along_path = move |name: &'a String| std::env::split_paths(&self.path).map(move |dir| dir.join(name));
+        let elsewhere =
+            move |name: &'a String| paths.iter().flat_map(|path| self.expand(path)).map(move |dir| dir.join(name));
+        let found = names.iter().flat_map(along_path).chain(names.iter().flat_map(elsewhere));
+        found.filter(|file| is_executable(file))
+    }
+
+    /// The files that a path with `~`, a variable or `*` stands for, newer versions first.
+    pub(crate) fn expand(&self, path: &str) -> Vec<PathBuf> {
+        let path = if let Some(rest) = path.strip_prefix("~/") {
+            let Some(home) = &self.home else { return vec![] };
+            home.join(rest)
+        } else if let Some(rest) = path.strip_prefix('$') {
+            let (name, rest) = rest.split_once('/').unwrap_or((rest, ""));
+            let Some(value) = std::env::var_os(name).filter(|value| !value.is_empty()) else { return vec![] };
+            Path::new(&value).join(rest)
+        } else {
+            PathBuf::from(path)
+        };
+        let mut found = vec![PathBuf::new()];
+        for part in path.components() {
+            let Some((before, after)) = part.as_os_str().to_str().and_then(|part| part.split_once('*')) else {
+                for dir in &mut found {
+                    dir.push(part);
+                }
+                continue;
+            };
+            found = found.iter().flat_map(|dir| matching(dir, before, after)).collect();
+        }
+        found.retain(|path| path.exists());
+        found
+    }
+}
+
+/// Entries of a directory whose names begin and end like this, newer versions first.
+fn matching(dir: &Path, before: &str, after: &str) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
+    let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
+    let fits =
+        |name: &String| name.len() >= before.len() + after.len() && name.starts_with(before) && name.ends_with(after);
+    let mut names: Vec<String> = names.filter(fits).collect();
+    names.sort_by_key(|name| std::cmp::Reverse(numbers(name)));
+    names.into_iter().map(|name| dir.join(name)).collect()
+}
+
+/// The numbers in a name: `v20.9.1` comes before `v20.10.0`.
+fn numbers(name: &str) -> Vec<u64> {
+    name.split(|c: char| !c.is_ascii_digit()).filter_map(|digits| digits.parse().ok()).collect()
+}
+
+/// A toolchain or tool that is not there.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("no {language} toolchain was found on this host; {missing}")]
+#[error("{what} was not found on this host; {missing}")]
 pub struct Missing {
-    /// The language.
-    pub language: String,
+    /// What it is.
+    pub what: String,
     /// What to do.
     pub missing: String,
 }
 
+/// A tool as a cell sees it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Placed {
+    pub(crate) mount: Option<Mount>,
+    /// The directory to search for it.
+    pub(crate) dir: PathBuf,
+}
+
 impl Definition {
-    /// Finds the toolchain along `path`, a list as in the variable `PATH`.
-    pub fn discover(&self, path: &str, memory: &mut Memory) -> Result<Runtime, Missing> {
-        for name in &self.find.commands {
-            for command in std::env::split_paths(path).map(|dir| dir.join(name)).filter(|file| is_executable(file)) {
-                let known = memory.recall(&command).cloned();
-                let description = known.or_else(|| {
-                    let description = describe(&command, &self.find.describe)?;
-                    memory.remember(&command, &description);
-                    Some(description)
-                });
-                if let Some(description) = description {
-                    return Ok(self.runtime(description));
-                }
+    /// Finds the toolchain.
+    pub fn discover(&self, places: &Places, memory: &mut Memory) -> Result<Runtime, Missing> {
+        let watched: Vec<PathBuf> = self.find.watch.iter().flat_map(|path| places.expand(path)).collect();
+        for command in places.commands(&self.find.commands, &self.find.paths) {
+            let known = memory.recall(&command, &self.find.describe, &watched).cloned();
+            let description = known.or_else(|| {
+                let description = describe(&command, &self.find.describe)?;
+                memory.remember(&command, &self.find.describe, &watched, &description);
+                Some(description)
+            });
+            if let Some(description) = description {
+                return Ok(Runtime::new(self, &description, places));
             }
         }
-        Err(Missing { language: self.name.clone(), missing: self.find.missing.clone() })
-    }
-
-    fn runtime(&self, description: Description) -> Runtime {
-        let mut env: Vec<(OsString, OsString)> = base_environment();
-        env.extend(self.run.env.iter().map(|(name, value)| (name.into(), value.into())));
-        let (mounts, executable) = place(&self.name, &description);
-        if let Some(mount) = mounts.first() {
-            // A toolchain that was built to be in one place finds its own libraries in another.
-            let libraries = mount.target.join("lib");
-            env.push(("LD_LIBRARY_PATH".into(), libraries.into_os_string()));
-        }
-        Runtime {
-            language: self.name.clone(),
-            version: description.version,
-            host_executable: description.executable,
-            mounts,
-            source: self.source.clone(),
-            executable,
-            argv: self.run.argv.clone(),
-            env,
-        }
+        Err(Missing { what: format!("a toolchain for {}", self.name), missing: self.find.missing.clone() })
     }
 }
 
-/// Where a toolchain appears in a cell: in place if it belongs to the system, else at a neutral path.
-fn place(language: &str, description: &Description) -> (Vec<Mount>, PathBuf) {
-    if description.prefix.starts_with("/usr") {
-        return (vec![], description.executable.clone());
-    }
-    let target = Path::new("/opt").join(language);
-    match description.executable.strip_prefix(&description.prefix) {
-        Ok(inside) => {
-            let executable = target.join(inside);
-            (vec![Mount { source: description.prefix.clone(), target }], executable)
+impl Tool {
+    /// Finds a tool and says how a cell gets to see it. `prefix` is the toolchain's, with its place in the cell: many
+    /// tools come with it.
+    pub(crate) fn locate(&self, name: &str, places: &Places, prefix: (&Path, &Path)) -> Result<Placed, Missing> {
+        let missing = || Missing { what: format!("'{name}'"), missing: self.missing.clone() };
+        let own = self.commands.iter().map(|command| prefix.0.join("bin").join(command));
+        let command = own.filter(|file| is_executable(file)).chain(places.commands(&self.commands, &self.paths)).next();
+        let command = command.ok_or_else(missing)?;
+        let command_dir = command.parent().unwrap_or(Path::new("/"));
+        if command_dir.starts_with("/usr") {
+            return Ok(Placed { mount: None, dir: command_dir.to_owned() });
         }
-        Err(_) => (vec![Mount { source: description.prefix.clone(), target }], description.executable.clone()),
-    }
-}
-
-impl Runtime {
-    /// The command that runs a program: the source file's name, arguments and variables of the user's.
-    #[must_use]
-    pub fn plan(&self, source: &str, args: &[OsString], env: &[(OsString, OsString)]) -> Command {
-        let own = self.argv.iter().map(|part| match part.as_str() {
-            "{executable}" => self.executable.clone().into_os_string(),
-            "{source}" => source.into(),
-            other => other.into(),
-        });
-        let mut command = Command::new(own.chain(args.iter().cloned()));
-        command.env.clone_from(&self.env);
-        for (name, value) in env {
-            command.env.retain(|(existing, _)| existing != name);
-            command.env.push((name.clone(), value.clone()));
+        if let Ok(inside) = command_dir.strip_prefix(prefix.0) {
+            return Ok(Placed { mount: None, dir: prefix.1.join(inside) });
         }
-        command
+        let file = command.canonicalize().map_err(|_| missing())?;
+        let target = Path::new("/opt/tools").join(name);
+        let root = file.ancestors().nth(self.levels).ok_or_else(missing)?;
+        if self.levels == 0 {
+            let target = target.join(command.file_name().unwrap_or_default());
+            let dir = target.parent().unwrap_or(Path::new("/")).to_owned();
+            return Ok(Placed { mount: Some(Mount::read_only(root, target)), dir });
+        }
+        let inside = file.parent().and_then(|dir| dir.strip_prefix(root).ok()).ok_or_else(missing)?;
+        Ok(Placed { dir: target.join(inside), mount: Some(Mount::read_only(root, target)) })
     }
 }
 
@@ -120,18 +151,22 @@ fn is_executable(file: &Path) -> bool {
 
 /// Asks a toolchain what it is. It is the host's own program, run with nothing of a request, in the root directory so
 /// that no file of the current one has a say.
-fn describe(command: &Path, arguments: &[String]) -> Option<Description> {
-    let output = std::process::Command::new(command)
-        .args(arguments)
+fn describe(command: &Path, script: &str) -> Option<Description> {
+    let output = std::process::Command::new("/bin/sh")
+        .args(["-c", script, "sh"])
+        .arg(command)
         .current_dir("/")
         .stdin(Stdio::null())
         .stderr(Stdio::null())
         .output()
         .ok()?;
-    let description: Description = serde_json::from_slice(&output.stdout).ok()?;
-    let executable = description.executable.canonicalize().ok()?;
-    let prefix = description.prefix.canonicalize().ok()?;
-    Some(Description { executable, prefix, ..description })
+    let text = String::from_utf8(output.stdout).ok()?;
+    let value = |name: &str| {
+        let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('='))?.trim();
+        (!line.is_empty()).then(|| line.to_owned())
+    };
+    let file = |name: &str| PathBuf::from(value(name)?).canonicalize().ok();
+    Some(Description { version: value("version")?, executable: file("executable")?, prefix: file("prefix")? })
 }
 
 #[cfg(test)]
@@ -143,18 +178,23 @@ mod tests {
         Registry::shipped().expect("valid").by_name("python").expect("known").clone()
     }
 
+    fn places(path: &str) -> Places {
+        Places { path: path.to_owned(), home: None }
+    }
+
+    fn executable(file: &Path, text: &str) {
+        std::fs::create_dir_all(file.parent().expect("parent")).expect("mkdir");
+        std::fs::write(file, text).expect("write");
+        std::fs::set_permissions(file, PermissionsExt::from_mode(0o755)).expect("chmod");
+    }
+
     /// A toolchain that describes itself, in a directory of its own.
     fn toolchain(dir: &Path, prefix: &str) -> PathBuf {
-        let bin = dir.join("bin");
-        std::fs::create_dir_all(&bin).expect("mkdir");
-        let file = bin.join("python3");
-        let text = format!(
-            "#!/bin/sh\necho '{{\"version\":\"3.99.1\",\"executable\":\"{}\",\"prefix\":\"{prefix}\"}}'\n",
-            file.display()
-        );
-        std::fs::write(&file, text).expect("write");
-        std::fs::set_permissions(&file, PermissionsExt::from_mode(0o755)).expect("chmod");
-        bin
+        let file = dir.join("bin/python3");
+        let text =
+            format!("#!/bin/sh\necho version=3.99.1\necho executable={}\necho prefix={prefix}\n", file.display());
+        executable(&file, &text);
+        dir.join("bin")
     }
 
     #[test]
@@ -162,14 +202,12 @@ mod tests {
         let dir = tempfile::tempdir().expect("tempdir");
         let root = dir.path().canonicalize().expect("path");
         let bin = toolchain(&root, root.to_str().expect("utf-8"));
-        let mut memory = Memory::open(None);
-        let runtime = python().discover(bin.to_str().expect("utf-8"), &mut memory).expect("found");
-        assert_eq!(runtime.version, "3.99.1");
-        assert_eq!(runtime.mounts, [Mount { source: root, target: "/opt/python".into() }]);
-        let command = runtime.plan("main.py", &["a".into()], &[("X".into(), "1".into())]);
-        assert_eq!(command.argv, ["/opt/python/bin/python3", "main.py", "a"]);
-        assert!(command.env.contains(&("LD_LIBRARY_PATH".into(), "/opt/python/lib".into())));
-        assert!(command.env.contains(&("X".into(), "1".into())));
+        let found = python().discover(&places(bin.to_str().expect("utf-8")), &mut Memory::open(None)).expect("found");
+        assert_eq!(found.version, "3.99.1");
+        assert_eq!(found.mounts, [Mount::read_only(root, "/opt/python")]);
+        let variable = |name: &str| found.environment.iter().find(|(n, _)| n == name).map(|(_, v)| v.clone());
+        assert_eq!(variable("LD_LIBRARY_PATH"), Some("/opt/python/lib".into()));
+        assert!(variable("PATH").expect("path").to_string_lossy().starts_with("/opt/python/bin:"));
     }
 
     #[test]
@@ -177,29 +215,67 @@ mod tests {
         let dir = tempfile::tempdir().expect("tempdir");
         let bin = toolchain(dir.path(), "/usr");
         let mut memory = Memory::open(Some(dir.path()));
-        let runtime = python().discover(bin.to_str().expect("utf-8"), &mut memory).expect("found");
-        assert!(runtime.mounts.is_empty());
-        let command = runtime.plan("x.py", &[], &[("PATH".into(), "/nowhere".into())]);
-        let paths: Vec<_> = command.env.iter().filter(|(name, _)| name == "PATH").collect();
-        assert_eq!(paths, [&(OsString::from("PATH"), OsString::from("/nowhere"))]);
+        let found = python().discover(&places(bin.to_str().expect("utf-8")), &mut memory).expect("found");
+        assert!(found.mounts.is_empty());
+        assert!(!found.environment.iter().any(|(name, _)| name == "LD_LIBRARY_PATH"));
     }
 
     #[test]
     fn what_is_missing_says_how_to_get_it() {
-        let error = python().discover("/nowhere", &mut Memory::open(None)).expect_err("missing");
+        let mut definition = python();
+        definition.find.paths.clear();
+        let error = definition.discover(&places("/nowhere"), &mut Memory::open(None)).expect_err("missing");
         let text = error.to_string();
-        assert!(text.starts_with("no python toolchain was found on this host; install Python 3.9"), "{text}");
+        assert!(text.starts_with("a toolchain for python was not found on this host; install Python 3.9"), "{text}");
     }
 
     #[test]
     fn a_command_that_does_not_describe_itself_is_passed_over() {
         let dir = tempfile::tempdir().expect("tempdir");
-        let bad = dir.path().join("bad");
-        std::fs::create_dir(&bad).expect("mkdir");
-        std::fs::write(bad.join("python3"), "#!/bin/sh\nexit 3\n").expect("write");
-        std::fs::set_permissions(bad.join("python3"), PermissionsExt::from_mode(0o755)).expect("chmod");
+        executable(&dir.path().join("bad/python3"), "#!/bin/sh\nexit 3\n");
         let good = toolchain(&dir.path().join("good"), "/usr");
-        let path = format!("{}:{}", bad.display(), good.display());
-        assert!(python().discover(&path, &mut Memory::open(None)).is_ok());
+        let path = format!("{}:{}", dir.path().join("bad").display(), good.display());
+        assert!(python().discover(&places(&path), &mut Memory::open(None)).is_ok());
+    }
+
+    #[test]
+    fn places_are_expanded_and_newer_versions_come_first() {
+        let dir = tempfile::tempdir().expect("tempdir");
+        for version in ["v20.9.1", "v20.10.0", "v18.0.0", "other"] {
+            std::fs::create_dir_all(dir.path().join("nvm").join(version).join("bin")).expect("mkdir");
+        }
+        let places = Places { path: String::new(), home: Some(dir.path().to_owned()) };
+        let found = places.expand("~/nvm/v*/bin");
+        let found: Vec<_> = found.iter().map(|path| path.strip_prefix(dir.path()).expect("inside")).collect();
+        assert_eq!(found, ["nvm/v20.10.0/bin", "nvm/v20.9.1/bin", "nvm/v18.0.0/bin"].map(Path::new));
+        assert!(places.expand("~/nothing/*").is_empty());
+        assert!(places.expand("$SURELY_NOT_SET/bin").is_empty());
+    }
+
+    #[test]
+    fn tools_are_shown_as_far_as_they_reach() {
+        let dir = tempfile::tempdir().expect("tempdir");
+        let root = dir.path().canonicalize().expect("path");
+        executable(&root.join("lib/thing/bin/thing"), "");
+        executable(&root.join("chain/bin/own"), "");
+        let bin = root.join("lib/thing/bin");
+        let places = places(bin.to_str().expect("utf-8"));
+        let tool = |command: &str, levels| Tool {
+            commands: vec![command.to_owned()],
+            paths: vec![],
+            levels,
+            missing: "install it".to_owned(),
+        };
+        let chain = root.join("chain");
+        let prefix = (chain.as_path(), Path::new("/opt/chain"));
+        let alone = tool("thing", 0).locate("t", &places, prefix).expect("found");
+        assert_eq!(alone.mount, Some(Mount::read_only(bin.join("thing"), "/opt/tools/t/thing")));
+        let whole = tool("thing", 2).locate("t", &places, prefix).expect("found");
+        assert_eq!(whole.mount, Some(Mount::read_only(root.join("lib/thing"), "/opt/tools/t")));
+        assert_eq!(whole.dir, Path::new("/opt/tools/t/bin"));
+        let own = tool("own", 0).locate("o", &places, prefix).expect("found");
+        assert_eq!((own.mount, own.dir), (None, PathBuf::from("/opt/chain/bin")));
+        let error = tool("none", 0).locate("n", &places, prefix).expect_err("missing").to_string();
+        assert_eq!(error, "'n' was not found on this host; install it");
     }
 }

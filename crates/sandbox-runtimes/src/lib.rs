@@ -1,15 +1,20 @@
 //! Languages as this host can run them.
 //!
 //! A language is a definition file ([`Definition`]); together with the toolchain that is found on the host it becomes
-//! a [`Runtime`], from which a command is planned. Discovery asks each toolchain to describe itself and remembers
-//! the answer ([`Memory`]), because starting an interpreter only to ask its version would double the cost of a run.
+//! a [`Runtime`], from which the commands of its stages are planned. Discovery asks each toolchain to describe itself
+//! and remembers the answer ([`Memory`]), because starting an interpreter only to ask its version would double the cost
+//! of a run. What stages make once for many runs (packages, compiled programs) is kept in a [`Store`].
 
 mod definition;
 mod discover;
 mod memory;
 mod registry;
+mod runtime;
+mod store;
 
-pub use definition::{Definition, DefinitionError};
-pub use discover::{Missing, Runtime};
+pub use definition::{Definition, DefinitionError, EntryFrom, Errors, Packages, Pattern, Prepare, StageName};
+pub use discover::{Missing, Places};
 pub use memory::Memory;
 pub use registry::{Registry, UnknownLanguage};
+pub use runtime::{Environment, OUT_DIR, RESULT_DIR, RUNNER_FILE, Runtime, Stage, set_all};
+pub use store::{Claim, Entry, Kind, Listed, Staging, Store};

@@ -1,7 +1,7 @@
 //! What toolchains said about themselves, remembered between runs.
 //!
-//! An entry holds as long as the command's file is the same: same path, inode, size and time of change. A memory that
-//! cannot be read or written only costs time.
+//! An entry holds as long as the same question is asked and the files behind the answer are the same: same path, inode,
+//! size and time of change. A memory that cannot be read or written only costs time.
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
@@ -35,8 +35,10 @@ impl Fingerprint {
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Entry {
-    /// Of the command that was found and of the executable that it turned out to be.
-    fingerprints: [Fingerprint; 2],
+    /// The script that asked.
+    question: String,
+    /// Of the command that was found, of the executable that it turned out to be, and of files that have a say in that.
+    fingerprints: Vec<Fingerprint>,
     description: Description,
 }
 
@@ -57,19 +59,25 @@ impl Memory {
         Self { file, entries }
     }
 
-    pub(crate) fn recall(&self, command: &Path) -> Option<&Description> {
-        let entry = self.entries.get(command)?;
-        let now = [Fingerprint::of(command)?, Fingerprint::of(&entry.description.executable)?];
+    pub(crate) fn recall(&self, command: &Path, question: &str, watched: &[PathBuf]) -> Option<&Description> {
+        let entry = self.entries.get(command).filter(|entry| entry.question == question)?;
+        let now = fingerprints(command, &entry.description, watched)?;
         (entry.fingerprints == now).then_some(&entry.description)
     }
 
-    pub(crate) fn remember(&mut self, command: &Path, description: &Description) {
-        let fingerprints = Fingerprint::of(command).zip(Fingerprint::of(&description.executable));
-        let (Some((a, b)), Some(file)) = (fingerprints, &self.file) else { return };
-        let entry = Entry { fingerprints: [a, b], description: description.clone() };
+    pub(crate) fn remember(&mut self, command: &Path, question: &str, watched: &[PathBuf], description: &Description) {
+        let (Some(fingerprints), Some(file)) = (fingerprints(command, description, watched), &self.file) else {
+            return;
+        };
+        let entry = Entry { question: question.to_owned(), fingerprints, description: description.clone() };
         self.entries.insert(command.to_owned(), entry);
         let _ = save(file, &self.entries);
     }
+}
+
+fn fingerprints(command: &Path, description: &Description, watched: &[PathBuf]) -> Option<Vec<Fingerprint>> {
+    let files = [command, description.executable.as_path()].into_iter();
+    files.chain(watched.iter().map(PathBuf::as_path)).map(Fingerprint::of).collect()
 }
 
 /// Writes the file whole or not at all; others may be doing the same.
@@ -99,17 +107,25 @@ mod tests {
         std::fs::write(&command, "1").expect("write");
         let description =
             Description { version: "1.2".to_owned(), executable: command.clone(), prefix: dir.path().to_owned() };
-        Memory::open(Some(dir.path())).remember(&command, &description);
-        assert_eq!(Memory::open(Some(dir.path())).recall(&command), Some(&description));
+        let watched = [dir.path().join("choice")];
+        std::fs::write(&watched[0], "1").expect("write");
+        Memory::open(Some(dir.path())).remember(&command, "version?", &watched, &description);
+        let memory = || Memory::open(Some(dir.path()));
+        assert_eq!(memory().recall(&command, "version?", &watched), Some(&description));
+        assert_eq!(memory().recall(&command, "name?", &watched), None);
+        assert_eq!(memory().recall(&command, "version?", &[]), None);
+        std::fs::write(&watched[0], "22").expect("write");
+        assert_eq!(memory().recall(&command, "version?", &watched), None);
+        memory().remember(&command, "version?", &watched, &description);
         std::fs::write(&command, "22").expect("write");
-        assert_eq!(Memory::open(Some(dir.path())).recall(&command), None);
+        assert_eq!(memory().recall(&command, "version?", &watched), None);
     }
 
     #[test]
     fn a_broken_or_absent_memory_is_an_empty_one() {
         let dir = tempfile::tempdir().expect("tempdir");
         std::fs::write(dir.path().join("runtimes.json"), "{not json").expect("write");
-        assert!(Memory::open(Some(dir.path())).recall(Path::new("/bin/sh")).is_none());
-        assert!(Memory::open(None).recall(Path::new("/bin/sh")).is_none());
+        assert!(Memory::open(Some(dir.path())).recall(Path::new("/bin/sh"), "?", &[]).is_none());
+        assert!(Memory::open(None).recall(Path::new("/bin/sh"), "?", &[]).is_none());
     }
 }

@@ -1,5 +1,6 @@
 //! All languages that are defined, by their names.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use crate::definition::{Definition, DefinitionError};
@@ -8,6 +9,8 @@ use crate::definition::{Definition, DefinitionError};
 #[derive(Debug)]
 pub struct Registry {
     definitions: Vec<Definition>,
+    /// What the files say, by the language's name, for those that build on them.
+    tables: BTreeMap<String, toml::Table>,
 }
 
 /// A name that no language has.
@@ -31,13 +34,89 @@ impl std::fmt::Display for UnknownLanguage {
     }
 }
 
-const SHIPPED: [(&str, &str); 1] = [("python.toml", include_str!("../../../runtimes/python.toml"))];
+macro_rules! shipped {
+    ($($file:literal),*) => { [$(($file, include_str!(concat!("../../../runtimes/", $file)))),*] };
+}
+
+const SHIPPED: [(&str, &str); 9] = shipped![
+    "python.toml",
+    "javascript.toml",
+    "go.toml",
+    "rust.toml",
+    "java.toml",
+    "c.toml",
+    "cpp.toml",
+    "typescript.toml",
+    "bash.toml"
+];
+
+const RUNNERS: [(&str, &str); 2] = shipped!["python.runner.py", "javascript.runner.js"];
+
+fn shipped_runner(name: &str) -> std::io::Result<String> {
+    let found = RUNNERS.iter().find(|(file, _)| *file == name);
+    found.map(|(_, text)| (*text).to_owned()).ok_or_else(|| std::io::ErrorKind::NotFound.into())
+}
 
 impl Registry {
     /// The languages that come with the program.
     pub fn shipped() -> Result<Self, DefinitionError> {
-        let definitions = SHIPPED.iter().map(|(file, text)| Definition::parse(file, text)).collect::<Result<_, _>>()?;
-        Ok(Self { definitions })
+        let mut registry = Self { definitions: vec![], tables: BTreeMap::new() };
+        for (file, text) in SHIPPED {
+            let definition = registry.parse(file, text, shipped_runner)?;
+            registry.definitions.push(definition);
+        }
+        Ok(registry)
+    }
+
+    fn parse(
+        &mut self,
+        file: &str,
+        text: &str,
+        beside: impl Fn(&str) -> std::io::Result<String>,
+    ) -> Result<Definition, DefinitionError> {
+        let (definition, table) = Definition::parse(file, text, |name| self.tables.get(name).cloned(), beside)?;
+        self.tables.insert(definition.name.clone(), table);
+        Ok(definition)
+    }
+
+    /// Adds the definitions in a directory: every file in it that ends in `.toml`. One with the name of a language that
+    /// exists takes its place.
+    pub fn add_directory(&mut self, dir: &Path) -> Result<(), DefinitionError> {
+        let unreadable = |file: &Path| {
+            let file = file.display().to_string();
+            move |source| DefinitionError::Read { file, source }
+        };
+        let entries = std::fs::read_dir(dir).map_err(unreadable(dir))?;
+        let mut files = vec![];
+        for entry in entries {
+            let path = entry.map_err(unreadable(dir))?.path();
+            if path.extension().is_some_and(|ending| ending == "toml") {
+                files.push(path);
+            }
+        }
+        files.sort();
+        for file in files {
+            let text = std::fs::read_to_string(&file).map_err(unreadable(&file))?;
+            let shown = file.display().to_string();
+            let beside = |name: &str| std::fs::read_to_string(dir.join(name)).or_else(|_| shipped_runner(name));
+            let definition = self.parse(&shown, &text, beside)?;
+            self.add(&shown, definition)?;
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, file: &str, definition: Definition) -> Result<(), DefinitionError> {
+        self.definitions.retain(|existing| existing.name != definition.name);
+        for existing in &self.definitions {
+            let taken = |name: &&String| names(existing).any(|other| other == *name);
+            if let Some(name) = names(&definition).find(taken) {
+                let what = format!("the name '{name}' belongs to {}", existing.name);
+                return Err(DefinitionError::Value { file: file.to_owned(), what });
+            }
+        }
+        // In front: an ending that two languages claim is the newcomer's.
+        self.definitions.insert(0, definition);
+        Ok(())
     }
 
     /// Every language, in the order of their definition.
@@ -55,8 +134,8 @@ impl Registry {
     /// The language of a file, by its ending.
     #[must_use]
     pub fn by_file(&self, file: &Path) -> Option<&Definition> {
-        let ending = file.extension()?.to_str()?.to_ascii_lowercase();
-        self.definitions.iter().find(|definition| definition.extensions.contains(&ending))
+        let file = file.to_str()?;
+        self.definitions.iter().find(|definition| definition.is_source(file))
     }
 
     fn unknown(&self, name: &str) -> UnknownLanguage {
@@ -102,6 +181,53 @@ mod tests {
         let error = registry.by_name("pyhton").expect_err("unknown");
         assert_eq!(error.to_string(), "unknown language 'pyhton'; did you mean 'python'?");
         let error = registry.by_name("zz\x1b[31m").expect_err("unknown");
-        assert_eq!(error.to_string(), "unknown language 'zz[31m'; the languages are python");
+        let expected = "unknown language 'zz[31m'; the languages are python, javascript, go, rust, java, c, cpp, \
+                        typescript, bash";
+        assert_eq!(error.to_string(), expected);
+    }
+
+    #[test]
+    fn names_and_endings_are_the_known_ones() {
+        let registry = Registry::shipped().expect("valid");
+        for (name, expected) in [
+            ("js", "javascript"),
+            ("node", "javascript"),
+            ("nodejs", "javascript"),
+            ("golang", "go"),
+            ("rs", "rust"),
+            ("c++", "cpp"),
+            ("ts", "typescript"),
+            ("sh", "bash"),
+            ("java", "java"),
+        ] {
+            assert_eq!(registry.by_name(name).expect("known").name, expected);
+        }
+        for (file, expected) in [("a.mjs", "javascript"), ("a.cc", "cpp"), ("a.h.c", "c"), ("x.tsx", "typescript")] {
+            assert_eq!(registry.by_file(Path::new(file)).map(|d| d.name.as_str()), Some(expected), "{file}");
+        }
+    }
+
+    #[test]
+    fn a_directory_adds_and_replaces_languages() {
+        let dir = tempfile::tempdir().expect("tempdir");
+        let definition = |name: &str, extra: &str| {
+            format!(
+                "name = \"{name}\"\nsource = \"main.x\"\n{extra}\n[find]\ncommands = [\"x\"]\ndescribe = \"\"\n\
+                 missing = \"\"\n[run]\nargv = [\"x\"]\n"
+            )
+        };
+        std::fs::write(dir.path().join("README"), "not a definition").expect("write");
+        std::fs::write(dir.path().join("lua.toml"), definition("lua", "extensions = [\"py\"]")).expect("write");
+        std::fs::write(dir.path().join("py.toml"), definition("python", "")).expect("write");
+        let mut registry = Registry::shipped().expect("valid");
+        registry.add_directory(dir.path()).expect("valid");
+        assert_eq!(registry.all().count(), SHIPPED.len() + 1);
+        assert_eq!(registry.by_name("python").expect("known").source, "main.x");
+        assert_eq!(registry.by_file(Path::new("a.py")).expect("known").name, "lua");
+
+        std::fs::write(dir.path().join("bad.toml"), definition("mine", "aliases = [\"js\"]")).expect("write");
+        let error = Registry::shipped().expect("valid").add_directory(dir.path()).expect_err("refused").to_string();
+        assert!(error.ends_with("bad.toml: the name 'js' belongs to javascript"), "{error}");
+        assert!(Registry::shipped().expect("valid").add_directory(Path::new("/no/such/dir")).is_err());
     }
 }

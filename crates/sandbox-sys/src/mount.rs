@@ -28,10 +28,17 @@ impl Attributes {
 /// Sets attributes on the mount that `mount` refers to and, if `recursive`, on every mount below it.
 pub fn set_attributes(mount: BorrowedFd<'_>, attributes: Attributes, recursive: bool) -> Result<()> {
     let attr = libc::mount_attr { attr_set: attributes.0, attr_clr: 0, propagation: 0, userns_fd: 0 };
-    let mut flags = libc::AT_EMPTY_PATH;
-    if recursive {
-        flags |= libc::AT_RECURSIVE;
-    }
+    apply(mount, attr, if recursive { libc::AT_RECURSIVE } else { 0 })
+}
+
+/// Shows the files of a detached mount under other ids: those to which the user namespace maps the ids on disk.
+pub fn map_ids(mount: BorrowedFd<'_>, namespace: BorrowedFd<'_>) -> Result<()> {
+    let userns_fd = u64::from(namespace.as_raw_fd().unsigned_abs());
+    apply(mount, libc::mount_attr { attr_set: libc::MOUNT_ATTR_IDMAP, attr_clr: 0, propagation: 0, userns_fd }, 0)
+}
+
+fn apply(mount: BorrowedFd<'_>, attr: libc::mount_attr, flags: libc::c_int) -> Result<()> {
+    let flags = flags | libc::AT_EMPTY_PATH;
     // SAFETY: the path is a constant C string, `attr` lives across the call and its true size is passed.
     let ret = unsafe {
         libc::syscall(

@@ -1,59 +1,251 @@
-//! Making the input files, from inside the cell.
+//! Files in and out, from inside the cell.
+//!
+//! Paths are walked one part at a time, and no link is followed: an earlier program of this cell may have planted
+//! some. When files go out every program is dead, so that nothing changes meanwhile.
 
+use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, Read, Seek};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use rustix::fs::{AtFlags, CWD, Gid, Mode, OFlags, ResolveFlags, Uid, openat2};
+use rustix::fs::{AtFlags, CWD, Dir, FileType, Gid, Mode, OFlags, Stat, Timespec, Timestamps, Uid};
+use rustix::io::Errno;
 
-use crate::archive::{Header, next_header};
-use crate::spec::WORK_DIR;
+use crate::archive::{Caps, Entry, MOST_NAMED, Omission, next_entry, write_entry};
+use crate::path::{MAX_DEPTH, RelativePath};
+use crate::spec::{Volume, WORK_DIR};
 
-/// Links planted by an earlier program of this cell are not followed, and nothing outside is reached.
-const INSIDE: ResolveFlags = ResolveFlags::BENEATH.union(ResolveFlags::NO_SYMLINKS);
-
-/// Unpacks an archive into the working directory; everything belongs to `owner` if that differs from init.
-pub(super) fn unpack(archive: OwnedFd, owner: Option<(u32, u32)>) -> io::Result<()> {
-    let mut archive = File::from(archive);
-    archive.rewind()?;
-    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let root = rustix::fs::openat(CWD, WORK_DIR, flags, Mode::empty())?;
-    while let Some(header) = next_header(&mut archive)? {
-        make_file(&root, &header, &mut archive, owner)?;
-    }
-    Ok(())
+/// What is known of an input file, to tell whether a program has changed it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Print {
+    inode: u64,
+    size: i64,
+    modified: (i64, u64),
+    mode: u32,
 }
 
-fn make_file(root: &OwnedFd, header: &Header, archive: &mut File, owner: Option<(u32, u32)>) -> io::Result<()> {
-    for dir in header.path.parents() {
-        match make_dir(root, dir, owner) {
-            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
-            _ => {}
+impl Print {
+    fn of(stat: &Stat) -> Self {
+        Self {
+            inode: stat.st_ino,
+            size: stat.st_size,
+            modified: (stat.st_mtime, stat.st_mtime_nsec),
+            mode: stat.st_mode,
         }
     }
-    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
-    let mode = if header.executable { 0o755 } else { 0o644 };
-    let file = openat2(root, header.path.as_str(), flags, Mode::from_raw_mode(mode), INSIDE)?;
-    if let Some((uid, gid)) = owner {
-        rustix::fs::fchown(&file, Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)))?;
-    }
-    let copied = io::copy(&mut archive.take(header.size), &mut File::from(file))?;
-    if copied != header.size {
-        return Err(io::ErrorKind::UnexpectedEof.into());
-    }
-    Ok(())
 }
 
-fn make_dir(root: &OwnedFd, path: &str, owner: Option<(u32, u32)>) -> io::Result<()> {
-    let (parent, name) = path.rsplit_once('/').unwrap_or((".", path));
-    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let parent = openat2(root, parent, flags, Mode::empty(), INSIDE)?;
-    rustix::fs::mkdirat(parent.as_fd(), name, Mode::from_raw_mode(0o755))?;
-    if let Some((uid, gid)) = owner {
-        let (uid, gid) = (Uid::from_raw(uid), Gid::from_raw(gid));
-        rustix::fs::chownat(&parent, name, Some(uid), Some(gid), AtFlags::SYMLINK_NOFOLLOW)?;
+/// The places of a cell that files go to and come from.
+pub(super) struct Files<'a> {
+    volumes: &'a [Volume],
+    /// Who they belong to, if that differs from init.
+    owner: Option<(u32, u32)>,
+    /// The input files that were made in the working directory.
+    inputs: HashMap<String, Print>,
+}
+
+impl<'a> Files<'a> {
+    pub(super) fn new(volumes: &'a [Volume], owner: Option<(u32, u32)>) -> Self {
+        Self { volumes, owner, inputs: HashMap::new() }
     }
-    Ok(())
+
+    fn open_place(&self, number: u8) -> io::Result<OwnedFd> {
+        let path = match number.checked_sub(1) {
+            None => std::path::Path::new(WORK_DIR),
+            Some(volume) => {
+                let volume = self.volumes.get(usize::from(volume));
+                &volume.ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))?.target
+            }
+        };
+        Ok(rustix::fs::openat(CWD, path, DIRECTORY, Mode::empty())?)
+    }
+
+    /// Unpacks an archive.
+    pub(super) fn unpack(&mut self, archive: OwnedFd) -> io::Result<()> {
+        let mut archive = File::from(archive);
+        archive.rewind()?;
+        let (mut place, mut number) = (self.open_place(0)?, 0);
+        // Input files are older than anything that a program does to them.
+        let stamp = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().saturating_sub(ONE_SECOND);
+        while let Some(entry) = next_entry(&mut archive)? {
+            match entry {
+                Entry::Into(other) => (place, number) = (self.open_place(other)?, other),
+                Entry::Directory { path } => drop(self.make_directories(&place, path.as_str().split('/'))?),
+                Entry::File { path, executable, size } => {
+                    let mut content = (&mut archive).take(size);
+                    let stat = self.make_file(&place, &path, executable, &mut content, stamp)?;
+                    if content.limit() > 0 {
+                        return Err(io::ErrorKind::UnexpectedEof.into());
+                    }
+                    if number == 0 {
+                        self.inputs.insert(path.into(), Print::of(&stat));
+                    }
+                }
+                Entry::Link { path, target } => {
+                    let (parent, name) = self.parent(&place, &path)?;
+                    rustix::fs::symlinkat(&target, &parent, name)?;
+                    self.own(&parent, name)?;
+                }
+                Entry::Omitted { .. } | Entry::End { .. } => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn make_file(
+        &self,
+        place: &OwnedFd,
+        path: &RelativePath,
+        executable: bool,
+        content: &mut impl Read,
+        stamp: Duration,
+    ) -> io::Result<Stat> {
+        let (parent, name) = self.parent(place, path)?;
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let mode = Mode::from_raw_mode(if executable { 0o755 } else { 0o644 });
+        let mut file = File::from(rustix::fs::openat(&parent, name, flags, mode)?);
+        self.own(&parent, name)?;
+        io::copy(content, &mut file)?;
+        let time =
+            Timespec { tv_sec: i64::try_from(stamp.as_secs()).unwrap_or(0), tv_nsec: i64::from(stamp.subsec_nanos()) };
+        rustix::fs::futimens(&file, &Timestamps { last_access: time, last_modification: time })?;
+        Ok(rustix::fs::fstat(&file)?)
+    }
+
+    /// The directory that a path is in, made as needed, and the path's last part.
+    fn parent<'p>(&self, place: &OwnedFd, path: &'p RelativePath) -> io::Result<(OwnedFd, &'p str)> {
+        let (dirs, name) = path.as_str().rsplit_once('/').unwrap_or(("", path.as_str()));
+        Ok((self.make_directories(place, dirs.split('/').filter(|part| !part.is_empty()))?, name))
+    }
+
+    fn make_directories<'p>(&self, place: &OwnedFd, parts: impl Iterator<Item = &'p str>) -> io::Result<OwnedFd> {
+        let mut dir = rustix::fs::openat(place, c".", DIRECTORY, Mode::empty())?;
+        for part in parts {
+            match rustix::fs::mkdirat(&dir, part, Mode::from_raw_mode(0o755)) {
+                Ok(()) => self.own(&dir, part)?,
+                Err(Errno::EXIST) => {}
+                Err(errno) => return Err(errno.into()),
+            }
+            dir = rustix::fs::openat(&dir, part, DIRECTORY, Mode::empty())?;
+        }
+        Ok(dir)
+    }
+
+    fn own(&self, dir: &OwnedFd, name: &str) -> io::Result<()> {
+        if let Some((uid, gid)) = self.owner {
+            let (uid, gid) = (Uid::from_raw(uid), Gid::from_raw(gid));
+            rustix::fs::chownat(dir, name, Some(uid), Some(gid), AtFlags::SYMLINK_NOFOLLOW)?;
+        }
+        Ok(())
+    }
+
+    /// Sends what programs have left: new and changed files of the working directory, within the caps, and all that
+    /// is in the volumes, whose size is cap enough.
+    pub(super) fn collect(&self, caps: Caps, to: OwnedFd) -> io::Result<()> {
+        let mut collector = Collector { files: self, to: File::from(to), left: caps, place: 0, named: 0, omitted: 0 };
+        collector.directory(&self.open_place(0)?, "", 0)?;
+        for (number, volume) in (1..).zip(self.volumes) {
+            collector.place = number;
+            collector.left = Caps { count: u64::MAX, bytes: volume.size };
+            write_entry(&mut collector.to, &Entry::Into(number))?;
+            collector.directory(&self.open_place(number)?, "", 0)?;
+        }
+        write_entry(&mut collector.to, &Entry::End { omitted: collector.omitted })
+    }
+}
+
+const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+
+const ONE_SECOND: Duration = Duration::from_secs(1);
+
+/// Files on their way out.
+struct Collector<'a> {
+    files: &'a Files<'a>,
+    to: File,
+    /// What may still go out.
+    left: Caps,
+    place: u8,
+    named: usize,
+    omitted: u64,
+}
+
+impl Collector<'_> {
+    /// Everything in a directory, in the order of its names.
+    fn directory(&mut self, dir: &OwnedFd, path: &str, depth: usize) -> io::Result<()> {
+        let mut names = vec![];
+        for entry in Dir::read_from(dir)? {
+            let name = entry?.file_name().to_owned();
+            if !matches!(name.to_bytes(), b"." | b"..") {
+                names.push(name);
+            }
+        }
+        names.sort_unstable();
+        for name in names {
+            let lossy = format!("{path}{}", name.to_string_lossy());
+            let Ok(name) = name.to_str() else {
+                self.omit(&lossy, Omission::BadName)?;
+                continue;
+            };
+            let Ok(relative) = RelativePath::new(lossy.clone()) else {
+                let why = if depth >= MAX_DEPTH { Omission::TooDeep } else { Omission::BadName };
+                self.omit(&lossy, why)?;
+                continue;
+            };
+            let stat = rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW)?;
+            match FileType::from_raw_mode(stat.st_mode) {
+                FileType::Directory => {
+                    if self.place > 0 {
+                        write_entry(&mut self.to, &Entry::Directory { path: relative })?;
+                    }
+                    let inner = rustix::fs::openat(dir, name, DIRECTORY, Mode::empty())?;
+                    self.directory(&inner, &format!("{lossy}/"), depth + 1)?;
+                }
+                FileType::RegularFile => self.file(dir.as_fd(), name, relative, &stat)?,
+                FileType::Symlink if self.place > 0 => self.link(dir.as_fd(), name, relative)?,
+                _ => self.omit(&lossy, Omission::NotAFile)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn file(&mut self, dir: BorrowedFd<'_>, name: &str, path: RelativePath, stat: &Stat) -> io::Result<()> {
+        let unchanged = self.files.inputs.get(path.as_str()) == Some(&Print::of(stat));
+        if self.place == 0 && unchanged {
+            return Ok(());
+        }
+        let size = u64::try_from(stat.st_size).unwrap_or(u64::MAX);
+        if self.left.count == 0 {
+            return self.omit(path.as_str(), Omission::TooMany);
+        }
+        if size > self.left.bytes {
+            return self.omit(path.as_str(), Omission::TooLarge);
+        }
+        self.left.count -= 1;
+        self.left.bytes -= size;
+        let file = rustix::fs::openat(dir, name, OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
+        write_entry(&mut self.to, &Entry::File { path, executable: stat.st_mode & 0o111 != 0, size })?;
+        let copied = io::copy(&mut File::from(file).take(size), &mut self.to)?;
+        if copied == size { Ok(()) } else { Err(io::ErrorKind::UnexpectedEof.into()) }
+    }
+
+    fn link(&mut self, dir: BorrowedFd<'_>, name: &str, path: RelativePath) -> io::Result<()> {
+        let target = rustix::fs::readlinkat(dir, name, vec![])?;
+        match target.into_string() {
+            Ok(target) if target.len() <= 1024 => write_entry(&mut self.to, &Entry::Link { path, target }),
+            _ => self.omit(path.as_str(), Omission::BadName),
+        }
+    }
+
+    fn omit(&mut self, path: &str, why: Omission) -> io::Result<()> {
+        self.omitted += 1;
+        if self.named == MOST_NAMED {
+            return Ok(());
+        }
+        self.named += 1;
+        let path = path.chars().take(250).collect();
+        write_entry(&mut self.to, &Entry::Omitted { path, why })
+    }
 }
 
 /// The most files that are looked at to find one of a given size.

@@ -6,7 +6,9 @@
 
 use std::borrow::Cow;
 use std::fs::File;
+use std::net::{Ipv4Addr, SocketAddrV4};
 use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
 
 use landlock::{
     ABI, Access, AccessFs, BitFlags, CompatLevel, Compatible, PathBeneath, PathFd, Ruleset, RulesetAttr,
@@ -14,7 +16,7 @@ use landlock::{
 };
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
-use rustix::net::{RecvFlags, SendFlags};
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, bind, listen, socket_with};
 use rustix::process::{DumpableBehavior, Signal};
 use rustix::thread::{CapabilitySet, CapabilitySets, LinkNameSpaceType, move_into_link_name_space};
 use sandbox_sys::process::Namespaces;
@@ -22,13 +24,17 @@ use sandbox_sys::signal::{SignalFd, SignalSet};
 
 use super::Birth;
 use crate::rootfs::{self, Failed};
-use crate::spec::Network;
+use crate::spec::{CellSpec, Network, PROXY_PORT};
 use crate::wire::{self, FromInit, Received, ToInit};
 
 /// What a locked init holds.
 pub(super) struct Locked {
     /// The writable tmpfs.
     pub(super) writable: OwnedFd,
+    /// A tmpfs for each volume.
+    pub(super) volumes: Vec<OwnedFd>,
+    /// The socket on which the caller serves a proxy, until it is sent away.
+    proxy: Option<OwnedFd>,
     /// Tells when a child has ended.
     pub(super) children: SignalFd,
     /// The rules that programs enter.
@@ -51,7 +57,8 @@ const KEPT: CapabilitySet = CapabilitySet::KILL
 
 pub(super) fn lock(birth: &Birth<'_>) -> Result<Locked, Failed> {
     let at = |step: &'static str| move |errno| (Cow::Borrowed(step), errno);
-    sandbox_sys::process::close_all_except(&[birth.socket.as_fd()]).map_err(at("close descriptors"))?;
+    let kept: Vec<_> = birth.id_maps.iter().flatten().chain([birth.socket]).map(AsFd::as_fd).collect();
+    sandbox_sys::process::close_all_except(&kept).map_err(at("close descriptors"))?;
     detach_stdio().map_err(at("open /dev/null"))?;
     sandbox_sys::signal::reset(crate::keeper::IGNORED_SIGNALS);
     SignalSet::all().block().map_err(at("block signals"))?;
@@ -60,10 +67,19 @@ pub(super) fn lock(birth: &Birth<'_>) -> Result<Locked, Failed> {
     rustix::process::umask(Mode::from_raw_mode(0o022));
 
     rustix::system::sethostname(b"sandbox").map_err(at("set the host name"))?;
-    let writable = rootfs::writable(birth.limits.disk(), birth.limits.inodes(), birth.owner)
-        .map_err(at("make the writable directories"))?;
-    let proc = rootfs::enter(birth.mounts, &writable)?;
-    let groups = enter_places(birth)?;
+    let limits = &birth.spec.limits;
+    let writable =
+        rootfs::writable(limits.disk(), limits.inodes(), birth.owner).map_err(at("make the writable directories"))?;
+    let volumes = birth.spec.volumes.iter();
+    let volumes: Result<Vec<_>, _> = volumes.map(|volume| Ok((volume, rootfs::volume(volume, birth.owner)?))).collect();
+    let volumes = volumes.map_err(at("make a volume"))?;
+    let proc = rootfs::enter(&rootfs::Parts {
+        mounts: &birth.spec.mounts,
+        id_maps: birth.id_maps,
+        writable: &writable,
+        volumes: &volumes,
+    })?;
+    let (groups, proxy) = enter_places(birth)?;
 
     prefer_as_victim(&proc).map_err(at("offer the cell to the out-of-memory killer"))?;
     // Opened while this is still allowed: sealing init's memory below makes its own /proc entry root's.
@@ -72,10 +88,12 @@ pub(super) fn lock(birth: &Birth<'_>) -> Result<Locked, Failed> {
 
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL)).map_err(at("tie init to the keeper"))?;
     rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(at("seal init's memory"))?;
-    let landlock = if birth.landlock { Some(landlock_rules().map_err(at("make Landlock rules"))?) } else { None };
+    let landlock =
+        if birth.landlock { Some(landlock_rules(birth.spec).map_err(at("make Landlock rules"))?) } else { None };
     rustix::thread::set_no_new_privs(true).map_err(at("give up gaining privileges"))?;
     sandbox_sys::seccomp::install(birth.filter).map_err(at("install the syscall filter"))?;
-    Ok(Locked { writable, children, landlock, groups, io: io.map(File::from) })
+    let volumes = volumes.into_iter().map(|(_, tmpfs)| tmpfs).collect();
+    Ok(Locked { writable, volumes, proxy, children, landlock, groups, io: io.map(File::from) })
 }
 
 /// If the host runs out of memory, cells go first. Set with privilege, this cannot be taken back without.
@@ -85,8 +103,9 @@ fn prefer_as_victim(proc: &OwnedFd) -> rustix::io::Result<()> {
     rustix::io::write(&file, b"1000").map(drop)
 }
 
-/// Enters the places that the keeper has made meanwhile; returns the groups that are for the program.
-fn enter_places(birth: &Birth<'_>) -> Result<Vec<OwnedFd>, Failed> {
+/// Enters the places that the keeper has made meanwhile; returns the groups that are for the program, and the socket
+/// for a proxy.
+fn enter_places(birth: &Birth<'_>) -> Result<(Vec<OwnedFd>, Option<OwnedFd>), Failed> {
     let at = |step: &'static str| move |errno| (Cow::Borrowed(step), errno);
     let mut buffer = [0; 64];
     let received = wire::receive(birth.socket, &mut buffer, RecvFlags::empty()).map_err(at("wait for the network"))?;
@@ -96,14 +115,26 @@ fn enter_places(birth: &Birth<'_>) -> Result<Vec<OwnedFd>, Failed> {
     let mut fds = fds.into_iter();
     let net = fds.next().ok_or(("wait for the network".into(), Errno::PIPE))?;
     move_into_link_name_space(net.as_fd(), Some(LinkNameSpaceType::Network)).map_err(at("enter the network"))?;
-    if birth.network == Network::Localhost {
+    if birth.spec.network != Network::None {
         sandbox_sys::net::loopback_up().map_err(at("bring the loopback interface up"))?;
     }
+    let proxy = match birth.spec.network {
+        Network::Proxy => Some(proxy_socket().map_err(at("open the proxy's socket"))?),
+        Network::None | Network::Localhost => None,
+    };
     for group in fds.by_ref().take(usize::from(init)) {
         rustix::io::write(&group, b"0").map_err(at("join the cgroup"))?;
     }
     sandbox_sys::process::unshare(birth.alone, Namespaces::CGROUP).map_err(at("make a cgroup namespace"))?;
-    Ok(fds.collect())
+    Ok((fds.collect(), proxy))
+}
+
+/// A listening socket on the cell's loopback interface. It belongs to the cell's network wherever it is served from.
+fn proxy_socket() -> rustix::io::Result<OwnedFd> {
+    let socket = socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    bind(&socket, &SocketAddrV4::new(Ipv4Addr::LOCALHOST, PROXY_PORT))?;
+    listen(&socket, 128)?;
+    Ok(socket)
 }
 
 /// Programs get standard streams of their own; init has none.
@@ -156,10 +187,10 @@ fn enter_user_namespace(birth: &Birth<'_>, proc: OwnedFd) -> Result<(), Failed> 
 
 /// The second wall around files: reading and executing below the cell's root, writing only where the cell is
 /// writable, nothing elsewhere; and no signals or abstract sockets to processes outside the program's own tree.
-fn landlock_rules() -> Result<OwnedFd, Errno> {
+fn landlock_rules(spec: &CellSpec) -> Result<OwnedFd, Errno> {
     const KNOWN: ABI = ABI::V6;
     let refused = |_| Errno::INVAL;
-    let rule = |path: &str, access: BitFlags<AccessFs>| {
+    let rule = |path: &Path, access: BitFlags<AccessFs>| {
         PathFd::new(path).map(|fd| PathBeneath::new(fd, access)).map_err(|_| Errno::NOENT)
     };
     let mut rules = Ruleset::default()
@@ -168,21 +199,28 @@ fn landlock_rules() -> Result<OwnedFd, Errno> {
         .and_then(|rules| rules.scope(Scope::from_all(KNOWN)))
         .and_then(Ruleset::create)
         .map_err(refused)?
-        .add_rule(rule("/", AccessFs::from_read(KNOWN))?)
+        .add_rule(rule(Path::new("/"), AccessFs::from_read(KNOWN))?)
         .map_err(refused)?;
-    for dir in rootfs::writable_dirs() {
-        rules = rules.add_rule(rule(dir, AccessFs::from_all(KNOWN))?).map_err(refused)?;
+    let mounts = spec.mounts.iter().filter(|mount| mount.writable).map(|mount| mount.target.as_path());
+    let volumes = spec.volumes.iter().map(|volume| volume.target.as_path());
+    for path in rootfs::writable_dirs().map(Path::new).into_iter().chain(mounts).chain(volumes) {
+        // Of a file only a file's rights can be given.
+        let access = if path.is_dir() { AccessFs::from_all(KNOWN) } else { AccessFs::from_file(KNOWN) };
+        rules = rules.add_rule(rule(path, access)?).map_err(refused)?;
     }
     rules = rules
-        .add_rule(rule("/dev", AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::IoctlDev)?)
+        .add_rule(rule(Path::new("/dev"), AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::IoctlDev)?)
         .map_err(refused)?;
     let fd: Option<OwnedFd> = rules.into();
     fd.ok_or(Errno::OPNOTSUPP)
 }
 
 impl Locked {
-    pub(super) fn ready(&self, birth: &Birth<'_>) -> rustix::io::Result<()> {
+    /// Says that the cell is locked, and sends the proxy's socket away.
+    pub(super) fn ready(&mut self, birth: &Birth<'_>) -> rustix::io::Result<()> {
+        let proxy = self.proxy.take();
+        let fds: Vec<_> = proxy.iter().map(AsFd::as_fd).collect();
         let ready = FromInit::Ready { landlock: self.landlock.is_some() };
-        wire::send(birth.socket.as_fd(), &ready, &[], SendFlags::empty())
+        wire::send(birth.socket.as_fd(), &ready, &fds, SendFlags::empty())
     }
 }

@@ -8,8 +8,8 @@
 //! few it needs inside its own user namespace, and enters the syscall filter. Only then does it say that it is ready,
 //! and only then does a byte of a request reach it.
 //!
-//! From then on ([`serve`]) it does four things: make the input files, start a program, reap what ends, and kill what
-//! is left. It is the only process in the cell that can talk to the outside, over one socket to the keeper, and if
+//! From then on ([`serve`]) it does five things: make the input files, start a program, reap what ends, kill what is
+//! left, and send the output files out. It is the only process in the cell that can talk to the outside, over one socket to the keeper, and if
 //! that socket closes it ends, which ends everything in its PID namespace.
 
 mod files;
@@ -23,8 +23,7 @@ use std::time::Duration;
 use rustix::net::SendFlags;
 use sandbox_sys::process::SingleThreaded;
 
-use crate::limits::Limits;
-use crate::spec::{Mount, Network};
+use crate::spec::CellSpec;
 use crate::wire::{self, FromInit};
 
 /// What a new init is given. It inherits these by being forked.
@@ -32,10 +31,10 @@ pub(crate) struct Birth<'a> {
     pub(crate) alone: SingleThreaded,
     /// Its connection to the keeper.
     pub(crate) socket: &'a OwnedFd,
-    /// What the cell sees of the host besides the system.
-    pub(crate) mounts: &'a [Mount],
-    pub(crate) limits: &'a Limits,
-    pub(crate) network: Network,
+    /// What the cell should be.
+    pub(crate) spec: &'a CellSpec,
+    /// For each mount, the namespace that maps its owner to the cell's user, if there is one.
+    pub(crate) id_maps: &'a [Option<OwnedFd>],
     /// The owner of the writable directories, in the keeper's numbering.
     pub(crate) owner: (u32, u32),
     /// The ids that the program takes, in the cell's numbering, if they differ from init's.
@@ -68,7 +67,7 @@ impl Duties {
 /// The life of an init.
 pub(crate) fn main(birth: &Birth<'_>) {
     match lock::lock(birth) {
-        Ok(locked) => serve::serve(birth, &locked),
+        Ok(locked) => serve::serve(birth, locked),
         Err((step, errno)) => {
             let failed = FromInit::Failed { step: step.into_owned(), errno: errno.raw_os_error(), request: false };
             let _ = wire::send(birth.socket, &failed, &[], SendFlags::empty());

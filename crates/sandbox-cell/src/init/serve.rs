@@ -13,8 +13,10 @@ use rustix::process::{Pid, Resource, Signal, WaitOptions, WaitStatus};
 use sandbox_sys::process::{CpuTimes, children_cpu_times};
 use sandbox_sys::spawn::{Program, Step, spawn};
 
+use super::files::{self, Files};
 use super::lock::Locked;
-use super::{Birth, files, watch};
+use super::{Birth, watch};
+use crate::archive::Caps;
 use crate::limits::LimitKind;
 use crate::outcome::RunStatus;
 use crate::rootfs;
@@ -26,6 +28,8 @@ struct Running {
     pid: Pid,
     /// Whether the cell ends with it.
     last: bool,
+    /// What is to be collected afterwards, and where it goes.
+    collect: Option<(Caps, OwnedFd)>,
     started: Instant,
     cpu_before: CpuTimes,
     io_before: (u64, u64),
@@ -33,10 +37,12 @@ struct Running {
 }
 
 /// Serves the keeper until it is gone.
-pub(super) fn serve(birth: &Birth<'_>, locked: &Locked) {
+pub(super) fn serve(birth: &Birth<'_>, mut locked: Locked) {
     if locked.ready(birth).is_err() {
         return;
     }
+    let locked = &locked;
+    let mut files = Files::new(&birth.spec.volumes, birth.program_ids);
     let mut buffer = vec![0; wire::MAX_MESSAGE];
     let mut running: Option<Running> = None;
     loop {
@@ -44,16 +50,23 @@ pub(super) fn serve(birth: &Birth<'_>, locked: &Locked) {
         let Ok((message, child)) = wait(birth, locked, timeout) else { return };
         if child {
             while locked.children.next().is_some() {}
-            if let Some((report, last)) = reap(birth, locked, &mut running)
-                && (say(birth, &FromInit::Ended(report)).is_err() || last)
-            {
-                return;
+            if let Some((report, run)) = reap(birth, locked, &mut running) {
+                if say(birth, &FromInit::Ended(report)).is_err() {
+                    return;
+                }
+                if let Some((caps, pipe)) = run.collect {
+                    // Whoever reads notices that the end is missing.
+                    let _ = files.collect(caps, pipe);
+                }
+                if run.last {
+                    return;
+                }
             }
         }
         if message {
             match wire::receive(birth.socket, &mut buffer, RecvFlags::DONTWAIT) {
                 Ok(Received::Message(message, fds)) => {
-                    if obey(birth, locked, &mut running, message, fds).is_err() {
+                    if obey(birth, locked, &mut files, &mut running, message, fds).is_err() {
                         return;
                     }
                 }
@@ -90,12 +103,13 @@ fn say(birth: &Birth<'_>, message: &FromInit) -> rustix::io::Result<()> {
 fn obey(
     birth: &Birth<'_>,
     locked: &Locked,
+    files: &mut Files<'_>,
     running: &mut Option<Running>,
     message: ToInit,
     fds: Vec<OwnedFd>,
 ) -> rustix::io::Result<()> {
     match message {
-        ToInit::Run(run) if running.is_none() => match start(birth, locked, run, fds) {
+        ToInit::Run(run) if running.is_none() => match start(birth, locked, files, run, fds) {
             Ok(run) => {
                 *running = Some(run);
                 say(birth, &FromInit::Started)
@@ -124,8 +138,14 @@ fn kill_everything(signal: Signal) {
     let _ = sandbox_sys::process::kill_all(signal);
 }
 
-fn start(birth: &Birth<'_>, locked: &Locked, run: Run, fds: Vec<OwnedFd>) -> Result<Running, FromInit> {
-    let Run { command, files: has_files, last } = run;
+fn start(
+    birth: &Birth<'_>,
+    locked: &Locked,
+    files: &mut Files<'_>,
+    run: Run,
+    fds: Vec<OwnedFd>,
+) -> Result<Running, FromInit> {
+    let Run { command, files: has_files, collect, last } = run;
     let failed = |step: &str, errno: Errno, request: bool| FromInit::Failed {
         step: step.to_owned(),
         errno: errno.raw_os_error(),
@@ -138,11 +158,15 @@ fn start(birth: &Birth<'_>, locked: &Locked, run: Run, fds: Vec<OwnedFd>) -> Res
     };
     if has_files {
         let archive = fds.next().ok_or_else(|| invalid("get the input files"))?;
-        files::unpack(archive, birth.program_ids).map_err(|error| {
+        files.unpack(archive).map_err(|error| {
             let errno = error.raw_os_error().map_or(Errno::INVAL, Errno::from_raw_os_error);
             failed("make the input files", errno, errno == Errno::NOSPC)
         })?;
     }
+    let collect = match collect {
+        Some(caps) => Some((caps, fds.next().ok_or_else(|| invalid("get the pipe for output files"))?)),
+        None => None,
+    };
     let nul = |_| invalid("read the command: an argument contains a NUL byte");
     let paths = candidates(&command).map_err(nul)?;
     let cwd = CString::new(command.cwd.into_os_string().into_vec()).map_err(nul)?;
@@ -174,7 +198,7 @@ fn start(birth: &Birth<'_>, locked: &Locked, run: Run, fds: Vec<OwnedFd>) -> Res
         let request = matches!(error.step, Step::Exec | Step::WorkingDirectory);
         failed(&spawn_step(&name, error.step), error.errno, request)
     })?;
-    Ok(Running { pid, last, started, cpu_before, io_before, peak: watch::Sample::default() })
+    Ok(Running { pid, last, collect, started, cpu_before, io_before, peak: watch::Sample::default() })
 }
 
 fn spawn_step(name: &str, step: Step) -> String {
@@ -205,8 +229,8 @@ fn candidates(command: &Command) -> Result<Vec<CString>, std::ffi::NulError> {
 fn rlimits(birth: &Birth<'_>) -> Vec<(Resource, u64)> {
     let mut limits = vec![
         (Resource::Core, 0),
-        (Resource::Fsize, birth.limits.file_size()),
-        (Resource::Nofile, birth.limits.open_files()),
+        (Resource::Fsize, birth.spec.limits.file_size()),
+        (Resource::Nofile, birth.spec.limits.open_files()),
         (Resource::Memlock, 64 * 1024),
         (Resource::Msgqueue, 819_200),
         // Whatever the keeper's own user may do, programs get no priority over others.
@@ -217,7 +241,7 @@ fn rlimits(birth: &Birth<'_>) -> Vec<(Resource, u64)> {
         // Counted per user and user namespace, so it is the cell's own; threads count, init does not run as this
         // user or is one more of them.
         let init = u64::from(birth.program_ids.is_none());
-        limits.push((Resource::Nproc, birth.limits.processes() + init));
+        limits.push((Resource::Nproc, birth.spec.limits.processes() + init));
     }
     if let Some(cpu) = birth.duties.cpu_time {
         limits.push((Resource::Cpu, cpu.as_secs() + 1));
@@ -234,9 +258,8 @@ fn io_counters(locked: &Locked) -> (u64, u64) {
     (field("rchar:"), field("wchar:"))
 }
 
-/// Takes leave of children that have ended. If the program is among them, ends the rest and reports; the cell may end
-/// with it.
-fn reap(birth: &Birth<'_>, locked: &Locked, running: &mut Option<Running>) -> Option<(Report, bool)> {
+/// Takes leave of children that have ended. If the program is among them, ends the rest and reports.
+fn reap(birth: &Birth<'_>, locked: &Locked, running: &mut Option<Running>) -> Option<(Report, Running)> {
     let mut ended = None;
     while let Ok(Some((pid, status))) = rustix::process::wait(WaitOptions::NOHANG) {
         if running.as_ref().is_some_and(|run| run.pid == pid) {
@@ -265,13 +288,18 @@ fn reap(birth: &Birth<'_>, locked: &Locked, running: &mut Option<Running>) -> Op
         io_write: io.1.saturating_sub(run.io_before.1),
         disk,
         inodes,
-        disk_full: disk_free == 0,
-        inodes_full: inodes_free == 0,
-        file_at_limit: failed && files::any_of_size(birth.limits.file_size()),
+        disk_full: disk_free == 0 || volume_full(locked, |(_, _, bytes, _)| bytes),
+        inodes_full: inodes_free == 0 || volume_full(locked, |(_, _, _, inodes)| inodes),
+        file_at_limit: failed && files::any_of_size(birth.spec.limits.file_size()),
         sampled_memory: run.peak.memory,
         sampled_processes: run.peak.processes,
     };
-    Some((report, run.last))
+    Some((report, run))
+}
+
+/// Whether a volume has nothing left of something.
+fn volume_full(locked: &Locked, free: impl Fn((u64, u64, u64, u64)) -> u64) -> bool {
+    locked.volumes.iter().any(|volume| rootfs::used(volume.as_fd()).is_ok_and(|used| free(used) == 0))
 }
 
 fn run_status(status: WaitStatus) -> RunStatus {
@@ -291,7 +319,7 @@ fn look(birth: &Birth<'_>, locked: &Locked, run: &mut Running) -> Option<LimitKi
     run.peak.processes = run.peak.processes.max(now.processes);
     let ended = children_cpu_times();
     let cpu = now.cpu + (ended.user + ended.system).saturating_sub(run.cpu_before.user + run.cpu_before.system);
-    if birth.duties.memory && now.memory > birth.limits.memory() {
+    if birth.duties.memory && now.memory > birth.spec.limits.memory() {
         Some(LimitKind::Memory)
     } else if birth.duties.cpu_time.is_some_and(|limit| cpu > limit) {
         Some(LimitKind::CpuTime)

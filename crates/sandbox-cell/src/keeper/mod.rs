@@ -21,7 +21,7 @@ use rustix::net::{RecvFlags, SendFlags};
 use rustix::process::WaitIdOptions;
 use sandbox_sys::process::{Child, Namespaces, SingleThreaded, fork_into};
 
-use crate::archive::Archive;
+use crate::archive::{Archive, Caps};
 use crate::error::Failure;
 use crate::layer::LayerSet;
 use crate::outcome::{Outcome, StopReason, Usage};
@@ -58,7 +58,7 @@ impl Keeper {
         let (ours, theirs) = wire::pair().map_err(failed)?;
         wire::send(&self.control, &Create(spec.clone()), &[theirs.as_fd()], SendFlags::empty()).map_err(failed)?;
         drop(theirs);
-        Ok(Cell { socket: ours, ready: None, buffer: vec![0; 4096], ended: None, keeper: PhantomData })
+        Ok(Cell { socket: ours, ready: None, proxy: None, buffer: vec![0; 4096], ended: None, keeper: PhantomData })
     }
 
     /// Says that no more cells will be asked for: the keeper ends with its last cell, and need not be told again.
@@ -87,6 +87,22 @@ pub struct Stdio<'a> {
     pub stderr: BorrowedFd<'a>,
 }
 
+/// A command to start, with all that belongs to it.
+#[derive(Debug, Clone, Copy)]
+pub struct Start<'a> {
+    /// What to run.
+    pub command: &'a Command,
+    /// Its streams.
+    pub stdio: Stdio<'a>,
+    /// Files to make before.
+    pub files: Option<&'a Archive>,
+    /// What to collect afterwards, and the pipe to send it through: what the command left in its working directory,
+    /// and what is in the cell's volumes. [`crate::archive::read_all`] reads it, after the command's end.
+    pub collect: Option<(Caps, BorrowedFd<'a>)>,
+    /// Whether it is the only or last command: the cell is deleted as soon as it has ended.
+    pub last: bool,
+}
+
 /// A cell that is ready for a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ready {
@@ -103,6 +119,8 @@ pub struct Ready {
 pub struct Cell<'k> {
     socket: OwnedFd,
     ready: Option<Ready>,
+    /// The socket of its proxy, until somebody takes it.
+    proxy: Option<OwnedFd>,
     buffer: Vec<u8>,
     /// An end that arrived while waiting for something else.
     ended: Option<Box<Outcome>>,
@@ -123,28 +141,23 @@ impl Cell<'_> {
         }
     }
 
-    /// Starts a command with these streams and input files as soon as the cell is ready, and returns at once;
-    /// [`Cell::wait`] tells how it ended. A cell runs one command at a time.
-    pub fn start(&self, command: &Command, stdio: Stdio<'_>, files: Option<&Archive>) -> Result<(), Failure> {
-        self.start_command(command, stdio, files, false)
-    }
-
-    /// Like [`Cell::start`], for the only or last command: the cell is deleted as soon as the command has ended.
-    pub fn start_last(&self, command: &Command, stdio: Stdio<'_>, files: Option<&Archive>) -> Result<(), Failure> {
-        self.start_command(command, stdio, files, true)
-    }
-
-    fn start_command(
-        &self,
-        command: &Command,
-        stdio: Stdio<'_>,
-        files: Option<&Archive>,
-        last: bool,
-    ) -> Result<(), Failure> {
+    /// Starts a command as soon as the cell is ready, and returns at once; [`Cell::wait`] tells how it ended. A cell
+    /// runs one command at a time.
+    pub fn start(&self, start: &Start<'_>) -> Result<(), Failure> {
+        let Start { command, stdio, files, collect, last } = start;
         let mut fds = vec![stdio.stdin, stdio.stdout, stdio.stderr];
         let files = files.filter(|files| !files.is_empty());
         fds.extend(files.map(|files| files.as_file().as_fd()));
-        self.say(&ToCell::Run(Run { command: command.clone(), files: files.is_some(), last }), &fds)
+        fds.extend(collect.map(|(_, pipe)| pipe));
+        let collect = collect.map(|(caps, _)| caps);
+        self.say(&ToCell::Run(Run { command: (*command).clone(), files: files.is_some(), collect, last: *last }), &fds)
+    }
+
+    /// The listening socket of a cell with [`crate::Network::Proxy`], once it is ready. Whoever has it decides what the
+    /// cell can reach.
+    pub fn take_proxy(&mut self) -> Result<Option<OwnedFd>, Failure> {
+        self.ready()?;
+        Ok(self.proxy.take())
     }
 
     /// Runs a command to its end. Without streams of its own to follow, this is all there is to it.
@@ -152,7 +165,7 @@ impl Cell<'_> {
     /// Output goes where `stdio` says; to capture it, pass files, or use [`Cell::start`] with pipes and read them
     /// while waiting for [`Cell::wait`].
     pub fn run(&mut self, command: &Command, stdio: Stdio<'_>, files: Option<&Archive>) -> Result<Outcome, Failure> {
-        self.start(command, stdio, files)?;
+        self.start(&Start { command, stdio, files, collect: None, last: false })?;
         self.wait()
     }
 
@@ -224,8 +237,9 @@ impl Cell<'_> {
     /// Receives a message; keeps for itself that the cell is ready.
     fn receive(&mut self) -> Result<Option<FromCell>, Failure> {
         match wire::receive(&self.socket, &mut self.buffer, RecvFlags::empty()) {
-            Ok(Received::Message(FromCell::Ready { isolation, prepare }, _)) => {
+            Ok(Received::Message(FromCell::Ready { isolation, prepare }, mut fds)) => {
                 self.ready = Some(Ready { isolation, prepare });
+                self.proxy = fds.pop();
                 Ok(None)
             }
             Ok(Received::Message(FromCell::Failed(failure), _)) => Err(failure),

@@ -221,14 +221,16 @@ impl Server<'_> {
         // Init is trusted, but it lives among those who are not: its messages are small and bounded.
         let mut small = [0; 1024];
         match wire::receive(&cell.init, &mut small, RecvFlags::DONTWAIT) {
-            Ok(Received::Message(message, _)) => match message {
+            Ok(Received::Message(message, fds)) => match message {
                 FromInit::NeedsMap => {
                     if let Err(failure) = cell.map_ids(&workshop.proc) {
                         cell.tell(&FromCell::Failed(failure));
                         self.kill(number);
                     }
                 }
-                FromInit::Ready { landlock } => cell.on_ready(landlock),
+                FromInit::Ready { landlock } if cell.boot != Boot::Ready => cell.on_ready(landlock, &fds),
+                // Once is enough.
+                FromInit::Ready { .. } => self.kill(number),
                 FromInit::Started => {
                     cell.on_started();
                     // The first program runs; there is time to look for what others left.

@@ -137,13 +137,16 @@ impl Kept {
         Ok(())
     }
 
-    pub(super) fn on_ready(&mut self, landlock: bool) {
+    /// The cell is locked; a descriptor that comes with that is its proxy's socket.
+    pub(super) fn on_ready(&mut self, landlock: bool, proxy: &[OwnedFd]) {
         self.boot = Boot::Ready;
         if !landlock {
             let landlock: LayerSet = [Layer::Landlock].into_iter().collect();
             self.layers = self.layers.without(landlock);
         }
-        self.tell(&FromCell::Ready { isolation: self.layers, prepare: self.began.elapsed() });
+        let fds: Vec<_> = proxy.iter().take(1).map(AsFd::as_fd).collect();
+        let ready = FromCell::Ready { isolation: self.layers, prepare: self.began.elapsed() };
+        let _ = wire::send(&self.caller, &ready, &fds, SendFlags::DONTWAIT);
     }
 
     /// Takes a command for init.

@@ -22,7 +22,7 @@ use crate::error::Failure;
 use crate::init;
 use crate::layer::{Layer, LayerSet};
 use crate::rootfs;
-use crate::spec::CellSpec;
+use crate::spec::{CellSpec, Mount};
 use crate::syscalls;
 use crate::wire::{self, ToInit};
 
@@ -78,7 +78,7 @@ impl Workshop {
         if !spec.limits.is_valid() {
             return Err(Failure::of_request("cannot make the cell", "a limit is out of bounds"));
         }
-        rootfs::check_mounts(&spec.mounts)?;
+        rootfs::check_targets(&spec.mounts, &spec.volumes)?;
         // A namespace that cannot be made is an error when the cell is made; here are the layers that may be absent.
         let mut layers = self.tree.layers().union(LayerSet::required_by_default());
         if self.landlock {
@@ -143,13 +143,13 @@ impl Workshop {
         } else {
             None
         };
+        let id_maps = self.id_maps(&spec.mounts, ids)?;
         let born = wire::pair().and_then(|(ours, theirs)| {
             let birth = init::Birth {
                 alone: self.alone,
                 socket: &theirs,
-                mounts: &spec.mounts,
-                limits: &spec.limits,
-                network: spec.network,
+                spec,
+                id_maps: &id_maps,
                 owner: ids.owner(),
                 program_ids: ids.program(),
                 filter: &self.filter,
@@ -187,6 +187,22 @@ impl Workshop {
         Ok((group, child, ours))
     }
 
+    /// For each mount that programs can write to, a user namespace that maps its owner to the cell's user. With a single
+    /// id there is nothing to map: the owner is the cell's user.
+    fn id_maps(&self, mounts: &[Mount], ids: CellIds) -> Result<Vec<Option<OwnedFd>>, Failure> {
+        let map = |mount: &Mount| {
+            if !mount.writable || ids.program().is_none() {
+                return Ok(None);
+            }
+            let what = || format!("cannot make {} writable", mount.source.display());
+            let stat = rustix::fs::lstat(&mount.source).map_err(|e| Failure::os(what(), e))?;
+            id_map(self.alone, &self.proc, (stat.st_uid, stat.st_gid), ids.owner())
+                .map(Some)
+                .map_err(|e| Failure::os(what(), e))
+        };
+        mounts.iter().map(map).collect()
+    }
+
     /// Hands init its network namespace and, on v1, its groups.
     fn give_places(&self, init: &OwnedFd, group: &Group) -> rustix::io::Result<()> {
         let net = new_network(self.alone, &self.proc)?;
@@ -212,6 +228,29 @@ pub(super) fn kill_and_wait(child: &Child) {
 fn new_network(alone: SingleThreaded, proc: &OwnedFd) -> rustix::io::Result<OwnedFd> {
     unshare(alone, Namespaces::NET)?;
     rustix::fs::openat(proc, c"self/ns/net", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
+}
+
+/// A user namespace in which `inside` is `outside`, made by a process that lives just long enough.
+fn id_map(
+    alone: SingleThreaded,
+    proc: &OwnedFd,
+    inside: (u32, u32),
+    outside: (u32, u32),
+) -> rustix::io::Result<OwnedFd> {
+    let child = fork_into(alone, Namespaces::USER, None, rustix::event::pause)?;
+    let pid = child.pid.as_raw_nonzero();
+    let write = |file: &str, text: String| {
+        let path = format!("{pid}/{file}");
+        let file = rustix::fs::openat(proc, &path, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())?;
+        rustix::io::write(&file, text.as_bytes()).map(drop)
+    };
+    let namespace = write("uid_map", format!("{} {} 1", inside.0, outside.0))
+        .and_then(|()| write("gid_map", format!("{} {} 1", inside.1, outside.1)))
+        .and_then(|()| {
+            rustix::fs::openat(proc, format!("{pid}/ns/user"), OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
+        });
+    kill_and_wait(&child);
+    namespace
 }
 
 /// Whether this process can make namespaces and give ids without a user namespace of its own.

@@ -58,15 +58,14 @@ const NAMESPACE_FLAGS: u32 = 0x7e02_0000;
 const ALLOWED: &[c::c_long] = &[
     // Files and directories.
     c::SYS_read, c::SYS_write, c::SYS_readv, c::SYS_writev, c::SYS_pread64, c::SYS_pwrite64, c::SYS_preadv,
-    c::SYS_pwritev, c::SYS_preadv2, c::SYS_pwritev2, c::SYS_openat, c::SYS_openat2, c::SYS_close, c::SYS_close_range,
+    c::SYS_pwritev, c::SYS_preadv2, c::SYS_pwritev2, c::SYS_close, c::SYS_close_range,
     c::SYS_lseek, c::SYS_fstat, c::SYS_newfstatat, c::SYS_statx, c::SYS_statfs, c::SYS_fstatfs, c::SYS_faccessat,
-    c::SYS_faccessat2, c::SYS_getdents64, c::SYS_getcwd, c::SYS_chdir, c::SYS_fchdir, c::SYS_mkdirat, c::SYS_unlinkat,
-    c::SYS_renameat, c::SYS_renameat2, c::SYS_linkat, c::SYS_symlinkat, c::SYS_readlinkat, c::SYS_fchmod,
-    c::SYS_fchmodat, c::SYS_fchmodat2, c::SYS_fchown, c::SYS_fchownat, c::SYS_utimensat, c::SYS_truncate,
+    c::SYS_faccessat2, c::SYS_getdents64, c::SYS_getcwd, c::SYS_chdir, c::SYS_fchdir, c::SYS_unlinkat,
+    c::SYS_renameat, c::SYS_renameat2, c::SYS_linkat, c::SYS_symlinkat, c::SYS_readlinkat, c::SYS_fchown, c::SYS_fchownat, c::SYS_utimensat, c::SYS_truncate,
     c::SYS_ftruncate, c::SYS_fallocate, c::SYS_fsync, c::SYS_fdatasync, c::SYS_sync, c::SYS_syncfs,
     c::SYS_sync_file_range, c::SYS_fadvise64, c::SYS_readahead, c::SYS_copy_file_range, c::SYS_sendfile,
     c::SYS_splice, c::SYS_tee, c::SYS_vmsplice, c::SYS_umask, c::SYS_dup, c::SYS_dup3, c::SYS_fcntl, c::SYS_flock,
-    c::SYS_mknodat, c::SYS_setxattr, c::SYS_lsetxattr, c::SYS_fsetxattr, c::SYS_getxattr, c::SYS_lgetxattr,
+    c::SYS_setxattr, c::SYS_lsetxattr, c::SYS_fsetxattr, c::SYS_getxattr, c::SYS_lgetxattr,
     c::SYS_fgetxattr, c::SYS_listxattr, c::SYS_llistxattr, c::SYS_flistxattr, c::SYS_removexattr, c::SYS_lremovexattr,
     c::SYS_fremovexattr, c::SYS_inotify_init1, c::SYS_inotify_add_watch, c::SYS_inotify_rm_watch,
     // Memory.
@@ -114,15 +113,31 @@ const ALLOWED: &[c::c_long] = &[
 #[cfg(target_arch = "x86_64")]
 #[rustfmt::skip]
 const ALLOWED_HERE: &[c::c_long] = &[
-    c::SYS_open, c::SYS_creat, c::SYS_stat, c::SYS_lstat, c::SYS_access, c::SYS_getdents, c::SYS_mkdir, c::SYS_rmdir,
-    c::SYS_unlink, c::SYS_rename, c::SYS_link, c::SYS_symlink, c::SYS_readlink, c::SYS_chmod, c::SYS_chown,
-    c::SYS_lchown, c::SYS_utime, c::SYS_utimes, c::SYS_futimesat, c::SYS_mknod, c::SYS_dup2, c::SYS_poll,
+    c::SYS_stat, c::SYS_lstat, c::SYS_access, c::SYS_getdents, c::SYS_rmdir,
+    c::SYS_unlink, c::SYS_rename, c::SYS_link, c::SYS_symlink, c::SYS_readlink, c::SYS_chown,
+    c::SYS_lchown, c::SYS_utime, c::SYS_utimes, c::SYS_futimesat, c::SYS_dup2, c::SYS_poll,
     c::SYS_select, c::SYS_epoll_create, c::SYS_epoll_wait, c::SYS_eventfd, c::SYS_signalfd, c::SYS_inotify_init,
     c::SYS_pipe, c::SYS_fork, c::SYS_vfork, c::SYS_getpgrp, c::SYS_alarm, c::SYS_pause, c::SYS_time,
     c::SYS_arch_prctl,
 ];
 #[cfg(not(target_arch = "x86_64"))]
 const ALLOWED_HERE: &[c::c_long] = &[];
+
+/// Calls that set a file's mode, with the number of the argument that has it. openat2 has it in memory, where a filter
+/// cannot look, and is not listed.
+const WITH_MODE: &[(c::c_long, u8)] = &[
+    (c::SYS_openat, 3),
+    (c::SYS_mknodat, 2),
+    (c::SYS_mkdirat, 2),
+    (c::SYS_fchmod, 1),
+    (c::SYS_fchmodat, 2),
+    (c::SYS_fchmodat2, 2),
+];
+#[cfg(target_arch = "x86_64")]
+const WITH_MODE_HERE: &[(c::c_long, u8)] =
+    &[(c::SYS_open, 2), (c::SYS_creat, 1), (c::SYS_mknod, 1), (c::SYS_mkdir, 1), (c::SYS_chmod, 1)];
+#[cfg(not(target_arch = "x86_64"))]
+const WITH_MODE_HERE: &[(c::c_long, u8)] = &[];
 
 /// Calls that exist, are dangerous or useless in a cell, and are refused with a plain EPERM.
 #[rustfmt::skip]
@@ -164,6 +179,10 @@ pub(crate) fn policy() -> Policy {
     let when = |argument, test, answer| Exception { tests: vec![(argument, test)], answer };
     let equals = |argument, value: c::c_int, answer| when(argument, Test::Equals(value.cast_unsigned()), answer);
 
+    // No set-user-id or set-group-id files: in a directory shared with the host they would mean something outside.
+    for &(call, argument) in WITH_MODE.iter().chain(WITH_MODE_HERE) {
+        set(call, vec![when(argument, Test::AnyBit(c::S_ISUID | c::S_ISGID), EPERM)], Answer::Allow);
+    }
     // No new namespaces.
     set(c::SYS_clone, vec![when(0, Test::AnyBit(NAMESPACE_FLAGS), EPERM)], Answer::Allow);
     // Only one's own limits: init may run under the same user id.

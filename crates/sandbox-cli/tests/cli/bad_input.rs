@@ -47,11 +47,8 @@ fn messages_say_what_to_do() {
         "give the code with --code or with --file, not both"
     );
     assert_eq!(line(&["--file", "/nowhere/x.py"]), "cannot read '/nowhere/x.py': no such file or directory");
-    assert_eq!(line(&["--lang", "python", "--file", "/"]), "cannot read '/': it is a directory");
-    assert_eq!(
-        line(&["--file", "notes.txt"]),
-        "cannot tell the language of 'notes.txt' from its name; give it with --lang"
-    );
+    assert_eq!(line(&["--lang", "python", "--file", "/"]), "cannot read '/': it is the root directory, not a project");
+    assert_eq!(line(&["--file", "notes.txt"]), "cannot read 'notes.txt': no such file or directory");
     assert_eq!(line(&["--lang", "python", "--code", ""]), "the code is empty");
     assert_eq!(
         line(&["--lang", "python", "--code", "1", "--stdin", "/nowhere"]),
@@ -123,6 +120,13 @@ fn every_wrong_setting_is_named_at_once() {
 
 #[test]
 fn a_language_that_is_not_installed() {
-    let output = sandbox(&["--lang", "python", "--code", "1"]).env("PATH", "/nowhere").output().unwrap();
-    assert!(complaint(&output).starts_with("no python toolchain was found on this host; install Python 3.9"));
+    let dir = tempfile::tempdir().unwrap();
+    let definition = "name = \"lua\"\nsource = \"main.lua\"\n[find]\ncommands = [\"no-such-lua\"]\ndescribe = \"\"\n\
+                      missing = \"install Lua 5.4\"\n[run]\nargv = [\"{executable}\", \"{entry}\"]\n";
+    std::fs::write(dir.path().join("lua.toml"), definition).unwrap();
+    let runtimes = dir.path().to_str().unwrap();
+    let line = complaint(&run(&["--runtimes", runtimes, "--lang", "lua", "--code", "1"]));
+    assert_eq!(line, "a toolchain for lua was not found on this host; install Lua 5.4");
+    let list = run(&["languages", "--runtimes", runtimes]);
+    assert!(String::from_utf8_lossy(&list.stdout).contains("install Lua 5.4"));
 }

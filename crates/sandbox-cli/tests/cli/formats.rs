@@ -147,7 +147,7 @@ fn code_comes_from_flag_file_or_standard_input() {
     let file = dir.path().join("hello.py");
     std::fs::write(&file, "import sys\nprint('file', sys.argv[1:], __file__)").unwrap();
     let output = run(&["--quiet", "--file", file.to_str().unwrap(), "--", "a", "--b"]);
-    assert_eq!(text(&output.stdout), "file ['a', '--b'] /sandbox/main.py\n");
+    assert_eq!(text(&output.stdout), "file ['a', '--b'] /sandbox/hello.py\n");
     let output = run_with_input(&["--lang", "py", "--quiet"], b"print('stdin')");
     assert_eq!(text(&output.stdout), "stdin\n");
 }

@@ -86,7 +86,7 @@ for top, dirs, files in os.walk('/'):
     let result = python(code, &[]);
     let mut places: Vec<&str> = result["stdout"].as_str().unwrap().lines().collect();
     places.sort_unstable();
-    assert_eq!(places, ["/dev/shm", "/home/sandbox", "/sandbox", "/tmp"]);
+    assert_eq!(places, ["/dev/shm", "/home/sandbox", "/run/result", "/sandbox", "/tmp"]);
 }
 
 #[test]

@@ -1,0 +1,243 @@
+//! Files of the user's on their way into a request, and files of a result on their way to the user.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Component, Path};
+
+use base64::Engine;
+use rustix::fs::{Mode, OFlags};
+use sandbox_cell::{RelativePath, reason};
+use sandbox_executor::{InputFile, OutputFile, RunResult};
+use sandbox_runtimes::{Definition, Registry};
+
+use crate::prepare::Complaint;
+
+/// The largest file that is read.
+const MAX_FILE: u64 = 512 << 20;
+
+/// Directories that are made from a project and are no part of it.
+const NOT_SOURCE: [&str; 8] =
+    [".git", ".hg", ".svn", "node_modules", "__pycache__", ".venv", ".mypy_cache", ".pytest_cache"];
+
+fn refuse(path: &Path, why: &str) -> Complaint {
+    format!("cannot read '{}': {why}", path.display())
+}
+
+/// The name of one of several files: its path if that is below the current directory, else its last part.
+pub(crate) fn name_of(path: &Path) -> Result<String, Complaint> {
+    let normal: Vec<_> = path.components().filter(|part| !matches!(part, Component::CurDir)).collect();
+    let below = !normal.is_empty() && normal.iter().all(|part| matches!(part, Component::Normal(_)));
+    let name = if below { normal.iter().collect() } else { path.file_name().map(Into::into).unwrap_or_default() };
+    let name: std::path::PathBuf = name;
+    match name.to_str() {
+        Some("") | None => Err(refuse(path, "it has no name that could be used in the sandbox")),
+        Some(name) => Ok(name.to_owned()),
+    }
+}
+
+/// A file under a name in the working directory.
+pub(crate) fn read_one(path: &Path, name: &str) -> Result<InputFile, Complaint> {
+    let failed = |error: std::io::Error| refuse(path, &reason(&error));
+    let file = File::open(path).map_err(failed)?;
+    let meta = file.metadata().map_err(failed)?;
+    if meta.is_dir() {
+        return Err(refuse(path, "it is a directory"));
+    }
+    if meta.len() > MAX_FILE {
+        return Err(refuse(path, "it is larger than 512 MiB"));
+    }
+    let mut content = vec![];
+    file.take(MAX_FILE).read_to_end(&mut content).map_err(failed)?;
+    let path = RelativePath::new(name).map_err(|error| error.to_string())?;
+    Ok(InputFile { path, content, executable: meta.permissions().mode() & 0o100 != 0 })
+}
+
+/// Everything in a directory, under a name in the working directory or, without one, right there.
+pub(crate) fn read_dir(dir: &Path, name: &str) -> Result<Vec<InputFile>, Complaint> {
+    let root = dir.canonicalize().map_err(|error| refuse(dir, &reason(&error)))?;
+    if root.parent().is_none() {
+        return Err(refuse(dir, "it is the root directory, not a project"));
+    }
+    let built = ["Cargo.toml", "pom.xml"].iter().any(|file| root.join(file).exists());
+    let mut files = vec![];
+    read_below(&root, &root, name, built, &mut files)?;
+    if files.is_empty() {
+        return Err(refuse(dir, "there are no files in the directory"));
+    }
+    Ok(files)
+}
+
+fn read_below(root: &Path, dir: &Path, name: &str, built: bool, files: &mut Vec<InputFile>) -> Result<(), Complaint> {
+    let failed = |error: std::io::Error| refuse(dir, &reason(&error));
+    let mut entries: Vec<_> = std::fs::read_dir(dir).map_err(failed)?.collect::<Result<_, _>>().map_err(failed)?;
+    entries.sort_by_key(std::fs::DirEntry::file_name);
+    for entry in entries {
+        let path = entry.path();
+        let Some(own) = entry.file_name().to_str().map(str::to_owned) else {
+            return Err(refuse(&path, "its name is not UTF-8"));
+        };
+        if NOT_SOURCE.contains(&own.as_str()) || (built && own == "target" && dir == root) {
+            continue;
+        }
+        let inner = if name.is_empty() { own } else { format!("{name}/{own}") };
+        let kind = entry.file_type().map_err(failed)?;
+        if kind.is_symlink() && !path.canonicalize().is_ok_and(|real| real.starts_with(root)) {
+            return Err(refuse(&path, "it is a link that leads out of the directory"));
+        }
+        if kind.is_dir() {
+            read_below(root, &path, &inner, built, files)?;
+        } else if path.is_file() {
+            files.push(read_one(&path, &inner)?);
+        }
+    }
+    Ok(())
+}
+
+/// What `--input FILE[:NAME]` names.
+pub(crate) fn read_input(text: &OsStr) -> Result<Vec<InputFile>, Complaint> {
+    let bytes = text.as_bytes();
+    let colon = bytes.iter().rposition(|byte| *byte == b':').filter(|_| !Path::new(text).exists());
+    let (path, name) = if let Some(at) = colon {
+        let name = std::str::from_utf8(&bytes[at + 1..]).map_err(|_| "--input: the name is not UTF-8".to_owned())?;
+        (Path::new(OsStr::from_bytes(&bytes[..at])), name.to_owned())
+    } else {
+        let path = Path::new(text);
+        let own = path.canonicalize().ok().and_then(|path| Some(path.file_name()?.to_str()?.to_owned()));
+        (path, own.unwrap_or_else(|| text.to_string_lossy().into_owned()))
+    };
+    if path.is_dir() {
+        let name = name.trim_end_matches('/');
+        RelativePath::new(name).map_err(|error| error.to_string())?;
+        return read_dir(path, name);
+    }
+    Ok(vec![read_one(path, &name)?])
+}
+
+/// The language of a project: by the file it begins with, by its manifest, or because all its source is in one.
+pub(crate) fn language<'r>(registry: &'r Registry, files: &[InputFile]) -> Option<&'r Definition> {
+    let has = |name: &String| files.iter().any(|file| file.path.as_str() == name);
+    let begins = |definition: &&Definition| definition.entries.iter().any(has);
+    let states = |definition: &&Definition| {
+        definition.packages.as_ref().is_some_and(|packages| packages.manifests.iter().any(has))
+    };
+    registry.all().find(begins).or_else(|| registry.all().find(states)).or_else(|| {
+        let used = |definition: &&Definition| files.iter().any(|file| definition.is_source(file.path.as_str()));
+        let mut used = registry.all().filter(used);
+        used.next().filter(|_| used.next().is_none())
+    })
+}
+
+/// Writes a result's files into a directory. They are named by code that nobody trusts: no link is followed.
+pub(crate) fn save(dir: &Path, result: &RunResult) -> Result<(), Complaint> {
+    let failed = |path: &Path, error: std::io::Error| format!("cannot write '{}': {}", path.display(), reason(&error));
+    std::fs::create_dir_all(dir).map_err(|error| failed(dir, error))?;
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let root = rustix::fs::open(dir, flags, Mode::empty()).map_err(|errno| failed(dir, errno.into()))?;
+    for (path, file) in &result.files {
+        save_one(&root, path, file).map_err(|error| failed(&dir.join(path), error))?;
+    }
+    Ok(())
+}
+
+fn save_one(root: &OwnedFd, path: &str, file: &OutputFile) -> std::io::Result<()> {
+    let content = match file.encoding {
+        "base64" => base64::engine::general_purpose::STANDARD.decode(&file.content).map_err(std::io::Error::other)?,
+        _ => file.content.clone().into_bytes(),
+    };
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let mut dir = rustix::fs::openat(root, c".", flags, Mode::empty())?;
+    let (dirs, name) = path.rsplit_once('/').unwrap_or(("", path));
+    for part in dirs.split('/').filter(|part| !part.is_empty()) {
+        match rustix::fs::mkdirat(&dir, part, Mode::from_raw_mode(0o755)) {
+            Ok(()) | Err(rustix::io::Errno::EXIST) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+        dir = rustix::fs::openat(&dir, part, flags, Mode::empty())?;
+    }
+    let mode = Mode::from_raw_mode(if file.executable { 0o755 } else { 0o644 });
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let mut to = File::from(rustix::fs::openat(&dir, name, flags, mode)?);
+    to.write_all(&content)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn write(path: &Path, text: &str) {
+        std::fs::create_dir_all(path.parent().expect("parent")).expect("mkdir");
+        std::fs::write(path, text).expect("write");
+    }
+
+    #[test]
+    fn a_project_is_read_without_what_is_made_from_it() {
+        let dir = tempfile::tempdir().expect("tempdir");
+        for file in ["src/main.rs", "Cargo.toml", "target/x", ".git/HEAD", "a/node_modules/y", "data/target/z"] {
+            write(&dir.path().join(file), "");
+        }
+        let names = |files: Vec<InputFile>| files.iter().map(|file| file.path.as_str().to_owned()).collect::<Vec<_>>();
+        let files = read_dir(dir.path(), "").expect("read");
+        assert_eq!(names(files), ["Cargo.toml", "data/target/z", "src/main.rs"]);
+        assert_eq!(names(read_dir(&dir.path().join("src"), "in").expect("read")), ["in/main.rs"]);
+        std::os::unix::fs::symlink("/etc/passwd", dir.path().join("link")).expect("link");
+        assert!(read_dir(dir.path(), "").expect_err("refused").contains("leads out of the directory"));
+        assert!(read_dir(&dir.path().join("none"), "").is_err());
+    }
+
+    #[test]
+    fn the_language_of_a_project() {
+        let registry = Registry::shipped().expect("valid");
+        let language = |names: &[&str]| {
+            let files: Vec<_> = names
+                .iter()
+                .map(|name| InputFile {
+                    path: RelativePath::new(*name).expect("path"),
+                    content: vec![],
+                    executable: false,
+                })
+                .collect();
+            super::language(&registry, &files).map(|definition| definition.name.clone())
+        };
+        assert_eq!(language(&["main.py", "x.sh"]).as_deref(), Some("python"));
+        assert_eq!(language(&["Cargo.toml", "src/bin/a.rs"]).as_deref(), Some("rust"));
+        assert_eq!(language(&["package.json", "lib.js"]).as_deref(), Some("javascript"));
+        assert_eq!(language(&["package.json", "index.ts"]).as_deref(), Some("typescript"));
+        assert_eq!(language(&["a.go", "b.go", "README"]).as_deref(), Some("go"));
+        assert_eq!(language(&["a.go", "b.py"]), None);
+    }
+
+    #[test]
+    fn names_stay_inside() {
+        assert_eq!(name_of(Path::new("./a/b.py")).as_deref(), Ok("a/b.py"));
+        assert_eq!(name_of(Path::new("../a/b.py")).as_deref(), Ok("b.py"));
+        assert_eq!(name_of(Path::new("/x/b.py")).as_deref(), Ok("b.py"));
+        assert!(name_of(Path::new("..")).is_err());
+    }
+
+    #[test]
+    fn results_are_saved_without_following_links() {
+        let dir = tempfile::tempdir().expect("tempdir");
+        let elsewhere = tempfile::tempdir().expect("tempdir");
+        let file =
+            |content: &str, encoding| OutputFile { content: content.to_owned(), encoding, size: 1, executable: true };
+        let mut result = RunResult::internal_error(String::new());
+        result.files.insert("a/b".into(), file("text", "utf-8"));
+        result.files.insert("c".into(), file("/w==", "base64"));
+        save(&dir.path().join("new"), &result).expect("saved");
+        save(&dir.path().join("new"), &result).expect("saved again");
+        assert_eq!(std::fs::read(dir.path().join("new/a/b")).expect("read"), b"text");
+        assert_eq!(std::fs::read(dir.path().join("new/c")).expect("read"), [255]);
+        let other = dir.path().join("other");
+        std::fs::create_dir(&other).expect("mkdir");
+        std::os::unix::fs::symlink(elsewhere.path(), other.join("a")).expect("link");
+        assert!(save(&other, &result).is_err());
+        std::fs::remove_file(other.join("a")).expect("remove");
+        std::os::unix::fs::symlink(elsewhere.path().join("x"), other.join("c")).expect("link");
+        assert!(save(&other, &result).is_err());
+        assert_eq!(std::fs::read_dir(elsewhere.path()).expect("dir").count(), 0);
+    }
+}

@@ -1,0 +1,465 @@
+//! From a request to what has to be done: which stages there are, in which cells, and what each of them makes.
+//!
+//! A stage that makes something (what is prepared for a toolchain, packages, a compiled program) is named by a digest
+//! of everything that goes into it, so that it is made once.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+
+use sandbox_cell::archive::Caps;
+use sandbox_cell::{CellSpec, Command, LayerSet, Limits, Mount, Network, PROXY_PORT, Volume, WORK_DIR};
+use sandbox_runtimes::{Kind, OUT_DIR, Packages, RESULT_DIR, RUNNER_FILE, Runtime, Stage, StageName, set_all};
+use sha2::{Digest, Sha256};
+
+use crate::egress;
+use crate::files::InputFile;
+use crate::request::{Request, RequestError, Source};
+use crate::settings::Settings;
+use crate::verdict::Complaints;
+
+/// A step before the run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Step {
+    /// Something is made once for a toolchain.
+    Prepare,
+    /// Packages are installed.
+    Install,
+    /// The program is compiled.
+    Compile,
+}
+
+impl Step {
+    /// Its name in events.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Prepare => "prepare",
+            Self::Install => "install",
+            Self::Compile => "compile",
+        }
+    }
+}
+
+/// A step, what it makes, and how.
+#[derive(Debug, Clone)]
+pub(crate) struct Making {
+    pub(crate) step: Step,
+    /// What goes on, for people who wait.
+    pub(crate) what: String,
+    pub(crate) kind: Kind,
+    pub(crate) key: String,
+    pub(crate) label: String,
+    /// Where the result appears in later stages.
+    pub(crate) target: PathBuf,
+    /// For what is prepared, the stages in which it appears.
+    pub(crate) stages: Vec<StageName>,
+    pub(crate) cell: CellSpec,
+    pub(crate) command: Command,
+    pub(crate) files: Vec<InputFile>,
+    pub(crate) complaints: Complaints,
+    /// Hosts that may be reached wherever they are.
+    pub(crate) trusted: Vec<(String, u16)>,
+}
+
+/// All that is needed to carry out a request.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    pub(crate) language: Option<(String, String)>,
+    pub(crate) prepare: Option<Making>,
+    pub(crate) install: Option<Making>,
+    pub(crate) compile: Option<Making>,
+    pub(crate) cell: CellSpec,
+    pub(crate) command: Command,
+    pub(crate) files: Vec<InputFile>,
+    pub(crate) complaints: Complaints,
+    /// The runner's text, if the language has one. The cell's first volume is then for its remarks.
+    pub(crate) runner: Option<String>,
+    /// The names of the cell's other volumes.
+    pub(crate) named_volumes: Vec<String>,
+    /// What may come back, if files are wanted.
+    pub(crate) collect: Option<Caps>,
+}
+
+impl Plan {
+    /// The language and the toolchain's version, if it is code in one.
+    #[must_use]
+    pub fn language(&self) -> (Option<&str>, Option<&str>) {
+        self.language.as_ref().map(|(name, version)| (name.as_str(), version.as_str())).unzip()
+    }
+
+    /// Whether something is made that has to be kept somewhere.
+    #[must_use]
+    pub fn makes_something(&self) -> bool {
+        self.install.is_some() || self.compile.is_some()
+    }
+}
+
+impl Request {
+    /// Makes a plan. `runtime` is the language's; a program of the system needs none. `variable` gives the host's
+    /// variables, of which installers see a few.
+    pub fn plan(
+        &self,
+        runtime: Option<&Runtime>,
+        settings: &Settings,
+        variable: impl Fn(&str) -> Option<OsString>,
+    ) -> Result<Plan, RequestError> {
+        self.check()?;
+        let mut cell = CellSpec {
+            mounts: vec![],
+            volumes: vec![],
+            limits: self.limits.clone(),
+            network: self.network,
+            required: self.required,
+        };
+        let collect = self.collect.then_some(settings.files);
+        let mut plan = match (&self.source, runtime) {
+            (Source::Program { argv, mount }, _) => {
+                cell.mounts.extend(mount.clone());
+                let command = Command::new(argv.iter().cloned());
+                let (files, complaints) = (self.files.clone(), Complaints::default());
+                let (language, prepare, install, compile, runner) = (None, None, None, None, None);
+                let named_volumes = vec![];
+                Plan {
+                    language,
+                    prepare,
+                    install,
+                    compile,
+                    cell,
+                    command,
+                    files,
+                    complaints,
+                    runner,
+                    named_volumes,
+                    collect,
+                }
+            }
+            (Source::Code(_) | Source::Files, Some(runtime)) => {
+                cell.mounts.clone_from(&runtime.mounts);
+                Planner { request: self, runtime, settings }.plan(cell, collect, variable)?
+            }
+            (Source::Code(_) | Source::Files, None) => return Err(RequestError::EmptyCode),
+        };
+        plan.command.argv.extend(self.args.iter().cloned());
+        set_all(&mut plan.command.env, self.env.iter().cloned());
+        if let Some(workdir) = &self.workdir {
+            plan.command.cwd = PathBuf::from(WORK_DIR).join(workdir);
+        }
+        for volume in &self.volumes {
+            if let Some(mount) = volume.mount(settings) {
+                plan.cell.mounts.push(mount.map_err(RequestError::Place)?);
+            }
+            if let Some((name, volume)) = volume.volume() {
+                if plan.named_volumes.contains(&name) {
+                    return Err(RequestError::Place(format!("the volume '{name}' is given twice")));
+                }
+                plan.named_volumes.push(name);
+                plan.cell.volumes.push(volume);
+            }
+        }
+        Ok(plan)
+    }
+}
+
+/// How many bytes and files a runner's remarks may have.
+const REMARKS: (u64, u64) = (512 << 10, 16);
+
+/// Plans code in a language.
+struct Planner<'a> {
+    request: &'a Request,
+    runtime: &'a Runtime,
+    settings: &'a Settings,
+}
+
+impl Planner<'_> {
+    fn plan(
+        &self,
+        mut cell: CellSpec,
+        collect: Option<Caps>,
+        variable: impl Fn(&str) -> Option<OsString>,
+    ) -> Result<Plan, RequestError> {
+        let (request, runtime, definition) = (self.request, self.runtime, &self.runtime.definition);
+        let (files, entry) = request.files_and_entry(definition)?;
+        let install = self.install(&files, &variable)?;
+        let prepare = self.prepare(&variable)?;
+        let compile = self.compile(&entry, &files, prepare.as_ref(), install.as_ref())?;
+        let command = runtime
+            .run(&entry, &request.limits, request.restricted)
+            .ok_or_else(|| RequestError::Unsupported { language: definition.name.clone(), what: "restricted mode" })?;
+        if request.restricted && (install.is_some() || !request.volumes.is_empty()) {
+            let what = "restricted mode with packages or volumes";
+            return Err(RequestError::Unsupported { language: definition.name.clone(), what });
+        }
+        let runner = definition.run.runner.clone();
+        if runner.is_some() {
+            cell.volumes.push(Volume { target: RESULT_DIR.into(), size: REMARKS.0, inodes: REMARKS.1 });
+        }
+        let errors = definition.errors.clone();
+        Ok(Plan {
+            language: Some((definition.name.clone(), runtime.version.clone())),
+            prepare,
+            install,
+            compile,
+            cell,
+            command,
+            files,
+            complaints: Complaints { reasons: errors.run, first: false, memory: errors.memory },
+            runner,
+            named_volumes: vec![],
+            collect,
+        })
+    }
+
+    /// A cell for a stage that makes something.
+    fn cell(&self, limits: &Limits, network: Network, mounts: &[Mount]) -> CellSpec {
+        CellSpec {
+            mounts: self.runtime.mounts.iter().chain(mounts).cloned().collect(),
+            volumes: vec![Volume { target: OUT_DIR.into(), size: limits.disk(), inodes: limits.inodes() }],
+            limits: limits.clone(),
+            network,
+            // Installers and compilers use what there is; nobody has asked them for a share of the CPU.
+            required: LayerSet::required_by_default().union(self.settings.required),
+        }
+    }
+
+    fn prepare(&self, variable: impl Fn(&str) -> Option<OsString>) -> Result<Option<Making>, RequestError> {
+        let runtime = self.runtime;
+        let Some(definition) = &runtime.definition.prepare else { return Ok(None) };
+        let Some(Stage { mut command, mounts }) = runtime.prepare(&variable)? else { return Ok(None) };
+        let network = if definition.network { Network::Proxy } else { Network::None };
+        if definition.network {
+            use_proxy(&mut command);
+        }
+        Ok(Some(Making {
+            step: Step::Prepare,
+            what: format!("preparing {} (once)", definition.what),
+            kind: Kind::Environment,
+            key: Key::new(runtime, &command).finish(),
+            label: format!("{} {}: {}", runtime.definition.name, runtime.version, definition.what),
+            target: definition.target.clone(),
+            stages: definition.stages.clone(),
+            cell: self.cell(&self.settings.install, network, &mounts),
+            command,
+            files: vec![],
+            complaints: Complaints { reasons: runtime.definition.errors.install.clone(), first: true, memory: vec![] },
+            trusted: trusted(&definition.pass, &variable),
+        }))
+    }
+
+    fn install(
+        &self,
+        files: &[InputFile],
+        variable: impl Fn(&str) -> Option<OsString>,
+    ) -> Result<Option<Making>, RequestError> {
+        let (runtime, language) = (self.runtime, &self.runtime.definition);
+        let mut packages = self.request.packages.clone();
+        let Some(definition) = &language.packages else {
+            if packages.is_empty() {
+                return Ok(None);
+            }
+            return Err(RequestError::Unsupported { language: language.name.clone(), what: "packages" });
+        };
+        packages.iter().try_for_each(|package| check_package(package, &language.name, definition))?;
+        packages.sort();
+        packages.dedup();
+        let is_manifest = |file: &&InputFile| definition.manifests.iter().any(|name| name == file.path.as_str());
+        let manifests: Vec<InputFile> = files.iter().filter(is_manifest).cloned().collect();
+        if packages.is_empty() && manifests.is_empty() {
+            return Ok(None);
+        }
+        let Some(Stage { mut command, mounts }) = runtime.install(&packages, &variable)? else { return Ok(None) };
+        use_proxy(&mut command);
+        let mut key = Key::new(runtime, &command);
+        for file in &manifests {
+            key.file(file);
+        }
+        let named: Vec<&str> = manifests.iter().map(|file| file.path.as_str()).collect();
+        let what = packages.iter().map(String::as_str).chain(named).collect::<Vec<_>>().join(", ");
+        Ok(Some(Making {
+            step: Step::Install,
+            what: format!("installing {what}"),
+            kind: Kind::Environment,
+            key: key.finish(),
+            label: format!("{} {}: {what}", language.name, runtime.version),
+            target: definition.target.clone(),
+            stages: vec![],
+            cell: self.cell(&self.settings.install, Network::Proxy, &mounts),
+            command,
+            files: manifests,
+            complaints: Complaints { reasons: language.errors.install.clone(), first: true, memory: vec![] },
+            trusted: trusted(&definition.pass, &variable),
+        }))
+    }
+
+    fn compile(
+        &self,
+        entry: &str,
+        files: &[InputFile],
+        prepare: Option<&Making>,
+        install: Option<&Making>,
+    ) -> Result<Option<Making>, RequestError> {
+        let runtime = self.runtime;
+        let Some(Stage { command, mounts }) = runtime.compile(entry)? else { return Ok(None) };
+        let mut key = Key::new(runtime, &command);
+        for mount in &mounts {
+            key.part(mount.source.as_os_str().as_bytes());
+        }
+        for file in files {
+            key.file(file);
+        }
+        for made in prepare.iter().chain(&install) {
+            key.part(made.key.as_bytes());
+        }
+        Ok(Some(Making {
+            step: Step::Compile,
+            what: format!("compiling {entry}"),
+            kind: Kind::Build,
+            key: key.finish(),
+            label: format!("{} {}: {entry}", runtime.definition.name, runtime.version),
+            target: OUT_DIR.into(),
+            stages: vec![],
+            cell: self.cell(&self.settings.compile, Network::None, &mounts),
+            command,
+            files: files.to_vec(),
+            complaints: Complaints { reasons: runtime.definition.errors.compile.clone(), first: true, memory: vec![] },
+            trusted: vec![],
+        }))
+    }
+}
+
+/// Tells a command's programs where the way out is.
+fn use_proxy(command: &mut Command) {
+    let proxy = format!("http://127.0.0.1:{PROXY_PORT}");
+    let names = ["http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"];
+    set_all(&mut command.env, names.map(|name| (name, proxy.as_str())));
+}
+
+/// The hosts from which the operator has packages come.
+fn trusted(variables: &[String], variable: impl Fn(&str) -> Option<OsString>) -> Vec<(String, u16)> {
+    let values = variables.iter().filter_map(|name| variable(name)?.into_string().ok());
+    values.flat_map(|text| egress::hosts_in(&text)).collect()
+}
+
+fn check_package(package: &str, language: &str, definition: &Packages) -> Result<(), RequestError> {
+    if package.len() <= 300 && definition.pattern.0.is_match(package) {
+        return Ok(());
+    }
+    let shown: String = package.chars().filter(|c| !c.is_control()).take(80).collect();
+    let what = format!("'{shown}' is not how {language} packages are written; an example is {}", definition.example);
+    Err(RequestError::Package(what))
+}
+
+/// A digest of all that goes into something. Each part has its length before it, so that no two lists are alike.
+struct Key(Sha256);
+
+impl Key {
+    fn new(runtime: &Runtime, command: &Command) -> Self {
+        let mut key = Self(Sha256::new());
+        key.part(concat!("sandbox-run ", env!("CARGO_PKG_VERSION")).as_bytes());
+        key.part(runtime.identity.as_bytes());
+        for word in &command.argv {
+            key.part(word.as_bytes());
+        }
+        for (name, value) in &command.env {
+            key.part(name.as_bytes());
+            key.part(value.as_bytes());
+        }
+        key
+    }
+
+    fn part(&mut self, bytes: &[u8]) {
+        self.0.update((bytes.len() as u64).to_le_bytes());
+        self.0.update(bytes);
+    }
+
+    fn file(&mut self, file: &InputFile) {
+        self.part(file.path.as_str().as_bytes());
+        self.part(&[u8::from(file.executable)]);
+        self.part(&file.content);
+    }
+
+    fn finish(self) -> String {
+        self.0.finalize().iter().take(20).map(|byte| format!("{byte:02x}")).collect()
+    }
+}
+
+/// The name of the runner's file in its volume.
+pub(crate) const RUNNER: &str = RUNNER_FILE;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sandbox_cell::RelativePath;
+    use sandbox_runtimes::{Memory, Places, Registry};
+
+    fn request(source: Source) -> Request {
+        Request::new(source, Limits::default(), LayerSet::required_by_default())
+    }
+
+    fn runtime(language: &str) -> Runtime {
+        let registry = Registry::shipped().expect("valid");
+        let definition = registry.by_name(language).expect("known");
+        definition.discover(&Places::of_this_process(), &mut Memory::open(None)).expect("installed")
+    }
+
+    fn plan(request: &Request, runtime: &Runtime) -> Result<Plan, String> {
+        request.plan(Some(runtime), &Settings::default(), |_| None).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_program_is_planned_with_the_users_variables_last() {
+        let mut request = request(Source::Program { argv: vec!["env".into()], mount: None });
+        request.args = vec!["-0".into()];
+        request.env = vec![("HOME".into(), "/x".into())];
+        request.workdir = Some("a/b".into());
+        let plan = request.plan(None, &Settings::default(), |_| None).expect("valid");
+        assert_eq!(plan.command.argv, ["env", "-0"]);
+        let homes: Vec<_> = plan.command.env.iter().filter(|(name, _)| name == "HOME").collect();
+        assert_eq!(homes.len(), 1);
+        assert_eq!(homes[0].1, "/x");
+        assert_eq!(plan.command.cwd, PathBuf::from("/sandbox/a/b"));
+        assert!(!plan.makes_something());
+    }
+
+    #[test]
+    fn what_is_made_is_named_by_all_that_goes_into_it() {
+        let c = runtime("c");
+        let key = |code: &str, extra: Option<&str>| {
+            let mut request = request(Source::Code(code.into()));
+            request.args = vec!["not part of it".into()];
+            request.files = extra
+                .iter()
+                .map(|name| InputFile {
+                    path: RelativePath::new(*name).expect("path"),
+                    content: vec![],
+                    executable: false,
+                })
+                .collect();
+            plan(&request, &c).expect("valid").compile.expect("compiles").key
+        };
+        assert_eq!(key("a", None), key("a", None));
+        assert_ne!(key("a", None), key("b", None));
+        assert_ne!(key("a", None), key("a", Some("x.h")));
+        assert_ne!(key("a", Some("x.h")), key("a", Some("y.h")));
+    }
+
+    #[test]
+    fn packages_are_checked_before_anything_runs() {
+        let python = runtime("python");
+        let with = |package: &str| {
+            let mut request = request(Source::Code("1".into()));
+            request.packages = vec![package.to_owned()];
+            plan(&request, &python)
+        };
+        for bad in ["--index-url=x", "-r", "", " six", "a\nb", &"x".repeat(400)] {
+            assert!(with(bad).expect_err(bad).contains("an example is requests=="), "{bad:?}");
+        }
+        let mut bash = request(Source::Code("1".into()));
+        bash.packages = vec!["x".into()];
+        assert_eq!(plan(&bash, &runtime("bash")).expect_err("none"), "bash has no packages");
+        let mut restricted = request(Source::Code("1".into()));
+        restricted.restricted = true;
+        assert_eq!(plan(&restricted, &runtime("bash")).expect_err("none"), "bash has no restricted mode");
+        assert!(plan(&restricted, &python).is_ok());
+    }
+}

@@ -1,0 +1,325 @@
+//! One stage: a command in a fresh cell, followed to its end. One loop waits for output, input, the end, and a wish to
+//! cancel.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+use rustix::io::Errno;
+use rustix::pipe::{PipeFlags, pipe_with};
+use sandbox_cell::archive::{self, Archive, Caps, Sink};
+use sandbox_cell::{
+    Cell, CellSpec, Command, Failure, Keeper, LimitKind, Network, Outcome, Ready, Start, Stdio, StopReason, reason,
+};
+
+use crate::capture::Capture;
+use crate::egress::Egress;
+
+/// An output stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stream {
+    /// Standard output.
+    Stdout,
+    /// Standard error.
+    Stderr,
+}
+
+/// What a program reads from standard input.
+#[derive(Debug)]
+pub enum Input {
+    /// Nothing.
+    Empty,
+    /// These bytes.
+    Bytes(Vec<u8>),
+    /// Whatever can be read from here. The program gets a pipe, not this descriptor.
+    Stream(OwnedFd),
+}
+
+const BUFFER: usize = 64 * 1024;
+
+/// A stage.
+pub(crate) struct Stage<'a> {
+    pub(crate) cell: &'a CellSpec,
+    pub(crate) command: &'a Command,
+    pub(crate) files: &'a Archive,
+    pub(crate) input: Input,
+    /// What to collect afterwards.
+    pub(crate) collect: Option<Caps>,
+    /// Hosts that a cell with a proxy may reach wherever they are.
+    pub(crate) trusted: &'a [(String, u16)],
+    /// Whether the keeper will be asked for nothing more.
+    pub(crate) last: bool,
+}
+
+/// How a stage ended.
+pub(crate) struct Ended {
+    pub(crate) outcome: Outcome,
+    pub(crate) ready: Ready,
+    pub(crate) stdout: Capture,
+    pub(crate) stderr: Capture,
+    /// How many files were left out of the collection.
+    pub(crate) omitted: u64,
+    /// How long the collection took.
+    pub(crate) collect_time: Duration,
+}
+
+impl Ended {
+    /// Bytes written to the stream that wrote more.
+    pub(crate) fn output(&self) -> u64 {
+        self.stdout.seen.max(self.stderr.seen)
+    }
+}
+
+pub(crate) fn failure(what: &str, error: &io::Error) -> Failure {
+    Failure { what: what.to_owned(), why: reason(error), fix: None, request: false }
+}
+
+impl Stage<'_> {
+    /// Runs the stage in a cell of its own. Output goes to `observe` as it comes, files to `sink` when all is over.
+    pub(crate) fn run(
+        self,
+        keeper: &Keeper,
+        cancel: &[BorrowedFd<'_>],
+        observe: &mut dyn FnMut(Stream, &[u8]),
+        sink: &mut dyn Sink,
+    ) -> Result<Ended, Failure> {
+        let mut cell = keeper.create(self.cell)?;
+        if self.last {
+            keeper.close();
+        }
+        let (network, trusted) = (self.cell.network, self.trusted.to_vec());
+        let (mut streams, mut collection) =
+            self.start(&cell).map_err(|error| failure("cannot start the stage", &error))??;
+        let _egress = match network {
+            Network::Proxy => cell
+                .take_proxy()?
+                .map(|socket| Egress::serve(socket, trusted))
+                .transpose()
+                .map_err(|error| failure("cannot serve the cell's proxy", &error))?,
+            Network::None | Network::Localhost => None,
+        };
+        let (outcome, ready) = streams.follow(&mut cell, cancel, observe)?;
+        let began = Instant::now();
+        let omitted = match &mut collection {
+            Some(pipe) => archive::read_all(pipe, &mut Forward(sink))
+                .map_err(|error| failure("cannot collect the files of the cell", &error))?,
+            None => 0,
+        };
+        let Streams { stdout, stderr, .. } = streams;
+        Ok(Ended { outcome, ready, stdout, stderr, omitted, collect_time: began.elapsed() })
+    }
+
+    fn start(self, cell: &Cell<'_>) -> io::Result<Result<(Streams, Option<std::fs::File>), Failure>> {
+        let limit = self.cell.limits.output();
+        let (stdout, stdout_end) = Capture::new(limit)?;
+        let (stderr, stderr_end) = Capture::new(limit)?;
+        let (feed, stdin_end) = Feed::new(self.input)?;
+        let collection = self.collect.map(|caps| pipe_with(PipeFlags::CLOEXEC).map(|pipe| (caps, pipe))).transpose()?;
+        let started = cell.start(&Start {
+            command: self.command,
+            stdio: Stdio { stdin: stdin_end.as_fd(), stdout: stdout_end.as_fd(), stderr: stderr_end.as_fd() },
+            files: Some(self.files),
+            collect: collection.as_ref().map(|(caps, (_, writer))| (*caps, writer.as_fd())),
+            last: true,
+        });
+        let reader = collection.map(|(_, (reader, _))| std::fs::File::from(reader));
+        Ok(started.map(|()| (Streams { stdout, stderr, feed }, reader)))
+    }
+}
+
+/// A sink behind a reference.
+struct Forward<'a>(&'a mut dyn Sink);
+
+impl Sink for Forward<'_> {
+    fn file(
+        &mut self,
+        path: &sandbox_cell::RelativePath,
+        executable: bool,
+        size: u64,
+        content: &mut dyn io::Read,
+    ) -> io::Result<()> {
+        self.0.file(path, executable, size, content)
+    }
+
+    fn omitted(&mut self, path: &str, why: archive::Omission) {
+        self.0.omitted(path, why);
+    }
+
+    fn volume(&mut self, number: u8, part: &mut dyn io::Read) -> io::Result<()> {
+        self.0.volume(number, part)
+    }
+}
+
+/// Whether one of these has become readable.
+pub(crate) fn is_readable(fds: &[BorrowedFd<'_>]) -> bool {
+    let mut polled: Vec<_> = fds.iter().map(|fd| PollFd::from_borrowed_fd(*fd, PollFlags::IN)).collect();
+    poll(&mut polled, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok_and(|ready| ready > 0)
+}
+
+/// The streams of a command that is going on.
+struct Streams {
+    stdout: Capture,
+    stderr: Capture,
+    feed: Option<Feed>,
+}
+
+impl Streams {
+    /// Follows the run to its end.
+    fn follow(
+        &mut self,
+        cell: &mut Cell<'_>,
+        cancel: &[BorrowedFd<'_>],
+        observe: &mut dyn FnMut(Stream, &[u8]),
+    ) -> Result<(Outcome, Ready), Failure> {
+        let mut buffer = vec![0; BUFFER];
+        let mut stopping = false;
+        loop {
+            let woken = self.wait(cell, if stopping { &[] } else { cancel })?;
+            self.read(&mut buffer, observe);
+            if let Some(feed) = &mut self.feed
+                && woken.feed
+                && !feed.pump()
+            {
+                self.feed = None;
+            }
+            if !stopping {
+                let over = self.stdout.is_over() || self.stderr.is_over();
+                let reason = if over {
+                    Some(StopReason::Limit(LimitKind::Output))
+                } else {
+                    woken.cancel.then_some(StopReason::Cancelled)
+                };
+                if let Some(reason) = reason {
+                    cell.stop(reason)?;
+                    stopping = true;
+                }
+            }
+            if woken.cell
+                && let Some(outcome) = cell.poll()?
+            {
+                // Every writer is dead; what they wrote is in the pipes.
+                while self.stdout.has_more() || self.stderr.has_more() {
+                    self.read(&mut buffer, observe);
+                }
+                return Ok((outcome, cell.ready()?));
+            }
+        }
+    }
+
+    fn read(&mut self, buffer: &mut [u8], observe: &mut dyn FnMut(Stream, &[u8])) {
+        for (capture, stream) in [(&mut self.stdout, Stream::Stdout), (&mut self.stderr, Stream::Stderr)] {
+            let new = capture.read(buffer);
+            if !new.is_empty() {
+                observe(stream, new);
+            }
+        }
+    }
+
+    /// Waits until something happens.
+    fn wait(&self, cell: &Cell<'_>, cancel: &[BorrowedFd<'_>]) -> Result<Woken, Failure> {
+        let mut fds = vec![PollFd::new(cell, PollFlags::IN)];
+        fds.extend(cancel.iter().map(|fd| PollFd::from_borrowed_fd(*fd, PollFlags::IN)));
+        let feed = self.feed.as_ref().and_then(Feed::waiting).map(|(fd, flags)| {
+            fds.push(PollFd::from_borrowed_fd(fd, flags));
+            fds.len() - 1
+        });
+        for pipe in [self.stdout.pipe(), self.stderr.pipe()].into_iter().flatten() {
+            fds.push(PollFd::from_borrowed_fd(pipe, PollFlags::IN));
+        }
+        match poll(&mut fds, None) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(errno) => return Err(failure("cannot wait for the run", &errno.into())),
+        }
+        let ready = |index: usize| !fds[index].revents().is_empty();
+        Ok(Woken { cell: ready(0), cancel: (1..=cancel.len()).any(ready), feed: feed.is_some_and(ready) })
+    }
+}
+
+/// What ended a wait.
+struct Woken {
+    cell: bool,
+    cancel: bool,
+    feed: bool,
+}
+
+/// Standard input on its way to the program.
+struct Feed {
+    pipe: OwnedFd,
+    /// What is still to be written.
+    pending: Vec<u8>,
+    written: usize,
+    /// Where more comes from.
+    source: Option<OwnedFd>,
+}
+
+impl Feed {
+    /// A feed, if there is something to feed, and the end for the program.
+    fn new(input: Input) -> io::Result<(Option<Self>, OwnedFd)> {
+        let (pending, source) = match input {
+            Input::Empty => return Ok((None, sandbox_cell::null()?.into())),
+            Input::Bytes(bytes) => (bytes, None),
+            Input::Stream(source) => (vec![], Some(source)),
+        };
+        let (reader, writer) = pipe_with(PipeFlags::CLOEXEC)?;
+        fcntl_setfl(&writer, fcntl_getfl(&writer)? | OFlags::NONBLOCK)?;
+        let mut feed = Self { pipe: writer, pending, written: 0, source };
+        // What fits into the pipe needs no waiting later. A stream may have nothing yet.
+        let more = feed.source.is_some() || feed.write();
+        Ok((more.then_some(feed), reader))
+    }
+
+    /// What to wait for: room in the pipe, or something to put there.
+    fn waiting(&self) -> Option<(BorrowedFd<'_>, PollFlags)> {
+        if self.written < self.pending.len() {
+            return Some((self.pipe.as_fd(), PollFlags::OUT));
+        }
+        self.source.as_ref().map(|source| (source.as_fd(), PollFlags::IN))
+    }
+
+    /// Moves some bytes on. False when there is nothing left to do.
+    fn pump(&mut self) -> bool {
+        if self.written < self.pending.len() {
+            return self.write() || self.source.is_some();
+        }
+        let Some(source) = &self.source else { return false };
+        self.pending.resize(BUFFER, 0);
+        self.written = 0;
+        match rustix::io::read(source, self.pending.as_mut_slice()) {
+            Ok(n) if n > 0 => {
+                self.pending.truncate(n);
+                self.write();
+                !self.is_broken()
+            }
+            Err(Errno::INTR | Errno::AGAIN) => {
+                self.pending.clear();
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Writes what fits. False when all is written or nobody reads.
+    fn write(&mut self) -> bool {
+        while self.written < self.pending.len() {
+            match rustix::io::write(&self.pipe, &self.pending[self.written..]) {
+                Ok(n) => self.written += n,
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => return true,
+                Err(_) => {
+                    self.pending.clear();
+                    self.written = 0;
+                    self.source = None;
+                    return false;
+                }
+            }
+        }
+        false
+    }
+
+    /// Whether the program has closed its end.
+    fn is_broken(&self) -> bool {
+        self.source.is_none()
+    }
+}

@@ -1,0 +1,232 @@
+//! Volumes: directories of the host's that a run is shown, and named places that persist between runs.
+//!
+//! What a named volume holds is kept as one file, the stream that came out of the last cell. The host never looks into
+//! it: it is unpacked inside the next cell, into a place of fixed size, and replaced when that cell has ended. While a
+//! run uses a volume, others wait.
+
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Component, Path, PathBuf};
+use std::time::Duration;
+
+use rustix::fs::{FlockOperation, flock};
+use sandbox_cell::units::parse_size;
+use sandbox_cell::{Mount, Volume, reason};
+
+use crate::settings::Settings;
+
+/// How many bytes a named volume can hold if nobody says.
+const DEFAULT_SIZE: u64 = 64 << 20;
+
+/// A volume that a request asks for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum VolumeRequest {
+    /// A place that persists between runs under a name.
+    Named {
+        /// Its name.
+        name: String,
+        /// Where it appears.
+        target: PathBuf,
+        /// How many bytes it can hold.
+        size: u64,
+    },
+    /// A directory or file of the host's.
+    Host {
+        /// Where it is on the host.
+        source: PathBuf,
+        /// Where it appears.
+        target: PathBuf,
+        /// Whether the program can write to it.
+        writable: bool,
+    },
+}
+
+impl VolumeRequest {
+    /// Reads `HOST:TARGET[:ro|rw]` or `NAME:TARGET[:SIZE]`.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let refuse = |why: &str| Err(format!("volume '{text}': {why}"));
+        let mut parts = text.split(':');
+        let (Some(source), Some(target), option, None) = (parts.next(), parts.next(), parts.next(), parts.next())
+        else {
+            return refuse("give HOST:TARGET[:ro|rw] or NAME:TARGET[:SIZE]");
+        };
+        if !target.starts_with('/') {
+            return refuse("the target is not an absolute path");
+        }
+        let target = PathBuf::from(target);
+        if source.contains('/') || source == "." || source == ".." {
+            let writable = match option {
+                None | Some("ro") => false,
+                Some("rw") => true,
+                Some(_) => return refuse("a directory of the host's is ro or rw"),
+            };
+            return Ok(Self::Host { source: source.into(), target, writable });
+        }
+        let fits = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
+        if source.is_empty() || source.len() > 64 || source.starts_with('.') || !source.chars().all(fits) {
+            return refuse("a name has letters, digits, '.', '_' and '-'; a path has a '/'");
+        }
+        let size = match option.map(parse_size) {
+            None => DEFAULT_SIZE,
+            Some(Ok(size)) if size >= 4096 => size,
+            Some(Ok(_)) => return refuse("4 KiB is the least size"),
+            Some(Err(_)) if matches!(option, Some("ro" | "rw")) => {
+                return refuse(
+                    "a named volume is always writable; for a directory of the host's give a path with a '/'",
+                );
+            }
+            Some(Err(error)) => return refuse(&error.to_string()),
+        };
+        Ok(Self::Named { name: source.to_owned(), target, size })
+    }
+
+    /// The mount for a directory of the host's, if the operator allows it.
+    pub(crate) fn mount(&self, settings: &Settings) -> Option<Result<Mount, String>> {
+        let Self::Host { source, target, writable } = self else { return None };
+        let refuse = |why: String| Err(format!("volume {}: {why}", source.display()));
+        let real = match source.canonicalize() {
+            Ok(real) => real,
+            Err(error) => return Some(refuse(reason(&error))),
+        };
+        let allowed = settings.volume_paths.iter().filter_map(|prefix| prefix.canonicalize().ok());
+        if !allowed.into_iter().any(|prefix| real.starts_with(&prefix)) {
+            let why = format!(
+                "the path is not allowed; the operator allows it with --allow-path {0} or SANDBOX_VOLUME_PATHS={0}",
+                real.display()
+            );
+            return Some(refuse(why));
+        }
+        Some(Ok(Mount { source: real, target: target.clone(), writable: *writable }))
+    }
+
+    /// The place in the cell for a named volume.
+    pub(crate) fn volume(&self) -> Option<(String, Volume)> {
+        let Self::Named { name, target, size } = self else { return None };
+        Some((name.clone(), Volume { target: target.clone(), size: *size, inodes: *size / 4096 + 64 }))
+    }
+}
+
+/// Checks a working directory: relative to the usual one, or an absolute path.
+pub(crate) fn check_workdir(path: &Path) -> Result<(), String> {
+    let normal = |part: Component<'_>| matches!(part, Component::Normal(_) | Component::RootDir);
+    if path.as_os_str().is_empty() || !path.components().all(normal) {
+        return Err(format!("the working directory '{}' is not a plain path", path.display()));
+    }
+    Ok(())
+}
+
+/// A named volume that a run uses, locked.
+#[derive(Debug)]
+pub(crate) struct NamedVolume {
+    file: PathBuf,
+    _lock: File,
+}
+
+impl NamedVolume {
+    /// Opens a volume in a data directory; waits for others as long as `patient` says so.
+    pub(crate) fn open(data_dir: &Path, name: &str, mut patient: impl FnMut() -> bool) -> io::Result<Option<Self>> {
+        let dir = data_dir.join("volumes");
+        DirBuilder::new().recursive(true).mode(0o700).create(&dir)?;
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(false).mode(0o600);
+        let lock = options.open(dir.join(format!("{name}.lock")))?;
+        loop {
+            match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+                Ok(()) => return Ok(Some(Self { file: dir.join(format!("{name}.volume")), _lock: lock })),
+                Err(rustix::io::Errno::WOULDBLOCK) if patient() => std::thread::sleep(Duration::from_millis(20)),
+                Err(rustix::io::Errno::WOULDBLOCK) => return Ok(None),
+                Err(errno) => return Err(errno.into()),
+            }
+        }
+    }
+
+    /// What it holds, if anything was ever put there.
+    pub(crate) fn content(&self) -> io::Result<Option<File>> {
+        match File::open(&self.file) {
+            Ok(file) => Ok(Some(file)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// A file for what it will hold.
+    pub(crate) fn next(&self) -> io::Result<File> {
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(true).mode(0o600).open(self.file.with_extension("next"))
+    }
+
+    /// Replaces what it holds by what is in that file.
+    pub(crate) fn replace(&self, next: &File) -> io::Result<()> {
+        next.sync_data()?;
+        std::fs::rename(self.file.with_extension("next"), &self.file)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn volumes_are_paths_or_names() {
+        let host = |source: &str, writable| {
+            Ok(VolumeRequest::Host { source: source.into(), target: "/data".into(), writable })
+        };
+        assert_eq!(VolumeRequest::parse("./x:/data"), host("./x", false));
+        assert_eq!(VolumeRequest::parse("/srv/x:/data:ro"), host("/srv/x", false));
+        assert_eq!(VolumeRequest::parse("/srv/x:/data:rw"), host("/srv/x", true));
+        let named = |size| Ok(VolumeRequest::Named { name: "db".into(), target: "/data".into(), size });
+        assert_eq!(VolumeRequest::parse("db:/data"), named(DEFAULT_SIZE));
+        assert_eq!(VolumeRequest::parse("db:/data:1m"), named(1 << 20));
+        for bad in ["", "db", "db:data", "db:/data:rw", "db:/data:1", "d b:/data", ".x:/data", "a:/b:c:d", "/x:/y:z"] {
+            assert!(VolumeRequest::parse(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn host_paths_are_refused_unless_allowed() {
+        let dir = tempfile::tempdir().expect("tempdir");
+        let root = dir.path().canonicalize().expect("path");
+        std::fs::create_dir_all(root.join("allowed/inner")).expect("mkdir");
+        std::fs::create_dir(root.join("allowedother")).expect("mkdir");
+        std::os::unix::fs::symlink("/etc", root.join("allowed/link")).expect("link");
+        let settings = Settings { volume_paths: vec![root.join("allowed")], ..Settings::default() };
+        let mount = |path: &str| {
+            let request = VolumeRequest::Host { source: root.join(path), target: "/d".into(), writable: false };
+            request.mount(&settings).expect("a host path")
+        };
+        assert!(mount("allowed").is_ok() && mount("allowed/inner").is_ok());
+        for path in ["allowedother", "allowed/link", "allowed/../allowedother", "."] {
+            assert!(mount(path).expect_err(path).contains("is not allowed"), "{path}");
+        }
+        assert!(mount("allowed/none").expect_err("missing").contains("no such file"));
+    }
+
+    #[test]
+    fn a_named_volume_is_used_by_one_at_a_time() {
+        use std::io::{Read, Write};
+        let dir = tempfile::tempdir().expect("tempdir");
+        let open = || NamedVolume::open(dir.path(), "db", || false).expect("open");
+        let first = open().expect("free");
+        assert!(open().is_none());
+        assert!(first.content().expect("read").is_none());
+        let mut next = first.next().expect("next");
+        next.write_all(b"x").expect("write");
+        assert!(first.content().expect("read").is_none(), "not before it is replaced");
+        first.replace(&next).expect("replace");
+        drop((first, next));
+        let mut text = String::new();
+        open().expect("free").content().expect("read").expect("some").read_to_string(&mut text).expect("read");
+        assert_eq!(text, "x");
+    }
+
+    #[test]
+    fn working_directories_are_plain() {
+        for good in ["src", "a/b", "/data"] {
+            assert!(check_workdir(Path::new(good)).is_ok(), "{good}");
+        }
+        for bad in ["", "..", "a/../..", "/data/../etc"] {
+            assert!(check_workdir(Path::new(bad)).is_err(), "{bad}");
+        }
+    }
+}

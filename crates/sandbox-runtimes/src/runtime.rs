@@ -1,0 +1,262 @@
+//! A language as this host can run it: a definition with its toolchain, and the commands that follow from them.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use sandbox_cell::{Command, Limits, Mount, base_environment};
+
+use crate::definition::{Definition, Tool};
+use crate::discover::{Missing, Places};
+use crate::memory::{Description, Fingerprint};
+
+/// Where a stage that makes something puts it, and where what was compiled appears in the run.
+pub const OUT_DIR: &str = "/build";
+
+/// Where a runner leaves the value of the last expression and the reason of a failure.
+pub const RESULT_DIR: &str = "/run/result";
+
+/// The name of the runner in that directory.
+pub const RUNNER_FILE: &str = "runner";
+
+/// Variables, in order; a later one of the same name wins.
+pub type Environment = Vec<(OsString, OsString)>;
+
+/// A language as this host can run it.
+#[derive(Debug, Clone)]
+pub struct Runtime {
+    /// What its file says.
+    pub definition: Definition,
+    /// The toolchain's version.
+    pub version: String,
+    /// Where its executable is on the host.
+    pub host_executable: PathBuf,
+    /// Host directories that a cell needs to see.
+    pub mounts: Vec<Mount>,
+    /// What tells this toolchain from every other, also from itself after an update.
+    pub identity: String,
+    /// Variables that every stage has.
+    pub(crate) environment: Environment,
+    /// The toolchain's directory, on the host and in a cell.
+    prefix: (PathBuf, PathBuf),
+    /// Where its executable is in a cell.
+    executable: PathBuf,
+    places: Places,
+}
+
+/// A command, and what the cell needs to see for it besides the toolchain.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Stage {
+    /// What to run.
+    pub command: Command,
+    /// Tools.
+    pub mounts: Vec<Mount>,
+}
+
+impl Runtime {
+    pub(crate) fn new(definition: &Definition, description: &Description, places: &Places) -> Self {
+        let (mut mounts, inside, executable) = place(&definition.name, description);
+        let mut environment = base_environment();
+        if !mounts.is_empty() {
+            let prefix = inside.to_string_lossy();
+            let relocated = definition.find.relocated.iter();
+            set_all(&mut environment, relocated.map(|(name, value)| (name, value.replace("{prefix}", &prefix))));
+        }
+        search_first(&mut environment, &inside.join("bin"));
+        let system = definition.find.system.iter().flat_map(|path| places.expand(path));
+        mounts.extend(system.filter_map(|path| Some(Mount::read_only(path.canonicalize().ok()?, path))));
+        let print = Fingerprint::of(&description.executable);
+        Self {
+            definition: definition.clone(),
+            version: description.version.clone(),
+            host_executable: description.executable.clone(),
+            mounts,
+            identity: format!("{} {} {print:?}", definition.name, description.version),
+            environment,
+            prefix: (description.prefix.clone(), inside),
+            executable,
+            places: places.clone(),
+        }
+    }
+
+    /// Prepares what is done once. `variable` gives the host's variables.
+    pub fn prepare(&self, variable: impl Fn(&str) -> Option<OsString>) -> Result<Option<Stage>, Missing> {
+        let Some(prepare) = &self.definition.prepare else { return Ok(None) };
+        let mut environment = self.with(&prepare.env);
+        set_all(&mut environment, prepare.pass.iter().filter_map(|name| Some((name, variable(name)?))));
+        let mounts = self.tools(&prepare.tools, &mut environment)?;
+        Ok(Some(Stage { command: script(&prepare.script, environment, []), mounts }))
+    }
+
+    /// Compiles the program that begins in `entry`.
+    pub fn compile(&self, entry: &str) -> Result<Option<Stage>, Missing> {
+        let Some(compile) = &self.definition.compile else { return Ok(None) };
+        let mut environment = self.with(&compile.env);
+        self.add_package_variables(&mut environment);
+        let mounts = self.tools(&compile.tools, &mut environment)?;
+        Ok(Some(Stage { command: script(&compile.script, environment, [entry.into()]), mounts }))
+    }
+
+    /// Installs packages. `variable` gives the host's variables.
+    pub fn install(
+        &self,
+        packages: &[String],
+        variable: impl Fn(&str) -> Option<OsString>,
+    ) -> Result<Option<Stage>, Missing> {
+        let Some(definition) = &self.definition.packages else { return Ok(None) };
+        let mut environment = self.with(&definition.install_env);
+        let passed = definition.pass.iter().filter_map(|name| Some((name, variable(name)?)));
+        set_all(&mut environment, passed);
+        let mounts = self.tools(&definition.tools, &mut environment)?;
+        let command = script(&definition.script, environment, packages.iter().map(OsString::from));
+        Ok(Some(Stage { command, mounts }))
+    }
+
+    /// Runs the program that begins in `entry`. `None` if there is no restricted way to run it and one is asked for.
+    #[must_use]
+    pub fn run(&self, entry: &str, limits: &Limits, restricted: bool) -> Option<Command> {
+        let run = &self.definition.run;
+        let heap = (limits.memory() / 4 * 3 / (1 << 20)).max(1).to_string();
+        let stem = entry.rsplit_once('.').map_or(entry, |(stem, _)| stem);
+        let argv = if restricted { run.restricted.as_ref()? } else { &run.argv };
+        let argv = argv.iter().map(|word| match word.as_str() {
+            "{executable}" => self.executable.clone().into_os_string(),
+            "{entry}" => entry.into(),
+            "{runner}" => run.runner.as_deref().unwrap_or_default().into(),
+            "{runner_file}" => format!("{RESULT_DIR}/{RUNNER_FILE}").into(),
+            other => other.replace("{heap}", &heap).replace("{stem}", stem).into(),
+        });
+        let mut command = Command::new(argv);
+        let variables = run.env.iter().map(|(name, value)| (name, value.replace("{heap}", &heap)));
+        command.env.clone_from(&self.environment);
+        set_all(&mut command.env, variables);
+        self.add_package_variables(&mut command.env);
+        if run.runner.is_some() {
+            set_all(&mut command.env, [("RESULT", RESULT_DIR)]);
+        }
+        Some(command)
+    }
+
+    /// Packages need their variables whether there are any or not: the paths in them are then empty.
+    fn add_package_variables(&self, environment: &mut Environment) {
+        if let Some(packages) = &self.definition.packages {
+            set_all(environment, packages.env.iter());
+        }
+    }
+
+    fn with(&self, variables: &BTreeMap<String, String>) -> Environment {
+        let mut environment = self.environment.clone();
+        set_all(&mut environment, variables);
+        set_all(&mut environment, [("OUT", OUT_DIR)]);
+        environment
+    }
+
+    /// Finds tools, adds them to the search path, and says what to mount for them.
+    fn tools(&self, tools: &BTreeMap<String, Tool>, environment: &mut Environment) -> Result<Vec<Mount>, Missing> {
+        let mut mounts = vec![];
+        for (name, tool) in tools {
+            let placed = tool.locate(name, &self.places, (&self.prefix.0, &self.prefix.1))?;
+            mounts.extend(placed.mount);
+            search_first(environment, &placed.dir);
+        }
+        Ok(mounts)
+    }
+}
+
+/// Sets variables, each in place of an earlier one of the same name.
+pub fn set_all<N: Into<OsString>, V: Into<OsString>>(
+    environment: &mut Environment,
+    variables: impl IntoIterator<Item = (N, V)>,
+) {
+    for (name, value) in variables {
+        let name = name.into();
+        environment.retain(|(existing, _)| *existing != name);
+        environment.push((name, value.into()));
+    }
+}
+
+/// Puts a directory in front of the search path, unless it is in it.
+fn search_first(environment: &mut Environment, dir: &Path) {
+    let Some((_, path)) = environment.iter_mut().find(|(name, _)| name == "PATH") else { return };
+    if !std::env::split_paths(path).any(|existing| existing == dir) {
+        let mut longer = dir.as_os_str().to_owned();
+        longer.push(":");
+        longer.push(&path);
+        *path = longer;
+    }
+}
+
+fn script(script: &str, env: Environment, args: impl IntoIterator<Item = OsString>) -> Command {
+    let words = ["/bin/sh", "-c", script, "sh"].map(OsString::from);
+    Command { env, ..Command::new(words.into_iter().chain(args)) }
+}
+
+/// Where a toolchain appears in a cell: in place if it belongs to the system, else at a neutral path. The mount, the
+/// directory, and the executable in it.
+fn place(language: &str, description: &Description) -> (Vec<Mount>, PathBuf, PathBuf) {
+    if description.prefix.starts_with("/usr") {
+        return (vec![], description.prefix.clone(), description.executable.clone());
+    }
+    let target = Path::new("/opt").join(language);
+    let executable = match description.executable.strip_prefix(&description.prefix) {
+        Ok(inside) => target.join(inside),
+        Err(_) => description.executable.clone(),
+    };
+    (vec![Mount::read_only(&description.prefix, &target)], target, executable)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Registry;
+
+    fn runtime(name: &str) -> Runtime {
+        let definition = Registry::shipped().expect("valid").by_name(name).expect("known").clone();
+        let description = Description {
+            version: "1.0".to_owned(),
+            executable: "/home/u/chain/bin/tool".into(),
+            prefix: "/home/u/chain".into(),
+        };
+        Runtime::new(&definition, &description, &Places::default())
+    }
+
+    fn variable(environment: &Environment, name: &str) -> Option<String> {
+        let mut values = environment.iter().filter(|(n, _)| n == name).map(|(_, v)| v.to_string_lossy().into_owned());
+        let value = values.next();
+        assert_eq!(values.next(), None, "{name} is set twice");
+        value
+    }
+
+    #[test]
+    fn a_run_is_planned_from_the_definition() {
+        let python = runtime("python");
+        let command = python.run("a/b.py", &Limits::default(), false).expect("possible");
+        assert_eq!(command.argv[0], "/opt/python/bin/tool");
+        assert!(command.argv[2].to_string_lossy().contains("import"), "the runner's text");
+        assert_eq!(command.argv.last(), Some(&"a/b.py".into()));
+        assert_eq!(variable(&command.env, "RESULT").as_deref(), Some(RESULT_DIR));
+        assert!(python.run("x.py", &Limits::default(), true).is_some());
+        assert!(runtime("go").run("x.go", &Limits::default(), true).is_none());
+        let java = runtime("java").run("Main.java", &Limits::default(), false).expect("possible");
+        assert!(java.argv.iter().any(|word| word == "-Xmx192m"), "{:?}", java.argv);
+    }
+
+    #[test]
+    fn stages_are_planned_from_the_definition() {
+        let go = runtime("go");
+        let compile = go.compile("main.go").expect("no tools").expect("compiles");
+        assert_eq!(compile.command.argv[0], "/bin/sh");
+        assert_eq!(compile.command.argv.last(), Some(&"main.go".into()));
+        assert_eq!(variable(&compile.command.env, "OUT").as_deref(), Some(OUT_DIR));
+        assert!(variable(&compile.command.env, "PATH").expect("path").starts_with("/opt/go/bin:"));
+        assert!(go.prepare(|_| None).expect("no tools").is_some());
+        assert!(runtime("python").prepare(|_| None).expect("no tools").is_none());
+        assert!(runtime("python").compile("main.py").expect("no tools").is_none());
+        let packages = ["example.com/a@v1".to_owned()];
+        let install = go.install(&packages, |name| (name == "GOPROXY").then(|| "here".into())).expect("no tools");
+        let install = install.expect("has packages").command;
+        assert_eq!(install.argv.last(), Some(&"example.com/a@v1".into()));
+        assert_eq!(variable(&install.env, "GOPROXY").as_deref(), Some("here"));
+        assert!(runtime("bash").install(&[], |_| None).expect("no tools").is_none());
+    }
+}

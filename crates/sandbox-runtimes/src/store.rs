@@ -1,0 +1,388 @@
+//! What stages make once for many runs: package environments and compiled programs, by content.
+//!
+//! # Theory of operation
+//!
+//! An entry is a directory named by a key, which is a digest of all that went into it. It is filled under another name
+//! and renamed when it is complete, so that whoever dies in the middle leaves nothing that could be mistaken for it.
+//! Beside it is a file to lock: shared by those who use the entry, exclusively by the one who makes or removes it.
+//! Locks vanish with their owners, whether those are threads of one process or other processes.
+//!
+//! What is put here came out of a cell as a stream of checked entries; the host makes the files, in a directory that
+//! nobody else writes to.
+
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io::{self, Read};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use rustix::fs::{FlockOperation, flock};
+use sandbox_cell::RelativePath;
+use sandbox_cell::archive::read_volume;
+use serde::{Deserialize, Serialize};
+
+/// What an entry is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// Packages, or what was prepared for a toolchain.
+    Environment,
+    /// A compiled program.
+    Build,
+}
+
+impl Kind {
+    /// Every kind.
+    pub const ALL: [Self; 2] = [Self::Environment, Self::Build];
+
+    /// Its name in lists, and of its directory.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Environment => "environments",
+            Self::Build => "builds",
+        }
+    }
+}
+
+/// How often somebody who waits for another looks again.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// A directory of entries.
+#[derive(Debug)]
+pub struct Store {
+    root: PathBuf,
+    /// A directory that goes with the store.
+    _temporary: Option<tempfile::TempDir>,
+}
+
+/// An entry that exists and stays as long as this does.
+#[derive(Debug)]
+pub struct Entry {
+    /// The directory to mount.
+    pub content: PathBuf,
+    _lock: File,
+}
+
+/// What came of asking for an entry.
+#[derive(Debug)]
+pub enum Claim {
+    /// It is there.
+    Ready(Entry),
+    /// It is to be made, by nobody else.
+    Vacant(Staging),
+}
+
+/// An entry in the making. Unless it is published, nothing is left of it.
+#[derive(Debug)]
+pub struct Staging {
+    dir: PathBuf,
+    temporary: PathBuf,
+    lock: Option<File>,
+    size: u64,
+}
+
+/// An entry in a list.
+#[derive(Debug, Clone, Serialize)]
+pub struct Listed {
+    /// `environments` or `builds`.
+    pub kind: &'static str,
+    /// Its key.
+    pub key: String,
+    /// What it is, for people.
+    pub label: String,
+    /// How many bytes it holds.
+    pub size: u64,
+    /// When it was last used, in seconds since 1970.
+    pub used: u64,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct About {
+    label: String,
+    size: u64,
+}
+
+impl Store {
+    /// The store in a data directory.
+    #[must_use]
+    pub fn new(data_dir: &Path) -> Self {
+        Self { root: data_dir.to_owned(), _temporary: None }
+    }
+
+    /// A store that lasts as long as this value.
+    pub fn temporary() -> io::Result<Self> {
+        let dir = tempfile::Builder::new().prefix("sandbox-run-").tempdir()?;
+        Ok(Self { root: dir.path().canonicalize()?, _temporary: Some(dir) })
+    }
+
+    fn dir(&self, kind: Kind) -> PathBuf {
+        self.root.join(kind.name())
+    }
+
+    /// Asks for an entry. If somebody else is making it, waits for them as long as `patient` says so.
+    pub fn claim(&self, kind: Kind, key: &str, mut patient: impl FnMut() -> bool) -> io::Result<Option<Claim>> {
+        let parent = self.dir(kind);
+        DirBuilder::new().recursive(true).mode(0o755).create(&parent)?;
+        // Mounts take only real paths.
+        let dir = parent.canonicalize()?.join(key);
+        let lock_file = dir.with_extension("lock");
+        let entry = |lock: File| {
+            let _ = lock.set_modified(SystemTime::now());
+            Claim::Ready(Entry { content: dir.join("content"), _lock: lock })
+        };
+        loop {
+            if let Some(lock) = lock(&lock_file, FlockOperation::NonBlockingLockShared)?
+                && dir.is_dir()
+            {
+                return Ok(Some(entry(lock)));
+            }
+            if let Some(lock) = lock(&lock_file, FlockOperation::NonBlockingLockExclusive)? {
+                if dir.is_dir() {
+                    flock(&lock, FlockOperation::LockShared)?;
+                    return Ok(Some(entry(lock)));
+                }
+                let temporary = dir.with_extension("tmp");
+                // Whoever made this died while doing it.
+                remove_tree(&temporary)?;
+                DirBuilder::new().mode(0o755).create(&temporary)?;
+                DirBuilder::new().mode(0o755).create(temporary.join("content"))?;
+                return Ok(Some(Claim::Vacant(Staging { dir, temporary, lock: Some(lock), size: 0 })));
+            }
+            if !patient() {
+                return Ok(None);
+            }
+            std::thread::sleep(LOOK);
+        }
+    }
+
+    /// All entries, the last used first.
+    #[must_use]
+    pub fn list(&self) -> Vec<Listed> {
+        let mut all: Vec<Listed> = Kind::ALL.iter().flat_map(|kind| self.list_kind(*kind)).collect();
+        all.sort_by_key(|entry| std::cmp::Reverse(entry.used));
+        all
+    }
+
+    fn list_kind(&self, kind: Kind) -> Vec<Listed> {
+        let mut found = vec![];
+        for entry in std::fs::read_dir(self.dir(kind)).into_iter().flatten().flatten() {
+            let dir = entry.path();
+            let Ok(text) = std::fs::read(dir.join("about.json")) else { continue };
+            let (Some(key), Ok(about)) = (entry.file_name().to_str().map(str::to_owned), serde_json::from_slice(&text))
+            else {
+                continue;
+            };
+            // Being made is not being there.
+            if dir.extension().is_some() {
+                continue;
+            }
+            let About { label, size } = about;
+            let used = dir.with_extension("lock").metadata().map_or(0, |meta| meta.mtime().unsigned_abs());
+            found.push(Listed { kind: kind.name(), key, label, size, used });
+        }
+        found
+    }
+
+    /// Removes an entry. False if it is in use or not there.
+    pub fn remove(&self, kind: Kind, key: &str) -> io::Result<bool> {
+        let dir = self.dir(kind).join(key);
+        let lock_file = dir.with_extension("lock");
+        if !lock_file.exists() {
+            return Ok(false);
+        }
+        let Some(_lock) = lock(&lock_file, FlockOperation::NonBlockingLockExclusive)? else { return Ok(false) };
+        let temporary = dir.with_extension("tmp");
+        remove_tree(&temporary)?;
+        let existed = match std::fs::rename(&dir, &temporary) {
+            Ok(()) => true,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => false,
+            Err(error) => return Err(error),
+        };
+        remove_tree(&temporary)?;
+        std::fs::remove_file(&lock_file)?;
+        Ok(existed)
+    }
+
+    /// Removes entries of a kind that nobody uses, the longest unused first, until no more than this is left.
+    pub fn shrink(&self, kind: Kind, most: u64) -> io::Result<()> {
+        let mut entries = self.list_kind(kind);
+        let mut total: u64 = entries.iter().map(|entry| entry.size).sum();
+        entries.sort_by_key(|entry| entry.used);
+        for entry in entries {
+            if total <= most {
+                break;
+            }
+            if self.remove(kind, &entry.key)? {
+                total = total.saturating_sub(entry.size);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A directory in the way of nothing.
+fn remove_tree(dir: &Path) -> io::Result<()> {
+    match std::fs::remove_dir_all(dir) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// Locks a file, or not if another has it. The file may be removed and made again meanwhile; a lock on one that nobody
+/// else can find is none.
+fn lock(file: &Path, how: FlockOperation) -> io::Result<Option<File>> {
+    loop {
+        let opened = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o644).open(file)?;
+        match flock(&opened, how) {
+            Ok(()) => {}
+            Err(rustix::io::Errno::WOULDBLOCK) => return Ok(None),
+            Err(errno) => return Err(errno.into()),
+        }
+        let same = std::fs::metadata(file).is_ok_and(|now| opened.metadata().is_ok_and(|own| own.ino() == now.ino()));
+        if same {
+            return Ok(Some(opened));
+        }
+    }
+}
+
+impl Staging {
+    /// Puts in what came out of a cell's volume.
+    pub fn unpack(&mut self, volume: &mut impl Read) -> io::Result<()> {
+        let content = self.temporary.join("content");
+        read_volume(volume, &mut |path, file, from| {
+            let target = content.join(path.as_str());
+            make_parents(&content, path)?;
+            let Some((executable, size)) = file else {
+                return DirBuilder::new().mode(0o755).recursive(true).create(target);
+            };
+            let mode = if executable { 0o755 } else { 0o644 };
+            let mut to = OpenOptions::new().write(true).create_new(true).mode(mode).open(target)?;
+            self.size += size;
+            io::copy(from, &mut to).map(drop)
+        })
+    }
+
+    /// Makes the entry visible to all.
+    pub fn publish(mut self, label: &str) -> io::Result<Entry> {
+        let about = About { label: label.to_owned(), size: self.size };
+        std::fs::write(self.temporary.join("about.json"), serde_json::to_vec(&about)?)?;
+        // A crash of the host must not leave empty files under a name that promises full ones.
+        rustix::fs::syncfs(File::open(&self.temporary)?)?;
+        std::fs::rename(&self.temporary, &self.dir)?;
+        let lock = self.lock.take().ok_or(io::ErrorKind::NotFound)?;
+        flock(&lock, FlockOperation::LockShared)?;
+        Ok(Entry { content: self.dir.join("content"), _lock: lock })
+    }
+}
+
+impl Drop for Staging {
+    fn drop(&mut self) {
+        if self.lock.is_some() {
+            let _ = remove_tree(&self.temporary);
+            let _ = std::fs::remove_file(self.dir.with_extension("lock"));
+        }
+    }
+}
+
+fn make_parents(root: &Path, path: &RelativePath) -> io::Result<()> {
+    match path.parents().last() {
+        Some(dir) => DirBuilder::new().mode(0o755).recursive(true).create(root.join(dir)),
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    fn vacant(store: &Store, key: &str) -> Staging {
+        match store.claim(Kind::Build, key, || true).expect("claim") {
+            Some(Claim::Vacant(staging)) => staging,
+            other => panic!("not vacant: {other:?}"),
+        }
+    }
+
+    fn ready(store: &Store, key: &str) -> Entry {
+        match store.claim(Kind::Build, key, || true).expect("claim") {
+            Some(Claim::Ready(entry)) => entry,
+            other => panic!("not ready: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn an_entry_is_made_once_and_found_afterwards() {
+        let store = Store::temporary().expect("tempdir");
+        let staging = vacant(&store, "k");
+        std::fs::write(staging.temporary.join("content/f"), "x").expect("write");
+        assert!(store.list().is_empty(), "not before it is published");
+        drop(staging.publish("a label").expect("publish"));
+        let entry = ready(&store, "k");
+        assert_eq!(std::fs::read(entry.content.join("f")).expect("read"), b"x");
+        let list = store.list();
+        assert_eq!((list[0].label.as_str(), list[0].kind), ("a label", "builds"));
+        assert!(!store.remove(Kind::Build, "k").expect("remove"), "it is in use");
+        drop(entry);
+        assert!(store.remove(Kind::Build, "k").expect("remove"));
+        assert!(!store.remove(Kind::Build, "k").expect("remove"), "it is gone");
+        assert_eq!(std::fs::read_dir(store.dir(Kind::Build)).expect("dir").count(), 0);
+    }
+
+    #[test]
+    fn what_is_given_up_leaves_nothing() {
+        let store = Store::temporary().expect("tempdir");
+        drop(vacant(&store, "k"));
+        assert_eq!(std::fs::read_dir(store.dir(Kind::Build)).expect("dir").count(), 0);
+        // As after a kill in the middle.
+        let staging = vacant(&store, "k");
+        std::fs::write(staging.temporary.join("content/half"), "x").expect("write");
+        let (temporary, mut staging) = (staging.temporary.clone(), staging);
+        drop(staging.lock.take());
+        drop(staging);
+        assert!(temporary.exists());
+        let entry = vacant(&store, "k").publish("whole").expect("publish");
+        assert!(!entry.content.join("half").exists());
+    }
+
+    #[test]
+    fn many_who_ask_at_once_make_it_once() {
+        let store = Store::temporary().expect("tempdir");
+        let made = AtomicUsize::new(0);
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| match store.claim(Kind::Environment, "k", || true).expect("claim") {
+                    Some(Claim::Vacant(staging)) => {
+                        std::thread::sleep(Duration::from_millis(50));
+                        made.fetch_add(1, Ordering::Relaxed);
+                        staging.publish("x").map(drop).expect("publish");
+                    }
+                    Some(Claim::Ready(_)) => {}
+                    None => panic!("gave up"),
+                });
+            }
+        });
+        assert_eq!(made.load(Ordering::Relaxed), 1);
+    }
+
+    #[test]
+    fn who_waits_can_give_up() {
+        let store = Store::temporary().expect("tempdir");
+        let _staging = vacant(&store, "k");
+        assert!(store.claim(Kind::Build, "k", || false).expect("claim").is_none());
+    }
+
+    #[test]
+    fn the_longest_unused_go_first() {
+        let store = Store::temporary().expect("tempdir");
+        for (key, age) in [("old", 100), ("new", 0), ("older", 200)] {
+            let mut staging = vacant(&store, key);
+            staging.size = 10;
+            drop(staging.publish(key).expect("publish"));
+            let lock = File::options().write(true).open(store.dir(Kind::Build).join(key).with_extension("lock"));
+            lock.expect("open").set_modified(SystemTime::now() - Duration::from_secs(age)).expect("touch");
+        }
+        store.shrink(Kind::Build, 20).expect("shrink");
+        let left: Vec<_> = store.list().into_iter().map(|entry| entry.key).collect();
+        assert_eq!(left, ["new", "old"]);
+    }
+}

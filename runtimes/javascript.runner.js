@@ -1,0 +1,43 @@
+// Loaded before the program: leaves the value of its last expression and the reason of its failure in $RESULT. A program
+// that only a module can be (import, top-level await) runs as it is and has no such value.
+'use strict';
+const fs = require('fs');
+const vm = require('vm');
+const Module = require('module');
+
+const result = process.env.RESULT;
+delete process.env.RESULT;
+
+function leave(name, text) {
+  try {
+    fs.writeFileSync(`${result}/${name}`, text.slice(0, 65536));
+  } catch {
+    // Nobody is told: the program has nothing to do with it.
+  }
+}
+
+process.on('uncaughtExceptionMonitor', (error) => {
+  const isError = error !== null && typeof error === 'object' && 'message' in error;
+  const text = isError ? `${error.name}: ${error.message}` : `Uncaught ${require('util').inspect(error)}`;
+  leave('error', text.split('\n')[0]);
+});
+
+const compile = Module.prototype._compile;
+Module.prototype._compile = function (content, filename, ...rest) {
+  // Only the first one is the program.
+  Module.prototype._compile = compile;
+  const source = content.replace(/^#!/, '//');
+  try {
+    new vm.Script(source, { filename });
+  } catch {
+    return compile.call(this, content, filename, ...rest);
+  }
+  const evaluated = JSON.stringify(`${source}\n//# sourceURL=${filename}`);
+  const value = compile.call(this, `return eval(${evaluated})`, filename, ...rest);
+  const keep = (value) => {
+    if (value !== undefined) leave('value', require('util').inspect(value, { depth: 6, maxArrayLength: 1000 }));
+  };
+  if (value !== null && typeof value === 'object' && typeof value.then === 'function') value.then(keep, () => {});
+  else keep(value);
+  return undefined;
+};
