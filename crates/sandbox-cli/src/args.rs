@@ -84,6 +84,9 @@ pub(crate) enum Action {
         #[arg(long)]
         json: bool,
     },
+    /// Render a template; used inside the sandbox
+    #[command(name = sandbox_executor::RENDER_COMMAND, hide = true)]
+    RenderTemplate,
     /// Print a completion script for a shell
     Completions {
         /// The shell
@@ -132,6 +135,18 @@ pub(crate) struct CodeOptions {
     /// Allow only safe built-ins: no import, no open, no eval (Python; a convenience, not the sandbox)
     #[arg(long)]
     pub(crate) restricted: bool,
+
+    /// Put the code into a template: a file, or `harness`, which runs a function on cases
+    #[arg(long, value_name = "FILE|NAME", help_heading = "Templates")]
+    pub(crate) template: Option<PathBuf>,
+
+    /// A variable of the template: text (NAME=TEXT), a file's content (NAME=@FILE) or JSON (NAME:=JSON)
+    #[arg(long, value_name = "NAME=VALUE", help_heading = "Templates")]
+    pub(crate) var: Vec<String>,
+
+    /// A JSON file with variables of the template
+    #[arg(long, value_name = "FILE", help_heading = "Templates")]
+    pub(crate) vars: Vec<PathBuf>,
 
     /// Directory with more definitions of languages
     #[arg(long, value_name = "DIR", env = "SANDBOX_RUNTIMES", hide_env_values = true)]

@@ -8,6 +8,7 @@ mod output;
 mod prepare;
 mod project;
 mod run;
+mod template;
 mod terminal;
 
 use std::process::ExitCode;
@@ -32,9 +33,11 @@ pub(crate) mod exit {
 fn main() -> ExitCode {
     // The keeper is a fork of this process and must come before any thread. It comes before everything else, because it
     // looks around on the host while the flags are parsed. It makes nothing until it is asked for a cell.
-    let runs = std::env::args_os()
-        .nth(1)
-        .is_some_and(|word| !["doctor", "completions", "languages", "cache"].iter().any(|other| word == *other));
+    let runs = std::env::args_os().nth(1).is_some_and(|word| {
+        !["doctor", "completions", "languages", "cache", sandbox_executor::RENDER_COMMAND]
+            .iter()
+            .any(|other| word == *other)
+    });
     let executor = runs.then(Executor::start);
     let code = match Arguments::try_parse() {
         Ok(arguments) => act(arguments, executor),
@@ -53,6 +56,7 @@ fn act(arguments: Arguments, executor: Option<Result<Executor, Failure>>) -> u8 
         (Some(Action::Languages { json, runtimes }), _) => languages::languages(json, runtimes.as_deref()),
         (Some(Action::Cache { action }), _) => cache::cache(action),
         (Some(Action::Doctor { json }), _) => doctor::doctor(json),
+        (Some(Action::RenderTemplate), _) => template::render(),
         (Some(Action::Completions { shell }), _) => {
             clap_complete::generate(shell, &mut Arguments::command(), "sandbox-run", &mut std::io::stdout());
             0

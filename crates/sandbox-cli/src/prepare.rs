@@ -14,7 +14,7 @@ use sandbox_executor::{Input, InputFile, Request, Settings, Source, VolumeReques
 use sandbox_runtimes::{Definition, Memory, Places, Registry, Runtime};
 
 use crate::args::{CodeOptions, Format, NetworkMode, RunOptions};
-use crate::project;
+use crate::{project, template};
 
 /// The most that is read of a source file; beyond it the request is refused anyway.
 const MAX_READ: u64 = 16 << 20;
@@ -79,6 +79,7 @@ pub(crate) fn code(options: &CodeOptions, args: Vec<OsString>, settings: &mut Se
     request.args = args;
     request.packages.clone_from(&options.package);
     request.restricted = options.restricted;
+    request.template = template::read(options, &definition.name)?;
     let input = open_input(&options.run, options.code.is_none() && options.file.is_empty())?;
     Ok(Prepared { request, language: Some(definition.clone()), input })
 }

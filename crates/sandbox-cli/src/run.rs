@@ -37,7 +37,7 @@ fn report(
         Ok(settings) => settings,
         Err(error) => return refuse(&error.to_string()),
     };
-    let prepared = match prepare(&mut settings) {
+    let mut prepared = match prepare(&mut settings) {
         Ok(prepared) => prepared,
         Err(complaint) => return refuse(&complaint),
     };
@@ -48,6 +48,17 @@ fn report(
         Ok(executor) => executor,
         Err(failure) => return internal(options.format(), &failure.to_string()),
     };
+    if let (Some(_), Some(language)) = (&prepared.request.template, &prepared.language) {
+        let rendered = std::env::current_exe()
+            .map_err(|error| format!("cannot find this program: {error}"))
+            .map(|own| executor.render(&mut prepared.request, &language.name, &own));
+        match rendered {
+            Err(error) => return internal(options.format(), &error),
+            Ok(Err(failure)) if failure.request => return refuse(&failure.to_string()),
+            Ok(Err(failure)) => return internal(options.format(), &failure.to_string()),
+            Ok(Ok(())) => {}
+        }
+    }
     let runtime = match prepared.find_runtime(&settings) {
         Ok(runtime) => runtime,
         Err(complaint) => return refuse(&complaint),
@@ -130,7 +141,10 @@ fn internal(format: Format, error: &str) -> u8 {
 fn exit_code(result: &RunResult, interrupted: Option<i32>) -> u8 {
     let own = result.exit_code.and_then(|code| u8::try_from(code).ok());
     match result.verdict {
-        Verdict::Ok | Verdict::RuntimeError => own.unwrap_or_else(|| by_signal(result)),
+        Verdict::Ok => own.unwrap_or_else(|| by_signal(result)),
+        // A program can fail with exit code 0: one that ends before its template does.
+        Verdict::RuntimeError if own == Some(0) => 1,
+        Verdict::RuntimeError => own.unwrap_or_else(|| by_signal(result)),
         Verdict::CompileError | Verdict::PackageError => own.filter(|code| *code != 0).unwrap_or(1),
         Verdict::Timeout => exit::TIMEOUT,
         Verdict::Cancelled => 128 + interrupted.and_then(|signal| u8::try_from(signal).ok()).unwrap_or(13),
@@ -162,6 +176,8 @@ mod tests {
         };
         assert_eq!(code(Verdict::Ok, Some(0), None, None), 0);
         assert_eq!(code(Verdict::RuntimeError, Some(3), None, None), 3);
+        assert_eq!(code(Verdict::RuntimeError, Some(0), None, None), 1);
+        assert_eq!(code(Verdict::CompileError, Some(1), None, None), 1);
         assert_eq!(code(Verdict::RuntimeError, None, Some("SIGSEGV"), None), 139);
         assert_eq!(code(Verdict::Timeout, Some(0), None, None), 124);
         assert_eq!(code(Verdict::MemoryLimit, None, Some("SIGKILL"), None), 137);

@@ -12,8 +12,10 @@ use sandbox_runtimes::{Claim, Entry, Kind, StageName, Staging, Store};
 
 use crate::files::{Collected, pack};
 use crate::plan::{Making, Plan, RUNNER, Step};
+use crate::request::{Request, Source};
 use crate::result::{CompileResult, Metrics, Phases, RunResult, Status, Verdict, seconds, text};
 use crate::stage::{Ended, Input, Stage, Stream, failure, is_readable};
+use crate::template::guard;
 use crate::verdict::{Evidence, judge};
 use crate::volumes::NamedVolume;
 
@@ -73,6 +75,15 @@ impl Executor {
     /// An executor with a keeper of its own. The process must have a single thread.
     pub fn start() -> Result<Self, Failure> {
         Ok(Self { keeper: Keeper::start()? })
+    }
+
+    /// Puts a request's code into its template, if it has one. That is done in a cell, by a program that calls
+    /// [`crate::render`] when its first argument is [`crate::RENDER_COMMAND`].
+    pub fn render(&self, request: &mut Request, language: &str, renderer: &Path) -> Result<(), Failure> {
+        if let (Some(template), Source::Code(code)) = (&request.template, &request.source) {
+            request.rendered = Some(template.render(&self.keeper, renderer, language, code)?);
+        }
+        Ok(())
     }
 
     /// Carries out a plan.
@@ -156,8 +167,10 @@ impl<'a> Run<'a> {
             trusted: &[],
             last: self.last,
         };
+        let mut watch = Watch { plan, observer, held: Default::default() };
         let ended =
-            stage.run(self.keeper, self.cancel, &mut |stream, bytes| observer.output(stream, bytes), &mut collected)?;
+            stage.run(self.keeper, self.cancel, &mut |stream, bytes| watch.output(stream, bytes), &mut collected)?;
+        watch.end();
         for (volume, next) in volumes.iter().zip(collected.volumes.values()) {
             volume.replace(next).map_err(|error| failure("cannot save a volume", &error))?;
         }
@@ -259,7 +272,11 @@ impl<'a> Run<'a> {
         let ended = ended?;
         let worked = ended.outcome.status == RunStatus::Exited(0) && ended.outcome.stopped.is_none();
         if making.step == Step::Compile {
-            self.compile = Some(CompileResult::new(&ended, worked));
+            let mut compile = CompileResult::new(&ended, worked);
+            if let Some(translator) = &self.plan.translator {
+                compile.stderr = translator.compiler_messages(&compile.stderr);
+            }
+            self.compile = Some(compile);
         }
         if !worked {
             return Err(Stopped::Ended(Box::new(self.step_failed(making, cell, ended))));
@@ -269,7 +286,11 @@ impl<'a> Run<'a> {
     }
 
     /// The result of a run that came no further than a step.
-    fn step_failed(&self, making: &Making, cell: &CellSpec, ended: Ended) -> RunResult {
+    fn step_failed(&self, making: &Making, cell: &CellSpec, mut ended: Ended) -> RunResult {
+        if let (Step::Compile, Some(translator)) = (making.step, &self.plan.translator) {
+            let text = String::from_utf8_lossy(&ended.stderr.kept);
+            ended.stderr.kept = translator.compiler_messages(&text).into_bytes();
+        }
         let evidence = Evidence {
             limits: &cell.limits,
             isolation: ended.ready.isolation,
@@ -344,7 +365,11 @@ impl<'a> Run<'a> {
         Ok(Some(opened.into_iter().map(|(_, volume)| volume).collect()))
     }
 
-    fn result(self, ended: Ended, collected: Collected) -> RunResult {
+    fn result(self, mut ended: Ended, collected: Collected) -> RunResult {
+        if let Some(translator) = &self.plan.translator {
+            let text = String::from_utf8_lossy(&ended.stderr.kept);
+            ended.stderr.kept = translator.messages(&text).into_bytes();
+        }
         let (plan, outcome, ready) = (self.plan, &ended.outcome, ended.ready);
         let (stdout_truncated, stderr_truncated) = (ended.stdout.is_over(), ended.stderr.is_over());
         let evidence = Evidence {
@@ -355,7 +380,13 @@ impl<'a> Run<'a> {
             reported: collected.error.as_deref(),
             complaints: &plan.complaints,
         };
-        let judgement = judge(outcome, evidence);
+        let mut judgement = judge(outcome, evidence);
+        let (mut stdout, stdout_base64) = text(ended.stdout.kept);
+        let unfinished = plan.token.as_ref().is_some_and(|token| !guard(&mut stdout, token));
+        if unfinished && judgement.verdict == Verdict::Ok {
+            judgement.verdict = Verdict::RuntimeError;
+            judgement.error = Some("the program ended before its template did".to_owned());
+        }
         let success = judgement.verdict == Verdict::Ok;
         let (exit_code, signal) = ending(outcome.status);
         let phases = Phases {
@@ -365,7 +396,6 @@ impl<'a> Run<'a> {
             ..self.phases
         };
         let metrics = Metrics::new(&outcome.usage, phases);
-        let (stdout, stdout_base64) = text(ended.stdout.kept);
         let (stderr, stderr_base64) = text(ended.stderr.kept);
         let (language, version) = plan.language.clone().unzip();
         let said = || stdout.strip_suffix('\n').unwrap_or(&stdout).to_owned();
@@ -396,6 +426,59 @@ impl<'a> Run<'a> {
             files: collected.files,
             files_omitted: if wanted { collected.omitted } else { vec![] },
             files_omitted_count: if wanted { ended.omitted } else { 0 },
+        }
+    }
+}
+
+/// Stands between a program's output and the observer while a template is in use: lines of standard error are
+/// translated, and the last line of standard output may be the token, which is nobody's business.
+struct Watch<'a> {
+    plan: &'a Plan,
+    observer: &'a mut dyn Observer,
+    /// What waits for the rest of its line.
+    held: [Vec<u8>; 2],
+}
+
+impl Watch<'_> {
+    fn output(&mut self, stream: Stream, bytes: &[u8]) {
+        let (translator, token) = (&self.plan.translator, &self.plan.token);
+        let passes = match stream {
+            Stream::Stdout => token.is_none(),
+            Stream::Stderr => translator.is_none(),
+        };
+        if passes {
+            return self.observer.output(stream, bytes);
+        }
+        let held = &mut self.held[stream as usize];
+        held.extend_from_slice(bytes);
+        // Of standard output the last line waits even when it is whole.
+        let whole = held.strip_suffix(b"\n").filter(|_| stream == Stream::Stdout).unwrap_or(held);
+        if let Some(end) = whole.iter().rposition(|byte| *byte == b'\n') {
+            let rest = held.split_off(end + 1);
+            let lines = std::mem::replace(held, rest);
+            self.pass(stream, &lines);
+        }
+    }
+
+    fn pass(&mut self, stream: Stream, bytes: &[u8]) {
+        match (&self.plan.translator, stream) {
+            (Some(translator), Stream::Stderr) => {
+                let text = translator.messages(&String::from_utf8_lossy(bytes));
+                self.observer.output(stream, text.as_bytes());
+            }
+            _ => self.observer.output(stream, bytes),
+        }
+    }
+
+    /// Nothing more will come.
+    fn end(mut self) {
+        let [stdout, stderr] = std::mem::take(&mut self.held);
+        let is_token = self.plan.token.as_ref().is_some_and(|token| stdout.trim_ascii() == token.as_bytes());
+        if !is_token && !stdout.is_empty() {
+            self.pass(Stream::Stdout, &stdout);
+        }
+        if !stderr.is_empty() {
+            self.pass(Stream::Stderr, &stderr);
         }
     }
 }

@@ -16,6 +16,7 @@ use crate::egress;
 use crate::files::InputFile;
 use crate::request::{Request, RequestError, Source};
 use crate::settings::Settings;
+use crate::template::{TOKEN, Translator, new_token};
 use crate::verdict::Complaints;
 
 /// A step before the run.
@@ -79,6 +80,10 @@ pub struct Plan {
     pub(crate) named_volumes: Vec<String>,
     /// What may come back, if files are wanted.
     pub(crate) collect: Option<Caps>,
+    /// Translates messages to lines of a template's snippet.
+    pub(crate) translator: Option<Translator>,
+    /// What a template has to print at its end.
+    pub(crate) token: Option<String>,
 }
 
 impl Plan {
@@ -119,7 +124,7 @@ impl Request {
                 let command = Command::new(argv.iter().cloned());
                 let (files, complaints) = (self.files.clone(), Complaints::default());
                 let (language, prepare, install, compile, runner) = (None, None, None, None, None);
-                let named_volumes = vec![];
+                let (named_volumes, translator, token) = (vec![], None, None);
                 Plan {
                     language,
                     prepare,
@@ -132,6 +137,8 @@ impl Request {
                     runner,
                     named_volumes,
                     collect,
+                    translator,
+                    token,
                 }
             }
             (Source::Code(_) | Source::Files, Some(runtime)) => {
@@ -183,7 +190,7 @@ impl Planner<'_> {
         let install = self.install(&files, &variable)?;
         let prepare = self.prepare(&variable)?;
         let compile = self.compile(&entry, &files, prepare.as_ref(), install.as_ref())?;
-        let command = runtime
+        let mut command = runtime
             .run(&entry, &request.limits, request.restricted)
             .ok_or_else(|| RequestError::Unsupported { language: definition.name.clone(), what: "restricted mode" })?;
         if request.restricted && (install.is_some() || !request.volumes.is_empty()) {
@@ -195,6 +202,13 @@ impl Planner<'_> {
             cell.volumes.push(Volume { target: RESULT_DIR.into(), size: REMARKS.0, inodes: REMARKS.1 });
         }
         let errors = definition.errors.clone();
+        let rendered = request.rendered.as_ref();
+        let guarded = rendered.is_some_and(|rendered| rendered.guarded);
+        let token =
+            if guarded { Some(new_token().map_err(|error| RequestError::Entry(error.to_string()))?) } else { None };
+        set_all(&mut command.env, token.iter().map(|token| (TOKEN, token)));
+        let lines = rendered.and_then(|rendered| rendered.lines);
+        let translator = lines.map(|lines| Translator::new(lines, &entry));
         Ok(Plan {
             language: Some((definition.name.clone(), runtime.version.clone())),
             prepare,
@@ -207,6 +221,8 @@ impl Planner<'_> {
             runner,
             named_volumes: vec![],
             collect,
+            translator,
+            token,
         })
     }
 

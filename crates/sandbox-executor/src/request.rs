@@ -8,6 +8,7 @@ use sandbox_cell::{LayerSet, Limits, Mount, Network, PathError, RelativePath};
 use sandbox_runtimes::{Definition, Missing};
 
 use crate::files::{self, InputFile};
+use crate::template::{Rendered, TemplateRequest};
 use crate::volumes::{VolumeRequest, check_workdir};
 
 /// The longest source text.
@@ -40,6 +41,10 @@ pub enum Source {
 pub struct Request {
     /// What to run.
     pub source: Source,
+    /// A template around the code.
+    pub template: Option<TemplateRequest>,
+    /// What came of the template.
+    pub(crate) rendered: Option<Rendered>,
     /// The file where the program begins.
     pub entry: Option<String>,
     /// Files for the working directory.
@@ -151,6 +156,8 @@ impl Request {
     pub fn new(source: Source, limits: Limits, required: LayerSet) -> Self {
         Self {
             source,
+            template: None,
+            rendered: None,
             entry: None,
             files: vec![],
             packages: vec![],
@@ -175,6 +182,14 @@ impl Request {
             Source::Program { argv, .. } if argv.is_empty() => return Err(RequestError::EmptyCode),
             Source::Files if self.files.is_empty() => return Err(RequestError::EmptyCode),
             _ => {}
+        }
+        if self.template.is_some() && !matches!(self.source, Source::Code(_)) {
+            return Err(RequestError::Entry("a template goes around code, not around files or programs".to_owned()));
+        }
+        if let Some(rendered) = &self.rendered
+            && rendered.code.len() > MAX_SOURCE
+        {
+            return Err(RequestError::LongCode { size: rendered.code.len() });
         }
         self.check_words()?;
         files::check(&self.files)?;
@@ -217,6 +232,7 @@ impl Request {
         let mut files = self.files.clone();
         let entry = match &self.source {
             Source::Code(code) => {
+                let code = self.rendered.as_ref().map_or(code, |rendered| &rendered.code);
                 let entry = self.entry.clone().unwrap_or_else(|| language.source.clone());
                 let path = RelativePath::new(entry.clone())?;
                 files.push(InputFile { path, content: code.clone().into_bytes(), executable: false });

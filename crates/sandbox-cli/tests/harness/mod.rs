@@ -34,7 +34,11 @@ pub(crate) fn run<S: AsRef<std::ffi::OsStr>>(args: &[S]) -> Output {
 
 /// Runs a command with this on its standard input.
 pub(crate) fn run_with_input<S: AsRef<std::ffi::OsStr>>(args: &[S], input: &[u8]) -> Output {
-    let mut child = sandbox(args).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    feed(sandbox(args), input)
+}
+
+fn feed(mut command: Command, input: &[u8]) -> Output {
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut stdin = child.stdin.take().unwrap();
     let input = input.to_vec();
     let feeder = std::thread::spawn(move || {
@@ -44,6 +48,18 @@ pub(crate) fn run_with_input<S: AsRef<std::ffi::OsStr>>(args: &[S], input: &[u8]
     let output = child.wait_with_output().unwrap();
     feeder.join().unwrap();
     output
+}
+
+/// Where tests keep what is made once: compiled programs and packages.
+pub(crate) fn data_dir() -> PathBuf {
+    Path::new(env!("CARGO_TARGET_TMPDIR")).join("data")
+}
+
+/// Runs a command in a directory, with this on its standard input, and with the tests' own cache.
+pub(crate) fn run_with_input_in<S: AsRef<std::ffi::OsStr>>(dir: &Path, args: &[S], input: &[u8]) -> Output {
+    let mut command = sandbox(args);
+    command.current_dir(dir).env("SANDBOX_DATA_DIR", data_dir());
+    feed(command, input)
 }
 
 /// Runs Python code and returns the result.

@@ -1,0 +1,322 @@
+//! Templates: a file with placeholders around a snippet.
+//!
+//! A template, its variables and the snippet are part of a request, so they are not interpreted by the host: this
+//! program runs itself in a locked cell ([`render`]), with little memory and little time, and gets a text back.
+//!
+//! In a template, `{{ code }}` is the snippet, `{{ name }}` a variable, and `{{ name | literal }}` the variable as a
+//! literal of the language. Messages about lines of the rendered text are translated to lines of the snippet
+//! ([`Lines`]). A template that reads `TEMPLATE_TOKEN` from its environment has to print it at its end ([`guard`]): a
+//! snippet that ends the program before that has not passed.
+
+use std::collections::BTreeMap;
+
+use minijinja::value::Serde;
+use minijinja::{Environment, Error, ErrorKind, UndefinedBehavior, Value};
+use regex_lite::{Captures, Regex};
+use sandbox_cell::archive::Archive;
+use sandbox_cell::limits::Caps;
+use sandbox_cell::{CellSpec, Command, Failure, Keeper, LimitKind, Limits, Mount, RunStatus};
+use serde::{Deserialize, Serialize};
+
+use crate::files::Collected;
+use crate::literal::literal;
+use crate::stage::{Input, Stage, failure};
+
+/// The variable through which a template gets what it has to print at its end.
+pub(crate) const TOKEN: &str = "TEMPLATE_TOKEN";
+
+/// The argument with which this program renders what it reads.
+pub const RENDER_COMMAND: &str = "render-template";
+
+/// How many instructions a template may use.
+const FUEL: u64 = 1_000_000;
+
+/// Characters that mark the snippet's place in the rendered text, and that nobody uses.
+const MARKS: [char; 2] = ['\u{10fffe}', '\u{10ffff}'];
+
+/// A template with its variables.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct TemplateRequest {
+    /// Its name in messages.
+    pub name: String,
+    /// Its text.
+    pub text: String,
+    /// Its variables.
+    pub variables: BTreeMap<String, serde_json::Value>,
+}
+
+/// A snippet in its template.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Rendered {
+    pub(crate) code: String,
+    /// Where the snippet is.
+    pub(crate) lines: Option<Lines>,
+    /// Whether the template has to print a token at its end.
+    pub(crate) guarded: bool,
+}
+
+/// The lines of a rendered text that are the snippet's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Lines {
+    /// How many lines are before it.
+    before: usize,
+    /// How many it has.
+    count: usize,
+}
+
+/// What the program in the cell reads.
+#[derive(Debug, Serialize, Deserialize)]
+struct Job {
+    template: TemplateRequest,
+    language: String,
+    code: String,
+}
+
+macro_rules! shipped {
+    ($($language:literal: $file:literal),*) => {
+        [$(($language, include_str!(concat!("../../../templates/", $file)))),*]
+    };
+}
+
+/// A template that runs a function on cases, for every language.
+const HARNESS: [(&str, &str); 9] = shipped![
+    "python": "harness.py", "javascript": "harness.js", "go": "harness.go", "rust": "harness.rs",
+    "java": "harness.java", "c": "harness.c", "cpp": "harness.cpp", "typescript": "harness.ts", "bash": "harness.sh"
+];
+
+impl TemplateRequest {
+    /// The text of a template that comes with the program.
+    #[must_use]
+    pub fn shipped(name: &str, language: &str) -> Option<&'static str> {
+        let (_, text) = HARNESS.iter().find(|(of, _)| name == "harness" && *of == language)?;
+        Some(text)
+    }
+
+    /// Renders a snippet in a cell of its own. `renderer` is a program that does it when it is called with
+    /// [`RENDER_COMMAND`].
+    pub(crate) fn render(
+        &self,
+        keeper: &Keeper,
+        renderer: &std::path::Path,
+        language: &str,
+        code: &str,
+    ) -> Result<Rendered, Failure> {
+        let refuse = |why: String| Failure { what: self.name.clone(), why, fix: None, request: true };
+        let internal = |why: &str| Failure { request: false, ..refuse(why.to_owned()) };
+        let job = Job { template: self.clone(), language: language.to_owned(), code: code.to_owned() };
+        let job = serde_json::to_vec(&job).map_err(|error| refuse(error.to_string()))?;
+        let mut limits = Limits::default();
+        for (kind, value) in
+            [(LimitKind::Memory, 128 << 20), (LimitKind::WallTime, 5_000_000), (LimitKind::Output, 32 << 20)]
+        {
+            let _ = limits.set(kind, value, &Caps::default());
+        }
+        const PLACE: &str = "/opt/renderer";
+        let cell = CellSpec { limits, mounts: vec![Mount::read_only(renderer, PLACE)], ..CellSpec::new() };
+        let stage = Stage {
+            cell: &cell,
+            command: &Command::new([PLACE, RENDER_COMMAND]),
+            files: &Archive::new().map_err(|error| failure("cannot render the template", &error))?,
+            input: Input::Bytes(job),
+            collect: None,
+            trusted: &[],
+            last: false,
+        };
+        let ended = stage.run(keeper, &[], &mut |_, _| {}, &mut Collected::default())?;
+        match (ended.outcome.stopped, ended.outcome.status) {
+            (None, RunStatus::Exited(0)) => {
+                let answer: Result<Rendered, String> = serde_json::from_slice(&ended.stdout.kept)
+                    .map_err(|_| internal("the renderer gave an answer that makes no sense"))?;
+                answer.map_err(refuse)
+            }
+            (Some(sandbox_cell::StopReason::Limit(kind)), _) => Err(refuse(format!(
+                "rendering it takes more than {} of {}",
+                kind.format(cell.limits.get(kind).unwrap_or(0)),
+                kind.info().name
+            ))),
+            _ => Err(internal("the renderer failed")),
+        }
+    }
+}
+
+/// Renders what it is given and returns the answer. To be called in a cell.
+#[must_use]
+pub fn render(job: &[u8]) -> Vec<u8> {
+    let answer = serde_json::from_slice(job).map_err(|error| error.to_string()).and_then(|job: Job| fill_in(&job));
+    serde_json::to_vec(&answer).unwrap_or_default()
+}
+
+fn fill_in(job: &Job) -> Result<Rendered, String> {
+    let mut environment = Environment::new();
+    environment.set_fuel(Some(FUEL));
+    environment.set_undefined_behavior(UndefinedBehavior::Strict);
+    environment.set_auto_escape_callback(|_| minijinja::AutoEscape::None);
+    let language = job.language.clone();
+    environment.add_filter("literal", move |value: Value| -> Result<String, Error> {
+        let invalid = |why: String| Error::new(ErrorKind::InvalidOperation, why);
+        let value = serde_json::to_value(&value).map_err(|error| invalid(error.to_string()))?;
+        literal(&unmarked(value), &language).map_err(invalid)
+    });
+    let mut variables: BTreeMap<String, Value> =
+        job.template.variables.iter().map(|(name, value)| (name.clone(), Value::from(Serde(value)))).collect();
+    let code = job.code.trim_end_matches('\n');
+    variables.insert("code".to_owned(), Value::from(format!("{}{code}{}", MARKS[0], MARKS[1])));
+    variables.insert("language".to_owned(), Value::from(job.language.clone()));
+    let mut syntax = minijinja::syntax::SyntaxConfig::builder();
+    let syntax = syntax.keep_trailing_newline(true).trim_blocks(true).lstrip_blocks(true).build();
+    environment.set_syntax(syntax.map_err(|error| error.to_string())?);
+    let text = environment
+        .render_named_str(&job.template.name, &job.template.text, Value::from_pairs(variables))
+        .map_err(|error| explain(&error))?;
+    let lines = text.find(MARKS[0]).and_then(|start| {
+        let end = text[start..].find(MARKS[1])? + start;
+        let count = |part: &str| part.matches('\n').count();
+        Some(Lines { before: count(&text[..start]), count: count(&text[start..end]) + 1 })
+    });
+    let code = text.replace(MARKS, "");
+    Ok(Rendered { code, lines, guarded: job.template.text.contains(TOKEN) })
+}
+
+/// A value without marks in its strings: as a literal, the snippet is a text and nothing more.
+fn unmarked(value: serde_json::Value) -> serde_json::Value {
+    match value {
+        serde_json::Value::String(text) => serde_json::Value::String(text.replace(MARKS, "")),
+        other => other,
+    }
+}
+
+fn explain(error: &Error) -> String {
+    let line = error.line().map(|line| format!(" (line {line})")).unwrap_or_default();
+    let detail = error.detail().map(|detail| format!(": {detail}")).unwrap_or_default();
+    match error.kind() {
+        ErrorKind::UndefinedError => format!("a variable is missing{line}{detail}; give it with --var NAME=VALUE"),
+        ErrorKind::OutOfFuel => format!("the template takes too long{line}; does it have an endless loop?"),
+        _ => format!("{}{line}{detail}", error.kind()),
+    }
+}
+
+/// Translates messages about lines of a rendered file into messages about lines of the snippet.
+#[derive(Debug, Clone)]
+pub(crate) struct Translator {
+    lines: Lines,
+    /// Where a line of the file is named: the file's name, what is between, the number.
+    place: Option<Regex>,
+    /// A line's number in front of the line, as compilers quote it.
+    quote: Option<Regex>,
+}
+
+impl Translator {
+    pub(crate) fn new(lines: Lines, entry: &str) -> Self {
+        let name: String =
+            entry.chars().map(|c| if c.is_alphanumeric() { c.to_string() } else { format!("\\{c}") }).collect();
+        Self {
+            lines,
+            place: Regex::new(&format!("({name})(\", line |:|: line |\\()([0-9]+)")).ok(),
+            quote: Regex::new("(?m)^( *)([0-9]+)( *\\|| [-+~] )").ok(),
+        }
+    }
+
+    fn translate(&self, number: &str) -> Option<usize> {
+        let line = number.parse::<usize>().ok()?.checked_sub(self.lines.before)?;
+        (1..=self.lines.count).contains(&line).then_some(line)
+    }
+
+    /// Translates what a program says. Lines of the template itself are named as that.
+    pub(crate) fn messages(&self, text: &str) -> String {
+        let Some(place) = &self.place else { return text.to_owned() };
+        let replaced = place.replace_all(text, |found: &Captures<'_>| match self.translate(&found[3]) {
+            Some(line) => format!("{}{}{line}", &found[1], &found[2]),
+            None => format!("{} (template){}{}", &found[1], &found[2], &found[3]),
+        });
+        replaced.into_owned()
+    }
+
+    /// Translates what a compiler says, which quotes lines with their numbers.
+    pub(crate) fn compiler_messages(&self, text: &str) -> String {
+        let text = self.messages(text);
+        let Some(quote) = &self.quote else { return text };
+        let replaced = quote.replace_all(&text, |found: &Captures<'_>| match self.translate(&found[2]) {
+            Some(line) => format!("{}{line:>width$}{}", &found[1], &found[3], width = found[2].len()),
+            None => found[0].to_owned(),
+        });
+        replaced.into_owned()
+    }
+}
+
+/// Looks for the token at the end of standard output, and removes it.
+pub(crate) fn guard(stdout: &mut String, token: &str) -> bool {
+    let trimmed = stdout.trim_end();
+    let start = trimmed.rfind('\n').map_or(0, |at| at + 1);
+    if trimmed[start..] == *token {
+        stdout.truncate(start);
+        return true;
+    }
+    false
+}
+
+/// A token that nobody can guess.
+pub(crate) fn new_token() -> std::io::Result<String> {
+    let mut bytes = [0_u8; 16];
+    rustix::rand::getrandom(&mut bytes[..], rustix::rand::GetRandomFlags::empty())?;
+    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn fill(text: &str, code: &str, variables: serde_json::Value) -> Result<Rendered, String> {
+        let variables = serde_json::from_value(variables).expect("a map");
+        let template = TemplateRequest { name: "t".to_owned(), text: text.to_owned(), variables };
+        let job = Job { template, language: "python".to_owned(), code: code.to_owned() };
+        serde_json::from_slice(&render(&serde_json::to_vec(&job).expect("json"))).expect("an answer")
+    }
+
+    #[test]
+    fn placeholders_are_filled_in() {
+        let text = "# {{ title }}\n{{ code }}\nprint({{ text | literal }})\n";
+        let rendered = fill(text, "a = 1\nb = 2\n", json!({"title": "x", "text": "it's \"q\""})).expect("rendered");
+        assert_eq!(rendered.code, "# x\na = 1\nb = 2\nprint(\"it's \\\"q\\\"\")\n");
+        assert_eq!(rendered.lines, Some(Lines { before: 1, count: 2 }));
+        assert!(!rendered.guarded);
+        let inside = fill("def f():\n    {{ code | indent(4) }}\n", "a\nb", json!({})).expect("rendered");
+        assert_eq!(inside.code, "def f():\n    a\n    b\n");
+        let quoted = fill("x = {{ code | literal }}", "a\nb", json!({})).expect("rendered");
+        assert_eq!((quoted.code.as_str(), quoted.lines), ("x = \"a\\nb\"", None));
+    }
+
+    #[test]
+    fn mistakes_are_explained() {
+        let missing = fill("a\n{{ nothing }}", "x", json!({})).expect_err("refused");
+        assert!(missing.starts_with("a variable is missing (line 2)"), "{missing}");
+        let endless = "{% for a in range(100000) %}{% for b in range(100000) %}{% endfor %}{% endfor %}";
+        assert!(fill(endless, "x", json!({})).expect_err("refused").contains("takes too long"));
+        assert!(fill("{% if %}", "x", json!({})).expect_err("refused").contains("syntax error"));
+        assert!(fill("{{ code | nofilter }}", "x", json!({})).expect_err("refused").contains("nofilter"));
+    }
+
+    #[test]
+    fn messages_are_about_the_snippet() {
+        let translator = Translator::new(Lines { before: 10, count: 5 }, "main.py");
+        let text = "File \"/sandbox/main.py\", line 12, in f\nmain.py:15:3: error\nmain.py(11,2)\n";
+        let expected = "File \"/sandbox/main.py\", line 2, in f\nmain.py:5:3: error\nmain.py(1,2)\n";
+        assert_eq!(translator.messages(text), expected);
+        assert_eq!(translator.messages("main.py:3: x"), "main.py (template):3: x");
+        assert_eq!(translator.compiler_messages("12 | x\n 9 | y\n"), " 2 | x\n 9 | y\n");
+        assert_eq!(translator.messages("main_py:12"), "main_py:12");
+    }
+
+    #[test]
+    fn a_token_is_the_last_thing_that_is_said() {
+        let guarded = |text: &str| {
+            let mut text = text.to_owned();
+            (guard(&mut text, "T"), text)
+        };
+        assert_eq!(guarded("a\nT\n"), (true, "a\n".to_owned()));
+        assert_eq!(guarded("T"), (true, String::new()));
+        assert_eq!(guarded("T\na\n"), (false, "T\na\n".to_owned()));
+        assert_eq!(guarded("a T\n"), (false, "a T\n".to_owned()));
+        assert_ne!(new_token().expect("random"), new_token().expect("random"));
+    }
+}
