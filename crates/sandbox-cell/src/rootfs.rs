@@ -90,8 +90,8 @@ pub(crate) fn enter(parts: &Parts<'_>) -> Result<OwnedFd, Failed> {
     show_system(&root)?;
     for (index, mount) in parts.mounts.iter().enumerate() {
         let id_map = parts.id_maps.get(index).and_then(Option::as_ref);
-        show(&root, mount, id_map).map_err(|errno| {
-            (format!("mount {} at {}", mount.source.display(), mount.target.display()).into(), errno)
+        show(&root, mount, id_map).map_err(|(step, errno)| {
+            (format!("{step} {} at {}", mount.source.display(), mount.target.display()).into(), errno)
         })?;
     }
     for (volume, tmpfs) in parts.volumes {
@@ -235,24 +235,31 @@ fn below_root(target: &Path) -> &Path {
 
 /// Shows what a cell was asked to show. The source is opened without following links: it was checked under this name,
 /// and a program that can write near it must not redirect it.
-fn show(root: &OwnedFd, mount: &Mount, id_map: Option<&OwnedFd>) -> rustix::io::Result<()> {
+fn show(root: &OwnedFd, mount: &Mount, id_map: Option<&OwnedFd>) -> Result<(), (&'static str, Errno)> {
+    let mounting = |errno| ("mount", errno);
     let flags = OFlags::PATH | OFlags::CLOEXEC;
-    let source = rustix::fs::openat2(CWD, &mount.source, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS)?;
-    let is_dir = rustix::fs::FileType::from_raw_mode(rustix::fs::fstat(&source)?.st_mode).is_dir();
+    let source = rustix::fs::openat2(CWD, &mount.source, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS);
+    let source = source.map_err(mounting)?;
+    let stat = rustix::fs::fstat(&source).map_err(mounting)?;
+    let is_dir = rustix::fs::FileType::from_raw_mode(stat.st_mode).is_dir();
     let (tree, attributes, recursive) = if mount.writable {
         let clone = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
-        let tree = open_tree(&source, c"", clone | OpenTreeFlags::AT_EMPTY_PATH)?;
+        let tree = open_tree(&source, c"", clone | OpenTreeFlags::AT_EMPTY_PATH).map_err(mounting)?;
         if let Some(id_map) = id_map {
-            sandbox_sys::mount::map_ids(tree.as_fd(), id_map.as_fd())?;
+            // Not every file system can, and those that can have learnt it at different times.
+            let mapped = sandbox_sys::mount::map_ids(tree.as_fd(), id_map.as_fd());
+            mapped.map_err(|errno| ("map the ids, as the file system would have to, of", errno))?;
         }
         (tree, Attributes::NO_SUID.and(Attributes::NO_DEV), false)
     } else {
-        (instantiate(&source)?, Attributes::READ_ONLY.and(Attributes::NO_SUID).and(Attributes::NO_DEV), true)
+        let tree = instantiate(&source).map_err(mounting)?;
+        (tree, Attributes::READ_ONLY.and(Attributes::NO_SUID).and(Attributes::NO_DEV), true)
     };
-    set_attributes(tree.as_fd(), attributes, recursive)?;
     let target = below_root(&mount.target);
-    make_target(root, target, is_dir)?;
-    attach(&tree, root, target)
+    set_attributes(tree.as_fd(), attributes, recursive)
+        .and_then(|()| make_target(root, target, is_dir))
+        .and_then(|()| attach(&tree, root, target))
+        .map_err(mounting)
 }
 
 /// Shows a host directory or file, read-only, at `target` below `root`.

@@ -84,7 +84,7 @@ fn execute(options: &RunOptions, executor: &Executor, plan: &Plan, settings: &Se
         },
         None => Store::new(Path::new("/nonexistent")),
     };
-    let host = Host { store: &store, build_cache: settings.build_cache, data_dir: settings.data_dir.as_deref() };
+    let host = Host { store: &store, settings };
     // Blocked here, so that the writing thread inherits it: an interruption arrives at the descriptor and nowhere else.
     let signals = SignalSet::of(&[libc::SIGINT, libc::SIGTERM, libc::SIGHUP]);
     let interruption = match signals.block().and_then(|()| SignalFd::new(&signals)) {

@@ -14,6 +14,7 @@ use crate::files::{Collected, pack};
 use crate::plan::{Making, Plan, RUNNER, Step};
 use crate::request::{Request, Source};
 use crate::result::{CompileResult, Metrics, Phases, RunResult, Status, Verdict, seconds, text};
+use crate::settings::Settings;
 use crate::stage::{Ended, Input, Stage, Stream, failure, is_readable};
 use crate::template::guard;
 use crate::verdict::{Evidence, judge};
@@ -51,11 +52,12 @@ pub struct Executor {
 pub struct Host<'a> {
     /// Where things that are made once are kept.
     pub store: &'a Store,
-    /// How many bytes of compiled programs are kept.
-    pub build_cache: u64,
-    /// Where named volumes are kept.
-    pub data_dir: Option<&'a Path>,
+    /// The operator's settings, which say how much of that is kept.
+    pub settings: &'a Settings,
 }
+
+/// How often a run looks for what another is making before it says that it waits.
+const MUTE_WAITS: u32 = 25;
 
 /// Why there is no program to run.
 enum Stopped {
@@ -206,7 +208,7 @@ impl<'a> Run<'a> {
         mounts: &[Mount],
         observer: &mut dyn Observer,
     ) -> Result<Entry, Stopped> {
-        let staging = match self.claim(making)? {
+        let staging = match self.claim(making, observer)? {
             Claim::Ready(entry) => {
                 if making.step == Step::Compile {
                     self.compile = Some(CompileResult::cached());
@@ -217,7 +219,7 @@ impl<'a> Run<'a> {
         };
         let prepared = match &self.plan.prepare {
             Some(prepare) if prepare.stages.contains(&stage) => {
-                let entry = match self.claim(prepare)? {
+                let entry = match self.claim(prepare, observer)? {
                     Claim::Ready(entry) => entry,
                     Claim::Vacant(staging) => self.fill(prepare, staging, &prepare.cell, observer)?,
                 };
@@ -231,19 +233,31 @@ impl<'a> Run<'a> {
             cell.mounts.push(Mount::read_only(&entry.content, &prepare.target));
         }
         let entry = self.fill(making, staging, &cell, observer)?;
-        if making.kind == Kind::Build {
-            // What is in use stays, whatever its size.
-            let _ = self.host.store.shrink(Kind::Build, self.host.build_cache);
-        }
+        let most = match making.kind {
+            Kind::Build => self.host.settings.build_cache,
+            Kind::Environment => self.host.settings.package_cache,
+        };
+        // What is in use stays, whatever its size.
+        let _ = self.host.store.shrink(making.kind, most);
         Ok(entry)
     }
 
-    fn claim(&self, making: &Making) -> Result<Claim, Stopped> {
-        let patient = || !is_readable(self.cancel);
+    fn claim(&self, making: &Making, observer: &mut dyn Observer) -> Result<Claim, Stopped> {
+        let mut waits = 0;
+        let patient = || {
+            waits += 1;
+            if waits == MUTE_WAITS {
+                observer.step(making.step, &format!("waiting for another run that is {}", making.what));
+            }
+            !is_readable(self.cancel)
+        };
         let claim = self.host.store.claim(making.kind, &making.key, patient).map_err(|error| Failure {
             fix: Some("name a directory that can be written with SANDBOX_DATA_DIR".to_owned()),
             ..failure("cannot use the cache", &error)
         })?;
+        if waits >= MUTE_WAITS {
+            observer.step_over(making.step);
+        }
         claim.ok_or_else(|| Stopped::Ended(Box::new(self.cancelled())))
     }
 
@@ -345,7 +359,7 @@ impl<'a> Run<'a> {
         if names.is_empty() {
             return Ok(Some(vec![]));
         }
-        let dir = self.host.data_dir.ok_or_else(|| Failure {
+        let dir = self.host.settings.data_dir.as_deref().ok_or_else(|| Failure {
             what: "cannot keep a volume".to_owned(),
             why: "there is no data directory".to_owned(),
             fix: Some("name one with SANDBOX_DATA_DIR".to_owned()),

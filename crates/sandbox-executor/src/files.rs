@@ -98,10 +98,10 @@ impl Sink for Collected {
             let Some(file) = self.volumes.get_mut(&number) else { return Ok(()) };
             return io::copy(part, file).map(drop);
         }
-        read_volume(&mut part.take(MOST_REMARKS), &mut |path, _, content| {
-            let slot = match path.as_str() {
-                "value" => &mut self.value,
-                "error" => &mut self.error,
+        read_volume(&mut part.take(MOST_REMARKS), &mut |path, file, content| {
+            let slot = match (path.as_str(), file) {
+                ("value", Some(_)) => &mut self.value,
+                ("error", Some(_)) => &mut self.error,
                 _ => return Ok(()),
             };
             let mut bytes = vec![];

@@ -28,7 +28,7 @@ fn try_join<T>(
     items.into_iter().map(write).collect::<Result<Vec<_>, _>>().map(|words| words.join(", "))
 }
 
-/// A string in double quotes. `unusual` writes what is not plain, `plain_unicode` says whether other than ASCII is.
+/// A string in double quotes. `unusual` writes what is not plain.
 fn quoted(text: &str, unusual: impl Fn(char) -> String) -> String {
     let mut out = String::with_capacity(text.len() + 2);
     out.push('"');
@@ -138,9 +138,8 @@ fn rust(value: &Value) -> Result<String, String> {
     let braces = |c: char| format!("\\u{{{:x}}}", c as u32);
     match value {
         Value::Null => Ok("None".to_owned()),
-        Value::Bool(_) => Ok(value.to_string()),
         Value::Number(number) if number.is_f64() => Ok(float(value)),
-        Value::Number(_) => Ok(value.to_string()),
+        Value::Bool(_) | Value::Number(_) => Ok(value.to_string()),
         Value::String(text) => Ok(quoted(text, braces)),
         Value::Array(items) if some_float(items) => Ok(format!("vec![{}]", join(items, float))),
         Value::Array(items) => Ok(format!("vec![{}]", try_join(items, rust)?)),

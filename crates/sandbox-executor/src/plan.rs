@@ -9,7 +9,9 @@ use std::path::PathBuf;
 
 use sandbox_cell::archive::Caps;
 use sandbox_cell::{CellSpec, Command, LayerSet, Limits, Mount, Network, PROXY_PORT, Volume, WORK_DIR};
-use sandbox_runtimes::{Kind, OUT_DIR, Packages, RESULT_DIR, RUNNER_FILE, Runtime, Stage, StageName, set_all};
+use sandbox_runtimes::{
+    Invocation, Kind, OUT_DIR, Packages, RESULT_DIR, RUNNER_FILE, Runtime, Stage, StageName, set_all,
+};
 use sha2::{Digest, Sha256};
 
 use crate::egress;
@@ -190,9 +192,15 @@ impl Planner<'_> {
         let install = self.install(&files, &variable)?;
         let prepare = self.prepare(&variable)?;
         let compile = self.compile(&entry, &files, prepare.as_ref(), install.as_ref())?;
-        let mut command = runtime
-            .run(&entry, &request.limits, request.restricted)
-            .ok_or_else(|| RequestError::Unsupported { language: definition.name.clone(), what: "restricted mode" })?;
+        let invocation = Invocation {
+            entry: &entry,
+            limits: &request.limits,
+            packages: install.is_some(),
+            restricted: request.restricted,
+            elsewhere: request.workdir.is_some(),
+        };
+        let no_restricted = || RequestError::Unsupported { language: definition.name.clone(), what: "restricted mode" };
+        let mut command = runtime.run(&invocation).ok_or_else(no_restricted)?;
         if request.restricted && (install.is_some() || !request.volumes.is_empty()) {
             let what = "restricted mode with packages or volumes";
             return Err(RequestError::Unsupported { language: definition.name.clone(), what });
@@ -315,7 +323,7 @@ impl Planner<'_> {
         install: Option<&Making>,
     ) -> Result<Option<Making>, RequestError> {
         let runtime = self.runtime;
-        let Some(Stage { command, mounts }) = runtime.compile(entry)? else { return Ok(None) };
+        let Some(Stage { command, mounts }) = runtime.compile(entry, install.is_some())? else { return Ok(None) };
         let mut key = Key::new(runtime, &command);
         for mount in &mounts {
             key.part(mount.source.as_os_str().as_bytes());

@@ -33,6 +33,8 @@ pub struct Settings {
     pub volume_paths: Vec<PathBuf>,
     /// How many bytes of compiled programs are kept.
     pub build_cache: u64,
+    /// How many bytes of package environments are kept.
+    pub package_cache: u64,
     /// Where caches and named volumes are kept; nowhere if there is no home directory.
     pub data_dir: Option<PathBuf>,
 }
@@ -80,6 +82,7 @@ impl Default for Settings {
             files: FileCaps { count: 1_000, bytes: 16 << 20 },
             volume_paths: vec![],
             build_cache: 1 << 30,
+            package_cache: 10 << 30,
             data_dir: None,
         }
     }
@@ -129,6 +132,7 @@ impl Settings {
             ("SANDBOX_FILES", &mut settings.files.count),
             ("SANDBOX_FILES_SIZE", &mut settings.files.bytes),
             ("SANDBOX_BUILD_CACHE", &mut settings.build_cache),
+            ("SANDBOX_PACKAGE_CACHE", &mut settings.package_cache),
         ] {
             match get(name).map(|text| parse_size(&text)) {
                 None => {}

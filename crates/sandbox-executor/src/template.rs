@@ -28,6 +28,9 @@ pub(crate) const TOKEN: &str = "TEMPLATE_TOKEN";
 /// The argument with which this program renders what it reads.
 pub const RENDER_COMMAND: &str = "render-template";
 
+/// Where the program that renders is in its cell.
+const PLACE: &str = "/opt/renderer";
+
 /// How many instructions a template may use.
 const FUEL: u64 = 1_000_000;
 
@@ -111,7 +114,6 @@ impl TemplateRequest {
         {
             let _ = limits.set(kind, value, &Caps::default());
         }
-        const PLACE: &str = "/opt/renderer";
         let cell = CellSpec { limits, mounts: vec![Mount::read_only(renderer, PLACE)], ..CellSpec::new() };
         let stage = Stage {
             cell: &cell,

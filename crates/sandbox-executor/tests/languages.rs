@@ -58,7 +58,7 @@ fn run(executor: &Executor, settings: &Settings, registry: &Registry, memory: &M
     let plan = request.plan(Some(&runtime), settings, |name| std::env::var_os(name)).unwrap();
     let data_dir = settings.data_dir.as_deref().unwrap();
     let store = Store::new(data_dir);
-    let host = Host { store: &store, build_cache: settings.build_cache, data_dir: Some(data_dir) };
+    let host = Host { store: &store, settings };
     let input = Input::Bytes(case.stdin.clone().into_bytes());
     serde_json::to_value(executor.run(&plan, host, input, &[], &mut ()).unwrap()).unwrap()
 }

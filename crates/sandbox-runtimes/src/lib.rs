@@ -16,5 +16,5 @@ pub use definition::{Definition, DefinitionError, EntryFrom, Errors, Packages, P
 pub use discover::{Missing, Places};
 pub use memory::Memory;
 pub use registry::{Registry, UnknownLanguage};
-pub use runtime::{Environment, OUT_DIR, RESULT_DIR, RUNNER_FILE, Runtime, Stage, set_all};
+pub use runtime::{Environment, Invocation, OUT_DIR, RESULT_DIR, RUNNER_FILE, Runtime, Stage, set_all};
 pub use store::{Claim, Entry, Kind, Listed, Staging, Store};

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use sandbox_cell::{Command, Limits, Mount, base_environment};
+use sandbox_cell::{Command, Limits, Mount, WORK_DIR, base_environment};
 
 use crate::definition::{Definition, Tool};
 use crate::discover::{Missing, Places};
@@ -53,6 +53,21 @@ pub struct Stage {
     pub mounts: Vec<Mount>,
 }
 
+/// How a program is to be run.
+#[derive(Debug, Clone, Copy)]
+pub struct Invocation<'a> {
+    /// The file where it begins, below the usual working directory.
+    pub entry: &'a str,
+    /// What it may use.
+    pub limits: &'a Limits,
+    /// Whether it has packages.
+    pub packages: bool,
+    /// Whether only safe built-ins are allowed.
+    pub restricted: bool,
+    /// Whether it starts in another directory than the usual one.
+    pub elsewhere: bool,
+}
+
 impl Runtime {
     pub(crate) fn new(definition: &Definition, description: &Description, places: &Places) -> Self {
         let (mut mounts, inside, executable) = place(&definition.name, description);
@@ -88,11 +103,11 @@ impl Runtime {
         Ok(Some(Stage { command: script(&prepare.script, environment, []), mounts }))
     }
 
-    /// Compiles the program that begins in `entry`.
-    pub fn compile(&self, entry: &str) -> Result<Option<Stage>, Missing> {
+    /// Compiles the program that begins in `entry`, with packages or without.
+    pub fn compile(&self, entry: &str, packages: bool) -> Result<Option<Stage>, Missing> {
         let Some(compile) = &self.definition.compile else { return Ok(None) };
         let mut environment = self.with(&compile.env);
-        self.add_package_variables(&mut environment);
+        self.add_package_variables(&mut environment, packages);
         let mounts = self.tools(&compile.tools, &mut environment)?;
         Ok(Some(Stage { command: script(&compile.script, environment, [entry.into()]), mounts }))
     }
@@ -112,15 +127,18 @@ impl Runtime {
         Ok(Some(Stage { command, mounts }))
     }
 
-    /// Runs the program that begins in `entry`. `None` if there is no restricted way to run it and one is asked for.
+    /// Runs a program. `None` if there is no restricted way to run it and one is asked for.
     #[must_use]
-    pub fn run(&self, entry: &str, limits: &Limits, restricted: bool) -> Option<Command> {
+    pub fn run(&self, invocation: &Invocation<'_>) -> Option<Command> {
+        let Invocation { entry, limits, packages, restricted, elsewhere } = *invocation;
         let run = &self.definition.run;
         let heap = (limits.memory() / 4 * 3 / (1 << 20)).max(1).to_string();
         let stem = entry.rsplit_once('.').map_or(entry, |(stem, _)| stem);
         let argv = if restricted { run.restricted.as_ref()? } else { &run.argv };
         let argv = argv.iter().map(|word| match word.as_str() {
             "{executable}" => self.executable.clone().into_os_string(),
+            // From another directory it is only found by its whole path.
+            "{entry}" if elsewhere => format!("{WORK_DIR}/{entry}").into(),
             "{entry}" => entry.into(),
             "{runner}" => run.runner.as_deref().unwrap_or_default().into(),
             "{runner_file}" => format!("{RESULT_DIR}/{RUNNER_FILE}").into(),
@@ -130,17 +148,16 @@ impl Runtime {
         let variables = run.env.iter().map(|(name, value)| (name, value.replace("{heap}", &heap)));
         command.env.clone_from(&self.environment);
         set_all(&mut command.env, variables);
-        self.add_package_variables(&mut command.env);
+        self.add_package_variables(&mut command.env, packages);
         if run.runner.is_some() {
             set_all(&mut command.env, [("RESULT", RESULT_DIR)]);
         }
         Some(command)
     }
 
-    /// Packages need their variables whether there are any or not: the paths in them are then empty.
-    fn add_package_variables(&self, environment: &mut Environment) {
-        if let Some(packages) = &self.definition.packages {
-            set_all(environment, packages.env.iter());
+    fn add_package_variables(&self, environment: &mut Environment, packages: bool) {
+        if let Some(definition) = self.definition.packages.as_ref().filter(|_| packages) {
+            set_all(environment, definition.env.iter());
         }
     }
 
@@ -229,29 +246,40 @@ mod tests {
 
     #[test]
     fn a_run_is_planned_from_the_definition() {
+        let limits = Limits::default();
+        let invocation =
+            |entry| Invocation { entry, limits: &limits, packages: false, restricted: false, elsewhere: false };
         let python = runtime("python");
-        let command = python.run("a/b.py", &Limits::default(), false).expect("possible");
+        let with_packages = Invocation { packages: true, ..invocation("a/b.py") };
+        let command = python.run(&with_packages).expect("possible");
         assert_eq!(command.argv[0], "/opt/python/bin/tool");
         assert!(command.argv[2].to_string_lossy().contains("import"), "the runner's text");
         assert_eq!(command.argv.last(), Some(&"a/b.py".into()));
         assert_eq!(variable(&command.env, "RESULT").as_deref(), Some(RESULT_DIR));
-        assert!(python.run("x.py", &Limits::default(), true).is_some());
-        assert!(runtime("go").run("x.go", &Limits::default(), true).is_none());
-        let java = runtime("java").run("Main.java", &Limits::default(), false).expect("possible");
+        assert_eq!(variable(&command.env, "PYTHONPATH").as_deref(), Some("/opt/packages"));
+        let plain = python.run(&Invocation { elsewhere: true, ..invocation("x.py") }).expect("possible");
+        assert_eq!(variable(&plain.env, "PYTHONPATH"), None);
+        assert_eq!(plain.argv.last(), Some(&"/sandbox/x.py".into()));
+        let restricted = Invocation { restricted: true, ..invocation("x") };
+        assert!(python.run(&restricted).is_some() && runtime("go").run(&restricted).is_none());
+        let java = runtime("java").run(&invocation("Main.java")).expect("possible");
         assert!(java.argv.iter().any(|word| word == "-Xmx192m"), "{:?}", java.argv);
+        let typescript = Invocation { elsewhere: true, ..invocation("src/main.ts") };
+        let typescript = runtime("typescript").run(&typescript).expect("possible");
+        assert_eq!(typescript.argv.last(), Some(&"/build/src/main.js".into()));
     }
 
     #[test]
     fn stages_are_planned_from_the_definition() {
         let go = runtime("go");
-        let compile = go.compile("main.go").expect("no tools").expect("compiles");
+        let compile = go.compile("main.go", false).expect("no tools").expect("compiles");
         assert_eq!(compile.command.argv[0], "/bin/sh");
         assert_eq!(compile.command.argv.last(), Some(&"main.go".into()));
         assert_eq!(variable(&compile.command.env, "OUT").as_deref(), Some(OUT_DIR));
         assert!(variable(&compile.command.env, "PATH").expect("path").starts_with("/opt/go/bin:"));
         assert!(go.prepare(|_| None).expect("no tools").is_some());
         assert!(runtime("python").prepare(|_| None).expect("no tools").is_none());
-        assert!(runtime("python").compile("main.py").expect("no tools").is_none());
+        assert!(runtime("python").compile("main.py", false).expect("no tools").is_none());
         let packages = ["example.com/a@v1".to_owned()];
         let install = go.install(&packages, |name| (name == "GOPROXY").then(|| "here".into())).expect("no tools");
         let install = install.expect("has packages").command;

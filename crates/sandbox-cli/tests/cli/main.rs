@@ -6,10 +6,14 @@ mod harness;
 
 mod bad_input;
 mod cleanup;
+mod files;
 mod formats;
 mod isolation;
 mod limits;
 mod metrics;
 mod ordinary_user;
+mod results;
 mod streaming;
+mod templates;
 mod time;
+mod volumes;

@@ -6,6 +6,9 @@
 mod features;
 #[path = "../harness/mod.rs"]
 mod harness;
+mod index;
+mod packages;
+mod projects;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -25,6 +28,15 @@ fn main() {
             Ok(())
         })
     }));
+    let groups = [("packages", packages::TESTS), ("projects", projects::TESTS)];
+    for (group, tests) in groups {
+        trials.extend(tests.iter().map(|(name, test)| {
+            Trial::test(format!("{group}::{name}"), move || {
+                test();
+                Ok(())
+            })
+        }));
+    }
     libtest_mimic::run(&Arguments::from_args(), trials).exit();
 }
 

@@ -1,0 +1,148 @@
+//! Files in and out.
+
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::harness::{result, run, sandbox};
+
+fn write(dir: &Path, name: &str, content: impl AsRef<[u8]>) -> String {
+    let path = dir.join(name);
+    std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+    std::fs::write(&path, content).unwrap();
+    path.to_str().unwrap().to_owned()
+}
+
+fn python(code: &str, flags: &[&str]) -> Value {
+    crate::harness::python(code, flags)
+}
+
+#[test]
+fn what_was_made_or_changed_comes_back() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = write(dir.path(), "data.csv", "a,b\n");
+    let code = "
+import os
+open('data.csv', 'a').write('1,2\\n')
+os.makedirs('out/deep')
+open('out/deep/é.txt', 'w').write('text')
+open('binary', 'wb').write(bytes([0, 255]))
+open('tool.sh', 'w').write('#!/bin/sh')
+os.chmod('tool.sh', 0o755)
+open('/tmp/elsewhere', 'w').write('x')
+";
+    let result = python(code, &["--input", &data]);
+    let files = result["files"].as_object().unwrap();
+    assert_eq!(files.keys().collect::<Vec<_>>(), ["binary", "data.csv", "out/deep/é.txt", "tool.sh"]);
+    assert_eq!(files["data.csv"]["content"], "a,b\n1,2\n");
+    assert_eq!((&files["binary"]["encoding"], &files["binary"]["content"]), (&"base64".into(), &"AP8=".into()));
+    assert_eq!((&files["tool.sh"]["executable"], &files["data.csv"]["executable"]), (&true.into(), &Value::Null));
+    assert!(result["files_omitted"].is_null());
+}
+
+#[test]
+fn files_and_directories_go_in_under_the_names_they_are_given() {
+    let dir = tempfile::tempdir().unwrap();
+    let one = write(dir.path(), "one.txt", "1");
+    write(dir.path(), "tree/a/b.txt", "2");
+    let tree = dir.path().join("tree").to_str().unwrap().to_owned();
+    let code = "import os; print(sorted(os.path.join(t, f)[2:] for t, _, fs in os.walk('.') for f in fs))";
+    let result = python(code, &["--input", &format!("{one}:in/renamed.txt"), "--input", &tree, "--input", &one]);
+    assert_eq!(result["stdout"], "['in/renamed.txt', 'main.py', 'one.txt', 'tree/a/b.txt']\n", "{result:#}");
+    assert_eq!(result["files"], serde_json::json!({}), "what only was read does not come back");
+}
+
+#[test]
+fn names_that_could_do_harm_are_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = write(dir.path(), "x", "1");
+    for (name, why) in [
+        ("/etc/x", "is absolute"),
+        ("../x", "climbs out"),
+        ("a/../../x", "climbs out"),
+        ("", "is empty"),
+        ("main.py", "there are two files named 'main.py'"),
+        ("main.py/x", "'main.py' is both a file and a directory"),
+    ] {
+        let input = format!("{file}:{name}");
+        let output = run(&["--lang", "python", "--code", "1", "--input", &input]);
+        let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{name}: {complaint}");
+        assert!(complaint.contains(why) && complaint.lines().count() == 1, "{name}: {complaint}");
+    }
+    let output = run(&["--lang", "python", "--code", "1", "--input", "/no/such/file"]);
+    assert!(String::from_utf8_lossy(&output.stderr).contains("cannot read '/no/such/file': no such file"));
+}
+
+#[test]
+fn files_are_written_to_a_directory() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("new/results");
+    let code = "import os; os.mkdir('d'); open('d/f', 'w').write('x'); os.symlink('/etc/passwd', 'l')";
+    let args = ["--lang", "python", "--code", code, "--output-dir", out.to_str().unwrap()];
+    let output = run(&args);
+    assert!(output.status.success());
+    assert_eq!(std::fs::read_to_string(out.join("d/f")).unwrap(), "x");
+    assert!(!out.join("l").exists(), "links do not leave a cell");
+    let summary = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(summary.contains("1 files left out (l: it is not a regular file)"), "{summary}");
+    // A file where a directory should be.
+    let blocked = write(dir.path(), "blocked/d", "not a directory");
+    let args =
+        ["--lang", "python", "--code", code, "--output-dir", Path::new(&blocked).parent().unwrap().to_str().unwrap()];
+    let output = run(&args);
+    assert_eq!(output.status.code(), Some(125));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("blocked/d/f': not a directory"));
+}
+
+#[test]
+fn what_is_too_much_is_left_out_and_named() {
+    let code = "
+for n in range(30): open(f'f{n:02}', 'w').write('x')
+open('large', 'wb').write(bytes(3_000_000))
+";
+    let mut command = sandbox(&["--lang", "python", "--json", "--code", code]);
+    let output = command.env("SANDBOX_FILES", "10").env("SANDBOX_FILES_SIZE", "1m").output().unwrap();
+    let result = result(&output);
+    assert_eq!(result["files"].as_object().unwrap().len(), 10);
+    assert_eq!(result["files_omitted_count"], 21);
+    let omitted = result["files_omitted"].as_array().unwrap();
+    assert_eq!(omitted[0], serde_json::json!({"path": "f10", "why": "too_many"}));
+    let mut command = sandbox(&["--lang", "python", "--json", "--code", code]);
+    let output = command.env("SANDBOX_FILES_SIZE", "1m").output().unwrap();
+    let result = crate::harness::result(&output);
+    assert_eq!(result["files_omitted"], serde_json::json!([{"path": "large", "why": "too_large"}]));
+}
+
+#[test]
+fn files_come_back_from_runs_that_were_killed() {
+    let result = python("open('kept', 'w').write('x')\nwhile True: pass", &["--timeout", "500ms"]);
+    assert_eq!((&result["verdict"], &result["files"]["kept"]["content"]), (&"timeout".into(), &"x".into()));
+    let result =
+        python("open('kept', 'w').write('x')\nx = [bytearray(1 << 20) for _ in range(1000)]", &["--memory", "64m"]);
+    assert_eq!((&result["verdict"], &result["files"]["kept"]["content"]), (&"memory_limit".into(), &"x".into()));
+}
+
+#[test]
+fn programs_have_files_too() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = write(dir.path(), "in", "text\n");
+    let output = run(&["exec", "--json", "--input", &file, "--", "sh", "-c", "cp in out"]);
+    assert_eq!(result(&output)["files"]["out"]["content"], "text\n");
+}
+
+#[test]
+fn the_working_directory_can_be_another() {
+    let code = "import os; print(os.getcwd()); open('made', 'w').write('x')";
+    let result = python(code, &["--workdir", "sub/dir"]);
+    assert_eq!(result["stdout"], "/sandbox/sub/dir\n", "{result:#}");
+    assert_eq!(result["files"].as_object().unwrap().keys().collect::<Vec<_>>(), ["sub/dir/made"]);
+    let absolute = python("import os; print(os.getcwd())", &["--workdir", "/tmp"]);
+    assert_eq!(absolute["stdout"], "/tmp\n");
+    for (dir, why) in [("..", "is not a plain path"), ("/no/such", "cannot enter the working directory")] {
+        let output = run(&["--lang", "python", "--code", "1", "--workdir", dir]);
+        let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2));
+        assert!(complaint.contains(why), "{complaint}");
+    }
+}

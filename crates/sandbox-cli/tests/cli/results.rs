@@ -1,0 +1,110 @@
+//! What a result says: the value of the last expression, the reason of a failure; and restricted Python.
+
+use serde_json::Value;
+
+use crate::harness::{python, run};
+
+#[test]
+fn the_result_is_the_last_expressions_value() {
+    for (code, expected) in [
+        ("2 + 2", "4"),
+        ("print('noise')\nx = [1, 'a']\nx", "[1, 'a']"),
+        ("'text'", "'text'"),
+        ("print(2 + 2)", "4"),
+        ("x = 1", ""),
+        ("def f():\n    return 5\nf()", "5"),
+        ("import sys\nsys.stdout.write('a\\nb\\n')\nNone", "a\nb"),
+        ("class A:\n    def __repr__(self): return 'mine'\nA()", "mine"),
+        ("'x' * 100_000", &format!("'{}", "x".repeat(65_535))),
+    ] {
+        let result = python(code, &[]);
+        assert_eq!(result["result"], expected, "{code}");
+    }
+    assert_eq!(python("1\nraise ValueError('x')", &[])["result"], Value::Null);
+}
+
+#[test]
+fn the_runner_does_not_show() {
+    let code = "
+import sys, os, inspect, traceback
+def f(): pass
+print(__name__, __file__, sys.argv, sys.path[0], 'RESULT' in os.environ)
+print(sorted(name for name in globals() if not name.startswith('__')))
+print(inspect.getsource(f).strip())
+try:
+    1 / 0
+except ZeroDivisionError:
+    print(len(traceback.extract_tb(sys.exc_info()[2])))
+";
+    let result = python(code, &["--", "a"]);
+    let expected = "__main__ /sandbox/main.py ['main.py', 'a'] /sandbox False\n\
+                    ['f', 'inspect', 'os', 'sys', 'traceback']\ndef f(): pass\n1\n";
+    assert_eq!(result["stdout"], expected, "{result:#}");
+    let failed = python("def f():\n    raise KeyError('k')\nf()", &[]);
+    let expected = "Traceback (most recent call last):\n  File \"/sandbox/main.py\", line 3, in <module>\n    f()\n  \
+                    File \"/sandbox/main.py\", line 2, in f\n    raise KeyError('k')\nKeyError: 'k'\n";
+    assert_eq!(failed["stderr"], expected);
+}
+
+#[test]
+fn reasons_are_one_line() {
+    for (code, error) in [
+        ("undefined_variable", "NameError: name 'undefined_variable' is not defined"),
+        ("raise ValueError('first\\nsecond')", "ValueError: first"),
+        (
+            "import json; json.loads('{')",
+            "json.decoder.JSONDecodeError: Expecting property name enclosed in double quotes: line 1 column 2 (char 1)",
+        ),
+        ("class Own(Exception): pass\nraise Own", "Own"),
+        ("x = (", "SyntaxError: '(' was never closed"),
+        ("import sys; sys.exit('given up')", "given up"),
+        ("import sys; sys.exit(7)", "exited with code 7"),
+        ("import os; os.abort()", "killed by SIGABRT (it aborted)"),
+        ("assert 1 == 2, 'no'", "AssertionError: no"),
+        ("raise ExceptionGroup('many', [ValueError(1)])", "ExceptionGroup: many (1 sub-exception)"),
+    ] {
+        assert_eq!(python(code, &[])["error"], error, "{code}");
+    }
+}
+
+#[test]
+fn restricted_python_allows_only_what_is_safe() {
+    let restricted = |code: &str| python(code, &["--restricted"]);
+    let fine = restricted(
+        "
+def mean(xs):
+    return sum(xs) / len(xs)
+class Point:
+    def __init__(self, x): self.x = x
+try:
+    [][1]
+except IndexError as error:
+    print(type(error) is IndexError, f'{Point(3).x:03}')
+sorted({k: v for k, v in zip('ab', range(2))}), mean([1, 2])
+",
+    );
+    assert_eq!(fine["verdict"], "ok", "{fine:#}");
+    assert_eq!((&fine["stdout"], &fine["result"]), (&"True 003\n".into(), &"(['a', 'b'], 1.5)".into()));
+    for (code, what) in [
+        ("import os", "importing 'os' is not allowed in restricted mode (line 1)"),
+        ("x = 1\nfrom os import path", "importing 'os' is not allowed in restricted mode (line 2)"),
+        ("open('/etc/passwd')", "'open' is not allowed in restricted mode (line 1)"),
+        ("eval('1')", "'eval' is not allowed in restricted mode (line 1)"),
+        ("print(exec)", "'exec' is not allowed in restricted mode (line 1)"),
+        ("__import__('os')", "'__import__' is not allowed in restricted mode (line 1)"),
+        ("().__class__.__bases__", "the attribute '__class__' is not allowed in restricted mode (line 1)"),
+        ("getattr(1, 'real')", "'getattr' is not allowed in restricted mode (line 1)"),
+        ("globals()", "'globals' is not allowed in restricted mode (line 1)"),
+        ("(x for x in []).gi_frame", "the attribute 'gi_frame' is not allowed in restricted mode (line 1)"),
+    ] {
+        let result = restricted(code);
+        // Either attribute may be met first.
+        let error = result["error"].as_str().unwrap().replace("'__bases__'", "'__class__'");
+        assert_eq!(error, format!("RestrictedError: {what}"), "{code}");
+    }
+    assert_eq!(restricted("missing")["error"], "NameError: name 'missing' is not defined");
+    let own = restricted("def open(x):\n    return x\nopen(3)");
+    assert_eq!(own["result"], "3", "a name of the program's own is fine: {own:#}");
+    let output = run(&["--lang", "bash", "--restricted", "--code", "ls"]);
+    assert!(String::from_utf8_lossy(&output.stderr).contains("bash has no restricted mode"));
+}

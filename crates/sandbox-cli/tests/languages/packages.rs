@@ -1,0 +1,242 @@
+//! Package environments: made once, by cells that can reach nothing but the index, whole or not at all.
+
+use std::io::Read;
+use std::net::TcpListener;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use serde_json::Value;
+
+use crate::harness::{eventually, processes, result, sandbox};
+use crate::index::{Index, entries};
+
+/// The tests here.
+pub(crate) const TESTS: &[(&str, fn())] = &[
+    ("the_second_run_needs_no_index", the_second_run_needs_no_index),
+    ("two_at_once_install_once", two_at_once_install_once),
+    ("a_kill_in_the_middle_leaves_nothing_wrong", a_kill_in_the_middle_leaves_nothing_wrong),
+    ("an_interruption_leaves_nothing", an_interruption_leaves_nothing),
+    ("too_slow_too_large_or_unknown_leave_nothing", too_slow_too_large_or_unknown_leave_nothing),
+    ("a_hostile_build_stays_in_its_cell", a_hostile_build_stays_in_its_cell),
+    ("the_run_has_no_network", the_run_has_no_network),
+    ("the_cache_is_listed_and_pruned", the_cache_is_listed_and_pruned),
+    ("a_manifest_and_flags_together", a_manifest_and_flags_together),
+];
+
+fn command(index: &Index, data: &Path, args: &[&str]) -> Command {
+    let mut command = sandbox(&["--lang", "python", "--json", "--timeout", "20s"]);
+    command.args(args).env("SANDBOX_DATA_DIR", data).env("SANDBOX_PYTHON_INDEX", index.address());
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+fn run(index: &Index, data: &Path, args: &[&str]) -> Value {
+    result(&command(index, data, args).output().unwrap())
+}
+
+const USE: [&str; 4] = ["--package", "demo", "--code", "import demo; demo.value"];
+
+fn index_with_demo() -> Index {
+    let index = Index::start();
+    index.offer("demo", "");
+    index
+}
+
+fn the_second_run_needs_no_index() {
+    let data = tempfile::tempdir().unwrap();
+    let index = index_with_demo();
+    let first = run(&index, data.path(), &USE);
+    assert_eq!((&first["verdict"], &first["result"]), (&"ok".into(), &"42".into()), "{first:#}");
+    assert!(first["metrics"]["phases"]["packages"].as_f64().unwrap() > 0.0);
+    let downloads = index.downloads();
+    assert!(downloads > 0);
+    index.stall(true);
+    let second = run(&index, data.path(), &USE);
+    assert_eq!((&second["result"], index.downloads()), (&"42".into(), downloads), "{second:#}");
+}
+
+fn two_at_once_install_once() {
+    let data = tempfile::tempdir().unwrap();
+    // How often one installation asks for an archive is the installer's business.
+    let alone = index_with_demo();
+    run(&alone, tempfile::tempdir().unwrap().path(), &USE);
+    let index = index_with_demo();
+    index.stall(true);
+    let mut runs: Vec<Child> = (0..3).map(|_| command(&index, data.path(), &USE).spawn().unwrap()).collect();
+    eventually("the archive is asked for", || index.downloads() > 0);
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    index.stall(false);
+    for run in runs.drain(..) {
+        let result = result(&run.wait_with_output().unwrap());
+        assert_eq!(result["result"], "42", "{result:#}");
+    }
+    assert_eq!(index.downloads(), alone.downloads());
+}
+
+fn wait_for_install(index: &Index, data: &Path) -> Child {
+    index.stall(true);
+    let mut child = command(index, data, &USE);
+    // Killed while it is being covered, it would leave half a profile.
+    let child = child.env("LLVM_PROFILE_FILE", "/dev/null").spawn().unwrap();
+    eventually("the archive is asked for", || index.downloads() > 0);
+    child
+}
+
+fn a_kill_in_the_middle_leaves_nothing_wrong() {
+    let data = tempfile::tempdir().unwrap();
+    let index = index_with_demo();
+    let mut child = wait_for_install(&index, data.path());
+    let own = child.id();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    eventually("its cells are gone", || {
+        !processes().iter().any(|(_, parent, name, line)| {
+            *parent == own || ((name.starts_with("sandbox-") || name == "uv") && line.contains(&index.address()))
+        })
+    });
+    index.stall(false);
+    let listed = sandbox(&["cache", "list", "--json"]).env("SANDBOX_DATA_DIR", data.path()).output().unwrap();
+    assert_eq!(result(&listed), Value::Array(vec![]), "nothing half made is listed");
+    let again = run(&index, data.path(), &USE);
+    assert_eq!(again["result"], "42", "{again:#}");
+    let left = entries(&data.path().join("environments"));
+    assert!(!left.iter().any(|name| name.contains(".tmp")), "{left:?}");
+}
+
+fn an_interruption_leaves_nothing() {
+    let data = tempfile::tempdir().unwrap();
+    let index = index_with_demo();
+    let child = wait_for_install(&index, data.path());
+    let id = child.id().to_string();
+    assert!(Command::new("kill").args(["-INT", &id]).status().unwrap().success());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130));
+    assert_eq!(result(&output)["verdict"], "cancelled");
+    assert_eq!(entries(&data.path().join("environments")), Vec::<String>::new());
+}
+
+fn too_slow_too_large_or_unknown_leave_nothing() {
+    let data = tempfile::tempdir().unwrap();
+    let index = index_with_demo();
+    let left = || entries(&data.path().join("environments"));
+    let unknown = run(&index, data.path(), &["--package", "nothing", "--code", "1"]);
+    assert_eq!(unknown["verdict"], "package_error", "{unknown:#}");
+    assert!(unknown["error"].as_str().unwrap().contains("nothing was not found"), "{unknown:#}");
+    assert_eq!(left(), Vec::<String>::new());
+
+    index.offer("large", "files['large.bin'] = os.urandom(3_000_000)");
+    let mut large = command(&index, data.path(), &["--package", "large", "--code", "1"]);
+    let large = result(&large.env("SANDBOX_INSTALL_DISK", "2m").output().unwrap());
+    assert_eq!(large["verdict"], "package_error", "{large:#}");
+    assert_eq!(left(), Vec::<String>::new());
+
+    index.stall(true);
+    let args = ["--install-timeout", "1s", "--package", "demo", "--code", "1"];
+    let slow = run(&index, data.path(), &args);
+    assert_eq!((&slow["verdict"], &slow["limit"]["kind"]), (&"package_error".into(), &"wall_time".into()), "{slow:#}");
+    assert_eq!(slow["error"], "installing: time limit of 1s reached; SANDBOX_INSTALL_TIMEOUT raises it");
+    assert_eq!(left(), Vec::<String>::new());
+}
+
+fn a_hostile_build_stays_in_its_cell() {
+    let data = tempfile::tempdir().unwrap();
+    let host = tempfile::tempdir().unwrap();
+    let canary = TcpListener::bind("127.0.0.1:0").unwrap();
+    canary.set_nonblocking(true).unwrap();
+    let port = canary.local_addr().unwrap().port();
+    let index = Index::start();
+    let attack = format!(
+        r#"
+tried = []
+def attempt(name, action):
+    try:
+        tried.append(name + ": " + str(action()))
+    except Exception as error:
+        tried.append(name + ": refused")
+def through_proxy():
+    proxy = socket.create_connection(("127.0.0.1", 3128), 5)
+    proxy.sendall(b"CONNECT 127.0.0.1:{port} HTTP/1.1\r\n\r\n")
+    return proxy.recv(100).split(b" ")[1].decode()
+attempt("write to the host", lambda: open("{host}/owned", "w").write("x"))
+attempt("write to the toolchain", lambda: open(sys.base_prefix + "/owned", "w").write("x"))
+attempt("read secrets", lambda: open("/etc/shadow").read())
+attempt("reach the host", lambda: socket.create_connection(("127.0.0.1", {port}), 2))
+attempt("reach the host through the proxy", through_proxy)
+attempt("see the host's processes", lambda: max(int(p) for p in os.listdir("/proc") if p.isdigit()) > 1000)
+attempt("plant a link", lambda: os.symlink("/etc/passwd", os.environ["OUT"] + "/passwd"))
+files["evil.py"] = "tried = " + repr(tried)
+"#,
+        host = host.path().display()
+    );
+    index.offer("evil", &attack);
+    let code = "import evil, os; print('\\n'.join(evil.tried), os.path.lexists('/opt/packages/passwd'))";
+    let result = run(&index, data.path(), &["--package", "evil", "--code", code]);
+    assert_eq!(result["verdict"], "ok", "{result:#}");
+    let tried = result["stdout"].as_str().unwrap();
+    for refused in ["write to the host", "write to the toolchain", "read secrets", "reach the host"] {
+        assert!(tried.contains(&format!("{refused}: refused")), "{tried}");
+    }
+    assert!(tried.contains("through the proxy: 403") && tried.contains("processes: False"), "{tried}");
+    assert!(tried.ends_with("False\n"), "links do not leave a cell: {tried}");
+    assert_eq!(entries(host.path()), Vec::<String>::new());
+    assert!(canary.accept().is_err(), "somebody came through");
+}
+
+fn the_run_has_no_network() {
+    let data = tempfile::tempdir().unwrap();
+    let index = index_with_demo();
+    let code = "
+import demo, os, socket
+print('https_proxy' in os.environ)
+socket.create_connection(('127.0.0.1', 3128), 2)
+";
+    let result = run(&index, data.path(), &["--package", "demo", "--code", code]);
+    assert_eq!(result["stdout"], "False\n");
+    assert_eq!(result["verdict"], "runtime_error", "{result:#}");
+}
+
+fn the_cache_is_listed_and_pruned() {
+    let data = tempfile::tempdir().unwrap();
+    let index = index_with_demo();
+    run(&index, data.path(), &USE);
+    let cache = |args: &[&str]| {
+        let mut words = vec!["cache"];
+        words.extend_from_slice(args);
+        let output = sandbox(&words).env("SANDBOX_DATA_DIR", data.path()).output().unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let list: Value = serde_json::from_str(&cache(&["list", "--json"])).unwrap();
+    assert_eq!(list.as_array().unwrap().len(), 1);
+    assert!(list[0]["label"].as_str().unwrap().ends_with(": demo"), "{list:#}");
+    assert!(list[0]["size"].as_u64().unwrap() > 100);
+    assert!(cache(&[]).contains("1 entries"));
+    assert!(cache(&["prune", "--unused-for", "1h"]).starts_with("removed 0 entries"));
+
+    // What a run uses is not taken from under it.
+    let code = "import demo, sys; print('ready', flush=True); sys.stdin.readline(); import demo as again";
+    let mut args = USE.to_vec();
+    args[3] = code;
+    args.extend(["--stdin", "-", "--format", "text"]);
+    let mut running = sandbox(&["--lang", "python", "--timeout", "20s"]);
+    running.args(&args).env("SANDBOX_DATA_DIR", data.path()).env("SANDBOX_PYTHON_INDEX", index.address());
+    let mut running = running.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let mut first = [0; 6];
+    running.stdout.as_mut().unwrap().read_exact(&mut first).unwrap();
+    assert!(cache(&["prune"]).contains("1 in use were kept"));
+    drop(running.stdin.take());
+    assert!(running.wait().unwrap().success());
+
+    assert!(cache(&["prune"]).starts_with("removed 1 entries"));
+    assert_eq!(entries(&data.path().join("environments")), Vec::<String>::new());
+}
+
+fn a_manifest_and_flags_together() {
+    let data = tempfile::tempdir().unwrap();
+    let index = index_with_demo();
+    index.offer("other", "files['other.py'] = 'value = 7'");
+    let project = tempfile::tempdir().unwrap();
+    std::fs::write(project.path().join("requirements.txt"), "demo\n").unwrap();
+    std::fs::write(project.path().join("main.py"), "import demo, other\nprint(demo.value + other.value)\n").unwrap();
+    let result = run(&index, data.path(), &["--file", project.path().to_str().unwrap(), "--package", "other"]);
+    assert_eq!((&result["verdict"], &result["stdout"]), (&"ok".into(), &"49\n".into()), "{result:#}");
+}

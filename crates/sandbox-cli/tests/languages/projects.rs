@@ -1,0 +1,216 @@
+//! Projects with manifests of their own, and single files as people paste them.
+
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::harness::{result, run_with_input_in};
+
+/// The tests here.
+pub(crate) const TESTS: &[(&str, fn())] = &[
+    ("a_package_json", a_package_json),
+    ("a_go_module", a_go_module),
+    ("a_cargo_project", a_cargo_project),
+    ("a_maven_project", a_maven_project),
+    ("a_python_project", a_python_project),
+    ("javascript_of_every_kind", javascript_of_every_kind),
+    ("go_without_package_main", go_without_package_main),
+    ("java_as_people_paste_it", java_as_people_paste_it),
+    ("a_list_of_files", a_list_of_files),
+    ("the_file_is_named_as_its_author_named_it", the_file_is_named_as_its_author_named_it),
+    ("a_definition_of_the_users_own", a_definition_of_the_users_own),
+];
+
+fn write(dir: &Path, files: &[(&str, &str)]) {
+    for (name, content) in files {
+        let path = dir.join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, content).unwrap();
+    }
+}
+
+/// Runs a project in a directory, with these flags.
+fn run_files(files: &[(&str, &str)], flags: &[&str]) -> Value {
+    let dir = tempfile::tempdir().unwrap();
+    write(dir.path(), files);
+    let mut args = vec!["--json", "--timeout", "20s"];
+    args.extend_from_slice(flags);
+    result(&run_with_input_in(dir.path(), &args, b""))
+}
+
+fn project(files: &[(&str, &str)]) -> Value {
+    run_files(files, &["--file", "."])
+}
+
+fn stdout(result: &Value) -> &str {
+    assert_eq!(result["verdict"], "ok", "{result:#}");
+    result["stdout"].as_str().unwrap()
+}
+
+fn a_package_json() {
+    let result = project(&[
+        (
+            "package.json",
+            r#"{"name": "x", "type": "module", "main": "src/start.js", "dependencies": {"is-number": "7.0.0"}}"#,
+        ),
+        (
+            "src/start.js",
+            "import isNumber from 'is-number';\nimport { two } from './two.js';\nconsole.log(isNumber(two));\n",
+        ),
+        ("src/two.js", "export const two = 2;\n"),
+    ]);
+    assert_eq!((stdout(&result), &result["language"]), ("true\n", &"javascript".into()));
+}
+
+fn a_go_module() {
+    let result = project(&[
+        ("go.mod", "module example.org/app\n\ngo 1.20\n\nrequire github.com/google/uuid v1.6.0\n"),
+        (
+            "main.go",
+            "package main\n\nimport (\n\t\"fmt\"\n\n\t\"example.org/app/names\"\n\t\"github.com/google/uuid\"\n)\n\n\
+             func main() { fmt.Println(names.First, len(uuid.Nil)) }\n",
+        ),
+        ("names/names.go", "package names\n\nconst First = \"Ada\"\n"),
+    ]);
+    assert_eq!((stdout(&result), &result["language"]), ("Ada 16\n", &"go".into()));
+}
+
+fn a_cargo_project() {
+    let result = project(&[
+        (
+            "Cargo.toml",
+            "[package]\nname = \"app\"\nversion = \"0.1.0\"\nedition = \"2021\"\n\n[dependencies]\nitoa = \"=1.0.11\"\n",
+        ),
+        ("src/main.rs", "mod numbers;\nfn main() { println!(\"{}\", itoa::Buffer::new().format(numbers::BIG)); }\n"),
+        ("src/numbers.rs", "pub const BIG: u64 = 1 << 40;\n"),
+    ]);
+    assert_eq!((stdout(&result), &result["language"]), ("1099511627776\n", &"rust".into()));
+}
+
+fn a_maven_project() {
+    let result = project(&[
+        (
+            "pom.xml",
+            "<project xmlns=\"http://maven.apache.org/POM/4.0.0\"><modelVersion>4.0.0</modelVersion>\
+             <groupId>org.example</groupId><artifactId>app</artifactId><version>1</version><dependencies><dependency>\
+             <groupId>org.apache.commons</groupId><artifactId>commons-lang3</artifactId><version>3.14.0</version>\
+             </dependency></dependencies></project>",
+        ),
+        (
+            "src/main/java/Main.java",
+            "import org.apache.commons.lang3.StringUtils;\nimport org.example.Names;\n\npublic class Main {\n    \
+             public static void main(String[] args) { System.out.println(StringUtils.reverse(Names.FIRST)); }\n}\n",
+        ),
+        (
+            "src/main/java/org/example/Names.java",
+            "package org.example;\n\npublic class Names { public static final String FIRST = \"Ada\"; }\n",
+        ),
+    ]);
+    assert_eq!((stdout(&result), &result["language"]), ("adA\n", &"java".into()));
+}
+
+fn a_python_project() {
+    let result = project(&[
+        ("pyproject.toml", "[project]\nname = \"app\"\nversion = \"1\"\ndependencies = [\"six==1.16.0\"]\n"),
+        ("app.py", "import six\nfrom lib import name\nprint(name, six.__version__)\n"),
+        ("lib/__init__.py", "name = 'Ada'\n"),
+    ]);
+    assert_eq!(stdout(&result), "Ada 1.16.0\n");
+}
+
+fn javascript_of_every_kind() {
+    for code in [
+        "const path = require('path'); console.log(path.basename('/a/ok'))",
+        "import path from 'path'; console.log(path.basename('/a/ok'))",
+        "const path = await import('path'); console.log(path.basename('/a/ok'))",
+        "#!/usr/bin/env node\nconsole.log(require.main === module ? 'ok' : 'not main')",
+        "exports.x = 'ok'; console.log(this.x, ''.trim()) || console.log",
+        "return console.log('ok')",
+    ] {
+        let result = run_files(&[], &["--lang", "js", "--code", code]);
+        assert!(stdout(&result).starts_with("ok"), "{code}: {result:#}");
+    }
+    let value = run_files(&[], &["--lang", "js", "--code", "const f = async () => ({ a: [1, 2] }); f()"]);
+    assert_eq!(value["result"], "{ a: [ 1, 2 ] }");
+    let module = run_files(&[("x.mjs", "export default 1; console.log(typeof require)")], &["--file", "x.mjs"]);
+    assert_eq!(stdout(&module), "undefined\n");
+}
+
+fn go_without_package_main() {
+    let result = run_files(&[], &["--lang", "go", "--code", "package tools\n\nfunc main() {}\n"]);
+    assert_eq!(result["verdict"], "compile_error", "{result:#}");
+    assert_eq!(result["error"], "package command-line-arguments is not a main package");
+    let none = run_files(&[], &["--lang", "go", "--code", "func main() {}"]);
+    assert_eq!(none["verdict"], "compile_error", "{none:#}");
+    assert!(none["error"].as_str().unwrap().contains("main.go:1:1: expected 'package', found 'func'"), "{none:#}");
+}
+
+fn java_as_people_paste_it() {
+    for code in [
+        "public final class Anything { public static void main(String[] a) { System.out.println(\"ok\"); } }",
+        "class A {}\nclass B { public static void main(String... a) { System.out.println(\"ok\"); } }",
+        "// public class Wrong\nenum E { X; public static void main(String[] a) { System.out.println(\"ok\"); } }",
+        "package org.example.deep;\npublic class P { public static void main(String[] a) { System.out.println(\"ok\"); } }",
+        "interface I { static void main(String[] a) { System.out.println(\"ok\"); } }",
+    ] {
+        let result = run_files(&[], &["--lang", "java", "--code", code]);
+        assert_eq!(stdout(&result), "ok\n", "{code}");
+    }
+    let none = run_files(&[], &["--lang", "java", "--code", "class A { }"]);
+    assert_eq!(none["verdict"], "compile_error", "{none:#}");
+    assert!(none["error"].as_str().unwrap().contains("no class in Main.java has a method"), "{none:#}");
+}
+
+fn a_list_of_files() {
+    let files = [("app.py", "import helper\nprint(helper.x)\n"), ("lib/data.txt", "d"), ("helper.py", "x = 'ok'\n")];
+    let result = run_files(&files, &["--file", "app.py", "--file", "helper.py", "--file", "lib/data.txt"]);
+    assert_eq!(stdout(&result), "ok\n");
+    let other = run_files(&files, &["--file", "app.py", "--file", "helper.py", "--entry", "helper.py"]);
+    assert_eq!(stdout(&other), "");
+    let unclear = tempfile::tempdir().unwrap();
+    write(unclear.path(), &[("a.py", ""), ("b.py", "")]);
+    let output = run_with_input_in(unclear.path(), &["--lang", "python", "--file", "."], b"");
+    let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(complaint.contains("the program could begin in a.py, b.py; name the file with --entry"), "{complaint}");
+}
+
+fn the_file_is_named_as_its_author_named_it() {
+    let wrong = "public class Tool { public static void main(String[] a) { int x = \"\"; } }";
+    let java = run_files(&[("my_tool.java", wrong)], &["--file", "my_tool.java"]);
+    assert!(java["error"].as_str().unwrap().starts_with("my_tool.java:1: error:"), "{java:#}");
+    let rust = run_files(&[("odd-name.rs", "fn main() { x }")], &["--file", "odd-name.rs"]);
+    assert!(rust["stderr"].as_str().unwrap().contains("--> odd-name.rs:1:13"), "{rust:#}");
+    let c = run_files(&[("thing.c", "int main(void) { return x; }")], &["--file", "thing.c"]);
+    assert!(c["error"].as_str().unwrap().starts_with("thing.c:1:25: error:"), "{c:#}");
+}
+
+fn a_definition_of_the_users_own() {
+    let definition = r#"
+name = "awk"
+extensions = ["awk"]
+source = "main.awk"
+[find]
+commands = ["mawk", "gawk", "awk"]
+describe = '''
+echo version=1.0
+echo executable=$(readlink -f "$1")
+echo prefix=/usr
+'''
+missing = "install awk"
+[run]
+argv = ["{executable}", "-f", "{entry}"]
+"#;
+    let result = run_files(
+        &[("defs/awk.toml", definition), ("sum.awk", "BEGIN { print 6 * 7 }")],
+        &["--runtimes", "defs", "--file", "sum.awk"],
+    );
+    assert_eq!((stdout(&result), &result["language"]), ("42\n", &"awk".into()));
+    let dir = tempfile::tempdir().unwrap();
+    write(dir.path(), &[("awk.toml", &definition.replace("argv", "args"))]);
+    let args = ["--runtimes", dir.path().to_str().unwrap(), "--lang", "awk", "--code", "x"];
+    let output = run_with_input_in(dir.path(), &args, b"");
+    let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(complaint.contains("awk.toml") && complaint.contains("unknown field `args`"), "{complaint}");
+}
