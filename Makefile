@@ -3,6 +3,8 @@
 
 CARGO ?= cargo
 export CARGO_TARGET_DIR = $(CURDIR)/target
+# Where scripts/setup puts tools that the system does not have.
+export PATH := $(CURDIR)/target/tools/bin:$(PATH)
 BIN = target/$(shell rustc -vV | sed -n 's/^host: //p')/release/sandbox-run
 
 .PHONY: run build test lint unit coverage bench test-vm setup setup-test setup-bench setup-vm clean

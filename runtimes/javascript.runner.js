@@ -1,5 +1,6 @@
 // Loaded before the program: leaves the value of its last expression and the reason of its failure in $RESULT. A program
-// that only a module can be (import, top-level await) runs as it is and has no such value.
+// that only a module can be (import, top-level await) runs as it is and has no such value. Where Node.js does not notice
+// by itself that it is one, it is started again and told.
 'use strict';
 const fs = require('fs');
 const vm = require('vm');
@@ -7,6 +8,10 @@ const Module = require('module');
 
 const result = process.env.RESULT;
 delete process.env.RESULT;
+
+const AS_MODULES = '--experimental-default-type=module';
+const [major, minor] = process.versions.node.split('.').map(Number);
+const noticesModules = major > 22 || (major === 22 && minor >= 7) || (major === 20 && minor >= 19);
 
 function leave(name, text) {
   try {
@@ -29,7 +34,9 @@ Module.prototype._compile = function (content, filename, ...rest) {
   const source = content.replace(/^#!/, '//');
   try {
     new vm.Script(source, { filename });
-  } catch {
+  } catch (error) {
+    const isModule = /import statement|import call|'export'|await is only valid|import\.meta/.test(error.message);
+    if (isModule && !noticesModules && !process.execArgv.includes(AS_MODULES)) return startAgain();
     return compile.call(this, content, filename, ...rest);
   }
   const evaluated = JSON.stringify(`${source}\n//# sourceURL=${filename}`);
@@ -41,3 +48,11 @@ Module.prototype._compile = function (content, filename, ...rest) {
   else keep(value);
   return undefined;
 };
+
+function startAgain() {
+  const words = [...process.execArgv, AS_MODULES, ...process.argv.slice(1)];
+  const env = { ...process.env, RESULT: result };
+  const { status, signal } = require('child_process').spawnSync(process.execPath, words, { stdio: 'inherit', env });
+  if (signal) process.kill(process.pid, signal);
+  process.exit(status);
+}
