@@ -214,3 +214,39 @@ fn a_host_without_user_namespaces_is_refused_with_the_fix() {
     assert_eq!((&report["policy_met"], &report["layers"][0]["works"]), (&false.into(), &false.into()), "{report:#}");
     assert!(report["layers"][0]["why"].as_str().unwrap().starts_with("the kernel refused it"));
 }
+
+#[test]
+fn volumes_work() {
+    if !is_root() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::set_permissions(dir.path(), PermissionsExt::from_mode(0o777)).unwrap();
+    let path = dir.path().canonicalize().unwrap();
+    let shared = format!("{}:/shared:rw", path.display());
+    let code = "
+import os
+open('/kept/n', 'a').write('x')
+open('/shared/made', 'w').write(open('/kept/n').read())
+print(os.stat('/shared/made').st_uid)
+";
+    let allowed = path.to_str().unwrap();
+    let args = [
+        "--lang",
+        "python",
+        "--json",
+        "--code",
+        code,
+        "--volume",
+        "v:/kept",
+        "--volume",
+        &shared,
+        "--allow-path",
+        allowed,
+    ];
+    for expected in ["x", "xx"] {
+        let output = as_ordinary_user(&args).env("SANDBOX_DATA_DIR", path.join("data")).output().unwrap();
+        assert_eq!(result(&output)["stdout"], "1000\n", "{output:?}");
+        assert_eq!(std::fs::read_to_string(path.join("made")).unwrap(), expected);
+    }
+}

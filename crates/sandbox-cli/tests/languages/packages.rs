@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 
 use serde_json::Value;
 
-use crate::harness::{eventually, processes, result, sandbox};
+use crate::harness::{as_ordinary_user, eventually, is_root, processes, result, sandbox};
 use crate::index::{Index, entries};
 
 /// The tests here.
@@ -21,6 +21,7 @@ pub(crate) const TESTS: &[(&str, fn())] = &[
     ("the_run_has_no_network", the_run_has_no_network),
     ("the_cache_is_listed_and_pruned", the_cache_is_listed_and_pruned),
     ("a_manifest_and_flags_together", a_manifest_and_flags_together),
+    ("an_ordinary_user_compiles_and_installs", an_ordinary_user_compiles_and_installs),
 ];
 
 fn command(index: &Index, data: &Path, args: &[&str]) -> Command {
@@ -239,4 +240,31 @@ fn a_manifest_and_flags_together() {
     std::fs::write(project.path().join("main.py"), "import demo, other\nprint(demo.value + other.value)\n").unwrap();
     let result = run(&index, data.path(), &["--file", project.path().to_str().unwrap(), "--package", "other"]);
     assert_eq!((&result["verdict"], &result["stdout"]), (&"ok".into(), &"49\n".into()), "{result:#}");
+}
+
+fn an_ordinary_user_compiles_and_installs() {
+    use std::os::unix::fs::PermissionsExt;
+    if !is_root() {
+        return;
+    }
+    // A place of the user's own, with the tool where users have it.
+    let home = tempfile::tempdir().unwrap();
+    std::fs::set_permissions(home.path(), PermissionsExt::from_mode(0o777)).unwrap();
+    let bin = home.path().join(".local/bin");
+    std::fs::create_dir_all(&bin).unwrap();
+    let found = Command::new("sh").args(["-c", "readlink -f \"$(command -v uv)\""]).output().unwrap();
+    std::fs::copy(String::from_utf8(found.stdout).unwrap().trim(), bin.join("uv")).unwrap();
+    let index = index_with_demo();
+    let run = |args: &[&str]| {
+        let mut command = as_ordinary_user(args);
+        command.env("HOME", home.path()).env("SANDBOX_PYTHON_INDEX", index.address());
+        result(&command.output().unwrap())
+    };
+    let compiled = run(&["--lang", "c", "--json", "--code", "int main(void) { return 7; }"]);
+    assert_eq!((&compiled["compile"]["success"], &compiled["exit_code"]), (&true.into(), &7.into()), "{compiled:#}");
+    let mut args = vec!["--lang", "python", "--json"];
+    args.extend(USE);
+    let installed = run(&args);
+    assert_eq!(installed["result"], "42", "{installed:#}");
+    assert_eq!(run(&args)["result"], "42");
 }
