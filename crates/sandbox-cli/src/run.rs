@@ -45,7 +45,7 @@ fn report(
         return refuse(&error.to_string());
     }
     let executor = match executor {
-        Ok(executor) => executor,
+        Ok(executor) => executor.for_one_run(),
         Err(failure) => return internal(options.format(), &failure.to_string()),
     };
     if let (Some(_), Some(language)) = (&prepared.request.template, &prepared.language) {
@@ -99,7 +99,7 @@ fn execute(options: &RunOptions, executor: &Executor, plan: &Plan, settings: &Se
     printer.begin(language, version);
     let broken = printer.broken();
     let cancel = [interruption.as_fd(), broken.as_fd()];
-    match executor.run_last(plan, host, input, &cancel, &mut printer) {
+    match executor.run(plan, host, input, &cancel, &mut printer) {
         Ok(result) => {
             let written = printer.end(&result);
             let saved = options.output_dir.as_deref().map_or(Ok(()), |dir| project::save(dir, &result));

@@ -45,6 +45,8 @@ impl Observer for () {
 #[derive(Debug)]
 pub struct Executor {
     keeper: Keeper,
+    /// Whether the next run is the last one.
+    last: bool,
 }
 
 /// What a run needs of the host besides a keeper.
@@ -76,7 +78,7 @@ impl From<Failure> for Stopped {
 impl Executor {
     /// An executor with a keeper of its own. The process must have a single thread.
     pub fn start() -> Result<Self, Failure> {
-        Ok(Self { keeper: Keeper::start()? })
+        Ok(Self { keeper: Keeper::start()?, last: false })
     }
 
     /// Puts a request's code into its template, if it has one. That is done in a cell, by a program that calls
@@ -100,21 +102,14 @@ impl Executor {
         cancel: &[BorrowedFd<'_>],
         observer: &mut dyn Observer,
     ) -> Result<RunResult, Failure> {
-        Run { keeper: &self.keeper, plan, host, cancel, last: false, phases: Phases::default(), compile: None }
-            .run(input, observer)
+        let (phases, compile) = (Phases::default(), None);
+        Run { keeper: &self.keeper, plan, host, cancel, last: self.last, phases, compile }.run(input, observer)
     }
 
-    /// Like [`Executor::run`], for the last plan: the keeper ends with it, and dropping the executor waits for that.
-    pub fn run_last(
-        &self,
-        plan: &Plan,
-        host: Host<'_>,
-        input: Input,
-        cancel: &[BorrowedFd<'_>],
-        observer: &mut dyn Observer,
-    ) -> Result<RunResult, Failure> {
-        Run { keeper: &self.keeper, plan, host, cancel, last: true, phases: Phases::default(), compile: None }
-            .run(input, observer)
+    /// Says that the next plan is the last one: the keeper ends with its run, and dropping the executor waits for that.
+    #[must_use]
+    pub fn for_one_run(self) -> Self {
+        Self { last: true, ..self }
     }
 }
 

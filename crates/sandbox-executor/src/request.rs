@@ -262,6 +262,16 @@ impl Request {
         }
         let sources: Vec<&str> =
             self.files.iter().map(|file| file.path.as_str()).filter(|path| language.is_source(path)).collect();
+        let marked = language.entry_marker.as_ref().map(|marker| {
+            let is_marked = |file: &&InputFile| {
+                language.is_source(file.path.as_str())
+                    && std::str::from_utf8(&file.content).is_ok_and(|text| marker.0.is_match(text))
+            };
+            self.files.iter().filter(is_marked).collect::<Vec<_>>()
+        });
+        if let Some([only]) = marked.as_deref() {
+            return Ok(only.path.as_str().to_owned());
+        }
         let what = match sources.as_slice() {
             [only] => return Ok((*only).to_owned()),
             [] => format!(
@@ -344,6 +354,9 @@ mod tests {
         let files = [("package.json", package), ("index.js", ""), ("lib/start.js", "")];
         assert_eq!(entry("js", &files, None), Ok("lib/start.js".into()));
         assert_eq!(entry("rust", &[("src/main.rs", ""), ("src/util.rs", "")], None), Ok("src/main.rs".into()));
+        let main = "package org.example;\nclass App { public static void main(String[] args) {} }";
+        let files = [("src/org/example/App.java", main), ("src/org/example/Other.java", "class Other {}")];
+        assert_eq!(entry("java", &files, None), Ok("src/org/example/App.java".into()));
         let several = entry("python", &[("a.py", ""), ("b.py", "")], None).expect_err("unclear");
         assert_eq!(several, "the program could begin in a.py, b.py; name the file with --entry");
         assert!(entry("go", &[("a.py", "")], None).expect_err("none").starts_with("none of the files is go source"));

@@ -28,6 +28,8 @@ pub struct Definition {
     pub entries: Vec<String>,
     /// A file of the project's that says it instead, and how to read that from it.
     pub entry_from: Option<EntryFrom>,
+    /// What a file in which a program begins has in it. If one file alone has it, that is where.
+    pub entry_marker: Option<Pattern>,
     /// How to find its toolchain.
     pub find: Find,
     /// What to do once for each toolchain.

@@ -13,6 +13,7 @@ pub(crate) const TESTS: &[(&str, fn())] = &[
     ("a_cargo_project", a_cargo_project),
     ("a_maven_project", a_maven_project),
     ("a_python_project", a_python_project),
+    ("a_java_tree_with_packages", a_java_tree_with_packages),
     ("javascript_of_every_kind", javascript_of_every_kind),
     ("go_without_package_main", go_without_package_main),
     ("java_as_people_paste_it", java_as_people_paste_it),
@@ -116,6 +117,21 @@ fn a_python_project() {
         ("lib/__init__.py", "name = 'Ada'\n"),
     ]);
     assert_eq!(stdout(&result), "Ada 1.16.0\n");
+}
+
+fn a_java_tree_with_packages() {
+    let result = project(&[
+        (
+            "src/org/example/App.java",
+            "package org.example;\n\nimport org.example.text.Upper;\n\npublic class App {\n    \
+             public static void main(String[] args) { System.out.println(Upper.of(\"ada\")); }\n}\n",
+        ),
+        (
+            "src/org/example/text/Upper.java",
+            "package org.example.text;\n\npublic class Upper { public static String of(String s) { return s.toUpperCase(); } }\n",
+        ),
+    ]);
+    assert_eq!((stdout(&result), &result["language"]), ("ADA\n", &"java".into()));
 }
 
 fn javascript_of_every_kind() {
