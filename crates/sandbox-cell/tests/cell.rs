@@ -177,10 +177,7 @@ fn many_cells_at_once_are_apart(keeper: &Keeper) {
     std::thread::scope(|scope| {
         for n in 0..20 {
             scope.spawn(move || {
-                // Twenty at once on a small machine may take their time.
-                let mut limits = Limits::default();
-                limits.set(LimitKind::WallTime, 60_000_000, &Caps::default()).unwrap();
-                let mut cell = keeper.create(&CellSpec { limits, ..CellSpec::new() }).unwrap();
+                let mut cell = keeper.create(&patient()).unwrap();
                 let script = format!("echo {n} > /tmp/own; sleep 0.1; cat /tmp/*; ls /proc/self/fd | wc -l; exit {n}");
                 let (outcome, text) = run(&mut cell, &["sh", "-c", &script], None);
                 assert_eq!((outcome.status, text), (RunStatus::Exited(n), format!("{n}\n4\n")));
@@ -269,13 +266,20 @@ fn what_a_program_left_comes_out(keeper: &Keeper) {
     assert_eq!((taken.files, omitted), (expected, 0));
 }
 
+/// A cell with time for a few hundred processes on a slow machine.
+fn patient() -> CellSpec {
+    let mut limits = Limits::default();
+    limits.set(LimitKind::WallTime, 60_000_000, &Caps::default()).unwrap();
+    CellSpec { limits, ..CellSpec::new() }
+}
+
 fn output_files_are_capped(keeper: &Keeper) {
     let script = "ln -s /etc/passwd a-link; mkfifo b-pipe; printf x > c; \
                   head -c 900000 /dev/zero > d-big; head -c 200000 /dev/zero > e-too-much; \
                   touch \"$(printf 'f-\\377')\"; truncate -s 60m g-sparse; \
                   n=0; p=h-deep; while [ $n -lt 40 ]; do mkdir $p; cd $p; p=x; n=$((n+1)); done; touch bottom; cd /sandbox; \
                   for n in 0 1 2 3 4 5 6 7 8 9; do touch i$n; done";
-    let mut cell = keeper.create(&CellSpec::new()).unwrap();
+    let mut cell = keeper.create(&patient()).unwrap();
     let (taken, omitted) = collect(&mut cell, script, None, CAPS);
     assert_eq!(taken.files.len(), 10, "{:?}", taken.files.keys());
     let why = |path: &str| taken.omitted.iter().find(|(named, _)| named.starts_with(path)).map(|(_, why)| *why);
@@ -288,7 +292,7 @@ fn output_files_are_capped(keeper: &Keeper) {
     assert_eq!(why("i8"), Some(Omission::TooMany));
     assert_eq!(omitted, taken.omitted.len() as u64);
 
-    let mut cell = keeper.create(&CellSpec::new()).unwrap();
+    let mut cell = keeper.create(&patient()).unwrap();
     let (taken, omitted) =
         collect(&mut cell, "n=0; while [ $n -lt 300 ]; do ln -s x l$n; n=$((n+1)); done", None, CAPS);
     assert_eq!((taken.omitted.len(), omitted), (archive::MOST_NAMED, 300));

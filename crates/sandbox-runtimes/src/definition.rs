@@ -154,14 +154,24 @@ pub struct Run {
     /// begins), `{stem}` (the same without its ending), `{runner}` (the runner's text), `{runner_file}` (a file with
     /// it), and `{heap}` (three quarters of the memory limit, in MiB).
     pub argv: Vec<String>,
-    /// The command for restricted runs, if there are any.
-    pub restricted: Option<Vec<String>>,
+    /// How to run a program with safe built-ins only, if there is a way.
+    pub restricted: Option<Restricted>,
     /// A file beside this one that is passed to the interpreter instead of the program, which it runs. It may leave the
     /// value of the last expression and the reason of a failure in `$RESULT`.
     pub runner: Option<String>,
     /// Variables to set; `{heap}` is replaced.
     #[serde(default)]
     pub env: BTreeMap<String, String>,
+}
+
+/// How to run a program with safe built-ins only.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Restricted {
+    /// The command, as in [`Run::argv`].
+    pub argv: Vec<String>,
+    /// A file whose text goes before the runner's.
+    pub runner: String,
 }
 
 /// How to install packages.
@@ -281,9 +291,9 @@ impl Definition {
         if let Some(what) = definition.complaint() {
             return Err(value(what));
         }
-        if let Some(name) = &definition.run.runner {
-            let content = beside(name).map_err(|source| DefinitionError::Read { file: name.clone(), source })?;
-            definition.run.runner = Some(content);
+        let restricted = definition.run.restricted.as_mut().map(|restricted| &mut restricted.runner);
+        for name in definition.run.runner.iter_mut().chain(restricted) {
+            *name = beside(name).map_err(|source| DefinitionError::Read { file: name.clone(), source })?;
         }
         Ok((definition, table))
     }
@@ -312,7 +322,8 @@ impl Definition {
             return Some(format!("find.system: '{path}' is not a part of /etc"));
         }
         let argvs = std::iter::once(("run.argv", &self.run.argv));
-        for (name, argv) in argvs.chain(self.run.restricted.iter().map(|argv| ("run.restricted", argv))) {
+        let restricted = self.run.restricted.iter().map(|restricted| ("run.restricted.argv", &restricted.argv));
+        for (name, argv) in argvs.chain(restricted) {
             if argv.is_empty() {
                 return Some(format!("{name} is empty"));
             }

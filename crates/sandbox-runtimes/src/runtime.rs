@@ -134,13 +134,18 @@ impl Runtime {
         let run = &self.definition.run;
         let heap = (limits.memory() / 4 * 3 / (1 << 20)).max(1).to_string();
         let stem = entry.rsplit_once('.').map_or(entry, |(stem, _)| stem);
-        let argv = if restricted { run.restricted.as_ref()? } else { &run.argv };
+        let runner = run.runner.as_deref().unwrap_or_default();
+        let (argv, runner) = match &run.restricted {
+            Some(own) if restricted => (&own.argv, format!("{}{runner}", own.runner)),
+            None if restricted => return None,
+            _ => (&run.argv, runner.to_owned()),
+        };
         let argv = argv.iter().map(|word| match word.as_str() {
             "{executable}" => self.executable.clone().into_os_string(),
             // From another directory it is only found by its whole path.
             "{entry}" if elsewhere => format!("{WORK_DIR}/{entry}").into(),
             "{entry}" => entry.into(),
-            "{runner}" => run.runner.as_deref().unwrap_or_default().into(),
+            "{runner}" => runner.clone().into(),
             "{runner_file}" => format!("{RESULT_DIR}/{RUNNER_FILE}").into(),
             other => other.replace("{heap}", &heap).replace("{stem}", stem).into(),
         });
