@@ -5,17 +5,19 @@ CARGO ?= cargo
 export CARGO_TARGET_DIR = $(CURDIR)/target
 # Where scripts/setup puts tools that the system does not have.
 export PATH := $(CURDIR)/target/tools/bin:$(PATH)
-BIN = target/$(shell rustc -vV | sed -n 's/^host: //p')/release/sandbox-run
+RELEASE = target/$(shell rustc -vV | sed -n 's/^host: //p')/release
+BIN = $(RELEASE)/sandbox-run
 
-.PHONY: run build test lint unit coverage bench test-vm setup setup-test setup-bench setup-vm clean
+.PHONY: run build test test-sandbox lint unit coverage bench test-vm setup setup-test setup-bench setup-vm clean
 
-## Run a Python snippet in a sandbox and show what happened.
+## Run a Python snippet in a sandbox, show what happened, then serve the same over HTTP until Ctrl-C.
 run: build
 	$(BIN) --lang python --code 'import platform; print(f"Hello from Python {platform.python_version()} in a sandbox: 2+2 =", 2+2)'
+	HTTP_HOST=$${HTTP_HOST:-127.0.0.1} $(RELEASE)/sandbox-server
 
-## Build the program.
+## Build the programs.
 build: setup
-	$(CARGO) build --release --locked
+	$(CARGO) build --release --locked --bins -p sandbox-cli -p sandbox-server
 
 ## Lints and every test.
 test: setup-test lint unit
@@ -26,6 +28,10 @@ lint:
 	$(CARGO) fetch --locked
 	$(CARGO) deny --offline --log-level error check licenses bans sources
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --document-private-items --locked --quiet
+
+## The server's integration tests alone.
+test-sandbox: setup-test
+	$(CARGO) test --locked -p sandbox-server
 
 unit:
 	$(CARGO) test --workspace --locked

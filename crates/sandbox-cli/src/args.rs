@@ -182,8 +182,14 @@ pub(crate) struct RunOptions {
     #[arg(long, value_name = "DIR", help_heading = "Files")]
     pub(crate) workdir: Option<PathBuf>,
 
-    /// Show a directory of the host's (HOST:TARGET[:ro|rw], if allowed), or keep one between runs (NAME:TARGET[:SIZE])
-    #[arg(short, long, value_name = "VOLUME", help_heading = "Files")]
+    /// A directory of the host's, or one that is kept between runs
+    #[arg(
+        short,
+        long,
+        value_name = "VOLUME",
+        help_heading = "Files",
+        help = "Show a directory of the host's (HOST:TARGET[:ro|rw], if allowed), or keep one between runs (NAME:TARGET[:SIZE])"
+    )]
     pub(crate) volume: Vec<String>,
 
     /// Allow a directory of the host's, and all below it, as a volume

@@ -1,17 +1,16 @@
 //! Carrying out a plan: what has to be made is made or found, then the program runs.
 
 use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::os::fd::BorrowedFd;
 use std::path::Path;
-use std::time::{Duration, Instant};
 
-use sandbox_cell::archive::{Archive, Caps, Omission, Sink};
-use sandbox_cell::{CellSpec, Failure, Keeper, LimitKind, Mount, RelativePath, RunStatus, StopReason, signal_name};
-use sandbox_runtimes::{Claim, Entry, Kind, StageName, Staging, Store};
+use sandbox_cell::archive::{Archive, Caps};
+use sandbox_cell::{Failure, Keeper, Mount, RelativePath, RunStatus, signal_name};
+use sandbox_runtimes::Store;
 
 use crate::files::{Collected, pack};
-use crate::plan::{Making, Plan, RUNNER, Step};
+use crate::plan::{Plan, RUNNER, Step};
 use crate::request::{Request, Source};
 use crate::result::{CompileResult, Metrics, Phases, RunResult, Status, Verdict, seconds, text};
 use crate::settings::Settings;
@@ -58,11 +57,8 @@ pub struct Host<'a> {
     pub settings: &'a Settings,
 }
 
-/// How often a run looks for what another is making before it says that it waits.
-const MUTE_WAITS: u32 = 25;
-
 /// Why there is no program to run.
-enum Stopped {
+pub(crate) enum Stopped {
     /// The sandbox failed.
     Failed(Failure),
     /// A step has ended badly.
@@ -114,17 +110,17 @@ impl Executor {
 }
 
 /// A plan that is being carried out.
-struct Run<'a> {
-    keeper: &'a Keeper,
-    plan: &'a Plan,
-    host: Host<'a>,
-    cancel: &'a [BorrowedFd<'a>],
-    last: bool,
-    phases: Phases,
-    compile: Option<CompileResult>,
+pub(crate) struct Run<'a> {
+    pub(crate) keeper: &'a Keeper,
+    pub(crate) plan: &'a Plan,
+    pub(crate) host: Host<'a>,
+    pub(crate) cancel: &'a [BorrowedFd<'a>],
+    pub(crate) last: bool,
+    pub(crate) phases: Phases,
+    pub(crate) compile: Option<CompileResult>,
 }
 
-impl<'a> Run<'a> {
+impl Run<'_> {
     fn run(mut self, input: Input, observer: &mut dyn Observer) -> Result<RunResult, Failure> {
         // The entries are locked as long as they are held.
         let entries = match self.make_all(observer) {
@@ -174,174 +170,13 @@ impl<'a> Run<'a> {
         Ok(self.result(ended, collected))
     }
 
-    /// Makes or finds everything that the program needs, with where it appears.
-    fn make_all(&mut self, observer: &mut dyn Observer) -> Result<Vec<(Entry, &'a Path)>, Stopped> {
-        let plan = self.plan;
-        let mut entries = vec![];
-        if let Some(install) = &plan.install {
-            let began = Instant::now();
-            let entry = self.make(install, StageName::Install, &[], observer)?;
-            self.phases.packages = seconds(began.elapsed());
-            entries.push((entry, install.target.as_path()));
-        }
-        if let Some(compile) = &plan.compile {
-            let packages: Vec<Mount> =
-                entries.iter().map(|(entry, target)| Mount::read_only(&entry.content, *target)).collect();
-            let began = Instant::now();
-            let entry = self.make(compile, StageName::Compile, &packages, observer)?;
-            self.phases.compile = seconds(began.elapsed());
-            entries.push((entry, compile.target.as_path()));
-        }
-        Ok(entries)
-    }
-
-    /// Finds what a step makes, or makes it.
-    fn make(
-        &mut self,
-        making: &Making,
-        stage: StageName,
-        mounts: &[Mount],
-        observer: &mut dyn Observer,
-    ) -> Result<Entry, Stopped> {
-        let staging = match self.claim(making, observer)? {
-            Claim::Ready(entry) => {
-                if making.step == Step::Compile {
-                    self.compile = Some(CompileResult::cached());
-                }
-                return Ok(entry);
-            }
-            Claim::Vacant(staging) => staging,
-        };
-        let prepared = match &self.plan.prepare {
-            Some(prepare) if prepare.stages.contains(&stage) => {
-                let entry = match self.claim(prepare, observer)? {
-                    Claim::Ready(entry) => entry,
-                    Claim::Vacant(staging) => self.fill(prepare, staging, &prepare.cell, observer)?,
-                };
-                Some(entry)
-            }
-            _ => None,
-        };
-        let mut cell = making.cell.clone();
-        cell.mounts.extend(mounts.iter().cloned());
-        if let (Some(entry), Some(prepare)) = (&prepared, &self.plan.prepare) {
-            cell.mounts.push(Mount::read_only(&entry.content, &prepare.target));
-        }
-        let entry = self.fill(making, staging, &cell, observer)?;
-        let most = match making.kind {
-            Kind::Build => self.host.settings.build_cache,
-            Kind::Environment => self.host.settings.package_cache,
-        };
-        // What is in use stays, whatever its size.
-        let _ = self.host.store.shrink(making.kind, most);
-        Ok(entry)
-    }
-
-    fn claim(&self, making: &Making, observer: &mut dyn Observer) -> Result<Claim, Stopped> {
-        let mut waits = 0;
-        let patient = || {
-            waits += 1;
-            if waits == MUTE_WAITS {
-                observer.step(making.step, &format!("waiting for another run that is {}", making.what));
-            }
-            !is_readable(self.cancel)
-        };
-        let claim = self.host.store.claim(making.kind, &making.key, patient).map_err(|error| Failure {
-            fix: Some("name a directory that can be written with SANDBOX_DATA_DIR".to_owned()),
-            ..failure("cannot use the cache", &error)
-        })?;
-        if waits >= MUTE_WAITS {
-            observer.step_over(making.step);
-        }
-        claim.ok_or_else(|| Stopped::Ended(Box::new(self.cancelled())))
-    }
-
-    /// Runs a step in a cell of its own and keeps what it makes.
-    fn fill(
-        &mut self,
-        making: &Making,
-        mut staging: Staging,
-        cell: &CellSpec,
-        observer: &mut dyn Observer,
-    ) -> Result<Entry, Stopped> {
-        observer.step(making.step, &making.what);
-        let files = pack(&making.files).map_err(|error| failure("cannot prepare the files", &error))?;
-        let mut sink = StagingSink(&mut staging);
-        let stage = Stage {
-            cell,
-            command: &making.command,
-            files: &files,
-            input: Input::Empty,
-            collect: Some(Caps { count: 0, bytes: 0 }),
-            trusted: &making.trusted,
-            last: false,
-        };
-        let ended = stage.run(self.keeper, self.cancel, &mut |_, _| {}, &mut sink);
-        observer.step_over(making.step);
-        let ended = ended?;
-        let worked = ended.outcome.status == RunStatus::Exited(0) && ended.outcome.stopped.is_none();
-        if making.step == Step::Compile {
-            let mut compile = CompileResult::new(&ended, worked);
-            if let Some(translator) = &self.plan.translator {
-                compile.stderr = translator.compiler_messages(&compile.stderr);
-            }
-            self.compile = Some(compile);
-        }
-        if !worked {
-            return Err(Stopped::Ended(Box::new(self.step_failed(making, cell, ended))));
-        }
-        let entry = staging.publish(&making.label).map_err(|error| failure("cannot keep what was made", &error))?;
-        Ok(entry)
-    }
-
-    /// The result of a run that came no further than a step.
-    fn step_failed(&self, making: &Making, cell: &CellSpec, mut ended: Ended) -> RunResult {
-        if let (Step::Compile, Some(translator)) = (making.step, &self.plan.translator) {
-            let text = String::from_utf8_lossy(&ended.stderr.kept);
-            ended.stderr.kept = translator.compiler_messages(&text).into_bytes();
-        }
-        let evidence = Evidence {
-            limits: &cell.limits,
-            isolation: ended.ready.isolation,
-            stderr: &ended.stderr.kept,
-            output: ended.output(),
-            reported: None,
-            complaints: &making.complaints,
-        };
-        let judgement = judge(&ended.outcome, evidence);
-        let (verdict, doing, prefix) = match making.step {
-            Step::Compile => (Verdict::CompileError, "compiling", "SANDBOX_COMPILE"),
-            Step::Prepare | Step::Install => (Verdict::PackageError, "installing", "SANDBOX_INSTALL"),
-        };
-        let mut result = self.unfinished();
-        result.verdict = if judgement.verdict == Verdict::Cancelled { Verdict::Cancelled } else { verdict };
-        result.error = match (ended.outcome.stopped, judgement.limit) {
-            (Some(StopReason::Limit(_)) | None, Some(limit)) => {
-                let raise = match limit.kind {
-                    LimitKind::WallTime => format!("; {prefix}_TIMEOUT raises it"),
-                    LimitKind::Memory => format!("; {prefix}_MEMORY raises it"),
-                    LimitKind::Disk => format!("; {prefix}_DISK raises it"),
-                    _ => String::new(),
-                };
-                Some(format!("{doing}: {}{raise}", judgement.error.unwrap_or_default()))
-            }
-            _ => judgement.error,
-        };
-        result.limit = judgement.limit;
-        (result.exit_code, result.signal) = ending(ended.outcome.status);
-        result.isolation = ended.ready.isolation;
-        (result.stdout, result.stdout_base64) = text(ended.stdout.kept);
-        (result.stderr, result.stderr_base64) = text(ended.stderr.kept);
-        result
-    }
-
-    fn cancelled(&self) -> RunResult {
+    pub(crate) fn cancelled(&self) -> RunResult {
         let error = Some("cancelled by the caller".to_owned());
         RunResult { verdict: Verdict::Cancelled, error, ..self.unfinished() }
     }
 
     /// What can be said of a run that did not come to run anything.
-    fn unfinished(&self) -> RunResult {
+    pub(crate) fn unfinished(&self) -> RunResult {
         let (language, version) = self.plan.language.clone().unzip();
         let metrics = Metrics { phases: self.phases, ..Metrics::default() };
         let compile = self.compile.clone();
@@ -493,38 +328,10 @@ impl Watch<'_> {
 }
 
 /// The exit code, or the signal's name.
-fn ending(status: RunStatus) -> (Option<i32>, Option<String>) {
+pub(crate) fn ending(status: RunStatus) -> (Option<i32>, Option<String>) {
     match status {
         RunStatus::Exited(code) => (Some(code), None),
         RunStatus::Signaled(signal) => (None, Some(signal_name(signal))),
-    }
-}
-
-impl CompileResult {
-    fn new(ended: &Ended, success: bool) -> Self {
-        let said = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        Self {
-            success,
-            cached: false,
-            exit_code: ending(ended.outcome.status).0,
-            stdout: said(&ended.stdout.kept),
-            stderr: said(&ended.stderr.kept),
-            time: seconds(ended.outcome.usage.wall),
-            memory_peak: ended.outcome.usage.memory_peak,
-        }
-    }
-
-    /// The program was compiled before.
-    fn cached() -> Self {
-        Self {
-            success: true,
-            cached: true,
-            exit_code: Some(0),
-            stdout: String::new(),
-            stderr: String::new(),
-            time: seconds(Duration::ZERO),
-            memory_peak: 0,
-        }
     }
 }
 
@@ -535,19 +342,4 @@ fn add_runner(files: &mut Archive, runner: &str) -> io::Result<()> {
     content.add(path, false, runner.as_bytes())?;
     let mut file: File = content.into_file();
     files.add_volume(0, &mut file)
-}
-
-/// Takes what a stage has made.
-struct StagingSink<'a>(&'a mut Staging);
-
-impl Sink for StagingSink<'_> {
-    fn file(&mut self, _: &RelativePath, _: bool, _: u64, _: &mut dyn Read) -> io::Result<()> {
-        Ok(())
-    }
-
-    fn omitted(&mut self, _: &str, _: Omission) {}
-
-    fn volume(&mut self, _: u8, mut part: &mut dyn Read) -> io::Result<()> {
-        self.0.unpack(&mut part)
-    }
 }

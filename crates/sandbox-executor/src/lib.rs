@@ -7,9 +7,12 @@
 
 mod capture;
 mod egress;
+mod engine;
 mod execute;
 mod files;
+mod json;
 mod literal;
+mod make;
 mod plan;
 mod request;
 mod result;
@@ -19,8 +22,10 @@ mod template;
 mod verdict;
 mod volumes;
 
+pub use engine::{Checked, Engine, Refused};
 pub use execute::{Executor, Host, Observer};
 pub use files::InputFile;
+pub use json::{FieldError, FullFile, JsonFile, JsonNetwork, JsonRequest, JsonTemplate, Quantity};
 pub use plan::{Plan, Step};
 pub use request::{Request, RequestError, Source};
 pub use result::{CompileResult, LimitHit, Metrics, OmittedFile, OutputFile, Phases, RunResult, Status, Verdict};

@@ -1,6 +1,6 @@
 //! What a run is said to have used is what it used.
 
-use super::harness::{program, python};
+use super::harness::{program, python, result, run};
 
 fn number(result: &serde_json::Value, name: &str) -> f64 {
     result["metrics"][name].as_f64().unwrap_or_else(|| panic!("{name}: {result:#}"))
@@ -24,7 +24,7 @@ fn time_and_cpu_time() {
     // On a busy machine a spinning program may be kept waiting, but never gets more than one CPU.
     assert!(cpu > 0.2 && cpu < wall * 1.1, "CPU {cpu} in {wall}");
     assert!(number(&spun, "cpu_user") > number(&spun, "cpu_system"));
-    let slept = python("import time; time.sleep(0.5)", &[]);
+    let slept = result(&run(&["exec", "--json", "--", "sleep", "0.5"]));
     assert!(number(&slept, "wall_time") > 0.5);
     assert!(number(&slept, "cpu_time") < 0.4);
     let sum = number(&slept, "cpu_user") + number(&slept, "cpu_system");

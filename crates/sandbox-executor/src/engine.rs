@@ -1,0 +1,127 @@
+//! Everything between a JSON request and its result, for programs that serve many: languages found once, one executor,
+//! one store.
+
+use std::collections::HashMap;
+use std::os::fd::BorrowedFd;
+use std::path::PathBuf;
+use std::sync::Mutex;
+
+use sandbox_cell::Failure;
+use sandbox_runtimes::{Definition, Memory, Missing, Places, Registry, Runtime, Store};
+
+use crate::execute::{Executor, Host, Observer};
+use crate::json::{FieldError, JsonRequest};
+use crate::plan::Plan;
+use crate::request::{Request, RequestError};
+use crate::result::RunResult;
+use crate::settings::Settings;
+use crate::stage::Input;
+
+/// Carries out JSON requests, from many threads at once.
+#[derive(Debug)]
+pub struct Engine {
+    executor: Executor,
+    settings: Settings,
+    registry: Registry,
+    store: Store,
+    runtimes: HashMap<String, Result<Runtime, Missing>>,
+    /// A program that renders templates when it is called with [`crate::RENDER_COMMAND`].
+    renderer: PathBuf,
+}
+
+/// A request that was checked.
+#[derive(Debug)]
+pub struct Checked {
+    request: Request,
+    language: String,
+    input: Vec<u8>,
+}
+
+/// Why a request was refused.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum Refused {
+    /// A field is wrong.
+    #[error(transparent)]
+    Field(#[from] FieldError),
+    /// The language is unknown.
+    #[error(transparent)]
+    Language(#[from] sandbox_runtimes::UnknownLanguage),
+    /// The language's toolchain, or a tool, is not there.
+    #[error(transparent)]
+    Missing(#[from] Missing),
+    /// Something else is wrong with it.
+    #[error(transparent)]
+    Request(#[from] RequestError),
+    /// The sandbox refused or failed.
+    #[error(transparent)]
+    Failure(#[from] Failure),
+}
+
+impl Engine {
+    /// An engine with an executor and these settings. Looks for every toolchain, which may take a moment.
+    pub fn new(executor: Executor, settings: Settings, registry: Registry, renderer: PathBuf) -> std::io::Result<Self> {
+        let store = match &settings.data_dir {
+            Some(dir) => Store::new(dir),
+            None => Store::temporary()?,
+        };
+        let memory = Mutex::new(Memory::open(settings.data_dir.as_deref()));
+        let places = Places::of_this_process();
+        let find = |definition: &Definition| {
+            let found = match memory.lock() {
+                Ok(mut memory) => definition.discover(&places, &mut memory),
+                Err(poisoned) => definition.discover(&places, &mut poisoned.into_inner()),
+            };
+            (definition.name.clone(), found)
+        };
+        let runtimes = registry.all().map(find).collect();
+        Ok(Self { executor, settings, registry, store, runtimes, renderer })
+    }
+
+    /// The operator's settings.
+    #[must_use]
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// The languages, with their toolchains or what is missing.
+    pub fn languages(&self) -> impl Iterator<Item = (&Definition, Result<&Runtime, &Missing>)> {
+        self.registry.all().filter_map(|definition| Some((definition, self.runtimes.get(&definition.name)?.as_ref())))
+    }
+
+    /// Checks a request completely, before anything is created.
+    pub fn check(&self, json: &JsonRequest) -> Result<Checked, Refused> {
+        let definition = self.registry.by_name(json.language())?;
+        let runtime = self.runtime(&definition.name)?;
+        let request = json.request(&definition.name, &self.settings)?;
+        request.check()?;
+        if request.template.is_none() {
+            // Also finds what only a plan shows: packages, entry, volumes.
+            self.plan(&request, runtime)?;
+        }
+        let input = json.stdin.clone().unwrap_or_default().into_bytes();
+        Ok(Checked { request, language: definition.name.clone(), input })
+    }
+
+    fn runtime(&self, language: &str) -> Result<&Runtime, Missing> {
+        let unknown = || Missing { what: format!("a toolchain for {language}"), missing: "install it".to_owned() };
+        self.runtimes.get(language).ok_or_else(unknown)?.as_ref().map_err(Clone::clone)
+    }
+
+    fn plan(&self, request: &Request, runtime: &Runtime) -> Result<Plan, RequestError> {
+        request.plan(Some(runtime), &self.settings, |name| std::env::var_os(name))
+    }
+
+    /// Carries out a request. It is cancelled when one of `cancel` becomes readable. Blocks until it is over.
+    pub fn run(
+        &self,
+        mut checked: Checked,
+        cancel: &[BorrowedFd<'_>],
+        observer: &mut dyn Observer,
+    ) -> Result<RunResult, Refused> {
+        self.executor.render(&mut checked.request, &checked.language, &self.renderer)?;
+        let plan = self.plan(&checked.request, self.runtime(&checked.language)?)?;
+        let host = Host { store: &self.store, settings: &self.settings };
+        let input = if checked.input.is_empty() { Input::Empty } else { Input::Bytes(checked.input) };
+        Ok(self.executor.run(&plan, host, input, cancel, observer)?)
+    }
+}

@@ -1,0 +1,316 @@
+//! A request as JSON: what the HTTP interface and stored jobs carry.
+//!
+//! Reading it checks shapes and names; [`JsonRequest::request`] checks values against the operator's settings and
+//! yields the same [`Request`] that the command line makes from its flags.
+
+use std::collections::BTreeMap;
+
+use base64::Engine;
+use sandbox_cell::limits::TABLE;
+use sandbox_cell::{Layer, LimitKind, Network, RelativePath};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::files::InputFile;
+use crate::request::{Request, Source};
+use crate::settings::Settings;
+use crate::template::TemplateRequest;
+use crate::volumes::VolumeRequest;
+
+/// A request. Only `code`, or `files` with a program in them, is required.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct JsonRequest {
+    /// The program, as text.
+    pub code: Option<String>,
+    /// Its language, by name or alias.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub language: Option<String>,
+    /// The file in which the program begins.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub entry: Option<String>,
+    /// Files for the working directory, by their path.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub files: BTreeMap<String, JsonFile>,
+    /// What the program reads from standard input.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stdin: Option<String>,
+    /// Arguments of the program.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub args: Vec<String>,
+    /// Variables for the program.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub env: BTreeMap<String, String>,
+    /// Packages, each in its ecosystem's spelling.
+    #[serde(alias = "packages", skip_serializing_if = "Vec::is_empty")]
+    pub requirements: Vec<String>,
+    /// What it may use, by the limit's name.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub limits: BTreeMap<String, Quantity>,
+    /// Another name for `limits.wall_time`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub timeout_seconds: Option<Quantity>,
+    /// Another name for `limits.wall_time`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub timeout: Option<Quantity>,
+    /// What it can reach.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub network: Option<JsonNetwork>,
+    /// Whether only safe built-ins are allowed.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub restricted: bool,
+    /// A template around the code.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub template: Option<JsonTemplate>,
+    /// Volumes, each as on the command line.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub volumes: Vec<String>,
+    /// Where the program starts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub workdir: Option<String>,
+}
+
+/// A file's content: text, or text or base64 with more said about it. What comes out of a run can be sent back in.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum JsonFile {
+    /// Text.
+    Text(String),
+    /// As in a result.
+    Full(FullFile),
+}
+
+/// A file as in a result.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FullFile {
+    /// Its content.
+    pub content: String,
+    /// `utf-8` or `base64`.
+    #[serde(default)]
+    pub encoding: Option<String>,
+    /// Its size, which is not believed.
+    #[serde(default)]
+    pub size: Option<u64>,
+    /// Whether it may be executed.
+    #[serde(default)]
+    pub executable: bool,
+}
+
+/// A number of seconds, bytes or things; or a duration or size as text.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Quantity {
+    /// A number.
+    Number(serde_json::Number),
+    /// Text.
+    Text(String),
+}
+
+impl Quantity {
+    fn text(&self) -> String {
+        match self {
+            Self::Number(number) => number.to_string(),
+            Self::Text(text) => text.clone(),
+        }
+    }
+}
+
+/// What a program can reach: a mode, or a mode with more said about it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum JsonNetwork {
+    /// The mode.
+    Mode(String),
+    /// The mode in an object.
+    Full {
+        /// The mode.
+        mode: String,
+    },
+}
+
+/// A template: its name, or its text with variables.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct JsonTemplate {
+    /// The name of one that comes with the product.
+    #[serde(default)]
+    pub name: Option<String>,
+    /// The text of another.
+    #[serde(default)]
+    pub text: Option<String>,
+    /// Its variables.
+    #[serde(default)]
+    pub variables: BTreeMap<String, Value>,
+}
+
+/// Why a request was refused: the field, and what is wrong with it.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{field}: {why}")]
+pub struct FieldError {
+    /// The field.
+    pub field: String,
+    /// What is wrong.
+    pub why: String,
+}
+
+fn at(field: impl Into<String>) -> impl FnOnce(String) -> FieldError {
+    let field = field.into();
+    move |why| FieldError { field, why }
+}
+
+impl JsonRequest {
+    /// The name of the language; Python if nobody says.
+    #[must_use]
+    pub fn language(&self) -> &str {
+        self.language.as_deref().unwrap_or("python")
+    }
+
+    /// The request that this is, in a language of this name.
+    pub fn request(&self, language: &str, settings: &Settings) -> Result<Request, FieldError> {
+        let source = match &self.code {
+            Some(code) => Source::Code(code.clone()),
+            None if self.files.is_empty() => return Err(at("code")("is missing".to_owned())),
+            None => Source::Files,
+        };
+        let mut limits = settings.defaults.clone();
+        let mut required = settings.required;
+        let timeouts = [("timeout_seconds", &self.timeout_seconds), ("timeout", &self.timeout)];
+        let timeouts =
+            timeouts.into_iter().filter_map(|(field, value)| Some((field, LimitKind::WallTime, value.as_ref()?)));
+        let mut given: Vec<(String, LimitKind, &Quantity)> =
+            timeouts.map(|(field, kind, value)| (field.to_owned(), kind, value)).collect();
+        for (name, value) in &self.limits {
+            let kind = LimitKind::by_name(name).ok_or_else(|| {
+                let known: Vec<_> = TABLE.iter().map(|info| info.name).collect();
+                at(format!("limits.{name}"))(format!("there is no such limit; the limits are {}", known.join(", ")))
+            })?;
+            given.push((format!("limits.{name}"), kind, value));
+        }
+        for (field, kind, value) in given {
+            let set = kind.parse(&value.text()).and_then(|value| limits.set(kind, value, &settings.caps));
+            set.map_err(|error| at(field)(error.to_string()))?;
+            if kind == LimitKind::Cpus {
+                required.insert(Layer::Cpu);
+            }
+        }
+        let mut request = Request::new(source, limits, required);
+        request.entry.clone_from(&self.entry);
+        request.files = self.files.iter().map(|(path, file)| input_file(path, file)).collect::<Result<_, _>>()?;
+        request.args = self.args.iter().map(Into::into).collect();
+        request.env = self.env.iter().map(|(name, value)| (name.into(), value.into())).collect();
+        request.packages.clone_from(&self.requirements);
+        request.network = self.network()?;
+        request.restricted = self.restricted;
+        request.template = self.template(language)?;
+        request.workdir = self.workdir.as_ref().map(Into::into);
+        request.volumes = self
+            .volumes
+            .iter()
+            .map(|text| VolumeRequest::parse(text).map_err(at("volumes")))
+            .collect::<Result<_, _>>()?;
+        request.collect = true;
+        Ok(request)
+    }
+
+    fn network(&self) -> Result<Network, FieldError> {
+        match &self.network {
+            None => Ok(Network::None),
+            Some(JsonNetwork::Mode(mode) | JsonNetwork::Full { mode }) => match mode.as_str() {
+                "none" => Ok(Network::None),
+                "localhost" => Ok(Network::Localhost),
+                other => Err(at("network")(format!("'{other}' is not a mode; the modes are none, localhost"))),
+            },
+        }
+    }
+
+    fn template(&self, language: &str) -> Result<Option<TemplateRequest>, FieldError> {
+        let Some(template) = &self.template else { return Ok(None) };
+        let (name, text) = match (&template.name, &template.text) {
+            (Some(name), None) => {
+                let text = TemplateRequest::shipped(name, language);
+                let missing = || at("template.name")(format!("there is no template '{name}' for {language}"));
+                (format!("template '{name}'"), text.ok_or_else(missing)?.to_owned())
+            }
+            (None, Some(text)) => ("template".to_owned(), text.clone()),
+            _ => return Err(at("template")("give either a name or a text".to_owned())),
+        };
+        Ok(Some(TemplateRequest { name, text, variables: template.variables.clone() }))
+    }
+}
+
+fn input_file(path: &str, file: &JsonFile) -> Result<InputFile, FieldError> {
+    let field = || at(format!("files.{}", path.chars().take(80).collect::<String>()));
+    let relative = RelativePath::new(path).map_err(|error| field()(error.to_string()))?;
+    let (content, executable) = match file {
+        JsonFile::Text(text) => (text.clone().into_bytes(), false),
+        JsonFile::Full(full) => {
+            let bytes = match full.encoding.as_deref() {
+                None | Some("utf-8") => full.content.clone().into_bytes(),
+                Some("base64") => base64::engine::general_purpose::STANDARD
+                    .decode(&full.content)
+                    .map_err(|error| field()(format!("is not base64: {error}")))?,
+                Some(other) => return Err(field()(format!("'{other}' is not an encoding; use utf-8 or base64"))),
+            };
+            (bytes, full.executable)
+        }
+    };
+    Ok(InputFile { path: relative, content, executable })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn read(value: Value) -> Result<Request, String> {
+        let request: JsonRequest = serde_json::from_value(value).map_err(|error| error.to_string())?;
+        request.request("python", &Settings::default()).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn only_code_is_required() {
+        let request = read(json!({"code": "print(1)"})).expect("valid");
+        assert_eq!(request.source, Source::Code("print(1)".into()));
+        assert!(request.collect);
+        assert_eq!(read(json!({})).expect_err("refused"), "code: is missing");
+        let files = read(json!({"files": {"main.py": "1"}, "entry": "main.py"})).expect("valid");
+        assert_eq!(files.source, Source::Files);
+    }
+
+    #[test]
+    fn both_dialects_are_understood() {
+        for field in ["timeout", "timeout_seconds"] {
+            let request = read(json!({"code": "1", field: 1.5})).expect("valid");
+            assert_eq!(request.limits.wall_time().as_millis(), 1500);
+        }
+        let request = read(json!({
+            "code": "1", "timeout": "1m30s", "requirements": ["six"], "args": ["a"], "env": {"K": "V"},
+            "limits": {"memory": "64m", "processes": 3, "cpus": 0.5}, "network": {"mode": "localhost"},
+            "files": {"a.txt": "text", "b.bin": {"content": "/w==", "encoding": "base64", "size": 1, "executable": true}},
+            "template": {"name": "harness", "variables": {"function": "f"}}, "volumes": ["v:/data"], "workdir": "x"
+        }))
+        .expect("valid");
+        assert_eq!((request.limits.wall_time().as_secs(), request.limits.memory()), (90, 64 << 20));
+        assert_eq!(request.network, Network::Localhost);
+        assert_eq!((request.files[1].content.as_slice(), request.files[1].executable), (&[255][..], true));
+        assert!(request.template.is_some() && request.packages == ["six"]);
+    }
+
+    #[test]
+    fn mistakes_name_the_field() {
+        let refused = |value: Value| read(value).expect_err("refused");
+        assert!(refused(json!({"code": 1})).contains("invalid type"));
+        assert!(refused(json!({"code": "1", "tiemout": 1})).contains("unknown field `tiemout`"));
+        assert!(refused(json!({"code": "1", "timeout": "soon"})).starts_with("timeout: wall_time: 'soon' is not"));
+        assert!(refused(json!({"code": "1", "timeout": -1})).starts_with("timeout: "));
+        assert!(refused(json!({"code": "1", "limits": {"moeny": 1}})).starts_with("limits.moeny: there is no such"));
+        assert!(refused(json!({"code": "1", "limits": {"memory": "1p"}})).starts_with("limits.memory: "));
+        assert!(refused(json!({"code": "1", "files": {"../x": ""}})).contains("climbs"));
+        let bad = json!({"code": "1", "files": {"x": {"content": "???", "encoding": "base64"}}});
+        assert!(refused(bad).starts_with("files.x: is not base64"));
+        assert!(refused(json!({"code": "1", "network": "full"})).starts_with("network: 'full' is not a mode"));
+        assert!(refused(json!({"code": "1", "template": {}})).starts_with("template: give either"));
+        assert!(refused(json!({"code": "1", "volumes": ["x"]})).starts_with("volumes: "));
+    }
+}

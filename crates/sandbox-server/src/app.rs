@@ -1,0 +1,140 @@
+//! What all routes share, and the routes themselves.
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Instant;
+
+use axum::Router;
+use axum::extract::{DefaultBodyLimit, Request, State};
+use axum::http::{HeaderName, HeaderValue, header};
+use axum::middleware::{Next, from_fn_with_state};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use sandbox_executor::Engine;
+use tokio::sync::Semaphore;
+use tower_http::catch_panic::CatchPanicLayer;
+use tower_http::timeout::RequestBodyTimeoutLayer;
+use uuid::Uuid;
+
+use crate::auth::Keys;
+use crate::config::Config;
+use crate::problem::{Code, Problem};
+use crate::{execute, info};
+
+/// What all requests share.
+#[derive(Debug)]
+pub(crate) struct App {
+    pub(crate) engine: Engine,
+    pub(crate) capacity: Arc<Semaphore>,
+    pub(crate) most_runs: usize,
+    pub(crate) keys: Keys,
+    pub(crate) started: Instant,
+    /// How many runs there were.
+    pub(crate) runs: AtomicU64,
+    /// Whether no more work is taken.
+    pub(crate) closing: AtomicBool,
+    /// Becomes readable when all runs have to end.
+    pub(crate) kill: OwnedFd,
+}
+
+impl App {
+    pub(crate) fn new(engine: Engine, config: &Config, keys: Keys) -> std::io::Result<Self> {
+        Ok(Self {
+            engine,
+            capacity: Arc::new(Semaphore::new(config.capacity)),
+            most_runs: config.capacity,
+            keys,
+            started: Instant::now(),
+            runs: AtomicU64::new(0),
+            closing: AtomicBool::new(false),
+            kill: rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC)?,
+        })
+    }
+
+    /// How many runs are going on.
+    pub(crate) fn load(&self) -> usize {
+        self.most_runs.saturating_sub(self.capacity.available_permits())
+    }
+
+    /// Ends all runs.
+    pub(crate) fn kill_runs(&self) {
+        let _ = rustix::io::write(&self.kill, &1_u64.to_ne_bytes());
+    }
+}
+
+/// The routes.
+pub(crate) fn router(app: &Arc<App>, config: &Config) -> Router {
+    let guarded = Router::new()
+        .route("/execute", post(execute::execute))
+        .route("/v1/languages", get(info::languages))
+        .layer(from_fn_with_state(Arc::clone(app), authorize));
+    Router::new()
+        .merge(guarded)
+        .route("/health", get(info::health))
+        .route("/livez", get(|| async { "ok\n" }))
+        .route("/readyz", get(info::ready))
+        .fallback(|| async {
+            Problem::new(Code::NotFound, "no route has this path; GET /health and POST /execute exist")
+        })
+        .method_not_allowed_fallback(|| async {
+            Problem::new(Code::MethodNotAllowed, "the route exists, for another method")
+        })
+        .layer(DefaultBodyLimit::max(config.max_body))
+        .layer(RequestBodyTimeoutLayer::new(config.read_timeout))
+        .layer(from_fn_with_state(Arc::clone(app), annotate))
+        .layer(CatchPanicLayer::custom(|_| Problem::new(Code::Internal, "the server made a mistake").into_response()))
+        .with_state(Arc::clone(app))
+}
+
+async fn authorize(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
+    match app.keys.check(request.headers()) {
+        Ok(()) => next.run(request).await,
+        Err(problem) => problem.into_response(),
+    }
+}
+
+const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+
+/// Gives every request an id, logs it, and closes doors in browsers.
+async fn annotate(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
+    let usable =
+        |id: &&HeaderValue| id.len() <= 100 && id.to_str().is_ok_and(|id| id.chars().all(|c| c.is_ascii_graphic()));
+    let id = request.headers().get(&REQUEST_ID).filter(usable).cloned();
+    let id = id.or_else(|| HeaderValue::from_str(&Uuid::now_v7().to_string()).ok());
+    let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+    let began = Instant::now();
+    let mut response = next.run(request).await;
+    let headers = response.headers_mut();
+    for (name, value) in [
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (header::X_FRAME_OPTIONS, "DENY"),
+        (header::REFERRER_POLICY, "no-referrer"),
+        (header::CACHE_CONTROL, "no-store"),
+        (header::CONTENT_SECURITY_POLICY, "default-src 'none'; style-src 'unsafe-inline'"),
+    ] {
+        headers.entry(name).or_insert(HeaderValue::from_static(value));
+    }
+    let shown = id.as_ref().and_then(|id| id.to_str().ok()).unwrap_or_default();
+    tracing::info!(
+        id = shown,
+        %method,
+        path,
+        status = response.status().as_u16(),
+        ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX),
+        load = app.load(),
+        "request"
+    );
+    if let Some(id) = id {
+        response.headers_mut().insert(REQUEST_ID, id);
+    }
+    response
+}
+
+/// Whether the server still takes work.
+pub(crate) fn refuse_if_closing(app: &App) -> Result<(), Problem> {
+    if app.closing.load(Ordering::Relaxed) {
+        return Err(Problem::new(Code::ShuttingDown, "try another server, or this one in a moment").retry_after(5));
+    }
+    Ok(())
+}

@@ -1,0 +1,54 @@
+//! What the server says about itself.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::IntoResponse;
+use serde_json::{Value, json};
+
+use crate::app::App;
+
+/// `GET /health`.
+pub(crate) async fn health(State(app): State<Arc<App>>) -> Json<Value> {
+    let closing = app.closing.load(Ordering::Relaxed);
+    Json(json!({
+        "status": if closing { "shutting_down" } else { "ok" },
+        "version": env!("CARGO_PKG_VERSION"),
+        "capacity": app.most_runs,
+        "load": app.load(),
+        "runs": app.runs.load(Ordering::Relaxed),
+        "uptime": app.started.elapsed().as_secs_f64(),
+    }))
+}
+
+/// `GET /readyz`: whether work is taken.
+pub(crate) async fn ready(State(app): State<Arc<App>>) -> impl IntoResponse {
+    if app.closing.load(Ordering::Relaxed) {
+        (StatusCode::SERVICE_UNAVAILABLE, "shutting down\n")
+    } else {
+        (StatusCode::OK, "ok\n")
+    }
+}
+
+/// `GET /v1/languages`.
+pub(crate) async fn languages(State(app): State<Arc<App>>) -> Json<Value> {
+    let list: Vec<Value> = app
+        .engine
+        .languages()
+        .map(|(definition, runtime)| {
+            json!({
+                "name": definition.name,
+                "aliases": definition.aliases,
+                "extensions": definition.extensions,
+                "version": runtime.as_ref().ok().map(|runtime| &runtime.version),
+                "available": runtime.is_ok(),
+                "missing": runtime.err().map(ToString::to_string),
+                "packages": definition.packages.as_ref().map(|packages| &packages.example),
+            })
+        })
+        .collect();
+    Json(Value::Array(list))
+}

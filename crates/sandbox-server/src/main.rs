@@ -1,0 +1,79 @@
+//! `sandbox-server`: runs code nobody trusts for those who ask over HTTP.
+//!
+//! The keeper is started first, while the process has one thread; the HTTP side comes after it and asks it for cells.
+
+mod app;
+mod auth;
+mod config;
+mod execute;
+mod info;
+mod problem;
+mod serve;
+
+use std::io::Write;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use config::Config;
+use sandbox_executor::{Engine, Executor, RENDER_COMMAND};
+use sandbox_runtimes::Registry;
+
+fn main() -> ExitCode {
+    if std::env::args_os().nth(1).is_some_and(|word| word == RENDER_COMMAND) {
+        return render();
+    }
+    let matches = config::command().get_matches();
+    let config = match Config::read(&matches, |name| std::env::var_os(name)) {
+        Ok(config) => config,
+        Err(error) => return fail(&format!("the configuration makes no sense:\n{error}"), 2),
+    };
+    if matches.get_flag("print-config") {
+        let printed = writeln!(std::io::stdout(), "{}", config.print());
+        return if printed.is_ok() { ExitCode::SUCCESS } else { ExitCode::from(1) };
+    }
+    match run(&config) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => fail(&error, 1),
+    }
+}
+
+fn fail(what: &str, code: u8) -> ExitCode {
+    let _ = writeln!(std::io::stderr(), "sandbox-server: {what}");
+    ExitCode::from(code)
+}
+
+/// Renders a template that comes on standard input. This is what runs in a cell.
+fn render() -> ExitCode {
+    let mut job = vec![];
+    let read = std::io::Read::read_to_end(&mut std::io::stdin(), &mut job);
+    let written = read.and_then(|_| std::io::stdout().write_all(&sandbox_executor::render(&job)));
+    if written.is_ok() { ExitCode::SUCCESS } else { ExitCode::from(1) }
+}
+
+fn run(config: &Config) -> Result<(), String> {
+    let executor = Executor::start().map_err(|failure| failure.to_string())?;
+    let mut registry = Registry::shipped().map_err(|error| error.to_string())?;
+    if let Some(dir) = &config.runtimes {
+        registry.add_directory(dir).map_err(|error| error.to_string())?;
+    }
+    let renderer = std::env::current_exe().map_err(|error| format!("cannot find this program: {error}"))?;
+    let engine = Engine::new(executor, config.settings.clone(), registry, renderer)
+        .map_err(|error| format!("cannot make a directory for what is made once: {error}"))?;
+    let keys = auth::Keys::new(&config.api_keys)?;
+    let app = Arc::new(app::App::new(engine, config, keys).map_err(|error| error.to_string())?);
+    let level = tracing_subscriber::fmt().with_max_level(config.log_level).with_writer(std::io::stderr);
+    if config.log_json {
+        level.json().init();
+    } else {
+        level.init();
+    }
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        // One for each run, and some for what else blocks.
+        .max_blocking_threads(config.capacity + 16)
+        .build()
+        .map_err(|error| format!("cannot start the runtime: {error}"))?;
+    let served = runtime.block_on(serve::serve(&app, config));
+    runtime.shutdown_timeout(std::time::Duration::from_secs(5));
+    served
+}

@@ -1,0 +1,128 @@
+//! Errors as problem details (RFC 9457), each with a code that programs can rely on.
+
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use sandbox_executor::{FieldError, Refused};
+use serde::ser::{Serialize, SerializeMap, Serializer};
+
+/// A problem.
+#[derive(Debug, Clone)]
+pub(crate) struct Problem {
+    code: Code,
+    /// What is wrong this time.
+    detail: String,
+    /// The field that is to blame, if one is.
+    field: Option<String>,
+    /// When to try again, in seconds.
+    retry_after: Option<u64>,
+}
+
+impl Serialize for Problem {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let (name, status, title) = self.code.describe();
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("type", &format!("/docs#{name}"))?;
+        map.serialize_entry("title", title)?;
+        map.serialize_entry("status", &status.as_u16())?;
+        map.serialize_entry("detail", &self.detail)?;
+        map.serialize_entry("code", name)?;
+        if let Some(field) = &self.field {
+            map.serialize_entry("field", field)?;
+        }
+        map.end()
+    }
+}
+
+/// What can go wrong: a stable code, its status and its title.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Code {
+    MalformedJson,
+    InvalidRequest,
+    UnknownLanguage,
+    LanguageMissing,
+    BodyTooLarge,
+    Unauthorized,
+    NotFound,
+    MethodNotAllowed,
+    UnsupportedMediaType,
+    AtCapacity,
+    ShuttingDown,
+    Internal,
+}
+
+impl Code {
+    fn describe(self) -> (&'static str, StatusCode, &'static str) {
+        match self {
+            Self::MalformedJson => {
+                ("malformed_json", StatusCode::BAD_REQUEST, "the body is not JSON of the right shape")
+            }
+            Self::InvalidRequest => ("invalid_request", StatusCode::UNPROCESSABLE_ENTITY, "the request makes no sense"),
+            Self::UnknownLanguage => {
+                ("unknown_language", StatusCode::UNPROCESSABLE_ENTITY, "there is no such language")
+            }
+            Self::LanguageMissing => {
+                ("language_missing", StatusCode::UNPROCESSABLE_ENTITY, "the language is not installed on this server")
+            }
+            Self::BodyTooLarge => ("body_too_large", StatusCode::PAYLOAD_TOO_LARGE, "the body is too large"),
+            Self::Unauthorized => ("unauthorized", StatusCode::UNAUTHORIZED, "an API key is needed"),
+            Self::NotFound => ("not_found", StatusCode::NOT_FOUND, "there is nothing here"),
+            Self::MethodNotAllowed => {
+                ("method_not_allowed", StatusCode::METHOD_NOT_ALLOWED, "this cannot be done here")
+            }
+            Self::UnsupportedMediaType => {
+                ("unsupported_media_type", StatusCode::UNSUPPORTED_MEDIA_TYPE, "the body must be application/json")
+            }
+            Self::AtCapacity => ("at_capacity", StatusCode::TOO_MANY_REQUESTS, "the server is at capacity"),
+            Self::ShuttingDown => ("shutting_down", StatusCode::SERVICE_UNAVAILABLE, "the server is shutting down"),
+            Self::Internal => ("internal_error", StatusCode::INTERNAL_SERVER_ERROR, "the sandbox failed"),
+        }
+    }
+}
+
+impl Problem {
+    pub(crate) fn new(code: Code, detail: impl Into<String>) -> Self {
+        Self { code, detail: detail.into(), field: None, retry_after: None }
+    }
+
+    /// Says when to try again.
+    pub(crate) fn retry_after(mut self, seconds: u64) -> Self {
+        self.retry_after = Some(seconds);
+        self
+    }
+
+    fn at(mut self, field: &str) -> Self {
+        self.field = Some(field.to_owned());
+        self
+    }
+}
+
+impl From<Refused> for Problem {
+    fn from(refused: Refused) -> Self {
+        let detail = refused.to_string();
+        match refused {
+            Refused::Field(FieldError { field, .. }) => Self::new(Code::InvalidRequest, detail).at(&field),
+            Refused::Language(_) => Self::new(Code::UnknownLanguage, detail).at("language"),
+            Refused::Missing(_) => Self::new(Code::LanguageMissing, detail),
+            Refused::Request(_) => Self::new(Code::InvalidRequest, detail),
+            Refused::Failure(failure) if failure.request => Self::new(Code::InvalidRequest, detail),
+            Refused::Failure(_) => Self::new(Code::Internal, detail),
+        }
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let (_, status, _) = self.code.describe();
+        let body = serde_json::to_vec(&self).unwrap_or_default();
+        let mut response = (status, body).into_response();
+        let headers = response.headers_mut();
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+        if let Some(seconds) = self.retry_after {
+            headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        if status == StatusCode::UNAUTHORIZED {
+            headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
+        response
+    }
+}

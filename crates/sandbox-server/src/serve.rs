@@ -1,0 +1,83 @@
+//! Listening, and ending well.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use axum::Router;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto::Builder;
+use hyper_util::server::graceful::GracefulShutdown;
+use hyper_util::service::TowerToHyperService;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::app::{self, App};
+use crate::config::Config;
+
+/// Serves until a signal comes; then takes no more, lets runs end, and ends those that do not.
+pub(crate) async fn serve(app: &Arc<App>, config: &Config) -> Result<(), String> {
+    let listener = TcpListener::bind(config.listen)
+        .await
+        .map_err(|error| format!("cannot listen on {}: {error}", config.listen))?;
+    let address = listener.local_addr().map_err(|error| error.to_string())?;
+    greet(address, app);
+    let router = app::router(app, config);
+    let graceful = GracefulShutdown::new();
+    let mut interrupted = signal(SignalKind::interrupt()).map_err(|error| error.to_string())?;
+    let mut terminated = signal(SignalKind::terminate()).map_err(|error| error.to_string())?;
+    loop {
+        tokio::select! {
+            accepted = listener.accept() => match accepted {
+                Ok((stream, _)) => attend(stream, router.clone(), &graceful, config.read_timeout),
+                // Too many open files, or the like: it passes.
+                Err(error) => {
+                    tracing::warn!(%error, "cannot accept a connection");
+                    tokio::time::sleep(Duration::from_millis(100)).await;
+                }
+            },
+            _ = interrupted.recv() => break,
+            _ = terminated.recv() => break,
+        }
+    }
+    drop(listener);
+    app.closing.store(true, Ordering::Relaxed);
+    tracing::info!(load = app.load(), "shutting down");
+    let mut ended = Box::pin(graceful.shutdown());
+    if tokio::time::timeout(config.shutdown_timeout, &mut ended).await.is_err() {
+        tracing::warn!(load = app.load(), "ending what is left");
+        app.kill_runs();
+        let _ = tokio::time::timeout(Duration::from_secs(3), &mut ended).await;
+    }
+    Ok(())
+}
+
+fn greet(address: SocketAddr, app: &App) {
+    tracing::info!(%address, capacity = app.most_runs, "listening");
+    if app.keys.is_open() && !address.ip().is_loopback() {
+        tracing::warn!("everyone who can reach this port can run code; set SANDBOX_API_KEYS or listen on 127.0.0.1");
+    }
+    let host =
+        if address.ip().is_unspecified() { format!("localhost:{}", address.port()) } else { address.to_string() };
+    tracing::info!("try: curl -s http://{host}/execute --json '{{\"code\": \"print(2+2)\"}}'");
+}
+
+/// Serves a connection.
+fn attend(stream: TcpStream, router: Router, graceful: &GracefulShutdown, read_timeout: Duration) {
+    let _ = stream.set_nodelay(true);
+    let mut builder = Builder::new(TokioExecutor::new());
+    builder.http1().timer(TokioTimer::new()).header_read_timeout(read_timeout).max_headers(64).max_buf_size(64 << 10);
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(64)
+        .keep_alive_interval(Some(Duration::from_secs(20)));
+    let connection = builder.serve_connection(TokioIo::new(stream), TowerToHyperService::new(router)).into_owned();
+    let watched = graceful.watch(connection);
+    tokio::spawn(async move {
+        if let Err(error) = watched.await {
+            tracing::debug!(%error, "a connection ended badly");
+        }
+    });
+}

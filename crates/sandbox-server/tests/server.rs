@@ -1,0 +1,314 @@
+//! The real server, started and talked to over HTTP.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+/// A server that ends with the test.
+struct Server {
+    child: Child,
+    address: String,
+}
+
+impl Server {
+    fn start(flags: &[&str]) -> Self {
+        Self::start_with(flags, &[])
+    }
+
+    fn start_with(flags: &[&str], variables: &[(&str, &str)]) -> Self {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_sandbox-server"));
+        for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("SANDBOX_") || name.starts_with("HTTP_"))
+        {
+            command.env_remove(name);
+        }
+        if let Ok(file) = std::env::var("LLVM_PROFILE_FILE") {
+            command.env("LLVM_PROFILE_FILE", file.replace(".profraw", "-%c%p.profraw"));
+        }
+        let data = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("data");
+        command.env("SANDBOX_DATA_DIR", data).envs(variables.iter().copied());
+        command.args(["--http-host", "127.0.0.1", "--http-port", "0", "--log-format", "json"]).args(flags);
+        let mut child = command.stdin(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+        let address = lines.by_ref().map_while(Result::ok).find_map(|line| {
+            let log: Value = serde_json::from_str(&line).ok()?;
+            Some(log["fields"]["address"].as_str()?.to_owned())
+        });
+        std::thread::spawn(move || lines.for_each(drop));
+        Self { child, address: address.expect("the server says where it listens") }
+    }
+
+    fn get(&self, path: &str) -> (u16, Value) {
+        let agent = ureq::Agent::config_builder().http_status_as_error(false).build().new_agent();
+        let mut response = agent.get(format!("http://{}{path}", self.address)).call().unwrap();
+        let text = response.body_mut().read_to_string().unwrap();
+        (response.status().as_u16(), serde_json::from_str(&text).unwrap_or(Value::String(text)))
+    }
+
+    fn post(&self, body: &Value) -> (u16, Value) {
+        self.send(&[], body.to_string().as_bytes()).1
+    }
+
+    /// Sends a body to `/execute`; returns a header of the answer too.
+    fn send(&self, headers: &[(&str, &str)], body: &[u8]) -> (ureq::http::HeaderMap, (u16, Value)) {
+        let agent = ureq::Agent::config_builder().http_status_as_error(false).build().new_agent();
+        let mut request = agent.post(format!("http://{}/execute", self.address));
+        if !headers.iter().any(|(name, _)| *name == "content-type") {
+            request = request.content_type("application/json");
+        }
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let mut response = request.send(body).unwrap();
+        let text = response.body_mut().with_config().limit(64 << 20).read_to_string().unwrap();
+        let value = serde_json::from_str(&text).unwrap_or(Value::String(text));
+        (response.headers().clone(), (response.status().as_u16(), value))
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn the_older_dialects_are_served() {
+    let server = Server::start(&[]);
+    let (status, answer) = server.post(&json!({"code": "print(2+2)"}));
+    assert_eq!(status, 200);
+    assert_eq!(
+        (&answer["status"], &answer["result"], &answer["error"]),
+        (&"success".into(), &"4".into(), &Value::Null)
+    );
+    let (status, answer) = server.post(&json!({"code": "undefined_variable"}));
+    assert_eq!(status, 200);
+    assert_eq!((&answer["status"], &answer["result"]), (&"error".into(), &Value::Null));
+    assert_eq!(answer["error"], "NameError: name 'undefined_variable' is not defined");
+    let (_, answer) = server.post(&json!({
+        "code": "open('out.txt', 'w').write(open('in.txt').read().upper())",
+        "files": {"in.txt": "text"}, "timeout_seconds": 5
+    }));
+    assert_eq!(answer["files"]["out.txt"]["content"], "TEXT", "{answer:#}");
+    // What comes out can be sent back in.
+    let (_, answer) = server.post(&json!({"code": "print(open('out.txt').read())", "files": answer["files"]}));
+    assert_eq!(answer["stdout"], "TEXT\n", "{answer:#}");
+}
+
+#[test]
+fn requests_have_all_that_the_command_line_has() {
+    let server = Server::start(&[]);
+    let (_, answer) = server.post(&json!({
+        "language": "js", "code": "process.stdin.on('data', d => console.log(String(d), process.argv[2], process.env.K))",
+        "stdin": "in", "args": ["arg"], "env": {"K": "V"}, "limits": {"wall_time": "10s", "memory": "128m"}
+    }));
+    assert_eq!(answer["stdout"], "in arg V\n", "{answer:#}");
+    let (_, answer) = server.post(&json!({"code": "import os", "restricted": true}));
+    assert!(answer["error"].as_str().unwrap().starts_with("RestrictedError"), "{answer:#}");
+    let cases = json!([{"args": [1, 2], "expected": 3}]);
+    let (_, answer) = server.post(&json!({
+        "code": "def add(a, b): return a + b",
+        "template": {"name": "harness", "variables": {"function": "add", "cases": cases}}
+    }));
+    assert_eq!(answer["verdict"], "ok", "{answer:#}");
+    let (_, answer) = server.post(&json!({"code": "while True: pass", "timeout": "300ms"}));
+    assert_eq!(answer["verdict"], "timeout");
+}
+
+#[test]
+fn bad_requests_are_explained() {
+    let server = Server::start(&["--max-body", "64k"]);
+    let problem = |body: &str| server.send(&[], body.as_bytes()).1;
+    for (body, status, code, detail) in [
+        ("{", 400, "malformed_json", "EOF"),
+        ("[]", 400, "malformed_json", "invalid"),
+        (r#"{"code": 1}"#, 400, "malformed_json", "invalid type"),
+        (r#"{"code": "1", "tiemout": 3}"#, 400, "malformed_json", "unknown field `tiemout`"),
+        (r#"{"code": ""}"#, 422, "invalid_request", "the code is empty"),
+        ("{}", 422, "invalid_request", "code: is missing"),
+        (r#"{"code": "1", "language": "pyhton"}"#, 422, "unknown_language", "did you mean 'python'"),
+        (r#"{"code": "1", "timeout": "soon"}"#, 422, "invalid_request", "timeout: "),
+        (r#"{"code": "1", "files": {"../x": ""}}"#, 422, "invalid_request", "climbs"),
+        (r#"{"code": "1", "files": {"x": {"content": "?", "encoding": "base64"}}}"#, 422, "invalid_request", "base64"),
+        (r#"{"code": "1", "volumes": ["/etc:/data"]}"#, 422, "invalid_request", "is not allowed"),
+        (r#"{"code": "1", "requirements": ["--evil"]}"#, 422, "invalid_request", "an example is"),
+    ] {
+        let (got, answer) = problem(body);
+        assert_eq!((got, &answer["code"]), (status, &code.into()), "{body}: {answer:#}");
+        assert!(answer["detail"].as_str().unwrap().contains(detail), "{body}: {answer:#}");
+        assert_eq!(answer["status"], status);
+    }
+    let large = format!("{{\"code\": \"{}\"}}", "x".repeat(100_000));
+    assert_eq!(problem(&large).0, 413);
+    let (_, (status, answer)) = server.send(&[("content-type", "text/plain")], b"x");
+    assert_eq!((status, &answer["code"]), (415, &"unsupported_media_type".into()));
+    assert_eq!(server.get("/nowhere").0, 404);
+    assert_eq!(server.get("/execute").0, 405);
+    assert_eq!(server.post(&json!({"code": "print(1)"})).0, 200, "the server lives on");
+}
+
+#[test]
+fn output_streams_as_it_happens() {
+    let server = Server::start(&[]);
+    let body = json!({
+        "code": "import time\nprint('one', flush=True)\ntime.sleep(0.5)\nprint('two')\nimport sys; print('é', file=sys.stderr)"
+    })
+    .to_string();
+    let mut stream = TcpStream::connect(&server.address).unwrap();
+    let head = format!(
+        "POST /execute HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nAccept: text/event-stream\r\n\
+         Content-Length: {}\r\nConnection: close\r\n\r\n{body}",
+        body.len()
+    );
+    stream.write_all(head.as_bytes()).unwrap();
+    let mut reader = BufReader::new(stream);
+    let mut seen = vec![];
+    let mut line = String::new();
+    let mut first = None;
+    while reader.read_line(&mut line).unwrap() > 0 {
+        if let Some(data) = line.strip_prefix("data: ") {
+            let event: Value = serde_json::from_str(data.trim()).unwrap();
+            first.get_or_insert_with(Instant::now);
+            seen.push(event);
+        }
+        line.clear();
+    }
+    let names: Vec<&str> = seen.iter().map(|event| event["event"].as_str().unwrap()).collect();
+    assert_eq!(names.last(), Some(&"result"), "{names:?}");
+    assert!(first.unwrap().elapsed() > Duration::from_millis(400), "the first line came before the end");
+    let all: String = seen.iter().filter(|e| e["event"] == "stdout").map(|e| e["data"].as_str().unwrap()).collect();
+    assert_eq!(all, "one\ntwo\n");
+    assert_eq!(seen.last().unwrap()["result"]["stdout"], "one\ntwo\n");
+}
+
+#[test]
+fn over_capacity_nothing_is_done() {
+    let server = Server::start(&["--capacity", "1"]);
+    std::thread::scope(|scope| {
+        let slow = scope.spawn(|| server.post(&json!({"code": "import time; time.sleep(1.5)", "timeout": 5})));
+        let until = Instant::now() + Duration::from_secs(5);
+        while server.get("/health").1["load"] != 1 {
+            assert!(Instant::now() < until);
+        }
+        let (headers, (status, answer)) = server.send(&[], br#"{"code": "1"}"#);
+        assert_eq!((status, &answer["code"]), (429, &"at_capacity".into()));
+        assert_eq!(headers["retry-after"], "1");
+        assert_eq!(slow.join().unwrap().1["verdict"], "ok");
+    });
+    assert_eq!(server.post(&json!({"code": "1"})).0, 200);
+    let (_, health) = server.get("/health");
+    assert_eq!((&health["status"], &health["capacity"], &health["load"]), (&"ok".into(), &1.into(), &0.into()));
+    assert_eq!(health["runs"], 2);
+}
+
+#[test]
+fn a_client_that_goes_away_cancels_its_run() {
+    let server = Server::start(&["--capacity", "1"]);
+    let body = r#"{"code": "import time; time.sleep(60)", "timeout": 60}"#;
+    for accept in ["application/json", "text/event-stream"] {
+        let mut stream = TcpStream::connect(&server.address).unwrap();
+        let head = format!(
+            "POST /execute HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nAccept: {accept}\r\nContent-Length: {}\r\n\r\n{body}",
+            body.len()
+        );
+        stream.write_all(head.as_bytes()).unwrap();
+        let wait = |load: u64| {
+            let until = Instant::now() + Duration::from_secs(10);
+            while server.get("/health").1["load"] != load {
+                assert!(Instant::now() < until, "{accept}: the load never was {load}");
+                std::thread::sleep(Duration::from_millis(10));
+            }
+        };
+        wait(1);
+        drop(stream);
+        wait(0);
+    }
+}
+
+#[test]
+fn keys_are_needed_where_there_are_keys() {
+    let server = Server::start_with(&[], &[("SANDBOX_API_KEYS", "a-key-of-sixteen-letters")]);
+    let (headers, (status, answer)) = server.send(&[], br#"{"code": "1"}"#);
+    assert_eq!((status, &answer["code"]), (401, &"unauthorized".into()));
+    assert_eq!(headers["www-authenticate"], "Bearer");
+    let key = ("authorization", "Bearer a-key-of-sixteen-letters");
+    let (headers, (status, _)) = server.send(&[key, ("x-request-id", "mine")], br#"{"code": "1"}"#);
+    assert_eq!(
+        (status, &headers["x-request-id"], &headers["x-content-type-options"]),
+        (200, &"mine".parse().unwrap(), &"nosniff".parse().unwrap())
+    );
+    assert_eq!(server.get("/health").0, 200, "health needs no key");
+    assert_eq!(server.get("/v1/languages").0, 401);
+}
+
+#[test]
+fn slow_clients_are_let_go() {
+    let server = Server::start(&["--http-read-timeout", "300ms"]);
+    for start in [
+        "POST /execute HTT",
+        "POST /execute HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{",
+    ] {
+        let mut stream = TcpStream::connect(&server.address).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        stream.write_all(start.as_bytes()).unwrap();
+        let mut answer = String::new();
+        let _ = stream.read_to_string(&mut answer);
+        assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 4"), "{answer}");
+    }
+    let mut flood = "GET /health HTTP/1.1\r\nHost: x\r\n".to_owned();
+    for n in 0..500 {
+        flood.push_str(&format!("X-Header-{n}: {}\r\n", "x".repeat(100)));
+    }
+    let mut stream = TcpStream::connect(&server.address).unwrap();
+    let _ = stream.write_all(format!("{flood}\r\n").as_bytes());
+    let mut answer = String::new();
+    let _ = stream.read_to_string(&mut answer);
+    assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 431"), "{answer}");
+    assert_eq!(server.get("/livez").0, 200);
+}
+
+#[test]
+fn shutdown_lets_runs_end_and_ends_those_that_do_not() {
+    for (seconds, verdict) in [("0.7", "ok"), ("60", "cancelled")] {
+        let mut server = Server::start(&["--http-shutdown-timeout", "2s"]);
+        let id = server.child.id().to_string();
+        let body = json!({"code": format!("import time; time.sleep({seconds})"), "timeout": 60});
+        std::thread::scope(|scope| {
+            let run = scope.spawn(|| server.post(&body));
+            let until = Instant::now() + Duration::from_secs(5);
+            while server.get("/health").1["load"] != 1 {
+                assert!(Instant::now() < until);
+            }
+            assert!(Command::new("kill").args(["-TERM", &id]).status().unwrap().success());
+            let (status, answer) = run.join().unwrap();
+            assert_eq!((status, &answer["verdict"]), (200, &verdict.into()), "{answer:#}");
+        });
+        assert!(server.child.wait().unwrap().success());
+    }
+}
+
+#[test]
+fn a_bad_configuration_stops_the_start() {
+    let output = Command::new(env!("CARGO_BIN_EXE_sandbox-server"))
+        .args(["--http-port", "x", "--capacity", "none", "--max-body", "lots"])
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!((output.status.code(), text.lines().count()), (Some(2), 4), "{text}");
+    let printed =
+        Command::new(env!("CARGO_BIN_EXE_sandbox-server")).args(["--print-config", "--capacity", "3"]).output();
+    assert!(String::from_utf8_lossy(&printed.unwrap().stdout).contains("capacity = \"3\" # flag"));
+}
+
+#[test]
+fn languages_are_listed() {
+    let server = Server::start(&[]);
+    let (status, list) = server.get("/v1/languages");
+    let python = list.as_array().unwrap().iter().find(|language| language["name"] == "python").unwrap();
+    assert_eq!((status, &python["available"]), (200, &true.into()));
+    assert!(python["aliases"].as_array().unwrap().contains(&"py".into()));
+}
