@@ -43,3 +43,4 @@ pub use path::{PathError, RelativePath};
 pub use sandbox_sys::signal::name as signal_name;
 pub use spec::{CellSpec, Command, HOME_DIR, Mount, Network, PROXY_PORT, Volume, WORK_DIR, base_environment};
 pub use syscalls::filter_bytes;
+pub use wire::Sources;

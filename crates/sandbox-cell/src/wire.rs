@@ -6,6 +6,7 @@
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use rustix::io::Errno;
@@ -30,9 +31,23 @@ pub(crate) const MAX_MESSAGE: usize = 160 * 1024;
 /// archive, and a pipe for files.
 const MAX_FDS: usize = 5;
 
-/// Caller to keeper, on the control connection. A new connection for the cell comes with it.
+/// Caller to keeper, on the control connection.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct Create(pub(crate) CellSpec);
+pub(crate) enum ToKeeper {
+    /// Make a cell. A new connection for it comes with this.
+    Create(CellSpec),
+    /// From now on, show cells nothing else of the host than what is here or below.
+    Confine(Sources),
+}
+
+/// What of the host cells may be shown, besides the system.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct Sources {
+    /// What they may read.
+    pub readable: Vec<PathBuf>,
+    /// What they may write to, and read.
+    pub writable: Vec<PathBuf>,
+}
 
 /// Caller to keeper, on a cell's connection. Closing the connection deletes the cell.
 #[derive(Debug, Serialize, Deserialize)]
@@ -258,7 +273,7 @@ mod tests {
             rustix::io::write(&a, &bytes).expect("write");
             let _ = receive::<ToCell>(&b, &mut buffer, RecvFlags::empty()).expect("receive");
             rustix::io::write(&a, &bytes).expect("write");
-            let _ = receive::<Create>(&b, &mut buffer, RecvFlags::empty()).expect("receive");
+            let _ = receive::<ToKeeper>(&b, &mut buffer, RecvFlags::empty()).expect("receive");
         }
     }
 }

@@ -13,7 +13,7 @@ use libtest_mimic::{Arguments, Trial};
 use sandbox_cell::archive::{self, Archive, Omission, Sink};
 use sandbox_cell::limits::{Caps, Limits};
 use sandbox_cell::{
-    Cell, CellSpec, Command, Keeper, Layer, LimitKind, Mount, Outcome, RelativePath, RunStatus, Start, Stdio,
+    Cell, CellSpec, Command, Keeper, Layer, LimitKind, Mount, Outcome, RelativePath, RunStatus, Sources, Start, Stdio,
     StopReason, Volume, null,
 };
 
@@ -23,6 +23,8 @@ type Test = (&'static str, fn(&Keeper));
 fn main() {
     let arguments = Arguments::from_args();
     let keeper = Arc::new(Keeper::start().unwrap());
+    // A second one, for what can be said only once.
+    let confined = Arc::new(Keeper::start().unwrap());
     let tests: &[Test] = &[
         ("a_cell_runs_any_argv", a_cell_runs_any_argv),
         ("a_cell_runs_several_commands_one_after_the_other", several_commands),
@@ -42,6 +44,11 @@ fn main() {
         ("requests_that_make_no_sense", requests_that_make_no_sense),
         ("a_second_keeper_needs_a_single_thread", a_second_keeper_needs_a_single_thread),
     ];
+    let other = Arc::clone(&confined);
+    let confinement = Trial::test("a_confined_keeper_shows_nothing_else", move || {
+        a_confined_keeper_shows_nothing_else(&other);
+        Ok(())
+    });
     let trials = tests
         .iter()
         .map(|(name, test)| {
@@ -51,9 +58,10 @@ fn main() {
                 Ok(())
             })
         })
+        .chain([confinement])
         .collect();
     let conclusion = libtest_mimic::run(&arguments, trials);
-    drop(keeper);
+    drop((keeper, confined));
     conclusion.exit();
 }
 
@@ -387,6 +395,28 @@ fn a_proxy_is_all_that_a_cell_can_reach(keeper: &Keeper) {
     server.join().unwrap();
     assert!(text.contains("hello from outside") && text.contains("nothing else"), "{text}");
     assert!(keeper.create(&CellSpec::new()).unwrap().take_proxy().unwrap().is_none());
+}
+
+fn a_confined_keeper_shows_nothing_else(keeper: &Keeper) {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path().canonicalize().unwrap();
+    for name in ["readable", "writable", "other"] {
+        std::fs::create_dir(root.join(name)).unwrap();
+    }
+    let sources = Sources { readable: vec![root.join("readable")], writable: vec![root.join("writable")] };
+    keeper.confine(&sources).unwrap();
+    // Nobody can widen it again.
+    keeper.confine(&Sources { readable: vec!["/".into()], writable: vec!["/".into()] }).unwrap();
+    let show = |source: &str, writable| {
+        let mount = Mount { source: root.join(source), target: "/data".into(), writable };
+        let spec = CellSpec { mounts: vec![mount], ..CellSpec::new() };
+        keeper.create(&spec).and_then(|mut cell| cell.ready()).map_err(|failure| failure.to_string())
+    };
+    assert!(show("readable", false).is_ok() && show("writable", false).is_ok());
+    for (source, writable) in [("readable", true), ("other", false), ("readable/../other", false), ("/etc", false)] {
+        let refused = show(source, writable).expect_err(source);
+        assert!(refused.contains("the keeper was told not to"), "{refused}");
+    }
 }
 
 fn requests_that_make_no_sense(keeper: &Keeper) {

@@ -6,7 +6,7 @@ use std::os::fd::BorrowedFd;
 use std::path::PathBuf;
 use std::sync::Mutex;
 
-use sandbox_cell::Failure;
+use sandbox_cell::{Failure, Sources};
 use sandbox_runtimes::{Definition, Memory, Missing, Places, Registry, Runtime, Store};
 
 use crate::execute::{Executor, Host, Observer};
@@ -75,6 +75,17 @@ impl Engine {
         };
         let runtimes = registry.all().map(find).collect();
         Ok(Self { executor, settings, registry, store, runtimes, renderer })
+    }
+
+    /// Confines the keeper to what requests can rightly need: toolchains, what is made once, and the paths that the
+    /// operator allows.
+    pub fn confine(&self) -> Result<(), Failure> {
+        let toolchains = self.runtimes.values().flatten().flat_map(Runtime::sources).map(PathBuf::from);
+        let own = [self.renderer.clone(), self.store.root()];
+        let real = |path: PathBuf| path.canonicalize().unwrap_or(path);
+        let readable = toolchains.chain(own).map(real).collect();
+        let writable = self.settings.volume_paths.iter().cloned().map(real).collect();
+        self.executor.confine(&Sources { readable, writable })
     }
 
     /// The operator's settings.

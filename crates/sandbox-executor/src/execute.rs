@@ -6,7 +6,7 @@ use std::os::fd::BorrowedFd;
 use std::path::Path;
 
 use sandbox_cell::archive::{Archive, Caps};
-use sandbox_cell::{Failure, Keeper, Mount, RelativePath, RunStatus, signal_name};
+use sandbox_cell::{Failure, Keeper, Mount, RelativePath, RunStatus, Sources, signal_name};
 use sandbox_runtimes::Store;
 
 use crate::files::{Collected, pack};
@@ -100,6 +100,11 @@ impl Executor {
     ) -> Result<RunResult, Failure> {
         let (phases, compile) = (Phases::default(), None);
         Run { keeper: &self.keeper, plan, host, cancel, last: self.last, phases, compile }.run(input, observer)
+    }
+
+    /// Forbids all runs from now on to be shown anything else of the host than this; see [`Keeper::confine`].
+    pub fn confine(&self, sources: &Sources) -> Result<(), Failure> {
+        self.keeper.confine(sources)
     }
 
     /// Says that the next plan is the last one: the keeper ends with its run, and dropping the executor waits for that.

@@ -308,9 +308,7 @@ impl Definition {
                 return Some(format!("source or entries: {error}"));
             }
         }
-        let tools = self.compile.iter().map(|compile| &compile.tools);
-        let tools = tools.chain(self.packages.iter().map(|packages| &packages.tools));
-        let tools = tools.chain(self.prepare.iter().map(|prepare| &prepare.tools)).flatten();
+        let tools = self.tools();
         for (name, commands) in std::iter::once(("find", &self.find.commands))
             .chain(tools.map(|(name, tool)| (name.as_str(), &tool.commands)))
         {
@@ -346,6 +344,14 @@ impl Definition {
             }
         }
         None
+    }
+
+    /// The tools of all stages.
+    pub(crate) fn tools(&self) -> impl Iterator<Item = (&String, &Tool)> {
+        let compile = self.compile.iter().map(|compile| &compile.tools);
+        let packages = self.packages.iter().map(|packages| &packages.tools);
+        let prepare = self.prepare.iter().map(|prepare| &prepare.tools);
+        compile.chain(packages).chain(prepare).flatten()
     }
 
     /// Whether a file is source text in this language.

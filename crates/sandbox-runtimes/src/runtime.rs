@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use sandbox_cell::{Command, Limits, Mount, WORK_DIR, base_environment};
 
 use crate::definition::{Definition, Tool};
-use crate::discover::{Missing, Places};
+use crate::discover::{Missing, Placed, Places};
 use crate::memory::{Description, Fingerprint};
 
 /// Where a stage that makes something puts it, and where what was compiled appears in the run.
@@ -37,11 +37,10 @@ pub struct Runtime {
     pub identity: String,
     /// Variables that every stage has.
     pub(crate) environment: Environment,
-    /// The toolchain's directory, on the host and in a cell.
-    prefix: (PathBuf, PathBuf),
     /// Where its executable is in a cell.
     executable: PathBuf,
-    places: Places,
+    /// The tools of its stages, found once: whoever serves requests may not be able to look everywhere later.
+    tools: BTreeMap<String, Result<Placed, Missing>>,
 }
 
 /// A command, and what the cell needs to see for it besides the toolchain.
@@ -81,17 +80,25 @@ impl Runtime {
         let system = definition.find.system.iter().flat_map(|path| places.expand(path));
         mounts.extend(system.filter_map(|path| Some(Mount::read_only(path.canonicalize().ok()?, path))));
         let print = Fingerprint::of(&description.executable);
+        let prefix = (description.prefix.clone(), inside);
+        let tools =
+            definition.tools().map(|(name, tool)| (name.clone(), tool.locate(name, places, (&prefix.0, &prefix.1))));
         Self {
+            tools: tools.collect(),
             definition: definition.clone(),
             version: description.version.clone(),
             host_executable: description.executable.clone(),
             mounts,
             identity: format!("{} {} {print:?}", definition.name, description.version),
             environment,
-            prefix: (description.prefix.clone(), inside),
             executable,
-            places: places.clone(),
         }
+    }
+
+    /// Everything of the host's that its stages may want to see.
+    pub fn sources(&self) -> impl Iterator<Item = &Path> {
+        let tools = self.tools.values().flatten().filter_map(|placed| placed.mount.as_ref());
+        self.mounts.iter().chain(tools).map(|mount| mount.source.as_path())
     }
 
     /// Prepares what is done once. `variable` gives the host's variables.
@@ -176,10 +183,12 @@ impl Runtime {
     /// Finds tools, adds them to the search path, and says what to mount for them.
     fn tools(&self, tools: &BTreeMap<String, Tool>, environment: &mut Environment) -> Result<Vec<Mount>, Missing> {
         let mut mounts = vec![];
-        for (name, tool) in tools {
-            let placed = tool.locate(name, &self.places, (&self.prefix.0, &self.prefix.1))?;
-            mounts.extend(placed.mount);
-            search_first(environment, &placed.dir);
+        for name in tools.keys() {
+            if let Some(found) = self.tools.get(name) {
+                let placed = found.as_ref().map_err(Clone::clone)?;
+                mounts.extend(placed.mount.clone());
+                search_first(environment, &placed.dir);
+            }
         }
         Ok(mounts)
     }

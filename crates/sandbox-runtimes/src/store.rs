@@ -115,6 +115,12 @@ impl Store {
         Ok(Self { root: dir.path().canonicalize()?, _temporary: Some(dir) })
     }
 
+    /// The directory that holds everything.
+    #[must_use]
+    pub fn root(&self) -> PathBuf {
+        self.root.clone()
+    }
+
     fn dir(&self, kind: Kind) -> PathBuf {
         self.root.join(kind.name())
     }

@@ -1,8 +1,9 @@
 //! What all routes share, and the routes themselves.
 
+use std::collections::HashMap;
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use axum::Router;
@@ -12,6 +13,7 @@ use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use sandbox_executor::Engine;
+use sandbox_jobs::JobId;
 use tokio::sync::Semaphore;
 use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::timeout::RequestBodyTimeoutLayer;
@@ -20,7 +22,8 @@ use uuid::Uuid;
 use crate::auth::Keys;
 use crate::config::Config;
 use crate::problem::{Code, Problem};
-use crate::{execute, info};
+use crate::worker::RunningJob;
+use crate::{execute, info, jobs};
 
 /// What all requests share.
 #[derive(Debug)]
@@ -30,6 +33,11 @@ pub(crate) struct App {
     pub(crate) most_runs: usize,
     pub(crate) keys: Keys,
     pub(crate) started: Instant,
+    pub(crate) jobs: Arc<sandbox_jobs::Store>,
+    /// How many jobs may wait.
+    pub(crate) most_waiting: u64,
+    /// Jobs that run here.
+    pub(crate) running: Mutex<HashMap<JobId, Arc<RunningJob>>>,
     /// How many runs there were.
     pub(crate) runs: AtomicU64,
     /// Whether no more work is taken.
@@ -39,12 +47,15 @@ pub(crate) struct App {
 }
 
 impl App {
-    pub(crate) fn new(engine: Engine, config: &Config, keys: Keys) -> std::io::Result<Self> {
+    pub(crate) fn new(engine: Engine, jobs: sandbox_jobs::Store, config: &Config, keys: Keys) -> std::io::Result<Self> {
         Ok(Self {
             engine,
             capacity: Arc::new(Semaphore::new(config.capacity)),
             most_runs: config.capacity,
             keys,
+            jobs: Arc::new(jobs),
+            most_waiting: config.most_waiting,
+            running: Mutex::default(),
             started: Instant::now(),
             runs: AtomicU64::new(0),
             closing: AtomicBool::new(false),
@@ -67,6 +78,9 @@ impl App {
 pub(crate) fn router(app: &Arc<App>, config: &Config) -> Router {
     let guarded = Router::new()
         .route("/execute", post(execute::execute))
+        .route("/v1/execute", post(jobs::create).get(jobs::list))
+        .route("/v1/execute/{id}", get(jobs::get).delete(jobs::cancel))
+        .route("/v1/execute/{id}/events", get(jobs::events))
         .route("/v1/languages", get(info::languages))
         .layer(from_fn_with_state(Arc::clone(app), authorize));
     Router::new()

@@ -64,6 +64,19 @@ pub(crate) const TABLE: &[Setting] = &[
         default: "info",
         help: "error, warn, info, debug or trace",
     },
+    Setting { flag: "queue", variables: &["SANDBOX_QUEUE"], default: "10000", help: "jobs that may wait" },
+    Setting {
+        flag: "job-retention",
+        variables: &["SANDBOX_JOB_RETENTION"],
+        default: "24h",
+        help: "how long jobs are kept after their end",
+    },
+    Setting {
+        flag: "user",
+        variables: &["SANDBOX_USER"],
+        default: "nobody",
+        help: "who the server becomes when it is started as root; the keeper stays root",
+    },
     Setting {
         flag: "runtimes",
         variables: &["SANDBOX_RUNTIMES"],
@@ -84,6 +97,9 @@ pub(crate) struct Config {
     pub(crate) log_json: bool,
     pub(crate) log_level: tracing::Level,
     pub(crate) runtimes: Option<PathBuf>,
+    pub(crate) user: String,
+    pub(crate) most_waiting: u64,
+    pub(crate) retention: Duration,
     /// What runs may use, and where things are kept.
     pub(crate) settings: Settings,
     /// Every value with where it came from, for `--print-config`.
@@ -156,10 +172,15 @@ impl Config {
             errors.push(format!("the file's key '{key}' is unknown"));
         }
         let settings = Settings::read(|name| variable(name).or_else(|| file.get(name).cloned()));
-        let settings = settings.unwrap_or_else(|error| {
+        let mut settings = settings.unwrap_or_else(|error| {
             errors.extend(error.0.into_iter().map(|(name, why)| format!("{name}: {why}")));
             Settings::default()
         });
+        // A service's files do not belong into root's home, where nobody else can go.
+        let named = variable("SANDBOX_DATA_DIR").or_else(|| file.get("SANDBOX_DATA_DIR").cloned());
+        if named.is_none() && rustix::process::geteuid().is_root() {
+            settings.data_dir = Some(PathBuf::from("/var/lib/sandbox-server"));
+        }
         let config = Self::parse(&origins, settings, &mut errors);
         match config {
             Some(config) if errors.is_empty() => Ok(Self { origins, ..config }),
@@ -182,6 +203,11 @@ impl Config {
             }
         };
         let (read_timeout, shutdown_timeout) = (duration("http-read-timeout"), duration("http-shutdown-timeout"));
+        let retention = duration("job-retention");
+        let most_waiting = get("queue").parse().ok();
+        if most_waiting.is_none() {
+            wrong("queue", format!("'{}' is not a number", get("queue")));
+        }
         let host: Option<IpAddr> = get("http-host").parse().ok();
         if host.is_none() {
             wrong("http-host", format!("'{}' is not an IP address", get("http-host")));
@@ -232,6 +258,9 @@ impl Config {
             log_json: log_json?,
             log_level: log_level?,
             runtimes: Some(get("runtimes")).filter(|dir| !dir.is_empty()).map(PathBuf::from),
+            user: get("user").to_owned(),
+            most_waiting: most_waiting?,
+            retention,
             settings,
             origins: BTreeMap::new(),
         })

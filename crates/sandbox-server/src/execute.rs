@@ -77,7 +77,7 @@ pub(crate) async fn execute(
 }
 
 /// Reads the body.
-async fn read(app: &Arc<App>, request: Request) -> Result<JsonRequest, Problem> {
+pub(crate) async fn read(app: &Arc<App>, request: Request) -> Result<JsonRequest, Problem> {
     let kind =
         request.headers().get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or("application/json");
     if !kind.starts_with("application/json") {

@@ -7,8 +7,11 @@ mod auth;
 mod config;
 mod execute;
 mod info;
+mod jobs;
+mod privilege;
 mod problem;
 mod serve;
+mod worker;
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -59,13 +62,21 @@ fn run(config: &Config) -> Result<(), String> {
     let renderer = std::env::current_exe().map_err(|error| format!("cannot find this program: {error}"))?;
     let engine = Engine::new(executor, config.settings.clone(), registry, renderer)
         .map_err(|error| format!("cannot make a directory for what is made once: {error}"))?;
+    engine.confine().map_err(|failure| failure.to_string())?;
+    let data_dir =
+        config.settings.data_dir.as_deref().ok_or("there is no data directory; name one with SANDBOX_DATA_DIR")?;
+    let user = privilege::give_up(&config.user, data_dir)?;
     let keys = auth::Keys::new(&config.api_keys)?;
-    let app = Arc::new(app::App::new(engine, config, keys).map_err(|error| error.to_string())?);
+    let jobs = sandbox_jobs::Store::open(&data_dir.join("jobs.redb")).map_err(|error| error.to_string())?;
+    let app = Arc::new(app::App::new(engine, jobs, config, keys).map_err(|error| error.to_string())?);
     let level = tracing_subscriber::fmt().with_max_level(config.log_level).with_writer(std::io::stderr);
     if config.log_json {
         level.json().init();
     } else {
         level.init();
+    }
+    if let Some(uid) = user {
+        tracing::info!(uid, "no longer root; only the keeper is");
     }
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()

@@ -46,6 +46,8 @@ pub(crate) enum Code {
     MethodNotAllowed,
     UnsupportedMediaType,
     AtCapacity,
+    QueueFull,
+    IdempotencyConflict,
     ShuttingDown,
     Internal,
 }
@@ -73,6 +75,10 @@ impl Code {
                 ("unsupported_media_type", StatusCode::UNSUPPORTED_MEDIA_TYPE, "the body must be application/json")
             }
             Self::AtCapacity => ("at_capacity", StatusCode::TOO_MANY_REQUESTS, "the server is at capacity"),
+            Self::QueueFull => ("queue_full", StatusCode::TOO_MANY_REQUESTS, "too many jobs wait"),
+            Self::IdempotencyConflict => {
+                ("idempotency_conflict", StatusCode::CONFLICT, "the key was used for another request")
+            }
             Self::ShuttingDown => ("shutting_down", StatusCode::SERVICE_UNAVAILABLE, "the server is shutting down"),
             Self::Internal => ("internal_error", StatusCode::INTERNAL_SERVER_ERROR, "the sandbox failed"),
         }

@@ -15,6 +15,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::app::{self, App};
 use crate::config::Config;
+use crate::worker;
 
 /// Serves until a signal comes; then takes no more, lets runs end, and ends those that do not.
 pub(crate) async fn serve(app: &Arc<App>, config: &Config) -> Result<(), String> {
@@ -24,6 +25,8 @@ pub(crate) async fn serve(app: &Arc<App>, config: &Config) -> Result<(), String>
     let address = listener.local_addr().map_err(|error| error.to_string())?;
     greet(address, app);
     let router = app::router(app, config);
+    tokio::spawn(worker::work(Arc::clone(app)));
+    tokio::spawn(forget_old_jobs(Arc::clone(app), config.retention));
     let graceful = GracefulShutdown::new();
     let mut interrupted = signal(SignalKind::interrupt()).map_err(|error| error.to_string())?;
     let mut terminated = signal(SignalKind::terminate()).map_err(|error| error.to_string())?;
@@ -44,13 +47,35 @@ pub(crate) async fn serve(app: &Arc<App>, config: &Config) -> Result<(), String>
     drop(listener);
     app.closing.store(true, Ordering::Relaxed);
     tracing::info!(load = app.load(), "shutting down");
-    let mut ended = Box::pin(graceful.shutdown());
+    let mut ended = Box::pin(async {
+        graceful.shutdown().await;
+        idle(app).await;
+    });
     if tokio::time::timeout(config.shutdown_timeout, &mut ended).await.is_err() {
         tracing::warn!(load = app.load(), "ending what is left");
         app.kill_runs();
-        let _ = tokio::time::timeout(Duration::from_secs(3), &mut ended).await;
+        let _ = tokio::time::timeout(Duration::from_secs(3), idle(app)).await;
     }
     Ok(())
+}
+
+/// Waits until nothing runs.
+async fn idle(app: &App) {
+    while app.load() > 0 {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+async fn forget_old_jobs(app: Arc<App>, retention: Duration) {
+    loop {
+        tokio::time::sleep(retention.clamp(Duration::from_millis(100), Duration::from_secs(60))).await;
+        let store = Arc::clone(&app.jobs);
+        match tokio::task::spawn_blocking(move || store.expire(retention)).await {
+            Ok(Err(error)) => tracing::error!(%error, "cannot forget old jobs"),
+            Err(_) => return,
+            Ok(Ok(_)) => {}
+        }
+    }
 }
 
 fn greet(address: SocketAddr, app: &App) {

@@ -26,7 +26,7 @@ use crate::error::Failure;
 use crate::layer::LayerSet;
 use crate::outcome::{Outcome, StopReason, Usage};
 use crate::spec::{CellSpec, Command};
-use crate::wire::{self, Create, FromCell, Received, Run, ToCell};
+use crate::wire::{self, FromCell, Received, Run, Sources, ToCell, ToKeeper};
 
 /// A running keeper process. Dropping it waits until it has ended, with nothing left.
 #[derive(Debug)]
@@ -56,9 +56,18 @@ impl Keeper {
     pub fn create(&self, spec: &CellSpec) -> Result<Cell<'_>, Failure> {
         let failed = |errno: Errno| Failure::os("cannot reach the keeper", errno);
         let (ours, theirs) = wire::pair().map_err(failed)?;
-        wire::send(&self.control, &Create(spec.clone()), &[theirs.as_fd()], SendFlags::empty()).map_err(failed)?;
+        wire::send(&self.control, &ToKeeper::Create(spec.clone()), &[theirs.as_fd()], SendFlags::empty())
+            .map_err(failed)?;
         drop(theirs);
         Ok(Cell { socket: ours, ready: None, proxy: None, buffer: vec![0; 4096], ended: None, keeper: PhantomData })
+    }
+
+    /// Forbids all cells from now on to be shown anything else of the host than this and what is below it. It cannot be
+    /// taken back, so that whoever gets hold of a confined caller gets no further through the keeper.
+    pub fn confine(&self, sources: &Sources) -> Result<(), Failure> {
+        let message = ToKeeper::Confine(sources.clone());
+        wire::send(&self.control, &message, &[], SendFlags::empty())
+            .map_err(|errno| Failure::os("cannot reach the keeper", errno))
     }
 
     /// Says that no more cells will be asked for: the keeper ends with its last cell, and need not be told again.

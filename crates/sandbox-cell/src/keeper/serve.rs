@@ -28,7 +28,7 @@ use super::workshop::{Workshop, kill_and_wait};
 use crate::cgroup::Alarm;
 use crate::error::Failure;
 use crate::spec::CellSpec;
-use crate::wire::{self, Create, FromCell, FromInit, Received, ToCell};
+use crate::wire::{self, FromCell, FromInit, Received, ToCell, ToKeeper};
 
 /// Signals that the keeper ignores, and that every init has to reset.
 pub(crate) const IGNORED_SIGNALS: [i32; 6] =
@@ -130,9 +130,14 @@ impl Server<'_> {
     /// A request for a cell, or the end of requests.
     fn on_control(&mut self) {
         match wire::receive(self.control, &mut self.buffer, RecvFlags::DONTWAIT) {
-            Ok(Received::Message(Create(spec), mut fds)) => {
+            Ok(Received::Message(ToKeeper::Create(spec), mut fds)) => {
                 if let Some(caller) = fds.pop() {
                     self.create(spec, caller);
+                }
+            }
+            Ok(Received::Message(ToKeeper::Confine(sources), _)) => {
+                if let Ok(workshop) = &mut self.workshop {
+                    workshop.confine(sources);
                 }
             }
             Err(Errno::AGAIN) => {}

@@ -24,7 +24,7 @@ use crate::layer::{Layer, LayerSet};
 use crate::rootfs;
 use crate::spec::{CellSpec, Mount};
 use crate::syscalls;
-use crate::wire::{self, ToInit};
+use crate::wire::{self, Sources, ToInit};
 
 /// Everything that cells are made from.
 pub(super) struct Workshop {
@@ -35,6 +35,8 @@ pub(super) struct Workshop {
     /// The host's /proc, through which ids are given to cells.
     pub(super) proc: OwnedFd,
     landlock: bool,
+    /// What of the host cells may be shown; anything if nobody has said.
+    sources: Option<Sources>,
 }
 
 impl Workshop {
@@ -53,6 +55,7 @@ impl Workshop {
             filter: syscalls::compile(&syscalls::policy()),
             proc: proc.map_err(|e| Failure::os("cannot open /proc", e))?,
             landlock: sandbox_sys::landlock::abi_version() > 0,
+            sources: None,
         })
     }
 
@@ -73,12 +76,29 @@ impl Workshop {
         write("gid_map", format!("0 {gid} 1"))
     }
 
+    /// Limits what cells may be shown. Said once, it holds: a second time changes nothing.
+    pub(super) fn confine(&mut self, sources: Sources) {
+        self.sources.get_or_insert(sources);
+    }
+
+    fn check_source(&self, mount: &Mount) -> Result<(), Failure> {
+        let Some(sources) = &self.sources else { return Ok(()) };
+        let below = |allowed: &Vec<std::path::PathBuf>| allowed.iter().any(|path| mount.source.starts_with(path));
+        let plain = mount.source.components().all(|part| !matches!(part, std::path::Component::ParentDir));
+        if plain && (below(&sources.writable) || (!mount.writable && below(&sources.readable))) {
+            return Ok(());
+        }
+        let what = format!("cannot show {} in a cell", mount.source.display());
+        Err(Failure::of_request(what, "the keeper was told not to"))
+    }
+
     /// Refuses what this host cannot keep.
     fn check(&self, spec: &CellSpec) -> Result<LayerSet, Failure> {
         if !spec.limits.is_valid() {
             return Err(Failure::of_request("cannot make the cell", "a limit is out of bounds"));
         }
         rootfs::check_targets(&spec.mounts, &spec.volumes)?;
+        spec.mounts.iter().try_for_each(|mount| self.check_source(mount))?;
         // A namespace that cannot be made is an error when the cell is made; here are the layers that may be absent.
         let mut layers = self.tree.layers().union(LayerSet::required_by_default());
         if self.landlock {

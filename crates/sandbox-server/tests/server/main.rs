@@ -8,10 +8,13 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
+mod jobs;
+
 /// A server that ends with the test.
 struct Server {
     child: Child,
     address: String,
+    data: Option<tempfile::TempDir>,
 }
 
 impl Server {
@@ -20,6 +23,14 @@ impl Server {
     }
 
     fn start_with(flags: &[&str], variables: &[(&str, &str)]) -> Self {
+        // The server gives root up: its directory must be where others can go.
+        let data = tempfile::tempdir().unwrap();
+        std::fs::set_permissions(data.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+        Self::start_in(data, flags, variables)
+    }
+
+    /// A server with a directory that may have been another's before.
+    fn start_in(data: tempfile::TempDir, flags: &[&str], variables: &[(&str, &str)]) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_sandbox-server"));
         for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("SANDBOX_") || name.starts_with("HTTP_"))
         {
@@ -28,8 +39,7 @@ impl Server {
         if let Ok(file) = std::env::var("LLVM_PROFILE_FILE") {
             command.env("LLVM_PROFILE_FILE", file.replace(".profraw", "-%c%p.profraw"));
         }
-        let data = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("data");
-        command.env("SANDBOX_DATA_DIR", data).envs(variables.iter().copied());
+        command.env("SANDBOX_DATA_DIR", data.path().join("data")).envs(variables.iter().copied());
         command.args(["--http-host", "127.0.0.1", "--http-port", "0", "--log-format", "json"]).args(flags);
         let mut child = command.stdin(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
@@ -38,7 +48,7 @@ impl Server {
             Some(log["fields"]["address"].as_str()?.to_owned())
         });
         std::thread::spawn(move || lines.for_each(drop));
-        Self { child, address: address.expect("the server says where it listens") }
+        Self { child, address: address.expect("the server says where it listens"), data: Some(data) }
     }
 
     fn get(&self, path: &str) -> (u16, Value) {
@@ -52,10 +62,14 @@ impl Server {
         self.send(&[], body.to_string().as_bytes()).1
     }
 
-    /// Sends a body to `/execute`; returns a header of the answer too.
+    /// Sends a body to `/execute`; returns the headers of the answer too.
     fn send(&self, headers: &[(&str, &str)], body: &[u8]) -> (ureq::http::HeaderMap, (u16, Value)) {
+        self.send_to("/execute", headers, body)
+    }
+
+    fn send_to(&self, path: &str, headers: &[(&str, &str)], body: &[u8]) -> (ureq::http::HeaderMap, (u16, Value)) {
         let agent = ureq::Agent::config_builder().http_status_as_error(false).build().new_agent();
-        let mut request = agent.post(format!("http://{}/execute", self.address));
+        let mut request = agent.post(format!("http://{}{path}", self.address));
         if !headers.iter().any(|(name, _)| *name == "content-type") {
             request = request.content_type("application/json");
         }
@@ -302,6 +316,25 @@ fn a_bad_configuration_stops_the_start() {
     let printed =
         Command::new(env!("CARGO_BIN_EXE_sandbox-server")).args(["--print-config", "--capacity", "3"]).output();
     assert!(String::from_utf8_lossy(&printed.unwrap().stdout).contains("capacity = \"3\" # flag"));
+}
+
+#[test]
+fn the_server_holds_no_privilege() {
+    let server = Server::start(&[]);
+    let status = std::fs::read_to_string(format!("/proc/{}/status", server.child.id())).unwrap();
+    let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).unwrap().trim().to_owned();
+    if std::fs::read_to_string("/proc/self/status").unwrap().contains("Uid:\t0\t") {
+        assert!(!field("Uid:").contains("0\t0"), "{}", field("Uid:"));
+    } else {
+        assert!(std::env::var_os("CI").is_none(), "this test needs root, and CI must not skip it");
+    }
+    assert_eq!(field("CapEff:"), "0000000000000000");
+    assert_eq!(field("CapPrm:"), "0000000000000000");
+    // It still compiles, keeps and runs.
+    let request = json!({"language": "c", "code": "int main(void) { return 5; }"});
+    let (_, answer) = server.post(&request);
+    assert_eq!((&answer["exit_code"], &answer["compile"]["cached"]), (&5.into(), &false.into()), "{answer:#}");
+    assert_eq!(server.post(&request).1["compile"]["cached"], true);
 }
 
 #[test]

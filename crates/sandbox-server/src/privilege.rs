@@ -1,0 +1,75 @@
+//! Giving up root: the side that talks to the network keeps no power of its own.
+//!
+//! The keeper was started before and stays as it is; from here on it is asked like by anybody else, and it has been told
+//! what it may show.
+
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, lchown};
+use std::path::Path;
+
+use rustix::fs::{Gid, Uid};
+
+/// Makes this process an ordinary user's, if it is root's. Returns the user's id, if it changed. The process must have a
+/// single thread.
+pub(crate) fn give_up(user: &str, data_dir: &Path) -> Result<Option<u32>, String> {
+    std::fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o755)
+        .create(data_dir)
+        .map_err(|error| format!("cannot make {}: {error}", data_dir.display()))?;
+    if !rustix::process::geteuid().is_root() || user == "root" {
+        return Ok(None);
+    }
+    let (uid, gid) =
+        look_up(user).ok_or_else(|| format!("there is no user '{user}'; name another with SANDBOX_USER"))?;
+    hand_over(data_dir, uid, gid).map_err(|error| format!("cannot hand {} over: {error}", data_dir.display()))?;
+    let failed = |errno| format!("cannot become {user}: {errno}");
+    rustix::thread::set_thread_groups(&[]).map_err(failed)?;
+    let (new_uid, new_gid) = (Uid::from_raw(uid), Gid::from_raw(gid));
+    rustix::thread::set_thread_res_gid(new_gid, new_gid, new_gid).map_err(failed)?;
+    rustix::thread::set_thread_res_uid(new_uid, new_uid, new_uid).map_err(failed)?;
+    rustix::thread::set_no_new_privs(true).map_err(failed)?;
+    std::fs::read_dir(data_dir).map(|_| Some(uid)).map_err(|error| {
+        format!(
+            "the user {user} cannot reach {}: {error}; name another directory with SANDBOX_DATA_DIR, or another user \
+             with SANDBOX_USER",
+            data_dir.display()
+        )
+    })
+}
+
+/// The ids of a user, by name or number.
+fn look_up(user: &str) -> Option<(u32, u32)> {
+    let passwd = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
+    passwd.lines().find_map(|line| {
+        let mut fields = line.split(':');
+        let (name, _, uid, gid) = (fields.next()?, fields.next()?, fields.next()?, fields.next()?);
+        if name == user || uid == user { Some((uid.parse().ok()?, gid.parse().ok()?)) } else { None }
+    })
+}
+
+/// Gives a directory and all in it to a user, unless it is theirs.
+fn hand_over(path: &Path, uid: u32, gid: u32) -> std::io::Result<()> {
+    let meta = path.symlink_metadata()?;
+    if meta.uid() == uid {
+        return Ok(());
+    }
+    lchown(path, Some(uid), Some(gid))?;
+    if meta.is_dir() {
+        for entry in std::fs::read_dir(path)? {
+            hand_over(&entry?.path(), uid, gid)?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn users_are_found_by_name_or_number() {
+        assert_eq!(look_up("root"), Some((0, 0)));
+        assert_eq!(look_up("0"), Some((0, 0)));
+        assert_eq!(look_up("no-such-user-at-all"), None);
+    }
+}

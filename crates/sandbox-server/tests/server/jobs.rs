@@ -1,0 +1,187 @@
+//! Jobs: created, followed, cancelled, and not lost.
+
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpStream;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::Server;
+
+impl Server {
+    fn submit(&self, body: &Value) -> String {
+        let (headers, (status, answer)) = self.send_to("/v1/execute", &[], body.to_string().as_bytes());
+        assert_eq!(status, 202, "{answer:#}");
+        let id = answer["id"].as_str().unwrap().to_owned();
+        assert_eq!(headers["location"], format!("/v1/execute/{id}"));
+        assert!(answer["created_at"].as_f64().unwrap() > 1.7e9);
+        id
+    }
+
+    fn job(&self, id: &str, query: &str) -> Value {
+        let (status, job) = self.get(&format!("/v1/execute/{id}{query}"));
+        assert_eq!(status, 200, "{job:#}");
+        job
+    }
+
+    fn delete(&self, path: &str) -> (u16, Value) {
+        let agent = ureq::Agent::config_builder().http_status_as_error(false).build().new_agent();
+        let mut response = agent.delete(format!("http://{}{path}", self.address)).call().unwrap();
+        let text = response.body_mut().read_to_string().unwrap();
+        (response.status().as_u16(), serde_json::from_str(&text).unwrap())
+    }
+
+    /// Follows a job to its end: the numbers and contents of its events.
+    fn follow(&self, id: &str, after: Option<u64>) -> Vec<(u64, Value)> {
+        let mut stream = TcpStream::connect(&self.address).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        let resume = after.map(|number| format!("Last-Event-ID: {number}\r\n")).unwrap_or_default();
+        let head = format!("GET /v1/execute/{id}/events HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{resume}\r\n");
+        stream.write_all(head.as_bytes()).unwrap();
+        let mut events = vec![];
+        let mut number = 0;
+        for line in BufReader::new(stream).lines().map_while(Result::ok) {
+            if let Some(id) = line.strip_prefix("id: ") {
+                number = id.parse().unwrap();
+            } else if let Some(data) = line.strip_prefix("data: ") {
+                events.push((number, serde_json::from_str(data).unwrap()));
+            }
+        }
+        events
+    }
+
+    /// Ends the server with a signal and returns its directory.
+    fn end(mut self, signal: &str) -> tempfile::TempDir {
+        let id = self.child.id().to_string();
+        assert!(Command::new("kill").args([signal, &id]).status().unwrap().success());
+        self.child.wait().unwrap();
+        self.data.take().unwrap()
+    }
+}
+
+#[test]
+fn a_job_is_queued_run_and_kept() {
+    let server = Server::start(&[]);
+    let id = server.submit(&json!({"language": "python", "code": "print(input())", "stdin": "hello", "timeout": "2s"}));
+    let job = server.job(&id, "?wait=10s");
+    assert_eq!((&job["status"], &job["result"]["stdout"]), (&"finished".into(), &"hello\n".into()), "{job:#}");
+    assert_eq!((&job["attempts"], &job["request"]["language"]), (&1.into(), &"python".into()));
+    assert!(job["finished_at"].as_f64() >= job["started_at"].as_f64());
+    let (_, list) = server.get("/v1/execute?status=finished&limit=1");
+    assert_eq!((&list["jobs"][0]["id"], &list["jobs"][0]["verdict"]), (&job["id"], &"ok".into()));
+    assert_eq!(server.get("/health").1["queue"], 0);
+}
+
+#[test]
+fn events_before_during_and_after() {
+    let server = Server::start(&[]);
+    let code = "import time\nfor n in range(3):\n    print(n, flush=True)\n    time.sleep(0.2)";
+    let id = server.submit(&json!({"code": code}));
+    let live = server.follow(&id, None);
+    let names: Vec<&str> = live.iter().map(|(_, event)| event["event"].as_str().unwrap()).collect();
+    assert_eq!(names.last(), Some(&"result"), "{names:?}");
+    let said: String =
+        live.iter().filter(|(_, e)| e["event"] == "stdout").map(|(_, e)| e["data"].as_str().unwrap()).collect();
+    assert_eq!(said, "0\n1\n2\n");
+    assert_eq!(server.follow(&id, None), live, "afterwards it is the same");
+    let (second, _) = live[1];
+    assert_eq!(server.follow(&id, Some(second)), live[2..], "and it can be resumed anywhere");
+}
+
+#[test]
+fn cancelled_jobs_end_or_never_start() {
+    let server = Server::start(&["--capacity", "1"]);
+    let running = server.submit(&json!({"code": "import time; time.sleep(60)", "timeout": 60}));
+    let until = Instant::now() + Duration::from_secs(5);
+    while server.job(&running, "")["status"] != "running" {
+        assert!(Instant::now() < until);
+    }
+    let queued = server.submit(&json!({"code": "print('never')"}));
+    let (status, job) = server.delete(&format!("/v1/execute/{queued}"));
+    assert_eq!((status, &job["status"]), (200, &"cancelled".into()));
+    server.delete(&format!("/v1/execute/{running}"));
+    let job = server.job(&running, "?wait=5s");
+    assert_eq!((&job["status"], &job["result"]["verdict"]), (&"cancelled".into(), &"cancelled".into()), "{job:#}");
+    assert_eq!(server.job(&queued, "")["attempts"], 0);
+    assert_eq!(server.follow(&queued, None)[0].1["event"], "cancelled");
+}
+
+#[test]
+fn a_key_makes_a_job_once() {
+    let server = Server::start(&[]);
+    let send = |code: &str| {
+        let body = json!({"code": code}).to_string();
+        server.send_to("/v1/execute", &[("idempotency-key", "k1")], body.as_bytes()).1
+    };
+    let (first, second) = (send("1"), send("1"));
+    assert_eq!((first.0, &first.1["id"]), (202, &second.1["id"]));
+    let (status, problem) = send("2");
+    assert_eq!((status, &problem["code"]), (409, &"idempotency_conflict".into()));
+}
+
+#[test]
+fn bad_requests_are_explained() {
+    let server = Server::start(&["--queue", "1", "--capacity", "1"]);
+    let (status, _) = server.get("/v1/execute/no-such-job");
+    assert_eq!(status, 404);
+    for path in
+        ["/v1/execute/0197e4b2-0000-7000-8000-000000000000", "/v1/execute/0197e4b2-0000-7000-8000-000000000000/events"]
+    {
+        let (status, problem) = server.get(path);
+        assert_eq!((status, &problem["code"]), (404, &"not_found".into()));
+    }
+    assert_eq!(server.delete("/v1/execute/nope").0, 404);
+    let (_, (status, _)) = server.send_to("/v1/execute", &[], b"{\"code\": \"\"}");
+    assert_eq!(status, 422);
+    assert_eq!(server.get("/v1/execute?status=odd").0, 422);
+    assert_eq!(server.get("/v1/execute?cursor=odd").0, 404);
+    let slow = json!({"code": "import time; time.sleep(60)", "timeout": 60});
+    let id = server.submit(&slow);
+    let until = Instant::now() + Duration::from_secs(5);
+    while server.job(&id, "")["status"] != "running" {
+        assert!(Instant::now() < until);
+    }
+    assert_eq!(server.get(&format!("/v1/execute/{id}?wait=soon")).0, 422);
+    server.submit(&slow);
+    let (headers, (status, problem)) = server.send_to("/v1/execute", &[], slow.to_string().as_bytes());
+    assert_eq!((status, &problem["code"]), (429, &"queue_full".into()));
+    assert_eq!(headers["retry-after"], "5");
+}
+
+#[test]
+fn old_jobs_are_forgotten() {
+    let server = Server::start(&["--job-retention", "500ms"]);
+    let id = server.submit(&json!({"code": "1"}));
+    assert_eq!(server.job(&id, "?wait=10s")["status"], "finished");
+    let until = Instant::now() + Duration::from_secs(10);
+    while server.get(&format!("/v1/execute/{id}")).0 != 404 {
+        assert!(Instant::now() < until, "it is still there");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+#[test]
+fn no_job_is_lost_when_the_server_ends() {
+    // Killed, and asked to end: either way the next server goes on.
+    for signal in ["-KILL", "-TERM"] {
+        let flags = ["--capacity", "1", "--http-shutdown-timeout", "300ms"];
+        let server = Server::start(&flags);
+        let slow = server.submit(&json!({"code": "import time; time.sleep(3); print('done')", "timeout": 20}));
+        let queued = server.submit(&json!({"code": "print('also')"}));
+        let until = Instant::now() + Duration::from_secs(5);
+        while server.job(&slow, "")["status"] != "running" {
+            assert!(Instant::now() < until);
+        }
+        let data = server.end(signal);
+        let server = Server::start_in(data, &flags, &[]);
+        for (id, expected) in [(slow, "done\n"), (queued, "also\n")] {
+            let job = server.job(&id, "?wait=20s");
+            assert_eq!(
+                (&job["status"], &job["result"]["stdout"]),
+                (&"finished".into(), &expected.into()),
+                "{signal}: {job:#}"
+            );
+        }
+    }
+}
