@@ -1,11 +1,19 @@
 //! Jobs: runs with an id, stored and queued.
 //!
 //! A [`Job`] is created, taken by a worker, and finished or cancelled; while it runs, what happens is appended to its
-//! events, which can be followed before, during and after the run. [`Store`] keeps all of that in one file and survives
-//! being killed at any moment: a job that was running then is queued again.
+//! events, which can be followed before, during and after the run. There are two stores with one contract ([`Store`]):
+//! one file for one server, and Redis for many. Neither loses a job when a server is killed: a job that was running then
+//! is run again.
 
+mod embedded;
 mod model;
+mod redis;
 mod store;
 
-pub use model::{Event, Job, JobId, JobStatus, NewJob};
-pub use store::{Created, Page, Store, StoreError};
+pub use embedded::{Embedded, FileError};
+pub use model::{Created, Event, Job, JobId, JobStatus, NewJob, Page, RunOf};
+pub use redis::RedisStore;
+pub use store::{Follower, Store, StoreError};
+
+#[cfg(test)]
+mod contract;

@@ -101,6 +101,50 @@ pub struct NewJob {
     pub idempotency_key: Option<String>,
 }
 
+/// One run of a job. When a job is taken away from a server that seems dead, a new run of it begins, and the old one has
+/// no say any more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RunOf {
+    /// The job.
+    pub id: JobId,
+    /// Which of its attempts this is.
+    pub attempt: u32,
+}
+
+impl RunOf {
+    pub(crate) fn is_current(self, job: &Job) -> bool {
+        job.id == self.id && job.status == JobStatus::Running && job.attempts == self.attempt
+    }
+}
+
+impl Job {
+    /// The run that is going on.
+    #[must_use]
+    pub fn run(&self) -> RunOf {
+        RunOf { id: self.id, attempt: self.attempts }
+    }
+}
+
+/// What came of creating a job.
+#[derive(Debug, PartialEq)]
+pub enum Created {
+    /// It is new.
+    New(Job),
+    /// It was created before, with the same key.
+    Existing(Job),
+    /// The key was used for another request.
+    Conflict(JobId),
+}
+
+/// Some of the jobs, the newest first.
+#[derive(Debug, PartialEq)]
+pub struct Page {
+    /// The jobs.
+    pub jobs: Vec<Job>,
+    /// Where the next page begins, if there is one.
+    pub next: Option<JobId>,
+}
+
 /// Something that happened in a job. The last one has the result.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Event {

@@ -1,491 +1,208 @@
-//! The embedded store: one file, one process.
-//!
-//! Jobs, their events, the queue and idempotency keys are tables of one redb database. Every change is a transaction, so
-//! that a process that is killed leaves a state in which each job is exactly one of queued, running, finished or
-//! cancelled. Events are written without waiting for the disk: should they be lost, so is the run that made them, and
-//! the job runs again.
+//! One contract, two stores: embedded in a file, or Redis when many machines share the work.
 
-use std::collections::HashMap;
 use std::path::Path;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
-use redb::{Database, Durability, ReadableTable, ReadableTableMetadata, TableDefinition, WriteTransaction};
 use serde_json::Value;
-use sha2::{Digest, Sha256};
-use tokio::sync::{Notify, watch};
 
-use crate::model::{Event, Job, JobId, JobStatus, NewJob, now};
+use crate::embedded::{Embedded, FileError};
+use crate::model::{Created, Event, Job, JobId, JobStatus, NewJob, Page, RunOf};
+use crate::redis::RedisStore;
 
-const JOBS: TableDefinition<'_, u128, &[u8]> = TableDefinition::new("jobs");
-const QUEUE: TableDefinition<'_, u128, ()> = TableDefinition::new("queue");
-const EVENTS: TableDefinition<'_, (u128, u64), &[u8]> = TableDefinition::new("events");
-const KEYS: TableDefinition<'_, &str, (u128, &[u8])> = TableDefinition::new("idempotency");
-
-/// How often a job is started before it is given up: one that takes the server down with it must not do so for ever.
-const MOST_ATTEMPTS: u32 = 3;
-
-/// How many jobs are remembered as being followed before it is looked whether they are.
-const MOST_FOLLOWED: usize = 1000;
+/// Where jobs are.
+#[derive(Debug, Clone)]
+pub enum Store {
+    /// In a file of this server's own.
+    Embedded(Arc<Embedded>, Duration),
+    /// In Redis.
+    Redis(Arc<RedisStore>),
+}
 
 /// Why the store failed.
 #[derive(Debug, thiserror::Error)]
-#[error("the job store failed: {0}")]
-pub struct StoreError(Box<redb::Error>);
-
-impl<E: Into<redb::Error>> From<E> for StoreError {
-    fn from(error: E) -> Self {
-        Self(Box::new(error.into()))
-    }
+pub enum StoreError {
+    /// The file did.
+    #[error("the job store failed: {0}")]
+    File(#[from] FileError),
+    /// Redis did.
+    #[error("Redis failed: {0}")]
+    Redis(#[from] ::redis::RedisError),
+    /// The server is about to end.
+    #[error("the job store is gone")]
+    Gone,
 }
 
-/// What came of creating a job.
-#[derive(Debug, PartialEq)]
-pub enum Created {
-    /// It is new.
-    New(Job),
-    /// It was created before, with the same key.
-    Existing(Job),
-    /// The key was used for another request.
-    Conflict(JobId),
-}
+type Result<T> = std::result::Result<T, StoreError>;
 
-/// Some of the jobs, the newest first.
-#[derive(Debug, PartialEq)]
-pub struct Page {
-    /// The jobs.
-    pub jobs: Vec<Job>,
-    /// Where the next page begins, if there is one.
-    pub next: Option<JobId>,
-}
-
-/// Jobs in a file.
-#[derive(Debug)]
-pub struct Store {
-    database: Database,
-    /// Wakes workers when a job is queued.
-    queued: Notify,
-    /// Wakes those who follow a job: the number of its last event, or that it has ended.
-    followed: Mutex<HashMap<JobId, watch::Sender<u64>>>,
+/// Calls the file where waiting for the disk harms nobody.
+async fn blocking<T: Send + 'static>(
+    store: &Arc<Embedded>,
+    call: impl FnOnce(&Embedded) -> std::result::Result<T, FileError> + Send + 'static,
+) -> Result<T> {
+    let store = Arc::clone(store);
+    let called = tokio::task::spawn_blocking(move || call(&store)).await;
+    Ok(called.map_err(|_| StoreError::Gone)??)
 }
 
 impl Store {
-    /// Opens or makes the store. Jobs that were running when its last user died are queued again, or given up.
-    pub fn open(file: &Path) -> Result<Self, StoreError> {
-        let database = Database::create(file)?;
-        let store = Self { database, queued: Notify::new(), followed: Mutex::default() };
-        let transaction = store.database.begin_write()?;
-        {
-            transaction.open_table(QUEUE)?;
-            transaction.open_table(EVENTS)?;
-            transaction.open_table(KEYS)?;
-            let interrupted: Vec<Job> = {
-                let jobs = transaction.open_table(JOBS)?;
-                let all = jobs.iter()?.filter_map(|entry| read_job(entry.ok()?.1.value()));
-                all.filter(|job| job.status == JobStatus::Running).collect()
-            };
-            for mut job in interrupted {
-                drop_events(&transaction, job.id)?;
-                if job.attempts >= MOST_ATTEMPTS {
-                    let error = format!("the server died {} times while it ran", job.attempts);
-                    let result = sandbox_executor::RunResult::internal_error(error);
-                    end(&transaction, &mut job, JobStatus::Finished, serde_json::to_value(result).ok())?;
-                } else {
-                    job.status = JobStatus::Queued;
-                    put(&transaction, &job)?;
-                    transaction.open_table(QUEUE)?.insert(job.id.number(), ())?;
-                }
-            }
+    /// The store in a file. Jobs that were running when its last user died are queued again, or given up.
+    pub fn embedded(file: &Path, retention: Duration) -> Result<Self> {
+        Ok(Self::Embedded(Arc::new(Embedded::open(file)?), retention))
+    }
+
+    /// The store in Redis.
+    pub async fn redis(address: &str, password: Option<&str>, database: i64, retention: Duration) -> Result<Self> {
+        Ok(Self::Redis(Arc::new(RedisStore::connect(address, password, database, retention).await?)))
+    }
+
+    /// Its name.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Embedded(..) => "embedded",
+            Self::Redis(_) => "redis",
         }
-        transaction.commit()?;
-        Ok(store)
     }
 
     /// Creates a job and queues it.
-    pub fn create(&self, new: &NewJob) -> Result<Created, StoreError> {
-        let digest = Sha256::digest(serde_json::to_vec(&new.request).unwrap_or_default());
-        let transaction = self.database.begin_write()?;
-        if let Some(key) = &new.idempotency_key {
-            let known = {
-                let keys = transaction.open_table(KEYS)?;
-                let entry = keys.get(key.as_str())?;
-                entry.map(|entry| (entry.value().0, entry.value().1 == digest.as_slice()))
-            };
-            if let Some((id, same)) = known {
-                let id = JobId::from_number(id);
-                let job = get(&transaction, id)?;
-                return Ok(match job {
-                    Some(job) if same => Created::Existing(job),
-                    _ => Created::Conflict(id),
-                });
-            }
+    pub async fn create(&self, new: NewJob) -> Result<Created> {
+        match self {
+            Self::Embedded(store, _) => blocking(store, move |store| store.create(&new)).await,
+            Self::Redis(store) => Ok(store.create(&new).await?),
         }
-        let job = Job {
-            id: JobId::new(),
-            status: JobStatus::Queued,
-            created_at: now(),
-            started_at: None,
-            finished_at: None,
-            attempts: 0,
-            request: new.request.clone(),
-            result: None,
-        };
-        put(&transaction, &job)?;
-        transaction.open_table(QUEUE)?.insert(job.id.number(), ())?;
-        if let Some(key) = &new.idempotency_key {
-            transaction.open_table(KEYS)?.insert(key.as_str(), (job.id.number(), digest.as_slice()))?;
-        }
-        transaction.commit()?;
-        self.queued.notify_one();
-        Ok(Created::New(job))
     }
 
     /// A job.
-    pub fn get(&self, id: JobId) -> Result<Option<Job>, StoreError> {
-        let transaction = self.database.begin_read()?;
-        let jobs = transaction.open_table(JOBS)?;
-        Ok(jobs.get(id.number())?.and_then(|bytes| read_job(bytes.value())))
+    pub async fn get(&self, id: JobId) -> Result<Option<Job>> {
+        match self {
+            Self::Embedded(store, _) => blocking(store, move |store| store.get(id)).await,
+            Self::Redis(store) => Ok(store.get(id).await?),
+        }
     }
 
     /// Jobs, the newest first, from before `cursor` on.
-    pub fn list(&self, status: Option<JobStatus>, limit: usize, cursor: Option<JobId>) -> Result<Page, StoreError> {
-        let transaction = self.database.begin_read()?;
-        let table = transaction.open_table(JOBS)?;
-        let end = cursor.map_or(u128::MAX, JobId::number);
-        let mut jobs = vec![];
-        for entry in table.range(..end)?.rev() {
-            let Some(job) = read_job(entry?.1.value()) else { continue };
-            if status.is_some_and(|status| status != job.status) {
-                continue;
-            }
-            if jobs.len() == limit {
-                let next = jobs.last().map(|job: &Job| job.id);
-                return Ok(Page { jobs, next });
-            }
-            jobs.push(job);
+    pub async fn list(&self, status: Option<JobStatus>, limit: usize, cursor: Option<JobId>) -> Result<Page> {
+        match self {
+            Self::Embedded(store, _) => blocking(store, move |store| store.list(status, limit, cursor)).await,
+            Self::Redis(store) => Ok(store.list(status, limit, cursor).await?),
         }
-        Ok(Page { jobs, next: None })
     }
 
     /// How many jobs wait.
-    pub fn waiting(&self) -> Result<u64, StoreError> {
-        Ok(self.database.begin_read()?.open_table(QUEUE)?.len()?)
+    pub async fn waiting(&self) -> Result<u64> {
+        match self {
+            Self::Embedded(store, _) => blocking(store, Embedded::waiting).await,
+            Self::Redis(store) => Ok(store.waiting().await?),
+        }
     }
 
-    /// Takes the job that has waited longest.
-    pub fn take(&self) -> Result<Option<Job>, StoreError> {
-        let transaction = self.database.begin_write()?;
-        let first = {
-            let mut queue = transaction.open_table(QUEUE)?;
-            let first = queue.pop_first()?;
-            first.map(|(id, _)| id.value())
-        };
-        let Some(id) = first else { return Ok(None) };
-        let Some(mut job) = get(&transaction, JobId::from_number(id))? else { return Ok(None) };
-        job.status = JobStatus::Running;
-        job.started_at = Some(now());
-        job.attempts += 1;
-        put(&transaction, &job)?;
-        transaction.commit()?;
-        Ok(Some(job))
+    /// Takes the job that has waited longest, and starts a run of it.
+    pub async fn take(&self) -> Result<Option<Job>> {
+        match self {
+            Self::Embedded(store, _) => blocking(store, Embedded::take).await,
+            Self::Redis(store) => Ok(store.take().await?),
+        }
     }
 
     /// Waits until a job may have been queued.
     pub async fn something_queued(&self) {
-        // Also from time to time, should somebody else have taken the word.
-        let _ = tokio::time::timeout(Duration::from_secs(1), self.queued.notified()).await;
+        match self {
+            Self::Embedded(store, _) => store.something_queued().await,
+            Self::Redis(_) => tokio::time::sleep(Duration::from_millis(25)).await,
+        }
     }
 
-    /// Notes something that happened in a job.
-    pub fn append(&self, id: JobId, what: &Value) -> Result<(), StoreError> {
-        let mut transaction = self.database.begin_write()?;
-        transaction.set_durability(Durability::None);
-        let number = add_event(&transaction, id, what)?;
-        transaction.commit()?;
-        self.tell(id, number, false);
-        Ok(())
+    /// Says that these runs go on; returns the jobs that somebody wants cancelled elsewhere. To be called every second or
+    /// so: a server that is silent loses its jobs to others.
+    pub async fn heartbeat(&self, runs: &[RunOf]) -> Result<Vec<JobId>> {
+        match self {
+            Self::Embedded(..) => Ok(vec![]),
+            Self::Redis(store) => Ok(store.heartbeat(runs).await?),
+        }
+    }
+
+    /// Notes something that happened in a run.
+    pub async fn append(&self, run: RunOf, what: Value) -> Result<()> {
+        match self {
+            Self::Embedded(store, _) => blocking(store, move |store| store.append(run, &what)).await,
+            Self::Redis(store) => Ok(store.append(run, &what).await?),
+        }
     }
 
     /// The events of a job after one of them.
-    pub fn events(&self, id: JobId, after: u64) -> Result<Vec<Event>, StoreError> {
-        let transaction = self.database.begin_read()?;
-        let table = transaction.open_table(EVENTS)?;
-        let mut events = vec![];
-        let range = (id.number(), after.saturating_add(1))..=(id.number(), u64::MAX);
-        for entry in table.range(range)? {
-            let (key, bytes) = entry?;
-            if let Ok(what) = serde_json::from_slice(bytes.value()) {
-                events.push(Event { number: key.value().1, what });
-            }
+    pub async fn events(&self, id: JobId, after: u64) -> Result<Vec<Event>> {
+        match self {
+            Self::Embedded(store, _) => blocking(store, move |store| store.events(id, after)).await,
+            Self::Redis(store) => Ok(store.events(id, after).await?),
         }
-        Ok(events)
     }
 
-    /// Ends a job with its result, which is its last event too.
-    pub fn finish(&self, id: JobId, cancelled: bool, result: Value) -> Result<(), StoreError> {
-        let transaction = self.database.begin_write()?;
-        let Some(mut job) = get(&transaction, id)?.filter(|job| !job.status.is_final()) else { return Ok(()) };
-        let status = if cancelled { JobStatus::Cancelled } else { JobStatus::Finished };
-        let number = end(&transaction, &mut job, status, Some(result))?;
-        transaction.commit()?;
-        self.tell(id, number, true);
-        Ok(())
+    /// Ends a job with its run's result, which is its last event too.
+    pub async fn finish(&self, run: RunOf, cancelled: bool, result: Value) -> Result<()> {
+        match self {
+            Self::Embedded(store, _) => blocking(store, move |store| store.finish(run, cancelled, result)).await,
+            Self::Redis(store) => Ok(store.finish(run, cancelled, &result).await?),
+        }
     }
 
-    /// Cancels a job that waits. One that runs, or has ended, is returned as it is.
-    pub fn cancel(&self, id: JobId) -> Result<Option<Job>, StoreError> {
-        let transaction = self.database.begin_write()?;
-        let Some(mut job) = get(&transaction, id)? else { return Ok(None) };
-        if job.status != JobStatus::Queued {
-            return Ok(Some(job));
+    /// Cancels a job that waits; one that runs is cancelled by the server that runs it. Returns the job as it is then.
+    pub async fn cancel(&self, id: JobId) -> Result<Option<Job>> {
+        match self {
+            Self::Embedded(store, _) => blocking(store, move |store| store.cancel(id)).await,
+            Self::Redis(store) => Ok(store.cancel(id).await?),
         }
-        transaction.open_table(QUEUE)?.remove(id.number())?;
-        let number = end(&transaction, &mut job, JobStatus::Cancelled, None)?;
-        transaction.commit()?;
-        self.tell(id, number, true);
-        Ok(Some(job))
     }
 
     /// Puts a running job back into the queue, for a server that ends before it does.
-    pub fn put_back(&self, id: JobId) -> Result<(), StoreError> {
-        let transaction = self.database.begin_write()?;
-        let Some(mut job) = get(&transaction, id)?.filter(|job| job.status == JobStatus::Running) else {
-            return Ok(());
-        };
-        drop_events(&transaction, id)?;
-        job.status = JobStatus::Queued;
-        // It was not its fault.
-        job.attempts = job.attempts.saturating_sub(1);
-        put(&transaction, &job)?;
-        transaction.open_table(QUEUE)?.insert(id.number(), ())?;
-        transaction.commit()?;
-        Ok(())
-    }
-
-    /// Forgets jobs that ended longer ago than this. Returns how many.
-    pub fn expire(&self, retention: Duration) -> Result<usize, StoreError> {
-        let before = now() - retention.as_secs_f64();
-        let transaction = self.database.begin_write()?;
-        let old: Vec<JobId> = {
-            let jobs = transaction.open_table(JOBS)?;
-            let all = jobs.iter()?.filter_map(|entry| read_job(entry.ok()?.1.value()));
-            all.filter(|job| job.finished_at.is_some_and(|at| at < before)).map(|job| job.id).collect()
-        };
-        for id in &old {
-            transaction.open_table(JOBS)?.remove(id.number())?;
-            drop_events(&transaction, *id)?;
+    pub async fn put_back(&self, run: RunOf) -> Result<()> {
+        match self {
+            Self::Embedded(store, _) => blocking(store, move |store| store.put_back(run)).await,
+            Self::Redis(store) => Ok(store.put_back(run).await?),
         }
-        transaction.open_table(KEYS)?.retain(|_, (id, _)| !old.contains(&JobId::from_number(id)))?;
-        transaction.commit()?;
-        Ok(old.len())
     }
 
-    /// A job's last event as it changes. Closed when the job has ended.
-    #[must_use]
-    pub fn follow(&self, id: JobId) -> watch::Receiver<u64> {
-        let mut followed = self.followed();
-        // Those that nobody follows any more, and that nothing happens to, would stay for ever.
-        if followed.len() >= MOST_FOLLOWED {
-            followed.retain(|_, sender| sender.receiver_count() > 0);
-        }
-        followed.entry(id).or_insert_with(|| watch::channel(0).0).subscribe()
-    }
-
-    fn tell(&self, id: JobId, number: u64, ended: bool) {
-        let mut followed = self.followed();
-        if let Some(sender) = followed.get(&id) {
-            let _ = sender.send(number);
-            if ended || sender.receiver_count() == 0 {
-                followed.remove(&id);
+    /// Forgets jobs that ended long ago. Redis does so by itself.
+    pub async fn expire(&self) -> Result<usize> {
+        match self {
+            Self::Embedded(store, retention) => {
+                let retention = *retention;
+                blocking(store, move |store| store.expire(retention)).await
             }
+            Self::Redis(_) => Ok(0),
         }
     }
 
-    fn followed(&self) -> MutexGuard<'_, HashMap<JobId, watch::Sender<u64>>> {
-        self.followed.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-fn read_job(bytes: &[u8]) -> Option<Job> {
-    serde_json::from_slice(bytes).ok()
-}
-
-fn get(transaction: &WriteTransaction, id: JobId) -> Result<Option<Job>, StoreError> {
-    let jobs = transaction.open_table(JOBS)?;
-    let found = jobs.get(id.number())?;
-    Ok(found.and_then(|bytes| read_job(bytes.value())))
-}
-
-fn put(transaction: &WriteTransaction, job: &Job) -> Result<(), StoreError> {
-    let bytes = serde_json::to_vec(job).unwrap_or_default();
-    transaction.open_table(JOBS)?.insert(job.id.number(), bytes.as_slice())?;
-    Ok(())
-}
-
-fn add_event(transaction: &WriteTransaction, id: JobId, what: &Value) -> Result<u64, StoreError> {
-    let mut events = transaction.open_table(EVENTS)?;
-    let number = match events.range((id.number(), 0)..=(id.number(), u64::MAX))?.next_back() {
-        Some(entry) => entry?.0.value().1 + 1,
-        None => 1,
-    };
-    let bytes = serde_json::to_vec(what).unwrap_or_default();
-    events.insert((id.number(), number), bytes.as_slice())?;
-    Ok(number)
-}
-
-fn drop_events(transaction: &WriteTransaction, id: JobId) -> Result<(), StoreError> {
-    let mut events = transaction.open_table(EVENTS)?;
-    events.retain_in((id.number(), 0)..=(id.number(), u64::MAX), |_, _| false)?;
-    Ok(())
-}
-
-/// Writes a job's end and its last event, whose number is returned.
-fn end(
-    transaction: &WriteTransaction,
-    job: &mut Job,
-    status: JobStatus,
-    result: Option<Value>,
-) -> Result<u64, StoreError> {
-    job.status = status;
-    job.finished_at = Some(now());
-    job.result.clone_from(&result);
-    put(transaction, job)?;
-    let last = match result {
-        Some(result) => serde_json::json!({ "event": "result", "result": result }),
-        None => serde_json::json!({ "event": "cancelled" }),
-    };
-    add_event(transaction, job.id, &last)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use sandbox_executor::JsonRequest;
-    use serde_json::json;
-
-    struct Place(tempfile::TempDir);
-
-    impl Place {
-        fn new() -> Self {
-            Self(tempfile::tempdir().expect("tempdir"))
-        }
-
-        fn open(&self) -> Store {
-            Store::open(&self.0.path().join("jobs.redb")).expect("open")
+    /// Follows a job: wakes when it may have changed.
+    #[must_use]
+    pub fn follow(&self, id: JobId) -> Follower {
+        match self {
+            Self::Embedded(store, _) => Follower::Told(Arc::clone(store), id, store.follow(id)),
+            Self::Redis(_) => Follower::Asks,
         }
     }
+}
 
-    fn new_job(code: &str, key: Option<&str>) -> NewJob {
-        let request = JsonRequest { code: Some(code.to_owned()), ..JsonRequest::default() };
-        NewJob { request, idempotency_key: key.map(str::to_owned) }
-    }
+/// Somebody who follows a job.
+#[derive(Debug)]
+pub enum Follower {
+    /// Is told of changes.
+    Told(Arc<Embedded>, JobId, tokio::sync::watch::Receiver<u64>),
+    /// Asks from time to time.
+    Asks,
+}
 
-    fn create(store: &Store, code: &str) -> Job {
-        match store.create(&new_job(code, None)).expect("create") {
-            Created::New(job) => job,
-            other => panic!("{other:?}"),
+impl Follower {
+    /// Waits until the job may have changed, or for this long.
+    pub async fn changed(&mut self, most: Duration) {
+        match self {
+            Self::Told(store, id, changes) => {
+                // The sender goes when the job has ended; it may have begun anew since.
+                if let Ok(Err(_)) = tokio::time::timeout(most, changes.changed()).await {
+                    *changes = store.follow(*id);
+                }
+            }
+            Self::Asks => tokio::time::sleep(most.min(Duration::from_millis(50))).await,
         }
-    }
-
-    #[test]
-    fn jobs_are_taken_in_the_order_they_came() {
-        let place = Place::new();
-        let store = place.open();
-        let ids: Vec<JobId> = ["a", "b", "c"].map(|code| create(&store, code).id).to_vec();
-        assert_eq!(store.waiting().expect("count"), 3);
-        let taken: Vec<JobId> = std::iter::from_fn(|| store.take().expect("take")).map(|job| job.id).collect();
-        assert_eq!(taken, ids);
-        let job = store.get(ids[0]).expect("get").expect("there");
-        assert_eq!((job.status, job.attempts), (JobStatus::Running, 1));
-        store.finish(ids[0], false, json!({"verdict": "ok"})).expect("finish");
-        let job = store.get(ids[0]).expect("get").expect("there");
-        assert_eq!((job.status, job.result), (JobStatus::Finished, Some(json!({"verdict": "ok"}))));
-    }
-
-    #[test]
-    fn events_can_be_followed_from_anywhere() {
-        let place = Place::new();
-        let store = place.open();
-        let id = create(&store, "x").id;
-        let mut changes = store.follow(id);
-        store.take().expect("take");
-        store.append(id, &json!({"event": "stdout", "data": "1"})).expect("append");
-        store.append(id, &json!({"event": "stdout", "data": "2"})).expect("append");
-        assert_eq!(*changes.borrow_and_update(), 2);
-        store.finish(id, false, json!(null)).expect("finish");
-        assert!(changes.has_changed().is_err() || *changes.borrow() == 3);
-        let numbers = |after| store.events(id, after).expect("events").iter().map(|e| e.number).collect::<Vec<_>>();
-        assert_eq!((numbers(0), numbers(2), numbers(9)), (vec![1, 2, 3], vec![3], vec![]));
-        assert_eq!(store.events(id, 2).expect("events")[0].what["event"], "result");
-    }
-
-    #[test]
-    fn a_kill_loses_no_job() {
-        let place = Place::new();
-        let store = place.open();
-        let (running, queued) = (create(&store, "running").id, create(&store, "queued").id);
-        store.take().expect("take");
-        store.append(running, &json!({"event": "stdout"})).expect("append");
-        drop(store);
-        let store = place.open();
-        for id in [running, queued] {
-            assert_eq!(store.get(id).expect("get").expect("there").status, JobStatus::Queued);
-        }
-        assert!(store.events(running, 0).expect("events").is_empty(), "it begins anew");
-        // One that takes the server down each time is given up.
-        drop(store);
-        for _ in 0..2 {
-            let store = place.open();
-            assert_eq!(store.take().expect("take").map(|job| job.id), Some(running));
-            drop(store);
-        }
-        let job = place.open().get(running).expect("get").expect("there");
-        assert_eq!((job.status, job.attempts), (JobStatus::Finished, 3));
-        assert_eq!(job.result.expect("a result")["verdict"], "internal_error");
-    }
-
-    #[test]
-    fn a_queued_job_that_is_cancelled_never_starts() {
-        let place = Place::new();
-        let store = place.open();
-        let id = create(&store, "x").id;
-        assert_eq!(store.cancel(id).expect("cancel").map(|job| job.status), Some(JobStatus::Cancelled));
-        assert!(store.take().expect("take").is_none());
-        assert_eq!(store.events(id, 0).expect("events")[0].what["event"], "cancelled");
-        let id = create(&store, "y").id;
-        store.take().expect("take");
-        assert_eq!(store.cancel(id).expect("cancel").map(|job| job.status), Some(JobStatus::Running));
-        assert!(store.cancel(JobId::new()).expect("cancel").is_none());
-        store.put_back(id).expect("put back");
-        assert_eq!(store.take().expect("take").map(|job| (job.id, job.attempts)), Some((id, 1)));
-    }
-
-    #[test]
-    fn the_same_key_makes_the_same_job() {
-        let place = Place::new();
-        let store = place.open();
-        let Created::New(first) = store.create(&new_job("a", Some("k"))).expect("create") else { panic!("new") };
-        assert_eq!(store.create(&new_job("a", Some("k"))).expect("create"), Created::Existing(first.clone()));
-        assert_eq!(store.create(&new_job("b", Some("k"))).expect("create"), Created::Conflict(first.id));
-        assert_eq!(store.waiting().expect("count"), 1);
-    }
-
-    #[test]
-    fn lists_have_pages_and_old_jobs_are_forgotten() {
-        let place = Place::new();
-        let store = place.open();
-        let ids: Vec<JobId> = (0..5).map(|n| create(&store, &n.to_string()).id).collect();
-        let first = store.list(None, 2, None).expect("list");
-        assert_eq!(first.jobs.iter().map(|job| job.id).collect::<Vec<_>>(), [ids[4], ids[3]]);
-        let second = store.list(None, 10, first.next).expect("list");
-        assert_eq!((second.jobs.len(), second.next), (3, None));
-        store.take().expect("take");
-        store.finish(ids[0], false, json!(1)).expect("finish");
-        let finished = store.list(Some(JobStatus::Finished), 10, None).expect("list");
-        assert_eq!(finished.jobs.len(), 1);
-        assert_eq!(store.expire(Duration::from_secs(60)).expect("expire"), 0);
-        std::thread::sleep(Duration::from_millis(20));
-        assert_eq!(store.expire(Duration::from_millis(1)).expect("expire"), 1);
-        assert!(store.get(ids[0]).expect("get").is_none() && store.events(ids[0], 0).expect("events").is_empty());
     }
 }

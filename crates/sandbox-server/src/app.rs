@@ -33,7 +33,7 @@ pub(crate) struct App {
     pub(crate) most_runs: usize,
     pub(crate) keys: Keys,
     pub(crate) started: Instant,
-    pub(crate) jobs: Arc<sandbox_jobs::Store>,
+    pub(crate) jobs: sandbox_jobs::Store,
     /// How many jobs may wait.
     pub(crate) most_waiting: u64,
     /// Jobs that run here.
@@ -53,7 +53,7 @@ impl App {
             capacity: Arc::new(Semaphore::new(config.capacity)),
             most_runs: config.capacity,
             keys,
-            jobs: Arc::new(jobs),
+            jobs,
             most_waiting: config.most_waiting,
             running: Mutex::default(),
             started: Instant::now(),

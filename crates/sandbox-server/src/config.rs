@@ -64,6 +64,14 @@ pub(crate) const TABLE: &[Setting] = &[
         default: "info",
         help: "error, warn, info, debug or trace",
     },
+    Setting {
+        flag: "redis-addr",
+        variables: &["REDIS_ADDR"],
+        default: "",
+        help: "Redis (HOST:PORT) for jobs that many servers share; without it they are in a file",
+    },
+    Setting { flag: "redis-password", variables: &["REDIS_PASSWORD"], default: "", help: "its password" },
+    Setting { flag: "redis-db", variables: &["REDIS_DB"], default: "0", help: "the number of its database" },
     Setting { flag: "queue", variables: &["SANDBOX_QUEUE"], default: "10000", help: "jobs that may wait" },
     Setting {
         flag: "job-retention",
@@ -98,12 +106,27 @@ pub(crate) struct Config {
     pub(crate) log_level: tracing::Level,
     pub(crate) runtimes: Option<PathBuf>,
     pub(crate) user: String,
+    pub(crate) redis: Option<RedisConfig>,
     pub(crate) most_waiting: u64,
     pub(crate) retention: Duration,
     /// What runs may use, and where things are kept.
     pub(crate) settings: Settings,
     /// Every value with where it came from, for `--print-config`.
     pub(crate) origins: BTreeMap<&'static str, (String, &'static str)>,
+}
+
+/// Where Redis is.
+#[derive(Clone)]
+pub(crate) struct RedisConfig {
+    pub(crate) address: String,
+    pub(crate) password: Option<String>,
+    pub(crate) database: i64,
+}
+
+impl std::fmt::Debug for RedisConfig {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RedisConfig").field("address", &self.address).finish_non_exhaustive()
+    }
 }
 
 /// The command line.
@@ -204,6 +227,15 @@ impl Config {
         };
         let (read_timeout, shutdown_timeout) = (duration("http-read-timeout"), duration("http-shutdown-timeout"));
         let retention = duration("job-retention");
+        let database: Option<i64> = get("redis-db").parse().ok().filter(|number| (0..1000).contains(number));
+        if database.is_none() {
+            wrong("redis-db", format!("'{}' is not the number of a database", get("redis-db")));
+        }
+        let redis = Some(get("redis-addr")).filter(|address| !address.is_empty()).map(|address| RedisConfig {
+            address: address.to_owned(),
+            password: Some(get("redis-password").to_owned()).filter(|password| !password.is_empty()),
+            database: database.unwrap_or_default(),
+        });
         let most_waiting = get("queue").parse().ok();
         if most_waiting.is_none() {
             wrong("queue", format!("'{}' is not a number", get("queue")));
@@ -259,6 +291,7 @@ impl Config {
             log_level: log_level?,
             runtimes: Some(get("runtimes")).filter(|dir| !dir.is_empty()).map(PathBuf::from),
             user: get("user").to_owned(),
+            redis,
             most_waiting: most_waiting?,
             retention,
             settings,
@@ -272,6 +305,7 @@ impl Config {
         for (flag, (value, origin)) in &self.origins {
             let shown = match (*flag, value.is_empty()) {
                 ("api-keys", false) => format!("{} keys", self.api_keys.len()),
+                ("redis-password", false) => "not shown".to_owned(),
                 _ => value.clone(),
             };
             lines.push(format!("{} = {shown:?} # {origin}", flag.replace('-', "_")));

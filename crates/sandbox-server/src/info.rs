@@ -19,8 +19,8 @@ pub(crate) async fn health(State(app): State<Arc<App>>) -> Json<Value> {
         "version": env!("CARGO_PKG_VERSION"),
         "capacity": app.most_runs,
         "load": app.load(),
-        "queue": app.jobs.waiting().ok(),
-        "store": "embedded",
+        "queue": app.jobs.waiting().await.ok(),
+        "store": app.jobs.name(),
         "runs": app.runs.load(Ordering::Relaxed),
         "uptime": app.started.elapsed().as_secs_f64(),
     }))

@@ -1,7 +1,7 @@
 //! `/v1/execute`: runs that nobody waits for.
 
 use std::convert::Infallible;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Json;
@@ -18,6 +18,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use crate::app::{App, refuse_if_closing};
 use crate::execute::read;
 use crate::problem::{Code, Problem};
+use crate::worker::running;
 
 /// The longest that a client may wait for a job in one request.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
@@ -31,16 +32,6 @@ impl From<StoreError> for Problem {
     }
 }
 
-/// Calls the store, which may wait for the disk, where waiting harms nobody.
-async fn in_store<T: Send + 'static>(
-    app: &Arc<App>,
-    call: impl FnOnce(&sandbox_jobs::Store) -> Result<T, StoreError> + Send + 'static,
-) -> Result<T, Problem> {
-    let store = Arc::clone(&app.jobs);
-    let called = tokio::task::spawn_blocking(move || call(&store)).await;
-    Ok(called.map_err(|error| Problem::new(Code::Internal, error.to_string()))??)
-}
-
 fn unknown(id: &str) -> Problem {
     let shown: String = id.chars().take(40).collect();
     Problem::new(Code::NotFound, format!("there is no job '{shown}'; jobs are forgotten some time after their end"))
@@ -51,7 +42,7 @@ fn parse_id(id: &str) -> Result<JobId, Problem> {
 }
 
 async fn find(app: &Arc<App>, id: JobId) -> Result<Job, Problem> {
-    in_store(app, move |store| store.get(id)).await?.ok_or_else(|| unknown(&id.to_string()))
+    app.jobs.get(id).await?.ok_or_else(|| unknown(&id.to_string()))
 }
 
 /// `POST /v1/execute`.
@@ -66,19 +57,15 @@ pub(crate) async fn create(State(app): State<Arc<App>>, request: Request) -> Res
     let request = read(&app, request).await?;
     app.engine.check(&request)?;
     let most = app.most_waiting;
-    let created = in_store(&app, move |store| {
-        if store.waiting()? >= most {
-            return Ok(None);
-        }
-        store.create(&NewJob { request, idempotency_key }).map(Some)
-    });
-    let job = match created.await? {
-        Some(Created::New(job) | Created::Existing(job)) => job,
-        Some(Created::Conflict(id)) => {
+    if app.jobs.waiting().await? >= most {
+        return Err(Problem::new(Code::QueueFull, format!("{most} jobs wait already")).retry_after(5));
+    }
+    let job = match app.jobs.create(NewJob { request, idempotency_key }).await? {
+        Created::New(job) | Created::Existing(job) => job,
+        Created::Conflict(id) => {
             let detail = format!("the Idempotency-Key belongs to another request, job {id}");
             return Err(Problem::new(Code::IdempotencyConflict, detail));
         }
-        None => return Err(Problem::new(Code::QueueFull, format!("{most} jobs wait already")).retry_after(5)),
     };
     let location = format!("/v1/execute/{}", job.id);
     let answer = json!({ "id": job.id, "status": job.status, "created_at": job.created_at });
@@ -105,27 +92,26 @@ pub(crate) async fn get(
     let wait = wait.map_err(|error| Problem::new(Code::InvalidRequest, format!("wait: {error}")))?;
     let until = tokio::time::Instant::now() + wait.unwrap_or_default().min(LONGEST_WAIT);
     // Followed before it is looked at, so that no change falls between.
-    let mut changes = app.jobs.follow(id);
+    let mut follower = app.jobs.follow(id);
     loop {
         let job = find(&app, id).await?;
-        if job.status.is_final() || tokio::time::Instant::now() >= until {
+        let left = until.saturating_duration_since(tokio::time::Instant::now());
+        if job.status.is_final() || left.is_zero() {
             return Ok(Json(job));
         }
-        let _ = tokio::time::timeout_at(until, changes.changed()).await;
-        if changes.has_changed().is_err() {
-            return Ok(Json(find(&app, id).await?));
-        }
+        follower.changed(left).await;
     }
 }
 
 /// `DELETE /v1/execute/{id}`: a job that waits never starts, one that runs is ended.
 pub(crate) async fn cancel(State(app): State<Arc<App>>, Path(id): Path<String>) -> Result<Json<Job>, Problem> {
     let id = parse_id(&id)?;
-    let job = in_store(&app, move |store| store.cancel(id)).await?.ok_or_else(|| unknown(&id.to_string()))?;
+    let job = app.jobs.cancel(id).await?.ok_or_else(|| unknown(&id.to_string()))?;
     if job.status == JobStatus::Running {
-        let running = app.running.lock().unwrap_or_else(PoisonError::into_inner).get(&id).cloned();
-        if let Some(running) = running {
-            running.cancel();
+        // One that runs elsewhere hears of it through the store.
+        let here = running(&app).get(&id).cloned();
+        if let Some(here) = here {
+            here.cancel();
         }
     }
     Ok(Json(job))
@@ -146,7 +132,7 @@ pub(crate) async fn list(
     let Query(options) = options.map_err(|rejection| Problem::new(Code::InvalidRequest, rejection.body_text()))?;
     let cursor = options.cursor.as_deref().map(parse_id).transpose()?;
     let limit = options.limit.unwrap_or(50).clamp(1, LONGEST_PAGE);
-    let page = in_store(&app, move |store| store.list(options.status, limit, cursor)).await?;
+    let page = app.jobs.list(options.status, limit, cursor).await?;
     let jobs: Vec<Value> = page
         .jobs
         .iter()
@@ -174,7 +160,7 @@ pub(crate) async fn events(
         Some(Some(number)) => number,
         Some(None) => return Err(Problem::new(Code::InvalidRequest, "Last-Event-ID must be a number")),
     };
-    let mut changes = app.jobs.follow(id);
+    let mut follower = app.jobs.follow(id);
     find(&app, id).await?;
     // A client that reads slowly makes this wait, not the memory grow.
     let (sender, receiver) = tokio::sync::mpsc::channel::<Result<Event, Infallible>>(16);
@@ -182,7 +168,7 @@ pub(crate) async fn events(
         loop {
             // The state before the events: one that is final has all of them.
             let Ok(job) = find(&app, id).await else { return };
-            let Ok(events) = in_store(&app, move |store| store.events(id, after)).await else { return };
+            let Ok(events) = app.jobs.events(id, after).await else { return };
             for event in events {
                 after = event.number;
                 let name = event.what["event"].as_str().unwrap_or("message");
@@ -195,9 +181,7 @@ pub(crate) async fn events(
                 return;
             }
             // Also from time to time: a job that is put back into the queue changes without an event.
-            if let Ok(Err(_)) = tokio::time::timeout(Duration::from_secs(2), changes.changed()).await {
-                changes = app.jobs.follow(id);
-            }
+            follower.changed(Duration::from_secs(2)).await;
             if sender.is_closed() {
                 return;
             }

@@ -14,6 +14,7 @@ mod serve;
 mod worker;
 
 use std::io::Write;
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -67,8 +68,6 @@ fn run(config: &Config) -> Result<(), String> {
         config.settings.data_dir.as_deref().ok_or("there is no data directory; name one with SANDBOX_DATA_DIR")?;
     let user = privilege::give_up(&config.user, data_dir)?;
     let keys = auth::Keys::new(&config.api_keys)?;
-    let jobs = sandbox_jobs::Store::open(&data_dir.join("jobs.redb")).map_err(|error| error.to_string())?;
-    let app = Arc::new(app::App::new(engine, jobs, config, keys).map_err(|error| error.to_string())?);
     let level = tracing_subscriber::fmt().with_max_level(config.log_level).with_writer(std::io::stderr);
     if config.log_json {
         level.json().init();
@@ -84,7 +83,23 @@ fn run(config: &Config) -> Result<(), String> {
         .max_blocking_threads(config.capacity + 16)
         .build()
         .map_err(|error| format!("cannot start the runtime: {error}"))?;
-    let served = runtime.block_on(serve::serve(&app, config));
+    let served = runtime.block_on(async {
+        let jobs = open_jobs(config, data_dir).await?;
+        let app = Arc::new(app::App::new(engine, jobs, config, keys).map_err(|error| error.to_string())?);
+        serve::serve(&app, config).await
+    });
     runtime.shutdown_timeout(std::time::Duration::from_secs(5));
     served
+}
+
+/// The store for jobs: Redis if there is one, else a file.
+async fn open_jobs(config: &Config, data_dir: &Path) -> Result<sandbox_jobs::Store, String> {
+    let opened = match &config.redis {
+        Some(redis) => {
+            let (address, password) = (redis.address.as_str(), redis.password.as_deref());
+            sandbox_jobs::Store::redis(address, password, redis.database, config.retention).await
+        }
+        None => sandbox_jobs::Store::embedded(&data_dir.join("jobs.redb"), config.retention),
+    };
+    opened.map_err(|error| error.to_string())
 }

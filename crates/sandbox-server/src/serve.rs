@@ -26,6 +26,7 @@ pub(crate) async fn serve(app: &Arc<App>, config: &Config) -> Result<(), String>
     greet(address, app);
     let router = app::router(app, config);
     tokio::spawn(worker::work(Arc::clone(app)));
+    tokio::spawn(worker::report(Arc::clone(app)));
     tokio::spawn(forget_old_jobs(Arc::clone(app), config.retention));
     let graceful = GracefulShutdown::new();
     let mut interrupted = signal(SignalKind::interrupt()).map_err(|error| error.to_string())?;
@@ -69,11 +70,8 @@ async fn idle(app: &App) {
 async fn forget_old_jobs(app: Arc<App>, retention: Duration) {
     loop {
         tokio::time::sleep(retention.clamp(Duration::from_millis(100), Duration::from_secs(60))).await;
-        let store = Arc::clone(&app.jobs);
-        match tokio::task::spawn_blocking(move || store.expire(retention)).await {
-            Ok(Err(error)) => tracing::error!(%error, "cannot forget old jobs"),
-            Err(_) => return,
-            Ok(Ok(_)) => {}
+        if let Err(error) = app.jobs.expire().await {
+            tracing::error!(%error, "cannot forget old jobs");
         }
     }
 }

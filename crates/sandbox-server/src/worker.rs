@@ -1,12 +1,15 @@
-//! Carrying out jobs: one loop that takes them from the queue as places become free.
+//! Carrying out jobs: one loop that takes them from the queue as places become free, another that says that they go on.
 
+use std::collections::HashMap;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, MutexGuard, PoisonError};
+use std::time::Duration;
 
-use sandbox_executor::{Observer, Refused, RunResult, Step, Stream, Verdict};
-use sandbox_jobs::{Job, JobId, Store};
+use sandbox_executor::{Observer, RunResult, Step, Stream, Verdict};
+use sandbox_jobs::{Job, JobId, RunOf, Store};
 use serde_json::{Value, json};
+use tokio::runtime::Handle;
 
 use crate::app::App;
 use crate::execute::Happening;
@@ -17,12 +20,13 @@ pub(crate) struct RunningJob {
     stop: OwnedFd,
     /// Whether a client, and not the end of the server, wants it to end.
     cancelled: AtomicBool,
+    run: RunOf,
 }
 
 impl RunningJob {
-    fn new() -> std::io::Result<Self> {
+    fn new(run: RunOf) -> std::io::Result<Self> {
         let stop = rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC)?;
-        Ok(Self { stop, cancelled: AtomicBool::new(false) })
+        Ok(Self { stop, cancelled: AtomicBool::new(false), run })
     }
 
     /// Ends the job's run.
@@ -36,84 +40,112 @@ impl RunningJob {
 pub(crate) async fn work(app: Arc<App>) {
     while !app.closing.load(Ordering::Relaxed) {
         // A place is taken only when there is something to do: others may want it.
-        let store = Arc::clone(&app.jobs);
-        if !matches!(tokio::task::spawn_blocking(move || store.waiting()).await, Ok(Ok(1..))) {
-            app.jobs.something_queued().await;
-            continue;
+        match app.jobs.waiting().await {
+            Ok(1..) => {}
+            Ok(0) => {
+                app.jobs.something_queued().await;
+                continue;
+            }
+            Err(error) => {
+                tracing::error!(%error, "cannot see the queue");
+                tokio::time::sleep(Duration::from_secs(1)).await;
+                continue;
+            }
         }
         let Ok(permit) = Arc::clone(&app.capacity).acquire_owned().await else { return };
-        let store = Arc::clone(&app.jobs);
-        let taken = tokio::task::spawn_blocking(move || store.take()).await;
-        match taken {
-            Ok(Ok(Some(job))) => {
-                let app = Arc::clone(&app);
+        match app.jobs.take().await {
+            Ok(Some(job)) => {
+                let (app, handle) = (Arc::clone(&app), Handle::current());
                 tokio::task::spawn_blocking(move || {
-                    carry_out(&app, &job);
+                    carry_out(&app, &handle, &job);
                     drop(permit);
                 });
             }
-            Ok(Ok(None)) => {
+            Ok(None) => {
                 drop(permit);
                 app.jobs.something_queued().await;
             }
-            Ok(Err(error)) => {
+            Err(error) => {
                 drop(permit);
                 tracing::error!(%error, "cannot take a job");
-                app.jobs.something_queued().await;
+                tokio::time::sleep(Duration::from_secs(1)).await;
             }
-            Err(_) => return,
         }
     }
 }
 
-fn carry_out(app: &App, job: &Job) {
-    let running = match RunningJob::new() {
-        Ok(running) => Arc::new(running),
-        Err(error) => return conclude(app, job.id, false, &failed(format!("cannot prepare the run: {error}"))),
+/// Says from time to time that the jobs which run here go on, and hears which of them nobody wants any more.
+pub(crate) async fn report(app: Arc<App>) {
+    loop {
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        let runs: Vec<RunOf> = running(&app).values().map(|job| job.run).collect();
+        if runs.is_empty() {
+            continue;
+        }
+        match app.jobs.heartbeat(&runs).await {
+            Ok(cancelled) => {
+                for id in cancelled {
+                    if let Some(job) = running(&app).get(&id) {
+                        job.cancel();
+                    }
+                }
+            }
+            Err(error) => tracing::error!(%error, "cannot say that jobs go on"),
+        }
+    }
+}
+
+/// The jobs that run here.
+pub(crate) fn running(app: &App) -> MutexGuard<'_, HashMap<JobId, Arc<RunningJob>>> {
+    app.running.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Carries a job out, in a thread that may block.
+fn carry_out(app: &App, handle: &Handle, job: &Job) {
+    let run = job.run();
+    let conclude = |result: &RunResult| {
+        let value = serde_json::to_value(result).unwrap_or(Value::Null);
+        let cancelled = result.verdict == Verdict::Cancelled;
+        if let Err(error) = handle.block_on(app.jobs.finish(run, cancelled, value)) {
+            tracing::error!(%error, id = %job.id, "cannot finish a job");
+        }
+        tracing::info!(id = %job.id, verdict = result.verdict.name(), "job");
     };
-    app.running.lock().unwrap_or_else(PoisonError::into_inner).insert(job.id, Arc::clone(&running));
+    let here = match RunningJob::new(run) {
+        Ok(here) => Arc::new(here),
+        Err(error) => return conclude(&RunResult::internal_error(format!("cannot prepare the run: {error}"))),
+    };
+    running(app).insert(job.id, Arc::clone(&here));
     app.runs.fetch_add(1, Ordering::Relaxed);
-    let mut recorder = Recorder { store: &app.jobs, id: job.id };
-    let cancel = [running.stop.as_fd(), app.kill.as_fd()];
+    let mut recorder = Recorder { store: &app.jobs, handle, run };
+    let cancel = [here.stop.as_fd(), app.kill.as_fd()];
     let result = app
         .engine
         .check(&job.request)
         .and_then(|checked| app.engine.run(checked, &cancel, &mut recorder))
-        .unwrap_or_else(|refused: Refused| failed(refused.to_string()));
-    app.running.lock().unwrap_or_else(PoisonError::into_inner).remove(&job.id);
-    let cancelled = running.cancelled.load(Ordering::Relaxed);
-    if result.verdict == Verdict::Cancelled && !cancelled {
+        .unwrap_or_else(|refused| RunResult::internal_error(refused.to_string()));
+    running(app).remove(&job.id);
+    if result.verdict == Verdict::Cancelled && !here.cancelled.load(Ordering::Relaxed) {
         // The server ends, the job does not: somebody else runs it.
-        if let Err(error) = app.jobs.put_back(job.id) {
+        if let Err(error) = handle.block_on(app.jobs.put_back(run)) {
             tracing::error!(%error, id = %job.id, "cannot put a job back");
         }
         return;
     }
-    conclude(app, job.id, result.verdict == Verdict::Cancelled, &result);
-}
-
-fn failed(error: String) -> RunResult {
-    RunResult::internal_error(error)
-}
-
-fn conclude(app: &App, id: JobId, cancelled: bool, result: &RunResult) {
-    let value = serde_json::to_value(result).unwrap_or(Value::Null);
-    if let Err(error) = app.jobs.finish(id, cancelled, value) {
-        tracing::error!(%error, %id, "cannot finish a job");
-    }
-    tracing::info!(%id, verdict = result.verdict.name(), "job");
+    conclude(&result);
 }
 
 /// Writes what happens into the store.
 struct Recorder<'a> {
     store: &'a Store,
-    id: JobId,
+    handle: &'a Handle,
+    run: RunOf,
 }
 
 impl Recorder<'_> {
-    fn note(&self, what: &Value) {
-        if let Err(error) = self.store.append(self.id, what) {
-            tracing::error!(%error, id = %self.id, "cannot note an event");
+    fn note(&self, what: Value) {
+        if let Err(error) = self.handle.block_on(self.store.append(self.run, what)) {
+            tracing::error!(%error, id = %self.run.id, "cannot note an event");
         }
     }
 }
@@ -124,11 +156,11 @@ impl Observer for Recorder<'_> {
             Stream::Stdout => "stdout",
             Stream::Stderr => "stderr",
         };
-        self.note(&json!({ "event": name, "data": String::from_utf8_lossy(bytes) }));
+        self.note(json!({ "event": name, "data": String::from_utf8_lossy(bytes) }));
     }
 
     fn step(&mut self, step: Step, what: &str) {
         let happening = Happening::Step { step: step.name(), what: what.to_owned() };
-        self.note(&serde_json::to_value(happening).unwrap_or(Value::Null));
+        self.note(serde_json::to_value(happening).unwrap_or(Value::Null));
     }
 }

@@ -185,3 +185,104 @@ fn no_job_is_lost_when_the_server_ends() {
         }
     }
 }
+
+/// A Redis server that ends with the test.
+struct Redis {
+    child: std::process::Child,
+    port: u16,
+}
+
+impl Redis {
+    fn start() -> Self {
+        let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let (number, quiet) = (port.to_string(), std::process::Stdio::null);
+        let child = Command::new("redis-server")
+            .args(["--port", &number, "--bind", "127.0.0.1", "--save", "", "--requirepass", "se cret/1"])
+            .stdin(quiet())
+            .stdout(quiet())
+            .spawn()
+            .expect("start redis-server (Debian: apt-get install redis-server)");
+        let until = Instant::now() + Duration::from_secs(10);
+        while TcpStream::connect(("127.0.0.1", port)).is_err() {
+            assert!(Instant::now() < until, "redis-server does not listen");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        Self { child, port }
+    }
+
+    fn server(&self, flags: &[&str]) -> Server {
+        let address = format!("127.0.0.1:{}", self.port);
+        Server::start_with(flags, &[("REDIS_ADDR", &address), ("REDIS_PASSWORD", "se cret/1"), ("REDIS_DB", "3")])
+    }
+}
+
+impl Drop for Redis {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn any_server_shows_and_cancels_any_job() {
+    let redis = Redis::start();
+    let (one, other) = (redis.server(&["--capacity", "1"]), redis.server(&["--capacity", "1"]));
+    assert_eq!(one.get("/health").1["store"], "redis");
+    let id = one.submit(&json!({"code": "import time\nfor n in range(3):\n    print(n)\n    time.sleep(0.2)"}));
+    let live = other.follow(&id, None);
+    assert_eq!(live.last().unwrap().1["event"], "result", "{live:?}");
+    assert_eq!(one.follow(&id, None), live);
+    assert_eq!(other.job(&id, "")["result"]["stdout"], "0\n1\n2\n");
+    let ids: Vec<String> =
+        (0..2).map(|_| one.submit(&json!({"code": "import time; time.sleep(60)", "timeout": 60}))).collect();
+    for id in &ids {
+        let until = Instant::now() + Duration::from_secs(10);
+        while one.job(id, "")["status"] != "running" {
+            assert!(Instant::now() < until, "each server has one");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+    for id in &ids {
+        assert_eq!(other.delete(&format!("/v1/execute/{id}")).0, 200);
+        let job = one.job(id, "?wait=10s");
+        assert_eq!(job["status"], "cancelled", "{job:#}");
+    }
+}
+
+#[test]
+fn two_servers_share_a_thousand_jobs_and_one_is_killed() {
+    const JOBS: usize = 1000;
+    let redis = Redis::start();
+    let (doomed, survivor) = (redis.server(&["--capacity", "4"]), redis.server(&["--capacity", "4"]));
+    let ids: Vec<String> = (0..JOBS)
+        .map(|n| survivor.submit(&json!({"language": "bash", "code": format!("echo {n}"), "timeout": 20})))
+        .collect();
+    let finished = |server: &Server| {
+        let (_, list) = server.get("/v1/execute?status=finished&limit=200");
+        list["jobs"].as_array().unwrap().len()
+    };
+    let until = Instant::now() + Duration::from_secs(60);
+    while finished(&doomed) < 100 {
+        assert!(Instant::now() < until);
+    }
+    let _data = doomed.end("-KILL");
+    let mut again = 0;
+    for (n, id) in ids.iter().enumerate() {
+        let mut job = survivor.job(id, "?wait=60s");
+        for _ in 0..3 {
+            if job["status"] != "finished" {
+                job = survivor.job(id, "?wait=60s");
+            }
+        }
+        assert_eq!(
+            (&job["status"], &job["result"]["stdout"]),
+            (&"finished".into(), &format!("{n}\n").into()),
+            "{job:#}"
+        );
+        let attempts = job["attempts"].as_u64().unwrap();
+        again += usize::from(attempts > 1);
+        let events = survivor.get(&format!("/v1/execute/{id}")).1;
+        assert!(attempts <= 2, "{events:#}");
+    }
+    assert!(again <= 4, "only what the dead server was running is run again: {again}");
+}

@@ -1,0 +1,257 @@
+//! What every store must do, checked on each: the embedded one, and Redis, whose real server is started here.
+
+use std::net::TcpListener;
+use std::process::{Child, Command, Stdio};
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+use sandbox_executor::JsonRequest;
+use serde_json::json;
+
+use crate::redis::{LEASE, RedisStore};
+use crate::{Created, Job, JobId, JobStatus, NewJob, RunOf, Store};
+
+const RETENTION: Duration = Duration::from_secs(60);
+
+/// A Redis server for this test process. It ends with the process that started it.
+struct Redis {
+    port: u16,
+    _child: Child,
+}
+
+fn redis() -> &'static Redis {
+    static SERVER: OnceLock<Redis> = OnceLock::new();
+    SERVER.get_or_init(|| {
+        let port = TcpListener::bind("127.0.0.1:0").expect("bind").local_addr().expect("address").port();
+        let own = std::process::id();
+        // A guard in the same process group of two: when the tests are gone, so is the server.
+        let script = format!(
+            "redis-server --port {port} --bind 127.0.0.1 --save '' --appendonly no --loglevel warning & server=$!; \
+             while kill -0 {own} 2>/dev/null; do sleep 0.2; done; kill $server"
+        );
+        let child = Command::new("sh").args(["-c", &script]).stdin(Stdio::null()).stdout(Stdio::null()).spawn();
+        let child = child.expect("start redis-server (Debian: apt-get install redis-server)");
+        let until = Instant::now() + Duration::from_secs(10);
+        while std::net::TcpStream::connect(("127.0.0.1", port)).is_err() {
+            assert!(Instant::now() < until, "redis-server does not listen");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        Redis { port, _child: child }
+    })
+}
+
+/// A store for one test, and what it lives in.
+struct Place {
+    store: Store,
+    dir: Option<tempfile::TempDir>,
+    prefix: String,
+}
+
+impl Place {
+    fn file(dir: &tempfile::TempDir) -> Store {
+        Store::embedded(&dir.path().join("jobs.redb"), RETENTION).expect("open")
+    }
+
+    async fn redis_store(prefix: &str) -> Store {
+        let address = format!("127.0.0.1:{}", redis().port);
+        let store = RedisStore::connect_as(&address, None, 0, RETENTION, prefix).await.expect("connect");
+        Store::Redis(store.into())
+    }
+
+    async fn both() -> [Self; 2] {
+        let dir = tempfile::tempdir().expect("tempdir");
+        let prefix = format!("test-{}", JobId::new());
+        let file = Self { store: Self::file(&dir), dir: Some(dir), prefix: String::new() };
+        [file, Self { store: Self::redis_store(&prefix).await, dir: None, prefix }]
+    }
+
+    /// The store as the next server sees it, after this one was killed.
+    async fn after_a_kill(self) -> Self {
+        let Self { store, dir, prefix } = self;
+        drop(store);
+        let store = if let Some(dir) = &dir {
+            Self::file(dir)
+        } else {
+            tokio::time::sleep(LEASE + Duration::from_millis(200)).await;
+            Self::redis_store(&prefix).await
+        };
+        Self { store, dir, prefix }
+    }
+}
+
+fn new_job(code: &str, key: Option<&str>) -> NewJob {
+    let request = JsonRequest { code: Some(code.to_owned()), ..JsonRequest::default() };
+    NewJob { request, idempotency_key: key.map(str::to_owned) }
+}
+
+async fn create(store: &Store, code: &str) -> Job {
+    match store.create(new_job(code, None)).await.expect("create") {
+        Created::New(job) => job,
+        other => panic!("{other:?}"),
+    }
+}
+
+async fn get(store: &Store, id: JobId) -> Job {
+    store.get(id).await.expect("get").expect("there")
+}
+
+#[tokio::test]
+async fn jobs_are_taken_in_the_order_they_came() {
+    for place in Place::both().await {
+        let store = &place.store;
+        let mut ids = vec![];
+        for code in ["a", "b", "c"] {
+            ids.push(create(store, code).await.id);
+        }
+        assert_eq!(store.waiting().await.expect("count"), 3, "{}", store.name());
+        for id in &ids {
+            let job = store.take().await.expect("take").expect("one");
+            assert_eq!((job.id, job.status, job.attempts), (*id, JobStatus::Running, 1));
+        }
+        assert!(store.take().await.expect("take").is_none());
+        assert_eq!(store.waiting().await.expect("count"), 0);
+        let run = RunOf { id: ids[0], attempt: 1 };
+        store.finish(run, false, json!({"verdict": "ok", "list": [], "n": 1.5})).await.expect("finish");
+        let job = get(store, ids[0]).await;
+        assert_eq!(job.status, JobStatus::Finished);
+        assert_eq!(job.result, Some(json!({"verdict": "ok", "list": [], "n": 1.5})));
+        assert_eq!(job.request.code.as_deref(), Some("a"));
+        assert!(job.finished_at >= job.started_at && job.started_at.is_some());
+    }
+}
+
+#[tokio::test]
+async fn events_can_be_followed_from_anywhere() {
+    for place in Place::both().await {
+        let store = &place.store;
+        let id = create(store, "x").await.id;
+        let mut follower = store.follow(id);
+        let run = store.take().await.expect("take").expect("one").run();
+        for data in ["1", "2"] {
+            store.append(run, json!({"event": "stdout", "data": data})).await.expect("append");
+        }
+        follower.changed(Duration::from_secs(5)).await;
+        store.finish(run, false, json!(null)).await.expect("finish");
+        store.append(run, json!({"event": "late"})).await.expect("append");
+        let numbers = async |after| -> Vec<u64> {
+            store.events(id, after).await.expect("events").iter().map(|event| event.number).collect()
+        };
+        assert_eq!((numbers(0).await, numbers(2).await, numbers(9).await), (vec![1, 2, 3], vec![3], vec![]));
+        assert_eq!(store.events(id, 2).await.expect("events")[0].what["event"], "result");
+    }
+}
+
+#[tokio::test]
+async fn a_kill_loses_no_job() {
+    for place in Place::both().await {
+        let running = create(&place.store, "running").await.id;
+        let queued = create(&place.store, "queued").await.id;
+        let first = place.store.take().await.expect("take").expect("one").run();
+        place.store.append(first, json!({"event": "stdout"})).await.expect("append");
+        let place = place.after_a_kill().await;
+        let store = &place.store;
+        let mut taken = vec![];
+        for _ in 0..2 {
+            taken.push(store.take().await.expect("take").expect("one"));
+        }
+        taken.sort_by_key(|job| job.id);
+        assert_eq!((taken[0].id, taken[0].attempts, taken[1].id), (running, 2, queued), "{}", store.name());
+        assert!(store.events(running, 0).await.expect("events").is_empty(), "it begins anew");
+        // Whoever was thought dead has no say any more.
+        store.append(first, json!({"event": "late"})).await.expect("append");
+        store.finish(first, false, json!("late")).await.expect("finish");
+        assert_eq!(get(store, running).await.status, JobStatus::Running);
+        store.finish(taken[0].run(), false, json!("right")).await.expect("finish");
+        assert_eq!(get(store, running).await.result, Some(json!("right")));
+    }
+}
+
+#[tokio::test]
+async fn a_job_that_kills_its_servers_is_given_up() {
+    for mut place in Place::both().await {
+        let id = create(&place.store, "bomb").await.id;
+        for attempt in 1..=3 {
+            let job = place.store.take().await.expect("take").expect("one");
+            assert_eq!((job.id, job.attempts), (id, attempt));
+            place = place.after_a_kill().await;
+        }
+        assert!(place.store.take().await.expect("take").is_none());
+        let job = get(&place.store, id).await;
+        assert_eq!((job.status, job.attempts), (JobStatus::Finished, 3));
+        assert_eq!(job.result.expect("a result")["verdict"], "internal_error");
+    }
+}
+
+#[tokio::test]
+async fn cancelled_jobs_never_start_or_are_told() {
+    for place in Place::both().await {
+        let store = &place.store;
+        let id = create(store, "x").await.id;
+        assert_eq!(store.cancel(id).await.expect("cancel").map(|job| job.status), Some(JobStatus::Cancelled));
+        assert!(store.take().await.expect("take").is_none());
+        assert_eq!(store.events(id, 0).await.expect("events")[0].what["event"], "cancelled");
+        let id = create(store, "y").await.id;
+        let run = store.take().await.expect("take").expect("one").run();
+        assert_eq!(store.cancel(id).await.expect("cancel").map(|job| job.status), Some(JobStatus::Running));
+        let told = store.heartbeat(&[run]).await.expect("heartbeat");
+        assert!(told == [id] || store.name() == "embedded", "whoever runs it elsewhere hears of it");
+        assert!(store.cancel(JobId::new()).await.expect("cancel").is_none());
+        store.put_back(run).await.expect("put back");
+        let again = store.take().await.expect("take").expect("one");
+        assert_eq!((again.id, again.attempts), (id, 1), "its own server's end is not its fault");
+    }
+}
+
+#[tokio::test]
+async fn the_same_key_makes_the_same_job() {
+    for place in Place::both().await {
+        let store = &place.store;
+        let Created::New(first) = store.create(new_job("a", Some("k"))).await.expect("create") else { panic!("new") };
+        let again = store.create(new_job("a", Some("k"))).await.expect("create");
+        assert_eq!(again, Created::Existing(first.clone()));
+        assert_eq!(store.create(new_job("b", Some("k"))).await.expect("create"), Created::Conflict(first.id));
+        assert_eq!(store.waiting().await.expect("count"), 1);
+    }
+}
+
+#[tokio::test]
+async fn lists_have_pages() {
+    for place in Place::both().await {
+        let store = &place.store;
+        let mut ids = vec![];
+        for code in ["0", "1", "2", "3", "4"] {
+            ids.push(create(store, code).await.id);
+        }
+        let first = store.list(None, 2, None).await.expect("list");
+        assert_eq!(first.jobs.iter().map(|job| job.id).collect::<Vec<_>>(), [ids[4], ids[3]]);
+        let second = store.list(None, 10, first.next).await.expect("list");
+        assert_eq!((second.jobs.len(), second.next), (3, None));
+        let run = store.take().await.expect("take").expect("one").run();
+        store.finish(run, false, json!(1)).await.expect("finish");
+        let finished = store.list(Some(JobStatus::Finished), 10, None).await.expect("list");
+        assert_eq!(finished.jobs.iter().map(|job| job.id).collect::<Vec<_>>(), [ids[0]]);
+    }
+}
+
+#[tokio::test]
+async fn jobs_are_forgotten_some_time_after_their_end() {
+    let dir = tempfile::tempdir().expect("tempdir");
+    let short = Duration::from_secs(1);
+    let file = Store::embedded(&dir.path().join("jobs.redb"), short).expect("open");
+    let address = format!("127.0.0.1:{}", redis().port);
+    let prefix = format!("test-{}", JobId::new());
+    let other = RedisStore::connect_as(&address, None, 0, short, &prefix).await.expect("connect");
+    for store in [file, Store::Redis(other.into())] {
+        let (ended, waits) = (create(&store, "ended").await.id, create(&store, "waits").await.id);
+        let run = store.take().await.expect("take").expect("one").run();
+        store.finish(run, false, json!(1)).await.expect("finish");
+        store.expire().await.expect("expire");
+        assert!(store.get(ended).await.expect("get").is_some());
+        tokio::time::sleep(Duration::from_millis(1500)).await;
+        store.expire().await.expect("expire");
+        assert!(store.get(ended).await.expect("get").is_none(), "{}", store.name());
+        assert!(store.events(ended, 0).await.expect("events").is_empty());
+        let left = store.list(None, 10, None).await.expect("list");
+        assert_eq!(left.jobs.iter().map(|job| job.id).collect::<Vec<_>>(), [waits]);
+    }
+}
