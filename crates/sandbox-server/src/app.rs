@@ -21,6 +21,7 @@ use uuid::Uuid;
 
 use crate::auth::Keys;
 use crate::config::Config;
+use crate::metrics::Metrics;
 use crate::problem::{Code, Problem};
 use crate::worker::RunningJob;
 use crate::{execute, info, jobs};
@@ -38,6 +39,7 @@ pub(crate) struct App {
     pub(crate) most_waiting: u64,
     /// Jobs that run here.
     pub(crate) running: Mutex<HashMap<JobId, Arc<RunningJob>>>,
+    pub(crate) metrics: Metrics,
     /// How many runs there were.
     pub(crate) runs: AtomicU64,
     /// Whether no more work is taken.
@@ -56,6 +58,7 @@ impl App {
             jobs,
             most_waiting: config.most_waiting,
             running: Mutex::default(),
+            metrics: Metrics::new(config.capacity),
             started: Instant::now(),
             runs: AtomicU64::new(0),
             closing: AtomicBool::new(false),
@@ -82,6 +85,7 @@ pub(crate) fn router(app: &Arc<App>, config: &Config) -> Router {
         .route("/v1/execute/{id}", get(jobs::get).delete(jobs::cancel))
         .route("/v1/execute/{id}/events", get(jobs::events))
         .route("/v1/languages", get(info::languages))
+        .route("/metrics", get(info::metrics))
         .layer(from_fn_with_state(Arc::clone(app), authorize));
     Router::new()
         .merge(guarded)
@@ -129,6 +133,7 @@ async fn annotate(State(app): State<Arc<App>>, request: Request, next: Next) -> 
     ] {
         headers.entry(name).or_insert(HeaderValue::from_static(value));
     }
+    app.metrics.answer(response.status().as_u16());
     let shown = id.as_ref().and_then(|id| id.to_str().ok()).unwrap_or_default();
     tracing::info!(
         id = shown,

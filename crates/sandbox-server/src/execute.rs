@@ -143,7 +143,10 @@ pub(crate) fn start(app: &Arc<App>, request: &JsonRequest) -> Result<(Run, Unbou
         // Free before the client hears of the end, so that its next request finds the place.
         drop(permit);
         let happening = match ended {
-            Ok(result) => Happening::Result { result: Box::new(result) },
+            Ok(result) => {
+                app.metrics.run(&result);
+                Happening::Result { result: Box::new(result) }
+            }
             Err(refused) => Happening::Error { problem: refused.into() },
         };
         forward.end(happening);

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use axum::Json;
 use axum::extract::State;
-use axum::http::StatusCode;
+use axum::http::{StatusCode, header};
 use axum::response::IntoResponse;
 use serde_json::{Value, json};
 
@@ -53,4 +53,10 @@ pub(crate) async fn languages(State(app): State<Arc<App>>) -> Json<Value> {
         })
         .collect();
     Json(Value::Array(list))
+}
+
+/// `GET /metrics`.
+pub(crate) async fn metrics(State(app): State<Arc<App>>) -> impl IntoResponse {
+    let text = app.metrics.text(app.load(), app.jobs.waiting().await.unwrap_or_default());
+    ([(header::CONTENT_TYPE, "application/openmetrics-text; version=1.0.0; charset=utf-8")], text)
 }

@@ -8,6 +8,7 @@ mod config;
 mod execute;
 mod info;
 mod jobs;
+mod metrics;
 mod privilege;
 mod problem;
 mod serve;

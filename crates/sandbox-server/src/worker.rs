@@ -104,6 +104,7 @@ pub(crate) fn running(app: &App) -> MutexGuard<'_, HashMap<JobId, Arc<RunningJob
 fn carry_out(app: &App, handle: &Handle, job: &Job) {
     let run = job.run();
     let conclude = |result: &RunResult| {
+        app.metrics.run(result);
         let value = serde_json::to_value(result).unwrap_or(Value::Null);
         let cancelled = result.verdict == Verdict::Cancelled;
         if let Err(error) = handle.block_on(app.jobs.finish(run, cancelled, value)) {

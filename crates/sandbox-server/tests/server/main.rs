@@ -338,6 +338,28 @@ fn the_server_holds_no_privilege() {
 }
 
 #[test]
+fn metrics_count_what_happened() {
+    let server = Server::start(&["--capacity", "3"]);
+    server.post(&json!({"code": "print(1)"}));
+    server.post(&json!({"code": "1/0"}));
+    server.post(&json!({}));
+    let (status, text) = server.get("/metrics");
+    let text = text.as_str().unwrap();
+    assert_eq!(status, 200);
+    for line in [
+        "sandbox_runs_total{language=\"python\",verdict=\"ok\"} 1",
+        "sandbox_runs_total{language=\"python\",verdict=\"runtime_error\"} 1",
+        "sandbox_http_answers_total{status=\"422\"} 1",
+        "sandbox_phase_seconds_count{phase=\"run\"} 2",
+        "sandbox_capacity 3",
+        "sandbox_load 0",
+        "sandbox_queue 0",
+    ] {
+        assert!(text.contains(line), "{line}\n{text}");
+    }
+}
+
+#[test]
 fn languages_are_listed() {
     let server = Server::start(&[]);
     let (status, list) = server.get("/v1/languages");

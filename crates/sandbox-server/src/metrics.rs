@@ -1,0 +1,94 @@
+//! Numbers for Prometheus.
+
+use prometheus_client::encoding::{EncodeLabelSet, text};
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+use prometheus_client::registry::Registry;
+use sandbox_executor::RunResult;
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Ended {
+    language: String,
+    verdict: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Phase {
+    phase: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Answered {
+    status: u16,
+}
+
+/// What is counted.
+#[derive(Debug)]
+pub(crate) struct Metrics {
+    registry: Registry,
+    runs: Family<Ended, Counter>,
+    phases: Family<Phase, Histogram>,
+    answers: Family<Answered, Counter>,
+    cached_builds: Counter,
+    load: Gauge,
+    queue: Gauge,
+}
+
+impl Metrics {
+    pub(crate) fn new(capacity: usize) -> Self {
+        let mut registry = Registry::with_prefix("sandbox");
+        let runs = Family::<Ended, Counter>::default();
+        // From a tenth of a millisecond to about three minutes.
+        let phases =
+            Family::<Phase, Histogram>::new_with_constructor(|| Histogram::new(exponential_buckets(1e-4, 2.0, 21)));
+        let answers = Family::<Answered, Counter>::default();
+        let (cached_builds, load, queue, room) =
+            (Counter::default(), Gauge::default(), Gauge::default(), Gauge::<i64>::default());
+        room.set(i64::try_from(capacity).unwrap_or(i64::MAX));
+        registry.register("runs", "Runs that have ended", runs.clone());
+        registry.register("phase_seconds", "How long each part of a run took", phases.clone());
+        registry.register("http_answers", "Answers over HTTP", answers.clone());
+        registry.register("cached_builds", "Runs whose program had been compiled before", cached_builds.clone());
+        registry.register("load", "Runs that go on", load.clone());
+        registry.register("queue", "Jobs that wait", queue.clone());
+        registry.register("capacity", "Runs at one time", room);
+        Self { registry, runs, phases, answers, cached_builds, load, queue }
+    }
+
+    /// Counts a run.
+    pub(crate) fn run(&self, result: &RunResult) {
+        let language = result.language.clone().unwrap_or_default();
+        self.runs.get_or_create(&Ended { language, verdict: result.verdict.name().to_owned() }).inc();
+        let phases = &result.metrics.phases;
+        for (phase, seconds) in [
+            ("packages", phases.packages),
+            ("prepare", phases.prepare),
+            ("compile", phases.compile),
+            ("run", phases.run),
+            ("collect", phases.collect),
+        ] {
+            if seconds > 0.0 {
+                self.phases.get_or_create(&Phase { phase }).observe(seconds);
+            }
+        }
+        if result.compile.as_ref().is_some_and(|compile| compile.cached) {
+            self.cached_builds.inc();
+        }
+    }
+
+    /// Counts an answer.
+    pub(crate) fn answer(&self, status: u16) {
+        self.answers.get_or_create(&Answered { status }).inc();
+    }
+
+    /// Everything, as Prometheus reads it.
+    pub(crate) fn text(&self, load: usize, queue: u64) -> String {
+        self.load.set(i64::try_from(load).unwrap_or(i64::MAX));
+        self.queue.set(i64::try_from(queue).unwrap_or(i64::MAX));
+        let mut out = String::new();
+        let _ = text::encode(&mut out, &self.registry);
+        out
+    }
+}
