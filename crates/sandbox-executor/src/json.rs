@@ -19,6 +19,7 @@ use crate::volumes::VolumeRequest;
 
 /// A request. Only `code`, or `files` with a program in them, is required.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields, default)]
 pub struct JsonRequest {
     /// The program, as text.
@@ -72,6 +73,7 @@ pub struct JsonRequest {
 
 /// A file's content: text, or text or base64 with more said about it. What comes out of a run can be sent back in.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(untagged)]
 pub enum JsonFile {
     /// Text.
@@ -82,6 +84,7 @@ pub enum JsonFile {
 
 /// A file as in a result.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct FullFile {
     /// Its content.
@@ -99,10 +102,11 @@ pub struct FullFile {
 
 /// A number of seconds, bytes or things; or a duration or size as text.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(untagged)]
 pub enum Quantity {
     /// A number.
-    Number(serde_json::Number),
+    Number(f64),
     /// Text.
     Text(String),
 }
@@ -118,6 +122,7 @@ impl Quantity {
 
 /// What a program can reach: a mode, or a mode with more said about it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(untagged)]
 pub enum JsonNetwork {
     /// The mode.
@@ -131,6 +136,7 @@ pub enum JsonNetwork {
 
 /// A template: its name, or its text with variables.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct JsonTemplate {
     /// The name of one that comes with the product.
@@ -141,6 +147,7 @@ pub struct JsonTemplate {
     pub text: Option<String>,
     /// Its variables.
     #[serde(default)]
+    #[cfg_attr(feature = "openapi", schema(value_type = BTreeMap<String, Object>))]
     pub variables: BTreeMap<String, Value>,
 }
 

@@ -10,6 +10,7 @@ use serde::Serialize;
 
 /// Success or not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Status {
     /// The program ended by itself with exit code 0.
@@ -20,6 +21,7 @@ pub enum Status {
 
 /// Why a run ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
     /// By itself, with exit code 0.
@@ -68,8 +70,10 @@ impl Verdict {
 
 /// A limit that was reached.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct LimitHit {
     /// Which.
+    #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub kind: LimitKind,
     /// What was allowed: seconds, bytes or a count.
     #[serde(serialize_with = "number")]
@@ -92,6 +96,7 @@ fn number<S: serde::Serializer>(value: &f64, serializer: S) -> Result<S::Ok, S::
 
 /// How long each part took, in seconds.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Phases {
     /// Waiting for a free place.
     pub queue: f64,
@@ -109,6 +114,7 @@ pub struct Phases {
 
 /// What was used. Seconds and bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Metrics {
     /// From the program's start to its end.
     pub wall_time: f64,
@@ -153,6 +159,7 @@ pub(crate) fn seconds(duration: Duration) -> f64 {
 
 /// What happened.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct RunResult {
     /// Success or not.
     pub status: Status,
@@ -198,6 +205,7 @@ pub struct RunResult {
     pub metrics: Metrics,
     /// The layers of isolation that were in force.
     #[serde(serialize_with = "layer_names")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Vec<String>))]
     pub isolation: LayerSet,
     /// Files that the program made or changed, by their path in the working directory.
     pub files: BTreeMap<String, OutputFile>,
@@ -216,6 +224,7 @@ fn is_zero(count: &u64) -> bool {
 
 /// How compiling went.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct CompileResult {
     /// Whether there is a program now.
     pub success: bool,
@@ -235,19 +244,23 @@ pub struct CompileResult {
 
 /// Something that did not come back.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct OmittedFile {
     /// Its path in the working directory.
     pub path: String,
     /// Why.
+    #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub why: Omission,
 }
 
 /// A file that a program made.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct OutputFile {
     /// Its content, as text or base64.
     pub content: String,
     /// `utf-8` or `base64`.
+    #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub encoding: &'static str,
     /// Its size in bytes.
     pub size: u64,

@@ -9,6 +9,7 @@ use uuid::Uuid;
 
 /// A job's id. Later jobs have larger ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(value_type = String, format = "uuid"))]
 pub struct JobId(Uuid);
 
 impl JobId {
@@ -51,6 +52,7 @@ impl std::str::FromStr for JobId {
 
 /// How far a job is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum JobStatus {
     /// It waits.
@@ -73,6 +75,7 @@ impl JobStatus {
 
 /// A job.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Job {
     /// Its id.
     pub id: JobId,
@@ -89,6 +92,7 @@ pub struct Job {
     /// What was asked for.
     pub request: JsonRequest,
     /// What came of it.
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<sandbox_executor::RunResult>))]
     pub result: Option<Value>,
 }
 

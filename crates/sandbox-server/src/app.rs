@@ -1,6 +1,7 @@
 //! What all routes share, and the routes themselves.
 
 use std::collections::HashMap;
+use std::net::IpAddr;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -23,8 +24,9 @@ use crate::auth::Keys;
 use crate::config::Config;
 use crate::metrics::Metrics;
 use crate::problem::{Code, Problem};
+use crate::rate::Rate;
 use crate::worker::RunningJob;
-use crate::{execute, info, jobs};
+use crate::{execute, info, jobs, openapi};
 
 /// What all requests share.
 #[derive(Debug)]
@@ -40,6 +42,7 @@ pub(crate) struct App {
     /// Jobs that run here.
     pub(crate) running: Mutex<HashMap<JobId, Arc<RunningJob>>>,
     pub(crate) metrics: Metrics,
+    pub(crate) rate: Rate,
     /// How many runs there were.
     pub(crate) runs: AtomicU64,
     /// Whether no more work is taken.
@@ -59,6 +62,7 @@ impl App {
             most_waiting: config.most_waiting,
             running: Mutex::default(),
             metrics: Metrics::new(config.capacity),
+            rate: Rate::new(config.rate_limit),
             started: Instant::now(),
             runs: AtomicU64::new(0),
             closing: AtomicBool::new(false),
@@ -89,6 +93,8 @@ pub(crate) fn router(app: &Arc<App>, config: &Config) -> Router {
         .layer(from_fn_with_state(Arc::clone(app), authorize));
     Router::new()
         .merge(guarded)
+        .route("/openapi.json", get(openapi::json))
+        .route("/docs", get(openapi::page))
         .route("/health", get(info::health))
         .route("/livez", get(|| async { "ok\n" }))
         .route("/readyz", get(info::ready))
@@ -105,8 +111,17 @@ pub(crate) fn router(app: &Arc<App>, config: &Config) -> Router {
         .with_state(Arc::clone(app))
 }
 
+/// Where a request came from.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Peer(pub(crate) IpAddr);
+
 async fn authorize(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
-    match app.keys.check(request.headers()) {
+    let allowed = app.keys.check(request.headers()).and_then(|key| {
+        let peer = request.extensions().get::<Peer>().map(|peer| peer.0.to_string());
+        let who = key.map_or_else(|| peer.unwrap_or_default(), |key| format!("key {key}"));
+        app.rate.take(&who, Instant::now())
+    });
+    match allowed {
         Ok(()) => next.run(request).await,
         Err(problem) => problem.into_response(),
     }

@@ -21,10 +21,11 @@ impl Keys {
         self.0.is_empty()
     }
 
-    /// Checks the key in a request's headers: `Authorization: Bearer KEY` or `X-API-Key: KEY`.
-    pub(crate) fn check(&self, headers: &HeaderMap) -> Result<(), Problem> {
+    /// Checks the key in a request's headers: `Authorization: Bearer KEY` or `X-API-Key: KEY`. Returns which one it is,
+    /// if one is needed.
+    pub(crate) fn check(&self, headers: &HeaderMap) -> Result<Option<usize>, Problem> {
         if self.is_open() {
-            return Ok(());
+            return Ok(None);
         }
         let bearer = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok()?.strip_prefix("Bearer "));
         let key = bearer.or_else(|| headers.get("x-api-key")?.to_str().ok());
@@ -33,8 +34,9 @@ impl Keys {
         };
         let given: [u8; 32] = Sha256::digest(key.trim().as_bytes()).into();
         // Every key is compared, so that the time does not tell which one is near.
-        let known = self.0.iter().fold(0, |known, digest| known | digest.ct_eq(&given).unwrap_u8());
-        if known == 1 { Ok(()) } else { Err(Problem::new(Code::Unauthorized, "the key is not valid")) }
+        let matches: Vec<bool> = self.0.iter().map(|digest| digest.ct_eq(&given).into()).collect();
+        let known = matches.iter().position(|matches| *matches);
+        known.map(Some).ok_or_else(|| Problem::new(Code::Unauthorized, "the key is not valid"))
     }
 }
 

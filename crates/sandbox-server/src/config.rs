@@ -65,6 +65,12 @@ pub(crate) const TABLE: &[Setting] = &[
         help: "error, warn, info, debug or trace",
     },
     Setting {
+        flag: "rate-limit",
+        variables: &["SANDBOX_RATE_LIMIT"],
+        default: "",
+        help: "requests a second for each key, or for each address where no key is needed [default: no limit]",
+    },
+    Setting {
         flag: "redis-addr",
         variables: &["REDIS_ADDR"],
         default: "",
@@ -106,6 +112,7 @@ pub(crate) struct Config {
     pub(crate) log_level: tracing::Level,
     pub(crate) runtimes: Option<PathBuf>,
     pub(crate) user: String,
+    pub(crate) rate_limit: Option<f64>,
     pub(crate) redis: Option<RedisConfig>,
     pub(crate) most_waiting: u64,
     pub(crate) retention: Duration,
@@ -236,6 +243,16 @@ impl Config {
             password: Some(get("redis-password").to_owned()).filter(|password| !password.is_empty()),
             database: database.unwrap_or_default(),
         });
+        let rate_limit = match get("rate-limit") {
+            "" => None,
+            text => match text.parse::<f64>() {
+                Ok(rate) if rate > 0.0 && rate.is_finite() => Some(rate),
+                _ => {
+                    wrong("rate-limit", format!("'{text}' is not a number of requests a second"));
+                    None
+                }
+            },
+        };
         let most_waiting = get("queue").parse().ok();
         if most_waiting.is_none() {
             wrong("queue", format!("'{}' is not a number", get("queue")));
@@ -291,6 +308,7 @@ impl Config {
             log_level: log_level?,
             runtimes: Some(get("runtimes")).filter(|dir| !dir.is_empty()).map(PathBuf::from),
             user: get("user").to_owned(),
+            rate_limit,
             redis,
             most_waiting: most_waiting?,
             retention,

@@ -55,6 +55,17 @@ pub(crate) struct Options {
 }
 
 /// The route.
+#[utoipa::path(
+    post, path = "/execute", tag = "runs", request_body = JsonRequest,
+    params(("stream" = Option<bool>, Query, description = "Send events as they happen")),
+    responses(
+        (status = 200, description = "The run has ended, well or badly; with Accept: text/event-stream, its events", body = RunResult),
+        (status = 400, description = "The body is not JSON of the right shape", body = Problem, content_type = "application/problem+json"),
+        (status = 413, description = "The body is too large", body = Problem, content_type = "application/problem+json"),
+        (status = 422, description = "The request makes no sense", body = Problem, content_type = "application/problem+json"),
+        (status = 429, description = "The server is at capacity; nothing was done", body = Problem, content_type = "application/problem+json"),
+    )
+)]
 pub(crate) async fn execute(
     State(app): State<Arc<App>>,
     Query(options): Query<Options>,

@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use crate::app::App;
 
 /// `GET /health`.
+#[utoipa::path(get, path = "/health", tag = "server", responses((status = 200, description = "What the server has to do", body = Object)))]
 pub(crate) async fn health(State(app): State<Arc<App>>) -> Json<Value> {
     let closing = app.closing.load(Ordering::Relaxed);
     Json(json!({
@@ -27,6 +28,10 @@ pub(crate) async fn health(State(app): State<Arc<App>>) -> Json<Value> {
 }
 
 /// `GET /readyz`: whether work is taken.
+#[utoipa::path(
+    get, path = "/readyz", tag = "server",
+    responses((status = 200, description = "Work is taken"), (status = 503, description = "No more work is taken"))
+)]
 pub(crate) async fn ready(State(app): State<Arc<App>>) -> impl IntoResponse {
     if app.closing.load(Ordering::Relaxed) {
         (StatusCode::SERVICE_UNAVAILABLE, "shutting down\n")
@@ -36,6 +41,7 @@ pub(crate) async fn ready(State(app): State<Arc<App>>) -> impl IntoResponse {
 }
 
 /// `GET /v1/languages`.
+#[utoipa::path(get, path = "/v1/languages", tag = "server", responses((status = 200, description = "The languages, with their toolchains", body = Vec<Object>)))]
 pub(crate) async fn languages(State(app): State<Arc<App>>) -> Json<Value> {
     let list: Vec<Value> = app
         .engine
@@ -56,6 +62,7 @@ pub(crate) async fn languages(State(app): State<Arc<App>>) -> Json<Value> {
 }
 
 /// `GET /metrics`.
+#[utoipa::path(get, path = "/metrics", tag = "server", responses((status = 200, description = "Numbers for Prometheus", body = String)))]
 pub(crate) async fn metrics(State(app): State<Arc<App>>) -> impl IntoResponse {
     let text = app.metrics.text(app.load(), app.jobs.waiting().await.unwrap_or_default());
     ([(header::CONTENT_TYPE, "application/openmetrics-text; version=1.0.0; charset=utf-8")], text)

@@ -10,6 +10,7 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use sandbox_cell::units::parse_duration;
+use sandbox_executor::JsonRequest;
 use sandbox_jobs::{Created, Job, JobId, JobStatus, NewJob, StoreError};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -46,6 +47,16 @@ async fn find(app: &Arc<App>, id: JobId) -> Result<Job, Problem> {
 }
 
 /// `POST /v1/execute`.
+#[utoipa::path(
+    post, path = "/v1/execute", tag = "jobs", request_body = JsonRequest,
+    params(("Idempotency-Key" = Option<String>, Header, description = "The same key makes the same job once")),
+    responses(
+        (status = 202, description = "The job is queued; Location says where it is", body = Object),
+        (status = 409, description = "The key was used for another request", body = Problem, content_type = "application/problem+json"),
+        (status = 422, description = "The request makes no sense", body = Problem, content_type = "application/problem+json"),
+        (status = 429, description = "Too many jobs wait", body = Problem, content_type = "application/problem+json"),
+    )
+)]
 pub(crate) async fn create(State(app): State<Arc<App>>, request: Request) -> Result<Response, Problem> {
     refuse_if_closing(&app)?;
     let key = request.headers().get("idempotency-key").map(|value| value.to_str().map(str::to_owned));
@@ -82,6 +93,17 @@ pub(crate) struct GetOptions {
 }
 
 /// `GET /v1/execute/{id}`, at once or when the job has ended.
+#[utoipa::path(
+    get, path = "/v1/execute/{id}", tag = "jobs",
+    params(
+        ("id" = String, Path, description = "The job's id"),
+        ("wait" = Option<String>, Query, description = "How long to wait for its end, such as 5s"),
+    ),
+    responses(
+        (status = 200, description = "The job, with its result if it has ended", body = Job),
+        (status = 404, description = "There is no such job", body = Problem, content_type = "application/problem+json"),
+    )
+)]
 pub(crate) async fn get(
     State(app): State<Arc<App>>,
     Path(id): Path<String>,
@@ -104,6 +126,13 @@ pub(crate) async fn get(
 }
 
 /// `DELETE /v1/execute/{id}`: a job that waits never starts, one that runs is ended.
+#[utoipa::path(
+    delete, path = "/v1/execute/{id}", tag = "jobs", params(("id" = String, Path, description = "The job's id")),
+    responses(
+        (status = 200, description = "The job; one that waited never starts, one that runs is ended", body = Job),
+        (status = 404, description = "There is no such job", body = Problem, content_type = "application/problem+json"),
+    )
+)]
 pub(crate) async fn cancel(State(app): State<Arc<App>>, Path(id): Path<String>) -> Result<Json<Job>, Problem> {
     let id = parse_id(&id)?;
     let job = app.jobs.cancel(id).await?.ok_or_else(|| unknown(&id.to_string()))?;
@@ -125,6 +154,15 @@ pub(crate) struct ListOptions {
 }
 
 /// `GET /v1/execute`: jobs, the newest first.
+#[utoipa::path(
+    get, path = "/v1/execute", tag = "jobs",
+    params(
+        ("status" = Option<JobStatus>, Query, description = "Only jobs that are this far"),
+        ("limit" = Option<usize>, Query, description = "How many, at most 200"),
+        ("cursor" = Option<String>, Query, description = "`next` of the page before"),
+    ),
+    responses((status = 200, description = "Jobs, the newest first", body = Object))
+)]
 pub(crate) async fn list(
     State(app): State<Arc<App>>,
     options: Result<Query<ListOptions>, axum::extract::rejection::QueryRejection>,
@@ -148,6 +186,17 @@ pub(crate) async fn list(
 }
 
 /// `GET /v1/execute/{id}/events`: what happened, and what happens, from the beginning or after `Last-Event-ID`.
+#[utoipa::path(
+    get, path = "/v1/execute/{id}/events", tag = "jobs",
+    params(
+        ("id" = String, Path, description = "The job's id"),
+        ("Last-Event-ID" = Option<u64>, Header, description = "The number of the last event that is known"),
+    ),
+    responses(
+        (status = 200, description = "Server-sent events: step, stdout, stderr, and at the end result or cancelled", content_type = "text/event-stream", body = String),
+        (status = 404, description = "There is no such job", body = Problem, content_type = "application/problem+json"),
+    )
+)]
 pub(crate) async fn events(
     State(app): State<Arc<App>>,
     Path(id): Path<String>,

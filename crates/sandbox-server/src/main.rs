@@ -9,8 +9,10 @@ mod execute;
 mod info;
 mod jobs;
 mod metrics;
+mod openapi;
 mod privilege;
 mod problem;
+mod rate;
 mod serve;
 mod worker;
 

@@ -17,6 +17,29 @@ pub(crate) struct Problem {
     retry_after: Option<u64>,
 }
 
+/// For the API document: the same fields as below.
+impl utoipa::PartialSchema for Problem {
+    fn schema() -> utoipa::openapi::RefOr<utoipa::openapi::schema::Schema> {
+        use utoipa::openapi::schema::{ObjectBuilder, Type};
+        let text = || ObjectBuilder::new().schema_type(Type::String);
+        ObjectBuilder::new()
+            .property("type", text())
+            .property("title", text())
+            .property("status", ObjectBuilder::new().schema_type(Type::Integer))
+            .property("detail", text())
+            .property("code", text().enum_values(Some(Code::ALL.map(|code| code.describe().0))))
+            .property("field", text())
+            .required("type")
+            .required("title")
+            .required("status")
+            .required("detail")
+            .required("code")
+            .into()
+    }
+}
+
+impl utoipa::ToSchema for Problem {}
+
 impl Serialize for Problem {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let (name, status, title) = self.code.describe();
@@ -48,12 +71,33 @@ pub(crate) enum Code {
     AtCapacity,
     QueueFull,
     IdempotencyConflict,
+    TooManyRequests,
     ShuttingDown,
     Internal,
 }
 
 impl Code {
-    fn describe(self) -> (&'static str, StatusCode, &'static str) {
+    /// Every code.
+    pub(crate) const ALL: [Self; 15] = [
+        Self::MalformedJson,
+        Self::InvalidRequest,
+        Self::UnknownLanguage,
+        Self::LanguageMissing,
+        Self::BodyTooLarge,
+        Self::Unauthorized,
+        Self::NotFound,
+        Self::MethodNotAllowed,
+        Self::UnsupportedMediaType,
+        Self::AtCapacity,
+        Self::QueueFull,
+        Self::IdempotencyConflict,
+        Self::ShuttingDown,
+        Self::Internal,
+        Self::TooManyRequests,
+    ];
+
+    /// Its stable name, its status, and what it means.
+    pub(crate) fn describe(self) -> (&'static str, StatusCode, &'static str) {
         match self {
             Self::MalformedJson => {
                 ("malformed_json", StatusCode::BAD_REQUEST, "the body is not JSON of the right shape")
@@ -79,6 +123,11 @@ impl Code {
             Self::IdempotencyConflict => {
                 ("idempotency_conflict", StatusCode::CONFLICT, "the key was used for another request")
             }
+            Self::TooManyRequests => (
+                "too_many_requests",
+                StatusCode::TOO_MANY_REQUESTS,
+                "the key has sent too many requests in a short time",
+            ),
             Self::ShuttingDown => ("shutting_down", StatusCode::SERVICE_UNAVAILABLE, "the server is shutting down"),
             Self::Internal => ("internal_error", StatusCode::INTERNAL_SERVER_ERROR, "the sandbox failed"),
         }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use axum::Router;
+use axum::{Extension, Router};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use hyper_util::server::graceful::GracefulShutdown;
@@ -34,7 +34,10 @@ pub(crate) async fn serve(app: &Arc<App>, config: &Config) -> Result<(), String>
     loop {
         tokio::select! {
             accepted = listener.accept() => match accepted {
-                Ok((stream, _)) => attend(stream, router.clone(), &graceful, config.read_timeout),
+                Ok((stream, peer)) => {
+                    let router = router.clone().layer(Extension(app::Peer(peer.ip())));
+                    attend(stream, router, &graceful, config.read_timeout);
+                }
                 // Too many open files, or the like: it passes.
                 Err(error) => {
                     tracing::warn!(%error, "cannot accept a connection");

@@ -1,0 +1,94 @@
+//! The API document, made from the types and routes, and a page that shows it.
+
+use std::fmt::Write;
+
+use axum::Json;
+use axum::response::{Html, IntoResponse};
+use sandbox_executor::{JsonRequest, RunResult};
+use sandbox_jobs::Job;
+use serde_json::Value;
+use utoipa::OpenApi;
+
+use crate::problem::{Code, Problem};
+use crate::{execute, info, jobs};
+
+#[derive(OpenApi)]
+#[openapi(
+    info(title = "sandbox-server", description = "Runs code nobody trusts in single-use Linux sandboxes, and says exactly what happened."),
+    paths(
+        execute::execute, jobs::create, jobs::list, jobs::get, jobs::cancel, jobs::events,
+        info::health, info::ready, info::languages, info::metrics
+    ),
+    components(schemas(JsonRequest, RunResult, Job, Problem)),
+    tags(
+        (name = "runs", description = "Runs while the client waits"),
+        (name = "jobs", description = "Runs that nobody waits for"),
+        (name = "server", description = "About the server"),
+    )
+)]
+struct Document;
+
+/// `GET /openapi.json`.
+pub(crate) async fn json() -> impl IntoResponse {
+    Json(Document::openapi())
+}
+
+/// Examples that work as they are, with the route they are for.
+pub(crate) const EXAMPLES: &[(&str, &str, &str)] = &[
+    ("post", "/execute", r#"{"code": "print(2+2)"}"#),
+    ("post", "/execute", r#"{"language": "javascript", "code": "[1, 2, 3].map((n) => n * n)", "timeout": "5s"}"#),
+    (
+        "post",
+        "/execute",
+        r#"{"code": "print(open('data.csv').read())", "files": {"data.csv": "a,b\n"}, "limits": {"memory": "64m"}}"#,
+    ),
+    ("post", "/v1/execute", r#"{"language": "bash", "code": "echo hello", "timeout": "2s"}"#),
+];
+
+/// `GET /docs`: the document for people. No script, nothing from elsewhere.
+pub(crate) async fn page() -> Html<String> {
+    Html(render(&serde_json::to_value(Document::openapi()).unwrap_or(Value::Null)))
+}
+
+fn render(document: &Value) -> String {
+    let escape = |text: &str| text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
+    let text = |value: &Value| escape(value.as_str().unwrap_or_default());
+    let mut out = String::from(
+        "<!doctype html><meta charset=utf-8><title>sandbox-server</title><style>body{font:16px/1.5 system-ui,sans-serif;\
+         max-width:52rem;margin:2rem auto;padding:0 1rem}code,pre{font-family:ui-monospace,monospace;background:#8881;\
+         border-radius:4px;padding:.1em .3em}pre{padding:.8em;overflow:auto}b{text-transform:uppercase}td{padding:.1em .8em \
+         .1em 0;vertical-align:top}</style>",
+    );
+    let _ =
+        write!(out, "<h1>{}</h1><p>{}</p>", text(&document["info"]["title"]), text(&document["info"]["description"]));
+    let _ = write!(out, "<p>The same for programs: <a href=/openapi.json>/openapi.json</a></p>");
+    for (path, methods) in document["paths"].as_object().into_iter().flatten() {
+        for (method, route) in methods.as_object().into_iter().flatten() {
+            let _ = write!(out, "<h2><b>{}</b> <code>{}</code></h2>", escape(method), escape(path));
+            for parameter in route["parameters"].as_array().into_iter().flatten() {
+                let _ = write!(
+                    out,
+                    "<p><code>{}</code> ({}): {}</p>",
+                    text(&parameter["name"]),
+                    text(&parameter["in"]),
+                    text(&parameter["description"])
+                );
+            }
+            for (_, _, body) in EXAMPLES.iter().filter(|(m, p, _)| m == method && p == path) {
+                let _ = write!(out, "<pre>curl -s localhost:8080{} --json '{}'</pre>", escape(path), escape(body));
+            }
+            let _ = write!(out, "<table>");
+            for (status, response) in route["responses"].as_object().into_iter().flatten() {
+                let _ = write!(out, "<tr><td>{}<td>{}", escape(status), text(&response["description"]));
+            }
+            let _ = write!(out, "</table>");
+        }
+    }
+    let _ = write!(out, "<h2>Problems</h2><table>");
+    for code in Code::ALL {
+        let (name, status, title) = code.describe();
+        let _ = write!(out, "<tr id={name}><td><code>{name}</code><td>{}<td>{}", status.as_u16(), escape(title));
+    }
+    out.push_str("</table>");
+    out
+}
