@@ -26,7 +26,7 @@ use crate::metrics::Metrics;
 use crate::problem::{Code, Problem};
 use crate::rate::Rate;
 use crate::worker::RunningJob;
-use crate::{execute, info, jobs, openapi};
+use crate::{batch, execute, info, jobs, openapi};
 
 /// What all requests share.
 #[derive(Debug)]
@@ -43,6 +43,8 @@ pub(crate) struct App {
     pub(crate) running: Mutex<HashMap<JobId, Arc<RunningJob>>>,
     pub(crate) metrics: Metrics,
     pub(crate) rate: Rate,
+    /// The layers of isolation that this host has.
+    pub(crate) isolation: Vec<&'static str>,
     /// How many runs there were.
     pub(crate) runs: AtomicU64,
     /// Whether no more work is taken.
@@ -52,7 +54,13 @@ pub(crate) struct App {
 }
 
 impl App {
-    pub(crate) fn new(engine: Engine, jobs: sandbox_jobs::Store, config: &Config, keys: Keys) -> std::io::Result<Self> {
+    pub(crate) fn new(
+        engine: Engine,
+        jobs: sandbox_jobs::Store,
+        isolation: Vec<&'static str>,
+        config: &Config,
+        keys: Keys,
+    ) -> std::io::Result<Self> {
         Ok(Self {
             engine,
             capacity: Arc::new(Semaphore::new(config.capacity)),
@@ -63,6 +71,7 @@ impl App {
             running: Mutex::default(),
             metrics: Metrics::new(config.capacity),
             rate: Rate::new(config.rate_limit),
+            isolation,
             started: Instant::now(),
             runs: AtomicU64::new(0),
             closing: AtomicBool::new(false),
@@ -85,6 +94,7 @@ impl App {
 pub(crate) fn router(app: &Arc<App>, config: &Config) -> Router {
     let guarded = Router::new()
         .route("/execute", post(execute::execute))
+        .route("/v1/batch", post(batch::batch))
         .route("/v1/execute", post(jobs::create).get(jobs::list))
         .route("/v1/execute/{id}", get(jobs::get).delete(jobs::cancel))
         .route("/v1/execute/{id}/events", get(jobs::events))

@@ -12,7 +12,9 @@ use axum::http::{StatusCode, header};
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use sandbox_executor::{JsonRequest, Observer, RunResult, Step, Stream};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio_stream::StreamExt;
 use tokio_stream::wrappers::UnboundedReceiverStream;
@@ -87,8 +89,13 @@ pub(crate) async fn execute(
     Ok(Sse::new(stream).keep_alive(KeepAlive::default()).into_response())
 }
 
-/// Reads the body.
+/// Reads a request.
 pub(crate) async fn read(app: &Arc<App>, request: Request) -> Result<JsonRequest, Problem> {
+    read_body(app, request).await
+}
+
+/// Reads a body of some shape.
+pub(crate) async fn read_body<T: DeserializeOwned>(app: &Arc<App>, request: Request) -> Result<T, Problem> {
     let kind =
         request.headers().get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or("application/json");
     if !kind.starts_with("application/json") {
@@ -121,7 +128,7 @@ impl Drop for Run {
 
 impl Run {
     /// Waits for the end.
-    async fn finish(self, mut events: UnboundedReceiver<Happening>) -> Result<RunResult, Problem> {
+    pub(crate) async fn finish(self, mut events: UnboundedReceiver<Happening>) -> Result<RunResult, Problem> {
         while let Some(happening) = events.recv().await {
             match happening {
                 Happening::Result { result } => return Ok(*result),
@@ -140,6 +147,15 @@ pub(crate) fn start(app: &Arc<App>, request: &JsonRequest) -> Result<(Run, Unbou
         let detail = format!("{} runs are going on, which is the most at one time", app.most_runs);
         Problem::new(Code::AtCapacity, detail).retry_after(1)
     })?;
+    start_at(app, request, permit)
+}
+
+/// Starts a run at a place that was taken for it.
+pub(crate) fn start_at(
+    app: &Arc<App>,
+    request: &JsonRequest,
+    permit: OwnedSemaphorePermit,
+) -> Result<(Run, UnboundedReceiver<Happening>), Problem> {
     let checked = app.engine.check(request)?;
     let cancel = rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC)
         .map_err(|errno| Problem::new(Code::Internal, format!("cannot prepare the run: {errno}")))?;

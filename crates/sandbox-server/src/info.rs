@@ -22,6 +22,7 @@ pub(crate) async fn health(State(app): State<Arc<App>>) -> Json<Value> {
         "load": app.load(),
         "queue": app.jobs.waiting().await.ok(),
         "store": app.jobs.name(),
+        "isolation": app.isolation,
         "runs": app.runs.load(Ordering::Relaxed),
         "uptime": app.started.elapsed().as_secs_f64(),
     }))

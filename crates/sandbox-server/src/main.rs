@@ -4,6 +4,7 @@
 
 mod app;
 mod auth;
+mod batch;
 mod config;
 mod execute;
 mod info;
@@ -58,6 +59,12 @@ fn render() -> ExitCode {
 }
 
 fn run(config: &Config) -> Result<(), String> {
+    let host = sandbox_cell::probe::examine().map_err(|failure| failure.to_string())?;
+    if let Some(failure) = &host.failure {
+        return Err(failure.to_string());
+    }
+    let isolation: Vec<&str> =
+        host.findings.iter().filter(|finding| finding.works).map(|finding| finding.layer.name()).collect();
     let executor = Executor::start().map_err(|failure| failure.to_string())?;
     let mut registry = Registry::shipped().map_err(|error| error.to_string())?;
     if let Some(dir) = &config.runtimes {
@@ -88,7 +95,7 @@ fn run(config: &Config) -> Result<(), String> {
         .map_err(|error| format!("cannot start the runtime: {error}"))?;
     let served = runtime.block_on(async {
         let jobs = open_jobs(config, data_dir).await?;
-        let app = Arc::new(app::App::new(engine, jobs, config, keys).map_err(|error| error.to_string())?);
+        let app = Arc::new(app::App::new(engine, jobs, isolation, config, keys).map_err(|error| error.to_string())?);
         serve::serve(&app, config).await
     });
     runtime.shutdown_timeout(std::time::Duration::from_secs(5));

@@ -10,13 +10,13 @@ use serde_json::Value;
 use utoipa::OpenApi;
 
 use crate::problem::{Code, Problem};
-use crate::{execute, info, jobs};
+use crate::{batch, execute, info, jobs};
 
 #[derive(OpenApi)]
 #[openapi(
     info(title = "sandbox-server", description = "Runs code nobody trusts in single-use Linux sandboxes, and says exactly what happened."),
     paths(
-        execute::execute, jobs::create, jobs::list, jobs::get, jobs::cancel, jobs::events,
+        execute::execute, batch::batch, jobs::create, jobs::list, jobs::get, jobs::cancel, jobs::events,
         info::health, info::ready, info::languages, info::metrics
     ),
     components(schemas(JsonRequest, RunResult, Job, Problem)),

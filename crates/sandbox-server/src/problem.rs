@@ -145,6 +145,12 @@ impl Problem {
         self
     }
 
+    /// Says which input of several is to blame.
+    pub(crate) fn of_input(mut self, index: usize) -> Self {
+        self.detail = format!("inputs[{index}]: {}", self.detail);
+        self
+    }
+
     fn at(mut self, field: &str) -> Self {
         self.field = Some(field.to_owned());
         self

@@ -70,7 +70,9 @@ fn a_job_is_queued_run_and_kept() {
     assert!(job["finished_at"].as_f64() >= job["started_at"].as_f64());
     let (_, list) = server.get("/v1/execute?status=finished&limit=1");
     assert_eq!((&list["jobs"][0]["id"], &list["jobs"][0]["verdict"]), (&job["id"], &"ok".into()));
-    assert_eq!(server.get("/health").1["queue"], 0);
+    let (_, health) = server.get("/health");
+    assert_eq!((&health["queue"], &health["store"]), (&0.into(), &"embedded".into()));
+    assert!(health["isolation"].as_array().unwrap().contains(&"seccomp".into()));
 }
 
 #[test]
@@ -184,6 +186,42 @@ fn no_job_is_lost_when_the_server_ends() {
             );
         }
     }
+}
+
+#[test]
+fn a_batch_is_compiled_once_and_each_input_has_its_verdict() {
+    let server = Server::start(&["--capacity", "2"]);
+    let code =
+        "#include <stdio.h>\nint main(void) { int n; if (scanf(\"%d\", &n) != 1) return 3; printf(\"%d\\n\", n * n); }";
+    let body = json!({
+        "request": {"language": "c", "code": code, "timeout": "5s"},
+        "inputs": [{"stdin": "2"}, {"stdin": "3"}, {"stdin": "x"}, {"stdin": "5"}]
+    })
+    .to_string();
+    let (_, (status, text)) = server.send_to("/v1/batch", &[], body.as_bytes());
+    assert_eq!(status, 200, "{text}");
+    let events: Vec<Value> = text
+        .as_str()
+        .unwrap()
+        .lines()
+        .filter_map(|line| line.strip_prefix("data: "))
+        .map(|data| serde_json::from_str(data).unwrap())
+        .collect();
+    assert_eq!(events.last().unwrap()["event"], "end");
+    let result = |index: u64| &events.iter().find(|event| event["index"] == index).unwrap()["result"];
+    assert_eq!(
+        (&result(0)["stdout"], &result(1)["stdout"], &result(3)["stdout"]),
+        (&"4\n".into(), &"9\n".into(), &"25\n".into())
+    );
+    assert_eq!((&result(2)["verdict"], &result(2)["exit_code"]), (&"runtime_error".into(), &3.into()));
+    let compiled = (0..4).filter(|index| result(*index)["compile"]["cached"] == false).count();
+    assert_eq!(compiled, 1);
+    let bad = json!({"request": {"code": "1"}, "inputs": [{}, {"files": {"../x": ""}}]}).to_string();
+    let (_, (status, problem)) = server.send_to("/v1/batch", &[], bad.as_bytes());
+    assert_eq!(status, 422);
+    assert!(problem["detail"].as_str().unwrap().starts_with("inputs[1]: files.../x"), "{problem:#}");
+    let (_, (status, _)) = server.send_to("/v1/batch", &[], br#"{"request": {"code": "1"}, "inputs": []}"#);
+    assert_eq!(status, 422);
 }
 
 /// A Redis server that ends with the test.
