@@ -32,9 +32,11 @@ lint:
 ## The server's integration tests alone.
 test-sandbox: setup-test
 	$(CARGO) test --locked -p sandbox-server
+	tests/api/run
 
 unit:
 	$(CARGO) test --workspace --locked
+	tests/api/run
 
 ## Line coverage of all tests; fails below 80 %. Counters are relocatable so that forks share them: see the tests' harness.
 coverage: setup-test

@@ -67,6 +67,8 @@ impl Batch {
     responses(
         (status = 200, description = "Server-sent events: a result with the index of its input for each, then end", content_type = "text/event-stream", body = String),
         (status = 400, description = "The body is not JSON of the right shape", body = Problem, content_type = "application/problem+json"),
+        (status = 413, description = "The body is too large", body = Problem, content_type = "application/problem+json"),
+        (status = 415, description = "The body is not JSON", body = Problem, content_type = "application/problem+json"),
         (status = 422, description = "The request makes no sense", body = Problem, content_type = "application/problem+json"),
     )
 )]

@@ -39,6 +39,12 @@ pub(crate) const TABLE: &[Setting] = &[
         help: "time for a client to send its request",
     },
     Setting {
+        flag: "http-write-timeout",
+        variables: &["HTTP_WRITE_TIMEOUT"],
+        default: "10s",
+        help: "time for a client to read what is sent to it; a run may take longer",
+    },
+    Setting {
         flag: "http-shutdown-timeout",
         variables: &["HTTP_SHUTDOWN_TIMEOUT"],
         default: "15s",
@@ -104,6 +110,7 @@ pub(crate) const TABLE: &[Setting] = &[
 pub(crate) struct Config {
     pub(crate) listen: SocketAddr,
     pub(crate) read_timeout: Duration,
+    pub(crate) write_timeout: Duration,
     pub(crate) shutdown_timeout: Duration,
     pub(crate) capacity: usize,
     pub(crate) max_body: usize,
@@ -233,7 +240,7 @@ impl Config {
             }
         };
         let (read_timeout, shutdown_timeout) = (duration("http-read-timeout"), duration("http-shutdown-timeout"));
-        let retention = duration("job-retention");
+        let (write_timeout, retention) = (duration("http-write-timeout"), duration("job-retention"));
         let database: Option<i64> = get("redis-db").parse().ok().filter(|number| (0..1000).contains(number));
         if database.is_none() {
             wrong("redis-db", format!("'{}' is not the number of a database", get("redis-db")));
@@ -300,6 +307,7 @@ impl Config {
         Some(Self {
             listen: SocketAddr::new(host?, port?),
             read_timeout,
+            write_timeout,
             shutdown_timeout,
             capacity: capacity?,
             max_body: max_body?,
@@ -373,6 +381,16 @@ mod tests {
         assert_eq!(config.settings.defaults.wall_time().as_secs(), 9);
         assert!(config.print().contains("http_port = \"3\" # flag"), "{}", config.print());
         assert_eq!(read(&[], &[("SANDBOX_PORT", "9")]).expect("valid").listen.port(), 9);
+    }
+
+    #[test]
+    fn the_reference_lists_every_setting() {
+        let reference = include_str!("../../../docs/SERVER.md");
+        for setting in TABLE {
+            let default = if setting.default.is_empty() { "" } else { setting.default };
+            let row = format!("| `--{}` | `{}` | {default} |", setting.flag, setting.variables.join("`, `"));
+            assert!(reference.contains(&row), "{row}");
+        }
     }
 
     #[test]

@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering;
 
 use axum::Json;
 use axum::body::Bytes;
+use axum::extract::rejection::QueryRejection;
 use axum::extract::{FromRequest, Query, Request, State};
 use axum::http::{StatusCode, header};
 use axum::response::sse::{Event, KeepAlive, Sse};
@@ -64,15 +65,17 @@ pub(crate) struct Options {
         (status = 200, description = "The run has ended, well or badly; with Accept: text/event-stream, its events", body = RunResult),
         (status = 400, description = "The body is not JSON of the right shape", body = Problem, content_type = "application/problem+json"),
         (status = 413, description = "The body is too large", body = Problem, content_type = "application/problem+json"),
+        (status = 415, description = "The body is not JSON", body = Problem, content_type = "application/problem+json"),
         (status = 422, description = "The request makes no sense", body = Problem, content_type = "application/problem+json"),
         (status = 429, description = "The server is at capacity; nothing was done", body = Problem, content_type = "application/problem+json"),
     )
 )]
 pub(crate) async fn execute(
     State(app): State<Arc<App>>,
-    Query(options): Query<Options>,
+    options: Result<Query<Options>, QueryRejection>,
     request: Request,
 ) -> Result<Response, Problem> {
+    let Query(options) = options.map_err(|rejection| Problem::new(Code::InvalidRequest, rejection.body_text()))?;
     let accepts = request.headers().get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let streams = options.stream || accepts.contains("text/event-stream");
     let request = read(&app, request).await?;

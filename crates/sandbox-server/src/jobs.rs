@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Json;
+use axum::extract::rejection::QueryRejection;
 use axum::extract::{Path, Query, Request, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::sse::{Event, KeepAlive, Sse};
@@ -52,6 +53,9 @@ async fn find(app: &Arc<App>, id: JobId) -> Result<Job, Problem> {
     params(("Idempotency-Key" = Option<String>, Header, description = "The same key makes the same job once")),
     responses(
         (status = 202, description = "The job is queued; Location says where it is", body = Object),
+        (status = 400, description = "The body is not JSON of the right shape", body = Problem, content_type = "application/problem+json"),
+        (status = 413, description = "The body is too large", body = Problem, content_type = "application/problem+json"),
+        (status = 415, description = "The body is not JSON", body = Problem, content_type = "application/problem+json"),
         (status = 409, description = "The key was used for another request", body = Problem, content_type = "application/problem+json"),
         (status = 422, description = "The request makes no sense", body = Problem, content_type = "application/problem+json"),
         (status = 429, description = "Too many jobs wait", body = Problem, content_type = "application/problem+json"),
@@ -102,13 +106,15 @@ pub(crate) struct GetOptions {
     responses(
         (status = 200, description = "The job, with its result if it has ended", body = Job),
         (status = 404, description = "There is no such job", body = Problem, content_type = "application/problem+json"),
+        (status = 422, description = "A parameter makes no sense", body = Problem, content_type = "application/problem+json"),
     )
 )]
 pub(crate) async fn get(
     State(app): State<Arc<App>>,
     Path(id): Path<String>,
-    Query(options): Query<GetOptions>,
+    options: Result<Query<GetOptions>, QueryRejection>,
 ) -> Result<Json<Job>, Problem> {
+    let Query(options) = options.map_err(|rejection| Problem::new(Code::InvalidRequest, rejection.body_text()))?;
     let id = parse_id(&id)?;
     let wait = options.wait.as_deref().map(parse_duration).transpose();
     let wait = wait.map_err(|error| Problem::new(Code::InvalidRequest, format!("wait: {error}")))?;
@@ -161,11 +167,15 @@ pub(crate) struct ListOptions {
         ("limit" = Option<usize>, Query, description = "How many, at most 200"),
         ("cursor" = Option<String>, Query, description = "`next` of the page before"),
     ),
-    responses((status = 200, description = "Jobs, the newest first", body = Object))
+    responses(
+        (status = 200, description = "Jobs, the newest first", body = Object),
+        (status = 404, description = "The cursor is not a job's id", body = Problem, content_type = "application/problem+json"),
+        (status = 422, description = "A parameter makes no sense", body = Problem, content_type = "application/problem+json"),
+    )
 )]
 pub(crate) async fn list(
     State(app): State<Arc<App>>,
-    options: Result<Query<ListOptions>, axum::extract::rejection::QueryRejection>,
+    options: Result<Query<ListOptions>, QueryRejection>,
 ) -> Result<Json<Value>, Problem> {
     let Query(options) = options.map_err(|rejection| Problem::new(Code::InvalidRequest, rejection.body_text()))?;
     let cursor = options.cursor.as_deref().map(parse_id).transpose()?;
@@ -195,6 +205,7 @@ pub(crate) async fn list(
     responses(
         (status = 200, description = "Server-sent events: step, stdout, stderr, and at the end result or cancelled", content_type = "text/event-stream", body = String),
         (status = 404, description = "There is no such job", body = Problem, content_type = "application/problem+json"),
+        (status = 422, description = "A parameter makes no sense", body = Problem, content_type = "application/problem+json"),
     )
 )]
 pub(crate) async fn events(

@@ -12,6 +12,7 @@ use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::signal::unix::{SignalKind, signal};
+use tokio_io_timeout::TimeoutStream;
 
 use crate::app::{self, App};
 use crate::config::Config;
@@ -36,7 +37,7 @@ pub(crate) async fn serve(app: &Arc<App>, config: &Config) -> Result<(), String>
             accepted = listener.accept() => match accepted {
                 Ok((stream, peer)) => {
                     let router = router.clone().layer(Extension(app::Peer(peer.ip())));
-                    attend(stream, router, &graceful, config.read_timeout);
+                    attend(stream, router, &graceful, config);
                 }
                 // Too many open files, or the like: it passes.
                 Err(error) => {
@@ -90,16 +91,25 @@ fn greet(address: SocketAddr, app: &App) {
 }
 
 /// Serves a connection.
-fn attend(stream: TcpStream, router: Router, graceful: &GracefulShutdown, read_timeout: Duration) {
+fn attend(stream: TcpStream, router: Router, graceful: &GracefulShutdown, config: &Config) {
     let _ = stream.set_nodelay(true);
+    // A client that does not read holds nobody up for longer than this.
+    let mut stream = TimeoutStream::new(stream);
+    stream.set_write_timeout(Some(config.write_timeout));
     let mut builder = Builder::new(TokioExecutor::new());
-    builder.http1().timer(TokioTimer::new()).header_read_timeout(read_timeout).max_headers(64).max_buf_size(64 << 10);
+    builder
+        .http1()
+        .timer(TokioTimer::new())
+        .header_read_timeout(config.read_timeout)
+        .max_headers(64)
+        .max_buf_size(64 << 10);
     builder
         .http2()
         .timer(TokioTimer::new())
         .max_concurrent_streams(64)
         .keep_alive_interval(Some(Duration::from_secs(20)));
-    let connection = builder.serve_connection(TokioIo::new(stream), TowerToHyperService::new(router)).into_owned();
+    let connection =
+        builder.serve_connection(TokioIo::new(Box::pin(stream)), TowerToHyperService::new(router)).into_owned();
     let watched = graceful.watch(connection);
     tokio::spawn(async move {
         if let Err(error) = watched.await {
