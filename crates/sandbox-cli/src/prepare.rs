@@ -6,7 +6,7 @@ use std::io::{IsTerminal, Read};
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use sandbox_cell::limits::Caps;
 use sandbox_cell::{Layer, LimitKind, Mount, Network, reason};
@@ -49,6 +49,15 @@ pub(crate) fn registry(runtimes: Option<&Path>) -> Result<Registry, Complaint> {
     Ok(registry)
 }
 
+/// No more of the languages than the flags need.
+fn registry_for(options: &CodeOptions) -> Result<Registry, Complaint> {
+    let file = options.file.first().filter(|file| !file.is_dir());
+    match Registry::just(options.lang.as_deref(), file.map(PathBuf::as_path)) {
+        Some(one) if options.runtimes.is_none() => one.map_err(|error| error.to_string()),
+        _ => registry(options.runtimes.as_deref()),
+    }
+}
+
 /// Code in a language.
 pub(crate) fn code(options: &CodeOptions, args: Vec<OsString>, settings: &mut Settings) -> Result<Prepared, Complaint> {
     for (text, limits) in
@@ -60,7 +69,7 @@ pub(crate) fn code(options: &CodeOptions, args: Vec<OsString>, settings: &mut Se
             set.map_err(|error| error.to_string())?;
         }
     }
-    let registry = registry(options.runtimes.as_deref())?;
+    let registry = registry_for(options)?;
     let (source, files) = read_source(options)?;
     let definition = match (&options.lang, options.file.as_slice()) {
         (Some(lang), _) => registry.by_name(lang).map_err(|error| error.to_string())?,

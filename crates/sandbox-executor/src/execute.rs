@@ -139,11 +139,11 @@ impl Run<'_> {
         let Some(volumes) = self.open_volumes()? else { return Ok(self.cancelled()) };
         let no_files = |error: io::Error| failure("cannot prepare the files", &error);
         let mut files = pack(&plan.files).map_err(no_files)?;
-        let first = u8::from(plan.runner.is_some());
-        if let Some(runner) = &plan.runner {
+        let first = u8::from(plan.remarks);
+        if let Some(runner) = &plan.runner_file {
             add_runner(&mut files, runner).map_err(no_files)?;
         }
-        let mut collected = Collected { remarks: plan.runner.as_ref().map(|_| 0), ..Collected::default() };
+        let mut collected = Collected { remarks: plan.remarks.then_some(0), ..Collected::default() };
         for (number, volume) in (first..).zip(&volumes) {
             if let Some(mut content) = volume.content().map_err(no_files)? {
                 files.add_volume(number, &mut content).map_err(no_files)?;

@@ -76,8 +76,10 @@ pub struct Plan {
     pub(crate) command: Command,
     pub(crate) files: Vec<InputFile>,
     pub(crate) complaints: Complaints,
-    /// The runner's text, if the language has one. The cell's first volume is then for its remarks.
-    pub(crate) runner: Option<String>,
+    /// Whether the language has a runner. The cell's first volume is then for its remarks.
+    pub(crate) remarks: bool,
+    /// The runner's text, if the interpreter wants it in a file.
+    pub(crate) runner_file: Option<String>,
     /// The names of the cell's other volumes.
     pub(crate) named_volumes: Vec<String>,
     /// What may come back, if files are wanted.
@@ -125,8 +127,8 @@ impl Request {
                 cell.mounts.extend(mount.clone());
                 let command = Command::new(argv.iter().cloned());
                 let (files, complaints) = (self.files.clone(), Complaints::default());
-                let (language, prepare, install, compile, runner) = (None, None, None, None, None);
-                let (named_volumes, translator, token) = (vec![], None, None);
+                let (language, prepare, install, compile, runner_file) = (None, None, None, None, None);
+                let (named_volumes, translator, token, remarks) = (vec![], None, None, false);
                 Plan {
                     language,
                     prepare,
@@ -136,7 +138,8 @@ impl Request {
                     command,
                     files,
                     complaints,
-                    runner,
+                    remarks,
+                    runner_file,
                     named_volumes,
                     collect,
                     translator,
@@ -205,8 +208,10 @@ impl Planner<'_> {
             let what = "restricted mode with packages or volumes";
             return Err(RequestError::Unsupported { language: definition.name.clone(), what });
         }
-        let runner = definition.run.runner.clone();
-        if runner.is_some() {
+        let wants_file = definition.run.argv.iter().any(|word| word == "{runner_file}");
+        let runner_file = definition.run.runner.clone().filter(|_| wants_file);
+        let remarks = definition.run.runner.is_some();
+        if remarks {
             cell.volumes.push(Volume { target: RESULT_DIR.into(), size: REMARKS.0, inodes: REMARKS.1 });
         }
         let errors = definition.errors.clone();
@@ -226,7 +231,8 @@ impl Planner<'_> {
             command,
             files,
             complaints: Complaints { reasons: errors.run, first: false, memory: errors.memory },
-            runner,
+            remarks,
+            runner_file,
             named_volumes: vec![],
             collect,
             translator,

@@ -38,7 +38,7 @@ impl std::fmt::Debug for RedisStore {
     }
 }
 
-/// Starts a run of the job in ARGV[1], whose queue entry is ARGV[2]: from the queue, or from a server that died.
+/// Starts a run of the job in the first argument, whose queue entry is the second: from the queue, or from a server that died.
 /// Returns the attempt, 0 if there is nothing to start, or -1 if it was started too often.
 const START: &str = r"
 local job = KEYS[1]
@@ -54,7 +54,7 @@ redis.call('HSET', job, 'status', 'running', 'attempts', attempts + 1, 'started_
 return attempts + 1
 ";
 
-/// Notes an event of the run whose attempt is ARGV[1].
+/// Notes an event of the run whose attempt is the first argument.
 const APPEND: &str = r"
 if redis.call('HGET', KEYS[1], 'status') ~= 'running' or redis.call('HGET', KEYS[1], 'attempts') ~= ARGV[1] then return 0 end
 local number = redis.call('XLEN', KEYS[2]) + 1
@@ -62,7 +62,7 @@ redis.call('XADD', KEYS[2], number .. '-0', 'what', ARGV[2])
 return number
 ";
 
-/// Ends a job: as ARGV[1], if its status is ARGV[2] and its attempt ARGV[3].
+/// Ends a job: as the first argument says, if its status is the second and its attempt the third.
 const END: &str = r"
 if redis.call('HGET', KEYS[1], 'status') ~= ARGV[2] or redis.call('HGET', KEYS[1], 'attempts') ~= ARGV[3] then return 0 end
 redis.call('HSET', KEYS[1], 'status', ARGV[1], 'finished_at', ARGV[4])
@@ -75,7 +75,7 @@ redis.call('DEL', KEYS[4])
 return 1
 ";
 
-/// Creates the job in KEYS[1], unless its key KEYS[4] is known; then returns what is known of that.
+/// Creates the job in the first key, unless the fourth key is known; then returns what is known of that.
 const CREATE: &str = r"
 if ARGV[5] ~= '' then
     local known = redis.call('GET', KEYS[4])

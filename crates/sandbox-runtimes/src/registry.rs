@@ -57,13 +57,54 @@ fn shipped_runner(name: &str) -> std::io::Result<String> {
     found.map(|(_, text)| (*text).to_owned()).ok_or_else(|| std::io::ErrorKind::NotFound.into())
 }
 
+/// The names and endings of the languages that come with the program, in the order of [`SHIPPED`]: enough to tell which
+/// file to read. Reading all of them takes longer than starting a cell.
+const INDEX: [(&[&str], &[&str]); SHIPPED.len()] = [
+    (&["python", "py", "python3"], &["py"]),
+    (&["javascript", "js", "node", "nodejs"], &["js", "mjs", "cjs"]),
+    (&["go", "golang"], &["go"]),
+    (&["rust", "rs"], &["rs"]),
+    (&["java"], &["java"]),
+    (&["c"], &["c"]),
+    (&["cpp", "c++", "cxx"], &["cpp", "cc", "cxx", "c++"]),
+    (&["typescript", "ts"], &["ts", "tsx", "mts", "cts"]),
+    (&["bash", "sh", "shell"], &["sh", "bash"]),
+];
+
 impl Registry {
+    /// A registry of one language that comes with the program, by its name or, without one, by a file's ending. `None` if
+    /// there is none: then the whole list is needed, if only to say so.
+    pub fn just(name: Option<&str>, file: Option<&Path>) -> Option<Result<Self, DefinitionError>> {
+        let name = name.map(str::to_ascii_lowercase);
+        let ending = file.and_then(|file| Some(file.extension()?.to_str()?.to_ascii_lowercase()));
+        let wanted = INDEX.iter().position(|(names, endings)| match (&name, &ending) {
+            (Some(name), _) => names.contains(&name.as_str()),
+            (None, Some(ending)) => endings.contains(&ending.as_str()),
+            (None, None) => false,
+        })?;
+        Some(Self::read(|index| index == wanted))
+    }
+
     /// The languages that come with the program.
     pub fn shipped() -> Result<Self, DefinitionError> {
+        Self::read(|_| true)
+    }
+
+    /// Reads the files that are wanted, and those on which they build.
+    fn read(wanted: impl Fn(usize) -> bool) -> Result<Self, DefinitionError> {
         let mut registry = Self { definitions: vec![], tables: BTreeMap::new() };
-        for (file, text) in SHIPPED {
-            let definition = registry.parse(file, text, shipped_runner)?;
-            registry.definitions.push(definition);
+        let is_base = |file: &str| {
+            let name = file.trim_end_matches(".toml");
+            let base = format!("like = \"{name}\"");
+            SHIPPED.iter().enumerate().any(|(index, (_, text))| wanted(index) && text.contains(&base))
+        };
+        for (index, (file, text)) in SHIPPED.into_iter().enumerate() {
+            if wanted(index) {
+                let definition = registry.parse(file, text, shipped_runner)?;
+                registry.definitions.push(definition);
+            } else if is_base(file) {
+                registry.parse(file, text, shipped_runner)?;
+            }
         }
         Ok(registry)
     }
@@ -205,6 +246,23 @@ mod tests {
         for (file, expected) in [("a.mjs", "javascript"), ("a.cc", "cpp"), ("a.h.c", "c"), ("x.tsx", "typescript")] {
             assert_eq!(registry.by_file(Path::new(file)).map(|d| d.name.as_str()), Some(expected), "{file}");
         }
+    }
+
+    #[test]
+    fn one_language_can_be_read_alone() {
+        let all = Registry::shipped().expect("valid");
+        for (definition, (own, endings)) in all.all().zip(INDEX) {
+            assert_eq!(names(definition).collect::<Vec<_>>(), own);
+            assert_eq!(definition.extensions, endings);
+            for name in own {
+                let one = Registry::just(Some(name), None).expect("known").expect("valid");
+                assert_eq!(one.all().map(|one| &one.name).collect::<Vec<_>>(), [&definition.name]);
+            }
+            let file = format!("x.{}", endings[0].to_uppercase());
+            let one = Registry::just(None, Some(Path::new(&file))).expect("known").expect("valid");
+            assert_eq!(one.all().next().map(|one| &one.name), Some(&definition.name));
+        }
+        assert!(Registry::just(Some("pyhton"), None).is_none() && Registry::just(None, Some(Path::new("x"))).is_none());
     }
 
     #[test]
