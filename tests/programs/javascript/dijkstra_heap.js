@@ -61,7 +61,7 @@ function dijkstra(edges, start) {
 function spanningTree(edges) {
   const parent = new Map();
   const find = (x) => (parent.has(x) ? find(parent.get(x)) : x);
-  return edges.toSorted((a, b) => a[2] - b[2]).filter(([a, b]) => {
+  return [...edges].sort((a, b) => a[2] - b[2]).filter(([a, b]) => {
     const [rootA, rootB] = [find(a), find(b)];
     if (rootA !== rootB) parent.set(rootA, rootB);
     return rootA !== rootB;
