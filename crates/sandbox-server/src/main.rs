@@ -79,6 +79,7 @@ fn run(config: &Config) -> Result<(), String> {
     let user = privilege::give_up(&config.user, data_dir)?;
     let keys = auth::Keys::new(&config.api_keys)?;
     let level = tracing_subscriber::fmt().with_max_level(config.log_level).with_writer(std::io::stderr);
+    let level = level.with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr()));
     if config.log_json {
         level.json().init();
     } else {
