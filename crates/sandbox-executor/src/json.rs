@@ -216,6 +216,12 @@ impl JsonRequest {
             .iter()
             .map(|text| VolumeRequest::parse(text).map_err(at("volumes")))
             .collect::<Result<_, _>>()?;
+        if !settings.named_volumes && request.volumes.iter().any(|volume| matches!(volume, VolumeRequest::Named { .. }))
+        {
+            let why =
+                "named volumes are shared by all clients; the operator allows them with SANDBOX_NAMED_VOLUMES=yes";
+            return Err(at("volumes")(why.to_owned()));
+        }
         request.collect = true;
         Ok(request)
     }
@@ -272,7 +278,15 @@ mod tests {
 
     fn read(value: Value) -> Result<Request, String> {
         let request: JsonRequest = serde_json::from_value(value).map_err(|error| error.to_string())?;
-        request.request("python", &Settings::default()).map_err(|error| error.to_string())
+        let settings = Settings { named_volumes: true, ..Settings::default() };
+        request.request("python", &settings).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn clients_share_no_volumes_unless_the_operator_says_so() {
+        let request = JsonRequest { code: Some("1".into()), volumes: vec!["v:/data".into()], ..JsonRequest::default() };
+        let refused = request.request("python", &Settings::default()).expect_err("refused").to_string();
+        assert!(refused.starts_with("volumes: named volumes are shared by all clients"), "{refused}");
     }
 
     #[test]

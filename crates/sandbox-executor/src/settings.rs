@@ -31,6 +31,8 @@ pub struct Settings {
     pub files: FileCaps,
     /// Directories of the host's that requests may ask to be shown, with all below them.
     pub volume_paths: Vec<PathBuf>,
+    /// Whether JSON requests may name volumes that persist: whoever knows a name sees what others have put there.
+    pub named_volumes: bool,
     /// How many bytes of compiled programs are kept.
     pub build_cache: u64,
     /// How many bytes of package environments are kept.
@@ -38,6 +40,9 @@ pub struct Settings {
     /// Where caches and named volumes are kept; nowhere if there is no home directory.
     pub data_dir: Option<PathBuf>,
 }
+
+/// The variable that lets JSON requests use named volumes.
+const NAMED_VOLUMES: &str = "SANDBOX_NAMED_VOLUMES";
 
 /// The variable that lists directories that may be shown.
 const VOLUME_PATHS: &str = "SANDBOX_VOLUME_PATHS";
@@ -81,6 +86,7 @@ impl Default for Settings {
             install: stage_limits(300_000_000, 4 << 30),
             files: FileCaps { count: 1_000, bytes: 16 << 20 },
             volume_paths: vec![],
+            named_volumes: false,
             build_cache: 1 << 30,
             package_cache: 10 << 30,
             data_dir: None,
@@ -124,6 +130,11 @@ impl Settings {
                 let limits = if name.contains("COMPILE") { &mut settings.compile } else { &mut settings.install };
                 note(name, kind.parse(&text).and_then(|value| limits.set(kind, value, &Caps::default())));
             }
+        }
+        match get(NAMED_VOLUMES).as_deref() {
+            None | Some("no") => {}
+            Some("yes") => settings.named_volumes = true,
+            Some(other) => errors.push((NAMED_VOLUMES.to_owned(), format!("'{other}' is neither yes nor no"))),
         }
         if let Some(text) = get(VOLUME_PATHS) {
             settings.volume_paths = std::env::split_paths(&text).collect();

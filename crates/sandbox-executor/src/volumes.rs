@@ -84,18 +84,22 @@ impl VolumeRequest {
     /// The mount for a directory of the host's, if the operator allows it.
     pub(crate) fn mount(&self, settings: &Settings) -> Option<Result<Mount, String>> {
         let Self::Host { source, target, writable } = self else { return None };
-        let refuse = |why: String| Err(format!("volume {}: {why}", source.display()));
+        let shown = source.display();
+        // One answer for what is forbidden and what is not there: nobody learns what the host has.
+        let forbidden = format!(
+            "volume {shown}: the path is not allowed; the operator allows it with --allow-path {shown} or \
+             SANDBOX_VOLUME_PATHS={shown}"
+        );
+        let allowed: Vec<PathBuf> = settings.volume_paths.iter().filter_map(|path| path.canonicalize().ok()).collect();
         let real = match source.canonicalize() {
             Ok(real) => real,
-            Err(error) => return Some(refuse(reason(&error))),
+            Err(error) if allowed.iter().any(|prefix| source.starts_with(prefix)) => {
+                return Some(Err(format!("volume {shown}: {}", reason(&error))));
+            }
+            Err(_) => return Some(Err(forbidden)),
         };
-        let allowed = settings.volume_paths.iter().filter_map(|prefix| prefix.canonicalize().ok());
-        if !allowed.into_iter().any(|prefix| real.starts_with(&prefix)) {
-            let why = format!(
-                "the path is not allowed; the operator allows it with --allow-path {0} or SANDBOX_VOLUME_PATHS={0}",
-                real.display()
-            );
-            return Some(refuse(why));
+        if !allowed.iter().any(|prefix| real.starts_with(prefix)) {
+            return Some(Err(forbidden));
         }
         Some(Ok(Mount { source: real, target: target.clone(), writable: *writable }))
     }
@@ -200,6 +204,7 @@ mod tests {
             assert!(mount(path).expect_err(path).contains("is not allowed"), "{path}");
         }
         assert!(mount("allowed/none").expect_err("missing").contains("no such file"));
+        assert!(mount("none").expect_err("missing").contains("is not allowed"), "nobody learns what is not there");
     }
 
     #[test]

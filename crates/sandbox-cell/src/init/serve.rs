@@ -314,7 +314,10 @@ fn run_status(status: WaitStatus) -> RunStatus {
 /// Looks at what is used and says which limit was passed, if one was.
 fn look(birth: &Birth<'_>, locked: &Locked, run: &mut Running) -> Option<LimitKind> {
     let mut now = watch::sample();
-    now.memory += rootfs::used(locked.writable.as_fd()).map_or(0, |used| used.0);
+    // What is in the writable places is memory too.
+    for place in std::iter::once(&locked.writable).chain(&locked.volumes) {
+        now.memory += rootfs::used(place.as_fd()).map_or(0, |used| used.0);
+    }
     run.peak.memory = run.peak.memory.max(now.memory);
     run.peak.processes = run.peak.processes.max(now.processes);
     let ended = children_cpu_times();

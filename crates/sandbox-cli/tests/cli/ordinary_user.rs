@@ -250,3 +250,16 @@ print(os.stat('/shared/made').st_uid)
         assert_eq!(std::fs::read_to_string(path.join("made")).unwrap(), expected);
     }
 }
+
+#[test]
+fn a_volume_is_memory_too() {
+    if !is_root() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::set_permissions(dir.path(), PermissionsExt::from_mode(0o777)).unwrap();
+    let code = "import time\nfor n in range(4): open(f'/kept/{n}', 'wb').write(bytes(50 << 20))\ntime.sleep(5)";
+    let args = ["--lang", "python", "--json", "--code", code, "--volume", "v:/kept:1g", "--memory", "64m", "-t", "20s"];
+    let output = as_ordinary_user(&args).env("SANDBOX_DATA_DIR", dir.path().join("data")).output().unwrap();
+    assert_eq!(result(&output)["verdict"], "memory_limit", "{output:?}");
+}
