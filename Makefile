@@ -24,18 +24,19 @@ test: setup-test lint unit
 
 lint:
 	$(CARGO) fmt --all --check
-	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+	$(CARGO) clippy --workspace --all-targets --all-features --locked -- -D warnings
 	$(CARGO) fetch --locked
 	$(CARGO) deny --offline --log-level error check licenses bans sources
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --document-private-items --locked --quiet
 
 ## The server's integration tests alone.
 test-sandbox: setup-test
-	$(CARGO) test --locked -p sandbox-server
+	$(CARGO) test --locked -p sandbox-server --features otlp
 	tests/api/run
 
 unit:
 	$(CARGO) test --workspace --locked
+	$(CARGO) test --locked -p sandbox-server --features otlp --test server otlp
 	tests/api/run
 
 ## Line coverage of all tests; fails below 80 %. Counters are relocatable so that forks share them: see the tests' harness.

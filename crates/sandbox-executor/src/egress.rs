@@ -5,12 +5,14 @@
 //! addresses. Names are resolved here, and the address that was checked is the one that is connected to.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
+
+use crate::reach::{HostName, HostRule, Reach, host_and_port};
 
 /// The most connections at one time.
 const MOST_CONNECTIONS: usize = 64;
@@ -30,13 +32,13 @@ pub(crate) struct Egress {
 }
 
 impl Egress {
-    /// Serves a cell's socket. `trusted` are hosts and ports that may be anywhere.
-    pub(crate) fn serve(socket: OwnedFd, trusted: Vec<(String, u16)>) -> io::Result<Self> {
+    /// Serves a cell's socket, as far as may be reached.
+    pub(crate) fn serve(socket: OwnedFd, reach: Reach) -> io::Result<Self> {
         let listener = TcpListener::from(socket);
         let accepting = listener.try_clone()?;
         let over = Arc::new(AtomicBool::new(false));
         let flag = Arc::clone(&over);
-        let trusted = Arc::new(trusted);
+        let reach = Arc::new(reach);
         let thread = std::thread::spawn(move || {
             let open = Arc::new(AtomicUsize::new(0));
             for client in accepting.incoming() {
@@ -48,9 +50,9 @@ impl Egress {
                     open.fetch_sub(1, Ordering::Relaxed);
                     continue;
                 }
-                let (trusted, open) = (Arc::clone(&trusted), Arc::clone(&open));
+                let (reach, open) = (Arc::clone(&reach), Arc::clone(&open));
                 std::thread::spawn(move || {
-                    let _ = converse(&client, &trusted);
+                    let _ = converse(&client, &reach);
                     open.fetch_sub(1, Ordering::Relaxed);
                 });
             }
@@ -71,11 +73,12 @@ impl Drop for Egress {
 }
 
 /// Where packages come from, as far as it is known: the hosts and ports in a list of addresses.
-pub(crate) fn hosts_in(text: &str) -> Vec<(String, u16)> {
-    text.split([',', '|', ' ']).filter_map(|address| host_in(address.trim())).collect()
+pub(crate) fn hosts_in(text: &str) -> Vec<HostRule> {
+    let hosts = text.split([',', '|', ' ']).filter_map(|address| host_in(address.trim()));
+    hosts.map(|(host, port)| HostRule::exactly(host, port)).collect()
 }
 
-fn host_in(address: &str) -> Option<(String, u16)> {
+fn host_in(address: &str) -> Option<(HostName, u16)> {
     let (rest, default) = match address.split_once("://")? {
         ("https", rest) => (rest, 443),
         ("http", rest) => (rest, 80),
@@ -86,27 +89,8 @@ fn host_in(address: &str) -> Option<(String, u16)> {
     host_and_port(authority, Some(default))
 }
 
-/// Reads `host`, `host:port`, `[address]` or `[address]:port`.
-fn host_and_port(text: &str, default: Option<u16>) -> Option<(String, u16)> {
-    let (host, port) = match text.strip_prefix('[') {
-        Some(rest) => {
-            let (host, rest) = rest.split_once(']')?;
-            (host, rest.strip_prefix(':'))
-        }
-        None => match text.rsplit_once(':') {
-            Some((host, port)) => (host, Some(port)),
-            None => (text, None),
-        },
-    };
-    let port = match port {
-        Some(port) => port.parse().ok()?,
-        None => default?,
-    };
-    (!host.is_empty()).then(|| (host.to_ascii_lowercase(), port))
-}
-
 /// Serves one connection.
-fn converse(client: &TcpStream, trusted: &[(String, u16)]) -> io::Result<()> {
+fn converse(client: &TcpStream, reach: &Reach) -> io::Result<()> {
     client.set_read_timeout(Some(PATIENCE))?;
     client.set_write_timeout(Some(PATIENCE))?;
     let mut reader = BufReader::new(client.try_clone()?).take(LONGEST_HEAD);
@@ -131,9 +115,9 @@ fn converse(client: &TcpStream, trusted: &[(String, u16)]) -> io::Result<()> {
         to.write_all(text.as_bytes())
     };
     let Some(request) = request else { return answer("400 Bad Request", "not a request for a proxy\n") };
-    let server = match connect(&request.host, request.port, trusted) {
+    let server = match connect(&request.host, request.port, reach) {
         Ok(server) => server,
-        Err(why) => return answer("403 Forbidden", &format!("{}: {why}\n", request.host)),
+        Err(why) => return answer("403 Forbidden", &format!("{why}\n")),
     };
     match &request.forward {
         None => {
@@ -148,7 +132,7 @@ fn converse(client: &TcpStream, trusted: &[(String, u16)]) -> io::Result<()> {
 
 /// What a client asks of a proxy.
 struct Head {
-    host: String,
+    host: HostName,
     port: u16,
     /// What to send on; nothing if the client wants to speak for itself.
     forward: Option<String>,
@@ -181,49 +165,15 @@ impl Head {
 }
 
 /// Connects to a host, if it may be reached.
-fn connect(host: &str, port: u16, trusted: &[(String, u16)]) -> Result<TcpStream, String> {
-    let is_trusted = trusted.iter().any(|(name, number)| name == host && *number == port);
-    if !is_trusted && ![80, 443].contains(&port) {
-        return Err(format!("port {port} is not allowed"));
-    }
-    let mut why = "has no address".to_owned();
-    for address in resolve(host)? {
-        if !is_trusted && !is_public(address) {
-            "its address is not public".clone_into(&mut why);
-            continue;
-        }
-        match open(SocketAddr::new(address, port)) {
+fn connect(host: &HostName, port: u16, reach: &Reach) -> Result<TcpStream, String> {
+    let mut why = String::new();
+    for address in reach.addresses(host, port)? {
+        match open(address) {
             Ok(stream) => return Ok(stream),
-            Err(error) => why = format!("cannot be reached ({error})"),
+            Err(error) => why = format!("{host}: cannot be reached ({error})"),
         }
     }
     Err(why)
-}
-
-/// The addresses of a host, as the host's own tools see them. This program is linked statically, and the C library's
-/// resolver would load the host's modules into it.
-fn resolve(host: &str) -> Result<Vec<IpAddr>, String> {
-    if let Ok(address) = host.parse() {
-        return Ok(vec![address]);
-    }
-    let fits = |c: char| c.is_ascii_alphanumeric() || ".-_".contains(c);
-    if host.starts_with('-') || host.len() > 253 || !host.chars().all(fits) {
-        return Err("is not the name of a host".to_owned());
-    }
-    let output = std::process::Command::new("getent")
-        .args(["ahosts", host])
-        .stdin(std::process::Stdio::null())
-        .stderr(std::process::Stdio::null())
-        .output()
-        .map_err(|error| format!("cannot be resolved (getent: {error})"))?;
-    let text = String::from_utf8_lossy(&output.stdout);
-    let mut addresses: Vec<IpAddr> = vec![];
-    for address in text.lines().filter_map(|line| line.split_whitespace().next()?.parse().ok()) {
-        if !addresses.contains(&address) {
-            addresses.push(address);
-        }
-    }
-    if addresses.is_empty() { Err("cannot be resolved".to_owned()) } else { Ok(addresses) }
 }
 
 fn open(address: SocketAddr) -> io::Result<TcpStream> {
@@ -232,41 +182,6 @@ fn open(address: SocketAddr) -> io::Result<TcpStream> {
     stream.set_write_timeout(Some(PATIENCE))?;
     let _ = stream.set_nodelay(true);
     Ok(stream)
-}
-
-/// Whether an address is one that anybody on the Internet could have: not this host, not its neighbours, not a
-/// provider's metadata service.
-fn is_public(address: IpAddr) -> bool {
-    match address {
-        IpAddr::V4(address) => is_public_v4(address),
-        IpAddr::V6(address) => match address.to_ipv4_mapped().or_else(|| embedded_v4(address)) {
-            Some(inner) => is_public_v4(inner),
-            None => is_public_v6(address),
-        },
-    }
-}
-
-fn is_public_v4(address: Ipv4Addr) -> bool {
-    let [a, b, ..] = address.octets();
-    let shared = a == 100 && (64..128).contains(&b);
-    let special =
-        a == 0 || a >= 224 || (a == 198 && (b == 18 || b == 19)) || (a == 192 && address.octets()[1..3] == [0, 0]);
-    !(address.is_loopback() || address.is_private() || address.is_link_local() || shared || special)
-}
-
-fn is_public_v6(address: Ipv6Addr) -> bool {
-    // Of all of IPv6, 2000::/3 is given out for general use.
-    (address.segments()[0] & 0xe000) == 0x2000
-}
-
-/// An IPv4 address inside an IPv6 one: NAT64 and 6to4 lead there.
-fn embedded_v4(address: Ipv6Addr) -> Option<Ipv4Addr> {
-    let segments = address.segments();
-    let pair = match segments {
-        [0x64, 0xff9b, .., high, low] | [0x2002, high, low, ..] => [high, low],
-        _ => return None,
-    };
-    Some(Ipv4Addr::from((u32::from(pair[0]) << 16) | u32::from(pair[1])))
 }
 
 /// Carries bytes both ways until one side has nothing more to say.
@@ -289,39 +204,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_that_are_not_public() {
-        for address in [
-            "127.0.0.1",
-            "10.1.2.3",
-            "172.16.0.1",
-            "192.168.1.1",
-            "169.254.169.254",
-            "100.64.0.1",
-            "0.0.0.0",
-            "224.0.0.1",
-            "255.255.255.255",
-            "198.18.0.1",
-            "::1",
-            "::",
-            "fe80::1",
-            "fd00::1",
-            "ff02::1",
-            "::ffff:127.0.0.1",
-            "::ffff:10.0.0.1",
-            "64:ff9b::a00:1",
-            "2002:7f00:1::",
-        ] {
-            assert!(!is_public(address.parse().expect(address)), "{address}");
-        }
-        for address in ["203.0.113.80", "8.8.8.8", "2606:4700::1111", "::ffff:8.8.8.8"] {
-            assert!(is_public(address.parse().expect(address)), "{address}");
-        }
-    }
-
-    #[test]
     fn hosts_are_read_from_addresses() {
         let hosts = hosts_in("https://user:secret@Index.example/simple/,http://[::1]:8080|direct");
-        assert_eq!(hosts, [("index.example".to_owned(), 443), ("::1".to_owned(), 8080)]);
+        let rule = |text: &str| HostRule::parse(text).expect("valid");
+        assert_eq!(hosts, [rule("index.example:443"), rule("[::1]:8080")]);
         assert!(hosts_in("").is_empty() && hosts_in("off").is_empty() && hosts_in("https://").is_empty());
     }
 
@@ -329,10 +215,10 @@ mod tests {
     fn heads_are_read_and_rewritten() {
         let head = |lines: &[&str]| Head::parse(&lines.iter().map(|line| (*line).to_owned()).collect::<Vec<_>>());
         let tunnel = head(&["CONNECT a.example:443 HTTP/1.1", ""]).expect("valid");
-        assert_eq!((tunnel.host.as_str(), tunnel.port, tunnel.forward), ("a.example", 443, None));
+        assert_eq!((tunnel.host.to_string().as_str(), tunnel.port, tunnel.forward), ("a.example", 443, None));
         let plain = head(&["GET http://a.example:81/x?y HTTP/1.1", "Host: a", "Proxy-Connection: x", ""]);
         let plain = plain.expect("valid");
-        assert_eq!((plain.host.as_str(), plain.port), ("a.example", 81));
+        assert_eq!((plain.host.to_string().as_str(), plain.port), ("a.example", 81));
         assert_eq!(plain.forward.as_deref(), Some("GET /x?y HTTP/1.1\r\nConnection: close\r\nHost: a\r\n\r\n"));
         for bad in
             ["", "GET / HTTP/1.1", "CONNECT a.example HTTP/1.1", "GET https://a/ HTTP/1.1", "CONNECT :1 HTTP/1.1"]
@@ -347,8 +233,9 @@ mod tests {
         let port = server.local_addr().expect("address").port();
         let proxy = TcpListener::bind("127.0.0.1:0").expect("bind");
         let address = proxy.local_addr().expect("address");
-        let trusted = if trust { vec![("localhost".to_owned(), port)] } else { vec![] };
-        let egress = Egress::serve(proxy.into(), trusted).expect("serve");
+        let exceptions = if trust { hosts_in(&format!("http://localhost:{port}")) } else { vec![] };
+        let reach = Reach { ports: Some(vec![80, 443]), exceptions, ..Reach::default() };
+        let egress = Egress::serve(proxy.into(), reach).expect("serve");
         let echo = trust.then(|| {
             std::thread::spawn(move || {
                 let (mut connection, _) = server.accept().expect("accept");
@@ -386,7 +273,7 @@ mod tests {
         let refused = proxied(false, |_| "CONNECT 169.254.169.254:80 HTTP/1.1\r\n\r\n".to_owned());
         assert!(refused.contains("its address is not public"), "{refused}");
         let refused = proxied(false, |_| "CONNECT -x.example:443 HTTP/1.1\r\n\r\n".to_owned());
-        assert!(refused.contains("is not the name of a host"), "{refused}");
+        assert!(refused.starts_with("HTTP/1.1 400"), "{refused}");
         assert!(proxied(false, |_| "GET / HTTP/1.1\r\n\r\n".to_owned()).starts_with("HTTP/1.1 400"));
     }
 }

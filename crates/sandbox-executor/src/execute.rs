@@ -11,6 +11,7 @@ use sandbox_runtimes::Store;
 
 use crate::files::{Collected, pack};
 use crate::plan::{Plan, RUNNER, Step};
+use crate::reach::Reach;
 use crate::request::{Request, Source};
 use crate::result::{CompileResult, Metrics, Phases, RunResult, Status, Verdict, seconds, text};
 use crate::settings::Settings;
@@ -162,7 +163,7 @@ impl Run<'_> {
             files: &files,
             input,
             collect: collects.then(|| plan.collect.unwrap_or(Caps { count: 0, bytes: 0 })),
-            trusted: &[],
+            reach: &Reach::default(),
             last: self.last,
         };
         let mut watch = Watch { plan, observer, held: Default::default() };

@@ -69,6 +69,20 @@ pub struct JsonRequest {
     /// Where the program starts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub workdir: Option<String>,
+    /// Who is told when it has ended; only for jobs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub webhook: Option<JsonWebhook>,
+}
+
+/// Who is told when a job has ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct JsonWebhook {
+    /// Where to, with HTTP or HTTPS.
+    pub url: String,
+    /// What it is signed with: at least 16 characters, or `whsec_` and base64.
+    pub secret: String,
 }
 
 /// A file's content: text, or text or base64 with more said about it. What comes out of a run can be sent back in.
@@ -175,6 +189,9 @@ impl JsonRequest {
 
     /// The request that this is, in a language of this name.
     pub fn request(&self, language: &str, settings: &Settings) -> Result<Request, FieldError> {
+        if self.webhook.is_some() {
+            return Err(at("webhook")("only jobs have one; nobody waits for them".to_owned()));
+        }
         let source = match &self.code {
             Some(code) => Source::Code(code.clone()),
             None if self.files.is_empty() => return Err(at("code")("is missing".to_owned())),

@@ -118,7 +118,7 @@ impl<'a> Run<'a> {
             files: &files,
             input: Input::Empty,
             collect: Some(Caps { count: 0, bytes: 0 }),
-            trusted: &making.trusted,
+            reach: &making.reach,
             last: false,
         };
         let ended = stage.run(self.keeper, self.cancel, &mut |_, _| {}, &mut sink);

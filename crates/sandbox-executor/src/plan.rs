@@ -16,6 +16,7 @@ use sha2::{Digest, Sha256};
 
 use crate::egress;
 use crate::files::InputFile;
+use crate::reach::Reach;
 use crate::request::{Request, RequestError, Source};
 use crate::settings::Settings;
 use crate::template::{TOKEN, Translator, new_token};
@@ -61,8 +62,8 @@ pub(crate) struct Making {
     pub(crate) command: Command,
     pub(crate) files: Vec<InputFile>,
     pub(crate) complaints: Complaints,
-    /// Hosts that may be reached wherever they are.
-    pub(crate) trusted: Vec<(String, u16)>,
+    /// What may be reached.
+    pub(crate) reach: Reach,
 }
 
 /// All that is needed to carry out a request.
@@ -272,7 +273,7 @@ impl Planner<'_> {
             command,
             files: vec![],
             complaints: Complaints { reasons: runtime.definition.errors.install.clone(), first: true, memory: vec![] },
-            trusted: trusted(&definition.pass, &variable),
+            reach: install_reach(&definition.pass, &variable),
         }))
     }
 
@@ -317,7 +318,7 @@ impl Planner<'_> {
             command,
             files: manifests,
             complaints: Complaints { reasons: language.errors.install.clone(), first: true, memory: vec![] },
-            trusted: trusted(&definition.pass, &variable),
+            reach: install_reach(&definition.pass, &variable),
         }))
     }
 
@@ -352,7 +353,7 @@ impl Planner<'_> {
             command,
             files: files.to_vec(),
             complaints: Complaints { reasons: runtime.definition.errors.compile.clone(), first: true, memory: vec![] },
-            trusted: vec![],
+            reach: Reach::default(),
         }))
     }
 }
@@ -364,10 +365,14 @@ fn use_proxy(command: &mut Command) {
     set_all(&mut command.env, names.map(|name| (name, proxy.as_str())));
 }
 
-/// The hosts from which the operator has packages come.
-fn trusted(variables: &[String], variable: impl Fn(&str) -> Option<OsString>) -> Vec<(String, u16)> {
+/// What installs may reach: the web, and the hosts from which the operator has packages come, wherever those are.
+fn install_reach(variables: &[String], variable: impl Fn(&str) -> Option<OsString>) -> Reach {
     let values = variables.iter().filter_map(|name| variable(name)?.into_string().ok());
-    values.flat_map(|text| egress::hosts_in(&text)).collect()
+    Reach {
+        hosts: None,
+        ports: Some(vec![80, 443]),
+        exceptions: values.flat_map(|text| egress::hosts_in(&text)).collect(),
+    }
 }
 
 fn check_package(package: &str, language: &str, definition: &Packages) -> Result<(), RequestError> {

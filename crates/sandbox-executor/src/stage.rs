@@ -16,6 +16,7 @@ use sandbox_cell::{
 
 use crate::capture::Capture;
 use crate::egress::Egress;
+use crate::reach::Reach;
 
 /// An output stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,8 +48,8 @@ pub(crate) struct Stage<'a> {
     pub(crate) input: Input,
     /// What to collect afterwards.
     pub(crate) collect: Option<Caps>,
-    /// Hosts that a cell with a proxy may reach wherever they are.
-    pub(crate) trusted: &'a [(String, u16)],
+    /// What a cell with a proxy may reach.
+    pub(crate) reach: &'a Reach,
     /// Whether the keeper will be asked for nothing more.
     pub(crate) last: bool,
 }
@@ -89,13 +90,13 @@ impl Stage<'_> {
         if self.last {
             keeper.close();
         }
-        let (network, trusted) = (self.cell.network, self.trusted.to_vec());
+        let (network, reach) = (self.cell.network, self.reach.clone());
         let (mut streams, mut collection) =
             self.start(&cell).map_err(|error| failure("cannot start the stage", &error))??;
         let _egress = match network {
             Network::Proxy => cell
                 .take_proxy()?
-                .map(|socket| Egress::serve(socket, trusted))
+                .map(|socket| Egress::serve(socket, reach))
                 .transpose()
                 .map_err(|error| failure("cannot serve the cell's proxy", &error))?,
             Network::None | Network::Localhost => None,

@@ -9,7 +9,7 @@ use sandbox_executor::JsonRequest;
 use serde_json::json;
 
 use crate::redis::{LEASE, RedisStore};
-use crate::{Created, Job, JobId, JobStatus, NewJob, RunOf, Store};
+use crate::{Created, Delivery, Filter, Job, JobId, JobStatus, NewJob, RunOf, Store, Webhook};
 
 const RETENTION: Duration = Duration::from_secs(60);
 
@@ -81,7 +81,7 @@ impl Place {
 
 fn new_job(code: &str, key: Option<&str>) -> NewJob {
     let request = JsonRequest { code: Some(code.to_owned()), ..JsonRequest::default() };
-    NewJob { request, idempotency_key: key.map(str::to_owned) }
+    NewJob { request, idempotency_key: key.map(str::to_owned), owner: None, webhook: None }
 }
 
 async fn create(store: &Store, code: &str) -> Job {
@@ -134,10 +134,10 @@ async fn events_can_be_followed_from_anywhere() {
         store.finish(run, false, json!(null)).await.expect("finish");
         store.append(run, json!({"event": "late"})).await.expect("append");
         let numbers = async |after| -> Vec<u64> {
-            store.events(id, after).await.expect("events").iter().map(|event| event.number).collect()
+            store.events(id, after, 100).await.expect("events").iter().map(|event| event.number).collect()
         };
         assert_eq!((numbers(0).await, numbers(2).await, numbers(9).await), (vec![1, 2, 3], vec![3], vec![]));
-        assert_eq!(store.events(id, 2).await.expect("events")[0].what["event"], "result");
+        assert_eq!(store.events(id, 2, 100).await.expect("events")[0].what["event"], "result");
     }
 }
 
@@ -156,7 +156,7 @@ async fn a_kill_loses_no_job() {
         }
         taken.sort_by_key(|job| job.id);
         assert_eq!((taken[0].id, taken[0].attempts, taken[1].id), (running, 2, queued), "{}", store.name());
-        assert!(store.events(running, 0).await.expect("events").is_empty(), "it begins anew");
+        assert!(store.events(running, 0, 100).await.expect("events").is_empty(), "it begins anew");
         // Whoever was thought dead has no say any more.
         store.append(first, json!({"event": "late"})).await.expect("append");
         store.finish(first, false, json!("late")).await.expect("finish");
@@ -189,7 +189,7 @@ async fn cancelled_jobs_never_start_or_are_told() {
         let id = create(store, "x").await.id;
         assert_eq!(store.cancel(id).await.expect("cancel").map(|job| job.status), Some(JobStatus::Cancelled));
         assert!(store.take().await.expect("take").is_none());
-        assert_eq!(store.events(id, 0).await.expect("events")[0].what["event"], "cancelled");
+        assert_eq!(store.events(id, 0, 100).await.expect("events")[0].what["event"], "cancelled");
         let id = create(store, "y").await.id;
         let run = store.take().await.expect("take").expect("one").run();
         assert_eq!(store.cancel(id).await.expect("cancel").map(|job| job.status), Some(JobStatus::Running));
@@ -222,14 +222,63 @@ async fn lists_have_pages() {
         for code in ["0", "1", "2", "3", "4"] {
             ids.push(create(store, code).await.id);
         }
-        let first = store.list(None, 2, None).await.expect("list");
+        let first = store.list(Filter::default(), 2, None).await.expect("list");
         assert_eq!(first.jobs.iter().map(|job| job.id).collect::<Vec<_>>(), [ids[4], ids[3]]);
-        let second = store.list(None, 10, first.next).await.expect("list");
+        let second = store.list(Filter::default(), 10, first.next).await.expect("list");
         assert_eq!((second.jobs.len(), second.next), (3, None));
         let run = store.take().await.expect("take").expect("one").run();
-        store.finish(run, false, json!(1)).await.expect("finish");
-        let finished = store.list(Some(JobStatus::Finished), 10, None).await.expect("list");
+        store.finish(run, false, json!({"verdict": "ok"})).await.expect("finish");
+        let finished =
+            store.list(Filter { status: Some(JobStatus::Finished), owner: None }, 10, None).await.expect("list");
         assert_eq!(finished.jobs.iter().map(|job| job.id).collect::<Vec<_>>(), [ids[0]]);
+        assert_eq!((finished.jobs[0].verdict.as_deref(), finished.jobs[0].language.as_str()), (Some("ok"), "python"));
+        let mine = NewJob { owner: Some("me".to_owned()), ..new_job("mine", None) };
+        let Created::New(mine) = store.create(mine).await.expect("create") else { panic!("new") };
+        let list = store.list(Filter { status: None, owner: Some("me".to_owned()) }, 10, None).await.expect("list");
+        assert_eq!(list.jobs.iter().map(|job| job.id).collect::<Vec<_>>(), [mine.id]);
+        assert_eq!(get(store, mine.id).await.owner.as_deref(), Some("me"));
+    }
+}
+
+#[tokio::test]
+async fn somebody_is_told_of_the_end_until_they_know() {
+    let lease = Duration::from_secs(60);
+    for place in Place::both().await {
+        let store = &place.store;
+        let webhook = Webhook::new("http://example.com/".to_owned(), "s".repeat(20));
+        let new = NewJob { webhook: Some(webhook.clone()), ..new_job("x", None) };
+        let Created::New(job) = store.create(new).await.expect("create") else { panic!("new") };
+        create(store, "nobody is told of this one").await;
+        assert!(store.take_delivery(lease).await.expect("take").is_none(), "it has not ended");
+        for _ in 0..2 {
+            let run = store.take().await.expect("take").expect("one").run();
+            store.finish(run, false, json!({"verdict": "ok"})).await.expect("finish");
+        }
+        let due = store.take_delivery(lease).await.expect("take").expect("one");
+        assert_eq!((due.id, &due.webhook), (job.id, &Some(webhook.clone())), "{}", store.name());
+        assert!(store.take_delivery(lease).await.expect("take").is_none(), "one at a time");
+        let failed = Webhook { attempts: 1, error: Some("why".to_owned()), ..webhook.clone() };
+        store.note_delivery(job.id, failed.clone(), Some(Duration::from_millis(50))).await.expect("note");
+        assert!(store.take_delivery(lease).await.expect("take").is_none(), "not yet");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        let again = store.take_delivery(Duration::ZERO).await.expect("take").expect("one");
+        assert_eq!(again.webhook, Some(failed));
+        // Whoever had it died.
+        assert_eq!(store.take_delivery(lease).await.expect("take").expect("one").id, job.id);
+        let known = Webhook { attempts: 2, status: Delivery::Delivered, ..webhook };
+        store.note_delivery(job.id, known.clone(), None).await.expect("note");
+        assert!(store.take_delivery(lease).await.expect("take").is_none());
+        assert_eq!(get(store, job.id).await.webhook, Some(known));
+    }
+}
+
+#[tokio::test]
+async fn quotas_are_spent_and_no_more() {
+    for place in Place::both().await {
+        let spend = async |who, runs| place.store.spend(who, runs, 10).await.expect("spend");
+        assert!(spend("a", 6).await && spend("a", 4).await);
+        assert!(!spend("a", 1).await && spend("a", 0).await, "{}", place.store.name());
+        assert!(!spend("b", 11).await && spend("b", 10).await, "a refusal takes nothing");
     }
 }
 
@@ -250,8 +299,8 @@ async fn jobs_are_forgotten_some_time_after_their_end() {
         tokio::time::sleep(Duration::from_millis(1500)).await;
         store.expire().await.expect("expire");
         assert!(store.get(ended).await.expect("get").is_none(), "{}", store.name());
-        assert!(store.events(ended, 0).await.expect("events").is_empty());
-        let left = store.list(None, 10, None).await.expect("list");
+        assert!(store.events(ended, 0, 100).await.expect("events").is_empty());
+        let left = store.list(Filter::default(), 10, None).await.expect("list");
         assert_eq!(left.jobs.iter().map(|job| job.id).collect::<Vec<_>>(), [waits]);
     }
 }

@@ -12,15 +12,18 @@ use std::time::Duration;
 
 use redb::{Database, Durability, ReadableTable, ReadableTableMetadata, TableDefinition, WriteTransaction};
 use serde_json::Value;
-use sha2::{Digest, Sha256};
 use tokio::sync::{Notify, watch};
 
-use crate::model::{Created, Event, Job, JobId, JobStatus, NewJob, Page, RunOf, now};
+use crate::model::{Created, Event, Filter, Job, JobId, JobStatus, NewJob, Page, RunOf, Summary, Webhook, now, today};
 
 const JOBS: TableDefinition<'_, u128, &[u8]> = TableDefinition::new("jobs");
 const QUEUE: TableDefinition<'_, u128, ()> = TableDefinition::new("queue");
 const EVENTS: TableDefinition<'_, (u128, u64), &[u8]> = TableDefinition::new("events");
 const KEYS: TableDefinition<'_, &str, (u128, &[u8])> = TableDefinition::new("idempotency");
+/// When somebody is to be told of a job's end, in milliseconds since 1970.
+const DELIVERIES: TableDefinition<'_, u128, u64> = TableDefinition::new("deliveries");
+/// How many runs somebody has had on a day.
+const QUOTAS: TableDefinition<'_, (u64, &str), u64> = TableDefinition::new("quotas");
 
 /// How often a job is started before it is given up: one that takes the server down with it must not do so for ever.
 pub(crate) const MOST_ATTEMPTS: u32 = 3;
@@ -61,6 +64,8 @@ impl Embedded {
             transaction.open_table(QUEUE)?;
             transaction.open_table(EVENTS)?;
             transaction.open_table(KEYS)?;
+            transaction.open_table(DELIVERIES)?;
+            transaction.open_table(QUOTAS)?;
             let interrupted: Vec<Job> = {
                 let jobs = transaction.open_table(JOBS)?;
                 let all = jobs.iter()?.filter_map(|entry| read_job(entry.ok()?.1.value()));
@@ -85,7 +90,7 @@ impl Embedded {
 
     /// Creates a job and queues it.
     pub fn create(&self, new: &NewJob) -> Result<Created> {
-        let digest = Sha256::digest(serde_json::to_vec(&new.request).unwrap_or_default());
+        let digest = new.digest();
         let transaction = self.database.begin_write()?;
         if let Some(key) = &new.idempotency_key {
             let known = {
@@ -111,6 +116,8 @@ impl Embedded {
             attempts: 0,
             request: new.request.clone(),
             result: None,
+            owner: new.owner.clone(),
+            webhook: new.webhook.clone(),
         };
         put(&transaction, &job)?;
         transaction.open_table(QUEUE)?.insert(job.id.number(), ())?;
@@ -130,21 +137,21 @@ impl Embedded {
     }
 
     /// Jobs, the newest first, from before `cursor` on.
-    pub fn list(&self, status: Option<JobStatus>, limit: usize, cursor: Option<JobId>) -> Result<Page> {
+    pub fn list(&self, filter: &Filter, limit: usize, cursor: Option<JobId>) -> Result<Page> {
         let transaction = self.database.begin_read()?;
         let table = transaction.open_table(JOBS)?;
         let end = cursor.map_or(u128::MAX, JobId::number);
         let mut jobs = vec![];
         for entry in table.range(..end)?.rev() {
             let Some(job) = read_job(entry?.1.value()) else { continue };
-            if status.is_some_and(|status| status != job.status) {
+            if !filter.fits(job.status, job.owner.as_deref()) {
                 continue;
             }
             if jobs.len() == limit {
-                let next = jobs.last().map(|job: &Job| job.id);
+                let next = jobs.last().map(|job: &Summary| job.id);
                 return Ok(Page { jobs, next });
             }
-            jobs.push(job);
+            jobs.push(job.summary());
         }
         Ok(Page { jobs, next: None })
     }
@@ -192,13 +199,13 @@ impl Embedded {
         Ok(())
     }
 
-    /// The events of a job after one of them.
-    pub fn events(&self, id: JobId, after: u64) -> Result<Vec<Event>> {
+    /// The next events of a job after one of them, at most this many.
+    pub fn events(&self, id: JobId, after: u64, most: usize) -> Result<Vec<Event>> {
         let transaction = self.database.begin_read()?;
         let table = transaction.open_table(EVENTS)?;
         let mut events = vec![];
         let range = (id.number(), after.saturating_add(1))..=(id.number(), u64::MAX);
-        for entry in table.range(range)? {
+        for entry in table.range(range)?.take(most) {
             let (key, bytes) = entry?;
             if let Ok(what) = serde_json::from_slice(bytes.value()) {
                 events.push(Event { number: key.value().1, what });
@@ -248,6 +255,66 @@ impl Embedded {
         Ok(())
     }
 
+    /// A job of whose end somebody is to be told now. Whoever gets it has this long to do so.
+    pub fn take_delivery(&self, lease: Duration) -> Result<Option<Job>> {
+        // Seldom is there anything to do, and reading holds nobody up.
+        if self.database.begin_read()?.open_table(DELIVERIES)?.is_empty()? {
+            return Ok(None);
+        }
+        let transaction = self.database.begin_write()?;
+        let time = milliseconds(now());
+        let due = {
+            let deliveries = transaction.open_table(DELIVERIES)?;
+            let mut all = deliveries.iter()?.filter_map(|entry| entry.ok().map(|(id, at)| (at.value(), id.value())));
+            all.by_ref().filter(|(at, _)| *at <= time).min()
+        };
+        let Some((_, id)) = due else { return Ok(None) };
+        let job = get(&transaction, JobId::from_number(id))?;
+        if job.is_some() {
+            transaction.open_table(DELIVERIES)?.insert(id, milliseconds(now() + lease.as_secs_f64()))?;
+        } else {
+            transaction.open_table(DELIVERIES)?.remove(id)?;
+        }
+        transaction.commit()?;
+        Ok(job)
+    }
+
+    /// Notes what came of telling somebody, and when to try again.
+    pub fn note_delivery(&self, id: JobId, webhook: &Webhook, again: Option<Duration>) -> Result<()> {
+        let transaction = self.database.begin_write()?;
+        match again {
+            Some(after) => {
+                let at = milliseconds(now() + after.as_secs_f64());
+                transaction.open_table(DELIVERIES)?.insert(id.number(), at)?;
+            }
+            None => {
+                transaction.open_table(DELIVERIES)?.remove(id.number())?;
+            }
+        }
+        if let Some(mut job) = get(&transaction, id)? {
+            job.webhook = Some(webhook.clone());
+            put(&transaction, &job)?;
+        }
+        transaction.commit()?;
+        Ok(())
+    }
+
+    /// Takes runs from what somebody may have on a day. Says no, and takes nothing, if there are not so many left.
+    pub fn spend(&self, who: &str, runs: u64, most: u64) -> Result<bool> {
+        let transaction = self.database.begin_write()?;
+        let key = (today(), who);
+        {
+            let mut quotas = transaction.open_table(QUOTAS)?;
+            let spent = quotas.get(key)?.map_or(0, |spent| spent.value()).saturating_add(runs);
+            if spent > most {
+                return Ok(false);
+            }
+            quotas.insert(key, spent)?;
+        }
+        transaction.commit()?;
+        Ok(true)
+    }
+
     /// Forgets jobs that ended longer ago than this. Returns how many.
     pub fn expire(&self, retention: Duration) -> Result<usize> {
         let before = now() - retention.as_secs_f64();
@@ -262,6 +329,7 @@ impl Embedded {
             drop_events(&transaction, *id)?;
         }
         transaction.open_table(KEYS)?.retain(|_, (id, _)| !old.contains(&JobId::from_number(id)))?;
+        transaction.open_table(QUOTAS)?.retain(|(day, _), _| day >= today())?;
         transaction.commit()?;
         Ok(old.len())
     }
@@ -290,6 +358,10 @@ impl Embedded {
     fn followed(&self) -> MutexGuard<'_, HashMap<JobId, watch::Sender<u64>>> {
         self.followed.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+fn milliseconds(seconds: f64) -> u64 {
+    u64::try_from(Duration::try_from_secs_f64(seconds).unwrap_or_default().as_millis()).unwrap_or(u64::MAX)
 }
 
 fn read_job(bytes: &[u8]) -> Option<Job> {
@@ -331,6 +403,9 @@ fn end(transaction: &WriteTransaction, job: &mut Job, status: JobStatus, result:
     job.finished_at = Some(now());
     job.result.clone_from(&result);
     put(transaction, job)?;
+    if job.webhook.is_some() {
+        transaction.open_table(DELIVERIES)?.insert(job.id.number(), 0)?;
+    }
     let last = match result {
         Some(result) => serde_json::json!({ "event": "result", "result": result }),
         None => serde_json::json!({ "event": "cancelled" }),

@@ -5,6 +5,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use sandbox_executor::JsonRequest;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
 /// A job's id. Later jobs have larger ones.
@@ -94,6 +95,52 @@ pub struct Job {
     /// What came of it.
     #[cfg_attr(feature = "openapi", schema(value_type = Option<sandbox_executor::RunResult>))]
     pub result: Option<Value>,
+    /// Whose it is; nobody's where no key is needed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub owner: Option<String>,
+    /// Who is told of its end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub webhook: Option<Webhook>,
+}
+
+/// Who is told of a job's end, and whether they were.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Webhook {
+    /// Where to.
+    pub url: String,
+    /// What it is signed with. It is stored, and never shown.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[cfg_attr(feature = "openapi", schema(ignore))]
+    pub secret: String,
+    /// How far it is.
+    pub status: Delivery,
+    /// How often it was tried.
+    pub attempts: u32,
+    /// Why the last attempt failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+impl Webhook {
+    /// One that has not been tried.
+    #[must_use]
+    pub fn new(url: String, secret: String) -> Self {
+        Self { url, secret, status: Delivery::Pending, attempts: 0, error: None }
+    }
+}
+
+/// How far telling somebody is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum Delivery {
+    /// It will be tried, or tried again.
+    Pending,
+    /// They know.
+    Delivered,
+    /// It was given up.
+    Failed,
 }
 
 /// A job to be created.
@@ -103,6 +150,18 @@ pub struct NewJob {
     pub request: JsonRequest,
     /// A key with which the same job is not created twice.
     pub idempotency_key: Option<String>,
+    /// Whose it is.
+    pub owner: Option<String>,
+    /// Who is to be told of its end.
+    pub webhook: Option<Webhook>,
+}
+
+impl NewJob {
+    /// What tells one request from another.
+    pub(crate) fn digest(&self) -> [u8; 32] {
+        let url = self.webhook.as_ref().map(|webhook| &webhook.url);
+        Sha256::digest(serde_json::to_vec(&(&self.request, url)).unwrap_or_default()).into()
+    }
 }
 
 /// One run of a job. When a job is taken away from a server that seems dead, a new run of it begins, and the old one has
@@ -127,6 +186,18 @@ impl Job {
     pub fn run(&self) -> RunOf {
         RunOf { id: self.id, attempt: self.attempts }
     }
+
+    pub(crate) fn summary(&self) -> Summary {
+        Summary {
+            id: self.id,
+            status: self.status,
+            language: self.request.language().to_owned(),
+            verdict: self.result.as_ref().and_then(verdict_in),
+            created_at: self.created_at,
+            started_at: self.started_at,
+            finished_at: self.finished_at,
+        }
+    }
 }
 
 /// What came of creating a job.
@@ -140,11 +211,47 @@ pub enum Created {
     Conflict(JobId),
 }
 
+/// Which jobs to list.
+#[derive(Debug, Clone, Default)]
+pub struct Filter {
+    /// Only those that are this far.
+    pub status: Option<JobStatus>,
+    /// Only those of this owner.
+    pub owner: Option<String>,
+}
+
+impl Filter {
+    pub(crate) fn fits(&self, status: JobStatus, owner: Option<&str>) -> bool {
+        self.status.is_none_or(|wanted| wanted == status) && (self.owner.is_none() || self.owner.as_deref() == owner)
+    }
+}
+
+/// A job without what it was asked and what it answered, which may be large.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Summary {
+    /// Its id.
+    pub id: JobId,
+    /// How far it is.
+    pub status: JobStatus,
+    /// Its language.
+    pub language: String,
+    /// Why its run ended, if it did.
+    pub verdict: Option<String>,
+    /// When it was created.
+    pub created_at: f64,
+    /// When it was last started.
+    pub started_at: Option<f64>,
+    /// When it ended.
+    pub finished_at: Option<f64>,
+}
+
 /// Some of the jobs, the newest first.
-#[derive(Debug, PartialEq)]
+#[derive(Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Page {
     /// The jobs.
-    pub jobs: Vec<Job>,
+    pub jobs: Vec<Summary>,
     /// Where the next page begins, if there is one.
     pub next: Option<JobId>,
 }
@@ -156,6 +263,16 @@ pub struct Event {
     pub number: u64,
     /// What happened.
     pub what: Value,
+}
+
+/// The verdict in a result.
+pub(crate) fn verdict_in(result: &Value) -> Option<String> {
+    Some(result.get("verdict")?.as_str()?.to_owned())
+}
+
+/// The day, in days since 1970: what a quota is for.
+pub(crate) fn today() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO).as_secs() / 86_400
 }
 
 /// Seconds since 1970.

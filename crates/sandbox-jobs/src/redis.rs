@@ -5,15 +5,20 @@
 //! new attempt number, and what the old one may still have to say is ignored. A job is a hash, its events are a stream of
 //! their own, so that any server can show any job. Every transition is one script, and therefore one step.
 
+mod scripts;
+
 use std::time::Duration;
 
 use redis::aio::ConnectionManager;
 use redis::{Client, RedisError, Script};
 use serde_json::Value;
-use sha2::{Digest, Sha256};
 
 use crate::embedded::MOST_ATTEMPTS;
-use crate::model::{Created, Event, Job, JobId, JobStatus, NewJob, Page, RunOf, now};
+use crate::model::{
+    Created, Event, Filter, Job, JobId, JobStatus, NewJob, Page, RunOf, Summary, Webhook, now, today, verdict_in,
+};
+
+use scripts::{APPEND, CREATE, END, NOTE_DELIVERY, PUT_BACK, SPEND, START, TAKE_DELIVERY};
 
 /// How long a server may be silent before its jobs are given to others.
 pub(crate) const LEASE: Duration = Duration::from_secs(6);
@@ -37,67 +42,6 @@ impl std::fmt::Debug for RedisStore {
         f.debug_struct("RedisStore").field("consumer", &self.consumer).finish_non_exhaustive()
     }
 }
-
-/// Starts a run of the job in the first argument, whose queue entry is the second: from the queue, or from a server that died.
-/// Returns the attempt, 0 if there is nothing to start, or -1 if it was started too often.
-const START: &str = r"
-local job = KEYS[1]
-local status = redis.call('HGET', job, 'status')
-if status ~= 'queued' and status ~= 'running' then
-    redis.call('XACK', KEYS[2], 'workers', ARGV[2]); redis.call('XDEL', KEYS[2], ARGV[2])
-    return 0
-end
-local attempts = tonumber(redis.call('HGET', job, 'attempts'))
-redis.call('DEL', KEYS[3])
-if attempts >= tonumber(ARGV[4]) then return -1 end
-redis.call('HSET', job, 'status', 'running', 'attempts', attempts + 1, 'started_at', ARGV[3], 'entry', ARGV[2])
-return attempts + 1
-";
-
-/// Notes an event of the run whose attempt is the first argument.
-const APPEND: &str = r"
-if redis.call('HGET', KEYS[1], 'status') ~= 'running' or redis.call('HGET', KEYS[1], 'attempts') ~= ARGV[1] then return 0 end
-local number = redis.call('XLEN', KEYS[2]) + 1
-redis.call('XADD', KEYS[2], number .. '-0', 'what', ARGV[2])
-return number
-";
-
-/// Ends a job: as the first argument says, if its status is the second and its attempt the third.
-const END: &str = r"
-if redis.call('HGET', KEYS[1], 'status') ~= ARGV[2] or redis.call('HGET', KEYS[1], 'attempts') ~= ARGV[3] then return 0 end
-redis.call('HSET', KEYS[1], 'status', ARGV[1], 'finished_at', ARGV[4])
-if ARGV[5] ~= '' then redis.call('HSET', KEYS[1], 'result', ARGV[5]) end
-redis.call('XADD', KEYS[2], (redis.call('XLEN', KEYS[2]) + 1) .. '-0', 'what', ARGV[6])
-local entry = redis.call('HGET', KEYS[1], 'entry')
-redis.call('XACK', KEYS[3], 'workers', entry); redis.call('XDEL', KEYS[3], entry)
-redis.call('EXPIRE', KEYS[1], ARGV[7]); redis.call('EXPIRE', KEYS[2], ARGV[7])
-redis.call('DEL', KEYS[4])
-return 1
-";
-
-/// Creates the job in the first key, unless the fourth key is known; then returns what is known of that.
-const CREATE: &str = r"
-if ARGV[5] ~= '' then
-    local known = redis.call('GET', KEYS[4])
-    if known then return known end
-    redis.call('SET', KEYS[4], ARGV[5], 'EX', ARGV[6])
-end
-local entry = redis.call('XADD', KEYS[2], '*', 'id', ARGV[1])
-redis.call('HSET', KEYS[1], 'status', 'queued', 'attempts', 0, 'created_at', ARGV[2], 'request', ARGV[3], 'entry', entry)
-redis.call('ZADD', KEYS[3], 0, ARGV[1])
-return ''
-";
-
-/// Puts a running job back into the queue, at its end.
-const PUT_BACK: &str = r"
-if redis.call('HGET', KEYS[1], 'status') ~= 'running' or redis.call('HGET', KEYS[1], 'attempts') ~= ARGV[1] then return 0 end
-local entry = redis.call('HGET', KEYS[1], 'entry')
-redis.call('XACK', KEYS[3], 'workers', entry); redis.call('XDEL', KEYS[3], entry)
-redis.call('DEL', KEYS[2])
-entry = redis.call('XADD', KEYS[3], '*', 'id', ARGV[2])
-redis.call('HSET', KEYS[1], 'status', 'queued', 'attempts', tonumber(ARGV[1]) - 1, 'entry', entry)
-return 1
-";
 
 /// An entry of a stream: its id, and its fields.
 type StreamEntry = (String, Vec<(String, String)>);
@@ -148,7 +92,8 @@ impl RedisStore {
     pub(crate) async fn create(&self, new: &NewJob) -> Result<Created> {
         let id = JobId::new();
         let request = serde_json::to_string(&new.request).unwrap_or_default();
-        let digest: String = Sha256::digest(&request).iter().map(|byte| format!("{byte:02x}")).collect();
+        let digest: String = new.digest().iter().map(|byte| format!("{byte:02x}")).collect();
+        let webhook = new.webhook.as_ref().and_then(|webhook| serde_json::to_string(webhook).ok()).unwrap_or_default();
         let (key, value) = match &new.idempotency_key {
             Some(key) => (format!("{}:key:{key}", self.prefix), format!("{id} {digest}")),
             None => (self.key("no-key"), String::new()),
@@ -161,9 +106,11 @@ impl RedisStore {
             .arg(id.to_string())
             .arg(now())
             .arg(request)
-            .arg("")
+            .arg(new.request.language())
             .arg(value)
             .arg(self.keep_seconds())
+            .arg(new.owner.as_deref().unwrap_or_default())
+            .arg(webhook)
             .invoke_async(&mut self.connection.clone())
             .await?;
         if known.is_empty() {
@@ -194,11 +141,36 @@ impl RedisStore {
             attempts: fields.get("attempts").and_then(|text| text.parse().ok()).unwrap_or_default(),
             request: serde_json::from_value(request).unwrap_or_default(),
             result: json("result"),
+            owner: fields.get("owner").cloned(),
+            webhook: json("webhook").and_then(|webhook| serde_json::from_value(webhook).ok()),
         }))
     }
 
-    pub(crate) async fn list(&self, status: Option<JobStatus>, limit: usize, cursor: Option<JobId>) -> Result<Page> {
-        let mut jobs: Vec<Job> = vec![];
+    /// A job without its large fields, and whose it is.
+    async fn summary(&self, id: JobId) -> Result<Option<(Summary, Option<String>)>> {
+        type Text = Option<String>;
+        let (status, language, verdict, created, started, finished, owner): (Text, Text, Text, Text, Text, Text, Text) =
+            redis::cmd("HMGET")
+                .arg(self.of("job", id))
+                .arg(&["status", "language", "verdict", "created_at", "started_at", "finished_at", "owner"])
+                .query_async(&mut self.connection.clone())
+                .await?;
+        let number = |text: Text| text.and_then(|text| text.parse::<f64>().ok());
+        let status = status.and_then(|text| serde_json::from_value(Value::String(text)).ok());
+        let summary = status.map(|status| Summary {
+            id,
+            status,
+            language: language.unwrap_or_default(),
+            verdict: verdict.filter(|verdict| !verdict.is_empty()),
+            created_at: number(created).unwrap_or_default(),
+            started_at: number(started),
+            finished_at: number(finished),
+        });
+        Ok(summary.map(|summary| (summary, owner)))
+    }
+
+    pub(crate) async fn list(&self, filter: &Filter, limit: usize, cursor: Option<JobId>) -> Result<Page> {
+        let mut jobs: Vec<Summary> = vec![];
         let mut from = cursor.map_or("+".to_owned(), |id| format!("({id}"));
         loop {
             let ids: Vec<String> = redis::cmd("ZREVRANGEBYLEX")
@@ -214,17 +186,17 @@ impl RedisStore {
             from = format!("({last}");
             for text in &ids {
                 let job = match text.parse() {
-                    Ok(id) => self.get(id).await?,
+                    Ok(id) => self.summary(id).await?,
                     Err(_) => None,
                 };
-                let Some(job) = job else {
+                let Some((job, owner)) = job else {
                     // Its time was up; Redis has forgotten all but its name.
                     let mut connection = self.connection.clone();
                     let _: i64 =
                         redis::cmd("ZREM").arg(self.key("jobs")).arg(text).query_async(&mut connection).await?;
                     continue;
                 };
-                if status.is_some_and(|status| status != job.status) {
+                if !filter.fits(job.status, owner.as_deref()) {
                     continue;
                 }
                 if jobs.len() == limit {
@@ -354,11 +326,13 @@ impl RedisStore {
         Ok(())
     }
 
-    pub(crate) async fn events(&self, id: JobId, after: u64) -> Result<Vec<Event>> {
+    pub(crate) async fn events(&self, id: JobId, after: u64, most: usize) -> Result<Vec<Event>> {
         let entries: Vec<StreamEntry> = redis::cmd("XRANGE")
             .arg(self.of("events", id))
             .arg(format!("({after}-0"))
             .arg("+")
+            .arg("COUNT")
+            .arg(most)
             .query_async(&mut self.connection.clone())
             .await?;
         let read = |(entry, fields): StreamEntry| {
@@ -372,15 +346,24 @@ impl RedisStore {
     pub(crate) async fn finish(&self, run: RunOf, cancelled: bool, result: &Value) -> Result<()> {
         let status = if cancelled { "cancelled" } else { "finished" };
         let event = serde_json::json!({ "event": "result", "result": result });
-        self.end(run, "running", status, &result.to_string(), &event).await.map(drop)
+        let verdict = verdict_in(result).unwrap_or_default();
+        self.end(run, "running", status, (&result.to_string(), &verdict), &event).await.map(drop)
     }
 
-    async fn end(&self, run: RunOf, from: &str, to: &str, result: &str, event: &Value) -> Result<bool> {
+    async fn end(
+        &self,
+        run: RunOf,
+        from: &str,
+        to: &str,
+        (result, verdict): (&str, &str),
+        event: &Value,
+    ) -> Result<bool> {
         let ended: i64 = Script::new(END)
             .key(self.of("job", run.id))
             .key(self.of("events", run.id))
             .key(self.key("queue"))
             .key(self.of("cancel", run.id))
+            .key(self.key("deliveries"))
             .arg(to)
             .arg(from)
             .arg(run.attempt)
@@ -388,6 +371,8 @@ impl RedisStore {
             .arg(result)
             .arg(event.to_string())
             .arg(self.keep_seconds())
+            .arg(verdict)
+            .arg(run.id.to_string())
             .invoke_async(&mut self.connection.clone())
             .await?;
         Ok(ended == 1)
@@ -398,7 +383,7 @@ impl RedisStore {
         let Some(job) = self.get(id).await? else { return Ok(None) };
         if job.status == JobStatus::Queued {
             let event = serde_json::json!({ "event": "cancelled" });
-            if self.end(job.run(), "queued", "cancelled", "", &event).await? {
+            if self.end(job.run(), "queued", "cancelled", ("", ""), &event).await? {
                 return self.get(id).await;
             }
         }
@@ -425,6 +410,47 @@ impl RedisStore {
             .invoke_async(&mut self.connection.clone())
             .await?;
         Ok(())
+    }
+}
+
+impl RedisStore {
+    pub(crate) async fn take_delivery(&self, lease: Duration) -> Result<Option<Job>> {
+        let mut connection = self.connection.clone();
+        let id: String = Script::new(TAKE_DELIVERY)
+            .key(self.key("deliveries"))
+            .arg(now())
+            .arg(now() + lease.as_secs_f64())
+            .invoke_async(&mut connection)
+            .await?;
+        let Ok(known) = id.parse() else { return Ok(None) };
+        let job = self.get(known).await?;
+        if job.is_none() {
+            let _: i64 = redis::cmd("ZREM").arg(self.key("deliveries")).arg(id).query_async(&mut connection).await?;
+        }
+        Ok(job)
+    }
+
+    pub(crate) async fn note_delivery(&self, id: JobId, webhook: &Webhook, again: Option<Duration>) -> Result<()> {
+        let again = again.map(|after| (now() + after.as_secs_f64()).to_string());
+        let _: i64 = Script::new(NOTE_DELIVERY)
+            .key(self.of("job", id))
+            .key(self.key("deliveries"))
+            .arg(serde_json::to_string(webhook).unwrap_or_default())
+            .arg(id.to_string())
+            .arg(again.unwrap_or_default())
+            .invoke_async(&mut self.connection.clone())
+            .await?;
+        Ok(())
+    }
+
+    pub(crate) async fn spend(&self, who: &str, runs: u64, most: u64) -> Result<bool> {
+        let spent: i64 = Script::new(SPEND)
+            .key(format!("{}:quota:{}:{who}", self.prefix, today()))
+            .arg(runs)
+            .arg(most)
+            .invoke_async(&mut self.connection.clone())
+            .await?;
+        Ok(spent == 1)
     }
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::embedded::{Embedded, FileError};
-use crate::model::{Created, Event, Job, JobId, JobStatus, NewJob, Page, RunOf};
+use crate::model::{Created, Event, Filter, Job, JobId, NewJob, Page, RunOf, Webhook};
 use crate::redis::RedisStore;
 
 /// Where jobs are.
@@ -82,10 +82,10 @@ impl Store {
     }
 
     /// Jobs, the newest first, from before `cursor` on.
-    pub async fn list(&self, status: Option<JobStatus>, limit: usize, cursor: Option<JobId>) -> Result<Page> {
+    pub async fn list(&self, filter: Filter, limit: usize, cursor: Option<JobId>) -> Result<Page> {
         match self {
-            Self::Embedded(store, _) => blocking(store, move |store| store.list(status, limit, cursor)).await,
-            Self::Redis(store) => Ok(store.list(status, limit, cursor).await?),
+            Self::Embedded(store, _) => blocking(store, move |store| store.list(&filter, limit, cursor)).await,
+            Self::Redis(store) => Ok(store.list(&filter, limit, cursor).await?),
         }
     }
 
@@ -130,11 +130,37 @@ impl Store {
         }
     }
 
-    /// The events of a job after one of them.
-    pub async fn events(&self, id: JobId, after: u64) -> Result<Vec<Event>> {
+    /// The next events of a job after one of them, at most this many.
+    pub async fn events(&self, id: JobId, after: u64, most: usize) -> Result<Vec<Event>> {
         match self {
-            Self::Embedded(store, _) => blocking(store, move |store| store.events(id, after)).await,
-            Self::Redis(store) => Ok(store.events(id, after).await?),
+            Self::Embedded(store, _) => blocking(store, move |store| store.events(id, after, most)).await,
+            Self::Redis(store) => Ok(store.events(id, after, most).await?),
+        }
+    }
+
+    /// A job of whose end somebody is to be told now. Whoever gets it has this long to do so.
+    pub async fn take_delivery(&self, lease: Duration) -> Result<Option<Job>> {
+        match self {
+            Self::Embedded(store, _) => blocking(store, move |store| store.take_delivery(lease)).await,
+            Self::Redis(store) => Ok(store.take_delivery(lease).await?),
+        }
+    }
+
+    /// Notes what came of telling somebody, and when to try again.
+    pub async fn note_delivery(&self, id: JobId, webhook: Webhook, again: Option<Duration>) -> Result<()> {
+        match self {
+            Self::Embedded(store, _) => blocking(store, move |store| store.note_delivery(id, &webhook, again)).await,
+            Self::Redis(store) => Ok(store.note_delivery(id, &webhook, again).await?),
+        }
+    }
+
+    /// Takes runs from what somebody may have on a day (of UTC). Says no, and takes nothing, if there are not so many
+    /// left.
+    pub async fn spend(&self, who: &str, runs: u64, most: u64) -> Result<bool> {
+        let owned = who.to_owned();
+        match self {
+            Self::Embedded(store, _) => blocking(store, move |store| store.spend(&owned, runs, most)).await,
+            Self::Redis(store) => Ok(store.spend(who, runs, most).await?),
         }
     }
 

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use axum::Router;
-use axum::extract::{DefaultBodyLimit, Request, State};
+use axum::extract::{Request, State};
 use axum::http::{HeaderName, HeaderValue, header};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
@@ -20,11 +20,13 @@ use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::timeout::RequestBodyTimeoutLayer;
 use uuid::Uuid;
 
-use crate::auth::Keys;
+use crate::auth::{Client, Keys, Scope};
 use crate::config::Config;
+use crate::held::Room;
 use crate::metrics::Metrics;
 use crate::problem::{Code, Problem};
 use crate::rate::Rate;
+use crate::webhook::Webhooks;
 use crate::worker::RunningJob;
 use crate::{batch, execute, info, jobs, openapi};
 
@@ -43,6 +45,13 @@ pub(crate) struct App {
     pub(crate) running: Mutex<HashMap<JobId, Arc<RunningJob>>>,
     pub(crate) metrics: Metrics,
     pub(crate) rate: Rate,
+    /// The largest body.
+    pub(crate) max_body: usize,
+    /// Memory for what clients send.
+    pub(crate) bodies: Room,
+    /// Memory for what clients have not read yet.
+    pub(crate) answers: Room,
+    pub(crate) webhooks: Webhooks,
     /// The layers of isolation that this host has.
     pub(crate) isolation: Vec<&'static str>,
     /// How many runs there were.
@@ -71,6 +80,10 @@ impl App {
             running: Mutex::default(),
             metrics: Metrics::new(config.capacity),
             rate: Rate::new(config.rate_limit),
+            max_body: config.max_body,
+            bodies: Room::new(config.max_held / 2),
+            answers: Room::new(config.max_held / 2),
+            webhooks: Webhooks::new(config),
             isolation,
             started: Instant::now(),
             runs: AtomicU64::new(0),
@@ -92,17 +105,19 @@ impl App {
 
 /// The routes.
 pub(crate) fn router(app: &Arc<App>, config: &Config) -> Router {
-    let guarded = Router::new()
-        .route("/execute", post(execute::execute))
-        .route("/v1/batch", post(batch::batch))
+    let guarded = |routes: Router<Arc<App>>, scope: Option<Scope>| {
+        routes.route_layer(from_fn_with_state((Arc::clone(app), scope), authorize))
+    };
+    let runs = Router::new().route("/execute", post(execute::execute)).route("/v1/batch", post(batch::batch));
+    let jobs = Router::new()
         .route("/v1/execute", post(jobs::create).get(jobs::list))
         .route("/v1/execute/{id}", get(jobs::get).delete(jobs::cancel))
-        .route("/v1/execute/{id}/events", get(jobs::events))
-        .route("/v1/languages", get(info::languages))
-        .route("/metrics", get(info::metrics))
-        .layer(from_fn_with_state(Arc::clone(app), authorize));
+        .route("/v1/execute/{id}/events", get(jobs::events));
     Router::new()
-        .merge(guarded)
+        .merge(guarded(runs, Some(Scope::Execute)))
+        .merge(guarded(jobs, Some(Scope::Jobs)))
+        .merge(guarded(Router::new().route("/metrics", get(info::metrics)), Some(Scope::Metrics)))
+        .merge(guarded(Router::new().route("/v1/languages", get(info::languages)), None))
         .route("/openapi.json", get(openapi::json))
         .route("/docs", get(openapi::page))
         .route("/health", get(info::health))
@@ -114,7 +129,6 @@ pub(crate) fn router(app: &Arc<App>, config: &Config) -> Router {
         .method_not_allowed_fallback(|| async {
             Problem::new(Code::MethodNotAllowed, "the route exists, for another method")
         })
-        .layer(DefaultBodyLimit::max(config.max_body))
         .layer(RequestBodyTimeoutLayer::new(config.read_timeout))
         .layer(from_fn_with_state(Arc::clone(app), annotate))
         .layer(CatchPanicLayer::custom(|_| Problem::new(Code::Internal, "the server made a mistake").into_response()))
@@ -125,28 +139,44 @@ pub(crate) fn router(app: &Arc<App>, config: &Config) -> Router {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Peer(pub(crate) IpAddr);
 
-async fn authorize(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
-    let allowed = app.keys.check(request.headers()).and_then(|key| {
+/// Finds out who asks, and whether they may.
+async fn authorize(
+    State((app, scope)): State<(Arc<App>, Option<Scope>)>,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    let allowed = app.keys.check(request.headers()).and_then(|client: Arc<Client>| {
         let peer = request.extensions().get::<Peer>().map(|peer| peer.0.to_string());
-        let who = key.map_or_else(|| peer.unwrap_or_default(), |key| format!("key {key}"));
-        app.rate.take(&who, Instant::now())
+        let who = client.name.as_ref().map_or_else(|| peer.unwrap_or_default(), |name| format!("key {name}"));
+        app.rate.take(&who, client.rate, Instant::now())?;
+        scope.map_or(Ok(()), |scope| client.may(scope))?;
+        Ok(client)
     });
     match allowed {
-        Ok(()) => next.run(request).await,
+        Ok(client) => {
+            request.extensions_mut().insert(client);
+            next.run(request).await
+        }
         Err(problem) => problem.into_response(),
     }
 }
 
+/// A request's id.
+#[derive(Debug, Clone)]
+pub(crate) struct RequestId(pub(crate) String);
+
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
 /// Gives every request an id, logs it, and closes doors in browsers.
-async fn annotate(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
+async fn annotate(State(app): State<Arc<App>>, mut request: Request, next: Next) -> Response {
     let usable =
         |id: &&HeaderValue| id.len() <= 100 && id.to_str().is_ok_and(|id| id.chars().all(|c| c.is_ascii_graphic()));
     let id = request.headers().get(&REQUEST_ID).filter(usable).cloned();
     let id = id.or_else(|| HeaderValue::from_str(&Uuid::now_v7().to_string()).ok());
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
     let began = Instant::now();
+    let shown = id.as_ref().and_then(|id| id.to_str().ok()).unwrap_or_default().to_owned();
+    request.extensions_mut().insert(RequestId(shown.clone()));
     let mut response = next.run(request).await;
     let headers = response.headers_mut();
     for (name, value) in [
@@ -159,7 +189,6 @@ async fn annotate(State(app): State<Arc<App>>, request: Request, next: Next) -> 
         headers.entry(name).or_insert(HeaderValue::from_static(value));
     }
     app.metrics.answer(response.status().as_u16());
-    let shown = id.as_ref().and_then(|id| id.to_str().ok()).unwrap_or_default();
     tracing::info!(
         id = shown,
         %method,

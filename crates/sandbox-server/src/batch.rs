@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::sync::Arc;
 
+use axum::Extension;
 use axum::extract::{Request, State};
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
@@ -14,8 +15,11 @@ use tokio::sync::mpsc::Sender;
 use tokio::task::JoinSet;
 use tokio_stream::wrappers::ReceiverStream;
 
-use crate::app::{App, refuse_if_closing};
-use crate::execute::{read_body, start_at};
+use crate::app::{App, RequestId, refuse_if_closing};
+use crate::auth::Client;
+use crate::body::{Body, check, read};
+use crate::execute::{Place, spend, start};
+use crate::held::Held;
 use crate::problem::{Code, Problem};
 
 /// The most inputs of one program.
@@ -45,6 +49,13 @@ pub(crate) struct BatchInput {
     files: BTreeMap<String, JsonFile>,
 }
 
+impl BatchInput {
+    /// Whether all that is its own is what it reads.
+    fn is_plain(&self) -> bool {
+        self.args.is_none() && self.env.is_empty() && self.files.is_empty()
+    }
+}
+
 impl Batch {
     /// The request for an input.
     fn request(&self, input: &BatchInput) -> JsonRequest {
@@ -72,41 +83,71 @@ impl Batch {
         (status = 422, description = "The request makes no sense", body = Problem, content_type = "application/problem+json"),
     )
 )]
-pub(crate) async fn batch(State(app): State<Arc<App>>, request: Request) -> Result<Response, Problem> {
+pub(crate) async fn batch(
+    State(app): State<Arc<App>>,
+    Extension(client): Extension<Arc<Client>>,
+    request: Request,
+) -> Result<Response, Problem> {
     refuse_if_closing(&app)?;
-    let batch: Batch = read_body(&app, request).await?;
+    let id = request.extensions().get::<RequestId>().map(|id| id.0.clone()).unwrap_or_default();
+    let Body { value: batch, size, held } = read::<Batch>(&app, request).await?;
     if !(1..=MOST_INPUTS).contains(&batch.inputs.len()) {
         return Err(Problem::new(Code::InvalidRequest, format!("inputs: give 1 to {MOST_INPUTS}")));
     }
-    let requests: Vec<JsonRequest> = batch.inputs.iter().map(|input| batch.request(input)).collect();
-    for (index, request) in requests.iter().enumerate() {
-        app.engine.check(request).map_err(|refused| Problem::from(refused).of_input(index))?;
+    let work = Work { client, id, batch: Arc::new(batch), size };
+    // Those that have only an input of their own are right if the first one is.
+    let checked = |index: &usize| *index == 0 || !work.batch.inputs[*index].is_plain();
+    for index in (0..work.batch.inputs.len()).filter(checked) {
+        check(&app, work.request(index), size).await.map_err(|problem| problem.of_input(index))?;
     }
-    let (sender, receiver) = tokio::sync::mpsc::channel(16);
-    tokio::spawn(drive(app, requests, sender));
+    spend(&app, &work.client, work.batch.inputs.len()).await?;
+    let (sender, receiver) = tokio::sync::mpsc::channel(1);
+    tokio::spawn(async move {
+        drive(app, work, sender).await;
+        drop(held);
+    });
     Ok(Sse::new(ReceiverStream::new(receiver)).keep_alive(KeepAlive::default()).into_response())
 }
 
 type Out = Sender<Result<Event, Infallible>>;
 
+/// What is to be done for a client.
+struct Work {
+    client: Arc<Client>,
+    id: String,
+    batch: Arc<Batch>,
+    size: usize,
+}
+
+impl Work {
+    fn request(&self, index: usize) -> JsonRequest {
+        self.batch.request(&self.batch.inputs[index])
+    }
+}
+
 /// Runs all, as places become free. When the client goes away, the runs that go on are dropped, which ends them.
-async fn drive(app: Arc<App>, requests: Vec<JsonRequest>, out: Out) {
+async fn drive(app: Arc<App>, work: Work, out: Out) {
     let mut runs = JoinSet::new();
-    for (index, request) in requests.into_iter().enumerate() {
-        let permit = tokio::select! {
-            permit = Arc::clone(&app.capacity).acquire_owned() => permit,
+    for index in 0..work.batch.inputs.len() {
+        let place = tokio::select! {
+            place = Place::wait(&app, &work.client) => place,
             () = out.closed() => return,
         };
-        let Ok(permit) = permit else { return };
-        let (app, out) = (Arc::clone(&app), out.clone());
+        let Some(place) = place else { return };
+        let (app, out, id) = (Arc::clone(&app), out.clone(), work.id.clone());
+        let (request, size) = (work.request(index), work.size);
         runs.spawn(async move {
-            let ended = match start_at(&app, &request, permit) {
-                Ok((run, events)) => run.finish(events).await,
+            let ended = match check(&app, request, size).await {
+                Ok(checked) => match start(&app, &id, checked, Held::nothing(), place) {
+                    Ok((run, mut events)) => run.finish(&mut events).await,
+                    Err(problem) => Err(problem),
+                },
                 Err(problem) => Err(problem),
             };
-            let what = match ended {
-                Ok(result) => json!({ "event": "result", "index": index, "result": result }),
-                Err(problem) => json!({ "event": "error", "index": index, "problem": problem }),
+            // What a result takes is held until somebody has read the one before it.
+            let (what, _held) = match ended {
+                Ok((result, held)) => (json!({ "event": "result", "index": index, "result": result }), Some(held)),
+                Err(problem) => (json!({ "event": "error", "index": index, "problem": problem }), None),
             };
             send(&out, &what).await;
         });

@@ -4,27 +4,31 @@ use std::convert::Infallible;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::{SystemTime, UNIX_EPOCH};
 
-use axum::Json;
-use axum::body::Bytes;
+use axum::Extension;
 use axum::extract::rejection::QueryRejection;
-use axum::extract::{FromRequest, Query, Request, State};
+use axum::extract::{Query, Request, State};
 use axum::http::{StatusCode, header};
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
-use sandbox_executor::{JsonRequest, Observer, RunResult, Step, Stream};
-use serde::de::DeserializeOwned;
+use sandbox_executor::{Checked, JsonRequest, Observer, RunResult, Step, Stream};
 use serde::{Deserialize, Serialize};
+use tokio::runtime::Handle;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio_stream::StreamExt;
 use tokio_stream::wrappers::UnboundedReceiverStream;
 
-use crate::app::{App, refuse_if_closing};
+use crate::app::{App, RequestId, refuse_if_closing};
+use crate::auth::Client;
+use crate::body::{Body, read};
+use crate::held::Held;
 use crate::problem::{Code, Problem};
+use crate::trace::Trace;
 
 /// Something that happens in a run.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub(crate) enum Happening {
     /// A step before the run begins.
@@ -34,7 +38,12 @@ pub(crate) enum Happening {
     /// The program has written to standard error.
     Stderr { data: String },
     /// The run is over.
-    Result { result: Box<RunResult> },
+    Result {
+        result: Box<RunResult>,
+        /// What it takes.
+        #[serde(skip)]
+        held: Option<Held>,
+    },
     /// The run could not be carried out.
     Error { problem: Problem },
 }
@@ -72,16 +81,23 @@ pub(crate) struct Options {
 )]
 pub(crate) async fn execute(
     State(app): State<Arc<App>>,
+    Extension(client): Extension<Arc<Client>>,
     options: Result<Query<Options>, QueryRejection>,
     request: Request,
 ) -> Result<Response, Problem> {
     let Query(options) = options.map_err(|rejection| Problem::new(Code::InvalidRequest, rejection.body_text()))?;
     let accepts = request.headers().get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let streams = options.stream || accepts.contains("text/event-stream");
-    let request = read(&app, request).await?;
-    let (run, events) = start(&app, &request)?;
+    let id = request.extensions().get::<RequestId>().map(|id| id.0.clone()).unwrap_or_default();
+    refuse_if_closing(&app)?;
+    let request: Body<JsonRequest> = read(&app, request).await?;
+    let place = Place::take(&app, &client)?;
+    let (checked, held) = request.check(&app).await?;
+    spend(&app, &client, 1).await?;
+    let (run, mut events) = start(&app, &id, checked, held, place)?;
     if !streams {
-        return Ok(Json(run.finish(events).await?).into_response());
+        let (result, held) = run.finish(&mut events).await?;
+        return Ok(held.answer(StatusCode::OK, &result));
     }
     // The stream holds the run: when the client goes away, both are dropped, and the run is cancelled.
     let stream = UnboundedReceiverStream::new(events).map(move |happening| {
@@ -92,29 +108,44 @@ pub(crate) async fn execute(
     Ok(Sse::new(stream).keep_alive(KeepAlive::default()).into_response())
 }
 
-/// Reads a request.
-pub(crate) async fn read(app: &Arc<App>, request: Request) -> Result<JsonRequest, Problem> {
-    read_body(app, request).await
+/// Takes runs from what somebody may have on a day.
+pub(crate) async fn spend(app: &App, client: &Client, runs: usize) -> Result<(), Problem> {
+    let (Some(most), Some(name)) = (client.per_day, &client.name) else { return Ok(()) };
+    if app.jobs.spend(name, runs as u64, most).await? {
+        return Ok(());
+    }
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    let detail = format!("the key may have {most} runs a day; the day begins at midnight UTC");
+    Err(Problem::new(Code::QuotaExceeded, detail).retry_after(86_400 - since % 86_400))
 }
 
-/// Reads a body of some shape.
-pub(crate) async fn read_body<T: DeserializeOwned>(app: &Arc<App>, request: Request) -> Result<T, Problem> {
-    let kind =
-        request.headers().get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or("application/json");
-    if !kind.starts_with("application/json") {
-        return Err(Problem::new(Code::UnsupportedMediaType, format!("the body is {kind}")));
+/// A place for a run: the server's, and of those that the client may have.
+#[derive(Debug)]
+pub(crate) struct Place {
+    _server: OwnedSemaphorePermit,
+    _client: Option<OwnedSemaphorePermit>,
+}
+
+impl Place {
+    /// Takes a place, if one is free.
+    fn take(app: &Arc<App>, client: &Client) -> Result<Self, Problem> {
+        let taken = |detail: String| Problem::new(Code::AtCapacity, detail).retry_after(1);
+        let of_client = client.places.as_ref().map(|places| Arc::clone(places).try_acquire_owned()).transpose();
+        let of_client = of_client.map_err(|_| taken("the key has as many runs as it may have at one time".into()))?;
+        let of_server = Arc::clone(&app.capacity)
+            .try_acquire_owned()
+            .map_err(|_| taken(format!("{} runs are going on, which is the most at one time", app.most_runs)))?;
+        Ok(Self { _server: of_server, _client: of_client })
     }
-    let body = Bytes::from_request(request, app).await.map_err(|rejection| match rejection.status() {
-        StatusCode::PAYLOAD_TOO_LARGE => {
-            Problem::new(Code::BodyTooLarge, "send less, or ask the operator to raise SANDBOX_MAX_BODY")
-        }
-        _ => Problem::new(Code::MalformedJson, format!("cannot read the body: {}", rejection.body_text())),
-    })?;
-    // A list would be taken for the fields in their order.
-    if body.trim_ascii_start().first().is_some_and(|byte| *byte != b'{') {
-        return Err(Problem::new(Code::MalformedJson, "invalid body: it must be a JSON object"));
+
+    /// Takes a place when one is free.
+    pub(crate) async fn wait(app: &Arc<App>, client: &Client) -> Option<Self> {
+        let of_client = match &client.places {
+            Some(places) => Some(Arc::clone(places).acquire_owned().await.ok()?),
+            None => None,
+        };
+        Some(Self { _server: Arc::clone(&app.capacity).acquire_owned().await.ok()?, _client: of_client })
     }
-    serde_json::from_slice(&body).map_err(|error| Problem::new(Code::MalformedJson, error.to_string()))
 }
 
 /// A run that goes on. Dropping it cancels it.
@@ -130,11 +161,11 @@ impl Drop for Run {
 }
 
 impl Run {
-    /// Waits for the end.
-    pub(crate) async fn finish(self, mut events: UnboundedReceiver<Happening>) -> Result<RunResult, Problem> {
+    /// Waits for the end; what the result takes is held with it.
+    pub(crate) async fn finish(self, events: &mut UnboundedReceiver<Happening>) -> Result<(RunResult, Held), Problem> {
         while let Some(happening) = events.recv().await {
             match happening {
-                Happening::Result { result } => return Ok(*result),
+                Happening::Result { result, held } => return Ok((*result, held.unwrap_or_else(Held::nothing))),
                 Happening::Error { problem } => return Err(problem),
                 _ => {}
             }
@@ -144,44 +175,47 @@ impl Run {
 }
 
 /// Starts a run in a thread of its own. What waits in the channel is bounded by the run's output limit.
-pub(crate) fn start(app: &Arc<App>, request: &JsonRequest) -> Result<(Run, UnboundedReceiver<Happening>), Problem> {
-    refuse_if_closing(app)?;
-    let permit = Arc::clone(&app.capacity).try_acquire_owned().map_err(|_| {
-        let detail = format!("{} runs are going on, which is the most at one time", app.most_runs);
-        Problem::new(Code::AtCapacity, detail).retry_after(1)
-    })?;
-    start_at(app, request, permit)
-}
-
-/// Starts a run at a place that was taken for it.
-pub(crate) fn start_at(
+pub(crate) fn start(
     app: &Arc<App>,
-    request: &JsonRequest,
-    permit: OwnedSemaphorePermit,
+    id: &str,
+    checked: Checked,
+    request: Held,
+    place: Place,
 ) -> Result<(Run, UnboundedReceiver<Happening>), Problem> {
-    let checked = app.engine.check(request)?;
     let cancel = rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC)
         .map_err(|errno| Problem::new(Code::Internal, format!("cannot prepare the run: {errno}")))?;
     let cancel = Arc::new(cancel);
     let run = Run { cancel: Arc::clone(&cancel) };
     let (sender, receiver) = unbounded_channel();
-    let app = Arc::clone(app);
+    let (app, handle) = (Arc::clone(app), Handle::current());
+    let trace = Trace::begin(id);
     app.runs.fetch_add(1, Ordering::Relaxed);
     tokio::task::spawn_blocking(move || {
         let mut forward = Forward { events: sender, unfinished: Default::default() };
         let ended = app.engine.run(checked, &[cancel.as_fd(), app.kill.as_fd()], &mut forward);
-        // Free before the client hears of the end, so that its next request finds the place.
-        drop(permit);
+        drop(request);
         let happening = match ended {
             Ok(result) => {
                 app.metrics.run(&result);
-                Happening::Result { result: Box::new(result) }
+                trace.end(&result);
+                // The place is free when the answer has somewhere to be, and before the client hears of the end, so that
+                // its next request finds it.
+                let held = handle.block_on(app.answers.wait(size_of(&result)));
+                Happening::Result { result: Box::new(result), held: Some(held) }
             }
             Err(refused) => Happening::Error { problem: refused.into() },
         };
+        drop(place);
         forward.end(happening);
     });
     Ok((run, receiver))
+}
+
+/// About what a result takes.
+fn size_of(result: &RunResult) -> usize {
+    let files: usize = result.files.values().map(|file| file.content.len()).sum();
+    let value = result.result.as_ref().map_or(0, String::len);
+    2 * (result.stdout.len() + result.stderr.len() + value) + files + 1024
 }
 
 /// Passes on what happens.

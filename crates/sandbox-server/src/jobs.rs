@@ -4,26 +4,35 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Json;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Path, Query, Request, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
+use axum::{Extension, Json};
 use sandbox_cell::units::parse_duration;
 use sandbox_executor::JsonRequest;
-use sandbox_jobs::{Created, Job, JobId, JobStatus, NewJob, StoreError};
+use sandbox_jobs::{Created, Job, JobId, JobStatus, NewJob, Page, StoreError};
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio_stream::wrappers::ReceiverStream;
 
 use crate::app::{App, refuse_if_closing};
-use crate::execute::read;
+use crate::auth::Client;
+use crate::body::{Body, check, read};
+use crate::execute::spend;
 use crate::problem::{Code, Problem};
+use crate::webhook;
 use crate::worker::running;
 
 /// The longest that a client may wait for a job in one request.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
+
+/// How many events are read from the store at once for somebody who follows a job.
+const EVENTS_AT_ONCE: usize = 32;
+
+/// About what following a job takes: some events of at most 64 KiB, and its result.
+const FOLLOWING: usize = 2 << 20;
 
 /// The most jobs on a page.
 const LONGEST_PAGE: usize = 200;
@@ -43,8 +52,10 @@ fn parse_id(id: &str) -> Result<JobId, Problem> {
     id.parse().map_err(|_| unknown(id))
 }
 
-async fn find(app: &Arc<App>, id: JobId) -> Result<Job, Problem> {
-    app.jobs.get(id).await?.ok_or_else(|| unknown(&id.to_string()))
+/// A job, if it is there for somebody, without what only the server has to know.
+async fn find(app: &Arc<App>, client: &Client, id: JobId) -> Result<Job, Problem> {
+    let job = app.jobs.get(id).await?.filter(|job| client.sees(job)).ok_or_else(|| unknown(&id.to_string()))?;
+    Ok(webhook::shown(job))
 }
 
 /// `POST /v1/execute`.
@@ -61,21 +72,33 @@ async fn find(app: &Arc<App>, id: JobId) -> Result<Job, Problem> {
         (status = 429, description = "Too many jobs wait", body = Problem, content_type = "application/problem+json"),
     )
 )]
-pub(crate) async fn create(State(app): State<Arc<App>>, request: Request) -> Result<Response, Problem> {
+pub(crate) async fn create(
+    State(app): State<Arc<App>>,
+    Extension(client): Extension<Arc<Client>>,
+    request: Request,
+) -> Result<Response, Problem> {
     refuse_if_closing(&app)?;
     let key = request.headers().get("idempotency-key").map(|value| value.to_str().map(str::to_owned));
     let idempotency_key = match key {
         None => None,
-        Some(Ok(key)) if (1..=200).contains(&key.len()) => Some(key),
+        // Everybody has keys of their own.
+        Some(Ok(key)) if (1..=200).contains(&key.len()) => {
+            Some(format!("{}/{key}", client.name.as_deref().unwrap_or_default()))
+        }
         Some(_) => return Err(Problem::new(Code::InvalidRequest, "Idempotency-Key must have 1 to 200 characters")),
     };
-    let request = read(&app, request).await?;
-    app.engine.check(&request)?;
+    let Body { value: mut request, size, held } = read::<JsonRequest>(&app, request).await?;
+    let webhook = request.webhook.take().map(|webhook| app.webhooks.check(webhook)).transpose()?;
+    check(&app, request.clone(), size).await?;
     let most = app.most_waiting;
     if app.jobs.waiting().await? >= most {
         return Err(Problem::new(Code::QueueFull, format!("{most} jobs wait already")).retry_after(5));
     }
-    let job = match app.jobs.create(NewJob { request, idempotency_key }).await? {
+    spend(&app, &client, 1).await?;
+    let owner = client.name.clone();
+    let created = app.jobs.create(NewJob { request, idempotency_key, owner, webhook }).await?;
+    drop(held);
+    let job = match created {
         Created::New(job) | Created::Existing(job) => job,
         Created::Conflict(id) => {
             let detail = format!("the Idempotency-Key belongs to another request, job {id}");
@@ -111,9 +134,10 @@ pub(crate) struct GetOptions {
 )]
 pub(crate) async fn get(
     State(app): State<Arc<App>>,
+    Extension(client): Extension<Arc<Client>>,
     Path(id): Path<String>,
     options: Result<Query<GetOptions>, QueryRejection>,
-) -> Result<Json<Job>, Problem> {
+) -> Result<Response, Problem> {
     let Query(options) = options.map_err(|rejection| Problem::new(Code::InvalidRequest, rejection.body_text()))?;
     let id = parse_id(&id)?;
     let wait = options.wait.as_deref().map(parse_duration).transpose();
@@ -122,10 +146,10 @@ pub(crate) async fn get(
     // Followed before it is looked at, so that no change falls between.
     let mut follower = app.jobs.follow(id);
     loop {
-        let job = find(&app, id).await?;
+        let job = find(&app, &client, id).await?;
         let left = until.saturating_duration_since(tokio::time::Instant::now());
         if job.status.is_final() || left.is_zero() {
-            return Ok(Json(job));
+            return app.answers.answer(&job);
         }
         follower.changed(left).await;
     }
@@ -139,8 +163,13 @@ pub(crate) async fn get(
         (status = 404, description = "There is no such job", body = Problem, content_type = "application/problem+json"),
     )
 )]
-pub(crate) async fn cancel(State(app): State<Arc<App>>, Path(id): Path<String>) -> Result<Json<Job>, Problem> {
+pub(crate) async fn cancel(
+    State(app): State<Arc<App>>,
+    Extension(client): Extension<Arc<Client>>,
+    Path(id): Path<String>,
+) -> Result<Response, Problem> {
     let id = parse_id(&id)?;
+    find(&app, &client, id).await?;
     let job = app.jobs.cancel(id).await?.ok_or_else(|| unknown(&id.to_string()))?;
     if job.status == JobStatus::Running {
         // One that runs elsewhere hears of it through the store.
@@ -149,7 +178,7 @@ pub(crate) async fn cancel(State(app): State<Arc<App>>, Path(id): Path<String>) 
             here.cancel();
         }
     }
-    Ok(Json(job))
+    app.answers.answer(&webhook::shown(job))
 }
 
 #[derive(Debug, Deserialize)]
@@ -168,31 +197,20 @@ pub(crate) struct ListOptions {
         ("cursor" = Option<String>, Query, description = "`next` of the page before"),
     ),
     responses(
-        (status = 200, description = "Jobs, the newest first", body = Object),
+        (status = 200, description = "Jobs, the newest first", body = Page),
         (status = 404, description = "The cursor is not a job's id", body = Problem, content_type = "application/problem+json"),
         (status = 422, description = "A parameter makes no sense", body = Problem, content_type = "application/problem+json"),
     )
 )]
 pub(crate) async fn list(
     State(app): State<Arc<App>>,
+    Extension(client): Extension<Arc<Client>>,
     options: Result<Query<ListOptions>, QueryRejection>,
-) -> Result<Json<Value>, Problem> {
+) -> Result<Json<Page>, Problem> {
     let Query(options) = options.map_err(|rejection| Problem::new(Code::InvalidRequest, rejection.body_text()))?;
     let cursor = options.cursor.as_deref().map(parse_id).transpose()?;
     let limit = options.limit.unwrap_or(50).clamp(1, LONGEST_PAGE);
-    let page = app.jobs.list(options.status, limit, cursor).await?;
-    let jobs: Vec<Value> = page
-        .jobs
-        .iter()
-        .map(|job| {
-            let verdict = job.result.as_ref().map(|result| &result["verdict"]);
-            json!({
-                "id": job.id, "status": job.status, "language": job.request.language(), "verdict": verdict,
-                "created_at": job.created_at, "started_at": job.started_at, "finished_at": job.finished_at,
-            })
-        })
-        .collect();
-    Ok(Json(json!({ "jobs": jobs, "next": page.next })))
+    Ok(Json(app.jobs.list(client.jobs(options.status), limit, cursor).await?))
 }
 
 /// `GET /v1/execute/{id}/events`: what happened, and what happens, from the beginning or after `Last-Event-ID`.
@@ -210,6 +228,7 @@ pub(crate) async fn list(
 )]
 pub(crate) async fn events(
     State(app): State<Arc<App>>,
+    Extension(client): Extension<Arc<Client>>,
     Path(id): Path<String>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
@@ -221,14 +240,17 @@ pub(crate) async fn events(
         Some(None) => return Err(Problem::new(Code::InvalidRequest, "Last-Event-ID must be a number")),
     };
     let mut follower = app.jobs.follow(id);
-    find(&app, id).await?;
+    find(&app, &client, id).await?;
+    let held = app.answers.take(FOLLOWING)?;
     // A client that reads slowly makes this wait, not the memory grow.
     let (sender, receiver) = tokio::sync::mpsc::channel::<Result<Event, Infallible>>(16);
     tokio::spawn(async move {
+        let _held = held;
         loop {
             // The state before the events: one that is final has all of them.
-            let Ok(job) = find(&app, id).await else { return };
-            let Ok(events) = app.jobs.events(id, after).await else { return };
+            let Ok(job) = find(&app, &client, id).await else { return };
+            let Ok(events) = app.jobs.events(id, after, EVENTS_AT_ONCE).await else { return };
+            let more = events.len() == EVENTS_AT_ONCE;
             for event in events {
                 after = event.number;
                 let name = event.what["event"].as_str().unwrap_or("message");
@@ -236,6 +258,9 @@ pub(crate) async fn events(
                 if sender.send(Ok(sse.unwrap_or_default())).await.is_err() {
                     return;
                 }
+            }
+            if more {
+                continue;
             }
             if job.status.is_final() {
                 return;

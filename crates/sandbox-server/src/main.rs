@@ -5,16 +5,22 @@
 mod app;
 mod auth;
 mod batch;
+mod body;
 mod config;
 mod execute;
+mod held;
 mod info;
 mod jobs;
 mod metrics;
 mod openapi;
+#[cfg(feature = "otlp")]
+mod otlp;
 mod privilege;
 mod problem;
 mod rate;
 mod serve;
+mod trace;
+mod webhook;
 mod worker;
 
 use std::io::Write;
@@ -88,6 +94,8 @@ fn run(config: &Config) -> Result<(), String> {
     if let Some(uid) = user {
         tracing::info!(uid, "no longer root; only the keeper is");
     }
+    #[cfg(feature = "otlp")]
+    let _export = config.otlp_endpoint.as_deref().map(otlp::Export::start).transpose()?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         // One for each run, and some for what else blocks.

@@ -65,6 +65,7 @@ pub(crate) enum Code {
     LanguageMissing,
     BodyTooLarge,
     Unauthorized,
+    Forbidden,
     NotFound,
     MethodNotAllowed,
     UnsupportedMediaType,
@@ -72,19 +73,21 @@ pub(crate) enum Code {
     QueueFull,
     IdempotencyConflict,
     TooManyRequests,
+    QuotaExceeded,
     ShuttingDown,
     Internal,
 }
 
 impl Code {
     /// Every code.
-    pub(crate) const ALL: [Self; 15] = [
+    pub(crate) const ALL: [Self; 17] = [
         Self::MalformedJson,
         Self::InvalidRequest,
         Self::UnknownLanguage,
         Self::LanguageMissing,
         Self::BodyTooLarge,
         Self::Unauthorized,
+        Self::Forbidden,
         Self::NotFound,
         Self::MethodNotAllowed,
         Self::UnsupportedMediaType,
@@ -94,6 +97,7 @@ impl Code {
         Self::ShuttingDown,
         Self::Internal,
         Self::TooManyRequests,
+        Self::QuotaExceeded,
     ];
 
     /// Its stable name, its status, and what it means.
@@ -111,6 +115,7 @@ impl Code {
             }
             Self::BodyTooLarge => ("body_too_large", StatusCode::PAYLOAD_TOO_LARGE, "the body is too large"),
             Self::Unauthorized => ("unauthorized", StatusCode::UNAUTHORIZED, "an API key is needed"),
+            Self::Forbidden => ("forbidden", StatusCode::FORBIDDEN, "the API key does not open this"),
             Self::NotFound => ("not_found", StatusCode::NOT_FOUND, "there is nothing here"),
             Self::MethodNotAllowed => {
                 ("method_not_allowed", StatusCode::METHOD_NOT_ALLOWED, "this cannot be done here")
@@ -128,6 +133,9 @@ impl Code {
                 StatusCode::TOO_MANY_REQUESTS,
                 "the key has sent too many requests in a short time",
             ),
+            Self::QuotaExceeded => {
+                ("quota_exceeded", StatusCode::TOO_MANY_REQUESTS, "the key has had all its runs for the day")
+            }
             Self::ShuttingDown => ("shutting_down", StatusCode::SERVICE_UNAVAILABLE, "the server is shutting down"),
             Self::Internal => ("internal_error", StatusCode::INTERNAL_SERVER_ERROR, "the sandbox failed"),
         }
@@ -151,7 +159,8 @@ impl Problem {
         self
     }
 
-    fn at(mut self, field: &str) -> Self {
+    /// Says which field is to blame.
+    pub(crate) fn at(mut self, field: &str) -> Self {
         self.field = Some(field.to_owned());
         self
     }

@@ -12,11 +12,12 @@ use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_io_timeout::TimeoutStream;
 
 use crate::app::{self, App};
 use crate::config::Config;
-use crate::worker;
+use crate::{webhook, worker};
 
 /// Serves until a signal comes; then takes no more, lets runs end, and ends those that do not.
 pub(crate) async fn serve(app: &Arc<App>, config: &Config) -> Result<(), String> {
@@ -28,16 +29,22 @@ pub(crate) async fn serve(app: &Arc<App>, config: &Config) -> Result<(), String>
     let router = app::router(app, config);
     tokio::spawn(worker::work(Arc::clone(app)));
     tokio::spawn(worker::report(Arc::clone(app)));
+    tokio::spawn(webhook::deliver(Arc::clone(app)));
     tokio::spawn(forget_old_jobs(Arc::clone(app), config.retention));
     let graceful = GracefulShutdown::new();
     let mut interrupted = signal(SignalKind::interrupt()).map_err(|error| error.to_string())?;
     let mut terminated = signal(SignalKind::terminate()).map_err(|error| error.to_string())?;
+    let connections = Arc::new(Semaphore::new(config.max_connections));
+    let accept = async || {
+        let permit = Arc::clone(&connections).acquire_owned().await.map_err(std::io::Error::other)?;
+        listener.accept().await.map(|(stream, peer)| (stream, peer, permit))
+    };
     loop {
         tokio::select! {
-            accepted = listener.accept() => match accepted {
-                Ok((stream, peer)) => {
+            accepted = accept() => match accepted {
+                Ok((stream, peer, permit)) => {
                     let router = router.clone().layer(Extension(app::Peer(peer.ip())));
-                    attend(stream, router, &graceful, config);
+                    attend(stream, router, &graceful, config, permit);
                 }
                 // Too many open files, or the like: it passes.
                 Err(error) => {
@@ -91,7 +98,13 @@ fn greet(address: SocketAddr, app: &App) {
 }
 
 /// Serves a connection.
-fn attend(stream: TcpStream, router: Router, graceful: &GracefulShutdown, config: &Config) {
+fn attend(
+    stream: TcpStream,
+    router: Router,
+    graceful: &GracefulShutdown,
+    config: &Config,
+    permit: OwnedSemaphorePermit,
+) {
     let _ = stream.set_nodelay(true);
     // A client that does not read holds nobody up for longer than this.
     let mut stream = TimeoutStream::new(stream);
@@ -106,7 +119,7 @@ fn attend(stream: TcpStream, router: Router, graceful: &GracefulShutdown, config
     builder
         .http2()
         .timer(TokioTimer::new())
-        .max_concurrent_streams(64)
+        .max_concurrent_streams(16)
         .keep_alive_interval(Some(Duration::from_secs(20)));
     let connection =
         builder.serve_connection(TokioIo::new(Box::pin(stream)), TowerToHyperService::new(router)).into_owned();
@@ -115,5 +128,6 @@ fn attend(stream: TcpStream, router: Router, graceful: &GracefulShutdown, config
         if let Err(error) = watched.await {
             tracing::debug!(%error, "a connection ended badly");
         }
+        drop(permit);
     });
 }

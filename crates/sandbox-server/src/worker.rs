@@ -13,6 +13,7 @@ use tokio::runtime::Handle;
 
 use crate::app::App;
 use crate::execute::Happening;
+use crate::trace::Trace;
 
 /// A job that runs here.
 #[derive(Debug)]
@@ -103,19 +104,22 @@ pub(crate) fn running(app: &App) -> MutexGuard<'_, HashMap<JobId, Arc<RunningJob
 /// Carries a job out, in a thread that may block.
 fn carry_out(app: &App, handle: &Handle, job: &Job) {
     let run = job.run();
-    let conclude = |result: &RunResult| {
+    let conclude = |result: &RunResult, trace: Option<Trace>| {
         app.metrics.run(result);
+        if let Some(trace) = trace {
+            trace.end(result);
+        }
         let value = serde_json::to_value(result).unwrap_or(Value::Null);
         let cancelled = result.verdict == Verdict::Cancelled;
         if let Err(error) = handle.block_on(app.jobs.finish(run, cancelled, value)) {
             tracing::error!(%error, id = %job.id, "cannot finish a job");
         }
-        tracing::info!(id = %job.id, verdict = result.verdict.name(), "job");
     };
     let here = match RunningJob::new(run) {
         Ok(here) => Arc::new(here),
-        Err(error) => return conclude(&RunResult::internal_error(format!("cannot prepare the run: {error}"))),
+        Err(error) => return conclude(&RunResult::internal_error(format!("cannot prepare the run: {error}")), None),
     };
+    let trace = Trace::begin(&job.id.to_string());
     running(app).insert(job.id, Arc::clone(&here));
     app.runs.fetch_add(1, Ordering::Relaxed);
     let mut recorder = Recorder { store: &app.jobs, handle, run };
@@ -133,7 +137,7 @@ fn carry_out(app: &App, handle: &Handle, job: &Job) {
         }
         return;
     }
-    conclude(&result);
+    conclude(&result, Some(trace));
 }
 
 /// Writes what happens into the store.

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::Server;
 
 impl Server {
-    fn submit(&self, body: &Value) -> String {
+    pub(crate) fn submit(&self, body: &Value) -> String {
         let (headers, (status, answer)) = self.send_to("/v1/execute", &[], body.to_string().as_bytes());
         assert_eq!(status, 202, "{answer:#}");
         let id = answer["id"].as_str().unwrap().to_owned();
@@ -19,7 +19,7 @@ impl Server {
         id
     }
 
-    fn job(&self, id: &str, query: &str) -> Value {
+    pub(crate) fn job(&self, id: &str, query: &str) -> Value {
         let (status, job) = self.get(&format!("/v1/execute/{id}{query}"));
         assert_eq!(status, 200, "{job:#}");
         job
@@ -52,7 +52,7 @@ impl Server {
     }
 
     /// Ends the server with a signal and returns its directory.
-    fn end(mut self, signal: &str) -> tempfile::TempDir {
+    pub(crate) fn end(mut self, signal: &str) -> tempfile::TempDir {
         let id = self.child.id().to_string();
         assert!(Command::new("kill").args([signal, &id]).status().unwrap().success());
         self.child.wait().unwrap();
@@ -284,6 +284,30 @@ fn any_server_shows_and_cancels_any_job() {
         assert_eq!(other.delete(&format!("/v1/execute/{id}")).0, 200);
         let job = one.job(id, "?wait=10s");
         assert_eq!(job["status"], "cancelled", "{job:#}");
+    }
+}
+
+#[test]
+fn jobs_in_redis_outlive_their_server() {
+    // Asked to end it puts its job back; killed, its job is taken over when its lease is up.
+    for signal in ["-TERM", "-KILL"] {
+        let redis = Redis::start();
+        let flags = ["--capacity", "1", "--http-shutdown-timeout", "300ms"];
+        let server = redis.server(&flags);
+        let slow = server.submit(&json!({"code": "import time; time.sleep(3); print('done')", "timeout": 20}));
+        let queued = server.submit(&json!({"code": "print('also')"}));
+        let until = Instant::now() + Duration::from_secs(5);
+        while server.job(&slow, "")["status"] != "running" {
+            assert!(Instant::now() < until);
+        }
+        let _data = server.end(signal);
+        let server = redis.server(&flags);
+        for (id, expected) in [(&slow, "done\n"), (&queued, "also\n")] {
+            let job = server.job(id, "?wait=30s");
+            assert_eq!(job["result"]["stdout"], expected, "{signal}: {job:#}");
+        }
+        let attempts = if signal == "-KILL" { 2 } else { 1 };
+        assert_eq!(server.job(&slow, "")["attempts"], attempts, "{signal}");
     }
 }
 

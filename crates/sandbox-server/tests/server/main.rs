@@ -8,7 +8,11 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
+mod clients;
 mod jobs;
+#[cfg(feature = "otlp")]
+mod otlp;
+mod webhooks;
 
 /// A server that ends with the test.
 struct Server {
@@ -303,6 +307,24 @@ fn shutdown_lets_runs_end_and_ends_those_that_do_not() {
         });
         assert!(server.child.wait().unwrap().success());
     }
+}
+
+#[test]
+fn curl_understands_it() {
+    let server = Server::start(&[]);
+    let curl = |args: &[&str], path: &str| {
+        let url = format!("http://{}{path}", server.address);
+        let output = Command::new("curl").args(["-sS", "--no-buffer", "--max-time", "20"]).args(args).arg(url).output();
+        let output = output.expect("run curl");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let json = ["-H", "content-type: application/json", "-d", r#"{"code": "print(2+2)"}"#];
+    assert!(curl(&json, "/execute").contains(r#""stdout":"4\n""#));
+    let streamed = curl(&json, "/execute?stream=true");
+    assert!(streamed.contains("event: stdout\ndata: {\"event\":\"stdout\",\"data\":\"4\\n\"}"), "{streamed}");
+    assert!(curl(&[&["--http2-prior-knowledge"], &json[..]].concat(), "/execute").contains(r#""verdict":"ok""#));
+    assert!(curl(&["-i"], "/nowhere").contains("content-type: application/problem+json"));
 }
 
 #[test]

@@ -1,5 +1,8 @@
 //! Configuration: flags, environment, a file, defaults, in this order. One table says what there is.
 
+mod table;
+mod values;
+
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::net::{IpAddr, SocketAddr};
@@ -7,103 +10,11 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
-use sandbox_cell::units::{parse_duration, parse_size};
-use sandbox_executor::Settings;
+use sandbox_executor::{HostRule, Settings};
 
-/// One setting.
-pub(crate) struct Setting {
-    /// Its flag, without dashes; with underscores, its name in a file.
-    pub(crate) flag: &'static str,
-    /// Its variables; the first is the one to use.
-    pub(crate) variables: &'static [&'static str],
-    /// What applies if nobody says anything.
-    pub(crate) default: &'static str,
-    /// One line for help and reference.
-    pub(crate) help: &'static str,
-}
-
-/// Every setting of the server's own. Those of runs (limits, caches, volumes) are variables of the executor's, and may
-/// stand in a file too.
-pub(crate) const TABLE: &[Setting] = &[
-    Setting { flag: "http-host", variables: &["HTTP_HOST"], default: "0.0.0.0", help: "address to listen on" },
-    Setting {
-        flag: "http-port",
-        variables: &["HTTP_PORT", "SANDBOX_PORT"],
-        default: "8080",
-        help: "port to listen on; 0 for any",
-    },
-    Setting {
-        flag: "http-read-timeout",
-        variables: &["HTTP_READ_TIMEOUT"],
-        default: "5s",
-        help: "time for a client to send its request",
-    },
-    Setting {
-        flag: "http-write-timeout",
-        variables: &["HTTP_WRITE_TIMEOUT"],
-        default: "10s",
-        help: "time for a client to read what is sent to it; a run may take longer",
-    },
-    Setting {
-        flag: "http-shutdown-timeout",
-        variables: &["HTTP_SHUTDOWN_TIMEOUT"],
-        default: "15s",
-        help: "time for runs to end at shutdown",
-    },
-    Setting {
-        flag: "capacity",
-        variables: &["SANDBOX_CAPACITY"],
-        default: "",
-        help: "runs at one time [default: twice the number of CPUs]",
-    },
-    Setting { flag: "max-body", variables: &["SANDBOX_MAX_BODY"], default: "16m", help: "largest request body" },
-    Setting {
-        flag: "api-keys",
-        variables: &["SANDBOX_API_KEYS"],
-        default: "",
-        help: "API keys, or sha256:… of them, separated by commas",
-    },
-    Setting { flag: "log-format", variables: &["SANDBOX_LOG_FORMAT"], default: "pretty", help: "pretty or json" },
-    Setting {
-        flag: "log-level",
-        variables: &["SANDBOX_LOG_LEVEL"],
-        default: "info",
-        help: "error, warn, info, debug or trace",
-    },
-    Setting {
-        flag: "rate-limit",
-        variables: &["SANDBOX_RATE_LIMIT"],
-        default: "",
-        help: "requests a second for each key, or for each address where no key is needed [default: no limit]",
-    },
-    Setting {
-        flag: "redis-addr",
-        variables: &["REDIS_ADDR"],
-        default: "",
-        help: "Redis (HOST:PORT) for jobs that many servers share; without it they are in a file",
-    },
-    Setting { flag: "redis-password", variables: &["REDIS_PASSWORD"], default: "", help: "its password" },
-    Setting { flag: "redis-db", variables: &["REDIS_DB"], default: "0", help: "the number of its database" },
-    Setting { flag: "queue", variables: &["SANDBOX_QUEUE"], default: "10000", help: "jobs that may wait" },
-    Setting {
-        flag: "job-retention",
-        variables: &["SANDBOX_JOB_RETENTION"],
-        default: "24h",
-        help: "how long jobs are kept after their end",
-    },
-    Setting {
-        flag: "user",
-        variables: &["SANDBOX_USER"],
-        default: "nobody",
-        help: "who the server becomes when it is started as root; the keeper stays root",
-    },
-    Setting {
-        flag: "runtimes",
-        variables: &["SANDBOX_RUNTIMES"],
-        default: "",
-        help: "directory with more definitions of languages",
-    },
-];
+use self::table::TABLE;
+use self::values::Values;
+use crate::auth::Keys;
 
 /// The configuration.
 #[derive(Debug, Clone)]
@@ -115,9 +26,15 @@ pub(crate) struct Config {
     pub(crate) capacity: usize,
     pub(crate) max_body: usize,
     pub(crate) api_keys: Vec<String>,
+    pub(crate) max_held: usize,
+    pub(crate) max_connections: usize,
+    pub(crate) webhook_allow: Vec<HostRule>,
+    pub(crate) webhook_retry: Duration,
     pub(crate) log_json: bool,
     pub(crate) log_level: tracing::Level,
     pub(crate) runtimes: Option<PathBuf>,
+    #[cfg_attr(not(feature = "otlp"), expect(dead_code, reason = "nothing is sent"))]
+    pub(crate) otlp_endpoint: Option<String>,
     pub(crate) user: String,
     pub(crate) rate_limit: Option<f64>,
     pub(crate) redis: Option<RedisConfig>,
@@ -218,110 +135,66 @@ impl Config {
         if named.is_none() && rustix::process::geteuid().is_root() {
             settings.data_dir = Some(PathBuf::from("/var/lib/sandbox-server"));
         }
-        let config = Self::parse(&origins, settings, &mut errors);
+        let config = Self::parse(&mut Values { values: &origins, errors: &mut errors }, settings);
         match config {
             Some(config) if errors.is_empty() => Ok(Self { origins, ..config }),
             _ => Err(ConfigError(errors)),
         }
     }
 
-    fn parse(
-        values: &BTreeMap<&'static str, (String, &'static str)>,
-        settings: Settings,
-        errors: &mut Vec<String>,
-    ) -> Option<Self> {
-        let get = |flag: &str| values.get(flag).map_or("", |(value, _)| value.trim());
-        let mut wrong = |flag: &str, why: String| errors.push(format!("{flag}: {why}"));
-        let mut duration = |flag: &str| match parse_duration(get(flag)) {
-            Ok(duration) => duration,
-            Err(error) => {
-                wrong(flag, error.to_string());
-                Duration::ZERO
-            }
-        };
-        let (read_timeout, shutdown_timeout) = (duration("http-read-timeout"), duration("http-shutdown-timeout"));
-        let (write_timeout, retention) = (duration("http-write-timeout"), duration("job-retention"));
-        let database: Option<i64> = get("redis-db").parse().ok().filter(|number| (0..1000).contains(number));
-        if database.is_none() {
-            wrong("redis-db", format!("'{}' is not the number of a database", get("redis-db")));
-        }
-        let redis = Some(get("redis-addr")).filter(|address| !address.is_empty()).map(|address| RedisConfig {
-            address: address.to_owned(),
-            password: Some(get("redis-password").to_owned()).filter(|password| !password.is_empty()),
-            database: database.unwrap_or_default(),
+    fn parse(values: &mut Values<'_>, settings: Settings) -> Option<Self> {
+        let redis = values.optional("redis-addr").map(|address| RedisConfig {
+            address,
+            password: values.optional("redis-password"),
+            database: 0,
         });
-        let rate_limit = match get("rate-limit") {
-            "" => None,
-            text => match text.parse::<f64>() {
-                Ok(rate) if rate > 0.0 && rate.is_finite() => Some(rate),
-                _ => {
-                    wrong("rate-limit", format!("'{text}' is not a number of requests a second"));
-                    None
-                }
-            },
-        };
-        let most_waiting = get("queue").parse().ok();
-        if most_waiting.is_none() {
-            wrong("queue", format!("'{}' is not a number", get("queue")));
-        }
-        let host: Option<IpAddr> = get("http-host").parse().ok();
-        if host.is_none() {
-            wrong("http-host", format!("'{}' is not an IP address", get("http-host")));
-        }
-        let port: Option<u16> = get("http-port").parse().ok();
-        if port.is_none() {
-            wrong("http-port", format!("'{}' is not a port", get("http-port")));
-        }
+        let database = values.number("redis-db", 0..=999);
+        let redis = redis.map(|redis| RedisConfig { database: database.unwrap_or_default(), ..redis });
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        let capacity = match get("capacity") {
-            "" => Some(2 * cores),
-            text => text.parse().ok().filter(|capacity| (1..=2000).contains(capacity)),
-        };
-        if capacity.is_none() {
-            wrong("capacity", format!("'{}' is not a number from 1 to 2000", get("capacity")));
+        let capacity =
+            if values.text("capacity").is_empty() { Some(2 * cores) } else { values.number("capacity", 1..=2000) };
+        let (max_body, max_held) = (values.size("max-body"), values.size("max-held"));
+        if max_body.zip(max_held).is_some_and(|(body, held)| held / 2 < body) {
+            values.wrong("max-held", "must be at least twice max-body, or no request of that size could be taken");
         }
-        let max_body = match parse_size(get("max-body")).map(usize::try_from) {
-            Ok(Ok(size)) if size > 0 => Some(size),
-            _ => None,
-        };
-        if max_body.is_none() {
-            wrong("max-body", format!("'{}' is not a size", get("max-body")));
+        let otlp_endpoint = values.optional("otlp-endpoint");
+        if otlp_endpoint.is_some() && !cfg!(feature = "otlp") {
+            values.wrong("otlp-endpoint", "this server was built without the feature otlp");
         }
-        let log_level = get("log-level").parse().ok();
-        if log_level.is_none() {
-            wrong("log-level", format!("'{}' is not a level", get("log-level")));
-        }
-        let log_json = match get("log-format") {
-            "json" => Some(true),
-            "pretty" => Some(false),
+        let log_json = match values.text("log-format") {
+            "json" => true,
+            "pretty" => false,
             other => {
-                wrong("log-format", format!("'{other}' is neither pretty nor json"));
-                None
+                let why = format!("'{other}' is neither pretty nor json");
+                values.wrong("log-format", why);
+                false
             }
         };
-        let api_keys: Vec<String> =
-            get("api-keys").split(',').map(str::trim).filter(|key| !key.is_empty()).map(str::to_owned).collect();
-        if let Some(short) = api_keys.iter().find(|key| key.len() < 16) {
-            wrong("api-keys", format!("a key of {} characters is too short; use at least 16", short.len()));
-        }
+        let host = values.parsed::<IpAddr>("http-host", "an IP address");
+        let port = values.number("http-port", 0..=u16::MAX);
         Some(Self {
-            listen: SocketAddr::new(host?, port?),
-            read_timeout,
-            write_timeout,
-            shutdown_timeout,
-            capacity: capacity?,
-            max_body: max_body?,
-            api_keys,
-            log_json: log_json?,
-            log_level: log_level?,
-            runtimes: Some(get("runtimes")).filter(|dir| !dir.is_empty()).map(PathBuf::from),
-            user: get("user").to_owned(),
-            rate_limit,
+            read_timeout: values.duration("http-read-timeout"),
+            write_timeout: values.duration("http-write-timeout"),
+            shutdown_timeout: values.duration("http-shutdown-timeout"),
+            retention: values.duration("job-retention"),
+            webhook_retry: values.duration("webhook-retry"),
+            webhook_allow: values.list("webhook-allow", HostRule::parse),
+            api_keys: api_keys(values),
+            rate_limit: values.optional("rate-limit").and_then(|_| values.rate("rate-limit")),
+            most_waiting: values.number("queue", 0..=u64::MAX).unwrap_or_default(),
+            max_connections: values.number("max-connections", 1..=100_000).unwrap_or_default(),
+            log_level: values.parsed("log-level", "a level").unwrap_or(tracing::Level::INFO),
+            runtimes: values.optional("runtimes").map(PathBuf::from),
+            user: values.text("user").to_owned(),
+            log_json,
+            otlp_endpoint,
             redis,
-            most_waiting: most_waiting?,
-            retention,
             settings,
             origins: BTreeMap::new(),
+            listen: SocketAddr::new(host?, port?),
+            capacity: capacity?,
+            max_body: max_body?,
+            max_held: max_held?,
         })
     }
 
@@ -358,6 +231,24 @@ fn read_file(path: &Path) -> Result<BTreeMap<String, String>, String> {
     Ok(values)
 }
 
+/// The keys in a list and in a file.
+fn api_keys(values: &mut Values<'_>) -> Vec<String> {
+    let mut keys = values.list("api-keys", |key| Ok(key.to_owned()));
+    if let Some(path) = values.optional("api-keys-file") {
+        match std::fs::read_to_string(&path) {
+            Ok(text) => {
+                let lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
+                keys.extend(lines.map(str::to_owned));
+            }
+            Err(error) => values.wrong("api-keys-file", format!("cannot read {path}: {error}")),
+        }
+    }
+    if let Err(error) = Keys::new(&keys) {
+        values.wrong("api-keys", error);
+    }
+    keys
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -385,7 +276,7 @@ mod tests {
 
     #[test]
     fn the_reference_lists_every_setting() {
-        let reference = include_str!("../../../docs/SERVER.md");
+        let reference = include_str!("../../../../docs/SERVER.md");
         for setting in TABLE {
             let default = if setting.default.is_empty() { "" } else { setting.default };
             let row = format!("| `--{}` | `{}` | {default} |", setting.flag, setting.variables.join("`, `"));

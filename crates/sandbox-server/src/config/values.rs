@@ -1,0 +1,90 @@
+//! Settings as they were given, read as what they mean. All mistakes are collected, so that they are told at once.
+
+use std::collections::BTreeMap;
+use std::fmt::Display;
+use std::ops::RangeInclusive;
+use std::str::FromStr;
+use std::time::Duration;
+
+use sandbox_cell::units::{parse_duration, parse_size};
+
+/// The text of each setting with where it came from, and what is wrong with some of them.
+pub(super) struct Values<'a> {
+    pub(super) values: &'a BTreeMap<&'static str, (String, &'static str)>,
+    pub(super) errors: &'a mut Vec<String>,
+}
+
+impl<'a> Values<'a> {
+    pub(super) fn wrong(&mut self, flag: &str, why: impl Display) {
+        self.errors.push(format!("{flag}: {why}"));
+    }
+
+    pub(super) fn text(&self, flag: &str) -> &'a str {
+        self.values.get(flag).map_or("", |(value, _)| value.trim())
+    }
+
+    /// A text, if there is one.
+    pub(super) fn optional(&self, flag: &str) -> Option<String> {
+        Some(self.text(flag).to_owned()).filter(|text| !text.is_empty())
+    }
+
+    /// Something that is read from text, and what it should have been.
+    pub(super) fn parsed<T: FromStr>(&mut self, flag: &str, what: &str) -> Option<T> {
+        let text = self.text(flag);
+        let value = text.parse().ok();
+        if value.is_none() {
+            self.wrong(flag, format!("'{text}' is not {what}"));
+        }
+        value
+    }
+
+    pub(super) fn number<T: FromStr + PartialOrd + Display>(
+        &mut self,
+        flag: &str,
+        range: RangeInclusive<T>,
+    ) -> Option<T> {
+        let text = self.text(flag);
+        let value = text.parse().ok().filter(|value| range.contains(value));
+        if value.is_none() {
+            self.wrong(flag, format!("'{text}' is not a number from {} to {}", range.start(), range.end()));
+        }
+        value
+    }
+
+    pub(super) fn rate(&mut self, flag: &str) -> Option<f64> {
+        let rate = self.parsed::<f64>(flag, "a number of requests a second")?;
+        if rate > 0.0 && rate.is_finite() {
+            return Some(rate);
+        }
+        self.wrong(flag, format!("'{rate}' is not a number of requests a second"));
+        None
+    }
+
+    pub(super) fn duration(&mut self, flag: &str) -> Duration {
+        parse_duration(self.text(flag)).unwrap_or_else(|error| {
+            self.wrong(flag, error);
+            Duration::ZERO
+        })
+    }
+
+    pub(super) fn size(&mut self, flag: &str) -> Option<usize> {
+        let text = self.text(flag);
+        let size = parse_size(text).ok().and_then(|size| usize::try_from(size).ok()).filter(|size| *size > 0);
+        if size.is_none() {
+            self.wrong(flag, format!("'{text}' is not a size"));
+        }
+        size
+    }
+
+    /// What stands between commas.
+    pub(super) fn list<T>(&mut self, flag: &str, read: impl Fn(&str) -> Result<T, String>) -> Vec<T> {
+        let mut list = vec![];
+        for part in self.text(flag).split(',').map(str::trim).filter(|part| !part.is_empty()) {
+            match read(part) {
+                Ok(value) => list.push(value),
+                Err(why) => self.wrong(flag, why),
+            }
+        }
+        list
+    }
+}

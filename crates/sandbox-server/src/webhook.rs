@@ -1,0 +1,253 @@
+//! Telling somebody that a job has ended.
+//!
+//! A message is signed as the Standard Webhooks specification says, so that receivers can use any of its libraries. It is
+//! sent to public addresses only, and to the hosts that the operator allows wherever they are: names are resolved here, and
+//! the addresses that were checked are the ones connected to. Redirects are not followed. Who does not answer with success is
+//! told again, later and later; the job shows how far that is.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use hmac::{Hmac, KeyInit, Mac};
+use sandbox_executor::{HostName, HostRule, JsonWebhook, Reach};
+use sandbox_jobs::{Delivery, Job, Webhook};
+use serde_json::json;
+use sha2::Sha256;
+use tokio::sync::Semaphore;
+use ureq::http::Uri;
+use ureq::tls::{PemItem, RootCerts, TlsConfig};
+use ureq::unversioned::resolver::{ResolvedSocketAddrs, Resolver};
+use ureq::unversioned::transport::{DefaultConnector, NextTimeout};
+
+use crate::app::App;
+use crate::config::Config;
+use crate::problem::{Code, Problem};
+
+/// How often it is tried.
+const ATTEMPTS: u32 = 6;
+
+/// How long one attempt may take.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// How many are told at one time.
+const AT_ONCE: usize = 8;
+
+/// Where the host keeps the authorities that it trusts.
+const AUTHORITIES: &str = "/etc/ssl/certs/ca-certificates.crt";
+
+/// Who may be told, and how.
+#[derive(Debug)]
+pub(crate) struct Webhooks {
+    reach: Reach,
+    retry: Duration,
+    agent: ureq::Agent,
+}
+
+impl Webhooks {
+    pub(crate) fn new(config: &Config) -> Self {
+        let reach = reach(config.webhook_allow.clone());
+        let settings = ureq::Agent::config_builder()
+            .timeout_global(Some(PATIENCE))
+            .max_redirects(0)
+            .max_redirects_will_error(false)
+            .http_status_as_error(false)
+            .proxy(None)
+            .max_idle_connections(0)
+            .user_agent(concat!("sandbox-server/", env!("CARGO_PKG_VERSION")))
+            .tls_config(TlsConfig::builder().root_certs(authorities()).build())
+            .build();
+        let resolver = Careful(reach.clone());
+        let agent = ureq::Agent::with_parts(settings, DefaultConnector::default(), resolver);
+        Self { reach, retry: config.webhook_retry, agent }
+    }
+
+    /// Checks what a request says. Whether the address is public shows when it is used, unless it is one already.
+    pub(crate) fn check(&self, webhook: JsonWebhook) -> Result<Webhook, Problem> {
+        let wrong = |why: &str| Problem::new(Code::InvalidRequest, format!("webhook: {why}")).at("webhook");
+        let JsonWebhook { url, secret } = webhook;
+        if !(16..=256).contains(&secret.len()) || secret_bytes(&secret).is_none() {
+            return Err(wrong("secret: give 16 to 256 characters, or whsec_ and base64"));
+        }
+        let uri: Uri = url.parse().map_err(|_| wrong("url: is not a URL"))?;
+        let (host, port) = target(&uri).map_err(|why| wrong(&format!("url: {why}")))?;
+        let checked = match &host {
+            HostName::Address(_) => self.reach.addresses(&host, port).map(drop),
+            HostName::Name(_) => self.reach.allows(&host, port),
+        };
+        checked.map_err(|why| wrong(&format!("url: {why}")))?;
+        if url.len() > 2000 {
+            return Err(wrong("url: is longer than 2000 characters"));
+        }
+        Ok(Webhook::new(url, secret))
+    }
+
+    /// Tells somebody, once. Blocks.
+    fn tell(&self, job: &Job, webhook: &Webhook) -> Result<(), String> {
+        let shown = shown(job.clone());
+        let body = json!({ "type": "job.ended", "timestamp": shown.finished_at, "data": shown }).to_string();
+        let seconds = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs().to_string();
+        let id = job.id.to_string();
+        let signature = sign(&webhook.secret, &id, &seconds, &body).ok_or("the secret cannot be used")?;
+        let answer = self
+            .agent
+            .post(&webhook.url)
+            .header("content-type", "application/json")
+            .header("webhook-id", &id)
+            .header("webhook-timestamp", &seconds)
+            .header("webhook-signature", &signature)
+            .send(&body)
+            .map_err(|error| error.to_string())?;
+        if answer.status().is_success() { Ok(()) } else { Err(format!("the answer was {}", answer.status())) }
+    }
+
+    /// What came of an attempt, and when to try again.
+    fn conclude(&self, webhook: &Webhook, told: Result<(), String>) -> (Webhook, Option<Duration>) {
+        let attempts = webhook.attempts + 1;
+        let (status, again) = match &told {
+            Ok(()) => (Delivery::Delivered, None),
+            Err(_) if attempts >= ATTEMPTS => (Delivery::Failed, None),
+            Err(_) => (Delivery::Pending, Some(self.retry * 4_u32.pow(attempts - 1))),
+        };
+        (Webhook { status, attempts, error: told.err(), ..webhook.clone() }, again)
+    }
+}
+
+/// Any public address, at any port; and exceptions.
+fn reach(exceptions: Vec<HostRule>) -> Reach {
+    Reach { hosts: None, ports: None, exceptions }
+}
+
+/// The authorities that the host trusts, or those that browsers do if it does not say.
+fn authorities() -> RootCerts {
+    let file = std::env::var_os("SSL_CERT_FILE").unwrap_or_else(|| AUTHORITIES.into());
+    let pem = std::fs::read(file).unwrap_or_default();
+    let found: Vec<_> = ureq::tls::parse_pem(&pem)
+        .filter_map(|item| match item {
+            Ok(PemItem::Certificate(certificate)) => Some(certificate),
+            _ => None,
+        })
+        .collect();
+    if found.is_empty() { RootCerts::WebPki } else { RootCerts::Specific(Arc::new(found)) }
+}
+
+/// The host and port of an address.
+fn target(uri: &Uri) -> Result<(HostName, u16), String> {
+    let default = match uri.scheme_str() {
+        Some("https") => 443,
+        Some("http") => 80,
+        _ => return Err("must begin with https:// or http://".to_owned()),
+    };
+    if uri.authority().is_some_and(|authority| authority.as_str().contains('@')) {
+        return Err("must not have a user or a password".to_owned());
+    }
+    let host = uri.host().and_then(HostName::parse).ok_or("has no host that could be reached")?;
+    Ok((host, uri.port_u16().unwrap_or(default)))
+}
+
+/// Resolves names to addresses that may be connected to.
+#[derive(Debug)]
+struct Careful(Reach);
+
+impl Resolver for Careful {
+    fn resolve(
+        &self,
+        uri: &Uri,
+        _config: &ureq::config::Config,
+        _timeout: NextTimeout,
+    ) -> Result<ResolvedSocketAddrs, ureq::Error> {
+        let refused = |why: String| ureq::Error::Io(std::io::Error::new(std::io::ErrorKind::PermissionDenied, why));
+        let (host, port) = target(uri).map_err(refused)?;
+        let mut addresses = self.empty();
+        // It holds a few, which is enough.
+        for address in self.0.addresses(&host, port).map_err(refused)?.into_iter().take(8) {
+            addresses.push(address);
+        }
+        Ok(addresses)
+    }
+}
+
+fn secret_bytes(secret: &str) -> Option<Vec<u8>> {
+    match secret.strip_prefix("whsec_") {
+        Some(encoded) => STANDARD.decode(encoded).ok(),
+        None => Some(secret.as_bytes().to_vec()),
+    }
+}
+
+/// The signature of a message: `v1,` and base64.
+fn sign(secret: &str, id: &str, seconds: &str, body: &str) -> Option<String> {
+    let mut mac = Hmac::<Sha256>::new_from_slice(&secret_bytes(secret)?).ok()?;
+    mac.update(format!("{id}.{seconds}.{body}").as_bytes());
+    Some(format!("v1,{}", STANDARD.encode(mac.finalize().into_bytes())))
+}
+
+/// A job as clients see it.
+pub(crate) fn shown(mut job: Job) -> Job {
+    if let Some(webhook) = &mut job.webhook {
+        webhook.secret.clear();
+    }
+    job
+}
+
+/// Tells whoever is to be told, until the server closes.
+pub(crate) async fn deliver(app: Arc<App>) {
+    let places = Arc::new(Semaphore::new(AT_ONCE));
+    while !app.closing.load(Ordering::Relaxed) {
+        let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
+        let due = match app.jobs.take_delivery(3 * PATIENCE).await {
+            Ok(Some(job)) => job,
+            Ok(None) => {
+                tokio::time::sleep(Duration::from_millis(250)).await;
+                continue;
+            }
+            Err(error) => {
+                tracing::error!(%error, "cannot see who is to be told of a job's end");
+                tokio::time::sleep(Duration::from_secs(1)).await;
+                continue;
+            }
+        };
+        let app = Arc::clone(&app);
+        tokio::spawn(async move {
+            let Some(webhook) = due.webhook.clone() else { return };
+            let (id, teller) = (due.id, Arc::clone(&app));
+            let telling = tokio::task::spawn_blocking(move || {
+                let told = teller.webhooks.tell(&due, &webhook);
+                teller.webhooks.conclude(&webhook, told)
+            });
+            let Ok((webhook, again)) = telling.await else { return };
+            tracing::info!(%id, attempts = webhook.attempts, error = webhook.error, "webhook");
+            if let Err(error) = app.jobs.note_delivery(id, webhook, again).await {
+                tracing::error!(%error, %id, "cannot note what came of a webhook");
+            }
+            drop(place);
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn signatures_are_those_of_the_specification() {
+        // The example in its documents.
+        let secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
+        let signature = sign(secret, "msg_p5jXN8AQM9LWM0D4loKWxJek", "1614265330", r#"{"test": 2432232314}"#);
+        assert_eq!(signature.as_deref(), Some("v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="));
+    }
+
+    #[test]
+    fn only_the_web_is_told() {
+        let target = |url: &str| super::target(&url.parse().expect(url));
+        assert!(
+            target("https://example.com/x?y")
+                .is_ok_and(|(host, port)| host.to_string() == "example.com" && port == 443)
+        );
+        assert!(target("http://example.com:8080/").is_ok_and(|(_, port)| port == 8080));
+        for bad in ["ftp://example.com/", "/path", "https://u:p@example.com/", "http://0x7f000001/", "http://127.1/"] {
+            assert!(target(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,206 @@
+//! Clients of all kinds: with keys that open some doors, and those that send too much, read too little or stop half-way.
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpStream};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::Server;
+
+const ALICE: (&str, &str) = ("x-api-key", "alice-0123456789abcdef");
+const BOB: (&str, &str) = ("x-api-key", "bob-0123456789abcdef");
+const OPERATOR: (&str, &str) = ("x-api-key", "operator-0123456789abcdef");
+const MONITOR: (&str, &str) = ("x-api-key", "monitor-0123456789abcdef");
+
+fn keys() -> String {
+    [
+        "alice-0123456789abcdef;name=alice;runs=1",
+        "bob-0123456789abcdef;name=bob;per-day=3",
+        "operator-0123456789abcdef;name=operator;scopes=jobs+admin",
+        "monitor-0123456789abcdef;name=monitor;scopes=metrics;rate=1",
+    ]
+    .join(",")
+}
+
+impl Server {
+    fn get_as(&self, key: (&str, &str), path: &str) -> (u16, Value) {
+        self.call_as(key, "GET", path)
+    }
+
+    fn call_as(&self, key: (&str, &str), method: &str, path: &str) -> (u16, Value) {
+        let agent = ureq::Agent::config_builder().http_status_as_error(false).build().new_agent();
+        let request = ureq::http::Request::builder().method(method).uri(format!("http://{}{path}", self.address));
+        let mut response = agent.run(request.header(key.0, key.1).body(()).unwrap()).unwrap();
+        let text = response.body_mut().read_to_string().unwrap();
+        (response.status().as_u16(), serde_json::from_str(&text).unwrap_or(Value::String(text)))
+    }
+
+    fn send_as(&self, key: (&str, &str), path: &str, body: &Value) -> (u16, Value) {
+        self.send_to(path, &[key], body.to_string().as_bytes()).1
+    }
+
+    /// The memory that the server has now, in bytes.
+    fn memory(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+        line.trim().strip_suffix("kB").unwrap().trim().parse::<u64>().unwrap() * 1024
+    }
+}
+
+#[test]
+fn keys_open_what_they_are_for() {
+    let server = Server::start_with(&["--capacity", "4"], &[("SANDBOX_API_KEYS", &keys())]);
+    let hello = json!({"code": "print(1)"});
+    assert_eq!(server.send_as(ALICE, "/execute", &hello).0, 200);
+    for (key, path) in [(OPERATOR, "/execute"), (MONITOR, "/v1/execute"), (MONITOR, "/execute")] {
+        let (status, problem) = server.send_as(key, path, &hello);
+        assert!(status == 403 && problem["code"] == "forbidden" || status == 429, "{path}: {problem:#}");
+    }
+    assert_eq!(server.get_as(OPERATOR, "/metrics").0, 403);
+    // A job is there for its owner, and for whoever may see all.
+    let (status, job) = server.send_as(ALICE, "/v1/execute", &hello);
+    assert_eq!(status, 202, "{job:#}");
+    let path = format!("/v1/execute/{}", job["id"].as_str().unwrap());
+    assert_eq!(server.get_as(ALICE, &format!("{path}?wait=10s")).1["result"]["stdout"], "1\n");
+    assert_eq!(server.get_as(OPERATOR, &path).1["owner"], "alice");
+    for (method, path) in [("GET", path.clone()), ("DELETE", path.clone()), ("GET", format!("{path}/events"))] {
+        assert_eq!(server.call_as(BOB, method, &path).0, 404, "{method} {path}");
+    }
+    let list = |key| server.get_as(key, "/v1/execute").1["jobs"].as_array().unwrap().len();
+    assert_eq!((list(ALICE), list(BOB), list(OPERATOR)), (1, 0, 1));
+    // Keys of idempotency do not meet.
+    let idempotent = |key: (&str, &str), code: &str| {
+        let body = json!({"code": code}).to_string();
+        server.send_to("/v1/execute", &[key, ("idempotency-key", "same")], body.as_bytes()).1.0
+    };
+    assert_eq!((idempotent(ALICE, "1"), idempotent(OPERATOR, "2")), (202, 202));
+}
+
+#[test]
+fn keys_have_quotas() {
+    let server = Server::start_with(&["--capacity", "4"], &[("SANDBOX_API_KEYS", &keys())]);
+    let hello = json!({"code": "1"});
+    assert_eq!(server.send_as(BOB, "/execute", &hello).0, 200);
+    assert_eq!(server.send_as(BOB, "/execute", &json!({"code": ""})).0, 422, "what is refused costs nothing");
+    let batch = json!({"request": {"code": "1"}, "inputs": [{}, {}, {}]});
+    let (status, problem) = server.send_as(BOB, "/v1/batch", &batch);
+    assert_eq!((status, &problem["code"]), (429, &"quota_exceeded".into()));
+    assert_eq!(server.send_as(BOB, "/v1/execute", &hello).0, 202);
+    assert_eq!(server.send_as(BOB, "/execute", &hello).0, 200);
+    let (headers, (status, _)) = server.send(&[BOB], br#"{"code": "1"}"#);
+    let wait: u64 = headers["retry-after"].to_str().unwrap().parse().unwrap();
+    assert!(status == 429 && (1..=86_400).contains(&wait));
+    assert_eq!(server.send_as(ALICE, "/execute", &hello).0, 200, "others are not concerned");
+    // One at a time for her.
+    std::thread::scope(|scope| {
+        let slow = scope.spawn(|| server.send_as(ALICE, "/execute", &json!({"code": "import time; time.sleep(1)"})));
+        let until = Instant::now() + Duration::from_secs(5);
+        while server.get("/health").1["load"] != 1 {
+            assert!(Instant::now() < until);
+        }
+        let (status, problem) = server.send_as(ALICE, "/execute", &hello);
+        assert_eq!((status, &problem["code"]), (429, &"at_capacity".into()));
+        assert_eq!(slow.join().unwrap().1["verdict"], "ok");
+    });
+    // Her own rate, where others have none.
+    let answers: Vec<u16> = (0..4).map(|_| server.get_as(MONITOR, "/metrics").0).collect();
+    assert!(answers.contains(&200) && answers.contains(&429), "{answers:?}");
+}
+
+#[test]
+fn a_body_of_100_megabytes_is_refused_at_once() {
+    let server = Server::start(&[]);
+    let before = server.memory();
+    // Announced, it is not even read; sent in pieces, it is read up to the limit.
+    let mut stream = TcpStream::connect(&server.address).unwrap();
+    let length = 100 << 20;
+    write!(
+        stream,
+        "POST /execute HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\r\n"
+    )
+    .unwrap();
+    let mut answer = [0; 12];
+    stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    stream.read_exact(&mut answer).unwrap();
+    assert_eq!(&answer, b"HTTP/1.1 413");
+    let mut stream = TcpStream::connect(&server.address).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    write!(
+        stream,
+        "POST /execute HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
+    )
+    .unwrap();
+    let chunk = format!("{:x}\r\n{}\r\n", 1 << 20, " ".repeat(1 << 20));
+    let sent = (0..100).take_while(|_| stream.write_all(chunk.as_bytes()).is_ok()).count();
+    let mut text = vec![];
+    let _ = stream.read_to_end(&mut text);
+    assert!(text.is_empty() || text.starts_with(b"HTTP/1.1 413"), "{}", String::from_utf8_lossy(&text));
+    assert!(sent <= 100 && server.memory() < before + (48 << 20), "{} then {}", before, server.memory());
+    assert_eq!(server.post(&json!({"code": "1"})).0, 200);
+}
+
+#[test]
+fn a_client_may_close_its_side_first() {
+    let server = Server::start(&[]);
+    let body = r#"{"code": "print('heard')"}"#;
+    let head = "POST /execute HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Type: application/json\r\n";
+    let mut stream = TcpStream::connect(&server.address).unwrap();
+    write!(stream, "{head}Content-Length: {}\r\n\r\n{body}", body.len()).unwrap();
+    stream.shutdown(Shutdown::Write).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    // Whoever closes half of a connection may have gone away; both are right, and neither is an error of the server's.
+    assert!(answer.is_empty() || answer.contains("heard"), "{answer}");
+    // One that stops in the middle of its body has sent no request.
+    let mut stream = TcpStream::connect(&server.address).unwrap();
+    write!(stream, "{head}Content-Length: 1000\r\n\r\n{body}").unwrap();
+    stream.shutdown(Shutdown::Write).unwrap();
+    let mut answer = String::new();
+    let _ = stream.read_to_string(&mut answer);
+    assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 400"), "{answer}");
+    let until = Instant::now() + Duration::from_secs(10);
+    while server.get("/health").1["load"] != 0 {
+        assert!(Instant::now() < until, "nothing is left of them");
+    }
+}
+
+#[test]
+fn memory_is_bounded_whoever_does_not_read() {
+    const CLIENTS: usize = 60;
+    let server =
+        Server::start(&["--capacity", "3", "--max-held", "32m", "--max-body", "2m", "--http-write-timeout", "60s"]);
+    assert_eq!(server.post(&json!({"code": "1"})).0, 200);
+    let before = server.memory();
+    // Each answer is larger than what sockets hold; nobody reads any.
+    let body = json!({"code": "print('x' * 7_000_000)", "limits": {"output": "8m"}, "timeout": 20}).to_string();
+    let mut silent = vec![];
+    let mut refused = 0;
+    for _ in 0..CLIENTS {
+        let mut stream = TcpStream::connect(&server.address).unwrap();
+        write!(
+            stream,
+            "POST /execute HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+            body.len()
+        )
+        .unwrap();
+        stream.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
+        let mut first = [0; 12];
+        if stream.read_exact(&mut first).is_ok() && &first == b"HTTP/1.1 429" {
+            refused += 1;
+        } else {
+            silent.push(stream);
+        }
+    }
+    let held = server.memory().saturating_sub(before);
+    // Three runs with what they make of 7 MB, and 32 MB that are held; all sixty would be more than a gigabyte.
+    assert!(held < 250 << 20, "{held} bytes for {} answers that nobody reads", silent.len());
+    assert!(refused > 0, "others are told to come again");
+    // They who hold up others go away, and all is well.
+    drop(silent);
+    let until = Instant::now() + Duration::from_secs(20);
+    while server.post(&json!({"code": "1"})).0 != 200 {
+        assert!(Instant::now() < until);
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
