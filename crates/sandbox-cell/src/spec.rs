@@ -85,20 +85,46 @@ pub struct Volume {
 }
 
 /// What a cell can reach.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Network {
     /// Nothing: no interface is up.
     None,
     /// A loopback interface of its own.
     Localhost,
-    /// A loopback interface of its own with a listening socket on it ([`PROXY_PORT`]) that the caller is handed and
-    /// serves as it likes: see [`crate::Cell::take_proxy`].
-    Proxy,
+    /// A loopback interface of its own with sockets on it that the caller is handed and serves as it likes: see
+    /// [`crate::Cell::take_gateway`]. Whatever the cell reaches, it reaches through them.
+    Gateway(Gateway),
+}
+
+/// The ways out of a cell. None of them leads anywhere unless the caller serves it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Gateway {
+    /// Whether there is a socket for a proxy, at [`PROXY_PORT`].
+    pub proxy: bool,
+    /// Whether there is a socket for a resolver of names.
+    pub dns: bool,
+    /// Ports at which every address in the world seems to be at home in the cell: whatever address a program connects to,
+    /// the connection arrives at the port's socket, which knows the address by its own local one. At most
+    /// [`MOST_PORTS`].
+    pub ports: Vec<u16>,
 }
 
 /// The port of the proxy on a cell's loopback interface.
 pub const PROXY_PORT: u16 = 3128;
+
+/// The port of the resolver.
+pub(crate) const DNS_PORT: u16 = 53;
+
+/// The most ports of a gateway.
+pub const MOST_PORTS: usize = 8;
+
+impl Gateway {
+    pub(crate) fn is_valid(&self) -> bool {
+        let fits = |port: &u16| ![0, DNS_PORT, PROXY_PORT].contains(port);
+        let once = |at: usize| !self.ports[..at].contains(&self.ports[at]);
+        self.ports.len() <= MOST_PORTS && self.ports.iter().all(fits) && (0..self.ports.len()).all(once)
+    }
+}
 
 /// A program to run in a cell.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -22,14 +22,14 @@ use crate::error::Failure;
 use crate::layer::LayerSet;
 use crate::limits::LimitKind;
 use crate::outcome::{Outcome, RunStatus, StopReason, Usage};
-use crate::spec::{CellSpec, Command};
+use crate::spec::{CellSpec, Command, MOST_PORTS};
 
 /// The longest message: a command with 128 KiB of arguments and environment.
 pub(crate) const MAX_MESSAGE: usize = 160 * 1024;
 
-/// The most descriptors in one message: a network namespace and four groups; or standard input, output, error, an
-/// archive, and a pipe for files.
-const MAX_FDS: usize = 5;
+/// The most descriptors in one message: the sockets of a gateway. (Others have five: a network namespace and four groups;
+/// or standard input, output, error, an archive, and a pipe for files.)
+const MAX_FDS: usize = 2 + MOST_PORTS;
 
 /// Caller to keeper, on the control connection.
 #[derive(Debug, Serialize, Deserialize)]
@@ -75,7 +75,7 @@ pub(crate) struct Run {
 /// Keeper to caller, on a cell's connection.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum FromCell {
-    /// The cell is ready. Its proxy's socket comes with it, if it has one.
+    /// The cell is ready. Its gateway's sockets come with it, if it has one.
     Ready { isolation: LayerSet, prepare: Duration },
     /// The command has ended and nothing of it is left running.
     Ended(Box<Outcome>),
@@ -106,7 +106,7 @@ pub(crate) enum ToInit {
 pub(crate) enum FromInit {
     /// The user namespace exists and needs its ids.
     NeedsMap,
-    /// Everything is locked; a command can come. The proxy's socket comes with it, if there is one.
+    /// Everything is locked; a command can come. The gateway's sockets come with it, if there is one.
     Ready { landlock: bool },
     /// The program runs: its time begins.
     Started,

@@ -40,7 +40,7 @@ fn main() {
         ("a_volume_carries_files_from_cell_to_cell", a_volume_carries_files_from_cell_to_cell),
         ("a_writable_mount_belongs_to_its_owner", a_writable_mount_belongs_to_its_owner),
         ("a_mount_is_not_redirected_by_links", a_mount_is_not_redirected_by_links),
-        ("a_proxy_is_all_that_a_cell_can_reach", a_proxy_is_all_that_a_cell_can_reach),
+        ("a_gateway_is_all_that_a_cell_can_reach", a_gateway_is_all_that_a_cell_can_reach),
         ("requests_that_make_no_sense", requests_that_make_no_sense),
         ("a_second_keeper_needs_a_single_thread", a_second_keeper_needs_a_single_thread),
     ];
@@ -378,23 +378,43 @@ fn a_mount_is_not_redirected_by_links(keeper: &Keeper) {
     }
 }
 
-fn a_proxy_is_all_that_a_cell_can_reach(keeper: &Keeper) {
+fn a_gateway_is_all_that_a_cell_can_reach(keeper: &Keeper) {
     use std::io::Write;
-    let spec = CellSpec { network: sandbox_cell::Network::Proxy, ..CellSpec::new() };
+    let gateway = sandbox_cell::Gateway { proxy: true, dns: true, ports: vec![80, 4321] };
+    let spec = CellSpec { network: sandbox_cell::Network::Gateway(gateway.clone()), ..CellSpec::new() };
     let mut cell = keeper.create(&spec).unwrap();
-    let listener = std::net::TcpListener::from(cell.take_proxy().unwrap().unwrap());
+    let sockets = cell.take_gateway().unwrap().unwrap();
+    let [web, other] = <[_; 2]>::try_from(sockets.ports).unwrap().map(std::net::TcpListener::from);
+    let proxy = std::net::TcpListener::from(sockets.proxy.unwrap());
+    let dns = std::net::UdpSocket::from(sockets.dns.unwrap());
+    assert_eq!(dns.local_addr().unwrap().port(), 53);
     let server = std::thread::spawn(move || {
-        let (mut connection, _) = listener.accept().unwrap();
-        connection.write_all(b"hello from outside\n").unwrap();
+        for listener in [proxy, web, other] {
+            let (mut connection, _) = listener.accept().unwrap();
+            // Wherever the program thinks it is.
+            let local = connection.local_addr().unwrap();
+            writeln!(connection, "hello from {local}").unwrap();
+        }
     });
     let script = format!(
-        "exec 3<>/dev/tcp/127.0.0.1/{}; cat <&3; exec 4<>/dev/tcp/127.0.0.1/9 || echo nothing else",
+        "for place in 127.0.0.1/{} 192.0.2.1/80 203.0.113.7/4321; do exec 3<>/dev/tcp/$place; cat <&3; done; \
+         for place in 127.0.0.1/9 192.0.2.1/81 8.8.8.8/53; do (exec 4<>/dev/tcp/$place) || echo not $place; done",
         sandbox_cell::PROXY_PORT
     );
     let (_, text) = run(&mut cell, &["bash", "-c", &script], None);
     server.join().unwrap();
-    assert!(text.contains("hello from outside") && text.contains("nothing else"), "{text}");
-    assert!(keeper.create(&CellSpec::new()).unwrap().take_proxy().unwrap().is_none());
+    for part in ["127.0.0.1:3128", "192.0.2.1:80", "203.0.113.7:4321"] {
+        assert!(text.contains(&format!("hello from {part}\n")), "{text}");
+    }
+    for place in ["127.0.0.1/9", "192.0.2.1/81", "8.8.8.8/53"] {
+        assert!(text.contains(&format!("not {place}\n")), "{text}");
+    }
+    assert!(keeper.create(&CellSpec::new()).unwrap().take_gateway().unwrap().is_none());
+    for ports in [vec![0], vec![53], vec![80, 80], (1000..1010).collect()] {
+        let network = sandbox_cell::Network::Gateway(sandbox_cell::Gateway { ports, ..gateway.clone() });
+        let refused = keeper.create(&CellSpec { network, ..CellSpec::new() }).and_then(|mut cell| cell.ready());
+        assert!(refused.expect_err("refused").request);
+    }
 }
 
 fn a_confined_keeper_shows_nothing_else(keeper: &Keeper) {

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use sandbox_cell::LimitKind;
+use sandbox_executor::NetworkMode;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -200,9 +201,8 @@ pub(crate) struct RunOptions {
     #[arg(short, long, value_name = "NAME=VALUE")]
     pub(crate) env: Vec<OsString>,
 
-    /// What the program can reach
-    #[arg(long, value_enum, default_value_t = NetworkMode::None, help_heading = "Isolation")]
-    pub(crate) network: NetworkMode,
+    #[command(flatten)]
+    pub(crate) network: NetworkOptions,
 
     #[command(flatten)]
     pub(crate) limits: LimitOptions,
@@ -235,12 +235,43 @@ impl RunOptions {
     }
 }
 
+/// What a program can reach.
+#[derive(Debug, Args)]
+pub(crate) struct NetworkOptions {
+    /// What the program can reach [default: none, or allowlist with --allow-host]
+    #[arg(long, value_enum, value_name = "MODE", help_heading = "Isolation")]
+    pub(crate) network: Option<Network>,
+
+    /// Let the program reach a host: HOST, HOST:PORT, *.NAME or *.NAME:PORT; ports 80 and 443 if none is named
+    #[arg(long, value_name = "HOST", help_heading = "Isolation")]
+    pub(crate) allow_host: Vec<String>,
+
+    /// Let the program resolve names, where it could not
+    #[arg(long, help_heading = "Isolation")]
+    pub(crate) allow_dns: bool,
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum NetworkMode {
+pub(crate) enum Network {
     /// Nothing at all
     None,
     /// A loopback interface of its own
     Localhost,
+    /// The hosts given with --allow-host
+    Allowlist,
+    /// Every public address: the web, and all ports through its proxy
+    Full,
+}
+
+impl From<Network> for NetworkMode {
+    fn from(network: Network) -> Self {
+        match network {
+            Network::None => Self::None,
+            Network::Localhost => Self::Localhost,
+            Network::Allowlist => Self::Allowlist,
+            Network::Full => Self::Full,
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

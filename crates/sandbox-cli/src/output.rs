@@ -283,6 +283,9 @@ pub(crate) fn summary(result: &RunResult) -> String {
     if metrics.processes_peak > 1 {
         facts.push(format!("{} processes", metrics.processes_peak));
     }
+    if let Some(network) = metrics.network.as_ref().filter(|network| network.connections + network.refused > 0) {
+        facts.push(format!("{} connections, {} refused", network.connections, network.refused));
+    }
     if result.files_omitted_count > 0 {
         let first = result.files_omitted.first().map(|file| format!(" ({}: {})", file.path, file.why.describe()));
         facts.push(format!("{} files left out{}", result.files_omitted_count, first.unwrap_or_default()));

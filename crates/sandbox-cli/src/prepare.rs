@@ -9,11 +9,13 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use sandbox_cell::limits::Caps;
-use sandbox_cell::{Layer, LimitKind, Mount, Network, reason};
-use sandbox_executor::{Input, InputFile, Request, Settings, Source, VolumeRequest, parse_layers};
+use sandbox_cell::{Layer, LimitKind, Mount, reason};
+use sandbox_executor::{
+    HostRule, Input, InputFile, NetworkMode, NetworkRequest, Request, Settings, Source, VolumeRequest, parse_layers,
+};
 use sandbox_runtimes::{Definition, Memory, Places, Registry, Runtime};
 
-use crate::args::{CodeOptions, Format, NetworkMode, RunOptions};
+use crate::args::{CodeOptions, Format, RunOptions};
 use crate::{project, template};
 
 /// The most that is read of a source file; beyond it the request is refused anyway.
@@ -171,10 +173,11 @@ fn request(options: &RunOptions, source: Source, settings: &mut Settings) -> Res
     if let Some(layers) = &options.require {
         required = required.union(parse_layers(layers)?);
     }
-    let network = match options.network {
-        NetworkMode::None => Network::None,
-        NetworkMode::Localhost => Network::Localhost,
-    };
+    let hosts = options.network.allow_host.iter().map(|host| HostRule::parse(host)).collect::<Result<Vec<_>, _>>();
+    let hosts = hosts.map_err(|error| format!("--allow-host: {error}"))?;
+    let usual = if hosts.is_empty() { NetworkMode::None } else { NetworkMode::Allowlist };
+    let mode = options.network.network.map_or(usual, NetworkMode::from);
+    let network = NetworkRequest { mode, hosts, dns: options.network.allow_dns.then_some(true) };
     let env = options.env.iter().map(|pair| variable(pair)).collect::<Result<_, _>>()?;
     settings.volume_paths.extend(options.allow_path.iter().cloned());
     let mut request = Request::new(source, limits, required);

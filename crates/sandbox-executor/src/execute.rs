@@ -11,7 +11,6 @@ use sandbox_runtimes::Store;
 
 use crate::files::{Collected, pack};
 use crate::plan::{Plan, RUNNER, Step};
-use crate::reach::Reach;
 use crate::request::{Request, Source};
 use crate::result::{CompileResult, Metrics, Phases, RunResult, Status, Verdict, seconds, text};
 use crate::settings::Settings;
@@ -163,7 +162,7 @@ impl Run<'_> {
             files: &files,
             input,
             collect: collects.then(|| plan.collect.unwrap_or(Caps { count: 0, bytes: 0 })),
-            reach: &Reach::default(),
+            reach: &plan.reach,
             last: self.last,
         };
         let mut watch = Watch { plan, observer, held: Default::default() };
@@ -245,7 +244,7 @@ impl Run<'_> {
             collect: seconds(ended.collect_time),
             ..self.phases
         };
-        let metrics = Metrics::new(&outcome.usage, phases);
+        let metrics = Metrics { network: ended.network, ..Metrics::new(&outcome.usage, phases) };
         let (stderr, stderr_base64) = text(ended.stderr.kept);
         let (language, version) = plan.language.clone().unzip();
         let said = || stdout.strip_suffix('\n').unwrap_or(&stdout).to_owned();

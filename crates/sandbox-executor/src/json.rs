@@ -7,11 +7,13 @@ use std::collections::BTreeMap;
 
 use base64::Engine;
 use sandbox_cell::limits::TABLE;
-use sandbox_cell::{Layer, LimitKind, Network, RelativePath};
+use sandbox_cell::{Layer, LimitKind, RelativePath};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::files::InputFile;
+use crate::network::{NetworkMode, NetworkRequest};
+use crate::reach::HostRule;
 use crate::request::{Request, Source};
 use crate::settings::Settings;
 use crate::template::TemplateRequest;
@@ -142,10 +144,22 @@ pub enum JsonNetwork {
     /// The mode.
     Mode(String),
     /// The mode in an object.
-    Full {
-        /// The mode.
-        mode: String,
-    },
+    Full(FullNetwork),
+}
+
+/// What a program can reach, in full.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct FullNetwork {
+    /// `none`, `localhost`, `allowlist` or `full`.
+    pub mode: String,
+    /// The hosts of an allow list, each `host`, `host:port`, `*.name` or `*.name:port`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hosts: Vec<String>,
+    /// Whether names can be resolved; if nothing is said, only where hosts can be reached.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dns: Option<bool>,
 }
 
 /// A template: its name, or its text with variables.
@@ -243,14 +257,19 @@ impl JsonRequest {
         Ok(request)
     }
 
-    fn network(&self) -> Result<Network, FieldError> {
+    fn network(&self) -> Result<NetworkRequest, FieldError> {
+        let mode = |mode: &str| NetworkMode::parse(mode).map_err(at("network"));
         match &self.network {
-            None => Ok(Network::None),
-            Some(JsonNetwork::Mode(mode) | JsonNetwork::Full { mode }) => match mode.as_str() {
-                "none" => Ok(Network::None),
-                "localhost" => Ok(Network::Localhost),
-                other => Err(at("network")(format!("'{other}' is not a mode; the modes are none, localhost"))),
-            },
+            None => Ok(NetworkRequest::default()),
+            Some(JsonNetwork::Mode(name)) => Ok(NetworkRequest { mode: mode(name)?, ..NetworkRequest::default() }),
+            Some(JsonNetwork::Full(full)) => {
+                let hosts = full.hosts.iter().map(|host| HostRule::parse(host)).collect::<Result<_, _>>();
+                Ok(NetworkRequest {
+                    mode: mode(&full.mode)?,
+                    hosts: hosts.map_err(at("network.hosts"))?,
+                    dns: full.dns,
+                })
+            }
         }
     }
 
@@ -330,7 +349,7 @@ mod tests {
         }))
         .expect("valid");
         assert_eq!((request.limits.wall_time().as_secs(), request.limits.memory()), (90, 64 << 20));
-        assert_eq!(request.network, Network::Localhost);
+        assert_eq!(request.network.mode, NetworkMode::Localhost);
         assert_eq!((request.files[1].content.as_slice(), request.files[1].executable), (&[255][..], true));
         assert!(request.template.is_some() && request.packages == ["six"]);
     }
@@ -347,7 +366,9 @@ mod tests {
         assert!(refused(json!({"code": "1", "files": {"../x": ""}})).contains("climbs"));
         let bad = json!({"code": "1", "files": {"x": {"content": "???", "encoding": "base64"}}});
         assert!(refused(bad).starts_with("files.x: is not base64"));
-        assert!(refused(json!({"code": "1", "network": "full"})).starts_with("network: 'full' is not a mode"));
+        assert!(refused(json!({"code": "1", "network": "all"})).starts_with("network: 'all' is not a mode"));
+        let bad = json!({"code": "1", "network": {"mode": "allowlist", "hosts": ["http://x"]}});
+        assert!(refused(bad).starts_with("network.hosts: 'http://x' is not a host"));
         assert!(refused(json!({"code": "1", "template": {}})).starts_with("template: give either"));
         assert!(refused(json!({"code": "1", "volumes": ["x"]})).starts_with("volumes: "));
     }

@@ -6,13 +6,14 @@
 //! and stored jobs.
 
 mod capture;
-mod egress;
 mod engine;
 mod execute;
 mod files;
+mod gateway;
 mod json;
 mod literal;
 mod make;
+mod network;
 mod plan;
 mod reach;
 mod request;
@@ -26,7 +27,11 @@ mod volumes;
 pub use engine::{Checked, Engine, Refused};
 pub use execute::{Executor, Host, Observer};
 pub use files::InputFile;
-pub use json::{FieldError, FullFile, JsonFile, JsonNetwork, JsonRequest, JsonTemplate, JsonWebhook, Quantity};
+pub use gateway::{HostUse, NetworkUse, Refusal};
+pub use json::{
+    FieldError, FullFile, FullNetwork, JsonFile, JsonNetwork, JsonRequest, JsonTemplate, JsonWebhook, Quantity,
+};
+pub use network::{NetworkMode, NetworkRequest};
 pub use plan::{Plan, Step};
 pub use reach::{HostName, HostRule, Reach};
 pub use request::{Request, RequestError, Source};

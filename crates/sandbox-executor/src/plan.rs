@@ -8,14 +8,15 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
 use sandbox_cell::archive::Caps;
-use sandbox_cell::{CellSpec, Command, LayerSet, Limits, Mount, Network, PROXY_PORT, Volume, WORK_DIR};
+use sandbox_cell::{CellSpec, Command, Gateway, LayerSet, Limits, Mount, Network, PROXY_PORT, Volume, WORK_DIR};
 use sandbox_runtimes::{
     Invocation, Kind, OUT_DIR, Packages, RESULT_DIR, RUNNER_FILE, Runtime, Stage, StageName, set_all,
 };
 use sha2::{Digest, Sha256};
 
-use crate::egress;
 use crate::files::InputFile;
+use crate::gateway;
+use crate::network::WEB;
 use crate::reach::Reach;
 use crate::request::{Request, RequestError, Source};
 use crate::settings::Settings;
@@ -74,6 +75,8 @@ pub struct Plan {
     pub(crate) install: Option<Making>,
     pub(crate) compile: Option<Making>,
     pub(crate) cell: CellSpec,
+    /// What may be reached from it.
+    pub(crate) reach: Reach,
     pub(crate) command: Command,
     pub(crate) files: Vec<InputFile>,
     pub(crate) complaints: Complaints,
@@ -115,11 +118,13 @@ impl Request {
         variable: impl Fn(&str) -> Option<OsString>,
     ) -> Result<Plan, RequestError> {
         self.check()?;
+        self.network.check(settings).map_err(RequestError::Network)?;
+        let (network, reach) = self.network.plan(settings);
         let mut cell = CellSpec {
             mounts: vec![],
             volumes: vec![],
             limits: self.limits.clone(),
-            network: self.network,
+            network,
             required: self.required,
             omit: LayerSet::default(),
         };
@@ -137,6 +142,7 @@ impl Request {
                     install,
                     compile,
                     cell,
+                    reach,
                     command,
                     files,
                     complaints,
@@ -150,11 +156,14 @@ impl Request {
             }
             (Source::Code(_) | Source::Files, Some(runtime)) => {
                 cell.mounts.clone_from(&runtime.mounts);
-                Planner { request: self, runtime, settings }.plan(cell, collect, variable)?
+                Planner { request: self, runtime, settings }.plan(cell, reach, collect, variable)?
             }
             (Source::Code(_) | Source::Files, None) => return Err(RequestError::EmptyCode),
         };
         plan.command.argv.extend(self.args.iter().cloned());
+        if matches!(&plan.cell.network, Network::Gateway(gateway) if gateway.proxy) {
+            use_proxy(&mut plan.command);
+        }
         set_all(&mut plan.command.env, self.env.iter().cloned());
         if let Some(workdir) = &self.workdir {
             plan.command.cwd = PathBuf::from(WORK_DIR).join(workdir);
@@ -189,6 +198,7 @@ impl Planner<'_> {
     fn plan(
         &self,
         mut cell: CellSpec,
+        reach: Reach,
         collect: Option<Caps>,
         variable: impl Fn(&str) -> Option<OsString>,
     ) -> Result<Plan, RequestError> {
@@ -230,6 +240,7 @@ impl Planner<'_> {
             install,
             compile,
             cell,
+            reach,
             command,
             files,
             complaints: Complaints { reasons: errors.run, first: false, memory: errors.memory },
@@ -259,7 +270,7 @@ impl Planner<'_> {
         let runtime = self.runtime;
         let Some(definition) = &runtime.definition.prepare else { return Ok(None) };
         let Some(Stage { mut command, mounts }) = runtime.prepare(&variable)? else { return Ok(None) };
-        let network = if definition.network { Network::Proxy } else { Network::None };
+        let network = if definition.network { proxy_only() } else { Network::None };
         if definition.network {
             use_proxy(&mut command);
         }
@@ -275,7 +286,7 @@ impl Planner<'_> {
             command,
             files: vec![],
             complaints: Complaints { reasons: runtime.definition.errors.install.clone(), first: true, memory: vec![] },
-            reach: install_reach(&definition.pass, &variable),
+            reach: install_reach(self.settings, &definition.pass, &variable),
         }))
     }
 
@@ -316,11 +327,11 @@ impl Planner<'_> {
             label: format!("{} {}: {what}", language.name, runtime.version),
             target: definition.target.clone(),
             stages: vec![],
-            cell: self.cell(&self.settings.install, Network::Proxy, &mounts),
+            cell: self.cell(&self.settings.install, proxy_only(), &mounts),
             command,
             files: manifests,
             complaints: Complaints { reasons: language.errors.install.clone(), first: true, memory: vec![] },
-            reach: install_reach(&definition.pass, &variable),
+            reach: install_reach(self.settings, &definition.pass, &variable),
         }))
     }
 
@@ -365,16 +376,19 @@ fn use_proxy(command: &mut Command) {
     let proxy = format!("http://127.0.0.1:{PROXY_PORT}");
     let names = ["http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"];
     set_all(&mut command.env, names.map(|name| (name, proxy.as_str())));
+    set_all(&mut command.env, ["no_proxy", "NO_PROXY"].map(|name| (name, "localhost,127.0.0.1,::1")));
 }
 
 /// What installs may reach: the web, and the hosts from which the operator has packages come, wherever those are.
-fn install_reach(variables: &[String], variable: impl Fn(&str) -> Option<OsString>) -> Reach {
+fn install_reach(settings: &Settings, variables: &[String], variable: impl Fn(&str) -> Option<OsString>) -> Reach {
     let values = variables.iter().filter_map(|name| variable(name)?.into_string().ok());
-    Reach {
-        hosts: None,
-        ports: Some(vec![80, 443]),
-        exceptions: values.flat_map(|text| egress::hosts_in(&text)).collect(),
-    }
+    let always = values.flat_map(|text| gateway::hosts_in(&text)).collect();
+    Reach { hosts: settings.install_hosts.clone(), ports: Some(WEB.to_vec()), always, private: vec![] }
+}
+
+/// The network of an install cell: installers use a proxy.
+fn proxy_only() -> Network {
+    Network::Gateway(Gateway { proxy: true, dns: false, ports: vec![] })
 }
 
 fn check_package(package: &str, language: &str, definition: &Packages) -> Result<(), RequestError> {

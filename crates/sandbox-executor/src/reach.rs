@@ -108,6 +108,11 @@ impl HostRule {
         Ok(Self { pattern, port })
     }
 
+    /// Its port, if it is for one only.
+    pub(crate) fn port(&self) -> Option<u16> {
+        self.port
+    }
+
     /// A host at a port.
     pub(crate) fn exactly(host: HostName, port: u16) -> Self {
         Self { pattern: Pattern::Is(host), port: Some(port) }
@@ -137,41 +142,70 @@ impl HostRule {
 pub struct Reach {
     /// The only hosts that may be reached; any if nobody has said.
     pub hosts: Option<Vec<HostRule>>,
-    /// The only ports that may be reached where a host was not allowed by name.
+    /// The only ports that may be reached where a rule names none.
     pub ports: Option<Vec<u16>>,
-    /// Hosts that the operator allows wherever they are.
-    pub exceptions: Vec<HostRule>,
+    /// Hosts that may be reached whatever is said above, and wherever they are.
+    pub always: Vec<HostRule>,
+    /// Hosts that may have addresses that are not public, if they may be reached at all.
+    pub private: Vec<HostRule>,
 }
 
 impl Reach {
     /// Whether a host at a port may be asked for at all; its addresses are another matter.
     pub fn allows(&self, host: &HostName, port: u16) -> Result<(), String> {
-        if self.is_exception(host, port) {
+        let usual = self.ports.as_ref().is_none_or(|ports| ports.contains(&port));
+        if self.always.iter().any(|rule| rule.fits(host, port)) {
             return Ok(());
         }
-        match (&self.hosts, &self.ports) {
-            (Some(hosts), _) if !hosts.iter().any(|rule| rule.fits(host, port)) => {
-                Err(format!("{host}:{port} is not among the hosts that are allowed"))
-            }
-            (None, Some(ports)) if !ports.contains(&port) => Err(format!("port {port} is not allowed")),
-            _ => Ok(()),
+        match &self.hosts {
+            None if usual => Ok(()),
+            None => Err(format!("port {port} is not allowed")),
+            Some(hosts) if hosts.iter().any(|rule| rule.fits(host, port) && (usual || rule.port.is_some())) => Ok(()),
+            Some(_) => Err(format!("{host}:{port} is not among the hosts that are allowed")),
         }
     }
 
-    fn is_exception(&self, host: &HostName, port: u16) -> bool {
-        self.exceptions.iter().any(|rule| rule.fits(host, port))
+    /// Whether a host may be reached at some port.
+    #[must_use]
+    pub fn names(&self, host: &HostName) -> bool {
+        let named = |rules: &[HostRule]| rules.iter().any(|rule| rule.names(host));
+        named(&self.always) || self.hosts.as_ref().is_none_or(|hosts| named(hosts))
+    }
+
+    fn may_be_anywhere(&self, host: &HostName, port: Option<u16>) -> bool {
+        let mut rules = self.always.iter().chain(&self.private);
+        rules.any(|rule| port.map_or_else(|| rule.names(host), |port| rule.fits(host, port)))
+    }
+
+    /// Whether a host at a port may be reached at an address that it has.
+    pub(crate) fn check(&self, host: &HostName, port: u16, address: IpAddr) -> Result<(), String> {
+        self.allows(host, port)?;
+        if self.may_be_anywhere(host, Some(port)) || (is_public(address) && !own_addresses().contains(&address)) {
+            return Ok(());
+        }
+        Err(format!("{host}: its address is not public"))
     }
 
     /// The addresses at which a host may be reached, of all that it has.
     pub fn addresses(&self, host: &HostName, port: u16) -> Result<Vec<SocketAddr>, String> {
         self.allows(host, port)?;
-        let all = resolve(host)?;
-        let anywhere = self.is_exception(host, port);
-        let own = if anywhere { vec![] } else { own_addresses() };
-        let fits = |address: &IpAddr| anywhere || (is_public(*address) && !own.contains(address));
-        let fit: Vec<SocketAddr> = all.into_iter().filter(fits).map(|address| SocketAddr::new(address, port)).collect();
-        if fit.is_empty() { Err(format!("{host}: its address is not public")) } else { Ok(fit) }
+        let anywhere = self.may_be_anywhere(host, Some(port));
+        Ok(fitting(host, anywhere)?.into_iter().map(|address| SocketAddr::new(address, port)).collect())
     }
+
+    /// The addresses that somebody may be told a host has.
+    pub(crate) fn public_addresses(&self, host: &HostName) -> Result<Vec<IpAddr>, String> {
+        fitting(host, self.may_be_anywhere(host, None))
+    }
+}
+
+/// The addresses of a host, of those that are public if it may not be anywhere.
+fn fitting(host: &HostName, anywhere: bool) -> Result<Vec<IpAddr>, String> {
+    let all = resolve(host)?;
+    let own = if anywhere { vec![] } else { own_addresses() };
+    let fits = |address: &IpAddr| anywhere || (is_public(*address) && !own.contains(address));
+    let fit: Vec<IpAddr> = all.into_iter().filter(fits).collect();
+    if fit.is_empty() { Err(format!("{host}: its address is not public")) } else { Ok(fit) }
 }
 
 /// The addresses of a host, as the host's own tools see them. This program is linked statically, and the C library's
@@ -319,12 +353,18 @@ mod tests {
     #[test]
     fn what_may_be_reached() {
         let rules = |list: &[&str]| list.iter().map(|rule| HostRule::parse(rule).expect("valid")).collect::<Vec<_>>();
-        let reach = Reach { hosts: Some(rules(&["a.example:443"])), ports: None, exceptions: rules(&["10.0.0.1:80"]) };
+        let reach = Reach {
+            hosts: Some(rules(&["a.example:443", "c.example"])),
+            ports: Some(vec![80, 443]),
+            always: rules(&["10.0.0.1:80"]),
+            private: rules(&["b.example"]),
+        };
         let allows = |reach: &Reach, host: &str, port| reach.allows(&HostName::parse(host).expect(host), port).is_ok();
         assert!(
             allows(&reach, "a.example", 443) && !allows(&reach, "a.example", 80) && !allows(&reach, "b.example", 443)
         );
         assert!(allows(&reach, "10.0.0.1", 80) && !allows(&reach, "10.0.0.1", 81));
+        assert!(allows(&reach, "c.example", 80) && !allows(&reach, "c.example", 22), "the usual ports");
         let any = Reach { ports: Some(vec![443]), ..Reach::default() };
         assert!(allows(&any, "b.example", 443) && !allows(&any, "b.example", 22));
         assert!(any.addresses(&HostName::parse("127.0.0.1").expect("valid"), 443).is_err());

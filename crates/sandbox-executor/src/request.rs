@@ -4,10 +4,11 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
-use sandbox_cell::{LayerSet, Limits, Mount, Network, PathError, RelativePath};
+use sandbox_cell::{LayerSet, Limits, Mount, PathError, RelativePath};
 use sandbox_runtimes::{Definition, Missing};
 
 use crate::files::{self, InputFile};
+use crate::network::NetworkRequest;
 use crate::template::{Rendered, TemplateRequest};
 use crate::volumes::{VolumeRequest, check_workdir};
 
@@ -66,7 +67,7 @@ pub struct Request {
     /// What it may use.
     pub limits: Limits,
     /// What it can reach.
-    pub network: Network,
+    pub network: NetworkRequest,
     /// Layers that must be there.
     pub required: LayerSet,
 }
@@ -83,6 +84,9 @@ pub enum RequestError {
         /// Its size.
         size: usize,
     },
+    /// What it wants to reach makes no sense, or is more than it may.
+    #[error("network: {0}")]
+    Network(String),
     /// A NUL byte where none can be.
     #[error("{what} contains a NUL byte")]
     Nul {
@@ -168,7 +172,7 @@ impl Request {
             volumes: vec![],
             collect: false,
             limits,
-            network: Network::None,
+            network: NetworkRequest::default(),
             required,
         }
     }

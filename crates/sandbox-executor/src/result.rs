@@ -8,6 +8,8 @@ use sandbox_cell::archive::Omission;
 use sandbox_cell::{LayerSet, LimitKind, Usage};
 use serde::Serialize;
 
+use crate::gateway::NetworkUse;
+
 /// Success or not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
@@ -113,7 +115,7 @@ pub struct Phases {
 }
 
 /// What was used. Seconds and bytes.
-#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Metrics {
     /// From the program's start to its end.
@@ -134,6 +136,9 @@ pub struct Metrics {
     pub io_write: u64,
     /// How long each part took.
     pub phases: Phases,
+    /// What went over the network, if it had one beyond its own loopback interface.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub network: Option<NetworkUse>,
 }
 
 impl Metrics {
@@ -148,6 +153,7 @@ impl Metrics {
             io_read: usage.io_read,
             io_write: usage.io_write,
             phases,
+            network: None,
         }
     }
 }

@@ -8,6 +8,9 @@ use sandbox_cell::limits::{Caps, LimitError, LimitKind, Limits, TABLE};
 use sandbox_cell::units::parse_size;
 use sandbox_cell::{Layer, LayerSet};
 
+use crate::network::NetworkMode;
+use crate::reach::HostRule;
+
 /// The variable that lists layers without which nothing may run.
 const REQUIRE: &str = "SANDBOX_REQUIRE";
 
@@ -31,6 +34,12 @@ pub struct Settings {
     pub files: FileCaps,
     /// Directories of the host's that requests may ask to be shown, with all below them.
     pub volume_paths: Vec<PathBuf>,
+    /// How far programs may reach at most.
+    pub max_network: NetworkMode,
+    /// Hosts that programs may reach, if their request allows them, though their addresses are not public.
+    pub network_allow: Vec<HostRule>,
+    /// The only hosts that installs may reach, besides the indexes; any public one if nobody has said.
+    pub install_hosts: Option<Vec<HostRule>>,
     /// Whether JSON requests may name volumes that persist: whoever knows a name sees what others have put there.
     pub named_volumes: bool,
     /// How many bytes of compiled programs are kept.
@@ -46,6 +55,15 @@ const NAMED_VOLUMES: &str = "SANDBOX_NAMED_VOLUMES";
 
 /// The variable that lists directories that may be shown.
 const VOLUME_PATHS: &str = "SANDBOX_VOLUME_PATHS";
+
+/// The variable that says how far programs may reach.
+const MAX_NETWORK: &str = "SANDBOX_MAX_NETWORK";
+
+/// The variable that lists hosts that may be reached though they are not public.
+const NETWORK_ALLOW: &str = "SANDBOX_NETWORK_ALLOW";
+
+/// The variable that lists the only hosts that installs may reach.
+const INSTALL_HOSTS: &str = "SANDBOX_INSTALL_HOSTS";
 
 /// The variables for limits of the stages before the run. All others of their limits are fixed.
 const STAGES: [(&str, LimitKind); 6] = [
@@ -86,6 +104,9 @@ impl Default for Settings {
             install: stage_limits(300_000_000, 4 << 30),
             files: FileCaps { count: 1_000, bytes: 16 << 20 },
             volume_paths: vec![],
+            max_network: NetworkMode::Full,
+            network_allow: vec![],
+            install_hosts: None,
             named_volumes: false,
             build_cache: 1 << 30,
             package_cache: 10 << 30,
@@ -151,6 +172,25 @@ impl Settings {
                 Some(Err(error)) => errors.push((name.to_owned(), error.to_string())),
             }
         }
+        if let Some(text) = get(MAX_NETWORK) {
+            match NetworkMode::parse(text.trim()) {
+                Ok(mode) => settings.max_network = mode,
+                Err(why) => errors.push((MAX_NETWORK.to_owned(), why)),
+            }
+        }
+        let mut hosts = |name: &str| {
+            let text = get(name)?;
+            let hosts = text.split(',').map(str::trim).filter(|host| !host.is_empty());
+            match hosts.map(HostRule::parse).collect() {
+                Ok(hosts) => Some(hosts),
+                Err(why) => {
+                    errors.push((name.to_owned(), why));
+                    None
+                }
+            }
+        };
+        settings.network_allow = hosts(NETWORK_ALLOW).unwrap_or_default();
+        settings.install_hosts = hosts(INSTALL_HOSTS);
         if let Some(text) = get(REQUIRE) {
             match parse_layers(&text) {
                 Ok(layers) => settings.required = settings.required.union(layers),
@@ -200,6 +240,9 @@ mod tests {
             ("SANDBOX_INSTALL_DISK", "1g"),
             ("SANDBOX_FILES_SIZE", "1m"),
             ("SANDBOX_VOLUME_PATHS", "/srv:/data"),
+            ("SANDBOX_MAX_NETWORK", "allowlist"),
+            ("SANDBOX_NETWORK_ALLOW", "10.0.0.1, db.internal:5432"),
+            ("SANDBOX_INSTALL_HOSTS", "*.example.com"),
             ("HOME", "/home/u"),
         ])
         .expect("valid");
@@ -211,14 +254,22 @@ mod tests {
         assert_eq!(settings.compile.wall_time().as_secs(), 5);
         assert_eq!((settings.install.disk(), settings.compile.disk()), (1 << 30, 2 << 30));
         assert_eq!((settings.files.count, settings.files.bytes), (1_000, 1 << 20));
+        assert_eq!(settings.max_network, NetworkMode::Allowlist);
+        assert_eq!((settings.network_allow.len(), settings.install_hosts.map_or(0, |hosts| hosts.len())), (2, 1));
         assert_eq!(settings.volume_paths, [PathBuf::from("/srv"), PathBuf::from("/data")]);
     }
 
     #[test]
     fn all_mistakes_are_listed_at_once() {
-        let error = read(&[("SANDBOX_TIMEOUT", "0"), ("SANDBOX_MAX_DISK", "lots"), ("SANDBOX_REQUIRE", "moat")])
-            .expect_err("refused");
-        assert_eq!(error.0.len(), 3, "{error}");
+        let error = read(&[
+            ("SANDBOX_TIMEOUT", "0"),
+            ("SANDBOX_MAX_DISK", "lots"),
+            ("SANDBOX_REQUIRE", "moat"),
+            ("SANDBOX_MAX_NETWORK", "all"),
+            ("SANDBOX_NETWORK_ALLOW", "a,b c"),
+        ])
+        .expect_err("refused");
+        assert_eq!(error.0.len(), 5, "{error}");
         let text = error.to_string();
         assert!(text.contains("SANDBOX_TIMEOUT: wall_time: 0s is too little"), "{text}");
         assert!(text.contains("unknown isolation layer 'moat'"), "{text}");

@@ -15,7 +15,7 @@ use sandbox_cell::{
 };
 
 use crate::capture::Capture;
-use crate::egress::Egress;
+use crate::gateway::{Gateway, NetworkUse};
 use crate::reach::Reach;
 
 /// An output stream.
@@ -64,6 +64,8 @@ pub(crate) struct Ended {
     pub(crate) omitted: u64,
     /// How long the collection took.
     pub(crate) collect_time: Duration,
+    /// What went over the network, if it had one.
+    pub(crate) network: Option<NetworkUse>,
 }
 
 impl Ended {
@@ -90,17 +92,12 @@ impl Stage<'_> {
         if self.last {
             keeper.close();
         }
-        let (network, reach) = (self.cell.network, self.reach.clone());
+        let (has_gateway, reach) = (matches!(self.cell.network, Network::Gateway(_)), self.reach.clone());
         let (mut streams, mut collection) =
             self.start(&cell).map_err(|error| failure("cannot start the stage", &error))??;
-        let _egress = match network {
-            Network::Proxy => cell
-                .take_proxy()?
-                .map(|socket| Egress::serve(socket, reach))
-                .transpose()
-                .map_err(|error| failure("cannot serve the cell's proxy", &error))?,
-            Network::None | Network::Localhost => None,
-        };
+        let gateway = if has_gateway { cell.take_gateway()? } else { None };
+        let gateway = gateway.map(|sockets| Gateway::serve(sockets, reach)).transpose();
+        let gateway = gateway.map_err(|error| failure("cannot serve the cell's gateway", &error))?;
         let (outcome, ready) = streams.follow(&mut cell, cancel, observe)?;
         let began = Instant::now();
         let omitted = match &mut collection {
@@ -109,7 +106,8 @@ impl Stage<'_> {
             None => 0,
         };
         let Streams { stdout, stderr, .. } = streams;
-        Ok(Ended { outcome, ready, stdout, stderr, omitted, collect_time: began.elapsed() })
+        let network = gateway.map(Gateway::close);
+        Ok(Ended { outcome, ready, stdout, stderr, omitted, collect_time: began.elapsed(), network })
     }
 
     fn start(self, cell: &Cell<'_>) -> io::Result<Result<(Streams, Option<std::fs::File>), Failure>> {

@@ -38,6 +38,19 @@ impl Trace {
             memory = result.metrics.memory_peak,
             "run"
         );
+        for host in result.metrics.network.iter().flat_map(|network| &network.hosts) {
+            let (connections, sent, received) = (host.connections, host.sent, host.received);
+            tracing::info!(id = self.id, host = host.host, port = host.port, connections, sent, received, "connection");
+        }
+        for refusal in result.metrics.network.iter().flat_map(|network| &network.refusals) {
+            tracing::info!(
+                id = self.id,
+                host = refusal.host,
+                port = refusal.port,
+                why = refusal.why,
+                "refused connection"
+            );
+        }
         #[cfg(feature = "otlp")]
         crate::otlp::record(&self.id, self.at, result);
     }

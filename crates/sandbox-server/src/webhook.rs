@@ -116,8 +116,8 @@ impl Webhooks {
 }
 
 /// Any public address, at any port; and exceptions.
-fn reach(exceptions: Vec<HostRule>) -> Reach {
-    Reach { hosts: None, ports: None, exceptions }
+fn reach(private: Vec<HostRule>) -> Reach {
+    Reach { private, ..Reach::default() }
 }
 
 /// The authorities that the host trusts, or those that browsers do if it does not say.

@@ -6,7 +6,6 @@
 
 use std::borrow::Cow;
 use std::fs::File;
-use std::net::{Ipv4Addr, SocketAddrV4};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
@@ -16,16 +15,16 @@ use landlock::{
 };
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
-use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, bind, listen, socket_with};
+use rustix::net::{RecvFlags, SendFlags};
 use rustix::process::{DumpableBehavior, Signal};
 use rustix::thread::{CapabilitySet, CapabilitySets, LinkNameSpaceType, move_into_link_name_space};
 use sandbox_sys::process::Namespaces;
 use sandbox_sys::signal::{SignalFd, SignalSet};
 
-use super::Birth;
+use super::{Birth, network};
 use crate::layer::Layer;
 use crate::rootfs::{self, Failed};
-use crate::spec::{CellSpec, Network, PROXY_PORT};
+use crate::spec::CellSpec;
 use crate::wire::{self, FromInit, Received, ToInit};
 
 /// What a locked init holds.
@@ -34,8 +33,8 @@ pub(super) struct Locked {
     pub(super) writable: OwnedFd,
     /// A tmpfs for each volume.
     pub(super) volumes: Vec<OwnedFd>,
-    /// The socket on which the caller serves a proxy, until it is sent away.
-    proxy: Option<OwnedFd>,
+    /// The sockets on which the caller serves a gateway, until they are sent away.
+    gateway: Vec<OwnedFd>,
     /// Tells when a child has ended.
     pub(super) children: SignalFd,
     /// The rules that programs enter.
@@ -88,7 +87,7 @@ pub(super) fn lock(birth: &Birth<'_>) -> Result<Locked, Failed> {
         host: !birth.has(Layer::Mount),
         all_processes: !birth.has(Layer::Pid),
     })?;
-    let (groups, proxy) = enter_places(birth)?;
+    let (groups, gateway) = enter_places(birth)?;
 
     prefer_as_victim(&proc).map_err(at("offer the cell to the out-of-memory killer"))?;
     // Opened while this is still allowed: sealing init's memory below makes its own /proc entry root's.
@@ -110,7 +109,7 @@ pub(super) fn lock(birth: &Birth<'_>) -> Result<Locked, Failed> {
         sandbox_sys::seccomp::install(birth.filter).map_err(at("install the syscall filter"))?;
     }
     let volumes = volumes.into_iter().map(|(_, tmpfs)| tmpfs).collect();
-    Ok(Locked { writable, volumes, proxy, children, landlock, groups, io: io.map(File::from) })
+    Ok(Locked { writable, volumes, gateway, children, landlock, groups, io: io.map(File::from) })
 }
 
 /// If the host runs out of memory, cells go first. Set with privilege, this cannot be taken back without.
@@ -120,9 +119,9 @@ fn prefer_as_victim(proc: &OwnedFd) -> rustix::io::Result<()> {
     rustix::io::write(&file, b"1000").map(drop)
 }
 
-/// Enters the places that the keeper has made meanwhile; returns the groups that are for the program, and the socket
-/// for a proxy.
-fn enter_places(birth: &Birth<'_>) -> Result<(Vec<OwnedFd>, Option<OwnedFd>), Failed> {
+/// Enters the places that the keeper has made meanwhile; returns the groups that are for the program, and the sockets of
+/// a gateway.
+fn enter_places(birth: &Birth<'_>) -> Result<(Vec<OwnedFd>, Vec<OwnedFd>), Failed> {
     let at = |step: &'static str| move |errno| (Cow::Borrowed(step), errno);
     let mut buffer = [0; 64];
     let received = wire::receive(birth.socket, &mut buffer, RecvFlags::empty()).map_err(at("wait for the network"))?;
@@ -132,28 +131,15 @@ fn enter_places(birth: &Birth<'_>) -> Result<(Vec<OwnedFd>, Option<OwnedFd>), Fa
     let mut fds = fds.into_iter();
     let net = fds.next().ok_or(("wait for the network".into(), Errno::PIPE))?;
     move_into_link_name_space(net.as_fd(), Some(LinkNameSpaceType::Network)).map_err(at("enter the network"))?;
-    if birth.spec.network != Network::None && birth.has(Layer::Net) {
-        sandbox_sys::net::loopback_up().map_err(at("bring the loopback interface up"))?;
-    }
-    let proxy = match birth.spec.network {
-        Network::Proxy => Some(proxy_socket().map_err(at("open the proxy's socket"))?),
-        Network::None | Network::Localhost => None,
-    };
+    // What is not the cell's own network is left as it is.
+    let gateway = if birth.has(Layer::Net) { network::set_up(&birth.spec.network)? } else { vec![] };
     for group in fds.by_ref().take(usize::from(init)) {
         rustix::io::write(&group, b"0").map_err(at("join the cgroup"))?;
     }
     if birth.has(Layer::Cgroup) {
         sandbox_sys::process::unshare(birth.alone, Namespaces::CGROUP).map_err(at("make a cgroup namespace"))?;
     }
-    Ok((fds.collect(), proxy))
-}
-
-/// A listening socket on the cell's loopback interface. It belongs to the cell's network wherever it is served from.
-fn proxy_socket() -> rustix::io::Result<OwnedFd> {
-    let socket = socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
-    bind(&socket, &SocketAddrV4::new(Ipv4Addr::LOCALHOST, PROXY_PORT))?;
-    listen(&socket, 128)?;
-    Ok(socket)
+    Ok((fds.collect(), gateway))
 }
 
 /// Programs get standard streams of their own; init has none.
@@ -253,10 +239,10 @@ fn landlock_rules(spec: &CellSpec) -> Result<OwnedFd, Errno> {
 }
 
 impl Locked {
-    /// Says that the cell is locked, and sends the proxy's socket away.
+    /// Says that the cell is locked, and sends the gateway's sockets away.
     pub(super) fn ready(&mut self, birth: &Birth<'_>) -> rustix::io::Result<()> {
-        let proxy = self.proxy.take();
-        let fds: Vec<_> = proxy.iter().map(AsFd::as_fd).collect();
+        let gateway = std::mem::take(&mut self.gateway);
+        let fds: Vec<_> = gateway.iter().map(AsFd::as_fd).collect();
         let ready = FromInit::Ready { landlock: self.landlock.is_some() };
         wire::send(birth.socket.as_fd(), &ready, &fds, SendFlags::empty())
     }

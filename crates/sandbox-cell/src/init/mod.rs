@@ -15,6 +15,7 @@
 mod files;
 mod kill;
 mod lock;
+mod network;
 mod serve;
 mod watch;
 

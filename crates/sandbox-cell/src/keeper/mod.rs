@@ -25,7 +25,7 @@ use crate::archive::{Archive, Caps};
 use crate::error::Failure;
 use crate::layer::LayerSet;
 use crate::outcome::{Outcome, StopReason, Usage};
-use crate::spec::{CellSpec, Command};
+use crate::spec::{CellSpec, Command, Gateway, Network};
 use crate::wire::{self, FromCell, Received, Run, Sources, ToCell, ToKeeper};
 
 /// A running keeper process. Dropping it waits until it has ended, with nothing left.
@@ -59,7 +59,11 @@ impl Keeper {
         wire::send(&self.control, &ToKeeper::Create(spec.clone()), &[theirs.as_fd()], SendFlags::empty())
             .map_err(failed)?;
         drop(theirs);
-        Ok(Cell { socket: ours, ready: None, proxy: None, buffer: vec![0; 4096], ended: None, keeper: PhantomData })
+        let gateway = match &spec.network {
+            Network::Gateway(gateway) => Some((gateway.clone(), vec![])),
+            Network::None | Network::Localhost => None,
+        };
+        Ok(Cell { socket: ours, ready: None, gateway, buffer: vec![0; 4096], ended: None, keeper: PhantomData })
     }
 
     /// Forbids all cells from now on to be shown anything else of the host than this and what is below it. It cannot be
@@ -121,6 +125,17 @@ pub struct Ready {
     pub prepare: Duration,
 }
 
+/// The sockets of a cell's gateway. They belong to the cell's network wherever they are served.
+#[derive(Debug)]
+pub struct GatewaySockets {
+    /// Listens for clients of a proxy.
+    pub proxy: Option<OwnedFd>,
+    /// Receives questions for a resolver, as datagrams.
+    pub dns: Option<OwnedFd>,
+    /// For each port, listens for connections to any address.
+    pub ports: Vec<OwnedFd>,
+}
+
 /// A cell: one single-use sandbox. Dropping it deletes it without waiting; [`Cell::delete`] waits.
 ///
 /// As a descriptor ([`AsFd`]) it becomes readable when [`Cell::poll`] has something to take in.
@@ -128,8 +143,8 @@ pub struct Ready {
 pub struct Cell<'k> {
     socket: OwnedFd,
     ready: Option<Ready>,
-    /// The socket of its proxy, until somebody takes it.
-    proxy: Option<OwnedFd>,
+    /// Its gateway with its sockets, until somebody takes them.
+    gateway: Option<(Gateway, Vec<OwnedFd>)>,
     buffer: Vec<u8>,
     /// An end that arrived while waiting for something else.
     ended: Option<Box<Outcome>>,
@@ -162,11 +177,14 @@ impl Cell<'_> {
         self.say(&ToCell::Run(Run { command: (*command).clone(), files: files.is_some(), collect, last: *last }), &fds)
     }
 
-    /// The listening socket of a cell with [`crate::Network::Proxy`], once it is ready. Whoever has it decides what the
-    /// cell can reach.
-    pub fn take_proxy(&mut self) -> Result<Option<OwnedFd>, Failure> {
+    /// The sockets of a cell with a gateway, once it is ready. Whoever has them decides what the cell can reach.
+    pub fn take_gateway(&mut self) -> Result<Option<GatewaySockets>, Failure> {
         self.ready()?;
-        Ok(self.proxy.take())
+        let Some((gateway, sockets)) = self.gateway.take() else { return Ok(None) };
+        let mut sockets = sockets.into_iter();
+        let mut next = |wanted: bool| if wanted { sockets.next() } else { None };
+        let (proxy, dns) = (next(gateway.proxy), next(gateway.dns));
+        Ok(Some(GatewaySockets { proxy, dns, ports: sockets.collect() }))
     }
 
     /// Runs a command to its end. Without streams of its own to follow, this is all there is to it.
@@ -246,9 +264,11 @@ impl Cell<'_> {
     /// Receives a message; keeps for itself that the cell is ready.
     fn receive(&mut self) -> Result<Option<FromCell>, Failure> {
         match wire::receive(&self.socket, &mut self.buffer, RecvFlags::empty()) {
-            Ok(Received::Message(FromCell::Ready { isolation, prepare }, mut fds)) => {
+            Ok(Received::Message(FromCell::Ready { isolation, prepare }, fds)) => {
                 self.ready = Some(Ready { isolation, prepare });
-                self.proxy = fds.pop();
+                if let Some((_, sockets)) = &mut self.gateway {
+                    *sockets = fds;
+                }
                 Ok(None)
             }
             Ok(Received::Message(FromCell::Failed(failure), _)) => Err(failure),

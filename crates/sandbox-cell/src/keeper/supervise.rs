@@ -143,14 +143,14 @@ impl Kept {
         Ok(())
     }
 
-    /// The cell is locked; a descriptor that comes with that is its proxy's socket.
-    pub(super) fn on_ready(&mut self, landlock: bool, proxy: &[OwnedFd]) {
+    /// The cell is locked; descriptors that come with that are its gateway's sockets.
+    pub(super) fn on_ready(&mut self, landlock: bool, gateway: &[OwnedFd]) {
         self.boot = Boot::Ready;
         if !landlock {
             let landlock: LayerSet = [Layer::Landlock].into_iter().collect();
             self.layers = self.layers.without(landlock);
         }
-        let fds: Vec<_> = proxy.iter().take(1).map(AsFd::as_fd).collect();
+        let fds: Vec<_> = gateway.iter().map(AsFd::as_fd).collect();
         let ready = FromCell::Ready { isolation: self.layers, prepare: self.began.elapsed() };
         let _ = wire::send(&self.caller, &ready, &fds, SendFlags::DONTWAIT);
     }

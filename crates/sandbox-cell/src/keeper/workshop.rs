@@ -102,6 +102,11 @@ impl Workshop {
         if !spec.limits.is_valid() {
             return Err(Failure::of_request("cannot make the cell", "a limit is out of bounds"));
         }
+        if let Network::Gateway(gateway) = &spec.network
+            && !gateway.is_valid()
+        {
+            return Err(Failure::of_request("cannot make the cell", "a port of its gateway cannot be had"));
+        }
         rootfs::check_targets(&spec.mounts, &spec.volumes)?;
         spec.mounts.iter().try_for_each(|mount| self.check_source(mount))?;
         self.check_omissions(spec)?;
@@ -132,7 +137,7 @@ impl Workshop {
                 return refuse(&format!("without root's power the {} namespace is what makes a cell", layer.name()));
             }
         }
-        if spec.omit.contains(Layer::Net) && spec.network == Network::Proxy {
+        if spec.omit.contains(Layer::Net) && matches!(spec.network, Network::Gateway(_)) {
             return refuse("a proxy needs a network of its own");
         }
         Ok(())

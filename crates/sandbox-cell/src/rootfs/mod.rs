@@ -59,6 +59,8 @@ const PASSWD: &str = "root:x:0:0:root:/:/bin/false\nsandbox:x:1000:1000:sandbox:
                       nobody:x:65534:65534:nobody:/:/bin/false\n";
 const GROUP: &str = "root:x:0:\nsandbox:x:1000:\nnogroup:x:65534:\n";
 const HOSTS: &str = "127.0.0.1 localhost sandbox\n::1 localhost\n";
+/// Nobody answers there unless the cell has a resolver.
+const RESOLV: &str = "nameserver 127.0.0.1\noptions attempts:1\n";
 const NSSWITCH: &str = "passwd: files\ngroup: files\nhosts: files dns\n";
 
 /// A step that failed, for people, and why.
@@ -176,7 +178,7 @@ fn check_target(target: &Path) -> Result<(), Failure> {
         return Err(refuse("the path has '..' or is the root"));
     }
     let reserved = ["proc", "dev", "sys", "tmp", "sandbox", "home", "etc/ssl"];
-    let own = ["ld.so.cache", "alternatives", "passwd", "group", "hosts", "nsswitch.conf"];
+    let own = ["ld.so.cache", "alternatives", "passwd", "group", "hosts", "nsswitch.conf", "resolv.conf"];
     if relative == Path::new("etc") || own.iter().any(|name| relative.starts_with(Path::new("etc").join(name))) {
         return Err(refuse("the file belongs to the cell"));
     }
@@ -198,7 +200,8 @@ fn fill(root: &OwnedFd, host: bool) -> rustix::io::Result<()> {
     for (link, target) in [("fd", ""), ("stdin", "/0"), ("stdout", "/1"), ("stderr", "/2")] {
         rustix::fs::symlinkat(format!("/proc/self/fd{target}"), root, format!("dev/{link}"))?;
     }
-    let files = [("passwd", PASSWD), ("group", GROUP), ("hosts", HOSTS), ("nsswitch.conf", NSSWITCH)];
+    let files =
+        [("passwd", PASSWD), ("group", GROUP), ("hosts", HOSTS), ("nsswitch.conf", NSSWITCH), ("resolv.conf", RESOLV)];
     for (name, content) in files {
         let file = create_file(root, &Path::new("etc").join(name))?;
         rustix::io::write(&file, content.as_bytes())?;

@@ -310,6 +310,25 @@ fn shutdown_lets_runs_end_and_ends_those_that_do_not() {
 }
 
 #[test]
+fn the_operator_says_how_far_programs_reach() {
+    let server = Server::start_with(&[], &[("SANDBOX_MAX_NETWORK", "allowlist")]);
+    let refused = |network: Value| {
+        let (status, problem) = server.post(&json!({"code": "1", "network": network}));
+        assert_eq!(status, 422, "{problem:#}");
+        problem["detail"].as_str().unwrap().to_owned()
+    };
+    assert!(refused(json!("full")).contains("more than the operator allows"));
+    assert!(refused(json!({"mode": "none", "dns": true})).contains("more than the operator allows"));
+    assert!(refused(json!({"mode": "allowlist"})).contains("at least one host"));
+    assert!(refused(json!({"mode": "allowlist", "hosts": ["a b"]})).starts_with("network.hosts: "));
+    let code = "import socket\ntry:\n    socket.create_connection(('10.0.0.1', 443), 5).recv(1)\nexcept OSError as error:\n    print(type(error).__name__)";
+    let network = json!({"mode": "allowlist", "hosts": ["10.0.0.1"], "dns": false});
+    let (_, answer) = server.post(&json!({"code": code, "network": network}));
+    assert_eq!(answer["stdout"], "ConnectionResetError\n", "{answer:#}");
+    assert_eq!(answer["metrics"]["network"]["refusals"][0]["why"], "10.0.0.1: its address is not public");
+}
+
+#[test]
 fn curl_understands_it() {
     let server = Server::start(&[]);
     let curl = |args: &[&str], path: &str| {

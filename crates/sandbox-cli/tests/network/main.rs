@@ -1,0 +1,287 @@
+//! What programs can reach, in a small world of network namespaces with servers and a resolver of its own: see `world.sh`.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
+
+#[path = "../harness/mod.rs"]
+mod harness;
+
+use std::process::Command;
+
+use harness::{BINARY, is_root, result, sandbox};
+use serde_json::Value;
+
+/// A program to be run in the world.
+#[derive(Default)]
+struct Attempt<'a> {
+    language: &'a str,
+    flags: &'a [&'a str],
+    /// The operator's variables.
+    settings: &'a [(&'a str, &'a str)],
+    /// What starts it, if it is not this user.
+    wrapper: &'a [&'a str],
+}
+
+impl Attempt<'_> {
+    /// The result; none if the world cannot be made.
+    fn run(&self, code: &str) -> Option<Value> {
+        if !is_root() {
+            assert!(std::env::var_os("CI").is_none(), "this test needs root, and CI must not skip it");
+            return None;
+        }
+        let language = if self.language.is_empty() { "python" } else { self.language };
+        let inner = sandbox(&[&["--lang", language, "--json", "-t", "20s", "--code", code], self.flags].concat());
+        let mut command = Command::new("unshare");
+        command.args(["--mount", "--net", "--pid", "--fork", "--kill-child", "--mount-proc"]);
+        command.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/network/world.sh")).args(self.wrapper);
+        command.arg(BINARY).args(inner.get_args());
+        for (name, value) in inner.get_envs() {
+            match value {
+                Some(value) => command.env(name, value),
+                None => command.env_remove(name),
+            };
+        }
+        Some(result(&command.envs(self.settings.iter().copied()).output().unwrap()))
+    }
+}
+
+/// Runs Python in the world.
+fn python(code: &str, flags: &[&str]) -> Option<Value> {
+    Attempt { flags, ..Attempt::default() }.run(code)
+}
+
+/// What each of some attempts says, from a program that tries them all.
+fn said(result: &Value) -> Vec<String> {
+    result["stdout"].as_str().unwrap().lines().map(str::to_owned).collect()
+}
+
+/// Python that tries addresses through the proxy, and over sockets without one.
+const TRY: &str = r#"
+import socket, urllib.request
+def web(url):
+    try:
+        return urllib.request.urlopen(url, timeout=5).read().decode().strip()
+    except urllib.error.HTTPError as error:
+        return f"{error.code} {error.read().decode().strip()}"
+    except Exception as error:
+        return type(error).__name__
+def direct(host, port, text=b"GET / HTTP/1.0\r\nHost: x\r\n\r\n"):
+    try:
+        with socket.create_connection((host, port), 5) as connection:
+            connection.sendall(text)
+            return connection.recv(1000).decode().strip().splitlines()[-1]
+    except Exception as error:
+        return type(error).__name__
+def tunnel(target):
+    with socket.create_connection(("127.0.0.1", 3128), 5) as connection:
+        connection.sendall(b"CONNECT " + target + b" HTTP/1.1\r\n\r\n")
+        return connection.recv(1000).decode(errors="replace").split("\r\n")[0]
+"#;
+
+#[test]
+fn an_allow_list_is_a_list_of_all_that_can_be_reached() {
+    let code = format!(
+        "{TRY}\n\
+        print(direct('203.0.113.80', 80))\n\
+        print(web('http://api.example.com/'))\n\
+        print(web('http://evil.example.net/'))\n\
+        print(direct('api.example.com', 80))\n\
+        print(direct('evil.example.net', 80))\n\
+        print(direct('203.0.113.81', 80))\n\
+        print(web('http://www.example.com/'))\n\
+        print(direct('api.example.com', 443, b'hello'))\n\
+        print(direct('api.example.com', 5432, b'hello'))\n\
+        print(web('http://api.example.com:8080/'))"
+    );
+    let Some(result) = python(&code, &["--allow-host", "api.example.com"]) else { return };
+    let expected = [
+        // Its address alone is nothing before somebody has asked for its name.
+        "ConnectionResetError",
+        "I am 203.0.113.80, you want api.example.com",
+        "403 evil.example.net:80 is not among the hosts that are allowed",
+        "I am 203.0.113.80, you want x",
+        "gaierror",
+        "ConnectionResetError",
+        "403 www.example.com:80 is not among the hosts that are allowed",
+        "HELLO",
+        "ConnectionRefusedError",
+        "403 api.example.com:8080 is not among the hosts that are allowed",
+    ];
+    assert_eq!(said(&result), expected, "{result:#}");
+    let network = &result["metrics"]["network"];
+    // One name was asked for twice, for addresses of both kinds.
+    assert_eq!((&network["connections"], &network["refused"]), (&3.into(), &7.into()), "{network:#}");
+    assert_eq!(network["refusals"].as_array().unwrap().len(), 6, "{network:#}");
+    let api: Vec<&Value> =
+        network["hosts"].as_array().unwrap().iter().filter(|h| h["host"] == "api.example.com").collect();
+    assert_eq!(api.len(), 2, "{network:#}");
+    assert_eq!(
+        (&api[1]["port"], &api[1]["sent"], &api[1]["received"]),
+        (&443.into(), &5.into(), &5.into()),
+        "{network:#}"
+    );
+    assert!(
+        network["refusals"].as_array().unwrap().iter().any(|r| r["host"] == "evil.example.net" && r["port"].is_null())
+    );
+}
+
+#[test]
+fn rules_may_name_ports_and_all_below_a_name() {
+    let code = format!(
+        "{TRY}\n\
+        print(web('http://api.example.com:8080/'))\n\
+        print(direct('www.example.com', 8080))\n\
+        print(direct('api.example.com', 5432, b'sql'))\n\
+        print(web('http://api.example.com/'))\n\
+        print(web('http://evil.example.net/'))"
+    );
+    let flags = ["--allow-host", "*.example.com:8080", "--allow-host", "api.example.com:5432"];
+    let Some(result) = python(&code, &flags) else { return };
+    let expected = [
+        "I am 203.0.113.80, you want api.example.com:8080",
+        "I am 203.0.113.80, you want x",
+        "SQL",
+        "403 api.example.com:80 is not among the hosts that are allowed",
+        "403 evil.example.net:80 is not among the hosts that are allowed",
+    ];
+    assert_eq!(said(&result), expected, "{result:#}");
+}
+
+#[test]
+fn what_is_not_public_is_refused_whatever_is_allowed() {
+    let names = ["internal", "self", "loopback", "metadata", "rebind"];
+    let tries: String = names
+        .iter()
+        .map(|name| format!("print(web('http://{name}.example.com/'), direct('{name}.example.com', 80))\n"))
+        .collect();
+    let tries = format!(
+        "{TRY}\nprint(web('http://rebind.example.com/'))\n{tries}\
+        print(web('http://both.example.com/'))\n\
+        print(web('http://api.example.com/redirect'))\n\
+        print(direct('10.9.9.9', 80), direct('203.0.113.1', 80), direct('127.0.0.1', 80))"
+    );
+    let refused = |name: &str| format!("403 {name}.example.com: its address is not public gaierror");
+    for flags in [&["--network", "full"][..], &["--allow-host", "*.example.com", "--allow-host", "10.9.9.9"][..]] {
+        let Some(result) = python(&tries, flags) else { return };
+        let said = said(&result);
+        assert_eq!(said[0], "I am 203.0.113.80, you want rebind.example.com", "{result:#}");
+        for (name, line) in names.iter().zip(&said[1..]) {
+            assert_eq!(*line, refused(name), "{flags:?}: {result:#}");
+        }
+        assert_eq!(said[6], "I am 203.0.113.80, you want both.example.com", "only its public address is used");
+        assert_eq!(said[7], "403 10.9.9.9: its address is not public");
+        assert_eq!(said[8], "ConnectionResetError ConnectionResetError ConnectionResetError");
+    }
+    // Only the operator can make exceptions, and only for what is asked for.
+    let code =
+        format!("{TRY}\nprint(direct('internal.example.com', 5432, b'sql'), web('http://internal.example.com/'))");
+    let (flags, settings) =
+        (["--allow-host", "*.example.com:5432"], [("SANDBOX_NETWORK_ALLOW", "internal.example.com")]);
+    let attempt = Attempt { flags: &flags, settings: &settings, ..Attempt::default() };
+    let Some(result) = attempt.run(&code) else { return };
+    assert_eq!(
+        said(&result),
+        ["SQL 403 internal.example.com:80 is not among the hosts that are allowed"],
+        "{result:#}"
+    );
+}
+
+#[test]
+fn names_that_are_not_what_they_seem() {
+    let targets: [&str; 14] = [
+        r"evil.example.net\x00.example.com:80",
+        "evil.example.net#.example.com:80",
+        "evil.example.net%00.example.com:80",
+        "evilexample.com:80",
+        "example.com.evil.example.net:80",
+        "203.0.113.81:80",
+        "3405803857:80",
+        "0xcb007151:80",
+        "0313.0.0161.0121:80",
+        "[::ffff:203.0.113.81]:80",
+        "user@api.example.com:80",
+        "api.example.com:80@evil.example.net:80",
+        "xn--exmple-cua.com:80",
+        "api.example.com:080808",
+    ];
+    let tries: String = targets.iter().map(|target| format!("print(tunnel(b'{target}'))\n")).collect();
+    let code = format!("{TRY}{tries}print(tunnel(b'API.example.COM.:80'))");
+    let Some(result) = python(&code, &["--allow-host", "*.example.com"]) else { return };
+    let said = said(&result);
+    for (target, line) in targets.iter().zip(&said) {
+        assert!(line.starts_with("HTTP/1.1 40"), "{target}: {line}");
+    }
+    assert_eq!(said[targets.len()], "HTTP/1.1 200 Connection established", "one spelling of an allowed name");
+}
+
+#[test]
+fn names_can_be_resolved_where_that_is_allowed_and_nothing_more() {
+    let code = format!(
+        "{TRY}\n\
+        for name in ['evil.example.net', 'internal.example.com', 'nobody.example.org']:\n    \
+            try: print(socket.gethostbyname(name))\n    \
+            except Exception as error: print(type(error).__name__)\n\
+        print(direct('203.0.113.81', 80))"
+    );
+    for (flags, expected) in [
+        (&["--allow-dns"][..], ["203.0.113.81", "gaierror", "gaierror", "ConnectionRefusedError|OSError"]),
+        (&["--network", "localhost", "--allow-dns"], ["203.0.113.81", "gaierror", "gaierror", "OSError"]),
+        (&[], ["gaierror", "gaierror", "gaierror", "OSError"]),
+    ] {
+        let Some(result) = python(&code, flags) else { return };
+        for (line, expected) in said(&result).iter().zip(expected) {
+            assert!(expected.split('|').any(|text| text == line), "{flags:?}: {line}, {result:#}");
+        }
+        assert_eq!(result["metrics"].get("network").is_some(), flags.contains(&"--allow-dns"));
+    }
+}
+
+#[test]
+fn programs_that_know_of_no_proxy_reach_the_web_too() {
+    let code = "fetch('http://api.example.com/').then(r => r.text()).then(t => console.log(t.trim()))\
+        .then(() => fetch('http://evil.example.net/')).catch(e => console.log(e.cause.code))";
+    let flags = ["--allow-host", "api.example.com"];
+    let attempt = Attempt { language: "javascript", flags: &flags, ..Attempt::default() };
+    let Some(result) = attempt.run(code) else { return };
+    assert_eq!(said(&result), ["I am 203.0.113.80, you want api.example.com", "ENOTFOUND"], "{result:#}");
+}
+
+#[test]
+fn an_ordinary_user_has_all_of_it() {
+    let code = format!(
+        "{TRY}\nprint(web('http://api.example.com/'))\nprint(direct('api.example.com', 80))\nprint(web('http://evil.example.net/'))\n\
+        print(direct('10.9.9.9', 80))"
+    );
+    let user = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups", "env", "HOME=/nonexistent"];
+    let attempt = Attempt { flags: &["--allow-host", "api.example.com"], wrapper: &user, ..Attempt::default() };
+    let Some(result) = attempt.run(&code) else { return };
+    let expected = [
+        "I am 203.0.113.80, you want api.example.com",
+        "I am 203.0.113.80, you want x",
+        "403 evil.example.net:80 is not among the hosts that are allowed",
+        "ConnectionResetError",
+    ];
+    assert_eq!(said(&result), expected, "{result:#}");
+    assert!(!result["isolation"].as_array().unwrap().contains(&"memory".into()), "{result:#}");
+}
+
+#[test]
+fn the_operator_has_the_last_word() {
+    for (flags, why) in [
+        (&["--network", "full"][..], "'full' is more than the operator allows, which is 'localhost'"),
+        (&["--allow-host", "a.example"], "'allowlist' is more than the operator allows"),
+        (&["--allow-dns"], "resolving any name is more than the operator allows"),
+        (&["--network", "allowlist"], "needs at least one host"),
+        (&["--network", "localhost", "--allow-host", "a.example"], "only be allowed in the mode allowlist"),
+        (&["--allow-host", "http://a.example/"], "is not a host"),
+        (&["--allow-host", "*.com"], "is not a host"),
+    ] {
+        let mut args = vec!["--lang", "python", "--code", "1"];
+        args.extend_from_slice(flags);
+        let mut command = sandbox(&args);
+        if why.contains("operator") {
+            command.env("SANDBOX_MAX_NETWORK", "localhost");
+        }
+        let output = command.output().unwrap();
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.code() == Some(2) && text.contains(why), "{flags:?}: {text}");
+    }
+}

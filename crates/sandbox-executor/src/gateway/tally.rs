@@ -1,0 +1,159 @@
+//! What went through a gateway, and what did not.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use serde::{Deserialize, Serialize};
+
+use crate::reach::HostName;
+
+/// The most hosts, and the most refusals, that are told one by one. All are counted.
+const MOST_TOLD: usize = 100;
+
+/// What a run did on the network.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct NetworkUse {
+    /// Connections that were made.
+    pub connections: u64,
+    /// Connections and names that were refused.
+    pub refused: u64,
+    /// Names that were looked up.
+    pub lookups: u64,
+    /// Bytes that the program sent.
+    pub sent: u64,
+    /// Bytes that it received.
+    pub received: u64,
+    /// The hosts that it reached, at most 100.
+    pub hosts: Vec<HostUse>,
+    /// What was refused, at most 100.
+    pub refusals: Vec<Refusal>,
+}
+
+/// What went to and from a host.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct HostUse {
+    /// Its name, or its address if nobody asked for a name.
+    pub host: String,
+    /// The port.
+    pub port: u16,
+    /// Connections to it.
+    pub connections: u64,
+    /// Bytes to it.
+    pub sent: u64,
+    /// Bytes from it.
+    pub received: u64,
+}
+
+/// Something that was refused.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Refusal {
+    /// The host.
+    pub host: String,
+    /// The port; none if its name was not looked up.
+    pub port: Option<u16>,
+    /// Why.
+    pub why: String,
+}
+
+#[derive(Debug, Default)]
+struct Bytes {
+    sent: AtomicU64,
+    received: AtomicU64,
+}
+
+/// By name and port: connections, and what went through them.
+type Hosts = BTreeMap<(String, u16), (u64, Arc<Bytes>)>;
+
+/// Counts.
+#[derive(Debug, Default)]
+pub(super) struct Tally {
+    total: Bytes,
+    lookups: AtomicU64,
+    connections: AtomicU64,
+    refused: AtomicU64,
+    hosts: Mutex<Hosts>,
+    refusals: Mutex<Vec<Refusal>>,
+}
+
+/// Counts what goes through one connection.
+pub(super) struct Traffic<'a> {
+    total: &'a Bytes,
+    host: Option<Arc<Bytes>>,
+}
+
+impl Traffic<'_> {
+    pub(super) fn sent(&self, bytes: usize) {
+        self.add(|count| &count.sent, bytes);
+    }
+
+    pub(super) fn received(&self, bytes: usize) {
+        self.add(|count| &count.received, bytes);
+    }
+
+    fn add(&self, which: impl Fn(&Bytes) -> &AtomicU64, bytes: usize) {
+        for count in [Some(self.total), self.host.as_deref()].into_iter().flatten() {
+            which(count).fetch_add(bytes as u64, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Tally {
+    pub(super) fn connected(&self, host: &HostName, port: u16) -> Traffic<'_> {
+        self.connections.fetch_add(1, Ordering::Relaxed);
+        let mut hosts = self.hosts.lock().unwrap_or_else(PoisonError::into_inner);
+        let key = (host.to_string(), port);
+        let known = hosts.len() < MOST_TOLD || hosts.contains_key(&key);
+        let host = known.then(|| {
+            let entry = hosts.entry(key).or_default();
+            entry.0 += 1;
+            Arc::clone(&entry.1)
+        });
+        Traffic { total: &self.total, host }
+    }
+
+    pub(super) fn refused(&self, host: &HostName, port: u16, why: &str) {
+        self.refuse(host.to_string(), Some(port), why.to_owned());
+    }
+
+    pub(super) fn refused_name(&self, name: &str) {
+        self.refuse(name.to_owned(), None, "is not among the hosts that are allowed".to_owned());
+    }
+
+    fn refuse(&self, host: String, port: Option<u16>, why: String) {
+        self.refused.fetch_add(1, Ordering::Relaxed);
+        let mut refusals = self.refusals.lock().unwrap_or_else(PoisonError::into_inner);
+        let refusal = Refusal { host, port, why };
+        if refusals.len() < MOST_TOLD && !refusals.contains(&refusal) {
+            refusals.push(refusal);
+        }
+    }
+
+    pub(super) fn looked_up(&self) {
+        self.lookups.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn sum(&self) -> NetworkUse {
+        let get = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        let hosts = self.hosts.lock().unwrap_or_else(PoisonError::into_inner);
+        let host = |((host, port), (connections, bytes)): (&(String, u16), &(u64, Arc<Bytes>))| HostUse {
+            host: host.clone(),
+            port: *port,
+            connections: *connections,
+            sent: get(&bytes.sent),
+            received: get(&bytes.received),
+        };
+        NetworkUse {
+            connections: get(&self.connections),
+            refused: get(&self.refused),
+            lookups: get(&self.lookups),
+            sent: get(&self.total.sent),
+            received: get(&self.total.received),
+            hosts: hosts.iter().map(host).collect(),
+            refusals: self.refusals.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+        }
+    }
+}

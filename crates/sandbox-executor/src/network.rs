@@ -1,0 +1,164 @@
+//! What a request wants to reach, and what it gets.
+
+use std::fmt;
+
+use sandbox_cell::{Gateway, MOST_PORTS, Network};
+
+use crate::reach::{HostRule, Reach};
+use crate::settings::Settings;
+
+/// The ports at which the web is.
+pub(crate) const WEB: [u16; 2] = [80, 443];
+
+/// How far a program can reach. Each mode includes those before it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum NetworkMode {
+    /// Nowhere: no interface is up.
+    #[default]
+    None,
+    /// A loopback interface of its own.
+    Localhost,
+    /// The hosts that are named.
+    Allowlist,
+    /// Every public address.
+    Full,
+}
+
+impl NetworkMode {
+    /// Every mode.
+    pub const ALL: [Self; 4] = [Self::None, Self::Localhost, Self::Allowlist, Self::Full];
+
+    /// Its name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Localhost => "localhost",
+            Self::Allowlist => "allowlist",
+            Self::Full => "full",
+        }
+    }
+
+    /// Reads a name.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        Self::ALL.into_iter().find(|mode| mode.name() == text).ok_or_else(|| {
+            let shown: String = text.chars().take(40).collect();
+            format!("'{shown}' is not a mode; the modes are none, localhost, allowlist, full")
+        })
+    }
+}
+
+impl fmt::Display for NetworkMode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// What a request wants to reach.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct NetworkRequest {
+    /// How far.
+    pub mode: NetworkMode,
+    /// The hosts, for [`NetworkMode::Allowlist`].
+    pub hosts: Vec<HostRule>,
+    /// Whether names can be resolved, if that is said. Where hosts can be reached they can, unless it is said otherwise;
+    /// elsewhere they cannot.
+    pub dns: Option<bool>,
+}
+
+impl NetworkRequest {
+    /// Checks it against what the operator allows.
+    pub(crate) fn check(&self, settings: &Settings) -> Result<(), String> {
+        let most = settings.max_network;
+        if self.mode > most {
+            return Err(format!("'{}' is more than the operator allows, which is '{most}'", self.mode));
+        }
+        if self.dns == Some(true) && self.mode < NetworkMode::Allowlist && most < NetworkMode::Full {
+            // Questions for names go out, and can carry anything.
+            return Err(format!("resolving any name is more than the operator allows, which is '{most}'"));
+        }
+        match (self.mode, self.hosts.is_empty()) {
+            (NetworkMode::Allowlist, true) => return Err("the mode allowlist needs at least one host".to_owned()),
+            (NetworkMode::Allowlist, false) | (_, true) => {}
+            (mode, false) => return Err(format!("hosts can only be allowed in the mode allowlist, not in '{mode}'")),
+        }
+        if self.ports().len() > MOST_PORTS {
+            return Err(format!("the hosts are at more than {MOST_PORTS} ports"));
+        }
+        Ok(())
+    }
+
+    /// The ports at which connections are taken from programs that know of no proxy.
+    fn ports(&self) -> Vec<u16> {
+        let mut ports: Vec<u16> = match self.mode {
+            NetworkMode::None | NetworkMode::Localhost => vec![],
+            NetworkMode::Full => WEB.to_vec(),
+            NetworkMode::Allowlist => self
+                .hosts
+                .iter()
+                .flat_map(|host| host.port().map_or_else(|| WEB.to_vec(), |port| vec![port]))
+                // These are the cell's own; a host there can be reached through the proxy.
+                .filter(|port| ![53, sandbox_cell::PROXY_PORT].contains(port))
+                .collect(),
+        };
+        ports.sort_unstable();
+        ports.dedup();
+        ports
+    }
+
+    /// The cell's network, and what may be reached from it.
+    pub(crate) fn plan(&self, settings: &Settings) -> (Network, Reach) {
+        let reaches = self.mode >= NetworkMode::Allowlist;
+        let dns = self.dns.unwrap_or(reaches);
+        let network = match self.mode {
+            NetworkMode::None if !dns => Network::None,
+            NetworkMode::Localhost if !dns => Network::Localhost,
+            _ => Network::Gateway(Gateway { proxy: reaches, dns, ports: self.ports() }),
+        };
+        let (hosts, ports) = match self.mode {
+            NetworkMode::Allowlist => (Some(self.hosts.clone()), Some(WEB.to_vec())),
+            _ => (None, None),
+        };
+        (network, Reach { hosts, ports, always: vec![], private: settings.network_allow.clone() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request(mode: NetworkMode, hosts: &[&str], dns: Option<bool>) -> NetworkRequest {
+        NetworkRequest { mode, hosts: hosts.iter().map(|host| HostRule::parse(host).expect("valid")).collect(), dns }
+    }
+
+    #[test]
+    fn modes_are_checked() {
+        let settings = Settings::default();
+        let limited = Settings { max_network: NetworkMode::Allowlist, ..Settings::default() };
+        let ok = |request: &NetworkRequest, settings: &Settings| request.check(settings).is_ok();
+        assert!(ok(&request(NetworkMode::Full, &[], None), &settings));
+        assert!(!ok(&request(NetworkMode::Full, &[], None), &limited));
+        assert!(!ok(&request(NetworkMode::None, &[], Some(true)), &limited));
+        assert!(ok(&request(NetworkMode::Allowlist, &["a.example"], Some(true)), &limited));
+        assert!(!ok(&request(NetworkMode::Allowlist, &[], None), &settings));
+        assert!(!ok(&request(NetworkMode::Localhost, &["a.example"], None), &settings));
+        let many: Vec<String> = (1000..1010).map(|port| format!("a.example:{port}")).collect();
+        let many: Vec<&str> = many.iter().map(String::as_str).collect();
+        assert!(!ok(&request(NetworkMode::Allowlist, &many, None), &settings));
+    }
+
+    #[test]
+    fn what_a_request_gets() {
+        let plan = |mode, hosts: &[&str], dns| request(mode, hosts, dns).plan(&Settings::default()).0;
+        let gateway = |proxy, dns, ports: &[u16]| Network::Gateway(Gateway { proxy, dns, ports: ports.to_vec() });
+        assert_eq!(plan(NetworkMode::None, &[], None), Network::None);
+        assert_eq!(plan(NetworkMode::None, &[], Some(true)), gateway(false, true, &[]));
+        assert_eq!(plan(NetworkMode::Localhost, &[], Some(false)), Network::Localhost);
+        assert_eq!(plan(NetworkMode::Full, &[], None), gateway(true, true, &[80, 443]));
+        assert_eq!(
+            plan(NetworkMode::Allowlist, &["a.example:5432", "b.example:53"], None),
+            gateway(true, true, &[5432])
+        );
+        assert_eq!(plan(NetworkMode::Allowlist, &["a.example"], Some(false)), gateway(true, false, &[80, 443]));
+    }
+}
