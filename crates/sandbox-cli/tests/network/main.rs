@@ -67,7 +67,9 @@ def direct(host, port, text=b"GET / HTTP/1.0\r\nHost: x\r\n\r\n"):
     try:
         with socket.create_connection((host, port), 5) as connection:
             connection.sendall(text)
-            return connection.recv(1000).decode().strip().splitlines()[-1]
+            if not text.startswith(b"GET"):
+                return connection.recv(1000).decode()
+            return connection.makefile().read().strip().splitlines()[-1]
     except Exception as error:
         return type(error).__name__
 def tunnel(target):
