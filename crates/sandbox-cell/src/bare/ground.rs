@@ -6,7 +6,7 @@
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rustix::fs::{AtFlags, CWD, FlockOperation, Gid, Mode, OFlags, Uid, flock};
@@ -31,9 +31,12 @@ pub(crate) struct Ground {
 impl Ground {
     /// Makes the directory and removes those that dead keepers have left.
     pub(crate) fn make(shared: bool) -> io::Result<Self> {
-        sweep();
+        Self::make_in(&std::env::temp_dir().canonicalize()?, shared)
+    }
+
+    fn make_in(parent: &Path, shared: bool) -> io::Result<Self> {
+        sweep(parent);
         let mode = if shared { 0o711 } else { 0o700 };
-        let parent = std::env::temp_dir().canonicalize()?;
         for _ in 0..100 {
             let mut random = [0; 8];
             rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty())?;
@@ -89,14 +92,14 @@ impl Drop for Ground {
 
 const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
-fn open(path: &std::path::Path) -> rustix::io::Result<OwnedFd> {
+fn open(path: &Path) -> rustix::io::Result<OwnedFd> {
     rustix::fs::openat(CWD, path, DIRECTORY, Mode::empty())
 }
 
 /// Removes what dead keepers of the same user have left.
-fn sweep() {
+fn sweep(parent: &Path) {
     let own = rustix::process::geteuid().as_raw();
-    for entry in std::fs::read_dir(std::env::temp_dir()).into_iter().flatten().flatten() {
+    for entry in std::fs::read_dir(parent).into_iter().flatten().flatten() {
         let is_ours = entry.file_name().to_str().is_some_and(|name| name.starts_with(PREFIX));
         let old = |metadata: &std::fs::Metadata| {
             let age = metadata.modified().ok().and_then(|time| time.elapsed().ok());
@@ -111,5 +114,36 @@ fn sweep() {
             let _ = clear(dir.as_fd());
             let _ = std::fs::remove_dir(entry.path());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ground_goes_with_its_keeper_or_with_the_next() {
+        let parent = tempfile::tempdir().expect("tempdir");
+        let count = || std::fs::read_dir(parent.path()).expect("readable").count();
+        let ground = Ground::make_in(parent.path(), false).expect("made");
+        let layout = ground.prepare(7, &CellSpec::new(), None).expect("prepared");
+        std::fs::write(layout.writable().next().expect("a place").join("file"), "x").expect("writable");
+        std::fs::create_dir(parent.path().join("sandbox-run-cells-dead")).expect("mkdir");
+        std::fs::write(parent.path().join("sandbox-run-cells-dead/file"), "x").expect("write");
+        std::fs::create_dir(parent.path().join("other")).expect("mkdir");
+        // Young ones stay.
+        drop(Ground::make_in(parent.path(), false).expect("made"));
+        assert_eq!(count(), 3);
+        let old = std::time::SystemTime::now() - 2 * SWEEP_AGE;
+        for entry in std::fs::read_dir(parent.path()).expect("readable").flatten() {
+            std::fs::File::open(entry.path()).and_then(|dir| dir.set_modified(old)).expect("aged");
+        }
+        // Of the old ones, those whose keeper lives.
+        drop(Ground::make_in(parent.path(), true).expect("made"));
+        assert_eq!(count(), 2);
+        ground.remove(7);
+        assert!(!layout.root().exists());
+        drop(ground);
+        assert_eq!(count(), 1);
     }
 }

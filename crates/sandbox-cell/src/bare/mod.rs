@@ -24,19 +24,22 @@ use std::path::{Path, PathBuf};
 
 pub(crate) use clear::clear;
 pub(crate) use ground::Ground;
-pub(crate) use usage::{Measured, measure};
+pub(crate) use usage::measure;
 
 use crate::spec::{CellSpec, Command, HOME_DIR, WORK_DIR};
 
 /// The oldest Landlock that is wall enough by itself: before, it did not watch over files being cut off.
 pub(crate) const LANDLOCK_ABI: u32 = 3;
 
+/// The places that every cell has: the name in the cell, and in its directory.
+const OWN: [(&str, &str); 3] = [(WORK_DIR, "work"), (HOME_DIR, "home"), ("/tmp", "tmp")];
+
 /// Where things are that a cell knows by other names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Layout {
     /// The cell's directory.
     root: PathBuf,
-    /// Its writable places: the name in the cell, and where it is.
+    /// Its writable places: the name in the cell, and where it is. First those that every cell has, then its volumes.
     writable: Vec<(PathBuf, PathBuf)>,
     /// What it shows of the host, likewise.
     shown: Vec<(PathBuf, PathBuf)>,
@@ -45,12 +48,12 @@ pub(crate) struct Layout {
 impl Layout {
     /// The layout of a cell whose directory is `root`.
     pub(crate) fn new(root: PathBuf, spec: &CellSpec) -> Self {
-        let own = [(WORK_DIR, "work"), (HOME_DIR, "home"), ("/tmp", "tmp"), ("/var/tmp", "tmp")];
-        let own = own.map(|(name, place)| (PathBuf::from(name), root.join(place)));
+        let own = OWN.map(|(name, place)| (PathBuf::from(name), root.join(place)));
         let volumes = (0..).zip(&spec.volumes);
         let volumes =
             volumes.map(|(number, volume): (u32, _)| (volume.target.clone(), root.join(format!("volume-{number}"))));
         let shown = spec.mounts.iter().map(|mount| (mount.target.clone(), mount.source.clone()));
+        let shown = shown.chain([(PathBuf::from("/var/tmp"), root.join("tmp"))]);
         Self { writable: own.into_iter().chain(volumes).collect(), shown: shown.collect(), root }
     }
 
@@ -61,7 +64,12 @@ impl Layout {
 
     /// The directories that programs can write to.
     pub(crate) fn writable(&self) -> impl Iterator<Item = &Path> {
-        self.writable.iter().filter(|(name, _)| name != "/var/tmp").map(|(_, place)| place.as_path())
+        self.writable.iter().map(|(_, place)| place.as_path())
+    }
+
+    /// Those of them that every cell has, and those that are volumes.
+    pub(crate) fn own_and_volumes(&self) -> (impl Iterator<Item = &Path>, impl Iterator<Item = &Path>) {
+        (self.writable().take(OWN.len()), self.writable().skip(OWN.len()))
     }
 
     /// Where a path of the cell's is, if it is one of its own and not the system's.

@@ -43,7 +43,7 @@ const PROC: [&str; 12] = [
 /// do not start.
 const ETC: [&str; 2] = ["/etc/ssl/openssl.cnf", "/etc/nsswitch.conf"];
 
-pub(super) fn lock(birth: &Birth<'_>, layout: &Layout) -> Result<Locked, Failed> {
+pub(super) fn lock<'a>(birth: &Birth<'a>, layout: &Layout) -> Result<Locked<'a>, Failed> {
     let at = |step: &'static str| move |errno| (Cow::Borrowed(step), errno);
     let children = begin(birth)?;
     let (groups, proxy) = enter_places(birth)?;
@@ -52,32 +52,36 @@ pub(super) fn lock(birth: &Birth<'_>, layout: &Layout) -> Result<Locked, Failed>
     };
     let proc = open(Path::new("/proc"), OFlags::PATH).map_err(at("open /proc"))?;
     let root = open(layout.root(), OFlags::RDONLY).map_err(at("open the cell's directory"))?;
+    let (own, volumes) = layout.own_and_volumes();
+    let own: Result<_, _> = own.map(|place| open(place, OFlags::RDONLY)).collect();
+    let volumes = volumes.zip(&birth.spec.volumes);
+    let volumes: Result<_, _> = volumes.map(|(place, volume)| Ok((open(place, OFlags::RDONLY)?, volume))).collect();
+    let own = own.map_err(at("open the cell's directory"))?;
+    let writable = Writable::Directory { root, own, volumes: volumes.map_err(at("open the cell's volumes"))? };
     prefer_as_victim(&proc).map_err(at("offer the cell to the out-of-memory killer"))?;
     let io = open_io(&proc);
     give_up_power(birth, &proc)?;
     drop(proc);
 
     rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(at("seal init's memory"))?;
-    let for_programs = seal(rules(birth, layout)).map_err(at("make Landlock rules"))?;
-    let own = rules(birth, layout)
-        .and_then(|rules| allow(rules, Path::new("/proc"), AccessFs::from_read(KNOWN)))
-        .and_then(|rules| allow(rules, layout.root(), AccessFs::from_all(KNOWN)));
-    let own = seal(own).map_err(at("make Landlock rules"))?;
+    let for_programs = seal(rules(birth, layout)?)?;
+    let own = allow(rules(birth, layout)?, Path::new("/proc"), AccessFs::from_read(KNOWN))?;
+    let own = seal(allow(own, layout.root(), AccessFs::from_all(KNOWN))?)?;
     rustix::thread::set_no_new_privs(true).map_err(at("give up gaining privileges"))?;
     sandbox_sys::landlock::restrict_self(own.as_fd()).map_err(at("enter the Landlock rules"))?;
     sandbox_sys::seccomp::install(birth.filter).map_err(at("install the syscall filter"))?;
-    Ok(Locked { writable: Writable::Directory(root), proxy, children, landlock: Some(for_programs), groups, io })
+    Ok(Locked { writable, proxy, children, landlock: Some(for_programs), groups, io })
 }
 
 /// What programs may do with files: read and execute what makes up the system and what the cell shows, write in the
 /// cell's own places, and nothing else. And no signals or abstract sockets to processes outside the program's own tree.
-fn rules(birth: &Birth<'_>, layout: &Layout) -> Result<RulesetCreated, Errno> {
+fn rules(birth: &Birth<'_>, layout: &Layout) -> Result<RulesetCreated, Failed> {
     let mut rules = Ruleset::default()
         .set_compatibility(CompatLevel::BestEffort)
         .handle_access(AccessFs::from_all(KNOWN))
         .and_then(|rules| rules.scope(Scope::from_all(KNOWN)))
         .and_then(Ruleset::create)
-        .map_err(|_| Errno::INVAL)?;
+        .map_err(|_| ("make Landlock rules".into(), Errno::INVAL))?;
     for path in rootfs::system_paths().filter(|path| path.exists()) {
         rules = allow(rules, &path, AccessFs::from_read(KNOWN))?;
     }
@@ -94,8 +98,9 @@ fn rules(birth: &Birth<'_>, layout: &Layout) -> Result<RulesetCreated, Errno> {
         let access = if mount.writable { AccessFs::from_all(KNOWN) } else { AccessFs::from_read(KNOWN) };
         // As with mounts elsewhere: it was checked under this name, and must not be redirected.
         let flags = OFlags::PATH | OFlags::CLOEXEC;
-        let source = rustix::fs::openat2(CWD, &mount.source, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS)?;
-        rules = allow_at(rules, &source, access)?;
+        let source = rustix::fs::openat2(CWD, &mount.source, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS);
+        let source = source.map_err(|errno| (shown(&mount.source), errno))?;
+        rules = allow_at(rules, &source, access).map_err(|errno| (shown(&mount.source), errno))?;
     }
     for place in layout.writable() {
         rules = allow(rules, place, AccessFs::from_all(KNOWN))?;
@@ -103,8 +108,13 @@ fn rules(birth: &Birth<'_>, layout: &Layout) -> Result<RulesetCreated, Errno> {
     Ok(rules)
 }
 
-fn allow(rules: RulesetCreated, path: &Path, access: BitFlags<AccessFs>) -> Result<RulesetCreated, Errno> {
-    allow_at(rules, &PathFd::new(path).map_err(|_| Errno::NOENT)?, access)
+fn shown(path: &Path) -> Cow<'static, str> {
+    format!("show {}", path.display()).into()
+}
+
+fn allow(rules: RulesetCreated, path: &Path, access: BitFlags<AccessFs>) -> Result<RulesetCreated, Failed> {
+    let fd = PathFd::new(path).map_err(|_| (shown(path), Errno::NOENT))?;
+    allow_at(rules, &fd, access).map_err(|errno| (shown(path), errno))
 }
 
 fn allow_at(rules: RulesetCreated, fd: &impl AsFd, access: BitFlags<AccessFs>) -> Result<RulesetCreated, Errno> {
@@ -114,7 +124,7 @@ fn allow_at(rules: RulesetCreated, fd: &impl AsFd, access: BitFlags<AccessFs>) -
     rules.add_rule(PathBeneath::new(fd, access)).map_err(|_| Errno::INVAL)
 }
 
-fn seal(rules: Result<RulesetCreated, Errno>) -> Result<OwnedFd, Errno> {
-    let fd: Option<OwnedFd> = rules?.into();
-    fd.ok_or(Errno::OPNOTSUPP)
+fn seal(rules: RulesetCreated) -> Result<OwnedFd, Failed> {
+    let fd: Option<OwnedFd> = rules.into();
+    fd.ok_or(("make Landlock rules".into(), Errno::OPNOTSUPP))
 }

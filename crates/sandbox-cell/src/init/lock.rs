@@ -30,9 +30,9 @@ use crate::spec::{CellSpec, Network, PROXY_PORT};
 use crate::wire::{self, FromInit, Received, ToInit};
 
 /// What a locked init holds.
-pub(super) struct Locked {
+pub(super) struct Locked<'a> {
     /// What programs can write to.
-    pub(super) writable: Writable,
+    pub(super) writable: Writable<'a>,
     /// The socket on which the caller serves a proxy, until it is sent away.
     pub(super) proxy: Option<OwnedFd>,
     /// Tells when a child has ended.
@@ -55,7 +55,7 @@ const KEPT: CapabilitySet = CapabilitySet::KILL
     .union(CapabilitySet::FOWNER)
     .union(CapabilitySet::DAC_OVERRIDE);
 
-pub(super) fn lock(birth: &Birth<'_>) -> Result<Locked, Failed> {
+pub(super) fn lock<'a>(birth: &Birth<'a>) -> Result<Locked<'a>, Failed> {
     let at = |step: &'static str| move |errno| (Cow::Borrowed(step), errno);
     let children = begin(birth)?;
     if birth.has(Layer::Uts) {
@@ -267,7 +267,7 @@ fn landlock_rules(spec: &CellSpec) -> Result<OwnedFd, Errno> {
     fd.ok_or(Errno::OPNOTSUPP)
 }
 
-impl Locked {
+impl Locked<'_> {
     /// Says that the cell is locked, and sends the proxy's socket away.
     pub(super) fn ready(&mut self, birth: &Birth<'_>) -> rustix::io::Result<()> {
         let proxy = self.proxy.take();

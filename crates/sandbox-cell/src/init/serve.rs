@@ -43,7 +43,7 @@ struct Running {
 }
 
 /// Serves the keeper until it is gone, or until the last command has ended.
-pub(super) fn serve(birth: &Birth<'_>, mut locked: Locked) {
+pub(super) fn serve(birth: &Birth<'_>, mut locked: Locked<'_>) {
     serve_keeper(birth, &mut locked);
     if !birth.has(Layer::Pid) {
         kill::end(birth);
@@ -51,7 +51,7 @@ pub(super) fn serve(birth: &Birth<'_>, mut locked: Locked) {
     locked.writable.clear();
 }
 
-fn serve_keeper(birth: &Birth<'_>, locked: &mut Locked) {
+fn serve_keeper(birth: &Birth<'_>, locked: &mut Locked<'_>) {
     if locked.ready(birth).is_err() {
         return;
     }
@@ -108,7 +108,7 @@ fn serve_keeper(birth: &Birth<'_>, locked: &mut Locked) {
 }
 
 /// Waits for a message or the end of a child: (message, child).
-fn wait(birth: &Birth<'_>, locked: &Locked, timeout: Option<Duration>) -> Result<(bool, bool), Errno> {
+fn wait(birth: &Birth<'_>, locked: &Locked<'_>, timeout: Option<Duration>) -> Result<(bool, bool), Errno> {
     let mut fds = [PollFd::new(birth.socket, PollFlags::IN), PollFd::new(&locked.children, PollFlags::IN)];
     let timeout = timeout.map(|t| Timespec { tv_sec: 0, tv_nsec: i64::from(t.subsec_nanos()) });
     match poll(&mut fds, timeout.as_ref()) {
@@ -123,7 +123,7 @@ fn say(birth: &Birth<'_>, message: &FromInit) -> rustix::io::Result<()> {
 
 fn obey(
     birth: &Birth<'_>,
-    locked: &Locked,
+    locked: &Locked<'_>,
     files: &mut Files<'_>,
     running: &mut Option<Running>,
     message: ToInit,
@@ -155,7 +155,7 @@ fn obey(
 
 fn start(
     birth: &Birth<'_>,
-    locked: &Locked,
+    locked: &Locked<'_>,
     files: &mut Files<'_>,
     run: Run,
     fds: Vec<OwnedFd>,
@@ -258,8 +258,10 @@ fn candidates(command: &Command) -> Result<Vec<CString>, std::ffi::NulError> {
 
 fn rlimits(birth: &Birth<'_>) -> Vec<(Resource, u64)> {
     let limits = &birth.spec.limits;
-    // Where nothing else keeps a file from filling the disk between two looks.
-    let file_size = if birth.layout.is_some() { limits.file_size().min(limits.disk()) } else { limits.file_size() };
+    // Where nothing else keeps a file from filling the disk between two looks, it is no larger than where it may be.
+    let places = birth.spec.volumes.iter().map(|volume| volume.size).chain([limits.disk()]);
+    let largest = places.max().filter(|_| birth.layout.is_some()).unwrap_or(u64::MAX);
+    let file_size = limits.file_size().min(largest);
     let mut limits = vec![
         (Resource::Core, 0),
         (Resource::Fsize, file_size),
@@ -283,7 +285,7 @@ fn rlimits(birth: &Birth<'_>) -> Vec<(Resource, u64)> {
 }
 
 /// Bytes read and written by system calls, by init and by every child it has reaped.
-fn io_counters(locked: &Locked) -> (u64, u64) {
+fn io_counters(locked: &Locked<'_>) -> (u64, u64) {
     let mut buffer = [0; 512];
     let read = locked.io.as_ref().and_then(|io| io.read_at(&mut buffer, 0).ok()).unwrap_or(0);
     let text = String::from_utf8_lossy(&buffer[..read]);
@@ -292,7 +294,7 @@ fn io_counters(locked: &Locked) -> (u64, u64) {
 }
 
 /// Takes leave of children that have ended. If the program is among them, ends the rest and reports.
-fn reap(birth: &Birth<'_>, locked: &Locked, running: &mut Option<Running>) -> Option<(Report, Running)> {
+fn reap(birth: &Birth<'_>, locked: &Locked<'_>, running: &mut Option<Running>) -> Option<(Report, Running)> {
     let mut ended = None;
     while let Ok(Some((pid, status))) = rustix::process::wait(WaitOptions::NOHANG) {
         if running.as_ref().is_some_and(|run| run.pid == pid) {
@@ -344,7 +346,7 @@ fn run_status(status: WaitStatus) -> RunStatus {
 }
 
 /// Looks at what is used and says which limit was passed, if one was.
-fn look(birth: &Birth<'_>, locked: &Locked, run: &mut Running) -> Option<LimitKind> {
+fn look(birth: &Birth<'_>, locked: &Locked<'_>, run: &mut Running) -> Option<LimitKind> {
     let mut now = watch::sample(birth);
     // What is in the writable places may be memory too.
     now.memory += locked.writable.memory();

@@ -6,13 +6,14 @@ use std::time::{Duration, Instant};
 use crate::bare;
 use crate::limits::{LimitKind, Limits};
 use crate::rootfs;
+use crate::spec::Volume;
 
 /// The writable places of a cell.
-pub(super) enum Writable {
+pub(super) enum Writable<'a> {
     /// File systems of their own, which have their sizes.
     Tmpfs { root: OwnedFd, volumes: Vec<OwnedFd> },
-    /// A directory of the host's, which has to be measured.
-    Directory(OwnedFd),
+    /// A directory of the host's, parts of which have to be measured.
+    Directory { root: OwnedFd, own: Vec<OwnedFd>, volumes: Vec<(OwnedFd, &'a Volume)> },
 }
 
 /// How much is used.
@@ -24,7 +25,7 @@ pub(super) struct Used {
     pub(super) inodes_full: bool,
 }
 
-impl Writable {
+impl Writable<'_> {
     pub(super) fn used(&self, limits: &Limits) -> Used {
         match self {
             Self::Tmpfs { root, volumes } => {
@@ -38,11 +39,22 @@ impl Writable {
                     inodes_full: inodes_free == 0 || volumes().any(|(_, _, _, free)| free == 0),
                 }
             }
-            Self::Directory(root) => {
-                let bare::Measured { bytes, inodes, hidden } =
-                    bare::measure(root.as_fd(), limits.disk(), limits.inodes());
-                let (bytes_full, inodes_full) = (hidden || bytes > limits.disk(), inodes > limits.inodes());
-                Used { bytes, inodes, bytes_full, inodes_full }
+            Self::Directory { own, volumes, .. } => {
+                let mut used = Used::default();
+                for place in own {
+                    let measured = bare::measure(place.as_fd(), limits.disk(), limits.inodes());
+                    used.bytes += measured.bytes;
+                    used.inodes += measured.inodes;
+                    used.bytes_full |= measured.hidden;
+                }
+                used.bytes_full |= used.bytes > limits.disk();
+                used.inodes_full |= used.inodes > limits.inodes();
+                for (place, volume) in volumes {
+                    let measured = bare::measure(place.as_fd(), volume.size, volume.inodes);
+                    used.bytes_full |= measured.hidden || measured.bytes > volume.size;
+                    used.inodes_full |= measured.inodes > volume.inodes;
+                }
+                used
             }
         }
     }
@@ -52,13 +64,13 @@ impl Writable {
         let used = |place: &OwnedFd| rootfs::used(place.as_fd()).map_or(0, |used| used.0);
         match self {
             Self::Tmpfs { root, volumes } => used(root) + volumes.iter().map(used).sum::<u64>(),
-            Self::Directory(_) => 0,
+            Self::Directory { .. } => 0,
         }
     }
 
     /// Removes what is in it, if it does not go by itself. Of what is left then, the keeper takes care.
     pub(super) fn clear(&self) {
-        if let Self::Directory(root) = self {
+        if let Self::Directory { root, .. } = self {
             let _ = bare::clear(root.as_fd());
         }
     }
@@ -77,9 +89,9 @@ impl DiskWatch {
     }
 
     /// Which limit was passed, if it is time to look and one was.
-    pub(super) fn look(&mut self, writable: &Writable, limits: &Limits) -> Option<LimitKind> {
+    pub(super) fn look(&mut self, writable: &Writable<'_>, limits: &Limits) -> Option<LimitKind> {
         let now = Instant::now();
-        if !matches!(writable, Writable::Directory(_)) || now < self.next {
+        if !matches!(writable, Writable::Directory { .. }) || now < self.next {
             return None;
         }
         let passed = writable.used(limits).passed();

@@ -55,6 +55,8 @@ pub(crate) fn policy_without_namespaces(own_user: bool) -> Policy {
     for &call in SOCKETS {
         policy.change(call, vec![], EACCES);
     }
+    // Landlock does not look at who watches a directory, and events tell the names of what is in it.
+    policy.change(c::SYS_inotify_add_watch, vec![], EACCES);
     for &call in IPC {
         policy.change(call, vec![], ENOSYS);
     }
@@ -100,6 +102,7 @@ mod tests {
             assert_eq!(answer(own_user, c::SYS_socketpair, [unix, datagram, 0, 0, 0, 0]), EACCES);
             assert_eq!(answer(own_user, c::SYS_socketpair, [unix, stream, 0, 0, 0, 0]), Answer::Allow);
             assert_eq!(answer(own_user, c::SYS_shmget, [0; 6]), ENOSYS);
+            assert_eq!(answer(own_user, c::SYS_inotify_add_watch, [0; 6]), EACCES);
         }
         assert_eq!(answer(true, c::SYS_fchmodat, [0; 6]), Answer::Allow);
         assert_eq!(answer(false, c::SYS_fchmodat, [0; 6]), EPERM);

@@ -104,6 +104,25 @@ fn limits_hold() {
 }
 
 #[test]
+fn volumes_have_sizes_of_their_own() {
+    if !is_root() {
+        return;
+    }
+    for user in USERS {
+        let data = data();
+        let write = |volume: &str| {
+            let script = "test ! -f \"$D/1\" || echo kept; for n in 1 2 3; do head -c 1m /dev/zero > \"$D/$n\"; done; \
+                          sleep 0.1";
+            let flags = ["--volume", volume, "--env", "D=/data", "--disk", "1m", "--lang", "bash", "--code", script];
+            result(&reduced(user, data.path(), &flags))
+        };
+        assert_eq!(write("small:/data:2m")["verdict"], "disk_limit", "{user}");
+        assert_eq!(write("large:/data:4m")["stdout"], "", "{user}");
+        assert_eq!(write("large:/data:4m")["stdout"], "kept\n", "{user}");
+    }
+}
+
+#[test]
 fn files_go_in_and_come_out() {
     if !is_root() {
         return;
