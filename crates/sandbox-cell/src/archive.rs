@@ -45,6 +45,8 @@ pub enum Omission {
     NotAFile,
     /// Its name is not UTF-8.
     BadName,
+    /// The program took away the right to read it, and init has no more rights than the program.
+    Unreadable,
 }
 
 impl Omission {
@@ -57,6 +59,7 @@ impl Omission {
             Self::TooDeep => "it is nested too deep",
             Self::NotAFile => "it is not a regular file",
             Self::BadName => "its name is not UTF-8",
+            Self::Unreadable => "the program made it unreadable",
         }
     }
 }

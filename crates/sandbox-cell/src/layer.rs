@@ -95,7 +95,8 @@ impl Layer {
             Self::Memory => "memory and CPU time are watched every 10 ms instead; a program can briefly use more",
             Self::Pids => "a resource limit of the cell's user holds instead; how it was reached is guessed",
             Self::Cpu => "a program can use every CPU; --cpus is refused",
-            _ => "nothing runs: the layer is required",
+            Self::Seccomp => "nothing runs: the layer is required",
+            _ => "nothing runs, unless reduced isolation is asked for",
         }
     }
 
@@ -106,7 +107,8 @@ impl Layer {
             Self::User | Self::Pid | Self::Mount | Self::Net | Self::Ipc | Self::Uts | Self::Cgroup => {
                 "run as root, or allow unprivileged user namespaces: sysctl -w kernel.unprivileged_userns_clone=1 \
                  (Debian), sysctl -w kernel.apparmor_restrict_unprivileged_userns=0 (Ubuntu); in a container, \
-                 start it with --security-opt seccomp=unconfined --cap-add SYS_ADMIN"
+                 start it with --security-opt seccomp=unconfined --cap-add SYS_ADMIN, or do without namespaces: \
+                 --isolation reduced (SANDBOX_ISOLATION=reduced)"
             }
             Self::Seccomp => "use a kernel built with CONFIG_SECCOMP_FILTER",
             Self::Landlock => {
@@ -143,6 +145,12 @@ impl LayerSet {
             .collect()
     }
 
+    /// What every run must have where the operator has agreed to do without namespaces.
+    #[must_use]
+    pub fn required_at_least() -> Self {
+        [Layer::Seccomp, Layer::Landlock].into_iter().collect()
+    }
+
     /// Adds a layer.
     pub fn insert(&mut self, layer: Layer) {
         self.0 |= 1 << layer as u16;
@@ -164,6 +172,12 @@ impl LayerSet {
     #[must_use]
     pub fn without(self, other: Self) -> Self {
         Self(self.0 & !other.0)
+    }
+
+    /// Whether the sets have a layer in common.
+    #[must_use]
+    pub fn intersects(self, other: Self) -> bool {
+        self.0 & other.0 != 0
     }
 
     /// Whether there is none in it.

@@ -19,6 +19,7 @@
 //! `init/mod.rs`, control groups in `cgroup/mod.rs`, the root file system in `rootfs.rs`.
 
 pub mod archive;
+mod bare;
 mod cgroup;
 mod error;
 mod family;

@@ -18,8 +18,10 @@ pub struct Host {
     pub cgroups: &'static str,
     /// Each layer.
     pub findings: Vec<Finding>,
-    /// Why no cell can be made at all, if none can.
+    /// Why no cell can be made that meets the policy, if none can.
     pub failure: Option<Failure>,
+    /// Whether cells can be made, but only without namespaces.
+    pub bare: bool,
 }
 
 /// What was found out about a layer.
@@ -34,21 +36,31 @@ pub struct Finding {
 }
 
 impl Host {
-    /// Whether cells with the default policy can be made.
+    /// Whether cells that meet the policy can be made.
     #[must_use]
     pub fn meets_policy(&self) -> bool {
         self.failure.is_none()
     }
 }
 
-/// Examines the host by making cells. The process must have a single thread.
-pub fn examine() -> Result<Host, Failure> {
+/// Examines the host by making cells. The policy is that these layers must be there. The process must have a single
+/// thread.
+pub fn examine(required: LayerSet) -> Result<Host, Failure> {
     let keeper = Keeper::start()?;
-    let made = make(&keeper, LayerSet::default());
+    let full = make(&keeper, LayerSet::required_by_default());
+    let bare = full.is_err();
+    // What is missing then is left out, as far as it can be.
+    let made = full.or_else(|_| make(&keeper, LayerSet::default()));
+    let failure = make(&keeper, required).err();
     let findings = Layer::ALL
         .into_iter()
         .map(|layer| match &made {
             Ok(present) if present.contains(layer) => Finding { layer, works: true, why: None },
+            Ok(_) if bare && LayerSet::required_by_default().contains(layer) => {
+                let alone = alone(layer).why;
+                let why = alone.unwrap_or_else(|| "it works by itself, but not together with the others".to_owned());
+                Finding { layer, works: false, why: Some(why) }
+            }
             Ok(_) => Finding { layer, works: false, why: why_missing(&keeper, layer) },
             Err(_) => alone(layer),
         })
@@ -58,7 +70,8 @@ pub fn examine() -> Result<Host, Failure> {
         privileged: rustix::process::geteuid().is_root(),
         cgroups: crate::cgroup::version(),
         findings,
-        failure: made.err(),
+        failure,
+        bare: bare && made.is_ok(),
     })
 }
 

@@ -207,6 +207,10 @@ pub(crate) struct RunOptions {
     #[command(flatten)]
     pub(crate) limits: LimitOptions,
 
+    /// How much isolation there must be [default: full]
+    #[arg(long, value_enum, help_heading = "Isolation")]
+    pub(crate) isolation: Option<IsolationMode>,
+
     /// Refuse to run without these isolation layers too (a list such as memory,landlock, or all)
     #[arg(long, value_name = "LAYERS", help_heading = "Isolation")]
     pub(crate) require: Option<String>,
@@ -272,6 +276,14 @@ impl From<Network> for NetworkMode {
             Network::Full => Self::Full,
         }
     }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum IsolationMode {
+    /// Namespaces and a filter of system calls
+    Full,
+    /// Where there can be no namespaces, as in most containers: Landlock and the filter; no network, no packages
+    Reduced,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

@@ -19,17 +19,18 @@ const DIM: Style = Style::new().dimmed();
 
 /// Examines the host. 1 if the default policy cannot be met.
 pub(crate) fn doctor(as_json: bool) -> u8 {
-    let host = match examine() {
+    let settings = Settings::read(|name| std::env::var(name).ok()).unwrap_or_default();
+    let host = match examine(settings.required()) {
         Ok(host) => host,
         Err(failure) => {
             complain(&failure.to_string());
             return exit::INTERNAL;
         }
     };
-    let languages = languages();
+    let languages = languages(&settings);
     let mut out = anstream::stdout().lock();
     let printed = if as_json {
-        writeln!(out, "{:#}", as_value(&host, &languages))
+        writeln!(out, "{:#}", as_value(&host, settings.required(), &languages))
     } else {
         write!(out, "{}", as_text(&host, &languages))
     };
@@ -39,8 +40,7 @@ pub(crate) fn doctor(as_json: bool) -> u8 {
 /// A language, and its toolchain or how to get one.
 type Language = (String, Result<Runtime, String>);
 
-fn languages() -> Vec<Language> {
-    let settings = Settings::read(|name| std::env::var(name).ok()).unwrap_or_default();
+fn languages(settings: &Settings) -> Vec<Language> {
     let mut memory = Memory::open(settings.data_dir.as_deref());
     let places = Places::of_this_process();
     let Ok(registry) = Registry::shipped() else { return vec![] };
@@ -53,8 +53,7 @@ fn languages() -> Vec<Language> {
         .collect()
 }
 
-fn as_value(host: &Host, languages: &[Language]) -> Value {
-    let required = LayerSet::required_by_default();
+fn as_value(host: &Host, required: LayerSet, languages: &[Language]) -> Value {
     let layers: Vec<Value> = host
         .findings
         .iter()
@@ -79,6 +78,7 @@ fn as_value(host: &Host, languages: &[Language]) -> Value {
         .collect();
     json!({
         "policy_met": host.meets_policy(),
+        "namespaces": !host.bare,
         "error": host.failure.as_ref().map(ToString::to_string),
         "kernel": host.kernel,
         "privileged": host.privileged,
@@ -107,14 +107,24 @@ fn as_text(host: &Host, languages: &[Language]) -> String {
     }
     let missing: Vec<_> = host.findings.iter().filter(|f| !f.works).map(|f| f.layer.name()).collect();
     let verdict = match (&host.failure, missing.as_slice()) {
-        (Some(failure), _) => format!("{BAD}The default policy cannot be met:{BAD:#} {failure}"),
+        (Some(failure), _) if host.bare => format!(
+            "{BAD}The policy cannot be met:{BAD:#} {failure}\n\nWith --isolation reduced (SANDBOX_ISOLATION=reduced) \
+             programs run all the same. {REDUCED}"
+        ),
+        (Some(failure), _) => format!("{BAD}The policy cannot be met:{BAD:#} {failure}"),
+        (None, _) if host.bare => format!("{GOOD}Runs are possible with reduced isolation.{GOOD:#} {REDUCED}"),
         (None, []) => format!("{GOOD}Every layer works: runs on this host are fully isolated.{GOOD:#}"),
         (None, missing) => {
-            format!("{GOOD}The default policy is met{GOOD:#}, without {}; results say so.", missing.join(", "))
+            format!("{GOOD}The policy is met{GOOD:#}, without {}; results say so.", missing.join(", "))
         }
     };
     format!("{text}\n{verdict}\n")
 }
+
+/// What it means to do without namespaces.
+const REDUCED: &str = "Landlock and the syscall filter then keep them to their own directory, without any network; \
+                       memory, processes and disk are watched instead of limited; what else runs on this host as the same user \
+                       is not hidden from them.";
 
 fn layer_lines(finding: &Finding) -> String {
     let layer = finding.layer;
@@ -143,7 +153,7 @@ mod tests {
                 Finding { layer, works, why: (!works).then(|| "not here".to_owned()) }
             })
             .collect();
-        Host { kernel: "6.1.0".to_owned(), privileged: false, cgroups: "v2", findings, failure: None }
+        Host { kernel: "6.1.0".to_owned(), privileged: false, cgroups: "v2", findings, failure: None, bare: false }
     }
 
     fn plain(host: &Host, languages: &[Language]) -> String {
@@ -168,8 +178,8 @@ mod tests {
         );
         assert!(text.contains("fix: run as root, or with a delegated cgroup"), "{text}");
         assert!(text.contains("✗ python    install Python"), "{text}");
-        assert!(text.contains("The default policy is met, without memory; results say so."), "{text}");
-        let value = as_value(&host(&[Layer::Memory]), &languages);
+        assert!(text.contains("The policy is met, without memory; results say so."), "{text}");
+        let value = as_value(&host(&[Layer::Memory]), LayerSet::required_by_default(), &languages);
         assert_eq!(value["layers"][9]["works"], false);
         assert_eq!(value["languages"][0]["fix"], "install Python");
     }

@@ -11,11 +11,12 @@ use std::path::{Path, PathBuf};
 use sandbox_cell::limits::Caps;
 use sandbox_cell::{Layer, LimitKind, Mount, reason};
 use sandbox_executor::{
-    HostRule, Input, InputFile, NetworkMode, NetworkRequest, Request, Settings, Source, VolumeRequest, parse_layers,
+    HostRule, Input, InputFile, Isolation, NetworkMode, NetworkRequest, Request, Settings, Source, VolumeRequest,
+    parse_layers,
 };
 use sandbox_runtimes::{Definition, Memory, Places, Registry, Runtime};
 
-use crate::args::{CodeOptions, Format, RunOptions};
+use crate::args::{CodeOptions, Format, IsolationMode, RunOptions};
 use crate::{project, template};
 
 /// The most that is read of a source file; beyond it the request is refused anyway.
@@ -161,7 +162,13 @@ pub(crate) fn program(
 
 fn request(options: &RunOptions, source: Source, settings: &mut Settings) -> Result<Request, Complaint> {
     let mut limits = settings.defaults.clone();
-    let mut required = settings.required;
+    if let Some(isolation) = options.isolation {
+        settings.isolation = match isolation {
+            IsolationMode::Full => Isolation::Full,
+            IsolationMode::Reduced => Isolation::Reduced,
+        };
+    }
+    let mut required = settings.required();
     for (kind, text) in options.limits.given() {
         let value = kind.parse(text).map_err(|error| error.to_string())?;
         limits.set(kind, value, &settings.caps).map_err(|error| error.to_string())?;

@@ -81,7 +81,7 @@ impl Executor {
     /// [`crate::render`] when its first argument is [`crate::RENDER_COMMAND`].
     pub fn render(&self, request: &mut Request, language: &str, renderer: &Path) -> Result<(), Failure> {
         if let (Some(template), Source::Code(code)) = (&request.template, &request.source) {
-            request.rendered = Some(template.render(&self.keeper, renderer, language, code)?);
+            request.rendered = Some(template.render(&self.keeper, renderer, language, code, request.required)?);
         }
         Ok(())
     }

@@ -212,7 +212,7 @@ impl JsonRequest {
             None => Source::Files,
         };
         let mut limits = settings.defaults.clone();
-        let mut required = settings.required;
+        let mut required = settings.required();
         let timeouts = [("timeout_seconds", &self.timeout_seconds), ("timeout", &self.timeout)];
         let timeouts =
             timeouts.into_iter().filter_map(|(field, value)| Some((field, LimitKind::WallTime, value.as_ref()?)));

@@ -36,7 +36,7 @@ pub use plan::{Plan, Step};
 pub use reach::{HostName, HostRule, Reach};
 pub use request::{Request, RequestError, Source};
 pub use result::{CompileResult, LimitHit, Metrics, OmittedFile, OutputFile, Phases, RunResult, Status, Verdict};
-pub use settings::{Settings, SettingsError, parse_layers};
+pub use settings::{Isolation, Settings, SettingsError, parse_layers};
 pub use stage::{Input, Stream};
 pub use template::{RENDER_COMMAND, TemplateRequest, render};
 pub use volumes::VolumeRequest;

@@ -261,7 +261,7 @@ impl Planner<'_> {
             limits: limits.clone(),
             network,
             // Installers and compilers use what there is; nobody has asked them for a share of the CPU.
-            required: LayerSet::required_by_default().union(self.settings.required),
+            required: self.settings.required(),
             omit: LayerSet::default(),
         }
     }

@@ -14,6 +14,9 @@ use crate::reach::HostRule;
 /// The variable that lists layers without which nothing may run.
 const REQUIRE: &str = "SANDBOX_REQUIRE";
 
+/// The variable that says whether runs may do without namespaces.
+const ISOLATION: &str = "SANDBOX_ISOLATION";
+
 /// The variable that names the directory for caches.
 const DATA_DIR: &str = "SANDBOX_DATA_DIR";
 
@@ -24,8 +27,10 @@ pub struct Settings {
     pub defaults: Limits,
     /// The most that requests may ask for.
     pub caps: Caps,
-    /// Layers that must be there.
-    pub required: LayerSet,
+    /// What must be there at least.
+    pub isolation: Isolation,
+    /// Layers that must be there too.
+    pub also_required: LayerSet,
     /// Limits of compilers.
     pub compile: Limits,
     /// Limits of package installers.
@@ -48,6 +53,27 @@ pub struct Settings {
     pub package_cache: u64,
     /// Where caches and named volumes are kept; nowhere if there is no home directory.
     pub data_dir: Option<PathBuf>,
+}
+
+/// How much isolation every run must have. More is used wherever it can be had.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Isolation {
+    /// Namespaces and the syscall filter.
+    #[default]
+    Full,
+    /// Landlock and the syscall filter, where a host allows no namespaces.
+    Reduced,
+}
+
+impl Isolation {
+    /// The layers without which nothing runs.
+    #[must_use]
+    pub fn required(self) -> LayerSet {
+        match self {
+            Self::Full => LayerSet::required_by_default(),
+            Self::Reduced => LayerSet::required_at_least(),
+        }
+    }
 }
 
 /// The variable that lets JSON requests use named volumes.
@@ -99,7 +125,8 @@ impl Default for Settings {
         Self {
             defaults: Limits::default(),
             caps: Caps::default(),
-            required: LayerSet::required_by_default(),
+            isolation: Isolation::Full,
+            also_required: LayerSet::default(),
             compile: stage_limits(60_000_000, 2 << 30),
             install: stage_limits(300_000_000, 4 << 30),
             files: FileCaps { count: 1_000, bytes: 16 << 20 },
@@ -121,6 +148,12 @@ impl Default for Settings {
 pub struct SettingsError(pub Vec<(String, String)>);
 
 impl Settings {
+    /// The layers without which nothing runs.
+    #[must_use]
+    pub fn required(&self) -> LayerSet {
+        self.isolation.required().union(self.also_required)
+    }
+
     /// Reads the settings; `variable` gives the value of an environment variable.
     pub fn read(variable: impl Fn(&str) -> Option<String>) -> Result<Self, SettingsError> {
         let get = |name: &str| variable(name).filter(|value| !value.trim().is_empty());
@@ -151,6 +184,11 @@ impl Settings {
                 let limits = if name.contains("COMPILE") { &mut settings.compile } else { &mut settings.install };
                 note(name, kind.parse(&text).and_then(|value| limits.set(kind, value, &Caps::default())));
             }
+        }
+        match get(ISOLATION).as_deref() {
+            None | Some("full") => {}
+            Some("reduced") => settings.isolation = Isolation::Reduced,
+            Some(other) => errors.push((ISOLATION.to_owned(), format!("'{other}' is neither full nor reduced"))),
         }
         match get(NAMED_VOLUMES).as_deref() {
             None | Some("no") => {}
@@ -193,7 +231,7 @@ impl Settings {
         settings.install_hosts = hosts(INSTALL_HOSTS);
         if let Some(text) = get(REQUIRE) {
             match parse_layers(&text) {
-                Ok(layers) => settings.required = settings.required.union(layers),
+                Ok(layers) => settings.also_required = layers,
                 Err(why) => errors.push((REQUIRE.to_owned(), why)),
             }
         }
@@ -249,7 +287,7 @@ mod tests {
         assert_eq!(settings.defaults.wall_time().as_millis(), 500);
         assert_eq!(settings.caps.most(LimitKind::Memory), 64 << 20);
         assert_eq!(settings.defaults.memory(), 64 << 20);
-        assert!(settings.required.contains(Layer::Memory) && settings.required.contains(Layer::User));
+        assert!(settings.required().contains(Layer::Memory) && settings.required().contains(Layer::User));
         assert_eq!(settings.data_dir, Some("/home/u/.cache/sandbox-run".into()));
         assert_eq!(settings.compile.wall_time().as_secs(), 5);
         assert_eq!((settings.install.disk(), settings.compile.disk()), (1 << 30, 2 << 30));
@@ -257,6 +295,14 @@ mod tests {
         assert_eq!(settings.max_network, NetworkMode::Allowlist);
         assert_eq!((settings.network_allow.len(), settings.install_hosts.map_or(0, |hosts| hosts.len())), (2, 1));
         assert_eq!(settings.volume_paths, [PathBuf::from("/srv"), PathBuf::from("/data")]);
+    }
+
+    #[test]
+    fn reduced_isolation_has_to_be_asked_for() {
+        assert_eq!(read(&[]).expect("valid").required(), LayerSet::required_by_default());
+        let settings = read(&[("SANDBOX_ISOLATION", "reduced"), ("SANDBOX_REQUIRE", "pid")]).expect("valid");
+        assert_eq!(settings.required().iter().collect::<Vec<_>>(), [Layer::Pid, Layer::Seccomp, Layer::Landlock]);
+        assert!(read(&[("SANDBOX_ISOLATION", "none")]).is_err());
     }
 
     #[test]

@@ -15,7 +15,7 @@ use minijinja::{Environment, Error, ErrorKind, UndefinedBehavior, Value};
 use regex_lite::{Captures, Regex};
 use sandbox_cell::archive::Archive;
 use sandbox_cell::limits::Caps;
-use sandbox_cell::{CellSpec, Command, Failure, Keeper, LimitKind, Limits, Mount, RunStatus};
+use sandbox_cell::{CellSpec, Command, Failure, Keeper, LayerSet, LimitKind, Limits, Mount, RunStatus};
 use serde::{Deserialize, Serialize};
 
 use crate::files::Collected;
@@ -104,6 +104,7 @@ impl TemplateRequest {
         renderer: &std::path::Path,
         language: &str,
         code: &str,
+        required: LayerSet,
     ) -> Result<Rendered, Failure> {
         let refuse = |why: String| Failure { what: self.name.clone(), why, fix: None, request: true };
         let internal = |why: &str| Failure { request: false, ..refuse(why.to_owned()) };
@@ -115,7 +116,7 @@ impl TemplateRequest {
         {
             let _ = limits.set(kind, value, &Caps::default());
         }
-        let cell = CellSpec { limits, mounts: vec![Mount::read_only(renderer, PLACE)], ..CellSpec::new() };
+        let cell = CellSpec { limits, mounts: vec![Mount::read_only(renderer, PLACE)], required, ..CellSpec::new() };
         let stage = Stage {
             cell: &cell,
             command: &Command::new([PLACE, RENDER_COMMAND]),

@@ -42,7 +42,7 @@ fn run(executor: &Executor, settings: &Settings, registry: &Registry, memory: &M
             limits.set(kind, kind.parse(text).unwrap(), &Caps::default()).unwrap();
         }
     }
-    let mut request = Request::new(source, limits, settings.required);
+    let mut request = Request::new(source, limits, settings.required());
     request.files = case
         .files
         .iter()

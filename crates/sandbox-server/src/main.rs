@@ -65,7 +65,7 @@ fn render() -> ExitCode {
 }
 
 fn run(config: &Config) -> Result<(), String> {
-    let host = sandbox_cell::probe::examine().map_err(|failure| failure.to_string())?;
+    let host = sandbox_cell::probe::examine(config.settings.required()).map_err(|failure| failure.to_string())?;
     if let Some(failure) = &host.failure {
         return Err(failure.to_string());
     }

@@ -35,6 +35,8 @@ pub struct Program<'a> {
     pub ids: Option<(u32, u32)>,
     /// The Landlock ruleset to enter.
     pub landlock: Option<BorrowedFd<'a>>,
+    /// Whether the ruleset must first be told that a process may read about itself in `/proc`.
+    pub own_proc: bool,
 }
 
 /// A step between fork and exec.
@@ -137,6 +139,9 @@ fn prepare(program: &Program<'_>) -> Result<(), SpawnError> {
     }
     drop_privileges(program.ids).map_err(at(Step::Privileges))?;
     if let Some(ruleset) = program.landlock {
+        if program.own_proc {
+            crate::landlock::allow_own_process(ruleset).map_err(at(Step::Landlock))?;
+        }
         crate::landlock::restrict_self(ruleset).map_err(at(Step::Landlock))?;
     }
     rustix::process::chdir(program.cwd).map_err(at(Step::WorkingDirectory))?;

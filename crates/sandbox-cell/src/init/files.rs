@@ -7,12 +7,15 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, Read, Seek};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::FileExt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::fs::{AtFlags, CWD, Dir, FileType, Gid, Mode, OFlags, Stat, Timespec, Timestamps, Uid};
 use rustix::io::Errno;
 
+use super::Birth;
 use crate::archive::{Caps, Entry, MOST_NAMED, Omission, next_entry, write_entry};
+use crate::bare::Layout;
 use crate::path::{MAX_DEPTH, RelativePath};
 use crate::spec::{Volume, WORK_DIR};
 
@@ -39,6 +42,8 @@ impl Print {
 /// The places of a cell that files go to and come from.
 pub(super) struct Files<'a> {
     volumes: &'a [Volume],
+    /// Where they are, if the cell has no root of its own.
+    layout: Option<&'a Layout>,
     /// Who they belong to, if that differs from init.
     owner: Option<(u32, u32)>,
     /// The input files that were made in the working directory.
@@ -46,8 +51,14 @@ pub(super) struct Files<'a> {
 }
 
 impl<'a> Files<'a> {
-    pub(super) fn new(volumes: &'a [Volume], owner: Option<(u32, u32)>) -> Self {
-        Self { volumes, owner, inputs: HashMap::new() }
+    pub(super) fn new(birth: &Birth<'a>) -> Self {
+        let (volumes, layout, owner) = (birth.spec.volumes.as_slice(), birth.layout, birth.program_ids);
+        Self { volumes, layout, owner, inputs: HashMap::new() }
+    }
+
+    /// Whether init has no more rights over files than programs have, and programs none over their modes.
+    fn is_powerless(&self) -> bool {
+        self.layout.is_some() && self.owner.is_none()
     }
 
     fn open_place(&self, number: u8) -> io::Result<OwnedFd> {
@@ -58,7 +69,8 @@ impl<'a> Files<'a> {
                 &volume.ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))?.target
             }
         };
-        Ok(rustix::fs::openat(CWD, path, DIRECTORY, Mode::empty())?)
+        let real = self.layout.and_then(|layout| layout.find(path));
+        Ok(rustix::fs::openat(CWD, real.as_deref().unwrap_or(path), DIRECTORY, Mode::empty())?)
     }
 
     /// Unpacks an archive.
@@ -198,7 +210,13 @@ impl Collector<'_> {
                     if self.place > 0 {
                         write_entry(&mut self.to, &Entry::Directory { path: relative })?;
                     }
-                    let inner = rustix::fs::openat(dir, name, DIRECTORY, Mode::empty())?;
+                    let inner = match rustix::fs::openat(dir, name, DIRECTORY, Mode::empty()) {
+                        Err(Errno::ACCESS) if self.files.is_powerless() => {
+                            self.omit(&lossy, Omission::Unreadable)?;
+                            continue;
+                        }
+                        inner => inner?,
+                    };
                     self.directory(&inner, &format!("{lossy}/"), depth + 1)?;
                 }
                 FileType::RegularFile => self.file(dir.as_fd(), name, relative, &stat)?,
@@ -221,11 +239,19 @@ impl Collector<'_> {
         if size > self.left.bytes {
             return self.omit(path.as_str(), Omission::TooLarge);
         }
+        let file = rustix::fs::openat(dir, name, OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty());
+        let file = match file {
+            Err(Errno::ACCESS) if self.files.is_powerless() => {
+                return self.omit(path.as_str(), Omission::Unreadable);
+            }
+            file => File::from(file?),
+        };
         self.left.count -= 1;
         self.left.bytes -= size;
-        let file = rustix::fs::openat(dir, name, OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
-        write_entry(&mut self.to, &Entry::File { path, executable: stat.st_mode & 0o111 != 0, size })?;
-        let copied = io::copy(&mut File::from(file).take(size), &mut self.to)?;
+        // Linkers make programs executable by a call that is refused where programs have no power over modes.
+        let program = self.files.is_powerless() && is_program(&file);
+        write_entry(&mut self.to, &Entry::File { path, executable: program || stat.st_mode & 0o111 != 0, size })?;
+        let copied = io::copy(&mut file.take(size), &mut self.to)?;
         if copied == size { Ok(()) } else { Err(io::ErrorKind::UnexpectedEof.into()) }
     }
 
@@ -248,13 +274,22 @@ impl Collector<'_> {
     }
 }
 
+/// Whether a file begins as compiled programs do.
+fn is_program(file: &File) -> bool {
+    let mut start = [0; 4];
+    file.read_at(&mut start, 0).is_ok_and(|read| read == start.len()) && start == *b"\x7fELF"
+}
+
 /// The most files that are looked at to find one of a given size.
 const MOST_VISITED: usize = 50_000;
 
 /// Whether one of the writable directories holds a regular file of exactly this size.
-pub(super) fn any_of_size(size: u64) -> bool {
-    let mut dirs: Vec<std::path::PathBuf> =
-        crate::rootfs::writable_dirs().iter().map(std::path::PathBuf::from).collect();
+pub(super) fn any_of_size(birth: &Birth<'_>, size: u64) -> bool {
+    let mut dirs: Vec<std::path::PathBuf> = match birth.layout {
+        None => crate::rootfs::writable_dirs().iter().map(std::path::PathBuf::from).collect(),
+        Some(layout) => layout.writable().map(std::path::PathBuf::from).collect(),
+    };
+    let top = dirs.iter().map(|dir| dir.components().count()).max().unwrap_or(0);
     let mut visited = 0;
     while let Some(dir) = dirs.pop() {
         let Ok(entries) = std::fs::read_dir(&dir) else { continue };
@@ -269,7 +304,7 @@ pub(super) fn any_of_size(size: u64) -> bool {
                 return true;
             }
             // As deep as input paths may go; a program can nest deeper than a path can say.
-            if metadata.is_dir() && dir.components().count() < crate::path::MAX_DEPTH {
+            if metadata.is_dir() && dir.components().count() < top + crate::path::MAX_DEPTH {
                 dirs.push(entry.path());
             }
         }

@@ -21,6 +21,7 @@ use rustix::thread::{CapabilitySet, CapabilitySets, LinkNameSpaceType, move_into
 use sandbox_sys::process::Namespaces;
 use sandbox_sys::signal::{SignalFd, SignalSet};
 
+use super::writable::Writable;
 use super::{Birth, network};
 use crate::layer::Layer;
 use crate::rootfs::{self, Failed};
@@ -28,13 +29,11 @@ use crate::spec::CellSpec;
 use crate::wire::{self, FromInit, Received, ToInit};
 
 /// What a locked init holds.
-pub(super) struct Locked {
-    /// The writable tmpfs.
-    pub(super) writable: OwnedFd,
-    /// A tmpfs for each volume.
-    pub(super) volumes: Vec<OwnedFd>,
+pub(super) struct Locked<'a> {
+    /// What programs can write to.
+    pub(super) writable: Writable<'a>,
     /// The sockets on which the caller serves a gateway, until they are sent away.
-    gateway: Vec<OwnedFd>,
+    pub(super) gateway: Vec<OwnedFd>,
     /// Tells when a child has ended.
     pub(super) children: SignalFd,
     /// The rules that programs enter.
@@ -55,23 +54,11 @@ const KEPT: CapabilitySet = CapabilitySet::KILL
     .union(CapabilitySet::FOWNER)
     .union(CapabilitySet::DAC_OVERRIDE);
 
-pub(super) fn lock(birth: &Birth<'_>) -> Result<Locked, Failed> {
+pub(super) fn lock<'a>(birth: &Birth<'a>) -> Result<Locked<'a>, Failed> {
     let at = |step: &'static str| move |errno| (Cow::Borrowed(step), errno);
-    let kept: Vec<_> = birth.id_maps.iter().flatten().chain([birth.socket]).map(AsFd::as_fd).collect();
-    sandbox_sys::process::close_all_except(&kept).map_err(at("close descriptors"))?;
-    detach_stdio().map_err(at("open /dev/null"))?;
-    sandbox_sys::signal::reset(crate::keeper::IGNORED_SIGNALS);
-    SignalSet::all().block().map_err(at("block signals"))?;
-    let children = SignalFd::new(&SignalSet::of(&[libc::SIGCHLD])).map_err(at("watch for children"))?;
-    let _ = rustix::thread::set_name(c"sandbox-init");
-    rustix::process::umask(Mode::from_raw_mode(0o022));
-
+    let children = begin(birth)?;
     if birth.has(Layer::Uts) {
         rustix::system::sethostname(b"sandbox").map_err(at("set the host name"))?;
-    }
-    if !birth.has(Layer::Pid) {
-        // Processes whose parents end become init's children, as they would in a namespace.
-        rustix::process::set_child_subreaper(Some(rustix::process::getpid())).map_err(at("adopt orphans"))?;
     }
     let limits = &birth.spec.limits;
     let writable =
@@ -91,37 +78,59 @@ pub(super) fn lock(birth: &Birth<'_>) -> Result<Locked, Failed> {
 
     prefer_as_victim(&proc).map_err(at("offer the cell to the out-of-memory killer"))?;
     // Opened while this is still allowed: sealing init's memory below makes its own /proc entry root's.
-    let io = rustix::fs::openat(&proc, c"self/io", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok();
-    give_up_power(birth, proc)?;
+    let io = open_io(&proc);
+    give_up_power(birth, &proc)?;
+    drop(proc);
 
     if birth.has(Layer::Pid) {
         // Without a PID namespace the programs would live on; init then ends them when its connection closes.
         rustix::process::set_parent_process_death_signal(Some(Signal::KILL)).map_err(at("tie init to the keeper"))?;
     }
     rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(at("seal init's memory"))?;
-    let landlock = if birth.has(Layer::Landlock) {
-        Some(landlock_rules(birth.spec).map_err(at("make Landlock rules"))?)
-    } else {
-        None
-    };
+    let landlock = birth.has(Layer::Landlock).then(|| landlock_rules(birth.spec)).transpose();
+    let landlock = landlock.map_err(at("make Landlock rules"))?;
     rustix::thread::set_no_new_privs(true).map_err(at("give up gaining privileges"))?;
     if birth.has(Layer::Seccomp) {
         sandbox_sys::seccomp::install(birth.filter).map_err(at("install the syscall filter"))?;
     }
     let volumes = volumes.into_iter().map(|(_, tmpfs)| tmpfs).collect();
-    Ok(Locked { writable, volumes, gateway, children, landlock, groups, io: io.map(File::from) })
+    let writable = Writable::Tmpfs { root: writable, volumes };
+    Ok(Locked { writable, gateway, children, landlock, groups, io })
+}
+
+/// What every init begins with: it lets go of all that it has inherited.
+pub(super) fn begin(birth: &Birth<'_>) -> Result<SignalFd, Failed> {
+    let at = |step: &'static str| move |errno| (Cow::Borrowed(step), errno);
+    let kept: Vec<_> = birth.id_maps.iter().flatten().chain([birth.socket]).map(AsFd::as_fd).collect();
+    sandbox_sys::process::close_all_except(&kept).map_err(at("close descriptors"))?;
+    detach_stdio().map_err(at("open /dev/null"))?;
+    sandbox_sys::signal::reset(crate::keeper::IGNORED_SIGNALS);
+    SignalSet::all().block().map_err(at("block signals"))?;
+    let children = SignalFd::new(&SignalSet::of(&[libc::SIGCHLD])).map_err(at("watch for children"))?;
+    let _ = rustix::thread::set_name(c"sandbox-init");
+    rustix::process::umask(Mode::from_raw_mode(0o022));
+    if !birth.has(Layer::Pid) {
+        // Processes whose parents end become init's children, as they would in a namespace.
+        rustix::process::set_child_subreaper(Some(rustix::process::getpid())).map_err(at("adopt orphans"))?;
+    }
+    Ok(children)
 }
 
 /// If the host runs out of memory, cells go first. Set with privilege, this cannot be taken back without.
-fn prefer_as_victim(proc: &OwnedFd) -> rustix::io::Result<()> {
+pub(super) fn prefer_as_victim(proc: &OwnedFd) -> rustix::io::Result<()> {
     let flags = OFlags::WRONLY | OFlags::CLOEXEC;
     let file = rustix::fs::openat(proc, c"self/oom_score_adj", flags, Mode::empty())?;
     rustix::io::write(&file, b"1000").map(drop)
 }
 
+/// What init and the children it has reaped have read and written.
+pub(super) fn open_io(proc: &OwnedFd) -> Option<File> {
+    rustix::fs::openat(proc, c"self/io", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok().map(File::from)
+}
+
 /// Enters the places that the keeper has made meanwhile; returns the groups that are for the program, and the sockets of
 /// a gateway.
-fn enter_places(birth: &Birth<'_>) -> Result<(Vec<OwnedFd>, Vec<OwnedFd>), Failed> {
+pub(super) fn enter_places(birth: &Birth<'_>) -> Result<(Vec<OwnedFd>, Vec<OwnedFd>), Failed> {
     let at = |step: &'static str| move |errno| (Cow::Borrowed(step), errno);
     let mut buffer = [0; 64];
     let received = wire::receive(birth.socket, &mut buffer, RecvFlags::empty()).map_err(at("wait for the network"))?;
@@ -129,8 +138,10 @@ fn enter_places(birth: &Birth<'_>) -> Result<(Vec<OwnedFd>, Vec<OwnedFd>), Faile
         return Err(("wait for the network".into(), Errno::PIPE));
     };
     let mut fds = fds.into_iter();
-    let net = fds.next().ok_or(("wait for the network".into(), Errno::PIPE))?;
-    move_into_link_name_space(net.as_fd(), Some(LinkNameSpaceType::Network)).map_err(at("enter the network"))?;
+    if birth.layout.is_none() {
+        let net = fds.next().ok_or(("wait for the network".into(), Errno::PIPE))?;
+        move_into_link_name_space(net.as_fd(), Some(LinkNameSpaceType::Network)).map_err(at("enter the network"))?;
+    }
     // What is not the cell's own network is left as it is.
     let gateway = if birth.has(Layer::Net) { network::set_up(&birth.spec.network)? } else { vec![] };
     for group in fds.by_ref().take(usize::from(init)) {
@@ -152,7 +163,7 @@ fn detach_stdio() -> rustix::io::Result<()> {
 
 /// Leaves the keeper's user namespace for one in which only the cell's own ids exist, and keeps next to no capability
 /// even there.
-fn give_up_power(birth: &Birth<'_>, proc: OwnedFd) -> Result<(), Failed> {
+pub(super) fn give_up_power(birth: &Birth<'_>, proc: &OwnedFd) -> Result<(), Failed> {
     let at = |step: &'static str| move |errno| (Cow::Borrowed(step), errno);
     // An ordinary user's keeper cannot drop groups. They then still count for files, of which the cell has none but the
     // system's.
@@ -176,7 +187,7 @@ fn give_up_power(birth: &Birth<'_>, proc: OwnedFd) -> Result<(), Failed> {
         }
         // The kernel itself refuses user namespaces inside this one, filter or no filter.
         let flags = OFlags::WRONLY | OFlags::CLOEXEC;
-        let nested = rustix::fs::openat(&proc, c"sys/user/max_user_namespaces", flags, Mode::empty());
+        let nested = rustix::fs::openat(proc, c"sys/user/max_user_namespaces", flags, Mode::empty());
         nested.and_then(|file| rustix::io::write(&file, b"0")).map_err(at("forbid nested user namespaces"))?;
     } else if let Some(ids) = birth.init_ids {
         // Root that becomes somebody else loses its capabilities, unless it asks to keep them.
@@ -187,17 +198,21 @@ fn give_up_power(birth: &Birth<'_>, proc: OwnedFd) -> Result<(), Failed> {
         rustix::thread::set_capabilities(None, sets).map_err(at("keep capabilities"))?;
         rustix::thread::set_keep_capabilities(false).map_err(at("keep capabilities"))?;
     }
-    drop(proc);
 
     rustix::thread::clear_ambient_capability_set().map_err(at("drop ambient capabilities"))?;
     for capability in CapabilitySet::all().iter() {
         match rustix::thread::remove_capability_from_bounding_set(capability) {
             // Newer capabilities are unknown to older kernels.
             Ok(()) | Err(Errno::INVAL) => {}
+            // Without namespaces there may be no power to do that. Nor is there any to be gained: see below.
+            Err(Errno::PERM) if birth.layout.is_some() => break,
             Err(errno) => return Err(("empty the bounding set".into(), errno)),
         }
     }
-    let kept = CapabilitySets { effective: KEPT, permitted: KEPT, inheritable: CapabilitySet::empty() };
+    let held = rustix::thread::capabilities(None).map_err(at("read capabilities"))?.permitted;
+    // Where there are no namespaces, init has what its container has.
+    let kept = if birth.layout.is_some() { KEPT.intersection(held) } else { KEPT };
+    let kept = CapabilitySets { effective: kept, permitted: kept, inheritable: CapabilitySet::empty() };
     rustix::thread::set_capabilities(None, kept).map_err(at("drop capabilities"))
 }
 
@@ -238,7 +253,7 @@ fn landlock_rules(spec: &CellSpec) -> Result<OwnedFd, Errno> {
     fd.ok_or(Errno::OPNOTSUPP)
 }
 
-impl Locked {
+impl Locked<'_> {
     /// Says that the cell is locked, and sends the gateway's sockets away.
     pub(super) fn ready(&mut self, birth: &Birth<'_>) -> rustix::io::Result<()> {
         let gateway = std::mem::take(&mut self.gateway);

@@ -12,12 +12,14 @@
 //! left, and send the output files out. It is the only process in the cell that can talk to the outside, over one socket to the keeper, and if
 //! that socket closes it ends, which ends everything in its PID namespace.
 
+mod bare;
 mod files;
 mod kill;
 mod lock;
 mod network;
 mod serve;
 mod watch;
+mod writable;
 
 use std::os::fd::OwnedFd;
 use std::time::Duration;
@@ -25,6 +27,7 @@ use std::time::Duration;
 use rustix::net::SendFlags;
 use sandbox_sys::process::SingleThreaded;
 
+use crate::bare::Layout;
 use crate::layer::{Layer, LayerSet};
 use crate::spec::CellSpec;
 use crate::wire::{self, FromInit};
@@ -40,6 +43,8 @@ pub(crate) struct Birth<'a> {
     pub(crate) id_maps: &'a [Option<OwnedFd>],
     /// The owner of the writable directories, in the keeper's numbering.
     pub(crate) owner: (u32, u32),
+    /// Where the cell's places are, if it has no root of its own.
+    pub(crate) layout: Option<&'a Layout>,
     /// Layers that the cell does not get.
     pub(crate) without: LayerSet,
     /// The ids that init takes where it makes no user namespace, in the keeper's numbering.
@@ -67,18 +72,33 @@ pub(crate) struct Duties {
     /// Watch the CPU time.
     pub(crate) cpu_time: Option<Duration>,
     /// Limit processes.
-    pub(crate) processes: bool,
+    pub(crate) processes: Processes,
+}
+
+/// How processes are limited where no cgroup does it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Processes {
+    /// A cgroup does it, or nobody.
+    Elsewhere,
+    /// By a resource limit of the user, who has no others.
+    ByUser,
+    /// By counting them.
+    ByCounting,
 }
 
 impl Duties {
     fn include_watching(self) -> bool {
-        self.memory || self.cpu_time.is_some()
+        self.memory || self.cpu_time.is_some() || self.processes == Processes::ByCounting
     }
 }
 
 /// The life of an init.
 pub(crate) fn main(birth: &Birth<'_>) {
-    match lock::lock(birth) {
+    let locked = match birth.layout {
+        None => lock::lock(birth),
+        Some(layout) => bare::lock(birth, layout),
+    };
+    match locked {
         Ok(locked) => serve::serve(birth, locked),
         Err((step, errno)) => {
             let failed = FromInit::Failed { step: step.into_owned(), errno: errno.raw_os_error(), request: false };

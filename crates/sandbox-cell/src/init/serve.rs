@@ -4,9 +4,11 @@ use std::ffi::CString;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags};
 use rustix::process::{Pid, Resource, Signal, WaitOptions, WaitStatus};
@@ -15,7 +17,8 @@ use sandbox_sys::spawn::{Program, Step, spawn};
 
 use super::files::{self, Files};
 use super::lock::Locked;
-use super::{Birth, kill, watch};
+use super::writable::DiskWatch;
+use super::{Birth, Processes, kill, watch};
 use crate::archive::Caps;
 use crate::layer::Layer;
 use crate::limits::LimitKind;
@@ -35,30 +38,40 @@ struct Running {
     cpu_before: CpuTimes,
     io_before: (u64, u64),
     peak: watch::Sample,
+    disk: DiskWatch,
+    _own_proc: Option<OwnedFd>,
 }
 
 /// Serves the keeper until it is gone, or until the last command has ended.
-pub(super) fn serve(birth: &Birth<'_>, locked: Locked) {
-    serve_keeper(birth, locked);
+pub(super) fn serve(birth: &Birth<'_>, mut locked: Locked<'_>) {
+    serve_keeper(birth, &mut locked);
     if !birth.has(Layer::Pid) {
         kill::end(birth);
     }
+    locked.writable.clear();
 }
 
-fn serve_keeper(birth: &Birth<'_>, mut locked: Locked) {
+fn serve_keeper(birth: &Birth<'_>, locked: &mut Locked<'_>) {
     if locked.ready(birth).is_err() {
         return;
     }
-    let locked = &locked;
-    let mut files = Files::new(&birth.spec.volumes, birth.program_ids);
+    let locked = &*locked;
+    let mut files = Files::new(birth);
     let mut buffer = vec![0; wire::MAX_MESSAGE];
     let mut running: Option<Running> = None;
     loop {
-        let timeout = (running.is_some() && birth.duties.include_watching()).then_some(watch::INTERVAL);
+        let watching = birth.duties.include_watching() || birth.layout.is_some();
+        let timeout = (running.is_some() && watching).then_some(watch::INTERVAL);
         let Ok((message, child)) = wait(birth, locked, timeout) else { return };
         if child {
             while locked.children.next().is_some() {}
             if let Some((report, run)) = reap(birth, locked, &mut running) {
+                // What was written since the last look counts, even if the program ended well.
+                if let (Some(kind), Some(_)) = (passed(&report), birth.layout)
+                    && say(birth, &FromInit::Passed(kind)).is_err()
+                {
+                    return;
+                }
                 if say(birth, &FromInit::Ended(report)).is_err() {
                     return;
                 }
@@ -82,7 +95,7 @@ fn serve_keeper(birth: &Birth<'_>, mut locked: Locked) {
                 _ => return,
             }
         }
-        if birth.duties.include_watching()
+        if watching
             && let Some(run) = &mut running
             && let Some(kind) = look(birth, locked, run)
         {
@@ -95,7 +108,7 @@ fn serve_keeper(birth: &Birth<'_>, mut locked: Locked) {
 }
 
 /// Waits for a message or the end of a child: (message, child).
-fn wait(birth: &Birth<'_>, locked: &Locked, timeout: Option<Duration>) -> Result<(bool, bool), Errno> {
+fn wait(birth: &Birth<'_>, locked: &Locked<'_>, timeout: Option<Duration>) -> Result<(bool, bool), Errno> {
     let mut fds = [PollFd::new(birth.socket, PollFlags::IN), PollFd::new(&locked.children, PollFlags::IN)];
     let timeout = timeout.map(|t| Timespec { tv_sec: 0, tv_nsec: i64::from(t.subsec_nanos()) });
     match poll(&mut fds, timeout.as_ref()) {
@@ -110,7 +123,7 @@ fn say(birth: &Birth<'_>, message: &FromInit) -> rustix::io::Result<()> {
 
 fn obey(
     birth: &Birth<'_>,
-    locked: &Locked,
+    locked: &Locked<'_>,
     files: &mut Files<'_>,
     running: &mut Option<Running>,
     message: ToInit,
@@ -142,7 +155,7 @@ fn obey(
 
 fn start(
     birth: &Birth<'_>,
-    locked: &Locked,
+    locked: &Locked<'_>,
     files: &mut Files<'_>,
     run: Run,
     fds: Vec<OwnedFd>,
@@ -169,6 +182,14 @@ fn start(
         Some(caps) => Some((caps, fds.next().ok_or_else(|| invalid("get the pipe for output files"))?)),
         None => None,
     };
+    let command = match birth.layout {
+        None => command,
+        Some(layout) => {
+            let place = layout.find(&command.cwd).or_else(|| rootfs::is_of_system(&command.cwd).then(PathBuf::new));
+            place.ok_or_else(|| failed(&spawn_step("", Step::WorkingDirectory), Errno::NOENT, true))?;
+            layout.translate(command)
+        }
+    };
     let nul = |_| invalid("read the command: an argument contains a NUL byte");
     let paths = candidates(&command).map_err(nul)?;
     let cwd = CString::new(command.cwd.into_os_string().into_vec()).map_err(nul)?;
@@ -192,6 +213,7 @@ fn start(
         rlimits: &rlimits,
         ids: birth.program_ids,
         landlock: locked.landlock.as_ref().map(AsFd::as_fd),
+        own_proc: birth.layout.is_some(),
     };
     let cpu_before = children_cpu_times();
     let io_before = io_counters(locked);
@@ -200,7 +222,13 @@ fn start(
         let request = matches!(error.step, Step::Exec | Step::WorkingDirectory);
         failed(&spawn_step(&name, error.step), error.errno, request)
     })?;
-    Ok(Running { pid, last, collect, started, cpu_before, io_before, peak: watch::Sample::default() })
+    // The rule that lets the program read about itself holds for this directory as long as the kernel remembers it.
+    let own_proc = birth.layout.and_then(|_| {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        rustix::fs::open(format!("/proc/{}", pid.as_raw_nonzero()), flags, Mode::empty()).ok()
+    });
+    let (peak, disk) = (watch::Sample::default(), DiskWatch::new());
+    Ok(Running { pid, last, collect, started, cpu_before, io_before, peak, disk, _own_proc: own_proc })
 }
 
 fn spawn_step(name: &str, step: Step) -> String {
@@ -229,9 +257,14 @@ fn candidates(command: &Command) -> Result<Vec<CString>, std::ffi::NulError> {
 }
 
 fn rlimits(birth: &Birth<'_>) -> Vec<(Resource, u64)> {
+    let limits = &birth.spec.limits;
+    // Where nothing else keeps a file from filling the disk between two looks, it is no larger than where it may be.
+    let places = birth.spec.volumes.iter().map(|volume| volume.size).chain([limits.disk()]);
+    let largest = places.max().filter(|_| birth.layout.is_some()).unwrap_or(u64::MAX);
+    let file_size = limits.file_size().min(largest);
     let mut limits = vec![
         (Resource::Core, 0),
-        (Resource::Fsize, birth.spec.limits.file_size()),
+        (Resource::Fsize, file_size),
         (Resource::Nofile, birth.spec.limits.open_files()),
         (Resource::Memlock, 64 * 1024),
         (Resource::Msgqueue, 819_200),
@@ -239,7 +272,7 @@ fn rlimits(birth: &Birth<'_>) -> Vec<(Resource, u64)> {
         (Resource::Nice, 0),
         (Resource::Rtprio, 0),
     ];
-    if birth.duties.processes {
+    if birth.duties.processes == Processes::ByUser {
         // Counted per user and user namespace, so it is the cell's own; threads count, init does not run as this
         // user or is one more of them.
         let init = u64::from(birth.program_ids.is_none());
@@ -252,7 +285,7 @@ fn rlimits(birth: &Birth<'_>) -> Vec<(Resource, u64)> {
 }
 
 /// Bytes read and written by system calls, by init and by every child it has reaped.
-fn io_counters(locked: &Locked) -> (u64, u64) {
+fn io_counters(locked: &Locked<'_>) -> (u64, u64) {
     let mut buffer = [0; 512];
     let read = locked.io.as_ref().and_then(|io| io.read_at(&mut buffer, 0).ok()).unwrap_or(0);
     let text = String::from_utf8_lossy(&buffer[..read]);
@@ -261,7 +294,7 @@ fn io_counters(locked: &Locked) -> (u64, u64) {
 }
 
 /// Takes leave of children that have ended. If the program is among them, ends the rest and reports.
-fn reap(birth: &Birth<'_>, locked: &Locked, running: &mut Option<Running>) -> Option<(Report, Running)> {
+fn reap(birth: &Birth<'_>, locked: &Locked<'_>, running: &mut Option<Running>) -> Option<(Report, Running)> {
     let mut ended = None;
     while let Ok(Some((pid, status))) = rustix::process::wait(WaitOptions::NOHANG) {
         if running.as_ref().is_some_and(|run| run.pid == pid) {
@@ -276,8 +309,7 @@ fn reap(birth: &Birth<'_>, locked: &Locked, running: &mut Option<Running>) -> Op
 
     let cpu = children_cpu_times();
     let io = io_counters(locked);
-    let (disk, inodes, disk_free, inodes_free) =
-        rootfs::used(locked.writable.as_fd()).unwrap_or((0, 0, u64::MAX, u64::MAX));
+    let used = locked.writable.used(&birth.spec.limits);
     let status = run_status(status);
     let failed = status != RunStatus::Exited(0);
     let report = Report {
@@ -287,20 +319,21 @@ fn reap(birth: &Birth<'_>, locked: &Locked, running: &mut Option<Running>) -> Op
         cpu_system: cpu.system.saturating_sub(run.cpu_before.system),
         io_read: io.0.saturating_sub(run.io_before.0),
         io_write: io.1.saturating_sub(run.io_before.1),
-        disk,
-        inodes,
-        disk_full: disk_free == 0 || volume_full(locked, |(_, _, bytes, _)| bytes),
-        inodes_full: inodes_free == 0 || volume_full(locked, |(_, _, _, inodes)| inodes),
-        file_at_limit: failed && files::any_of_size(birth.spec.limits.file_size()),
+        disk: used.bytes,
+        inodes: used.inodes,
+        disk_full: used.bytes_full,
+        inodes_full: used.inodes_full,
+        file_at_limit: failed && files::any_of_size(birth, birth.spec.limits.file_size()),
         sampled_memory: run.peak.memory,
         sampled_processes: run.peak.processes,
     };
     Some((report, run))
 }
 
-/// Whether a volume has nothing left of something.
-fn volume_full(locked: &Locked, free: impl Fn((u64, u64, u64, u64)) -> u64) -> bool {
-    locked.volumes.iter().any(|volume| rootfs::used(volume.as_fd()).is_ok_and(|used| free(used) == 0))
+/// The limit of a directory that was passed when all was over.
+fn passed(report: &Report) -> Option<LimitKind> {
+    let kind = if report.disk_full { LimitKind::Disk } else { LimitKind::Inodes };
+    (report.disk_full || report.inodes_full).then_some(kind)
 }
 
 fn run_status(status: WaitStatus) -> RunStatus {
@@ -313,12 +346,10 @@ fn run_status(status: WaitStatus) -> RunStatus {
 }
 
 /// Looks at what is used and says which limit was passed, if one was.
-fn look(birth: &Birth<'_>, locked: &Locked, run: &mut Running) -> Option<LimitKind> {
+fn look(birth: &Birth<'_>, locked: &Locked<'_>, run: &mut Running) -> Option<LimitKind> {
     let mut now = watch::sample(birth);
-    // What is in the writable places is memory too.
-    for place in std::iter::once(&locked.writable).chain(&locked.volumes) {
-        now.memory += rootfs::used(place.as_fd()).map_or(0, |used| used.0);
-    }
+    // What is in the writable places may be memory too.
+    now.memory += locked.writable.memory();
     run.peak.memory = run.peak.memory.max(now.memory);
     run.peak.processes = run.peak.processes.max(now.processes);
     let ended = children_cpu_times();
@@ -327,7 +358,9 @@ fn look(birth: &Birth<'_>, locked: &Locked, run: &mut Running) -> Option<LimitKi
         Some(LimitKind::Memory)
     } else if birth.duties.cpu_time.is_some_and(|limit| cpu > limit) {
         Some(LimitKind::CpuTime)
+    } else if birth.duties.processes == Processes::ByCounting && now.processes > birth.spec.limits.processes() {
+        Some(LimitKind::Processes)
     } else {
-        None
+        run.disk.look(&locked.writable, &birth.spec.limits)
     }
 }

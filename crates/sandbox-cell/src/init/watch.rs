@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use super::Birth;
+use super::{Birth, Processes};
 use crate::family;
 use crate::layer::Layer;
 
@@ -33,6 +33,10 @@ pub(super) fn sample(birth: &Birth<'_>) -> Sample {
         family::each(rustix::process::getpid(), &[], |member| pids.push(member.pid.as_raw_nonzero().get()));
     }
     let mut total = Sample::default();
+    if birth.duties.processes == Processes::ByCounting && pids.len() as u64 > birth.spec.limits.processes() {
+        // Enough is known, and there are the more the longer one looks.
+        return Sample { processes: pids.len() as u64, ..total };
+    }
     for pid in pids {
         if let Ok(status) = std::fs::read_to_string(format!("/proc/{pid}/status")) {
             total.memory += memory(&status);

@@ -4,7 +4,9 @@
 //! a [`Cell`], which is a connection: dropping it deletes the cell. If the caller dies, its connections close, the
 //! keeper deletes every cell and ends.
 
+mod bare;
 mod ids;
+mod power;
 mod serve;
 mod supervise;
 mod workshop;

@@ -301,6 +301,9 @@ impl Server<'_> {
             *group = Some(Instant::now() + Duration::from_millis(1));
             return;
         }
+        if !left && let Ok(workshop) = &self.workshop {
+            workshop.clear(number);
+        }
         // Gone, or given up: the next keeper sweeps it.
         if let Some(cell) = self.cells.remove(&number)
             && let Ok(workshop) = &mut self.workshop

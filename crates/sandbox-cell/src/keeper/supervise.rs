@@ -434,7 +434,13 @@ fn layer_behind(step: &str) -> Option<Layer> {
         "make a cgroup namespace" => Some(Layer::Cgroup),
         "enter the network" => Some(Layer::Net),
         "install the syscall filter" => Some(Layer::Seccomp),
-        "change the root" | "mount /proc" | "make the root" => Some(Layer::Mount),
+        "set the host name" => Some(Layer::Uts),
+        "make the writable directories"
+        | "make mounts private"
+        | "make the root"
+        | "attach the root"
+        | "mount /proc"
+        | "change the root" => Some(Layer::Mount),
         _ => None,
     }
 }

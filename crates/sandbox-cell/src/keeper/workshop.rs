@@ -11,12 +11,13 @@ use rustix::fs::{CWD, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::net::SendFlags;
 use rustix::process::{Signal, WaitId, WaitIdOptions, pidfd_send_signal};
-use rustix::thread::CapabilitySet;
 use sandbox_sys::process::{Child, Namespaces, SingleThreaded, fork_into, unshare};
 use sandbox_sys::seccomp::Instruction;
 
 use super::ids::{CellIds, Ids};
+use super::power::{can_give_ids, gain_power, has_power, namespaces};
 use super::supervise::{Boot, CellState, Kept};
+use crate::bare::{Ground, Layout};
 use crate::cgroup::{Group, Tree};
 use crate::error::Failure;
 use crate::init;
@@ -28,13 +29,20 @@ use crate::wire::{self, Sources, ToInit};
 
 /// Everything that cells are made from.
 pub(super) struct Workshop {
-    alone: SingleThreaded,
+    pub(super) alone: SingleThreaded,
     pub(super) tree: Tree,
     pub(super) ids: Ids,
-    filter: Vec<Instruction>,
+    pub(super) filter: Vec<Instruction>,
     /// The host's /proc, through which ids are given to cells.
     pub(super) proc: OwnedFd,
-    landlock: bool,
+    /// The version of the kernel's Landlock; 0 if it has none.
+    pub(super) landlock: u32,
+    /// Whether cells can have namespaces, or why not.
+    pub(super) namespaces: Result<(), Failure>,
+    /// Whether that was tried to the end.
+    pub(super) tried: bool,
+    /// Where cells without namespaces have their directories, once there was one.
+    pub(super) ground: Option<Ground>,
     /// The network that the keeper was started in; it moves on with every cell.
     net: OwnedFd,
     /// What of the host cells may be shown; anything if nobody has said.
@@ -46,8 +54,8 @@ impl Workshop {
     pub(super) fn open(alone: SingleThreaded) -> Result<Self, Failure> {
         let tree = Tree::locate();
         let privileged = has_power();
-        let ids = Ids::claim(privileged)?;
-        Self::gain_power(alone, privileged)?;
+        let namespaces = if privileged { Ok(()) } else { gain_power(alone) };
+        let ids = Ids::claim(privileged || (namespaces.is_err() && can_give_ids()))?;
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let proc = rustix::fs::openat(CWD, c"/proc", flags, Mode::empty());
         let proc = proc.map_err(|e| Failure::os("cannot open /proc", e))?;
@@ -59,26 +67,12 @@ impl Workshop {
             filter: syscalls::compile(&syscalls::policy()),
             proc,
             net,
-            landlock: sandbox_sys::landlock::abi_version() > 0,
+            landlock: sandbox_sys::landlock::abi_version(),
+            namespaces,
+            tried: false,
+            ground: None,
             sources: None,
         })
-    }
-
-    /// Without privilege, a user namespace in which the keeper is root and may make the others.
-    fn gain_power(alone: SingleThreaded, privileged: bool) -> Result<(), Failure> {
-        if privileged {
-            return Ok(());
-        }
-        let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
-        unshare(alone, Namespaces::USER)
-            .map_err(|e| Failure::missing(Layer::User, format!("the kernel refused a user namespace ({e})")))?;
-        let write = |file: &str, text: String| {
-            std::fs::write(format!("/proc/self/{file}"), text)
-                .map_err(|e| Failure::missing(Layer::User, format!("cannot write {file} ({e})")))
-        };
-        write("setgroups", "deny".to_owned())?;
-        write("uid_map", format!("0 {uid} 1"))?;
-        write("gid_map", format!("0 {gid} 1"))
     }
 
     /// Limits what cells may be shown. Said once, it holds: a second time changes nothing.
@@ -98,7 +92,7 @@ impl Workshop {
     }
 
     /// Refuses what this host cannot keep.
-    fn check(&self, spec: &CellSpec) -> Result<LayerSet, Failure> {
+    fn check(&self, spec: &CellSpec, bare: bool) -> Result<LayerSet, Failure> {
         if !spec.limits.is_valid() {
             return Err(Failure::of_request("cannot make the cell", "a limit is out of bounds"));
         }
@@ -112,7 +106,11 @@ impl Workshop {
         self.check_omissions(spec)?;
         // A namespace that cannot be made is an error when the cell is made; here are the layers that may be absent.
         let mut layers = self.tree.layers().union(LayerSet::required_by_default());
-        if self.landlock {
+        if bare {
+            layers = layers.without(namespaces());
+            self.check_bare(spec)?;
+        }
+        if self.landlock > 0 {
             layers.insert(Layer::Landlock);
         }
         let layers = layers.without(spec.omit);
@@ -147,7 +145,8 @@ impl Workshop {
     pub(super) fn make(&mut self, number: u64, spec: CellSpec, caller: OwnedFd) -> Result<Kept, Failure> {
         let began = Instant::now();
         self.tree.prepare();
-        let layers = self.check(&spec)?;
+        let bare = self.is_bare(&spec)?;
+        let layers = self.check(&spec, bare)?;
         if !layers.contains(Layer::Pid) {
             // What such a cell leaves when its init ends becomes the keeper's to end.
             rustix::process::set_child_subreaper(Some(rustix::process::getpid()))
@@ -157,7 +156,8 @@ impl Workshop {
             .ids
             .take()
             .ok_or_else(|| Failure::new("cannot make the cell", "2048 cells exist already, no more ids are free"))?;
-        let made = self.make_process(number, &spec, ids, layers);
+        let layout = if bare { self.lay_out(number, &spec, ids).map(Some) } else { Ok(None) };
+        let made = layout.and_then(|layout| self.make_process(number, &spec, ids, layers, layout.as_ref()));
         match made {
             Ok((group, child, init)) => {
                 let counts_cpu = self.tree.counts_cpu();
@@ -179,6 +179,7 @@ impl Workshop {
                 })
             }
             Err(failure) => {
+                self.clear(number);
                 self.ids.give_back(ids);
                 Err(failure)
             }
@@ -191,6 +192,7 @@ impl Workshop {
         spec: &CellSpec,
         ids: CellIds,
         layers: LayerSet,
+        layout: Option<&Layout>,
     ) -> Result<(Group, Child, OwnedFd), Failure> {
         let no_group = |e| Failure::os("cannot make a control group for the cell", e);
         let no_process = |e: Errno| Failure::os("cannot make the cell's namespaces", e).with_fix(Layer::Pid.fix());
@@ -200,7 +202,7 @@ impl Workshop {
         } else {
             None
         };
-        let id_maps = self.id_maps(&spec.mounts, ids)?;
+        let id_maps = if layout.is_some() { vec![] } else { self.id_maps(&spec.mounts, ids)? };
         let born = wire::pair().and_then(|(ours, theirs)| {
             let birth = init::Birth {
                 alone: self.alone,
@@ -208,22 +210,20 @@ impl Workshop {
                 spec,
                 id_maps: &id_maps,
                 owner: ids.owner(),
+                layout,
                 without: without(layers),
                 init_ids: ids.init(),
-                program_ids: if layers.contains(Layer::User) { ids.program() } else { Some(ids.owner()) },
+                program_ids: if layers.contains(Layer::User) { ids.program() } else { ids.init().map(|_| ids.owner()) },
                 filter: &self.filter,
-                duties: init::Duties {
-                    memory: !layers.union(spec.omit).contains(Layer::Memory),
-                    cpu_time: spec.limits.cpu_time().filter(|_| !self.tree.counts_cpu()),
-                    processes: !layers.union(spec.omit).contains(Layer::Pids),
-                },
+                duties: self.duties(spec, layers),
             };
+            let private = if layout.is_some() { Namespaces::NONE } else { Namespaces::MOUNT };
             // Mounts are private even where the host's directories are to be seen in the cell.
             let namespaces =
                 [(Layer::Pid, Namespaces::PID), (Layer::Ipc, Namespaces::IPC), (Layer::Uts, Namespaces::UTS)]
                     .into_iter()
                     .filter(|(layer, _)| layers.contains(*layer))
-                    .fold(Namespaces::MOUNT, |all, (_, namespace)| all.and(namespace));
+                    .fold(private, |all, (_, namespace)| all.and(namespace));
             let birthplace = early.as_ref().and_then(Group::birthplace);
             fork_into(self.alone, namespaces, birthplace, || init::main(&birth)).map(|child| (child, ours))
         });
@@ -242,12 +242,27 @@ impl Workshop {
                 return Err(no_group(error));
             }
         };
-        if let Err(errno) = self.give_places(&ours, &group, layers) {
+        if let Err(errno) = self.give_places(&ours, &group, layers, layout.is_some()) {
             kill_and_wait(&child);
             let _ = group.remove();
             return Err(no_process(errno));
         }
         Ok((group, child, ours))
+    }
+
+    /// What init has to do because no cgroup does, and nobody has said that it should not be done.
+    fn duties(&self, spec: &CellSpec, layers: LayerSet) -> init::Duties {
+        let present = layers.union(spec.omit);
+        let own_user = layers.contains(Layer::User) || !matches!(self.ids, Ids::Single);
+        init::Duties {
+            memory: !present.contains(Layer::Memory),
+            cpu_time: spec.limits.cpu_time().filter(|_| !self.tree.counts_cpu()),
+            processes: match present.contains(Layer::Pids) {
+                true => init::Processes::Elsewhere,
+                false if own_user => init::Processes::ByUser,
+                false => init::Processes::ByCounting,
+            },
+        }
     }
 
     /// For each mount that programs can write to, a user namespace that maps its owner to the cell's user. With a single
@@ -267,12 +282,12 @@ impl Workshop {
     }
 
     /// Hands init its network namespace and, on v1, its groups.
-    fn give_places(&self, init: &OwnedFd, group: &Group, layers: LayerSet) -> rustix::io::Result<()> {
+    fn give_places(&self, init: &OwnedFd, group: &Group, layers: LayerSet, bare: bool) -> rustix::io::Result<()> {
         let new = layers.contains(Layer::Net).then(|| new_network(self.alone, &self.proc)).transpose()?;
-        let net = new.as_ref().unwrap_or(&self.net);
+        let net = if bare { None } else { Some(new.as_ref().unwrap_or(&self.net)) };
         let joined_by_init = group.joined_by_init();
         let groups = joined_by_init.iter().chain(group.joined_by_program());
-        let fds: Vec<_> = [net.as_fd()].into_iter().chain(groups.map(AsFd::as_fd)).collect();
+        let fds: Vec<_> = net.map(AsFd::as_fd).into_iter().chain(groups.map(AsFd::as_fd)).collect();
         let places = ToInit::Places { init: u8::try_from(joined_by_init.len()).unwrap_or(u8::MAX) };
         match wire::send(init, &places, &fds, SendFlags::DONTWAIT) {
             // Init has failed already; its reason is waiting to be received.
@@ -325,15 +340,4 @@ fn id_map(
         });
     kill_and_wait(&child);
     namespace
-}
-
-/// Whether this process can make namespaces and give ids without a user namespace of its own.
-fn has_power() -> bool {
-    let needed = CapabilitySet::SYS_ADMIN
-        | CapabilitySet::SETUID
-        | CapabilitySet::SETGID
-        | CapabilitySet::CHOWN
-        | CapabilitySet::NET_ADMIN;
-    rustix::process::geteuid().is_root()
-        && rustix::thread::capabilities(None).is_ok_and(|sets| sets.effective.contains(needed))
 }

@@ -15,6 +15,7 @@
 //! is covered or made inaccessible instead.
 
 mod exposed;
+mod targets;
 
 use std::borrow::Cow;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -28,7 +29,8 @@ use rustix::mount::{
 };
 use sandbox_sys::mount::{Attributes, set_attributes};
 
-use crate::error::Failure;
+pub(crate) use targets::check_targets;
+
 use crate::spec::{HOME_DIR, Mount, Volume, WORK_DIR};
 
 /// Directories of the host that make up a system. Those that are symbolic links there become links here.
@@ -130,6 +132,13 @@ pub(crate) fn enter(parts: &Parts<'_>) -> Result<OwnedFd, Failed> {
     Ok(proc)
 }
 
+/// Tries whether a root could be built here. Called in a mount namespace that nobody needs any more.
+pub(crate) fn can_mount() -> rustix::io::Result<()> {
+    mount_change(c"/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)?;
+    tmpfs(&[("size", "4k")])?;
+    clone_one(CWD, c"/usr").map(drop)
+}
+
 /// The host's system directories, the harmless parts of its /etc, and devices.
 fn show_system(root: &OwnedFd) -> Result<(), Failed> {
     let shown = |path: String| move |errno| (Cow::Owned(format!("show {path}")), errno);
@@ -152,38 +161,6 @@ fn show_system(root: &OwnedFd) -> Result<(), Failed> {
     for name in DEVICES {
         let target = format!("dev/{name}");
         show_device(root, &target).map_err(shown(target))?;
-    }
-    Ok(())
-}
-
-/// Checks where mounts and volumes are to appear: each at an acceptable place, none inside another.
-pub(crate) fn check_targets(mounts: &[Mount], volumes: &[Volume]) -> Result<(), Failure> {
-    let targets = || mounts.iter().map(|mount| &mount.target).chain(volumes.iter().map(|volume| &volume.target));
-    targets().try_for_each(|target| check_target(target))?;
-    for (n, target) in targets().enumerate() {
-        if let Some(other) = targets().take(n).find(|other| other.starts_with(target) || target.starts_with(other)) {
-            let what = format!("cannot mount at {}", target.display());
-            return Err(Failure::of_request(what, format!("{} is mounted there already", other.display())));
-        }
-    }
-    Ok(())
-}
-
-/// Checks where a mount is to appear: absolute, without `..`, and not where it could shadow what makes a cell safe
-/// or where the program could put a link in its way.
-fn check_target(target: &Path) -> Result<(), Failure> {
-    let refuse = |why: &str| Failure::of_request(format!("cannot mount at {}", target.display()), why);
-    let Ok(relative) = target.strip_prefix("/") else { return Err(refuse("the path is not absolute")) };
-    if relative.as_os_str().is_empty() || !relative.components().all(|c| matches!(c, Component::Normal(_))) {
-        return Err(refuse("the path has '..' or is the root"));
-    }
-    let reserved = ["proc", "dev", "sys", "tmp", "sandbox", "home", "etc/ssl"];
-    let own = ["ld.so.cache", "alternatives", "passwd", "group", "hosts", "nsswitch.conf", "resolv.conf"];
-    if relative == Path::new("etc") || own.iter().any(|name| relative.starts_with(Path::new("etc").join(name))) {
-        return Err(refuse("the file belongs to the cell"));
-    }
-    if reserved.iter().chain(&SYSTEM_DIRS).any(|name| relative.starts_with(name)) {
-        return Err(refuse("the directory belongs to the cell"));
     }
     Ok(())
 }
@@ -368,6 +345,23 @@ fn mount_proc(root: &OwnedFd, all_processes: bool) -> rustix::io::Result<OwnedFd
     Ok(writable)
 }
 
+/// What makes up a system on this host, and what of it a cell shows.
+pub(crate) fn system_paths() -> impl Iterator<Item = std::path::PathBuf> {
+    let dirs = SYSTEM_DIRS.iter().map(|name| Path::new("/").join(name));
+    dirs.chain(ETC.iter().map(|name| Path::new("/etc").join(name)))
+}
+
+/// Whether a path is the system's.
+pub(crate) fn is_of_system(path: &Path) -> bool {
+    let plain = path.components().all(|part| part != Component::ParentDir);
+    plain && (path == Path::new("/") || system_paths().any(|dir| path.starts_with(dir)))
+}
+
+/// The devices that a cell has.
+pub(crate) fn device_paths() -> impl Iterator<Item = std::path::PathBuf> {
+    DEVICES.iter().map(|name| Path::new("/dev").join(name))
+}
+
 /// The directories in which programs of every cell can write, as they see them.
 pub(crate) fn writable_dirs() -> [&'static str; 4] {
     [WORK_DIR, HOME_DIR, "/tmp", "/dev/shm"]
@@ -379,42 +373,4 @@ pub(crate) fn used(writable: BorrowedFd<'_>) -> rustix::io::Result<(u64, u64, u6
     let bytes = (stat.f_blocks - stat.f_bfree) * stat.f_frsize;
     let inodes = (stat.f_files - stat.f_ffree).saturating_sub(OWN_INODES);
     Ok((bytes, inodes, stat.f_bfree * stat.f_frsize, stat.f_ffree))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn mounts_cannot_shadow_the_cell() {
-        for target in [
-            "/",
-            "relative",
-            "/proc",
-            "/proc/self",
-            "/dev/shm",
-            "/etc",
-            "/etc/passwd",
-            "/etc/ssl/certs",
-            "/usr/bin",
-            "/sandbox/x",
-            "/a/../proc",
-            "/tmp/x",
-        ] {
-            assert!(check_target(Path::new(target)).is_err(), "{target}");
-        }
-        for target in ["/opt/python", "/data", "/srv/a/b", "/etc/java-17"] {
-            assert!(check_target(Path::new(target)).is_ok(), "{target}");
-        }
-    }
-
-    #[test]
-    fn mounts_cannot_cover_each_other() {
-        let mount = |target: &str| Mount::read_only("/srv", target);
-        let volume = |target: &str| Volume { target: target.into(), size: 1, inodes: 1 };
-        assert!(check_targets(&[mount("/data/a"), mount("/data/b")], &[volume("/data/c")]).is_ok());
-        assert!(check_targets(&[mount("/data"), mount("/data/b")], &[]).is_err());
-        assert!(check_targets(&[mount("/data/b")], &[volume("/data")]).is_err());
-        assert!(check_targets(&[], &[volume("/data"), volume("/data")]).is_err());
-    }
 }

@@ -11,6 +11,8 @@ use super::policy::{Answer, Policy, Rule, Test};
 const NUMBER_OFFSET: u32 = 0;
 const ARCH_OFFSET: u32 = 4;
 const ARGS_OFFSET: u32 = 16;
+/// Where the high half of an argument is, on a little-endian machine.
+const HIGH_HALF: u32 = 4;
 
 // Instruction codes.
 const LOAD: u16 = 0x20;
@@ -106,11 +108,12 @@ fn leaf(rule: &Rule, program: &mut Vec<Instruction>) {
         let tests = exception.tests.len();
         for (index, &(argument, test)) in exception.tests.iter().enumerate() {
             let skip = u8::try_from(2 * (tests - index - 1) + 1).unwrap_or(u8::MAX);
-            let (code, operand) = match test {
-                Test::Equals(value) => (JUMP_IF_EQUAL, value),
-                Test::AnyBit(bits) => (JUMP_IF_ANY_BIT, bits),
+            let (code, operand, half) = match test {
+                Test::Equals(value) => (JUMP_IF_EQUAL, value, 0),
+                Test::AnyBit(bits) => (JUMP_IF_ANY_BIT, bits, 0),
+                Test::HighIsZero => (JUMP_IF_EQUAL, 0, HIGH_HALF),
             };
-            program.push(instruction(LOAD, 0, 0, ARGS_OFFSET + 8 * u32::from(argument)));
+            program.push(instruction(LOAD, 0, 0, ARGS_OFFSET + 8 * u32::from(argument) + half));
             program.push(instruction(code, 0, skip, operand));
         }
         program.push(answer(exception.answer));
@@ -133,6 +136,7 @@ fn instruction(code: u16, jump_true: u8, jump_false: u8, operand: u32) -> Instru
 #[cfg(test)]
 mod tests {
     use super::super::policy::policy;
+    use super::super::reduced::policy_without_namespaces;
     use super::*;
     use proptest::prelude::*;
 
@@ -151,8 +155,9 @@ mod tests {
                         ARCH_OFFSET => arch,
                         offset => {
                             let index = (offset - ARGS_OFFSET) / 8;
-                            assert_eq!((offset - ARGS_OFFSET) % 8, 0);
-                            u32::try_from(arguments[index as usize] & 0xffff_ffff).expect("masked")
+                            let half = (offset - ARGS_OFFSET) % 8;
+                            assert!(half == 0 || half == HIGH_HALF);
+                            u32::try_from(arguments[index as usize] >> (8 * half) & 0xffff_ffff).expect("masked")
                         }
                     }
                 }
@@ -181,12 +186,17 @@ mod tests {
 
     #[test]
     fn every_call_is_answered_as_the_policy_says() {
-        let policy = policy();
-        let program = compile(&policy);
+        for policy in [policy(), policy_without_namespaces(true), policy_without_namespaces(false)] {
+            every_call_is_answered_as_it_says(&policy);
+        }
+    }
+
+    fn every_call_is_answered_as_it_says(policy: &Policy) {
+        let program = compile(policy);
         // Values at which some rule changes its mind, and their neighbours.
         let mut interesting = vec![0, 1, 2, u64::MAX, 1 << 32, 0x1_0000_0000 | 0x1000_0000];
         for &(_, test) in policy.rules.iter().flat_map(|(_, rule)| &rule.exceptions).flat_map(|e| &e.tests) {
-            let (Test::Equals(v) | Test::AnyBit(v)) = test;
+            let (Test::Equals(v) | Test::AnyBit(v)) = test else { continue };
             interesting.extend([u64::from(v), u64::from(v) | 1 << 40, u64::from(v.wrapping_add(1))]);
             interesting.extend((0..32).map(|bit| u64::from(v & (1 << bit))));
         }

@@ -21,6 +21,8 @@ pub(crate) enum Test {
     Equals(u32),
     /// It has at least one of these bits.
     AnyBit(u32),
+    /// Its high 32 bits are zero, which matters for pointers.
+    HighIsZero,
 }
 
 /// Arguments that make a call an exception to the rule.
@@ -221,6 +223,16 @@ pub(crate) fn policy() -> Policy {
 }
 
 impl Policy {
+    /// Replaces the rule of a call that is listed.
+    pub(super) fn change(&mut self, call: c::c_long, exceptions: Vec<Exception>, otherwise: Answer) {
+        let number = u32::try_from(call).unwrap_or(u32::MAX);
+        if let Ok(index) = self.rules.binary_search_by_key(&number, |(number, _)| *number) {
+            self.rules[index].1 = Rule { exceptions, otherwise };
+        } else {
+            debug_assert!(false, "a system call that is not listed has no rule to change");
+        }
+    }
+
     /// What the policy says about a call. The compiled filter must say the same: tests compare them.
     #[cfg(test)]
     pub(crate) fn answer(&self, call: u32, arguments: &[u64; 6]) -> Answer {
@@ -230,6 +242,7 @@ impl Policy {
             #[expect(clippy::cast_possible_truncation, reason = "only the low half counts")]
             let value = arguments[usize::from(argument)] as u32;
             match test {
+                Test::HighIsZero => arguments[usize::from(argument)] >> 32 == 0,
                 Test::Equals(wanted) => value == wanted,
                 Test::AnyBit(bits) => value & bits != 0,
             }

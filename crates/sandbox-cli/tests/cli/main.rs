@@ -12,6 +12,7 @@ mod isolation;
 mod limits;
 mod metrics;
 mod ordinary_user;
+mod reduced;
 mod results;
 mod streaming;
 mod templates;

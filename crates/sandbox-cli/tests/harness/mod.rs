@@ -80,24 +80,38 @@ pub(crate) fn fixture() -> &'static Path {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
     BUILT.get_or_init(|| {
         // Where there is no compiler, it was built before.
-        if let Some(built) = std::env::var_os("SANDBOX_TEST_PROGRAM") {
-            return built.into();
-        }
-        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/program.rs");
-        // A name of its own for each test process: they may run at the same time.
-        let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("program-{}", std::process::id()));
-        let rustc = std::env::var("RUSTC").unwrap_or_else(|_| "rustc".to_owned());
-        let built = Command::new(rustc)
-            .args(["--edition", "2024", "-O", "-C", "target-feature=+crt-static", "-C", "strip=symbols", "-o"])
-            .arg(&target)
-            .arg(&source)
-            .env_remove("RUSTFLAGS")
-            .env_remove("CARGO_ENCODED_RUSTFLAGS")
-            .output()
-            .unwrap();
-        assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
-        target
+        std::env::var_os("SANDBOX_TEST_PROGRAM").map_or_else(|| build("program"), PathBuf::from)
     })
+}
+
+fn build(name: &str) -> PathBuf {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/fixtures/{name}.rs"));
+    // A name of its own for each test process: they may run at the same time.
+    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}", std::process::id()));
+    let rustc = std::env::var("RUSTC").unwrap_or_else(|_| "rustc".to_owned());
+    let built = Command::new(rustc)
+        .args(["--edition", "2024", "-O", "-C", "target-feature=+crt-static", "-C", "strip=symbols", "-o"])
+        .arg(&target)
+        .arg(&source)
+        .env_remove("RUSTFLAGS")
+        .env_remove("CARGO_ENCODED_RUSTFLAGS")
+        .output()
+        .unwrap();
+    assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
+    target
+}
+
+/// A command that runs the binary as in an unprivileged container, as `root` or as another `user`, with this directory
+/// for what is made once.
+pub(crate) fn in_container<S: AsRef<std::ffi::OsStr>>(user: &str, data: &Path, args: &[S]) -> Command {
+    static BUILT: OnceLock<PathBuf> = OnceLock::new();
+    let mut command =
+        Command::new(BUILT.get_or_init(|| {
+            std::env::var_os("SANDBOX_TEST_CONTAINER").map_or_else(|| build("container"), PathBuf::from)
+        }));
+    command.args([user, BINARY]).args(args).stdin(Stdio::null()).current_dir("/").env_clear();
+    command.env("PATH", "/usr/local/bin:/usr/bin:/bin").env("SANDBOX_DATA_DIR", data).env("TMPDIR", data);
+    command
 }
 
 /// Runs the fixture with these words and returns the result.

@@ -1,0 +1,130 @@
+//! Locking a cell that has no namespaces: see [`crate::bare`].
+//!
+//! Init itself is locked as well as its programs are, but for two things: it may read all of `/proc`, to find what descends
+//! from it, and it may empty the cell's directory.
+
+use std::borrow::Cow;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+
+use landlock::{
+    ABI, Access, AccessFs, BitFlags, CompatLevel, Compatible, PathBeneath, PathFd, Ruleset, RulesetAttr,
+    RulesetCreated, RulesetCreatedAttr, Scope,
+};
+use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags};
+use rustix::io::Errno;
+use rustix::process::DumpableBehavior;
+
+use super::Birth;
+use super::lock::{Locked, begin, enter_places, give_up_power, open_io, prefer_as_victim};
+use super::writable::Writable;
+use crate::bare::Layout;
+use crate::rootfs::{self, Failed};
+
+const KNOWN: ABI = ABI::V6;
+
+/// What `/proc` says about the machine and not about others on it. Each process may read about itself too.
+const PROC: [&str; 12] = [
+    "cpuinfo",
+    "meminfo",
+    "stat",
+    "uptime",
+    "loadavg",
+    "version",
+    "filesystems",
+    "sys/vm",
+    "sys/kernel/random",
+    "sys/kernel/osrelease",
+    "sys/kernel/pid_max",
+    "sys/kernel/threads-max",
+];
+
+/// Configuration that elsewhere is missing or the cell's own. To be refused it is another matter: some programs then
+/// do not start.
+const ETC: [&str; 2] = ["/etc/ssl/openssl.cnf", "/etc/nsswitch.conf"];
+
+pub(super) fn lock<'a>(birth: &Birth<'a>, layout: &Layout) -> Result<Locked<'a>, Failed> {
+    let at = |step: &'static str| move |errno| (Cow::Borrowed(step), errno);
+    let children = begin(birth)?;
+    let (groups, gateway) = enter_places(birth)?;
+    let open = |path: &Path, flags: OFlags| {
+        rustix::fs::openat(CWD, path, flags | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())
+    };
+    let proc = open(Path::new("/proc"), OFlags::PATH).map_err(at("open /proc"))?;
+    let root = open(layout.root(), OFlags::RDONLY).map_err(at("open the cell's directory"))?;
+    let (own, volumes) = layout.own_and_volumes();
+    let own: Result<_, _> = own.map(|place| open(place, OFlags::RDONLY)).collect();
+    let volumes = volumes.zip(&birth.spec.volumes);
+    let volumes: Result<_, _> = volumes.map(|(place, volume)| Ok((open(place, OFlags::RDONLY)?, volume))).collect();
+    let own = own.map_err(at("open the cell's directory"))?;
+    let writable = Writable::Directory { root, own, volumes: volumes.map_err(at("open the cell's volumes"))? };
+    prefer_as_victim(&proc).map_err(at("offer the cell to the out-of-memory killer"))?;
+    let io = open_io(&proc);
+    give_up_power(birth, &proc)?;
+    drop(proc);
+
+    rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(at("seal init's memory"))?;
+    let for_programs = seal(rules(birth, layout)?)?;
+    let own = allow(rules(birth, layout)?, Path::new("/proc"), AccessFs::from_read(KNOWN))?;
+    let own = seal(allow(own, layout.root(), AccessFs::from_all(KNOWN))?)?;
+    rustix::thread::set_no_new_privs(true).map_err(at("give up gaining privileges"))?;
+    sandbox_sys::landlock::restrict_self(own.as_fd()).map_err(at("enter the Landlock rules"))?;
+    sandbox_sys::seccomp::install(birth.filter).map_err(at("install the syscall filter"))?;
+    Ok(Locked { writable, gateway, children, landlock: Some(for_programs), groups, io })
+}
+
+/// What programs may do with files: read and execute what makes up the system and what the cell shows, write in the
+/// cell's own places, and nothing else. And no signals or abstract sockets to processes outside the program's own tree.
+fn rules(birth: &Birth<'_>, layout: &Layout) -> Result<RulesetCreated, Failed> {
+    let mut rules = Ruleset::default()
+        .set_compatibility(CompatLevel::BestEffort)
+        .handle_access(AccessFs::from_all(KNOWN))
+        .and_then(|rules| rules.scope(Scope::from_all(KNOWN)))
+        .and_then(Ruleset::create)
+        .map_err(|_| ("make Landlock rules".into(), Errno::INVAL))?;
+    for path in rootfs::system_paths().filter(|path| path.exists()) {
+        rules = allow(rules, &path, AccessFs::from_read(KNOWN))?;
+    }
+    for path in PROC.map(|name| Path::new("/proc").join(name)).iter().filter(|path| path.exists()) {
+        rules = allow(rules, path, AccessFs::from_read(KNOWN))?;
+    }
+    for path in ETC.map(Path::new).into_iter().filter(|path| path.exists()) {
+        rules = allow(rules, path, AccessFs::from_read(KNOWN))?;
+    }
+    for path in rootfs::device_paths().filter(|path| path.exists()) {
+        rules = allow(rules, &path, AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::IoctlDev)?;
+    }
+    for mount in &birth.spec.mounts {
+        let access = if mount.writable { AccessFs::from_all(KNOWN) } else { AccessFs::from_read(KNOWN) };
+        // As with mounts elsewhere: it was checked under this name, and must not be redirected.
+        let flags = OFlags::PATH | OFlags::CLOEXEC;
+        let source = rustix::fs::openat2(CWD, &mount.source, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS);
+        let source = source.map_err(|errno| (shown(&mount.source), errno))?;
+        rules = allow_at(rules, &source, access).map_err(|errno| (shown(&mount.source), errno))?;
+    }
+    for place in layout.writable() {
+        rules = allow(rules, place, AccessFs::from_all(KNOWN))?;
+    }
+    Ok(rules)
+}
+
+fn shown(path: &Path) -> Cow<'static, str> {
+    format!("show {}", path.display()).into()
+}
+
+fn allow(rules: RulesetCreated, path: &Path, access: BitFlags<AccessFs>) -> Result<RulesetCreated, Failed> {
+    let fd = PathFd::new(path).map_err(|_| (shown(path), Errno::NOENT))?;
+    allow_at(rules, &fd, access).map_err(|errno| (shown(path), errno))
+}
+
+fn allow_at(rules: RulesetCreated, fd: &impl AsFd, access: BitFlags<AccessFs>) -> Result<RulesetCreated, Errno> {
+    // Of a file only a file's rights can be given.
+    let is_dir = FileType::from_raw_mode(rustix::fs::fstat(fd)?.st_mode).is_dir();
+    let access = if is_dir { access } else { access & AccessFs::from_file(KNOWN) };
+    rules.add_rule(PathBeneath::new(fd, access)).map_err(|_| Errno::INVAL)
+}
+
+fn seal(rules: RulesetCreated) -> Result<OwnedFd, Failed> {
+    let fd: Option<OwnedFd> = rules.into();
+    fd.ok_or(("make Landlock rules".into(), Errno::OPNOTSUPP))
+}

@@ -1,0 +1,83 @@
+//! Making cells without namespaces: when it is done, and what it takes. See [`crate::bare`].
+
+use rustix::fs::Mode;
+
+use super::ids::{CellIds, Ids};
+use super::power::{namespaces, try_namespaces};
+use super::workshop::Workshop;
+use crate::bare::{Ground, LANDLOCK_ABI, Layout};
+use crate::error::Failure;
+use crate::layer::Layer;
+use crate::spec::{CellSpec, Mount, Network};
+use crate::syscalls;
+
+impl Workshop {
+    /// Whether a cell is made without namespaces: if there can be none, and nobody requires one.
+    pub(super) fn is_bare(&mut self, spec: &CellSpec) -> Result<bool, Failure> {
+        if spec.required.without(spec.omit).intersects(namespaces()) {
+            return self.namespaces.clone().map(|()| false);
+        }
+        if self.namespaces.is_ok() && spec.omit.is_empty() && !std::mem::replace(&mut self.tried, true) {
+            self.namespaces = try_namespaces(self.alone);
+        }
+        Ok(self.namespaces.is_err())
+    }
+
+    /// Refuses what cannot be had without namespaces.
+    pub(super) fn check_bare(&self, spec: &CellSpec) -> Result<(), Failure> {
+        let refuse = |why: String| Err(Failure::of_request("cannot make the cell with reduced isolation", why));
+        if self.landlock < LANDLOCK_ABI {
+            let why = format!("without namespaces it has to be version {LANDLOCK_ABI} or later (Linux 6.2)");
+            return Err(Failure::missing(Layer::Landlock, why));
+        }
+        if !spec.omit.is_empty() {
+            return refuse("no layer can be left out".to_owned());
+        }
+        if spec.network != Network::None {
+            return refuse("there is no network of the cell's own, so it can have none at all".to_owned());
+        }
+        let own_ids = !matches!(self.ids, Ids::Single);
+        for Mount { source, writable, .. } in &spec.mounts {
+            if *writable && own_ids {
+                return refuse(format!("{} cannot be made writable for another user", source.display()));
+            }
+            // Elsewhere a mount leads past the directories above.
+            if own_ids && !source.ancestors().skip(1).all(is_open_to_all) {
+                let why = format!("the cell's user cannot reach {}", source.display());
+                let fix = "put it where every user can go; for what is made once, that is SANDBOX_DATA_DIR";
+                return Err(Failure::new("cannot make the cell with reduced isolation", why).with_fix(fix));
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes the directory of a cell without namespaces.
+    pub(super) fn lay_out(&mut self, number: u64, spec: &CellSpec, ids: CellIds) -> Result<Layout, Failure> {
+        let failed = |error: std::io::Error| Failure::os("cannot make a directory for the cell", error);
+        let own_ids = !matches!(self.ids, Ids::Single);
+        let ground = match &mut self.ground {
+            Some(ground) => ground,
+            none => {
+                self.filter = syscalls::compile(&syscalls::policy_without_namespaces(own_ids));
+                none.insert(Ground::make(own_ids).map_err(failed)?)
+            }
+        };
+        ground.prepare(number, spec, own_ids.then(|| ids.owner())).map_err(|error| {
+            ground.remove(number);
+            failed(error)
+        })
+    }
+
+    /// Removes what a cell, of which no process is left, has on the host's disk.
+    pub(super) fn clear(&self, number: u64) {
+        if let Some(ground) = &self.ground {
+            ground.remove(number);
+        }
+    }
+}
+
+/// Whether every user can go through a directory.
+fn is_open_to_all(dir: &std::path::Path) -> bool {
+    // What is not there is found missing later.
+    rustix::fs::stat(dir).map_or(true, |stat| Mode::from_raw_mode(stat.st_mode).contains(Mode::XOTH))
+}

@@ -1,0 +1,77 @@
+//! Where mounts and volumes may appear in a cell.
+
+use std::path::{Component, Path};
+
+use super::SYSTEM_DIRS;
+use crate::error::Failure;
+use crate::spec::{Mount, Volume};
+
+/// Checks where mounts and volumes are to appear: each at an acceptable place, none inside another.
+pub(crate) fn check_targets(mounts: &[Mount], volumes: &[Volume]) -> Result<(), Failure> {
+    let targets = || mounts.iter().map(|mount| &mount.target).chain(volumes.iter().map(|volume| &volume.target));
+    targets().try_for_each(|target| check_target(target))?;
+    for (n, target) in targets().enumerate() {
+        if let Some(other) = targets().take(n).find(|other| other.starts_with(target) || target.starts_with(other)) {
+            let what = format!("cannot mount at {}", target.display());
+            return Err(Failure::of_request(what, format!("{} is mounted there already", other.display())));
+        }
+    }
+    Ok(())
+}
+
+/// Checks where a mount is to appear: absolute, without `..`, and not where it could shadow what makes a cell safe
+/// or where the program could put a link in its way.
+fn check_target(target: &Path) -> Result<(), Failure> {
+    let refuse = |why: &str| Failure::of_request(format!("cannot mount at {}", target.display()), why);
+    let Ok(relative) = target.strip_prefix("/") else { return Err(refuse("the path is not absolute")) };
+    if relative.as_os_str().is_empty() || !relative.components().all(|c| matches!(c, Component::Normal(_))) {
+        return Err(refuse("the path has '..' or is the root"));
+    }
+    let reserved = ["proc", "dev", "sys", "tmp", "sandbox", "home", "etc/ssl"];
+    let own = ["ld.so.cache", "alternatives", "passwd", "group", "hosts", "nsswitch.conf", "resolv.conf"];
+    if relative == Path::new("etc") || own.iter().any(|name| relative.starts_with(Path::new("etc").join(name))) {
+        return Err(refuse("the file belongs to the cell"));
+    }
+    if reserved.iter().chain(&SYSTEM_DIRS).any(|name| relative.starts_with(name)) {
+        return Err(refuse("the directory belongs to the cell"));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mounts_cannot_shadow_the_cell() {
+        for target in [
+            "/",
+            "relative",
+            "/proc",
+            "/proc/self",
+            "/dev/shm",
+            "/etc",
+            "/etc/passwd",
+            "/etc/ssl/certs",
+            "/usr/bin",
+            "/sandbox/x",
+            "/a/../proc",
+            "/tmp/x",
+        ] {
+            assert!(check_target(Path::new(target)).is_err(), "{target}");
+        }
+        for target in ["/opt/python", "/data", "/srv/a/b", "/etc/java-17"] {
+            assert!(check_target(Path::new(target)).is_ok(), "{target}");
+        }
+    }
+
+    #[test]
+    fn mounts_cannot_cover_each_other() {
+        let mount = |target: &str| Mount::read_only("/srv", target);
+        let volume = |target: &str| Volume { target: target.into(), size: 1, inodes: 1 };
+        assert!(check_targets(&[mount("/data/a"), mount("/data/b")], &[volume("/data/c")]).is_ok());
+        assert!(check_targets(&[mount("/data"), mount("/data/b")], &[]).is_err());
+        assert!(check_targets(&[mount("/data/b")], &[volume("/data")]).is_err());
+        assert!(check_targets(&[], &[volume("/data"), volume("/data")]).is_err());
+    }
+}

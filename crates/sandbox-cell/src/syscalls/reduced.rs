@@ -1,0 +1,115 @@
+//! The policy of a cell without namespaces: what they would have kept apart is refused altogether.
+//!
+//! There is no network of its own, so there are no sockets but connected pairs: a socket of the host's that has a name
+//! can be reached by whoever may make one, and Landlock does not look at that. There is no IPC namespace, so there are
+//! no shared memory segments, semaphores or queues, which would outlive the cell.
+//!
+//! If the cell has no user of its own, its programs run as the keeper's user and own what that user owns. Landlock
+//! watches over content, not over modes, times and attributes, and not over other processes' share of the machine. So
+//! these can be changed only through an open file, and only for the calling process.
+
+use libc as c;
+
+use super::policy::{Answer, Exception, Policy, Test, policy};
+
+const EPERM: Answer = Answer::Errno(1);
+const EACCES: Answer = Answer::Errno(13);
+const ENOSYS: Answer = Answer::Errno(38);
+
+/// What reaches beyond the cell for want of namespaces.
+const SOCKETS: &[c::c_long] =
+    &[c::SYS_socket, c::SYS_connect, c::SYS_bind, c::SYS_listen, c::SYS_accept, c::SYS_accept4];
+#[rustfmt::skip]
+const IPC: &[c::c_long] = &[
+    c::SYS_shmget, c::SYS_shmat, c::SYS_shmdt, c::SYS_shmctl, c::SYS_semget, c::SYS_semop, c::SYS_semtimedop,
+    c::SYS_semctl, c::SYS_msgget, c::SYS_msgsnd, c::SYS_msgrcv, c::SYS_msgctl, c::SYS_mq_open, c::SYS_mq_unlink,
+];
+
+/// What changes a file that need not be opened for it.
+const BY_PATH: &[c::c_long] = &[
+    c::SYS_fchmodat,
+    c::SYS_fchmodat2,
+    c::SYS_fchownat,
+    c::SYS_setxattr,
+    c::SYS_lsetxattr,
+    c::SYS_removexattr,
+    c::SYS_lremovexattr,
+];
+#[cfg(target_arch = "x86_64")]
+const BY_PATH_HERE: &[c::c_long] =
+    &[c::SYS_chmod, c::SYS_chown, c::SYS_lchown, c::SYS_utime, c::SYS_utimes, c::SYS_futimesat];
+#[cfg(not(target_arch = "x86_64"))]
+const BY_PATH_HERE: &[c::c_long] = &[];
+
+/// What changes how a process is scheduled; the first argument says which.
+const SCHEDULING: &[c::c_long] =
+    &[c::SYS_sched_setaffinity, c::SYS_sched_setparam, c::SYS_sched_setscheduler, c::SYS_sched_setattr];
+
+/// The `which` of `ioprio_set(2)` that means a process.
+const IOPRIO_WHO_PROCESS: u32 = 1;
+
+/// The policy; `own_user` says whether the cell has a user of its own.
+pub(crate) fn policy_without_namespaces(own_user: bool) -> Policy {
+    let mut policy = policy();
+    let allow = |tests: Vec<(u8, Test)>| Exception { tests, answer: Answer::Allow };
+    for &call in SOCKETS {
+        policy.change(call, vec![], EACCES);
+    }
+    // Landlock does not look at who watches a directory, and events tell the names of what is in it.
+    policy.change(c::SYS_inotify_add_watch, vec![], EACCES);
+    for &call in IPC {
+        policy.change(call, vec![], ENOSYS);
+    }
+    // Not datagrams: those can be sent to whoever has a name.
+    let mut pairs = vec![];
+    for kind in [c::SOCK_STREAM, c::SOCK_SEQPACKET] {
+        for flags in [0, c::SOCK_CLOEXEC, c::SOCK_NONBLOCK, c::SOCK_CLOEXEC | c::SOCK_NONBLOCK] {
+            let kind = Test::Equals((kind | flags).cast_unsigned());
+            pairs.push(allow(vec![(0, Test::Equals(c::AF_UNIX.cast_unsigned())), (1, kind)]));
+        }
+    }
+    policy.change(c::SYS_socketpair, pairs, EACCES);
+    if own_user {
+        return policy;
+    }
+    for &call in BY_PATH.iter().chain(BY_PATH_HERE) {
+        policy.change(call, vec![], EPERM);
+    }
+    // Without a path it is about an open file.
+    let open_file = allow(vec![(1, Test::Equals(0)), (1, Test::HighIsZero)]);
+    policy.change(c::SYS_utimensat, vec![open_file], EPERM);
+    for &call in SCHEDULING {
+        policy.change(call, vec![allow(vec![(0, Test::Equals(0))])], EPERM);
+    }
+    let itself = |which| vec![allow(vec![(0, Test::Equals(which)), (1, Test::Equals(0))])];
+    policy.change(c::SYS_setpriority, itself(c::PRIO_PROCESS), EPERM);
+    policy.change(c::SYS_ioprio_set, itself(IOPRIO_WHO_PROCESS), EPERM);
+    policy
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_reaches_beyond_the_cell_is_refused() {
+        let answer = |own_user: bool, call: c::c_long, arguments: [u64; 6]| {
+            policy_without_namespaces(own_user).answer(u32::try_from(call).expect("small"), &arguments)
+        };
+        let (unix, stream, datagram) = (c::AF_UNIX as u64, c::SOCK_STREAM as u64, c::SOCK_DGRAM as u64);
+        for own_user in [true, false] {
+            assert_eq!(answer(own_user, c::SYS_socket, [unix, stream, 0, 0, 0, 0]), EACCES);
+            assert_eq!(answer(own_user, c::SYS_socketpair, [unix, datagram, 0, 0, 0, 0]), EACCES);
+            assert_eq!(answer(own_user, c::SYS_socketpair, [unix, stream, 0, 0, 0, 0]), Answer::Allow);
+            assert_eq!(answer(own_user, c::SYS_shmget, [0; 6]), ENOSYS);
+            assert_eq!(answer(own_user, c::SYS_inotify_add_watch, [0; 6]), EACCES);
+        }
+        assert_eq!(answer(true, c::SYS_fchmodat, [0; 6]), Answer::Allow);
+        assert_eq!(answer(false, c::SYS_fchmodat, [0; 6]), EPERM);
+        assert_eq!(answer(false, c::SYS_utimensat, [3, 0, 0, 0, 0, 0]), Answer::Allow);
+        assert_eq!(answer(false, c::SYS_utimensat, [3, 1 << 32, 0, 0, 0, 0]), EPERM);
+        assert_eq!(answer(false, c::SYS_sched_setaffinity, [1, 0, 0, 0, 0, 0]), EPERM);
+        assert_eq!(answer(false, c::SYS_sched_setaffinity, [0; 6]), Answer::Allow);
+        assert_eq!(answer(false, c::SYS_setpriority, [2, 0, 0, 0, 0, 0]), EPERM);
+    }
+}
