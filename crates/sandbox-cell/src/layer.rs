@@ -166,6 +166,12 @@ impl LayerSet {
         Self(self.0 & !other.0)
     }
 
+    /// Whether there is none in it.
+    #[must_use]
+    pub fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
     /// The layers, in the order of [`Layer::ALL`].
     pub fn iter(self) -> impl Iterator<Item = Layer> {
         Layer::ALL.into_iter().filter(move |layer| self.contains(*layer))

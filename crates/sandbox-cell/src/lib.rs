@@ -21,6 +21,7 @@
 pub mod archive;
 mod cgroup;
 mod error;
+mod family;
 mod init;
 mod keeper;
 mod layer;

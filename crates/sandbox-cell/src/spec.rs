@@ -28,6 +28,9 @@ pub struct CellSpec {
     pub network: Network,
     /// Layers without which the cell must not be made.
     pub required: LayerSet,
+    /// Layers to leave out, so that tests can find out whether they notice; nothing else sets it. A layer that is left
+    /// out is not required, whatever `required` says. A confined keeper refuses it ([`crate::Keeper::confine`]).
+    pub omit: LayerSet,
 }
 
 impl CellSpec {
@@ -40,6 +43,7 @@ impl CellSpec {
             limits: Limits::default(),
             network: Network::None,
             required: LayerSet::required_by_default(),
+            omit: LayerSet::default(),
         }
     }
 }

@@ -120,6 +120,7 @@ impl Request {
             limits: self.limits.clone(),
             network: self.network,
             required: self.required,
+            omit: LayerSet::default(),
         };
         let collect = self.collect.then_some(settings.files);
         let mut plan = match (&self.source, runtime) {
@@ -249,6 +250,7 @@ impl Planner<'_> {
             network,
             // Installers and compilers use what there is; nobody has asked them for a share of the CPU.
             required: LayerSet::required_by_default().union(self.settings.required),
+            omit: LayerSet::default(),
         }
     }
 

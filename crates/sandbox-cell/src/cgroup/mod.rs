@@ -116,11 +116,11 @@ impl Tree {
         }
     }
 
-    /// Makes the group of cell number `number`.
-    pub(crate) fn create(&self, number: u64, limits: &Limits) -> io::Result<Group> {
+    /// Makes the group of cell number `number`. What it is to `omit` is counted but not limited.
+    pub(crate) fn create(&self, number: u64, limits: &Limits, omit: LayerSet) -> io::Result<Group> {
         match self {
-            Self::V1(tree) => tree.create(number, limits).map(Group::V1),
-            Self::V2(tree) => tree.create(number, limits).map(Group::V2),
+            Self::V1(tree) => tree.create(number, limits, omit).map(Group::V1),
+            Self::V2(tree) => tree.create(number, limits, omit).map(Group::V2),
             Self::Found(_) | Self::Absent(_) => Ok(Group::Absent),
         }
     }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use rustix::event::{EventfdFlags, eventfd};
 
 use super::{Counters, locate};
-use crate::layer::LayerSet;
+use crate::layer::{Layer, LayerSet};
 use crate::limits::Limits;
 
 /// The file through which a single thread joins. A process with one thread can use it for itself, and unlike
@@ -54,10 +54,10 @@ impl Tree {
         self.place.contains_key("cpuacct")
     }
 
-    pub(super) fn create(&self, number: u64, limits: &Limits) -> io::Result<Group> {
+    pub(super) fn create(&self, number: u64, limits: &Limits, omit: LayerSet) -> io::Result<Group> {
         let mut group =
             Group { memory: None, pids: None, cpu: None, cpuacct: None, init: vec![], program: vec![], alarm: None };
-        match group.fill(self, number, limits) {
+        match group.fill(self, number, limits, omit) {
             Ok(()) => Ok(group),
             Err(error) => {
                 let _ = group.remove();
@@ -80,25 +80,31 @@ impl Tree {
 }
 
 impl Group {
-    fn fill(&mut self, tree: &Tree, number: u64, limits: &Limits) -> io::Result<()> {
+    fn fill(&mut self, tree: &Tree, number: u64, limits: &Limits, omit: LayerSet) -> io::Result<()> {
         self.memory = tree.make("memory", number)?;
         if let Some(memory) = &self.memory {
-            let bytes = limits.memory().to_string();
-            super::set(memory, "memory.limit_in_bytes", &bytes)?;
-            // Memory and swap together get the same: no swap.
-            super::set_if_present(memory, "memory.memsw.limit_in_bytes", &bytes)?;
+            if !omit.contains(Layer::Memory) {
+                let bytes = limits.memory().to_string();
+                super::set(memory, "memory.limit_in_bytes", &bytes)?;
+                // Memory and swap together get the same: no swap.
+                super::set_if_present(memory, "memory.memsw.limit_in_bytes", &bytes)?;
+            }
             self.init.push(super::joining(memory, TASKS)?);
             self.alarm = alarm(memory).ok();
         }
         self.pids = tree.make("pids", number)?;
         if let Some(pids) = &self.pids {
-            super::set(pids, "pids.max", &(limits.processes() + 1).to_string())?;
+            if !omit.contains(Layer::Pids) {
+                super::set(pids, "pids.max", &(limits.processes() + 1).to_string())?;
+            }
             self.init.push(super::joining(pids, TASKS)?);
         }
         self.cpu = tree.make("cpu", number)?;
         if let Some(cpu) = &self.cpu {
-            super::set(cpu, "cpu.cfs_period_us", &super::PERIOD.to_string())?;
-            super::set(cpu, "cpu.cfs_quota_us", &super::quota(limits.milli_cpus()).to_string())?;
+            if !omit.contains(Layer::Cpu) {
+                super::set(cpu, "cpu.cfs_period_us", &super::PERIOD.to_string())?;
+                super::set(cpu, "cpu.cfs_quota_us", &super::quota(limits.milli_cpus()).to_string())?;
+            }
             self.program.push(super::joining(cpu, TASKS)?);
         }
         self.cpuacct = tree.make("cpuacct", number)?;

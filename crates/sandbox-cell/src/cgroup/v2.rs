@@ -88,33 +88,33 @@ impl Tree {
         self.layers
     }
 
-    pub(super) fn create(&self, number: u64, limits: &Limits) -> io::Result<Group> {
+    pub(super) fn create(&self, number: u64, limits: &Limits, omit: LayerSet) -> io::Result<Group> {
         let cell = self.base.join(format!("cell-{number}"));
         std::fs::create_dir(&cell)?;
-        let group = self.fill(&cell, limits);
+        let group = Self::fill(&cell, limits, self.layers.without(omit));
         if group.is_err() {
             super::remove_tree(&cell);
         }
         group
     }
 
-    fn fill(&self, cell: &Path, limits: &Limits) -> io::Result<Group> {
+    fn fill(cell: &Path, limits: &Limits, limited: LayerSet) -> io::Result<Group> {
         let mut alarm = None;
-        if self.layers.contains(Layer::Memory) {
+        if limited.contains(Layer::Memory) {
             super::set(cell, "memory.max", &limits.memory().to_string())?;
             super::set_if_present(cell, "memory.swap.max", "0")?;
             alarm = File::open(cell.join("memory.events")).ok();
         }
-        if self.layers.contains(Layer::Pids) {
+        if limited.contains(Layer::Pids) {
             super::set(cell, "pids.max", &(limits.processes() + 1).to_string())?;
         }
-        if self.layers.contains(Layer::Cpu) {
+        if limited.contains(Layer::Cpu) {
             enable(cell, &["cpu"])?;
         }
         let (init, run) = (cell.join("init"), cell.join("run"));
         std::fs::create_dir(&init)?;
         std::fs::create_dir(&run)?;
-        if self.layers.contains(Layer::Cpu) {
+        if limited.contains(Layer::Cpu) {
             super::set(&run, "cpu.max", &format!("{} {}", super::quota(limits.milli_cpus()), super::PERIOD))?;
         }
         let group = Group {

@@ -23,6 +23,7 @@ use sandbox_sys::process::Namespaces;
 use sandbox_sys::signal::{SignalFd, SignalSet};
 
 use super::Birth;
+use crate::layer::Layer;
 use crate::rootfs::{self, Failed};
 use crate::spec::{CellSpec, Network, PROXY_PORT};
 use crate::wire::{self, FromInit, Received, ToInit};
@@ -66,7 +67,13 @@ pub(super) fn lock(birth: &Birth<'_>) -> Result<Locked, Failed> {
     let _ = rustix::thread::set_name(c"sandbox-init");
     rustix::process::umask(Mode::from_raw_mode(0o022));
 
-    rustix::system::sethostname(b"sandbox").map_err(at("set the host name"))?;
+    if birth.has(Layer::Uts) {
+        rustix::system::sethostname(b"sandbox").map_err(at("set the host name"))?;
+    }
+    if !birth.has(Layer::Pid) {
+        // Processes whose parents end become init's children, as they would in a namespace.
+        rustix::process::set_child_subreaper(Some(rustix::process::getpid())).map_err(at("adopt orphans"))?;
+    }
     let limits = &birth.spec.limits;
     let writable =
         rootfs::writable(limits.disk(), limits.inodes(), birth.owner).map_err(at("make the writable directories"))?;
@@ -78,20 +85,30 @@ pub(super) fn lock(birth: &Birth<'_>) -> Result<Locked, Failed> {
         id_maps: birth.id_maps,
         writable: &writable,
         volumes: &volumes,
+        host: !birth.has(Layer::Mount),
+        all_processes: !birth.has(Layer::Pid),
     })?;
     let (groups, proxy) = enter_places(birth)?;
 
     prefer_as_victim(&proc).map_err(at("offer the cell to the out-of-memory killer"))?;
     // Opened while this is still allowed: sealing init's memory below makes its own /proc entry root's.
     let io = rustix::fs::openat(&proc, c"self/io", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok();
-    enter_user_namespace(birth, proc)?;
+    give_up_power(birth, proc)?;
 
-    rustix::process::set_parent_process_death_signal(Some(Signal::KILL)).map_err(at("tie init to the keeper"))?;
+    if birth.has(Layer::Pid) {
+        // Without a PID namespace the programs would live on; init then ends them when its connection closes.
+        rustix::process::set_parent_process_death_signal(Some(Signal::KILL)).map_err(at("tie init to the keeper"))?;
+    }
     rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(at("seal init's memory"))?;
-    let landlock =
-        if birth.landlock { Some(landlock_rules(birth.spec).map_err(at("make Landlock rules"))?) } else { None };
+    let landlock = if birth.has(Layer::Landlock) {
+        Some(landlock_rules(birth.spec).map_err(at("make Landlock rules"))?)
+    } else {
+        None
+    };
     rustix::thread::set_no_new_privs(true).map_err(at("give up gaining privileges"))?;
-    sandbox_sys::seccomp::install(birth.filter).map_err(at("install the syscall filter"))?;
+    if birth.has(Layer::Seccomp) {
+        sandbox_sys::seccomp::install(birth.filter).map_err(at("install the syscall filter"))?;
+    }
     let volumes = volumes.into_iter().map(|(_, tmpfs)| tmpfs).collect();
     Ok(Locked { writable, volumes, proxy, children, landlock, groups, io: io.map(File::from) })
 }
@@ -115,7 +132,7 @@ fn enter_places(birth: &Birth<'_>) -> Result<(Vec<OwnedFd>, Option<OwnedFd>), Fa
     let mut fds = fds.into_iter();
     let net = fds.next().ok_or(("wait for the network".into(), Errno::PIPE))?;
     move_into_link_name_space(net.as_fd(), Some(LinkNameSpaceType::Network)).map_err(at("enter the network"))?;
-    if birth.spec.network != Network::None {
+    if birth.spec.network != Network::None && birth.has(Layer::Net) {
         sandbox_sys::net::loopback_up().map_err(at("bring the loopback interface up"))?;
     }
     let proxy = match birth.spec.network {
@@ -125,7 +142,9 @@ fn enter_places(birth: &Birth<'_>) -> Result<(Vec<OwnedFd>, Option<OwnedFd>), Fa
     for group in fds.by_ref().take(usize::from(init)) {
         rustix::io::write(&group, b"0").map_err(at("join the cgroup"))?;
     }
-    sandbox_sys::process::unshare(birth.alone, Namespaces::CGROUP).map_err(at("make a cgroup namespace"))?;
+    if birth.has(Layer::Cgroup) {
+        sandbox_sys::process::unshare(birth.alone, Namespaces::CGROUP).map_err(at("make a cgroup namespace"))?;
+    }
     Ok((fds.collect(), proxy))
 }
 
@@ -145,8 +164,9 @@ fn detach_stdio() -> rustix::io::Result<()> {
     rustix::stdio::dup2_stderr(&null)
 }
 
-/// Leaves the keeper's user namespace for one in which only the cell's own ids exist.
-fn enter_user_namespace(birth: &Birth<'_>, proc: OwnedFd) -> Result<(), Failed> {
+/// Leaves the keeper's user namespace for one in which only the cell's own ids exist, and keeps next to no capability
+/// even there.
+fn give_up_power(birth: &Birth<'_>, proc: OwnedFd) -> Result<(), Failed> {
     let at = |step: &'static str| move |errno| (Cow::Borrowed(step), errno);
     // An ordinary user's keeper cannot drop groups. They then still count for files, of which the cell has none but the
     // system's.
@@ -155,22 +175,32 @@ fn enter_user_namespace(birth: &Birth<'_>, proc: OwnedFd) -> Result<(), Failed> 
         Err(Errno::PERM) if birth.program_ids.is_none() => {}
         Err(errno) => return Err(("drop groups".into(), errno)),
     }
-    sandbox_sys::process::unshare(birth.alone, Namespaces::USER).map_err(at("make a user namespace"))?;
+    if birth.has(Layer::User) {
+        sandbox_sys::process::unshare(birth.alone, Namespaces::USER).map_err(at("make a user namespace"))?;
+    }
     wire::send(birth.socket, &FromInit::NeedsMap, &[], SendFlags::empty()).map_err(at("ask for ids"))?;
     let mut buffer = [0; 64];
     match wire::receive(birth.socket, &mut buffer, RecvFlags::empty()).map_err(at("wait for ids"))? {
         Received::Message(ToInit::Mapped, _) => {}
         _ => return Err(("wait for ids".into(), Errno::PIPE)),
     }
-    if birth.program_ids.is_some() {
-        let (uid, gid) = (rustix::process::Uid::ROOT, rustix::process::Gid::ROOT);
-        rustix::thread::set_thread_res_gid(gid, gid, gid).map_err(at("take init's group"))?;
-        rustix::thread::set_thread_res_uid(uid, uid, uid).map_err(at("take init's user"))?;
+    if birth.has(Layer::User) {
+        if birth.program_ids.is_some() {
+            take_ids((0, 0))?;
+        }
+        // The kernel itself refuses user namespaces inside this one, filter or no filter.
+        let flags = OFlags::WRONLY | OFlags::CLOEXEC;
+        let nested = rustix::fs::openat(&proc, c"sys/user/max_user_namespaces", flags, Mode::empty());
+        nested.and_then(|file| rustix::io::write(&file, b"0")).map_err(at("forbid nested user namespaces"))?;
+    } else if let Some(ids) = birth.init_ids {
+        // Root that becomes somebody else loses its capabilities, unless it asks to keep them.
+        rustix::thread::set_keep_capabilities(true).map_err(at("keep capabilities"))?;
+        take_ids(ids)?;
+        let mut sets = rustix::thread::capabilities(None).map_err(at("read capabilities"))?;
+        sets.effective = sets.permitted;
+        rustix::thread::set_capabilities(None, sets).map_err(at("keep capabilities"))?;
+        rustix::thread::set_keep_capabilities(false).map_err(at("keep capabilities"))?;
     }
-    // The kernel itself refuses user namespaces inside this one, filter or no filter.
-    let flags = OFlags::WRONLY | OFlags::CLOEXEC;
-    let nested = rustix::fs::openat(&proc, c"sys/user/max_user_namespaces", flags, Mode::empty());
-    nested.and_then(|file| rustix::io::write(&file, b"0")).map_err(at("forbid nested user namespaces"))?;
     drop(proc);
 
     rustix::thread::clear_ambient_capability_set().map_err(at("drop ambient capabilities"))?;
@@ -183,6 +213,13 @@ fn enter_user_namespace(birth: &Birth<'_>, proc: OwnedFd) -> Result<(), Failed> 
     }
     let kept = CapabilitySets { effective: KEPT, permitted: KEPT, inheritable: CapabilitySet::empty() };
     rustix::thread::set_capabilities(None, kept).map_err(at("drop capabilities"))
+}
+
+fn take_ids((uid, gid): (u32, u32)) -> Result<(), Failed> {
+    let at = |step: &'static str| move |errno| (Cow::Borrowed(step), errno);
+    let (uid, gid) = (rustix::process::Uid::from_raw(uid), rustix::process::Gid::from_raw(gid));
+    rustix::thread::set_thread_res_gid(gid, gid, gid).map_err(at("take init's group"))?;
+    rustix::thread::set_thread_res_uid(uid, uid, uid).map_err(at("take init's user"))
 }
 
 /// The second wall around files: reading and executing below the cell's root, writing only where the cell is

@@ -13,6 +13,7 @@
 //! that socket closes it ends, which ends everything in its PID namespace.
 
 mod files;
+mod kill;
 mod lock;
 mod serve;
 mod watch;
@@ -23,6 +24,7 @@ use std::time::Duration;
 use rustix::net::SendFlags;
 use sandbox_sys::process::SingleThreaded;
 
+use crate::layer::{Layer, LayerSet};
 use crate::spec::CellSpec;
 use crate::wire::{self, FromInit};
 
@@ -37,14 +39,23 @@ pub(crate) struct Birth<'a> {
     pub(crate) id_maps: &'a [Option<OwnedFd>],
     /// The owner of the writable directories, in the keeper's numbering.
     pub(crate) owner: (u32, u32),
+    /// Layers that the cell does not get.
+    pub(crate) without: LayerSet,
+    /// The ids that init takes where it makes no user namespace, in the keeper's numbering.
+    pub(crate) init_ids: Option<(u32, u32)>,
     /// The ids that the program takes, in the cell's numbering, if they differ from init's.
     pub(crate) program_ids: Option<(u32, u32)>,
     /// The compiled syscall filter.
     pub(crate) filter: &'a [sandbox_sys::seccomp::Instruction],
-    /// Whether the kernel offers Landlock.
-    pub(crate) landlock: bool,
     /// What init must do because no cgroup does.
     pub(crate) duties: Duties,
+}
+
+impl Birth<'_> {
+    /// Whether the cell gets a layer.
+    fn has(&self, layer: Layer) -> bool {
+        !self.without.contains(layer)
+    }
 }
 
 /// What no cgroup limits and init therefore does.

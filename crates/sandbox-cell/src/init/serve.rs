@@ -15,8 +15,9 @@ use sandbox_sys::spawn::{Program, Step, spawn};
 
 use super::files::{self, Files};
 use super::lock::Locked;
-use super::{Birth, watch};
+use super::{Birth, kill, watch};
 use crate::archive::Caps;
+use crate::layer::Layer;
 use crate::limits::LimitKind;
 use crate::outcome::RunStatus;
 use crate::rootfs;
@@ -36,8 +37,15 @@ struct Running {
     peak: watch::Sample,
 }
 
-/// Serves the keeper until it is gone.
-pub(super) fn serve(birth: &Birth<'_>, mut locked: Locked) {
+/// Serves the keeper until it is gone, or until the last command has ended.
+pub(super) fn serve(birth: &Birth<'_>, locked: Locked) {
+    serve_keeper(birth, locked);
+    if !birth.has(Layer::Pid) {
+        kill::end(birth);
+    }
+}
+
+fn serve_keeper(birth: &Birth<'_>, mut locked: Locked) {
     if locked.ready(birth).is_err() {
         return;
     }
@@ -78,7 +86,7 @@ pub(super) fn serve(birth: &Birth<'_>, mut locked: Locked) {
             && let Some(run) = &mut running
             && let Some(kind) = look(birth, locked, run)
         {
-            kill_everything(Signal::KILL);
+            kill::signal(birth, Signal::KILL);
             if say(birth, &FromInit::Passed(kind)).is_err() {
                 return;
             }
@@ -118,24 +126,18 @@ fn obey(
             Err(failed) => say(birth, &failed),
         },
         ToInit::Terminate => {
-            kill_everything(Signal::TERM);
+            kill::signal(birth, Signal::TERM);
             // A stopped process gets the signal when it continues.
-            kill_everything(Signal::CONT);
+            kill::signal(birth, Signal::CONT);
             Ok(())
         }
         ToInit::Kill => {
-            kill_everything(Signal::KILL);
+            kill::signal(birth, Signal::KILL);
             Ok(())
         }
         // The keeper does not do this; a second program would confuse the first one's account.
         ToInit::Run(_) | ToInit::Places { .. } | ToInit::Mapped => Err(Errno::PROTO),
     }
-}
-
-/// From PID 1 this reaches every process in the cell, whatever session or group it moved to. A process that is
-/// forking meanwhile either has its child already, which is then reached too, or fails to fork.
-fn kill_everything(signal: Signal) {
-    let _ = sandbox_sys::process::kill_all(signal);
 }
 
 fn start(
@@ -269,8 +271,7 @@ fn reap(birth: &Birth<'_>, locked: &Locked, running: &mut Option<Running>) -> Op
     let status = ended?;
     let run = running.take()?;
     let wall = run.started.elapsed();
-    kill_everything(Signal::KILL);
-    while let Ok(Some(_)) | Err(Errno::INTR) = rustix::process::wait(WaitOptions::empty()) {}
+    kill::end(birth);
     while locked.children.next().is_some() {}
 
     let cpu = children_cpu_times();
@@ -313,7 +314,7 @@ fn run_status(status: WaitStatus) -> RunStatus {
 
 /// Looks at what is used and says which limit was passed, if one was.
 fn look(birth: &Birth<'_>, locked: &Locked, run: &mut Running) -> Option<LimitKind> {
-    let mut now = watch::sample();
+    let mut now = watch::sample(birth);
     // What is in the writable places is memory too.
     for place in std::iter::once(&locked.writable).chain(&locked.volumes) {
         now.memory += rootfs::used(place.as_fd()).map_or(0, |used| used.0);

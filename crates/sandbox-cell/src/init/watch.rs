@@ -5,6 +5,10 @@
 
 use std::time::Duration;
 
+use super::Birth;
+use crate::family;
+use crate::layer::Layer;
+
 /// How often init looks.
 pub(super) const INTERVAL: Duration = Duration::from_millis(10);
 
@@ -19,12 +23,17 @@ pub(super) struct Sample {
     pub(super) processes: u64,
 }
 
-pub(super) fn sample() -> Sample {
+pub(super) fn sample(birth: &Birth<'_>) -> Sample {
+    let mut pids = vec![];
+    if birth.has(Layer::Pid) {
+        let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+        let numbers = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+        pids.extend(numbers.filter(|pid| *pid != 1));
+    } else {
+        family::each(rustix::process::getpid(), &[], |member| pids.push(member.pid.as_raw_nonzero().get()));
+    }
     let mut total = Sample::default();
-    let Ok(entries) = std::fs::read_dir("/proc") else { return total };
-    for entry in entries.flatten() {
-        let name = entry.file_name();
-        let Some(pid) = name.to_str().and_then(|n| n.parse::<u32>().ok()).filter(|pid| *pid != 1) else { continue };
+    for pid in pids {
         if let Ok(status) = std::fs::read_to_string(format!("/proc/{pid}/status")) {
             total.memory += memory(&status);
         }

@@ -93,6 +93,14 @@ impl CellIds {
         }
     }
 
+    /// What init changes to where it has no numbering of its own, in the keeper's.
+    pub(super) fn init(self) -> Option<(u32, u32)> {
+        match self {
+            Self::Two { init, .. } => Some((init, init)),
+            Self::One => None,
+        }
+    }
+
     /// What programs change to, in the cell's numbering.
     pub(super) fn program(self) -> Option<(u32, u32)> {
         match self {

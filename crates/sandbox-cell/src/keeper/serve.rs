@@ -20,13 +20,14 @@ use rustix::event::{Timespec, epoll};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags};
-use rustix::process::{Signal, WaitId, WaitIdOptions, pidfd_send_signal};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, WaitOptions, pidfd_send_signal};
 use sandbox_sys::process::SingleThreaded;
 
 use super::supervise::{Boot, CellState, Kept};
 use super::workshop::{Workshop, kill_and_wait};
 use crate::cgroup::Alarm;
 use crate::error::Failure;
+use crate::family;
 use crate::spec::CellSpec;
 use crate::wire::{self, FromCell, FromInit, Received, ToCell, ToKeeper};
 
@@ -289,18 +290,22 @@ impl Server<'_> {
     /// way out.
     fn remove_group(&mut self, number: u64) {
         const PATIENCE: Duration = Duration::from_secs(5);
+        // The inits that live, whose processes are theirs to end.
+        let living = |cell: &&Kept| !matches!(cell.state, CellState::Dying { group: Some(_), .. });
+        let spared: Vec<_> = self.cells.values().filter(living).map(|cell| cell.child.pid).collect();
         let Some(cell) = self.cells.get_mut(&number) else { return };
+        let left = cell.shares_pids() && end_orphans(&spared) > 0;
         let CellState::Dying { group, since } = &mut cell.state else { return };
-        match cell.group.remove() {
-            Err(_) if since.elapsed() < PATIENCE => *group = Some(Instant::now() + Duration::from_millis(1)),
-            // Given up: the next keeper sweeps it.
-            _ => {
-                if let Some(cell) = self.cells.remove(&number)
-                    && let Ok(workshop) = &mut self.workshop
-                {
-                    workshop.ids.give_back(cell.ids);
-                }
-            }
+        let removed = cell.group.remove().is_ok();
+        if (left || !removed) && since.elapsed() < PATIENCE {
+            *group = Some(Instant::now() + Duration::from_millis(1));
+            return;
+        }
+        // Gone, or given up: the next keeper sweeps it.
+        if let Some(cell) = self.cells.remove(&number)
+            && let Ok(workshop) = &mut self.workshop
+        {
+            workshop.ids.give_back(cell.ids);
         }
     }
 
@@ -317,6 +322,18 @@ impl Server<'_> {
             }
         }
     }
+}
+
+/// Kills what cells without a PID namespace have left: the keeper has adopted it. Returns how many there were.
+fn end_orphans(spared: &[Pid]) -> usize {
+    let own = rustix::process::getpid();
+    let left = family::signal(own, spared, Signal::KILL);
+    family::each(own, spared, |member| {
+        if member.ended && member.parent == own {
+            let _ = rustix::process::waitpid(Some(member.pid), WaitOptions::NOHANG);
+        }
+    });
+    left
 }
 
 fn timespec(duration: Duration) -> Timespec {

@@ -116,11 +116,17 @@ impl Kept {
         let _ = wire::send(&self.init, message, &[], SendFlags::DONTWAIT);
     }
 
-    /// Gives the cell's new user namespace its ids.
+    /// Whether its processes outlive their init.
+    pub(super) fn shares_pids(&self) -> bool {
+        !self.layers.contains(Layer::Pid)
+    }
+
+    /// Gives the cell's new user namespace its ids, if it has one, and what init waits for.
     pub(super) fn map_ids(&mut self, proc: &OwnedFd) -> Result<(), Failure> {
         let pid = self.child.pid.as_raw_nonzero();
         let map = self.ids.map();
-        for (file, text) in [("setgroups", "deny"), ("uid_map", &map), ("gid_map", &map)] {
+        let files = [("setgroups", "deny"), ("uid_map", &map), ("gid_map", &map)];
+        for (file, text) in files.into_iter().filter(|_| self.layers.contains(Layer::User)) {
             let path = format!("{pid}/{file}");
             let written = rustix::fs::openat(proc, &path, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())
                 .and_then(|file| rustix::io::write(&file, text.as_bytes()));

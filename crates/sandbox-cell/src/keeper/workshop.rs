@@ -22,7 +22,7 @@ use crate::error::Failure;
 use crate::init;
 use crate::layer::{Layer, LayerSet};
 use crate::rootfs;
-use crate::spec::{CellSpec, Mount};
+use crate::spec::{CellSpec, Mount, Network};
 use crate::syscalls;
 use crate::wire::{self, Sources, ToInit};
 
@@ -35,6 +35,8 @@ pub(super) struct Workshop {
     /// The host's /proc, through which ids are given to cells.
     pub(super) proc: OwnedFd,
     landlock: bool,
+    /// The network that the keeper was started in; it moves on with every cell.
+    net: OwnedFd,
     /// What of the host cells may be shown; anything if nobody has said.
     sources: Option<Sources>,
 }
@@ -48,12 +50,15 @@ impl Workshop {
         Self::gain_power(alone, privileged)?;
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let proc = rustix::fs::openat(CWD, c"/proc", flags, Mode::empty());
+        let proc = proc.map_err(|e| Failure::os("cannot open /proc", e))?;
+        let net = open_network(&proc).map_err(|e| Failure::os("cannot open the host's network", e))?;
         Ok(Self {
             alone,
             tree,
             ids,
             filter: syscalls::compile(&syscalls::policy()),
-            proc: proc.map_err(|e| Failure::os("cannot open /proc", e))?,
+            proc,
+            net,
             landlock: sandbox_sys::landlock::abi_version() > 0,
             sources: None,
         })
@@ -99,16 +104,38 @@ impl Workshop {
         }
         rootfs::check_targets(&spec.mounts, &spec.volumes)?;
         spec.mounts.iter().try_for_each(|mount| self.check_source(mount))?;
+        self.check_omissions(spec)?;
         // A namespace that cannot be made is an error when the cell is made; here are the layers that may be absent.
         let mut layers = self.tree.layers().union(LayerSet::required_by_default());
         if self.landlock {
             layers.insert(Layer::Landlock);
         }
-        match spec.required.without(layers).iter().next() {
+        let layers = layers.without(spec.omit);
+        match spec.required.without(spec.omit).without(layers).iter().next() {
             None => Ok(layers),
             Some(Layer::Landlock) => Err(Failure::missing(Layer::Landlock, "the kernel does not offer it")),
             Some(layer) => Err(Failure::missing(layer, self.tree.why_missing(layer))),
         }
+    }
+
+    /// Layers are left out by tests, which have a keeper of their own, never on behalf of somebody else.
+    fn check_omissions(&self, spec: &CellSpec) -> Result<(), Failure> {
+        let refuse = |why: &str| Err(Failure::of_request("cannot leave out a layer of isolation", why));
+        if spec.omit.is_empty() {
+            return Ok(());
+        }
+        if self.sources.is_some() {
+            return refuse("the keeper was confined");
+        }
+        for layer in [Layer::User, Layer::Pid, Layer::Net] {
+            if spec.omit.contains(layer) && matches!(self.ids, Ids::Single) {
+                return refuse(&format!("without root's power the {} namespace is what makes a cell", layer.name()));
+            }
+        }
+        if spec.omit.contains(Layer::Net) && spec.network == Network::Proxy {
+            return refuse("a proxy needs a network of its own");
+        }
+        Ok(())
     }
 
     /// Makes a cell; init is still locking itself when this returns.
@@ -116,6 +143,11 @@ impl Workshop {
         let began = Instant::now();
         self.tree.prepare();
         let layers = self.check(&spec)?;
+        if !layers.contains(Layer::Pid) {
+            // What such a cell leaves when its init ends becomes the keeper's to end.
+            rustix::process::set_child_subreaper(Some(rustix::process::getpid()))
+                .map_err(|e| Failure::os("cannot adopt a cell's processes", e))?;
+        }
         let ids = self
             .ids
             .take()
@@ -159,7 +191,7 @@ impl Workshop {
         let no_process = |e: Errno| Failure::os("cannot make the cell's namespaces", e).with_fix(Layer::Pid.fix());
         // On v2 init is born in its group; on v1 the group is made while init is busy.
         let early = if self.tree.has_birthplace() {
-            Some(self.tree.create(number, &spec.limits).map_err(no_group)?)
+            Some(self.tree.create(number, &spec.limits, spec.omit).map_err(no_group)?)
         } else {
             None
         };
@@ -171,16 +203,22 @@ impl Workshop {
                 spec,
                 id_maps: &id_maps,
                 owner: ids.owner(),
-                program_ids: ids.program(),
+                without: without(layers),
+                init_ids: ids.init(),
+                program_ids: if layers.contains(Layer::User) { ids.program() } else { Some(ids.owner()) },
                 filter: &self.filter,
-                landlock: self.landlock,
                 duties: init::Duties {
-                    memory: !layers.contains(Layer::Memory),
+                    memory: !layers.union(spec.omit).contains(Layer::Memory),
                     cpu_time: spec.limits.cpu_time().filter(|_| !self.tree.counts_cpu()),
-                    processes: !layers.contains(Layer::Pids),
+                    processes: !layers.union(spec.omit).contains(Layer::Pids),
                 },
             };
-            let namespaces = Namespaces::PID.and(Namespaces::MOUNT).and(Namespaces::IPC).and(Namespaces::UTS);
+            // Mounts are private even where the host's directories are to be seen in the cell.
+            let namespaces =
+                [(Layer::Pid, Namespaces::PID), (Layer::Ipc, Namespaces::IPC), (Layer::Uts, Namespaces::UTS)]
+                    .into_iter()
+                    .filter(|(layer, _)| layers.contains(*layer))
+                    .fold(Namespaces::MOUNT, |all, (_, namespace)| all.and(namespace));
             let birthplace = early.as_ref().and_then(Group::birthplace);
             fork_into(self.alone, namespaces, birthplace, || init::main(&birth)).map(|child| (child, ours))
         });
@@ -192,14 +230,14 @@ impl Workshop {
             }
         };
         // Init builds its root meanwhile.
-        let group = match early.map_or_else(|| self.tree.create(number, &spec.limits), Ok) {
+        let group = match early.map_or_else(|| self.tree.create(number, &spec.limits, spec.omit), Ok) {
             Ok(group) => group,
             Err(error) => {
                 kill_and_wait(&child);
                 return Err(no_group(error));
             }
         };
-        if let Err(errno) = self.give_places(&ours, &group) {
+        if let Err(errno) = self.give_places(&ours, &group, layers) {
             kill_and_wait(&child);
             let _ = group.remove();
             return Err(no_process(errno));
@@ -224,8 +262,9 @@ impl Workshop {
     }
 
     /// Hands init its network namespace and, on v1, its groups.
-    fn give_places(&self, init: &OwnedFd, group: &Group) -> rustix::io::Result<()> {
-        let net = new_network(self.alone, &self.proc)?;
+    fn give_places(&self, init: &OwnedFd, group: &Group, layers: LayerSet) -> rustix::io::Result<()> {
+        let new = layers.contains(Layer::Net).then(|| new_network(self.alone, &self.proc)).transpose()?;
+        let net = new.as_ref().unwrap_or(&self.net);
         let joined_by_init = group.joined_by_init();
         let groups = joined_by_init.iter().chain(group.joined_by_program());
         let fds: Vec<_> = [net.as_fd()].into_iter().chain(groups.map(AsFd::as_fd)).collect();
@@ -244,9 +283,19 @@ pub(super) fn kill_and_wait(child: &Child) {
     let _ = rustix::process::waitid(WaitId::PidFd(child.pidfd.as_fd()), WaitIdOptions::EXITED);
 }
 
+/// The layers that are not among these.
+fn without(layers: LayerSet) -> LayerSet {
+    Layer::ALL.into_iter().collect::<LayerSet>().without(layers)
+}
+
 /// Makes a network namespace. The keeper moves into it, which does not matter: it never uses the network.
 fn new_network(alone: SingleThreaded, proc: &OwnedFd) -> rustix::io::Result<OwnedFd> {
     unshare(alone, Namespaces::NET)?;
+    open_network(proc)
+}
+
+/// The network namespace that the keeper is in.
+fn open_network(proc: &OwnedFd) -> rustix::io::Result<OwnedFd> {
     rustix::fs::openat(proc, c"self/ns/net", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
 }
 

@@ -14,6 +14,8 @@
 //! Detaching a mount makes the kernel wait for all CPUs, so it is done exactly once; what could be detached after use
 //! is covered or made inaccessible instead.
 
+mod exposed;
+
 use std::borrow::Cow;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Component, Path};
@@ -72,6 +74,10 @@ pub(crate) struct Parts<'a> {
     pub(crate) writable: &'a OwnedFd,
     /// A tmpfs for each volume.
     pub(crate) volumes: &'a [(&'a Volume, OwnedFd)],
+    /// Whether the host's own directories are to be seen in it, as though it were no root of its own.
+    pub(crate) host: bool,
+    /// Whether /proc shows the processes of all users.
+    pub(crate) all_processes: bool,
 }
 
 /// Builds the root and makes it the root of this process; the host's tree is gone afterwards. Called by init in its
@@ -86,7 +92,7 @@ pub(crate) fn enter(parts: &Parts<'_>) -> Result<OwnedFd, Failed> {
     let root = new_filesystem("tmpfs", &options, MountAttrFlags::MOUNT_ATTR_NOSUID).map_err(at("make the root"))?;
     // It covers the old root, where no lookup finds it: they begin below whatever covers the root.
     move_mount(&root, c"", CWD, c"/", MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH).map_err(at("attach the root"))?;
-    fill(&root).map_err(at("fill the root"))?;
+    fill(&root, parts.host).map_err(at("fill the root"))?;
     show_system(&root)?;
     for (index, mount) in parts.mounts.iter().enumerate() {
         let id_map = parts.id_maps.get(index).and_then(Option::as_ref);
@@ -106,8 +112,11 @@ pub(crate) fn enter(parts: &Parts<'_>) -> Result<OwnedFd, Failed> {
         let tree = clone_one(writable, name).map_err(at("open the writable directories"))?;
         attach(&tree, &root, target).map_err(at("attach the writable directories"))?;
     }
+    if parts.host {
+        exposed::show_host(&root, parts)?;
+    }
     rustix::process::fchdir(&root).map_err(at("enter the root"))?;
-    let proc = mount_proc(&root).map_err(at("mount /proc"))?;
+    let proc = mount_proc(&root, parts.all_processes).map_err(at("mount /proc"))?;
     let sealed = Attributes::READ_ONLY.and(Attributes::NO_SUID);
     set_attributes(root.as_fd(), sealed, false).map_err(at("make the root read-only"))?;
 
@@ -178,12 +187,14 @@ fn check_target(target: &Path) -> Result<(), Failure> {
 }
 
 /// Directories, links and files of the cell's own.
-fn fill(root: &OwnedFd) -> rustix::io::Result<()> {
+fn fill(root: &OwnedFd, host: bool) -> rustix::io::Result<()> {
     let dirs = ["dev", "etc", "etc/ssl", "home", STAGING, "opt", "proc", "run", "var"];
     for dir in dirs.into_iter().chain(WRITABLE.map(|(_, target, _)| target)) {
         rustix::fs::mkdirat(root, dir, Mode::from_raw_mode(0o755))?;
     }
-    rustix::fs::symlinkat("/tmp", root, "var/tmp")?;
+    if !host {
+        rustix::fs::symlinkat("/tmp", root, "var/tmp")?;
+    }
     for (link, target) in [("fd", ""), ("stdin", "/0"), ("stdout", "/1"), ("stderr", "/2")] {
         rustix::fs::symlinkat(format!("/proc/self/fd{target}"), root, format!("dev/{link}"))?;
     }
@@ -334,10 +345,10 @@ pub(crate) fn volume(volume: &Volume, owner: (u32, u32)) -> rustix::io::Result<O
 
 /// Mounts /proc read-only, shows each user only its own processes, and hides what tells about the host. The working
 /// directory is the new root.
-fn mount_proc(root: &OwnedFd) -> rustix::io::Result<OwnedFd> {
+fn mount_proc(root: &OwnedFd, all_processes: bool) -> rustix::io::Result<OwnedFd> {
     let flags =
         MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV | MountAttrFlags::MOUNT_ATTR_NOEXEC;
-    let writable = new_filesystem("proc", &[("hidepid", "invisible")], flags)?;
+    let writable = new_filesystem("proc", &[("hidepid", if all_processes { "off" } else { "invisible" })], flags)?;
     attach(&writable, root, c"proc")?;
     let proc = instantiate(&writable)?;
     set_attributes(proc.as_fd(), Attributes::READ_ONLY, false)?;

@@ -1,0 +1,138 @@
+//! A process and all that descend from it, found through `/proc`.
+//!
+//! Where a cell has a PID namespace, its processes end with its init. Where it has none, they have to be found one by
+//! one. None can get away: init adopts those whose parents end (it is a "child subreaper"), and the keeper does so after
+//! init. A process is known by its id and the time it started, and is signalled through a descriptor, so that a signal
+//! never reaches a later process with the same id.
+
+use std::collections::HashSet;
+
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+
+/// A process of a family.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Member {
+    pub(crate) pid: Pid,
+    pub(crate) parent: Pid,
+    /// Whether it has ended and waits for its parent to notice.
+    pub(crate) ended: bool,
+    start: u64,
+}
+
+impl Member {
+    fn of(pid: Pid) -> Option<Self> {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).ok()?;
+        Self::parse(pid, &stat)
+    }
+
+    /// Fields 3, 4 and 22 are the state, the parent and the start; the name before may contain anything and ends at the
+    /// last parenthesis.
+    fn parse(pid: Pid, stat: &str) -> Option<Self> {
+        let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace();
+        let ended = matches!(fields.next()?, "Z" | "X");
+        let parent = Pid::from_raw(fields.next()?.parse().ok()?)?;
+        Some(Self { pid, parent, ended, start: fields.nth(17)?.parse().ok()? })
+    }
+
+    /// Sends it a signal, if it is still the same process.
+    fn signal(&self, signal: Signal) {
+        // The descriptor is bound to whoever has the id now; that this is the one shows afterwards.
+        if let Ok(pidfd) = pidfd_open(self.pid, PidfdFlags::empty())
+            && Self::of(self.pid).is_some_and(|now| now.start == self.start)
+        {
+            let _ = pidfd_send_signal(&pidfd, signal);
+        }
+    }
+}
+
+/// Looks once at every process that descends from `root`, those in `spared` and below them excepted. What is seen is
+/// handled at once, because a process that forks and ends all the time is gone a moment later.
+pub(crate) fn each(root: Pid, spared: &[Pid], mut handle: impl FnMut(&Member)) {
+    let Ok(entries) = std::fs::read_dir("/proc") else { return };
+    let mut known = HashSet::from([root]);
+    let mut others = vec![];
+    for entry in entries.flatten() {
+        let pid = entry.file_name().to_str().and_then(|name| name.parse().ok()).and_then(Pid::from_raw);
+        let Some(member) = pid.filter(|pid| !spared.contains(pid)).and_then(Member::of) else { continue };
+        if known.contains(&member.parent) {
+            known.insert(member.pid);
+            handle(&member);
+        } else {
+            others.push(member);
+        }
+    }
+    // Ids begin anew when the highest was given, so that a child may come before its parent.
+    loop {
+        let before = others.len();
+        others.retain(|member| {
+            let found = known.contains(&member.parent);
+            if found {
+                known.insert(member.pid);
+                handle(member);
+            }
+            !found
+        });
+        if others.len() == before {
+            return;
+        }
+    }
+}
+
+/// Sends a signal to every living process that descends from `root`, but not to those in `spared` and below them.
+/// Returns how many there were.
+pub(crate) fn signal(root: Pid, spared: &[Pid], signal: Signal) -> usize {
+    let mut living = 0;
+    each(root, spared, |member| {
+        if !member.ended {
+            living += 1;
+            member.signal(signal);
+        }
+    });
+    living
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_a_process_whatever_its_name() {
+        let stat = "7 (a) b () Z 3 7 7 0 -1 4194304 100 0 0 0 150 50 20 30 20 0 3 0 777 0 0";
+        let pid = Pid::from_raw(7).expect("a pid");
+        let member = Member::parse(pid, stat).expect("a process");
+        assert_eq!((member.parent, member.ended, member.start), (Pid::from_raw(3).expect("a pid"), true, 777));
+        assert_eq!(Member::parse(pid, "7 (x"), None);
+    }
+
+    #[test]
+    fn signals_reach_children_and_grandchildren_and_nobody_who_is_spared() {
+        let script = "(sleep 60; true) & (sleep 60; true) & wait; true";
+        let mut child = std::process::Command::new("sh").args(["-c", script]).spawn().expect("a child");
+        let root = Pid::from_child(&child);
+        let family = || {
+            let mut members = vec![];
+            each(root, &[], |member| members.push(*member));
+            members
+        };
+        while family().len() < 4 {
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+        let spared = family().into_iter().find(|member| member.parent == root).expect("a child of the child").pid;
+        assert_eq!(signal(root, &[spared], Signal::STOP), 2);
+        let stopped = |member: &Member| {
+            let stat = std::fs::read_to_string(format!("/proc/{}/stat", member.pid.as_raw_nonzero())).expect("stat");
+            stat.rsplit_once(')').is_some_and(|(_, fields)| fields.starts_with(" T"))
+        };
+        let (below, others): (Vec<_>, Vec<_>) =
+            family().into_iter().partition(|member| member.pid == spared || member.parent == spared);
+        assert!(below.len() == 2 && !below.iter().any(stopped), "{below:?}");
+        while !others.iter().all(stopped) {
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+        // Those whose parents are killed first are nobody's here; in a cell init adopts them.
+        for member in below.iter().chain(&others).rev() {
+            member.signal(Signal::KILL);
+        }
+        child.wait().expect("its end");
+    }
+}
