@@ -86,9 +86,7 @@ impl MessageQueue {
         let mut buffer = libc::c_long::from(1_i32).to_ne_bytes().to_vec();
         buffer.extend_from_slice(message);
         // SAFETY: the buffer has the type and `message.len()` bytes after it.
-        check(
-            unsafe { libc::msgsnd(queue.id, buffer.as_ptr().cast(), message.len(), libc::IPC_NOWAIT) }.into(),
-        )?;
+        check(unsafe { libc::msgsnd(queue.id, buffer.as_ptr().cast(), message.len(), libc::IPC_NOWAIT) }.into())?;
         Ok(queue)
     }
 

@@ -127,7 +127,8 @@ fn open<'a>(executor: &'a Executor, cancel: std::os::fd::BorrowedFd<'a>) -> Resu
 
 /// Carries out attacks, a few at a time, those that measure time one by one. The results are in the order of the attacks.
 fn perform_all(theatre: &Theatre<'_>, jobs: &[(&Attack, LayerSet)]) -> Vec<Performance> {
-    let style = ProgressStyle::with_template("{spinner} {pos}/{len} {msg}").unwrap_or_else(|_| ProgressStyle::default_bar());
+    let style =
+        ProgressStyle::with_template("{spinner} {pos}/{len} {msg}").unwrap_or_else(|_| ProgressStyle::default_bar());
     let progress = ProgressBar::new(jobs.len() as u64).with_style(style);
     let performances: Vec<Mutex<Option<Performance>>> = jobs.iter().map(|_| Mutex::new(None)).collect();
     let perform = |index: usize| {
@@ -155,10 +156,7 @@ fn perform_all(theatre: &Theatre<'_>, jobs: &[(&Attack, LayerSet)]) -> Vec<Perfo
     });
     alone.into_iter().for_each(perform);
     progress.finish_and_clear();
-    let interrupted = || Performance {
-        ending: judge::Ending::NotAttempted("interrupted".to_owned()),
-        verdict: None,
-        seconds: 0.0,
-    };
+    let interrupted =
+        || Performance { ending: judge::Ending::NotAttempted("interrupted".to_owned()), verdict: None, seconds: 0.0 };
     performances.into_iter().map(|place| place.into_inner().ok().flatten().unwrap_or_else(interrupted)).collect()
 }

@@ -61,16 +61,12 @@ impl Theatre<'_> {
         Performance { ending, verdict, seconds: began.elapsed().as_secs_f64() }
     }
 
-    fn attempt(
-        &self,
-        attack: &Attack,
-        omit: LayerSet,
-        verdict: &mut Option<&'static str>,
-    ) -> Result<Ending, String> {
+    fn attempt(&self, attack: &Attack, omit: LayerSet, verdict: &mut Option<&'static str>) -> Result<Ending, String> {
         let language = self.language(attack)?;
         let runtime = self.runtimes.get(language).ok_or_else(|| format!("there is no {language}"))?;
         let runtime = runtime.as_ref().map_err(|missing| format!("needs {missing}"))?;
-        let mut world = World::plant(&self.suite).map_err(|error| format!("cannot plant what it looks for: {error}"))?;
+        let mut world =
+            World::plant(&self.suite).map_err(|error| format!("cannot plant what it looks for: {error}"))?;
         if let Some(need) = attack.needs.iter().find(|need| !self.has(need, &world)) {
             return Err(format!("needs {need}"));
         }
@@ -91,7 +87,10 @@ impl Theatre<'_> {
             match neighbour.join() {
                 Ok(Ok(said)) if said == format!("{}{}", neighbour::READY, neighbour::UNHARMED) => {}
                 Ok(Ok(said)) => {
-                    evidence.push(format!("the neighbour says: {}", judge::shown(said.trim_start_matches(neighbour::READY))));
+                    evidence.push(format!(
+                        "the neighbour says: {}",
+                        judge::shown(said.trim_start_matches(neighbour::READY))
+                    ));
                 }
                 Ok(Err(why)) => evidence.push(format!("the neighbour was disturbed: {why}")),
                 Err(_) => evidence.push("the neighbour was disturbed".to_owned()),

@@ -21,7 +21,13 @@ pub(super) fn list(attacks: &[Attack], as_json: bool) -> String {
     }
     let width = width(attacks);
     let line = |attack: &Attack| {
-        format!("{:width$}  {} {DIM}({}; stopped by {}){DIM:#}\n", attack.id(), attack.tries, attack.seen_in, attack.walls().join(", "))
+        format!(
+            "{:width$}  {} {DIM}({}; stopped by {}){DIM:#}\n",
+            attack.id(),
+            attack.tries,
+            attack.seen_in,
+            attack.walls().join(", ")
+        )
     };
     attacks.iter().map(line).collect()
 }

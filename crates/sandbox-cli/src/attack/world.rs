@@ -18,8 +18,20 @@ use super::traces::{self, Suite};
 
 /// Where on the host a file with the marker's name would be a breach.
 const PLACES: [&str; 14] = [
-    "/", "/tmp", "/var/tmp", "/dev/shm", "/run", "/etc", "/etc/cron.d", "/root", "/home", "/opt", "/srv", "/usr/bin",
-    "/usr/lib", "/var",
+    "/",
+    "/tmp",
+    "/var/tmp",
+    "/dev/shm",
+    "/run",
+    "/etc",
+    "/etc/cron.d",
+    "/root",
+    "/home",
+    "/opt",
+    "/srv",
+    "/usr/bin",
+    "/usr/lib",
+    "/var",
 ];
 
 /// The content of files that must not change.
@@ -223,7 +235,10 @@ impl World {
         if self.socket.accept().is_ok() {
             evidence.push("it connected to a socket file outside".to_owned());
         }
-        if self.memory.as_ref().is_some_and(|memory| memory.read().ok().as_deref() != Some(self.memory_content.as_bytes()))
+        if self
+            .memory
+            .as_ref()
+            .is_some_and(|memory| memory.read().ok().as_deref() != Some(self.memory_content.as_bytes()))
         {
             evidence.push("it changed or removed shared memory outside".to_owned());
         }
@@ -234,7 +249,9 @@ impl World {
             evidence.push("it left shared memory outside".to_owned());
         }
         match self.victim.try_wait() {
-            Ok(None) if traces::is_stopped(self.victim.id()) => evidence.push("it stopped a process outside".to_owned()),
+            Ok(None) if traces::is_stopped(self.victim.id()) => {
+                evidence.push("it stopped a process outside".to_owned())
+            }
             Ok(None) => {}
             _ => evidence.push("it ended a process outside".to_owned()),
         }
