@@ -1,6 +1,6 @@
 // tries: passes messages to its next run through a POSIX message queue and named semaphores
 // seen-in: general
-// walls: ipc
+// walls: ipc, kernel
 // twice: yes
 #include <fcntl.h>
 #include <mqueue.h>

@@ -9,7 +9,12 @@ fn main() -> std::io::Result<()> {
         println!("cargo::rerun-if-changed={}", group.display());
         for file in sorted(&group)? {
             let name = |path: &Path| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-            text.push_str(&format!("    ({:?}, {:?}, include_str!({file:?})),\n", name(&group), name(&file)));
+            text.push_str(&format!(
+                "    ({:?}, {:?}, include_str!({:?})),\n",
+                name(&group),
+                name(&file),
+                file.to_string_lossy()
+            ));
         }
     }
     text.push_str("]\n");

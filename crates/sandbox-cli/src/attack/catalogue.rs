@@ -9,8 +9,8 @@ use sandbox_cell::{Layer, LayerSet, LimitKind, Network};
 pub(crate) const GROUPS: [&str; 7] = ["escape", "secrets", "network", "exhaust", "persist", "interfere", "deceive"];
 
 /// Walls that are no layer and cannot be left out.
-const FIXED_WALLS: [&str; 8] =
-    ["kernel", "keeper", "limits", "collector", "terminal", "compiler", "neighbour", "template"];
+const FIXED_WALLS: [&str; 9] =
+    ["kernel", "keeper", "limits", "collector", "terminal", "compiler", "neighbour", "template", "language"];
 
 /// What an attack may need besides its language.
 const NEEDS: [&str; 6] = ["root", "key", "sysv", "x86_64", "cpu", "memory"];
@@ -20,6 +20,7 @@ const FILES: &[(&str, &str, &str)] = &include!(concat!(env!("OUT_DIR"), "/attack
 
 /// A hostile program.
 #[derive(Debug, Clone)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a line that a header has or has not")]
 pub(crate) struct Attack {
     pub(crate) group: &'static str,
     /// The file's name, which tells the language.
@@ -164,4 +165,212 @@ fn set(attack: &mut Attack, key: &str, value: &'static str) -> Result<(), String
         other => return Err(format!("'{other}' is no key")),
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What has worked on systems like this one, and what shows here that it does not any more: attacks, or tests
+    /// elsewhere, as `test:` and a name that stands in some file of tests.
+    const COVERED: [(u32, &[&str]); 30] = [
+        (1, &["deceive/planted-links.py", "test:planted_links_are_not_followed"]),
+        (2, &["deceive/output-links.py", "deceive/race-the-collector.c", "persist/change-what-is-shown.py"]),
+        (3, &["network/loopback.py", "network/loopback-of-its-own.py", "network/routes.js", "network/addresses.py"]),
+        (4, &["test:limits_that_make_no_sense"]),
+        (5, &["deceive/output-links.py", "secrets/files-by-detours.c"]),
+        (6, &["escape/leaked-descriptors.c", "secrets/descriptors.js", "secrets/files.go"]),
+        (7, &["deceive/output-names.py", "test:names_that_could_do_harm_are_refused"]),
+        (8, &["deceive/before-the-lock.py"]),
+        (9, &["deceive/before-the-lock.py"]),
+        (
+            10,
+            &[
+                "interfere/neighbours-files.py",
+                "network/neighbours-port.py",
+                "interfere/signals.c",
+                "secrets/command-lines.py",
+            ],
+        ),
+        (11, &["escape/remount.c", "escape/gain-privileges.py", "persist/change-what-is-shown.py"]),
+        (12, &["test:a_proxy_is_all_that_a_cell_can_reach"]),
+        (
+            13,
+            &[
+                "escape/python-without-builtins.py",
+                "escape/restricted-python.py",
+                "escape/javascript-constructor.js",
+                "escape/native-code.py",
+            ],
+        ),
+        (14, &["escape/proc-self-exe.c"]),
+        (15, &["escape/workdir-in-proc.py", "escape/leaked-descriptors.c"]),
+        (16, &["escape/kernel-settings.py"]),
+        (17, &["persist/temporary-files.py", "escape/io-uring.c", "escape/vsock.c", "escape/int80.c", "escape/x32.c"]),
+        (18, &["exhaust/stop-everybody.py", "exhaust/ignore-everything.c", "exhaust/daemon.py"]),
+        (19, &["persist/residue.py", "persist/shared-memory.c", "interfere/posix-queues.c"]),
+        (20, &["exhaust/output.js", "exhaust/output-and-exit.c"]),
+        (21, &["exhaust/sparse.c", "exhaust/directories.py", "deceive/output-names.py"]),
+        (22, &["deceive/same-random.py", "deceive/same-random.js"]),
+        (23, &["deceive/exit-before-checks.py", "deceive/exit-before-checks.js", "deceive/exit-before-checks.c"]),
+        (
+            24,
+            &[
+                "exhaust/fork-bomb.c",
+                "exhaust/fork-bomb.sh",
+                "exhaust/threads.py",
+                "exhaust/memory.c",
+                "exhaust/memory-of-many.py",
+                "exhaust/memory-of-files.py",
+                "exhaust/address-space.c",
+                "exhaust/zeroes.py",
+                "exhaust/recursion.js",
+                "exhaust/disk.py",
+                "exhaust/inodes.py",
+                "exhaust/all-cpus.c",
+                "exhaust/spin.rs",
+                "exhaust/spin.go",
+                "exhaust/Sleep.java",
+            ],
+        ),
+        (
+            25,
+            &[
+                "escape/user-namespace.c",
+                "escape/other-namespaces.c",
+                "escape/release-agent.sh",
+                "escape/bpf.c",
+                "escape/perf-events.c",
+                "secrets/keyring.c",
+                "escape/userfaultfd.c",
+                "escape/the-machine.c",
+            ],
+        ),
+        (
+            26,
+            &[
+                "secrets/include.c",
+                "secrets/incbin.c",
+                "secrets/include-str.rs",
+                "secrets/embed.go",
+                "secrets/build-script.rs",
+                "secrets/annotation-processor.java",
+                "secrets/compile-while-running.java",
+                "secrets/compiler-environment.rs",
+            ],
+        ),
+        (
+            27,
+            &[
+                "secrets/files.py",
+                "secrets/environments.py",
+                "secrets/home-directories.sh",
+                "secrets/host-name.py",
+                "secrets/Files.java",
+            ],
+        ),
+        (
+            28,
+            &[
+                "network/abstract-socket.py",
+                "interfere/shared-memory.c",
+                "interfere/posix-queues.c",
+                "interfere/signals.c",
+                "interfere/watch-files.c",
+            ],
+        ),
+        (29, &["interfere/terminal-input.c", "deceive/terminal-sequences.js", "test:a_terminal_is_protected"]),
+        (30, &["test:a_hostile_build_stays_in_its_cell"]),
+    ];
+
+    /// The text of every test of this workspace.
+    fn tests() -> String {
+        fn read(dir: &std::path::Path, text: &mut String) {
+            for entry in std::fs::read_dir(dir).expect("a directory").flatten() {
+                let path = entry.path();
+                if path.is_dir() {
+                    read(&path, text);
+                } else if path.extension().is_some_and(|ending| ending == "rs") {
+                    text.push_str(&std::fs::read_to_string(&path).expect("text"));
+                }
+            }
+        }
+        let mut text = String::new();
+        for dir in ["tests", "../sandbox-cell/tests"] {
+            read(&std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(dir), &mut text);
+        }
+        text
+    }
+
+    #[test]
+    fn every_header_makes_sense() {
+        let attacks = all().expect("valid headers");
+        let verdicts = [
+            "ok",
+            "runtime_error",
+            "compile_error",
+            "timeout",
+            "memory_limit",
+            "output_limit",
+            "disk_limit",
+            "process_limit",
+            "refused",
+        ];
+        for attack in &attacks {
+            let id = attack.id();
+            assert!(attack.expect.iter().all(|verdict| verdicts.contains(verdict)), "{id}: {:?}", attack.expect);
+            assert!(!attack.tries.ends_with('.') && attack.tries.starts_with(char::is_lowercase), "{id}");
+            // Whether it was attempted must be visible: by a verdict, or because it says so.
+            assert!(!attack.expect.is_empty() || attack.text.contains("attempted"), "{id}");
+            // A time that is measured is measured in peace.
+            let measures = attack.expect.contains(&"timeout") || attack.layers.contains(Layer::Cpu);
+            assert!(!measures || attack.alone, "{id}");
+        }
+        for group in GROUPS {
+            assert!(attacks.iter().any(|attack| attack.group == group), "{group}");
+        }
+    }
+
+    #[test]
+    fn everything_that_has_worked_elsewhere_is_tried() {
+        let (attacks, tests) = (all().expect("valid headers"), tests());
+        for (number, (row, covers)) in (1..).zip(COVERED) {
+            assert!(number == row && !covers.is_empty());
+            for cover in covers {
+                let there = match cover.strip_prefix("test:") {
+                    Some(test) => tests.contains(&format!("fn {test}(")),
+                    None => attacks.iter().any(|attack| attack.id() == *cover),
+                };
+                assert!(there, "{row}: there is no {cover}");
+            }
+        }
+    }
+
+    #[test]
+    fn every_layer_is_the_wall_of_some_attack() {
+        let attacks = all().expect("valid headers");
+        for layer in Layer::ALL {
+            assert!(
+                attacks.iter().filter_map(Attack::removable).any(|walls| walls.contains(layer)),
+                "nothing would notice that {} is missing",
+                layer.name()
+            );
+        }
+    }
+
+    #[test]
+    fn mistakes_are_named() {
+        for (text, what) in [
+            ("// tries: x\n", "needs a known group"),
+            ("// tries: x\n// seen-in: y\n// walls: moat\n", "unknown isolation layer 'moat'"),
+            ("# limits: memory\n", "limits are name=value"),
+            ("# limits: soul=1\n", "'soul' is no limit"),
+            ("# collect: maybe\n", "collect can only be yes"),
+            ("# needs: luck\n", "nothing that can be needed"),
+            ("# wals: user\n", "'wals' is no key"),
+        ] {
+            let error = parse("escape", "x.py", text).expect_err("refused");
+            assert!(error.contains(what), "{error}");
+        }
+    }
 }

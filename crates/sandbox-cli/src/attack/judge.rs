@@ -18,6 +18,9 @@ const TRIED: &str = "attempted";
 /// How much later than its deadline a run may end: where a limit is at stake, and where it is not.
 const LATE: [f64; 2] = [0.5, 3.0];
 
+/// How evidence of a late end begins.
+const ENDED: &str = "it ended";
+
 /// How an attack ended.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Ending {
@@ -25,6 +28,11 @@ pub(crate) enum Ending {
     /// With all the evidence.
     Breached(Vec<String>),
     NotAttempted(String),
+}
+
+/// Whether evidence is about nothing but time, which a busy machine can delay.
+pub(crate) fn is_about_time(evidence: &str) -> bool {
+    evidence.starts_with(ENDED)
 }
 
 /// Everything that a result shows.
@@ -47,7 +55,7 @@ pub(crate) fn result(attack: &Attack, result: &RunResult, deadline: f64, world: 
     }
     let late = result.metrics.wall_time - deadline;
     if late > LATE[usize::from(attack.expect.is_empty())] {
-        evidence.push(format!("it ended {late:.1} s after its time was up"));
+        evidence.push(format!("{ENDED} {late:.1} s after its time was up"));
     }
     let verdict = result.verdict.name();
     if result.verdict == Verdict::InternalError || (!attack.expect.is_empty() && !attack.expect.contains(&verdict)) {

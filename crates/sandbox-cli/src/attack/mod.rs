@@ -80,7 +80,7 @@ pub(crate) fn attack(options: &AttackOptions, executor: Started) -> u8 {
         Err(error) => return fail(&error),
     };
     let (text, good) = if options.canary {
-        canary::canary(&theatre, &attacks, options.json)
+        canary::canary(&theatre, &attacks, options.only.is_some(), options.json)
     } else {
         let jobs: Vec<_> = attacks.iter().map(|attack| (attack, LayerSet::default())).collect();
         let performances = perform_all(&theatre, &jobs);
@@ -111,6 +111,7 @@ fn open<'a>(executor: &'a Executor, cancel: std::os::fd::BorrowedFd<'a>) -> Resu
         Some(dir) => Store::new(dir),
         None => Store::temporary().map_err(|error| reason(&error))?,
     };
+    let scratch = Store::temporary().map_err(|error| reason(&error))?;
     let registry = Registry::shipped().map_err(|error| error.to_string())?;
     let mut memory = Memory::open(settings.data_dir.as_deref());
     let places = Places::of_this_process();
@@ -122,7 +123,7 @@ fn open<'a>(executor: &'a Executor, cancel: std::os::fd::BorrowedFd<'a>) -> Resu
     let plan = request.plan(None, &settings, |_| None).map_err(|error| error.to_string())?;
     let host = Host { store: &store, settings: &settings };
     let first = executor.run(&plan, host, Input::Empty, &[], &mut ()).map_err(|failure| failure.to_string())?;
-    Ok(Theatre { executor, settings, store, runtimes, suite, layers: first.isolation, cancel })
+    Ok(Theatre { executor, settings, store, scratch, runtimes, suite, layers: first.isolation, cancel })
 }
 
 /// Carries out attacks, a few at a time, those that measure time one by one. The results are in the order of the attacks.

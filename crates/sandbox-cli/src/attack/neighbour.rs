@@ -48,6 +48,9 @@ fn watch() -> std::io::Result<String> {
     let unix = UnixListener::bind_addr(&SocketAddr::from_abstract_name(&name)?)?;
     tcp.set_nonblocking(true)?;
     unix.set_nonblocking(true)?;
+    // Held to the end, for those who look whether it is.
+    let shared = std::fs::File::open(SHARED)?;
+    rustix::fs::flock(&shared, rustix::fs::FlockOperation::NonBlockingLockExclusive)?;
     std::io::stdout().write_all(READY.as_bytes())?;
     let (sender, receiver) = std::sync::mpsc::channel::<()>();
     std::thread::spawn(move || {

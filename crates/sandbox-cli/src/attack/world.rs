@@ -250,7 +250,7 @@ impl World {
         }
         match self.victim.try_wait() {
             Ok(None) if traces::is_stopped(self.victim.id()) => {
-                evidence.push("it stopped a process outside".to_owned())
+                evidence.push("it stopped a process outside".to_owned());
             }
             Ok(None) => {}
             _ => evidence.push("it ended a process outside".to_owned()),

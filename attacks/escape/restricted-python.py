@@ -1,6 +1,6 @@
 # tries: gets out of restricted Python through subclasses and tracebacks, and reads a secret
 # seen-in: CVE-2025-68668 n8n, CVE-2025-3466 dify-sandbox
-# walls: mount
+# walls: mount, language
 # restricted: yes
 # expect: ok, runtime_error
 found = []
