@@ -1,7 +1,7 @@
 // tries: outlives its deadline: ignores signals, forks away, leaves its session
 // seen-in: Piston issue 196
 // walls: keeper
-// limits: wall_time=500ms
+// limits: wall_time=500ms processes=1000
 // expect: timeout
 // alone: yes
 #include <signal.h>

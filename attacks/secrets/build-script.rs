@@ -1,6 +1,6 @@
 // tries: reads a secret of the host's in a build script, before anything runs
 // seen-in: general
-// walls: mount
+// walls: mount, compiler
 // compiler: yes
 // --- Cargo.toml
 [package]

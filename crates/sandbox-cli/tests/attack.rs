@@ -84,7 +84,7 @@ fn every_attack_is_stopped_for_an_ordinary_user() {
     assert!(ended(&report, "stopped").len() > 90);
     // What a user can leave out is noticed, what not is said.
     let canary = result(&user(&["attack", "--canary", "--json"]));
-    assert_eq!(canary["success"], true, "{canary:#}");
+    assert_eq!(canary["success"], true, "{:#}", canary["layers"]);
     assert_eq!(
         (&canary["layers"]["pid"]["testable"], &canary["layers"]["mount"]["noticed"]),
         (&false.into(), &true.into())

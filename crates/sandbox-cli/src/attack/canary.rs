@@ -26,10 +26,14 @@ struct Trial<'a> {
 
 /// Carries out every trial; the report, and whether the absence of every layer was noticed.
 pub(super) fn canary(theatre: &Theatre<'_>, attacks: &[Attack], partial: bool, as_json: bool) -> (String, bool) {
-    let mut testable: LayerSet = Layer::ALL
-        .into_iter()
-        .filter(|layer| theatre.layers.contains(*layer) && (theatre.suite.root || !NEED_ROOT.contains(layer)))
-        .collect();
+    let can_be_left_out = |layer: &Layer| match layer {
+        _ if !theatre.layers.contains(*layer) => false,
+        _ if theatre.suite.root => true,
+        // Without groups for cells, only a group of the suite's own has a name to be learnt.
+        Layer::Cgroup => !theatre.suite.groups.is_empty(),
+        layer => !NEED_ROOT.contains(layer),
+    };
+    let mut testable: LayerSet = Layer::ALL.into_iter().filter(can_be_left_out).collect();
     let trials: Vec<Trial<'_>> = attacks.iter().flat_map(|attack| trials(attack, testable)).collect();
     if partial {
         // Of some attacks nobody expects that they cover every layer.

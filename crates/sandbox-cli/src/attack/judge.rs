@@ -50,7 +50,10 @@ pub(crate) fn result(attack: &Attack, result: &RunResult, deadline: f64, world: 
     if let Some(address) = suite.addresses.iter().find(|address| text.contains(&format!("address={address}"))) {
         evidence.push(format!("it learnt the host's address {address}"));
     }
-    if text.lines().any(|line| line.starts_with("cgroup=") && line.contains("/sandbox-run-")) {
+    let names_group = |line: &str| {
+        line.contains("/sandbox-run-") || suite.groups.iter().any(|group| line.contains(&format!(":{group}")))
+    };
+    if text.lines().any(|line| line.starts_with("cgroup=") && names_group(line)) {
         evidence.push("it learnt the real names of its control groups".to_owned());
     }
     let late = result.metrics.wall_time - deadline;
@@ -63,7 +66,7 @@ pub(crate) fn result(attack: &Attack, result: &RunResult, deadline: f64, world: 
         evidence.push(format!("the verdict is {verdict} ({})", shown(error)));
     }
     let (cap, used) = (share_cap(attack), result.metrics.cpu_time / result.metrics.wall_time.max(0.001));
-    if let Some(cap) = cap.filter(|cap| used > cap * 1.5) {
+    if let Some(cap) = cap.filter(|cap| used > cap * 2.0) {
         evidence.push(format!("it used {used:.2} CPUs of {cap:.2}"));
     }
     evidence.extend(files(result));

@@ -72,7 +72,7 @@ impl Theatre<'_> {
     fn attempt(&self, attack: &Attack, omit: LayerSet, verdict: &mut Option<&'static str>) -> Result<Ending, String> {
         let language = language(attack)?;
         let runtime = self.runtimes.get(language).ok_or_else(|| format!("there is no {language}"))?;
-        let runtime = runtime.as_ref().map_err(|missing| format!("needs {missing}"))?;
+        let runtime = runtime.as_ref().map_err(|missing| format!("needs {}", missing.what))?;
         let mut world =
             World::plant(&self.suite).map_err(|error| format!("cannot plant what it looks for: {error}"))?;
         if let Some(need) = attack.needs.iter().find(|need| !self.has(need, &world)) {

@@ -20,6 +20,8 @@ pub(crate) struct Suite {
     pub(crate) host_name: String,
     /// Addresses of the host's.
     pub(crate) addresses: Vec<String>,
+    /// Control groups of the suite's own that are not roots.
+    pub(crate) groups: Vec<String>,
     settings: [Option<String>; 2],
     stat: Option<(u64, u64, i64, i64)>,
     digest: Option<u64>,
@@ -34,6 +36,7 @@ impl Suite {
             temp_dir: std::env::temp_dir().canonicalize()?,
             host_name: rustix::system::uname().nodename().to_string_lossy().into_owned(),
             addresses: addresses(),
+            groups: own_groups(),
             settings: settings(),
             stat: stat(&executable),
             digest: digest(&executable),
@@ -159,6 +162,13 @@ fn digest(path: &Path) -> Option<u64> {
             n => hasher.write(&buffer[..n]),
         }
     }
+}
+
+/// The paths of this process's control groups, without roots, which say nothing.
+fn own_groups() -> Vec<String> {
+    let text = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    let paths = text.lines().filter_map(|line| line.splitn(3, ':').nth(2));
+    paths.filter(|path| path.len() > 1).map(str::to_owned).collect()
 }
 
 /// IPv4 addresses of the host's that are not loopback's.
