@@ -36,16 +36,20 @@ SANDBOX_MEMORY, …) and one that caps it (SANDBOX_MAX_TIMEOUT, …).";
 const ATTACK: &str = "\
 Attack the sandbox with hostile programs, and see whether it holds on this host.
 
-Each program runs like any other code, beside an innocent neighbour, in a world that was planted for it: secrets in files,
-environments, shared memory and keyrings, processes, sockets. Whether it was stopped is judged from outside: by what became
-of that world, by what the program's output gives away, by the verdict and the time of its end. Its own word counts only
-when it says that it got through.
+Each program runs like any other code, beside an innocent neighbour, in a world that was planted for it: secrets \
+in files, environments, shared memory and keyrings, processes, sockets. Whether it was stopped is judged from \
+outside: by what became of that world, by what the program's output gives away, by the verdict and the time of \
+its end. Its own word counts only when it says that it got through.
 
-Programs whose toolchain is missing are listed as not attempted. Nothing but what the suite has planted is touched, and all
-of that is removed afterwards. It takes about a minute; as an ordinary user it tests what an ordinary user gets.
+Programs whose toolchain is missing are listed as not attempted. Nothing but what the suite has planted is \
+touched, and all of that is removed afterwards. It takes about a minute; as an ordinary user it tests what an \
+ordinary user gets.
 
-With --canary, attacks are carried out in cells from which the layers that stop them were left out, one by one and together:
-they have to succeed there, or the suite could not tell a good sandbox from a bad one.
+What succeeds and cannot be helped, because the kernel offers no way to forbid it without breaking ordinary \
+programs, is listed as a known limit.
+
+With --canary, attacks are carried out in cells from which the layers that stop them were left out, one by one \
+and together: they have to succeed there, or the suite could not tell a good sandbox from a bad one.
 
 Exit code: 0 if nothing was breached (with --canary: if the absence of every layer was noticed), 1 otherwise.";
 
