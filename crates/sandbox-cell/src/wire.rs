@@ -27,8 +27,8 @@ use crate::spec::{CellSpec, Command, MOST_PORTS};
 /// The longest message: a command with 128 KiB of arguments and environment.
 pub(crate) const MAX_MESSAGE: usize = 160 * 1024;
 
-/// The most descriptors in one message: the sockets of a gateway. (Others have five: a network namespace and four groups;
-/// or standard input, output, error, an archive, and a pipe for files.)
+/// The most descriptors in one message: the sockets of a gateway. (Others have fewer: a network namespace, four groups and
+/// two ways back; or standard input, output, error, an archive, and a pipe for files.)
 const MAX_FDS: usize = 2 + MOST_PORTS;
 
 /// Caller to keeper, on the control connection.
@@ -89,8 +89,8 @@ pub(crate) enum FromCell {
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum ToInit {
     /// What the keeper made while init mounted its root: a network namespace to enter and, on cgroup v1, groups to
-    /// join, first `init` of them by init, the others by the program.
-    Places { init: u8 },
+    /// join, first `init` of them by init, the others by the program. The last `back` lead back out of the program's.
+    Places { init: u8, back: u8 },
     /// The user namespace has its ids.
     Mapped,
     /// Start this program.

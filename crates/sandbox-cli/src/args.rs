@@ -18,6 +18,7 @@ Examples:
   sandbox-run exec -- ls -la /
   sandbox-run languages
   sandbox-run doctor
+  sandbox-run attack
 
 Exit code:
   the program's own, or
@@ -32,6 +33,26 @@ Exit code:
 Sizes are bytes, or 64k, 256m, 1g. Durations are seconds, or 500ms, 3s, 1m30s.
 For every limit there is a variable that changes its default (SANDBOX_TIMEOUT,
 SANDBOX_MEMORY, …) and one that caps it (SANDBOX_MAX_TIMEOUT, …).";
+
+const ATTACK: &str = "\
+Attack the sandbox with hostile programs, and see whether it holds on this host.
+
+Each program runs like any other code, beside an innocent neighbour, in a world that was planted for it: secrets \
+in files, environments, shared memory and keyrings, processes, sockets. Whether it was stopped is judged from \
+outside: by what became of that world, by what the program's output gives away, by the verdict and the time of \
+its end. Its own word counts only when it says that it got through.
+
+Programs whose toolchain is missing are listed as not attempted. Nothing but what the suite has planted is \
+touched, and all of that is removed afterwards. It takes about a minute; as an ordinary user it tests what an \
+ordinary user gets.
+
+What succeeds and cannot be helped, because the kernel offers no way to forbid it without breaking ordinary \
+programs, is listed as a known limit.
+
+With --canary, attacks are carried out in cells from which the layers that stop them were left out, one by one \
+and together: they have to succeed there, or the suite could not tell a good sandbox from a bad one.
+
+Exit code: 0 if nothing was breached (with --canary: if the absence of every layer was noticed), 1 otherwise.";
 
 /// Runs code nobody trusts in a single-use Linux sandbox, and says exactly what happened.
 ///
@@ -85,6 +106,12 @@ pub(crate) enum Action {
         #[arg(long)]
         json: bool,
     },
+    /// Attack the sandbox with hostile programs, and see whether it holds on this host
+    #[command(long_about = ATTACK, after_help = "Examples:\n  sandbox-run attack\n  sandbox-run attack --only network\n  sandbox-run attack --canary")]
+    Attack(AttackOptions),
+    /// Live beside an attack; used inside the sandbox
+    #[command(name = crate::attack::NEIGHBOUR, hide = true)]
+    Neighbour,
     /// Render a template; used inside the sandbox
     #[command(name = sandbox_executor::RENDER_COMMAND, hide = true)]
     RenderTemplate,
@@ -93,6 +120,22 @@ pub(crate) enum Action {
         /// The shell
         shell: clap_complete::Shell,
     },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct AttackOptions {
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Leave layers out, and check that the attacks which they stop succeed
+    #[arg(long)]
+    pub(crate) canary: bool,
+    /// Only attacks whose name contains this
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) only: Option<String>,
+    /// List the attacks and carry out none
+    #[arg(long)]
+    pub(crate) list: bool,
 }
 
 #[derive(Debug, Clone, Subcommand)]

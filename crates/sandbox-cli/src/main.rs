@@ -1,6 +1,7 @@
 //! `sandbox-run`: runs code nobody trusts and says exactly what happened.
 
 mod args;
+mod attack;
 mod cache;
 mod doctor;
 mod languages;
@@ -33,8 +34,12 @@ pub(crate) mod exit {
 fn main() -> ExitCode {
     // The keeper is a fork of this process and must come before any thread. It comes before everything else, because it
     // looks around on the host while the flags are parsed. It makes nothing until it is asked for a cell.
-    let runs = std::env::args_os().nth(1).is_some_and(|word| {
-        !["doctor", "completions", "languages", "cache", sandbox_executor::RENDER_COMMAND]
+    let first = std::env::args_os().nth(1);
+    if first.as_ref().is_some_and(|word| word == "attack") {
+        attack::begin();
+    }
+    let runs = first.is_some_and(|word| {
+        !["doctor", "completions", "languages", "cache", attack::NEIGHBOUR, sandbox_executor::RENDER_COMMAND]
             .iter()
             .any(|other| word == *other)
     });
@@ -56,12 +61,14 @@ fn act(arguments: Arguments, executor: Option<Result<Executor, Failure>>) -> u8 
         (Some(Action::Languages { json, runtimes }), _) => languages::languages(json, runtimes.as_deref()),
         (Some(Action::Cache { action }), _) => cache::cache(action),
         (Some(Action::Doctor { json }), _) => doctor::doctor(json),
+        (Some(Action::Attack(options)), Some(executor)) => attack::attack(&options, executor),
+        (Some(Action::Neighbour), _) => attack::neighbour(),
         (Some(Action::RenderTemplate), _) => template::render(),
         (Some(Action::Completions { shell }), _) => {
             clap_complete::generate(shell, &mut Arguments::command(), "sandbox-run", &mut std::io::stdout());
             0
         }
-        (None | Some(Action::Exec { .. }), None) => {
+        (None | Some(Action::Exec { .. } | Action::Attack(_)), None) => {
             let _ = Arguments::command().print_help();
             exit::USAGE
         }

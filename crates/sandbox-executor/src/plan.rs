@@ -101,6 +101,23 @@ impl Plan {
         self.language.as_ref().map(|(name, version)| (name.as_str(), version.as_str())).unzip()
     }
 
+    /// Leaves layers out of the program's cell, and of the compiler's if that is wanted. For tests that have to fail then:
+    /// no request can ask for it, and a confined keeper refuses it.
+    #[must_use]
+    pub fn without(mut self, layers: LayerSet, compiler: bool) -> Self {
+        self.cell.omit = layers;
+        if let Some(compile) = self.compile.as_mut().filter(|_| compiler && layers != LayerSet::default()) {
+            compile.cell.omit = layers;
+            // What comes out of such a cell must never be found by others.
+            let names: Vec<_> = layers.iter().map(sandbox_cell::Layer::name).collect();
+            let mut key = Key(Sha256::new());
+            key.part(compile.key.as_bytes());
+            key.part(format!("without {}", names.join(" ")).as_bytes());
+            compile.key = key.finish();
+        }
+        self
+    }
+
     /// Whether something is made that has to be kept somewhere.
     #[must_use]
     pub fn makes_something(&self) -> bool {

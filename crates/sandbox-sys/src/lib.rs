@@ -3,6 +3,8 @@
 //! This is the only crate of the workspace that contains `unsafe` code. Every function here is a thin, safe
 //! wrapper around one kernel interface; policy (what to mount, which calls to refuse) lives in `sandbox-cell`.
 
+pub mod ipc;
+pub mod keyring;
 pub mod landlock;
 pub mod mount;
 pub mod net;

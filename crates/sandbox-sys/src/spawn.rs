@@ -132,7 +132,6 @@ fn prepare(program: &Program<'_>) -> Result<(), SpawnError> {
     for (target, source) in program.stdio.iter().enumerate() {
         dup_to(*source, target).map_err(at(Step::Stdio))?;
     }
-    close_on_exec_from(3).map_err(at(Step::Stdio))?;
     for &(resource, value) in program.rlimits {
         let limit = Rlimit { current: Some(value), maximum: Some(value) };
         rustix::process::setrlimit(resource, limit).map_err(at(Step::Rlimit))?;
@@ -144,6 +143,8 @@ fn prepare(program: &Program<'_>) -> Result<(), SpawnError> {
         }
         crate::landlock::restrict_self(ruleset).map_err(at(Step::Landlock))?;
     }
+    // Before the working directory is entered: a path to it may lead through /proc/self/fd, and must not find init's.
+    close_from(3).map_err(at(Step::Stdio))?;
     rustix::process::chdir(program.cwd).map_err(at(Step::WorkingDirectory))?;
     Ok(())
 }
@@ -191,9 +192,8 @@ fn dup_to(source: BorrowedFd<'_>, target: usize) -> Result<(), Errno> {
     crate::check(ret.into()).map(drop)
 }
 
-fn close_on_exec_from(first: u32) -> Result<(), Errno> {
-    const CLOSE_RANGE_CLOEXEC: u32 = 4;
-    // SAFETY: marks descriptors of this process's own table; nothing is closed before exec.
-    let ret = unsafe { libc::syscall(libc::SYS_close_range, first, u32::MAX, CLOSE_RANGE_CLOEXEC) };
+fn close_from(first: u32) -> Result<(), Errno> {
+    // SAFETY: closes descriptors of this process's own table, which nothing in it uses any more before exec.
+    let ret = unsafe { libc::syscall(libc::SYS_close_range, first, u32::MAX, 0_u32) };
     crate::check(ret).map(drop)
 }

@@ -173,6 +173,14 @@ impl Group {
         }
     }
 
+    /// Files through which a process leaves the groups that only the program joins, one for each, if it can.
+    pub(crate) fn ways_back(&self) -> &[File] {
+        match self {
+            Self::V1(group) => group.ways_back(),
+            _ => &[],
+        }
+    }
+
     /// Reads what the group has counted.
     pub(crate) fn counters(&self) -> Counters {
         match self {

@@ -31,6 +31,7 @@ pub(crate) struct Group {
     cpuacct: Option<PathBuf>,
     init: Vec<File>,
     program: Vec<File>,
+    back: Vec<File>,
     alarm: Option<OwnedFd>,
 }
 
@@ -55,8 +56,16 @@ impl Tree {
     }
 
     pub(super) fn create(&self, number: u64, limits: &Limits, omit: LayerSet) -> io::Result<Group> {
-        let mut group =
-            Group { memory: None, pids: None, cpu: None, cpuacct: None, init: vec![], program: vec![], alarm: None };
+        let mut group = Group {
+            memory: None,
+            pids: None,
+            cpu: None,
+            cpuacct: None,
+            init: vec![],
+            program: vec![],
+            back: vec![],
+            alarm: None,
+        };
         match group.fill(self, number, limits, omit) {
             Ok(()) => Ok(group),
             Err(error) => {
@@ -113,6 +122,11 @@ impl Group {
         {
             self.program.push(super::joining(cpuacct, TASKS)?);
         }
+        let parents = [&self.cpu, &self.cpuacct].into_iter().flatten().filter_map(|group| group.parent());
+        // Two controllers of one hierarchy have one parent; leaving twice does no harm.
+        let back: io::Result<Vec<File>> = parents.map(|parent| super::joining(parent, TASKS)).collect();
+        // Whoever may make groups but not go back leaves their names to be seen.
+        self.back = back.unwrap_or_default();
         Ok(())
     }
 
@@ -122,6 +136,10 @@ impl Group {
 
     pub(super) fn joined_by_program(&self) -> &[File] {
         &self.program
+    }
+
+    pub(super) fn ways_back(&self) -> &[File] {
+        &self.back
     }
 
     pub(super) fn memory_alarm(&self) -> Option<BorrowedFd<'_>> {

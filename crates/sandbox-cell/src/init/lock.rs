@@ -134,7 +134,7 @@ pub(super) fn enter_places(birth: &Birth<'_>) -> Result<(Vec<OwnedFd>, Vec<Owned
     let at = |step: &'static str| move |errno| (Cow::Borrowed(step), errno);
     let mut buffer = [0; 64];
     let received = wire::receive(birth.socket, &mut buffer, RecvFlags::empty()).map_err(at("wait for the network"))?;
-    let Received::Message(ToInit::Places { init }, fds) = received else {
+    let Received::Message(ToInit::Places { init, back }, fds) = received else {
         return Err(("wait for the network".into(), Errno::PIPE));
     };
     let mut fds = fds.into_iter();
@@ -147,10 +147,19 @@ pub(super) fn enter_places(birth: &Birth<'_>) -> Result<(Vec<OwnedFd>, Vec<Owned
     for group in fds.by_ref().take(usize::from(init)) {
         rustix::io::write(&group, b"0").map_err(at("join the cgroup"))?;
     }
+    let mut groups: Vec<OwnedFd> = fds.collect();
+    let back = groups.split_off(groups.len().saturating_sub(usize::from(back)));
     if birth.has(Layer::Cgroup) {
+        let join = |groups: &[OwnedFd]| groups.iter().try_for_each(|group| rustix::io::write(group, b"0").map(drop));
+        // The namespace's roots are the groups in which it is made, so init has to be in the program's for a moment:
+        // otherwise the program would see their names. It must not stay, because a share of the CPU holds there.
+        if !back.is_empty() {
+            join(&groups).map_err(at("join the program's cgroup"))?;
+        }
         sandbox_sys::process::unshare(birth.alone, Namespaces::CGROUP).map_err(at("make a cgroup namespace"))?;
+        join(&back).map_err(at("leave the program's cgroup"))?;
     }
-    Ok((fds.collect(), gateway))
+    Ok((groups, gateway))
 }
 
 /// Programs get standard streams of their own; init has none.

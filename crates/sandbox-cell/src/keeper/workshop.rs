@@ -286,9 +286,11 @@ impl Workshop {
         let new = layers.contains(Layer::Net).then(|| new_network(self.alone, &self.proc)).transpose()?;
         let net = if bare { None } else { Some(new.as_ref().unwrap_or(&self.net)) };
         let joined_by_init = group.joined_by_init();
-        let groups = joined_by_init.iter().chain(group.joined_by_program());
+        let back = group.ways_back();
+        let groups = joined_by_init.iter().chain(group.joined_by_program()).chain(back);
         let fds: Vec<_> = net.map(AsFd::as_fd).into_iter().chain(groups.map(AsFd::as_fd)).collect();
-        let places = ToInit::Places { init: u8::try_from(joined_by_init.len()).unwrap_or(u8::MAX) };
+        let count = |files: &[std::fs::File]| u8::try_from(files.len()).unwrap_or(u8::MAX);
+        let places = ToInit::Places { init: count(joined_by_init), back: count(back) };
         match wire::send(init, &places, &fds, SendFlags::DONTWAIT) {
             // Init has failed already; its reason is waiting to be received.
             Err(Errno::PIPE | Errno::CONNRESET) => Ok(()),

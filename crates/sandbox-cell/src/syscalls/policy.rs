@@ -49,6 +49,7 @@ pub(crate) struct Policy {
 }
 
 const EPERM: Answer = Answer::Errno(1);
+const ENOSPC: Answer = Answer::Errno(28);
 const ENOSYS: Answer = Answer::Errno(38);
 const EAFNOSUPPORT: Answer = Answer::Errno(97);
 
@@ -66,10 +67,10 @@ const ALLOWED: &[c::c_long] = &[
     c::SYS_renameat, c::SYS_renameat2, c::SYS_linkat, c::SYS_symlinkat, c::SYS_readlinkat, c::SYS_fchown, c::SYS_fchownat, c::SYS_utimensat, c::SYS_truncate,
     c::SYS_ftruncate, c::SYS_fallocate, c::SYS_fsync, c::SYS_fdatasync, c::SYS_sync, c::SYS_syncfs,
     c::SYS_sync_file_range, c::SYS_fadvise64, c::SYS_readahead, c::SYS_copy_file_range, c::SYS_sendfile,
-    c::SYS_splice, c::SYS_tee, c::SYS_vmsplice, c::SYS_umask, c::SYS_dup, c::SYS_dup3, c::SYS_fcntl, c::SYS_flock,
+    c::SYS_splice, c::SYS_tee, c::SYS_vmsplice, c::SYS_umask, c::SYS_dup, c::SYS_dup3, c::SYS_flock,
     c::SYS_setxattr, c::SYS_lsetxattr, c::SYS_fsetxattr, c::SYS_getxattr, c::SYS_lgetxattr,
     c::SYS_fgetxattr, c::SYS_listxattr, c::SYS_llistxattr, c::SYS_flistxattr, c::SYS_removexattr, c::SYS_lremovexattr,
-    c::SYS_fremovexattr, c::SYS_inotify_init1, c::SYS_inotify_add_watch, c::SYS_inotify_rm_watch,
+    c::SYS_fremovexattr, c::SYS_inotify_init1, c::SYS_inotify_rm_watch,
     // Memory.
     c::SYS_brk, c::SYS_mmap, c::SYS_munmap, c::SYS_mremap, c::SYS_mprotect, c::SYS_madvise, c::SYS_mincore,
     c::SYS_msync, c::SYS_mlock, c::SYS_mlock2, c::SYS_munlock, c::SYS_mlockall, c::SYS_munlockall, c::SYS_membarrier,
@@ -187,6 +188,11 @@ pub(crate) fn policy() -> Policy {
     }
     // No new namespaces.
     set(c::SYS_clone, vec![when(0, Test::AnyBit(NAMESPACE_FLAGS), EPERM)], Answer::Allow);
+    // No news of what happens to files: those of the system are shared with the host and with other cells, and who
+    // watches them learns what others run. The answer is the one that programs know how to get by with: there are no
+    // watches left. No leases either, which would hold up whoever wants to write.
+    set(c::SYS_inotify_add_watch, vec![], ENOSPC);
+    set(c::SYS_fcntl, vec![equals(1, c::F_NOTIFY, EPERM), equals(1, c::F_SETLEASE, EPERM)], Answer::Allow);
     // Only one's own limits: init may run under the same user id.
     set(c::SYS_prlimit64, vec![equals(0, 0, Answer::Allow)], EPERM);
     // No pushing of input into a terminal, no console.

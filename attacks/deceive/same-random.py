@@ -1,0 +1,7 @@
+# tries: predicts what a later run will take for random
+# seen-in: zeroboot
+# walls: kernel
+# differs: yes
+import os, random, ssl, uuid
+print(os.urandom(8).hex(), random.random(), uuid.uuid4(), ssl.RAND_bytes(8).hex(), hash("x"))
+print("attempted")

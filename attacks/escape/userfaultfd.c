@@ -1,0 +1,20 @@
+// tries: gets a userfaultfd, with which races in the kernel are won
+// seen-in: CVE-2021-22555 and others
+// walls: seccomp
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+int main(void) {
+    long result;
+    result = syscall(323, 1 | O_CLOEXEC);
+    if (result >= 0) {
+        puts("the kernel agreed");
+        return 99;
+    }
+    puts("attempted");
+}

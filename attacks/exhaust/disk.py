@@ -1,0 +1,9 @@
+# tries: fills the disk
+# seen-in: general
+# walls: limits
+# limits: disk=16m wall_time=8s
+# expect: disk_limit
+import os
+for place in ("/sandbox", "/tmp", "/home/sandbox", "/dev/shm"):
+    with open(f"{place}/large", "wb") as file:
+        for _ in range(32): file.write(b"x" * (1 << 20))

@@ -1,0 +1,7 @@
+# tries: makes files until there are no more names
+# seen-in: general
+# walls: limits
+# limits: inodes=500 wall_time=8s
+# expect: disk_limit
+for n in range(5000):
+    open(f"/tmp/{n}", "w").close()

@@ -1,0 +1,8 @@
+# tries: stops its whole group, and with it whoever watches the clock
+# seen-in: Piston issue 196
+# walls: keeper
+# limits: wall_time=500ms
+# expect: timeout
+# alone: yes
+import os, signal
+os.kill(0, signal.SIGSTOP)

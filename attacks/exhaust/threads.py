@@ -1,0 +1,11 @@
+# tries: makes more threads than it may
+# seen-in: general
+# walls: pids
+# limits: processes=32 wall_time=5s memory=256m
+# expect: process_limit, runtime_error
+# alone: yes
+import threading, time
+threading.stack_size(64 << 10)
+for _ in range(300):
+    threading.Thread(target=time.sleep, args=(20,), daemon=True).start()
+print("made 300 threads")

@@ -1,0 +1,16 @@
+# tries: kills init and everybody it can see
+# seen-in: general
+# walls: kernel, keeper
+# expect: ok, runtime_error
+import os, signal
+for number in (signal.SIGKILL, signal.SIGSTOP, signal.SIGTERM, signal.SIGSEGV):
+    try: os.kill(1, number)
+    except OSError: pass
+if os.fork() == 0:
+    # In a cell's own process namespace this reaches nobody else.
+    if os.getpid() < 100 and os.path.exists("/sandbox"):
+        try: os.kill(-1, signal.SIGKILL)
+        except OSError: pass
+    os._exit(0)
+os.wait()
+print("attempted")

@@ -1,0 +1,19 @@
+// tries: has the kernel write its memory somewhere when it crashes
+// seen-in: general
+// walls: limits
+// expect: runtime_error
+// collect: yes
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+int main(void) {
+    struct rlimit more = {RLIM_INFINITY, RLIM_INFINITY};
+    if (setrlimit(RLIMIT_CORE, &more) == 0) return 99;
+    prctl(PR_SET_DUMPABLE, 1);
+    prctl(PR_SET_NAME, getenv("MARKER"));
+    raise(SIGSEGV);
+}

@@ -1,0 +1,12 @@
+// tries: has the compiler embed files of the host's
+// seen-in: general
+// walls: compiler, mount
+// expect: compile_error
+package main
+
+import _ "embed"
+
+//go:embed @SECRET@ ../../../../../../@SECRET@
+var stolen string
+
+func main() { println(stolen) }

@@ -1,0 +1,8 @@
+# tries: learns user ids of the host from the owners of files
+# seen-in: general
+# walls: user
+# needs: root
+import os
+place = os.path.join(os.environ["SHOWN"], "owned")
+print(os.stat(place).st_uid, os.stat(place).st_gid, open("/proc/self/uid_map").read())
+print("attempted")

@@ -1,0 +1,146 @@
+//! From what an attack did to whether it was stopped. Its own word counts only when it says that it has won.
+
+use base64::Engine;
+use sandbox_executor::{RunResult, Verdict};
+
+use super::catalogue::Attack;
+use super::traces::Suite;
+use super::world::World;
+use crate::output::summary;
+use crate::terminal::Neutraliser;
+
+/// The exit code of a program that got through.
+const GOT_THROUGH: i32 = 99;
+
+/// What a program says when it has tried everything in vain.
+const TRIED: &str = "attempted";
+
+/// How much later than its deadline a run may end: where a limit is at stake, and where it is not.
+const LATE: [f64; 2] = [0.5, 3.0];
+
+/// How evidence of a late end begins.
+const ENDED: &str = "it ended";
+
+/// How an attack ended.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Ending {
+    Stopped,
+    /// With all the evidence.
+    Breached(Vec<String>),
+    NotAttempted(String),
+}
+
+/// Whether evidence is about nothing but time, which a busy machine can delay.
+pub(crate) fn is_about_time(evidence: &str) -> bool {
+    evidence.starts_with(ENDED)
+}
+
+/// Everything that a result shows.
+pub(crate) fn result(attack: &Attack, result: &RunResult, deadline: f64, world: &World, suite: &Suite) -> Vec<String> {
+    let mut evidence = vec![];
+    if result.exit_code == Some(GOT_THROUGH) {
+        let said = result.stdout.lines().chain(result.stderr.lines()).rfind(|line| !line.trim().is_empty());
+        evidence.push(format!("it says that it got through: {}", shown(said.unwrap_or_default())));
+    }
+    let text = everything(result);
+    evidence.extend(world.secrets_in(&text));
+    if text.contains(&format!("hostname={}", suite.host_name)) && suite.host_name != "sandbox" {
+        evidence.push("it learnt the host's name".to_owned());
+    }
+    if let Some(address) = suite.addresses.iter().find(|address| text.contains(&format!("address={address}"))) {
+        evidence.push(format!("it learnt the host's address {address}"));
+    }
+    let names_group = |line: &str| {
+        line.contains("/sandbox-run-") || suite.groups.iter().any(|group| line.contains(&format!(":{group}")))
+    };
+    if text.lines().any(|line| line.starts_with("cgroup=") && names_group(line)) {
+        evidence.push("it learnt the real names of its control groups".to_owned());
+    }
+    let late = result.metrics.wall_time - deadline;
+    if late > LATE[usize::from(attack.expect.is_empty())] {
+        evidence.push(format!("{ENDED} {late:.1} s after its time was up"));
+    }
+    let verdict = result.verdict.name();
+    if result.verdict == Verdict::InternalError || (!attack.expect.is_empty() && !attack.expect.contains(&verdict)) {
+        let error = result.error.as_deref().unwrap_or("no error");
+        evidence.push(format!("the verdict is {verdict} ({})", shown(error)));
+    }
+    let (cap, used) = (share_cap(attack), result.metrics.cpu_time / result.metrics.wall_time.max(0.001));
+    if let Some(cap) = cap.filter(|cap| used > cap * 2.0) {
+        evidence.push(format!("it used {used:.2} CPUs of {cap:.2}"));
+    }
+    evidence.extend(files(result));
+    evidence.extend(terminal(result));
+    evidence
+}
+
+/// Why a result shows nothing of an attack at all.
+pub(crate) fn not_attempted(attack: &Attack, result: &RunResult) -> Option<String> {
+    if !attack.expect.is_empty() || (result.verdict == Verdict::Ok && result.stdout.contains(TRIED)) {
+        return None;
+    }
+    let error = result.error.as_deref().unwrap_or("it did not say that it had tried");
+    Some(format!("it ended with {}: {}", result.verdict.name(), shown(error)))
+}
+
+/// All text of a result, with the content of files.
+fn everything(result: &RunResult) -> String {
+    let mut text = format!("{}\n{}\n", result.stdout, result.stderr);
+    for part in [&result.error, &result.result] {
+        text.push_str(part.as_deref().unwrap_or_default());
+        text.push('\n');
+    }
+    if let Some(compile) = &result.compile {
+        text.push_str(&format!("{}\n{}\n", compile.stdout, compile.stderr));
+    }
+    for (path, file) in &result.files {
+        let bytes = base64::engine::general_purpose::STANDARD.decode(&file.content).ok();
+        let exact = bytes.filter(|_| file.encoding == "base64");
+        let content = exact.map_or_else(|| file.content.clone(), |bytes| String::from_utf8_lossy(&bytes).into_owned());
+        text.push_str(&format!("{path}\n{content}\n"));
+    }
+    text
+}
+
+/// The share of the CPUs that a program may use, if it is at stake.
+fn share_cap(attack: &Attack) -> Option<f64> {
+    let cpus = attack.limits.iter().find(|(kind, _)| *kind == sandbox_cell::LimitKind::Cpus)?;
+    u32::try_from(cpus.1).ok().map(|thousandths| f64::from(thousandths) / 1000.0)
+}
+
+/// Files that must not have come back under such names.
+fn files(result: &RunResult) -> Vec<String> {
+    let bad = |path: &&String| {
+        path.starts_with('/') || path.contains('\0') || path.split('/').any(|part| ["", ".", ".."].contains(&part))
+    };
+    let found = result.files.keys().filter(bad);
+    found.map(|path| format!("a file came back as '{}'", shown(path))).collect()
+}
+
+/// Control sequences that would reach the terminal of whoever started it.
+fn terminal(result: &RunResult) -> Vec<String> {
+    let mut evidence = vec![];
+    for stream in [&result.stdout, &result.stderr] {
+        let mut filter = Neutraliser::default();
+        let mut bytes = filter.filter(stream.as_bytes());
+        bytes.extend(filter.finish());
+        let text = String::from_utf8_lossy(&bytes);
+        if text.chars().any(|c| c.is_control() && !"\n\r\t".contains(c)) {
+            evidence.push("its output would control the terminal".to_owned());
+        }
+    }
+    // Our own colours are the only sequences in a summary.
+    let mut plain = String::new();
+    for part in summary(result).split("\u{1b}[") {
+        plain.push_str(part.trim_start_matches(|c: char| c.is_ascii_digit() || c == ';').trim_start_matches('m'));
+    }
+    if plain.chars().any(char::is_control) {
+        evidence.push("its error would control the terminal".to_owned());
+    }
+    evidence
+}
+
+/// A short part of a text that a hostile program has written.
+pub(crate) fn shown(text: &str) -> String {
+    text.chars().filter(|c| !c.is_control()).take(120).collect()
+}

@@ -1,0 +1,345 @@
+//! Carrying out one attack: a world is planted, a neighbour moves in, the program runs like any request, and what has
+//! become of the world is looked at.
+
+use std::collections::HashMap;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Sender, channel};
+use std::time::{Duration, Instant};
+
+use rustix::pipe::{PipeFlags, pipe_with};
+use sandbox_cell::limits::Caps;
+use sandbox_cell::{Layer, LayerSet, LimitKind, Mount, RelativePath};
+use sandbox_executor::{
+    Executor, Host, Input, InputFile, NetworkMode, Observer, Request, RunResult, Settings, Source, Stream,
+    TemplateRequest, VolumeRequest,
+};
+use sandbox_runtimes::{Missing, Runtime, Store};
+
+use super::catalogue::Attack;
+use super::judge::{self, Ending};
+use super::neighbour;
+use super::traces::Suite;
+use super::world::{SHOWN, World, neighbour_environment};
+
+/// How long an attack may run if it does not say.
+const PATIENCE: u64 = 10_000_000;
+
+/// How many seconds of a run its result need not account for, on a machine that does other things as well.
+const UNACCOUNTED: f64 = 2.0;
+
+/// How long a neighbour lives at the most, and how long it may take to move in.
+const NEIGHBOUR: u64 = 120_000_000;
+const MOVING_IN: Duration = Duration::from_secs(20);
+
+/// Where the neighbour's program is in its cell.
+const NEIGHBOUR_PROGRAM: &str = "/opt/neighbour";
+
+/// All that attacks are carried out with.
+pub(crate) struct Theatre<'a> {
+    pub(crate) executor: &'a Executor,
+    pub(crate) settings: Settings,
+    pub(crate) store: Store,
+    /// Where things are kept that nobody will ever use again.
+    pub(crate) scratch: Store,
+    pub(crate) runtimes: HashMap<String, Result<Runtime, Missing>>,
+    pub(crate) suite: Suite,
+    /// The layers that this host has.
+    pub(crate) layers: LayerSet,
+    /// Becomes readable when the person at the terminal has had enough.
+    pub(crate) cancel: BorrowedFd<'a>,
+}
+
+/// What came of an attack.
+#[derive(Debug, Clone)]
+pub(crate) struct Performance {
+    pub(crate) ending: Ending,
+    pub(crate) verdict: Option<&'static str>,
+    pub(crate) seconds: f64,
+}
+
+impl Theatre<'_> {
+    /// Carries out an attack, in cells without some layers.
+    pub(crate) fn perform(&self, attack: &Attack, omit: LayerSet) -> Performance {
+        let began = Instant::now();
+        let mut verdict = None;
+        let mut attempt = || self.attempt(attack, omit, &mut verdict).unwrap_or_else(Ending::NotAttempted);
+        let mut ending = attempt();
+        if matches!(&ending, Ending::Breached(evidence) if evidence.iter().all(|one| judge::is_about_time(one))) {
+            // Others may use this machine, too. Whoever is late because nobody ends it is late again.
+            ending = attempt();
+        }
+        Performance { ending, verdict, seconds: began.elapsed().as_secs_f64() }
+    }
+
+    fn attempt(&self, attack: &Attack, omit: LayerSet, verdict: &mut Option<&'static str>) -> Result<Ending, String> {
+        let language = language(attack)?;
+        let runtime = self.runtimes.get(language).ok_or_else(|| format!("there is no {language}"))?;
+        let runtime = runtime.as_ref().map_err(|missing| format!("needs {}", missing.what))?;
+        let mut world =
+            World::plant(&self.suite).map_err(|error| format!("cannot plant what it looks for: {error}"))?;
+        if let Some(need) = attack.needs.iter().find(|need| !self.has(need, &world)) {
+            return Err(format!("needs {need}"));
+        }
+        let (results, mut evidence) = std::thread::scope(|scope| {
+            let (stay, leave) = pipe_with(PipeFlags::CLOEXEC).map_err(|error| error.to_string())?;
+            let (sender, ready) = channel();
+            let values = world.neighbour.clone();
+            let shown = world.shown();
+            let neighbour = scope.spawn(move || self.neighbour(&values, &shown, Input::Stream(stay), sender));
+            if ready.recv_timeout(MOVING_IN).is_err() {
+                drop(leave);
+                let why = neighbour.join().ok().and_then(Result::err).unwrap_or_default();
+                return Err(format!("there is no neighbour: {why}"));
+            }
+            let mut evidence = vec![];
+            let results = self.runs(attack, runtime, omit, &world, &mut evidence);
+            drop(leave);
+            match neighbour.join() {
+                Ok(Ok(said)) if said == format!("{}{}", neighbour::READY, neighbour::UNHARMED) => {}
+                Ok(Ok(said)) => {
+                    evidence.push(format!(
+                        "the neighbour says: {}",
+                        judge::shown(said.trim_start_matches(neighbour::READY))
+                    ));
+                }
+                Ok(Err(why)) => evidence.push(format!("the neighbour was disturbed: {why}")),
+                Err(_) => evidence.push("the neighbour was disturbed".to_owned()),
+            }
+            Ok((results?, evidence))
+        })?;
+        let deadline = deadline(attack);
+        for result in &results {
+            *verdict = Some(result.verdict.name());
+            evidence.extend(judge::result(attack, result, deadline, &world, &self.suite));
+        }
+        if let ([first, second], true) = (results.as_slice(), attack.differs)
+            && first.stdout == second.stdout
+        {
+            evidence.push("two runs said the same".to_owned());
+        }
+        evidence.extend(world.inspect(&self.suite));
+        evidence.dedup();
+        if evidence.is_empty() {
+            match results.iter().find_map(|result| judge::not_attempted(attack, result)) {
+                Some(why) => Err(why),
+                None => Ok(Ending::Stopped),
+            }
+        } else {
+            Ok(Ending::Breached(evidence))
+        }
+    }
+
+    fn has(&self, need: &str, world: &World) -> bool {
+        match need {
+            "root" => self.suite.root,
+            "key" => world.key.is_some(),
+            "sysv" => world.has_sysv(),
+            "x86_64" => cfg!(target_arch = "x86_64"),
+            layer => layer.parse::<Layer>().is_ok_and(|layer| self.layers.contains(layer)),
+        }
+    }
+
+    /// Runs the program once or twice.
+    fn runs(
+        &self,
+        attack: &Attack,
+        runtime: &Runtime,
+        omit: LayerSet,
+        world: &World,
+        evidence: &mut Vec<String>,
+    ) -> Result<Vec<RunResult>, String> {
+        let mut results = vec![];
+        for _ in 0..=u8::from(attack.twice) {
+            let over = AtomicBool::new(false);
+            let run = || {
+                let result = self.run(attack, runtime, omit, world);
+                over.store(true, Ordering::Release);
+                result
+            };
+            let result = if attack.listens {
+                std::thread::scope(|scope| {
+                    let caller = scope.spawn(|| is_reached(world, &over));
+                    let result = run();
+                    if caller.join().unwrap_or(false) {
+                        evidence.push("its port could be reached from outside".to_owned());
+                    }
+                    result
+                })
+            } else {
+                run()
+            };
+            match result {
+                Ok(Some(result)) => results.push(result),
+                Ok(None) => {}
+                Err(why) => return Err(why),
+            }
+        }
+        Ok(results)
+    }
+
+    /// Runs the program; nothing comes of a request that is refused, where that is expected.
+    fn run(
+        &self,
+        attack: &Attack,
+        runtime: &Runtime,
+        omit: LayerSet,
+        world: &World,
+    ) -> Result<Option<RunResult>, String> {
+        let language = runtime.definition.name.as_str();
+        let mut request = request(attack, language, world)?;
+        let failed = |failure: &dyn std::fmt::Display| {
+            let refused = attack.expect.contains(&"refused");
+            if refused { Ok(None) } else { Err(format!("the sandbox failed: {failure}")) }
+        };
+        if let Err(failure) = self.executor.render(&mut request, language, &self.suite.executable) {
+            return failed(&failure);
+        }
+        let mut settings = self.settings.clone();
+        settings.volume_paths.push(world.shown());
+        let plan = match request.plan(Some(runtime), &settings, |_| None) {
+            Ok(plan) => plan.without(omit, attack.compiler),
+            Err(error) => return failed(&error),
+        };
+        let store = if attack.compiler { &self.scratch } else { &self.store };
+        let host = Host { store, settings: &settings };
+        let began = Instant::now();
+        match self.executor.run(&plan, host, Input::Empty, &[self.cancel], &mut ()) {
+            Ok(mut result) => {
+                // The result's own word is not enough: what it does not account for counts as time of the program.
+                let phases = &result.metrics.phases;
+                let accounted = phases.packages + phases.prepare + phases.compile + phases.run + phases.collect;
+                let hidden = began.elapsed().as_secs_f64() - accounted - UNACCOUNTED;
+                result.metrics.wall_time += hidden.max(0.0);
+                Ok(Some(result))
+            }
+            Err(failure) => failed(&failure),
+        }
+    }
+
+    /// Runs the neighbour to its end, and says what it said.
+    fn neighbour(
+        &self,
+        values: &[String; 3],
+        shown: &std::path::Path,
+        stay: Input,
+        ready: Sender<()>,
+    ) -> Result<String, String> {
+        let mount = Mount::read_only(&self.suite.executable, NEIGHBOUR_PROGRAM);
+        let argv = vec![NEIGHBOUR_PROGRAM.into(), neighbour::COMMAND.into()];
+        let limits = self.settings.defaults.clone();
+        let source = Source::Program { argv, mount: Some(mount) };
+        let mut request = Request::new(source, limits, LayerSet::required_by_default());
+        let _ = request.limits.set(LimitKind::WallTime, NEIGHBOUR, &Caps::default());
+        request.network.mode = NetworkMode::Localhost;
+        request.env = neighbour_environment(values).map(|(name, value)| (name.into(), value.into())).collect();
+        request.volumes = vec![volume(shown)];
+        let mut settings = self.settings.clone();
+        settings.volume_paths.push(shown.to_owned());
+        let plan = request.plan(None, &settings, |_| None).map_err(|error| error.to_string())?;
+        let host = Host { store: &self.store, settings: &settings };
+        let result = self.executor.run(&plan, host, stay, &[self.cancel], &mut Doorbell(ready));
+        let result = result.map_err(|failure| failure.to_string())?;
+        if result.success { Ok(result.stdout) } else { Err(result.error.unwrap_or(result.stderr)) }
+    }
+}
+
+/// Rings when the neighbour says something.
+struct Doorbell(Sender<()>);
+
+impl Observer for Doorbell {
+    fn output(&mut self, _: Stream, _: &[u8]) {
+        let _ = self.0.send(());
+    }
+}
+
+/// Tries to reach the program's port until the run is over.
+fn is_reached(world: &World, over: &AtomicBool) -> bool {
+    while !over.load(Ordering::Acquire) {
+        if world.is_port_open() {
+            return true;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    false
+}
+
+fn volume(shown: &std::path::Path) -> VolumeRequest {
+    VolumeRequest::Host { source: shown.to_owned(), target: SHOWN.into(), writable: false }
+}
+
+/// The language that a file's name tells.
+fn language(attack: &Attack) -> Result<&'static str, String> {
+    let ending = attack.file.rsplit_once('.').map_or("", |(_, ending)| ending);
+    match ending {
+        "c" => Ok("c"),
+        "py" => Ok("python"),
+        "js" => Ok("javascript"),
+        "sh" => Ok("bash"),
+        "go" => Ok("go"),
+        "rs" => Ok("rust"),
+        "java" => Ok("java"),
+        other => Err(format!("there is no language for '{other}'")),
+    }
+}
+
+/// When the program's time is up, in seconds.
+fn deadline(attack: &Attack) -> f64 {
+    let given = attack.limits.iter().find(|(kind, _)| *kind == LimitKind::WallTime);
+    Duration::from_micros(given.map_or(PATIENCE, |(_, value)| *value)).as_secs_f64()
+}
+
+fn request(attack: &Attack, language: &str, world: &World) -> Result<Request, String> {
+    let mut limits = sandbox_cell::Limits::default();
+    let mut set = |kind: LimitKind, value| limits.set(kind, value, &Caps::default()).map_err(|error| error.to_string());
+    set(LimitKind::WallTime, PATIENCE)?;
+    for (kind, value) in &attack.limits {
+        set(*kind, *value)?;
+    }
+    let text = world.fill_in(attack.text);
+    let files = parts(&text)?;
+    let source = if files.is_empty() { Source::Code(text) } else { Source::Files };
+    let mut request = Request::new(source, limits, LayerSet::required_by_default());
+    request.files = files;
+    request.env = world.variables().iter().map(|(name, value)| ((*name).into(), value.into())).collect();
+    request.network.mode = attack.network;
+    request.collect = attack.collect;
+    request.restricted = attack.restricted;
+    request.workdir = attack.workdir.map(Into::into);
+    request.volumes = vec![volume(&world.shown())];
+    if attack.restricted {
+        // Restricted programs have no volumes.
+        request.volumes.clear();
+    }
+    if attack.template {
+        let text = TemplateRequest::shipped("harness", language).ok_or("there is no harness")?;
+        let cases = serde_json::json!([{ "args": [1], "expected": 2 }]);
+        let variables = [("function".to_owned(), "f".into()), ("cases".to_owned(), cases)];
+        request.template =
+            Some(TemplateRequest { name: "harness".to_owned(), text: text.to_owned(), variables: variables.into() });
+    }
+    Ok(request)
+}
+
+/// The files of a project, which begin at lines such as `// --- src/main.rs`; none if it is a single file.
+fn parts(text: &str) -> Result<Vec<InputFile>, String> {
+    let mut files: Vec<InputFile> = vec![];
+    for line in text.lines() {
+        let comment = line.strip_prefix("// --- ").or_else(|| line.strip_prefix("# --- "));
+        if let Some(path) = comment {
+            let path = RelativePath::new(path).map_err(|error| error.to_string())?;
+            files.push(InputFile { path, content: vec![], executable: false });
+        } else if let Some(file) = files.last_mut() {
+            file.content.extend_from_slice(line.as_bytes());
+            file.content.push(b'\n');
+        }
+    }
+    Ok(files)
+}
+
+/// Whether a person at the terminal has had enough.
+pub(crate) fn is_cancelled(cancel: BorrowedFd<'_>) -> bool {
+    let mut fds = [rustix::event::PollFd::from_borrowed_fd(cancel.as_fd(), rustix::event::PollFlags::IN)];
+    let now = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
+    rustix::event::poll(&mut fds, Some(&now)).is_ok_and(|ready| ready > 0)
+}

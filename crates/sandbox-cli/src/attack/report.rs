@@ -1,0 +1,156 @@
+//! What came of the attacks, for people and for programs.
+
+use anstyle::{AnsiColor, Style};
+use serde_json::{Value, json};
+
+use super::catalogue::{Attack, GROUPS};
+use super::judge::Ending;
+use super::perform::Performance;
+
+pub(super) const GOOD: Style = AnsiColor::Green.on_default();
+pub(super) const BAD: Style = AnsiColor::Red.on_default().bold();
+pub(super) const WARN: Style = AnsiColor::Yellow.on_default();
+pub(super) const BOLD: Style = Style::new().bold();
+pub(super) const DIM: Style = Style::new().dimmed();
+
+/// The attacks that there are.
+pub(super) fn list(attacks: &[Attack], as_json: bool) -> String {
+    if as_json {
+        let list: Vec<Value> = attacks.iter().map(describe).collect();
+        return format!("{:#}\n", Value::from(list));
+    }
+    let width = width(attacks);
+    let line = |attack: &Attack| {
+        format!(
+            "{:width$}  {} {DIM}({}; stopped by {}){DIM:#}\n",
+            attack.id(),
+            attack.tries,
+            attack.seen_in,
+            attack.walls().join(", ")
+        )
+    };
+    attacks.iter().map(line).collect()
+}
+
+/// What an attack's header says.
+fn describe(attack: &Attack) -> Value {
+    json!({
+        "name": attack.id(),
+        "group": attack.group,
+        "file": attack.file,
+        "tries": attack.tries,
+        "seen_in": attack.seen_in,
+        "walls": attack.walls(),
+    })
+}
+
+pub(super) fn width(attacks: &[Attack]) -> usize {
+    attacks.iter().map(|attack| attack.id().len()).max().unwrap_or(0)
+}
+
+/// How many ended how.
+#[derive(Default)]
+struct Counts {
+    stopped: usize,
+    breached: usize,
+    known: usize,
+    not_attempted: usize,
+}
+
+/// The report, and whether all is well.
+pub(super) fn attacks(
+    attacks: &[Attack],
+    performances: &[Performance],
+    remains: &[String],
+    as_json: bool,
+) -> (String, bool) {
+    let mut counts = Counts::default();
+    let pairs: Vec<_> = attacks.iter().zip(performances).collect();
+    for (attack, performance) in &pairs {
+        *match (&performance.ending, attack.known) {
+            (Ending::Stopped, _) => &mut counts.stopped,
+            (Ending::Breached(_), Some(_)) => &mut counts.known,
+            (Ending::Breached(_), None) => &mut counts.breached,
+            (Ending::NotAttempted(_), _) => &mut counts.not_attempted,
+        } += 1;
+    }
+    let good = counts.breached == 0 && counts.stopped > 0 && remains.is_empty();
+    let text = if as_json { as_value(&pairs, remains, &counts, good) } else { as_text(&pairs, remains, &counts) };
+    (text, good)
+}
+
+fn as_value(pairs: &[(&Attack, &Performance)], remains: &[String], counts: &Counts, good: bool) -> String {
+    let attacks: Vec<Value> = pairs
+        .iter()
+        .map(|(attack, performance)| {
+            let (outcome, evidence, why) = match (&performance.ending, attack.known) {
+                (Ending::Stopped, _) => ("stopped", None, None),
+                (Ending::Breached(evidence), Some(why)) => ("known", Some(evidence), Some(why)),
+                (Ending::Breached(evidence), None) => ("breached", Some(evidence), None),
+                (Ending::NotAttempted(why), _) => ("not_attempted", None, Some(why.as_str())),
+            };
+            let mut value = describe(attack);
+            value["outcome"] = outcome.into();
+            value["evidence"] = evidence.cloned().unwrap_or_default().into();
+            value["why"] = why.into();
+            value["verdict"] = performance.verdict.into();
+            value["time"] = performance.seconds.into();
+            value
+        })
+        .collect();
+    let report = json!({
+        "success": good,
+        "stopped": counts.stopped,
+        "breached": counts.breached,
+        "known": counts.known,
+        "not_attempted": counts.not_attempted,
+        "left_behind": remains,
+        "attacks": attacks,
+    });
+    format!("{report:#}\n")
+}
+
+fn as_text(pairs: &[(&Attack, &Performance)], remains: &[String], counts: &Counts) -> String {
+    let width = pairs.iter().map(|(attack, _)| attack.file.len()).max().unwrap_or(0);
+    let mut text = String::new();
+    for group in GROUPS {
+        let mut of_group = pairs.iter().filter(|(attack, _)| attack.group == group).peekable();
+        if of_group.peek().is_none() {
+            continue;
+        }
+        text.push_str(&format!("{BOLD}{group}{BOLD:#}\n"));
+        for (attack, performance) in of_group {
+            let (name, tries) = (attack.file, attack.tries);
+            text.push_str(&match (&performance.ending, attack.known) {
+                (Ending::Stopped, _) => {
+                    let walls = attack.walls().join(", ");
+                    format!("  {GOOD}✓{GOOD:#} {name:width$}  {tries} {DIM}· stopped by {walls}{DIM:#}\n")
+                }
+                (Ending::Breached(_), Some(why)) => {
+                    format!("  {WARN}!{WARN:#} {name:width$}  {tries} · {WARN}known limit:{WARN:#} {why}\n")
+                }
+                (Ending::Breached(evidence), None) => {
+                    let evidence = evidence.join("; ");
+                    format!("  {BAD}✗ {name:width$}{BAD:#}  {tries} · {BAD}BREACHED:{BAD:#} {evidence}\n")
+                }
+                (Ending::NotAttempted(why), _) => {
+                    format!("  {WARN}–{WARN:#} {name:width$}  {tries} · {WARN}not attempted:{WARN:#} {why}\n")
+                }
+            });
+        }
+    }
+    for left in remains {
+        text.push_str(&format!("{BAD}✗ left behind:{BAD:#} {left}\n"));
+    }
+    let Counts { stopped, breached, known, not_attempted } = counts;
+    let style = if *breached == 0 && remains.is_empty() { GOOD } else { BAD };
+    text.push_str(&format!("\n{style}{stopped} stopped, {breached} breached{style:#}"));
+    if *known > 0 {
+        text.push_str(&format!(", {known} known limits"));
+    }
+    if *not_attempted > 0 {
+        text.push_str(&format!(", {not_attempted} not attempted"));
+    }
+    text.push('\n');
+    text
+}

@@ -1,0 +1,195 @@
+//! The sandbox under attack: nothing is breached as root and as an ordinary user, the absence of every layer is noticed, and
+//! deadlines hold when fifty hostile programs run at once.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
+
+mod harness;
+
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use harness::{BINARY, data_dir, fixture, is_root, result, sandbox};
+use serde_json::Value;
+
+/// Time is measured here, so the tests take turns.
+fn alone() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The attacks of a report that ended in a certain way.
+fn ended<'r>(report: &'r Value, outcome: &str) -> Vec<&'r Value> {
+    report["attacks"].as_array().unwrap().iter().filter(|attack| attack["outcome"] == outcome).collect()
+}
+
+/// What the suite has left in the places where it plants things.
+fn planted() -> usize {
+    let names = ["/tmp", "/var/tmp", "/dev/shm"].map(|dir| std::fs::read_dir(dir).into_iter().flatten().flatten());
+    names
+        .into_iter()
+        .flatten()
+        .filter(|entry| entry.file_name().to_string_lossy().starts_with("sandbox-attack-"))
+        .count()
+}
+
+#[test]
+fn every_attack_is_stopped() {
+    if !is_root() {
+        return;
+    }
+    let _alone = alone();
+    let before = planted();
+    let output = sandbox(&["attack", "--json"]).env("SANDBOX_DATA_DIR", data_dir()).output().unwrap();
+    let report = result(&output);
+    assert_eq!(ended(&report, "breached"), Vec::<&Value>::new());
+    assert_eq!(ended(&report, "not_attempted"), Vec::<&Value>::new());
+    assert_eq!((&report["left_behind"], planted()), (&serde_json::json!([]), before));
+    assert_eq!((output.status.code(), &report["success"]), (Some(0), &true.into()));
+    assert!(ended(&report, "stopped").len() > 100);
+    // What is said to be impossible to stop must not be stopped by accident: then the documents are out of date.
+    let known: Vec<_> = ended(&report, "known").iter().map(|attack| attack["name"].clone()).collect();
+    assert_eq!(known, ["interfere/locks.c", "deceive/forged-checks.py"]);
+}
+
+#[test]
+fn every_attack_is_stopped_for_an_ordinary_user() {
+    if !is_root() {
+        return;
+    }
+    let _alone = alone();
+    // In a place that the user can reach.
+    let dir = tempfile::Builder::new().permissions(PermissionsExt::from_mode(0o755)).tempdir().unwrap();
+    let (program, data) = (dir.path().join("sandbox-run"), dir.path().join("data"));
+    std::fs::copy(BINARY, &program).unwrap();
+    std::fs::create_dir(&data).unwrap();
+    chown(&data, Some(4321), Some(4321)).unwrap();
+    let user = |args: &[&str]| {
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid", "4321", "--regid", "4321", "--clear-groups", "--inh-caps=-all"]).arg(&program);
+        command.args(args).stdin(Stdio::null()).current_dir("/").env_clear();
+        command.env("PATH", "/usr/local/bin:/usr/bin:/bin").env("SANDBOX_DATA_DIR", &data);
+        command.output().unwrap()
+    };
+    let output = user(&["attack", "--json"]);
+    let report = result(&output);
+    assert_eq!(ended(&report, "breached"), Vec::<&Value>::new());
+    assert_eq!((output.status.code(), &report["left_behind"]), (Some(0), &serde_json::json!([])));
+    for attack in ended(&report, "not_attempted") {
+        let why = attack["why"].as_str().unwrap();
+        // Toolchains in root's home directory are not the user's, and neither are shares of the CPU.
+        assert!(["needs root", "needs cpu"].contains(&why) || why.starts_with("needs a toolchain"), "{attack:#}");
+    }
+    assert!(ended(&report, "stopped").len() > 90);
+    // What a user can leave out is noticed, what not is said.
+    let canary = result(&user(&["attack", "--canary", "--json"]));
+    assert_eq!(canary["success"], true, "{:#}", canary["layers"]);
+    assert_eq!(
+        (&canary["layers"]["pid"]["testable"], &canary["layers"]["mount"]["noticed"]),
+        (&false.into(), &true.into())
+    );
+}
+
+#[test]
+fn the_absence_of_every_layer_is_noticed() {
+    if !is_root() {
+        return;
+    }
+    let _alone = alone();
+    let before = planted();
+    let output = sandbox(&["attack", "--canary", "--json"]).env("SANDBOX_DATA_DIR", data_dir()).output().unwrap();
+    let report = result(&output);
+    for (layer, found) in report["layers"].as_object().unwrap() {
+        assert_eq!((&found["testable"], &found["noticed"]), (&true.into(), &true.into()), "{layer}: {report:#}");
+    }
+    // On this machine every call that attacks try exists, so each of them must see the difference.
+    let missed: Vec<_> = report["trials"].as_array().unwrap().iter().filter(|trial| trial["noticed"] != true).collect();
+    assert!(missed.iter().all(|trial| trial["expected"] == "breached"), "{missed:#?}");
+    assert_eq!((output.status.code(), &report["left_behind"], planted()), (Some(0), &serde_json::json!([]), before));
+}
+
+#[test]
+fn an_interrupted_suite_leaves_nothing() {
+    let _alone = alone();
+    let before = planted();
+    let mut command = sandbox(&["attack", "--only", "exhaust"]);
+    command.env("SANDBOX_DATA_DIR", data_dir()).stdout(Stdio::null()).stderr(Stdio::null());
+    let mut child = command.spawn().unwrap();
+    std::thread::sleep(Duration::from_millis(700));
+    let pid = rustix::process::Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+    let began = Instant::now();
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    assert!(began.elapsed() < Duration::from_secs(10));
+    assert_eq!(planted(), before);
+}
+
+#[test]
+fn some_attacks_can_be_chosen_and_listed() {
+    let _alone = alone();
+    let list = sandbox(&["attack", "--list", "--only", "network/"]).output().unwrap();
+    let text = String::from_utf8(list.stdout).unwrap();
+    assert!(text.contains("network/loopback.py") && !text.contains("escape/"), "{text}");
+    let none = sandbox(&["attack", "--only", "there is no such attack"]).output().unwrap();
+    assert_eq!(none.status.code(), Some(1), "nothing attempted is no success");
+    let one = sandbox(&["attack", "--only", "host-name"]).env("SANDBOX_DATA_DIR", data_dir()).output().unwrap();
+    let text = String::from_utf8(one.stdout).unwrap();
+    assert!(text.contains("✓ host-name.py  finds out on which host it is · stopped by uts"), "{text}");
+    assert!(text.ends_with("\n1 stopped, 0 breached\n"), "{text}");
+}
+
+/// A run, with the time that it took as seen from outside.
+fn timed(args: &[&str]) -> (Value, Duration) {
+    let began = Instant::now();
+    let output = sandbox(args).output().unwrap();
+    (result(&output), began.elapsed())
+}
+
+#[test]
+fn deadlines_hold_for_fifty_hostile_programs_at_once() {
+    if !is_root() {
+        return;
+    }
+    let _alone = alone();
+    let path: &Path = fixture();
+    let path = path.to_str().unwrap();
+    // A slow machine needs its time to start programs; what counts here is when they end.
+    let margin = Duration::from_secs(10);
+    let hostile: [(&[&str], &[&str]); 5] = [
+        (&[path, "fork-bomb"], &["process_limit", "timeout"]),
+        (&[path, "spin", "8"], &["timeout"]),
+        (&[path, "memory", "200"], &["memory_limit", "timeout"]),
+        (&["sh", "-c", "yes & yes >&2"], &["output_limit", "timeout"]),
+        (&["sh", "-c", "trap '' TERM HUP INT; while :; do sleep 9 & wait; done"], &["timeout"]),
+    ];
+    std::thread::scope(|scope| {
+        let attackers: Vec<_> = (0..50)
+            .map(|n| {
+                let (argv, expected) = hostile[n % hostile.len()];
+                let run = move || {
+                    let mut args =
+                        vec!["exec", "--json", "-t", "1s", "--memory", "64m", "--pids", "32", "--output-limit", "64k"];
+                    args.push("--");
+                    args.extend_from_slice(argv);
+                    (n, expected, timed(&args))
+                };
+                scope.spawn(run)
+            })
+            .collect();
+        let innocents: Vec<_> =
+            (0..10).map(|_| scope.spawn(|| timed(&["exec", "--json", "-t", "30s", "--", path, "hello"]))).collect();
+        for attacker in attackers {
+            let (n, expected, (result, outside)) = attacker.join().unwrap();
+            let verdict = result["verdict"].as_str().unwrap();
+            assert!(expected.contains(&verdict), "{n}: {result:#}");
+            assert!(result["metrics"]["wall_time"].as_f64().unwrap() < 1.5, "{n}: {result:#}");
+            assert!(outside < Duration::from_millis(1500) + margin, "{n}: {outside:?}");
+        }
+        for innocent in innocents {
+            let (result, outside) = innocent.join().unwrap();
+            assert_eq!((&result["verdict"], &result["stdout"]), (&"ok".into(), &"hello\n".into()), "{result:#}");
+            assert!(outside < margin, "{outside:?}");
+        }
+    });
+}
