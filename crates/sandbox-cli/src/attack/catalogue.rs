@@ -237,6 +237,7 @@ mod tests {
                 "exhaust/memory-of-many.py",
                 "exhaust/memory-of-files.py",
                 "exhaust/socket-buffers.py",
+                "exhaust/kernel-memory.c",
                 "exhaust/address-space.c",
                 "exhaust/zeroes.py",
                 "exhaust/recursion.js",
