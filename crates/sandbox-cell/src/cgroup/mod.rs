@@ -156,6 +156,15 @@ impl Group {
         }
     }
 
+    /// Limits what the kernel holds for connections. For cells that can have some: it costs the others time.
+    pub(crate) fn limit_sockets(&self, bytes: u64) -> io::Result<()> {
+        match self {
+            Self::V1(group) => group.limit_sockets(bytes),
+            // On v2 it is memory like any other.
+            Self::V2(_) | Self::Absent => Ok(()),
+        }
+    }
+
     /// Files that init writes to in order to join.
     pub(crate) fn joined_by_init(&self) -> &[File] {
         match self {

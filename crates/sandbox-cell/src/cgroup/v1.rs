@@ -130,6 +130,12 @@ impl Group {
         Ok(())
     }
 
+    /// What waits in sockets is not memory of the group on v1: it has a count and a limit of its own.
+    pub(super) fn limit_sockets(&self, bytes: u64) -> io::Result<()> {
+        let Some(memory) = &self.memory else { return Ok(()) };
+        super::set_if_present(memory, "memory.kmem.tcp.limit_in_bytes", &bytes.to_string())
+    }
+
     pub(super) fn joined_by_init(&self) -> &[File] {
         &self.init
     }

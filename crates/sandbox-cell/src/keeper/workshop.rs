@@ -242,6 +242,14 @@ impl Workshop {
                 return Err(no_group(error));
             }
         };
+        if spec.network != Network::None
+            && layers.contains(Layer::Memory)
+            && let Err(error) = group.limit_sockets(spec.limits.memory())
+        {
+            kill_and_wait(&child);
+            let _ = group.remove();
+            return Err(no_group(error));
+        }
         if let Err(errno) = self.give_places(&ours, &group, layers, layout.is_some()) {
             kill_and_wait(&child);
             let _ = group.remove();

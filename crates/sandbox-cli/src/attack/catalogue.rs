@@ -57,6 +57,8 @@ pub(crate) struct Attack {
     pub(crate) template: bool,
     /// Why it succeeds, if that is known and cannot be helped.
     pub(crate) known: Option<&'static str>,
+    /// Why it succeeds on hosts that lack a layer.
+    known_without: Option<(Layer, &'static str)>,
 }
 
 impl Attack {
@@ -68,6 +70,13 @@ impl Attack {
     /// The names of all its walls.
     pub(crate) fn walls(&self) -> Vec<&'static str> {
         self.layers.iter().map(Layer::name).chain(self.fixed.iter().copied()).collect()
+    }
+
+    /// The attack as it is on a host with these layers.
+    pub(crate) fn on_host(mut self, layers: LayerSet) -> Self {
+        let without = self.known_without.filter(|(layer, _)| !layers.contains(*layer));
+        self.known = self.known.or(without.map(|(_, why)| why));
+        self
     }
 
     /// The layers to leave out, if that is all that stops it.
@@ -108,6 +117,7 @@ fn parse(group: &'static str, file: &'static str, text: &'static str) -> Result<
         workdir: None,
         template: false,
         known: None,
+        known_without: None,
     };
     for line in text.lines() {
         let Some(comment) = line.strip_prefix("//").or_else(|| line.strip_prefix('#')) else { break };
@@ -162,6 +172,10 @@ fn set(attack: &mut Attack, key: &str, value: &'static str) -> Result<(), String
         "template" => attack.template = yes()?,
         "workdir" => attack.workdir = Some(value),
         "known" => attack.known = Some(value),
+        "known-without" => {
+            let (layer, why) = value.split_once(':').ok_or("known-without is a layer: and a reason")?;
+            attack.known_without = Some((layer.parse()?, why.trim()));
+        }
         other => return Err(format!("'{other}' is no key")),
     }
     Ok(())
@@ -222,6 +236,8 @@ mod tests {
                 "exhaust/memory.c",
                 "exhaust/memory-of-many.py",
                 "exhaust/memory-of-files.py",
+                "exhaust/socket-buffers.py",
+                "exhaust/kernel-memory.c",
                 "exhaust/address-space.c",
                 "exhaust/zeroes.py",
                 "exhaust/recursion.js",
@@ -366,6 +382,7 @@ mod tests {
             ("# limits: memory\n", "limits are name=value"),
             ("# limits: soul=1\n", "'soul' is no limit"),
             ("# collect: maybe\n", "collect can only be yes"),
+            ("# known-without: hope: x\n", "unknown isolation layer 'hope'"),
             ("# needs: luck\n", "nothing that can be needed"),
             ("# wals: user\n", "'wals' is no key"),
         ] {

@@ -79,6 +79,7 @@ pub(crate) fn attack(options: &AttackOptions, executor: Started) -> u8 {
         Ok(theatre) => theatre,
         Err(error) => return fail(&error),
     };
+    let attacks: Vec<Attack> = attacks.into_iter().map(|attack| attack.on_host(theatre.layers)).collect();
     let (text, good) = if options.canary {
         canary::canary(&theatre, &attacks, options.only.is_some(), options.json)
     } else {
