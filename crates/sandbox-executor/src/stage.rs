@@ -1,6 +1,7 @@
 //! One stage: a command in a fresh cell, followed to its end. One loop waits for output, input, the end, and a wish to
 //! cancel.
 
+use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
@@ -11,7 +12,8 @@ use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
 use sandbox_cell::archive::{self, Archive, Caps, Sink};
 use sandbox_cell::{
-    Cell, CellSpec, Command, Failure, Keeper, LimitKind, Network, Outcome, Ready, Start, Stdio, StopReason, reason,
+    Cell, CellSpec, Command, Failure, Keeper, LimitKind, Network, Outcome, Ready, Start, Stdio, StopReason, Volume,
+    reason,
 };
 
 use crate::capture::Capture;
@@ -91,6 +93,7 @@ impl Stage<'_> {
             keeper.close();
         }
         let (network, reach) = (self.cell.network, self.reach.clone());
+        let volumes: Vec<Caps> = self.cell.volumes.iter().map(Volume::caps).collect();
         let (mut streams, mut collection) =
             self.start(&cell).map_err(|error| failure("cannot start the stage", &error))??;
         let _egress = match network {
@@ -104,7 +107,7 @@ impl Stage<'_> {
         let (outcome, ready) = streams.follow(&mut cell, cancel, observe)?;
         let began = Instant::now();
         let omitted = match &mut collection {
-            Some(pipe) => archive::read_all(pipe, &mut Forward(sink))
+            Some((caps, pipe)) => archive::read_all(pipe, *caps, &volumes, &mut Forward(sink))
                 .map_err(|error| failure("cannot collect the files of the cell", &error))?,
             None => 0,
         };
@@ -112,7 +115,7 @@ impl Stage<'_> {
         Ok(Ended { outcome, ready, stdout, stderr, omitted, collect_time: began.elapsed() })
     }
 
-    fn start(self, cell: &Cell<'_>) -> io::Result<Result<(Streams, Option<std::fs::File>), Failure>> {
+    fn start(self, cell: &Cell<'_>) -> io::Result<Result<(Streams, Option<(Caps, File)>), Failure>> {
         let limit = self.cell.limits.output();
         let (stdout, stdout_end) = Capture::new(limit)?;
         let (stderr, stderr_end) = Capture::new(limit)?;
@@ -125,7 +128,7 @@ impl Stage<'_> {
             collect: collection.as_ref().map(|(caps, (_, writer))| (*caps, writer.as_fd())),
             last: true,
         });
-        let reader = collection.map(|(_, (reader, _))| std::fs::File::from(reader));
+        let reader = collection.map(|(caps, (reader, _))| (caps, File::from(reader)));
         Ok(started.map(|()| (Streams { stdout, stderr, feed }, reader)))
     }
 }
