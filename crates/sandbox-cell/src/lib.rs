@@ -21,6 +21,8 @@
 pub mod archive;
 mod cgroup;
 mod error;
+#[cfg(fuzzing)]
+pub mod fuzz;
 mod init;
 mod keeper;
 mod layer;

@@ -10,6 +10,8 @@ mod egress;
 mod engine;
 mod execute;
 mod files;
+#[cfg(fuzzing)]
+pub mod fuzz;
 mod json;
 mod literal;
 mod make;
