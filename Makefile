@@ -8,7 +8,7 @@ export PATH := $(CURDIR)/target/tools/bin:$(PATH)
 RELEASE = target/$(shell rustc -vV | sed -n 's/^host: //p')/release
 BIN = $(RELEASE)/sandbox-run
 
-.PHONY: run build test test-sandbox lint unit coverage bench test-vm setup setup-test setup-bench setup-vm clean
+.PHONY: run build test test-sandbox lint unit fuzz fuzz-short coverage bench test-vm setup setup-test setup-fuzz setup-bench setup-vm clean
 
 ## Run a Python snippet in a sandbox, show what happened, then serve the same over HTTP until Ctrl-C.
 run: build
@@ -20,10 +20,11 @@ build: setup
 	$(CARGO) build --release --locked --bins -p sandbox-cli -p sandbox-server
 
 ## Lints and every test.
-test: setup-test lint unit
+test: setup-test lint unit fuzz-short
 
 lint:
 	$(CARGO) fmt --all --check
+	$(CARGO) fmt --manifest-path fuzz/Cargo.toml --check
 	$(CARGO) clippy --workspace --all-targets --all-features --locked -- -D warnings
 	$(CARGO) fetch --locked
 	$(CARGO) deny --offline --log-level error check licenses bans sources
@@ -38,6 +39,15 @@ unit:
 	$(CARGO) test --workspace --locked
 	$(CARGO) test --locked -p sandbox-server --features otlp --test server otlp
 	tests/api/run
+
+## Feed everything that reads bytes from outside with what nobody would write, for FUZZ_SECONDS each. FUZZ_TARGETS picks some.
+FUZZ_SECONDS ?= 600
+fuzz: setup-fuzz
+	fuzz/run long $(FUZZ_SECONDS) $(FUZZ_TARGETS)
+
+## The same for a moment.
+fuzz-short: setup-fuzz
+	fuzz/run short 5 $(FUZZ_TARGETS)
 
 ## Line coverage of all tests; fails below 80 %. Counters are relocatable so that forks share them: see the tests' harness.
 coverage: setup-test
@@ -59,6 +69,9 @@ setup:
 
 setup-test:
 	@scripts/setup build test
+
+setup-fuzz:
+	@scripts/setup build fuzz
 
 setup-bench:
 	@scripts/setup build bench

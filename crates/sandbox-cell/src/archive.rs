@@ -64,13 +64,26 @@ impl Omission {
     }
 }
 
-/// What may come out of a cell's working directory.
+/// What may come out of a cell's working directory, or of one of its volumes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Caps {
     /// How many files.
     pub count: u64,
     /// How many bytes together.
     pub bytes: u64,
+}
+
+impl Caps {
+    /// Takes a file of this size off what may still come.
+    fn take(&mut self, size: u64) -> io::Result<()> {
+        match (self.count.checked_sub(1), self.bytes.checked_sub(size)) {
+            (Some(count), Some(bytes)) => {
+                *self = Self { count, bytes };
+                Ok(())
+            }
+            _ => Err(io::Error::other("more comes out of the cell than may")),
+        }
+    }
 }
 
 /// How many of the things that were left out are named.
@@ -146,16 +159,26 @@ pub trait Sink {
 }
 
 /// Reads everything that comes out of a cell, and checks that nothing was cut off. Returns how many things were left
-/// out, named or not.
-pub fn read_all(from: &mut impl Read, sink: &mut dyn Sink) -> io::Result<u64> {
-    let mut place = 0_u8;
+/// out, named or not. Init keeps within the caps of the working directory and of each volume; a stream that does not
+/// was not written by it and is refused.
+pub fn read_all(from: &mut impl Read, files: Caps, volumes: &[Caps], sink: &mut dyn Sink) -> io::Result<u64> {
+    let mut left: Vec<Caps> = [files].into_iter().chain(volumes.iter().copied()).collect();
+    let (mut place, mut named) = (0_u8, 0);
     loop {
         let Some(entry) = next_entry(from)? else { return Err(io::ErrorKind::UnexpectedEof.into()) };
+        let left = left.get_mut(usize::from(place)).ok_or_else(|| io::Error::other("there is no such volume"))?;
         match (&entry, place.checked_sub(1)) {
             (Entry::End { omitted }, _) => return Ok(*omitted),
             (Entry::Into(number), _) => place = *number,
-            (Entry::Omitted { path, why }, _) => sink.omitted(path, *why),
+            (Entry::Omitted { path, why }, _) => {
+                named += 1;
+                if named > MOST_NAMED {
+                    return Err(io::Error::other("more was left out than is named"));
+                }
+                sink.omitted(path, *why);
+            }
             (Entry::File { path, executable, size }, None) => {
+                left.take(*size)?;
                 let mut content = from.by_ref().take(*size);
                 sink.file(path, *executable, *size, &mut content)?;
                 skip(&mut content)?;
@@ -163,6 +186,7 @@ pub fn read_all(from: &mut impl Read, sink: &mut dyn Sink) -> io::Result<u64> {
             (Entry::Directory { .. } | Entry::Link { .. }, None) => {}
             (entry, Some(volume)) => {
                 let size = if let Entry::File { size, .. } = entry { *size } else { 0 };
+                left.take(size)?;
                 let mut header = vec![];
                 write_entry(&mut header, entry)?;
                 let mut content = from.by_ref().take(size);
@@ -296,10 +320,12 @@ mod tests {
         bytes
     }
 
+    const CAPS: Caps = Caps { count: 3, bytes: 3 };
+
     #[test]
     fn what_came_out_of_a_volume_can_be_read_and_put_back() {
         let mut taken = Taken::default();
-        assert_eq!(read_all(&mut stream().as_slice(), &mut taken).expect("whole"), 7);
+        assert_eq!(read_all(&mut stream().as_slice(), CAPS, &[CAPS], &mut taken).expect("whole"), 7);
         assert_eq!(taken.files, [("a".to_owned(), b"abc".to_vec())]);
         assert_eq!(taken.omitted, ["link"]);
         let mut seen = vec![];
@@ -317,15 +343,33 @@ mod tests {
     fn a_stream_that_is_cut_off_is_noticed_wherever_that_is() {
         let whole = stream();
         for end in 0..whole.len() {
-            assert!(read_all(&mut &whole[..end], &mut Taken::default()).is_err(), "{end}");
+            assert!(read_all(&mut &whole[..end], CAPS, &[CAPS], &mut Taken::default()).is_err(), "{end}");
         }
+    }
+
+    #[test]
+    fn what_is_beyond_the_caps_is_refused() {
+        let whole = stream();
+        let read = |files, volumes: &[Caps]| read_all(&mut whole.as_slice(), files, volumes, &mut Taken::default());
+        assert!(read(Caps { count: 1, bytes: 3 }, &[Caps { count: 3, bytes: 2 }]).is_ok());
+        for (files, volume) in [((0, 3), (3, 2)), ((1, 2), (3, 2)), ((1, 3), (2, 2)), ((1, 3), (3, 1))] {
+            let caps = |(count, bytes)| Caps { count, bytes };
+            assert!(read(caps(files), &[caps(volume)]).is_err(), "{files:?} {volume:?}");
+        }
+        assert!(read(CAPS, &[]).is_err(), "a volume that the cell has not");
+        let mut bytes = vec![];
+        for _ in 0..=MOST_NAMED {
+            write_entry(&mut bytes, &Entry::Omitted { path: "x".into(), why: Omission::TooDeep }).expect("write");
+        }
+        write_entry(&mut bytes, &Entry::End { omitted: 0 }).expect("write");
+        assert!(read_all(&mut bytes.as_slice(), CAPS, &[], &mut Taken::default()).is_err());
     }
 
     proptest! {
         #[test]
         fn garbage_never_panics_and_never_climbs(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
             let mut taken = Taken::default();
-            let _ = read_all(&mut bytes.as_slice(), &mut taken);
+            let _ = read_all(&mut bytes.as_slice(), CAPS, &[CAPS], &mut taken);
             prop_assert!(taken.files.iter().all(|(path, _)| !path.contains("..")));
             let _ = read_volume(&mut bytes.as_slice(), &mut |_, _, _| Ok(()));
         }

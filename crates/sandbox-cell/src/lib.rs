@@ -23,6 +23,8 @@ mod bare;
 mod cgroup;
 mod error;
 mod family;
+#[cfg(fuzzing)]
+pub mod fuzz;
 mod init;
 mod keeper;
 mod layer;

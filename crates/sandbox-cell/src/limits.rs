@@ -220,7 +220,7 @@ impl LimitKind {
     pub fn parse(self, text: &str) -> Result<u64, LimitError> {
         let info = self.info();
         let unit_error = |source| LimitError::Unit { name: info.name, source };
-        let number_error = || LimitError::Number { name: info.name, given: text.to_owned() };
+        let number_error = || LimitError::Number { name: info.name, given: units::shorten(text) };
         match info.unit {
             Unit::Time => {
                 let duration = units::parse_duration(text).map_err(unit_error)?;

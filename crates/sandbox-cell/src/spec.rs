@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use crate::archive::Caps;
 use crate::layer::LayerSet;
 use crate::limits::Limits;
 
@@ -82,6 +83,14 @@ pub struct Volume {
     pub size: u64,
     /// How many files and directories it can hold.
     pub inodes: u64,
+}
+
+impl Volume {
+    /// What may come out of it: no more than it can hold.
+    #[must_use]
+    pub fn caps(&self) -> Caps {
+        Caps { count: self.inodes, bytes: self.size }
+    }
 }
 
 /// What a cell can reach.

@@ -91,8 +91,9 @@ fn split_number(text: &str) -> Option<(f64, &str)> {
     number.parse().ok().map(|n| (n, rest))
 }
 
-/// What was given, short enough for one line and without control characters.
-fn shorten(text: &str) -> String {
+/// What was given, short enough for one line and without control characters: for messages.
+#[must_use]
+pub fn shorten(text: &str) -> String {
     const MOST: usize = 40;
     let clean: String = text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).take(MOST).collect();
     if text.chars().count() > MOST { format!("{clean}…") } else { clean }

@@ -247,7 +247,8 @@ fn collect(cell: &mut Cell<'_>, script: &str, files: Option<&Archive>, caps: arc
     drop(writer);
     assert_eq!(cell.wait().unwrap().status, RunStatus::Exited(0), "{script}");
     let mut taken = Taken::default();
-    let omitted = archive::read_all(&mut reader, &mut taken).unwrap();
+    let volume = archive::Caps { count: 1_000, bytes: 1 << 20 };
+    let omitted = archive::read_all(&mut reader, caps, &[volume], &mut taken).unwrap();
     (taken, omitted)
 }
 

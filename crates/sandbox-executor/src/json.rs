@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 use base64::Engine;
 use sandbox_cell::limits::TABLE;
+use sandbox_cell::units::shorten;
 use sandbox_cell::{Layer, LimitKind, RelativePath};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -221,7 +222,10 @@ impl JsonRequest {
         for (name, value) in &self.limits {
             let kind = LimitKind::by_name(name).ok_or_else(|| {
                 let known: Vec<_> = TABLE.iter().map(|info| info.name).collect();
-                at(format!("limits.{name}"))(format!("there is no such limit; the limits are {}", known.join(", ")))
+                at(format!("limits.{}", shorten(name)))(format!(
+                    "there is no such limit; the limits are {}",
+                    known.join(", ")
+                ))
             })?;
             given.push((format!("limits.{name}"), kind, value));
         }
@@ -278,6 +282,7 @@ impl JsonRequest {
         let (name, text) = match (&template.name, &template.text) {
             (Some(name), None) => {
                 let text = TemplateRequest::shipped(name, language);
+                let name = shorten(name);
                 let missing = || at("template.name")(format!("there is no template '{name}' for {language}"));
                 (format!("template '{name}'"), text.ok_or_else(missing)?.to_owned())
             }
@@ -289,7 +294,7 @@ impl JsonRequest {
 }
 
 fn input_file(path: &str, file: &JsonFile) -> Result<InputFile, FieldError> {
-    let field = || at(format!("files.{}", path.chars().take(80).collect::<String>()));
+    let field = || at(format!("files.{}", shorten(path)));
     let relative = RelativePath::new(path).map_err(|error| field()(error.to_string()))?;
     let (content, executable) = match file {
         JsonFile::Text(text) => (text.clone().into_bytes(), false),
@@ -299,7 +304,10 @@ fn input_file(path: &str, file: &JsonFile) -> Result<InputFile, FieldError> {
                 Some("base64") => base64::engine::general_purpose::STANDARD
                     .decode(&full.content)
                     .map_err(|error| field()(format!("is not base64: {error}")))?,
-                Some(other) => return Err(field()(format!("'{other}' is not an encoding; use utf-8 or base64"))),
+                Some(other) => {
+                    let why = format!("'{}' is not an encoding; use utf-8 or base64", shorten(other));
+                    return Err(field()(why));
+                }
             };
             (bytes, full.executable)
         }
@@ -333,6 +341,23 @@ mod tests {
         assert_eq!(read(json!({})).expect_err("refused"), "code: is missing");
         let files = read(json!({"files": {"main.py": "1"}, "entry": "main.py"})).expect("valid");
         assert_eq!(files.source, Source::Files);
+    }
+
+    #[test]
+    fn messages_are_one_line_and_do_not_repeat_everything() {
+        let odd = format!("\u{1b}[31m\n{}", "x".repeat(1000));
+        for value in [
+            json!({"code": "1", "limits": {&odd: 1}}),
+            json!({"code": "1", "limits": {"processes": odd}}),
+            json!({"code": "1", "network": odd}),
+            json!({"code": "1", "files": {&odd: "x"}}),
+            json!({"code": "1", "files": {"a": {"content": "", "encoding": odd}}}),
+            json!({"code": "1", "template": {"name": odd}}),
+            json!({"code": "1", "volumes": [odd]}),
+        ] {
+            let error = read(value).expect_err("refused");
+            assert!(!error.contains(char::is_control) && error.len() < 400, "{error:?}");
+        }
     }
 
     #[test]

@@ -9,6 +9,8 @@ mod capture;
 mod engine;
 mod execute;
 mod files;
+#[cfg(fuzzing)]
+pub mod fuzz;
 mod gateway;
 mod json;
 mod literal;

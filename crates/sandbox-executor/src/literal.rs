@@ -39,9 +39,7 @@ fn quoted(text: &str, unusual: impl Fn(char) -> String) -> String {
             '\n' => out.push_str("\\n"),
             '\r' => out.push_str("\\r"),
             '\t' => out.push_str("\\t"),
-            // These end a line in some languages.
-            '\u{2028}' | '\u{2029}' | '\u{85}' => out.push_str(&unusual(c)),
-            c if c.is_control() => out.push_str(&unusual(c)),
+            c if c.is_control() || is_refused(c) => out.push_str(&unusual(c)),
             c => out.push(c),
         }
     }
@@ -160,8 +158,7 @@ fn java(value: &Value) -> Typed {
             typed(value.to_string(), "int")
         }
         Value::Number(_) => typed(format!("{value}L"), "long"),
-        // Java reads \u000a as a line's end, wherever it is: control characters are written in octal.
-        Value::String(text) => typed(quoted(text, |c| if c.is_ascii() { octal(c) } else { four_digits(c) }), "String"),
+        Value::String(text) => typed(java_string(text), "String"),
         Value::Array(items) if some_float(items) => {
             typed(format!("new double[]{{{}}}", join(items, float)), "double[]")
         }
@@ -174,11 +171,16 @@ fn java(value: &Value) -> Typed {
         Value::Object(map) => {
             let pairs = try_join(map, |(key, value)| {
                 let (text, _) = java(value)?;
-                Ok(format!("java.util.Map.entry({}, {text})", quoted(key, four_digits)))
+                Ok(format!("java.util.Map.entry({}, {text})", java_string(key)))
             })?;
             typed(format!("java.util.Map.ofEntries({pairs})"), "java.util.Map")
         }
     }
+}
+
+/// Java reads \u000a as a line's end, wherever it is: control characters are written in octal.
+fn java_string(text: &str) -> String {
+    quoted(text, |c| if c.is_ascii() { octal(c) } else { four_digits(c) })
 }
 
 fn c(value: &Value) -> Result<String, String> {
@@ -211,11 +213,7 @@ fn cpp(value: &Value) -> Typed {
             typed(value.to_string(), "int")
         }
         Value::Number(_) => typed(format!("{value}LL"), "long long"),
-        Value::String(text) => {
-            let length = text.len();
-            let text = quoted(text, octal);
-            typed(format!("std::string({text}, {length})"), "std::string")
-        }
+        Value::String(text) => typed(cpp_string(text), "std::string"),
         Value::Array(items) if some_float(items) => {
             typed(format!("std::vector<double>{{{}}}", join(items, float)), "std::vector<double>")
         }
@@ -238,10 +236,15 @@ fn cpp(value: &Value) -> Typed {
                 return Err("C++ has no literal for a map of different types".to_owned());
             }
             let kind = format!("std::map<std::string, {inner}>");
-            let pairs = join(map.keys().zip(texts), |(key, text)| format!("{{{}, {text}}}", quoted(key, octal)));
+            let pairs = join(map.keys().zip(texts), |(key, text)| format!("{{{}, {text}}}", cpp_string(key)));
             Ok((format!("{kind}{{{pairs}}}"), kind))
         }
     }
+}
+
+/// With its length, because it may have a NUL.
+fn cpp_string(text: &str) -> String {
+    format!("std::string({}, {})", quoted(text, octal), text.len())
 }
 
 fn bash(value: &Value) -> Result<String, String> {
@@ -254,6 +257,12 @@ fn bash(value: &Value) -> Result<String, String> {
         Value::Array(items) => Ok(items.iter().map(bash).collect::<Result<Vec<_>, _>>()?.join(" ")),
         Value::Object(_) => Err("bash has no literal for a map".to_owned()),
     }
+}
+
+/// Characters that some language does not take within a literal: the first three end a line, Go refuses the next one within a
+/// file, and Rust those that change the direction of writing.
+fn is_refused(c: char) -> bool {
+    matches!(c, '\u{2028}' | '\u{2029}' | '\u{85}' | '\u{feff}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 #[cfg(test)]
@@ -277,6 +286,23 @@ mod tests {
             assert_eq!(literal(&nasty, language).as_deref(), Ok(expected), "{language}");
         }
         assert!(literal(&nasty, "cobol").is_err());
+    }
+
+    #[test]
+    fn what_compilers_refuse_in_a_string_is_escaped() {
+        let odd = json!("\u{feff}\u{202e}\u{2066}");
+        assert_eq!(literal(&odd, "go").as_deref(), Ok("\"\\ufeff\\u202e\\u2066\""));
+        assert_eq!(literal(&odd, "rust").as_deref(), Ok("\"\\u{feff}\\u{202e}\\u{2066}\""));
+        assert_eq!(literal(&odd, "c").as_deref(), Ok("\"\\357\\273\\277\\342\\200\\256\\342\\201\\246\""));
+    }
+
+    #[test]
+    fn names_in_maps_are_written_like_other_strings() {
+        let map = json!({"a\0b": 1});
+        let cpp = "std::map<std::string, int>{{std::string(\"a\\000b\", 3), 1}}";
+        assert_eq!(literal(&map, "cpp").as_deref(), Ok(cpp));
+        let java = "java.util.Map.ofEntries(java.util.Map.entry(\"a\\000b\", 1))";
+        assert_eq!(literal(&map, "java").as_deref(), Ok(java));
     }
 
     #[test]

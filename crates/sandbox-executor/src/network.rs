@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use sandbox_cell::units::shorten;
 use sandbox_cell::{Gateway, MOST_PORTS, Network};
 
 use crate::reach::{HostRule, Reach};
@@ -41,10 +42,10 @@ impl NetworkMode {
 
     /// Reads a name.
     pub fn parse(text: &str) -> Result<Self, String> {
-        Self::ALL.into_iter().find(|mode| mode.name() == text).ok_or_else(|| {
-            let shown: String = text.chars().take(40).collect();
-            format!("'{shown}' is not a mode; the modes are none, localhost, allowlist, full")
-        })
+        Self::ALL
+            .into_iter()
+            .find(|mode| mode.name() == text)
+            .ok_or_else(|| format!("'{}' is not a mode; the modes are none, localhost, allowlist, full", shorten(text)))
     }
 }
 

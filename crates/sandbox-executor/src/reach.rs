@@ -18,13 +18,13 @@ pub enum HostName {
 }
 
 impl HostName {
-    /// Reads a name or an address; an IPv6 address may stand in brackets. What a resolver could take for an address but
-    /// is not written as one (`127.1`, `0x7f000001`, `2130706433`) is neither.
+    /// Reads a name or an address; an IPv6 address may stand in brackets, one that is IPv4 in disguise is that. What a
+    /// resolver could take for an address but is not written as one (`127.1`, `0x7f000001`, `2130706433`) is neither.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let bare = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(text);
         if let Ok(address) = bare.parse::<IpAddr>() {
-            return Some(Self::Address(address));
+            return Some(Self::Address(address.to_canonical()));
         }
         let name = text.strip_suffix('.').unwrap_or(text).to_ascii_lowercase();
         let label = |label: &str| {
@@ -180,7 +180,9 @@ impl Reach {
     /// Whether a host at a port may be reached at an address that it has.
     pub(crate) fn check(&self, host: &HostName, port: u16, address: IpAddr) -> Result<(), String> {
         self.allows(host, port)?;
-        if self.may_be_anywhere(host, Some(port)) || (is_public(address) && !own_addresses().contains(&address)) {
+        if self.may_be_anywhere(host, Some(port))
+            || (is_public(address) && !own_addresses().contains(&destination(address)))
+        {
             return Ok(());
         }
         Err(format!("{host}: its address is not public"))
@@ -203,7 +205,7 @@ impl Reach {
 fn fitting(host: &HostName, anywhere: bool) -> Result<Vec<IpAddr>, String> {
     let all = resolve(host)?;
     let own = if anywhere { vec![] } else { own_addresses() };
-    let fits = |address: &IpAddr| anywhere || (is_public(*address) && !own.contains(address));
+    let fits = |address: &IpAddr| anywhere || (is_public(*address) && !own.contains(&destination(*address)));
     let fit: Vec<IpAddr> = all.into_iter().filter(fits).collect();
     if fit.is_empty() { Err(format!("{host}: its address is not public")) } else { Ok(fit) }
 }
@@ -260,12 +262,17 @@ fn local_v6(table: &str) -> Vec<Ipv6Addr> {
 /// Whether an address is one that anybody on the Internet could have: not this host, not its neighbours, not a
 /// provider's metadata service.
 pub(crate) fn is_public(address: IpAddr) -> bool {
-    match address {
+    match destination(address) {
         IpAddr::V4(address) => is_public_v4(address),
-        IpAddr::V6(address) => match address.to_ipv4_mapped().or_else(|| embedded_v4(address)) {
-            Some(inner) => is_public_v4(inner),
-            None => is_public_v6(address),
-        },
+        IpAddr::V6(address) => is_public_v6(address),
+    }
+}
+
+/// Where an address leads: the IPv4 address inside it, if there is one.
+fn destination(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(address) => embedded_v4(address).map_or(IpAddr::V6(address), IpAddr::V4),
+        canonical @ IpAddr::V4(_) => canonical,
     }
 }
 
@@ -287,7 +294,7 @@ fn is_public_v6(address: Ipv6Addr) -> bool {
 fn embedded_v4(address: Ipv6Addr) -> Option<Ipv4Addr> {
     let segments = address.segments();
     let pair = match segments {
-        [0x64, 0xff9b, .., high, low] | [0x2002, high, low, ..] => [high, low],
+        [0x64, 0xff9b, 0, 0, 0, 0, high, low] | [0x2002, high, low, ..] => [high, low],
         _ => return None,
     };
     Some(Ipv4Addr::from((u32::from(pair[0]) << 16) | u32::from(pair[1])))
@@ -382,6 +389,17 @@ mod tests {
     }
 
     #[test]
+    fn this_host_is_itself_in_every_disguise() {
+        for disguise in ["203.0.113.80", "::ffff:203.0.113.80", "64:ff9b::cb00:7150", "2002:cb00:7150::1"] {
+            let own: IpAddr = "203.0.113.80".parse().expect("address");
+            assert_eq!(destination(disguise.parse().expect(disguise)), own, "{disguise}");
+        }
+        let mapped = HostName::parse("[::ffff:10.0.0.1]").expect("an address");
+        assert_eq!(Some(&mapped), HostName::parse("10.0.0.1").as_ref(), "one spelling");
+        assert!(HostRule::parse("10.0.0.1").expect("a rule").names(&mapped));
+    }
+
+    #[test]
     fn addresses_that_are_not_public() {
         for address in [
             "127.0.0.1",
@@ -404,6 +422,8 @@ mod tests {
             "64:ff9b::a00:1",
             "2002:7f00:1::",
             "2001::1",
+            // For NAT64 inside a network, which may put the address elsewhere.
+            "64:ff9b:1:a00:1:0:808:808",
         ] {
             assert!(!is_public(address.parse().expect(address)), "{address}");
         }

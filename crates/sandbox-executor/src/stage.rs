@@ -1,6 +1,7 @@
 //! One stage: a command in a fresh cell, followed to its end. One loop waits for output, input, the end, and a wish to
 //! cancel.
 
+use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
@@ -11,7 +12,8 @@ use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
 use sandbox_cell::archive::{self, Archive, Caps, Sink};
 use sandbox_cell::{
-    Cell, CellSpec, Command, Failure, Keeper, LimitKind, Network, Outcome, Ready, Start, Stdio, StopReason, reason,
+    Cell, CellSpec, Command, Failure, Keeper, LimitKind, Network, Outcome, Ready, Start, Stdio, StopReason, Volume,
+    reason,
 };
 
 use crate::capture::Capture;
@@ -93,6 +95,7 @@ impl Stage<'_> {
             keeper.close();
         }
         let (has_gateway, reach) = (matches!(self.cell.network, Network::Gateway(_)), self.reach.clone());
+        let volumes: Vec<Caps> = self.cell.volumes.iter().map(Volume::caps).collect();
         let (mut streams, mut collection) =
             self.start(&cell).map_err(|error| failure("cannot start the stage", &error))??;
         let gateway = if has_gateway { cell.take_gateway()? } else { None };
@@ -101,7 +104,7 @@ impl Stage<'_> {
         let (outcome, ready) = streams.follow(&mut cell, cancel, observe)?;
         let began = Instant::now();
         let omitted = match &mut collection {
-            Some(pipe) => archive::read_all(pipe, &mut Forward(sink))
+            Some((caps, pipe)) => archive::read_all(pipe, *caps, &volumes, &mut Forward(sink))
                 .map_err(|error| failure("cannot collect the files of the cell", &error))?,
             None => 0,
         };
@@ -110,7 +113,7 @@ impl Stage<'_> {
         Ok(Ended { outcome, ready, stdout, stderr, omitted, collect_time: began.elapsed(), network })
     }
 
-    fn start(self, cell: &Cell<'_>) -> io::Result<Result<(Streams, Option<std::fs::File>), Failure>> {
+    fn start(self, cell: &Cell<'_>) -> io::Result<Result<(Streams, Collection), Failure>> {
         let limit = self.cell.limits.output();
         let (stdout, stdout_end) = Capture::new(limit)?;
         let (stderr, stderr_end) = Capture::new(limit)?;
@@ -123,10 +126,13 @@ impl Stage<'_> {
             collect: collection.as_ref().map(|(caps, (_, writer))| (*caps, writer.as_fd())),
             last: true,
         });
-        let reader = collection.map(|(_, (reader, _))| std::fs::File::from(reader));
+        let reader = collection.map(|(caps, (reader, _))| (caps, File::from(reader)));
         Ok(started.map(|()| (Streams { stdout, stderr, feed }, reader)))
     }
 }
+
+/// Where files come from when all is over, and how many may.
+type Collection = Option<(Caps, File)>;
 
 /// A sink behind a reference.
 struct Forward<'a>(&'a mut dyn Sink);

@@ -183,8 +183,13 @@ fn fill_in(job: &Job) -> Result<Rendered, String> {
 
 /// A value without marks in its strings: as a literal, the snippet is a text and nothing more.
 fn unmarked(value: serde_json::Value) -> serde_json::Value {
+    use serde_json::Value;
     match value {
-        serde_json::Value::String(text) => serde_json::Value::String(text.replace(MARKS, "")),
+        Value::String(text) => Value::String(text.replace(MARKS, "")),
+        Value::Array(items) => Value::Array(items.into_iter().map(unmarked).collect()),
+        Value::Object(map) => {
+            Value::Object(map.into_iter().map(|(key, value)| (key.replace(MARKS, ""), unmarked(value))).collect())
+        }
         other => other,
     }
 }
@@ -288,6 +293,8 @@ mod tests {
         assert_eq!(inside.code, "def f():\n    a\n    b\n");
         let quoted = fill("x = {{ code | literal }}", "a\nb", json!({})).expect("rendered");
         assert_eq!((quoted.code.as_str(), quoted.lines), ("x = \"a\\nb\"", None));
+        let nested = fill("x = {{ [code, {code: code}] | literal }}", "a", json!({})).expect("rendered");
+        assert_eq!((nested.code.as_str(), nested.lines), ("x = [\"a\", {\"a\": \"a\"}]", None));
     }
 
     #[test]

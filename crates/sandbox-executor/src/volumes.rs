@@ -11,7 +11,7 @@ use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
 
 use rustix::fs::{FlockOperation, flock};
-use sandbox_cell::units::parse_size;
+use sandbox_cell::units::{parse_size, shorten};
 use sandbox_cell::{Mount, Volume, reason};
 
 use crate::settings::Settings;
@@ -45,7 +45,7 @@ pub enum VolumeRequest {
 impl VolumeRequest {
     /// Reads `HOST:TARGET[:ro|rw]` or `NAME:TARGET[:SIZE]`.
     pub fn parse(text: &str) -> Result<Self, String> {
-        let refuse = |why: &str| Err(format!("volume '{text}': {why}"));
+        let refuse = |why: &str| Err(format!("volume '{}': {why}", shorten(text)));
         let mut parts = text.split(':');
         let (Some(source), Some(target), option, None) = (parts.next(), parts.next(), parts.next(), parts.next())
         else {

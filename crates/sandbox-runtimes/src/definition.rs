@@ -316,7 +316,9 @@ impl Definition {
                 return Some(format!("{name}.commands must list commands, without directories"));
             }
         }
-        if let Some(path) = self.find.system.iter().find(|path| !Path::new(path).starts_with("/etc")) {
+        let normal = |path: &Path| path.components().skip(1).all(|part| matches!(part, Component::Normal(_)));
+        let inside = |path: &Path| path.starts_with("/etc") && normal(path);
+        if let Some(path) = self.find.system.iter().find(|path| !inside(Path::new(path))) {
             return Some(format!("find.system: '{path}' is not a part of /etc"));
         }
         let argvs = std::iter::once(("run.argv", &self.run.argv));
@@ -335,11 +337,16 @@ impl Definition {
                 return Some(format!("{name} uses {{runner}}, but there is no run.runner"));
             }
         }
+        let restricted = self.run.restricted.iter().map(|restricted| &restricted.runner);
+        for runner in self.run.runner.iter().chain(restricted) {
+            if let Err(error) = sandbox_cell::RelativePath::new(runner.clone()) {
+                return Some(format!("run.runner: {error}"));
+            }
+        }
         let targets = self.prepare.iter().map(|prepare| ("prepare.target", &prepare.target));
         let targets = targets.chain(self.packages.iter().map(|packages| ("packages.target", &packages.target)));
         for (name, target) in targets {
-            let normal = target.components().skip(1).all(|part| matches!(part, Component::Normal(_)));
-            if !target.is_absolute() || !normal || target.components().count() < 2 {
+            if !target.is_absolute() || !normal(target) || target.components().count() < 2 {
                 return Some(format!("{name}: '{}' is not an absolute path", target.display()));
             }
         }
@@ -436,6 +443,9 @@ mod tests {
         assert!(wrong("{entry}", "{source}").contains("{source} means nothing; use {executable}"));
         assert!(wrong("{entry}", "{runner}").contains("there is no run.runner"));
         assert!(wrong("missing", "system = [\"/root\"]\nmissing").contains("not a part of /etc"));
+        assert!(wrong("missing", "system = [\"/etc/../root\"]\nmissing").contains("not a part of /etc"));
+        assert!(wrong("[run]", "[run]\nrunner = \"../x\"").contains("run.runner: path \"../x\" climbs"));
+        assert!(wrong("[run]", "[run]\nrunner = \"/x\"").contains("run.runner: path \"/x\" is absolute"));
         assert!(wrong("[run]", "[run]\nrunner = \"none\"").contains("cannot read none"));
         assert!(wrong("[run]", "[errors]\nrun = [\"(\"]\n[run]").contains("is not a regular expression"));
         let prepare = "[prepare]\nwhat = \"x\"\nscript = \"x\"\ntarget = \"/a/../b\"\nstages = []\n[run]";

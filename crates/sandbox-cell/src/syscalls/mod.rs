@@ -5,6 +5,8 @@
 //! its length: a list of 300 comparisons takes ten times as long to install as this tree.
 
 mod compile;
+#[cfg(test)]
+mod equivalence;
 mod policy;
 mod reduced;
 

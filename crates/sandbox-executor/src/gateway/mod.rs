@@ -21,6 +21,8 @@ use std::time::Duration;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use sandbox_cell::GatewaySockets;
 
+#[cfg(fuzzing)]
+pub(crate) use proxy::head;
 pub(crate) use proxy::hosts_in;
 pub use tally::{HostUse, NetworkUse, Refusal};
 
@@ -293,6 +295,14 @@ impl Shared {
         lock(&self.open).remove(&number);
         Ok(())
     }
+}
+
+/// What the resolver answers if a name has this address.
+#[cfg(fuzzing)]
+pub(crate) fn dns_answer(message: &[u8], address: std::net::Ipv4Addr) -> Option<(String, Vec<u8>)> {
+    let question = dns::Question::parse(message)?;
+    let answer = question.answer(&[address]);
+    Some((question.name, answer))
 }
 
 fn copy(mut from: &TcpStream, mut to: &TcpStream, mut count: impl FnMut(usize)) {

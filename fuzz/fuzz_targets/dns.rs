@@ -1,0 +1,20 @@
+//! Questions to a cell's resolver: what is answered is an answer to that question and no other.
+#![no_main]
+
+use std::net::Ipv4Addr;
+
+use libfuzzer_sys::fuzz_target;
+use sandbox_executor::HostName;
+use sandbox_executor::fuzz::dns_answer;
+
+fuzz_target!(|message: &[u8]| {
+    let Some((name, answer)) = dns_answer(message, Ipv4Addr::new(192, 0, 2, 1)) else { return };
+    assert_eq!(answer[..2], message[..2], "the question's number");
+    assert_eq!(answer[2] & 0x80, 0x80, "an answer");
+    assert_eq!(answer[4..6], [0, 1], "one question");
+    assert!(answer[12..].starts_with(&message[12..message.len().min(12 + name.len() + 1)]), "the same question");
+    assert!(answer.len() <= message.len() + 16);
+    if let Some(HostName::Name(host)) = HostName::parse(&name) {
+        assert!(!host.contains('\0') && host == name.trim_end_matches('.').to_ascii_lowercase());
+    }
+});
