@@ -55,7 +55,7 @@ const EAFNOSUPPORT: Answer = Answer::Errno(97);
 const NAMESPACE_FLAGS: u32 = 0x7e02_0000;
 
 /// Calls that are safe for everyone: a program acts on itself, on its own files and on its own descendants. Asynchronous
-/// requests (io_setup) are not: the machine has one number of them for everybody.
+/// requests (`io_setup`) are not: the machine has one number of them for everybody.
 #[rustfmt::skip]
 const ALLOWED: &[c::c_long] = &[
     // Files and directories.
