@@ -1,5 +1,5 @@
 // tries: loads a program into the kernel
-// seen-in: CVE-2021-3490 and others
+// seen-in: CVE-2021-3490 Linux
 // walls: seccomp, kernel
 #define _GNU_SOURCE
 #include <fcntl.h>

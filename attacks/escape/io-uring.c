@@ -1,5 +1,5 @@
 // tries: sets up an io_uring, whose requests no filter sees
-// seen-in: CVE-2022-29582 and many others
+// seen-in: isolate 2.6, CVE-2022-29582 Linux
 // walls: seccomp
 #define _GNU_SOURCE
 #include <fcntl.h>

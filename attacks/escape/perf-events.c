@@ -1,5 +1,5 @@
 // tries: opens a performance counter of the kernel
-// seen-in: CVE-2013-2094 and others
+// seen-in: CVE-2013-2094 Linux
 // walls: seccomp, kernel
 #define _GNU_SOURCE
 #include <fcntl.h>

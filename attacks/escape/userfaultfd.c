@@ -1,5 +1,5 @@
 // tries: gets a userfaultfd, with which races in the kernel are won
-// seen-in: CVE-2021-22555 and others
+// seen-in: general
 // walls: seccomp
 #define _GNU_SOURCE
 #include <fcntl.h>

@@ -1,5 +1,5 @@
 // tries: opens sockets of families that a program has no use for
-// seen-in: CVE-2017-6074, CVE-2016-8655 and others
+// seen-in: CVE-2016-8655, CVE-2017-7308 Linux
 // walls: seccomp, kernel
 #include <stdio.h>
 #include <sys/socket.h>

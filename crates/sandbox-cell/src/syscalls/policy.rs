@@ -56,7 +56,8 @@ const EAFNOSUPPORT: Answer = Answer::Errno(97);
 /// Flags of clone(2) that make namespaces.
 const NAMESPACE_FLAGS: u32 = 0x7e02_0000;
 
-/// Calls that are safe for everyone: a program acts on itself, on its own files and on its own descendants.
+/// Calls that are safe for everyone: a program acts on itself, on its own files and on its own descendants. Asynchronous
+/// requests (`io_setup`) are not: the machine has one number of them for everybody.
 #[rustfmt::skip]
 const ALLOWED: &[c::c_long] = &[
     // Files and directories.
@@ -65,7 +66,7 @@ const ALLOWED: &[c::c_long] = &[
     c::SYS_lseek, c::SYS_fstat, c::SYS_newfstatat, c::SYS_statx, c::SYS_statfs, c::SYS_fstatfs, c::SYS_faccessat,
     c::SYS_faccessat2, c::SYS_getdents64, c::SYS_getcwd, c::SYS_chdir, c::SYS_fchdir, c::SYS_unlinkat,
     c::SYS_renameat, c::SYS_renameat2, c::SYS_linkat, c::SYS_symlinkat, c::SYS_readlinkat, c::SYS_fchown, c::SYS_fchownat, c::SYS_utimensat, c::SYS_truncate,
-    c::SYS_ftruncate, c::SYS_fallocate, c::SYS_fsync, c::SYS_fdatasync, c::SYS_sync, c::SYS_syncfs,
+    c::SYS_ftruncate, c::SYS_fallocate, c::SYS_fsync, c::SYS_fdatasync,
     c::SYS_sync_file_range, c::SYS_fadvise64, c::SYS_readahead, c::SYS_copy_file_range, c::SYS_sendfile,
     c::SYS_splice, c::SYS_tee, c::SYS_vmsplice, c::SYS_umask, c::SYS_dup, c::SYS_dup3, c::SYS_flock,
     c::SYS_setxattr, c::SYS_lsetxattr, c::SYS_fsetxattr, c::SYS_getxattr, c::SYS_lgetxattr,
@@ -102,8 +103,7 @@ const ALLOWED: &[c::c_long] = &[
     c::SYS_ppoll, c::SYS_pselect6, c::SYS_epoll_create1, c::SYS_epoll_ctl, c::SYS_epoll_pwait, c::SYS_epoll_pwait2,
     c::SYS_eventfd2, c::SYS_pipe2, c::SYS_bind, c::SYS_listen, c::SYS_accept, c::SYS_accept4, c::SYS_connect,
     c::SYS_getsockname, c::SYS_getpeername, c::SYS_sendto, c::SYS_recvfrom, c::SYS_sendmsg, c::SYS_recvmsg,
-    c::SYS_sendmmsg, c::SYS_recvmmsg, c::SYS_setsockopt, c::SYS_getsockopt, c::SYS_shutdown, c::SYS_io_setup,
-    c::SYS_io_submit, c::SYS_io_getevents, c::SYS_io_cancel, c::SYS_io_destroy,
+    c::SYS_sendmmsg, c::SYS_recvmmsg, c::SYS_setsockopt, c::SYS_getsockopt, c::SYS_shutdown,
     // IPC; it has a namespace of its own.
     c::SYS_shmget, c::SYS_shmat, c::SYS_shmdt, c::SYS_shmctl, c::SYS_semget, c::SYS_semop, c::SYS_semtimedop,
     c::SYS_semctl, c::SYS_msgget, c::SYS_msgsnd, c::SYS_msgrcv, c::SYS_msgctl, c::SYS_mq_open, c::SYS_mq_unlink,
@@ -156,8 +156,8 @@ const REFUSED: &[c::c_long] = &[
     c::SYS_bpf, c::SYS_perf_event_open, c::SYS_userfaultfd, c::SYS_add_key, c::SYS_request_key, c::SYS_keyctl,
     c::SYS_io_uring_setup, c::SYS_io_uring_enter, c::SYS_io_uring_register, c::SYS_fanotify_init,
     c::SYS_fanotify_mark, c::SYS_open_by_handle_at, c::SYS_name_to_handle_at, c::SYS_seccomp,
-    // The machine.
-    c::SYS_reboot, c::SYS_kexec_load, c::SYS_kexec_file_load, c::SYS_init_module, c::SYS_finit_module,
+    // The machine. Writing out all of its disks holds up everybody.
+    c::SYS_sync, c::SYS_syncfs, c::SYS_reboot, c::SYS_kexec_load, c::SYS_kexec_file_load, c::SYS_init_module, c::SYS_finit_module,
     c::SYS_delete_module, c::SYS_swapon, c::SYS_swapoff, c::SYS_acct, c::SYS_quotactl, c::SYS_quotactl_fd,
     c::SYS_settimeofday, c::SYS_clock_settime, c::SYS_adjtimex, c::SYS_clock_adjtime, c::SYS_syslog, c::SYS_vhangup,
 ];
@@ -203,19 +203,18 @@ pub(crate) fn policy() -> Policy {
         when(1, Test::Equals(0x541c /* TIOCLINUX */), EPERM),
     ];
     set(c::SYS_ioctl, ioctls, Answer::Allow);
-    // Local, IPv4, IPv6; of netlink only the part that lists addresses, which name resolution needs.
-    let families = vec![
-        equals(0, c::AF_UNIX, Answer::Allow),
-        equals(0, c::AF_INET, Answer::Allow),
-        equals(0, c::AF_INET6, Answer::Allow),
-        Exception {
-            tests: vec![
-                (0, Test::Equals(c::AF_NETLINK.cast_unsigned())),
-                (2, Test::Equals(c::NETLINK_ROUTE.cast_unsigned())),
-            ],
-            answer: Answer::Allow,
-        },
-    ];
+    // Local, TCP and UDP over IPv4 and IPv6; of netlink only the part that lists addresses, which name resolution needs.
+    // Asking for any other protocol would make the kernel load it, with all that may be wrong with it.
+    let both = |first, second, answer| Exception { tests: vec![first, second], answer };
+    let is = |argument, value: c::c_int| (argument, Test::Equals(value.cast_unsigned()));
+    let mut families =
+        vec![equals(0, c::AF_UNIX, Answer::Allow), both(is(0, c::AF_NETLINK), is(2, c::NETLINK_ROUTE), Answer::Allow)];
+    for family in [c::AF_INET, c::AF_INET6] {
+        // The types from 4 on belong to such protocols. (Flags are much higher bits.)
+        families.push(both(is(0, family), (1, Test::AnyBit(0b1100)), EAFNOSUPPORT));
+        let protocols = [0, c::IPPROTO_TCP, c::IPPROTO_UDP];
+        families.extend(protocols.map(|protocol| both(is(0, family), is(2, protocol), Answer::Allow)));
+    }
     set(c::SYS_socket, families, EAFNOSUPPORT);
     set(c::SYS_socketpair, vec![equals(0, c::AF_UNIX, Answer::Allow)], EAFNOSUPPORT);
     // Queries, the default, and switching off address randomisation for oneself.
