@@ -59,6 +59,8 @@ pub(crate) struct Attack {
     pub(crate) known: Option<&'static str>,
     /// Why it succeeds on hosts that lack a layer.
     known_without: Option<(Layer, &'static str)>,
+    /// Its layers that this host does not have.
+    missing: LayerSet,
 }
 
 impl Attack {
@@ -67,15 +69,20 @@ impl Attack {
         format!("{}/{}", self.group, self.file)
     }
 
-    /// The names of all its walls.
+    /// The names of all its walls, as far as this host has them.
     pub(crate) fn walls(&self) -> Vec<&'static str> {
-        self.layers.iter().map(Layer::name).chain(self.fixed.iter().copied()).collect()
+        self.layers.without(self.missing).iter().map(Layer::name).chain(self.fixed.iter().copied()).collect()
     }
 
     /// The attack as it is on a host with these layers.
     pub(crate) fn on_host(mut self, layers: LayerSet) -> Self {
         let without = self.known_without.filter(|(layer, _)| !layers.contains(*layer));
         self.known = self.known.or(without.map(|(_, why)| why));
+        let missing = self.layers.without(layers);
+        if self.fixed.is_empty() && missing == self.layers {
+            self.known = self.known.or(Some("this host has none of the layers that would stop it"));
+        }
+        self.missing = missing;
         self
     }
 
@@ -118,6 +125,7 @@ fn parse(group: &'static str, file: &'static str, text: &'static str) -> Result<
         template: false,
         known: None,
         known_without: None,
+        missing: LayerSet::default(),
     };
     for line in text.lines() {
         let Some(comment) = line.strip_prefix("//").or_else(|| line.strip_prefix('#')) else { break };

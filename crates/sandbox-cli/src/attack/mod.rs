@@ -106,8 +106,9 @@ fn print(text: &str) -> u8 {
 /// Looks for everything that attacks need.
 fn open<'a>(executor: &'a Executor, cancel: std::os::fd::BorrowedFd<'a>) -> Result<Theatre<'a>, String> {
     let read = Settings::read(|name| std::env::var(name).ok()).map_err(|error| error.to_string())?;
-    // What is attacked is the sandbox as it is shipped, not as somebody has set it up.
-    let settings = Settings { data_dir: read.data_dir, ..Settings::default() };
+    // What is attacked is the sandbox as it is shipped, not as somebody has set it up, or else as it is where less can be
+    // had.
+    let settings = Settings { data_dir: read.data_dir, isolation: read.isolation, ..Settings::default() };
     let store = match &settings.data_dir {
         Some(dir) => Store::new(dir),
         None => Store::temporary().map_err(|error| reason(&error))?,
@@ -120,7 +121,7 @@ fn open<'a>(executor: &'a Executor, cancel: std::os::fd::BorrowedFd<'a>) -> Resu
         registry.all().map(|found| (found.name.clone(), found.discover(&places, &mut memory))).collect();
     let suite = traces::Suite::new().map_err(|error| reason(&error))?;
     let nothing = Source::Program { argv: vec!["true".into()], mount: None };
-    let request = Request::new(nothing, settings.defaults.clone(), LayerSet::required_by_default());
+    let request = Request::new(nothing, settings.defaults.clone(), settings.required());
     let plan = request.plan(None, &settings, |_| None).map_err(|error| error.to_string())?;
     let host = Host { store: &store, settings: &settings };
     let first = executor.run(&plan, host, Input::Empty, &[], &mut ()).map_err(|failure| failure.to_string())?;

@@ -187,7 +187,7 @@ impl Theatre<'_> {
         world: &World,
     ) -> Result<Option<RunResult>, String> {
         let language = runtime.definition.name.as_str();
-        let mut request = request(attack, language, world)?;
+        let mut request = request(attack, language, world, self.settings.required())?;
         let failed = |failure: &dyn std::fmt::Display| {
             let refused = attack.expect.contains(&"refused");
             if refused { Ok(None) } else { Err(format!("the sandbox failed: {failure}")) }
@@ -229,9 +229,11 @@ impl Theatre<'_> {
         let argv = vec![NEIGHBOUR_PROGRAM.into(), neighbour::COMMAND.into()];
         let limits = self.settings.defaults.clone();
         let source = Source::Program { argv, mount: Some(mount) };
-        let mut request = Request::new(source, limits, LayerSet::required_by_default());
+        let mut request = Request::new(source, limits, self.settings.required());
         let _ = request.limits.set(LimitKind::WallTime, NEIGHBOUR, &Caps::default());
-        request.network.mode = NetworkMode::Localhost;
+        if self.layers.contains(Layer::Net) {
+            request.network.mode = NetworkMode::Localhost;
+        }
         request.env = neighbour_environment(values).map(|(name, value)| (name.into(), value.into())).collect();
         request.volumes = vec![volume(shown)];
         let mut settings = self.settings.clone();
@@ -289,7 +291,7 @@ fn deadline(attack: &Attack) -> f64 {
     Duration::from_micros(given.map_or(PATIENCE, |(_, value)| *value)).as_secs_f64()
 }
 
-fn request(attack: &Attack, language: &str, world: &World) -> Result<Request, String> {
+fn request(attack: &Attack, language: &str, world: &World, required: LayerSet) -> Result<Request, String> {
     let mut limits = sandbox_cell::Limits::default();
     let mut set = |kind: LimitKind, value| limits.set(kind, value, &Caps::default()).map_err(|error| error.to_string());
     set(LimitKind::WallTime, PATIENCE)?;
@@ -299,7 +301,7 @@ fn request(attack: &Attack, language: &str, world: &World) -> Result<Request, St
     let text = world.fill_in(attack.text);
     let files = parts(&text)?;
     let source = if files.is_empty() { Source::Code(text) } else { Source::Files };
-    let mut request = Request::new(source, limits, LayerSet::required_by_default());
+    let mut request = Request::new(source, limits, required);
     request.files = files;
     request.env = world.variables().iter().map(|(name, value)| ((*name).into(), value.into())).collect();
     request.network.mode = attack.network;

@@ -123,7 +123,8 @@ fn as_text(pairs: &[(&Attack, &Performance)], remains: &[String], counts: &Count
             let (name, tries) = (attack.file, attack.tries);
             text.push_str(&match (&performance.ending, attack.known) {
                 (Ending::Stopped, _) => {
-                    let walls = attack.walls().join(", ");
+                    let walls = attack.walls();
+                    let walls = if walls.is_empty() { "other walls".to_owned() } else { walls.join(", ") };
                     format!("  {GOOD}✓{GOOD:#} {name:width$}  {tries} {DIM}· stopped by {walls}{DIM:#}\n")
                 }
                 (Ending::Breached(_), Some(why)) => {
