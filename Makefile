@@ -47,7 +47,7 @@ fuzz: setup-fuzz
 
 ## The same for a moment.
 fuzz-short: setup-fuzz
-	fuzz/run short 5 $(FUZZ_TARGETS)
+	fuzz/run short 3 $(FUZZ_TARGETS)
 
 ## Line coverage of all tests; fails below 80 %. Counters are relocatable so that forks share them: see the tests' harness.
 coverage: setup-test

@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use harness::{BINARY, data_dir, fixture, is_root, result, sandbox};
+use harness::{BINARY, data_dir, fixture, is_root, keep_report, result, sandbox};
 use serde_json::Value;
 
 /// Time is measured here, so the tests take turns.
@@ -42,6 +42,7 @@ fn every_attack_is_stopped() {
     let before = planted();
     let output = sandbox(&["attack", "--json"]).env("SANDBOX_DATA_DIR", data_dir()).output().unwrap();
     let report = result(&output);
+    keep_report("root", &report);
     assert_eq!(ended(&report, "breached"), Vec::<&Value>::new());
     assert_eq!(ended(&report, "not_attempted"), Vec::<&Value>::new());
     assert_eq!((&report["left_behind"], planted()), (&serde_json::json!([]), before));
@@ -73,6 +74,7 @@ fn every_attack_is_stopped_for_an_ordinary_user() {
     };
     let output = user(&["attack", "--json"]);
     let report = result(&output);
+    keep_report("user", &report);
     assert_eq!(ended(&report, "breached"), Vec::<&Value>::new());
     assert_eq!((output.status.code(), &report["left_behind"]), (Some(0), &serde_json::json!([])));
     for attack in ended(&report, "not_attempted") {

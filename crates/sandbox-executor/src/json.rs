@@ -344,6 +344,15 @@ mod tests {
     }
 
     #[test]
+    fn what_is_stored_means_the_same_when_it_is_read() {
+        let text = r#"{"code":"1","template":{"text":"","variables":{"x":4.5e300,"y":[0.1,2.2250738585072011e-308]}}}"#;
+        let request: JsonRequest = serde_json::from_str(text).expect("valid");
+        assert_eq!(request.template.as_ref().expect("some").variables["x"], json!(4.5e300));
+        let stored = serde_json::to_vec(&request).expect("json");
+        assert_eq!(serde_json::from_slice::<JsonRequest>(&stored).expect("valid"), request);
+    }
+
+    #[test]
     fn messages_are_one_line_and_do_not_repeat_everything() {
         let odd = format!("\u{1b}[31m\n{}", "x".repeat(1000));
         for value in [

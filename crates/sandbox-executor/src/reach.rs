@@ -180,9 +180,7 @@ impl Reach {
     /// Whether a host at a port may be reached at an address that it has.
     pub(crate) fn check(&self, host: &HostName, port: u16, address: IpAddr) -> Result<(), String> {
         self.allows(host, port)?;
-        if self.may_be_anywhere(host, Some(port))
-            || (is_public(address) && !own_addresses().contains(&destination(address)))
-        {
+        if self.may_be_anywhere(host, Some(port)) || is_elsewhere(address, &own_addresses()) {
             return Ok(());
         }
         Err(format!("{host}: its address is not public"))
@@ -205,7 +203,7 @@ impl Reach {
 fn fitting(host: &HostName, anywhere: bool) -> Result<Vec<IpAddr>, String> {
     let all = resolve(host)?;
     let own = if anywhere { vec![] } else { own_addresses() };
-    let fits = |address: &IpAddr| anywhere || (is_public(*address) && !own.contains(&destination(*address)));
+    let fits = |address: &IpAddr| anywhere || is_elsewhere(*address, &own);
     let fit: Vec<IpAddr> = all.into_iter().filter(fits).collect();
     if fit.is_empty() { Err(format!("{host}: its address is not public")) } else { Ok(fit) }
 }
@@ -266,6 +264,11 @@ pub(crate) fn is_public(address: IpAddr) -> bool {
         IpAddr::V4(address) => is_public_v4(address),
         IpAddr::V6(address) => is_public_v6(address),
     }
+}
+
+/// Whether an address is public and leads to none of this host's own.
+fn is_elsewhere(address: IpAddr, own: &[IpAddr]) -> bool {
+    is_public(address) && !own.iter().any(|own| destination(*own) == destination(address))
 }
 
 /// Where an address leads: the IPv4 address inside it, if there is one.
@@ -390,9 +393,13 @@ mod tests {
 
     #[test]
     fn this_host_is_itself_in_every_disguise() {
-        for disguise in ["203.0.113.80", "::ffff:203.0.113.80", "64:ff9b::cb00:7150", "2002:cb00:7150::1"] {
-            let own: IpAddr = "203.0.113.80".parse().expect("address");
-            assert_eq!(destination(disguise.parse().expect(disguise)), own, "{disguise}");
+        let address = |text: &str| text.parse::<IpAddr>().expect(text);
+        let disguises = ["203.0.113.80", "::ffff:203.0.113.80", "64:ff9b::cb00:7150", "2002:cb00:7150::1"];
+        for own in disguises.map(address) {
+            for disguise in disguises.map(address) {
+                assert!(!is_elsewhere(disguise, &[own]), "{disguise} is {own}");
+            }
+            assert!(is_elsewhere(address("203.0.113.81"), &[own]) && is_elsewhere(address("2606:4700::1"), &[own]));
         }
         let mapped = HostName::parse("[::ffff:10.0.0.1]").expect("an address");
         assert_eq!(Some(&mapped), HostName::parse("10.0.0.1").as_ref(), "one spelling");

@@ -85,7 +85,7 @@ pub(crate) fn attack(options: &AttackOptions, executor: Started) -> u8 {
     } else {
         let jobs: Vec<_> = attacks.iter().map(|attack| (attack, LayerSet::default())).collect();
         let performances = perform_all(&theatre, &jobs);
-        report::attacks(&attacks, &performances, &theatre.suite.remains(), options.json)
+        report::attacks(&attacks, &performances, theatre.layers, &theatre.suite.remains(), options.json)
     };
     let printed = print(&text);
     if let Some(signal) = interruption.next() {

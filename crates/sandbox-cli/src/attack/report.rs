@@ -1,6 +1,7 @@
 //! What came of the attacks, for people and for programs.
 
 use anstyle::{AnsiColor, Style};
+use sandbox_cell::LayerSet;
 use serde_json::{Value, json};
 
 use super::catalogue::{Attack, GROUPS};
@@ -61,6 +62,7 @@ struct Counts {
 pub(super) fn attacks(
     attacks: &[Attack],
     performances: &[Performance],
+    layers: LayerSet,
     remains: &[String],
     as_json: bool,
 ) -> (String, bool) {
@@ -75,11 +77,18 @@ pub(super) fn attacks(
         } += 1;
     }
     let good = counts.breached == 0 && counts.stopped > 0 && remains.is_empty();
-    let text = if as_json { as_value(&pairs, remains, &counts, good) } else { as_text(&pairs, remains, &counts) };
+    let text =
+        if as_json { as_value(&pairs, layers, remains, &counts, good) } else { as_text(&pairs, remains, &counts) };
     (text, good)
 }
 
-fn as_value(pairs: &[(&Attack, &Performance)], remains: &[String], counts: &Counts, good: bool) -> String {
+fn as_value(
+    pairs: &[(&Attack, &Performance)],
+    layers: LayerSet,
+    remains: &[String],
+    counts: &Counts,
+    good: bool,
+) -> String {
     let attacks: Vec<Value> = pairs
         .iter()
         .map(|(attack, performance)| {
@@ -100,6 +109,7 @@ fn as_value(pairs: &[(&Attack, &Performance)], remains: &[String], counts: &Coun
         .collect();
     let report = json!({
         "success": good,
+        "isolation": layers,
         "stopped": counts.stopped,
         "breached": counts.breached,
         "known": counts.known,

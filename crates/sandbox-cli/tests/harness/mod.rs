@@ -114,6 +114,12 @@ pub(crate) fn in_container<S: AsRef<std::ffi::OsStr>>(user: &str, data: &Path, a
     command
 }
 
+/// Keeps a report of the attack suite for `scripts/what-holds`, which writes the table of what holds where.
+pub(crate) fn keep_report(host: &str, report: &Value) {
+    let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("attack-{host}.json"));
+    std::fs::write(file, report.to_string()).unwrap();
+}
+
 /// Runs the fixture with these words and returns the result.
 pub(crate) fn program(words: &[&str], flags: &[&str]) -> Value {
     let path = fixture().to_str().unwrap();

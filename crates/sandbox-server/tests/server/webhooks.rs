@@ -189,14 +189,16 @@ fn certificates_are_checked() {
         s.socket = c.wrap_socket(s.socket, server_side=True)\n\
         print(s.server_address[1], flush=True)\n\
         s.serve_forever()\n";
-    let mut https = std::process::Command::new("python3")
-        .args(["-c", script, &path("cert"), &path("key")])
-        .stdout(std::process::Stdio::piped())
-        .stderr(std::process::Stdio::null())
-        .spawn()
-        .unwrap();
+    let mut https = Ended(
+        std::process::Command::new("python3")
+            .args(["-c", script, &path("cert"), &path("key")])
+            .stdout(std::process::Stdio::piped())
+            .stderr(std::process::Stdio::null())
+            .spawn()
+            .unwrap(),
+    );
     let mut port = String::new();
-    BufReader::new(https.stdout.take().unwrap()).read_line(&mut port).unwrap();
+    BufReader::new(https.0.stdout.take().unwrap()).read_line(&mut port).unwrap();
     let allow = format!("localhost:{}", port.trim());
     let webhook = json!({"url": format!("https://{allow}/"), "secret": SECRET});
     let body = json!({"code": "1", "webhook": webhook});
@@ -208,6 +210,14 @@ fn certificates_are_checked() {
     let id = careful.submit(&body);
     let job = wait_for(&careful, &id, "failed");
     assert!(job["webhook"]["error"].as_str().unwrap().to_lowercase().contains("certificate"), "{job:#}");
-    https.kill().unwrap();
-    https.wait().unwrap();
+}
+
+/// A process that ends with the test.
+struct Ended(std::process::Child);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
 }
