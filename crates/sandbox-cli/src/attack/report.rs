@@ -1,7 +1,7 @@
 //! What came of the attacks, for people and for programs.
 
 use anstyle::{AnsiColor, Style};
-use sandbox_cell::LayerSet;
+use sandbox_cell::{Layer, LayerSet};
 use serde_json::{Value, json};
 
 use super::catalogue::{Attack, GROUPS};
@@ -109,7 +109,7 @@ fn as_value(
         .collect();
     let report = json!({
         "success": good,
-        "isolation": layers,
+        "isolation": layers.iter().map(Layer::name).collect::<Vec<_>>(),
         "stopped": counts.stopped,
         "breached": counts.breached,
         "known": counts.known,

@@ -19,6 +19,10 @@ pub(crate) fn sandbox<S: AsRef<std::ffi::OsStr>>(args: &[S]) -> Command {
     for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("SANDBOX_")) {
         command.env_remove(name);
     }
+    // On a machine that is slow for reasons of its own.
+    if let Ok(timeout) = std::env::var("SANDBOX_TEST_TIMEOUT") {
+        command.env("SANDBOX_TIMEOUT", timeout);
+    }
     // When coverage is measured: %c keeps the counters in a shared mapping of the file, so that keeper and init, which
     // are forks and end by being killed, count as well.
     if let Ok(file) = std::env::var("LLVM_PROFILE_FILE") {
