@@ -7,9 +7,9 @@ names = [b"..%2f..%2fetc%2fpasswd", b"..\\..\\evil", b"a\nb", b"\x1b]0;owned\x07
          "‮gpj.exe".encode(), b"con", b"a" * 255, "\u2024\u2024".encode(), b"NUL:", b"C:evil", b".git", b"\r", b"%00"]
 for name in names:
     try:
-        os.mkdir(b"/sandbox/dir-" + name[:200])
-        open(b"/sandbox/dir-" + name[:200] + b"/" + name, "w").write("x")
+        os.mkdir(b"./dir-" + name[:200])
+        open(b"./dir-" + name[:200] + b"/" + name, "w").write("x")
     except OSError: pass
-    try: open(b"/sandbox/" + name, "w").write("x")
+    try: open(b"./" + name, "w").write("x")
     except OSError: pass
 print("attempted")

@@ -3,8 +3,11 @@
 # walls: collector
 import os, shutil
 targets = [os.environ["SECRET"], "/etc/passwd", "/proc/self/environ", "/proc/1/environ", "/dev/zero"]
-names = [name for place in ("/run/result", "/sandbox") for name in [f"{place}/{n}" for n in os.listdir(place)]]
-names += [f"/run/result/{n}" for n in ("value", "error", "result", "runner", "out")] + ["/sandbox/main.py", "/sandbox/out"]
+# Where the runner writes, as it was told.
+told = dict(pair.split(b"=", 1) for pair in open("/proc/self/environ", "rb").read().split(b"\0") if b"=" in pair)
+result, work = told[b"RESULT"].decode(), os.getcwd()
+names = [f"{place}/{n}" for place in (result, work) for n in os.listdir(place)]
+names += [f"{result}/{n}" for n in ("value", "error", "result", "runner", "out")] + [f"{work}/main.py", f"{work}/out"]
 for turn, name in enumerate(names):
     try:
         if os.path.isdir(name) and not os.path.islink(name): shutil.rmtree(name)

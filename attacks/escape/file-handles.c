@@ -4,12 +4,13 @@
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 int main(void) {
     struct { struct file_handle head; unsigned int inode[8]; } handle;
-    const char *places[] = {"/usr", "/etc/ld.so.cache", "/opt/shown", "/sandbox"};
+    const char *places[] = {"/usr", "/etc/ld.so.cache", getenv("SHOWN"), "."};
     for (int i = 0; i < 4; i++) {
         int at = open(places[i], O_RDONLY);
         for (unsigned inode = 1; inode < 4; inode++) {

@@ -9,17 +9,17 @@
 #include <unistd.h>
 
 int main(void) {
-    int fd = open("/sandbox/tool", O_CREAT | O_RDWR, 04777);
-    if (fd < 0) fd = open("/sandbox/tool", O_CREAT | O_RDWR, 0777);
-    chmod("/sandbox/tool", 04755);
+    int fd = open("tool", O_CREAT | O_RDWR, 04777);
+    if (fd < 0) fd = open("tool", O_CREAT | O_RDWR, 0777);
+    chmod("tool", 04755);
     fchmod(fd, 06755);
-    syscall(SYS_fchmodat, AT_FDCWD, "/sandbox/tool", 02755);
-    syscall(452, AT_FDCWD, "/sandbox/tool", 06755, 0);
+    syscall(SYS_fchmodat, AT_FDCWD, "tool", 02755);
+    syscall(452, AT_FDCWD, "tool", 06755, 0);
     unsigned long long how[3] = {O_CREAT | O_RDWR, 06755, 0};
-    syscall(437, AT_FDCWD, "/sandbox/other", how, sizeof how);
+    syscall(437, AT_FDCWD, "other", how, sizeof how);
     struct stat tool, other = {0};
     fstat(fd, &tool);
-    stat("/sandbox/other", &other);
+    stat("other", &other);
     if ((tool.st_mode | other.st_mode) & (S_ISUID | S_ISGID)) {
         puts("made a set-user-id file");
         return 99;

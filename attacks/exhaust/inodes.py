@@ -3,5 +3,6 @@
 # walls: limits
 # limits: inodes=500 wall_time=8s
 # expect: disk_limit
+import os
 for n in range(5000):
-    open(f"/tmp/{n}", "w").close()
+    open(os.path.join(os.environ["TMPDIR"], str(n)), "w").close()

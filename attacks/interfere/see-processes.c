@@ -1,6 +1,7 @@
 // tries: finds out whether a process outside is there
 // seen-in: dify-sandbox issues 225 and 253
 // walls: pid
+// known-without: pid: there is one list of processes, and to be refused a signal also tells that somebody is there
 #define _GNU_SOURCE
 #include <errno.h>
 #include <sched.h>

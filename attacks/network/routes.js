@@ -4,13 +4,12 @@
 const dgram = require('dgram');
 // Connecting a datagram socket only asks the kernel for a route.
 const targets = ['169.254.169.254', '172.17.0.1', '10.0.0.1', '192.0.2.1', '100.100.100.200'];
-let pending = targets.length;
+process.on('exit', (code) => { if (code !== 99) console.log('attempted'); });
 for (const target of targets) {
   const socket = dgram.createSocket('udp4');
   socket.on('error', () => { });
   socket.connect(80, target, (refused) => {
     if (!refused) { console.log('there is a route to', target); process.exit(99); }
     socket.close();
-    if (--pending === 0) console.log('attempted');
   });
 }

@@ -3,7 +3,9 @@
 # walls: pid, kernel
 import os
 print(dict(os.environ))
-pids = set(range(1, 400)) | {int(os.environ["VICTIM"]), int(os.environ["SUITE"])} | {int(p) for p in os.listdir("/proc") if p.isdigit()}
+pids = set(range(1, 400)) | {int(os.environ["VICTIM"]), int(os.environ["SUITE"]), os.getppid()}
+try: pids |= {int(p) for p in os.listdir("/proc") if p.isdigit()}
+except OSError: pass
 for pid in pids - {os.getpid()}:
     for name in ("environ", "cmdline", "comm", "task/%d/environ" % pid, "stack", "cwd", "exe"):
         try:

@@ -6,8 +6,11 @@
 
 int main(void) {
     const char *detours[] = {"/proc/self/root", "/proc/thread-self/root", "/proc/self/cwd/../../../..", "/proc/1/root",
-                             "/proc/self/task/2/root", "/sandbox/../../../..", "/proc/self/fd/0/../../..", "/dev/fd/../../..",
-                             "/mnt", "/opt/shown/../../../..", "//", "/./"};
+                             "/proc/self/task/2/root", "../../../../../../../../../../../..", "/proc/self/fd/0/../../..", "/dev/fd/../../..",
+                             "/mnt", "//", "/./", NULL};
+    char shown[4096];
+    snprintf(shown, sizeof shown, "%s/../../../../../../../../../../../..", getenv("SHOWN"));
+    detours[11] = shown;
     char path[4096], line[4096];
     for (int i = 0; i < 12; i++) {
         snprintf(path, sizeof path, "%s%s", detours[i], getenv("SECRET"));

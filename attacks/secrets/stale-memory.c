@@ -20,7 +20,7 @@ static void check(const char *what, const char *bytes, size_t size) {
 int main(void) {
     size_t size = 16 << 20;
     check("memory", mmap(NULL, size, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), size);
-    int fd = open("/tmp/file", O_CREAT | O_RDWR, 0600);
+    int fd = open("file", O_CREAT | O_RDWR, 0600);
     if (ftruncate(fd, size) == 0) check("a file", mmap(NULL, size, PROT_READ, MAP_SHARED, fd, 0), size);
     int memory = memfd_create("memory", 0);
     if (ftruncate(memory, size) == 0) check("a memory file", mmap(NULL, size, PROT_READ, MAP_SHARED, memory, 0), size);

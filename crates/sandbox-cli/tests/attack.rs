@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use harness::{BINARY, data_dir, fixture, is_root, keep_report, result, sandbox};
+use harness::{BINARY, data_dir, fixture, in_container, is_root, keep_report, result, sandbox};
 use serde_json::Value;
 
 /// Time is measured here, so the tests take turns.
@@ -90,6 +90,65 @@ fn every_attack_is_stopped_for_an_ordinary_user() {
         (&canary["layers"]["pid"]["testable"], &canary["layers"]["mount"]["noticed"]),
         (&false.into(), &true.into())
     );
+}
+
+/// What succeeds where there are no namespaces and no control groups, as the programs' headers say.
+const KNOWN_WITHOUT_NAMESPACES: [&str; 8] = [
+    "secrets/home-directories.sh",
+    "secrets/host-name.py",
+    "secrets/owners.py",
+    "exhaust/kernel-memory.c",
+    "exhaust/memory-of-files.py",
+    "interfere/locks.c",
+    "interfere/see-processes.c",
+    "deceive/forged-checks.py",
+];
+
+#[test]
+fn every_attack_is_stopped_or_known_without_namespaces() {
+    if !is_root() {
+        return;
+    }
+    let _alone = alone();
+    for user in ["root", "user"] {
+        let before = planted();
+        let data = tempfile::tempdir_in("/var/tmp").unwrap();
+        std::fs::set_permissions(data.path(), PermissionsExt::from_mode(0o1777)).unwrap();
+        let mut command = in_container(user, data.path(), &["attack", "--json"]);
+        let output = command.env("SANDBOX_ISOLATION", "reduced").output().unwrap();
+        let report = result(&output);
+        keep_report(&format!("container-{user}"), &report);
+        assert_eq!(ended(&report, "breached"), Vec::<&Value>::new(), "{user}");
+        let names = std::fs::read_dir(data.path()).unwrap().flatten().map(|entry| entry.file_name());
+        let left: Vec<_> = names.filter(|name| name.to_string_lossy().starts_with("sandbox-")).collect();
+        assert_eq!((&report["left_behind"], planted(), left), (&serde_json::json!([]), before, vec![]), "{user}");
+        assert_eq!((output.status.code(), &report["success"]), (Some(0), &true.into()), "{user}");
+        for attack in ended(&report, "not_attempted") {
+            let why = attack["why"].as_str().unwrap();
+            let missing = ["needs root", "needs key", "needs sysv", "needs cpu", "needs x86_64"].contains(&why);
+            let no_network = why.contains("there is no network of the cell's own");
+            assert!(missing || no_network || why.starts_with("needs a toolchain"), "{user}: {attack:#}");
+        }
+        let stopped = ended(&report, "stopped").len();
+        assert!(stopped > 90, "{user}: {stopped}");
+        let known = ended(&report, "known");
+        let names: Vec<_> = known.iter().map(|attack| attack["name"].as_str().unwrap()).collect();
+        // Only root can give files to others.
+        let there = |name: &&str| user == "root" || *name != "secrets/owners.py";
+        let expected: Vec<_> = KNOWN_WITHOUT_NAMESPACES.into_iter().filter(there).collect();
+        assert_eq!(names, expected, "{user}");
+        // No limit that is known is an excuse for a secret, or for a change outside.
+        for attack in known {
+            for evidence in attack["evidence"].as_array().unwrap() {
+                let evidence = evidence.as_str().unwrap();
+                let is_weak = ["it says that it got through", "it learnt the host's name", "the verdict is"]
+                    .iter()
+                    .any(|words| evidence.starts_with(words))
+                    || evidence == "it learnt a secret: the owner of a file";
+                assert!(is_weak, "{user}: {attack:#}");
+            }
+        }
+    }
 }
 
 #[test]

@@ -1,8 +1,10 @@
 //! The two Landlock calls that run where the `landlock` crate cannot: after a fork, without allocating.
 
+use std::ffi::CStr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
 use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
 
 use crate::{Result, check};
 
@@ -29,18 +31,58 @@ pub fn restrict_self(ruleset: BorrowedFd<'_>) -> Result<()> {
     check(ret).map(drop)
 }
 
-/// Lets those who enter the ruleset read what `/proc` says about the calling process.
+/// What of `/proc/PID` is about the process itself. The rest is about where it is: network, mounts, control groups. Its
+/// threads (`task`) have all of that once more.
+pub const OWN_FILES: [&CStr; 19] = [
+    c"auxv",
+    c"cmdline",
+    c"comm",
+    c"environ",
+    c"fdinfo",
+    c"gid_map",
+    c"io",
+    c"limits",
+    c"maps",
+    c"numa_maps",
+    c"oom_score",
+    c"oom_score_adj",
+    c"schedstat",
+    c"smaps",
+    c"smaps_rollup",
+    c"stat",
+    c"statm",
+    c"status",
+    c"uid_map",
+];
+
+/// Lets those who enter the ruleset read what `/proc` says about the calling process: its directories, and
+/// [`OWN_FILES`].
 pub fn allow_own_process(ruleset: BorrowedFd<'_>) -> Result<()> {
+    const READ_FILE: u64 = 1 << 2;
+    const READ_DIR: u64 = 1 << 3;
+    let flags = OFlags::PATH | OFlags::CLOEXEC;
+    let own = rustix::fs::open(c"/proc/self", flags | OFlags::DIRECTORY, Mode::empty())?;
+    allow_beneath(ruleset, own.as_fd(), READ_DIR)?;
+    for name in OWN_FILES {
+        match rustix::fs::openat(&own, name, flags | OFlags::NOFOLLOW, Mode::empty()) {
+            Ok(file) => allow_beneath(ruleset, file.as_fd(), READ_FILE)?,
+            // Not every kernel has every file.
+            Err(Errno::NOENT) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+    Ok(())
+}
+
+fn allow_beneath(ruleset: BorrowedFd<'_>, parent: BorrowedFd<'_>, allowed_access: u64) -> Result<()> {
     const RULE_PATH_BENEATH: u32 = 1;
-    const READ_FILE_AND_DIR: u64 = 1 << 2 | 1 << 3;
     /// `struct landlock_path_beneath_attr`.
     #[repr(C, packed)]
     struct PathBeneath {
         allowed_access: u64,
         parent_fd: i32,
     }
-    let own = rustix::fs::open(c"/proc/self", OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
-    let rule = PathBeneath { allowed_access: READ_FILE_AND_DIR, parent_fd: own.as_fd().as_raw_fd() };
+    let rule = PathBeneath { allowed_access, parent_fd: parent.as_raw_fd() };
     // SAFETY: the kernel reads one rule of the layout it defines, which lives across the call.
     let ret = unsafe {
         libc::syscall(libc::SYS_landlock_add_rule, ruleset.as_raw_fd(), RULE_PATH_BENEATH, &raw const rule, 0_u32)

@@ -39,7 +39,7 @@ struct Running {
     io_before: (u64, u64),
     peak: watch::Sample,
     disk: DiskWatch,
-    _own_proc: Option<OwnedFd>,
+    _own_proc: Vec<OwnedFd>,
 }
 
 /// Serves the keeper until it is gone, or until the last command has ended.
@@ -222,13 +222,23 @@ fn start(
         let request = matches!(error.step, Step::Exec | Step::WorkingDirectory);
         failed(&spawn_step(&name, error.step), error.errno, request)
     })?;
-    // The rule that lets the program read about itself holds for this directory as long as the kernel remembers it.
-    let own_proc = birth.layout.and_then(|_| {
-        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        rustix::fs::open(format!("/proc/{}", pid.as_raw_nonzero()), flags, Mode::empty()).ok()
-    });
+    // The rules that let the program read about itself hold for these as long as the kernel remembers them.
+    let own_proc = birth.layout.map(|_| own_proc(pid)).unwrap_or_default();
     let (peak, disk) = (watch::Sample::default(), DiskWatch::new());
     Ok(Running { pid, last, collect, started, cpu_before, io_before, peak, disk, _own_proc: own_proc })
+}
+
+/// What a program may read about itself, opened.
+fn own_proc(pid: Pid) -> Vec<OwnedFd> {
+    let flags = OFlags::PATH | OFlags::CLOEXEC;
+    let Ok(dir) = rustix::fs::open(format!("/proc/{}", pid.as_raw_nonzero()), flags, Mode::empty()) else {
+        return vec![];
+    };
+    let files = sandbox_sys::landlock::OWN_FILES.iter();
+    let files = files.filter_map(|name| rustix::fs::openat(&dir, *name, flags, Mode::empty()).ok());
+    let mut held: Vec<OwnedFd> = files.collect();
+    held.push(dir);
+    held
 }
 
 fn spawn_step(name: &str, step: Step) -> String {

@@ -57,8 +57,8 @@ pub(crate) struct Attack {
     pub(crate) template: bool,
     /// Why it succeeds, if that is known and cannot be helped.
     pub(crate) known: Option<&'static str>,
-    /// Why it succeeds on hosts that lack a layer.
-    known_without: Option<(Layer, &'static str)>,
+    /// Why it succeeds on hosts that lack a layer. The first that holds counts.
+    known_without: Vec<(Layer, &'static str)>,
     /// Its layers that this host does not have.
     missing: LayerSet,
 }
@@ -76,13 +76,9 @@ impl Attack {
 
     /// The attack as it is on a host with these layers.
     pub(crate) fn on_host(mut self, layers: LayerSet) -> Self {
-        let without = self.known_without.filter(|(layer, _)| !layers.contains(*layer));
-        self.known = self.known.or(without.map(|(_, why)| why));
-        let missing = self.layers.without(layers);
-        if self.fixed.is_empty() && missing == self.layers {
-            self.known = self.known.or(Some("this host has none of the layers that would stop it"));
-        }
-        self.missing = missing;
+        let without = self.known_without.iter().find(|(layer, _)| !layers.contains(*layer));
+        self.known = self.known.or(without.map(|(_, why)| *why));
+        self.missing = self.layers.without(layers);
         self
     }
 
@@ -124,7 +120,7 @@ fn parse(group: &'static str, file: &'static str, text: &'static str) -> Result<
         workdir: None,
         template: false,
         known: None,
-        known_without: None,
+        known_without: vec![],
         missing: LayerSet::default(),
     };
     for line in text.lines() {
@@ -182,7 +178,7 @@ fn set(attack: &mut Attack, key: &str, value: &'static str) -> Result<(), String
         "known" => attack.known = Some(value),
         "known-without" => {
             let (layer, why) = value.split_once(':').ok_or("known-without is a layer: and a reason")?;
-            attack.known_without = Some((layer.parse()?, why.trim()));
+            attack.known_without.push((layer.parse()?, why.trim()));
         }
         other => return Err(format!("'{other}' is no key")),
     }

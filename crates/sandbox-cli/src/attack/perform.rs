@@ -188,6 +188,10 @@ impl Theatre<'_> {
     ) -> Result<Option<RunResult>, String> {
         let language = runtime.definition.name.as_str();
         let mut request = request(attack, language, world, self.settings.required())?;
+        if !self.layers.contains(Layer::Net) {
+            // Nobody has a network there. It has to do without, and may still try.
+            request.network.mode = NetworkMode::None;
+        }
         let failed = |failure: &dyn std::fmt::Display| {
             let refused = attack.expect.contains(&"refused");
             if refused { Ok(None) } else { Err(format!("the sandbox failed: {failure}")) }
@@ -231,10 +235,19 @@ impl Theatre<'_> {
         let source = Source::Program { argv, mount: Some(mount) };
         let mut request = Request::new(source, limits, self.settings.required());
         let _ = request.limits.set(LimitKind::WallTime, NEIGHBOUR, &Caps::default());
+        let mut env: Vec<(&str, String)> = neighbour_environment(values).collect();
         if self.layers.contains(Layer::Net) {
             request.network.mode = NetworkMode::Localhost;
+        } else {
+            env.truncate(1);
         }
-        request.env = neighbour_environment(values).map(|(name, value)| (name.into(), value.into())).collect();
+        let mut files = neighbour::FILES.to_vec();
+        if self.layers.contains(Layer::Mount) {
+            files.extend(neighbour::FILES_OF_ROOT);
+        }
+        env.push((neighbour::FILES_VARIABLE, files.join(":")));
+        env.push((neighbour::SHARED_VARIABLE, format!("{SHOWN}/shared")));
+        request.env = env.into_iter().map(|(name, value)| (name.into(), value.into())).collect();
         request.volumes = vec![volume(shown)];
         let mut settings = self.settings.clone();
         settings.volume_paths.push(shown.to_owned());

@@ -134,9 +134,11 @@ impl World {
         let key = Key::add(&marker, secret("a key in the session's keyring")?.as_bytes()).ok();
         let victim = victim(&secret("a process's arguments")?, &secret("a process's environment")?)?;
         let neighbour = [secret("the neighbour's files")?, (20_000 + number()? % 10_000).to_string(), token()?];
-        let path = |name: &str| at(name).display().to_string();
+        // A cell without a root of its own has its places elsewhere, and names of them in variables are changed. With two
+        // slashes these mean the host's in every cell.
+        let path = |name: &str| format!("/{}", at(name).display());
         let mut variables = vec![
-            ("WORLD", dir.path().display().to_string()),
+            ("WORLD", format!("/{}", dir.path().display())),
             ("SECRET", path("secret")),
             ("PRIVATE", path("private")),
             ("WRITABLE", path("open/writable")),
@@ -280,8 +282,8 @@ fn victim(argument: &str, variable: &str) -> io::Result<Child> {
 }
 
 /// The environment of a neighbour.
-pub(crate) fn neighbour_environment(values: &[String; 3]) -> impl Iterator<Item = (&'static str, &String)> {
-    neighbour::VARIABLES.into_iter().zip(values)
+pub(crate) fn neighbour_environment(values: &[String; 3]) -> impl Iterator<Item = (&'static str, String)> {
+    neighbour::VARIABLES.into_iter().zip(values.iter().cloned())
 }
 
 fn facts(path: &Path) -> io::Result<Facts> {
