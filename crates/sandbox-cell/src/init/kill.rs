@@ -26,18 +26,23 @@ pub(super) fn signal(birth: &Birth<'_>, signal: Signal) {
     }
 }
 
-/// Kills every process in the cell but init, and waits until they are gone.
-pub(super) fn end(birth: &Birth<'_>) {
+/// Kills every process in the cell but init, and waits until they are gone. Returns how many there were, where they have to be
+/// looked for.
+pub(super) fn end(birth: &Birth<'_>) -> usize {
     if birth.has(Layer::Pid) {
         signal(birth, Signal::KILL);
         while let Ok(Some(_)) | Err(Errno::INTR) = rustix::process::wait(WaitOptions::empty()) {}
-        return;
+        return 0;
     }
     let give_up = Instant::now() + PATIENCE;
     // A look takes a moment, in which a process may slip through: only two in a row that find nothing count.
     let mut calm = 0;
+    let mut most = 0;
     while calm < 2 && Instant::now() < give_up {
-        calm = if family::signal(getpid(), &[], Signal::KILL) == 0 { calm + 1 } else { 0 };
+        let living = family::signal(getpid(), &[], Signal::KILL);
+        calm = if living == 0 { calm + 1 } else { 0 };
+        most = most.max(living);
         while let Ok(Some(_)) = rustix::process::wait(WaitOptions::NOHANG) {}
     }
+    most
 }

@@ -66,8 +66,8 @@ fn serve_keeper(birth: &Birth<'_>, locked: &mut Locked<'_>) {
         if child {
             while locked.children.next().is_some() {}
             if let Some((report, run)) = reap(birth, locked, &mut running) {
-                // What was written since the last look counts, even if the program ended well.
-                if let (Some(kind), Some(_)) = (passed(&report), birth.layout)
+                // What was written and started since the last look counts, even if the program ended well.
+                if let (Some(kind), Some(_)) = (passed(birth, &report), birth.layout)
                     && say(birth, &FromInit::Passed(kind)).is_err()
                 {
                     return;
@@ -314,7 +314,7 @@ fn reap(birth: &Birth<'_>, locked: &Locked<'_>, running: &mut Option<Running>) -
     let status = ended?;
     let run = running.take()?;
     let wall = run.started.elapsed();
-    kill::end(birth);
+    let left = kill::end(birth) as u64;
     while locked.children.next().is_some() {}
 
     let cpu = children_cpu_times();
@@ -335,13 +335,16 @@ fn reap(birth: &Birth<'_>, locked: &Locked<'_>, running: &mut Option<Running>) -
         inodes_full: used.inodes_full,
         file_at_limit: failed && files::any_of_size(birth, birth.spec.limits.file_size()),
         sampled_memory: run.peak.memory,
-        sampled_processes: run.peak.processes,
+        sampled_processes: run.peak.processes.max(left),
     };
     Some((report, run))
 }
 
-/// The limit of a directory that was passed when all was over.
-fn passed(report: &Report) -> Option<LimitKind> {
+/// The limit of a directory that was passed when all was over, or that of processes if there were too many even then.
+fn passed(birth: &Birth<'_>, report: &Report) -> Option<LimitKind> {
+    if birth.duties.processes == Processes::ByCounting && report.sampled_processes > birth.spec.limits.processes() {
+        return Some(LimitKind::Processes);
+    }
     let kind = if report.disk_full { LimitKind::Disk } else { LimitKind::Inodes };
     (report.disk_full || report.inodes_full).then_some(kind)
 }

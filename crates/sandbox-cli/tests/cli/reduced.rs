@@ -85,11 +85,15 @@ fn limits_hold() {
     let fork = "import os, time\nfor _ in range(100):\n    if os.fork() == 0:\n        time.sleep(20)\ntime.sleep(20)";
     let disk = "for n in range(100):\n    open(str(n), 'wb').write(bytes(4 << 20))";
     let files = "import os\nos.chdir(os.environ['TMPDIR'])\nfor n in range(4000):\n    open(str(n), 'w')";
-    let cases: [(&str, &str, &[&str]); 8] = [
+    // Ends before anybody looks, and leaves them.
+    let leave =
+        "import os, time\nfor _ in range(60):\n    if os.fork() == 0:\n        time.sleep(20)\n        os._exit(0)";
+    let cases: [(&str, &str, &[&str]); 9] = [
         ("timeout", "while True: pass", &["--timeout", "400ms"]),
         ("timeout", "while True: pass", &["--cpu-time", "400ms", "--timeout", "20s"]),
         ("memory_limit", "held = bytearray(400 << 20)\nimport time\ntime.sleep(9)", &["--timeout", "10s"]),
         ("process_limit", fork, &["--pids", "10", "--timeout", "10s"]),
+        ("process_limit", leave, &["--pids", "10", "--timeout", "10s"]),
         ("output_limit", "while True: print('y' * 1000)", &["--timeout", "10s"]),
         ("disk_limit", disk, &["--disk", "16m", "--timeout", "20s"]),
         ("disk_limit", files, &["--inodes", "1000", "--timeout", "20s"]),
