@@ -1,6 +1,6 @@
 //! `sandbox-run attack`: hostile programs against the sandbox of this very host, judged from outside.
 //!
-//! Each program ([`catalogue`]) runs like any request ([`perform`]), beside an innocent neighbour ([`neighbour`]), in a world
+//! Each program ([`catalogue`]) runs like any request ([`perform`]), beside an innocent neighbour ([`mod@neighbour`]), in a world
 //! that was planted for it ([`world`]). Whether it was stopped is decided by what became of that world and by the result
 //! ([`judge`], [`traces`]). The canary ([`canary`]) leaves layers out and checks that this is noticed.
 
