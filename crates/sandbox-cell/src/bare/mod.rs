@@ -12,7 +12,7 @@
 //!
 //! Nothing limits the size of a directory, so init measures it from time to time ([`usage`]), as it does with memory. And
 //! nothing makes it vanish with the cell: init empties it when its programs are dead, or else the keeper does
-//! ([`clear`]).
+//! ([`mod@clear`]).
 
 mod clear;
 mod ground;
