@@ -114,6 +114,20 @@ pub struct Phases {
     pub collect: f64,
 }
 
+impl Phases {
+    /// The parts that took time, in their order, each with its name.
+    pub fn named(&self) -> impl Iterator<Item = (&'static str, f64)> {
+        let all = [
+            ("packages", self.packages),
+            ("prepare", self.prepare),
+            ("compile", self.compile),
+            ("run", self.run),
+            ("collect", self.collect),
+        ];
+        all.into_iter().filter(|(_, seconds)| *seconds > 0.0)
+    }
+}
+
 /// What was used. Seconds and bytes.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]

@@ -61,17 +61,8 @@ impl Metrics {
     pub(crate) fn run(&self, result: &RunResult) {
         let language = result.language.clone().unwrap_or_default();
         self.runs.get_or_create(&Ended { language, verdict: result.verdict.name().to_owned() }).inc();
-        let phases = &result.metrics.phases;
-        for (phase, seconds) in [
-            ("packages", phases.packages),
-            ("prepare", phases.prepare),
-            ("compile", phases.compile),
-            ("run", phases.run),
-            ("collect", phases.collect),
-        ] {
-            if seconds > 0.0 {
-                self.phases.get_or_create(&Phase { phase }).observe(seconds);
-            }
+        for (phase, seconds) in result.metrics.phases.named() {
+            self.phases.get_or_create(&Phase { phase }).observe(seconds);
         }
         if result.compile.as_ref().is_some_and(|compile| compile.cached) {
             self.cached_builds.inc();

@@ -77,20 +77,11 @@ pub(crate) fn record(id: &str, began: SystemTime, result: &RunResult) {
     }
     let context = Context::new().with_span(span);
     // They follow each other in this order; what is between them belongs to nobody.
-    let phases = &result.metrics.phases;
     let mut at = began;
-    for (name, seconds) in [
-        ("packages", phases.packages),
-        ("prepare", phases.prepare),
-        ("compile", phases.compile),
-        ("run", phases.run),
-        ("collect", phases.collect),
-    ] {
-        if seconds > 0.0 {
-            let builder = SpanBuilder::from_name(name).with_start_time(at);
-            at += Duration::try_from_secs_f64(seconds).unwrap_or_default();
-            tracer.build_with_context(builder, &context).end_with_timestamp(at);
-        }
+    for (name, seconds) in result.metrics.phases.named() {
+        let builder = SpanBuilder::from_name(name).with_start_time(at);
+        at += Duration::try_from_secs_f64(seconds).unwrap_or_default();
+        tracer.build_with_context(builder, &context).end_with_timestamp(at);
     }
     context.span().end();
 }

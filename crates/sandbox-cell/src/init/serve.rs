@@ -282,6 +282,12 @@ fn rlimits(birth: &Birth<'_>) -> Vec<(Resource, u64)> {
         (Resource::Nice, 0),
         (Resource::Rtprio, 0),
     ];
+    if birth.duties.processes == Processes::ByCounting {
+        // Between two looks a program could make thousands. Its user has others, so that this is only a far wall: what
+        // all of them have now, and room for several cells.
+        let room = (8 * birth.spec.limits.processes()).max(512);
+        limits.push((Resource::Nproc, watch::threads_of_this_user() + room));
+    }
     if birth.duties.processes == Processes::ByUser {
         // Counted per user and user namespace, so it is the cell's own; threads count, init does not run as this
         // user or is one more of them.

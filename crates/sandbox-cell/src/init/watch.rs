@@ -50,6 +50,19 @@ pub(super) fn sample(birth: &Birth<'_>) -> Sample {
     total
 }
 
+/// How many threads this process's user has on the whole machine.
+pub(super) fn threads_of_this_user() -> u64 {
+    let own = rustix::process::geteuid().as_raw();
+    let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    let threads = |entry: std::fs::DirEntry| {
+        entry.file_name().to_str()?.parse::<i32>().ok()?;
+        let status = std::fs::read_to_string(entry.path().join("status")).ok()?;
+        let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)?.split_whitespace().next());
+        (field("Uid:")?.parse() == Ok(own)).then(|| field("Threads:")?.parse::<u64>().ok())?
+    };
+    entries.filter_map(threads).sum()
+}
+
 /// Private and shared memory of a process, from its `status`. Pages of files on the host are not its own.
 fn memory(status: &str) -> u64 {
     let kib = |line: &str| line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok();
