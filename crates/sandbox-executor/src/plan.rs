@@ -180,6 +180,8 @@ impl Request {
         plan.command.argv.extend(self.args.iter().cloned());
         if matches!(&plan.cell.network, Network::Gateway(gateway) if gateway.proxy) {
             use_proxy(&mut plan.command);
+            // What a program serves itself. (An install's index may be there from where the proxy is.)
+            set_all(&mut plan.command.env, ["no_proxy", "NO_PROXY"].map(|name| (name, "localhost,127.0.0.1,::1")));
         }
         set_all(&mut plan.command.env, self.env.iter().cloned());
         if let Some(workdir) = &self.workdir {
@@ -393,7 +395,6 @@ fn use_proxy(command: &mut Command) {
     let proxy = format!("http://127.0.0.1:{PROXY_PORT}");
     let names = ["http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"];
     set_all(&mut command.env, names.map(|name| (name, proxy.as_str())));
-    set_all(&mut command.env, ["no_proxy", "NO_PROXY"].map(|name| (name, "localhost,127.0.0.1,::1")));
 }
 
 /// What installs may reach: the web, and the hosts from which the operator has packages come, wherever those are.
