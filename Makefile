@@ -20,7 +20,7 @@ build: setup
 	$(CARGO) build --release --locked --bins -p sandbox-cli -p sandbox-server
 
 ## Lints and every test.
-test: setup-test lint unit fuzz-short test-vm-short
+test: setup-test lint unit fuzz-short
 
 lint:
 	$(CARGO) fmt --all --check
