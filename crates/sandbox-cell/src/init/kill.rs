@@ -1,9 +1,9 @@
 //! Ending the programs of a cell.
 //!
 //! From PID 1 of a namespace one signal reaches all, whatever session or group they moved to, and a process that is
-//! forking meanwhile either has its child already, which is then reached too, or fails to fork. Without a PID namespace that signal would go to
-//! everything the user has, so it is never sent: init looks for those that descend from it, again and again, until it finds
-//! none.
+//! forking meanwhile either has its child already, which is then reached too, or fails to fork. Without a PID namespace
+//! that signal would go to everything the user has, so it is never sent: init looks for those that descend from it, again
+//! and again, until it has no child left. As it adopts those whose parents end, it then has no descendant either.
 
 use std::time::{Duration, Instant};
 
@@ -35,14 +35,28 @@ pub(super) fn end(birth: &Birth<'_>) -> usize {
         return 0;
     }
     let give_up = Instant::now() + PATIENCE;
-    // A look takes a moment, in which a process may slip through: only two in a row that find nothing count.
-    let mut calm = 0;
     let mut most = 0;
-    while calm < 2 && Instant::now() < give_up {
-        let living = family::signal(getpid(), &[], Signal::KILL);
-        calm = if living == 0 { calm + 1 } else { 0 };
-        most = most.max(living);
-        while let Ok(Some(_)) = rustix::process::wait(WaitOptions::NOHANG) {}
+    while reap() && Instant::now() < give_up {
+        most = most.max(family::signal(getpid(), &[], Signal::KILL));
+        // A process that forks and ends all the time is gone before a walk comes to it. Its parent having ended, it is a
+        // child of init, which takes no walk to find.
+        for _ in 0..100 {
+            if !reap() {
+                break;
+            }
+            family::signal_children(Signal::KILL);
+        }
     }
     most
+}
+
+/// Takes leave of the children that have ended. Returns whether there are others.
+fn reap() -> bool {
+    loop {
+        match rustix::process::wait(WaitOptions::NOHANG) {
+            Ok(Some(_)) | Err(Errno::INTR) => {}
+            Ok(None) => return true,
+            Err(_) => return false,
+        }
+    }
 }
