@@ -23,6 +23,9 @@ pub struct CellSpec {
     /// Writable places besides the usual ones, each with a size of its own. What is to be in them comes with a
     /// command's input files, what they hold in the end goes out with its output files.
     pub volumes: Vec<Volume>,
+    /// Empty directories at which a command can have something of the host shown ([`crate::Start::mounts`]), so that a
+    /// cell can be made before it is known what. Absolute, under the same rules as a mount's target.
+    pub slots: Vec<PathBuf>,
     /// What its programs may use.
     pub limits: Limits,
     /// What they can reach.
@@ -41,6 +44,7 @@ impl CellSpec {
         Self {
             mounts: vec![],
             volumes: vec![],
+            slots: vec![],
             limits: Limits::default(),
             network: Network::None,
             required: LayerSet::required_by_default(),

@@ -20,9 +20,9 @@ use serde::{Deserialize, Serialize};
 use crate::archive::Caps;
 use crate::error::Failure;
 use crate::layer::LayerSet;
-use crate::limits::LimitKind;
+use crate::limits::{LimitKind, Limits};
 use crate::outcome::{Outcome, RunStatus, StopReason, Usage};
-use crate::spec::{CellSpec, Command, MOST_PORTS};
+use crate::spec::{CellSpec, Command, MOST_PORTS, Mount};
 
 /// The longest message: a command with 128 KiB of arguments and environment.
 pub(crate) const MAX_MESSAGE: usize = 160 * 1024;
@@ -52,8 +52,8 @@ pub struct Sources {
 /// Caller to keeper, on a cell's connection. Closing the connection deletes the cell.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum ToCell {
-    /// Run a command.
-    Run(Run),
+    /// Run a command, with this shown of the host at the cell's slots.
+    Run { run: Run, mounts: Vec<Mount> },
     /// End what is running.
     Stop(StopReason),
     /// Say what has been used so far.
@@ -64,6 +64,8 @@ pub(crate) enum ToCell {
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Run {
     pub(crate) command: Command,
+    /// What it may use, if that differs from what the cell was made for.
+    pub(crate) limits: Option<Limits>,
     /// Whether an archive of input files comes too.
     pub(crate) files: bool,
     /// What is to be collected when the command has ended, into a pipe that comes last.
@@ -215,6 +217,11 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    fn run(command: Command) -> ToCell {
+        let run = Run { command, limits: None, files: false, collect: None, last: true };
+        ToCell::Run { run, mounts: vec![] }
+    }
+
     #[test]
     fn messages_and_descriptors_arrive_together() {
         let (a, b) = pair().expect("socketpair");
@@ -248,8 +255,7 @@ mod tests {
     fn a_message_that_is_cut_off_is_not_a_message() {
         let (a, b) = pair().expect("socketpair");
         let command = Command::new(["x".repeat(1000)]);
-        send(&a, &ToCell::Run(Run { command, files: false, collect: None, last: true }), &[], SendFlags::empty())
-            .expect("send");
+        send(&a, &run(command), &[], SendFlags::empty()).expect("send");
         let received = receive::<ToCell>(&b, &mut [0; 100], RecvFlags::empty());
         assert!(matches!(received, Ok(Received::Closed)));
     }
@@ -258,9 +264,7 @@ mod tests {
     fn a_message_beyond_the_bound_is_refused_by_the_sender() {
         let (a, _b) = pair().expect("socketpair");
         let command = Command::new(["x".repeat(MAX_MESSAGE)]);
-        let sent =
-            send(&a, &ToCell::Run(Run { command, files: false, collect: None, last: true }), &[], SendFlags::empty());
-        assert_eq!(sent, Err(Errno::TOOBIG));
+        assert_eq!(send(&a, &run(command), &[], SendFlags::empty()), Err(Errno::TOOBIG));
     }
 
     proptest! {

@@ -66,7 +66,7 @@ fn main() {
 }
 
 /// Runs a command in a cell and returns what it wrote.
-fn run(cell: &mut Cell<'_>, argv: &[&str], files: Option<&Archive>) -> (Outcome, String) {
+fn run(cell: &mut Cell, argv: &[&str], files: Option<&Archive>) -> (Outcome, String) {
     let mut output = tempfile::tempfile().unwrap();
     let null = null().unwrap();
     let stdio = Stdio { stdin: null.as_fd(), stdout: output.as_fd(), stderr: output.as_fd() };
@@ -79,10 +79,10 @@ fn run(cell: &mut Cell<'_>, argv: &[&str], files: Option<&Archive>) -> (Outcome,
 
 /// A command without files.
 fn plain<'a>(command: &'a Command, stdio: Stdio<'a>) -> Start<'a> {
-    Start { command, stdio, files: None, collect: None, last: false }
+    Start::new(command, stdio)
 }
 
-fn start(cell: &Cell<'_>, argv: &[&str]) {
+fn start(cell: &Cell, argv: &[&str]) {
     let null = null().unwrap();
     let stdio = Stdio { stdin: null.as_fd(), stdout: null.as_fd(), stderr: null.as_fd() };
     cell.start(&plain(&Command::new(argv), stdio)).unwrap();
@@ -237,13 +237,14 @@ impl Sink for Taken {
 }
 
 /// Runs a script with these files and collects what it left.
-fn collect(cell: &mut Cell<'_>, script: &str, files: Option<&Archive>, caps: archive::Caps) -> (Taken, u64) {
+fn collect(cell: &mut Cell, script: &str, files: Option<&Archive>, caps: archive::Caps) -> (Taken, u64) {
     let (mut reader, writer) = std::io::pipe().unwrap();
     let null = null().unwrap();
     let stderr = std::io::stderr();
     let stdio = Stdio { stdin: null.as_fd(), stdout: null.as_fd(), stderr: stderr.as_fd() };
     let command = Command::new(["sh", "-c", script]);
-    cell.start(&Start { command: &command, stdio, files, collect: Some((caps, writer.as_fd())), last: true }).unwrap();
+    let start = Start { files, collect: Some((caps, writer.as_fd())), last: true, ..Start::new(&command, stdio) };
+    cell.start(&start).unwrap();
     drop(writer);
     assert_eq!(cell.wait().unwrap().status, RunStatus::Exited(0), "{script}");
     let mut taken = Taken::default();

@@ -76,7 +76,7 @@ fn ready(keeper: &Keeper, spec: &CellSpec) -> Result<LayerSet, Failure> {
 }
 
 /// Runs a command in a cell and returns what it wrote.
-fn run(cell: &mut Cell<'_>, argv: &[&str]) -> (Outcome, String) {
+fn run(cell: &mut Cell, argv: &[&str]) -> (Outcome, String) {
     let mut output = tempfile::tempfile().unwrap();
     let null = null().unwrap();
     let stdio = Stdio { stdin: null.as_fd(), stdout: output.as_fd(), stderr: output.as_fd() };
@@ -278,7 +278,7 @@ fn without_pid_nothing_outlives_its_cell(keeper: &Keeper) {
     let null = null().unwrap();
     let stdio = Stdio { stdin: null.as_fd(), stdout: null.as_fd(), stderr: null.as_fd() };
     let command = Command::new(["/bin/sh", "-c", &format!("{}; sleep 7772", DAEMONS.replace("NAP", "7772"))]);
-    let start = sandbox_cell::Start { command: &command, stdio, files: None, collect: None, last: false };
+    let start = sandbox_cell::Start::new(&command, stdio);
     cell.start(&start).unwrap();
     let patience = Instant::now() + Duration::from_secs(10);
     while !lives("7772") {
@@ -297,7 +297,7 @@ fn without_pid_only_the_cell_is_killed(keeper: &Keeper) {
     let null = null().unwrap();
     let stdio = Stdio { stdin: null.as_fd(), stdout: null.as_fd(), stderr: null.as_fd() };
     let command = Command::new(["sh", "-c", "sleep 1; exit 5"]);
-    let start = sandbox_cell::Start { command: &command, stdio, files: None, collect: None, last: false };
+    let start = sandbox_cell::Start::new(&command, stdio);
     other.start(&start).unwrap();
     for layers in [&[Layer::Pid][..], &[Layer::Pid, Layer::User], &Layer::ALL] {
         script(keeper, layers, "sleep 60 & sleep 0.05");

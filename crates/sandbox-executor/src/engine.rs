@@ -12,7 +12,7 @@ use sandbox_runtimes::{Definition, Memory, Missing, Places, Registry, Runtime, S
 use crate::execute::{Executor, Host, Observer};
 use crate::json::{FieldError, JsonRequest};
 use crate::plan::Plan;
-use crate::request::{Request, RequestError};
+use crate::request::{Request, RequestError, Source};
 use crate::result::RunResult;
 use crate::settings::Settings;
 use crate::stage::Input;
@@ -86,6 +86,25 @@ impl Engine {
         let readable = toolchains.chain(own).map(real).collect();
         let writable = self.settings.volume_paths.iter().cloned().map(real).collect();
         self.executor.confine(&Sources { readable, writable })
+    }
+
+    /// Keeps cells ready from now on, at first one for every language that is there. Starts a thread.
+    pub fn warm_up(&mut self) -> std::io::Result<()> {
+        self.executor.keep_ready(self.settings.ready_cells)?;
+        for runtime in self.runtimes.values().flatten() {
+            let defaults = self.settings.defaults.clone();
+            let request = Request::new(Source::Code("0".to_owned()), defaults, self.settings.required());
+            if let Ok(plan) = self.plan(&request, runtime) {
+                self.executor.expect(&plan);
+            }
+        }
+        Ok(())
+    }
+
+    /// How many cells are ready, if some are kept.
+    #[must_use]
+    pub fn ready_cells(&self) -> Option<usize> {
+        self.executor.ready_cells()
     }
 
     /// The operator's settings.

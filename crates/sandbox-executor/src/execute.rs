@@ -7,10 +7,11 @@ use std::path::Path;
 
 use sandbox_cell::archive::{Archive, Caps};
 use sandbox_cell::{Failure, Keeper, Mount, RelativePath, RunStatus, Sources, signal_name};
-use sandbox_runtimes::Store;
+use sandbox_runtimes::{StageName, Store};
 
 use crate::files::{Collected, pack};
-use crate::plan::{Plan, RUNNER, Step};
+use crate::plan::{Making, Plan, RUNNER, Step};
+use crate::pool::{Cells, Pool};
 use crate::request::{Request, Source};
 use crate::result::{CompileResult, Metrics, Phases, RunResult, Status, Verdict, seconds, text};
 use crate::settings::Settings;
@@ -43,7 +44,7 @@ impl Observer for () {
 /// Runs plans in cells.
 #[derive(Debug)]
 pub struct Executor {
-    keeper: Keeper,
+    cells: Cells,
     /// Whether the next run is the last one.
     last: bool,
 }
@@ -74,14 +75,14 @@ impl From<Failure> for Stopped {
 impl Executor {
     /// An executor with a keeper of its own. The process must have a single thread.
     pub fn start() -> Result<Self, Failure> {
-        Ok(Self { keeper: Keeper::start()?, last: false })
+        Ok(Self { cells: Cells::OnTheSpot(Keeper::start()?), last: false })
     }
 
     /// Puts a request's code into its template, if it has one. That is done in a cell, by a program that calls
     /// [`crate::render`] when its first argument is [`crate::RENDER_COMMAND`].
     pub fn render(&self, request: &mut Request, language: &str, renderer: &Path) -> Result<(), Failure> {
         if let (Some(template), Source::Code(code)) = (&request.template, &request.source) {
-            request.rendered = Some(template.render(&self.keeper, renderer, language, code, request.required)?);
+            request.rendered = Some(template.render(&self.cells, renderer, language, code, request.required)?);
         }
         Ok(())
     }
@@ -99,12 +100,42 @@ impl Executor {
         observer: &mut dyn Observer,
     ) -> Result<RunResult, Failure> {
         let (phases, compile) = (Phases::default(), None);
-        Run { keeper: &self.keeper, plan, host, cancel, last: self.last, phases, compile }.run(input, observer)
+        Run { cells: &self.cells, plan, host, cancel, last: self.last, phases, compile }.run(input, observer)
     }
 
     /// Forbids all runs from now on to be shown anything else of the host than this; see [`Keeper::confine`].
     pub fn confine(&self, sources: &Sources) -> Result<(), Failure> {
-        self.keeper.confine(sources)
+        self.cells.keeper().confine(sources)
+    }
+
+    /// Keeps up to `most` cells ready from now on, made by a thread of its own.
+    pub fn keep_ready(&mut self, most: usize) -> io::Result<()> {
+        if most > 0 {
+            self.cells = Cells::Pooled(Pool::new(self.cells.keeper().clone(), most)?);
+        }
+        Ok(())
+    }
+
+    /// Has a cell for such a plan made ready before there is one.
+    pub(crate) fn expect(&self, plan: &Plan) {
+        if let Cells::Pooled(pool) = &self.cells
+            && plan.named_volumes.is_empty()
+        {
+            let shown = |making: &Making| Mount::read_only("/", &making.target);
+            let made: Vec<Mount> = plan.install.iter().chain(&plan.compile).map(shown).collect();
+            pool.expect(&plan.cell, &made);
+            if let Some(compile) = &plan.compile {
+                let prepared = plan.prepare.iter().filter(|prepare| prepare.stages.contains(&StageName::Compile));
+                let made: Vec<Mount> = plan.install.iter().chain(prepared).map(shown).collect();
+                pool.expect(&compile.cell, &made);
+            }
+        }
+    }
+
+    /// How many cells are ready; none if none are kept.
+    #[must_use]
+    pub fn ready_cells(&self) -> Option<usize> {
+        self.cells.ready()
     }
 
     /// Says that the next plan is the last one: the keeper ends with its run, and dropping the executor waits for that.
@@ -116,7 +147,7 @@ impl Executor {
 
 /// A plan that is being carried out.
 pub(crate) struct Run<'a> {
-    pub(crate) keeper: &'a Keeper,
+    pub(crate) cells: &'a Cells,
     pub(crate) plan: &'a Plan,
     pub(crate) host: Host<'a>,
     pub(crate) cancel: &'a [BorrowedFd<'a>],
@@ -134,8 +165,8 @@ impl Run<'_> {
             Err(Stopped::Ended(result)) => return Ok(*result),
         };
         let plan = self.plan;
-        let mut cell = plan.cell.clone();
-        cell.mounts.extend(entries.iter().map(|(entry, target)| Mount::read_only(&entry.content, *target)));
+        let shown: Vec<Mount> =
+            entries.iter().map(|(entry, target)| Mount::read_only(&entry.content, *target)).collect();
         let Some(volumes) = self.open_volumes()? else { return Ok(self.cancelled()) };
         let no_files = |error: io::Error| failure("cannot prepare the files", &error);
         let mut files = pack(&plan.files).map_err(no_files)?;
@@ -155,9 +186,10 @@ impl Run<'_> {
         {
             files.add_directory(dir).map_err(no_files)?;
         }
-        let collects = plan.collect.is_some() || !cell.volumes.is_empty();
+        let collects = plan.collect.is_some() || !plan.cell.volumes.is_empty();
         let stage = Stage {
-            cell: &cell,
+            cell: &plan.cell,
+            shown: &shown,
             command: &plan.command,
             files: &files,
             input,
@@ -167,7 +199,7 @@ impl Run<'_> {
         };
         let mut watch = Watch { plan, observer, held: Default::default() };
         let ended =
-            stage.run(self.keeper, self.cancel, &mut |stream, bytes| watch.output(stream, bytes), &mut collected)?;
+            stage.run(self.cells, self.cancel, &mut |stream, bytes| watch.output(stream, bytes), &mut collected)?;
         watch.end();
         for (volume, next) in volumes.iter().zip(collected.volumes.values()) {
             volume.replace(next).map_err(|error| failure("cannot save a volume", &error))?;
@@ -244,7 +276,7 @@ impl Run<'_> {
             collect: seconds(ended.collect_time),
             ..self.phases
         };
-        let metrics = Metrics { network: ended.network, ..Metrics::new(&outcome.usage, phases) };
+        let metrics = Metrics { start: ended.start, network: ended.network, ..Metrics::new(&outcome.usage, phases) };
         let (stderr, stderr_base64) = text(ended.stderr.kept);
         let (language, version) = plan.language.clone().unzip();
         let said = || stdout.strip_suffix('\n').unwrap_or(&stdout).to_owned();

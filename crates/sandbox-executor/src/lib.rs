@@ -17,6 +17,7 @@ mod literal;
 mod make;
 mod network;
 mod plan;
+mod pool;
 mod reach;
 mod request;
 mod result;
@@ -35,6 +36,7 @@ pub use json::{
 };
 pub use network::{NetworkMode, NetworkRequest};
 pub use plan::{Plan, Step};
+pub use pool::StartKind;
 pub use reach::{HostName, HostRule, Reach};
 pub use request::{Request, RequestError, Source};
 pub use result::{CompileResult, LimitHit, Metrics, OmittedFile, OutputFile, Phases, RunResult, Status, Verdict};

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use sandbox_cell::archive::{Caps, Omission, Sink};
-use sandbox_cell::{CellSpec, Failure, LimitKind, Mount, RelativePath, RunStatus, StopReason};
+use sandbox_cell::{Failure, LimitKind, Mount, RelativePath, RunStatus, StopReason};
 use sandbox_runtimes::{Claim, Entry, Kind, StageName, Staging};
 
 use crate::execute::{Observer, Run, Stopped, ending};
@@ -61,18 +61,17 @@ impl<'a> Run<'a> {
             Some(prepare) if prepare.stages.contains(&stage) => {
                 let entry = match self.claim(prepare, observer)? {
                     Claim::Ready(entry) => entry,
-                    Claim::Vacant(staging) => self.fill(prepare, staging, &prepare.cell, observer)?,
+                    Claim::Vacant(staging) => self.fill(prepare, staging, &[], observer)?,
                 };
                 Some(entry)
             }
             _ => None,
         };
-        let mut cell = making.cell.clone();
-        cell.mounts.extend(mounts.iter().cloned());
+        let mut shown = mounts.to_vec();
         if let (Some(entry), Some(prepare)) = (&prepared, &self.plan.prepare) {
-            cell.mounts.push(Mount::read_only(&entry.content, &prepare.target));
+            shown.push(Mount::read_only(&entry.content, &prepare.target));
         }
-        let entry = self.fill(making, staging, &cell, observer)?;
+        let entry = self.fill(making, staging, &shown, observer)?;
         let most = match making.kind {
             Kind::Build => self.host.settings.build_cache,
             Kind::Environment => self.host.settings.package_cache,
@@ -106,14 +105,15 @@ impl<'a> Run<'a> {
         &mut self,
         making: &Making,
         mut staging: Staging,
-        cell: &CellSpec,
+        shown: &[Mount],
         observer: &mut dyn Observer,
     ) -> Result<Entry, Stopped> {
         observer.step(making.step, &making.what);
         let files = pack(&making.files).map_err(|error| failure("cannot prepare the files", &error))?;
         let mut sink = StagingSink(&mut staging);
         let stage = Stage {
-            cell,
+            cell: &making.cell,
+            shown,
             command: &making.command,
             files: &files,
             input: Input::Empty,
@@ -121,7 +121,7 @@ impl<'a> Run<'a> {
             reach: &making.reach,
             last: false,
         };
-        let ended = stage.run(self.keeper, self.cancel, &mut |_, _| {}, &mut sink);
+        let ended = stage.run(self.cells, self.cancel, &mut |_, _| {}, &mut sink);
         observer.step_over(making.step);
         let ended = ended?;
         let worked = ended.outcome.status == RunStatus::Exited(0) && ended.outcome.stopped.is_none();
@@ -133,20 +133,20 @@ impl<'a> Run<'a> {
             self.compile = Some(compile);
         }
         if !worked {
-            return Err(Stopped::Ended(Box::new(self.step_failed(making, cell, ended))));
+            return Err(Stopped::Ended(Box::new(self.step_failed(making, ended))));
         }
         let entry = staging.publish(&making.label).map_err(|error| failure("cannot keep what was made", &error))?;
         Ok(entry)
     }
 
     /// The result of a run that came no further than a step.
-    fn step_failed(&self, making: &Making, cell: &CellSpec, mut ended: Ended) -> RunResult {
+    fn step_failed(&self, making: &Making, mut ended: Ended) -> RunResult {
         if let (Step::Compile, Some(translator)) = (making.step, &self.plan.translator) {
             let text = String::from_utf8_lossy(&ended.stderr.kept);
             ended.stderr.kept = translator.compiler_messages(&text).into_bytes();
         }
         let evidence = Evidence {
-            limits: &cell.limits,
+            limits: &making.cell.limits,
             isolation: ended.ready.isolation,
             stderr: &ended.stderr.kept,
             output: ended.output(),

@@ -140,6 +140,7 @@ impl Request {
         let mut cell = CellSpec {
             mounts: vec![],
             volumes: vec![],
+            slots: vec![],
             limits: self.limits.clone(),
             network,
             required: self.required,
@@ -277,6 +278,7 @@ impl Planner<'_> {
         CellSpec {
             mounts: self.runtime.mounts.iter().chain(mounts).cloned().collect(),
             volumes: vec![Volume { target: OUT_DIR.into(), size: limits.disk(), inodes: limits.inodes() }],
+            slots: vec![],
             limits: limits.clone(),
             network,
             // Installers and compilers use what there is; nobody has asked them for a share of the CPU.

@@ -8,6 +8,7 @@ use sandbox_cell::archive::Omission;
 use sandbox_cell::{LayerSet, LimitKind, Usage};
 use serde::Serialize;
 
+use crate::pool::StartKind;
 use crate::gateway::NetworkUse;
 
 /// Success or not.
@@ -150,6 +151,8 @@ pub struct Metrics {
     pub io_write: u64,
     /// How long each part took.
     pub phases: Phases,
+    /// How the program got its cell.
+    pub start: StartKind,
     /// What went over the network, if it had one beyond its own loopback interface.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub network: Option<NetworkUse>,
@@ -167,6 +170,7 @@ impl Metrics {
             io_read: usage.io_read,
             io_write: usage.io_write,
             phases,
+            start: StartKind::Cold,
             network: None,
         }
     }

@@ -12,12 +12,13 @@ use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
 use sandbox_cell::archive::{self, Archive, Caps, Sink};
 use sandbox_cell::{
-    Cell, CellSpec, Command, Failure, Keeper, LimitKind, Network, Outcome, Ready, Start, Stdio, StopReason, Volume,
+    Cell, CellSpec, Command, Failure, LimitKind, Mount, Network, Outcome, Ready, Start, Stdio, StopReason, Volume,
     reason,
 };
 
 use crate::capture::Capture;
 use crate::gateway::{Gateway, NetworkUse};
+use crate::pool::{Cells, StartKind, Taken};
 use crate::reach::Reach;
 
 /// An output stream.
@@ -45,6 +46,8 @@ const BUFFER: usize = 64 * 1024;
 /// A stage.
 pub(crate) struct Stage<'a> {
     pub(crate) cell: &'a CellSpec,
+    /// What was made before and is shown in it.
+    pub(crate) shown: &'a [Mount],
     pub(crate) command: &'a Command,
     pub(crate) files: &'a Archive,
     pub(crate) input: Input,
@@ -60,6 +63,8 @@ pub(crate) struct Stage<'a> {
 pub(crate) struct Ended {
     pub(crate) outcome: Outcome,
     pub(crate) ready: Ready,
+    /// How it got its cell.
+    pub(crate) start: StartKind,
     pub(crate) stdout: Capture,
     pub(crate) stderr: Capture,
     /// How many files were left out of the collection.
@@ -85,23 +90,27 @@ impl Stage<'_> {
     /// Runs the stage in a cell of its own. Output goes to `observe` as it comes, files to `sink` when all is over.
     pub(crate) fn run(
         self,
-        keeper: &Keeper,
+        cells: &Cells,
         cancel: &[BorrowedFd<'_>],
         observe: &mut dyn FnMut(Stream, &[u8]),
         sink: &mut dyn Sink,
     ) -> Result<Ended, Failure> {
-        let mut cell = keeper.create(self.cell)?;
+        let Taken { mut cell, start } = cells.take(self.cell, self.shown)?;
         if self.last {
-            keeper.close();
+            cells.keeper().close();
         }
         let (has_gateway, reach) = (matches!(self.cell.network, Network::Gateway(_)), self.reach.clone());
         let volumes: Vec<Caps> = self.cell.volumes.iter().map(Volume::caps).collect();
         let (mut streams, mut collection) =
-            self.start(&cell).map_err(|error| failure("cannot start the stage", &error))??;
+            self.start(&cell, start).map_err(|error| failure("cannot start the stage", &error))??;
         let gateway = if has_gateway { cell.take_gateway()? } else { None };
         let gateway = gateway.map(|sockets| Gateway::serve(sockets, reach)).transpose();
         let gateway = gateway.map_err(|error| failure("cannot serve the cell's gateway", &error))?;
-        let (outcome, ready) = streams.follow(&mut cell, cancel, observe)?;
+        let (outcome, mut ready) = streams.follow(&mut cell, cancel, observe)?;
+        if start != StartKind::Cold {
+            // It was made before anybody waited for it.
+            ready.prepare = Duration::ZERO;
+        }
         let began = Instant::now();
         let omitted = match &mut collection {
             Some((caps, pipe)) => archive::read_all(pipe, *caps, &volumes, &mut Forward(sink))
@@ -110,10 +119,10 @@ impl Stage<'_> {
         };
         let Streams { stdout, stderr, .. } = streams;
         let network = gateway.map(Gateway::close);
-        Ok(Ended { outcome, ready, stdout, stderr, omitted, collect_time: began.elapsed(), network })
+        Ok(Ended { outcome, ready, start, stdout, stderr, omitted, collect_time: began.elapsed(), network })
     }
 
-    fn start(self, cell: &Cell<'_>) -> io::Result<Result<(Streams, Collection), Failure>> {
+    fn start(self, cell: &Cell, start: StartKind) -> io::Result<Result<(Streams, Collection), Failure>> {
         let limit = self.cell.limits.output();
         let (stdout, stdout_end) = Capture::new(limit)?;
         let (stderr, stderr_end) = Capture::new(limit)?;
@@ -121,6 +130,8 @@ impl Stage<'_> {
         let collection = self.collect.map(|caps| pipe_with(PipeFlags::CLOEXEC).map(|pipe| (caps, pipe))).transpose()?;
         let started = cell.start(&Start {
             command: self.command,
+            mounts: if start == StartKind::Cold { &[] } else { self.shown },
+            limits: (start != StartKind::Cold).then_some(&self.cell.limits),
             stdio: Stdio { stdin: stdin_end.as_fd(), stdout: stdout_end.as_fd(), stderr: stderr_end.as_fd() },
             files: Some(self.files),
             collect: collection.as_ref().map(|(caps, (_, writer))| (*caps, writer.as_fd())),
@@ -174,7 +185,7 @@ impl Streams {
     /// Follows the run to its end.
     fn follow(
         &mut self,
-        cell: &mut Cell<'_>,
+        cell: &mut Cell,
         cancel: &[BorrowedFd<'_>],
         observe: &mut dyn FnMut(Stream, &[u8]),
     ) -> Result<(Outcome, Ready), Failure> {
@@ -223,7 +234,7 @@ impl Streams {
     }
 
     /// Waits until something happens.
-    fn wait(&self, cell: &Cell<'_>, cancel: &[BorrowedFd<'_>]) -> Result<Woken, Failure> {
+    fn wait(&self, cell: &Cell, cancel: &[BorrowedFd<'_>]) -> Result<Woken, Failure> {
         let mut fds = vec![PollFd::new(cell, PollFlags::IN)];
         fds.extend(cancel.iter().map(|fd| PollFd::from_borrowed_fd(*fd, PollFlags::IN)));
         let feed = self.feed.as_ref().and_then(Feed::waiting).map(|(fd, flags)| {

@@ -15,11 +15,12 @@ use minijinja::{Environment, Error, ErrorKind, UndefinedBehavior, Value};
 use regex_lite::{Captures, Regex};
 use sandbox_cell::archive::Archive;
 use sandbox_cell::limits::Caps;
-use sandbox_cell::{CellSpec, Command, Failure, Keeper, LayerSet, LimitKind, Limits, Mount, RunStatus};
+use sandbox_cell::{CellSpec, Command, Failure, LayerSet, LimitKind, Limits, Mount, RunStatus};
 use serde::{Deserialize, Serialize};
 
 use crate::files::Collected;
 use crate::literal::literal;
+use crate::pool::Cells;
 use crate::reach::Reach;
 use crate::stage::{Input, Stage, failure};
 
@@ -100,7 +101,7 @@ impl TemplateRequest {
     /// [`RENDER_COMMAND`].
     pub(crate) fn render(
         &self,
-        keeper: &Keeper,
+        cells: &Cells,
         renderer: &std::path::Path,
         language: &str,
         code: &str,
@@ -119,6 +120,7 @@ impl TemplateRequest {
         let cell = CellSpec { limits, mounts: vec![Mount::read_only(renderer, PLACE)], required, ..CellSpec::new() };
         let stage = Stage {
             cell: &cell,
+            shown: &[],
             command: &Command::new([PLACE, RENDER_COMMAND]),
             files: &Archive::new().map_err(|error| failure("cannot render the template", &error))?,
             input: Input::Bytes(job),
@@ -126,7 +128,7 @@ impl TemplateRequest {
             reach: &Reach::default(),
             last: false,
         };
-        let ended = stage.run(keeper, &[], &mut |_, _| {}, &mut Collected::default())?;
+        let ended = stage.run(cells, &[], &mut |_, _| {}, &mut Collected::default())?;
         match (ended.outcome.stopped, ended.outcome.status) {
             (None, RunStatus::Exited(0)) => {
                 let answer: Result<Rendered, String> = serde_json::from_slice(&ended.stdout.kept)

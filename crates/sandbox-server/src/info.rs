@@ -65,6 +65,10 @@ pub(crate) async fn languages(State(app): State<Arc<App>>) -> Json<Value> {
 /// `GET /metrics`.
 #[utoipa::path(get, path = "/metrics", tag = "server", responses((status = 200, description = "Numbers for Prometheus", body = String, content_type = "application/openmetrics-text")))]
 pub(crate) async fn metrics(State(app): State<Arc<App>>) -> impl IntoResponse {
-    let text = app.metrics.text(app.load(), app.jobs.waiting().await.unwrap_or_default());
+    let text = app.metrics.text(
+        app.load(),
+        app.jobs.waiting().await.unwrap_or_default(),
+        app.engine.ready_cells().unwrap_or_default(),
+    );
     ([(header::CONTENT_TYPE, "application/openmetrics-text; version=1.0.0; charset=utf-8")], text)
 }

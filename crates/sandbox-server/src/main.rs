@@ -77,12 +77,14 @@ fn run(config: &Config) -> Result<(), String> {
         registry.add_directory(dir).map_err(|error| error.to_string())?;
     }
     let renderer = std::env::current_exe().map_err(|error| format!("cannot find this program: {error}"))?;
-    let engine = Engine::new(executor, config.settings.clone(), registry, renderer)
+    let mut engine = Engine::new(executor, config.settings.clone(), registry, renderer)
         .map_err(|error| format!("cannot make a directory for what is made once: {error}"))?;
     engine.confine().map_err(|failure| failure.to_string())?;
     let data_dir =
         config.settings.data_dir.as_deref().ok_or("there is no data directory; name one with SANDBOX_DATA_DIR")?;
     let user = privilege::give_up(&config.user, data_dir)?;
+    // Only now: a thread that was there before would still be root's.
+    engine.warm_up().map_err(|error| format!("cannot keep cells ready: {error}"))?;
     let keys = auth::Keys::new(&config.api_keys)?;
     let level = tracing_subscriber::fmt().with_max_level(config.log_level).with_writer(std::io::stderr);
     let level = level.with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr()));

@@ -20,6 +20,11 @@ struct Phase {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Start {
+    start: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Answered {
     status: u16,
 }
@@ -34,6 +39,8 @@ pub(crate) struct Metrics {
     cached_builds: Counter,
     load: Gauge,
     queue: Gauge,
+    ready: Gauge,
+    starts: Family<Start, Counter>,
 }
 
 impl Metrics {
@@ -44,8 +51,10 @@ impl Metrics {
         let phases =
             Family::<Phase, Histogram>::new_with_constructor(|| Histogram::new(exponential_buckets(1e-4, 2.0, 21)));
         let answers = Family::<Answered, Counter>::default();
-        let (cached_builds, load, queue, room) =
-            (Counter::default(), Gauge::default(), Gauge::default(), Gauge::<i64>::default());
+        let starts = Family::<Start, Counter>::default();
+        let cached_builds = Counter::default();
+        let (load, queue, ready, room) =
+            (Gauge::default(), Gauge::default(), Gauge::default(), Gauge::<i64>::default());
         room.set(i64::try_from(capacity).unwrap_or(i64::MAX));
         registry.register("runs", "Runs that have ended", runs.clone());
         registry.register("phase_seconds", "How long each part of a run took", phases.clone());
@@ -53,14 +62,17 @@ impl Metrics {
         registry.register("cached_builds", "Runs whose program had been compiled before", cached_builds.clone());
         registry.register("load", "Runs that go on", load.clone());
         registry.register("queue", "Jobs that wait", queue.clone());
+        registry.register("cells_ready", "Cells that wait for a run", ready.clone());
+        registry.register("starts", "Runs by how they got their cell", starts.clone());
         registry.register("capacity", "Runs at one time", room);
-        Self { registry, runs, phases, answers, cached_builds, load, queue }
+        Self { registry, runs, phases, answers, cached_builds, load, queue, ready, starts }
     }
 
     /// Counts a run.
     pub(crate) fn run(&self, result: &RunResult) {
         let language = result.language.clone().unwrap_or_default();
         self.runs.get_or_create(&Ended { language, verdict: result.verdict.name().to_owned() }).inc();
+        self.starts.get_or_create(&Start { start: result.metrics.start.name() }).inc();
         for (phase, seconds) in result.metrics.phases.named() {
             self.phases.get_or_create(&Phase { phase }).observe(seconds);
         }
@@ -75,7 +87,8 @@ impl Metrics {
     }
 
     /// Everything, as Prometheus reads it.
-    pub(crate) fn text(&self, load: usize, queue: u64) -> String {
+    pub(crate) fn text(&self, load: usize, queue: u64, ready: usize) -> String {
+        self.ready.set(i64::try_from(ready).unwrap_or(i64::MAX));
         self.load.set(i64::try_from(load).unwrap_or(i64::MAX));
         self.queue.set(i64::try_from(queue).unwrap_or(i64::MAX));
         let mut out = String::new();

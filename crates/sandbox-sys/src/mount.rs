@@ -1,6 +1,9 @@
-//! `mount_setattr(2)`, the one call of the new mount API that `rustix` lacks.
+//! Mounts, as far as `rustix` lacks them: `mount_setattr(2)`, and attaching a mount in another mount namespace.
 
+use std::ffi::CStr;
 use std::os::fd::{AsRawFd, BorrowedFd};
+
+use rustix::io::Errno;
 
 use crate::{Result, check};
 
@@ -51,4 +54,38 @@ fn apply(mount: BorrowedFd<'_>, attr: libc::mount_attr, flags: libc::c_int) -> R
         )
     };
     check(ret).map(drop)
+}
+
+struct Attachment<'a> {
+    namespace: BorrowedFd<'a>,
+    mounts: &'a [(BorrowedFd<'a>, &'a CStr)],
+    failure: Option<Errno>,
+}
+
+/// Attaches detached mounts at absolute paths in another mount namespace, from a process that lives just long enough: as
+/// in [`crate::spawn`], it borrows this one's memory while this one waits.
+pub fn attach_in(namespace: BorrowedFd<'_>, mounts: &[(BorrowedFd<'_>, &CStr)]) -> Result<()> {
+    let mut attachment = Attachment { namespace, mounts, failure: None };
+    // SAFETY: `attach` makes system calls on its argument's descriptors and returns.
+    let pid = unsafe { crate::spawn::borrow_memory(attach, (&raw mut attachment).cast()) }?;
+    rustix::process::waitpid(Some(pid), rustix::process::WaitOptions::empty())?;
+    attachment.failure.map_or(Ok(()), Err)
+}
+
+extern "C" fn attach(attachment: *mut libc::c_void) -> libc::c_int {
+    // SAFETY: `attach_in` passes a pointer to its own `Attachment`, which it does not touch until this process is gone.
+    let attachment = unsafe { &mut *attachment.cast::<Attachment<'_>>() };
+    attachment.failure = attach_all(attachment).err();
+    // SAFETY: _exit never returns. Exit handlers belong to the parent and must not run here.
+    unsafe { libc::_exit(0) }
+}
+
+fn attach_all(attachment: &Attachment<'_>) -> Result<()> {
+    let kind = Some(rustix::thread::LinkNameSpaceType::Mount);
+    rustix::thread::move_into_link_name_space(attachment.namespace, kind)?;
+    let flags = rustix::mount::MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH;
+    attachment
+        .mounts
+        .iter()
+        .try_for_each(|(mount, target)| rustix::mount::move_mount(mount, c"", rustix::fs::CWD, *target, flags))
 }

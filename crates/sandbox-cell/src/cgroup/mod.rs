@@ -165,6 +165,15 @@ impl Group {
         }
     }
 
+    /// Changes the limits. What the group omits stays without.
+    pub(crate) fn adjust(&self, from: &Limits, to: &Limits, omit: LayerSet) -> io::Result<()> {
+        match self {
+            Self::V1(group) => group.adjust(from, to, omit),
+            Self::V2(group) => group.adjust(from, to, omit),
+            Self::Absent => Ok(()),
+        }
+    }
+
     /// Files that init writes to in order to join.
     pub(crate) fn joined_by_init(&self) -> &[File] {
         match self {

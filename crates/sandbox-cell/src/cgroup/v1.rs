@@ -130,6 +130,26 @@ impl Group {
         Ok(())
     }
 
+    pub(super) fn adjust(&self, from: &Limits, to: &Limits, omit: LayerSet) -> io::Result<()> {
+        let changed = |layer, differs: bool| differs && !omit.contains(layer);
+        if let Some(memory) = self.memory.as_ref().filter(|_| changed(Layer::Memory, from.memory() != to.memory())) {
+            let bytes = to.memory().to_string();
+            let mut files = ["memory.limit_in_bytes", "memory.memsw.limit_in_bytes"];
+            // Memory may at no time exceed memory and swap together.
+            if to.memory() > from.memory() {
+                files.reverse();
+            }
+            files.iter().try_for_each(|file| super::set_if_present(memory, file, &bytes))?;
+        }
+        if let Some(pids) = self.pids.as_ref().filter(|_| changed(Layer::Pids, from.processes() != to.processes())) {
+            super::set(pids, "pids.max", &(to.processes() + 1).to_string())?;
+        }
+        if let Some(cpu) = self.cpu.as_ref().filter(|_| changed(Layer::Cpu, from.milli_cpus() != to.milli_cpus())) {
+            super::set(cpu, "cpu.cfs_quota_us", &super::quota(to.milli_cpus()).to_string())?;
+        }
+        Ok(())
+    }
+
     /// What waits in sockets is not memory of the group on v1: it has a count and a limit of its own.
     pub(super) fn limit_sockets(&self, bytes: u64) -> io::Result<()> {
         let Some(memory) = &self.memory else { return Ok(()) };

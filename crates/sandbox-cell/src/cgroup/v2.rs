@@ -145,6 +145,22 @@ impl Group {
         super::borrow(&self.init)
     }
 
+    pub(super) fn adjust(&self, from: &Limits, to: &Limits, omit: LayerSet) -> io::Result<()> {
+        // Files of controllers that are off do not exist.
+        let changed = |layer, differs: bool| differs && !omit.contains(layer);
+        if changed(Layer::Memory, from.memory() != to.memory()) {
+            super::set_if_present(&self.cell, "memory.max", &to.memory().to_string())?;
+        }
+        if changed(Layer::Pids, from.processes() != to.processes()) {
+            super::set_if_present(&self.cell, "pids.max", &(to.processes() + 1).to_string())?;
+        }
+        if changed(Layer::Cpu, from.milli_cpus() != to.milli_cpus()) {
+            let share = format!("{} {}", super::quota(to.milli_cpus()), super::PERIOD);
+            super::set_if_present(&self.cell.join("run"), "cpu.max", &share)?;
+        }
+        Ok(())
+    }
+
     pub(super) fn joined_by_program(&self) -> &[File] {
         &self.program
     }

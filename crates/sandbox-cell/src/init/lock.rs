@@ -71,6 +71,7 @@ pub(super) fn lock<'a>(birth: &Birth<'a>) -> Result<Locked<'a>, Failed> {
         id_maps: birth.id_maps,
         writable: &writable,
         volumes: &volumes,
+        slots: &birth.spec.slots,
         host: !birth.has(Layer::Mount),
         all_processes: !birth.has(Layer::Pid),
     })?;

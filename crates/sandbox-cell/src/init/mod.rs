@@ -22,7 +22,6 @@ mod watch;
 mod writable;
 
 use std::os::fd::OwnedFd;
-use std::time::Duration;
 
 use rustix::net::SendFlags;
 use sandbox_sys::process::SingleThreaded;
@@ -70,7 +69,7 @@ pub(crate) struct Duties {
     /// Watch the memory.
     pub(crate) memory: bool,
     /// Watch the CPU time.
-    pub(crate) cpu_time: Option<Duration>,
+    pub(crate) cpu_time: bool,
     /// Limit processes.
     pub(crate) processes: Processes,
 }
@@ -88,7 +87,7 @@ pub(crate) enum Processes {
 
 impl Duties {
     fn include_watching(self) -> bool {
-        self.memory || self.cpu_time.is_some() || self.processes == Processes::ByCounting
+        self.memory || self.cpu_time || self.processes == Processes::ByCounting
     }
 }
 

@@ -21,7 +21,7 @@ use super::writable::DiskWatch;
 use super::{Birth, Processes, kill, watch};
 use crate::archive::Caps;
 use crate::layer::Layer;
-use crate::limits::LimitKind;
+use crate::limits::{LimitKind, Limits};
 use crate::outcome::RunStatus;
 use crate::rootfs;
 use crate::spec::Command;
@@ -32,6 +32,8 @@ struct Running {
     pid: Pid,
     /// Whether the cell ends with it.
     last: bool,
+    /// What it may use.
+    limits: Limits,
     /// What is to be collected afterwards, and where it goes.
     collect: Option<(Caps, OwnedFd)>,
     started: Instant,
@@ -67,7 +69,7 @@ fn serve_keeper(birth: &Birth<'_>, locked: &mut Locked<'_>) {
             while locked.children.next().is_some() {}
             if let Some((report, run)) = reap(birth, locked, &mut running) {
                 // What was written and started since the last look counts, even if the program ended well.
-                if let (Some(kind), Some(_)) = (passed(birth, &report), birth.layout)
+                if let (Some(kind), Some(_)) = (passed(birth, &run.limits, &report), birth.layout)
                     && say(birth, &FromInit::Passed(kind)).is_err()
                 {
                     return;
@@ -160,7 +162,8 @@ fn start(
     run: Run,
     fds: Vec<OwnedFd>,
 ) -> Result<Running, FromInit> {
-    let Run { command, files: has_files, collect, last } = run;
+    let Run { command, limits, files: has_files, collect, last } = run;
+    let limits = limits.unwrap_or_else(|| birth.spec.limits.clone());
     let failed = |step: &str, errno: Errno, request: bool| FromInit::Failed {
         step: step.to_owned(),
         errno: errno.raw_os_error(),
@@ -202,7 +205,7 @@ fn start(
         .collect();
     let (args, env) = (args.map_err(nul)?, env.map_err(nul)?);
     let cgroups: Vec<_> = locked.groups.iter().map(AsFd::as_fd).collect();
-    let rlimits = rlimits(birth);
+    let rlimits = rlimits(birth, &limits);
     let program = Program {
         paths: &paths,
         args: &args,
@@ -225,7 +228,7 @@ fn start(
     // The rules that let the program read about itself hold for these as long as the kernel remembers them.
     let own_proc = birth.layout.map(|_| own_proc(pid)).unwrap_or_default();
     let (peak, disk) = (watch::Sample::default(), DiskWatch::new());
-    Ok(Running { pid, last, collect, started, cpu_before, io_before, peak, disk, _own_proc: own_proc })
+    Ok(Running { pid, last, limits, collect, started, cpu_before, io_before, peak, disk, _own_proc: own_proc })
 }
 
 /// What a program may read about itself, opened.
@@ -266,16 +269,15 @@ fn candidates(command: &Command) -> Result<Vec<CString>, std::ffi::NulError> {
     dirs.map(|dir| CString::new([dir, b"/", name.as_bytes()].concat())).collect()
 }
 
-fn rlimits(birth: &Birth<'_>) -> Vec<(Resource, u64)> {
-    let limits = &birth.spec.limits;
+fn rlimits(birth: &Birth<'_>, limits: &Limits) -> Vec<(Resource, u64)> {
     // Where nothing else keeps a file from filling the disk between two looks, it is no larger than where it may be.
     let places = birth.spec.volumes.iter().map(|volume| volume.size).chain([limits.disk()]);
     let largest = places.max().filter(|_| birth.layout.is_some()).unwrap_or(u64::MAX);
     let file_size = limits.file_size().min(largest);
-    let mut limits = vec![
+    let mut rlimits = vec![
         (Resource::Core, 0),
         (Resource::Fsize, file_size),
-        (Resource::Nofile, birth.spec.limits.open_files()),
+        (Resource::Nofile, limits.open_files()),
         (Resource::Memlock, 64 * 1024),
         (Resource::Msgqueue, 819_200),
         // Whatever the keeper's own user may do, programs get no priority over others.
@@ -285,19 +287,19 @@ fn rlimits(birth: &Birth<'_>) -> Vec<(Resource, u64)> {
     if birth.duties.processes == Processes::ByCounting {
         // Between two looks a program could make thousands. Its user has others, so that this is only a far wall: what
         // all of them have now, and room for several cells.
-        let room = (8 * birth.spec.limits.processes()).max(512);
-        limits.push((Resource::Nproc, watch::threads_of_this_user() + room));
+        let room = (8 * limits.processes()).max(512);
+        rlimits.push((Resource::Nproc, watch::threads_of_this_user() + room));
     }
     if birth.duties.processes == Processes::ByUser {
         // Counted per user and user namespace, so it is the cell's own; threads count, init does not run as this
         // user or is one more of them.
         let init = u64::from(birth.program_ids.is_none());
-        limits.push((Resource::Nproc, birth.spec.limits.processes() + init));
+        rlimits.push((Resource::Nproc, limits.processes() + init));
     }
-    if let Some(cpu) = birth.duties.cpu_time {
-        limits.push((Resource::Cpu, cpu.as_secs() + 1));
+    if let Some(cpu) = limits.cpu_time().filter(|_| birth.duties.cpu_time) {
+        rlimits.push((Resource::Cpu, cpu.as_secs() + 1));
     }
-    limits
+    rlimits
 }
 
 /// Bytes read and written by system calls, by init and by every child it has reaped.
@@ -325,7 +327,7 @@ fn reap(birth: &Birth<'_>, locked: &Locked<'_>, running: &mut Option<Running>) -
 
     let cpu = children_cpu_times();
     let io = io_counters(locked);
-    let used = locked.writable.used(&birth.spec.limits);
+    let used = locked.writable.used(&run.limits);
     let status = run_status(status);
     let failed = status != RunStatus::Exited(0);
     let report = Report {
@@ -339,7 +341,7 @@ fn reap(birth: &Birth<'_>, locked: &Locked<'_>, running: &mut Option<Running>) -
         inodes: used.inodes,
         disk_full: used.bytes_full,
         inodes_full: used.inodes_full,
-        file_at_limit: failed && files::any_of_size(birth, birth.spec.limits.file_size()),
+        file_at_limit: failed && files::any_of_size(birth, run.limits.file_size()),
         sampled_memory: run.peak.memory,
         sampled_processes: run.peak.processes.max(left),
     };
@@ -347,8 +349,8 @@ fn reap(birth: &Birth<'_>, locked: &Locked<'_>, running: &mut Option<Running>) -
 }
 
 /// The limit of a directory that was passed when all was over, or that of processes if there were too many even then.
-fn passed(birth: &Birth<'_>, report: &Report) -> Option<LimitKind> {
-    if birth.duties.processes == Processes::ByCounting && report.sampled_processes > birth.spec.limits.processes() {
+fn passed(birth: &Birth<'_>, limits: &Limits, report: &Report) -> Option<LimitKind> {
+    if birth.duties.processes == Processes::ByCounting && report.sampled_processes > limits.processes() {
         return Some(LimitKind::Processes);
     }
     let kind = if report.disk_full { LimitKind::Disk } else { LimitKind::Inodes };
@@ -373,13 +375,13 @@ fn look(birth: &Birth<'_>, locked: &Locked<'_>, run: &mut Running) -> Option<Lim
     run.peak.processes = run.peak.processes.max(now.processes);
     let ended = children_cpu_times();
     let cpu = now.cpu + (ended.user + ended.system).saturating_sub(run.cpu_before.user + run.cpu_before.system);
-    if birth.duties.memory && now.memory > birth.spec.limits.memory() {
+    if birth.duties.memory && now.memory > run.limits.memory() {
         Some(LimitKind::Memory)
-    } else if birth.duties.cpu_time.is_some_and(|limit| cpu > limit) {
+    } else if birth.duties.cpu_time && run.limits.cpu_time().is_some_and(|limit| cpu > limit) {
         Some(LimitKind::CpuTime)
-    } else if birth.duties.processes == Processes::ByCounting && now.processes > birth.spec.limits.processes() {
+    } else if birth.duties.processes == Processes::ByCounting && now.processes > run.limits.processes() {
         Some(LimitKind::Processes)
     } else {
-        run.disk.look(&locked.writable, &birth.spec.limits)
+        run.disk.look(&locked.writable, &run.limits)
     }
 }

@@ -14,8 +14,8 @@ mod workshop;
 pub(crate) use serve::IGNORED_SIGNALS;
 
 use std::fs::File;
-use std::marker::PhantomData;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::io::Errno;
@@ -27,14 +27,18 @@ use crate::archive::{Archive, Caps};
 use crate::error::Failure;
 use crate::layer::LayerSet;
 use crate::outcome::{Outcome, StopReason, Usage};
-use crate::spec::{CellSpec, Command, Gateway, Network};
+use crate::limits::Limits;
+use crate::spec::{CellSpec, Command, Gateway, Mount, Network};
 use crate::wire::{self, FromCell, Received, Run, Sources, ToCell, ToKeeper};
 
-/// A running keeper process. Dropping it waits until it has ended, with nothing left.
+/// A running keeper process. When it and all its cells are dropped, that waits until it has ended, with nothing left.
+#[derive(Debug, Clone)]
+pub struct Keeper(Arc<Process>);
+
 #[derive(Debug)]
-pub struct Keeper {
+struct Process {
     control: OwnedFd,
-    process: Child,
+    child: Child,
 }
 
 impl Keeper {
@@ -48,45 +52,52 @@ impl Keeper {
         })?;
         let failed = |errno: Errno| Failure::os("cannot start the keeper", errno);
         let (ours, theirs) = wire::pair().map_err(failed)?;
-        let process = fork_into(alone, Namespaces::NONE, None, || serve::main(alone, &theirs)).map_err(failed)?;
-        Ok(Self { control: ours, process })
+        let child = fork_into(alone, Namespaces::NONE, None, || serve::main(alone, &theirs)).map_err(failed)?;
+        Ok(Self(Arc::new(Process { control: ours, child })))
     }
 
     /// Asks for a cell and returns at once: it is made while the caller prepares a command. If it cannot be made, the
     /// first call that waits for it ([`Cell::ready`], [`Cell::wait`], [`Cell::run`], [`Cell::metrics`]) says why.
     /// Several threads may do this at once.
-    pub fn create(&self, spec: &CellSpec) -> Result<Cell<'_>, Failure> {
+    pub fn create(&self, spec: &CellSpec) -> Result<Cell, Failure> {
         let failed = |errno: Errno| Failure::os("cannot reach the keeper", errno);
         let (ours, theirs) = wire::pair().map_err(failed)?;
-        wire::send(&self.control, &ToKeeper::Create(spec.clone()), &[theirs.as_fd()], SendFlags::empty())
+        wire::send(&self.0.control, &ToKeeper::Create(spec.clone()), &[theirs.as_fd()], SendFlags::empty())
             .map_err(failed)?;
         drop(theirs);
         let gateway = match &spec.network {
             Network::Gateway(gateway) => Some((gateway.clone(), vec![])),
             Network::None | Network::Localhost => None,
         };
-        Ok(Cell { socket: ours, ready: None, gateway, buffer: vec![0; 4096], ended: None, keeper: PhantomData })
+        let keeper = Arc::clone(&self.0);
+        Ok(Cell { socket: ours, ready: None, gateway, buffer: vec![0; 4096], ended: None, _keeper: keeper })
     }
 
     /// Forbids all cells from now on to be shown anything else of the host than this and what is below it. It cannot be
     /// taken back, so that whoever gets hold of a confined caller gets no further through the keeper.
     pub fn confine(&self, sources: &Sources) -> Result<(), Failure> {
         let message = ToKeeper::Confine(sources.clone());
-        wire::send(&self.control, &message, &[], SendFlags::empty())
+        wire::send(&self.0.control, &message, &[], SendFlags::empty())
             .map_err(|errno| Failure::os("cannot reach the keeper", errno))
     }
 
     /// Says that no more cells will be asked for: the keeper ends with its last cell, and need not be told again.
     pub fn close(&self) {
+        self.0.close();
+    }
+}
+
+impl Process {
+    fn close(&self) {
         let _ = rustix::net::shutdown(&self.control, rustix::net::Shutdown::Write);
     }
 }
 
-impl Drop for Keeper {
+impl Drop for Process {
     fn drop(&mut self) {
         self.close();
         // Waited for, not left to PID 1: in many containers that is a program which does not expect children.
-        let pidfd = rustix::process::WaitId::PidFd(self.process.pidfd.as_fd());
+        let pidfd = rustix::process::WaitId::PidFd(self.child.pidfd.as_fd());
         while let Err(Errno::INTR) = rustix::process::waitid(pidfd.clone(), WaitIdOptions::EXITED) {}
     }
 }
@@ -109,6 +120,10 @@ pub struct Start<'a> {
     pub command: &'a Command,
     /// Its streams.
     pub stdio: Stdio<'a>,
+    /// What is to be shown of the host at the cell's slots, read-only.
+    pub mounts: &'a [Mount],
+    /// What it may use, if that differs from what the cell was made for. Disk and inodes are the cell's own.
+    pub limits: Option<&'a Limits>,
     /// Files to make before.
     pub files: Option<&'a Archive>,
     /// What to collect afterwards, and the pipe to send it through: what the command left in its working directory,
@@ -116,6 +131,14 @@ pub struct Start<'a> {
     pub collect: Option<(Caps, BorrowedFd<'a>)>,
     /// Whether it is the only or last command: the cell is deleted as soon as it has ended.
     pub last: bool,
+}
+
+impl<'a> Start<'a> {
+    /// A command with its streams and nothing else, after which others may come.
+    #[must_use]
+    pub fn new(command: &'a Command, stdio: Stdio<'a>) -> Self {
+        Self { command, stdio, mounts: &[], limits: None, files: None, collect: None, last: false }
+    }
 }
 
 /// A cell that is ready for a command.
@@ -142,7 +165,7 @@ pub struct GatewaySockets {
 ///
 /// As a descriptor ([`AsFd`]) it becomes readable when [`Cell::poll`] has something to take in.
 #[derive(Debug)]
-pub struct Cell<'k> {
+pub struct Cell {
     socket: OwnedFd,
     ready: Option<Ready>,
     /// Its gateway with its sockets, until somebody takes them.
@@ -150,11 +173,11 @@ pub struct Cell<'k> {
     buffer: Vec<u8>,
     /// An end that arrived while waiting for something else.
     ended: Option<Box<Outcome>>,
-    /// A keeper waits for its cells when it is dropped, so they must not outlive it.
-    keeper: PhantomData<&'k Keeper>,
+    /// Dropped last: a keeper ends after its cells.
+    _keeper: Arc<Process>,
 }
 
-impl Cell<'_> {
+impl Cell {
     /// Waits until the cell is ready and says what it is made of.
     pub fn ready(&mut self) -> Result<Ready, Failure> {
         loop {
@@ -170,13 +193,15 @@ impl Cell<'_> {
     /// Starts a command as soon as the cell is ready, and returns at once; [`Cell::wait`] tells how it ended. A cell
     /// runs one command at a time.
     pub fn start(&self, start: &Start<'_>) -> Result<(), Failure> {
-        let Start { command, stdio, files, collect, last } = start;
+        let Start { command, stdio, mounts, limits, files, collect, last } = start;
         let mut fds = vec![stdio.stdin, stdio.stdout, stdio.stderr];
         let files = files.filter(|files| !files.is_empty());
         fds.extend(files.map(|files| files.as_file().as_fd()));
         fds.extend(collect.map(|(_, pipe)| pipe));
         let collect = collect.map(|(caps, _)| caps);
-        self.say(&ToCell::Run(Run { command: (*command).clone(), files: files.is_some(), collect, last: *last }), &fds)
+        let run =
+            Run { command: (*command).clone(), limits: limits.cloned(), files: files.is_some(), collect, last: *last };
+        self.say(&ToCell::Run { run, mounts: mounts.to_vec() }, &fds)
     }
 
     /// The sockets of a cell with a gateway, once it is ready. Whoever has them decides what the cell can reach.
@@ -194,7 +219,7 @@ impl Cell<'_> {
     /// Output goes where `stdio` says; to capture it, pass files, or use [`Cell::start`] with pipes and read them
     /// while waiting for [`Cell::wait`].
     pub fn run(&mut self, command: &Command, stdio: Stdio<'_>, files: Option<&Archive>) -> Result<Outcome, Failure> {
-        self.start(&Start { command, stdio, files, collect: None, last: false })?;
+        self.start(&Start { files, ..Start::new(command, stdio) })?;
         self.wait()
     }
 
@@ -281,7 +306,7 @@ impl Cell<'_> {
     }
 }
 
-impl AsFd for Cell<'_> {
+impl AsFd for Cell {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }

@@ -23,7 +23,7 @@ use rustix::net::{RecvFlags, SendFlags};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, WaitOptions, pidfd_send_signal};
 use sandbox_sys::process::SingleThreaded;
 
-use super::supervise::{Boot, CellState, Kept};
+use super::supervise::{Boot, CellState, Commission, Kept};
 use super::workshop::{Workshop, kill_and_wait};
 use crate::cgroup::Alarm;
 use crate::error::Failure;
@@ -208,12 +208,18 @@ impl Server<'_> {
         let Some(cell) = self.cells.get_mut(&number) else { return };
         match wire::receive(&cell.caller, &mut self.buffer, RecvFlags::DONTWAIT) {
             Ok(Received::Message(message, fds)) => match (message, &cell.state) {
-                (ToCell::Run(run), CellState::Idle) => cell.run(run, fds),
+                (ToCell::Run { run, mounts }, CellState::Idle) => {
+                    let allowed = self.workshop.as_ref().map_or(Ok(()), |shop| shop.check_late(&cell.spec, &mounts));
+                    match allowed {
+                        Ok(()) => cell.run(Commission { run, mounts, fds }),
+                        Err(failure) => cell.tell(&FromCell::Failed(failure)),
+                    }
+                }
                 (ToCell::Stop(reason), CellState::Running(_)) => cell.stop(reason),
                 (ToCell::Stop(_), _) => {}
                 (ToCell::Sample, _) => cell.sample(),
                 // A second command while one runs.
-                (ToCell::Run(_), _) => self.kill(number),
+                (ToCell::Run { .. }, _) => self.kill(number),
             },
             Err(Errno::AGAIN) => {}
             Ok(Received::Closed) | Err(_) => self.kill(number),

@@ -12,9 +12,10 @@ use super::ids::CellIds;
 use crate::cgroup::{Counters, Group};
 use crate::error::{Failure, reason};
 use crate::layer::{Layer, LayerSet};
-use crate::limits::LimitKind;
+use crate::limits::{LimitKind, Limits};
 use crate::outcome::{Outcome, RunStatus, StopReason, Usage};
-use crate::spec::CellSpec;
+use crate::rootfs;
+use crate::spec::{CellSpec, Mount};
 use crate::wire::{self, FromCell, Report, Run, ToInit};
 
 /// What a program gets between SIGTERM and SIGKILL.
@@ -43,10 +44,19 @@ pub(super) struct Kept {
     pub(super) began: Instant,
     /// Whether no command has run yet.
     pub(super) fresh: bool,
+    /// Its mount namespace, if it has slots and is far enough.
+    pub(super) root: Option<OwnedFd>,
     pub(super) boot: Boot,
     /// A command that came before init could take it.
-    pub(super) pending: Option<(Run, Vec<OwnedFd>)>,
+    pub(super) pending: Option<Commission>,
     pub(super) state: CellState,
+}
+
+/// A command with what is shown of the host for it, and its descriptors.
+pub(super) struct Commission {
+    pub(super) run: Run,
+    pub(super) mounts: Vec<Mount>,
+    pub(super) fds: Vec<OwnedFd>,
 }
 
 /// How far init is.
@@ -132,10 +142,16 @@ impl Kept {
                 .and_then(|file| rustix::io::write(&file, text.as_bytes()));
             written.map_err(|e| Failure::os(format!("cannot give the cell its ids ({file})"), e))?;
         }
+        if !self.spec.slots.is_empty() {
+            // Now, because init is about to seal what /proc tells of it.
+            let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+            let root = rustix::fs::openat(proc, format!("{pid}/ns/mnt"), flags, Mode::empty());
+            self.root = Some(root.map_err(|e| Failure::os("cannot open the cell's mount namespace", e))?);
+        }
         self.tell_init(&ToInit::Mapped);
         self.boot = Boot::Locking;
-        if let Some((run, fds)) = self.pending.take() {
-            self.pass_on(run, &fds);
+        if let Some(commission) = self.pending.take() {
+            self.pass_on(commission);
         }
         if let CellState::Running(Running { ending: Some(ending), .. }) = &self.state {
             self.tell_init(if ending.kill.is_some() { &ToInit::Terminate } else { &ToInit::Kill });
@@ -156,7 +172,13 @@ impl Kept {
     }
 
     /// Takes a command for init.
-    pub(super) fn run(&mut self, run: Run, fds: Vec<OwnedFd>) {
+    pub(super) fn run(&mut self, commission: Commission) {
+        if let Some(limits) = &commission.run.limits
+            && let Err(failure) = self.adjust(limits)
+        {
+            self.tell(&FromCell::Failed(failure));
+            return;
+        }
         self.state = CellState::Running(Running {
             started: None,
             deadline: Instant::now() + START,
@@ -167,21 +189,46 @@ impl Kept {
         });
         self.fresh = false;
         if self.boot == Boot::Building {
-            self.pending = Some((run, fds));
+            self.pending = Some(commission);
         } else {
-            self.pass_on(run, &fds);
+            self.pass_on(commission);
         }
     }
 
-    fn pass_on(&mut self, run: Run, fds: &[OwnedFd]) {
+    /// Changes what programs may use from now on.
+    fn adjust(&mut self, limits: &Limits) -> Result<(), Failure> {
+        let own = &self.spec.limits;
+        if !limits.is_valid() || (limits.disk(), limits.inodes()) != (own.disk(), own.inodes()) {
+            return Err(Failure::of_request("cannot change the cell's limits", "its disk is as large as it was made"));
+        }
+        self.group
+            .adjust(own, limits, self.spec.omit)
+            .map_err(|error| Failure::os("cannot change the cell's limits", error))?;
+        self.spec.limits = limits.clone();
+        Ok(())
+    }
+
+    fn pass_on(&mut self, commission: Commission) {
+        let Commission { run, mounts, fds } = commission;
         let borrowed: Vec<_> = fds.iter().map(AsFd::as_fd).collect();
         for fd in borrowed.iter().take(3) {
             self.give_pipe(*fd);
+        }
+        if let Err(failure) = self.show(&mounts) {
+            self.tell(&FromCell::Failed(failure));
+            self.state = CellState::Idle;
+            return;
         }
         if let Err(errno) = wire::send(&self.init, &ToInit::Run(run), &borrowed, SendFlags::DONTWAIT) {
             self.tell(&FromCell::Failed(Failure::os("cannot reach the cell's init", errno)));
             self.state = CellState::Idle;
         }
+    }
+
+    /// Shows what a command needs of the host at the cell's slots.
+    fn show(&self, mounts: &[Mount]) -> Result<(), Failure> {
+        let (false, Some(root)) = (mounts.is_empty(), &self.root) else { return Ok(()) };
+        rootfs::show_at_slots(root.as_fd(), mounts).map_err(|e| Failure::os("cannot show a directory in the cell", e))
     }
 
     /// Makes a pipe the program's own, so that it can open it again as `/dev/stdout` or `/dev/stderr`. Anything but

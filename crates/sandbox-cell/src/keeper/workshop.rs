@@ -91,6 +91,19 @@ impl Workshop {
         Err(Failure::of_request(what, "the keeper was told not to"))
     }
 
+    /// Refuses what may not be shown in a cell that exists already.
+    pub(super) fn check_late(&self, spec: &CellSpec, mounts: &[Mount]) -> Result<(), Failure> {
+        for (n, mount) in mounts.iter().enumerate() {
+            let taken = mounts[..n].iter().any(|other| other.target == mount.target);
+            if mount.writable || taken || !spec.slots.contains(&mount.target) {
+                let what = format!("cannot show {} at {}", mount.source.display(), mount.target.display());
+                return Err(Failure::of_request(what, "the cell has no slot for it"));
+            }
+            self.check_source(mount)?;
+        }
+        Ok(())
+    }
+
     /// Refuses what this host cannot keep.
     fn check(&self, spec: &CellSpec, bare: bool) -> Result<LayerSet, Failure> {
         if !spec.limits.is_valid() {
@@ -101,7 +114,7 @@ impl Workshop {
         {
             return Err(Failure::of_request("cannot make the cell", "a port of its gateway cannot be had"));
         }
-        rootfs::check_targets(&spec.mounts, &spec.volumes)?;
+        rootfs::check_targets(&spec.mounts, &spec.volumes, &spec.slots)?;
         spec.mounts.iter().try_for_each(|mount| self.check_source(mount))?;
         self.check_omissions(spec)?;
         // A namespace that cannot be made is an error when the cell is made; here are the layers that may be absent.
@@ -162,6 +175,7 @@ impl Workshop {
             Ok((group, child, init)) => {
                 let counts_cpu = self.tree.counts_cpu();
                 let (fresh, boot, pending, state) = (true, Boot::Building, None, CellState::Idle);
+                let root = None;
                 Ok(Kept {
                     caller,
                     init,
@@ -173,6 +187,7 @@ impl Workshop {
                     counts_cpu,
                     began,
                     fresh,
+                    root,
                     boot,
                     pending,
                     state,
@@ -264,7 +279,7 @@ impl Workshop {
         let own_user = layers.contains(Layer::User) || !matches!(self.ids, Ids::Single);
         init::Duties {
             memory: !present.contains(Layer::Memory),
-            cpu_time: spec.limits.cpu_time().filter(|_| !self.tree.counts_cpu()),
+            cpu_time: !self.tree.counts_cpu(),
             processes: match present.contains(Layer::Pids) {
                 true => init::Processes::Elsewhere,
                 false if own_user => init::Processes::ByUser,

@@ -19,7 +19,9 @@ mod targets;
 
 use std::borrow::Cow;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::path::{Component, Path};
+use std::ffi::CString;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Component, Path, PathBuf};
 
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
@@ -78,6 +80,8 @@ pub(crate) struct Parts<'a> {
     pub(crate) writable: &'a OwnedFd,
     /// A tmpfs for each volume.
     pub(crate) volumes: &'a [(&'a Volume, OwnedFd)],
+    /// Empty directories in it.
+    pub(crate) slots: &'a [PathBuf],
     /// Whether the host's own directories are to be seen in it, as though it were no root of its own.
     pub(crate) host: bool,
     /// Whether /proc shows the processes of all users.
@@ -109,6 +113,10 @@ pub(crate) fn enter(parts: &Parts<'_>) -> Result<OwnedFd, Failed> {
         make_target(&root, target, true)
             .and_then(|()| attach(tmpfs, &root, target))
             .map_err(|errno| (format!("mount a volume at {}", volume.target.display()).into(), errno))?;
+    }
+    for slot in parts.slots {
+        make_target(&root, below_root(slot), true)
+            .map_err(|errno| (format!("make {}", slot.display()).into(), errno))?;
     }
     // Only what is attached can be cloned, on all but the newest kernels.
     attach(writable, &root, STAGING).map_err(at("attach the writable directories"))?;
@@ -228,9 +236,7 @@ fn below_root(target: &Path) -> &Path {
 /// and a program that can write near it must not redirect it.
 fn show(root: &OwnedFd, mount: &Mount, id_map: Option<&OwnedFd>) -> Result<(), (&'static str, Errno)> {
     let mounting = |errno| ("mount", errno);
-    let flags = OFlags::PATH | OFlags::CLOEXEC;
-    let source = rustix::fs::openat2(CWD, &mount.source, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS);
-    let source = source.map_err(mounting)?;
+    let source = open_source(&mount.source).map_err(mounting)?;
     let stat = rustix::fs::fstat(&source).map_err(mounting)?;
     let is_dir = rustix::fs::FileType::from_raw_mode(stat.st_mode).is_dir();
     let (tree, attributes, recursive) = if mount.writable {
@@ -243,8 +249,7 @@ fn show(root: &OwnedFd, mount: &Mount, id_map: Option<&OwnedFd>) -> Result<(), (
         }
         (tree, Attributes::NO_SUID.and(Attributes::NO_DEV), false)
     } else {
-        let tree = instantiate(&source).map_err(mounting)?;
-        (tree, Attributes::READ_ONLY.and(Attributes::NO_SUID).and(Attributes::NO_DEV), true)
+        (instantiate(&source).map_err(mounting)?, SEALED, true)
     };
     let target = below_root(&mount.target);
     set_attributes(tree.as_fd(), attributes, recursive)
@@ -253,12 +258,32 @@ fn show(root: &OwnedFd, mount: &Mount, id_map: Option<&OwnedFd>) -> Result<(), (
         .map_err(mounting)
 }
 
+/// What is only to be looked at.
+const SEALED: Attributes = Attributes::READ_ONLY.and(Attributes::NO_SUID).and(Attributes::NO_DEV);
+
+fn open_source(path: &Path) -> rustix::io::Result<OwnedFd> {
+    rustix::fs::openat2(CWD, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), ResolveFlags::NO_SYMLINKS)
+}
+
+/// Shows directories of the host at slots of a cell that exists already, read-only. Called by the keeper; `namespace` is
+/// the cell's mount namespace.
+pub(crate) fn show_at_slots(namespace: BorrowedFd<'_>, mounts: &[Mount]) -> rustix::io::Result<()> {
+    let tree = |mount: &Mount| {
+        let tree = instantiate(&open_source(&mount.source)?)?;
+        set_attributes(tree.as_fd(), SEALED, true)?;
+        let target = CString::new(mount.target.as_os_str().as_bytes()).map_err(|_| Errno::INVAL)?;
+        Ok((tree, target))
+    };
+    let trees = mounts.iter().map(tree).collect::<rustix::io::Result<Vec<_>>>()?;
+    let trees: Vec<_> = trees.iter().map(|(tree, target)| (tree.as_fd(), target.as_c_str())).collect();
+    sandbox_sys::mount::attach_in(namespace, &trees)
+}
+
 /// Shows a host directory or file, read-only, at `target` below `root`.
 fn bind(root: &OwnedFd, source: &Path, target: &Path) -> rustix::io::Result<()> {
     let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | OpenTreeFlags::AT_RECURSIVE;
     let tree = open_tree(CWD, source, flags)?;
-    let sealed = Attributes::READ_ONLY.and(Attributes::NO_SUID).and(Attributes::NO_DEV);
-    set_attributes(tree.as_fd(), sealed, true)?;
+    set_attributes(tree.as_fd(), SEALED, true)?;
     make_target(root, target, source.is_dir())?;
     attach(&tree, root, target)
 }

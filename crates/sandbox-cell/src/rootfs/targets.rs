@@ -1,14 +1,15 @@
 //! Where mounts and volumes may appear in a cell.
 
-use std::path::{Component, Path};
+use std::path::{Component, Path, PathBuf};
 
 use super::SYSTEM_DIRS;
 use crate::error::Failure;
 use crate::spec::{Mount, Volume};
 
 /// Checks where mounts and volumes are to appear: each at an acceptable place, none inside another.
-pub(crate) fn check_targets(mounts: &[Mount], volumes: &[Volume]) -> Result<(), Failure> {
-    let targets = || mounts.iter().map(|mount| &mount.target).chain(volumes.iter().map(|volume| &volume.target));
+pub(crate) fn check_targets(mounts: &[Mount], volumes: &[Volume], slots: &[PathBuf]) -> Result<(), Failure> {
+    let mounts = mounts.iter().map(|mount| &mount.target);
+    let targets = || mounts.clone().chain(volumes.iter().map(|volume| &volume.target)).chain(slots);
     targets().try_for_each(|target| check_target(target))?;
     for (n, target) in targets().enumerate() {
         if let Some(other) = targets().take(n).find(|other| other.starts_with(target) || target.starts_with(other)) {
@@ -69,9 +70,9 @@ mod tests {
     fn mounts_cannot_cover_each_other() {
         let mount = |target: &str| Mount::read_only("/srv", target);
         let volume = |target: &str| Volume { target: target.into(), size: 1, inodes: 1 };
-        assert!(check_targets(&[mount("/data/a"), mount("/data/b")], &[volume("/data/c")]).is_ok());
-        assert!(check_targets(&[mount("/data"), mount("/data/b")], &[]).is_err());
-        assert!(check_targets(&[mount("/data/b")], &[volume("/data")]).is_err());
-        assert!(check_targets(&[], &[volume("/data"), volume("/data")]).is_err());
+        assert!(check_targets(&[mount("/data/a"), mount("/data/b")], &[volume("/data/c")], &[]).is_ok());
+        assert!(check_targets(&[mount("/data"), mount("/data/b")], &[], &[]).is_err());
+        assert!(check_targets(&[mount("/data/b")], &[volume("/data")], &[]).is_err());
+        assert!(check_targets(&[], &[volume("/data"), volume("/data")], &[]).is_err());
     }
 }
