@@ -39,14 +39,16 @@ pub mod units;
 mod wire;
 
 pub use error::{Failure, reason};
-pub use keeper::{Cell, GatewaySockets, Keeper, Ready, Start, Stdio, null};
+pub use keeper::{Cell, GatewaySockets, Keeper, Parking, Ready, Start, Stdio, null};
 pub use layer::{Layer, LayerSet};
 pub use limits::{LimitKind, Limits};
 pub use outcome::{Outcome, RunStatus, StopReason, Usage};
 pub use path::{PathError, RelativePath};
+pub use sandbox_sys::ZYGOTE_LIBRARY;
 pub use sandbox_sys::signal::name as signal_name;
 pub use spec::{
-    CellSpec, Command, Gateway, HOME_DIR, MOST_PORTS, Mount, Network, PROXY_PORT, Volume, WORK_DIR, base_environment,
+    CellSpec, Command, Gateway, HOME_DIR, MOST_PORTS, Mount, Nest, Network, PROXY_PORT, Role, Volume, WORK_DIR,
+    base_environment,
 };
 pub use syscalls::filter_bytes;
 pub use wire::Sources;

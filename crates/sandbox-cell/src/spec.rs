@@ -26,6 +26,8 @@ pub struct CellSpec {
     /// Empty directories at which a command can have something of the host shown ([`crate::Start::mounts`]), so that a
     /// cell can be made before it is known what. Absolute, under the same rules as a mount's target.
     pub slots: Vec<PathBuf>,
+    /// Whether it is a zygote's, or for a zygote's child.
+    pub role: Role,
     /// What its programs may use.
     pub limits: Limits,
     /// What they can reach.
@@ -45,6 +47,7 @@ impl CellSpec {
             mounts: vec![],
             volumes: vec![],
             slots: vec![],
+            role: Role::Plain,
             limits: Limits::default(),
             network: Network::None,
             required: LayerSet::required_by_default(),
@@ -52,6 +55,26 @@ impl CellSpec {
         }
     }
 }
+
+/// What a cell is to a zygote: a program that was warmed up and is forked into other cells.
+///
+/// A zygote must be able to enter the cells of its children, and those of nobody else. So it has a user and a PID
+/// namespace in which nothing but it and they live, a nest; in it, it has the one capability that entering needs.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Role {
+    /// Nothing.
+    #[default]
+    Plain,
+    /// A zygote runs in it. Its programs are in the nest's user and PID namespace, not in any of their own, and have no
+    /// Landlock rules, which their children would inherit.
+    Zygote,
+    /// A child of this zygote's is going to run in it; see [`crate::Cell::take_parking`].
+    Child(Nest),
+}
+
+/// The nest of a zygote; it ends with the zygote's cell.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Nest(pub(crate) u64);
 
 impl Default for CellSpec {
     fn default() -> Self {

@@ -22,14 +22,14 @@ use crate::error::Failure;
 use crate::layer::LayerSet;
 use crate::limits::{LimitKind, Limits};
 use crate::outcome::{Outcome, RunStatus, StopReason, Usage};
-use crate::spec::{CellSpec, Command, MOST_PORTS, Mount};
+use crate::spec::{CellSpec, Command, MOST_PORTS, Mount, Nest};
 
 /// The longest message: a command with 128 KiB of arguments and environment.
 pub(crate) const MAX_MESSAGE: usize = 160 * 1024;
 
-/// The most descriptors in one message: the sockets of a gateway. (Others have fewer: a network namespace, four groups and
-/// two ways back; or standard input, output, error, an archive, and a pipe for files.)
-const MAX_FDS: usize = 2 + MOST_PORTS;
+/// The most descriptors in one message: what a zygote needs to enter a cell, which is a socket, seven namespaces, a
+/// Landlock ruleset and four groups. (Others have fewer, such as the sockets of a gateway.)
+const MAX_FDS: usize = 6 + MOST_PORTS;
 
 /// Caller to keeper, on the control connection.
 #[derive(Debug, Serialize, Deserialize)]
@@ -66,6 +66,8 @@ pub(crate) struct Run {
     pub(crate) command: Command,
     /// What it may use, if that differs from what the cell was made for.
     pub(crate) limits: Option<Limits>,
+    /// Whether a descriptor comes that the program gets as number 3.
+    pub(crate) extra: bool,
     /// Whether an archive of input files comes too.
     pub(crate) files: bool,
     /// What is to be collected when the command has ended, into a pipe that comes last.
@@ -77,8 +79,10 @@ pub(crate) struct Run {
 /// Keeper to caller, on a cell's connection.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum FromCell {
-    /// The cell is ready. Its gateway's sockets come with it, if it has one.
-    Ready { isolation: LayerSet, prepare: Duration },
+    /// The cell is ready. Its gateway's sockets come with it, if it has one, or what a zygote needs to enter it.
+    Ready { isolation: LayerSet, prepare: Duration, nest: Option<Nest>, id: Option<u32>, landlock: bool },
+    /// A zygote's child waits in the cell for something to run.
+    Parked,
     /// The command has ended and nothing of it is left running.
     Ended(Box<Outcome>),
     /// What has been used so far.
@@ -108,7 +112,10 @@ pub(crate) enum ToInit {
 pub(crate) enum FromInit {
     /// The user namespace exists and needs its ids.
     NeedsMap,
-    /// Everything is locked; a command can come. The gateway's sockets come with it, if there is one.
+    /// A zygote's child waits for something to run.
+    Parked,
+    /// Everything is locked; a command can come. The gateway's sockets come with it, if there is one, or what a zygote needs
+    /// to enter the cell.
     Ready { landlock: bool },
     /// The program runs: its time begins.
     Started,
@@ -154,7 +161,15 @@ pub(crate) fn send<M: Serialize>(
     fds: &[BorrowedFd<'_>],
     flags: SendFlags,
 ) -> rustix::io::Result<()> {
-    let bytes = postcard::to_stdvec(message).map_err(|_| Errno::INVAL)?;
+    send_with(socket, &postcard::to_stdvec(message).map_err(|_| Errno::INVAL)?, fds, flags)
+}
+
+/// Sends bytes that are nobody's message but a program's, with descriptors.
+pub(crate) fn send_bytes(socket: impl AsFd, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> rustix::io::Result<()> {
+    send_with(socket, bytes, fds, SendFlags::DONTWAIT)
+}
+
+fn send_with(socket: impl AsFd, bytes: &[u8], fds: &[BorrowedFd<'_>], flags: SendFlags) -> rustix::io::Result<()> {
     if bytes.len() > MAX_MESSAGE || fds.len() > MAX_FDS {
         return Err(Errno::TOOBIG);
     }
@@ -164,7 +179,7 @@ pub(crate) fn send<M: Serialize>(
         control.push(SendAncillaryMessage::ScmRights(fds));
     }
     loop {
-        match sendmsg(&socket, &[IoSlice::new(&bytes)], &mut control, flags | SendFlags::NOSIGNAL) {
+        match sendmsg(&socket, &[IoSlice::new(bytes)], &mut control, flags | SendFlags::NOSIGNAL) {
             Err(Errno::INTR) => {}
             other => return other.map(drop),
         }
@@ -218,7 +233,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn run(command: Command) -> ToCell {
-        let run = Run { command, limits: None, files: false, collect: None, last: true };
+        let run = Run { command, limits: None, extra: false, files: false, collect: None, last: true };
         ToCell::Run { run, mounts: vec![] }
     }
 

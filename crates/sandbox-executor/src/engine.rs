@@ -90,7 +90,7 @@ impl Engine {
 
     /// Keeps cells ready from now on, at first one for every language that is there. Starts a thread.
     pub fn warm_up(&mut self) -> std::io::Result<()> {
-        self.executor.keep_ready(self.settings.ready_cells)?;
+        self.executor.keep_ready(self.settings.ready_cells, self.settings.zygotes)?;
         for runtime in self.runtimes.values().flatten() {
             let defaults = self.settings.defaults.clone();
             let request = Request::new(Source::Code("0".to_owned()), defaults, self.settings.required());

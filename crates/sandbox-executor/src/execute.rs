@@ -4,14 +4,15 @@ use std::fs::File;
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::path::Path;
+use std::sync::Arc;
 
 use sandbox_cell::archive::{Archive, Caps};
-use sandbox_cell::{Failure, Keeper, Mount, RelativePath, RunStatus, Sources, signal_name};
+use sandbox_cell::{Command, Failure, Keeper, Mount, RelativePath, RunStatus, Sources, signal_name};
 use sandbox_runtimes::{StageName, Store};
 
 use crate::files::{Collected, pack};
 use crate::plan::{Making, Plan, RUNNER, Step};
-use crate::pool::{Cells, Pool};
+use crate::pool::{Cells, Pool, Room};
 use crate::request::{Request, Source};
 use crate::result::{CompileResult, Metrics, Phases, RunResult, Status, Verdict, seconds, text};
 use crate::settings::Settings;
@@ -19,6 +20,7 @@ use crate::stage::{Ended, Input, Stage, Stream, failure, is_readable};
 use crate::template::guard;
 use crate::verdict::{Evidence, judge};
 use crate::volumes::NamedVolume;
+use crate::zygote::Warmth;
 
 /// Somebody who watches a run.
 pub trait Observer {
@@ -108,10 +110,11 @@ impl Executor {
         self.cells.keeper().confine(sources)
     }
 
-    /// Keeps up to `most` cells ready from now on, made by a thread of its own.
-    pub fn keep_ready(&mut self, most: usize) -> io::Result<()> {
-        if most > 0 {
-            self.cells = Cells::Pooled(Pool::new(self.cells.keeper().clone(), most)?);
+    /// Keeps up to so many cells ready from now on, some with interpreters forked from up to so many zygotes. Starts
+    /// threads.
+    pub fn keep_ready(&mut self, cells: usize, zygotes: usize) -> io::Result<()> {
+        if cells > 0 {
+            self.cells = Cells::Pooled(Pool::new(self.cells.keeper().clone(), Room { cells, zygotes })?);
         }
         Ok(())
     }
@@ -123,11 +126,12 @@ impl Executor {
         {
             let shown = |making: &Making| Mount::read_only("/", &making.target);
             let made: Vec<Mount> = plan.install.iter().chain(&plan.compile).map(shown).collect();
-            pool.expect(&plan.cell, &made);
+            let warmth = |command: &Command| Warmth { command: command.clone(), _held: Arc::default() };
+            pool.expect(&plan.cell, &made, plan.zygote.as_ref().map(warmth).as_ref());
             if let Some(compile) = &plan.compile {
                 let prepared = plan.prepare.iter().filter(|prepare| prepare.stages.contains(&StageName::Compile));
                 let made: Vec<Mount> = plan.install.iter().chain(prepared).map(shown).collect();
-                pool.expect(&compile.cell, &made);
+                pool.expect(&compile.cell, &made, None);
             }
         }
     }
@@ -167,6 +171,11 @@ impl Run<'_> {
         let plan = self.plan;
         let shown: Vec<Mount> =
             entries.iter().map(|(entry, target)| Mount::read_only(&entry.content, *target)).collect();
+        // What a zygote shows must stay in the store as long as the zygote.
+        let warmth = plan.zygote.as_ref().and_then(|command| {
+            let held: io::Result<Vec<_>> = entries.iter().map(|(entry, _)| entry.share()).collect();
+            Some(Warmth { command: command.clone(), _held: Arc::new(held.ok()?) })
+        });
         let Some(volumes) = self.open_volumes()? else { return Ok(self.cancelled()) };
         let no_files = |error: io::Error| failure("cannot prepare the files", &error);
         let mut files = pack(&plan.files).map_err(no_files)?;
@@ -190,6 +199,7 @@ impl Run<'_> {
         let stage = Stage {
             cell: &plan.cell,
             shown: &shown,
+            warmth,
             command: &plan.command,
             files: &files,
             input,

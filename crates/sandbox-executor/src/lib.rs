@@ -26,6 +26,7 @@ mod stage;
 mod template;
 mod verdict;
 mod volumes;
+mod zygote;
 
 pub use engine::{Checked, Engine, Refused};
 pub use execute::{Executor, Host, Observer};

@@ -114,6 +114,7 @@ impl<'a> Run<'a> {
         let stage = Stage {
             cell: &making.cell,
             shown,
+            warmth: None,
             command: &making.command,
             files: &files,
             input: Input::Empty,

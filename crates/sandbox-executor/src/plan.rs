@@ -8,7 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
 use sandbox_cell::archive::Caps;
-use sandbox_cell::{CellSpec, Command, Gateway, LayerSet, Limits, Mount, Network, PROXY_PORT, Volume, WORK_DIR};
+use sandbox_cell::{CellSpec, Command, Gateway, LayerSet, Limits, Mount, Network, PROXY_PORT, Role, Volume, WORK_DIR};
 use sandbox_runtimes::{
     Invocation, Kind, OUT_DIR, Packages, RESULT_DIR, RUNNER_FILE, Runtime, Stage, StageName, set_all,
 };
@@ -78,6 +78,8 @@ pub struct Plan {
     /// What may be reached from it.
     pub(crate) reach: Reach,
     pub(crate) command: Command,
+    /// What becomes a zygote whose children could run the command.
+    pub(crate) zygote: Option<Command>,
     pub(crate) files: Vec<InputFile>,
     pub(crate) complaints: Complaints,
     /// Whether the language has a runner. The cell's first volume is then for its remarks.
@@ -141,6 +143,7 @@ impl Request {
             mounts: vec![],
             volumes: vec![],
             slots: vec![],
+            role: Role::Plain,
             limits: self.limits.clone(),
             network,
             required: self.required,
@@ -162,6 +165,7 @@ impl Request {
                     cell,
                     reach,
                     command,
+                    zygote: None,
                     files,
                     complaints,
                     remarks,
@@ -236,6 +240,12 @@ impl Planner<'_> {
         };
         let no_restricted = || RequestError::Unsupported { language: definition.name.clone(), what: "restricted mode" };
         let mut command = runtime.run(&invocation).ok_or_else(no_restricted)?;
+        let cold = definition
+            .run
+            .warm
+            .as_ref()
+            .is_none_or(|warm| warm.is_cold(request.env.iter().map(|(name, _)| name.as_os_str())));
+        let zygote = if cold || compile.is_some() { None } else { runtime.zygote(&invocation) };
         if request.restricted && (install.is_some() || !request.volumes.is_empty()) {
             let what = "restricted mode with packages or volumes";
             return Err(RequestError::Unsupported { language: definition.name.clone(), what });
@@ -262,6 +272,7 @@ impl Planner<'_> {
             cell,
             reach,
             command,
+            zygote,
             files,
             complaints: Complaints { reasons: errors.run, first: false, memory: errors.memory },
             remarks,
@@ -279,6 +290,7 @@ impl Planner<'_> {
             mounts: self.runtime.mounts.iter().chain(mounts).cloned().collect(),
             volumes: vec![Volume { target: OUT_DIR.into(), size: limits.disk(), inodes: limits.inodes() }],
             slots: vec![],
+            role: Role::Plain,
             limits: limits.clone(),
             network,
             // Installers and compilers use what there is; nobody has asked them for a share of the CPU.

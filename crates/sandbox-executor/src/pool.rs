@@ -10,8 +10,12 @@
 //! finds it empty it holds one more, and when some were never needed for a while it holds fewer. All shelves together hold
 //! no more than the operator allows; the one that was used last wins. One thread makes what is missing. Nobody waits for
 //! it: a run that finds its shelf empty has its cell made on the spot.
+//!
+//! A cell can be more than ready: the child of a zygote can wait in it. Such cells have shelves of their own, and each of
+//! these has a thread of its own, which has the zygote. A zygote ends with its shelf, which goes when nobody has used it
+//! for a while or when another needs the place.
 
-use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -19,6 +23,8 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use sandbox_cell::limits::{Caps, LimitKind, Limits};
 use sandbox_cell::{Cell, CellSpec, Failure, Keeper, LayerSet, Mount, Network};
 use serde::Serialize;
+
+use crate::zygote::{Warmth, Zygote};
 
 /// How a run got its cell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
@@ -30,6 +36,8 @@ pub enum StartKind {
     Cold,
     /// It was ready.
     Ready,
+    /// It was ready, and an interpreter waited in it.
+    Warm,
 }
 
 impl StartKind {
@@ -39,6 +47,7 @@ impl StartKind {
         match self {
             Self::Cold => "cold",
             Self::Ready => "ready",
+            Self::Warm => "warm",
         }
     }
 }
@@ -57,6 +66,8 @@ pub(crate) enum Cells {
 pub(crate) struct Taken {
     pub(crate) cell: Cell,
     pub(crate) start: StartKind,
+    /// Whether it already shows what it was asked to show.
+    pub(crate) shows: bool,
 }
 
 impl Cells {
@@ -67,18 +78,24 @@ impl Cells {
         }
     }
 
-    /// A cell like `spec` in which `shown` can be seen. One that was ready shows it, and has its limits, only once they are
-    /// given with the command.
-    pub(crate) fn take(&self, spec: &CellSpec, shown: &[Mount]) -> Result<Taken, Failure> {
-        if let Self::Pooled(pool) = self
-            && let Some(order) = order(spec, shown)
-            && let Some(cell) = pool.shared.take(&order)
-        {
-            return Ok(Taken { cell, start: StartKind::Ready });
+    /// A cell like `spec` in which `shown` can be seen, with an interpreter if there can be one. One that was ready has its
+    /// limits only once they are given with the command.
+    pub(crate) fn take(&self, spec: &CellSpec, shown: &[Mount], warmth: Option<&Warmth>) -> Result<Taken, Failure> {
+        if let Self::Pooled(pool) = self {
+            if let Some(order) = warmth.and_then(|warmth| Order::warm(spec, shown, warmth))
+                && let Some(cell) = pool.take(&order)
+            {
+                return Ok(Taken { cell, start: StartKind::Warm, shows: true });
+            }
+            if let Some(order) = Order::new(spec, shown)
+                && let Some(cell) = pool.take(&order)
+            {
+                return Ok(Taken { cell, start: StartKind::Ready, shows: false });
+            }
         }
         let mut spec = spec.clone();
         spec.mounts.extend(shown.iter().cloned());
-        Ok(Taken { cell: self.keeper().create(&spec)?, start: StartKind::Cold })
+        Ok(Taken { cell: self.keeper().create(&spec)?, start: StartKind::Cold, shows: true })
     }
 
     /// How many cells are ready; none where there is no pool.
@@ -90,33 +107,62 @@ impl Cells {
     }
 }
 
-/// What a ready cell has to be like to serve for `spec`, if it can. Cells that give somebody's own directories away, or
-/// have somebody's own way out, are not kept ready.
-fn order(spec: &CellSpec, shown: &[Mount]) -> Option<CellSpec> {
-    let writable = spec.mounts.iter().chain(shown).any(|mount| mount.writable);
-    if writable || matches!(spec.network, Network::Gateway(_)) || spec.omit != LayerSet::default() {
-        return None;
-    }
-    let mut limits = Limits::default();
-    for kind in [LimitKind::Disk, LimitKind::Inodes] {
-        limits.set(kind, spec.limits.get(kind)?, &Caps::default()).ok()?;
-    }
-    let slots = shown.iter().map(|mount| mount.target.clone()).collect();
-    Some(CellSpec { limits, slots, ..spec.clone() })
+/// What a ready cell has to be like.
+#[derive(Debug, Clone, PartialEq)]
+struct Order {
+    spec: CellSpec,
+    /// What waits in it.
+    warmth: Option<Warmth>,
 }
 
-/// Ready cells, and the thread that makes them.
+impl Order {
+    /// What serves for `spec`, if anything can. Cells that give somebody's own directories away, or have somebody's own way
+    /// out, are not kept ready.
+    fn new(spec: &CellSpec, shown: &[Mount]) -> Option<Self> {
+        let writable = spec.mounts.iter().chain(shown).any(|mount| mount.writable);
+        if writable || matches!(spec.network, Network::Gateway(_)) || spec.omit != LayerSet::default() {
+            return None;
+        }
+        let mut limits = Limits::default();
+        for kind in [LimitKind::Disk, LimitKind::Inodes] {
+            limits.set(kind, spec.limits.get(kind)?, &Caps::default()).ok()?;
+        }
+        let slots = shown.iter().map(|mount| mount.target.clone()).collect();
+        Some(Self { spec: CellSpec { limits, slots, ..spec.clone() }, warmth: None })
+    }
+
+    /// The same with an interpreter in it. A zygote is worth its memory only where many runs are alike, so its cells have
+    /// the usual disk and no network.
+    fn warm(spec: &CellSpec, shown: &[Mount], warmth: &Warmth) -> Option<Self> {
+        let mut order = Self::new(spec, &[])?;
+        if order.spec.limits != Limits::default() || order.spec.network != Network::None || !Zygote::POSSIBLE {
+            return None;
+        }
+        order.spec.mounts.extend(shown.iter().cloned());
+        Some(Self { warmth: Some(warmth.clone()), ..order })
+    }
+}
+
+/// Ready cells, and the threads that make them.
 #[derive(Debug)]
 pub(crate) struct Pool {
     shared: Arc<Shared>,
-    maker: Option<JoinHandle<()>>,
+    makers: Mutex<Vec<JoinHandle<()>>>,
+}
+
+/// How much is kept.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Room {
+    /// The most cells that are ready at one time.
+    pub(crate) cells: usize,
+    /// The most zygotes.
+    pub(crate) zygotes: usize,
 }
 
 #[derive(Debug)]
 struct Shared {
     keeper: Keeper,
-    /// The most cells that are ready at one time.
-    most: usize,
+    room: Room,
     state: Mutex<State>,
     /// Something is missing, or all is over.
     wanted: Condvar,
@@ -130,7 +176,7 @@ struct State {
 
 #[derive(Debug)]
 struct Shelf {
-    order: CellSpec,
+    order: Order,
     ready: Vec<Cell>,
     /// How many are being made.
     making: usize,
@@ -151,22 +197,69 @@ const KEPT: Duration = Duration::from_secs(600);
 const AT_ONCE: usize = 2;
 
 impl Pool {
-    /// A pool that holds at most this many cells.
-    pub(crate) fn new(keeper: Keeper, most: usize) -> std::io::Result<Self> {
+    pub(crate) fn new(keeper: Keeper, room: Room) -> std::io::Result<Self> {
         let (state, wanted) = (Mutex::default(), Condvar::new());
-        let shared = Arc::new(Shared { keeper, most, state, wanted });
-        let own = Arc::clone(&shared);
-        let maker = std::thread::Builder::new().name("ready-cells".to_owned()).spawn(move || own.make_forever())?;
-        Ok(Self { shared, maker: Some(maker) })
+        let pool = Self { shared: Arc::new(Shared { keeper, room, state, wanted }), makers: Mutex::default() };
+        pool.start_maker("ready-cells", Shared::make_plain)?;
+        Ok(pool)
+    }
+
+    fn start_maker(&self, name: &str, work: impl FnOnce(&Shared) + Send + 'static) -> std::io::Result<()> {
+        let shared = Arc::clone(&self.shared);
+        let maker = std::thread::Builder::new().name(name.to_owned()).spawn(move || work(&shared))?;
+        let mut makers = self.makers.lock().unwrap_or_else(PoisonError::into_inner);
+        makers.retain(|maker| !maker.is_finished());
+        makers.push(maker);
+        Ok(())
     }
 
     /// Has a cell made ready before anybody asks for one.
-    pub(crate) fn expect(&self, spec: &CellSpec, shown: &[Mount]) {
-        if let Some(order) = order(spec, shown) {
-            let mut state = self.shared.lock();
-            state.shelf(&order);
-            self.shared.wanted.notify_one();
+    pub(crate) fn expect(&self, spec: &CellSpec, shown: &[Mount], warmth: Option<&Warmth>) {
+        let warm = warmth.and_then(|warmth| Order::warm(spec, shown, warmth));
+        for order in warm.into_iter().chain(Order::new(spec, shown)) {
+            self.shelve(&mut self.shared.lock(), &order);
         }
+        self.shared.wanted.notify_all();
+    }
+
+    /// A ready cell, if there is one. Either way somebody sees to it that there is one next time.
+    fn take(&self, order: &Order) -> Option<Cell> {
+        let mut state = self.shared.lock();
+        let index = self.shelve(&mut state, order)?;
+        let shelf = &mut state.shelves[index];
+        shelf.used = Instant::now();
+        let cell = loop {
+            match shelf.ready.pop() {
+                // One that has something to say has come to an end.
+                Some(cell) if has_ended(&cell) => {}
+                other => break other,
+            }
+        };
+        if cell.is_none() {
+            shelf.target = (shelf.target + 1).min(self.shared.room.cells);
+        }
+        shelf.spare = shelf.spare.min(shelf.ready.len());
+        drop(state);
+        self.shared.wanted.notify_all();
+        cell
+    }
+
+    /// The shelf for an order, if there can be one. A new one should hold one cell.
+    fn shelve(&self, state: &mut State, order: &Order) -> Option<usize> {
+        if let Some(index) = state.find(order) {
+            return Some(index);
+        }
+        if let Some(warmth) = &order.warmth {
+            let zygotes = state.shelves.iter().filter(|shelf| shelf.order.warmth.is_some()).count();
+            if zygotes >= self.shared.room.zygotes && !state.give_up_zygote() {
+                return None;
+            }
+            let (order, warmth) = (order.clone(), warmth.clone());
+            self.start_maker("zygote", move |shared| shared.make_warm(&order, &warmth)).ok()?;
+        }
+        let (order, used) = (order.clone(), Instant::now());
+        state.shelves.push(Shelf { order, ready: vec![], making: 0, target: 1, spare: usize::MAX, used });
+        Some(state.shelves.len() - 1)
     }
 }
 
@@ -174,7 +267,8 @@ impl Drop for Pool {
     fn drop(&mut self) {
         self.shared.lock().closed = true;
         self.shared.wanted.notify_all();
-        if let Some(maker) = self.maker.take() {
+        let makers = std::mem::take(self.makers.get_mut().unwrap_or_else(PoisonError::into_inner));
+        for maker in makers {
             let _ = maker.join();
         }
         self.shared.lock().shelves.clear();
@@ -182,24 +276,20 @@ impl Drop for Pool {
 }
 
 impl State {
-    /// The shelf for an order; a new one should hold one cell.
-    fn shelf(&mut self, order: &CellSpec) -> &mut Shelf {
-        let index = self.shelves.iter().position(|shelf| shelf.order == *order).unwrap_or_else(|| {
-            let (order, used) = (order.clone(), Instant::now());
-            self.shelves.push(Shelf { order, ready: vec![], making: 0, target: 1, spare: usize::MAX, used });
-            self.shelves.len() - 1
-        });
-        &mut self.shelves[index]
+    fn find(&self, order: &Order) -> Option<usize> {
+        self.shelves.iter().position(|shelf| shelf.order == *order)
     }
 
     fn held(&self) -> usize {
         self.shelves.iter().map(|shelf| shelf.ready.len() + shelf.making).sum()
     }
 
-    /// The shelf that lacks cells and was used last.
-    fn lacking(&mut self) -> Option<&mut Shelf> {
-        let lacking = self.shelves.iter_mut().filter(|shelf| shelf.ready.len() + shelf.making < shelf.target);
-        lacking.max_by_key(|shelf| shelf.used)
+    /// Of the shelves that lack cells, the one that was used last.
+    fn lacking(&self, mine: impl Fn(&Order) -> bool) -> Option<usize> {
+        let lacks = |shelf: &Shelf| shelf.ready.len() + shelf.making < shelf.target && mine(&shelf.order);
+        (0..self.shelves.len())
+            .filter(|index| lacks(&self.shelves[*index]))
+            .max_by_key(|index| self.shelves[*index].used)
     }
 
     /// Takes a cell off the shelf that was not used for longest, if that is before `before`.
@@ -208,6 +298,14 @@ impl State {
         let shelf = shelves.min_by_key(|shelf| shelf.used)?;
         shelf.target = shelf.target.saturating_sub(1);
         shelf.ready.pop()
+    }
+
+    /// Removes the zygote that was not used for longest, unless it was just now.
+    fn give_up_zygote(&mut self) -> bool {
+        let zygotes = (0..self.shelves.len()).filter(|index| self.shelves[*index].order.warmth.is_some());
+        let oldest = zygotes.min_by_key(|index| self.shelves[*index].used);
+        let oldest = oldest.filter(|index| self.shelves[*index].used.elapsed() > LOOK);
+        oldest.map(|index| self.shelves.remove(index)).is_some()
     }
 
     /// Lowers what was never needed since the last look, and takes away what is too much.
@@ -230,91 +328,92 @@ impl State {
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A ready cell, if there is one. Either way somebody sees to it that there is one next time.
-    fn take(&self, order: &CellSpec) -> Option<Cell> {
-        let mut state = self.lock();
-        let most = self.most;
-        let shelf = state.shelf(order);
-        shelf.used = Instant::now();
-        let cell = loop {
-            match shelf.ready.pop() {
-                // One that has something to say has come to an end.
-                Some(cell) if has_ended(&cell) => {}
-                other => break other,
-            }
-        };
-        if cell.is_none() {
-            shelf.target = (shelf.target + 1).min(most);
-        }
-        shelf.spare = shelf.spare.min(shelf.ready.len());
-        drop(state);
-        self.wanted.notify_one();
-        cell
-    }
-
-    /// Makes what is missing until all is over.
-    fn make_forever(&self) {
+    /// Makes plain cells until all is over, and looks after all shelves.
+    fn make_plain(&self) {
         let mut next_look = Instant::now() + LOOK;
         loop {
-            let orders = {
-                let mut state = self.lock();
-                loop {
-                    if state.closed {
-                        return;
-                    }
-                    if Instant::now() >= next_look {
-                        next_look = Instant::now() + LOOK;
-                        let surplus = state.look();
-                        drop(state);
-                        drop(surplus);
-                        state = self.lock();
-                    }
-                    let orders = self.next(&mut state);
-                    if !orders.is_empty() {
-                        break orders;
-                    }
-                    let wait = next_look.saturating_duration_since(Instant::now());
-                    state = self
-                        .wanted
-                        .wait_timeout(state, wait)
-                        .map_or_else(|poisoned| poisoned.into_inner().0, |(state, _)| state);
-                }
+            if Instant::now() >= next_look {
+                next_look = Instant::now() + LOOK;
+                let surplus = self.lock().look();
+                drop(surplus);
+            }
+            let Some(orders) = self.wait_for_orders(next_look, |order| order.warmth.is_none()) else { return };
+            let cells: Vec<_> = orders.iter().map(|order| self.keeper.create(&order.spec)).collect();
+            for (order, cell) in orders.iter().zip(cells) {
+                self.put(order, cell.and_then(|mut cell| cell.ready().map(|_| cell)));
+            }
+        }
+    }
+
+    /// Makes cells with interpreters in them until their shelf is gone.
+    fn make_warm(&self, order: &Order, warmth: &Warmth) {
+        let mut zygote = Zygote::start(&self.keeper, &order.spec, warmth);
+        // One that does not get warm will not another time either; its runs start as they would without it.
+        while let Ok(warm) = &zygote {
+            let soon = Instant::now() + LOOK;
+            let Some(orders) = self.wait_for_orders(soon, |other| other == order) else { return };
+            if self.lock().find(order).is_none() {
+                return;
+            }
+            if warm.has_ended() {
+                zygote = Zygote::start(&self.keeper, &order.spec, warmth);
+                continue;
+            }
+            let made: Vec<_> = orders.iter().map(|order| warm.make(&self.keeper, &order.spec)).collect();
+            let entered = |mut cell: Cell| warm.enter(&mut cell).map(|()| cell);
+            let made: Vec<_> = made.into_iter().map(|cell| cell.and_then(entered)).collect();
+            for cell in made {
+                self.put(order, cell.and_then(|mut cell| Zygote::wait(&mut cell).map(|()| cell)));
+            }
+        }
+    }
+
+    /// Waits until some cells of these are wanted, but not longer than until `until`. None when all is over.
+    fn wait_for_orders(&self, until: Instant, mine: impl Fn(&Order) -> bool) -> Option<Vec<Order>> {
+        let mut state = self.lock();
+        loop {
+            if state.closed {
+                return None;
+            }
+            let orders = self.next(&mut state, &mine);
+            let left = until.saturating_duration_since(Instant::now());
+            if !orders.is_empty() || left.is_zero() {
+                return Some(orders);
+            }
+            state = match self.wanted.wait_timeout(state, left) {
+                Ok((state, _)) => state,
+                Err(poisoned) => poisoned.into_inner().0,
             };
-            self.make(&orders);
         }
     }
 
     /// What to make next, and notes that it is being made.
-    fn next(&self, state: &mut State) -> Vec<CellSpec> {
+    fn next(&self, state: &mut State, mine: impl Fn(&Order) -> bool) -> Vec<Order> {
         let mut orders = vec![];
         while orders.len() < AT_ONCE {
-            let full = state.held() >= self.most;
-            let Some(shelf) = state.lacking() else { break };
-            let (used, order) = (shelf.used, shelf.order.clone());
-            if full && state.give_up_one(used).is_none() {
+            let Some(index) = state.lacking(&mine) else { break };
+            let used = state.shelves[index].used;
+            if state.held() >= self.room.cells && state.give_up_one(used).is_none() {
                 break;
             }
-            state.shelf(&order).making += 1;
-            orders.push(order);
+            state.shelves[index].making += 1;
+            orders.push(state.shelves[index].order.clone());
         }
         orders
     }
 
-    fn make(&self, orders: &[CellSpec]) {
-        let cells: Vec<_> = orders.iter().map(|order| self.keeper.create(order)).collect();
-        for (order, cell) in orders.iter().zip(cells) {
-            let cell = cell.and_then(|mut cell| cell.ready().map(|_| cell));
-            let mut state = self.lock();
-            let shelf = state.shelf(order);
-            shelf.making = shelf.making.saturating_sub(1);
-            match cell {
-                Ok(cell) => shelf.ready.push(cell),
-                // Whoever needs one makes his own, and is told why that fails.
-                Err(_) => shelf.target = 0,
-            }
+    fn put(&self, order: &Order, cell: Result<Cell, Failure>) {
+        let mut state = self.lock();
+        let Some(index) = state.find(order) else { return };
+        let shelf = &mut state.shelves[index];
+        shelf.making = shelf.making.saturating_sub(1);
+        match cell {
+            Ok(cell) => shelf.ready.push(cell),
+            // Whoever needs one makes his own, and is told why that fails. The next who finds none asks for one again.
+            Err(_) => shelf.target = 0,
         }
     }
 }

@@ -8,8 +8,8 @@ use sandbox_cell::archive::Omission;
 use sandbox_cell::{LayerSet, LimitKind, Usage};
 use serde::Serialize;
 
-use crate::pool::StartKind;
 use crate::gateway::NetworkUse;
+use crate::pool::StartKind;
 
 /// Success or not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]

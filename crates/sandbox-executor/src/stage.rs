@@ -20,6 +20,7 @@ use crate::capture::Capture;
 use crate::gateway::{Gateway, NetworkUse};
 use crate::pool::{Cells, StartKind, Taken};
 use crate::reach::Reach;
+use crate::zygote::Warmth;
 
 /// An output stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,6 +49,8 @@ pub(crate) struct Stage<'a> {
     pub(crate) cell: &'a CellSpec,
     /// What was made before and is shown in it.
     pub(crate) shown: &'a [Mount],
+    /// The zygote whose child could run the command.
+    pub(crate) warmth: Option<Warmth>,
     pub(crate) command: &'a Command,
     pub(crate) files: &'a Archive,
     pub(crate) input: Input,
@@ -95,14 +98,14 @@ impl Stage<'_> {
         observe: &mut dyn FnMut(Stream, &[u8]),
         sink: &mut dyn Sink,
     ) -> Result<Ended, Failure> {
-        let Taken { mut cell, start } = cells.take(self.cell, self.shown)?;
+        let Taken { mut cell, start, shows } = cells.take(self.cell, self.shown, self.warmth.as_ref())?;
         if self.last {
             cells.keeper().close();
         }
         let (has_gateway, reach) = (matches!(self.cell.network, Network::Gateway(_)), self.reach.clone());
         let volumes: Vec<Caps> = self.cell.volumes.iter().map(Volume::caps).collect();
         let (mut streams, mut collection) =
-            self.start(&cell, start).map_err(|error| failure("cannot start the stage", &error))??;
+            self.start(&cell, start, shows).map_err(|error| failure("cannot start the stage", &error))??;
         let gateway = if has_gateway { cell.take_gateway()? } else { None };
         let gateway = gateway.map(|sockets| Gateway::serve(sockets, reach)).transpose();
         let gateway = gateway.map_err(|error| failure("cannot serve the cell's gateway", &error))?;
@@ -122,7 +125,7 @@ impl Stage<'_> {
         Ok(Ended { outcome, ready, start, stdout, stderr, omitted, collect_time: began.elapsed(), network })
     }
 
-    fn start(self, cell: &Cell, start: StartKind) -> io::Result<Result<(Streams, Collection), Failure>> {
+    fn start(self, cell: &Cell, start: StartKind, shows: bool) -> io::Result<Result<(Streams, Collection), Failure>> {
         let limit = self.cell.limits.output();
         let (stdout, stdout_end) = Capture::new(limit)?;
         let (stderr, stderr_end) = Capture::new(limit)?;
@@ -130,8 +133,9 @@ impl Stage<'_> {
         let collection = self.collect.map(|caps| pipe_with(PipeFlags::CLOEXEC).map(|pipe| (caps, pipe))).transpose()?;
         let started = cell.start(&Start {
             command: self.command,
-            mounts: if start == StartKind::Cold { &[] } else { self.shown },
+            mounts: if shows { &[] } else { self.shown },
             limits: (start != StartKind::Cold).then_some(&self.cell.limits),
+            extra: None,
             stdio: Stdio { stdin: stdin_end.as_fd(), stdout: stdout_end.as_fd(), stderr: stderr_end.as_fd() },
             files: Some(self.files),
             collect: collection.as_ref().map(|(caps, (_, writer))| (*caps, writer.as_fd())),

@@ -121,6 +121,7 @@ impl TemplateRequest {
         let stage = Stage {
             cell: &cell,
             shown: &[],
+            warmth: None,
             command: &Command::new([PLACE, RENDER_COMMAND]),
             files: &Archive::new().map_err(|error| failure("cannot render the template", &error))?,
             input: Input::Bytes(job),

@@ -4,6 +4,8 @@
 //! scripts for `/bin/sh` where there is something to decide, a plain argument list for the program itself.
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
 use regex_lite::Regex;
@@ -162,6 +164,37 @@ pub struct Run {
     /// Variables to set; `{heap}` is replaced.
     #[serde(default)]
     pub env: BTreeMap<String, String>,
+    /// How to keep interpreters warm, for languages where that can be done.
+    pub warm: Option<Warm>,
+}
+
+/// How to keep an interpreter warm: as a zygote, which is forked into the cell of each run.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Warm {
+    /// The command that becomes a zygote. As in [`Run::argv`], and replaced are `{zygote}` (the zygote's text), `{library}`
+    /// (the library that it loads to become one) and `{rules}` (a file with the rules about system calls).
+    pub argv: Vec<String>,
+    /// A file beside this one with the zygote's text.
+    pub zygote: String,
+    /// Variables to set for the zygote.
+    #[serde(default)]
+    pub env: BTreeMap<String, String>,
+    /// Variables that an interpreter only looks at when it starts, so that a run that sets one starts cold. `*` at the end
+    /// stands for any ending.
+    #[serde(default)]
+    pub cold: Vec<String>,
+}
+
+impl Warm {
+    /// Whether a run with these variables has to start cold.
+    pub fn is_cold<'a>(&self, mut variables: impl Iterator<Item = &'a OsStr>) -> bool {
+        let matches = |pattern: &String, name: &[u8]| match pattern.strip_suffix('*') {
+            Some(start) => name.starts_with(start.as_bytes()),
+            None => name == pattern.as_bytes(),
+        };
+        variables.any(|name| self.cold.iter().any(|pattern| matches(pattern, name.as_bytes())))
+    }
 }
 
 /// How to run a program with safe built-ins only.
@@ -264,7 +297,8 @@ pub enum DefinitionError {
 }
 
 /// Words that are replaced in a command.
-const PLACEHOLDERS: [&str; 6] = ["{executable}", "{entry}", "{stem}", "{runner}", "{runner_file}", "{heap}"];
+const PLACEHOLDERS: [&str; 9] =
+    ["{executable}", "{entry}", "{stem}", "{runner}", "{runner_file}", "{heap}", "{zygote}", "{library}", "{rules}"];
 
 impl Definition {
     /// Reads a definition; `file` is named in errors. `like` gives the definition that this one builds on by its name,
@@ -292,7 +326,8 @@ impl Definition {
             return Err(value(what));
         }
         let restricted = definition.run.restricted.as_mut().map(|restricted| &mut restricted.runner);
-        for name in definition.run.runner.iter_mut().chain(restricted) {
+        let warm = definition.run.warm.as_mut().map(|warm| &mut warm.zygote);
+        for name in definition.run.runner.iter_mut().chain(restricted).chain(warm) {
             *name = beside(name).map_err(|source| DefinitionError::Read { file: name.clone(), source })?;
         }
         Ok((definition, table))
@@ -323,7 +358,8 @@ impl Definition {
         }
         let argvs = std::iter::once(("run.argv", &self.run.argv));
         let restricted = self.run.restricted.iter().map(|restricted| ("run.restricted.argv", &restricted.argv));
-        for (name, argv) in argvs.chain(restricted) {
+        let warm = self.run.warm.iter().map(|warm| ("run.warm.argv", &warm.argv));
+        for (name, argv) in argvs.chain(restricted).chain(warm) {
             if argv.is_empty() {
                 return Some(format!("{name} is empty"));
             }
@@ -338,7 +374,8 @@ impl Definition {
             }
         }
         let restricted = self.run.restricted.iter().map(|restricted| &restricted.runner);
-        for runner in self.run.runner.iter().chain(restricted) {
+        let warm = self.run.warm.iter().map(|warm| &warm.zygote);
+        for runner in self.run.runner.iter().chain(restricted).chain(warm) {
             if let Err(error) = sandbox_cell::RelativePath::new(runner.clone()) {
                 return Some(format!("run.runner: {error}"));
             }

@@ -12,9 +12,11 @@ mod registry;
 mod runtime;
 mod store;
 
-pub use definition::{Definition, DefinitionError, EntryFrom, Errors, Packages, Pattern, Prepare, StageName};
+pub use definition::{Definition, DefinitionError, EntryFrom, Errors, Packages, Pattern, Prepare, StageName, Warm};
 pub use discover::{Missing, Places};
 pub use memory::Memory;
 pub use registry::{Registry, UnknownLanguage};
-pub use runtime::{Environment, Invocation, OUT_DIR, RESULT_DIR, RUNNER_FILE, Runtime, Stage, set_all};
+pub use runtime::{
+    Environment, Invocation, OUT_DIR, RESULT_DIR, RULES_FILE, RUNNER_FILE, Runtime, Stage, ZYGOTE_LIBRARY_FILE, set_all,
+};
 pub use store::{Claim, Entry, Kind, Listed, Staging, Store};

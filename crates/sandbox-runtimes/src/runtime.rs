@@ -19,6 +19,12 @@ pub const RESULT_DIR: &str = "/run/result";
 /// The name of the runner in that directory.
 pub const RUNNER_FILE: &str = "runner";
 
+/// The name of the library that a zygote loads, in its working directory.
+pub const ZYGOTE_LIBRARY_FILE: &str = "zygote.so";
+
+/// The name of the file with the rules about system calls, beside it.
+pub const RULES_FILE: &str = "rules";
+
 /// Variables, in order; a later one of the same name wins.
 pub type Environment = Vec<(OsString, OsString)>;
 
@@ -139,7 +145,7 @@ impl Runtime {
     pub fn run(&self, invocation: &Invocation<'_>) -> Option<Command> {
         let Invocation { entry, limits, packages, restricted, elsewhere } = *invocation;
         let run = &self.definition.run;
-        let heap = (limits.memory() / 4 * 3 / (1 << 20)).max(1).to_string();
+        let heap = heap(limits);
         let stem = entry.rsplit_once('.').map_or(entry, |(stem, _)| stem);
         let runner = run.runner.as_deref().unwrap_or_default();
         let (argv, runner) = match &run.restricted {
@@ -164,6 +170,25 @@ impl Runtime {
         if run.runner.is_some() {
             set_all(&mut command.env, [("RESULT", RESULT_DIR)]);
         }
+        Some(command)
+    }
+
+    /// The command that becomes a zygote for such runs, if there are any.
+    #[must_use]
+    pub fn zygote(&self, invocation: &Invocation<'_>) -> Option<Command> {
+        let warm = self.definition.run.warm.as_ref().filter(|_| !invocation.restricted)?;
+        let run = self.run(&Invocation { entry: "", elsewhere: false, ..*invocation })?;
+        let heap = heap(invocation.limits);
+        let argv = warm.argv.iter().map(|word| match word.as_str() {
+            "{executable}" => self.executable.clone().into_os_string(),
+            "{runner}" => self.definition.run.runner.clone().unwrap_or_default().into(),
+            "{zygote}" => warm.zygote.clone().into(),
+            "{library}" => format!("{WORK_DIR}/{ZYGOTE_LIBRARY_FILE}").into(),
+            "{rules}" => format!("{WORK_DIR}/{RULES_FILE}").into(),
+            other => other.replace("{heap}", &heap).into(),
+        });
+        let mut command = Command { argv: argv.collect(), ..run };
+        set_all(&mut command.env, &warm.env);
         Some(command)
     }
 
@@ -192,6 +217,11 @@ impl Runtime {
         }
         Ok(mounts)
     }
+}
+
+/// What `{heap}` stands for.
+fn heap(limits: &Limits) -> String {
+    (limits.memory() / 4 * 3 / (1 << 20)).max(1).to_string()
 }
 
 /// Sets variables, each in place of an earlier one of the same name.

@@ -63,6 +63,13 @@ pub struct Entry {
     _lock: File,
 }
 
+impl Entry {
+    /// The same entry, for somebody else to hold.
+    pub fn share(&self) -> io::Result<Self> {
+        Ok(Self { content: self.content.clone(), _lock: self._lock.try_clone()? })
+    }
+}
+
 /// What came of asking for an entry.
 #[derive(Debug)]
 pub enum Claim {

@@ -13,6 +13,10 @@ pub mod seccomp;
 pub mod signal;
 pub mod spawn;
 
+/// The shared library that interpreters load to become zygotes, as a file's content; empty where there is none for this
+/// architecture. See `zygote/lib.rs`.
+pub const ZYGOTE_LIBRARY: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/zygote.so"));
+
 /// The result of a system call.
 pub type Result<T> = std::result::Result<T, rustix::io::Errno>;
 

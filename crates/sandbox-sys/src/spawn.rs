@@ -27,6 +27,10 @@ pub struct Program<'a> {
     pub cwd: &'a CStr,
     /// Standard input, output and error. Each must be above 2.
     pub stdio: [BorrowedFd<'a>; 3],
+    /// A descriptor that the program gets as number 3.
+    pub extra: Option<BorrowedFd<'a>>,
+    /// Capabilities that the program keeps; the caller must have them.
+    pub kept: CapabilitySet,
     /// `cgroup.procs` files of the groups to join.
     pub cgroups: &'a [BorrowedFd<'a>],
     /// Limits per process.
@@ -143,7 +147,7 @@ fn prepare(program: &Program<'_>) -> Result<(), SpawnError> {
         let limit = Rlimit { current: Some(value), maximum: Some(value) };
         rustix::process::setrlimit(resource, limit).map_err(at(Step::Rlimit))?;
     }
-    drop_privileges(program.ids).map_err(at(Step::Privileges))?;
+    drop_privileges(program.ids, program.kept).map_err(at(Step::Privileges))?;
     if let Some(ruleset) = program.landlock {
         if program.own_proc {
             crate::landlock::allow_own_process(ruleset).map_err(at(Step::Landlock))?;
@@ -151,24 +155,24 @@ fn prepare(program: &Program<'_>) -> Result<(), SpawnError> {
         crate::landlock::restrict_self(ruleset).map_err(at(Step::Landlock))?;
     }
     // Before the working directory is entered: a path to it may lead through /proc/self/fd, and must not find init's.
-    close_from(3).map_err(at(Step::Stdio))?;
+    if let Some(extra) = program.extra {
+        dup_to(extra, 3).map_err(at(Step::Stdio))?;
+    }
+    close_from(if program.extra.is_some() { 4 } else { 3 }).map_err(at(Step::Stdio))?;
     rustix::process::chdir(program.cwd).map_err(at(Step::WorkingDirectory))?;
     Ok(())
 }
 
-fn drop_privileges(ids: Option<(u32, u32)>) -> Result<(), Errno> {
+fn drop_privileges(ids: Option<(u32, u32)>, kept: CapabilitySet) -> Result<(), Errno> {
     if let Some((uid, gid)) = ids {
         let gid = rustix::process::Gid::from_raw(gid);
         let uid = rustix::process::Uid::from_raw(uid);
         rustix::thread::set_thread_res_gid(gid, gid, gid)?;
         rustix::thread::set_thread_res_uid(uid, uid, uid)?;
     }
-    let none = CapabilitySets {
-        effective: CapabilitySet::empty(),
-        permitted: CapabilitySet::empty(),
-        inheritable: CapabilitySet::empty(),
-    };
-    rustix::thread::set_capabilities(None, none)
+    rustix::thread::set_capabilities(None, CapabilitySets { effective: kept, permitted: kept, inheritable: kept })?;
+    // Only ambient ones outlive the exec of a plain file.
+    kept.iter().try_for_each(|capability| rustix::thread::configure_capability_in_ambient_set(capability, true))
 }
 
 fn exec(shared: &Shared<'_>) -> Errno {

@@ -16,7 +16,7 @@ use rustix::io::Errno;
 use rustix::process::DumpableBehavior;
 
 use super::Birth;
-use super::lock::{Locked, begin, enter_places, give_up_power, open_io, prefer_as_victim};
+use super::lock::{Locked, Places, begin, enter_places, give_up_power, open_io, prefer_as_victim};
 use super::writable::Writable;
 use crate::bare::Layout;
 use crate::rootfs::{self, Failed};
@@ -46,7 +46,7 @@ const ETC: [&str; 2] = ["/etc/ssl/openssl.cnf", "/etc/nsswitch.conf"];
 pub(super) fn lock<'a>(birth: &Birth<'a>, layout: &Layout) -> Result<Locked<'a>, Failed> {
     let at = |step: &'static str| move |errno| (Cow::Borrowed(step), errno);
     let children = begin(birth)?;
-    let (groups, gateway) = enter_places(birth)?;
+    let Places { groups, gateway: outgoing, .. } = enter_places(birth)?;
     let open = |path: &Path, flags: OFlags| {
         rustix::fs::openat(CWD, path, flags | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())
     };
@@ -70,7 +70,7 @@ pub(super) fn lock<'a>(birth: &Birth<'a>, layout: &Layout) -> Result<Locked<'a>,
     rustix::thread::set_no_new_privs(true).map_err(at("give up gaining privileges"))?;
     sandbox_sys::landlock::restrict_self(own.as_fd()).map_err(at("enter the Landlock rules"))?;
     sandbox_sys::seccomp::install(birth.filter).map_err(at("install the syscall filter"))?;
-    Ok(Locked { writable, gateway, children, landlock: Some(for_programs), groups, io })
+    Ok(Locked { writable, outgoing, park: None, children, landlock: Some(for_programs), groups, io })
 }
 
 /// What programs may do with files: read and execute what makes up the system and what the cell shows, write in the

@@ -21,19 +21,22 @@ use rustix::thread::{CapabilitySet, CapabilitySets, LinkNameSpaceType, move_into
 use sandbox_sys::process::Namespaces;
 use sandbox_sys::signal::{SignalFd, SignalSet};
 
+use super::park::{self, Park};
 use super::writable::Writable;
 use super::{Birth, network};
 use crate::layer::Layer;
 use crate::rootfs::{self, Failed};
-use crate::spec::CellSpec;
+use crate::spec::{CellSpec, Role};
 use crate::wire::{self, FromInit, Received, ToInit};
 
 /// What a locked init holds.
 pub(super) struct Locked<'a> {
     /// What programs can write to.
     pub(super) writable: Writable<'a>,
-    /// The sockets on which the caller serves a gateway, until they are sent away.
-    pub(super) gateway: Vec<OwnedFd>,
+    /// The sockets on which the caller serves a gateway, or what a zygote needs to enter, until they are sent away.
+    pub(super) outgoing: Vec<OwnedFd>,
+    /// Where a zygote's child waits.
+    pub(super) park: Option<Park>,
     /// Tells when a child has ended.
     pub(super) children: SignalFd,
     /// The rules that programs enter.
@@ -54,6 +57,9 @@ const KEPT: CapabilitySet = CapabilitySet::KILL
     .union(CapabilitySet::FOWNER)
     .union(CapabilitySet::DAC_OVERRIDE);
 
+/// What a zygote needs to enter its children's cells, and its init therefore has.
+pub(super) const TO_ENTER: CapabilitySet = CapabilitySet::SYS_ADMIN.union(CapabilitySet::SYS_CHROOT);
+
 pub(super) fn lock<'a>(birth: &Birth<'a>) -> Result<Locked<'a>, Failed> {
     let at = |step: &'static str| move |errno| (Cow::Borrowed(step), errno);
     let children = begin(birth)?;
@@ -73,14 +79,15 @@ pub(super) fn lock<'a>(birth: &Birth<'a>) -> Result<Locked<'a>, Failed> {
         volumes: &volumes,
         slots: &birth.spec.slots,
         host: !birth.has(Layer::Mount),
-        all_processes: !birth.has(Layer::Pid),
+        all_processes: birth.spec.omit.contains(Layer::Pid),
     })?;
-    let (groups, gateway) = enter_places(birth)?;
+    let Places { groups, joined, gateway } = enter_places(birth)?;
 
     prefer_as_victim(&proc).map_err(at("offer the cell to the out-of-memory killer"))?;
     // Opened while this is still allowed: sealing init's memory below makes its own /proc entry root's.
     let io = open_io(&proc);
     give_up_power(birth, &proc)?;
+    let namespaces = if let Role::Child(_) = birth.spec.role { park::namespaces(&proc)? } else { vec![] };
     drop(proc);
 
     if birth.has(Layer::Pid) {
@@ -96,7 +103,15 @@ pub(super) fn lock<'a>(birth: &Birth<'a>) -> Result<Locked<'a>, Failed> {
     }
     let volumes = volumes.into_iter().map(|(_, tmpfs)| tmpfs).collect();
     let writable = Writable::Tmpfs { root: writable, volumes };
-    Ok(Locked { writable, gateway, children, landlock, groups, io })
+    let (park, outgoing) = if namespaces.is_empty() {
+        (None, gateway)
+    } else {
+        let groups = joined.into_iter().chain(groups.iter().flat_map(OwnedFd::try_clone)).collect();
+        let (park, outgoing) =
+            Park::new(namespaces, landlock.as_ref(), groups).map_err(at("make a place for a child"))?;
+        (Some(park), outgoing)
+    };
+    Ok(Locked { writable, outgoing, park, children, landlock, groups, io })
 }
 
 /// What every init begins with: it lets go of all that it has inherited.
@@ -106,6 +121,8 @@ pub(super) fn begin(birth: &Birth<'_>) -> Result<SignalFd, Failed> {
     sandbox_sys::process::close_all_except(&kept).map_err(at("close descriptors"))?;
     detach_stdio().map_err(at("open /dev/null"))?;
     sandbox_sys::signal::reset(crate::keeper::IGNORED_SIGNALS);
+    // A nest ignores it.
+    sandbox_sys::signal::reset([libc::SIGCHLD]);
     SignalSet::all().block().map_err(at("block signals"))?;
     let children = SignalFd::new(&SignalSet::of(&[libc::SIGCHLD])).map_err(at("watch for children"))?;
     let _ = rustix::thread::set_name(c"sandbox-init");
@@ -129,9 +146,18 @@ pub(super) fn open_io(proc: &OwnedFd) -> Option<File> {
     rustix::fs::openat(proc, c"self/io", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok().map(File::from)
 }
 
-/// Enters the places that the keeper has made meanwhile; returns the groups that are for the program, and the sockets of
-/// a gateway.
-pub(super) fn enter_places(birth: &Birth<'_>) -> Result<(Vec<OwnedFd>, Vec<OwnedFd>), Failed> {
+/// What comes of entering the places that the keeper has made.
+pub(super) struct Places {
+    /// Groups that are for the program.
+    pub(super) groups: Vec<OwnedFd>,
+    /// Groups that init has joined.
+    pub(super) joined: Vec<OwnedFd>,
+    /// The sockets of a gateway.
+    pub(super) gateway: Vec<OwnedFd>,
+}
+
+/// Enters the places that the keeper has made meanwhile.
+pub(super) fn enter_places(birth: &Birth<'_>) -> Result<Places, Failed> {
     let at = |step: &'static str| move |errno| (Cow::Borrowed(step), errno);
     let mut buffer = [0; 64];
     let received = wire::receive(birth.socket, &mut buffer, RecvFlags::empty()).map_err(at("wait for the network"))?;
@@ -139,14 +165,18 @@ pub(super) fn enter_places(birth: &Birth<'_>) -> Result<(Vec<OwnedFd>, Vec<Owned
         return Err(("wait for the network".into(), Errno::PIPE));
     };
     let mut fds = fds.into_iter();
-    if birth.layout.is_none() {
+    if birth.map.is_some() {
+        // One of the keeper's would not belong to the nest.
+        sandbox_sys::process::unshare(birth.alone, Namespaces::NET).map_err(at("make a network"))?;
+    } else if birth.layout.is_none() {
         let net = fds.next().ok_or(("wait for the network".into(), Errno::PIPE))?;
         move_into_link_name_space(net.as_fd(), Some(LinkNameSpaceType::Network)).map_err(at("enter the network"))?;
     }
     // What is not the cell's own network is left as it is.
     let gateway = if birth.has(Layer::Net) { network::set_up(&birth.spec.network)? } else { vec![] };
-    for group in fds.by_ref().take(usize::from(init)) {
-        rustix::io::write(&group, b"0").map_err(at("join the cgroup"))?;
+    let joined: Vec<OwnedFd> = fds.by_ref().take(usize::from(init)).collect();
+    for group in &joined {
+        rustix::io::write(group, b"0").map_err(at("join the cgroup"))?;
     }
     let mut groups: Vec<OwnedFd> = fds.collect();
     let back = groups.split_off(groups.len().saturating_sub(usize::from(back)));
@@ -160,7 +190,7 @@ pub(super) fn enter_places(birth: &Birth<'_>) -> Result<(Vec<OwnedFd>, Vec<Owned
         sandbox_sys::process::unshare(birth.alone, Namespaces::CGROUP).map_err(at("make a cgroup namespace"))?;
         join(&back).map_err(at("leave the program's cgroup"))?;
     }
-    Ok((groups, gateway))
+    Ok(Places { groups, joined, gateway })
 }
 
 /// Programs get standard streams of their own; init has none.
@@ -183,7 +213,9 @@ pub(super) fn give_up_power(birth: &Birth<'_>, proc: &OwnedFd) -> Result<(), Fai
         Err(errno) => return Err(("drop groups".into(), errno)),
     }
     if birth.has(Layer::User) {
+        let mapper = birth.map.map(|map| park::Mapper::start(birth.alone, proc, map)).transpose()?;
         sandbox_sys::process::unshare(birth.alone, Namespaces::USER).map_err(at("make a user namespace"))?;
+        mapper.map_or(Ok(()), park::Mapper::map)?;
     }
     wire::send(birth.socket, &FromInit::NeedsMap, &[], SendFlags::empty()).map_err(at("ask for ids"))?;
     let mut buffer = [0; 64];
@@ -210,7 +242,8 @@ pub(super) fn give_up_power(birth: &Birth<'_>, proc: &OwnedFd) -> Result<(), Fai
     }
 
     rustix::thread::clear_ambient_capability_set().map_err(at("drop ambient capabilities"))?;
-    for capability in CapabilitySet::all().iter() {
+    let to_enter = if birth.spec.role == Role::Zygote { TO_ENTER } else { CapabilitySet::empty() };
+    for capability in CapabilitySet::all().difference(to_enter).iter() {
         match rustix::thread::remove_capability_from_bounding_set(capability) {
             // Newer capabilities are unknown to older kernels.
             Ok(()) | Err(Errno::INVAL) => {}
@@ -221,7 +254,7 @@ pub(super) fn give_up_power(birth: &Birth<'_>, proc: &OwnedFd) -> Result<(), Fai
     }
     let held = rustix::thread::capabilities(None).map_err(at("read capabilities"))?.permitted;
     // Where there are no namespaces, init has what its container has.
-    let kept = if birth.layout.is_some() { KEPT.intersection(held) } else { KEPT };
+    let kept = if birth.layout.is_some() { KEPT.intersection(held) } else { KEPT.union(to_enter) };
     let kept = CapabilitySets { effective: kept, permitted: kept, inheritable: CapabilitySet::empty() };
     rustix::thread::set_capabilities(None, kept).map_err(at("drop capabilities"))
 }
@@ -264,10 +297,10 @@ fn landlock_rules(spec: &CellSpec) -> Result<OwnedFd, Errno> {
 }
 
 impl Locked<'_> {
-    /// Says that the cell is locked, and sends the gateway's sockets away.
+    /// Says that the cell is locked, and sends away what is for others.
     pub(super) fn ready(&mut self, birth: &Birth<'_>) -> rustix::io::Result<()> {
-        let gateway = std::mem::take(&mut self.gateway);
-        let fds: Vec<_> = gateway.iter().map(AsFd::as_fd).collect();
+        let outgoing = std::mem::take(&mut self.outgoing);
+        let fds: Vec<_> = outgoing.iter().map(AsFd::as_fd).collect();
         let ready = FromInit::Ready { landlock: self.landlock.is_some() };
         wire::send(birth.socket.as_fd(), &ready, &fds, SendFlags::empty())
     }

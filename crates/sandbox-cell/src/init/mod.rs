@@ -17,6 +17,7 @@ mod files;
 mod kill;
 mod lock;
 mod network;
+mod park;
 mod serve;
 mod watch;
 mod writable;
@@ -25,6 +26,7 @@ use std::os::fd::OwnedFd;
 
 use rustix::net::SendFlags;
 use sandbox_sys::process::SingleThreaded;
+use serde::{Deserialize, Serialize};
 
 use crate::bare::Layout;
 use crate::layer::{Layer, LayerSet};
@@ -40,6 +42,8 @@ pub(crate) struct Birth<'a> {
     pub(crate) spec: &'a CellSpec,
     /// For each mount, the namespace that maps its owner to the cell's user, if there is one.
     pub(crate) id_maps: &'a [Option<OwnedFd>],
+    /// In a nest, the ids of the cell's user namespace, which init then gives it itself.
+    pub(crate) map: Option<&'a str>,
     /// The owner of the writable directories, in the keeper's numbering.
     pub(crate) owner: (u32, u32),
     /// Where the cell's places are, if it has no root of its own.
@@ -64,7 +68,7 @@ impl Birth<'_> {
 }
 
 /// What no cgroup limits and init therefore does.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub(crate) struct Duties {
     /// Watch the memory.
     pub(crate) memory: bool,
@@ -75,7 +79,7 @@ pub(crate) struct Duties {
 }
 
 /// How processes are limited where no cgroup does it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Processes {
     /// A cgroup does it, or nobody.
     Elsewhere,

@@ -11,12 +11,14 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags};
-use rustix::process::{Pid, Resource, Signal, WaitOptions, WaitStatus};
+use rustix::process::{Pid, Resource, Signal, WaitId, WaitIdOptions, WaitOptions, WaitStatus};
+use rustix::thread::CapabilitySet;
 use sandbox_sys::process::{CpuTimes, children_cpu_times};
 use sandbox_sys::spawn::{Program, Step, spawn};
 
 use super::files::{self, Files};
-use super::lock::Locked;
+use super::lock::{Locked, TO_ENTER};
+use super::park::{self, Go, Park};
 use super::writable::DiskWatch;
 use super::{Birth, Processes, kill, watch};
 use crate::archive::Caps;
@@ -24,7 +26,7 @@ use crate::layer::Layer;
 use crate::limits::{LimitKind, Limits};
 use crate::outcome::RunStatus;
 use crate::rootfs;
-use crate::spec::Command;
+use crate::spec::{Command, Role};
 use crate::wire::{self, FromInit, Received, Report, Run, ToInit};
 
 /// A program that runs.
@@ -57,6 +59,7 @@ fn serve_keeper(birth: &Birth<'_>, locked: &mut Locked<'_>) {
     if locked.ready(birth).is_err() {
         return;
     }
+    let mut park = locked.park.take();
     let locked = &*locked;
     let mut files = Files::new(birth);
     let mut buffer = vec![0; wire::MAX_MESSAGE];
@@ -64,9 +67,21 @@ fn serve_keeper(birth: &Birth<'_>, locked: &mut Locked<'_>) {
     loop {
         let watching = birth.duties.include_watching() || birth.layout.is_some();
         let timeout = (running.is_some() && watching).then_some(watch::INTERVAL);
-        let Ok((message, child)) = wait(birth, locked, timeout) else { return };
+        let Ok(Woken { message, child, parked }) = wait(birth, locked, park.as_ref(), timeout) else { return };
+        if parked
+            && let Some(park) = &mut park
+            && (!park.hear() || say(birth, &FromInit::Parked).is_err())
+        {
+            return;
+        }
         if child {
             while locked.children.next().is_some() {}
+            // A child that ends while it waits takes the cell with it: it is good for nothing any more.
+            if let Some(pid) = park.as_ref().and_then(|park| park.child)
+                && has_ended(pid)
+            {
+                return;
+            }
             if let Some((report, run)) = reap(birth, locked, &mut running) {
                 // What was written and started since the last look counts, even if the program ended well.
                 if let (Some(kind), Some(_)) = (passed(birth, &run.limits, &report), birth.layout)
@@ -89,7 +104,7 @@ fn serve_keeper(birth: &Birth<'_>, locked: &mut Locked<'_>) {
         if message {
             match wire::receive(birth.socket, &mut buffer, RecvFlags::DONTWAIT) {
                 Ok(Received::Message(message, fds)) => {
-                    if obey(birth, locked, &mut files, &mut running, message, fds).is_err() {
+                    if obey(birth, locked, &mut files, &mut park, &mut running, message, fds).is_err() {
                         return;
                     }
                 }
@@ -109,12 +124,36 @@ fn serve_keeper(birth: &Birth<'_>, locked: &mut Locked<'_>) {
     }
 }
 
-/// Waits for a message or the end of a child: (message, child).
-fn wait(birth: &Birth<'_>, locked: &Locked<'_>, timeout: Option<Duration>) -> Result<(bool, bool), Errno> {
-    let mut fds = [PollFd::new(birth.socket, PollFlags::IN), PollFd::new(&locked.children, PollFlags::IN)];
+/// What ended a wait.
+struct Woken {
+    message: bool,
+    /// A child has ended.
+    child: bool,
+    /// A zygote's child has something to say.
+    parked: bool,
+}
+
+/// Whether a child has ended, without taking leave of it.
+fn has_ended(pid: Pid) -> bool {
+    let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+    rustix::process::waitid(WaitId::Pid(pid), options).map_or(true, |status| status.is_some())
+}
+
+/// Waits for a message or the end of a child.
+fn wait(
+    birth: &Birth<'_>,
+    locked: &Locked<'_>,
+    park: Option<&Park>,
+    timeout: Option<Duration>,
+) -> Result<Woken, Errno> {
+    let mut fds = vec![PollFd::new(birth.socket, PollFlags::IN), PollFd::new(&locked.children, PollFlags::IN)];
+    fds.extend(park::waiting(park).map(|socket| PollFd::from_borrowed_fd(socket, PollFlags::IN)));
     let timeout = timeout.map(|t| Timespec { tv_sec: 0, tv_nsec: i64::from(t.subsec_nanos()) });
     match poll(&mut fds, timeout.as_ref()) {
-        Ok(_) | Err(Errno::INTR) => Ok((!fds[0].revents().is_empty(), !fds[1].revents().is_empty())),
+        Ok(_) | Err(Errno::INTR) => {
+            let ready = |index: usize| fds.get(index).is_some_and(|fd| !fd.revents().is_empty());
+            Ok(Woken { message: ready(0), child: ready(1), parked: ready(2) })
+        }
         Err(errno) => Err(errno),
     }
 }
@@ -127,12 +166,13 @@ fn obey(
     birth: &Birth<'_>,
     locked: &Locked<'_>,
     files: &mut Files<'_>,
+    park: &mut Option<Park>,
     running: &mut Option<Running>,
     message: ToInit,
     fds: Vec<OwnedFd>,
 ) -> rustix::io::Result<()> {
     match message {
-        ToInit::Run(run) if running.is_none() => match start(birth, locked, files, run, fds) {
+        ToInit::Run(run) if running.is_none() => match start(birth, locked, files, park.take(), run, fds) {
             Ok(run) => {
                 *running = Some(run);
                 say(birth, &FromInit::Started)
@@ -159,10 +199,11 @@ fn start(
     birth: &Birth<'_>,
     locked: &Locked<'_>,
     files: &mut Files<'_>,
+    park: Option<Park>,
     run: Run,
     fds: Vec<OwnedFd>,
 ) -> Result<Running, FromInit> {
-    let Run { command, limits, files: has_files, collect, last } = run;
+    let Run { command, limits, extra: has_extra, files: has_files, collect, last } = run;
     let limits = limits.unwrap_or_else(|| birth.spec.limits.clone());
     let failed = |step: &str, errno: Errno, request: bool| FromInit::Failed {
         step: step.to_owned(),
@@ -174,6 +215,7 @@ fn start(
     let (Some(stdin), Some(stdout), Some(stderr)) = (fds.next(), fds.next(), fds.next()) else {
         return Err(invalid("get standard streams"));
     };
+    let extra = if has_extra { fds.next() } else { None };
     if has_files {
         let archive = fds.next().ok_or_else(|| invalid("get the input files"))?;
         files.unpack(archive).map_err(|error| {
@@ -212,6 +254,8 @@ fn start(
         env: &env,
         cwd: &cwd,
         stdio: [stdin.as_fd(), stdout.as_fd(), stderr.as_fd()],
+        extra: extra.as_ref().map(AsFd::as_fd),
+        kept: if birth.spec.role == Role::Zygote { TO_ENTER } else { CapabilitySet::empty() },
         cgroups: &cgroups,
         rlimits: &rlimits,
         ids: birth.program_ids,
@@ -221,10 +265,18 @@ fn start(
     let cpu_before = children_cpu_times();
     let io_before = io_counters(locked);
     let started = Instant::now();
-    let pid = spawn(&program).map_err(|error| {
-        let request = matches!(error.step, Step::Exec | Step::WorkingDirectory);
-        failed(&spawn_step(&name, error.step), error.errno, request)
-    })?;
+    let pid = match park {
+        Some(park) => {
+            let pid = park.child.ok_or_else(|| invalid("find the program: nobody waits"))?;
+            let go = Go { args: &args, env: &env, cwd: &cwd, stdio: program.stdio, rlimits: &rlimits };
+            park.go(&go).map_err(|errno| failed("tell the program what to run", errno, false))?;
+            pid
+        }
+        None => spawn(&program).map_err(|error| {
+            let request = matches!(error.step, Step::Exec | Step::WorkingDirectory);
+            failed(&spawn_step(&name, error.step), error.errno, request)
+        })?,
+    };
     // The rules that let the program read about itself hold for these as long as the kernel remembers them.
     let own_proc = birth.layout.map(|_| own_proc(pid)).unwrap_or_default();
     let (peak, disk) = (watch::Sample::default(), DiskWatch::new());

@@ -8,7 +8,7 @@ use super::workshop::Workshop;
 use crate::bare::{Ground, LANDLOCK_ABI, Layout};
 use crate::error::Failure;
 use crate::layer::Layer;
-use crate::spec::{CellSpec, Mount, Network};
+use crate::spec::{CellSpec, Mount, Network, Role};
 use crate::syscalls;
 
 impl Workshop {
@@ -32,6 +32,9 @@ impl Workshop {
         }
         if !spec.omit.is_empty() {
             return refuse("no layer can be left out".to_owned());
+        }
+        if spec.role != Role::Plain || !spec.slots.is_empty() {
+            return refuse("nothing can be made ready for it".to_owned());
         }
         if spec.network != Network::None {
             return refuse("there is no network of the cell's own, so it can have none at all".to_owned());

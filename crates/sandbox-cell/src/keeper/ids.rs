@@ -68,6 +68,15 @@ impl Ids {
         Some(CellIds::Two { init: *first + offset, program: *first + offset + 1, slot })
     }
 
+    /// The content of a nest's map, in which all of them exist under the numbers that they have here. Its root is the
+    /// keeper's, which has no power outside; only what makes cells is ever root there.
+    pub(super) fn map(&self) -> String {
+        match self {
+            Self::Block { first, .. } => format!("0 0 1\n{first} {first} {BLOCK}\n"),
+            Self::Single => "0 0 1\n".to_owned(),
+        }
+    }
+
     /// Takes the ids of a cell back.
     pub(super) fn give_back(&mut self, ids: CellIds) {
         if let (Self::Block { used, .. }, CellIds::Two { slot, .. }) = (self, ids) {

@@ -6,6 +6,7 @@
 
 mod bare;
 mod ids;
+mod nest;
 mod power;
 mod serve;
 mod supervise;
@@ -18,6 +19,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags};
 use rustix::process::WaitIdOptions;
@@ -26,9 +28,9 @@ use sandbox_sys::process::{Child, Namespaces, SingleThreaded, fork_into};
 use crate::archive::{Archive, Caps};
 use crate::error::Failure;
 use crate::layer::LayerSet;
-use crate::outcome::{Outcome, StopReason, Usage};
 use crate::limits::Limits;
-use crate::spec::{CellSpec, Command, Gateway, Mount, Network};
+use crate::outcome::{Outcome, StopReason, Usage};
+use crate::spec::{CellSpec, Command, Gateway, Mount, Nest, Network};
 use crate::wire::{self, FromCell, Received, Run, Sources, ToCell, ToKeeper};
 
 /// A running keeper process. When it and all its cells are dropped, that waits until it has ended, with nothing left.
@@ -70,7 +72,8 @@ impl Keeper {
             Network::None | Network::Localhost => None,
         };
         let keeper = Arc::clone(&self.0);
-        Ok(Cell { socket: ours, ready: None, gateway, buffer: vec![0; 4096], ended: None, _keeper: keeper })
+        let (ready, parking, parked, ended) = (None, None, false, None);
+        Ok(Cell { socket: ours, ready, gateway, buffer: vec![0; 4096], parking, parked, ended, _keeper: keeper })
     }
 
     /// Forbids all cells from now on to be shown anything else of the host than this and what is below it. It cannot be
@@ -124,6 +127,8 @@ pub struct Start<'a> {
     pub mounts: &'a [Mount],
     /// What it may use, if that differs from what the cell was made for. Disk and inodes are the cell's own.
     pub limits: Option<&'a Limits>,
+    /// A descriptor that the program gets as number 3.
+    pub extra: Option<BorrowedFd<'a>>,
     /// Files to make before.
     pub files: Option<&'a Archive>,
     /// What to collect afterwards, and the pipe to send it through: what the command left in its working directory,
@@ -137,7 +142,7 @@ impl<'a> Start<'a> {
     /// A command with its streams and nothing else, after which others may come.
     #[must_use]
     pub fn new(command: &'a Command, stdio: Stdio<'a>) -> Self {
-        Self { command, stdio, mounts: &[], limits: None, files: None, collect: None, last: false }
+        Self { command, stdio, mounts: &[], limits: None, extra: None, files: None, collect: None, last: false }
     }
 }
 
@@ -148,6 +153,17 @@ pub struct Ready {
     pub isolation: LayerSet,
     /// How long it took to make.
     pub prepare: Duration,
+    /// The nest, if it is a zygote's.
+    pub nest: Option<Nest>,
+}
+
+/// What a zygote needs to fork a child into a cell.
+#[derive(Debug)]
+pub struct Parking {
+    /// What the zygote has to be told: a message, and the descriptors that go with it.
+    pub message: [u8; 16],
+    /// The descriptors.
+    pub fds: Vec<OwnedFd>,
 }
 
 /// The sockets of a cell's gateway. They belong to the cell's network wherever they are served.
@@ -171,6 +187,10 @@ pub struct Cell {
     /// Its gateway with its sockets, until somebody takes them.
     gateway: Option<(Gateway, Vec<OwnedFd>)>,
     buffer: Vec<u8>,
+    /// What a zygote needs to enter it, until somebody takes that.
+    parking: Option<Parking>,
+    /// Whether a zygote's child waits in it.
+    parked: bool,
     /// An end that arrived while waiting for something else.
     ended: Option<Box<Outcome>>,
     /// Dropped last: a keeper ends after its cells.
@@ -193,14 +213,15 @@ impl Cell {
     /// Starts a command as soon as the cell is ready, and returns at once; [`Cell::wait`] tells how it ended. A cell
     /// runs one command at a time.
     pub fn start(&self, start: &Start<'_>) -> Result<(), Failure> {
-        let Start { command, stdio, mounts, limits, files, collect, last } = start;
+        let Start { command, stdio, mounts, limits, extra, files, collect, last } = start;
         let mut fds = vec![stdio.stdin, stdio.stdout, stdio.stderr];
+        fds.extend(*extra);
         let files = files.filter(|files| !files.is_empty());
         fds.extend(files.map(|files| files.as_file().as_fd()));
         fds.extend(collect.map(|(_, pipe)| pipe));
         let collect = collect.map(|(caps, _)| caps);
-        let run =
-            Run { command: (*command).clone(), limits: limits.cloned(), files: files.is_some(), collect, last: *last };
+        let (command, limits, extra, files) = ((*command).clone(), limits.cloned(), extra.is_some(), files.is_some());
+        let run = Run { command, limits, extra, files, collect, last: *last };
         self.say(&ToCell::Run { run, mounts: mounts.to_vec() }, &fds)
     }
 
@@ -212,6 +233,28 @@ impl Cell {
         let mut next = |wanted: bool| if wanted { sockets.next() } else { None };
         let (proxy, dns) = (next(gateway.proxy), next(gateway.dns));
         Ok(Some(GatewaySockets { proxy, dns, ports: sockets.collect() }))
+    }
+
+    /// What a zygote needs to fork a child into the cell, once it is ready. For cells that are made for that.
+    pub fn take_parking(&mut self) -> Result<Option<Parking>, Failure> {
+        self.ready()?;
+        Ok(self.parking.take())
+    }
+
+    /// Waits until a zygote's child waits in the cell, but not longer than this.
+    pub fn wait_until_parked(&mut self, patience: Duration) -> Result<(), Failure> {
+        let deadline = std::time::Instant::now() + patience;
+        while !self.parked {
+            let left = deadline.saturating_duration_since(std::time::Instant::now());
+            let timeout = Timespec { tv_sec: left.as_secs().cast_signed(), tv_nsec: left.subsec_nanos().into() };
+            match poll(&mut [PollFd::new(&self.socket, PollFlags::IN)], Some(&timeout)) {
+                Ok(0) => return Err(Failure::new("no zygote has entered the cell", "it took too long")),
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(errno) => return Err(Failure::os("cannot wait for the zygote", errno)),
+            }
+            self.receive()?;
+        }
+        Ok(())
     }
 
     /// Runs a command to its end. Without streams of its own to follow, this is all there is to it.
@@ -291,11 +334,17 @@ impl Cell {
     /// Receives a message; keeps for itself that the cell is ready.
     fn receive(&mut self) -> Result<Option<FromCell>, Failure> {
         match wire::receive(&self.socket, &mut self.buffer, RecvFlags::empty()) {
-            Ok(Received::Message(FromCell::Ready { isolation, prepare }, fds)) => {
-                self.ready = Some(Ready { isolation, prepare });
+            Ok(Received::Message(FromCell::Ready { isolation, prepare, nest, id, landlock }, fds)) => {
+                self.ready = Some(Ready { isolation, prepare, nest });
                 if let Some((_, sockets)) = &mut self.gateway {
                     *sockets = fds;
+                } else if !fds.is_empty() {
+                    self.parking = Some(Parking::new(fds, id, landlock));
                 }
+                Ok(None)
+            }
+            Ok(Received::Message(FromCell::Parked, _)) => {
+                self.parked = true;
                 Ok(None)
             }
             Ok(Received::Message(FromCell::Failed(failure), _)) => Err(failure),
@@ -303,6 +352,20 @@ impl Cell {
             Ok(Received::Closed) => Err(Failure::new("the cell is gone", "the keeper closed its connection")),
             Err(errno) => Err(Failure::os("cannot reach the cell", errno)),
         }
+    }
+}
+
+impl Parking {
+    /// As the zygote reads it: `Kit` in `sandbox-sys/zygote/lib.rs`.
+    fn new(fds: Vec<OwnedFd>, id: Option<u32>, landlock: bool) -> Self {
+        let groups = fds.len().saturating_sub(8 + usize::from(landlock));
+        let words =
+            [u32::from(landlock), u32::try_from(groups).unwrap_or(u32::MAX), id.is_some().into(), id.unwrap_or(0)];
+        let mut message = [0; 16];
+        for (bytes, word) in message.chunks_exact_mut(4).zip(words) {
+            bytes.copy_from_slice(&word.to_ne_bytes());
+        }
+        Self { message, fds }
     }
 }
 

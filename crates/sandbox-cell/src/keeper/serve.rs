@@ -28,7 +28,7 @@ use super::workshop::{Workshop, kill_and_wait};
 use crate::cgroup::Alarm;
 use crate::error::Failure;
 use crate::family;
-use crate::spec::CellSpec;
+use crate::spec::{CellSpec, Role};
 use crate::wire::{self, FromCell, FromInit, Received, ToCell, ToKeeper};
 
 /// Signals that the keeper ignores, and that every init has to reset.
@@ -152,8 +152,15 @@ impl Server<'_> {
     fn create(&mut self, spec: CellSpec, caller: OwnedFd) {
         let number = self.next;
         let reply = caller.try_clone();
+        let nest = match spec.role {
+            Role::Child(nest) => self.cells.get(&nest.0).and_then(|zygote| zygote.nest.as_ref()),
+            Role::Plain | Role::Zygote => None,
+        };
         let made = match &mut self.workshop {
-            Ok(workshop) => workshop.make(number, spec, caller),
+            Ok(_) if nest.is_none() && matches!(spec.role, Role::Child(_)) => {
+                Err(Failure::new("cannot make the cell", "its zygote is gone"))
+            }
+            Ok(workshop) => workshop.make(number, spec, caller, nest),
             Err(failure) => Err(failure.clone()),
         };
         let failure = match made {
@@ -240,7 +247,8 @@ impl Server<'_> {
                         self.kill(number);
                     }
                 }
-                FromInit::Ready { landlock } if cell.boot != Boot::Ready => cell.on_ready(landlock, &fds),
+                FromInit::Ready { landlock } if cell.boot != Boot::Ready => cell.on_ready(number, landlock, &fds),
+                FromInit::Parked => cell.on_parked(),
                 // Once is enough.
                 FromInit::Ready { .. } => self.kill(number),
                 FromInit::Started => {
@@ -273,6 +281,8 @@ impl Server<'_> {
     fn kill(&mut self, number: u64) {
         let Some(cell) = self.cells.get_mut(&number) else { return };
         let _ = pidfd_send_signal(&cell.child.pidfd, Signal::KILL);
+        // A zygote's processes are its nest's, not its init's.
+        cell.nest = None;
         let _ = epoll::delete(&self.epoll, &cell.caller);
         cell.state = CellState::Dying { group: None, since: Instant::now() };
     }
@@ -283,6 +293,7 @@ impl Server<'_> {
         while self.on_init(number) {}
         let Some(cell) = self.cells.get_mut(&number) else { return };
         cell.on_init_gone();
+        cell.nest = None;
         let _ = epoll::delete(&self.epoll, &cell.child.pidfd);
         let _ = epoll::delete(&self.epoll, &cell.init);
         let _ = epoll::delete(&self.epoll, &cell.caller);

@@ -9,13 +9,14 @@ use rustix::process::{Signal, pidfd_send_signal};
 use sandbox_sys::process::Child;
 
 use super::ids::CellIds;
+use super::nest::Nest;
 use crate::cgroup::{Counters, Group};
 use crate::error::{Failure, reason};
 use crate::layer::{Layer, LayerSet};
 use crate::limits::{LimitKind, Limits};
 use crate::outcome::{Outcome, RunStatus, StopReason, Usage};
 use crate::rootfs;
-use crate::spec::{CellSpec, Mount};
+use crate::spec::{self, CellSpec, Mount};
 use crate::wire::{self, FromCell, Report, Run, ToInit};
 
 /// What a program gets between SIGTERM and SIGKILL.
@@ -44,6 +45,10 @@ pub(super) struct Kept {
     pub(super) began: Instant,
     /// Whether no command has run yet.
     pub(super) fresh: bool,
+    /// Whether it was made in a nest.
+    pub(super) nested: bool,
+    /// Its own nest, if it is a zygote's.
+    pub(super) nest: Option<Nest>,
     /// Its mount namespace, if it has slots and is far enough.
     pub(super) root: Option<OwnedFd>,
     pub(super) boot: Boot,
@@ -128,7 +133,7 @@ impl Kept {
 
     /// Whether its processes outlive their init.
     pub(super) fn shares_pids(&self) -> bool {
-        !self.layers.contains(Layer::Pid)
+        !self.layers.contains(Layer::Pid) && !self.nested
     }
 
     /// Gives the cell's new user namespace its ids, if it has one, and what init waits for.
@@ -136,7 +141,7 @@ impl Kept {
         let pid = self.child.pid.as_raw_nonzero();
         let map = self.ids.map();
         let files = [("setgroups", "deny"), ("uid_map", &map), ("gid_map", &map)];
-        for (file, text) in files.into_iter().filter(|_| self.layers.contains(Layer::User)) {
+        for (file, text) in files.into_iter().filter(|_| self.layers.contains(Layer::User) && !self.nested) {
             let path = format!("{pid}/{file}");
             let written = rustix::fs::openat(proc, &path, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())
                 .and_then(|file| rustix::io::write(&file, text.as_bytes()));
@@ -159,16 +164,25 @@ impl Kept {
         Ok(())
     }
 
-    /// The cell is locked; descriptors that come with that are its gateway's sockets.
-    pub(super) fn on_ready(&mut self, landlock: bool, gateway: &[OwnedFd]) {
+    /// The cell is locked; descriptors that come with that are its gateway's sockets, or for a zygote.
+    pub(super) fn on_ready(&mut self, number: u64, landlock: bool, fds: &[OwnedFd]) {
         self.boot = Boot::Ready;
         if !landlock {
             let landlock: LayerSet = [Layer::Landlock].into_iter().collect();
             self.layers = self.layers.without(landlock);
         }
-        let fds: Vec<_> = gateway.iter().map(AsFd::as_fd).collect();
-        let ready = FromCell::Ready { isolation: self.layers, prepare: self.began.elapsed() };
+        let fds: Vec<_> = fds.iter().map(AsFd::as_fd).collect();
+        let nest = self.nest.is_some().then_some(spec::Nest(number));
+        let id = self.ids.program().map(|(uid, _)| uid);
+        let (isolation, prepare) = (self.layers, self.began.elapsed());
+        let ready = FromCell::Ready { isolation, prepare, nest, id, landlock };
         let _ = wire::send(&self.caller, &ready, &fds, SendFlags::DONTWAIT);
+    }
+
+    /// A zygote's child waits in it. What it has used for that is not the run's.
+    pub(super) fn on_parked(&mut self) {
+        self.fresh = false;
+        self.tell(&FromCell::Parked);
     }
 
     /// Takes a command for init.

@@ -7,6 +7,7 @@
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Instant;
 
+use rustix::event::{PollFd, PollFlags};
 use rustix::fs::{CWD, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::net::SendFlags;
@@ -15,6 +16,7 @@ use sandbox_sys::process::{Child, Namespaces, SingleThreaded, fork_into, unshare
 use sandbox_sys::seccomp::Instruction;
 
 use super::ids::{CellIds, Ids};
+use super::nest::{Filters, Nest, Order};
 use super::power::{can_give_ids, gain_power, has_power, namespaces};
 use super::supervise::{Boot, CellState, Kept};
 use crate::bare::{Ground, Layout};
@@ -23,7 +25,7 @@ use crate::error::Failure;
 use crate::init;
 use crate::layer::{Layer, LayerSet};
 use crate::rootfs;
-use crate::spec::{CellSpec, Mount, Network};
+use crate::spec::{CellSpec, Mount, Network, Role};
 use crate::syscalls;
 use crate::wire::{self, Sources, ToInit};
 
@@ -33,6 +35,8 @@ pub(super) struct Workshop {
     pub(super) tree: Tree,
     pub(super) ids: Ids,
     pub(super) filter: Vec<Instruction>,
+    /// The filter of zygotes, once there was one.
+    zygote_filter: Vec<Instruction>,
     /// The host's /proc, through which ids are given to cells.
     pub(super) proc: OwnedFd,
     /// The version of the kernel's Landlock; 0 if it has none.
@@ -65,6 +69,7 @@ impl Workshop {
             tree,
             ids,
             filter: syscalls::compile(&syscalls::policy()),
+            zygote_filter: vec![],
             proc,
             net,
             landlock: sandbox_sys::landlock::abi_version(),
@@ -155,12 +160,27 @@ impl Workshop {
     }
 
     /// Makes a cell; init is still locking itself when this returns.
-    pub(super) fn make(&mut self, number: u64, spec: CellSpec, caller: OwnedFd) -> Result<Kept, Failure> {
+    /// For a zygote's child, `nest` is where.
+    pub(super) fn make(
+        &mut self,
+        number: u64,
+        spec: CellSpec,
+        caller: OwnedFd,
+        nest: Option<&Nest>,
+    ) -> Result<Kept, Failure> {
         let began = Instant::now();
         self.tree.prepare();
         let bare = self.is_bare(&spec)?;
-        let layers = self.check(&spec, bare)?;
-        if !layers.contains(Layer::Pid) {
+        let mut layers = self.check(&spec, bare)?;
+        let own_nest = match spec.role {
+            Role::Zygote => {
+                layers = layers.without([Layer::User, Layer::Pid, Layer::Landlock].into_iter().collect());
+                Some(self.make_nest()?)
+            }
+            Role::Plain | Role::Child(_) => None,
+        };
+        let nest = own_nest.as_ref().or(nest);
+        if !layers.contains(Layer::Pid) && nest.is_none() {
             // What such a cell leaves when its init ends becomes the keeper's to end.
             rustix::process::set_child_subreaper(Some(rustix::process::getpid()))
                 .map_err(|e| Failure::os("cannot adopt a cell's processes", e))?;
@@ -170,12 +190,12 @@ impl Workshop {
             .take()
             .ok_or_else(|| Failure::new("cannot make the cell", "2048 cells exist already, no more ids are free"))?;
         let layout = if bare { self.lay_out(number, &spec, ids).map(Some) } else { Ok(None) };
-        let made = layout.and_then(|layout| self.make_process(number, &spec, ids, layers, layout.as_ref()));
+        let made = layout.and_then(|layout| self.make_process(number, &spec, ids, layers, layout.as_ref(), nest));
         match made {
             Ok((group, child, init)) => {
                 let counts_cpu = self.tree.counts_cpu();
                 let (fresh, boot, pending, state) = (true, Boot::Building, None, CellState::Idle);
-                let root = None;
+                let (root, nested, nest) = (None, nest.is_some(), own_nest);
                 Ok(Kept {
                     caller,
                     init,
@@ -187,6 +207,8 @@ impl Workshop {
                     counts_cpu,
                     began,
                     fresh,
+                    nested,
+                    nest,
                     root,
                     boot,
                     pending,
@@ -208,6 +230,7 @@ impl Workshop {
         ids: CellIds,
         layers: LayerSet,
         layout: Option<&Layout>,
+        nest: Option<&Nest>,
     ) -> Result<(Group, Child, OwnedFd), Failure> {
         let no_group = |e| Failure::os("cannot make a control group for the cell", e);
         let no_process = |e: Errno| Failure::os("cannot make the cell's namespaces", e).with_fix(Layer::Pid.fix());
@@ -218,17 +241,32 @@ impl Workshop {
             None
         };
         let id_maps = if layout.is_some() { vec![] } else { self.id_maps(&spec.mounts, ids)? };
+        let program_ids = if layers.contains(Layer::User) { ids.program() } else { ids.init().map(|_| ids.owner()) };
         let born = wire::pair().and_then(|(ours, theirs)| {
+            let birthplace = early.as_ref().and_then(Group::birthplace);
+            if let Some(nest) = nest {
+                let order = Order {
+                    spec: spec.clone(),
+                    owner: ids.owner(),
+                    map: ids.map(),
+                    without: without(layers),
+                    init_ids: ids.init(),
+                    program_ids,
+                    duties: self.duties(spec, layers),
+                };
+                return nest.make(&order, theirs.as_fd(), birthplace).map(|child| (child, ours));
+            }
             let birth = init::Birth {
                 alone: self.alone,
                 socket: &theirs,
                 spec,
                 id_maps: &id_maps,
+                map: None,
                 owner: ids.owner(),
                 layout,
                 without: without(layers),
                 init_ids: ids.init(),
-                program_ids: if layers.contains(Layer::User) { ids.program() } else { ids.init().map(|_| ids.owner()) },
+                program_ids,
                 filter: &self.filter,
                 duties: self.duties(spec, layers),
             };
@@ -239,7 +277,6 @@ impl Workshop {
                     .into_iter()
                     .filter(|(layer, _)| layers.contains(*layer))
                     .fold(private, |all, (_, namespace)| all.and(namespace));
-            let birthplace = early.as_ref().and_then(Group::birthplace);
             fork_into(self.alone, namespaces, birthplace, || init::main(&birth)).map(|child| (child, ours))
         });
         let (child, ours) = match born {
@@ -265,7 +302,7 @@ impl Workshop {
             let _ = group.remove();
             return Err(no_group(error));
         }
-        if let Err(errno) = self.give_places(&ours, &group, layers, layout.is_some()) {
+        if let Err(errno) = self.give_places(&ours, &group, layers, layout.is_some() || nest.is_some()) {
             kill_and_wait(&child);
             let _ = group.remove();
             return Err(no_process(errno));
@@ -304,10 +341,20 @@ impl Workshop {
         mounts.iter().map(map).collect()
     }
 
-    /// Hands init its network namespace and, on v1, its groups.
-    fn give_places(&self, init: &OwnedFd, group: &Group, layers: LayerSet, bare: bool) -> rustix::io::Result<()> {
-        let new = layers.contains(Layer::Net).then(|| new_network(self.alone, &self.proc)).transpose()?;
-        let net = if bare { None } else { Some(new.as_ref().unwrap_or(&self.net)) };
+    /// A nest in which every id exists that cells can have.
+    fn make_nest(&mut self) -> Result<Nest, Failure> {
+        if self.zygote_filter.is_empty() {
+            self.zygote_filter = syscalls::compile(&syscalls::policy_of_zygotes());
+        }
+        let filters = Filters { children: &self.filter, zygote: &self.zygote_filter };
+        Nest::start(self.alone, &self.proc, &self.ids.map(), &filters)
+            .map_err(|errno| Failure::os("cannot make the namespaces of a zygote", errno))
+    }
+
+    /// Hands init its network namespace, unless it makes its own, and, on v1, its groups.
+    fn give_places(&self, init: &OwnedFd, group: &Group, layers: LayerSet, no_net: bool) -> rustix::io::Result<()> {
+        let new = (layers.contains(Layer::Net) && !no_net).then(|| new_network(self.alone, &self.proc)).transpose()?;
+        let net = if no_net { None } else { Some(new.as_ref().unwrap_or(&self.net)) };
         let joined_by_init = group.joined_by_init();
         let back = group.ways_back();
         let groups = joined_by_init.iter().chain(group.joined_by_program()).chain(back);
@@ -325,7 +372,9 @@ impl Workshop {
 /// Ends a process that was never put among the cells.
 pub(super) fn kill_and_wait(child: &Child) {
     let _ = pidfd_send_signal(&child.pidfd, Signal::KILL);
-    let _ = rustix::process::waitid(WaitId::PidFd(child.pidfd.as_fd()), WaitIdOptions::EXITED);
+    // It may be a nest's child, which only the descriptor can tell of.
+    let _ = rustix::event::poll(&mut [PollFd::new(&child.pidfd, PollFlags::IN)], None);
+    let _ = rustix::process::waitid(WaitId::PidFd(child.pidfd.as_fd()), WaitIdOptions::EXITED | WaitIdOptions::NOHANG);
 }
 
 /// The layers that are not among these.

@@ -227,6 +227,14 @@ pub(crate) fn policy() -> Policy {
     Policy { rules, unlisted: ENOSYS }
 }
 
+/// The policy of a zygote: that of every cell, and entering others' namespaces, for which it is given descriptors. What
+/// it is forked into enters the ordinary one on top.
+pub(crate) fn policy_of_zygotes() -> Policy {
+    let mut policy = policy();
+    policy.change(c::SYS_setns, vec![], Answer::Allow);
+    policy
+}
+
 impl Policy {
     /// Replaces the rule of a call that is listed.
     pub(super) fn change(&mut self, call: c::c_long, exceptions: Vec<Exception>, otherwise: Answer) {

@@ -1,0 +1,125 @@
+//! Cells of zygotes' children: what init does so that one can enter, and how it tells it what to run.
+//!
+//! A zygote's child is a program that was started before it is known what it shall run. It waits on a socket, locked like
+//! any other program, and init sends it what it would else have executed.
+
+use std::borrow::Cow;
+use std::ffi::CString;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+use rustix::process::{Pid, Resource, WaitOptions};
+use sandbox_sys::process::{Child, Namespaces, SingleThreaded, exit_now, fork_into};
+
+use crate::rootfs::Failed;
+use crate::wire;
+
+/// Where a zygote's child waits.
+pub(super) struct Park {
+    pub(super) socket: OwnedFd,
+    /// The child, once it waits.
+    pub(super) child: Option<Pid>,
+}
+
+/// What the child shall run.
+pub(super) struct Go<'a> {
+    pub(super) args: &'a [CString],
+    pub(super) env: &'a [CString],
+    pub(super) cwd: &'a CString,
+    pub(super) stdio: [BorrowedFd<'a>; 3],
+    pub(super) rlimits: &'a [(Resource, u64)],
+}
+
+/// The cell's namespaces, in the order in which a zygote expects them: `sandbox-sys/zygote/lib.rs`.
+pub(super) fn namespaces(proc: &OwnedFd) -> Result<Vec<OwnedFd>, Failed> {
+    let open = |name: &str| {
+        rustix::fs::openat(proc, format!("self/ns/{name}"), OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
+            .map_err(|errno| (Cow::Owned(format!("open the {name} namespace")), errno))
+    };
+    ["pid", "ipc", "uts", "net", "cgroup", "mnt", "user"].into_iter().map(open).collect()
+}
+
+impl Park {
+    /// A place to wait, and what a zygote needs to get there.
+    pub(super) fn new(
+        namespaces: Vec<OwnedFd>,
+        landlock: Option<&OwnedFd>,
+        groups: Vec<OwnedFd>,
+    ) -> rustix::io::Result<(Self, Vec<OwnedFd>)> {
+        let (ours, theirs) = wire::pair()?;
+        let landlock = landlock.map(OwnedFd::try_clone).transpose().map_err(|_| Errno::MFILE)?;
+        let fds = [theirs].into_iter().chain(namespaces).chain(landlock).chain(groups).collect();
+        Ok((Self { socket: ours, child: None }, fds))
+    }
+
+    /// Hears from the child that it waits. False if it is gone.
+    pub(super) fn hear(&mut self) -> bool {
+        let mut id = [0; 4];
+        let heard = rustix::io::read(&self.socket, &mut id);
+        self.child = Pid::from_raw(i32::from_ne_bytes(id)).filter(|_| heard == Ok(id.len()) && self.child.is_none());
+        self.child.is_some()
+    }
+
+    /// Tells the child what to run.
+    pub(super) fn go(self, go: &Go<'_>) -> rustix::io::Result<()> {
+        let mut message = vec![];
+        message.extend((go.rlimits.len() as u64).to_ne_bytes());
+        for (resource, value) in go.rlimits {
+            message.extend((*resource as u64).to_ne_bytes());
+            message.extend(value.to_ne_bytes());
+        }
+        // For the interpreter: text, each part ended by a NUL.
+        let mut part = |bytes: &[u8]| {
+            message.extend(bytes);
+            message.push(0);
+        };
+        part(go.cwd.as_bytes());
+        for list in [go.args, go.env] {
+            part(list.len().to_string().as_bytes());
+            list.iter().for_each(|text| part(text.as_bytes()));
+        }
+        wire::send_bytes(&self.socket, &message, &go.stdio)
+    }
+}
+
+/// Gives a user namespace its ids from the one above it, where the keeper is not: a process that stays behind.
+pub(super) struct Mapper {
+    child: Child,
+    go: OwnedFd,
+}
+
+impl Mapper {
+    pub(super) fn start(alone: SingleThreaded, proc: &OwnedFd, map: &str) -> Result<Self, Failed> {
+        let at = |step: &'static str| move |errno| (Cow::Borrowed(step), errno);
+        let (reader, writer) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).map_err(at("make a pipe"))?;
+        let main = || {
+            let mut byte = [0];
+            let told = rustix::io::read(&reader, &mut byte) == Ok(1);
+            let write = |(file, text): (&str, &str)| {
+                let flags = OFlags::WRONLY | OFlags::CLOEXEC;
+                let file = rustix::fs::openat(proc, format!("1/{file}"), flags, Mode::empty())?;
+                rustix::io::write(&file, text.as_bytes()).map(drop)
+            };
+            let files = [("setgroups", "deny"), ("uid_map", map), ("gid_map", map)];
+            let written: rustix::io::Result<()> = files.into_iter().try_for_each(write);
+            exit_now(i32::from(!told || written.is_err()));
+        };
+        let child = fork_into(alone, Namespaces::NONE, None, main).map_err(at("fork"))?;
+        Ok(Self { child, go: writer })
+    }
+
+    /// Has the ids given to the namespace that this process is in now.
+    pub(super) fn map(self) -> Result<(), Failed> {
+        let failed = |errno| (Cow::Borrowed("give the cell its ids"), errno);
+        rustix::io::write(&self.go, b"!").map_err(failed)?;
+        let ended = rustix::process::waitpid(Some(self.child.pid), WaitOptions::empty()).map_err(failed)?;
+        let worked = ended.is_some_and(|(_, status)| status.exit_status() == Some(0));
+        if worked { Ok(()) } else { Err(failed(Errno::PERM)) }
+    }
+}
+
+/// Whether a descriptor is there to be waited for.
+pub(super) fn waiting(park: Option<&Park>) -> Option<BorrowedFd<'_>> {
+    park.filter(|park| park.child.is_none()).map(|park| park.socket.as_fd())
+}

@@ -1,0 +1,165 @@
+//! A nest: the namespaces that a zygote and the cells of its children have in common, and the process that makes cells in
+//! them.
+//!
+//! A namespace can only be entered by a process with power over the user namespace that it belongs to, and a PID namespace
+//! only from the ones above it. The cells of a zygote's children must therefore be made inside the user and PID namespace
+//! that the zygote is in. The keeper is not in them and must not be, so a process of the keeper's is: the nest's own. It
+//! is the first of its PID namespace, which ends with it, and it does one thing: it makes a cell's init when it is told
+//! to. Everything else (groups, deadlines, messages) stays with the keeper, as for any other cell.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, SendFlags};
+use rustix::process::{Pid, Signal};
+use sandbox_sys::process::{Child, Namespaces, SingleThreaded, fork_into};
+use sandbox_sys::seccomp::Instruction;
+use serde::{Deserialize, Serialize};
+
+use crate::init::{self, Birth, Duties};
+use crate::layer::{Layer, LayerSet};
+use crate::spec::{CellSpec, Role};
+use crate::wire::{self, Received};
+
+/// Everything about a cell that its init has to know. Its connection comes with this, and perhaps the group that it is to
+/// be born in.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Order {
+    pub(super) spec: CellSpec,
+    pub(super) owner: (u32, u32),
+    pub(super) map: String,
+    pub(super) without: LayerSet,
+    pub(super) init_ids: Option<(u32, u32)>,
+    pub(super) program_ids: Option<(u32, u32)>,
+    pub(super) duties: Duties,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+enum FromNest {
+    /// It was made; a descriptor of its process comes with this.
+    Made,
+    /// It was not, and why.
+    Failed(i32),
+}
+
+/// A nest, as the keeper sees it. Dropping it ends everything in it.
+#[derive(Debug)]
+pub(super) struct Nest {
+    socket: OwnedFd,
+    child: Child,
+}
+
+/// The filters that inits in a nest enter: those of children's cells, and the zygote's own.
+pub(super) struct Filters<'a> {
+    pub(super) children: &'a [Instruction],
+    pub(super) zygote: &'a [Instruction],
+}
+
+impl Nest {
+    /// Makes a nest in which the ids of `map` exist.
+    pub(super) fn start(
+        alone: SingleThreaded,
+        proc: &OwnedFd,
+        map: &str,
+        filters: &Filters<'_>,
+    ) -> rustix::io::Result<Self> {
+        let (ours, theirs) = wire::pair()?;
+        let namespaces = Namespaces::USER.and(Namespaces::PID);
+        let child = fork_into(alone, namespaces, None, || main(alone, &theirs, filters))?;
+        let nest = Self { socket: ours, child };
+        let pid = nest.child.pid.as_raw_nonzero();
+        for file in ["uid_map", "gid_map"] {
+            let path = format!("{pid}/{file}");
+            let file = rustix::fs::openat(proc, &path, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty());
+            file.and_then(|file| rustix::io::write(&file, map.as_bytes()))?;
+        }
+        Ok(nest)
+    }
+
+    /// Has a cell's init made.
+    pub(super) fn make(
+        &self,
+        order: &Order,
+        socket: BorrowedFd<'_>,
+        birthplace: Option<BorrowedFd<'_>>,
+    ) -> rustix::io::Result<Child> {
+        let fds: Vec<_> = [socket].into_iter().chain(birthplace).collect();
+        wire::send(&self.socket, order, &fds, SendFlags::empty())?;
+        let mut buffer = [0; 64];
+        match wire::receive(&self.socket, &mut buffer, RecvFlags::empty())? {
+            Received::Message(FromNest::Made, mut fds) => {
+                let pidfd = fds.pop().ok_or(Errno::PROTO)?;
+                Ok(Child { pid: pid_behind(&pidfd).ok_or(Errno::SRCH)?, pidfd })
+            }
+            Received::Message(FromNest::Failed(errno), _) => Err(Errno::from_raw_os_error(errno)),
+            Received::Closed => Err(Errno::PIPE),
+        }
+    }
+}
+
+impl Drop for Nest {
+    fn drop(&mut self) {
+        super::workshop::kill_and_wait(&self.child);
+    }
+}
+
+/// The id of the process behind a descriptor, in the keeper's numbering.
+fn pid_behind(pidfd: &OwnedFd) -> Option<Pid> {
+    use std::os::fd::AsRawFd;
+    let info = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", pidfd.as_raw_fd())).ok()?;
+    let pid = info.lines().find_map(|line| line.strip_prefix("Pid:"))?;
+    Pid::from_raw(pid.trim().parse().ok()?)
+}
+
+/// The nest's own process: makes inits until the keeper is gone.
+fn main(alone: SingleThreaded, socket: &OwnedFd, filters: &Filters<'_>) {
+    let _ = serve(alone, socket, filters);
+}
+
+fn serve(alone: SingleThreaded, socket: &OwnedFd, filters: &Filters<'_>) -> rustix::io::Result<()> {
+    let _ = rustix::thread::set_name(c"sandbox-nest");
+    sandbox_sys::process::close_all_except(&[socket.as_fd()])?;
+    rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
+    // Inits that end need nobody to wait for them: the keeper watches a descriptor.
+    sandbox_sys::signal::ignore([libc::SIGCHLD]);
+    let mut buffer = vec![0; wire::MAX_MESSAGE];
+    loop {
+        match wire::receive(socket, &mut buffer, RecvFlags::empty())? {
+            Received::Message(order, fds) => {
+                let made = make(alone, &order, &fds, filters);
+                let answer = match &made {
+                    Ok(_) => FromNest::Made,
+                    Err(errno) => FromNest::Failed(errno.raw_os_error()),
+                };
+                let child: Vec<_> = made.iter().map(|child| child.pidfd.as_fd()).collect();
+                wire::send(socket, &answer, &child, SendFlags::empty())?;
+            }
+            Received::Closed => return Ok(()),
+        }
+    }
+}
+
+fn make(alone: SingleThreaded, order: &Order, fds: &[OwnedFd], filters: &Filters<'_>) -> rustix::io::Result<Child> {
+    let socket = fds.first().ok_or(Errno::PROTO)?;
+    let has = |layer| !order.without.contains(layer);
+    let birth = Birth {
+        alone,
+        socket,
+        spec: &order.spec,
+        id_maps: &[],
+        map: Some(&order.map),
+        owner: order.owner,
+        layout: None,
+        without: order.without,
+        init_ids: order.init_ids,
+        program_ids: order.program_ids,
+        filter: if order.spec.role == Role::Zygote { filters.zygote } else { filters.children },
+        duties: order.duties,
+    };
+    let namespaces = [(Layer::Pid, Namespaces::PID), (Layer::Ipc, Namespaces::IPC), (Layer::Uts, Namespaces::UTS)]
+        .into_iter()
+        .filter(|(layer, _)| has(*layer))
+        .fold(Namespaces::MOUNT, |all, (_, namespace)| all.and(namespace));
+    fork_into(alone, namespaces, fds.get(1).map(AsFd::as_fd), || init::main(&birth))
+}

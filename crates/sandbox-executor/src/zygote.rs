@@ -1,0 +1,140 @@
+//! Zygotes: interpreters that were warmed up, and are forked into a fresh cell for each run.
+//!
+//! A zygote is an ordinary program in a cell of a special kind ([`Role::Zygote`]). It says when it is warm, and from then
+//! on it is sent cells to fork a child into. The child waits there, locked, for what a run wants of it.
+
+use std::io::{IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags,
+    SocketType, recvmsg, sendmsg, socketpair,
+};
+use sandbox_cell::archive::Archive;
+use sandbox_cell::limits::{Caps, LimitKind, Limits};
+use sandbox_cell::{
+    Cell, CellSpec, Command, Failure, Keeper, Nest, Network, RelativePath, Role, Start, Stdio, ZYGOTE_LIBRARY,
+    filter_bytes, null,
+};
+use sandbox_runtimes::{Entry, RULES_FILE, ZYGOTE_LIBRARY_FILE};
+
+use crate::stage::failure;
+
+/// How to make a zygote.
+#[derive(Debug, Clone)]
+pub(crate) struct Warmth {
+    /// What becomes one.
+    pub(crate) command: Command,
+    /// What it shows of the store, which must stay there as long.
+    pub(crate) _held: Arc<Vec<Entry>>,
+}
+
+/// Two zygotes for the same cells are alike if they are started alike.
+impl PartialEq for Warmth {
+    fn eq(&self, other: &Self) -> bool {
+        self.command == other.command
+    }
+}
+
+/// A zygote that is warm. Dropping it ends it, and every cell in its nest.
+#[derive(Debug)]
+pub(crate) struct Zygote {
+    _cell: Cell,
+    control: OwnedFd,
+    nest: Nest,
+}
+
+/// How long a zygote may take to warm up.
+const WARM_UP: Duration = Duration::from_secs(60);
+
+/// How long a child may take to be where it belongs.
+const ENTER: Duration = Duration::from_secs(10);
+
+/// The most memory of a zygote. What its children do not change is counted here and not there.
+const MEMORY: u64 = 1 << 30;
+
+impl Zygote {
+    /// Whether there are zygotes on this architecture.
+    pub(crate) const POSSIBLE: bool = !ZYGOTE_LIBRARY.is_empty();
+
+    /// Starts a zygote for cells like `spec` and waits until it is warm.
+    pub(crate) fn start(keeper: &Keeper, spec: &CellSpec, warmth: &Warmth) -> Result<Self, Failure> {
+        let internal = |error: std::io::Error| failure("cannot start a zygote", &error);
+        let mut limits = Limits::default();
+        let longest = LimitKind::WallTime.info().most;
+        for (kind, value) in [(LimitKind::Memory, MEMORY), (LimitKind::WallTime, longest), (LimitKind::Cpus, 2_000)] {
+            let _ = limits.set(kind, value, &Caps::default());
+        }
+        let (role, network) = (Role::Zygote, Network::None);
+        let spec = CellSpec { role, limits, network, volumes: vec![], slots: vec![], ..spec.clone() };
+        let mut cell = keeper.create(&spec)?;
+        let files = files().map_err(internal)?;
+        let (control, theirs) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
+            .map_err(|errno| internal(errno.into()))?;
+        let null = null().map_err(internal)?;
+        let stdio = Stdio { stdin: null.as_fd(), stdout: null.as_fd(), stderr: null.as_fd() };
+        let extra = Some(theirs.as_fd());
+        cell.start(&Start { extra, files: Some(&files), last: true, ..Start::new(&warmth.command, stdio) })?;
+        drop(theirs);
+        let gone =
+            || Failure { what: "a zygote did not get warm".into(), why: "it ended".into(), fix: None, request: false };
+        let nest = cell.ready()?.nest.ok_or_else(gone)?;
+        let zygote = Self { _cell: cell, control, nest };
+        if !zygote.is_readable(WARM_UP) || !zygote.says_something() {
+            return Err(gone());
+        }
+        Ok(zygote)
+    }
+
+    /// Whether it has ended.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.is_readable(Duration::ZERO)
+    }
+
+    fn is_readable(&self, patience: Duration) -> bool {
+        let timeout = Timespec { tv_sec: patience.as_secs().cast_signed(), tv_nsec: patience.subsec_nanos().into() };
+        // A zygote that ends closes its end of this.
+        poll(&mut [PollFd::new(&self.control, PollFlags::IN)], Some(&timeout)).is_ok_and(|ready| ready > 0)
+    }
+
+    fn says_something(&self) -> bool {
+        let (mut buffer, mut none) = ([0; 16], RecvAncillaryBuffer::default());
+        let received = recvmsg(&self.control, &mut [IoSliceMut::new(&mut buffer)], &mut none, RecvFlags::DONTWAIT);
+        received.is_ok_and(|message| message.bytes > 0)
+    }
+
+    /// Begins to make a cell like `spec` for a child.
+    pub(crate) fn make(&self, keeper: &Keeper, spec: &CellSpec) -> Result<Cell, Failure> {
+        keeper.create(&CellSpec { role: Role::Child(self.nest), ..spec.clone() })
+    }
+
+    /// Has a child forked into a cell that was made for one.
+    pub(crate) fn enter(&self, cell: &mut Cell) -> Result<(), Failure> {
+        let Some(parking) = cell.take_parking()? else { return Ok(()) };
+        let fds: Vec<_> = parking.fds.iter().map(AsFd::as_fd).collect();
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(16))];
+        let mut control = SendAncillaryBuffer::new(&mut space);
+        control.push(SendAncillaryMessage::ScmRights(&fds));
+        sendmsg(&self.control, &[IoSlice::new(&parking.message)], &mut control, SendFlags::NOSIGNAL)
+            .map(drop)
+            .map_err(|errno| failure("cannot reach the zygote", &errno.into()))
+    }
+
+    /// Waits until the child is in its cell.
+    pub(crate) fn wait(cell: &mut Cell) -> Result<(), Failure> {
+        cell.wait_until_parked(ENTER)
+    }
+}
+
+/// What a zygote needs besides an interpreter.
+fn files() -> std::io::Result<Archive> {
+    let mut files = Archive::new()?;
+    let path = |name: &str| RelativePath::new(name).map_err(std::io::Error::other);
+    files.add(path(ZYGOTE_LIBRARY_FILE)?, true, ZYGOTE_LIBRARY)?;
+    files.add(path(RULES_FILE)?, false, &filter_bytes())?;
+    Ok(files)
+}
