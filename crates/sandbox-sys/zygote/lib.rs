@@ -1,5 +1,5 @@
 //! The part of a zygote that an interpreter cannot do itself. It is loaded into the interpreter's process, so it stands
-//! on nothing but the kernel: no standard library, no allocation, no symbol of anybody else's.
+//! on nothing but the kernel and that process's own `fork`: no standard library, no allocation.
 //!
 //! # Theory of operation
 //!
@@ -88,28 +88,32 @@ fn exit(code: usize) -> ! {
     }
 }
 
+unsafe extern "C" {
+    /// The C library's, which also does what other libraries have asked to be done when the process forks: some have
+    /// threads, which do not survive it, and some have random numbers, which should differ afterwards.
+    fn fork() -> i32;
+}
+
 /// Forks twice, as told above. Zero in the grandchild; in the caller the id of the child in between, which has ended or
 /// is about to.
-unsafe fn fork_twice(thread_id: usize) -> isize {
+unsafe fn fork_twice() -> isize {
     /// `CLONE_VM | CLONE_VFORK`, and SIGCHLD at its end.
     const BORROW: usize = 0x0000_4100 | 17;
-    /// `CLONE_CHILD_SETTID | CLONE_CHILD_CLEARTID`, as the C library forks, and SIGCHLD.
-    const FORK: usize = 0x0120_0000 | 17;
     let result: isize;
-    // SAFETY: the child in between shares this stack and touches it not once: between its two calls it uses registers
-    // only. The caller goes on when it has ended. The grandchild has a copy of everything, as after fork(2).
+    // SAFETY: the child in between has the caller's memory and its stack. Below where the caller's ends it may do what it
+    // likes: the caller waits until it has ended. (The red zone, which a compiler may use below that, is left alone.)
+    // The grandchild has a copy of everything, as after any fork, and goes on with the caller's stack.
     unsafe {
         asm!(
             "syscall",
             "test rax, rax",
             "jnz 2f",
-            "mov eax, 56",
-            "mov rdi, r12",
-            "xor esi, esi",
-            "xor edx, edx",
-            "mov r10, r13",
-            "xor r8d, r8d",
-            "syscall",
+            "mov r13, rsp",
+            "sub rsp, 256",
+            "and rsp, -16",
+            "call r12",
+            "mov rsp, r13",
+            "movsxd rax, eax",
             "test rax, rax",
             "jz 2f",
             "mov rdi, rax",
@@ -123,10 +127,9 @@ unsafe fn fork_twice(thread_id: usize) -> isize {
             inlateout("rdx") 0_usize => _,
             inlateout("r10") 0_usize => _,
             inlateout("r8") 0_usize => _,
-            in("r12") FORK,
-            in("r13") thread_id,
-            lateout("rcx") _,
-            lateout("r11") _,
+            in("r12") fork as *const (),
+            out("r13") _,
+            clobber_abi("C"),
         );
     }
     result
@@ -218,14 +221,10 @@ pub unsafe extern "C" fn sandbox_zygote(
     close_all: i32,
     go: *mut Go,
 ) -> i32 {
-    const PR_GET_TID_ADDRESS: usize = 40;
     const WALL: usize = 0x4000_0000;
     let control = control as usize;
-    let mut thread_id = 0_usize;
-    // Where the C library keeps the id of its thread. A child's is another.
-    // SAFETY: the kernel writes one word.
-    unsafe { call(SYS_PRCTL, [PR_GET_TID_ADDRESS, &raw mut thread_id as usize, 0, 0, 0, 0]) };
-    let own = plain(SYS_PIDFD_OPEN, [plain(SYS_GETPID, []) as usize, 0]);
+    let pid = plain(SYS_GETPID, []);
+    let own = plain(SYS_PIDFD_OPEN, [pid as usize, 0]);
     if own < 0 {
         return 1;
     }
@@ -238,9 +237,13 @@ pub unsafe extern "C" fn sandbox_zygote(
         let Ok((length, count)) = receive(control, (&raw mut kit).cast(), size_of::<Kit>(), &mut fds) else { return 1 };
         let whole = FIXED + usize::from(kit.landlock != 0) + kit.groups as usize;
         if length == size_of::<Kit>() && count == whole && plain(SYS_SETNS, [fds[PID] as usize, CLONE_NEWPID]) == 0 {
-            // SAFETY: interpreters call this with one thread.
-            let child = unsafe { fork_twice(thread_id) };
+            // SAFETY: only this thread goes on in the child, as after every fork.
+            let child = unsafe { fork_twice() };
             if child == 0 {
+                // Libraries know by the id that they were forked. In another namespace it could be the same.
+                if plain(SYS_GETPID, []) == pid {
+                    exit(126);
+                }
                 plain(SYS_CLOSE, [own]);
                 // SAFETY: as the caller promises.
                 return unsafe { enter(&fds[..count], kit, control, close_all != 0, (filter, filter_length), go) };
