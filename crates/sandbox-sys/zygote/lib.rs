@@ -5,7 +5,9 @@
 //!
 //! [`sandbox_zygote`] turns the process that calls it into a zygote. For every cell that it is sent it forks a child into
 //! that cell, and only in those children does the call return. A child goes through the same steps as a program between
-//! fork and exec (`sandbox-sys/src/spawn.rs`), waits, locked, for what it is to run, and hands that to the interpreter.
+//! fork and exec (`sandbox-sys/src/spawn.rs`). When the call returns it is locked, and has seen nothing of any request; the
+//! interpreter can make it ready further. [`sandbox_wait`] then says that it is, waits for what it is to run, and hands
+//! that to the interpreter.
 //!
 //! The child has to be in the cell's PID namespace, and the cell's init has to be its parent: init reaps it, and its
 //! status is the run's. So there are two forks. The zygote lets its next child be born into the cell's PID namespace;
@@ -211,22 +213,21 @@ const JOINED: [usize; 6] =
 const FIXED: usize = 2 + JOINED.len();
 
 /// Becomes a zygote that hears of cells on `control`. `filter` is what every child enters. With `close_all`, children
-/// keep no descriptor but their streams. Returns zero in a child that has something to run, and something else in the
-/// zygote when it is not needed any more.
+/// keep no descriptor but their streams. Returns in a child the descriptor to wait at, and in the zygote, when it is not
+/// needed any more, -1.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sandbox_zygote(
     control: i32,
     filter: *const u8,
     filter_length: usize,
     close_all: i32,
-    go: *mut Go,
 ) -> i32 {
     const WALL: usize = 0x4000_0000;
     let control = control as usize;
     let pid = plain(SYS_GETPID, []);
     let own = plain(SYS_PIDFD_OPEN, [pid as usize, 0]);
     if own < 0 {
-        return 1;
+        return -1;
     }
     let own = own as usize;
     // SAFETY: the bytes are constant.
@@ -234,7 +235,7 @@ pub unsafe extern "C" fn sandbox_zygote(
     loop {
         let mut kit = Kit { landlock: 0, groups: 0, change_ids: 0, id: 0 };
         let mut fds = [-1; MOST_FDS];
-        let Ok((length, count)) = receive(control, (&raw mut kit).cast(), size_of::<Kit>(), &mut fds) else { return 1 };
+        let Ok((length, count)) = receive(control, (&raw mut kit).cast(), size_of::<Kit>(), &mut fds) else { return -1 };
         let whole = FIXED + usize::from(kit.landlock != 0) + kit.groups as usize;
         if length == size_of::<Kit>() && count == whole && plain(SYS_SETNS, [fds[PID] as usize, CLONE_NEWPID]) == 0 {
             // SAFETY: only this thread goes on in the child, as after every fork.
@@ -246,11 +247,11 @@ pub unsafe extern "C" fn sandbox_zygote(
                 }
                 plain(SYS_CLOSE, [own]);
                 // SAFETY: as the caller promises.
-                return unsafe { enter(&fds[..count], kit, control, close_all != 0, (filter, filter_length), go) };
+                return unsafe { enter(&fds[..count], kit, control, close_all != 0, (filter, filter_length)) } as i32;
             }
             if plain(SYS_SETNS, [own, CLONE_NEWPID]) != 0 {
                 // What is forked next would be born in somebody's cell.
-                return 1;
+                return -1;
             }
             if child > 0 {
                 plain(SYS_WAIT4, [child as usize, 0, WALL, 0]);
@@ -278,8 +279,7 @@ unsafe fn enter(
     control: usize,
     close_all: bool,
     filter: (*const u8, usize),
-    go: *mut Go,
-) -> i32 {
+) -> usize {
     const PR_SET_DUMPABLE: usize = 4;
     const PR_CAPBSET_DROP: usize = 24;
     const PR_SET_SECCOMP: usize = 22;
@@ -326,15 +326,13 @@ unsafe fn enter(
     if close_all {
         must(plain(SYS_DUP2, [park, PLACE]));
         must(plain(SYS_CLOSE_RANGE, [PLACE + 1, u32::MAX as usize, 0]));
-        // SAFETY: as the caller promises.
-        return unsafe { wait(PLACE, go) };
+        return PLACE;
     }
     for fd in &fds[1..] {
         plain(SYS_CLOSE, [*fd as usize]);
     }
     plain(SYS_CLOSE, [control]);
-    // SAFETY: as the caller promises.
-    unsafe { wait(park, go) }
+    park
 }
 
 #[repr(C)]
@@ -346,11 +344,13 @@ struct Program {
 /// The longest message of init's; see `sandbox-cell/src/wire.rs`.
 const MOST: usize = 256 * 1024;
 
-/// Waits for something to run, connects its streams and sets its limits.
-unsafe fn wait(park: usize, go: *mut Go) -> i32 {
+/// Says that this child is ready, waits for something to run, connects its streams and sets its limits.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sandbox_wait(park: i32, go: *mut Go) {
     /// Read and write; private and of no file.
     const PROTECTION: usize = 3;
     const MAPPING: usize = 0x22;
+    let park = park as usize;
     let own = plain(SYS_GETPID, []) as u32;
     // SAFETY: the kernel reads four bytes.
     must(unsafe { call(SYS_WRITE, [park, &raw const own as usize, 4, 0, 0, 0]) });
@@ -385,5 +385,4 @@ unsafe fn wait(park: usize, go: *mut Go) -> i32 {
     }
     // SAFETY: the caller's `go` is his own; the data is within the mapping.
     unsafe { *go = Go { data: buffer.add(start), length: length - start } };
-    0
 }
