@@ -8,6 +8,7 @@ def zygote():
     import os
     import sys
     import threading
+    from weakref import ref as reference
 
     packages = os.environ.get("PYTHONPATH")
     # What most programs import. A package that cannot be imported is the program's business, if it wants it at all.
@@ -20,7 +21,7 @@ def zygote():
                 __import__(name)
             except BaseException:
                 pass
-    main, modules, argv = sys.modules["__main__"].__dict__, sys.modules, sys.argv
+    modules, argv = sys.modules, sys.argv
     # The runner without the call at its end, which comes from below.
     runner = compile(argv[1].rpartition("\nrun()")[0], "<string>", "exec")
     library = ctypes.PyDLL(argv[2])
@@ -37,36 +38,35 @@ def zygote():
     seed = modules["numpy.random"].seed if "numpy.random" in modules else None
     ssl = modules.get("_ssl")
     shut_down, run_handlers, leave_now, collect = threading._shutdown, atexit._run_exitfuncs, os._exit, gc.collect
-    del main["zygote"]
     known = set(modules)
 
-    def clear(namespace):
-        # In the order in which an interpreter that ends does it.
-        for name in [name for name in namespace if name[:1] == "_" and name[1:2] != "_"]:
-            namespace[name] = None
-        for name in [name for name in namespace if name != "__builtins__"]:
-            namespace[name] = None
-
-    def leave(end):
-        # What an interpreter does when it ends, as far as a program can see it. Taking all its modules apart would mean to
-        # copy every page that is still shared with the zygote.
-        code = end and end.code
+    def leave(code):
+        # What an interpreter does when it ends, as far as a program can see it: threads, handlers, streams, then what the
+        # program has made. Taking all modules apart would mean to copy every page that is still shared with the zygote.
         if code is None:
             code = 0
         elif not isinstance(code, int):
             sys.stderr.write(f"{code}\n")
             code = 1
-        del end
         shut_down()
         run_handlers()
         flush()
         try:
-            clear(main)
-            for name in reversed([name for name in modules if name not in known]):
-                clear(getattr(modules.pop(name), "__dict__", {}))
+            left = [weak(modules.pop(name)) for name in list(modules) if name not in known or name == "__main__"]
             collect()
+            for namespace in reversed([module().__dict__ for module in left if module()]):
+                for name in [name for name in namespace if name[:1] == "_" and name[1:2] != "_"]:
+                    namespace[name] = None
+                for name in [name for name in namespace if name != "__builtins__"]:
+                    namespace[name] = None
         finally:
             leave_now(flush() or (code & 255 if -(1 << 63) <= code < 1 << 63 else 255))
+
+    def weak(module):
+        try:
+            return reference(module)
+        except TypeError:
+            return lambda: None
 
     def flush():
         code = 0
@@ -83,9 +83,20 @@ def zygote():
         names = {"__name__": "__main__", "__builtins__": __builtins__}
         tree = compile("import sys\ndef f(x):\n    return [x, {'a': str(x)}]\nf(1)\n", "main.py", "exec", 0x400, True)
         exec(compile(tree, "main.py", "exec", 0, True), names)
-        clear(names)
+        names.clear()
         collect()
         flush()
+
+    def reopen(name, number, mode, buffering):
+        # Made for other descriptors than are behind the number now.
+        old = getattr(sys, name)
+        buffer = open(number, mode + "b", buffering, closefd=False)
+        getattr(buffer, "raw", buffer).name = f"<{name}>"
+        lines = buffering and (buffer.isatty() or name == "stderr")
+        new = type(old)(buffer, old.encoding, old.errors, "\n", lines, not buffering)
+        new.mode = mode
+        setattr(sys, name, new)
+        setattr(sys, f"__{name}__", new)
 
     rehearse()
     collect()
@@ -101,6 +112,9 @@ def zygote():
     if ssl:
         ssl.RAND_add(os.urandom(32), 32.0)
     rehearse()
+    # The program gets a module of its own, so that it can go while this one is still at work.
+    main = type(sys)("__main__")
+    main.__dict__.update((name, value) for name, value in globals().items() if name.startswith("__"))
     wait(park, where)
     parts = iter(string_at(go.data, go.length).split(b"\0"))
     decode, cwd = os.fsdecode, next(parts)
@@ -114,13 +128,18 @@ def zygote():
             os.environ[name] = value
     argv[:] = ["-c"] + words[3:]
     sys.orig_argv[:] = words
-    modules["_sandbox_leave"] = leave
-    exec(runner, main)
+    for stream in ("stdin", 0, "r", -1), ("stdout", 1, "w", 0), ("stderr", 2, "w", 0):
+        reopen(*stream)
+    modules["__main__"] = main
+    exec(runner, main.__dict__)
+    return main.run, leave
 
 
-zygote()
+run, leave = zygote()
+code = None
 try:
     run()
 except SystemExit as end:
-    (__import__("sys").modules.pop("_sandbox_leave", None) or exit)(end)
-(__import__("sys").modules.pop("_sandbox_leave", None) or exit)(None)
+    code = end.code
+del run
+leave(code)

@@ -88,9 +88,10 @@ impl Engine {
         self.executor.confine(&Sources { readable, writable })
     }
 
-    /// Keeps cells ready from now on, at first one for every language that is there. Starts a thread.
-    pub fn warm_up(&mut self) -> std::io::Result<()> {
-        self.executor.keep_ready(self.settings.ready_cells, self.settings.zygotes)?;
+    /// Keeps up to so many cells ready from now on, at first one for every language that is there, and up to so many
+    /// interpreters warm. Starts threads.
+    pub fn warm_up(&mut self, cells: usize, zygotes: usize) -> std::io::Result<()> {
+        self.executor.keep_ready(cells, zygotes)?;
         for runtime in self.runtimes.values().flatten() {
             let defaults = self.settings.defaults.clone();
             let request = Request::new(Source::Code("0".to_owned()), defaults, self.settings.required());

@@ -51,10 +51,6 @@ pub struct Settings {
     pub build_cache: u64,
     /// How many bytes of package environments are kept.
     pub package_cache: u64,
-    /// How many cells a server keeps ready at most.
-    pub ready_cells: usize,
-    /// How many interpreters it keeps warm at most.
-    pub zygotes: usize,
     /// Where caches and named volumes are kept; nowhere if there is no home directory.
     pub data_dir: Option<PathBuf>,
 }
@@ -82,18 +78,6 @@ impl Isolation {
 
 /// The variable that lets JSON requests use named volumes.
 const NAMED_VOLUMES: &str = "SANDBOX_NAMED_VOLUMES";
-
-/// The variable that says how many cells are kept ready.
-const READY_CELLS: &str = "SANDBOX_READY_CELLS";
-
-/// The most cells that can be kept ready: a keeper has ids for twice as many.
-const MOST_READY: usize = 1024;
-
-/// The variable that says how many interpreters are kept warm.
-const ZYGOTES: &str = "SANDBOX_ZYGOTES";
-
-/// The most interpreters that can be kept warm.
-const MOST_ZYGOTES: usize = 64;
 
 /// The variable that lists directories that may be shown.
 const VOLUME_PATHS: &str = "SANDBOX_VOLUME_PATHS";
@@ -153,8 +137,6 @@ impl Default for Settings {
             named_volumes: false,
             build_cache: 1 << 30,
             package_cache: 10 << 30,
-            ready_cells: 4 * std::thread::available_parallelism().map_or(1, usize::from),
-            zygotes: 4,
             data_dir: None,
         }
     }
@@ -212,15 +194,6 @@ impl Settings {
             None | Some("no") => {}
             Some("yes") => settings.named_volumes = true,
             Some(other) => errors.push((NAMED_VOLUMES.to_owned(), format!("'{other}' is neither yes nor no"))),
-        }
-        for (name, most, number) in
-            [(READY_CELLS, MOST_READY, &mut settings.ready_cells), (ZYGOTES, MOST_ZYGOTES, &mut settings.zygotes)]
-        {
-            match get(name).map(|text| (text.trim().parse(), text)) {
-                None => {}
-                Some((Ok(given), _)) if given <= most => *number = given,
-                Some((_, text)) => errors.push((name.to_owned(), format!("'{text}' is not a number from 0 to {most}"))),
-            }
         }
         if let Some(text) = get(VOLUME_PATHS) {
             settings.volume_paths = std::env::split_paths(&text).collect();

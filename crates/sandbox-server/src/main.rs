@@ -84,7 +84,7 @@ fn run(config: &Config) -> Result<(), String> {
         config.settings.data_dir.as_deref().ok_or("there is no data directory; name one with SANDBOX_DATA_DIR")?;
     let user = privilege::give_up(&config.user, data_dir)?;
     // Only now: a thread that was there before would still be root's.
-    engine.warm_up().map_err(|error| format!("cannot keep cells ready: {error}"))?;
+    engine.warm_up(config.ready_cells, config.zygotes).map_err(|error| format!("cannot keep cells ready: {error}"))?;
     let keys = auth::Keys::new(&config.api_keys)?;
     let level = tracing_subscriber::fmt().with_max_level(config.log_level).with_writer(std::io::stderr);
     let level = level.with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr()));

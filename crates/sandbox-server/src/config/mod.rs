@@ -42,6 +42,10 @@ pub(crate) struct Config {
     pub(crate) retention: Duration,
     /// What runs may use, and where things are kept.
     pub(crate) settings: Settings,
+    /// How many cells are kept ready at most.
+    pub(crate) ready_cells: usize,
+    /// How many interpreters are kept warm at most.
+    pub(crate) zygotes: usize,
     /// Every value with where it came from, for `--print-config`.
     pub(crate) origins: BTreeMap<&'static str, (String, &'static str)>,
 }
@@ -81,6 +85,13 @@ pub(crate) fn command() -> Command {
                 .long("print-config")
                 .action(ArgAction::SetTrue)
                 .help("print the settings in effect and end"),
+        )
+        .arg(
+            Arg::new("cold")
+                .long("cold")
+                .action(ArgAction::SetTrue)
+                .conflicts_with_all(["ready-cells", "zygotes"])
+                .help("keep nothing ready and nothing warm: short for --ready-cells 0 --zygotes 0"),
         );
     for setting in TABLE {
         let default =
@@ -116,6 +127,10 @@ impl Config {
             let value = matches
                 .get_one::<String>(setting.flag)
                 .map(|value| (value.clone(), "flag"))
+                .or_else(|| {
+                    let off = matches.get_flag("cold") && ["ready-cells", "zygotes"].contains(&setting.flag);
+                    off.then(|| ("0".to_owned(), "flag"))
+                })
                 .or_else(|| Some((setting.variables.iter().find_map(|name| variable(name))?, "environment")))
                 .or_else(|| Some((file.get(&key)?.clone(), "file")))
                 .unwrap_or_else(|| (setting.default.to_owned(), "default"));
@@ -153,6 +168,12 @@ impl Config {
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let capacity =
             if values.text("capacity").is_empty() { Some(2 * cores) } else { values.number("capacity", 1..=2000) };
+        let ready_cells = if values.text("ready-cells").is_empty() {
+            Some(4 * cores)
+        } else {
+            values.number("ready-cells", 0..=1000)
+        };
+        let zygotes = values.number("zygotes", 0..=64);
         let (max_body, max_held) = (values.size("max-body"), values.size("max-held"));
         if max_body.zip(max_held).is_some_and(|(body, held)| held / 2 < body) {
             values.wrong("max-held", "must be at least twice max-body, or no request of that size could be taken");
@@ -193,6 +214,8 @@ impl Config {
             origins: BTreeMap::new(),
             listen: SocketAddr::new(host?, port?),
             capacity: capacity?,
+            ready_cells: ready_cells?,
+            zygotes: zygotes?,
             max_body: max_body?,
             max_held: max_held?,
         })

@@ -46,6 +46,18 @@ pub(super) const TABLE: &[Setting] = &[
         default: "",
         help: "runs at one time [default: twice the number of CPUs]",
     },
+    Setting {
+        flag: "ready-cells",
+        variables: &["SANDBOX_READY_CELLS"],
+        default: "",
+        help: "cells that are kept ready at most; 0 has each made when it is needed [default: four times the number of CPUs]",
+    },
+    Setting {
+        flag: "zygotes",
+        variables: &["SANDBOX_ZYGOTES"],
+        default: "4",
+        help: "interpreters that are kept warm at most, one for each set of packages; 0 has every program start its own",
+    },
     Setting { flag: "max-body", variables: &["SANDBOX_MAX_BODY"], default: "16m", help: "largest request body" },
     Setting {
         flag: "api-keys",

@@ -1,0 +1,256 @@
+//! Warm starts: a run in a cell that was ready, with an interpreter that was warm, ends exactly as a cold one does.
+
+use std::path::Path;
+
+use serde_json::{Map, Value, json};
+
+use super::Server;
+
+/// A server that keeps everything ready, and one that keeps nothing.
+struct Pair {
+    warm: Server,
+    cold: Server,
+}
+
+impl Pair {
+    fn start() -> Self {
+        Self { warm: Server::start(&[]), cold: Server::start(&["--cold"]) }
+    }
+
+    /// Runs a request both ways and compares. `start` is how the warm one has to get its cell.
+    fn compare(&self, name: &str, start: &str, request: &Value) -> Value {
+        let (_, cold) = self.cold.post(request);
+        assert_eq!(cold["metrics"]["start"], "cold", "{name}: {cold:#}");
+        // Another run may just have taken what was ready.
+        for _ in 0..200 {
+            let (_, warm) = self.warm.post(request);
+            if warm["metrics"]["start"] != start {
+                std::thread::sleep(std::time::Duration::from_millis(50));
+                continue;
+            }
+            assert_eq!(essence(&warm), essence(&cold), "{name}");
+            return warm;
+        }
+        panic!("{name}: never started {start}");
+    }
+}
+
+/// A result without what is measured, which differs from run to run.
+fn essence(result: &Value) -> Value {
+    let mut essence = result.clone();
+    let strip = |map: &mut Map<String, Value>, names: &[&str]| {
+        for name in names {
+            map.remove(*name);
+        }
+    };
+    let map = essence.as_object_mut().unwrap();
+    strip(map, &["metrics", "execution_time", "memory_used", "error"]);
+    // In words it has the measured time in it.
+    if result["limit"].is_null() {
+        map.insert("error".to_owned(), result["error"].clone());
+    }
+    for (part, names) in [("compile", &["time", "memory_peak", "cached"][..]), ("limit", &["used"])] {
+        if let Some(map) = map.get_mut(part).and_then(Value::as_object_mut) {
+            strip(map, names);
+        }
+    }
+    essence
+}
+
+/// The programs of a language that all tests use: name, code, input.
+fn programs(language: &str) -> Vec<(String, String, String)> {
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/programs").join(language);
+    let mut files: Vec<_> = std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.retain(|path| path.extension().is_some_and(|ending| ending != "out" && ending != "in"));
+    files.sort();
+    let name = |path: &Path| path.file_name().unwrap().to_string_lossy().into_owned();
+    let read = |path: &Path| std::fs::read_to_string(path);
+    let input = |path: &Path| read(&path.with_extension("in")).unwrap_or_default();
+    files.iter().map(|path| (name(path), read(path).unwrap(), input(path))).collect()
+}
+
+#[test]
+fn python_programs_end_alike() {
+    let servers = Pair::start();
+    let programs = programs("python");
+    assert!(programs.len() >= 10);
+    for (name, code, stdin) in programs {
+        let request = json!({"code": code, "stdin": stdin, "limits": {"wall_time": "20s"}});
+        let warm = servers.compare(&name, "warm", &request);
+        assert_eq!(warm["verdict"], "ok", "{name}: {warm:#}");
+    }
+}
+
+#[test]
+fn python_is_the_same_interpreter_warm_or_cold() {
+    let servers = Pair::start();
+    let samples = [
+        ("value", "x = 20\nx * 2 + 2"),
+        (
+            "names",
+            "print(__name__, __file__, __doc__, __spec__, sorted(n for n in globals() if not n.startswith('__')))",
+        ),
+        ("argv", "import sys; print(sys.argv, sys.path[0], sys.flags, sys.executable, sys.orig_argv[2:] != [])"),
+        ("environment", "import os; print(sorted(os.environ.items()), os.getcwd())"),
+        (
+            "process",
+            "import os; print(os.getppid(), os.getuid(), os.getsid(0) == os.getpid(), os.getpgrp() == os.getpid())",
+        ),
+        ("descriptors", "import os; print(sorted(os.listdir('/proc/self/fd'), key=int)[:-1])"),
+        (
+            "limits",
+            "import resource as r; print([r.getrlimit(n) for n in (r.RLIMIT_NOFILE, r.RLIMIT_FSIZE, r.RLIMIT_CORE)])",
+        ),
+        (
+            "status",
+            "print(''.join(l for l in open('/proc/self/status') if l.split(':')[0] in ('CapInh', 'CapPrm', 'CapEff', \
+         'CapBnd', 'CapAmb', 'NoNewPrivs', 'Seccomp', 'Uid', 'Gid', 'Groups', 'SigBlk', 'SigIgn', 'SigCgt', 'Threads')))",
+        ),
+        (
+            "streams",
+            "import sys; print([(s.name, s.encoding, s.errors, s.line_buffering, s.isatty()) for s in \
+         (sys.stdin, sys.stdout, sys.stderr)])",
+        ),
+        ("depth", "def f(n):\n  try: return f(n + 1)\n  except RecursionError: return n\nprint(f(0))"),
+        ("stack", "import inspect; print(len(inspect.stack()), inspect.stack()[0].function)"),
+        ("exit", "import sys; sys.exit(7)"),
+        ("exit text", "import sys; print('before'); sys.exit('a reason')"),
+        ("exit odd", "raise SystemExit(-1)"),
+        ("exit huge", "raise SystemExit(1 << 70)"),
+        ("_exit", "import os; print('lost?', flush=True); os._exit(5)"),
+        ("atexit", "import atexit; atexit.register(print, 'first'); atexit.register(print, 'second'); print('main')"),
+        (
+            "destructors",
+            "class A:\n  def __init__(s, n): s.n = n\n  def __del__(s): print('gone', s.n)\na = A(1)\n_b = A(2)\nc = [A(3)]\nc.append(c)",
+        ),
+        (
+            "threads",
+            "import threading, time\nthreading.Thread(target=lambda: (time.sleep(.1), print('thread'))).start()\nprint('main')",
+        ),
+        (
+            "daemon",
+            "import threading, time\nthreading.Thread(target=time.sleep, args=(60,), daemon=True).start()\nprint('main')",
+        ),
+        (
+            "pool",
+            "from concurrent.futures import ThreadPoolExecutor as P\nwith P(4) as p: print(list(p.map(abs, range(-5, 0))))",
+        ),
+        (
+            "multiprocessing",
+            "import multiprocessing as m\nif __name__ == '__main__':\n  with m.Pool(2) as p: print(p.map(abs, range(-5, 0)))",
+        ),
+        (
+            "spawned",
+            "import multiprocessing as m\ndef f(q): q.put(41)\nif __name__ == '__main__':\n  c = m.get_context('spawn')\n  q = c.Queue()\n  p = c.Process(target=f, args=(q,)); p.start(); print(q.get()); p.join()",
+        ),
+        (
+            "fork",
+            "import os\npid = os.fork()\nif pid == 0: print('child'); raise SystemExit(3)\nprint(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))",
+        ),
+        (
+            "subprocess",
+            "import subprocess, sys; print(subprocess.run([sys.executable, '-c', 'print(6*7)'], capture_output=True, text=True))",
+        ),
+        ("asyncio", "import asyncio\nasync def f(): await asyncio.sleep(.01); return 5\nprint(asyncio.run(f()))"),
+        ("signal", "import os, signal; os.kill(os.getpid(), signal.SIGTERM)"),
+        (
+            "handled signal",
+            "import os, signal; signal.signal(signal.SIGUSR1, lambda *a: print('handled')); os.kill(os.getpid(), signal.SIGUSR1)",
+        ),
+        ("interrupt", "import os, signal; os.kill(os.getpid(), signal.SIGINT)"),
+        ("crash", "import ctypes; ctypes.string_at(0)"),
+        ("error", "def f(): raise ValueError('no')\nf()"),
+        ("chained", "try: 1/0\nexcept Exception as e: raise KeyError('x') from e"),
+        ("syntax", "def f(:\n  pass"),
+        ("hook", "import sys; sys.excepthook = lambda *a: print('hooked', a[0].__name__)\n1/0"),
+        ("stderr", "import sys; print('e', file=sys.stderr); sys.stdout.write('no newline')"),
+        ("bytes", "import sys; sys.stdout.buffer.write(bytes(range(256)))"),
+        ("closed", "import sys; sys.stdout.close()"),
+        ("modules", "import mod; print(mod.x, mod.__file__)"),
+        ("files", "open('made.txt', 'w').write('x'); import os; os.mkdir('d'); open('d/f', 'wb').write(b'\\xff')"),
+        ("timeout", "print('begun')\nwhile True: pass"),
+        ("memory", "x = []\nwhile True: x.append(bytearray(1 << 20))"),
+        ("output", "while True: print('x' * 1000)"),
+        ("processes", "import os, time\nfor _ in range(200):\n  if os.fork() == 0: time.sleep(5); os._exit(0)"),
+        ("disk", "open('big', 'wb').write(b'x' * (80 << 20))"),
+    ];
+    for (name, code) in samples {
+        let request = json!({"code": code, "args": ["a b", "ü"], "stdin": "first\nsecond\n",
+            "env": {"EXTRA": "1"}, "files": {"mod.py": "x = 5"}, "limits": {"wall_time": "2s", "memory": "64m"}});
+        servers.compare(name, "warm", &request);
+    }
+}
+
+#[test]
+fn what_a_zygote_cannot_do_starts_without_one() {
+    let servers = Pair::start();
+    for (name, request) in [
+        (
+            "an interpreter's variable",
+            json!({"code": "import os; print(os.environ['PYTHONOPTIMIZE'])", "env": {"PYTHONOPTIMIZE": "1"}}),
+        ),
+        ("a time zone", json!({"code": "import time; print(time.tzname)", "env": {"TZ": "Asia/Tokyo"}})),
+        ("restricted", json!({"code": "print(1)", "restricted": true})),
+    ] {
+        servers.compare(name, "ready", &request);
+    }
+    // Its cell would have to be of another kind: made on the spot at first, ready later.
+    let request = json!({"code": "import os; print(os.statvfs('.').f_blocks > 0)", "limits": {"disk": "32m"}});
+    servers.compare("another disk", "ready", &request);
+}
+
+#[test]
+fn children_of_one_zygote_have_randomness_of_their_own() {
+    let server = Server::start(&[]);
+    let code = "import random, os, uuid, secrets, ssl, tempfile\n\
+                print(random.random(), uuid.uuid4(), secrets.token_hex(8), ssl.RAND_bytes(8), next(tempfile._get_candidate_names()))";
+    let mut seen = std::collections::HashSet::new();
+    let mut warm = 0;
+    for _ in 0..20 {
+        let (_, answer) = server.post(&json!({"code": code}));
+        warm += i32::from(answer["metrics"]["start"] == "warm");
+        for word in answer["stdout"].as_str().unwrap().split_whitespace() {
+            assert!(seen.insert(word.to_owned()), "twice: {word}");
+        }
+    }
+    assert!(warm >= 5, "only {warm} runs were warm");
+}
+
+#[test]
+fn compiled_programs_end_alike_in_ready_cells() {
+    let servers = Pair::start();
+    for language in ["c", "go", "rust", "java", "typescript", "bash"] {
+        let (name, code, _) = programs(language).swap_remove(0);
+        // Only one that was compiled before is sure to be quick enough for the default.
+        let request = json!({"language": language, "code": code, "limits": {"wall_time": "20s"}});
+        let (_, first) = servers.warm.post(&request);
+        assert_eq!(first["verdict"], "ok", "{name}: {first:#}");
+        let warm = servers.compare(&name, "ready", &request);
+        assert_eq!(warm["stdout"], first["stdout"], "{name}");
+        let broken = json!({"language": language, "code": "this is no program ("});
+        let (_, cold) = servers.cold.post(&broken);
+        let (_, warm) = servers.warm.post(&broken);
+        assert_eq!(essence(&warm), essence(&cold), "{language}");
+    }
+}
+
+#[test]
+fn the_pool_is_counted() {
+    let server = Server::start(&[]);
+    let number = |name: &str| {
+        let (_, text) = server.get("/metrics");
+        let line = text.as_str().unwrap().lines().find(|line| line.starts_with(name)).map(str::to_owned);
+        line.map_or(0.0, |line| line.rsplit_once(' ').unwrap().1.parse::<f64>().unwrap())
+    };
+    for _ in 0..200 {
+        if number("sandbox_cells_ready") >= 1.0 {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    assert!(number("sandbox_cells_ready") >= 1.0);
+    server.post(&json!({"code": "1"}));
+    let starts: f64 =
+        ["cold", "ready", "warm"].map(|s| number(&format!("sandbox_starts_total{{start=\"{s}\"}}"))).iter().sum();
+    assert_eq!(starts, 1.0);
+}
