@@ -130,6 +130,9 @@ pub(crate) struct AttackOptions {
     /// Leave layers out, and check that the attacks which they stop succeed
     #[arg(long)]
     pub(crate) canary: bool,
+    /// Attack as a server runs programs: in cells that were ready, in forks of warm interpreters
+    #[arg(long, conflicts_with = "canary")]
+    pub(crate) warm: bool,
     /// Only attacks whose name contains this
     #[arg(long, value_name = "TEXT")]
     pub(crate) only: Option<String>,

@@ -136,6 +136,13 @@ impl Executor {
         }
     }
 
+    /// Gives up everything that is kept ready.
+    pub fn keep_nothing(&self) {
+        if let Cells::Pooled(pool) = &self.cells {
+            pool.close();
+        }
+    }
+
     /// How many cells are ready; none if none are kept.
     #[must_use]
     pub fn ready_cells(&self) -> Option<usize> {
@@ -169,7 +176,7 @@ impl Run<'_> {
             Err(Stopped::Ended(result)) => return Ok(*result),
         };
         let plan = self.plan;
-        let shown: Vec<Mount> =
+        let made: Vec<Mount> =
             entries.iter().map(|(entry, target)| Mount::read_only(&entry.content, *target)).collect();
         // What a zygote shows must stay in the store as long as the zygote.
         let warmth = plan.zygote.as_ref().and_then(|command| {
@@ -198,7 +205,8 @@ impl Run<'_> {
         let collects = plan.collect.is_some() || !plan.cell.volumes.is_empty();
         let stage = Stage {
             cell: &plan.cell,
-            shown: &shown,
+            made: &made,
+            lent: &plan.lent,
             warmth,
             command: &plan.command,
             files: &files,

@@ -113,7 +113,8 @@ impl<'a> Run<'a> {
         let mut sink = StagingSink(&mut staging);
         let stage = Stage {
             cell: &making.cell,
-            shown,
+            made: shown,
+            lent: &[],
             warmth: None,
             command: &making.command,
             files: &files,

@@ -75,6 +75,8 @@ pub struct Plan {
     pub(crate) install: Option<Making>,
     pub(crate) compile: Option<Making>,
     pub(crate) cell: CellSpec,
+    /// Directories of the host's that the request has shown in it, read-only.
+    pub(crate) lent: Vec<Mount>,
     /// What may be reached from it.
     pub(crate) reach: Reach,
     pub(crate) command: Command,
@@ -163,6 +165,7 @@ impl Request {
                     install,
                     compile,
                     cell,
+                    lent: vec![],
                     reach,
                     command,
                     zygote: None,
@@ -194,7 +197,11 @@ impl Request {
         }
         for volume in &self.volumes {
             if let Some(mount) = volume.mount(settings) {
-                plan.cell.mounts.push(mount.map_err(RequestError::Place)?);
+                let mount = mount.map_err(RequestError::Place)?;
+                // A cell that is ready can still show a directory.
+                let list =
+                    if mount.writable || !mount.source.is_dir() { &mut plan.cell.mounts } else { &mut plan.lent };
+                list.push(mount);
             }
             if let Some((name, volume)) = volume.volume() {
                 if plan.named_volumes.contains(&name) {
@@ -240,12 +247,11 @@ impl Planner<'_> {
         };
         let no_restricted = || RequestError::Unsupported { language: definition.name.clone(), what: "restricted mode" };
         let mut command = runtime.run(&invocation).ok_or_else(no_restricted)?;
-        let cold = definition
-            .run
-            .warm
-            .as_ref()
-            .is_none_or(|warm| warm.is_cold(request.env.iter().map(|(name, _)| name.as_os_str())));
-        let zygote = if cold || compile.is_some() { None } else { runtime.zygote(&invocation) };
+        let mut names = request.env.iter().map(|(name, _)| name.as_os_str());
+        let cold = definition.run.warm.as_ref().is_none_or(|warm| warm.is_cold(&mut names));
+        // Whether a directory can be entered is found out by starting a program in it.
+        let cold = cold || compile.is_some() || request.workdir.is_some();
+        let zygote = if cold { None } else { runtime.zygote(&invocation) };
         if request.restricted && (install.is_some() || !request.volumes.is_empty()) {
             let what = "restricted mode with packages or volumes";
             return Err(RequestError::Unsupported { language: definition.name.clone(), what });
@@ -270,6 +276,7 @@ impl Planner<'_> {
             install,
             compile,
             cell,
+            lent: vec![],
             reach,
             command,
             zygote,

@@ -66,8 +66,8 @@ pub(crate) enum Cells {
 pub(crate) struct Taken {
     pub(crate) cell: Cell,
     pub(crate) start: StartKind,
-    /// Whether it already shows what it was asked to show.
-    pub(crate) shows: bool,
+    /// What has still to be shown in it when the command starts.
+    pub(crate) late: Vec<Mount>,
 }
 
 impl Cells {
@@ -78,24 +78,32 @@ impl Cells {
         }
     }
 
-    /// A cell like `spec` in which `shown` can be seen, with an interpreter if there can be one. One that was ready has its
-    /// limits only once they are given with the command.
-    pub(crate) fn take(&self, spec: &CellSpec, shown: &[Mount], warmth: Option<&Warmth>) -> Result<Taken, Failure> {
+    /// A cell like `spec` in which `made` and `lent` can be seen, with an interpreter if there can be one: what was made for
+    /// many runs, and what a request shows of the host. One that was ready has its limits only once they are given with the
+    /// command.
+    pub(crate) fn take(
+        &self,
+        spec: &CellSpec,
+        made: &[Mount],
+        lent: &[Mount],
+        warmth: Option<&Warmth>,
+    ) -> Result<Taken, Failure> {
+        let all = [made, lent].concat();
         if let Self::Pooled(pool) = self {
-            if let Some(order) = warmth.and_then(|warmth| Order::warm(spec, shown, warmth))
+            if let Some(order) = warmth.and_then(|warmth| Order::warm(spec, made, lent, warmth))
                 && let Some(cell) = pool.take(&order)
             {
-                return Ok(Taken { cell, start: StartKind::Warm, shows: true });
+                return Ok(Taken { cell, start: StartKind::Warm, late: lent.to_vec() });
             }
-            if let Some(order) = Order::new(spec, shown)
+            if let Some(order) = Order::new(spec, &all)
                 && let Some(cell) = pool.take(&order)
             {
-                return Ok(Taken { cell, start: StartKind::Ready, shows: false });
+                return Ok(Taken { cell, start: StartKind::Ready, late: all });
             }
         }
         let mut spec = spec.clone();
-        spec.mounts.extend(shown.iter().cloned());
-        Ok(Taken { cell: self.keeper().create(&spec)?, start: StartKind::Cold, shows: true })
+        spec.mounts.extend(all);
+        Ok(Taken { cell: self.keeper().create(&spec)?, start: StartKind::Cold, late: vec![] })
     }
 
     /// How many cells are ready; none where there is no pool.
@@ -133,12 +141,12 @@ impl Order {
 
     /// The same with an interpreter in it. A zygote is worth its memory only where many runs are alike, so its cells have
     /// the usual disk and no network.
-    fn warm(spec: &CellSpec, shown: &[Mount], warmth: &Warmth) -> Option<Self> {
-        let mut order = Self::new(spec, &[])?;
+    fn warm(spec: &CellSpec, made: &[Mount], lent: &[Mount], warmth: &Warmth) -> Option<Self> {
+        let mut order = Self::new(spec, lent)?;
         if order.spec.limits != Limits::default() || order.spec.network != Network::None || !Zygote::POSSIBLE {
             return None;
         }
-        order.spec.mounts.extend(shown.iter().cloned());
+        order.spec.mounts.extend(made.iter().cloned());
         Some(Self { warmth: Some(warmth.clone()), ..order })
     }
 }
@@ -214,9 +222,9 @@ impl Pool {
     }
 
     /// Has a cell made ready before anybody asks for one.
-    pub(crate) fn expect(&self, spec: &CellSpec, shown: &[Mount], warmth: Option<&Warmth>) {
-        let warm = warmth.and_then(|warmth| Order::warm(spec, shown, warmth));
-        for order in warm.into_iter().chain(Order::new(spec, shown)) {
+    pub(crate) fn expect(&self, spec: &CellSpec, made: &[Mount], warmth: Option<&Warmth>) {
+        let warm = warmth.and_then(|warmth| Order::warm(spec, made, &[], warmth));
+        for order in warm.into_iter().chain(Order::new(spec, made)) {
             self.shelve(&mut self.shared.lock(), &order);
         }
         self.shared.wanted.notify_all();
@@ -246,6 +254,9 @@ impl Pool {
 
     /// The shelf for an order, if there can be one. A new one should hold one cell.
     fn shelve(&self, state: &mut State, order: &Order) -> Option<usize> {
+        if state.closed {
+            return None;
+        }
         if let Some(index) = state.find(order) {
             return Some(index);
         }
@@ -263,15 +274,22 @@ impl Pool {
     }
 }
 
-impl Drop for Pool {
-    fn drop(&mut self) {
+impl Pool {
+    /// Gives up everything that is ready; nothing will be from now on.
+    pub(crate) fn close(&self) {
         self.shared.lock().closed = true;
         self.shared.wanted.notify_all();
-        let makers = std::mem::take(self.makers.get_mut().unwrap_or_else(PoisonError::into_inner));
+        let makers = std::mem::take(&mut *self.makers.lock().unwrap_or_else(PoisonError::into_inner));
         for maker in makers {
             let _ = maker.join();
         }
         self.shared.lock().shelves.clear();
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        self.close();
     }
 }
 

@@ -48,7 +48,9 @@ const BUFFER: usize = 64 * 1024;
 pub(crate) struct Stage<'a> {
     pub(crate) cell: &'a CellSpec,
     /// What was made before and is shown in it.
-    pub(crate) shown: &'a [Mount],
+    pub(crate) made: &'a [Mount],
+    /// What else of the host is shown in it, read-only.
+    pub(crate) lent: &'a [Mount],
     /// The zygote whose child could run the command.
     pub(crate) warmth: Option<Warmth>,
     pub(crate) command: &'a Command,
@@ -98,14 +100,14 @@ impl Stage<'_> {
         observe: &mut dyn FnMut(Stream, &[u8]),
         sink: &mut dyn Sink,
     ) -> Result<Ended, Failure> {
-        let Taken { mut cell, start, shows } = cells.take(self.cell, self.shown, self.warmth.as_ref())?;
+        let Taken { mut cell, start, late } = cells.take(self.cell, self.made, self.lent, self.warmth.as_ref())?;
         if self.last {
             cells.keeper().close();
         }
         let (has_gateway, reach) = (matches!(self.cell.network, Network::Gateway(_)), self.reach.clone());
         let volumes: Vec<Caps> = self.cell.volumes.iter().map(Volume::caps).collect();
         let (mut streams, mut collection) =
-            self.start(&cell, start, shows).map_err(|error| failure("cannot start the stage", &error))??;
+            self.start(&cell, start, &late).map_err(|error| failure("cannot start the stage", &error))??;
         let gateway = if has_gateway { cell.take_gateway()? } else { None };
         let gateway = gateway.map(|sockets| Gateway::serve(sockets, reach)).transpose();
         let gateway = gateway.map_err(|error| failure("cannot serve the cell's gateway", &error))?;
@@ -125,7 +127,12 @@ impl Stage<'_> {
         Ok(Ended { outcome, ready, start, stdout, stderr, omitted, collect_time: began.elapsed(), network })
     }
 
-    fn start(self, cell: &Cell, start: StartKind, shows: bool) -> io::Result<Result<(Streams, Collection), Failure>> {
+    fn start(
+        self,
+        cell: &Cell,
+        start: StartKind,
+        late: &[Mount],
+    ) -> io::Result<Result<(Streams, Collection), Failure>> {
         let limit = self.cell.limits.output();
         let (stdout, stdout_end) = Capture::new(limit)?;
         let (stderr, stderr_end) = Capture::new(limit)?;
@@ -133,7 +140,7 @@ impl Stage<'_> {
         let collection = self.collect.map(|caps| pipe_with(PipeFlags::CLOEXEC).map(|pipe| (caps, pipe))).transpose()?;
         let started = cell.start(&Start {
             command: self.command,
-            mounts: if shows { &[] } else { self.shown },
+            mounts: late,
             limits: (start != StartKind::Cold).then_some(&self.cell.limits),
             extra: None,
             stdio: Stdio { stdin: stdin_end.as_fd(), stdout: stdout_end.as_fd(), stderr: stderr_end.as_fd() },

@@ -120,7 +120,8 @@ impl TemplateRequest {
         let cell = CellSpec { limits, mounts: vec![Mount::read_only(renderer, PLACE)], required, ..CellSpec::new() };
         let stage = Stage {
             cell: &cell,
-            shown: &[],
+            made: &[],
+            lent: &[],
             warmth: None,
             command: &Command::new([PLACE, RENDER_COMMAND]),
             files: &Archive::new().map_err(|error| failure("cannot render the template", &error))?,

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use rustix::fs::{Gid, Mode, OFlags, Uid};
 use rustix::net::SendFlags;
 use rustix::process::{Signal, pidfd_send_signal};
-use sandbox_sys::process::Child;
+use sandbox_sys::process::{Child, SingleThreaded};
 
 use super::ids::CellIds;
 use super::nest::Nest;
@@ -51,6 +51,7 @@ pub(super) struct Kept {
     pub(super) nest: Option<Nest>,
     /// Its mount namespace, if it has slots and is far enough.
     pub(super) root: Option<OwnedFd>,
+    pub(super) alone: SingleThreaded,
     pub(super) boot: Boot,
     /// A command that came before init could take it.
     pub(super) pending: Option<Commission>,
@@ -242,7 +243,11 @@ impl Kept {
     /// Shows what a command needs of the host at the cell's slots.
     fn show(&self, mounts: &[Mount]) -> Result<(), Failure> {
         let (false, Some(root)) = (mounts.is_empty(), &self.root) else { return Ok(()) };
-        rootfs::show_at_slots(root.as_fd(), mounts).map_err(|e| Failure::os("cannot show a directory in the cell", e))
+        let shown = match self.ids {
+            CellIds::Two { .. } => rootfs::show_at_slots(root.as_fd(), mounts),
+            CellIds::One => rootfs::show_at_slots_from_outside(self.alone, root.as_fd(), mounts),
+        };
+        shown.map_err(|e| Failure::os("cannot show a directory in the cell", e))
     }
 
     /// Makes a pipe the program's own, so that it can open it again as `/dev/stdout` or `/dev/stderr`. Anything but

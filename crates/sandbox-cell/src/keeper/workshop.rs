@@ -210,6 +210,7 @@ impl Workshop {
                     nested,
                     nest,
                     root,
+                    alone: self.alone,
                     boot,
                     pending,
                     state,

@@ -30,6 +30,7 @@ use rustix::mount::{
     fsconfig_create, fsconfig_set_string, fsmount, fsopen, mount_bind, mount_change, move_mount, open_tree, unmount,
 };
 use sandbox_sys::mount::{Attributes, set_attributes};
+use sandbox_sys::process::{Namespaces, SingleThreaded, exit_now, fork_into};
 
 pub(crate) use targets::check_targets;
 
@@ -277,6 +278,26 @@ pub(crate) fn show_at_slots(namespace: BorrowedFd<'_>, mounts: &[Mount]) -> rust
     let trees = mounts.iter().map(tree).collect::<rustix::io::Result<Vec<_>>>()?;
     let trees: Vec<_> = trees.iter().map(|(tree, target)| (tree.as_fd(), target.as_c_str())).collect();
     sandbox_sys::mount::attach_in(namespace, &trees)
+}
+
+/// The same for a keeper that has no power over the mounts that it sees: a process with its own view of them does it.
+pub(crate) fn show_at_slots_from_outside(
+    alone: SingleThreaded,
+    namespace: BorrowedFd<'_>,
+    mounts: &[Mount],
+) -> rustix::io::Result<()> {
+    let shown = || {
+        let private = mount_change(c"/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC);
+        let shown = private.and_then(|()| show_at_slots(namespace, mounts));
+        exit_now(shown.map_or_else(Errno::raw_os_error, |()| 0));
+    };
+    let child = fork_into(alone, Namespaces::MOUNT, None, shown)?;
+    let ended = rustix::process::waitpid(Some(child.pid), rustix::process::WaitOptions::empty())?;
+    match ended.and_then(|(_, status)| status.exit_status()) {
+        Some(0) => Ok(()),
+        Some(errno) => Err(Errno::from_raw_os_error(errno)),
+        None => Err(Errno::CHILD),
+    }
 }
 
 /// Shows a host directory or file, read-only, at `target` below `root`.

@@ -38,6 +38,9 @@ pub(crate) use neighbour::{COMMAND as NEIGHBOUR, live as neighbour};
 /// How many attacks go on at one time.
 const AT_ONCE: usize = 3;
 
+/// How many cells and zygotes are kept ready, if any are.
+const READY: (usize, usize) = (16, 4);
+
 /// What has to be done before the keeper starts: a secret is put where cells could inherit it. Returns only if this process
 /// has it.
 pub(crate) fn begin() {
@@ -65,7 +68,7 @@ pub(crate) fn attack(options: &AttackOptions, executor: Started) -> u8 {
     if options.list {
         return print(&report::list(&attacks, options.json));
     }
-    let executor = match executor {
+    let mut executor = match executor {
         Ok(executor) => executor,
         Err(failure) => return fail(&failure.to_string()),
     };
@@ -75,6 +78,11 @@ pub(crate) fn attack(options: &AttackOptions, executor: Started) -> u8 {
         Ok(interruption) => interruption,
         Err(errno) => return fail(&format!("cannot watch for signals: {errno}")),
     };
+    if options.warm
+        && let Err(error) = executor.keep_ready(READY.0, READY.1)
+    {
+        return fail(&format!("cannot keep cells ready: {}", reason(&error)));
+    }
     let theatre = match open(&executor, interruption.as_fd()) {
         Ok(theatre) => theatre,
         Err(error) => return fail(&error),
@@ -86,6 +94,8 @@ pub(crate) fn attack(options: &AttackOptions, executor: Started) -> u8 {
     } else {
         let jobs: Vec<_> = attacks.iter().map(|attack| (attack, LayerSet::default())).collect();
         let performances = perform_all(&theatre, &jobs);
+        // What was ready and not needed is no trace of an attack.
+        executor.keep_nothing();
         report::attacks(&attacks, &performances, theatre.layers, &theatre.suite.remains(), options.json)
     };
     let printed = print(&text);
@@ -175,7 +185,11 @@ fn perform_all(theatre: &Theatre<'_>, jobs: &[(&Attack, LayerSet)]) -> Vec<Perfo
     });
     alone.into_iter().for_each(perform);
     progress.finish_and_clear();
-    let interrupted =
-        || Performance { ending: judge::Ending::NotAttempted("interrupted".to_owned()), verdict: None, seconds: 0.0 };
+    let interrupted = || Performance {
+        ending: judge::Ending::NotAttempted("interrupted".to_owned()),
+        verdict: None,
+        start: None,
+        seconds: 0.0,
+    };
     performances.into_iter().map(|place| place.into_inner().ok().flatten().unwrap_or_else(interrupted)).collect()
 }

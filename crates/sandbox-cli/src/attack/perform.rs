@@ -55,6 +55,8 @@ pub(crate) struct Theatre<'a> {
 pub(crate) struct Performance {
     pub(crate) ending: Ending,
     pub(crate) verdict: Option<&'static str>,
+    /// How its program got its cell.
+    pub(crate) start: Option<&'static str>,
     pub(crate) seconds: f64,
 }
 
@@ -62,17 +64,23 @@ impl Theatre<'_> {
     /// Carries out an attack, in cells without some layers.
     pub(crate) fn perform(&self, attack: &Attack, omit: LayerSet) -> Performance {
         let began = Instant::now();
-        let mut verdict = None;
-        let mut attempt = || self.attempt(attack, omit, &mut verdict).unwrap_or_else(Ending::NotAttempted);
+        let (mut verdict, mut start) = (None, None);
+        let mut attempt = || self.attempt(attack, omit, &mut verdict, &mut start).unwrap_or_else(Ending::NotAttempted);
         let mut ending = attempt();
         if matches!(&ending, Ending::Breached(evidence) if evidence.iter().all(|one| judge::is_about_time(one))) {
             // Others may use this machine, too. Whoever is late because nobody ends it is late again.
             ending = attempt();
         }
-        Performance { ending, verdict, seconds: began.elapsed().as_secs_f64() }
+        Performance { ending, verdict, start, seconds: began.elapsed().as_secs_f64() }
     }
 
-    fn attempt(&self, attack: &Attack, omit: LayerSet, verdict: &mut Option<&'static str>) -> Result<Ending, String> {
+    fn attempt(
+        &self,
+        attack: &Attack,
+        omit: LayerSet,
+        verdict: &mut Option<&'static str>,
+        start: &mut Option<&'static str>,
+    ) -> Result<Ending, String> {
         let language = language(attack)?;
         let runtime = self.runtimes.get(language).ok_or_else(|| format!("there is no {language}"))?;
         let runtime = runtime.as_ref().map_err(|missing| format!("needs {}", missing.what))?;
@@ -111,6 +119,7 @@ impl Theatre<'_> {
         let deadline = deadline(attack);
         for result in &results {
             *verdict = Some(result.verdict.name());
+            *start = Some(result.metrics.start.name());
             evidence.extend(judge::result(attack, result, deadline, &world, &self.suite));
         }
         if let ([first, second], true) = (results.as_slice(), attack.differs)

@@ -103,6 +103,7 @@ fn as_value(
             value["evidence"] = evidence.cloned().unwrap_or_default().into();
             value["why"] = why.into();
             value["verdict"] = performance.verdict.into();
+            value["start"] = performance.start.into();
             value["time"] = performance.seconds.into();
             value
         })
