@@ -69,7 +69,7 @@ bench-smoke:
 
 ## Count the system calls of a request.
 bench-syscalls: setup-bench build
-	python3 bench/hotpath.py --sandbox-run $(BIN) --sandbox-server $(RELEASE)/sandbox-server
+	python3 bench/hotpath.py --sandbox-server $(RELEASE)/sandbox-server
 
 ## Put the figures of the last two into docs/PERFORMANCE.md.
 bench-docs:

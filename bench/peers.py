@@ -296,12 +296,18 @@ class GoJudge:
 
 def remove_groups(name):
     """Removes control groups that a peer leaves behind: empty ones, under the name that it was given here."""
-    for root in ["/sys/fs/cgroup", *(entry.path for entry in os.scandir("/sys/fs/cgroup") if entry.is_dir())]:
-        for directory, _, _ in os.walk(os.path.join(root, name), topdown=False):
-            try:
-                os.rmdir(directory)
-            except OSError:
-                pass
+    roots = ["/sys/fs/cgroup", *(entry.path for entry in os.scandir("/sys/fs/cgroup") if entry.is_dir())]
+    for _ in range(50):  # what was in them may still be ending
+        left = False
+        for root in roots:
+            for directory, _, _ in os.walk(os.path.join(root, name), topdown=False):
+                try:
+                    os.rmdir(directory)
+                except OSError:
+                    left = True
+        if not left:
+            break
+        time.sleep(0.1)
 
 
 PEERS = [Bubblewrap, Runc, Docker, GoJudge]
