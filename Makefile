@@ -64,6 +64,7 @@ bench: setup-bench build
 
 ## See whether the benchmark itself works; decides nothing about speed.
 bench-smoke:
+	python3 bench/test_harness.py
 	$(CARGO) build --locked --bins -p sandbox-cli -p sandbox-server
 	python3 bench/bench.py --sandbox-run $(DEBUG)/sandbox-run --sandbox-server $(DEBUG)/sandbox-server --smoke --json target/bench/smoke.json
 

@@ -2,8 +2,8 @@
 import dataclasses
 import itertools
 import os
-import subprocess
 
+from install import run, virtual_environment
 from measure import CODE, Command, Contender
 
 # In a source that nobody has seen before, this is another number each time. It is also what the program prints.
@@ -107,8 +107,9 @@ class Bare:
     def _python(self, _):
         return ([[self.tools["python"], "-c", CODE]],)
 
-    def _pandas(self, _):
-        return ([[virtual_environment(self.tools["python"], self.cache, self.environment), "-c", CODE]],)
+    def _pandas(self, case):
+        python = virtual_environment(self.tools["python"], case.packages, self.cache, self.environment)
+        return ([[python, "-c", CODE]],)
 
     def _javascript(self, _):
         return ([[self.tools["javascript"], "-e", CODE]],)
@@ -138,17 +139,5 @@ class Bare:
             source = f"{program}.{ending}"
             with open(source, "w") as file:
                 file.write(case.source)
-            subprocess.run([*command, "-o", program, source], env=self.environment, check=True)
+            run([*command, "-o", program, source], env=self.environment)
         return program
-
-
-def virtual_environment(python, cache, environment):
-    """The interpreter of an environment with the packages, which is made once."""
-    place = os.path.join(cache, "-".join(["venv", os.path.basename(python), *PACKAGES]).replace("==", "-"))
-    interpreter = os.path.join(place, "bin", "python")
-    if not os.path.exists(os.path.join(place, "complete")):
-        subprocess.run(["uv", "venv", "--quiet", "--clear", "--python", python, place], env=environment, check=True)
-        subprocess.run(["uv", "pip", "install", "--quiet", "--compile-bytecode", "--python", interpreter, *PACKAGES],
-                       env=environment, check=True)
-        open(os.path.join(place, "complete"), "w").close()
-    return interpreter

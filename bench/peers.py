@@ -8,24 +8,10 @@ import subprocess
 import time
 import urllib.request
 
+from install import Unavailable, run
 from measure import CODE, Command, Contender, Failed, Request
 
 GO_JUDGE = "v1.8.5"
-
-
-class Unavailable(Exception):
-    """Why a peer does not take part."""
-
-
-def run(command, **options):
-    """Runs a command of an installation; its failure is a reason."""
-    try:
-        return subprocess.run(command, check=True, capture_output=True, **options).stdout
-    except FileNotFoundError as error:
-        raise Unavailable(f"there is no {command[0]}") from error
-    except subprocess.CalledProcessError as error:
-        lines = error.stderr.decode(errors="replace").strip().splitlines() or ["no message"]
-        raise Unavailable(f"{os.path.basename(command[0])} {command[1]}: {lines[-1].strip()}") from error
 
 
 def find(name):
