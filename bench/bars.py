@@ -1,4 +1,5 @@
 """The bars: what has to be reached, and what should be. Ratios and differences of figures from one run."""
+
 import dataclasses
 from typing import Callable, Optional
 
@@ -21,8 +22,15 @@ class Bar:
             value = self.value(result)
         except KeyError:  # that part, or that contender, did not take place
             value = None
-        return {"what": self.what, "value": value, "unit": self.unit, "must": self.must, "aim": self.aim,
-                "more": self.more, "verdict": self._verdict(value)}
+        return {
+            "what": self.what,
+            "value": value,
+            "unit": self.unit,
+            "must": self.must,
+            "aim": self.aim,
+            "more": self.more,
+            "verdict": self._verdict(value),
+        }
 
     def _verdict(self, value):
         if value is None:
@@ -78,7 +86,10 @@ BARS = [
     Bar(TITLES["c-seen"], "ms over bare", 3, 1, over("c-seen")),
     Bar(TITLES["go-seen"], "ms over bare", 3, 1, over("go-seen")),
     Bar(TITLES["rust-seen"], "ms over bare", 3, 1, over("rust-seen")),
-    *(Bar(f"{title}: p99 with as many at once as cores", "× its p50", 3, 2, tail(case)) for case, title in TITLES.items()),
+    *(
+        Bar(f"{title}: p99 with as many at once as cores", "× its p50", 3, 2, tail(case))
+        for case, title in TITLES.items()
+    ),
     Bar("Python throughput", "× bare", 2, 4, throughput, more=True),
     Bar("sandbox-run, cold, Python", "ms over bare", 5, 2, over("python", CLI)),
     Bar("sandbox-run, cold, Python", "× bubblewrap", 1, None, of("python", CLI, "bubblewrap")),

@@ -1,10 +1,13 @@
 #!/usr/bin/env python3
 """Measures sandbox-run and sandbox-server against no sandbox at all and against other sandboxes.
 
-Everything is measured in one run, contenders taking turns, so that whatever else the machine does falls on all alike;
-what counts are the ratios. Every answer is checked. Prints tables, writes JSON and a plot, and fails if a bar is missed.
+Everything is measured in one run, contenders taking turns, so that whatever else the machine does falls on all
+alike; what counts are the ratios. Every answer is checked. Prints tables, writes JSON and a plot, and fails if a bar is
+missed.
 """
+
 import argparse
+import contextlib
 import json
 import os
 import shutil
@@ -45,7 +48,15 @@ class Workshop:
         if os.path.exists("/usr/bin/python3"):
             os.symlink("/usr/bin/python3", os.path.join(first, "python3"))
         self.environment = {"PATH": f"{first}:{os.environ['PATH']}", "HOME": os.environ.get("HOME", "/")}
-        for name in ("RUSTUP_HOME", "CARGO_HOME", "JAVA_HOME", "UV_DEFAULT_INDEX", "UV_INDEX_URL", "GOPROXY", "GOSUMDB"):
+        for name in (
+            "RUSTUP_HOME",
+            "CARGO_HOME",
+            "JAVA_HOME",
+            "UV_DEFAULT_INDEX",
+            "UV_INDEX_URL",
+            "GOPROXY",
+            "GOSUMDB",
+        ):
             if name in os.environ:
                 self.environment[name] = os.environ[name]
         self.tools = {}
@@ -68,13 +79,14 @@ def say(text):
     print(text, file=sys.stderr, flush=True)
 
 
-def start_peers(workshop, wanted, missing):
+def start_peers(workshop, wanted, missing, stack):
     peers = []
     for peer in PEERS:
         if peer.name not in wanted:
             continue
         try:
             peers.append(peer(workshop))
+            stack.callback(peers[-1].stop)
         except (Unavailable, OSError) as reason:
             missing[peer.name] = str(reason)
             say(f"bench: {peer.name} does not take part: {reason}")
@@ -128,22 +140,25 @@ def throughput(case, sides, levels, least):
     return figures
 
 
-def measure(arguments, workshop, running):
-    """Everything that was asked for; what has to be ended is appended to `running`."""
+def measure(arguments, workshop, stack):
+    """Everything that was asked for; what was started is ended with the stack."""
     cores = len(os.sched_getaffinity(0))
     cli = Cli(os.path.abspath(arguments.sandbox_run), workshop)
     found = cli.tools()
     workshop.tools.update({name: one["path"] for name, one in found.items()})
     missing = {}
-    peers = start_peers(workshop, arguments.peers, missing)
-    running += peers
+    peers = start_peers(workshop, arguments.peers, missing, stack)
     server = Server(os.path.abspath(arguments.sandbox_server), workshop, arguments.capacity, arguments.warm)
-    running.append(server)
+    stack.callback(server.stop)
     bare = Bare(workshop.tools, workshop.directory, workshop.cache, workshop.environment, workshop.log)
     result = {"machine": machine.describe(cores), "mode": arguments.mode, "missing": missing, "cases": {}}
     result["machine"]["versions"] = {
         "sandbox": cli.version.split()[-1],
-        **{name: found[name]["version"] for name in ("python", "javascript", "java", "go", "rust", "c") if name in found},
+        **{
+            name: found[name]["version"]
+            for name in ("python", "javascript", "java", "go", "rust", "c")
+            if name in found
+        },
         **{peer.name: peer.version for peer in peers},
     }
     cases = {case.key: case for case in CASES}
@@ -176,7 +191,7 @@ def measure(arguments, workshop, running):
         say(f"bench: growth over {arguments.runs} runs")
         server.stop()
         fresh = Server(os.path.abspath(arguments.sandbox_server), workshop, arguments.capacity, arguments.warm)
-        running.append(fresh)
+        stack.callback(fresh.stop)
         result["growth"] = memory.growth(fresh, python, arguments.runs, cores)
     result["bars"] = bars.judge(result)
     return result
@@ -189,8 +204,13 @@ def arguments_of(words):
     parser.add_argument("--filter", help="the syscall filter of a cell, for bubblewrap")
     size = parser.add_mutually_exclusive_group()
     size.add_argument("--quick", dest="mode", action="store_const", const="quick", default="full", help="fewer rounds")
-    size.add_argument("--smoke", dest="mode", action="store_const", const="smoke",
-                      help="only see whether everything works: few rounds, no peers, no bars decided")
+    size.add_argument(
+        "--smoke",
+        dest="mode",
+        action="store_const",
+        const="smoke",
+        help="only see whether everything works: few rounds, no peers, no bars decided",
+    )
     parser.add_argument("--parts", type=lambda text: text.split(","), default=PARTS, help=",".join(PARTS))
     keys = [case.key for case in CASES]
     parser.add_argument("--cases", type=lambda text: text.split(","), help=",".join(keys))
@@ -199,10 +219,15 @@ def arguments_of(words):
     parser.add_argument("--runs", type=int, help="runs over which growth is measured [10000; quick: 300, smoke: 10]")
     parser.add_argument("--capacity", type=int, default=max(CONCURRENCY), help="the server's capacity")
     parser.add_argument("--warm", choices=["on", "off"], help="the server's SANDBOX_WARM [default: its own]")
-    parser.add_argument("--cache", default=os.path.join(ROOT, "target", "bench"), help="where peers and packages are kept")
+    parser.add_argument(
+        "--cache", default=os.path.join(ROOT, "target", "bench"), help="where peers and packages are kept"
+    )
     parser.add_argument("--json", metavar="FILE", help="where the figures go [default: bench.json in the cache]")
-    parser.add_argument("--write-docs", metavar="FILE",
-                        help="measure nothing; write docs/PERFORMANCE.md and its plot from these figures")
+    parser.add_argument(
+        "--write-docs",
+        metavar="FILE",
+        help="measure nothing; write docs/PERFORMANCE.md and its plot from these figures",
+    )
     parser.add_argument("--syscalls", metavar="FILE", help="with --write-docs: figures of hotpath.py")
     arguments = parser.parse_args(words)
     smoke = arguments.mode == "smoke"
@@ -228,18 +253,19 @@ def main():
         return
     # Ends like Ctrl-C: everything that was started is stopped.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    workshop = Workshop(arguments.cache, arguments.filter)
-    running = []
     try:
-        result = measure(arguments, workshop, running)
-    except Failed as failure:
-        sys.exit(f"bench: {failure}\n{workshop.said()}")
+        with contextlib.ExitStack() as stack:
+            workshop = Workshop(arguments.cache, arguments.filter)
+            stack.callback(workshop.close)
+            try:
+                result = measure(arguments, workshop, stack)
+            except Failed as failure:
+                sys.exit(f"bench: {failure}\n{workshop.said()}")
+            finally:
+                # Whoever presses Ctrl-C twice still wants nothing to be left.
+                signal.signal(signal.SIGINT, signal.SIG_IGN)
     except KeyboardInterrupt:
         sys.exit(130)
-    finally:
-        for one in reversed(running):
-            one.stop()
-        workshop.close()
 
     path = arguments.json or os.path.join(arguments.cache, "bench.json")
     with open(path, "w") as file:
@@ -249,7 +275,7 @@ def main():
     print(report.text(result))
     missed = [f"{bar['what']} ({bar['unit']})" for bar in result["bars"] if bar["verdict"] == "MISSED"]
     if missed and arguments.mode != "smoke":
-        X
+        sys.exit(f"bench: missed {len(missed)} of {len(result['bars'])} bars: {'; '.join(missed)}")
 
 
 if __name__ == "__main__":

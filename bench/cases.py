@@ -1,4 +1,5 @@
 """The programs that are measured, and how each is run without any sandbox."""
+
 import dataclasses
 import itertools
 import os
@@ -66,8 +67,17 @@ SEEN = {"c": C, "go": GO.replace(FRESH, "again"), "rust": RUST.replace(FRESH, "a
 CASES = [
     Case("static", "static binary", "static", STATIC, "hello\n", 200, 40, "exec"),
     Case("python", "Python print(2+2)", "python", "print(2+2)", "4\n", 200, 40, "python3 -c"),
-    Case("pandas", "Python, numpy and pandas", "python", PANDAS, "45\n", 50, 5, "python3 -c in a virtual environment",
-         tuple(PACKAGES)),
+    Case(
+        "pandas",
+        "Python, numpy and pandas",
+        "python",
+        PANDAS,
+        "45\n",
+        50,
+        5,
+        "python3 -c in a virtual environment",
+        tuple(PACKAGES),
+    ),
     Case("javascript", "JavaScript", "javascript", 'console.log("hello")', "hello\n", 200, 10, "node -e"),
     Case("java", "Java, new source", "java", JAVA, f"hello {FRESH}\n", 30, 4, "java Main.java"),
     Case("go", "Go, new source", "go", GO, f"hello {FRESH}\n", 40, 5, "go build, warm cache, then exec"),
@@ -83,8 +93,13 @@ class Bare:
 
     def __init__(self, tools, directory, cache, environment, log):
         self.tools, self.directory, self.log = tools, directory, log
-        self.environment = {**environment, "GOCACHE": os.path.join(cache, "go-cache"), "GOTOOLCHAIN": "local",
-                            "CGO_ENABLED": "0", "GOFLAGS": "-buildvcs=false"}
+        self.environment = {
+            **environment,
+            "GOCACHE": os.path.join(cache, "go-cache"),
+            "GOTOOLCHAIN": "local",
+            "CGO_ENABLED": "0",
+            "GOFLAGS": "-buildvcs=false",
+        }
         self.cache = cache
         self.numbers = itertools.count()
 

@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
-"""Counts the system calls that one request costs, by process: the server, its keeper, a cell's init, the program, and what
-waits below the keeper to be forked.
+"""Counts the system calls that one request costs, by process: the server, its keeper, a cell's init, the program, and
+what waits below the keeper to be forked.
 
 Traces them with strace, which makes everything slow and changes no counts.
 """
+
 import argparse
 import collections
+import contextlib
 import json
 import os
 import re
@@ -15,12 +17,13 @@ import subprocess
 import sys
 import time
 
-from bench import ROOT, Workshop
 from cases import CASES
 from measure import Failed, once
 from memory import INIT, descendants, settle
 from product import Server, command_name
 from report import syscalls
+
+from bench import ROOT, Workshop
 
 LINE = re.compile(r"^(\d+) +(?:(\w+)\(|<\.\.\. (\w+) resumed>)(.*)")
 # A child's number, and the number that it has here if it was born in another PID namespace.
@@ -35,8 +38,11 @@ def threads(pid):
 def roles(server):
     """Threads that are there already, and whose they are."""
     waiting = {pid: "init" if command_name(pid) == INIT else "waiting" for pid in descendants(server.keeper)}
-    return {thread: role for pid, role in {server.pid: "server", server.keeper: "keeper", **waiting}.items()
-            for thread in threads(pid)}
+    return {
+        thread: role
+        for pid, role in {server.pid: "server", server.keeper: "keeper", **waiting}.items()
+        for thread in threads(pid)
+    }
 
 
 # What the child of each is.
@@ -75,8 +81,11 @@ def trace(server, case, requests, directory):
     pids = [server.pid, server.keeper, *descendants(server.keeper)]
     output = os.path.join(directory, "trace")
     command = ["strace", "-f", "-q", "-s", "0", "--decode-pids=pidns", "-o", output]
-    tracer = subprocess.Popen([*command, *(word for pid in pids for word in ("-p", str(pid)))], stdin=subprocess.DEVNULL,
-                              stderr=subprocess.DEVNULL)
+    tracer = subprocess.Popen(
+        [*command, *(word for pid in pids for word in ("-p", str(pid)))],
+        stdin=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
     try:
         wait_for_tracer(pids)
         for _ in range(requests):
@@ -113,18 +122,16 @@ def main():
     if not shutil.which("strace"):
         sys.exit("hotpath: there is no strace (Debian: apt-get install strace)")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    workshop = Workshop(arguments.cache, None)
-    server = None
-    try:
-        server = Server(os.path.abspath(arguments.sandbox_server), workshop, 4, arguments.warm)
-        case = next(case for case in CASES if case.key == "python")
-        counts = trace(server, case, arguments.requests, workshop.directory)
-    except Failed as failure:
-        sys.exit(f"hotpath: {failure}")
-    finally:
-        if server:
-            server.stop()
-        workshop.close()
+    with contextlib.ExitStack() as stack:
+        workshop = Workshop(arguments.cache, None)
+        stack.callback(workshop.close)
+        try:
+            server = Server(os.path.abspath(arguments.sandbox_server), workshop, 4, arguments.warm)
+            stack.callback(server.stop)
+            case = next(case for case in CASES if case.key == "python")
+            counts = trace(server, case, arguments.requests, workshop.directory)
+        except Failed as failure:
+            sys.exit(f"hotpath: {failure}")
     figures = {"requests": arguments.requests, "processes": {}}
     for name in ("server", "keeper", "init", "waiting", "program", "other"):
         if counts[name]:

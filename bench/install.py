@@ -1,4 +1,5 @@
 """Getting what only the benchmark needs. What cannot be had is a reason to leave something out, not a failure."""
+
 import os
 import subprocess
 
@@ -27,6 +28,9 @@ def virtual_environment(python, packages, cache, environment):
         # As the product does: trust whom the system trusts.
         environment = {**environment, "SSL_CERT_FILE": "/etc/ssl/certs/ca-certificates.crt"}
         run(["uv", "venv", "--quiet", "--clear", "--python", python, place], env=environment)
-        run(["uv", "pip", "install", "--quiet", "--compile-bytecode", "--python", interpreter, *packages], env=environment)
+        run(
+            ["uv", "pip", "install", "--quiet", "--compile-bytecode", "--python", interpreter, *packages],
+            env=environment,
+        )
         open(os.path.join(place, "complete"), "w").close()
     return interpreter

@@ -1,4 +1,5 @@
 """The machine on which figures were made, without anything that tells which one it is."""
+
 import os
 import time
 

@@ -1,8 +1,9 @@
 """How long something takes: commands and HTTP requests behind one small interface, one after the other or many at once.
 
-A *slot* does one call at a time, again and again: `prepare` (not measured), `begin`, then `feed` whenever its descriptor
-is readable, until that returns what came. `stdout` makes sense of it, after the clock has stopped.
+A *slot* does one call at a time, again and again: `prepare` (not measured), `begin`, then `feed` whenever its
+descriptor is readable, until that returns what came. `stdout` makes sense of it, after the clock has stopped.
 """
+
 import gc
 import json
 import os
@@ -11,7 +12,6 @@ import select
 import signal
 import socket
 import time
-
 
 # Stands for the source among the words of a command; an object of its own, as any text could be a word by accident.
 CODE = object()
@@ -88,7 +88,7 @@ class Command:
 
 
 class Request:
-    """A POST over a connection that stays open. No library: what a client does here would be counted as the server's."""
+    """A POST over a connection that stays open. No library: what a client does would be counted as the server's."""
 
     def __init__(self, address, path, encode, decode):
         self.encode, self.decode = encode, decode
@@ -192,7 +192,7 @@ def interleaved(contenders, programs, rounds, warm_up=3):
 
 
 def at_once(contender, programs, concurrency, count):
-    """Times of `count` calls of which `concurrency` are under way at any time, and the seconds that all of them took."""
+    """Times of `count` calls of which `concurrency` are under way at any time, and the seconds that all took."""
     slots, times, began_at, expected = {}, [], {}, {}
     poll = select.epoll()
     left = count

@@ -2,6 +2,7 @@
 
 Memory is the proportional set size (PSS): a page that many processes share counts as a fraction for each.
 """
+
 import os
 import time
 
@@ -55,7 +56,7 @@ def by_namespace(pids):
 
 
 def idle(server):
-    """What waits below the keeper: cells that are ready, and others (interpreters to fork, compilers) by their names."""
+    """What waits below the keeper: cells that are ready, and others (interpreters, compilers) by their names."""
     ready, others = [], {}
     for group in by_namespace(descendants(server.keeper)):
         names = [command_name(pid) for pid in group]

@@ -1,4 +1,5 @@
 """Other sandboxes, doing the same as far as they can. Each is optional: one that cannot be had says why."""
+
 import itertools
 import json
 import os
@@ -23,15 +24,16 @@ def find(name):
 
 
 class Bubblewrap:
-    """The same namespaces, mounts, masks, privileges and syscall filter as a cell. It has no control groups, no Landlock, no
-    limits and no account of what was used."""
+    """The same namespaces, mounts, masks, privileges and syscall filter as a cell. It has no control groups, no
+    Landlock, no limits and no account of what was used."""
 
     name = "bubblewrap"
     FILTER = 9  # the descriptor at which it finds the filter
 
     COMMAND = f"""--seccomp {FILTER} --unshare-all --unshare-user --uid 1000 --gid 1000 --hostname sandbox --new-session
-        --die-with-parent --cap-drop ALL --clearenv --setenv PATH /usr/bin:/bin --ro-bind /usr /usr --symlink usr/bin /bin
-        --symlink usr/sbin /sbin --symlink usr/lib /lib --symlink usr/lib64 /lib64 --ro-bind /etc/ld.so.cache /etc/ld.so.cache
+        --die-with-parent --cap-drop ALL --clearenv --setenv PATH /usr/bin:/bin
+        --ro-bind /usr /usr --symlink usr/bin /bin --symlink usr/sbin /sbin --symlink usr/lib /lib
+        --symlink usr/lib64 /lib64 --ro-bind /etc/ld.so.cache /etc/ld.so.cache
         --ro-bind /etc/alternatives /etc/alternatives --ro-bind /etc/ssl/certs /etc/ssl/certs --proc /proc --dev /dev
         --tmpfs /tmp --tmpfs /dev/shm --tmpfs /home/sandbox --tmpfs /sandbox --chdir /sandbox""".split()
 
@@ -60,7 +62,9 @@ class Bubblewrap:
         # Opened anew each time: bubblewrap reads it to its end.
         opened = (os.POSIX_SPAWN_OPEN, self.FILTER, self.workshop.filter, os.O_RDONLY, 0)
         step = [*self.command, *words]
-        return Contender(self.name, lambda: Command([step], self.workshop.environment, self.workshop.log, extra=[opened]))
+        return Contender(
+            self.name, lambda: Command([step], self.workshop.environment, self.workshop.log, extra=[opened])
+        )
 
     def stop(self):
         pass
@@ -109,8 +113,14 @@ class Runc:
             else:
                 os.makedirs(os.path.dirname(place), exist_ok=True)
                 open(place, "w").close()
-            config["mounts"].append({"destination": target, "type": "bind", "source": os.path.realpath(source),
-                                     "options": ["rbind", "ro", "nosuid", "nodev"]})
+            config["mounts"].append(
+                {
+                    "destination": target,
+                    "type": "bind",
+                    "source": os.path.realpath(source),
+                    "options": ["rbind", "ro", "nosuid", "nodev"],
+                }
+            )
         config["linux"]["resources"].update(memory={"limit": 256 << 20}, pids={"limit": 64})
         with open(path, "w") as file:
             json.dump(config, file)
@@ -121,8 +131,8 @@ class Runc:
 
 
 class Docker:
-    """`docker run --rm` of an image that holds the static binary alone, without a network. The engine is one of its own,
-    with its own directories and socket, which touches neither the packet filter nor the host's network."""
+    """`docker run --rm` of an image that holds the static binary alone, without a network. The engine is one of its
+    own, with its own directories and socket, which touches neither the packet filter nor the host's network."""
 
     name = "docker"
     every = 4
@@ -165,19 +175,46 @@ class Docker:
         log = os.path.join(self.place, "log")
         with open(log, "w") as output:
             self.engine = subprocess.Popen(
-                [program, "--host", f"unix://{self.place}/socket", "--data-root", f"{self.place}/data",
-                 "--exec-root", f"{self.place}/exec", "--pidfile", f"{self.place}/pid", "--cgroup-parent", f"/{self.group}",
-                 "--iptables=false", "--ip6tables=false", "--ip-forward=false", "--ip-masq=false", "--bridge=none",
-                 "--userland-proxy=false", "--log-level", "error"],
-                env=self.environment, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
+                [
+                    program,
+                    "--host",
+                    f"unix://{self.place}/socket",
+                    "--data-root",
+                    f"{self.place}/data",
+                    "--exec-root",
+                    f"{self.place}/exec",
+                    "--pidfile",
+                    f"{self.place}/pid",
+                    "--cgroup-parent",
+                    f"/{self.group}",
+                    "--iptables=false",
+                    "--ip6tables=false",
+                    "--ip-forward=false",
+                    "--ip-masq=false",
+                    "--bridge=none",
+                    "--userland-proxy=false",
+                    "--log-level",
+                    "error",
+                ],
+                env=self.environment,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+            )
         for _ in range(120):
-            asked = subprocess.run([*self.command, "version", "--format", "{{.Server.Version}}"], env=self.environment,
-                                   capture_output=True, text=True)
+            asked = subprocess.run(
+                [*self.command, "version", "--format", "{{.Server.Version}}"],
+                env=self.environment,
+                capture_output=True,
+                text=True,
+            )
             if asked.returncode == 0:
                 break
             if self.engine.poll() is not None:
                 with open(log) as said:
-                    raise Unavailable(f"the engine does not start: {(said.read().strip().splitlines() or ['?'])[-1][:200]}")
+                    raise Unavailable(
+                        f"the engine does not start: {(said.read().strip().splitlines() or ['?'])[-1][:200]}"
+                    )
             time.sleep(0.25)
         else:
             raise Unavailable("the engine does not answer")
@@ -188,8 +225,22 @@ class Docker:
     def contender(self, case):
         if case.key != "static":
             return None
-        step = [*self.command, "run", "--rm", "--network", "none", "--read-only", "--cap-drop", "ALL",
-                "--memory", "256m", "--pids-limit", "64", "hello", "/" + os.path.basename(self.workshop.hello)]
+        step = [
+            *self.command,
+            "run",
+            "--rm",
+            "--network",
+            "none",
+            "--read-only",
+            "--cap-drop",
+            "ALL",
+            "--memory",
+            "256m",
+            "--pids-limit",
+            "64",
+            "hello",
+            "/" + os.path.basename(self.workshop.hello),
+        ]
         return Contender(self.name, lambda: Command([step], self.environment, self.workshop.log), self.every)
 
     def stop(self):
@@ -217,9 +268,22 @@ class GoJudge:
         os.mkdir(place)
         with open(os.path.join(workshop.directory, "go-judge.log"), "w") as log:
             self.process = subprocess.Popen(
-                [program, "-http-addr", f"127.0.0.1:{self.address[1]}", "-dir", place, "-cgroup-prefix", self.group,
-                 "-release", "-silent"],
-                env=workshop.environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+                [
+                    program,
+                    "-http-addr",
+                    f"127.0.0.1:{self.address[1]}",
+                    "-dir",
+                    place,
+                    "-cgroup-prefix",
+                    self.group,
+                    "-release",
+                    "-silent",
+                ],
+                env=workshop.environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+            )
         try:
             self.hello = self._upload(workshop.hello)
         except BaseException:
@@ -235,17 +299,27 @@ class GoJudge:
             with open(os.path.join(place, "go.mod"), "w") as file:
                 file.write(f"module bench\n\ngo 1.23\n\nrequire github.com/criyle/go-judge {GO_JUDGE}\n")
             environment = {**self.workshop.environment, "GOBIN": os.path.dirname(program), "GOFLAGS": "-mod=mod"}
-            run([self.workshop.tools["go"], "install", "github.com/criyle/go-judge/cmd/go-judge"], cwd=place, env=environment)
+            run(
+                [self.workshop.tools["go"], "install", "github.com/criyle/go-judge/cmd/go-judge"],
+                cwd=place,
+                env=environment,
+            )
         return program
 
     def _upload(self, path):
         with open(path, "rb") as file:
             content = file.read()
         boundary = "sandbox-bench"
-        body = (f'--{boundary}\r\nContent-Disposition: form-data; name="file"; filename="hello"\r\n\r\n'.encode()
-                + content + f"\r\n--{boundary}--\r\n".encode())
-        request = urllib.request.Request(f"http://127.0.0.1:{self.address[1]}/file", data=body,
-                                         headers={"Content-Type": f"multipart/form-data; boundary={boundary}"})
+        body = (
+            f'--{boundary}\r\nContent-Disposition: form-data; name="file"; filename="hello"\r\n\r\n'.encode()
+            + content
+            + f"\r\n--{boundary}--\r\n".encode()
+        )
+        request = urllib.request.Request(
+            f"http://127.0.0.1:{self.address[1]}/file",
+            data=body,
+            headers={"Content-Type": f"multipart/form-data; boundary={boundary}"},
+        )
         for _ in range(100):
             try:
                 with urllib.request.urlopen(request) as answer:
@@ -257,8 +331,13 @@ class GoJudge:
         raise Unavailable("it does not start")
 
     def contender(self, case):
-        command = {"env": ["PATH=/usr/bin:/bin"], "cpuLimit": 60 * 10**9, "memoryLimit": 256 << 20, "procLimit": 64,
-                   "files": [{"content": ""}, {"name": "stdout", "max": 1 << 20}, {"name": "stderr", "max": 1 << 20}]}
+        command = {
+            "env": ["PATH=/usr/bin:/bin"],
+            "cpuLimit": 60 * 10**9,
+            "memoryLimit": 256 << 20,
+            "procLimit": 64,
+            "files": [{"content": ""}, {"name": "stdout", "max": 1 << 20}, {"name": "stderr", "max": 1 << 20}],
+        }
         if case.key == "static":
             command.update(args=["hello"], copyIn={"hello": {"fileId": self.hello}})
         elif case.key == "python":

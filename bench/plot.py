@@ -1,4 +1,5 @@
 """A picture of the figures, as SVG: for each case, how long each contender takes, on a logarithmic scale."""
+
 import math
 from xml.sax.saxutils import escape
 
@@ -28,10 +29,14 @@ def draw(result):
             middle = y + ROW / 2
             end, tail = x(figures["p50"]), x(max(figures["p95"], figures["p50"]))
             body.append(f'<text x="{LEFT - 8}" y="{middle + 4}" text-anchor="end">{escape(name)}</text>')
-            body.append(f'<rect x="{LEFT}" y="{y + 3}" width="{end - LEFT:.1f}" height="{ROW - 6}" '
-                        f'fill="{COLOURS.get(name, OTHER)}"/>')
+            body.append(
+                f'<rect x="{LEFT}" y="{y + 3}" width="{end - LEFT:.1f}" height="{ROW - 6}" '
+                f'fill="{COLOURS.get(name, OTHER)}"/>'
+            )
             body.append(f'<path d="M{end:.1f} {middle}H{tail:.1f}" stroke="#444"/>')
-            body.append(f'<text class="small" x="{tail + 5:.1f}" y="{middle + 4}">{milliseconds(figures["p50"])}</text>')
+            body.append(
+                f'<text class="small" x="{tail + 5:.1f}" y="{middle + 4}">{milliseconds(figures["p50"])}</text>'
+            )
             y += ROW
         y += GAP
     bottom = y - GAP + 4
@@ -39,12 +44,26 @@ def draw(result):
     for power in range(low, high + 1):
         place = x(10**power)
         grid.append(f'<path d="M{place:.1f} {TOP - 12}V{bottom}" stroke="#ddd"/>')
-        grid.append(f'<text class="small" x="{place:.1f}" y="{bottom + 16}" text-anchor="middle">{10.0**power:g} ms</text>')
-    head = (f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {bottom + 28}" width="{WIDTH}" '
-            f'height="{bottom + 28}" role="img">')
+        grid.append(
+            f'<text class="small" x="{place:.1f}" y="{bottom + 16}" text-anchor="middle">{10.0**power:g} ms</text>'
+        )
+    head = (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {bottom + 28}" width="{WIDTH}" '
+        f'height="{bottom + 28}" role="img">'
+    )
     title = '<text x="8" y="20">From start to end, median; the line reaches to the 95th percentile. Logarithmic.</text>'
-    return "\n".join([head, f"<style>{STYLE}</style>", '<rect width="100%" height="100%" fill="#fff"/>', title,
-                      *grid, *body, "</svg>", ""])
+    return "\n".join(
+        [
+            head,
+            f"<style>{STYLE}</style>",
+            '<rect width="100%" height="100%" fill="#fff"/>',
+            title,
+            *grid,
+            *body,
+            "</svg>",
+            "",
+        ]
+    )
 
 
 def milliseconds(value):

@@ -1,4 +1,5 @@
 """What is being measured: `sandbox-run`, and `sandbox-server` on loopback with a data directory of its own."""
+
 import json
 import os
 import signal
@@ -17,13 +18,18 @@ class Cli:
         self.program, self.workshop = program, workshop
         words = subprocess.run([program, "--help"], capture_output=True, text=True, check=True).stdout
         self.cold = ["--cold"] if "--cold" in words else []
-        self.environment = {**workshop.environment, "SANDBOX_DATA_DIR": os.path.join(workshop.directory, "cli-data"),
-                            "SANDBOX_TIMEOUT": "60s"}
+        self.environment = {
+            **workshop.environment,
+            "SANDBOX_DATA_DIR": os.path.join(workshop.directory, "cli-data"),
+            "SANDBOX_TIMEOUT": "60s",
+        }
         self.version = subprocess.run([program, "--version"], capture_output=True, text=True, check=True).stdout.strip()
 
     def tools(self):
         """Language → executable, as the product finds them."""
-        found = subprocess.run([self.program, "languages", "--json"], env=self.environment, capture_output=True, check=True)
+        found = subprocess.run(
+            [self.program, "languages", "--json"], env=self.environment, capture_output=True, check=True
+        )
         return {one["name"]: one for one in json.loads(found.stdout) if one.get("path")}
 
     def contender(self, case):
@@ -59,8 +65,17 @@ class Server:
         if warm:
             environment["SANDBOX_WARM"] = warm
         self.log = os.path.join(workshop.directory, "server.log")
-        command = [program, "--http-host", "127.0.0.1", "--http-port", "0", "--capacity", str(capacity),
-                   "--log-format", "json"]
+        command = [
+            program,
+            "--http-host",
+            "127.0.0.1",
+            "--http-port",
+            "0",
+            "--capacity",
+            str(capacity),
+            "--log-format",
+            "json",
+        ]
         with open(self.log, "w") as log:
             self.process = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stderr=log)
         self.starts = {}  # case → how runs started → how many

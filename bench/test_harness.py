@@ -1,4 +1,5 @@
 """The harness itself: a wrong answer is never a fast one, and a bar is judged by what it says."""
+
 import http.server
 import os
 import threading
@@ -107,7 +108,9 @@ class Judgement(unittest.TestCase):
         def verdict(value, **options):
             return bars.Bar("", "", 2, 1, lambda _: value, **options).judge({})["verdict"]
 
-        self.assertEqual([verdict(value) for value in (0.5, 1, 2, 2.1, None)], ["aim", "aim", "must", "MISSED", "not measured"])
+        self.assertEqual(
+            [verdict(value) for value in (0.5, 1, 2, 2.1, None)], ["aim", "aim", "must", "MISSED", "not measured"]
+        )
         more = bars.Bar("", "", 2, 4, lambda result: result["value"], more=True)
         self.assertEqual([more.judge({"value": value})["verdict"] for value in (4, 2, 1.9)], ["aim", "must", "MISSED"])
 
