@@ -10,8 +10,8 @@ STYLE = "text { font: 12px sans-serif; fill: #222 } .case { font-weight: bold } 
 
 
 def draw(result):
-    cases = [case for case in result["cases"].values()]
-    values = [figures["p50"] for case in cases for figures in case["contenders"].values()]
+    cases = list(result["cases"].values())
+    values = [figures[share] for case in cases for figures in case["contenders"].values() for share in ("p50", "p95")]
     if not values:
         return '<svg xmlns="http://www.w3.org/2000/svg" width="1" height="1"/>\n'
     low, high = math.floor(math.log10(min(values))), math.ceil(math.log10(max(values)))
