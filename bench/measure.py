@@ -92,16 +92,26 @@ class Request:
 
     def __init__(self, address, path, encode, decode):
         self.encode, self.decode = encode, decode
-        self.socket = socket.create_connection(address)
-        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.address = address
+        self._connect()
         host = f"{address[0]}:{address[1]}"
         self.head = f"POST {path} HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\nContent-Length: "
 
+    def _connect(self):
+        self.socket = socket.create_connection(self.address)
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.used = time.monotonic()
+
     def prepare(self, source):
+        # Servers close connections on which nothing happens, as when others take long in between.
+        if time.monotonic() - self.used > 2:
+            self.socket.close()
+            self._connect()
         body = json.dumps(self.encode(source)).encode()
         self.message = f"{self.head}{len(body)}\r\n\r\n".encode() + body
 
     def begin(self):
+        self.used = time.monotonic()
         self.received = b""
         self.body = None
         self.socket.sendall(self.message)
