@@ -38,9 +38,10 @@ class Workshop:
     def __init__(self, cache, syscall_filter):
         self.cache = os.path.abspath(cache)
         os.makedirs(self.cache, exist_ok=True)
-        self.filter = os.path.abspath(syscall_filter) if syscall_filter else None
         self.directory = tempfile.mkdtemp(prefix="sandbox-bench-")
         os.chmod(self.directory, 0o755)  # the server gives root up
+        # A copy, as another build may write it anew.
+        self.filter = shutil.copy(syscall_filter, self.directory) if syscall_filter else None
         self.log = os.open(os.path.join(self.directory, "stderr.log"), os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         # All sides use the system's interpreter, where there is one, so that those who only show /usr can use it too.
         first = os.path.join(self.directory, "path")
