@@ -177,10 +177,15 @@ def bars(result):
 def machine(result):
     about = result["machine"]
     versions = ", ".join(f"{name} {version}" for name, version in about["versions"].items())
+    busy = about["load_before"] > about["cores"] / 2
     return (
         f"Measured on {about['date']} as {about['user']} on {about['cores']} cores and {about['memory_gib']} GiB, "
-        f"{about['system']}, Linux {about['kernel']}, cgroup {about['cgroups']}; load before: {about['load_before']}. "
-        f"Versions: {versions}."
+        f"{about['system']}, Linux {about['kernel']}, cgroup {about['cgroups']}, load {about['load_before']} before. "
+        + (
+            "**The machine was busy with other work**, so the figures say little about tails and small differences. "
+            * busy
+        )
+        + f"Versions: {versions}."
     )
 
 
