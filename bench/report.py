@@ -182,7 +182,7 @@ def machine(result):
         f"Measured on {about['date']} as {about['user']} on {about['cores']} cores and {about['memory_gib']} GiB, "
         f"{about['system']}, Linux {about['kernel']}, cgroup {about['cgroups']}, load {about['load_before']} before. "
         + (
-            "**The machine was busy with other work**, so the figures say little about tails and small differences. "
+        + "**The machine was busy with other work: verdicts may be wrong either way.** " * busy
             * busy
         )
         + f"Versions: {versions}."
