@@ -177,15 +177,11 @@ def bars(result):
 def machine(result):
     about = result["machine"]
     versions = ", ".join(f"{name} {version}" for name, version in about["versions"].items())
-    busy = about["load_before"] > about["cores"] / 2
+    busy = "**The machine was busy with other work: verdicts may be wrong either way.** "
     return (
         f"Measured on {about['date']} as {about['user']} on {about['cores']} cores and {about['memory_gib']} GiB, "
         f"{about['system']}, Linux {about['kernel']}, cgroup {about['cgroups']}, load {about['load_before']} before. "
-        + (
-        + "**The machine was busy with other work: verdicts may be wrong either way.** " * busy
-            * busy
-        )
-        + f"Versions: {versions}."
+        f"{busy if about['load_before'] > about['cores'] / 2 else ''}Versions: {versions}."
     )
 
 

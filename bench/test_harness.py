@@ -1,11 +1,15 @@
 """The harness itself: a wrong answer is never a fast one, and a bar is judged by what it says."""
 
 import http.server
+import json
 import os
+import tempfile
 import threading
 import unittest
+import xml.dom.minidom
 
 import bars
+import machine
 import report
 from measure import CODE, Command, Contender, Failed, Request, at_once, interleaved, once, percentile
 
@@ -121,6 +125,25 @@ class Judgement(unittest.TestCase):
     def test_tables_line_up(self):
         lines = report.table(["a", "number"], [["long name", 1], ["b", 100]], [1]).splitlines()
         self.assertEqual({len(line) for line in lines}, {len(lines[0])})
+
+    def test_the_page_has_the_figures_and_keeps_the_rest(self):
+        figures = {"n": 1, "p50": 1.0, "p95": 2.0, "p99": 2.0}
+        both = {"bare": figures, "sandbox-server": figures}
+        case = {"title": "T", "bare_is": "b", "contenders": both, "at_once": {"concurrency": 2, "contenders": both}}
+        result = {"mode": "full", "machine": {**machine.describe(2), "versions": {}}, "missing": {}}
+        result["cases"] = {"static": case}
+        result["bars"] = bars.judge(result)
+        with tempfile.TemporaryDirectory() as docs:
+            with open(os.path.join(docs, "PERFORMANCE.md"), "w") as file:
+                file.write("above\n<!-- figures: generated -->\nyesterday\n<!-- figures: end -->\nbelow\n")
+            with open(os.path.join(docs, "result.json"), "w") as file:
+                json.dump(result, file)
+            report.write_docs(docs, os.path.join(docs, "result.json"), None)
+            with open(os.path.join(docs, "PERFORMANCE.md")) as file:
+                page = file.read()
+            self.assertRegex(page, r"(?s)^above\n.*`make bench`.*\| T .*aim reached.*\nbelow\n$")
+            self.assertNotIn("yesterday", page)
+            xml.dom.minidom.parse(os.path.join(docs, "performance.svg"))
 
 
 if __name__ == "__main__":
