@@ -6,9 +6,10 @@ export CARGO_TARGET_DIR = $(CURDIR)/target
 # Where scripts/setup puts tools that the system does not have.
 export PATH := $(CURDIR)/target/tools/bin:$(PATH)
 RELEASE = target/$(shell rustc -vV | sed -n 's/^host: //p')/release
+DEBUG = $(RELEASE:release=debug)
 BIN = $(RELEASE)/sandbox-run
 
-.PHONY: run build test test-vm-short test-sandbox lint unit fuzz fuzz-short coverage bench test-vm setup setup-test setup-fuzz setup-bench setup-vm clean
+.PHONY: run build test test-vm-short test-sandbox lint unit fuzz fuzz-short coverage bench bench-smoke bench-syscalls bench-docs test-vm setup setup-test setup-fuzz setup-bench setup-vm clean
 
 ## Run a Python snippet in a sandbox, show what happened, then serve the same over HTTP until Ctrl-C.
 run: build
@@ -20,7 +21,7 @@ build: setup
 	$(CARGO) build --release --locked --bins -p sandbox-cli -p sandbox-server
 
 ## Lints and every test.
-test: setup-test lint unit fuzz-short
+test: setup-test lint unit bench-smoke fuzz-short
 
 lint:
 	$(CARGO) fmt --all --check
@@ -56,10 +57,24 @@ coverage: setup-test
 		--target-dir target/coverage --skip-clean --timeout 600 --fail-under 80 --out Stdout \
 		-- --skip for_an_ordinary_user --skip without_namespaces --skip fifty_hostile --skip a_thousand_jobs
 
-## Compare with bubblewrap: prints a table, fails if a bar is missed.
+## Compare with no sandbox and with others: prints tables, writes target/bench, fails if a bar is missed. BENCH holds more options.
 bench: setup-bench build
 	$(CARGO) run --release --locked --quiet -p sandbox-cell --example filter > target/cell.bpf
-	python3 bench/bench.py --sandbox-run $(BIN) --filter target/cell.bpf
+	python3 bench/bench.py --sandbox-run $(BIN) --sandbox-server $(RELEASE)/sandbox-server --filter target/cell.bpf $(BENCH)
+
+## See whether the benchmark itself works; decides nothing about speed.
+bench-smoke:
+	python3 bench/test_harness.py
+	$(CARGO) build --locked --bins -p sandbox-cli -p sandbox-server
+	python3 bench/bench.py --sandbox-run $(DEBUG)/sandbox-run --sandbox-server $(DEBUG)/sandbox-server --smoke --json target/bench/smoke.json
+
+## Count the system calls of a request.
+bench-syscalls: setup-bench build
+	python3 bench/hotpath.py --sandbox-server $(RELEASE)/sandbox-server
+
+## Put the figures of the last two into docs/PERFORMANCE.md.
+bench-docs:
+	python3 bench/bench.py --write-docs target/bench/bench.json --syscalls target/bench/syscalls.json
 
 ## The test suites on cgroup v2 and a stock Debian kernel, in a virtual machine.
 test-vm: setup-vm

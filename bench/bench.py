@@ -1,121 +1,282 @@
 #!/usr/bin/env python3
-"""Compares sandbox-run with bubblewrap and with no sandbox at all.
+"""Measures sandbox-run and sandbox-server against no sandbox at all and against other sandboxes.
 
-Everything is measured in one run, interleaved, so that whatever else the machine does falls on all alike; what counts
-are the ratios. Prints a table, writes JSON if asked to, and fails if a bar is missed.
+Everything is measured in one run, contenders taking turns, so that whatever else the machine does falls on all
+alike; what counts are the ratios. Every answer is checked. Prints tables, writes JSON and a plot, and fails if a bar is
+missed.
 """
+
 import argparse
+import contextlib
 import json
 import os
+import shutil
+import signal
 import subprocess
 import sys
 import tempfile
-import time
 
-HELLO = r"""
-#include <unistd.h>
-int main(void) { return write(1, "hello\n", 6) == 6 ? 0 : 1; }
-"""
+import bars
+import machine
+import memory
+import report
+from cases import CASES, STATIC, Bare
+from install import Unavailable
+from measure import Failed, at_once, interleaved, once, summary
+from peers import PEERS
+from product import Cli, Server
 
-# Bubblewrap doing the same as far as it can: the same namespaces, mounts, masks, privileges and syscall filter. It has no
-# control groups, no Landlock, no limits and no account of what was used.
-BWRAP = """bwrap --seccomp {filter} --unshare-all --unshare-user --uid 1000 --gid 1000 --hostname sandbox --new-session --die-with-parent
-    --cap-drop ALL --clearenv --setenv PATH /usr/bin:/bin --ro-bind /usr /usr --symlink usr/bin /bin --symlink usr/sbin /sbin
-    --symlink usr/lib /lib --symlink usr/lib64 /lib64 --ro-bind /etc/ld.so.cache /etc/ld.so.cache
-    --ro-bind /etc/alternatives /etc/alternatives --ro-bind /etc/ssl/certs /etc/ssl/certs --proc /proc --dev /dev --tmpfs /tmp
-    --tmpfs /dev/shm --tmpfs /home/sandbox --tmpfs /sandbox --chdir /sandbox""".split()
-# The parts of /proc that cells hide too.
-for name in ("cmdline", "kallsyms", "kcore", "keys", "locks"):
-    if os.path.exists(f"/proc/{name}"):
-        BWRAP += ["--ro-bind", "/dev/null", f"/proc/{name}"]
-for name in ("acpi", "scsi"):
-    if os.path.exists(f"/proc/{name}"):
-        BWRAP += ["--tmpfs", f"/proc/{name}"]
-
-PRINT = "print(2+2)"
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+PARTS = ["latency", "throughput", "memory", "growth"]
+SMOKE = ["static", "python", "javascript", "java", "rust", "c-seen"]
+CONCURRENCY = [1, 2, 8, 64, 256]
 
 
-def contenders(sandbox_run, hello):
-    """Name → command, in groups of (what, bare, bubblewrap, sandbox-run)."""
-    system_python = "/usr/bin/python3"
-    bwrap_hello = BWRAP + ["--ro-bind", hello, "/opt/hello", "--remount-ro", "/", "/opt/hello"]
-    bwrap_python = BWRAP + ["--remount-ro", "/", system_python, "-c", PRINT]
+class Workshop:
+    """Where things are during a run: a directory that goes away, one that stays, an environment, the tools."""
+
+    def __init__(self, cache, syscall_filter):
+        self.cache = os.path.abspath(cache)
+        os.makedirs(self.cache, exist_ok=True)
+        self.directory = tempfile.mkdtemp(prefix="sandbox-bench-")
+        os.chmod(self.directory, 0o755)  # the server gives root up
+        # A copy, as another build may write it anew.
+        self.filter = shutil.copy(syscall_filter, self.directory) if syscall_filter else None
+        self.log = os.open(os.path.join(self.directory, "stderr.log"), os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        # All sides use the system's interpreter, where there is one, so that those who only show /usr can use it too.
+        first = os.path.join(self.directory, "path")
+        os.mkdir(first)
+        if os.path.exists("/usr/bin/python3"):
+            os.symlink("/usr/bin/python3", os.path.join(first, "python3"))
+        self.environment = {"PATH": f"{first}:{os.environ['PATH']}", "HOME": os.environ.get("HOME", "/")}
+        for name in (
+            "RUSTUP_HOME",
+            "CARGO_HOME",
+            "JAVA_HOME",
+            "UV_DEFAULT_INDEX",
+            "UV_INDEX_URL",
+            "GOPROXY",
+            "GOSUMDB",
+        ):
+            if name in os.environ:
+                self.environment[name] = os.environ[name]
+        self.tools = {}
+        image = os.path.join(self.directory, "image")
+        os.mkdir(image)
+        self.hello = os.path.join(image, "hello")
+        subprocess.run(["cc", "-O2", "-static", "-x", "c", "-", "-o", self.hello], input=STATIC.encode(), check=True)
+
+    def said(self):
+        """The last of what commands wrote to standard error."""
+        with open(os.path.join(self.directory, "stderr.log"), errors="replace") as file:
+            return file.read()[-2000:]
+
+    def close(self):
+        os.close(self.log)
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+
+def say(text):
+    print(text, file=sys.stderr, flush=True)
+
+
+def start_peers(workshop, wanted, missing, stack):
+    peers = []
+    for peer in PEERS:
+        if peer.name not in wanted:
+            continue
+        try:
+            peers.append(peer(workshop))
+            stack.callback(peers[-1].stop)
+        except (Unavailable, OSError) as reason:
+            missing[peer.name] = str(reason)
+            say(f"bench: {peer.name} does not take part: {reason}")
+    return peers
+
+
+def works(contender, case, missing):
+    """Whether a peer can do it at all on this host. One that can and then fails is an error."""
+    slot = contender.new_slot()
+    try:
+        once(slot, *next(case.programs()))
+        return True
+    except (Failed, OSError) as reason:
+        missing[contender.name] = f"does not run here ({case.title}): {reason}"
+        say(f"bench: {contender.name} {missing[contender.name]}")
+        return False
+    finally:
+        slot.close()
+
+
+def latency(case, contenders, peers, rounds, cores, missing):
+    for peer in peers:
+        contender = peer.contender(case)
+        if contender and works(contender, case, missing):
+            contenders.append(contender)
+    times = interleaved(contenders, case.programs(), rounds, warm_up=min(3, rounds // 2))
+    together = {}
+    for contender in contenders:
+        if contender.name in ("bare", Server.name):
+            together[contender.name] = summary(at_once(contender, case.programs(), cores, max(rounds, 2 * cores))[0])
     return {
-        "static binary": {
-            "bare": [hello],
-            "bubblewrap": bwrap_hello,
-            "sandbox-run": [sandbox_run, "exec", "--quiet", "--", hello],
-        },
-        "Python": {
-            "bare": [system_python, "-c", PRINT],
-            "bubblewrap": bwrap_python,
-            "sandbox-run": [sandbox_run, "--lang", "python", "--quiet", "--code", PRINT],
-        },
+        "title": case.title,
+        "bare_is": case.bare_is,
+        "contenders": {name: summary(values) for name, values in times.items()},
+        "at_once": {"concurrency": cores, "contenders": together},
     }
 
 
-def once(command, environment, filter_file):
-    """Milliseconds from start to end."""
-    with open(filter_file, "rb") as descriptor:
-        number = descriptor.fileno()
-        command = [str(number) if word == "{filter}" else word for word in command]
-        began = time.perf_counter()
-        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment, pass_fds=[number])
-        took = (time.perf_counter() - began) * 1000
-    if done.returncode != 0 or not done.stdout:
-        sys.exit(f"bench: {' '.join(command)} failed: {done.stderr.decode(errors='replace')}")
-    return took
+def throughput(case, sides, levels, least):
+    """Runs a second at each concurrency, in three turns of each contender."""
+    contenders = [side.contender(case) for side in sides]
+    figures = {}
+    for level in levels:
+        spent = {contender.name: [0, 0.0] for contender in contenders}
+        for _ in range(3):
+            for contender in contenders:
+                times, seconds = at_once(contender, case.programs(), level, max(least, 2 * level))
+                spent[contender.name][0] += len(times)
+                spent[contender.name][1] += seconds
+        figures[str(level)] = {name: round(count / seconds, 1) for name, (count, seconds) in spent.items()}
+    return figures
 
 
-def measure(groups, rounds, environment, filter_file):
-    times = {what: {name: [] for name in group} for what, group in groups.items()}
-    for round_number in range(rounds + 3):
-        for what, group in groups.items():
-            for name, command in group.items():
-                took = once(command, environment, filter_file)
-                if round_number >= 3:  # the first ones fill caches
-                    times[what][name].append(took)
-    return times
+def measure(arguments, workshop, stack):
+    """Everything that was asked for; what was started is ended with the stack."""
+    cores = len(os.sched_getaffinity(0))
+    cli = Cli(os.path.abspath(arguments.sandbox_run), workshop)
+    found = cli.tools()
+    workshop.tools.update({name: one["path"] for name, one in found.items()})
+    missing = {}
+    peers = start_peers(workshop, arguments.peers, missing, stack)
+    server = Server(os.path.abspath(arguments.sandbox_server), workshop, arguments.capacity, arguments.warm)
+    stack.callback(server.stop)
+    bare = Bare(workshop.tools, workshop.directory, workshop.cache, workshop.environment, workshop.log)
+    result = {"machine": machine.describe(cores), "mode": arguments.mode, "missing": missing, "cases": {}}
+    result["machine"]["versions"] = {
+        "sandbox": cli.version.split()[-1],
+        **{
+            name: found[name]["version"]
+            for name in ("python", "javascript", "java", "go", "rust", "c")
+            if name in found
+        },
+        **{peer.name: peer.version for peer in peers},
+    }
+    cases = {case.key: case for case in CASES}
+    if "latency" in arguments.parts:
+        for key in arguments.cases:
+            case = cases[key]
+            if case.language not in (*found, "static"):
+                missing[case.title] = f"there is no toolchain for {case.language} here"
+                continue
+            rounds = {"full": case.rounds, "quick": case.quick, "smoke": 2}[arguments.mode]
+            say(f"bench: {case.title}, {rounds} rounds")
+            try:
+                contenders = [side.contender(case) for side in (bare, cli, server)]
+            except Unavailable as reason:
+                missing[case.title] = f"without a sandbox, {reason}"
+                continue
+            result["cases"][key] = latency(case, contenders, peers, rounds, cores, missing)
+        for key, counts in server.starts.items():
+            result["cases"][key]["starts"] = dict(counts)
+    python = cases["python"]
+    if "memory" in arguments.parts:
+        say("bench: memory")
+        memory.settle(server)
+        result["memory"] = {**memory.idle(server), "running_cell_pss": memory.running(server, python)}
+    if "throughput" in arguments.parts:
+        levels, least = {"full": (CONCURRENCY, 200), "quick": (CONCURRENCY, 40), "smoke": ([1, 2], 4)}[arguments.mode]
+        say(f"bench: throughput at concurrency {', '.join(map(str, levels))}")
+        result["throughput"] = throughput(python, [bare, server], levels, least)
+    if "growth" in arguments.parts:
+        say(f"bench: growth over {arguments.runs} runs")
+        server.stop()
+        fresh = Server(os.path.abspath(arguments.sandbox_server), workshop, arguments.capacity, arguments.warm)
+        stack.callback(fresh.stop)
+        result["growth"] = memory.growth(fresh, python, arguments.runs, cores)
+    result["bars"] = bars.judge(result)
+    return result
 
 
-def percentile(values, share):
-    ordered = sorted(values)
-    return ordered[min(len(ordered) - 1, int(len(ordered) * share))]
+def arguments_of(words):
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--sandbox-run", help="the command to measure")
+    parser.add_argument("--sandbox-server", help="the server to measure")
+    parser.add_argument("--filter", help="the syscall filter of a cell, for bubblewrap")
+    size = parser.add_mutually_exclusive_group()
+    size.add_argument("--quick", dest="mode", action="store_const", const="quick", default="full", help="fewer rounds")
+    size.add_argument(
+        "--smoke",
+        dest="mode",
+        action="store_const",
+        const="smoke",
+        help="only see whether everything works: few rounds, no peers, no bars decided",
+    )
+    parser.add_argument("--parts", type=lambda text: text.split(","), default=PARTS, help=",".join(PARTS))
+    keys = [case.key for case in CASES]
+    parser.add_argument("--cases", type=lambda text: text.split(","), help=",".join(keys))
+    names = [peer.name for peer in PEERS]
+    parser.add_argument("--peers", type=lambda text: text.split(",") if text else [], help=",".join(names))
+    parser.add_argument("--runs", type=int, help="runs over which growth is measured [10000; quick: 300, smoke: 10]")
+    parser.add_argument("--capacity", type=int, default=max(CONCURRENCY), help="the server's capacity")
+    parser.add_argument("--warm", choices=["on", "off"], help="the server's SANDBOX_WARM [default: its own]")
+    parser.add_argument(
+        "--cache", default=os.path.join(ROOT, "target", "bench"), help="where peers and packages are kept"
+    )
+    parser.add_argument("--json", metavar="FILE", help="where the figures go [default: bench.json in the cache]")
+    parser.add_argument(
+        "--write-docs",
+        metavar="FILE",
+        help="measure nothing; write docs/PERFORMANCE.md and its plot from these figures",
+    )
+    parser.add_argument("--syscalls", metavar="FILE", help="with --write-docs: figures of hotpath.py")
+    arguments = parser.parse_args(words)
+    smoke = arguments.mode == "smoke"
+    if arguments.cases is None:
+        arguments.cases = SMOKE if smoke else keys
+    if arguments.peers is None:
+        arguments.peers = [] if smoke else names
+    if arguments.runs is None:
+        arguments.runs = {"full": 10_000, "quick": 300, "smoke": 10}[arguments.mode]
+    for given, known in ((arguments.parts, PARTS), (arguments.cases, keys), (arguments.peers, names)):
+        for word in given:
+            if word not in known:
+                parser.error(f"'{word}' is none of {', '.join(known)}")
+    if not arguments.write_docs and not (arguments.sandbox_run and arguments.sandbox_server):
+        parser.error("--sandbox-run and --sandbox-server are needed")
+    return arguments
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--sandbox-run", required=True, help="the binary to measure")
-    parser.add_argument("--filter", required=True, help="the syscall filter of a cell, for bubblewrap")
-    parser.add_argument("--rounds", type=int, default=200, help="how often each command is run")
-    parser.add_argument("--json", metavar="FILE", help="write the figures there")
-    arguments = parser.parse_args()
-    # Both sides use the system's interpreter.
-    environment = {"PATH": "/usr/bin:/bin", "HOME": os.environ.get("HOME", "/")}
-    with tempfile.TemporaryDirectory() as directory:
-        os.chmod(directory, 0o755)
-        hello = os.path.join(directory, "hello")
-        subprocess.run(["cc", "-O2", "-static", "-x", "c", "-", "-o", hello], input=HELLO.encode(), check=True)
-        groups = contenders(os.path.abspath(arguments.sandbox_run), hello)
-        times = measure(groups, arguments.rounds, environment, arguments.filter)
+    arguments = arguments_of(sys.argv[1:])
+    if arguments.write_docs:
+        report.write_docs(os.path.join(ROOT, "docs"), arguments.write_docs, arguments.syscalls)
+        return
+    # Ends like Ctrl-C: everything that was started is stopped.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    try:
+        with contextlib.ExitStack() as stack:
+            workshop = Workshop(arguments.cache, arguments.filter)
+            stack.callback(workshop.close)
+            try:
+                result = measure(arguments, workshop, stack)
+            except Failed as failure:
+                sys.exit(f"bench: {failure}\n{workshop.said()}")
+            finally:
+                # Whoever presses Ctrl-C twice still wants nothing to be left.
+                signal.signal(signal.SIGINT, signal.SIG_IGN)
+    except KeyboardInterrupt:
+        sys.exit(130)
 
-    figures = {
-        what: {name: {"p50": percentile(t, 0.5), "p95": percentile(t, 0.95)} for name, t in group.items()}
-        for what, group in times.items()
-    }
-    print(f"{'cold start to end, ms':<22} {'bare':>14} {'bubblewrap':>14} {'sandbox-run':>14} {'of bubblewrap':>14}")
-    for what, group in figures.items():
-        cells = [f"{group[name]['p50']:.2f} ({group[name]['p95']:.2f})" for name in ("bare", "bubblewrap", "sandbox-run")]
-        ratio = group["sandbox-run"]["p50"] / group["bubblewrap"]["p50"]
-        print(f"{what:<22} {cells[0]:>14} {cells[1]:>14} {cells[2]:>14} {ratio:>14.2f}")
-    print(f"median (95th percentile) of {arguments.rounds} runs each, interleaved")
-    if arguments.json:
-        with open(arguments.json, "w") as out:
-            json.dump(figures, out, indent=2)
-
-    static = figures["static binary"]
-    if static["sandbox-run"]["p50"] >= static["bubblewrap"]["p50"]:
-        sys.exit("bench: missed the bar: a static binary takes no less than with bubblewrap")
+    path = arguments.json or os.path.join(arguments.cache, "bench.json")
+    with open(path, "w") as file:
+        json.dump(result, file, indent=1)
+    with open(os.path.splitext(path)[0] + ".svg", "w") as file:
+        file.write(report.plot(result))
+    print(report.text(result))
+    missed = [f"{bar['what']} ({bar['unit']})" for bar in result["bars"] if bar["verdict"] == "MISSED"]
+    if missed and arguments.mode != "smoke":
+        sys.exit(f"bench: missed {len(missed)} of {len(result['bars'])} bars: {'; '.join(missed)}")
 
 
 if __name__ == "__main__":

@@ -1,0 +1,101 @@
+"""The bars: what has to be reached, and what should be. Ratios and differences of figures from one run."""
+
+import dataclasses
+from typing import Callable, Optional
+
+from cases import CASES
+
+SERVER, CLI = "sandbox-server", "sandbox-run"
+
+
+@dataclasses.dataclass(frozen=True)
+class Bar:
+    what: str
+    unit: str
+    must: float
+    aim: Optional[float]
+    value: Callable[[dict], Optional[float]]
+    more: bool = False  # more is better
+
+    def judge(self, result):
+        try:
+            value = self.value(result)
+        except KeyError:  # that part, or that contender, did not take place
+            value = None
+        return {
+            "what": self.what,
+            "value": value,
+            "unit": self.unit,
+            "must": self.must,
+            "aim": self.aim,
+            "more": self.more,
+            "verdict": self._verdict(value),
+        }
+
+    def _verdict(self, value):
+        if value is None:
+            return "not measured"
+        if not self._reaches(value, self.must):
+            return "MISSED"
+        return "aim" if self.aim is not None and self._reaches(value, self.aim) else "must"
+
+    def _reaches(self, value, bar):
+        return value >= bar if self.more else value <= bar
+
+
+def median(result, case, name):
+    return result["cases"][case]["contenders"][name]["p50"]
+
+
+def of(case, name=SERVER, other="bare"):
+    return lambda result: median(result, case, name) / median(result, case, other)
+
+
+def over(case, name=SERVER):
+    return lambda result: median(result, case, name) - median(result, case, "bare")
+
+
+def tail(case):
+    def value(result):
+        figures = result["cases"][case]["at_once"]["contenders"][SERVER]
+        return figures["p99"] / figures["p50"]
+
+    return value
+
+
+def throughput(result):
+    best = lambda name: max(figures[name] for figures in result["throughput"].values())  # noqa: E731
+    return best(SERVER) / best("bare")
+
+
+def ready_cell(result):
+    size = result["memory"]["ready_cell_pss"]
+    return None if size is None else size / 1024
+
+
+TITLES = {case.key: case.title for case in CASES}
+
+BARS = [
+    Bar(TITLES["static"], "ms over bare", 1, 0.5, over("static")),
+    Bar(TITLES["python"], "× bare", 0.35, 0.15, of("python")),
+    Bar(TITLES["pandas"], "× bare", 0.03, 0.01, of("pandas")),
+    Bar(TITLES["javascript"], "× bare", 0.10, 0.04, of("javascript")),
+    Bar(TITLES["java"], "× bare", 0.20, 0.10, of("java")),
+    Bar(TITLES["go"], "× bare", 0.65, 0.5, of("go")),
+    Bar(TITLES["rust"], "× bare", 1.0, 0.7, of("rust")),
+    Bar(TITLES["c-seen"], "ms over bare", 3, 1, over("c-seen")),
+    Bar(TITLES["go-seen"], "ms over bare", 3, 1, over("go-seen")),
+    Bar(TITLES["rust-seen"], "ms over bare", 3, 1, over("rust-seen")),
+    *(
+        Bar(f"{title}: p99 with as many at once as cores", "× its p50", 3, 2, tail(case))
+        for case, title in TITLES.items()
+    ),
+    Bar("Python throughput", "× bare", 2, 4, throughput, more=True),
+    Bar("sandbox-run, cold, Python", "ms over bare", 5, 2, over("python", CLI)),
+    Bar("sandbox-run, cold, Python", "× bubblewrap", 1, None, of("python", CLI, "bubblewrap")),
+    Bar("memory of a ready cell", "KiB", 1024, 300, ready_cell),
+]
+
+
+def judge(result):
+    return [bar.judge(result) for bar in BARS]

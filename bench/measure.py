@@ -1,0 +1,269 @@
+"""How long something takes: commands and HTTP requests behind one small interface, one after the other or many at once.
+
+A *slot* does one call at a time, again and again: `prepare` (not measured), `begin`, then `feed` whenever its
+descriptor is readable, until that returns what came. `stdout` makes sense of it, after the clock has stopped.
+"""
+
+import gc
+import json
+import os
+import re
+import select
+import signal
+import socket
+import time
+
+# Stands for the source among the words of a command; an object of its own, as any text could be a word by accident.
+CODE = object()
+
+
+class Failed(Exception):
+    """A contender did not do what it was asked to, or did it wrongly."""
+
+
+class Command:
+    """Commands one after the other, as `posix_spawn` (vfork and exec) starts them; the last one's output counts."""
+
+    def __init__(self, steps, environment, log, source_file=None, extra=()):
+        self.steps = steps  # argument lists; CODE stands for the source, and a function for what it returns
+        self.environment = environment
+        self.source_file = source_file
+        self.log = log
+        self.actions = [(os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0), *extra]
+        self.pid = None
+
+    def prepare(self, source):
+        if self.source_file:
+            with open(self.source_file, "w") as file:
+                file.write(source)
+        self.commands = [
+            [source if word is CODE else word() if callable(word) else word for word in step] for step in self.steps
+        ]
+
+    def begin(self):
+        self.left = iter(self.commands)
+        self._spawn(next(self.left))
+
+    def _spawn(self, argv):
+        self.read_end, write_end = os.pipe()
+        actions = [*self.actions, (os.POSIX_SPAWN_DUP2, write_end, 1), (os.POSIX_SPAWN_DUP2, self.log, 2)]
+        try:
+            self.pid = os.posix_spawn(argv[0], argv, self.environment, file_actions=actions)
+        finally:
+            os.close(write_end)
+        self.chunks = []
+
+    def fileno(self):
+        return self.read_end
+
+    def feed(self):
+        chunk = os.read(self.read_end, 65536)
+        if chunk:
+            self.chunks.append(chunk)
+            return None
+        os.close(self.read_end)
+        _, status = os.waitpid(self.pid, 0)
+        self.pid = None
+        if status != 0:
+            return b"".join(self.chunks), status
+        following = next(self.left, None)
+        if following is None:
+            return b"".join(self.chunks), 0
+        self._spawn(following)
+        return None
+
+    def stdout(self, answer):
+        output, status = answer
+        if status != 0:
+            raise Failed(f"{self.commands[0][0]} ended with {os.waitstatus_to_exitcode(status)} and said {output!r}")
+        return output.decode(errors="replace")
+
+    def close(self):
+        """Ends what is still going, if the measurement was given up."""
+        if self.pid:
+            os.kill(self.pid, signal.SIGKILL)
+            os.waitpid(self.pid, 0)
+            os.close(self.read_end)
+            self.pid = None
+
+
+class Request:
+    """A POST over a connection that stays open. No library: what a client does would be counted as the server's."""
+
+    def __init__(self, address, path, encode, decode):
+        self.encode, self.decode = encode, decode
+        self.address = address
+        self._connect()
+        host = f"{address[0]}:{address[1]}"
+        self.head = f"POST {path} HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\nContent-Length: "
+
+    def _connect(self):
+        self.socket = socket.create_connection(self.address)
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.used = time.monotonic()
+
+    def prepare(self, source):
+        # Servers close connections on which nothing happens, as when others take long in between.
+        if time.monotonic() - self.used > 2:
+            self.socket.close()
+            self._connect()
+        body = json.dumps(self.encode(source)).encode()
+        self.message = f"{self.head}{len(body)}\r\n\r\n".encode() + body
+
+    def begin(self):
+        self.used = time.monotonic()
+        self.received = b""
+        self.body = None
+        self.socket.sendall(self.message)
+
+    def fileno(self):
+        return self.socket.fileno()
+
+    def feed(self):
+        chunk = self.socket.recv(65536)
+        if not chunk:
+            raise Failed(f"the connection was closed after {self.received!r}")
+        self.received += chunk
+        if self.body is None:
+            end = self.received.find(b"\r\n\r\n")
+            if end < 0:
+                return None
+            self.body = end + 4
+            length = re.search(rb"(?i)\r\ncontent-length: *(\d+)", self.received[:end])
+            self.length = int(length[1]) if length else None
+        if self.length is not None:
+            return self.received if len(self.received) >= self.body + self.length else None
+        # In chunks. There is no such sequence within JSON.
+        return self.received if self.received.endswith(b"\r\n0\r\n\r\n") else None
+
+    def stdout(self, answer):
+        body = answer[self.body :]
+        if self.length is None:
+            chunks = []
+            while (line := body.index(b"\r\n")) and (size := int(body[:line], 16)):
+                chunks.append(body[line + 2 : line + 2 + size])
+                body = body[line + 4 + size :]
+            body = b"".join(chunks)
+        if not answer.startswith(b"HTTP/1.1 200 "):
+            raise Failed(f"the answer was {answer[9:12].decode()}: {body[:500]!r}")
+        return self.decode(json.loads(body))
+
+    def close(self):
+        self.socket.close()
+
+
+class Contender:
+    """One who takes part in a case: how to get slots, and the program as this contender wants it."""
+
+    def __init__(self, name, new_slot, every=1):
+        self.name = name
+        self.new_slot = new_slot
+        self.every = every  # takes part in each round, or in every second, … if it is slow
+
+
+def check(slot, answer, expected):
+    output = slot.stdout(answer)
+    if output != expected:
+        raise Failed(f"printed {output!r} instead of {expected!r}")
+
+
+def once(slot, source, expected):
+    """Milliseconds from start to end."""
+    slot.prepare(source)
+    began = time.perf_counter()
+    slot.begin()
+    while (answer := slot.feed()) is None:
+        pass
+    took = (time.perf_counter() - began) * 1000
+    check(slot, answer, expected)
+    return took
+
+
+def interleaved(contenders, programs, rounds, warm_up=3):
+    """Times of each contender. They take turns, so that whatever else the machine does falls on all alike."""
+    slots = {contender.name: contender.new_slot() for contender in contenders}
+    times = {contender.name: [] for contender in contenders}
+    with no_garbage_collection():
+        try:
+            for number in range(-warm_up, rounds):  # the first ones fill caches
+                for contender in contenders:
+                    if number > 0 and number % contender.every != 0:
+                        continue
+                    try:
+                        took = once(slots[contender.name], *next(programs))
+                    except (Failed, OSError) as failure:
+                        raise Failed(f"{contender.name}: {failure}") from failure
+                    if number >= 0:
+                        times[contender.name].append(took)
+        finally:
+            for slot in slots.values():
+                slot.close()
+    return times
+
+
+def at_once(contender, programs, concurrency, count):
+    """Times of `count` calls of which `concurrency` are under way at any time, and the seconds that all took."""
+    slots, times, began_at, expected = {}, [], {}, {}
+    poll = select.epoll()
+    left = count
+
+    def begin(slot):
+        nonlocal left
+        left -= 1
+        source, expected[slot] = next(programs)
+        slot.prepare(source)
+        began_at[slot] = time.perf_counter()
+        slot.begin()
+        slots[slot.fileno()] = slot
+        poll.register(slot.fileno(), select.EPOLLIN)
+
+    with no_garbage_collection():
+        all_slots = [contender.new_slot() for _ in range(min(concurrency, count))]
+        try:
+            started = time.perf_counter()
+            for slot in all_slots:
+                begin(slot)
+            while slots:
+                for descriptor, _ in poll.poll():
+                    slot = slots.pop(descriptor)
+                    # It may be closed, or be another one, after this.
+                    poll.unregister(descriptor)
+                    answer = slot.feed()
+                    if answer is None:
+                        slots[slot.fileno()] = slot
+                        poll.register(slot.fileno(), select.EPOLLIN)
+                        continue
+                    times.append((time.perf_counter() - began_at[slot]) * 1000)
+                    check(slot, answer, expected[slot])
+                    if left > 0:
+                        begin(slot)
+            return times, time.perf_counter() - started
+        except (Failed, OSError) as failure:
+            raise Failed(f"{contender.name}, {concurrency} at once: {failure}") from failure
+        finally:
+            for slot in all_slots:
+                slot.close()
+            poll.close()
+
+
+class no_garbage_collection:
+    """A collection in the middle of a measurement would be somebody's slowest call."""
+
+    def __enter__(self):
+        gc.collect()
+        gc.disable()
+
+    def __exit__(self, *_):
+        gc.enable()
+
+
+def percentile(values, share):
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(len(ordered) * share))]
+
+
+def summary(times):
+    return {"n": len(times), **{name: round(percentile(times, share), 4) for name, share in SHARES.items()}}
+
+
+SHARES = {"p50": 0.5, "p95": 0.95, "p99": 0.99}

@@ -1,0 +1,222 @@
+"""Figures for people: tables for a terminal, the generated parts of docs/PERFORMANCE.md, and its plot.
+
+The tables are Markdown in both places; it reads well enough in a terminal.
+"""
+
+import json
+import os
+import re
+
+from plot import draw as plot
+from plot import milliseconds
+
+__all__ = ["plot", "text", "write_docs"]
+
+
+def text(result):
+    return "\n\n".join(
+        part
+        for part in (latency(result), throughput(result), memory(result), growth(result), missing(result), bars(result))
+        if part
+    )
+
+
+def table(head, rows, numbers=()):
+    """A Markdown table with its columns aligned; `numbers` are aligned to the right."""
+    rows = [[str(cell) for cell in row] for row in rows]
+    widths = [max(len(row[column]) for row in [head, *rows]) for column in range(len(head))]
+
+    def line(cells):
+        padded = (
+            cell.rjust(width) if number in numbers else cell.ljust(width)
+            for number, (cell, width) in enumerate(zip(cells, widths, strict=True))
+        )
+        return "| " + " | ".join(padded) + " |"
+
+    rule = (
+        "|"
+        + "|".join("-" * (width + 1) + (":" if number in numbers else "-") for number, width in enumerate(widths))
+        + "|"
+    )
+    return "\n".join([line(head), rule, *map(line, rows)])
+
+
+def latency(result):
+    rows = []
+    for case in result["cases"].values():
+        bare = case["contenders"]["bare"]["p50"]
+        for name, figures in case["contenders"].items():
+            together = case["at_once"]["contenders"].get(name)
+            rows.append(
+                [
+                    case["title"] if name == "bare" else "",
+                    f"bare ({case['bare_is']})" if name == "bare" else name,
+                    *(milliseconds(figures[share]) for share in ("p50", "p95", "p99")),
+                    "" if name == "bare" else f"{figures['p50'] / bare:.3g}",
+                    "" if name == "bare" else f"{figures['p50'] - bare:+.2f} ms",
+                    milliseconds(together["p50"]) if together else "",
+                    milliseconds(together["p99"]) if together else "",
+                    figures["n"],
+                    warm(case.get("starts", {})) if name == "sandbox-server" else "",
+                ]
+            )
+    if not rows:
+        return ""
+    cores = next(iter(result["cases"].values()))["at_once"]["concurrency"]
+    head = [
+        "program",
+        "contender",
+        "p50",
+        "p95",
+        "p99",
+        "× bare",
+        "over bare",
+        f"p50, {cores} at once",
+        f"p99, {cores} at once",
+        "runs",
+        "warm",
+    ]
+    return table(head, rows, range(2, 11))
+
+
+def warm(starts):
+    total = sum(starts.values())
+    return f"{100 * starts.get('warm', 0) / total:.0f} %" if total else ""
+
+
+def throughput(result):
+    rows = [
+        [
+            level,
+            f"{figures['bare']:.0f}",
+            f"{figures['sandbox-server']:.0f}",
+            f"{figures['sandbox-server'] / figures['bare']:.2f}",
+        ]
+        for level, figures in result.get("throughput", {}).items()
+    ]
+    return rows and table(["Python runs a second, at once", "bare", "sandbox-server", "× bare"], rows, range(1, 4))
+
+
+def memory(result):
+    if "memory" not in result:
+        return ""
+    figures = result["memory"]
+    rows = [
+        [
+            "a ready cell",
+            f"{figures['ready_cells']} of them" if figures["ready_cells"] else "there are none",
+            size(figures["ready_cell_pss"]),
+        ],
+        ["a running cell with a Python program", "", size(figures["running_cell_pss"])],
+        ["server", "", size(figures["server_pss"])],
+        ["keeper", "", size(figures["keeper_pss"])],
+    ]
+    rows += [
+        [f"waiting: {name}", f"{one['count']} of them", size(one["pss"] // one["count"])]
+        for name, one in sorted(figures["others"].items())
+    ]
+    return table(["memory (PSS)", "", "each"], rows, [2])
+
+
+def size(number):
+    if number is None:
+        return "n/a"
+    return f"{number / 2**20:.1f} MiB" if abs(number) >= 2**20 else f"{number / 2**10:.0f} KiB"
+
+
+def growth(result):
+    rows = [
+        [
+            one["runs"],
+            size(one["server_pss"]),
+            size(one["server_rss"]),
+            size(one["keeper_pss"]),
+            size(one["keeper_rss"]),
+            one["open_files"],
+            one["cgroups"],
+            one["processes"],
+        ]
+        for one in result.get("growth", [])
+    ]
+    head = [
+        "after runs",
+        "server PSS",
+        "server RSS",
+        "keeper PSS",
+        "keeper RSS",
+        "open files",
+        "cgroups",
+        "processes below",
+    ]
+    return rows and table(head, rows, range(8))
+
+
+def missing(result):
+    return "\n".join(f"- {name} did not take part: {reason}" for name, reason in result["missing"].items())
+
+
+def bars(result):
+    rows = []
+    for bar in result["bars"]:
+        sign = "≥" if bar["more"] else "≤"
+        rows.append(
+            [
+                bar["what"],
+                "" if bar["value"] is None else f"{bar['value']:.3g}",
+                bar["unit"],
+                f"{sign} {bar['must']:g}",
+                "" if bar["aim"] is None else f"{sign} {bar['aim']:g}",
+                {"aim": "aim reached", "must": "reached"}.get(bar["verdict"], bar["verdict"]),
+            ]
+        )
+    if result["mode"] == "smoke":
+        return ""
+    return table(["bar", "measured", "unit", "must", "aim", "verdict"], rows, [1, 3, 4])
+
+
+def machine(result):
+    about = result["machine"]
+    versions = ", ".join(f"{name} {version}" for name, version in about["versions"].items())
+    busy = "**The machine was busy with other work: verdicts may be wrong either way.** "
+    return (
+        f"Measured on {about['date']} as {about['user']} on {about['cores']} cores and {about['memory_gib']} GiB, "
+        f"{about['system']}, Linux {about['kernel']}, cgroup {about['cgroups']}, load {about['load_before']} before. "
+        f"{busy if about['load_before'] > about['cores'] / 2 else ''}Versions: {versions}."
+    )
+
+
+def syscalls(figures):
+    """What hotpath.py counted."""
+    names = list(figures["processes"])
+    rows = [
+        [name, f"{one['calls']:.1f}", ", ".join(f"{call} {count:.1f}" for call, count in list(one["most"].items())[:8])]
+        for name, one in figures["processes"].items()
+    ]
+    intro = f"{figures['requests']} requests for Python `print(2+2)`, one after the other, after as many to warm up."
+    return intro + "\n\n" + table(["system calls a request", "all", "the most frequent"], rows, [1]) if names else ""
+
+
+def write_docs(docs, figures_file, syscalls_file):
+    with open(figures_file) as file:
+        result = json.load(file)
+    command = {"full": "make bench", "quick": "make bench BENCH=--quick"}.get(result["mode"], "make bench-smoke")
+    blocks = {"figures": "\n\n".join([f"`{command}`. {machine(result)}", "![](performance.svg)", text(result)])}
+    if syscalls_file:
+        with open(syscalls_file) as file:
+            blocks["syscalls"] = "`make bench-syscalls`: " + syscalls(json.load(file))
+    path = os.path.join(docs, "PERFORMANCE.md")
+    with open(path) as file:
+        page = file.read()
+    for name, content in blocks.items():
+        page, found = re.subn(
+            rf"(<!-- {name}: generated -->\n).*?(<!-- {name}: end -->)",
+            lambda match, content=content: f"{match[1]}\n{content}\n\n{match[2]}",
+            page,
+            flags=re.DOTALL,
+        )
+        if found != 1:
+            raise SystemExit(f"bench: {path} has no place for {name}")
+    with open(path, "w") as file:
+        file.write(page)
+    with open(os.path.join(docs, "performance.svg"), "w") as file:
+        file.write(plot(result))
