@@ -120,9 +120,6 @@ const KNOWN_WITHOUT_NAMESPACES: [&str; 8] = [
     "deceive/forged-checks.py",
 ];
 
-/// What succeeds only if the machine is busy, and only where a cell has no user of its own.
-const KNOWN_ON_BUSY_MACHINES: &str = "exhaust/fork-bomb.sh";
-
 #[test]
 fn every_attack_is_stopped_or_known_without_namespaces() {
     if !is_root() {
@@ -151,13 +148,7 @@ fn every_attack_is_stopped_or_known_without_namespaces() {
         }
         let stopped = ended(&report, "stopped").len();
         assert!(stopped > 90, "{user}: {stopped}");
-        let mut known = ended(&report, "known");
-        known.retain(|attack| {
-            let late = |evidence: &Value| evidence.as_str().unwrap().starts_with("it ended");
-            user == "root"
-                || attack["name"] != KNOWN_ON_BUSY_MACHINES
-                || !attack["evidence"].as_array().unwrap().iter().all(late)
-        });
+        let known = ended(&report, "known");
         let names: Vec<_> = known.iter().map(|attack| attack["name"].as_str().unwrap()).collect();
         // Only root can give files to others.
         let there = |name: &&str| user == "root" || *name != "secrets/owners.py";
