@@ -1,7 +1,6 @@
 # tries: doubles itself until nothing goes any more
 # seen-in: general
 # walls: pids, limits
-# known-without: pids: where processes are counted now and then, a busy machine has thousands before anybody looks, and they take seconds to end
 # limits: processes=40 wall_time=1s
 # expect: process_limit, timeout, runtime_error, memory_limit
 # alone: yes

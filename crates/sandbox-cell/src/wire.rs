@@ -35,7 +35,7 @@ const MAX_FDS: usize = 6 + MOST_PORTS;
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum ToKeeper {
     /// Make a cell. A new connection for it comes with this.
-    Create(CellSpec),
+    Create(Box<CellSpec>),
     /// From now on, show cells nothing else of the host than what is here or below.
     Confine(Sources),
 }
@@ -53,7 +53,7 @@ pub struct Sources {
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum ToCell {
     /// Run a command, with this shown of the host at the cell's slots.
-    Run { run: Run, mounts: Vec<Mount> },
+    Run { run: Box<Run>, mounts: Vec<Mount> },
     /// End what is running.
     Stop(StopReason),
     /// Say what has been used so far.
@@ -100,7 +100,7 @@ pub(crate) enum ToInit {
     /// The user namespace has its ids.
     Mapped,
     /// Start this program.
-    Run(Run),
+    Run(Box<Run>),
     /// Send a signal to every process in the cell: SIGTERM (and SIGCONT, so that stopped ones get it).
     Terminate,
     /// Kill every process in the cell.
@@ -234,7 +234,7 @@ mod tests {
 
     fn run(command: Command) -> ToCell {
         let run = Run { command, limits: None, extra: false, files: false, collect: None, last: true };
-        ToCell::Run { run, mounts: vec![] }
+        ToCell::Run { run: Box::new(run), mounts: vec![] }
     }
 
     #[test]

@@ -3,28 +3,23 @@
 //! The keeper must be started while the process has one thread, so this file has a `main` of its own.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
 
+mod harness;
+
 use std::collections::BTreeMap;
 use std::io::{Read, Seek};
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use libtest_mimic::{Arguments, Trial};
+use harness::{Test, conclude, eventually, run, start};
 use sandbox_cell::archive::{self, Archive, Omission, Sink};
 use sandbox_cell::limits::{Caps, Limits};
 use sandbox_cell::{
-    Cell, CellSpec, Command, Keeper, Layer, LimitKind, Mount, Outcome, RelativePath, RunStatus, Sources, Start, Stdio,
+    Cell, CellSpec, Command, Keeper, Layer, LimitKind, Mount, RelativePath, RunStatus, Sources, Start, Stdio,
     StopReason, Volume, null,
 };
 
-/// A test's name and what it does with the one keeper.
-type Test = (&'static str, fn(&Keeper));
-
 fn main() {
-    let arguments = Arguments::from_args();
-    let keeper = Arc::new(Keeper::start().unwrap());
-    // A second one, for what can be said only once.
-    let confined = Arc::new(Keeper::start().unwrap());
     let tests: &[Test] = &[
         ("a_cell_runs_any_argv", a_cell_runs_any_argv),
         ("a_cell_runs_several_commands_one_after_the_other", several_commands),
@@ -44,48 +39,7 @@ fn main() {
         ("requests_that_make_no_sense", requests_that_make_no_sense),
         ("a_second_keeper_needs_a_single_thread", a_second_keeper_needs_a_single_thread),
     ];
-    let other = Arc::clone(&confined);
-    let confinement = Trial::test("a_confined_keeper_shows_nothing_else", move || {
-        a_confined_keeper_shows_nothing_else(&other);
-        Ok(())
-    });
-    let trials = tests
-        .iter()
-        .map(|(name, test)| {
-            let keeper = Arc::clone(&keeper);
-            Trial::test(*name, move || {
-                test(&keeper);
-                Ok(())
-            })
-        })
-        .chain([confinement])
-        .collect();
-    let conclusion = libtest_mimic::run(&arguments, trials);
-    drop((keeper, confined));
-    conclusion.exit();
-}
-
-/// Runs a command in a cell and returns what it wrote.
-fn run(cell: &mut Cell, argv: &[&str], files: Option<&Archive>) -> (Outcome, String) {
-    let mut output = tempfile::tempfile().unwrap();
-    let null = null().unwrap();
-    let stdio = Stdio { stdin: null.as_fd(), stdout: output.as_fd(), stderr: output.as_fd() };
-    let outcome = cell.run(&Command::new(argv), stdio, files).unwrap();
-    let mut text = String::new();
-    output.rewind().unwrap();
-    output.read_to_string(&mut text).unwrap();
-    (outcome, text)
-}
-
-/// A command without files.
-fn plain<'a>(command: &'a Command, stdio: Stdio<'a>) -> Start<'a> {
-    Start::new(command, stdio)
-}
-
-fn start(cell: &Cell, argv: &[&str]) {
-    let null = null().unwrap();
-    let stdio = Stdio { stdin: null.as_fd(), stdout: null.as_fd(), stderr: null.as_fd() };
-    cell.start(&plain(&Command::new(argv), stdio)).unwrap();
+    conclude(tests, false, ("a_confined_keeper_shows_nothing_else", a_confined_keeper_shows_nothing_else));
 }
 
 fn a_cell_runs_any_argv(keeper: &Keeper) {
@@ -141,9 +95,7 @@ fn a_command_can_be_stopped(keeper: &Keeper) {
     {
         start(&cell, &["sleep", "60"]);
         // Not before it runs: whoever stops nothing stops nothing.
-        while cell.metrics().unwrap().wall.is_zero() {
-            std::thread::sleep(Duration::from_millis(1));
-        }
+        eventually("it runs", || !cell.metrics().unwrap().wall.is_zero());
         cell.stop(reason).unwrap();
         let outcome = cell.wait().unwrap();
         assert_eq!((outcome.stopped, outcome.status), (Some(reason), RunStatus::Signaled(signal)));
@@ -154,15 +106,12 @@ fn metrics_of_a_running_command(keeper: &Keeper) {
     let mut cell = keeper.create(&CellSpec::new()).unwrap();
     assert_eq!(cell.metrics().unwrap().wall, Duration::ZERO);
     start(&cell, &["sh", "-c", "while true; do :; done"]);
-    let until = Instant::now() + Duration::from_secs(10);
-    loop {
+    let counts_cpu = cell.ready().unwrap().isolation.contains(Layer::Cpu);
+    let enough = Duration::from_millis(50);
+    eventually("time is counted", || {
         let usage = cell.metrics().unwrap();
-        let counted = !cell.ready().unwrap().isolation.contains(Layer::Cpu) || usage.cpu > Duration::from_millis(50);
-        if usage.wall > Duration::from_millis(50) && counted {
-            break;
-        }
-        assert!(Instant::now() < until, "{usage:?}");
-    }
+        usage.wall > enough && (!counts_cpu || usage.cpu > enough)
+    });
     cell.stop(StopReason::Cancelled).unwrap();
     assert!(cell.wait().unwrap().usage.wall > Duration::from_millis(50));
 }
@@ -172,7 +121,7 @@ fn dropping_a_cell_ends_it(keeper: &Keeper) {
     let cell = keeper.create(&CellSpec::new()).unwrap();
     let null = null().unwrap();
     let stdio = Stdio { stdin: null.as_fd(), stdout: writer.as_fd(), stderr: null.as_fd() };
-    cell.start(&plain(&Command::new(["sh", "-c", "echo x; trap '' TERM; sleep 60"]), stdio)).unwrap();
+    cell.start(&Start::new(&Command::new(["sh", "-c", "echo x; trap '' TERM; sleep 60"]), stdio)).unwrap();
     drop(writer);
     let mut first = [0; 2];
     reader.read_exact(&mut first).unwrap();

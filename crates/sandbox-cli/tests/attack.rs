@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use harness::{BINARY, data_dir, fixture, in_container, is_root, keep_report, result, sandbox};
+use harness::{BINARY, data_dir, eventually, fixture, in_container, is_root, keep_report, result, sandbox};
 use serde_json::Value;
 
 /// Time is measured here, so the tests take turns.
@@ -120,9 +120,6 @@ const KNOWN_WITHOUT_NAMESPACES: [&str; 8] = [
     "deceive/forged-checks.py",
 ];
 
-/// What succeeds only if the machine is busy, and only where a cell has no user of its own.
-const KNOWN_ON_BUSY_MACHINES: &str = "exhaust/fork-bomb.sh";
-
 #[test]
 fn every_attack_is_stopped_or_known_without_namespaces() {
     if !is_root() {
@@ -151,13 +148,7 @@ fn every_attack_is_stopped_or_known_without_namespaces() {
         }
         let stopped = ended(&report, "stopped").len();
         assert!(stopped > 90, "{user}: {stopped}");
-        let mut known = ended(&report, "known");
-        known.retain(|attack| {
-            let late = |evidence: &Value| evidence.as_str().unwrap().starts_with("it ended");
-            user == "root"
-                || attack["name"] != KNOWN_ON_BUSY_MACHINES
-                || !attack["evidence"].as_array().unwrap().iter().all(late)
-        });
+        let known = ended(&report, "known");
         let names: Vec<_> = known.iter().map(|attack| attack["name"].as_str().unwrap()).collect();
         // Only root can give files to others.
         let there = |name: &&str| user == "root" || *name != "secrets/owners.py";
@@ -202,12 +193,13 @@ fn an_interrupted_suite_leaves_nothing() {
     let mut command = sandbox(&["attack", "--only", "exhaust"]);
     command.env("SANDBOX_DATA_DIR", data_dir()).stdout(Stdio::null()).stderr(Stdio::null());
     let mut child = command.spawn().unwrap();
-    std::thread::sleep(Duration::from_millis(700));
+    eventually("the suite has planted something", || planted() > before);
     let pid = rustix::process::Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap();
     rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
     let began = Instant::now();
     assert_eq!(child.wait().unwrap().code(), Some(130));
-    assert!(began.elapsed() < Duration::from_secs(10));
+    // The whole of it would take longer by far.
+    assert!(began.elapsed() < Duration::from_secs(20));
     assert_eq!(planted(), before);
 }
 

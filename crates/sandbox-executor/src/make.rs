@@ -25,19 +25,27 @@ impl<'a> Run<'a> {
         let mut entries = vec![];
         if let Some(install) = &plan.install {
             let began = Instant::now();
-            let entry = self.make(install, StageName::Install, &[], observer)?;
+            let made = self.make(install, StageName::Install, &[], observer);
             self.phases.packages = seconds(began.elapsed());
-            entries.push((entry, install.target.as_path()));
+            entries.push((self.timed(made)?, install.target.as_path()));
         }
         if let Some(compile) = &plan.compile {
             let packages: Vec<Mount> =
                 entries.iter().map(|(entry, target)| Mount::read_only(&entry.content, *target)).collect();
             let began = Instant::now();
-            let entry = self.make(compile, StageName::Compile, &packages, observer)?;
+            let made = self.make(compile, StageName::Compile, &packages, observer);
             self.phases.compile = seconds(began.elapsed());
-            entries.push((entry, compile.target.as_path()));
+            entries.push((self.timed(made)?, compile.target.as_path()));
         }
         Ok(entries)
+    }
+
+    /// A run that comes no further than a step has taken that step's time all the same.
+    fn timed(&self, mut made: Result<Entry, Stopped>) -> Result<Entry, Stopped> {
+        if let Err(Stopped::Ended(result)) = &mut made {
+            result.metrics.phases = self.phases;
+        }
+        made
     }
 
     /// Finds what a step makes, or makes it.

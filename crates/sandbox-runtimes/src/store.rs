@@ -60,13 +60,13 @@ pub struct Store {
 pub struct Entry {
     /// The directory to mount.
     pub content: PathBuf,
-    _lock: File,
+    lock: File,
 }
 
 impl Entry {
     /// The same entry, for somebody else to hold.
     pub fn share(&self) -> io::Result<Self> {
-        Ok(Self { content: self.content.clone(), _lock: self._lock.try_clone()? })
+        Ok(Self { content: self.content.clone(), lock: self.lock.try_clone()? })
     }
 }
 
@@ -141,7 +141,7 @@ impl Store {
         let lock_file = dir.with_extension("lock");
         let entry = |lock: File| {
             let _ = lock.set_modified(SystemTime::now());
-            Claim::Ready(Entry { content: dir.join("content"), _lock: lock })
+            Claim::Ready(Entry { content: dir.join("content"), lock })
         };
         loop {
             if let Some(lock) = lock(&lock_file, FlockOperation::NonBlockingLockShared)?
@@ -284,7 +284,7 @@ impl Staging {
         std::fs::rename(&self.temporary, &self.dir)?;
         let lock = self.lock.take().ok_or(io::ErrorKind::NotFound)?;
         flock(&lock, FlockOperation::LockShared)?;
-        Ok(Entry { content: self.dir.join("content"), _lock: lock })
+        Ok(Entry { content: self.dir.join("content"), lock })
     }
 }
 

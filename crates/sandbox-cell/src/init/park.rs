@@ -77,7 +77,9 @@ impl Park {
         part(go.cwd.as_bytes());
         for list in [go.args, go.env] {
             part(list.len().to_string().as_bytes());
-            list.iter().for_each(|text| part(text.as_bytes()));
+            for text in list {
+                part(text.as_bytes());
+            }
         }
         wire::send_bytes(&self.socket, &message, &go.stdio)
     }

@@ -172,7 +172,7 @@ fn obey(
     fds: Vec<OwnedFd>,
 ) -> rustix::io::Result<()> {
     match message {
-        ToInit::Run(run) if running.is_none() => match start(birth, locked, files, park.take(), run, fds) {
+        ToInit::Run(run) if running.is_none() => match start(birth, locked, files, park.take(), *run, fds) {
             Ok(run) => {
                 *running = Some(run);
                 say(birth, &FromInit::Started)

@@ -64,7 +64,7 @@ impl Keeper {
     pub fn create(&self, spec: &CellSpec) -> Result<Cell, Failure> {
         let failed = |errno: Errno| Failure::os("cannot reach the keeper", errno);
         let (ours, theirs) = wire::pair().map_err(failed)?;
-        wire::send(&self.0.control, &ToKeeper::Create(spec.clone()), &[theirs.as_fd()], SendFlags::empty())
+        wire::send(&self.0.control, &ToKeeper::Create(Box::new(spec.clone())), &[theirs.as_fd()], SendFlags::empty())
             .map_err(failed)?;
         drop(theirs);
         let gateway = match &spec.network {
@@ -222,7 +222,7 @@ impl Cell {
         let collect = collect.map(|(caps, _)| caps);
         let (command, limits, extra, files) = ((*command).clone(), limits.cloned(), extra.is_some(), files.is_some());
         let run = Run { command, limits, extra, files, collect, last: *last };
-        self.say(&ToCell::Run { run, mounts: mounts.to_vec() }, &fds)
+        self.say(&ToCell::Run { run: Box::new(run), mounts: mounts.to_vec() }, &fds)
     }
 
     /// The sockets of a cell with a gateway, once it is ready. Whoever has them decides what the cell can reach.

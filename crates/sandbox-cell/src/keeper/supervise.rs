@@ -60,7 +60,7 @@ pub(super) struct Kept {
 
 /// A command with what is shown of the host for it, and its descriptors.
 pub(super) struct Commission {
-    pub(super) run: Run,
+    pub(super) run: Box<Run>,
     pub(super) mounts: Vec<Mount>,
     pub(super) fds: Vec<OwnedFd>,
 }

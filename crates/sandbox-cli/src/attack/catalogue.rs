@@ -82,6 +82,13 @@ impl Attack {
         self
     }
 
+    /// The attack with another deadline.
+    pub(crate) fn with_wall_time(&self, microseconds: u64) -> Self {
+        let mut attack = self.clone();
+        attack.limits.push((LimitKind::WallTime, microseconds));
+        attack
+    }
+
     /// The layers to leave out, if that is all that stops it.
     pub(crate) fn removable(&self) -> Option<LayerSet> {
         (self.fixed.is_empty() && self.known.is_none()).then_some(self.layers)

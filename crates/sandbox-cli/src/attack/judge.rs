@@ -18,8 +18,10 @@ const TRIED: &str = "attempted";
 /// How much later than its deadline a run may end: where a limit is at stake, and where it is not.
 const LATE: [f64; 2] = [0.5, 3.0];
 
-/// How evidence of a late end begins.
+/// How evidence of a late end begins, that of a wrong verdict, and what is said of one that shows nothing.
 const ENDED: &str = "it ended";
+const VERDICT: &str = "the verdict is";
+const ENDED_WITH: &str = "it ended with";
 
 /// How an attack ended.
 #[derive(Debug, Clone, PartialEq)]
@@ -33,6 +35,17 @@ pub(crate) enum Ending {
 /// Whether evidence is about nothing but time, which a busy machine can delay.
 pub(crate) fn is_about_time(evidence: &str) -> bool {
     evidence.starts_with(ENDED)
+}
+
+/// Whether nothing is known of an attack but that its time was up, which is not what should have stopped it.
+pub(crate) fn is_cut_short(attack: &Attack, ending: &Ending) -> bool {
+    let timeout = Verdict::Timeout.name();
+    let is_timeout = |text: &String| text.starts_with(&format!("{VERDICT} {timeout} "));
+    match ending {
+        Ending::Stopped => false,
+        Ending::Breached(evidence) => evidence.iter().all(is_timeout) && !attack.expect.contains(&timeout),
+        Ending::NotAttempted(why) => why.starts_with(&format!("{ENDED_WITH} {timeout}:")),
+    }
 }
 
 /// Everything that a result shows.
@@ -63,7 +76,7 @@ pub(crate) fn result(attack: &Attack, result: &RunResult, deadline: f64, world: 
     let verdict = result.verdict.name();
     if result.verdict == Verdict::InternalError || (!attack.expect.is_empty() && !attack.expect.contains(&verdict)) {
         let error = result.error.as_deref().unwrap_or("no error");
-        evidence.push(format!("the verdict is {verdict} ({})", shown(error)));
+        evidence.push(format!("{VERDICT} {verdict} ({})", shown(error)));
     }
     let (cap, used) = (share_cap(attack), result.metrics.cpu_time / result.metrics.wall_time.max(0.001));
     if let Some(cap) = cap.filter(|cap| used > cap * 2.0) {
@@ -80,7 +93,7 @@ pub(crate) fn not_attempted(attack: &Attack, result: &RunResult) -> Option<Strin
         return None;
     }
     let error = result.error.as_deref().unwrap_or("it did not say that it had tried");
-    Some(format!("it ended with {}: {}", result.verdict.name(), shown(error)))
+    Some(format!("{ENDED_WITH} {}: {}", result.verdict.name(), shown(error)))
 }
 
 /// All text of a result, with the content of files.

@@ -1,6 +1,6 @@
 //! Every limit is enforced, has its verdict, and says what it was.
 
-use super::harness::{is_root, program, python};
+use super::harness::{in_time, is_root, program, python};
 use serde_json::Value;
 
 fn assert_limit(result: &Value, verdict: &str, kind: &str) {
@@ -38,10 +38,9 @@ fn memory_includes_files_in_the_writable_directories() {
 
 #[test]
 fn a_fork_bomb() {
-    let result = program(&["fork-bomb"], &["--pids", "20", "--timeout", "1s"]);
+    let result = in_time(1.5, || program(&["fork-bomb"], &["--pids", "20", "--timeout", "1s"]));
     assert_limit(&result, "process_limit", "processes");
     assert_eq!(result["limit"]["cap"], 20);
-    assert!(result["metrics"]["wall_time"].as_f64().unwrap() < 1.5);
 }
 
 #[test]
@@ -106,11 +105,10 @@ except OSError as error:
 fn output_of_each_stream() {
     for stream in ["stdout", "stderr"] {
         let code = format!("import sys\nwhile True: sys.{stream}.write('x' * 1000)");
-        let result = python(&code, &["--output-limit", "64k"]);
+        let result = in_time(10.0, || python(&code, &["--output-limit", "64k", "--timeout", "30s"]));
         assert_limit(&result, "output_limit", "output");
         assert_eq!(result[stream].as_str().unwrap().len(), 64 << 10);
         assert_eq!(result[format!("{stream}_truncated")], true);
-        assert!(result["metrics"]["wall_time"].as_f64().unwrap() < 2.0);
     }
 }
 
@@ -153,7 +151,8 @@ fn cpu_time_of_one_thread_and_of_many() {
     for threads in ["1", "8"] {
         let result = program(&["spin", threads], &["--cpu-time", "300ms", "--cpus", "2", "--timeout", "20s"]);
         assert_limit(&result, "timeout", "cpu_time");
-        assert!((0.3..0.9).contains(&result["metrics"]["cpu_time"].as_f64().unwrap()), "{result:#}");
+        // Unlimited it would be twenty and forty seconds. A busy machine looks late.
+        assert!((0.3..3.0).contains(&result["metrics"]["cpu_time"].as_f64().unwrap()), "{result:#}");
     }
 }
 
@@ -168,17 +167,17 @@ fn the_cpu_share_holds() {
     if !is_root() {
         return;
     }
-    // Half a CPU for a second is half a second of CPU time, in however many threads.
-    let result = program(&["spin", "4"], &["--cpus", "0.5", "--timeout", "1s"]);
-    let cpu = result["metrics"]["cpu_time"].as_f64().unwrap();
-    assert!((0.35..0.75).contains(&cpu), "{cpu} s of CPU time");
+    // Half a CPU in however many threads; less if others use the machine too.
+    let result = program(&["spin", "4"], &["--cpus", "0.5", "--timeout", "2s"]);
+    let time = |name: &str| result["metrics"][name].as_f64().unwrap();
+    let share = time("cpu_time") / time("wall_time");
+    assert!((0.1..0.75).contains(&share), "{share} of a CPU");
 }
 
 #[test]
 fn a_spinning_crowd_on_a_sliver_of_cpu_dies_on_time() {
-    let result = program(&["spin", "60"], &["--cpus", "0.1", "--timeout", "500ms"]);
+    let result = in_time(1.0, || program(&["spin", "60"], &["--cpus", "0.1", "--timeout", "500ms"]));
     assert_eq!(result["verdict"], "timeout");
-    assert!(result["metrics"]["wall_time"].as_f64().unwrap() < 1.0, "{result:#}");
 }
 
 #[test]

@@ -51,13 +51,13 @@ fn a_slow_reader_does_not_hold_the_program_up() {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    std::thread::sleep(Duration::from_secs(1));
+    std::thread::sleep(Duration::from_secs(5));
     let mut output = String::new();
     child.stdout.take().unwrap().read_to_string(&mut output).unwrap();
     assert_eq!(output.len(), 900_001);
     let mut took = String::new();
     child.stderr.take().unwrap().read_to_string(&mut took).unwrap();
-    assert!(took.parse::<f64>().unwrap() < 0.9, "the program waited {took} s for the reader");
+    assert!(took.parse::<f64>().unwrap() < 4.0, "the program waited {took} s for the reader");
     assert!(child.wait().unwrap().success());
 }
 
@@ -79,16 +79,16 @@ fn a_reader_that_goes_away_ends_the_run() {
     child.stdout.take().unwrap().read_exact(&mut first).unwrap();
     let began = Instant::now();
     assert_eq!(child.wait().unwrap().code(), Some(141));
-    assert!(began.elapsed() < Duration::from_secs(10));
+    assert!(began.elapsed() < Duration::from_secs(40));
 }
 
 #[test]
 fn a_child_that_keeps_the_pipe_open_does_not_hang_the_run() {
     let code = "import subprocess\nsubprocess.Popen(['sleep', '60'])\nprint('done')";
     let began = Instant::now();
-    let result = python(code, &["--timeout", "30s"]);
+    let result = python(code, &["--timeout", "50s"]);
     assert_eq!((&result["verdict"], &result["stdout"]), (&"ok".into(), &"done\n".into()));
-    assert!(began.elapsed() < Duration::from_secs(10));
+    assert!(began.elapsed() < Duration::from_secs(40));
 }
 
 #[test]

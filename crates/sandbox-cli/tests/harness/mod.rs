@@ -134,9 +134,24 @@ pub(crate) fn program(words: &[&str], flags: &[&str]) -> Value {
     result(&run(&args))
 }
 
+/// Tries something that has to be done in time up to three times. Others may use this machine as well; what is late because
+/// nobody ends it is late every time.
+pub(crate) fn in_time(seconds: f64, attempt: impl Fn() -> Value) -> Value {
+    let mut late = vec![];
+    for _ in 0..3 {
+        let result = attempt();
+        let wall = result["metrics"]["wall_time"].as_f64().unwrap();
+        if wall < seconds {
+            return result;
+        }
+        late.push(wall);
+    }
+    panic!("took {late:?} s, not {seconds} s");
+}
+
 /// Waits for something to become true.
 pub(crate) fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
-    let until = Instant::now() + Duration::from_secs(10);
+    let until = Instant::now() + Duration::from_secs(60);
     while !holds() {
         assert!(Instant::now() < until, "never happened: {what}");
         std::thread::sleep(Duration::from_millis(5));

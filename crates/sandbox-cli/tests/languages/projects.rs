@@ -155,6 +155,7 @@ fn javascript_of_every_kind() {
 fn go_without_package_main() {
     let result = run_files(&[], &["--lang", "go", "--code", "package tools\n\nfunc main() {}\n"]);
     assert_eq!(result["verdict"], "compile_error", "{result:#}");
+    assert!(result["metrics"]["phases"]["compile"].as_f64().unwrap() > 0.0, "{result:#}");
     assert_eq!(result["error"], "package command-line-arguments is not a main package");
     let none = run_files(&[], &["--lang", "go", "--code", "func main() {}"]);
     assert_eq!(none["verdict"], "compile_error", "{none:#}");

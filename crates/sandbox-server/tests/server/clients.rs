@@ -2,11 +2,11 @@
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::Server;
+use crate::{Server, eventually};
 
 const ALICE: (&str, &str) = ("x-api-key", "alice-0123456789abcdef");
 const BOB: (&str, &str) = ("x-api-key", "bob-0123456789abcdef");
@@ -94,11 +94,9 @@ fn keys_have_quotas() {
     assert_eq!(server.send_as(ALICE, "/execute", &hello).0, 200, "others are not concerned");
     // One at a time for her.
     std::thread::scope(|scope| {
-        let slow = scope.spawn(|| server.send_as(ALICE, "/execute", &json!({"code": "import time; time.sleep(1)"})));
-        let until = Instant::now() + Duration::from_secs(5);
-        while server.get("/health").1["load"] != 1 {
-            assert!(Instant::now() < until);
-        }
+        let slow = scope
+            .spawn(|| server.send_as(ALICE, "/execute", &json!({"code": "import time; time.sleep(3)", "timeout": 30})));
+        eventually("it runs", || server.get("/health").1["load"] == 1);
         let (status, problem) = server.send_as(ALICE, "/execute", &hello);
         assert_eq!((status, &problem["code"]), (429, &"at_capacity".into()));
         assert_eq!(slow.join().unwrap().1["verdict"], "ok");
@@ -159,10 +157,7 @@ fn a_client_may_close_its_side_first() {
     let mut answer = String::new();
     let _ = stream.read_to_string(&mut answer);
     assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 400"), "{answer}");
-    let until = Instant::now() + Duration::from_secs(10);
-    while server.get("/health").1["load"] != 0 {
-        assert!(Instant::now() < until, "nothing is left of them");
-    }
+    eventually("nothing is left of them", || server.get("/health").1["load"] == 0);
 }
 
 #[test]
@@ -198,9 +193,5 @@ fn memory_is_bounded_whoever_does_not_read() {
     assert!(refused > 0, "others are told to come again");
     // They who hold up others go away, and all is well.
     drop(silent);
-    let until = Instant::now() + Duration::from_secs(20);
-    while server.post(&json!({"code": "1"})).0 != 200 {
-        assert!(Instant::now() < until);
-        std::thread::sleep(Duration::from_millis(50));
-    }
+    eventually("there is room again", || server.post(&json!({"code": "1"})).0 == 200);
 }

@@ -3,11 +3,11 @@
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::Server;
+use crate::{Server, eventually};
 
 impl Server {
     pub(crate) fn submit(&self, body: &Value) -> String {
@@ -35,7 +35,7 @@ impl Server {
     /// Follows a job to its end: the numbers and contents of its events.
     fn follow(&self, id: &str, after: Option<u64>) -> Vec<(u64, Value)> {
         let mut stream = TcpStream::connect(&self.address).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
         let resume = after.map(|number| format!("Last-Event-ID: {number}\r\n")).unwrap_or_default();
         let head = format!("GET /v1/execute/{id}/events HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{resume}\r\n");
         stream.write_all(head.as_bytes()).unwrap();
@@ -95,15 +95,12 @@ fn events_before_during_and_after() {
 fn cancelled_jobs_end_or_never_start() {
     let server = Server::start(&["--capacity", "1"]);
     let running = server.submit(&json!({"code": "import time; time.sleep(60)", "timeout": 60}));
-    let until = Instant::now() + Duration::from_secs(5);
-    while server.job(&running, "")["status"] != "running" {
-        assert!(Instant::now() < until);
-    }
+    eventually("it runs", || server.job(&running, "")["status"] == "running");
     let queued = server.submit(&json!({"code": "print('never')"}));
     let (status, job) = server.delete(&format!("/v1/execute/{queued}"));
     assert_eq!((status, &job["status"]), (200, &"cancelled".into()));
     server.delete(&format!("/v1/execute/{running}"));
-    let job = server.job(&running, "?wait=5s");
+    let job = server.job(&running, "?wait=20s");
     assert_eq!((&job["status"], &job["result"]["verdict"]), (&"cancelled".into(), &"cancelled".into()), "{job:#}");
     assert_eq!(server.job(&queued, "")["attempts"], 0);
     assert_eq!(server.follow(&queued, None)[0].1["event"], "cancelled");
@@ -140,10 +137,7 @@ fn bad_requests_are_explained() {
     assert_eq!(server.get("/v1/execute?cursor=odd").0, 404);
     let slow = json!({"code": "import time; time.sleep(60)", "timeout": 60});
     let id = server.submit(&slow);
-    let until = Instant::now() + Duration::from_secs(5);
-    while server.job(&id, "")["status"] != "running" {
-        assert!(Instant::now() < until);
-    }
+    eventually("it runs", || server.job(&id, "")["status"] == "running");
     assert_eq!(server.get(&format!("/v1/execute/{id}?wait=soon")).0, 422);
     server.submit(&slow);
     let (headers, (status, problem)) = server.send_to("/v1/execute", &[], slow.to_string().as_bytes());
@@ -156,11 +150,7 @@ fn old_jobs_are_forgotten() {
     let server = Server::start(&["--job-retention", "500ms"]);
     let id = server.submit(&json!({"code": "1"}));
     assert_eq!(server.job(&id, "?wait=10s")["status"], "finished");
-    let until = Instant::now() + Duration::from_secs(10);
-    while server.get(&format!("/v1/execute/{id}")).0 != 404 {
-        assert!(Instant::now() < until, "it is still there");
-        std::thread::sleep(Duration::from_millis(50));
-    }
+    eventually("it is forgotten", || server.get(&format!("/v1/execute/{id}")).0 == 404);
 }
 
 #[test]
@@ -171,10 +161,7 @@ fn no_job_is_lost_when_the_server_ends() {
         let server = Server::start(&flags);
         let slow = server.submit(&json!({"code": "import time; time.sleep(3); print('done')", "timeout": 20}));
         let queued = server.submit(&json!({"code": "print('also')"}));
-        let until = Instant::now() + Duration::from_secs(5);
-        while server.job(&slow, "")["status"] != "running" {
-            assert!(Instant::now() < until);
-        }
+        eventually("it runs", || server.job(&slow, "")["status"] == "running");
         let data = server.end(signal);
         let server = Server::start_in(data, &flags, &[]);
         for (id, expected) in [(slow, "done\n"), (queued, "also\n")] {
@@ -240,11 +227,7 @@ impl Redis {
             .stdout(quiet())
             .spawn()
             .expect("start redis-server (Debian: apt-get install redis-server)");
-        let until = Instant::now() + Duration::from_secs(10);
-        while TcpStream::connect(("127.0.0.1", port)).is_err() {
-            assert!(Instant::now() < until, "redis-server does not listen");
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        eventually("redis-server listens", || TcpStream::connect(("127.0.0.1", port)).is_ok());
         Self { child, port }
     }
 
@@ -274,11 +257,7 @@ fn any_server_shows_and_cancels_any_job() {
     let ids: Vec<String> =
         (0..2).map(|_| one.submit(&json!({"code": "import time; time.sleep(60)", "timeout": 60}))).collect();
     for id in &ids {
-        let until = Instant::now() + Duration::from_secs(10);
-        while one.job(id, "")["status"] != "running" {
-            assert!(Instant::now() < until, "each server has one");
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        eventually("it runs", || one.job(id, "")["status"] == "running");
     }
     for id in &ids {
         assert_eq!(other.delete(&format!("/v1/execute/{id}")).0, 200);
@@ -296,10 +275,7 @@ fn jobs_in_redis_outlive_their_server() {
         let server = redis.server(&flags);
         let slow = server.submit(&json!({"code": "import time; time.sleep(3); print('done')", "timeout": 20}));
         let queued = server.submit(&json!({"code": "print('also')"}));
-        let until = Instant::now() + Duration::from_secs(5);
-        while server.job(&slow, "")["status"] != "running" {
-            assert!(Instant::now() < until);
-        }
+        eventually("it runs", || server.job(&slow, "")["status"] == "running");
         let _data = server.end(signal);
         let server = redis.server(&flags);
         for (id, expected) in [(&slow, "done\n"), (&queued, "also\n")] {
@@ -323,10 +299,7 @@ fn two_servers_share_a_thousand_jobs_and_one_is_killed() {
         let (_, list) = server.get("/v1/execute?status=finished&limit=200");
         list["jobs"].as_array().unwrap().len()
     };
-    let until = Instant::now() + Duration::from_secs(60);
-    while finished(&doomed) < 100 {
-        assert!(Instant::now() < until);
-    }
+    eventually("a hundred are finished", || finished(&doomed) >= 100);
     let _data = doomed.end("-KILL");
     let mut again = 0;
     for (n, id) in ids.iter().enumerate() {

@@ -15,6 +15,15 @@ mod otlp;
 mod warm;
 mod webhooks;
 
+/// Waits for something to become true.
+fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+    let until = Instant::now() + Duration::from_secs(60);
+    while !holds() {
+        assert!(Instant::now() < until, "never happened: {what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
 /// A server that ends with the test.
 struct Server {
     child: Child,
@@ -174,7 +183,7 @@ fn bad_requests_are_explained() {
 fn output_streams_as_it_happens() {
     let server = Server::start(&[]);
     let body = json!({
-        "code": "import time\nprint('one', flush=True)\ntime.sleep(0.5)\nprint('two')\nimport sys; print('é', file=sys.stderr)"
+        "code": "import time\nprint('one', flush=True)\ntime.sleep(2)\nprint('two')\nimport sys; print('é', file=sys.stderr)"
     })
     .to_string();
     let mut stream = TcpStream::connect(&server.address).unwrap();
@@ -208,11 +217,8 @@ fn output_streams_as_it_happens() {
 fn over_capacity_nothing_is_done() {
     let server = Server::start(&["--capacity", "1"]);
     std::thread::scope(|scope| {
-        let slow = scope.spawn(|| server.post(&json!({"code": "import time; time.sleep(1.5)", "timeout": 5})));
-        let until = Instant::now() + Duration::from_secs(5);
-        while server.get("/health").1["load"] != 1 {
-            assert!(Instant::now() < until);
-        }
+        let slow = scope.spawn(|| server.post(&json!({"code": "import time; time.sleep(3)", "timeout": 30})));
+        eventually("it runs", || server.get("/health").1["load"] == 1);
         let (headers, (status, answer)) = server.send(&[], br#"{"code": "1"}"#);
         assert_eq!((status, &answer["code"]), (429, &"at_capacity".into()));
         assert_eq!(headers["retry-after"], "1");
@@ -236,11 +242,7 @@ fn a_client_that_goes_away_cancels_its_run() {
         );
         stream.write_all(head.as_bytes()).unwrap();
         let wait = |load: u64| {
-            let until = Instant::now() + Duration::from_secs(10);
-            while server.get("/health").1["load"] != load {
-                assert!(Instant::now() < until, "{accept}: the load never was {load}");
-                std::thread::sleep(Duration::from_millis(10));
-            }
+            eventually(&format!("{accept}: the load is {load}"), || server.get("/health").1["load"] == load);
         };
         wait(1);
         drop(stream);
@@ -292,16 +294,13 @@ fn slow_clients_are_let_go() {
 
 #[test]
 fn shutdown_lets_runs_end_and_ends_those_that_do_not() {
-    for (seconds, verdict) in [("0.7", "ok"), ("60", "cancelled")] {
-        let mut server = Server::start(&["--http-shutdown-timeout", "2s"]);
+    for (seconds, patience, verdict) in [("0.7", "30s", "ok"), ("60", "500ms", "cancelled")] {
+        let mut server = Server::start(&["--http-shutdown-timeout", patience]);
         let id = server.child.id().to_string();
         let body = json!({"code": format!("import time; time.sleep({seconds})"), "timeout": 60});
         std::thread::scope(|scope| {
             let run = scope.spawn(|| server.post(&body));
-            let until = Instant::now() + Duration::from_secs(5);
-            while server.get("/health").1["load"] != 1 {
-                assert!(Instant::now() < until);
-            }
+            eventually("it runs", || server.get("/health").1["load"] == 1);
             assert!(Command::new("kill").args(["-TERM", &id]).status().unwrap().success());
             let (status, answer) = run.join().unwrap();
             assert_eq!((status, &answer["verdict"]), (200, &verdict.into()), "{answer:#}");

@@ -10,7 +10,7 @@ use hmac::{Hmac, KeyInit, Mac};
 use serde_json::{Value, json};
 use sha2::Sha256;
 
-use crate::Server;
+use crate::{Server, eventually};
 
 const SECRET: &str = "a secret of this test";
 
@@ -69,15 +69,8 @@ fn receiver(statuses: &'static [&'static str]) -> (u16, Receiver<Message>) {
 }
 
 fn wait_for(server: &Server, id: &str, status: &str) -> Value {
-    let until = std::time::Instant::now() + Duration::from_secs(15);
-    loop {
-        let job = server.job(id, "");
-        if job["webhook"]["status"] == status {
-            return job;
-        }
-        assert!(std::time::Instant::now() < until, "{job:#}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    eventually(&format!("telling about {id} is {status}"), || server.job(id, "")["webhook"]["status"] == status);
+    server.job(id, "")
 }
 
 #[test]
@@ -87,7 +80,7 @@ fn somebody_is_told_until_they_understand() {
     let server = Server::start(&["--webhook-allow", &allow, "--webhook-retry", "50ms"]);
     let webhook = json!({"url": format!("http://{allow}/done"), "secret": SECRET});
     let id = server.submit(&json!({"code": "print(6*7)", "webhook": webhook}));
-    let all: Vec<Message> = (0..3).map(|_| messages.recv_timeout(Duration::from_secs(15)).unwrap()).collect();
+    let all: Vec<Message> = (0..3).map(|_| messages.recv_timeout(Duration::from_secs(60)).unwrap()).collect();
     for message in &all {
         message.assert_signed();
         assert_eq!(message.header("webhook-id"), id);
@@ -120,13 +113,11 @@ fn the_next_server_goes_on_telling() {
     let server = Server::start(&flags);
     let webhook = json!({"url": format!("http://{allow}/"), "secret": SECRET});
     let id = server.submit(&json!({"code": "1", "webhook": webhook}));
-    messages.recv_timeout(Duration::from_secs(15)).unwrap();
-    while server.job(&id, "")["webhook"]["attempts"] != 1 {
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    messages.recv_timeout(Duration::from_secs(60)).unwrap();
+    eventually("one attempt is counted", || server.job(&id, "")["webhook"]["attempts"] == 1);
     let data = server.end("-KILL");
     let server = Server::start_in(data, &flags, &[]);
-    messages.recv_timeout(Duration::from_secs(15)).unwrap().assert_signed();
+    messages.recv_timeout(Duration::from_secs(60)).unwrap().assert_signed();
     wait_for(&server, &id, "delivered");
 }
 

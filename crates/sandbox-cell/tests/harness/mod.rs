@@ -1,0 +1,62 @@
+//! What the tests of the library share. A keeper must be started while the process has one thread, so they have a `main` of
+//! their own.
+
+use std::io::{Read, Seek};
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use libtest_mimic::{Arguments, Trial};
+use sandbox_cell::archive::Archive;
+use sandbox_cell::{Cell, Command, Keeper, Outcome, Start, Stdio, null};
+
+/// A test's name and what it does with a keeper.
+pub(crate) type Test = (&'static str, fn(&Keeper));
+
+/// Runs tests with a keeper that they share, unless they are to be ignored, and one with a keeper of its own, for what can be
+/// said only once.
+pub(crate) fn conclude(tests: &[Test], ignored: bool, once: Test) -> ! {
+    let arguments = Arguments::from_args();
+    let shared = Arc::new(Keeper::start().unwrap());
+    let own = Arc::new(Keeper::start().unwrap());
+    let trial = |(name, test): Test, keeper: &Arc<Keeper>| {
+        let keeper = Arc::clone(keeper);
+        Trial::test(name, move || {
+            test(&keeper);
+            Ok(())
+        })
+    };
+    let trials = tests.iter().map(|test| trial(*test, &shared).with_ignored_flag(ignored));
+    let trials = trials.chain([trial(once, &own)]).collect();
+    let conclusion = libtest_mimic::run(&arguments, trials);
+    drop((shared, own));
+    conclusion.exit();
+}
+
+/// Runs a command in a cell and returns what it wrote.
+pub(crate) fn run(cell: &mut Cell, argv: &[&str], files: Option<&Archive>) -> (Outcome, String) {
+    let mut output = tempfile::tempfile().unwrap();
+    let null = null().unwrap();
+    let stdio = Stdio { stdin: null.as_fd(), stdout: output.as_fd(), stderr: output.as_fd() };
+    let outcome = cell.run(&Command::new(argv), stdio, files).unwrap();
+    let mut text = String::new();
+    output.rewind().unwrap();
+    output.read_to_string(&mut text).unwrap();
+    (outcome, text)
+}
+
+/// Starts a command that nobody talks to.
+pub(crate) fn start(cell: &Cell, argv: &[&str]) {
+    let null = null().unwrap();
+    let stdio = Stdio { stdin: null.as_fd(), stdout: null.as_fd(), stderr: null.as_fd() };
+    cell.start(&Start::new(&Command::new(argv), stdio)).unwrap();
+}
+
+/// Waits for something to become true.
+pub(crate) fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+    let until = Instant::now() + Duration::from_secs(60);
+    while !holds() {
+        assert!(Instant::now() < until, "never happened: {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
