@@ -252,5 +252,5 @@ fn the_pool_is_counted() {
     server.post(&json!({"code": "1"}));
     let starts: f64 =
         ["cold", "ready", "warm"].map(|s| number(&format!("sandbox_starts_total{{start=\"{s}\"}}"))).iter().sum();
-    assert_eq!(starts, 1.0);
+    assert!((starts - 1.0).abs() < 0.5, "{starts}");
 }
