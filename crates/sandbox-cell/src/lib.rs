@@ -44,6 +44,7 @@ pub use layer::{Layer, LayerSet};
 pub use limits::{LimitKind, Limits};
 pub use outcome::{Outcome, RunStatus, StopReason, Usage};
 pub use path::{PathError, RelativePath};
+pub use rootfs::own_files;
 pub use sandbox_sys::signal::name as signal_name;
 pub use spec::{
     CellSpec, Command, Gateway, HOME_DIR, MOST_PORTS, Mount, Network, PROXY_PORT, Volume, WORK_DIR, base_environment,

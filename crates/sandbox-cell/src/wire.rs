@@ -35,7 +35,7 @@ const MAX_FDS: usize = 2 + MOST_PORTS;
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum ToKeeper {
     /// Make a cell. A new connection for it comes with this.
-    Create(CellSpec),
+    Create(Box<CellSpec>),
     /// From now on, show cells nothing else of the host than what is here or below.
     Confine(Sources),
 }

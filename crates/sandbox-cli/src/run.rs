@@ -59,7 +59,7 @@ fn report(
             Ok(Ok(())) => {}
         }
     }
-    let runtime = match prepared.find_runtime(&settings) {
+    let runtime = match prepared.find_runtime(&executor, &settings) {
         Ok(runtime) => runtime,
         Err(complaint) => return refuse(&complaint),
     };

@@ -43,7 +43,7 @@ impl Observer for () {
 /// Runs plans in cells.
 #[derive(Debug)]
 pub struct Executor {
-    keeper: Keeper,
+    pub(crate) keeper: Keeper,
     /// Whether the next run is the last one.
     last: bool,
 }

@@ -12,6 +12,7 @@ mod files;
 #[cfg(fuzzing)]
 pub mod fuzz;
 mod gateway;
+mod images;
 mod json;
 mod literal;
 mod make;
@@ -30,6 +31,7 @@ pub use engine::{Checked, Engine, Refused};
 pub use execute::{Executor, Host, Observer};
 pub use files::InputFile;
 pub use gateway::{HostUse, NetworkUse, Refusal};
+pub use images::{NotFound, own_command};
 pub use json::{
     FieldError, FullFile, FullNetwork, JsonFile, JsonNetwork, JsonRequest, JsonTemplate, JsonWebhook, Quantity,
 };

@@ -51,7 +51,9 @@ pub struct Settings {
     pub build_cache: u64,
     /// How many bytes of package environments are kept.
     pub package_cache: u64,
-    /// Where caches and named volumes are kept; nowhere if there is no home directory.
+    /// How many bytes an image may have when it is unpacked.
+    pub image_size: u64,
+    /// Where caches, images and named volumes are kept; nowhere if there is no home directory.
     pub data_dir: Option<PathBuf>,
 }
 
@@ -137,6 +139,7 @@ impl Default for Settings {
             named_volumes: false,
             build_cache: 1 << 30,
             package_cache: 10 << 30,
+            image_size: 8 << 30,
             data_dir: None,
         }
     }
@@ -203,6 +206,7 @@ impl Settings {
             ("SANDBOX_FILES_SIZE", &mut settings.files.bytes),
             ("SANDBOX_BUILD_CACHE", &mut settings.build_cache),
             ("SANDBOX_PACKAGE_CACHE", &mut settings.package_cache),
+            ("SANDBOX_IMAGE_SIZE", &mut settings.image_size),
         ] {
             match get(name).map(|text| parse_size(&text)) {
                 None => {}

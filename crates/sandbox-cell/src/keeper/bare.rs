@@ -36,6 +36,9 @@ impl Workshop {
         if spec.network != Network::None {
             return refuse("there is no network of the cell's own, so it can have none at all".to_owned());
         }
+        if spec.image.is_some() {
+            return refuse("an image needs a root of its own, and there is none without namespaces".to_owned());
+        }
         let own_ids = !matches!(self.ids, Ids::Single);
         for Mount { source, writable, .. } in &spec.mounts {
             if *writable && own_ids {

@@ -58,7 +58,7 @@ impl Keeper {
     pub fn create(&self, spec: &CellSpec) -> Result<Cell<'_>, Failure> {
         let failed = |errno: Errno| Failure::os("cannot reach the keeper", errno);
         let (ours, theirs) = wire::pair().map_err(failed)?;
-        wire::send(&self.control, &ToKeeper::Create(spec.clone()), &[theirs.as_fd()], SendFlags::empty())
+        wire::send(&self.control, &ToKeeper::Create(Box::new(spec.clone())), &[theirs.as_fd()], SendFlags::empty())
             .map_err(failed)?;
         drop(theirs);
         let gateway = match &spec.network {

@@ -133,7 +133,7 @@ impl Server<'_> {
         match wire::receive(self.control, &mut self.buffer, RecvFlags::DONTWAIT) {
             Ok(Received::Message(ToKeeper::Create(spec), mut fds)) => {
                 if let Some(caller) = fds.pop() {
-                    self.create(spec, caller);
+                    self.create(*spec, caller);
                 }
             }
             Ok(Received::Message(ToKeeper::Confine(sources), _)) => {

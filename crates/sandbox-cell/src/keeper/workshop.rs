@@ -5,6 +5,7 @@
 //! itself.
 
 use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
 use std::time::Instant;
 
 use rustix::fs::{CWD, Mode, OFlags};
@@ -80,14 +81,14 @@ impl Workshop {
         self.sources.get_or_insert(sources);
     }
 
-    fn check_source(&self, mount: &Mount) -> Result<(), Failure> {
+    fn check_source(&self, source: &Path, writable: bool) -> Result<(), Failure> {
         let Some(sources) = &self.sources else { return Ok(()) };
-        let below = |allowed: &Vec<std::path::PathBuf>| allowed.iter().any(|path| mount.source.starts_with(path));
-        let plain = mount.source.components().all(|part| !matches!(part, std::path::Component::ParentDir));
-        if plain && (below(&sources.writable) || (!mount.writable && below(&sources.readable))) {
+        let below = |allowed: &Vec<std::path::PathBuf>| allowed.iter().any(|path| source.starts_with(path));
+        let plain = source.components().all(|part| !matches!(part, std::path::Component::ParentDir));
+        if plain && (below(&sources.writable) || (!writable && below(&sources.readable))) {
             return Ok(());
         }
-        let what = format!("cannot show {} in a cell", mount.source.display());
+        let what = format!("cannot show {} in a cell", source.display());
         Err(Failure::of_request(what, "the keeper was told not to"))
     }
 
@@ -102,7 +103,8 @@ impl Workshop {
             return Err(Failure::of_request("cannot make the cell", "a port of its gateway cannot be had"));
         }
         rootfs::check_targets(&spec.mounts, &spec.volumes)?;
-        spec.mounts.iter().try_for_each(|mount| self.check_source(mount))?;
+        spec.mounts.iter().try_for_each(|mount| self.check_source(&mount.source, mount.writable))?;
+        spec.image.as_ref().map_or(Ok(()), |image| self.check_source(image, false))?;
         self.check_omissions(spec)?;
         // A namespace that cannot be made is an error when the cell is made; here are the layers that may be absent.
         let mut layers = self.tree.layers().union(LayerSet::required_by_default());
@@ -137,6 +139,9 @@ impl Workshop {
         }
         if spec.omit.contains(Layer::Net) && matches!(spec.network, Network::Gateway(_)) {
             return refuse("a proxy needs a network of its own");
+        }
+        if spec.omit.contains(Layer::Mount) && spec.image.is_some() {
+            return refuse("an image needs a root of its own");
         }
         Ok(())
     }
