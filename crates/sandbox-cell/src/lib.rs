@@ -19,6 +19,7 @@
 //! `init/mod.rs`, control groups in `cgroup/mod.rs`, the root file system in `rootfs.rs`.
 
 pub mod archive;
+pub mod backend;
 mod bare;
 mod cgroup;
 mod error;
@@ -38,6 +39,7 @@ mod syscalls;
 pub mod units;
 mod wire;
 
+pub use backend::Backend;
 pub use error::{Failure, reason};
 pub use keeper::{Cell, GatewaySockets, Keeper, Ready, Start, Stdio, null};
 pub use layer::{Layer, LayerSet};

@@ -126,6 +126,12 @@ pub(crate) enum Action {
         /// What is to be done, as JSON
         job: String,
     },
+    /// Serve a cell; used inside a container
+    #[command(name = sandbox_cell::backend::INSIDE_COMMAND, hide = true)]
+    Cell {
+        /// What for
+        what: Option<OsString>,
+    },
     /// Render a template; used inside the sandbox
     #[command(name = sandbox_executor::RENDER_COMMAND, hide = true)]
     RenderTemplate,
@@ -303,6 +309,10 @@ pub(crate) struct RunOptions {
     #[command(flatten)]
     pub(crate) limits: LimitOptions,
 
+    /// What makes the sandbox [default: native, or what SANDBOX_BACKEND says]
+    #[arg(long, value_enum, help_heading = "Isolation")]
+    pub(crate) backend: Option<BackendName>,
+
     /// How much isolation there must be [default: full]
     #[arg(long, value_enum, help_heading = "Isolation")]
     pub(crate) isolation: Option<IsolationMode>,
@@ -349,6 +359,27 @@ pub(crate) struct NetworkOptions {
     /// Let the program resolve names, where it could not
     #[arg(long, help_heading = "Isolation")]
     pub(crate) allow_dns: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum BackendName {
+    /// This program itself
+    Native,
+    /// An OCI runtime (SANDBOX_OCI_RUNTIME, runc)
+    Oci,
+    /// Docker or Podman (SANDBOX_DOCKER_BIN, docker)
+    Docker,
+}
+
+impl BackendName {
+    /// Its name in settings.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Native => "native",
+            Self::Oci => "oci",
+            Self::Docker => "docker",
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

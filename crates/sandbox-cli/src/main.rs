@@ -18,7 +18,9 @@ use std::process::ExitCode;
 use args::{Action, Arguments};
 use clap::{CommandFactory, Parser};
 use sandbox_cell::Failure;
-use sandbox_executor::Executor;
+use sandbox_cell::backend::INSIDE_COMMAND;
+use sandbox_executor::{Executor, RENDER_COMMAND};
+use sandbox_images::UNPACK_COMMAND;
 
 /// Exit codes that are not the program's own.
 pub(crate) mod exit {
@@ -41,7 +43,7 @@ fn main() -> ExitCode {
     }
     let runs = first.is_some_and(|word| {
         let others = ["doctor", "completions", "languages", "cache", attack::NEIGHBOUR];
-        let inside = [sandbox_executor::RENDER_COMMAND, sandbox_images::UNPACK_COMMAND];
+        let inside = [RENDER_COMMAND, UNPACK_COMMAND, INSIDE_COMMAND];
         !others.iter().chain(&inside).any(|other| word == *other)
     });
     let executor = runs.then(Executor::start);
@@ -65,6 +67,13 @@ fn act(arguments: Arguments, executor: Option<Result<Executor, Failure>>) -> u8 
         (Some(Action::Languages { json, runtimes }), _) => languages::languages(json, runtimes.as_deref()),
         (Some(Action::Cache { action }), _) => cache::cache(action),
         (Some(Action::Image { action }), executor) => image::image(action, executor),
+        (Some(Action::Cell { what }), _) => match sandbox_cell::backend::inside(what.as_deref()) {
+            Ok(()) => 0,
+            Err(failure) => {
+                output::complain(&failure.to_string());
+                exit::INTERNAL
+            }
+        },
         (Some(Action::UnpackImage { job }), _) => image::unpack(&job),
         (Some(Action::Doctor { json }), _) => doctor::doctor(json),
         (Some(Action::Attack(options)), Some(executor)) => attack::attack(&options, executor),

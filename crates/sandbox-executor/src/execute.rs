@@ -6,7 +6,7 @@ use std::os::fd::BorrowedFd;
 use std::path::Path;
 
 use sandbox_cell::archive::{Archive, Caps};
-use sandbox_cell::{Failure, Keeper, Mount, RelativePath, RunStatus, Sources, signal_name};
+use sandbox_cell::{Backend, Failure, Keeper, Mount, RelativePath, RunStatus, Sources, signal_name};
 use sandbox_runtimes::Store;
 
 use crate::files::{Collected, pack};
@@ -100,6 +100,11 @@ impl Executor {
     ) -> Result<RunResult, Failure> {
         let (phases, compile) = (Phases::default(), None);
         Run { keeper: &self.keeper, plan, host, cancel, last: self.last, phases, compile }.run(input, observer)
+    }
+
+    /// Has all cells from now on made by another backend. A confined executor stays with what it has.
+    pub fn use_backend(&self, backend: &Backend) -> Result<(), Failure> {
+        self.keeper.use_backend(backend)
     }
 
     /// Forbids all runs from now on to be shown anything else of the host than this; see [`Keeper::confine`].

@@ -5,6 +5,7 @@
 //! [`RunResult`], which says what happened, why, and what was used. The same result type serves the command line, HTTP
 //! and stored jobs.
 
+mod backend;
 mod capture;
 mod engine;
 mod execute;

@@ -29,12 +29,19 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use config::Config;
+use sandbox_cell::backend::{INSIDE_COMMAND, inside};
 use sandbox_executor::{Engine, Executor, RENDER_COMMAND};
 use sandbox_runtimes::Registry;
 
 fn main() -> ExitCode {
     if std::env::args_os().nth(1).is_some_and(|word| word == RENDER_COMMAND) {
         return render();
+    }
+    if std::env::args_os().nth(1).is_some_and(|word| word == INSIDE_COMMAND) {
+        return match inside(std::env::args_os().nth(2).as_deref()) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(failure) => fail(&failure.to_string(), 1),
+        };
     }
     let matches = config::command().get_matches();
     let config = match Config::read(&matches, |name| std::env::var_os(name)) {
@@ -72,6 +79,7 @@ fn run(config: &Config) -> Result<(), String> {
     let isolation: Vec<&str> =
         host.findings.iter().filter(|finding| finding.works).map(|finding| finding.layer.name()).collect();
     let executor = Executor::start().map_err(|failure| failure.to_string())?;
+    executor.use_backend(&config.settings.backend).map_err(|failure| failure.to_string())?;
     let mut registry = Registry::shipped().map_err(|error| error.to_string())?;
     if let Some(dir) = &config.runtimes {
         registry.add_directory(dir).map_err(|error| error.to_string())?;

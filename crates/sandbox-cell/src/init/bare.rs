@@ -82,6 +82,14 @@ fn rules(birth: &Birth<'_>, layout: &Layout) -> Result<RulesetCreated, Failed> {
         .and_then(|rules| rules.scope(Scope::from_all(KNOWN)))
         .and_then(Ruleset::create)
         .map_err(|_| ("make Landlock rules".into(), Errno::INVAL))?;
+    if layout.is_in_place() {
+        rules = allow(rules, Path::new("/"), AccessFs::from_read(KNOWN))?;
+        rules = allow(rules, Path::new("/dev"), AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::IoctlDev)?;
+        for place in layout.writable().chain([Path::new("/dev/shm")]) {
+            rules = allow(rules, place, AccessFs::from_all(KNOWN))?;
+        }
+        return Ok(rules);
+    }
     for path in rootfs::system_paths().filter(|path| path.exists()) {
         rules = allow(rules, &path, AccessFs::from_read(KNOWN))?;
     }

@@ -46,6 +46,8 @@ pub(super) struct Workshop {
     pub(super) ground: Option<Ground>,
     /// The network that the keeper was started in; it moves on with every cell.
     net: OwnedFd,
+    /// Whether this is a container that was made for the one cell: see [`crate::backend`].
+    pub(super) contained: bool,
     /// What of the host cells may be shown; anything if nobody has said.
     sources: Option<Sources>,
 }
@@ -72,6 +74,7 @@ impl Workshop {
             namespaces,
             tried: false,
             ground: None,
+            contained: false,
             sources: None,
         })
     }
@@ -79,6 +82,11 @@ impl Workshop {
     /// Limits what cells may be shown. Said once, it holds: a second time changes nothing.
     pub(super) fn confine(&mut self, sources: Sources) {
         self.sources.get_or_insert(sources);
+    }
+
+    /// Whether somebody has limited that.
+    pub(super) fn is_confined(&self) -> bool {
+        self.sources.is_some()
     }
 
     fn check_source(&self, source: &Path, writable: bool) -> Result<(), Failure> {
@@ -92,8 +100,8 @@ impl Workshop {
         Err(Failure::of_request(what, "the keeper was told not to"))
     }
 
-    /// Refuses what this host cannot keep.
-    fn check(&self, spec: &CellSpec, bare: bool) -> Result<LayerSet, Failure> {
+    /// Refuses what makes no sense or is not allowed, whoever makes the cell.
+    pub(super) fn check_spec(&self, spec: &CellSpec) -> Result<(), Failure> {
         if !spec.limits.is_valid() {
             return Err(Failure::of_request("cannot make the cell", "a limit is out of bounds"));
         }
@@ -105,7 +113,12 @@ impl Workshop {
         rootfs::check_targets(&spec.mounts, &spec.volumes)?;
         spec.mounts.iter().try_for_each(|mount| self.check_source(&mount.source, mount.writable))?;
         spec.image.as_ref().map_or(Ok(()), |image| self.check_source(image, false))?;
-        self.check_omissions(spec)?;
+        self.check_omissions(spec)
+    }
+
+    /// Refuses what this host cannot keep.
+    fn check(&self, spec: &CellSpec, bare: bool) -> Result<LayerSet, Failure> {
+        self.check_spec(spec)?;
         // A namespace that cannot be made is an error when the cell is made; here are the layers that may be absent.
         let mut layers = self.tree.layers().union(LayerSet::required_by_default());
         if bare {
@@ -266,7 +279,7 @@ impl Workshop {
     /// What init has to do because no cgroup does, and nobody has said that it should not be done.
     fn duties(&self, spec: &CellSpec, layers: LayerSet) -> init::Duties {
         let present = layers.union(spec.omit);
-        let own_user = layers.contains(Layer::User) || !matches!(self.ids, Ids::Single);
+        let own_user = self.contained || layers.contains(Layer::User) || !matches!(self.ids, Ids::Single);
         init::Duties {
             memory: !present.contains(Layer::Memory),
             cpu_time: spec.limits.cpu_time().filter(|_| !self.tree.counts_cpu()),
