@@ -57,7 +57,8 @@ pub(super) fn lock<'a>(birth: &Birth<'a>, layout: &Layout) -> Result<Locked<'a>,
     let volumes = volumes.zip(&birth.spec.volumes);
     let volumes: Result<_, _> = volumes.map(|(place, volume)| Ok((open(place, OFlags::RDONLY)?, volume))).collect();
     let own = own.map_err(at("open the cell's directory"))?;
-    let writable = Writable::Directory { root, own, volumes: volumes.map_err(at("open the cell's volumes"))? };
+    let volumes = volumes.map_err(at("open the cell's volumes"))?;
+    let writable = Writable::Directory { root, own, volumes, sized: layout.is_in_place() };
     prefer_as_victim(&proc).map_err(at("offer the cell to the out-of-memory killer"))?;
     let io = open_io(&proc);
     give_up_power(birth, &proc)?;

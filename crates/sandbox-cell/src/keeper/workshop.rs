@@ -279,12 +279,14 @@ impl Workshop {
     /// What init has to do because no cgroup does, and nobody has said that it should not be done.
     fn duties(&self, spec: &CellSpec, layers: LayerSet) -> init::Duties {
         let present = layers.union(spec.omit);
-        let own_user = self.contained || layers.contains(Layer::User) || !matches!(self.ids, Ids::Single);
+        let own_user = layers.contains(Layer::User) || !matches!(self.ids, Ids::Single);
         init::Duties {
             memory: !present.contains(Layer::Memory),
             cpu_time: spec.limits.cpu_time().filter(|_| !self.tree.counts_cpu()),
             processes: match present.contains(Layer::Pids) {
                 true => init::Processes::Elsewhere,
+                // By the container.
+                false if self.contained => init::Processes::Elsewhere,
                 false if own_user => init::Processes::ByUser,
                 false => init::Processes::ByCounting,
             },
