@@ -29,7 +29,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use config::Config;
-use sandbox_cell::backend::{INSIDE_COMMAND, inside};
+use sandbox_cell::backend::{Backend, INSIDE_COMMAND, inside};
 use sandbox_executor::{Engine, Executor, RENDER_COMMAND};
 use sandbox_runtimes::Registry;
 
@@ -73,7 +73,8 @@ fn render() -> ExitCode {
 
 fn run(config: &Config) -> Result<(), String> {
     let host = sandbox_cell::probe::examine(config.settings.required()).map_err(|failure| failure.to_string())?;
-    if let Some(failure) = &host.failure {
+    // Another backend needs nothing of this host, and says for itself what it lacks.
+    if let (Some(failure), Backend::Native) = (&host.failure, &config.settings.backend) {
         return Err(failure.to_string());
     }
     let isolation: Vec<&str> =

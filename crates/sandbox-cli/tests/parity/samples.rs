@@ -137,7 +137,13 @@ pub(crate) const SAMPLES: &[Sample] = &[
         code: "import ctypes, os\nlibc = ctypes.CDLL(None, use_errno=True)\nprint(libc.unshare(0x10000000), libc.mount(b'x', b'/tmp', b'tmpfs', 0, None), libc.ptrace(16, os.getppid(), 0, 0))",
         ..PLAIN
     },
-    Sample { name: "a shell", language: "bash", code: "cd /tmp && echo $((6 * 7)) > x && cat x; exit 4", verdict: "runtime_error", ..PLAIN },
+    Sample {
+        name: "a shell",
+        language: "bash",
+        code: "cd \"$TMPDIR\" && echo $((6 * 7)) > x && cat x; exit 4",
+        verdict: "runtime_error",
+        ..PLAIN
+    },
     Sample {
         name: "a compiled program",
         language: "c",
