@@ -309,7 +309,7 @@ pub(crate) struct RunOptions {
     #[command(flatten)]
     pub(crate) limits: LimitOptions,
 
-    /// What makes the sandbox [default: native, or what SANDBOX_BACKEND says]
+    /// What makes the sandbox [default: native, or what `SANDBOX_BACKEND` says]
     #[arg(long, value_enum, help_heading = "Isolation")]
     pub(crate) backend: Option<BackendName>,
 
@@ -365,9 +365,9 @@ pub(crate) struct NetworkOptions {
 pub(crate) enum BackendName {
     /// This program itself
     Native,
-    /// An OCI runtime (SANDBOX_OCI_RUNTIME, runc)
+    /// An OCI runtime: runc, or what `SANDBOX_OCI_RUNTIME` names
     Oci,
-    /// Docker or Podman (SANDBOX_DOCKER_BIN, docker)
+    /// Docker, or what `SANDBOX_DOCKER_BIN` names
     Docker,
 }
 

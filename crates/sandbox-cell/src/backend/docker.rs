@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use super::group::{ContainerGroup, OWN_MEMORY, OWN_PROCESSES};
 use super::oci::{check, inner};
 use super::root::{PROGRAM, Root};
-use super::{CONTAINED, Container, Docker, DockerMode, INSIDE_COMMAND, profile};
+use super::{CONTAINED, Container, Docker, DockerMode, INSIDE_COMMAND, new_id, profile};
 use crate::cgroup::Counters;
 use crate::error::Failure;
 use crate::layer::{Layer, LayerSet};
@@ -24,13 +24,12 @@ const USER: &str = "1000:1000";
 pub(super) fn container(
     docker: &Docker,
     spec: &CellSpec,
-    number: u64,
     ids: Option<((u32, u32), (u32, u32))>,
 ) -> Result<Box<dyn Container>, Failure> {
     check(spec, "docker")?;
-    let id = format!("sandbox-run-{}-{number}", rustix::process::getpid().as_raw_nonzero());
     match &docker.mode {
         DockerMode::Run => {
+            let id = new_id()?;
             let scratch = std::env::temp_dir().join(&id);
             let group = OnceCell::new();
             Ok(Box::new(Own { docker: docker.clone(), spec: spec.clone(), id, scratch, group }))
@@ -41,10 +40,10 @@ pub(super) fn container(
                 return Err(Failure::of_request(what, "its root and its network are what they are"));
             }
             let own = ids.map(|(_, (uid, gid))| format!("{uid}:{gid}"));
-            let shared = docker.user.is_some() || own.is_none();
+            let common = docker.user.is_some() || own.is_none();
             let user = docker.user.clone().or(own);
             let (docker, spec, name) = (docker.clone(), spec.clone(), name.clone());
-            Ok(Box::new(Shared { docker, spec, name, user, shared }))
+            Ok(Box::new(Shared { docker, spec, name, user, common }))
         }
     }
 }
@@ -197,7 +196,7 @@ struct Shared {
     name: String,
     user: Option<String>,
     /// Whether others have the same user.
-    shared: bool,
+    common: bool,
 }
 
 impl Shared {
@@ -233,7 +232,7 @@ impl Container for Shared {
 
     /// The program inside ends its cell when its streams close; what could have got away is ended by its user.
     fn kill(&self) {
-        if !self.shared {
+        if !self.common {
             quietly(self.exec().arg(END));
         }
     }
@@ -271,7 +270,7 @@ mod tests {
         let mode = || docker(DockerMode::Exec("runner".into()));
         let ids = Some(((7, 7), (8, 8)));
         let made = |docker: &Docker| {
-            let mut made = container(docker, &CellSpec::new(), 1, ids).expect("possible");
+            let mut made = container(docker, &CellSpec::new(), ids).expect("possible");
             let command = made.prepare().expect("prepared");
             command.get_args().map(|word| word.to_string_lossy().into_owned()).collect::<Vec<_>>()
         };
@@ -282,6 +281,6 @@ mod tests {
         assert!(made(&named).windows(2).any(|window| window == ["--user", "nobody"]));
         let mut spec = CellSpec::new();
         spec.network = Network::Localhost;
-        assert!(container(&mode(), &spec, 1, ids).is_err());
+        assert!(container(&mode(), &spec, ids).is_err());
     }
 }

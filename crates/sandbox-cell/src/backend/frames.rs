@@ -89,7 +89,7 @@ pub(super) struct Incoming {
 impl Incoming {
     /// Reads once. False at the end.
     pub(super) fn read(&mut self, from: &mut impl Read) -> io::Result<bool> {
-        let mut buffer = [0; CHUNK];
+        let mut buffer = vec![0; CHUNK];
         let read = from.read(&mut buffer)?;
         self.bytes.extend_from_slice(&buffer[..read]);
         Ok(read > 0)

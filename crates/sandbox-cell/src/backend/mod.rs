@@ -84,6 +84,14 @@ impl Backend {
     }
 }
 
+/// A name for a container and its directory that nobody can foresee: others can write where that is.
+fn new_id() -> Result<String, Failure> {
+    let mut random = [0; 8];
+    rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty())
+        .map_err(|errno| Failure::os("cannot name the container", errno))?;
+    Ok(format!("sandbox-cell-{:016x}", u64::from_ne_bytes(random)))
+}
+
 /// A container for one cell.
 pub(crate) trait Container {
     /// Makes all that it needs, and says how to start it. Its standard streams are this command's.
@@ -105,16 +113,15 @@ pub(crate) trait Container {
     fn remove(&mut self);
 }
 
-/// A container for a cell, whose number and user's ids are its own as long as it exists.
+/// A container for a cell. The ids of its root and of its user are its own as long as it exists.
 pub(crate) fn container(
     backend: &Backend,
     spec: &CellSpec,
-    number: u64,
     ids: Option<((u32, u32), (u32, u32))>,
 ) -> Result<Box<dyn Container>, Failure> {
     match backend {
         Backend::Native => Err(Failure::new("cannot make a container", "native cells are none")),
-        Backend::Oci(program) => Ok(Box::new(oci::Oci::new(program, spec, number, ids)?)),
-        Backend::Docker(docker) => Ok(docker::container(docker, spec, number, ids)?),
+        Backend::Oci(program) => Ok(Box::new(oci::Oci::new(program, spec, ids)?)),
+        Backend::Docker(docker) => Ok(docker::container(docker, spec, ids)?),
     }
 }

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::group::{ContainerGroup, OWN_MEMORY, OWN_PROCESSES};
 use super::root::{PROGRAM, Root};
-use super::{CONTAINED, Container, INSIDE_COMMAND, profile};
+use super::{CONTAINED, Container, INSIDE_COMMAND, new_id, profile};
 use crate::cgroup::Counters;
 use crate::error::Failure;
 use crate::layer::{Layer, LayerSet};
@@ -44,17 +44,12 @@ pub(super) struct Oci {
 }
 
 impl Oci {
-    pub(super) fn new(
-        program: &str,
-        spec: &CellSpec,
-        number: u64,
-        ids: Option<((u32, u32), (u32, u32))>,
-    ) -> Result<Self, Failure> {
+    pub(super) fn new(program: &str, spec: &CellSpec, ids: Option<((u32, u32), (u32, u32))>) -> Result<Self, Failure> {
         check(spec, "oci")?;
         let ids = ids.ok_or_else(|| {
             Failure::new("cannot make a container", "an ordinary user has no ids to give it").with_fix("run as root")
         })?;
-        let id = format!("sandbox-run-{}-{number}", rustix::process::getpid().as_raw_nonzero());
+        let id = new_id()?;
         let bundle = std::env::temp_dir().join(&id);
         Ok(Self { program: program.to_owned(), spec: spec.clone(), id, bundle, ids })
     }
@@ -230,7 +225,7 @@ mod tests {
     #[test]
     fn a_container_has_no_power_and_the_cells_limits() {
         let ids = Some(((70_000, 70_000), (70_001, 70_001)));
-        let oci = Oci::new("runc", &CellSpec::new(), 7, ids).expect("possible");
+        let oci = Oci::new("runc", &CellSpec::new(), ids).expect("possible");
         let config = oci.config(&Root::plan(&CellSpec::new()).expect("planned"));
         assert_eq!(config["process"]["capabilities"]["bounding"], json!([]));
         assert_eq!(config["process"]["noNewPrivileges"], true);
@@ -245,7 +240,7 @@ mod tests {
         assert!(mounts.iter().any(|mount| mount["destination"] == "/sandbox" && mount["type"] == "tmpfs"));
         let mut spec = CellSpec::new();
         spec.mounts = vec![Mount { source: "/srv".into(), target: "/x".into(), writable: true }];
-        assert!(Oci::new("runc", &spec, 7, ids).is_err());
-        assert!(Oci::new("runc", &CellSpec::new(), 7, None).is_err());
+        assert!(Oci::new("runc", &spec, ids).is_err());
+        assert!(Oci::new("runc", &CellSpec::new(), None).is_err());
     }
 }

@@ -79,7 +79,7 @@ fn when_allowed(rule: &Rule) -> When {
         .exceptions
         .iter()
         .filter(allows)
-        .map(|exception| exception.tests.iter().flat_map(|(i, t)| is(*i, *t)).collect())
+        .map(|exception| exception.tests.iter().filter_map(|(i, t)| is(*i, *t)).collect())
         .collect();
     if cases.is_empty() {
         return When::Never;
@@ -93,8 +93,7 @@ const LOW: u64 = 0xffff_ffff;
 fn is(index: u8, test: Test) -> Option<Value> {
     match test {
         Test::Equals(value) => Some(masked(index, LOW, value.into())),
-        Test::HighIsZero => None,
-        Test::AnyBit(_) => None,
+        Test::HighIsZero | Test::AnyBit(_) => None,
     }
 }
 

@@ -34,7 +34,7 @@ impl Attendants {
         workshop: &mut Workshop,
         number: u64,
         spec: &CellSpec,
-        caller: OwnedFd,
+        caller: &OwnedFd,
     ) -> Result<BorrowedFd<'_>, Failure> {
         workshop.check_spec(spec)?;
         let no_ids = || Failure::new("cannot make the cell", "2048 cells exist already, no more ids are free");
@@ -49,7 +49,7 @@ impl Attendants {
             let _ = rustix::thread::set_name(c"sandbox-attend");
             // The container's user has to come by.
             rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o022));
-            let container = backend::container(backend, spec, number, outside);
+            let container = backend::container(backend, spec, outside);
             backend::attend(spec, caller, container);
         });
         match forked {

@@ -168,7 +168,7 @@ impl Server<'_> {
         let number = self.next;
         let reply = caller.try_clone();
         if let (Ok(workshop), true) = (&mut self.workshop, self.attendants.are_wanted()) {
-            let attended = self.attendants.add(workshop, number, &spec, caller).and_then(|pidfd| {
+            let attended = self.attendants.add(workshop, number, &spec, &caller).and_then(|pidfd| {
                 let added = epoll::add(&self.epoll, pidfd, token(number, Source::Exit), epoll::EventFlags::IN);
                 added.map_err(|errno| Failure::os("cannot watch the cell", errno))
             });
