@@ -37,7 +37,7 @@ pub enum NotFound {
 }
 
 impl Executor {
-    /// Unpacks the image in `file` below the directory `into`, in a cell. `program` calls [`sandbox_images::unpack`] when
+    /// Unpacks the image in `file` below the directory `into`, in a cell. `program` calls [`sandbox_images::unpack()`] when
     /// its first argument is [`UNPACK_COMMAND`].
     pub fn unpack(&self, file: &File, into: &Path, program: &Path, settings: &Settings) -> Result<Unpacked, Failure> {
         let what = "cannot unpack the image";

@@ -1,9 +1,9 @@
 //! Container images as root file systems of cells.
 //!
-//! An image is a file that nobody vouches for. It is therefore unpacked in a cell ([`unpack`]): a program of our own reads
+//! An image is a file that nobody vouches for. It is therefore unpacked in a cell ([`unpack()`]): a program of our own reads
 //! it from its standard input and makes files in one directory of the host's, which is all it can write to. Inside,
 //! every path is resolved by hand, component by component, without the kernel ever following a link
-//! ([`Tree`](tree::Tree)).
+//! (`tree.rs`).
 //!
 //! What comes of it is kept by content ([`ImageStore`]) and shown read-only in the cells of runs that ask for it.
 
@@ -23,7 +23,7 @@ pub use pack::pack;
 pub use store::{About, Image, ImageStore, Import, Listed, StoreError};
 pub use unpack::{Answer, Caps, Config, Job, Unpacked, unpack};
 
-/// The first argument with which a program calls [`unpack`] on what it reads.
+/// The first argument with which a program calls [`unpack()`] on what it reads.
 pub const UNPACK_COMMAND: &str = "__unpack-image";
 
 /// Where the directory that is filled appears in the cell.

@@ -4,8 +4,8 @@
 //!
 //! To callers a [`Cell`](crate::Cell) is a connection on which commands, descriptors and outcomes travel; who serves it does
 //! not matter. The keeper serves native cells itself. For other backends it forks an attendant for each cell
-//! ([`mod@attend`]), which has a [`Container`] made and starts this same program in it ([`inside()`]). The two talk over the
-//! container's standard streams ([`frames`]); the attendant turns what it hears into what callers expect.
+//! (`attend`), which has a `Container` made and starts this same program in it ([`inside()`]). The two talk over the
+//! container's standard streams (`frames`); the attendant turns what it hears into what callers expect.
 //!
 //! So files go in and out as a stream, as they always do, and nothing of a container is ever opened from outside. Inside,
 //! the program makes a cell as it does where there are no namespaces, so that the syscall filter and Landlock hold in the
