@@ -52,6 +52,14 @@ impl ContainerGroup {
         self.number("", "memory.current").or_else(|| self.number("memory", "memory.usage_in_bytes"))
     }
 
+    /// Removes what a runtime that failed has left of it.
+    pub(super) fn remove(&self) {
+        let _ = std::fs::remove_dir(Path::new(ROOT).join(&self.path));
+        for controller in std::fs::read_dir(ROOT).into_iter().flatten().flatten() {
+            let _ = std::fs::remove_dir(controller.path().join(&self.path));
+        }
+    }
+
     /// What it has counted; nothing if it cannot be found.
     pub(super) fn counters(&self) -> Option<Counters> {
         if let Some(cpu) = self.field("", "cpu.stat", "usage_usec").filter(|_| self.memory().is_some())

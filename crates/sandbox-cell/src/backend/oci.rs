@@ -193,6 +193,7 @@ impl Container for Oci {
             command.args(["delete", "--force", &self.id]).stdout(Stdio::null()).stderr(Stdio::null()).status()
         };
         let _ = delete();
+        ContainerGroup::new(&self.cgroup()).remove();
         let _ = std::fs::remove_dir_all(&self.bundle);
     }
 }
