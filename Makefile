@@ -9,7 +9,7 @@ RELEASE = target/$(shell rustc -vV | sed -n 's/^host: //p')/release
 DEBUG = $(RELEASE:release=debug)
 BIN = $(RELEASE)/sandbox-run
 
-.PHONY: run build test test-vm-short test-sandbox lint unit fuzz fuzz-short coverage bench bench-smoke bench-syscalls bench-docs test-vm setup setup-test setup-fuzz setup-bench setup-vm clean
+.PHONY: run build test test-backends test-vm-short test-sandbox lint unit fuzz fuzz-short coverage bench bench-smoke bench-syscalls bench-docs test-vm setup setup-test setup-fuzz setup-bench setup-vm clean
 
 ## Run a Python snippet in a sandbox, show what happened, then serve the same over HTTP until Ctrl-C.
 run: build
@@ -40,6 +40,11 @@ unit:
 	$(CARGO) test --workspace --locked
 	$(CARGO) test --locked -p sandbox-server --features otlp --test server otlp
 	tests/api/run
+
+## The same programs with every backend: runc, and a Docker engine of the test's own. Writes the table in docs/EVALUATION.md.
+test-backends: setup-test
+	@command -v dockerd >/dev/null || { echo "please install Docker's engine (Debian: docker.io)" >&2; exit 1; }
+	SANDBOX_TEST_DOCKER=1 SANDBOX_BLESS=1 $(CARGO) test --locked -p sandbox-cli --test parity
 
 ## Feed everything that reads bytes from outside with what nobody would write, for FUZZ_SECONDS each. FUZZ_TARGETS picks some.
 FUZZ_SECONDS ?= 600

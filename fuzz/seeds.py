@@ -1,8 +1,11 @@
 #!/usr/bin/env python3
 """Writes the corpus: a few small inputs for each fuzz target, most of them what the tests and the guide show."""
 
+import gzip
+import io
 import json
 import pathlib
+import tarfile
 
 HERE = pathlib.Path(__file__).parent
 ROOT = HERE.parent
@@ -243,12 +246,35 @@ DNS = [
     QUERY[:5] + b"\x02" + QUERY[6:] + b"\x01a\x00\x00\x01\x00\x01",
 ]
 
+def layer(*entries):
+    """A tar file: (name, type, link, content) each."""
+    file = io.BytesIO()
+    with tarfile.open(fileobj=file, mode="w", format=tarfile.GNU_FORMAT) as archive:
+        for name, kind, link, content in entries:
+            info = tarfile.TarInfo(name)
+            info.type, info.linkname, info.size = kind, link, len(content)
+            archive.addfile(info, io.BytesIO(content))
+    # Without the padding to ten kilobytes: shorter inputs are tried faster.
+    return file.getvalue().rstrip(b"\0") + bytes(1024)
+
+
+FILE, DIRECTORY, SYMBOLIC, HARD = tarfile.REGTYPE, tarfile.DIRTYPE, tarfile.SYMTYPE, tarfile.LNKTYPE
+LAYER = [
+    layer(("d", DIRECTORY, "", b""), ("d/f", FILE, "", b"text"), ("l", SYMBOLIC, "d", b""), ("l/g", FILE, "", b"x")),
+    layer(("up", SYMBOLIC, "../..", b""), ("up/secret", FILE, "", b"x"), ("h", HARD, "up/secret", b"")),
+    layer(("d/.wh.f", FILE, "", b""), ("d/.wh..wh..opq", FILE, "", b""), ("/abs", FILE, "", b"x")),
+    layer(("manifest.json", FILE, "", b'[{"Config": "c", "Layers": []}]'), ("c", FILE, "", b'{"rootfs": {"diff_ids": []}}')),
+    layer(("oci-layout", FILE, "", b"{}"), ("index.json", FILE, "", b'{"manifests": []}')),
+    gzip.compress(layer(("f", FILE, "", b"text")), mtime=0),
+]
+
 SEEDS = {
     "archive": ARCHIVE,
     "archive_round_trip": ROUND_TRIP,
     "definition": DEFINITION + [path.read_text() for path in sorted((ROOT / "runtimes").glob("[cb]*.toml"))],
     "dns": DNS,
     "host": HOST,
+    "image_layer": LAYER,
     "json_request": [json.dumps(value) for value in JSON],
     "literal": [json.dumps(value) for value in LITERAL],
     "path": PATH,

@@ -128,6 +128,12 @@ impl Archive {
         write_entry(&mut self.file, &Entry::Into(0))
     }
 
+    /// Adds a part of another archive.
+    pub(crate) fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.entries += 1;
+        self.file.write_all(bytes)
+    }
+
     /// Whether nothing was added.
     #[must_use]
     pub fn is_empty(&self) -> bool {

@@ -19,6 +19,7 @@
 //! `init/mod.rs`, control groups in `cgroup/mod.rs`, the root file system in `rootfs.rs`.
 
 pub mod archive;
+pub mod backend;
 mod bare;
 mod cgroup;
 mod error;
@@ -38,12 +39,14 @@ mod syscalls;
 pub mod units;
 mod wire;
 
+pub use backend::Backend;
 pub use error::{Failure, reason};
 pub use keeper::{Cell, GatewaySockets, Keeper, Parking, Ready, Start, Stdio, null};
 pub use layer::{Layer, LayerSet};
 pub use limits::{LimitKind, Limits};
 pub use outcome::{Outcome, RunStatus, StopReason, Usage};
 pub use path::{PathError, RelativePath};
+pub use rootfs::own_files;
 pub use sandbox_sys::ZYGOTE_LIBRARY;
 pub use sandbox_sys::signal::name as signal_name;
 pub use spec::{

@@ -18,6 +18,9 @@ pub const HOME_DIR: &str = "/home/sandbox";
 /// Everything about a cell that is decided before it is made.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CellSpec {
+    /// An unpacked image whose directories the cell has instead of the host's system directories; absolute and free of
+    /// symbolic links.
+    pub image: Option<PathBuf>,
     /// Host directories and files that the cell sees.
     pub mounts: Vec<Mount>,
     /// Writable places besides the usual ones, each with a size of its own. What is to be in them comes with a
@@ -44,6 +47,7 @@ impl CellSpec {
     #[must_use]
     pub fn new() -> Self {
         Self {
+            image: None,
             mounts: vec![],
             volumes: vec![],
             slots: vec![],

@@ -18,6 +18,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::archive::Caps;
+use crate::backend::Backend;
 use crate::error::Failure;
 use crate::layer::LayerSet;
 use crate::limits::{LimitKind, Limits};
@@ -38,6 +39,10 @@ pub(crate) enum ToKeeper {
     Create(Box<CellSpec>),
     /// From now on, show cells nothing else of the host than what is here or below.
     Confine(Sources),
+    /// From now on, have cells made by this.
+    Use(Backend),
+    /// The process is in a container that was made for one cell: everything is where cells have it.
+    Contain,
 }
 
 /// What of the host cells may be shown, besides the system.

@@ -16,6 +16,9 @@ Examples:
   sandbox-run --file project/ --output-dir results
   sandbox-run --lang python --package requests==2.31.0 --code 'import requests; requests.__version__'
   sandbox-run exec -- ls -la /
+  sandbox-run image import python.tar --name python
+  sandbox-run --image python --lang python --code 'print(2+2)'
+  sandbox-run --image python -- /bin/ls -la /
   sandbox-run languages
   sandbox-run doctor
   sandbox-run attack
@@ -83,7 +86,7 @@ pub(crate) enum Action {
         #[command(flatten)]
         run: Box<RunOptions>,
         /// The program and its arguments
-        #[arg(last = true, required = true, value_name = "ARGV", help_heading = "Arguments")]
+        #[arg(last = true, required_unless_present = "image", value_name = "ARGV", help_heading = "Arguments")]
         argv: Vec<OsString>,
     },
     /// List the languages, with the toolchains found on this host, and what is missing
@@ -100,6 +103,11 @@ pub(crate) enum Action {
         #[command(subcommand)]
         action: Option<CacheAction>,
     },
+    /// Import, list or remove images: root file systems that code can run in instead of this host's
+    Image {
+        #[command(subcommand)]
+        action: ImageAction,
+    },
     /// Show which layers of isolation work on this host, and what to do about those that do not
     Doctor {
         /// Print JSON
@@ -112,6 +120,18 @@ pub(crate) enum Action {
     /// Live beside an attack; used inside the sandbox
     #[command(name = crate::attack::NEIGHBOUR, hide = true)]
     Neighbour,
+    /// Unpack an image; used inside the sandbox
+    #[command(name = sandbox_images::UNPACK_COMMAND, hide = true)]
+    UnpackImage {
+        /// What is to be done, as JSON
+        job: String,
+    },
+    /// Serve a cell; used inside a container
+    #[command(name = sandbox_cell::backend::INSIDE_COMMAND, hide = true)]
+    Cell {
+        /// What for
+        what: Option<OsString>,
+    },
     /// Render a template; used inside the sandbox
     #[command(name = sandbox_executor::RENDER_COMMAND, hide = true)]
     RenderTemplate,
@@ -139,6 +159,34 @@ pub(crate) struct AttackOptions {
     /// List the attacks and carry out none
     #[arg(long)]
     pub(crate) list: bool,
+}
+
+#[derive(Debug, Clone, Subcommand)]
+pub(crate) enum ImageAction {
+    /// Import an image from a file or directory
+    ///
+    /// Takes what `docker save` and `docker export` write, OCI layouts (a directory or a tar file), and any tar file of
+    /// a root file system; compressed with gzip or zstd or not at all. It is unpacked in a sandbox. Digests are
+    /// verified; devices, set-id bits and owners are left out.
+    Import {
+        /// The file or directory
+        #[arg(value_name = "FILE|DIR")]
+        path: PathBuf,
+        /// What to call it [default: as it is called in the file, or like the file]
+        #[arg(long)]
+        name: Option<String>,
+    },
+    /// List images with their sizes
+    List {
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Remove an image that nothing uses at the moment
+    Rm {
+        /// Its name or digest
+        name: String,
+    },
 }
 
 #[derive(Debug, Clone, Subcommand)]
@@ -211,8 +259,19 @@ pub(crate) struct CodeOptions {
     pub(crate) run: RunOptions,
 }
 
+impl CodeOptions {
+    /// Whether it is a program of an image's that is to run, and no code.
+    pub(crate) fn is_program(&self) -> bool {
+        self.run.image.is_some() && self.lang.is_none() && self.code.is_none() && self.file.is_empty()
+    }
+}
+
 #[derive(Debug, Args)]
 pub(crate) struct RunOptions {
+    /// Run in an image (see `sandbox-run image`) instead of this host's system
+    #[arg(long, value_name = "NAME")]
+    pub(crate) image: Option<String>,
+
     /// What the program reads: a file, or - for this command's own standard input
     #[arg(long, value_name = "FILE|-", allow_hyphen_values = true)]
     pub(crate) stdin: Option<PathBuf>,
@@ -252,6 +311,10 @@ pub(crate) struct RunOptions {
 
     #[command(flatten)]
     pub(crate) limits: LimitOptions,
+
+    /// What makes the sandbox [default: native, or what `SANDBOX_BACKEND` says]
+    #[arg(long, value_enum, help_heading = "Isolation")]
+    pub(crate) backend: Option<BackendName>,
 
     /// How much isolation there must be [default: full]
     #[arg(long, value_enum, help_heading = "Isolation")]
@@ -299,6 +362,27 @@ pub(crate) struct NetworkOptions {
     /// Let the program resolve names, where it could not
     #[arg(long, help_heading = "Isolation")]
     pub(crate) allow_dns: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum BackendName {
+    /// This program itself
+    Native,
+    /// An OCI runtime: runc, or what `SANDBOX_OCI_RUNTIME` names
+    Oci,
+    /// Docker, or what `SANDBOX_DOCKER_BIN` names
+    Docker,
+}
+
+impl BackendName {
+    /// Its name in settings.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Native => "native",
+            Self::Oci => "oci",
+            Self::Docker => "docker",
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

@@ -4,6 +4,7 @@ mod args;
 mod attack;
 mod cache;
 mod doctor;
+mod image;
 mod languages;
 mod output;
 mod prepare;
@@ -17,7 +18,9 @@ use std::process::ExitCode;
 use args::{Action, Arguments};
 use clap::{CommandFactory, Parser};
 use sandbox_cell::Failure;
-use sandbox_executor::Executor;
+use sandbox_cell::backend::INSIDE_COMMAND;
+use sandbox_executor::{Executor, RENDER_COMMAND};
+use sandbox_images::UNPACK_COMMAND;
 
 /// Exit codes that are not the program's own.
 pub(crate) mod exit {
@@ -39,9 +42,9 @@ fn main() -> ExitCode {
         attack::begin();
     }
     let runs = first.is_some_and(|word| {
-        !["doctor", "completions", "languages", "cache", attack::NEIGHBOUR, sandbox_executor::RENDER_COMMAND]
-            .iter()
-            .any(|other| word == *other)
+        let others = ["doctor", "completions", "languages", "cache", attack::NEIGHBOUR];
+        let inside = [RENDER_COMMAND, UNPACK_COMMAND, INSIDE_COMMAND];
+        !others.iter().chain(&inside).any(|other| word == *other)
     });
     let executor = runs.then(Executor::start);
     let code = match Arguments::try_parse() {
@@ -56,10 +59,22 @@ fn main() -> ExitCode {
 
 fn act(arguments: Arguments, executor: Option<Result<Executor, Failure>>) -> u8 {
     match (arguments.action, executor) {
+        (None, Some(executor)) if arguments.run.is_program() => {
+            run::program(&arguments.run.run, arguments.program_args, executor)
+        }
         (None, Some(executor)) => run::code(&arguments.run, arguments.program_args, executor),
         (Some(Action::Exec { run, argv }), Some(executor)) => run::program(&run, argv, executor),
         (Some(Action::Languages { json, runtimes }), _) => languages::languages(json, runtimes.as_deref()),
         (Some(Action::Cache { action }), _) => cache::cache(action),
+        (Some(Action::Image { action }), executor) => image::image(action, executor),
+        (Some(Action::Cell { what }), _) => match sandbox_cell::backend::inside(what.as_deref()) {
+            Ok(()) => 0,
+            Err(failure) => {
+                output::complain(&failure.to_string());
+                exit::INTERNAL
+            }
+        },
+        (Some(Action::UnpackImage { job }), _) => image::unpack(&job),
         (Some(Action::Doctor { json }), _) => doctor::doctor(json),
         (Some(Action::Attack(options)), Some(executor)) => attack::attack(&options, executor),
         (Some(Action::Neighbour), _) => attack::neighbour(),

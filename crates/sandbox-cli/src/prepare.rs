@@ -11,9 +11,10 @@ use std::path::{Path, PathBuf};
 use sandbox_cell::limits::Caps;
 use sandbox_cell::{Layer, LimitKind, Mount, reason};
 use sandbox_executor::{
-    HostRule, Input, InputFile, Isolation, NetworkMode, NetworkRequest, Request, Settings, Source, VolumeRequest,
-    parse_layers,
+    Executor, HostRule, Input, InputFile, Isolation, NetworkMode, NetworkRequest, Request, Settings, Source,
+    VolumeRequest, own_command, parse_layers,
 };
+use sandbox_images::{Image, ImageStore};
 use sandbox_runtimes::{Definition, Memory, Places, Registry, Runtime};
 
 use crate::args::{CodeOptions, Format, IsolationMode, RunOptions};
@@ -32,9 +33,13 @@ pub(crate) struct Prepared {
 
 impl Prepared {
     /// Finds the toolchain, if the request needs one.
-    pub(crate) fn find_runtime(&self, settings: &Settings) -> Result<Option<Runtime>, Complaint> {
+    pub(crate) fn find_runtime(&self, executor: &Executor, settings: &Settings) -> Result<Option<Runtime>, Complaint> {
         let Some(definition) = &self.language else { return Ok(None) };
         let mut memory = Memory::open(settings.data_dir.as_deref());
+        if let Some(image) = &self.request.image {
+            let found = executor.find_inside(definition, image, settings, &mut memory);
+            return found.map(Some).map_err(|error| error.to_string());
+        }
         let found = definition.discover(&Places::of_this_process(), &mut memory);
         found.map(Some).map_err(|error| error.to_string())
     }
@@ -147,7 +152,16 @@ pub(crate) fn program(
     mut argv: Vec<OsString>,
     settings: &mut Settings,
 ) -> Result<Prepared, Complaint> {
+    let mut workdir = None;
+    if let (Some(name), []) = (&options.image, argv.as_slice()) {
+        let nothing = || format!("the image '{name}' does not say what to run; say it after --");
+        let (own, dir) = own_command(&open_image(name, settings)?).ok_or_else(nothing)?;
+        argv = own;
+        workdir = dir;
+    }
     let mount = match argv.first() {
+        // In an image, every path is the image's.
+        _ if options.image.is_some() => None,
         Some(name) if name.as_bytes().contains(&b'/') && !belongs_to_system(Path::new(name)) => {
             let mount = show_program(Path::new(name))?;
             argv[0] = mount.target.clone().into_os_string();
@@ -155,7 +169,8 @@ pub(crate) fn program(
         }
         _ => None,
     };
-    let request = request(options, Source::Program { argv, mount }, settings)?;
+    let mut request = request(options, Source::Program { argv, mount }, settings)?;
+    request.workdir = request.workdir.or(workdir);
     let input = open_input(options, false)?;
     Ok(Prepared { request, language: None, input })
 }
@@ -191,12 +206,24 @@ fn request(options: &RunOptions, source: Source, settings: &mut Settings) -> Res
     for input in &options.input {
         request.files.extend(project::read_input(input)?);
     }
+    request.image = options.image.as_deref().map(|name| open_image(name, settings)).transpose()?;
     request.env = env;
     request.network = network;
     request.workdir.clone_from(&options.workdir);
     request.volumes = options.volume.iter().map(|text| VolumeRequest::parse(text)).collect::<Result<_, _>>()?;
     request.collect = options.output_dir.is_some() || options.format() != Format::Text;
     Ok(request)
+}
+
+/// An image by its name.
+fn open_image(name: &str, settings: &Settings) -> Result<Image, Complaint> {
+    image_store(settings)?.open(name).map_err(|error| error.to_string())
+}
+
+/// Where images are.
+pub(crate) fn image_store(settings: &Settings) -> Result<ImageStore, Complaint> {
+    let dir = settings.data_dir.as_deref().ok_or("there is no data directory; name one with SANDBOX_DATA_DIR")?;
+    Ok(ImageStore::new(dir))
 }
 
 fn variable(pair: &OsStr) -> Result<(OsString, OsString), Complaint> {

@@ -9,7 +9,7 @@ use sandbox_executor::{Executor, Host, Input, Plan, RunResult, Settings, Verdict
 use sandbox_runtimes::Store;
 use sandbox_sys::signal::{SignalFd, SignalSet};
 
-use crate::args::{CodeOptions, Format, RunOptions};
+use crate::args::{BackendName, CodeOptions, Format, RunOptions};
 use crate::exit;
 use crate::output::{Printer, complain, say, summary};
 use crate::prepare::{self, Complaint, Prepared};
@@ -33,7 +33,12 @@ fn report(
     executor: Started,
     prepare: impl FnOnce(&mut Settings) -> Result<Prepared, Complaint>,
 ) -> u8 {
-    let mut settings = match Settings::read(|name| std::env::var(name).ok()) {
+    let backend = options.backend.map(BackendName::name);
+    let variable = |name: &str| match (name, backend) {
+        ("SANDBOX_BACKEND", Some(backend)) => Some(backend.to_owned()),
+        _ => std::env::var(name).ok(),
+    };
+    let mut settings = match Settings::read(variable) {
         Ok(settings) => settings,
         Err(error) => return refuse(&error.to_string()),
     };
@@ -44,6 +49,7 @@ fn report(
     if let Err(error) = prepared.request.check() {
         return refuse(&error.to_string());
     }
+    let executor = executor.and_then(|executor| executor.use_backend(&settings.backend).map(|()| executor));
     let executor = match executor {
         Ok(executor) => executor.for_one_run(),
         Err(failure) => return internal(options.format(), &failure.to_string()),
@@ -59,7 +65,7 @@ fn report(
             Ok(Ok(())) => {}
         }
     }
-    let runtime = match prepared.find_runtime(&settings) {
+    let runtime = match prepared.find_runtime(&executor, &settings) {
         Ok(runtime) => runtime,
         Err(complaint) => return refuse(&complaint),
     };

@@ -4,12 +4,14 @@
 use std::collections::HashMap;
 use std::os::fd::BorrowedFd;
 use std::path::PathBuf;
-use std::sync::Mutex;
+use std::sync::{Mutex, PoisonError};
 
 use sandbox_cell::{Failure, Sources};
+use sandbox_images::{Image, ImageStore};
 use sandbox_runtimes::{Definition, Memory, Missing, Places, Registry, Runtime, Store};
 
 use crate::execute::{Executor, Host, Observer};
+use crate::images::NotFound;
 use crate::json::{FieldError, JsonRequest};
 use crate::plan::Plan;
 use crate::request::{Request, RequestError, Source};
@@ -25,6 +27,10 @@ pub struct Engine {
     registry: Registry,
     store: Store,
     runtimes: HashMap<String, Result<Runtime, Missing>>,
+    images: Option<ImageStore>,
+    /// Toolchains that were found in images, by the image's digest and the language.
+    inside: Mutex<HashMap<(String, String), Runtime>>,
+    memory: Mutex<Memory>,
     /// A program that renders templates when it is called with [`crate::RENDER_COMMAND`].
     renderer: PathBuf,
 }
@@ -35,6 +41,8 @@ pub struct Checked {
     request: Request,
     language: String,
     input: Vec<u8>,
+    /// The image's toolchain, if it runs in one.
+    inside: Option<Runtime>,
 }
 
 /// Why a request was refused.
@@ -74,7 +82,9 @@ impl Engine {
             (definition.name.clone(), found)
         };
         let runtimes = registry.all().map(find).collect();
-        Ok(Self { executor, settings, registry, store, runtimes, renderer })
+        let images = settings.data_dir.as_deref().map(ImageStore::new);
+        let inside = Mutex::default();
+        Ok(Self { executor, settings, registry, store, runtimes, images, inside, memory, renderer })
     }
 
     /// Confines the keeper to what requests can rightly need: toolchains, what is made once, and the paths that the
@@ -122,19 +132,46 @@ impl Engine {
     /// Checks a request completely, before anything is created.
     pub fn check(&self, json: &JsonRequest) -> Result<Checked, Refused> {
         let definition = self.registry.by_name(json.language())?;
-        let runtime = self.runtime(&definition.name)?;
-        let request = json.request(&definition.name, &self.settings)?;
+        let mut request = json.request(&definition.name, &self.settings)?;
         request.check()?;
+        request.image = json.image.as_deref().map(|name| self.image(name)).transpose()?;
+        let inside = request.image.as_ref().map(|image| self.runtime_inside(definition, image)).transpose()?;
+        let runtime = inside.as_ref().map_or_else(|| self.runtime(&definition.name), Ok)?;
         if request.template.is_none() {
             // Also finds what only a plan shows: packages, entry, volumes.
             self.plan(&request, runtime)?;
         }
         let input = json.stdin.clone().unwrap_or_default().into_bytes();
-        Ok(Checked { request, language: definition.name.clone(), input })
+        Ok(Checked { request, language: definition.name.clone(), input, inside })
+    }
+
+    fn image(&self, name: &str) -> Result<Image, FieldError> {
+        let refuse = |why: String| FieldError { field: "image".to_owned(), why };
+        let images = self.images.as_ref().ok_or_else(|| refuse("there is no directory for images".to_owned()))?;
+        images.open(name).map_err(|error| refuse(error.to_string()))
+    }
+
+    /// A toolchain in an image, asked for its version once.
+    fn runtime_inside(&self, definition: &Definition, image: &Image) -> Result<Runtime, Refused> {
+        let key = (image.digest.clone(), definition.name.clone());
+        let known = self.inside.lock().unwrap_or_else(PoisonError::into_inner).get(&key).cloned();
+        if let Some(known) = known {
+            return Ok(known);
+        }
+        let found = {
+            let mut memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
+            self.executor.find_inside(definition, image, &self.settings, &mut memory)
+        };
+        let found = found.map_err(|error| match error {
+            NotFound::Missing(missing) => Refused::Missing(missing),
+            NotFound::Failure(failure) => Refused::Failure(failure),
+        })?;
+        self.inside.lock().unwrap_or_else(PoisonError::into_inner).insert(key, found.clone());
+        Ok(found)
     }
 
     fn runtime(&self, language: &str) -> Result<&Runtime, Missing> {
-        let unknown = || Missing { what: format!("a toolchain for {language}"), missing: "install it".to_owned() };
+        let unknown = || Missing::on_host(format!("a toolchain for {language}"), "install it".to_owned());
         self.runtimes.get(language).ok_or_else(unknown)?.as_ref().map_err(Clone::clone)
     }
 
@@ -150,7 +187,8 @@ impl Engine {
         observer: &mut dyn Observer,
     ) -> Result<RunResult, Refused> {
         self.executor.render(&mut checked.request, &checked.language, &self.renderer)?;
-        let plan = self.plan(&checked.request, self.runtime(&checked.language)?)?;
+        let runtime = checked.inside.as_ref().map_or_else(|| self.runtime(&checked.language), Ok)?;
+        let plan = self.plan(&checked.request, runtime)?;
         let host = Host { store: &self.store, settings: &self.settings };
         let input = if checked.input.is_empty() { Input::Empty } else { Input::Bytes(checked.input) };
         Ok(self.executor.run(&plan, host, input, cancel, observer)?)

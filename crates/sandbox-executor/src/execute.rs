@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use sandbox_cell::archive::{Archive, Caps};
-use sandbox_cell::{Command, Failure, Keeper, Mount, RelativePath, RunStatus, Sources, signal_name};
+use sandbox_cell::{Backend, Command, Failure, Keeper, Mount, RelativePath, RunStatus, Sources, signal_name};
 use sandbox_runtimes::{StageName, Store};
 
 use crate::files::{Collected, pack};
@@ -46,7 +46,7 @@ impl Observer for () {
 /// Runs plans in cells.
 #[derive(Debug)]
 pub struct Executor {
-    cells: Cells,
+    pub(crate) cells: Cells,
     /// Whether the next run is the last one.
     last: bool,
 }
@@ -103,6 +103,11 @@ impl Executor {
     ) -> Result<RunResult, Failure> {
         let (phases, compile) = (Phases::default(), None);
         Run { cells: &self.cells, plan, host, cancel, last: self.last, phases, compile }.run(input, observer)
+    }
+
+    /// Has all cells from now on made by another backend. A confined executor stays with what it has.
+    pub fn use_backend(&self, backend: &Backend) -> Result<(), Failure> {
+        self.cells.keeper().use_backend(backend)
     }
 
     /// Forbids all runs from now on to be shown anything else of the host than this; see [`Keeper::confine`].

@@ -27,6 +27,9 @@ use crate::volumes::VolumeRequest;
 pub struct JsonRequest {
     /// The program, as text.
     pub code: Option<String>,
+    /// The image to run it in, by its name or digest.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub image: Option<String>,
     /// Its language, by name or alias.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub language: Option<String>,

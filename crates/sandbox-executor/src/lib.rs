@@ -5,6 +5,7 @@
 //! [`RunResult`], which says what happened, why, and what was used. The same result type serves the command line, HTTP
 //! and stored jobs.
 
+mod backend;
 mod capture;
 mod engine;
 mod execute;
@@ -12,6 +13,7 @@ mod files;
 #[cfg(fuzzing)]
 pub mod fuzz;
 mod gateway;
+mod images;
 mod json;
 mod literal;
 mod make;
@@ -32,6 +34,7 @@ pub use engine::{Checked, Engine, Refused};
 pub use execute::{Executor, Host, Observer};
 pub use files::InputFile;
 pub use gateway::{HostUse, NetworkUse, Refusal};
+pub use images::{NotFound, own_command};
 pub use json::{
     FieldError, FullFile, FullNetwork, JsonFile, JsonNetwork, JsonRequest, JsonTemplate, JsonWebhook, Quantity,
 };

@@ -16,6 +16,7 @@ use sha2::{Digest, Sha256};
 
 use crate::files::InputFile;
 use crate::gateway;
+use crate::images::inside;
 use crate::network::WEB;
 use crate::reach::Reach;
 use crate::request::{Request, RequestError, Source};
@@ -130,6 +131,10 @@ impl Plan {
 }
 
 impl Request {
+    fn image_root(&self) -> Option<PathBuf> {
+        self.image.as_ref().map(|image| image.root.clone())
+    }
+
     /// Makes a plan. `runtime` is the language's; a program of the system needs none. `variable` gives the host's
     /// variables, of which installers see a few.
     pub fn plan(
@@ -142,6 +147,7 @@ impl Request {
         self.network.check(settings).map_err(RequestError::Network)?;
         let (network, reach) = self.network.plan(settings);
         let mut cell = CellSpec {
+            image: self.image_root(),
             mounts: vec![],
             volumes: vec![],
             slots: vec![],
@@ -155,7 +161,10 @@ impl Request {
         let mut plan = match (&self.source, runtime) {
             (Source::Program { argv, mount }, _) => {
                 cell.mounts.extend(mount.clone());
-                let command = Command::new(argv.iter().cloned());
+                let mut command = Command::new(argv.iter().cloned());
+                if let Some(image) = &self.image {
+                    command.env = inside(image).environment();
+                }
                 let (files, complaints) = (self.files.clone(), Complaints::default());
                 let (language, prepare, install, compile, runner_file) = (None, None, None, None, None);
                 let (named_volumes, translator, token, remarks) = (vec![], None, None, false);
@@ -294,6 +303,7 @@ impl Planner<'_> {
     /// A cell for a stage that makes something.
     fn cell(&self, limits: &Limits, network: Network, mounts: &[Mount]) -> CellSpec {
         CellSpec {
+            image: self.request.image_root(),
             mounts: self.runtime.mounts.iter().chain(mounts).cloned().collect(),
             volumes: vec![Volume { target: OUT_DIR.into(), size: limits.disk(), inodes: limits.inodes() }],
             slots: vec![],

@@ -5,6 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
 use sandbox_cell::{LayerSet, Limits, Mount, PathError, RelativePath};
+use sandbox_images::Image;
 use sandbox_runtimes::{Definition, Missing};
 
 use crate::files::{self, InputFile};
@@ -42,6 +43,8 @@ pub enum Source {
 pub struct Request {
     /// What to run.
     pub source: Source,
+    /// The image to run it in, instead of the host's system.
+    pub image: Option<Image>,
     /// A template around the code.
     pub template: Option<TemplateRequest>,
     /// What came of the template.
@@ -160,6 +163,7 @@ impl Request {
     pub fn new(source: Source, limits: Limits, required: LayerSet) -> Self {
         Self {
             source,
+            image: None,
             template: None,
             rendered: None,
             entry: None,

@@ -6,8 +6,9 @@ use std::path::PathBuf;
 use sandbox_cell::archive::Caps as FileCaps;
 use sandbox_cell::limits::{Caps, LimitError, LimitKind, Limits, TABLE};
 use sandbox_cell::units::parse_size;
-use sandbox_cell::{Layer, LayerSet};
+use sandbox_cell::{Backend, Layer, LayerSet};
 
+use crate::backend;
 use crate::network::NetworkMode;
 use crate::reach::HostRule;
 
@@ -27,6 +28,8 @@ pub struct Settings {
     pub defaults: Limits,
     /// The most that requests may ask for.
     pub caps: Caps,
+    /// What makes cells.
+    pub backend: Backend,
     /// What must be there at least.
     pub isolation: Isolation,
     /// Layers that must be there too.
@@ -51,7 +54,9 @@ pub struct Settings {
     pub build_cache: u64,
     /// How many bytes of package environments are kept.
     pub package_cache: u64,
-    /// Where caches and named volumes are kept; nowhere if there is no home directory.
+    /// How many bytes an image may have when it is unpacked.
+    pub image_size: u64,
+    /// Where caches, images and named volumes are kept; nowhere if there is no home directory.
     pub data_dir: Option<PathBuf>,
 }
 
@@ -125,6 +130,7 @@ impl Default for Settings {
         Self {
             defaults: Limits::default(),
             caps: Caps::default(),
+            backend: Backend::Native,
             isolation: Isolation::Full,
             also_required: LayerSet::default(),
             compile: stage_limits(60_000_000, 2 << 30),
@@ -137,6 +143,7 @@ impl Default for Settings {
             named_volumes: false,
             build_cache: 1 << 30,
             package_cache: 10 << 30,
+            image_size: 8 << 30,
             data_dir: None,
         }
     }
@@ -151,7 +158,7 @@ impl Settings {
     /// The layers without which nothing runs.
     #[must_use]
     pub fn required(&self) -> LayerSet {
-        self.isolation.required().union(self.also_required)
+        backend::required(&self.backend, self.isolation).union(self.also_required)
     }
 
     /// Reads the settings; `variable` gives the value of an environment variable.
@@ -190,6 +197,10 @@ impl Settings {
             Some("reduced") => settings.isolation = Isolation::Reduced,
             Some(other) => errors.push((ISOLATION.to_owned(), format!("'{other}' is neither full nor reduced"))),
         }
+        match backend::read(get) {
+            Ok(backend) => settings.backend = backend,
+            Err(error) => errors.push(error),
+        }
         match get(NAMED_VOLUMES).as_deref() {
             None | Some("no") => {}
             Some("yes") => settings.named_volumes = true,
@@ -203,6 +214,7 @@ impl Settings {
             ("SANDBOX_FILES_SIZE", &mut settings.files.bytes),
             ("SANDBOX_BUILD_CACHE", &mut settings.build_cache),
             ("SANDBOX_PACKAGE_CACHE", &mut settings.package_cache),
+            ("SANDBOX_IMAGE_SIZE", &mut settings.image_size),
         ] {
             match get(name).map(|text| parse_size(&text)) {
                 None => {}

@@ -1,10 +1,12 @@
-//! From a definition to a toolchain on this host.
+//! From a definition to a toolchain: on this host, or in an image.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
 use sandbox_cell::Mount;
+
+use crate::inside::Root;
 
 use crate::definition::{Definition, Tool};
 use crate::memory::{Description, Memory};
@@ -17,6 +19,8 @@ pub struct Places {
     pub path: String,
     /// The home directory.
     pub home: Option<PathBuf>,
+    /// The root below which all of it is, if it is not the host's.
+    pub(crate) root: Option<Root>,
 }
 
 impl Places {
@@ -25,16 +29,20 @@ impl Places {
     pub fn of_this_process() -> Self {
         // Not from the user database: a static program must not load the host's modules for that.
         let home = std::env::var_os("HOME").filter(|home| !home.is_empty()).map(PathBuf::from);
-        Self { path: std::env::var("PATH").unwrap_or_default(), home }
+        Self { path: std::env::var("PATH").unwrap_or_default(), home, root: None }
     }
 
     /// Every file that a command may be, in order of preference.
-    fn commands<'a>(&'a self, names: &'a [String], paths: &'a [String]) -> impl Iterator<Item = PathBuf> + 'a {
+    pub(crate) fn commands<'a>(
+        &'a self,
+        names: &'a [String],
+        paths: &'a [String],
+    ) -> impl Iterator<Item = PathBuf> + 'a {
         let along_path = move |name: &'a String| std::env::split_paths(&self.path).map(move |dir| dir.join(name));
         let elsewhere =
             move |name: &'a String| paths.iter().flat_map(|path| self.expand(path)).map(move |dir| dir.join(name));
         let found = names.iter().flat_map(along_path).chain(names.iter().flat_map(elsewhere));
-        found.filter(|file| is_executable(file))
+        found.filter(|file| self.is_executable(file))
     }
 
     /// The files that a path with `~`, a variable or `*` stands for, newer versions first.
@@ -42,6 +50,9 @@ impl Places {
         let path = if let Some(rest) = path.strip_prefix("~/") {
             let Some(home) = &self.home else { return vec![] };
             home.join(rest)
+        } else if self.root.is_some() && path.starts_with('$') {
+            // The host's variables say nothing about it.
+            return vec![];
         } else if let Some(rest) = path.strip_prefix('$') {
             let (name, rest) = rest.split_once('/').unwrap_or((rest, ""));
             let Some(value) = std::env::var_os(name).filter(|value| !value.is_empty()) else { return vec![] };
@@ -57,20 +68,34 @@ impl Places {
                 }
                 continue;
             };
-            found = found.iter().flat_map(|dir| matching(dir, before, after)).collect();
+            found = found.iter().flat_map(|dir| matching(self.list(dir), dir, before, after)).collect();
         }
-        found.retain(|path| path.exists());
+        found.retain(|path| self.exists(path));
         found
+    }
+
+    fn is_executable(&self, file: &Path) -> bool {
+        self.root.as_ref().map_or_else(|| is_executable(file), |root| root.is_executable(file))
+    }
+
+    fn exists(&self, file: &Path) -> bool {
+        self.root.as_ref().map_or_else(|| file.exists(), |root| root.exists(file))
+    }
+
+    fn list(&self, dir: &Path) -> Vec<String> {
+        if let Some(root) = &self.root {
+            return root.list(dir);
+        }
+        let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
+        entries.filter_map(|entry| entry.file_name().into_string().ok()).collect()
     }
 }
 
 /// Entries of a directory whose names begin and end like this, newer versions first.
-fn matching(dir: &Path, before: &str, after: &str) -> Vec<PathBuf> {
-    let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
-    let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
+fn matching(mut names: Vec<String>, dir: &Path, before: &str, after: &str) -> Vec<PathBuf> {
     let fits =
         |name: &String| name.len() >= before.len() + after.len() && name.starts_with(before) && name.ends_with(after);
-    let mut names: Vec<String> = names.filter(fits).collect();
+    names.retain(fits);
     names.sort_by_key(|name| std::cmp::Reverse(numbers(name)));
     names.into_iter().map(|name| dir.join(name)).collect()
 }
@@ -82,12 +107,22 @@ fn numbers(name: &str) -> Vec<u64> {
 
 /// A toolchain or tool that is not there.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{what} was not found on this host; {missing}")]
+#[error("{what} was not found {place}; {missing}")]
 pub struct Missing {
     /// What it is.
     pub what: String,
+    /// Where it was looked for.
+    pub place: String,
     /// What to do.
     pub missing: String,
+}
+
+impl Missing {
+    /// Something that is not on this host.
+    #[must_use]
+    pub fn on_host(what: String, missing: String) -> Self {
+        Self { what, place: "on this host".to_owned(), missing }
+    }
 }
 
 /// A tool as a cell sees it.
@@ -113,7 +148,7 @@ impl Definition {
                 return Ok(Runtime::new(self, &description, places));
             }
         }
-        Err(Missing { what: format!("a toolchain for {}", self.name), missing: self.find.missing.clone() })
+        Err(Missing::on_host(format!("a toolchain for {}", self.name), self.find.missing.clone()))
     }
 }
 
@@ -121,7 +156,7 @@ impl Tool {
     /// Finds a tool and says how a cell gets to see it. `prefix` is the toolchain's, with its place in the cell: many
     /// tools come with it.
     pub(crate) fn locate(&self, name: &str, places: &Places, prefix: (&Path, &Path)) -> Result<Placed, Missing> {
-        let missing = || Missing { what: format!("'{name}'"), missing: self.missing.clone() };
+        let missing = || Missing::on_host(format!("'{name}'"), self.missing.clone());
         let own = self.commands.iter().map(|command| prefix.0.join("bin").join(command));
         let command = own.filter(|file| is_executable(file)).chain(places.commands(&self.commands, &self.paths)).next();
         let command = command.ok_or_else(missing)?;
@@ -160,13 +195,22 @@ fn describe(command: &Path, script: &str) -> Option<Description> {
         .stderr(Stdio::null())
         .output()
         .ok()?;
-    let text = String::from_utf8(output.stdout).ok()?;
-    let value = |name: &str| {
-        let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('='))?.trim();
-        (!line.is_empty()).then(|| line.to_owned())
-    };
-    let file = |name: &str| PathBuf::from(value(name)?).canonicalize().ok();
-    Some(Description { version: value("version")?, executable: file("executable")?, prefix: file("prefix")? })
+    let said = Description::parse(&output.stdout)?;
+    let real = |path: &Path| path.canonicalize().ok();
+    Some(Description { executable: real(&said.executable)?, prefix: real(&said.prefix)?, ..said })
+}
+
+impl Description {
+    /// What a toolchain said.
+    pub(crate) fn parse(output: &[u8]) -> Option<Self> {
+        let text = std::str::from_utf8(output).ok()?;
+        let value = |name: &str| {
+            let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('='))?.trim();
+            (!line.is_empty()).then(|| line.to_owned())
+        };
+        let (executable, prefix) = (value("executable")?.into(), value("prefix")?.into());
+        Some(Self { version: value("version")?, executable, prefix })
+    }
 }
 
 #[cfg(test)]
@@ -179,7 +223,7 @@ mod tests {
     }
 
     fn places(path: &str) -> Places {
-        Places { path: path.to_owned(), home: None }
+        Places { path: path.to_owned(), ..Places::default() }
     }
 
     fn executable(file: &Path, text: &str) {
@@ -244,7 +288,7 @@ mod tests {
         for version in ["v20.9.1", "v20.10.0", "v18.0.0", "other"] {
             std::fs::create_dir_all(dir.path().join("nvm").join(version).join("bin")).expect("mkdir");
         }
-        let places = Places { path: String::new(), home: Some(dir.path().to_owned()) };
+        let places = Places { home: Some(dir.path().to_owned()), ..Places::default() };
         let found = places.expand("~/nvm/v*/bin");
         let found: Vec<_> = found.iter().map(|path| path.strip_prefix(dir.path()).expect("inside")).collect();
         assert_eq!(found, ["nvm/v20.10.0/bin", "nvm/v20.9.1/bin", "nvm/v18.0.0/bin"].map(Path::new));

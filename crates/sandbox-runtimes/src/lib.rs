@@ -7,6 +7,7 @@
 
 mod definition;
 mod discover;
+mod inside;
 mod memory;
 mod registry;
 mod runtime;
@@ -14,6 +15,7 @@ mod store;
 
 pub use definition::{Definition, DefinitionError, EntryFrom, Errors, Packages, Pattern, Prepare, StageName, Warm};
 pub use discover::{Missing, Places};
+pub use inside::Inside;
 pub use memory::Memory;
 pub use registry::{Registry, UnknownLanguage};
 pub use runtime::{

@@ -65,6 +65,20 @@ impl Memory {
         (entry.fingerprints == now).then_some(&entry.description)
     }
 
+    /// What was said in an image, which never changes.
+    pub(crate) fn recall_in(&self, digest: &str, command: &Path, question: &str) -> Option<&Description> {
+        let entry = self.entries.get(&inside(digest, command)).filter(|entry| entry.question == question)?;
+        Some(&entry.description)
+    }
+
+    pub(crate) fn remember_in(&mut self, digest: &str, command: &Path, question: &str, description: &Description) {
+        let Some(file) = &self.file else { return };
+        let question = question.to_owned();
+        let entry = Entry { question, fingerprints: vec![], description: description.clone() };
+        self.entries.insert(inside(digest, command), entry);
+        let _ = save(file, &self.entries);
+    }
+
     pub(crate) fn remember(&mut self, command: &Path, question: &str, watched: &[PathBuf], description: &Description) {
         let (Some(fingerprints), Some(file)) = (fingerprints(command, description, watched), &self.file) else {
             return;
@@ -73,6 +87,11 @@ impl Memory {
         self.entries.insert(command.to_owned(), entry);
         let _ = save(file, &self.entries);
     }
+}
+
+/// What a command of an image goes by.
+fn inside(digest: &str, command: &Path) -> PathBuf {
+    Path::new(digest).join(command.strip_prefix("/").unwrap_or(command))
 }
 
 fn fingerprints(command: &Path, description: &Description, watched: &[PathBuf]) -> Option<Vec<Fingerprint>> {

@@ -35,7 +35,7 @@ pub struct Runtime {
     pub definition: Definition,
     /// The toolchain's version.
     pub version: String,
-    /// Where its executable is on the host.
+    /// Where its executable is on the host, or in its image.
     pub host_executable: PathBuf,
     /// Host directories that a cell needs to see.
     pub mounts: Vec<Mount>,
@@ -96,6 +96,29 @@ impl Runtime {
             host_executable: description.executable.clone(),
             mounts,
             identity: format!("{} {} {print:?}", definition.name, description.version),
+            environment,
+            executable,
+        }
+    }
+
+    /// A toolchain of an image, where it is in place.
+    pub(crate) fn inside(
+        definition: &Definition,
+        description: Description,
+        mut environment: Environment,
+        tools: BTreeMap<String, Result<Placed, Missing>>,
+        digest: &str,
+    ) -> Self {
+        let Description { version, executable, prefix } = description;
+        let dir = executable.parent().unwrap_or(&prefix).to_owned();
+        search_first(&mut environment, &dir);
+        Self {
+            tools,
+            definition: definition.clone(),
+            identity: format!("{} {version} {digest}", definition.name),
+            version,
+            host_executable: executable.clone(),
+            mounts: vec![],
             environment,
             executable,
         }

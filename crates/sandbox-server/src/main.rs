@@ -29,12 +29,19 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use config::Config;
+use sandbox_cell::backend::{Backend, INSIDE_COMMAND, inside};
 use sandbox_executor::{Engine, Executor, RENDER_COMMAND};
 use sandbox_runtimes::Registry;
 
 fn main() -> ExitCode {
     if std::env::args_os().nth(1).is_some_and(|word| word == RENDER_COMMAND) {
         return render();
+    }
+    if std::env::args_os().nth(1).is_some_and(|word| word == INSIDE_COMMAND) {
+        return match inside(std::env::args_os().nth(2).as_deref()) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(failure) => fail(&failure.to_string(), 1),
+        };
     }
     let matches = config::command().get_matches();
     let config = match Config::read(&matches, |name| std::env::var_os(name)) {
@@ -66,12 +73,14 @@ fn render() -> ExitCode {
 
 fn run(config: &Config) -> Result<(), String> {
     let host = sandbox_cell::probe::examine(config.settings.required()).map_err(|failure| failure.to_string())?;
-    if let Some(failure) = &host.failure {
+    // Another backend needs nothing of this host, and says for itself what it lacks.
+    if let (Some(failure), Backend::Native) = (&host.failure, &config.settings.backend) {
         return Err(failure.to_string());
     }
     let isolation: Vec<&str> =
         host.findings.iter().filter(|finding| finding.works).map(|finding| finding.layer.name()).collect();
     let executor = Executor::start().map_err(|failure| failure.to_string())?;
+    executor.use_backend(&config.settings.backend).map_err(|failure| failure.to_string())?;
     let mut registry = Registry::shipped().map_err(|error| error.to_string())?;
     if let Some(dir) = &config.runtimes {
         registry.add_directory(dir).map_err(|error| error.to_string())?;
@@ -84,7 +93,11 @@ fn run(config: &Config) -> Result<(), String> {
         config.settings.data_dir.as_deref().ok_or("there is no data directory; name one with SANDBOX_DATA_DIR")?;
     let user = privilege::give_up(&config.user, data_dir)?;
     // Only now: a thread that was there before would still be root's.
-    engine.warm_up(config.ready_cells, config.zygotes).map_err(|error| format!("cannot keep cells ready: {error}"))?;
+    if config.settings.backend == Backend::Native {
+        engine
+            .warm_up(config.ready_cells, config.zygotes)
+            .map_err(|error| format!("cannot keep cells ready: {error}"))?;
+    }
     let keys = auth::Keys::new(&config.api_keys)?;
     let level = tracing_subscriber::fmt().with_max_level(config.log_level).with_writer(std::io::stderr);
     let level = level.with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr()));

@@ -43,6 +43,7 @@ pub(crate) struct Layout {
     writable: Vec<(PathBuf, PathBuf)>,
     /// What it shows of the host, likewise.
     shown: Vec<(PathBuf, PathBuf)>,
+    in_place: bool,
 }
 
 impl Layout {
@@ -54,7 +55,21 @@ impl Layout {
             volumes.map(|(number, volume): (u32, _)| (volume.target.clone(), root.join(format!("volume-{number}"))));
         let shown = spec.mounts.iter().map(|mount| (mount.target.clone(), mount.source.clone()));
         let shown = shown.chain([(PathBuf::from("/var/tmp"), root.join("tmp"))]);
-        Self { writable: own.into_iter().chain(volumes).collect(), shown: shown.collect(), root }
+        Self { writable: own.into_iter().chain(volumes).collect(), shown: shown.collect(), root, in_place: false }
+    }
+
+    /// The layout of a cell in a container that was made for it: everything is where it is said to be.
+    pub(crate) fn in_place(spec: &CellSpec) -> Self {
+        let own = OWN.map(|(name, _)| PathBuf::from(name));
+        let writable = own.into_iter().chain(spec.volumes.iter().map(|volume| volume.target.clone()));
+        let writable = writable.map(|place| (place.clone(), place)).collect();
+        let shown = spec.mounts.iter().map(|mount| (mount.target.clone(), mount.target.clone())).collect();
+        Self { root: WORK_DIR.into(), writable, shown, in_place: true }
+    }
+
+    /// Whether the root file system was made for the cell.
+    pub(crate) fn is_in_place(&self) -> bool {
+        self.in_place
     }
 
     /// The cell's directory.

@@ -57,7 +57,8 @@ pub(super) fn lock<'a>(birth: &Birth<'a>, layout: &Layout) -> Result<Locked<'a>,
     let volumes = volumes.zip(&birth.spec.volumes);
     let volumes: Result<_, _> = volumes.map(|(place, volume)| Ok((open(place, OFlags::RDONLY)?, volume))).collect();
     let own = own.map_err(at("open the cell's directory"))?;
-    let writable = Writable::Directory { root, own, volumes: volumes.map_err(at("open the cell's volumes"))? };
+    let volumes = volumes.map_err(at("open the cell's volumes"))?;
+    let writable = Writable::Directory { root, own, volumes, sized: layout.is_in_place() };
     prefer_as_victim(&proc).map_err(at("offer the cell to the out-of-memory killer"))?;
     let io = open_io(&proc);
     give_up_power(birth, &proc)?;
@@ -82,6 +83,14 @@ fn rules(birth: &Birth<'_>, layout: &Layout) -> Result<RulesetCreated, Failed> {
         .and_then(|rules| rules.scope(Scope::from_all(KNOWN)))
         .and_then(Ruleset::create)
         .map_err(|_| ("make Landlock rules".into(), Errno::INVAL))?;
+    if layout.is_in_place() {
+        rules = allow(rules, Path::new("/"), AccessFs::from_read(KNOWN))?;
+        rules = allow(rules, Path::new("/dev"), AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::IoctlDev)?;
+        for place in layout.writable().chain([Path::new("/dev/shm")]) {
+            rules = allow(rules, place, AccessFs::from_all(KNOWN))?;
+        }
+        return Ok(rules);
+    }
     for path in rootfs::system_paths().filter(|path| path.exists()) {
         rules = allow(rules, &path, AccessFs::from_read(KNOWN))?;
     }

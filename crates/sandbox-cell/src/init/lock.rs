@@ -73,6 +73,7 @@ pub(super) fn lock<'a>(birth: &Birth<'a>) -> Result<Locked<'a>, Failed> {
     let volumes: Result<Vec<_>, _> = volumes.map(|volume| Ok((volume, rootfs::volume(volume, birth.owner)?))).collect();
     let volumes = volumes.map_err(at("make a volume"))?;
     let proc = rootfs::enter(&rootfs::Parts {
+        image: birth.spec.image.as_deref(),
         mounts: &birth.spec.mounts,
         id_maps: birth.id_maps,
         writable: &writable,

@@ -13,7 +13,8 @@ pub(super) enum Writable<'a> {
     /// File systems of their own, which have their sizes.
     Tmpfs { root: OwnedFd, volumes: Vec<OwnedFd> },
     /// A directory of the host's, parts of which have to be measured.
-    Directory { root: OwnedFd, own: Vec<OwnedFd>, volumes: Vec<(OwnedFd, &'a Volume)> },
+    /// In a container each is a file system that has its size as well.
+    Directory { root: OwnedFd, own: Vec<OwnedFd>, volumes: Vec<(OwnedFd, &'a Volume)>, sized: bool },
 }
 
 /// How much is used.
@@ -39,7 +40,8 @@ impl Writable<'_> {
                     inodes_full: inodes_free == 0 || volumes().any(|(_, _, _, free)| free == 0),
                 }
             }
-            Self::Directory { own, volumes, .. } => {
+            Self::Directory { own, volumes, sized, .. } => {
+                let full = |place: &OwnedFd| *sized && rootfs::used(place.as_fd()).is_ok_and(|used| used.2 == 0);
                 let mut used = Used::default();
                 for place in own {
                     let measured = bare::measure(place.as_fd(), limits.disk(), limits.inodes());
@@ -47,11 +49,11 @@ impl Writable<'_> {
                     used.inodes += measured.inodes;
                     used.bytes_full |= measured.hidden;
                 }
-                used.bytes_full |= used.bytes > limits.disk();
+                used.bytes_full |= used.bytes > limits.disk() || own.iter().any(full);
                 used.inodes_full |= used.inodes > limits.inodes();
                 for (place, volume) in volumes {
                     let measured = bare::measure(place.as_fd(), volume.size, volume.inodes);
-                    used.bytes_full |= measured.hidden || measured.bytes > volume.size;
+                    used.bytes_full |= measured.hidden || measured.bytes > volume.size || full(place);
                     used.inodes_full |= measured.inodes > volume.inodes;
                 }
                 used

@@ -14,6 +14,9 @@ use crate::syscalls;
 impl Workshop {
     /// Whether a cell is made without namespaces: if there can be none, and nobody requires one.
     pub(super) fn is_bare(&mut self, spec: &CellSpec) -> Result<bool, Failure> {
+        if self.contained {
+            return Ok(true);
+        }
         if spec.required.without(spec.omit).intersects(namespaces()) {
             return self.namespaces.clone().map(|()| false);
         }
@@ -36,8 +39,12 @@ impl Workshop {
         if spec.role != Role::Plain || !spec.slots.is_empty() {
             return refuse("nothing can be made ready for it".to_owned());
         }
-        if spec.network != Network::None {
+        // A container has its own, in which there is nothing but loopback.
+        if spec.network != Network::None && !(self.contained && spec.network == Network::Localhost) {
             return refuse("there is no network of the cell's own, so it can have none at all".to_owned());
+        }
+        if spec.image.is_some() {
+            return refuse("an image needs a root of its own, and there is none without namespaces".to_owned());
         }
         let own_ids = !matches!(self.ids, Ids::Single);
         for Mount { source, writable, .. } in &spec.mounts {
@@ -58,6 +65,10 @@ impl Workshop {
     pub(super) fn lay_out(&mut self, number: u64, spec: &CellSpec, ids: CellIds) -> Result<Layout, Failure> {
         let failed = |error: std::io::Error| Failure::os("cannot make a directory for the cell", error);
         let own_ids = !matches!(self.ids, Ids::Single);
+        if self.contained {
+            // The filter of every cell holds: the container's namespaces are the cell's.
+            return Ok(Layout::in_place(spec));
+        }
         let ground = match &mut self.ground {
             Some(ground) => ground,
             none => {

@@ -4,6 +4,7 @@
 //! a [`Cell`], which is a connection: dropping it deletes the cell. If the caller dies, its connections close, the
 //! keeper deletes every cell and ends.
 
+mod attendants;
 mod bare;
 mod ids;
 mod nest;
@@ -26,6 +27,7 @@ use rustix::process::WaitIdOptions;
 use sandbox_sys::process::{Child, Namespaces, SingleThreaded, fork_into};
 
 use crate::archive::{Archive, Caps};
+use crate::backend::Backend;
 use crate::error::Failure;
 use crate::layer::LayerSet;
 use crate::limits::Limits;
@@ -79,8 +81,21 @@ impl Keeper {
     /// Forbids all cells from now on to be shown anything else of the host than this and what is below it. It cannot be
     /// taken back, so that whoever gets hold of a confined caller gets no further through the keeper.
     pub fn confine(&self, sources: &Sources) -> Result<(), Failure> {
-        let message = ToKeeper::Confine(sources.clone());
-        wire::send(&self.0.control, &message, &[], SendFlags::empty())
+        self.tell(&ToKeeper::Confine(sources.clone()))
+    }
+
+    /// Has all cells from now on made by another backend.
+    pub fn use_backend(&self, backend: &Backend) -> Result<(), Failure> {
+        self.tell(&ToKeeper::Use(backend.clone()))
+    }
+
+    /// Says that this process is in a container that was made for one cell; see [`crate::backend`].
+    pub(crate) fn contain(&self) -> Result<(), Failure> {
+        self.tell(&ToKeeper::Contain)
+    }
+
+    fn tell(&self, message: &ToKeeper) -> Result<(), Failure> {
+        wire::send(&self.0.control, message, &[], SendFlags::empty())
             .map_err(|errno| Failure::os("cannot reach the keeper", errno))
     }
 
@@ -208,6 +223,11 @@ impl Cell {
                 self.ended = Some(outcome);
             }
         }
+    }
+
+    /// What the cell is made of, if it has been heard to be ready.
+    pub(crate) fn is_ready(&self) -> Option<Ready> {
+        self.ready
     }
 
     /// Starts a command as soon as the cell is ready, and returns at once; [`Cell::wait`] tells how it ended. A cell

@@ -23,6 +23,7 @@ use rustix::net::{RecvFlags, SendFlags};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, WaitOptions, pidfd_send_signal};
 use sandbox_sys::process::SingleThreaded;
 
+use super::attendants::Attendants;
 use super::supervise::{Boot, CellState, Commission, Kept};
 use super::workshop::{Workshop, kill_and_wait};
 use crate::cgroup::Alarm;
@@ -55,6 +56,8 @@ struct Server<'a> {
     epoll: OwnedFd,
     workshop: Result<Workshop, Failure>,
     cells: HashMap<u64, Kept>,
+    /// Those who attend cells of another backend.
+    attendants: Attendants,
     next: u64,
     /// Whether the control connection has closed.
     closing: bool,
@@ -77,6 +80,7 @@ fn serve(alone: SingleThreaded, control: &OwnedFd) -> Result<(), Errno> {
         epoll,
         workshop: Workshop::open(alone),
         cells: HashMap::new(),
+        attendants: Attendants::default(),
         next: 0,
         closing: false,
         swept: false,
@@ -104,7 +108,7 @@ fn detach(control: &OwnedFd) -> rustix::io::Result<()> {
 impl Server<'_> {
     fn run(&mut self) -> Result<(), Errno> {
         let mut events: Vec<epoll::Event> = Vec::with_capacity(64);
-        while !(self.closing && self.cells.is_empty()) {
+        while !(self.closing && self.cells.is_empty() && self.attendants.is_empty()) {
             let timeout = self.nearest_deadline().map(|at| timespec(at.saturating_duration_since(Instant::now())));
             events.clear();
             match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), timeout.as_ref()) {
@@ -141,6 +145,17 @@ impl Server<'_> {
                     workshop.confine(sources);
                 }
             }
+            Ok(Received::Message(ToKeeper::Use(backend), _)) => {
+                // It names programs to start: a confined caller has no say in that any more.
+                if self.workshop.as_ref().is_ok_and(|workshop| !workshop.is_confined()) {
+                    self.attendants.backend = backend;
+                }
+            }
+            Ok(Received::Message(ToKeeper::Contain, _)) => {
+                if let Ok(workshop) = &mut self.workshop {
+                    workshop.contained = true;
+                }
+            }
             Err(Errno::AGAIN) => {}
             Ok(Received::Closed) | Err(_) => {
                 self.closing = true;
@@ -152,6 +167,17 @@ impl Server<'_> {
     fn create(&mut self, spec: CellSpec, caller: OwnedFd) {
         let number = self.next;
         let reply = caller.try_clone();
+        if let (Ok(workshop), true) = (&mut self.workshop, self.attendants.are_wanted()) {
+            let attended = self.attendants.add(workshop, number, &spec, &caller).and_then(|pidfd| {
+                let added = epoll::add(&self.epoll, pidfd, token(number, Source::Exit), epoll::EventFlags::IN);
+                added.map_err(|errno| Failure::os("cannot watch the cell", errno))
+            });
+            self.next += 1;
+            if let (Err(failure), Ok(caller)) = (attended, reply) {
+                let _ = wire::send(&caller, &FromCell::Failed(failure), &[], SendFlags::DONTWAIT);
+            }
+            return;
+        }
         let nest = match spec.role {
             Role::Child(nest) => self.cells.get(&nest.0).and_then(|zygote| zygote.nest.as_ref()),
             Role::Plain | Role::Zygote => None,
@@ -199,6 +225,9 @@ impl Server<'_> {
     }
 
     fn on_cell(&mut self, number: u64, source: u64) {
+        if let Ok(workshop) = &mut self.workshop {
+            self.attendants.on_exit(workshop, number);
+        }
         let Some(cell) = self.cells.get_mut(&number) else { return };
         if source == Source::Caller as u64 {
             self.on_caller(number);

@@ -5,6 +5,7 @@
 //! itself.
 
 use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
 use std::time::Instant;
 
 use rustix::event::{PollFd, PollFlags};
@@ -49,6 +50,8 @@ pub(super) struct Workshop {
     pub(super) ground: Option<Ground>,
     /// The network that the keeper was started in; it moves on with every cell.
     net: OwnedFd,
+    /// Whether this is a container that was made for the one cell: see [`crate::backend`].
+    pub(super) contained: bool,
     /// What of the host cells may be shown; anything if nobody has said.
     sources: Option<Sources>,
 }
@@ -76,6 +79,7 @@ impl Workshop {
             namespaces,
             tried: false,
             ground: None,
+            contained: false,
             sources: None,
         })
     }
@@ -85,14 +89,19 @@ impl Workshop {
         self.sources.get_or_insert(sources);
     }
 
-    fn check_source(&self, mount: &Mount) -> Result<(), Failure> {
+    /// Whether somebody has limited that.
+    pub(super) fn is_confined(&self) -> bool {
+        self.sources.is_some()
+    }
+
+    fn check_source(&self, source: &Path, writable: bool) -> Result<(), Failure> {
         let Some(sources) = &self.sources else { return Ok(()) };
-        let below = |allowed: &Vec<std::path::PathBuf>| allowed.iter().any(|path| mount.source.starts_with(path));
-        let plain = mount.source.components().all(|part| !matches!(part, std::path::Component::ParentDir));
-        if plain && (below(&sources.writable) || (!mount.writable && below(&sources.readable))) {
+        let below = |allowed: &Vec<std::path::PathBuf>| allowed.iter().any(|path| source.starts_with(path));
+        let plain = source.components().all(|part| !matches!(part, std::path::Component::ParentDir));
+        if plain && (below(&sources.writable) || (!writable && below(&sources.readable))) {
             return Ok(());
         }
-        let what = format!("cannot show {} in a cell", mount.source.display());
+        let what = format!("cannot show {} in a cell", source.display());
         Err(Failure::of_request(what, "the keeper was told not to"))
     }
 
@@ -104,13 +113,13 @@ impl Workshop {
                 let what = format!("cannot show {} at {}", mount.source.display(), mount.target.display());
                 return Err(Failure::of_request(what, "the cell has no slot for it"));
             }
-            self.check_source(mount)?;
+            self.check_source(&mount.source, false)?;
         }
         Ok(())
     }
 
-    /// Refuses what this host cannot keep.
-    fn check(&self, spec: &CellSpec, bare: bool) -> Result<LayerSet, Failure> {
+    /// Refuses what makes no sense or is not allowed, whoever makes the cell.
+    pub(super) fn check_spec(&self, spec: &CellSpec) -> Result<(), Failure> {
         if !spec.limits.is_valid() {
             return Err(Failure::of_request("cannot make the cell", "a limit is out of bounds"));
         }
@@ -120,8 +129,14 @@ impl Workshop {
             return Err(Failure::of_request("cannot make the cell", "a port of its gateway cannot be had"));
         }
         rootfs::check_targets(&spec.mounts, &spec.volumes, &spec.slots)?;
-        spec.mounts.iter().try_for_each(|mount| self.check_source(mount))?;
-        self.check_omissions(spec)?;
+        spec.mounts.iter().try_for_each(|mount| self.check_source(&mount.source, mount.writable))?;
+        spec.image.as_ref().map_or(Ok(()), |image| self.check_source(image, false))?;
+        self.check_omissions(spec)
+    }
+
+    /// Refuses what this host cannot keep.
+    fn check(&self, spec: &CellSpec, bare: bool) -> Result<LayerSet, Failure> {
+        self.check_spec(spec)?;
         // A namespace that cannot be made is an error when the cell is made; here are the layers that may be absent.
         let mut layers = self.tree.layers().union(LayerSet::required_by_default());
         if bare {
@@ -155,6 +170,9 @@ impl Workshop {
         }
         if spec.omit.contains(Layer::Net) && matches!(spec.network, Network::Gateway(_)) {
             return refuse("a proxy needs a network of its own");
+        }
+        if spec.omit.contains(Layer::Mount) && spec.image.is_some() {
+            return refuse("an image needs a root of its own");
         }
         Ok(())
     }
@@ -320,6 +338,8 @@ impl Workshop {
             cpu_time: !self.tree.counts_cpu(),
             processes: match present.contains(Layer::Pids) {
                 true => init::Processes::Elsewhere,
+                // By the container.
+                false if self.contained => init::Processes::Elsewhere,
                 false if own_user => init::Processes::ByUser,
                 false => init::Processes::ByCounting,
             },

@@ -4,9 +4,9 @@
 //!
 //! Init is born in a copy of the host's mount namespace. It first cuts every tie to the original, so that nothing it
 //! mounts can be seen outside. It then covers the root with a small tmpfs, which is reached through its descriptor only,
-//! and fills it: the host's system directories, bound read-only; a few files and devices of its own; the mounts that
-//! the cell was asked for; the writable directories; `/proc`. At last the tmpfs becomes the root, and the host's tree
-//! is detached.
+//! and fills it: the host's system directories or an unpacked image's, bound read-only; a few files and devices of its
+//! own; the mounts that the cell was asked for; the writable directories; `/proc`. At last the tmpfs becomes the root,
+//! and the host's tree is detached.
 //!
 //! Everything writable in a cell is one tmpfs, so that one size and one inode count limit all of it. Volumes, which
 //! have sizes of their own, are the exception.
@@ -15,6 +15,7 @@
 //! is covered or made inaccessible instead.
 
 mod exposed;
+mod image;
 mod targets;
 
 use std::borrow::Cow;
@@ -73,6 +74,8 @@ pub(crate) type Failed = (Cow<'static, str>, Errno);
 
 /// What a root is made of.
 pub(crate) struct Parts<'a> {
+    /// An unpacked image to show instead of the host's system directories.
+    pub(crate) image: Option<&'a Path>,
     /// What it shows of the host besides the system.
     pub(crate) mounts: &'a [Mount],
     /// For each mount, the namespace that maps its owner to the cell's user, if there is one.
@@ -101,8 +104,14 @@ pub(crate) fn enter(parts: &Parts<'_>) -> Result<OwnedFd, Failed> {
     let root = new_filesystem("tmpfs", &options, MountAttrFlags::MOUNT_ATTR_NOSUID).map_err(at("make the root"))?;
     // It covers the old root, where no lookup finds it: they begin below whatever covers the root.
     move_mount(&root, c"", CWD, c"/", MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH).map_err(at("attach the root"))?;
-    fill(&root, parts.host).map_err(at("fill the root"))?;
-    show_system(&root)?;
+    fill(&root, parts).map_err(at("fill the root"))?;
+    if parts.image.is_none() {
+        show_system(&root)?;
+    }
+    for name in DEVICES {
+        let target = format!("dev/{name}");
+        show_device(&root, &target).map_err(|errno| (format!("show {target}").into(), errno))?;
+    }
     for (index, mount) in parts.mounts.iter().enumerate() {
         let id_map = parts.id_maps.get(index).and_then(Option::as_ref);
         show(&root, mount, id_map).map_err(|(step, errno)| {
@@ -128,6 +137,9 @@ pub(crate) fn enter(parts: &Parts<'_>) -> Result<OwnedFd, Failed> {
     if parts.host {
         exposed::show_host(&root, parts)?;
     }
+    if let Some(image) = parts.image {
+        image::show_image(&root, image, parts)?;
+    }
     rustix::process::fchdir(&root).map_err(at("enter the root"))?;
     let proc = mount_proc(&root, parts.all_processes).map_err(at("mount /proc"))?;
     let sealed = Attributes::READ_ONLY.and(Attributes::NO_SUID);
@@ -148,7 +160,7 @@ pub(crate) fn can_mount() -> rustix::io::Result<()> {
     clone_one(CWD, c"/usr").map(drop)
 }
 
-/// The host's system directories, the harmless parts of its /etc, and devices.
+/// The host's system directories, and the harmless parts of its /etc.
 fn show_system(root: &OwnedFd) -> Result<(), Failed> {
     let shown = |path: String| move |errno| (Cow::Owned(format!("show {path}")), errno);
     for name in SYSTEM_DIRS {
@@ -167,32 +179,39 @@ fn show_system(root: &OwnedFd) -> Result<(), Failed> {
             bind(root, Path::new(&host), &Path::new("etc").join(name)).map_err(shown(host))?;
         }
     }
-    for name in DEVICES {
-        let target = format!("dev/{name}");
-        show_device(root, &target).map_err(shown(target))?;
-    }
     Ok(())
 }
 
 /// Directories, links and files of the cell's own.
-fn fill(root: &OwnedFd, host: bool) -> rustix::io::Result<()> {
-    let dirs = ["dev", "etc", "etc/ssl", "home", STAGING, "opt", "proc", "run", "var"];
-    for dir in dirs.into_iter().chain(WRITABLE.map(|(_, target, _)| target)) {
-        rustix::fs::mkdirat(root, dir, Mode::from_raw_mode(0o755))?;
-    }
-    if !host {
-        rustix::fs::symlinkat("/tmp", root, "var/tmp")?;
+fn fill(root: &OwnedFd, parts: &Parts<'_>) -> rustix::io::Result<()> {
+    let make = |dir: &str| rustix::fs::mkdirat(root, dir, Mode::from_raw_mode(0o755));
+    for dir in ["dev", "home", STAGING, "proc", "run"].into_iter().chain(WRITABLE.map(|(_, target, _)| target)) {
+        make(dir)?;
     }
     for (link, target) in [("fd", ""), ("stdin", "/0"), ("stdout", "/1"), ("stderr", "/2")] {
         rustix::fs::symlinkat(format!("/proc/self/fd{target}"), root, format!("dev/{link}"))?;
     }
-    let files =
-        [("passwd", PASSWD), ("group", GROUP), ("hosts", HOSTS), ("nsswitch.conf", NSSWITCH), ("resolv.conf", RESOLV)];
-    for (name, content) in files {
+    if parts.image.is_some() {
+        // It was given the rest when it was unpacked.
+        return Ok(());
+    }
+    for dir in ["etc", "etc/ssl", "opt", "var"] {
+        make(dir)?;
+    }
+    if !parts.host {
+        rustix::fs::symlinkat("/tmp", root, "var/tmp")?;
+    }
+    for (name, content) in own_files() {
         let file = create_file(root, &Path::new("etc").join(name))?;
         rustix::io::write(&file, content.as_bytes())?;
     }
     Ok(())
+}
+
+/// The files in /etc that every cell has, whatever its root is made of.
+#[must_use]
+pub fn own_files() -> [(&'static str, &'static str); 5] {
+    [("passwd", PASSWD), ("group", GROUP), ("hosts", HOSTS), ("nsswitch.conf", NSSWITCH), ("resolv.conf", RESOLV)]
 }
 
 fn create_file(root: &OwnedFd, path: &Path) -> rustix::io::Result<OwnedFd> {

@@ -11,7 +11,7 @@ mod policy;
 mod reduced;
 
 pub(crate) use compile::compile;
-pub(crate) use policy::{policy, policy_of_zygotes};
+pub(crate) use policy::{Answer, Exception, Rule, Test, policy, policy_of_zygotes};
 pub(crate) use reduced::policy_without_namespaces;
 
 /// The syscall filter of every cell, as the kernel reads it: an array of `struct sock_filter`. For inspection, and for

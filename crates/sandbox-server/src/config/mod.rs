@@ -140,7 +140,10 @@ impl Config {
         for key in file.keys().filter(|key| !known(key) && !key.starts_with("SANDBOX_")) {
             errors.push(format!("the file's key '{key}' is unknown"));
         }
-        let settings = Settings::read(|name| variable(name).or_else(|| file.get(name).cloned()));
+        let settings = Settings::read(|name| match name {
+            "SANDBOX_BACKEND" => origins.get("backend").map(|(value, _)| value.clone()),
+            _ => variable(name).or_else(|| file.get(name).cloned()),
+        });
         let mut settings = settings.unwrap_or_else(|error| {
             errors.extend(error.0.into_iter().map(|(name, why)| format!("{name}: {why}")));
             Settings::default()

@@ -136,6 +136,12 @@ pub(super) const TABLE: &[Setting] = &[
         help: "who the server becomes when it is started as root; the keeper stays root",
     },
     Setting {
+        flag: "backend",
+        variables: &["SANDBOX_BACKEND"],
+        default: "native",
+        help: "what makes cells: native, oci or docker",
+    },
+    Setting {
         flag: "runtimes",
         variables: &["SANDBOX_RUNTIMES"],
         default: "",

@@ -8,7 +8,9 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
+mod backends;
 mod clients;
+mod images;
 mod jobs;
 #[cfg(feature = "otlp")]
 mod otlp;

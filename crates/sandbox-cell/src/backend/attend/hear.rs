@@ -1,0 +1,145 @@
+//! What an attendant hears from inside its container, and what it makes of it.
+
+use std::io;
+
+use super::super::frames::{FromInside, WINDOW};
+use super::super::group::{OWN_MEMORY, OWN_PROCESSES};
+use super::Attendant;
+use crate::error::Failure;
+use crate::limits::LimitKind;
+use crate::outcome::{Outcome, RunStatus, StopReason, Usage};
+use crate::wire::FromCell;
+
+impl Attendant<'_> {
+    /// Hears the program inside. False when it has gone.
+    pub(super) fn hear_inside(&mut self) -> Result<bool, Failure> {
+        let strange = |error: io::Error| Failure::os("the container says what makes no sense", error);
+        let more = match self.incoming.read(&mut self.from) {
+            Ok(more) => more,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(true),
+            Err(error) => return Err(strange(error)),
+        };
+        // One at a time: output that finds no room holds back what comes after it.
+        while let Some(message) = self.incoming.next().map_err(strange)? {
+            self.on_message(message)?;
+            while self.running.as_ref().is_some_and(|run| run.blocked.is_some()) {
+                self.wait_for_reader()?;
+            }
+        }
+        Ok(more)
+    }
+
+    /// Waits until blocked output can go on, or the caller wants something else.
+    fn wait_for_reader(&mut self) -> Result<(), Failure> {
+        let [caller, _, _] = self.wait()?;
+        self.write();
+        self.unblock();
+        if caller
+            && !self.hear_caller()?
+            && let Some(run) = &mut self.running
+        {
+            run.blocked = None;
+        }
+        self.on_time()
+    }
+
+    fn on_message(&mut self, message: FromInside) -> Result<(), Failure> {
+        match (message, &mut self.running) {
+            (FromInside::Ready { isolation, .. }, _) if self.ready.is_none() => {
+                let isolation = isolation.union(self.container.provides());
+                if let Some(layer) = self.spec.required.without(isolation).iter().next() {
+                    let why = "the backend does not provide it";
+                    return Err(Failure::missing(layer, why));
+                }
+                self.ready = Some(isolation);
+                let prepare = self.began.elapsed();
+                self.tell(&FromCell::Ready { isolation, prepare, nest: None, id: None, landlock: false });
+                self.take_command()
+            }
+            (FromInside::Room(room), Some(run)) => {
+                run.room = WINDOW.min(run.room + usize::try_from(room).unwrap_or(0));
+                Ok(())
+            }
+            (FromInside::Output { error, bytes }, Some(run)) if !run.ended => {
+                run.blocked = Some((usize::from(error), bytes));
+                self.unblock();
+                Ok(())
+            }
+            (FromInside::Ended(outcome), Some(run)) if !run.ended => {
+                run.ended = true;
+                let outcome = self.complete(*outcome);
+                self.tell(&FromCell::Ended(Box::new(outcome)));
+                Ok(())
+            }
+            (FromInside::Collected(bytes), Some(run)) => {
+                if bytes.is_empty() {
+                    run.collect = None;
+                } else if let Some(collect) = &mut run.collect
+                    && io::Write::write_all(collect, &bytes).is_err()
+                {
+                    run.collect = None;
+                }
+                Ok(())
+            }
+            (FromInside::Sample(usage), _) => {
+                let usage = self.counted(usage);
+                self.tell(&FromCell::Sample(usage));
+                Ok(())
+            }
+            (FromInside::Failed(failure), _) => {
+                self.running = None;
+                self.tell(&FromCell::Failed(failure));
+                Ok(())
+            }
+            // It comes out of the container: what makes no sense now is not believed.
+            _ => Ok(()),
+        }
+    }
+
+    /// What was used, as the container's group has counted it.
+    fn counted(&self, usage: Usage) -> Usage {
+        let Some(now) = self.container.counters() else { return usage };
+        let cpu = now.cpu.saturating_sub(self.before.cpu);
+        let share = if usage.cpu.is_zero() { 1.0 } else { usage.cpu_user.as_secs_f64() / usage.cpu.as_secs_f64() };
+        let cpu_user = cpu.mul_f64(share.clamp(0.0, 1.0));
+        let processes_peak = usage.processes_peak.max(now.processes_peak.saturating_sub(OWN_PROCESSES));
+        let memory_peak = now.memory_peak.saturating_sub(OWN_MEMORY.min(now.memory_peak / 2));
+        Usage { cpu, cpu_user, cpu_system: cpu.saturating_sub(cpu_user), memory_peak, processes_peak, ..usage }
+    }
+
+    /// Adds to an outcome what only shows from outside.
+    fn complete(&self, mut outcome: Outcome) -> Outcome {
+        outcome.usage = self.counted(outcome.usage);
+        if let Some(now) = self.container.counters() {
+            if now.oom_kills > self.before.oom_kills {
+                outcome.stopped = Some(StopReason::Limit(LimitKind::Memory));
+            }
+            let limit = self.spec.limits.processes();
+            if now.processes_refused > self.before.processes_refused
+                && !outcome.reached.iter().any(|(kind, _)| *kind == LimitKind::Processes)
+            {
+                outcome.reached.push((LimitKind::Processes, limit));
+            }
+        }
+        outcome
+    }
+
+    /// The container is gone. If it was ended from here, or by its limits, that is how the command ended.
+    pub(super) fn on_gone(&mut self) -> Result<(), Failure> {
+        let Some(run) = self.running.as_ref().filter(|_| self.ready.is_some()) else {
+            return Err(self.failure("cannot start the container", "it ended at once"));
+        };
+        if run.ended {
+            return Ok(());
+        }
+        let stopped = run.reason;
+        let usage = Usage { wall: self.spec.limits.wall_time(), ..Usage::default() };
+        let outcome = Outcome { status: RunStatus::Signaled(libc::SIGKILL), stopped, reached: vec![], usage };
+        let outcome = self.complete(outcome);
+        if outcome.stopped.is_none() {
+            return Err(self.failure("the container is gone", "it ended before its program did"));
+        }
+        self.tell(&FromCell::Ended(Box::new(outcome)));
+        Ok(())
+    }
+}

@@ -1,0 +1,394 @@
+//! A cell's attendant: a process that has a container made, and speaks to the cell's caller as the keeper does.
+
+mod hear;
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io::{self, Read, Seek};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, SendFlags};
+
+use super::Container;
+use super::frames::{self, CHUNK, Incoming, ToInside, WINDOW};
+use crate::cgroup::Counters;
+use crate::error::Failure;
+use crate::layer::LayerSet;
+use crate::limits::LimitKind;
+use crate::outcome::StopReason;
+use crate::spec::CellSpec;
+use crate::wire::{self, FromCell, Received, Run, ToCell};
+
+/// How long the program inside may take longer than it should to end a command, before the container is killed.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+/// How long it may take until a container is ready.
+const START: Duration = Duration::from_secs(60);
+
+/// How much of what a runtime complains about is kept.
+const COMPLAINT: usize = 4096;
+
+/// Attends a cell to its end. Called in a process of its own.
+pub(crate) fn attend(spec: &CellSpec, caller: &OwnedFd, container: Result<Box<dyn Container>, Failure>) {
+    let tell = |failure| {
+        let _ = wire::send(caller, &FromCell::Failed(failure), &[], SendFlags::empty());
+    };
+    let mut container = match container {
+        Ok(container) => container,
+        Err(failure) => return tell(failure),
+    };
+    match start(container.as_mut()) {
+        Ok((mut child, streams)) => {
+            let attendant = Attendant::new(spec, caller, container.as_ref(), streams);
+            if let Err(failure) = attendant.and_then(Attendant::attend) {
+                tell(failure);
+            }
+            container.kill();
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+        Err(failure) => tell(failure),
+    }
+    container.remove();
+}
+
+type Streams = (ChildStdin, ChildStdout, ChildStderr);
+
+fn start(container: &mut dyn Container) -> Result<(Child, Streams), Failure> {
+    let mut command = container.prepare()?;
+    let what = format!("cannot start {}", command.get_program().display());
+    let spawned = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+    let mut child = spawned.map_err(|error| {
+        Failure::os(what, error).with_fix("install it, or name another (SANDBOX_OCI_RUNTIME, SANDBOX_DOCKER_BIN)")
+    })?;
+    match (child.stdin.take(), child.stdout.take(), child.stderr.take()) {
+        (Some(stdin), Some(stdout), Some(stderr)) => Ok((child, (stdin, stdout, stderr))),
+        _ => Err(Failure::new("cannot start the container", "it has no streams")),
+    }
+}
+
+struct Attendant<'a> {
+    spec: &'a CellSpec,
+    caller: &'a OwnedFd,
+    container: &'a dyn Container,
+    to: ChildStdin,
+    from: ChildStdout,
+    complaints: ChildStderr,
+    complaint: Vec<u8>,
+    /// Frames on their way in.
+    outgoing: VecDeque<u8>,
+    incoming: Incoming,
+    began: Instant,
+    /// The layers in force, once it is ready.
+    ready: Option<LayerSet>,
+    /// A command that came before.
+    waiting: Option<(Run, Vec<OwnedFd>)>,
+    running: Option<Running>,
+    buffer: Vec<u8>,
+    /// What the container's group had counted before.
+    before: Counters,
+}
+
+/// A command.
+struct Running {
+    /// Input files that are still to be sent, and then the command.
+    files: Option<File>,
+    command: Option<Run>,
+    input: Option<OwnedFd>,
+    room: usize,
+    output: [OwnedFd; 2],
+    /// What its caller has not taken yet.
+    blocked: Option<(usize, Vec<u8>)>,
+    collect: Option<File>,
+    /// When to end it from here, and then when to end the container.
+    stop: Instant,
+    kill: Option<Instant>,
+    reason: Option<StopReason>,
+    ended: bool,
+}
+
+impl<'a> Attendant<'a> {
+    fn new(
+        spec: &'a CellSpec,
+        caller: &'a OwnedFd,
+        container: &'a dyn Container,
+        (to, from, complaints): Streams,
+    ) -> Result<Self, Failure> {
+        for fd in [to.as_fd(), complaints.as_fd()] {
+            nonblocking(fd).map_err(|errno| Failure::os("cannot prepare the container's streams", errno))?;
+        }
+        let mut attendant = Self {
+            spec,
+            caller,
+            container,
+            to,
+            from,
+            complaints,
+            complaint: vec![],
+            outgoing: VecDeque::new(),
+            incoming: Incoming::default(),
+            began: Instant::now(),
+            ready: None,
+            waiting: None,
+            running: None,
+            buffer: vec![0; wire::MAX_MESSAGE],
+            before: Counters::default(),
+        };
+        attendant.send(&ToInside::Create(Box::new(container.inner())))?;
+        Ok(attendant)
+    }
+
+    fn send(&mut self, message: &ToInside) -> Result<(), Failure> {
+        let frame = frames::encode(message).map_err(|error| Failure::os("cannot talk to the container", error))?;
+        self.outgoing.extend(frame);
+        Ok(())
+    }
+
+    fn tell(&self, message: &FromCell) {
+        let _ = wire::send(self.caller, message, &[], SendFlags::empty());
+    }
+
+    /// Attends the cell until its caller has gone.
+    fn attend(mut self) -> Result<(), Failure> {
+        loop {
+            self.prepare_input()?;
+            let [caller, from, complaints] = self.wait()?;
+            self.write();
+            self.unblock();
+            if complaints {
+                self.hear_complaints();
+            }
+            if caller && !self.hear_caller()? {
+                return Ok(());
+            }
+            if from && !self.hear_inside()? {
+                self.hear_complaints();
+                return self.on_gone();
+            }
+            self.on_time()?;
+        }
+    }
+
+    fn wait(&self) -> Result<[bool; 3], Failure> {
+        let none = PollFlags::empty();
+        let blocked = self.running.as_ref().and_then(|run| run.blocked.as_ref().map(|(at, _)| &run.output[*at]));
+        let input = self.running.as_ref().and_then(|run| run.input.as_ref().filter(|_| self.wants_input(run)));
+        let reading = if blocked.is_some() { none } else { PollFlags::IN };
+        let mut fds = vec![
+            PollFd::new(self.caller, PollFlags::IN),
+            PollFd::new(&self.from, reading),
+            PollFd::new(&self.complaints, PollFlags::IN),
+        ];
+        if !self.outgoing.is_empty() {
+            fds.push(PollFd::new(&self.to, PollFlags::OUT));
+        }
+        fds.extend(blocked.map(|fd| PollFd::new(fd, PollFlags::OUT)));
+        fds.extend(input.map(|fd| PollFd::new(fd, PollFlags::IN)));
+        let now = Instant::now();
+        let timeout = self.deadline().map(|at| at.saturating_duration_since(now) + Duration::from_millis(1));
+        let timeout = timeout.map(|left| Timespec {
+            tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX),
+            tv_nsec: i64::from(left.subsec_nanos()),
+        });
+        match poll(&mut fds, timeout.as_ref()) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(errno) => return Err(Failure::os("cannot wait for the container", errno)),
+        }
+        let ready = |index: usize| !fds[index].revents().is_empty();
+        Ok([ready(0), ready(1) && blocked.is_none(), fds[2].revents().contains(PollFlags::IN)])
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        match (&self.running, self.ready) {
+            (_, None) => Some(self.began + START),
+            (Some(run), _) if !run.ended => Some(run.kill.unwrap_or(run.stop)),
+            _ => None,
+        }
+    }
+
+    fn on_time(&mut self) -> Result<(), Failure> {
+        if self.deadline().is_none_or(|at| at > Instant::now()) {
+            return Ok(());
+        }
+        let Some(run) = self.running.as_mut().filter(|_| self.ready.is_some()) else {
+            return Err(self.failure("cannot start the container", "it was not ready in time"));
+        };
+        if run.kill.is_some() {
+            self.container.kill();
+            run.kill = Some(Instant::now() + PATIENCE);
+            return Ok(());
+        }
+        self.stop(StopReason::Limit(LimitKind::WallTime))
+    }
+
+    fn stop(&mut self, reason: StopReason) -> Result<(), Failure> {
+        let Some(run) = &mut self.running else { return Ok(()) };
+        if run.kill.is_none() {
+            run.kill = Some(Instant::now() + PATIENCE);
+            run.reason = Some(reason);
+        }
+        self.send(&ToInside::Stop(reason))
+    }
+
+    fn wants_input(&self, run: &Running) -> bool {
+        run.command.is_none() && run.room > 0 && self.outgoing.len() < CHUNK
+    }
+
+    /// Reads what is to be sent in: first the files, then the command, then its input.
+    fn prepare_input(&mut self) -> Result<(), Failure> {
+        let failed = |error: io::Error| Failure::os("cannot send files to the container", error);
+        if self.outgoing.len() >= CHUNK || self.ready.is_none() {
+            return Ok(());
+        }
+        let Some(run) = &mut self.running else { return Ok(()) };
+        if let Some(files) = &mut run.files {
+            let mut bytes = vec![0; CHUNK];
+            let read = files.read(&mut bytes).map_err(failed)?;
+            bytes.truncate(read);
+            if read == 0 {
+                run.files = None;
+            } else {
+                return self.send(&ToInside::Files(bytes));
+            }
+        }
+        let Some(run) = &mut self.running else { return Ok(()) };
+        if let Some(command) = run.command.take() {
+            run.stop = Instant::now() + self.spec.limits.wall_time() + Duration::from_secs(1);
+            return self.send(&ToInside::Run(Box::new(command)));
+        }
+        let Some(input) = run.input.as_ref().filter(|_| run.room > 0) else { return Ok(()) };
+        let mut polled = [PollFd::new(input, PollFlags::IN)];
+        if !poll(&mut polled, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok_and(|ready| ready > 0) {
+            return Ok(());
+        }
+        let mut bytes = vec![0; CHUNK.min(run.room)];
+        match rustix::io::read(input, bytes.as_mut_slice()) {
+            Ok(read) if read > 0 => {
+                bytes.truncate(read);
+                run.room -= read;
+                self.send(&ToInside::Input(bytes))
+            }
+            Err(Errno::AGAIN | Errno::INTR) => Ok(()),
+            _ => {
+                run.input = None;
+                self.send(&ToInside::InputEnd)
+            }
+        }
+    }
+
+    fn write(&mut self) {
+        while !self.outgoing.is_empty() {
+            let (part, _) = self.outgoing.as_slices();
+            match rustix::io::write(&self.to, part) {
+                Ok(written) => drop(self.outgoing.drain(..written)),
+                Err(Errno::INTR) => {}
+                // Full; or gone, which shows when nothing more comes.
+                Err(_) => return,
+            }
+        }
+    }
+
+    /// Goes on with output that its reader had no room for.
+    fn unblock(&mut self) {
+        let Some(run) = &mut self.running else { return };
+        let Some((at, mut bytes)) = run.blocked.take() else { return };
+        while !bytes.is_empty() {
+            match rustix::io::write(&run.output[at], &bytes) {
+                Ok(written) => drop(bytes.drain(..written)),
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => {
+                    run.blocked = Some((at, bytes));
+                    return;
+                }
+                // Nobody reads it.
+                Err(_) => return,
+            }
+        }
+    }
+
+    fn hear_complaints(&mut self) {
+        let mut buffer = [0; COMPLAINT];
+        while let Ok(read) = self.complaints.read(&mut buffer)
+            && read > 0
+        {
+            self.complaint.extend_from_slice(&buffer[..read]);
+            let excess = self.complaint.len().saturating_sub(COMPLAINT);
+            self.complaint.drain(..excess);
+        }
+    }
+
+    fn failure(&self, what: &str, why: &str) -> Failure {
+        let complaint = String::from_utf8_lossy(&self.complaint);
+        let lines: Vec<_> = complaint.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+        let said = lines.iter().rev().take(3).rev().copied().collect::<Vec<_>>().join(" / ");
+        let said: String = said.chars().filter(|c| !c.is_control()).collect();
+        Failure::new(what, if said.is_empty() { why.to_owned() } else { said })
+    }
+
+    /// Hears the caller. False when it has gone.
+    fn hear_caller(&mut self) -> Result<bool, Failure> {
+        match wire::receive(self.caller, &mut self.buffer, RecvFlags::DONTWAIT) {
+            Ok(Received::Message(message, fds)) => match message {
+                // Containers have no slots, and keep the limits that they were made with.
+                ToCell::Run { run, mounts }
+                    if mounts.is_empty()
+                        && run.limits.is_none()
+                        && self.running.as_ref().is_none_or(|run| run.ended) =>
+                {
+                    self.waiting = Some((*run, fds));
+                    self.take_command()?;
+                }
+                ToCell::Run { .. } => return Ok(false),
+                ToCell::Stop(reason) => self.stop(reason)?,
+                ToCell::Sample => self.send(&ToInside::Sample)?,
+            },
+            Err(Errno::AGAIN) => {}
+            Ok(Received::Closed) | Err(_) => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    /// Begins with a command, if there is one and the container is ready.
+    fn take_command(&mut self) -> Result<(), Failure> {
+        if self.ready.is_none() {
+            return Ok(());
+        }
+        let Some((run, fds)) = self.waiting.take() else { return Ok(()) };
+        let missing = || Failure::new("cannot start the program", "descriptors are missing");
+        let mut fds = fds.into_iter();
+        let mut next = || fds.next().ok_or_else(missing);
+        let (input, stdout, stderr) = (next()?, next()?, next()?);
+        for fd in [&stdout, &stderr] {
+            nonblocking(fd.as_fd()).map_err(|errno| Failure::os("cannot prepare the output", errno))?;
+        }
+        let mut files = run.files.then(|| next().map(File::from)).transpose()?;
+        if let Some(files) = &mut files {
+            files.rewind().map_err(|error| Failure::os("cannot read the input files", error))?;
+        }
+        let collect = run.collect.map(|_| next().map(File::from)).transpose()?;
+        self.before = self.container.counters().unwrap_or_default();
+        self.running = Some(Running {
+            files,
+            command: Some(run),
+            input: Some(input),
+            room: WINDOW,
+            output: [stdout, stderr],
+            blocked: None,
+            collect,
+            stop: Instant::now() + START,
+            kill: None,
+            reason: None,
+            ended: false,
+        });
+        Ok(())
+    }
+}
+
+fn nonblocking(fd: BorrowedFd<'_>) -> rustix::io::Result<()> {
+    fcntl_setfl(fd, fcntl_getfl(fd)? | OFlags::NONBLOCK)
+}

@@ -1,0 +1,142 @@
+//! What a cell's attendant and the program inside a container say to each other, over the container's standard streams:
+//! the only thing that every runtime passes on, be it a process, a virtual machine or another machine.
+//!
+//! A frame is a length and a message. Neither side trusts the other's lengths.
+
+use std::io::{self, Read, Write};
+use std::time::Duration;
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use crate::error::Failure;
+use crate::layer::LayerSet;
+use crate::outcome::{Outcome, StopReason, Usage};
+use crate::spec::CellSpec;
+use crate::wire::{MAX_MESSAGE, Run};
+
+/// The most bytes of a stream in one frame.
+pub(super) const CHUNK: usize = 32 * 1024;
+
+/// How many bytes of input may be on their way. More is sent when the program has read some: messages that matter more
+/// must not wait behind what nobody reads.
+pub(super) const WINDOW: usize = 64 * 1024;
+
+/// The longest frame: a command, or a chunk of a stream.
+const MAX_FRAME: usize = MAX_MESSAGE + 1024;
+
+/// To the program inside.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) enum ToInside {
+    /// Make a cell.
+    Create(Box<CellSpec>),
+    /// A part of the input files.
+    Files(Vec<u8>),
+    /// Run a command.
+    Run(Box<Run>),
+    /// What the command reads.
+    Input(Vec<u8>),
+    /// There is no more of it.
+    InputEnd,
+    /// End the command.
+    Stop(StopReason),
+    /// Say what has been used so far.
+    Sample,
+}
+
+/// From the program inside.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) enum FromInside {
+    /// The cell is ready.
+    Ready { isolation: LayerSet, prepare: Duration },
+    /// So many bytes of input were read.
+    Room(u32),
+    /// What the command wrote to standard output, or to standard error.
+    Output { error: bool, bytes: Vec<u8> },
+    /// The command has ended; all that it wrote was sent before.
+    Ended(Box<Outcome>),
+    /// A part of the output files.
+    Collected(Vec<u8>),
+    /// What has been used so far.
+    Sample(Usage),
+    /// Something could not be done.
+    Failed(Failure),
+}
+
+/// Writes a frame.
+pub(super) fn write(to: &mut impl Write, message: &impl Serialize) -> io::Result<()> {
+    to.write_all(&encode(message)?)
+}
+
+/// A frame's bytes.
+pub(super) fn encode(message: &impl Serialize) -> io::Result<Vec<u8>> {
+    let mut frame = vec![0; 4];
+    frame.extend(postcard::to_stdvec(message).map_err(io::Error::other)?);
+    let length = frame.len() - 4;
+    if length > MAX_FRAME {
+        return Err(io::Error::other("a message is too long"));
+    }
+    frame[..4].copy_from_slice(&u32::try_from(length).map_err(io::Error::other)?.to_le_bytes());
+    Ok(frame)
+}
+
+/// Puts frames together from what arrives.
+#[derive(Debug, Default)]
+pub(super) struct Incoming {
+    bytes: Vec<u8>,
+}
+
+impl Incoming {
+    /// Reads once. False at the end.
+    pub(super) fn read(&mut self, from: &mut impl Read) -> io::Result<bool> {
+        let mut buffer = vec![0; CHUNK];
+        let read = from.read(&mut buffer)?;
+        self.bytes.extend_from_slice(&buffer[..read]);
+        Ok(read > 0)
+    }
+
+    /// The next message, if it has arrived whole.
+    pub(super) fn next<M: DeserializeOwned>(&mut self) -> io::Result<Option<M>> {
+        let Some((length, rest)) = self.bytes.split_first_chunk::<4>() else { return Ok(None) };
+        let length = usize::try_from(u32::from_le_bytes(*length)).unwrap_or(usize::MAX);
+        if length > MAX_FRAME {
+            return Err(io::Error::other("a message is too long"));
+        }
+        let Some(message) = rest.get(..length) else { return Ok(None) };
+        let message = postcard::from_bytes(message).map_err(io::Error::other)?;
+        self.bytes.drain(..4 + length);
+        Ok(Some(message))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn frames_arrive_whole_however_they_are_cut() {
+        let mut bytes = encode(&ToInside::Input(vec![7; 1000])).expect("short");
+        bytes.extend(encode(&ToInside::InputEnd).expect("short"));
+        let mut incoming = Incoming::default();
+        let mut seen = vec![];
+        for part in bytes.chunks(7) {
+            assert!(incoming.read(&mut &part[..]).expect("read"));
+            while let Some(message) = incoming.next::<ToInside>().expect("valid") {
+                seen.push(message);
+            }
+        }
+        assert!(matches!(&seen[..], [ToInside::Input(bytes), ToInside::InputEnd] if bytes.len() == 1000));
+        assert!(!incoming.read(&mut &[][..]).expect("the end"));
+        let long = encode(&ToInside::Files(vec![0; MAX_FRAME + 1]));
+        assert!(long.is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn garbage_never_panics(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+            let mut incoming = Incoming { bytes };
+            while let Ok(Some(_)) = incoming.next::<FromInside>() {}
+        }
+    }
+}

@@ -1,0 +1,265 @@
+//! The program inside a container: a keeper of its own, and one cell, which is served over the container's streams.
+//!
+//! The container is the outer wall; inside, the cell is made like any cell where there are no namespaces
+//! ([`crate::bare`]), with the same filter and rules, so that a program is confined twice. If the container was made for
+//! the one cell, everything is where cells have it, and the wall between this program and the cell is thinner
+//! only by that both have the same user.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::fd::{AsFd, OwnedFd};
+
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+use rustix::io::Errno;
+use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::process::DumpableBehavior;
+
+use super::CONTAINED;
+use super::docker::END;
+use super::frames::{self, CHUNK, FromInside, Incoming, ToInside};
+use crate::archive::Archive;
+use crate::error::Failure;
+use crate::keeper::{Cell, Keeper, Start, Stdio};
+use crate::wire::Run;
+
+/// What a program does when its first argument is [`super::INSIDE_COMMAND`]; `what` is its second. The process must have a
+/// single thread.
+pub fn inside(what: Option<&OsStr>) -> Result<(), Failure> {
+    match what.and_then(OsStr::to_str) {
+        // The user is the cell's alone, so that everything it has is the cell's.
+        Some(END) if !rustix::process::geteuid().is_root() => {
+            sandbox_sys::process::kill_all(rustix::process::Signal::KILL)
+                .map_err(|errno| Failure::os("cannot end what is left of a cell", errno))
+        }
+        Some(END) => Err(Failure::new("cannot end what is left of a cell", "it would end root's processes")),
+        Some(CONTAINED) => serve_inside(true),
+        _ => serve_inside(false),
+    }
+}
+
+/// Serves a cell on standard input and output, until either is closed. `contained` says that the container was made for
+/// this cell alone.
+fn serve_inside(contained: bool) -> Result<(), Failure> {
+    let failed = |error: io::Error| Failure::os("cannot serve a cell in a container", error);
+    let keeper = Keeper::start()?;
+    // What runs beside must not reach into this process. (Not before: the keeper, a fork, has to write to its own /proc.)
+    rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(|errno| failed(errno.into()))?;
+    if contained {
+        keeper.contain()?;
+    }
+    Served { keeper: &keeper, incoming: Incoming::default(), cell: None, files: None, running: None }
+        .serve()
+        .map_err(failed)
+}
+
+struct Served<'k> {
+    keeper: &'k Keeper,
+    incoming: Incoming,
+    cell: Option<(Cell, bool)>,
+    files: Option<Archive>,
+    running: Option<Running>,
+}
+
+/// The streams of a command.
+struct Running {
+    stdin: Option<OwnedFd>,
+    /// Input that did not fit yet, and whether more comes.
+    pending: Vec<u8>,
+    more: bool,
+    stdout: File,
+    stderr: File,
+    collect: Option<File>,
+}
+
+fn say(message: &FromInside) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    frames::write(&mut out, message)?;
+    out.flush()
+}
+
+impl Served<'_> {
+    fn serve(mut self) -> io::Result<()> {
+        loop {
+            let [messages, cell, stdout, stderr] = self.wait()?;
+            if messages {
+                // The end of messages is the end of the cell: dropping it ends all that is in it.
+                if !self.incoming.read(&mut io::stdin().lock())? {
+                    return Ok(());
+                }
+                while let Some(message) = self.incoming.next()? {
+                    self.obey(message)?;
+                }
+            }
+            if let Some(running) = &mut self.running {
+                running.feed()?;
+                for (ready, error) in [(stdout, false), (stderr, true)] {
+                    if ready {
+                        running.pass_on(error)?;
+                    }
+                }
+            }
+            if cell {
+                self.on_cell()?;
+            }
+        }
+    }
+
+    /// Waits for messages, the cell, and the command's two outputs.
+    fn wait(&self) -> io::Result<[bool; 4]> {
+        let stdin = io::stdin();
+        let mut fds = vec![PollFd::new(&stdin, PollFlags::IN)];
+        fds.extend(self.cell.iter().map(|(cell, _)| PollFd::new(cell, PollFlags::IN)));
+        let (at_cell, at_streams) = (self.cell.is_some(), fds.len());
+        if let Some(running) = &self.running {
+            fds.push(PollFd::new(&running.stdout, PollFlags::IN));
+            fds.push(PollFd::new(&running.stderr, PollFlags::IN));
+            let blocked = running.stdin.as_ref().filter(|_| !running.pending.is_empty());
+            fds.extend(blocked.map(|stdin| PollFd::new(stdin, PollFlags::OUT)));
+        }
+        match poll(&mut fds, None) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+        let ready = |index: usize| fds.get(index).is_some_and(|fd| !fd.revents().is_empty());
+        let running = self.running.is_some();
+        Ok([ready(0), at_cell && ready(1), running && ready(at_streams), running && ready(at_streams + 1)])
+    }
+
+    fn obey(&mut self, message: ToInside) -> io::Result<()> {
+        let done = match message {
+            ToInside::Create(spec) => self.keeper.create(&spec).map(|cell| self.cell = Some((cell, false))),
+            ToInside::Files(bytes) => {
+                let files = match &mut self.files {
+                    Some(files) => files,
+                    none => none.insert(Archive::new()?),
+                };
+                files.append(&bytes)?;
+                Ok(())
+            }
+            ToInside::Run(run) => self.start(&run)?,
+            ToInside::Input(bytes) => {
+                if let Some(running) = &mut self.running {
+                    running.pending.extend_from_slice(&bytes);
+                }
+                Ok(())
+            }
+            ToInside::InputEnd => {
+                if let Some(running) = &mut self.running {
+                    running.more = false;
+                }
+                Ok(())
+            }
+            ToInside::Stop(reason) => self.cell.as_ref().map_or(Ok(()), |(cell, _)| cell.stop(reason)),
+            ToInside::Sample => match &mut self.cell {
+                Some((cell, _)) => match cell.metrics() {
+                    Ok(usage) => return say(&FromInside::Sample(usage)),
+                    Err(failure) => Err(failure),
+                },
+                None => Ok(()),
+            },
+        };
+        done.or_else(|failure| say(&FromInside::Failed(failure)))
+    }
+
+    fn start(&mut self, run: &Run) -> io::Result<Result<(), Failure>> {
+        let Some((cell, _)) = &self.cell else { return Err(io::ErrorKind::InvalidData.into()) };
+        let pipe = || pipe_with(PipeFlags::CLOEXEC);
+        let ((stdin_end, stdin), (stdout, stdout_end), (stderr, stderr_end)) = (pipe()?, pipe()?, pipe()?);
+        let collect = run.collect.map(|caps| pipe().map(|pipe| (caps, pipe))).transpose()?;
+        for fd in [&stdin, &stdout, &stderr] {
+            fcntl_setfl(fd, fcntl_getfl(fd)? | OFlags::NONBLOCK)?;
+        }
+        let stdio = Stdio { stdin: stdin_end.as_fd(), stdout: stdout_end.as_fd(), stderr: stderr_end.as_fd() };
+        let started = cell.start(&Start {
+            files: self.files.as_ref(),
+            collect: collect.as_ref().map(|(caps, (_, writer))| (*caps, writer.as_fd())),
+            last: run.last,
+            ..Start::new(&run.command, stdio)
+        });
+        let collect = collect.map(|(_, (reader, _))| File::from(reader));
+        let (stdout, stderr) = (File::from(stdout), File::from(stderr));
+        let (stdin, pending, more) = (Some(stdin), vec![], true);
+        self.running = Some(Running { stdin, pending, more, stdout, stderr, collect });
+        self.files = None;
+        Ok(started)
+    }
+
+    fn on_cell(&mut self) -> io::Result<()> {
+        let Some((cell, told)) = &mut self.cell else { return Ok(()) };
+        let outcome = match cell.poll() {
+            Ok(outcome) => outcome,
+            Err(failure) => {
+                self.cell = None;
+                return say(&FromInside::Failed(failure));
+            }
+        };
+        if !*told && let Some(ready) = cell.is_ready() {
+            *told = true;
+            say(&FromInside::Ready { isolation: ready.isolation, prepare: ready.prepare })?;
+        }
+        let (Some(outcome), Some(mut running)) = (outcome, self.running.take()) else { return Ok(()) };
+        // Every writer is dead; what they wrote is in the pipes.
+        for error in [false, true] {
+            while running.pass_on(error)? {}
+        }
+        say(&FromInside::Ended(Box::new(outcome)))?;
+        if let Some(mut collect) = running.collect {
+            let mut buffer = vec![0; CHUNK];
+            loop {
+                let read = io::Read::read(&mut collect, &mut buffer)?;
+                // Nothing is the end; whoever reads it notices if that came too early.
+                say(&FromInside::Collected(buffer[..read].to_vec()))?;
+                if read == 0 {
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Running {
+    /// Gives the command what it can take of its input.
+    fn feed(&mut self) -> io::Result<()> {
+        let Some(stdin) = &self.stdin else { return Ok(()) };
+        let mut written = 0;
+        while written < self.pending.len() {
+            match rustix::io::write(stdin, &self.pending[written..]) {
+                Ok(more) => written += more,
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => break,
+                // Nobody reads it.
+                Err(_) => {
+                    self.stdin = None;
+                    self.pending.clear();
+                    return Ok(());
+                }
+            }
+        }
+        self.pending.drain(..written);
+        if self.pending.is_empty() && !self.more {
+            self.stdin = None;
+        }
+        if written > 0 {
+            say(&FromInside::Room(u32::try_from(written).unwrap_or(u32::MAX)))?;
+        }
+        Ok(())
+    }
+
+    /// Passes on what the command has written. False if there was nothing.
+    fn pass_on(&mut self, error: bool) -> io::Result<bool> {
+        let stream = if error { &self.stderr } else { &self.stdout };
+        let mut buffer = vec![0; CHUNK];
+        match rustix::io::read(stream, buffer.as_mut_slice()) {
+            Ok(read) if read > 0 => {
+                buffer.truncate(read);
+                say(&FromInside::Output { error, bytes: buffer })?;
+                Ok(true)
+            }
+            Ok(_) | Err(Errno::AGAIN | Errno::INTR) => Ok(false),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! Other ways to make a cell than the keeper's own: by an OCI runtime, or by Docker or Podman.
+//!
+//! # Theory of operation
+//!
+//! To callers a [`Cell`](crate::Cell) is a connection on which commands, descriptors and outcomes travel; who serves it does
+//! not matter. The keeper serves native cells itself. For other backends it forks an attendant for each cell
+//! (`attend`), which has a `Container` made and starts this same program in it ([`inside()`]). The two talk over the
+//! container's standard streams (`frames`); the attendant turns what it hears into what callers expect.
+//!
+//! So files go in and out as a stream, as they always do, and nothing of a container is ever opened from outside. Inside,
+//! the program makes a cell as it does where there are no namespaces, so that the syscall filter and Landlock hold in the
+//! container as well. Time is kept inside, and from outside once more: a container that does not answer is killed.
+
+mod attend;
+mod docker;
+mod frames;
+mod group;
+mod inside;
+mod oci;
+mod profile;
+mod root;
+
+use serde::{Deserialize, Serialize};
+
+pub use inside::inside;
+
+pub(crate) use attend::attend;
+
+use crate::cgroup::Counters;
+use crate::error::Failure;
+use crate::layer::LayerSet;
+use crate::spec::CellSpec;
+
+/// The first argument with which a program calls [`inside()`], with what follows it.
+pub const INSIDE_COMMAND: &str = "__cell";
+/// What follows it if the container was made for the one cell.
+const CONTAINED: &str = "contained";
+
+/// Who makes cells.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Backend {
+    /// The keeper.
+    #[default]
+    Native,
+    /// An OCI runtime, by its name or path: runc, crun, youki, runsc.
+    Oci(String),
+    /// Docker, Podman, or what else has the same command line.
+    Docker(Docker),
+}
+
+/// How Docker makes cells.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Docker {
+    /// The program.
+    pub program: String,
+    /// What a cell is.
+    pub mode: DockerMode,
+    /// The user of programs; one that nobody else has if nobody says.
+    pub user: Option<String>,
+    /// The directory for jobs in a container that is there already.
+    pub job_dir: String,
+    /// The network of containers that are made.
+    pub network: String,
+}
+
+/// What a cell is to Docker.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum DockerMode {
+    /// A container of its own.
+    Run,
+    /// A few processes in a container that is there already, which has this name.
+    Exec(String),
+}
+
+impl Backend {
+    /// Its name.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Native => "native",
+            Self::Oci(_) => "oci",
+            Self::Docker(_) => "docker",
+        }
+    }
+}
+
+/// A name for a container and its directory that nobody can foresee: others can write where that is.
+fn new_id() -> Result<String, Failure> {
+    let mut random = [0; 8];
+    rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty())
+        .map_err(|errno| Failure::os("cannot name the container", errno))?;
+    Ok(format!("sandbox-cell-{:016x}", u64::from_ne_bytes(random)))
+}
+
+/// A container for one cell.
+pub(crate) trait Container {
+    /// Makes all that it needs, and says how to start it. Its standard streams are this command's.
+    fn prepare(&mut self) -> Result<std::process::Command, Failure>;
+
+    /// What the program inside is to make.
+    fn inner(&self) -> CellSpec;
+
+    /// The layers that it has by itself.
+    fn provides(&self) -> LayerSet;
+
+    /// What has been used in it, if that can be known.
+    fn counters(&self) -> Option<Counters>;
+
+    /// Ends everything in it.
+    fn kill(&self);
+
+    /// Removes all that was made. Everything in it has ended.
+    fn remove(&mut self);
+}
+
+/// A container for a cell. The ids of its root and of its user are its own as long as it exists.
+pub(crate) fn container(
+    backend: &Backend,
+    spec: &CellSpec,
+    ids: Option<((u32, u32), (u32, u32))>,
+) -> Result<Box<dyn Container>, Failure> {
+    match backend {
+        Backend::Native => Err(Failure::new("cannot make a container", "native cells are none")),
+        Backend::Oci(program) => Ok(Box::new(oci::Oci::new(program, spec, ids)?)),
+        Backend::Docker(docker) => Ok(docker::container(docker, spec, ids)?),
+    }
+}

@@ -1,0 +1,95 @@
+//! The root of a cell that is made of an image instead of the host's system directories.
+//!
+//! An image is full of links that nobody vouches for, so that nothing of it may be there when a path is looked up that
+//! the cell was asked for: mounts and volumes come first, into a root without links. Then the image's entries are shown
+//! around them, each opened by its single name without following it. Where the cell has something of its own below a
+//! directory of the image, that directory's entries are shown one by one.
+
+use std::ffi::OsStr;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, ResolveFlags};
+use rustix::io::Errno;
+use rustix::mount::{OpenTreeFlags, open_tree};
+use sandbox_sys::mount::{Attributes, set_attributes};
+
+use super::{Failed, Parts, STAGING, WRITABLE, attach, below_root, make_target};
+
+/// What of an image's root is never shown: the cell has its own, or none.
+const HIDDEN: [&str; 5] = ["dev", "proc", "sys", "run", STAGING];
+
+/// The most entries of a directory that are shown one by one. Each is a mount.
+const MOST_ENTRIES: usize = 500;
+
+/// Shows an image around what the root already has.
+pub(super) fn show_image(root: &OwnedFd, image: &Path, parts: &Parts<'_>) -> Result<(), Failed> {
+    let opening = |errno| (format!("open the image at {}", image.display()).into(), errno);
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let image = rustix::fs::openat2(CWD, image, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS).map_err(opening)?;
+    let own: Vec<PathBuf> = (parts.mounts.iter().map(|mount| below_root(&mount.target)))
+        .chain(parts.volumes.iter().map(|(volume, _)| below_root(&volume.target)))
+        .chain(WRITABLE.iter().map(|(_, target, _)| Path::new(*target)))
+        .chain(HIDDEN.iter().map(Path::new))
+        .map(Path::to_owned)
+        .collect();
+    show_entries(root, &image, Path::new(""), &own)
+}
+
+fn show_entries(root: &OwnedFd, dir: &OwnedFd, path: &Path, own: &[PathBuf]) -> Result<(), Failed> {
+    let failed = |errno| (format!("show /{} of the image", path.display()).into(), errno);
+    let mut names = vec![];
+    for entry in Dir::read_from(dir).map_err(failed)? {
+        let name = entry.map_err(failed)?.file_name().to_owned();
+        if !matches!(name.to_bytes(), b"." | b"..") {
+            names.push(name);
+        }
+    }
+    if names.len() > MOST_ENTRIES {
+        return Err(failed(Errno::TOOBIG));
+    }
+    names.sort_unstable();
+    for name in names {
+        let name = OsStr::from_bytes(name.to_bytes());
+        show_entry(root, dir, name, &path.join(name), own)?;
+    }
+    Ok(())
+}
+
+fn show_entry(root: &OwnedFd, dir: &OwnedFd, name: &OsStr, path: &Path, own: &[PathBuf]) -> Result<(), Failed> {
+    let failed = |errno| (format!("show /{} of the image", path.display()).into(), errno);
+    if own.iter().any(|own| own == path) {
+        return Ok(());
+    }
+    let shared = own.iter().any(|own| own.starts_with(path));
+    let stat = rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW).map_err(failed)?;
+    match FileType::from_raw_mode(stat.st_mode) {
+        // What the cell was asked for stands above what the image has in its way.
+        kind if shared && kind != FileType::Directory => Ok(()),
+        FileType::Directory if shared => {
+            make_target(root, path, true).map_err(failed)?;
+            let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            let inner = rustix::fs::openat(dir, name, flags, Mode::empty()).map_err(failed)?;
+            show_entries(root, &inner, path, own)
+        }
+        FileType::Symlink => {
+            let target = rustix::fs::readlinkat(dir, name, vec![]).map_err(failed)?;
+            rustix::fs::symlinkat(&target, root, path).map_err(failed)
+        }
+        FileType::Directory => bind(root, dir, name, path, true).map_err(failed),
+        FileType::RegularFile => bind(root, dir, name, path, false).map_err(failed),
+        _ => Ok(()),
+    }
+}
+
+/// Shows an entry that is no link, with all below it. The directories above it in the root are the root's own.
+fn bind(root: &OwnedFd, dir: &OwnedFd, name: &OsStr, path: &Path, is_dir: bool) -> rustix::io::Result<()> {
+    let entry = rustix::fs::openat(dir, name, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
+    let clone = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
+    let tree = open_tree(&entry, c"", clone | OpenTreeFlags::AT_EMPTY_PATH)?;
+    let sealed = Attributes::READ_ONLY.and(Attributes::NO_SUID).and(Attributes::NO_DEV);
+    set_attributes(tree.as_fd(), sealed, false)?;
+    make_target(root, path, is_dir)?;
+    attach(&tree, root, path)
+}

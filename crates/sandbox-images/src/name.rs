@@ -1,0 +1,75 @@
+//! Names of images, as people know them from registries: `python:3.12-slim`, `example.com/team/tool`.
+
+use std::fmt;
+
+/// The longest name.
+const MAX_NAME: usize = 200;
+
+/// A name that was checked.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ImageName(String);
+
+impl ImageName {
+    /// Checks a name.
+    pub fn new(name: &str) -> Result<Self, String> {
+        let plain = |c: char| c.is_ascii_alphanumeric() || "._-:/@".contains(c);
+        let part = |part: &str| part.starts_with(|c: char| c.is_ascii_alphanumeric());
+        if name.len() > MAX_NAME || !name.chars().all(plain) || !name.split('/').all(part) {
+            let shown: String = name.chars().filter(|c| !c.is_control()).take(50).collect();
+            return Err(format!(
+                "'{shown}' is not a name for an image; use letters, digits and ._-:/@, such as python:3.12-slim"
+            ));
+        }
+        Ok(Self(name.to_owned()))
+    }
+
+    /// A name like this one, of what is not a name by itself.
+    pub(crate) fn like(text: &str) -> Option<Self> {
+        let replaced: String =
+            text.chars().map(|c| if c.is_ascii_alphanumeric() || "._-".contains(c) { c } else { '-' }).collect();
+        let trimmed = replaced.trim_start_matches(|c: char| !c.is_ascii_alphanumeric());
+        Self::new(trimmed).ok()
+    }
+
+    /// The name.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The file that stands for it: names have slashes, files have not.
+    pub(crate) fn file(&self) -> String {
+        self.0.replace('/', "%")
+    }
+
+    /// The name that a file stands for.
+    pub(crate) fn of_file(file: &str) -> Option<Self> {
+        Self::new(&file.replace('%', "/")).ok()
+    }
+}
+
+impl fmt::Display for ImageName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_as_in_registries() {
+        for good in ["busybox", "python:3.12-slim", "example.com:5000/team/tool@sha256", "A_b.c"] {
+            let name = ImageName::new(good).expect(good);
+            assert_eq!(ImageName::of_file(&name.file()), Some(name.clone()), "{good}");
+            assert!(!name.file().contains('/'), "{good}");
+        }
+        let long = "x".repeat(300);
+        for bad in ["", ".", "..", "../x", "a/../b", "a//b", "/a", "a/", "a b", "a%b", "-x", "a\nb", &long] {
+            assert!(ImageName::new(bad).is_err(), "{bad:?}");
+        }
+        assert_eq!(ImageName::like("my image (1)").map(|name| name.0), Some("my-image--1-".to_owned()));
+        assert_eq!(ImageName::like("..."), None);
+    }
+}

@@ -1,0 +1,363 @@
+//! Images that were unpacked, by content, and the names they go by.
+//!
+//! ```text
+//! images/3a5f…/root        the root file system
+//! images/3a5f…/image.json  what is known about it
+//! images/3a5f….lock        locked by those who use it (shared) and by the one who removes it
+//! images/names/python:3    the digest that the name stands for
+//! images/import.lock       locked by the one who imports
+//! ```
+//!
+//! An image is unpacked under another name and renamed when it is complete. What somebody who died has left is removed by
+//! the next one who imports.
+
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
+use sandbox_cell::reason;
+use serde::{Deserialize, Serialize};
+
+use crate::ROOT;
+use crate::name::ImageName;
+use crate::source::is_digest;
+use crate::unpack::{Config, Unpacked};
+
+/// What images that are being unpacked are called.
+const STAGING: &str = "importing";
+
+/// The fewest characters that stand for a digest.
+const LEAST_DIGEST: usize = 12;
+
+/// Why the store refused or failed.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// There is no such image.
+    #[error(
+        "there is no image '{0}'; `sandbox-run image list` shows those there are, `sandbox-run image import` adds one"
+    )]
+    Unknown(String),
+    /// It is used by a run.
+    #[error("the image '{0}' is in use; try again when its runs have ended")]
+    InUse(String),
+    /// A name that is none.
+    #[error("{0}")]
+    Name(String),
+    /// The store cannot be read or written.
+    #[error("cannot {what}: {}", reason(.source))]
+    Io {
+        /// What was tried.
+        what: String,
+        /// Why it failed.
+        source: io::Error,
+    },
+}
+
+fn failed(what: impl Into<String>) -> impl FnOnce(io::Error) -> StoreError {
+    let what = what.into();
+    move |source| StoreError::Io { what, source }
+}
+
+/// The images in a data directory.
+#[derive(Debug, Clone)]
+pub struct ImageStore {
+    dir: PathBuf,
+}
+
+/// An image that stays as long as this does.
+#[derive(Debug, Clone)]
+pub struct Image {
+    /// What it was asked for by.
+    pub name: String,
+    /// `sha256:…`
+    pub digest: String,
+    /// Its root file system.
+    pub root: PathBuf,
+    /// How it wants to be run.
+    pub config: Config,
+    _lock: Arc<File>,
+}
+
+/// An image in a list.
+#[derive(Debug, Clone, Serialize)]
+pub struct Listed {
+    /// What it is called; nothing if an import was cut off before it got a name.
+    pub names: Vec<String>,
+    /// What is known about it.
+    #[serde(flatten)]
+    pub about: About,
+}
+
+/// What is known about an image.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct About {
+    /// `sha256:…`
+    pub digest: String,
+    /// How many bytes its layers have.
+    pub size: u64,
+    /// How many files, directories and links they have.
+    pub entries: u64,
+    /// How many entries were left out.
+    pub skipped: u64,
+    /// How it wants to be run.
+    pub config: Config,
+}
+
+/// An image that is being unpacked. Unless it is published, nothing is left of it.
+#[derive(Debug)]
+pub struct Import {
+    store: ImageStore,
+    dir: PathBuf,
+    /// The right to import, which one has at a time.
+    _lock: File,
+}
+
+impl ImageStore {
+    /// The store in a data directory.
+    #[must_use]
+    pub fn new(data_dir: &Path) -> Self {
+        Self { dir: data_dir.join("images") }
+    }
+
+    fn names_dir(&self) -> PathBuf {
+        self.dir.join("names")
+    }
+
+    fn lock_file(&self, hex: &str) -> PathBuf {
+        self.dir.join(format!("{hex}.lock"))
+    }
+
+    /// A directory to unpack an image into. Waits for others who import.
+    pub fn import(&self) -> Result<Import, StoreError> {
+        let begin = || {
+            DirBuilder::new().mode(0o755).recursive(true).create(self.names_dir())?;
+            let lock = lock_with(&self.dir.join("import.lock"), FlockOperation::LockExclusive)?;
+            let dir = self.dir.join(STAGING);
+            remove_tree(&dir)?;
+            DirBuilder::new().mode(0o755).create(&dir)?;
+            Ok(Import { store: self.clone(), dir: dir.canonicalize()?, _lock: lock })
+        };
+        begin().map_err(failed(format!("make {}", self.dir.display())))
+    }
+
+    /// The image of this name, or with this digest.
+    pub fn open(&self, name: &str) -> Result<Image, StoreError> {
+        let hex = self.find(name)?;
+        let unknown = || StoreError::Unknown(name.to_owned());
+        let file = self.lock_file(&hex);
+        let lock = File::open(&file).map_err(|_| unknown())?;
+        match flock(&lock, FlockOperation::NonBlockingLockShared) {
+            Ok(()) => {}
+            // Only whoever removes it locks it like that.
+            Err(Errno::WOULDBLOCK) => return Err(unknown()),
+            Err(errno) => return Err(failed(format!("lock {}", file.display()))(errno.into())),
+        }
+        if !is_same(&lock, &file) {
+            return Err(unknown());
+        }
+        let about = self.about(&hex).ok_or_else(unknown)?;
+        let root = self.dir.join(&hex).join(ROOT).canonicalize().map_err(failed(format!("open the image '{name}'")))?;
+        let About { digest, config, .. } = about;
+        Ok(Image { name: name.to_owned(), digest, root, config, _lock: Arc::new(lock) })
+    }
+
+    /// The digest that a name, or the beginning of a digest, stands for.
+    fn find(&self, name: &str) -> Result<String, StoreError> {
+        let unknown = || StoreError::Unknown(name.chars().filter(|c| !c.is_control()).take(200).collect());
+        if let Ok(checked) = ImageName::new(name)
+            && let Ok(text) = std::fs::read_to_string(self.names_dir().join(checked.file()))
+            && is_digest(text.trim())
+        {
+            return Ok(text.trim().to_owned());
+        }
+        let hex = name.strip_prefix("sha256:").unwrap_or(name);
+        let mut found =
+            self.digests().into_iter().filter(|digest| hex.len() >= LEAST_DIGEST && digest.starts_with(hex));
+        match (found.next(), found.next()) {
+            (Some(digest), None) => Ok(digest),
+            _ => Err(unknown()),
+        }
+    }
+
+    fn digests(&self) -> Vec<String> {
+        let entries = std::fs::read_dir(&self.dir).into_iter().flatten().flatten();
+        let mut digests: Vec<String> = entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
+        digests.retain(|name| is_digest(name));
+        digests.sort_unstable();
+        digests
+    }
+
+    /// All names, each with the digest that it stands for.
+    fn names(&self) -> Vec<(ImageName, String)> {
+        let entries = std::fs::read_dir(self.names_dir()).into_iter().flatten().flatten();
+        let read = |entry: std::fs::DirEntry| {
+            let name = ImageName::of_file(entry.file_name().to_str()?)?;
+            Some((name, std::fs::read_to_string(entry.path()).ok()?.trim().to_owned()))
+        };
+        let mut names: Vec<_> = entries.filter_map(read).collect();
+        names.sort_unstable();
+        names
+    }
+
+    fn about(&self, hex: &str) -> Option<About> {
+        let text = std::fs::read(self.dir.join(hex).join("image.json")).ok()?;
+        serde_json::from_slice(&text).ok()
+    }
+
+    /// All images.
+    #[must_use]
+    pub fn list(&self) -> Vec<Listed> {
+        let names = self.names();
+        let listed = |hex: String| {
+            let about = self.about(&hex)?;
+            let own = names.iter().filter(|(_, digest)| *digest == hex).map(|(name, _)| name.to_string());
+            Some(Listed { names: own.collect(), about })
+        };
+        self.digests().into_iter().filter_map(listed).collect()
+    }
+
+    /// Removes a name, and the image if it has no other. Given by its digest, it is removed with all its names.
+    pub fn remove(&self, name: &str) -> Result<(), StoreError> {
+        let hex = self.find(name)?;
+        let named = ImageName::new(name).ok().map(|name| self.names_dir().join(name.file())).filter(|f| f.exists());
+        let names: Vec<_> = self.names().into_iter().filter(|(_, digest)| *digest == hex).collect();
+        let remove_name =
+            |file: &Path| std::fs::remove_file(file).map_err(failed(format!("remove {}", file.display())));
+        if let (Some(file), true) = (&named, names.len() > 1) {
+            return remove_name(file);
+        }
+        let lock_file = self.lock_file(&hex);
+        let lock = File::open(&lock_file).map_err(failed(format!("open {}", lock_file.display())))?;
+        match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => {}
+            Err(Errno::WOULDBLOCK) => return Err(StoreError::InUse(name.to_owned())),
+            Err(errno) => return Err(failed(format!("lock {}", lock_file.display()))(errno.into())),
+        }
+        for (name, _) in names {
+            remove_name(&self.names_dir().join(name.file()))?;
+        }
+        let remove = || {
+            remove_tree(&self.dir.join(&hex))?;
+            std::fs::remove_file(&lock_file)
+        };
+        remove().map_err(failed(format!("remove the image '{name}'")))
+    }
+}
+
+impl Import {
+    /// The directory to unpack into.
+    #[must_use]
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Makes the image known by a name: the one that is given, or its own, or one like `file`'s.
+    pub fn publish(self, unpacked: Unpacked, name: Option<&ImageName>, file: &str) -> Result<Image, StoreError> {
+        let Unpacked { digest, name: own, config, size, entries, skipped } = unpacked;
+        let hex = digest.strip_prefix("sha256:").unwrap_or_default().to_owned();
+        if !is_digest(&hex) {
+            return Err(StoreError::Name(format!("'{digest}' is not a SHA-256 digest")));
+        }
+        let own = || own.and_then(|own| ImageName::new(&own).ok());
+        let name = name.cloned().or_else(own).or_else(|| ImageName::like(file));
+        let name = name.ok_or_else(|| StoreError::Name("give the image a name with --name".to_owned()))?;
+        let store = self.store.clone();
+        let about = About { digest, size, entries, skipped, config };
+        let publish = || {
+            let target = store.dir.join(&hex);
+            lock_with(&store.lock_file(&hex), FlockOperation::LockShared)?;
+            if store.about(&hex).is_none() {
+                std::fs::write(self.dir.join("image.json"), serde_json::to_vec_pretty(&about)?)?;
+                // A crash of the host must not leave empty files under a name that promises full ones.
+                rustix::fs::syncfs(File::open(&self.dir)?)?;
+                remove_tree(&target)?;
+                std::fs::rename(&self.dir, &target)?;
+            }
+            let file = store.names_dir().join(name.file());
+            let temporary = self.store.dir.join("name.tmp");
+            std::fs::write(&temporary, format!("{hex}\n"))?;
+            std::fs::rename(&temporary, file)
+        };
+        publish().map_err(failed(format!("keep the image '{name}'")))?;
+        store.open(name.as_str())
+    }
+}
+
+impl Drop for Import {
+    fn drop(&mut self) {
+        let _ = remove_tree(&self.dir);
+    }
+}
+
+fn remove_tree(dir: &Path) -> io::Result<()> {
+    match std::fs::remove_dir_all(dir) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// Whether a file that is open is the one of this name.
+fn is_same(open: &File, file: &Path) -> bool {
+    std::fs::metadata(file).is_ok_and(|now| open.metadata().is_ok_and(|own| own.ino() == now.ino()))
+}
+
+fn lock_with(file: &Path, how: FlockOperation) -> io::Result<File> {
+    let opened = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o644).open(file)?;
+    flock(&opened, how)?;
+    Ok(opened)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn unpacked(digit: &str, name: Option<&str>) -> Unpacked {
+        let digest = format!("sha256:{}", digit.repeat(64));
+        Unpacked { digest, name: name.map(str::to_owned), config: Config::default(), size: 5, entries: 1, skipped: 0 }
+    }
+
+    fn import(store: &ImageStore, digit: &str, own: Option<&str>, name: Option<&str>) -> Result<Image, StoreError> {
+        let import = store.import()?;
+        std::fs::create_dir(import.dir().join(ROOT)).expect("mkdir");
+        let name = name.map(|name| ImageName::new(name).expect("name"));
+        import.publish(unpacked(digit, own), name.as_ref(), "some file")
+    }
+
+    #[test]
+    fn images_are_found_by_name_and_digest_and_removed_when_nobody_needs_them() {
+        let dir = tempfile::tempdir().expect("tempdir");
+        let store = ImageStore::new(dir.path());
+        assert!(matches!(store.open("x"), Err(StoreError::Unknown(_))));
+        let image = import(&store, "a", Some("team/x:1"), None).expect("imported");
+        assert_eq!((image.name.as_str(), image.root.is_dir()), ("team/x:1", true));
+        import(&store, "a", None, Some("y")).expect("again");
+        import(&store, "b", None, None).expect("another");
+        let names: Vec<_> = store.list().into_iter().map(|listed| listed.names).collect();
+        assert_eq!(names, [vec!["team/x:1".to_owned(), "y".to_owned()], vec!["some-file".to_owned()]]);
+        assert_eq!(store.open(&"a".repeat(12)).expect("by digest").digest, image.digest);
+        assert!(store.open("aaa").is_err(), "too short");
+
+        store.remove("y").expect("one of two names");
+        assert!(matches!(store.remove("team/x:1"), Err(StoreError::InUse(_))));
+        drop(image);
+        store.remove("team/x:1").expect("the last name");
+        assert!(store.open("team/x:1").is_err());
+        assert_eq!(store.list().len(), 1);
+    }
+
+    #[test]
+    fn an_import_that_is_given_up_leaves_nothing() {
+        let dir = tempfile::tempdir().expect("tempdir");
+        let store = ImageStore::new(dir.path());
+        let given_up = store.import().expect("begun");
+        let path = given_up.dir().to_owned();
+        std::fs::write(path.join("x"), "x").expect("write");
+        drop(given_up);
+        assert!(!path.exists());
+        assert!(import(&store, "../../etc/passwd", None, None).is_err());
+    }
+}
