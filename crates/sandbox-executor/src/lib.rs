@@ -6,6 +6,7 @@
 //! and stored jobs.
 
 mod capture;
+mod companion;
 mod engine;
 mod execute;
 mod files;
@@ -26,6 +27,7 @@ mod stage;
 mod template;
 mod verdict;
 mod volumes;
+mod warmth;
 mod zygote;
 
 pub use engine::{Checked, Engine, Refused};

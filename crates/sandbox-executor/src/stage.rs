@@ -20,7 +20,7 @@ use crate::capture::Capture;
 use crate::gateway::{Gateway, NetworkUse};
 use crate::pool::{Cells, StartKind, Taken};
 use crate::reach::Reach;
-use crate::zygote::Warmth;
+use crate::warmth::Warmth;
 
 /// An output stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,7 +49,7 @@ pub(crate) struct Stage<'a> {
     pub(crate) cell: &'a CellSpec,
     /// What was made before and is shown in it.
     pub(crate) shown: &'a [Mount],
-    /// The zygote whose child could run the command.
+    /// What could wait for the command.
     pub(crate) warmth: Option<Warmth>,
     pub(crate) command: &'a Command,
     pub(crate) files: &'a Archive,
