@@ -53,7 +53,7 @@ pub struct Settings {
     pub package_cache: u64,
     /// How many cells a server keeps ready at most.
     pub ready_cells: usize,
-    /// How many interpreters it keeps warm at most.
+    /// How many interpreters, and kinds of compilers, it keeps warm at most.
     pub zygotes: usize,
     /// Where caches and named volumes are kept; nowhere if there is no home directory.
     pub data_dir: Option<PathBuf>,
@@ -89,7 +89,7 @@ const READY_CELLS: &str = "SANDBOX_READY_CELLS";
 /// The most cells that can be kept ready: a keeper has ids for twice as many.
 const MOST_READY: usize = 1024;
 
-/// The variable that says how many interpreters are kept warm.
+/// The variable that says how many interpreters, and kinds of compilers, are kept warm.
 const ZYGOTES: &str = "SANDBOX_ZYGOTES";
 
 /// The most interpreters that can be kept warm.

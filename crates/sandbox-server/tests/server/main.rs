@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 mod clients;
+mod companions;
 mod jobs;
 #[cfg(feature = "otlp")]
 mod otlp;
