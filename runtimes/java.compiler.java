@@ -1,8 +1,8 @@
 // Compiles a Java program and finds out which class to start.
 //
-//     Compiler compile OUT CLASSPATH ENTRY      compiles, says on standard error what javac says
-//     Compiler serve   OUT CLASSPATH DIR        gets warm, then does the same for whoever asks, once
-//     Compiler train   OUT CLASSPATH DIR        only gets warm
+//     Compiler compile OUT PACKAGES ENTRY      compiles, says on standard error what javac says
+//     Compiler serve   OUT PACKAGES DIR        gets warm, then does the same for whoever asks, once
+//     Compiler train   OUT PACKAGES DIR        only gets warm
 //
 // Who asks writes ENTRY to the FIFO `request` in DIR and reads `answer`: a line with the exit code and whether there are
 // messages, then the messages. On standard output it says that it waits.
@@ -16,6 +16,7 @@ import java.io.InputStream;
 import java.io.PrintWriter;
 import java.io.StringWriter;
 import java.nio.charset.StandardCharsets;
+import java.nio.file.DirectoryStream;
 import java.nio.file.FileVisitResult;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -35,18 +36,19 @@ final class Compiler {
 
     private final Path root;
     private final Path out;
-    private final String classPath;
+    private final Path packages;
     private final StringBuilder messages = new StringBuilder();
 
-    private Compiler(Path root, Path out, String classPath) {
+    private Compiler(Path root, Path out, Path packages) {
         this.root = root;
         this.out = out;
-        this.classPath = classPath;
+        this.packages = packages;
     }
 
     public static void main(String[] args) throws Exception {
         Path out = Path.of(args[1]);
-        Compiler compiler = new Compiler(Path.of(""), out, args[2]);
+        Path packages = Path.of(args[2]);
+        Compiler compiler = new Compiler(Path.of(""), out, packages);
         switch (args[0]) {
             case "compile":
                 int code = compiler.run(args[3]);
@@ -55,12 +57,12 @@ final class Compiler {
                 Runtime.getRuntime().halt(code);
                 break;
             case "serve":
-                warmUp(Path.of(args[3]), args[2]);
+                warmUp(Path.of(args[3]), packages);
                 System.gc();
                 compiler.serve(Path.of(args[3]));
                 break;
             default:
-                warmUp(Path.of(args[3]), args[2]);
+                warmUp(Path.of(args[3]), packages);
         }
     }
 
@@ -98,7 +100,7 @@ final class Compiler {
     private int compile(String entry) throws IOException {
         String file = ownName(entry);
         List<String> args = new ArrayList<>(List.of("-encoding", "UTF-8", "-Xlint:-options", "-d", out.toString()));
-        args.addAll(List.of("-cp", classPath, "-sourcepath", parent(file) + ":" + root.resolve("src/main/java")));
+        args.addAll(List.of("-cp", classPath(), "-sourcepath", parent(file) + ":" + root.resolve("src/main/java")));
         // Programs start faster if putting strings together does not need code that is made while they run.
         args.add("-XDstringConcat=inline");
         args.addAll(sources());
@@ -222,6 +224,19 @@ final class Compiler {
         return code;
     }
 
+    /** Every archive of the packages, which javac's launcher would find, but the compiler does not. */
+    private String classPath() throws IOException {
+        List<String> found = new ArrayList<>();
+        if (Files.isDirectory(packages)) {
+            try (DirectoryStream<Path> archives = Files.newDirectoryStream(packages, "*.{jar,JAR}")) {
+                archives.forEach(archive -> found.add(archive.toString()));
+            }
+        }
+        found.sort(null);
+        // Not nothing, which would be the working directory.
+        return found.isEmpty() ? packages.toString() : String.join(":", found);
+    }
+
     private String parent(String file) {
         Path parent = root.resolve(file).getParent();
         return parent == null ? "." : parent.toString();
@@ -236,14 +251,14 @@ final class Compiler {
 
     private static final int ROUNDS = 6;
 
-    private static void warmUp(Path dir, String classPath) throws IOException {
+    private static void warmUp(Path dir, Path packages) throws IOException {
         Path scratch = Files.createTempDirectory(dir, "warm-up");
         for (int round = 0; round < ROUNDS; round++) {
             for (int sample = 0; sample < SAMPLES.length; sample++) {
                 Path root = Files.createDirectory(scratch.resolve(round + "-" + sample));
                 Path out = Files.createDirectory(root.resolve("out"));
                 Files.writeString(root.resolve("Main.java"), SAMPLES[sample]);
-                new Compiler(root, out, classPath).run("Main.java");
+                new Compiler(root, out, packages).run("Main.java");
             }
         }
         delete(scratch);
