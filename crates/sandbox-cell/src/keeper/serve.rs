@@ -226,7 +226,7 @@ impl Server<'_> {
                 (ToCell::Stop(_), _) => {}
                 (ToCell::Sample, _) => cell.sample(),
                 (ToCell::Accompany(command), CellState::Idle) if cell.boot == Boot::Ready => {
-                    cell.accompany(command, &fds)
+                    cell.accompany(command, &fds);
                 }
                 // A second command while one runs, or a companion for one that has begun.
                 (ToCell::Run { .. } | ToCell::Accompany(_), _) => self.kill(number),
