@@ -59,6 +59,8 @@ pub struct Sources {
 pub(crate) enum ToCell {
     /// Run a command, with this shown of the host at the cell's slots.
     Run { run: Box<Run>, mounts: Vec<Mount> },
+    /// Start a companion, before any command. Its standard streams come with it.
+    Accompany(Command),
     /// End what is running.
     Stop(StopReason),
     /// Say what has been used so far.
@@ -106,6 +108,8 @@ pub(crate) enum ToInit {
     Mapped,
     /// Start this program.
     Run(Box<Run>),
+    /// Start this companion of programs to come.
+    Accompany(Command),
     /// Send a signal to every process in the cell: SIGTERM (and SIGCONT, so that stopped ones get it).
     Terminate,
     /// Kill every process in the cell.

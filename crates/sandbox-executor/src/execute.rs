@@ -4,10 +4,9 @@ use std::fs::File;
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::path::Path;
-use std::sync::Arc;
 
 use sandbox_cell::archive::{Archive, Caps};
-use sandbox_cell::{Backend, Command, Failure, Keeper, Mount, RelativePath, RunStatus, Sources, signal_name};
+use sandbox_cell::{Backend, Failure, Keeper, Mount, RelativePath, RunStatus, Sources, signal_name};
 use sandbox_runtimes::{StageName, Store};
 
 use crate::files::{Collected, pack};
@@ -20,7 +19,7 @@ use crate::stage::{Ended, Input, Stage, Stream, failure, is_readable};
 use crate::template::guard;
 use crate::verdict::{Evidence, judge};
 use crate::volumes::NamedVolume;
-use crate::zygote::Warmth;
+use crate::warmth::Warmth;
 
 /// Somebody who watches a run.
 pub trait Observer {
@@ -131,11 +130,12 @@ impl Executor {
         {
             let shown = |making: &Making| Mount::read_only("/", &making.target);
             let made: Vec<Mount> = plan.install.iter().chain(&plan.compile).map(shown).collect();
-            let warmth = |command: &Command| Warmth { command: command.clone(), _held: Arc::default() };
-            pool.expect(&plan.cell, &made, plan.zygote.as_ref().map(warmth).as_ref());
+            let zygote = plan.zygote.as_ref().and_then(|command| Warmth::zygote(command, std::iter::empty()));
+            pool.expect(&plan.cell, &made, zygote.as_ref());
             if let Some(compile) = &plan.compile {
                 let prepared = plan.prepare.iter().filter(|prepare| prepare.stages.contains(&StageName::Compile));
                 let made: Vec<Mount> = plan.install.iter().chain(prepared).map(shown).collect();
+                // A companion takes long to get warm and much memory: it has to be needed once before.
                 pool.expect(&compile.cell, &made, None);
             }
         }
@@ -184,10 +184,8 @@ impl Run<'_> {
         let made: Vec<Mount> =
             entries.iter().map(|(entry, target)| Mount::read_only(&entry.content, *target)).collect();
         // What a zygote shows must stay in the store as long as the zygote.
-        let warmth = plan.zygote.as_ref().and_then(|command| {
-            let held: io::Result<Vec<_>> = entries.iter().map(|(entry, _)| entry.share()).collect();
-            Some(Warmth { command: command.clone(), _held: Arc::new(held.ok()?) })
-        });
+        let seen = || entries.iter().map(|(entry, _)| entry);
+        let warmth = plan.zygote.as_ref().and_then(|command| Warmth::zygote(command, seen()));
         let Some(volumes) = self.open_volumes()? else { return Ok(self.cancelled()) };
         let no_files = |error: io::Error| failure("cannot prepare the files", &error);
         let mut files = pack(&plan.files).map_err(no_files)?;

@@ -7,6 +7,7 @@
 
 mod backend;
 mod capture;
+mod companion;
 mod engine;
 mod execute;
 mod files;
@@ -28,6 +29,7 @@ mod stage;
 mod template;
 mod verdict;
 mod volumes;
+mod warmth;
 mod zygote;
 
 pub use engine::{Checked, Engine, Refused};

@@ -14,6 +14,7 @@ use crate::plan::{Making, Step};
 use crate::result::{CompileResult, RunResult, Verdict, seconds, text};
 use crate::stage::{Ended, Input, Stage, failure, is_readable};
 use crate::verdict::{Evidence, judge};
+use crate::warmth::Warmth;
 
 /// How often a run looks for what another is making before it says that it waits.
 const MUTE_WAITS: u32 = 25;
@@ -30,10 +31,8 @@ impl<'a> Run<'a> {
             entries.push((self.timed(made)?, install.target.as_path()));
         }
         if let Some(compile) = &plan.compile {
-            let packages: Vec<Mount> =
-                entries.iter().map(|(entry, target)| Mount::read_only(&entry.content, *target)).collect();
             let began = Instant::now();
-            let made = self.make(compile, StageName::Compile, &packages, observer);
+            let made = self.make(compile, StageName::Compile, &entries, observer);
             self.phases.compile = seconds(began.elapsed());
             entries.push((self.timed(made)?, compile.target.as_path()));
         }
@@ -48,12 +47,12 @@ impl<'a> Run<'a> {
         made
     }
 
-    /// Finds what a step makes, or makes it.
+    /// Finds what a step makes, or makes it with what was made `before`.
     fn make(
         &mut self,
         making: &Making,
         stage: StageName,
-        mounts: &[Mount],
+        before: &[(Entry, &Path)],
         observer: &mut dyn Observer,
     ) -> Result<Entry, Stopped> {
         let staging = match self.claim(making, observer)? {
@@ -69,17 +68,17 @@ impl<'a> Run<'a> {
             Some(prepare) if prepare.stages.contains(&stage) => {
                 let entry = match self.claim(prepare, observer)? {
                     Claim::Ready(entry) => entry,
-                    Claim::Vacant(staging) => self.fill(prepare, staging, &[], observer)?,
+                    Claim::Vacant(staging) => self.fill(prepare, staging, &[], None, observer)?,
                 };
-                Some(entry)
+                Some((entry, prepare.target.as_path()))
             }
             _ => None,
         };
-        let mut shown = mounts.to_vec();
-        if let (Some(entry), Some(prepare)) = (&prepared, &self.plan.prepare) {
-            shown.push(Mount::read_only(&entry.content, &prepare.target));
-        }
-        let entry = self.fill(making, staging, &shown, observer)?;
+        let entries = || before.iter().chain(&prepared);
+        let shown: Vec<Mount> = entries().map(|(entry, target)| Mount::read_only(&entry.content, *target)).collect();
+        let companion = making.companion.as_ref();
+        let warmth = companion.and_then(|command| Warmth::companion(command, entries().map(|(entry, _)| entry)));
+        let entry = self.fill(making, staging, &shown, warmth, observer)?;
         let most = match making.kind {
             Kind::Build => self.host.settings.build_cache,
             Kind::Environment => self.host.settings.package_cache,
@@ -114,6 +113,7 @@ impl<'a> Run<'a> {
         making: &Making,
         mut staging: Staging,
         shown: &[Mount],
+        warmth: Option<Warmth>,
         observer: &mut dyn Observer,
     ) -> Result<Entry, Stopped> {
         observer.step(making.step, &making.what);
@@ -123,7 +123,7 @@ impl<'a> Run<'a> {
             cell: &making.cell,
             made: shown,
             lent: &[],
-            warmth: None,
+            warmth,
             command: &making.command,
             files: &files,
             input: Input::Empty,
@@ -197,6 +197,7 @@ impl CompileResult {
         Self {
             success,
             cached: false,
+            start: Some(ended.start),
             exit_code: ending(ended.outcome.status).0,
             stdout: said(&ended.stdout.kept),
             stderr: said(&ended.stderr.kept),
@@ -210,6 +211,7 @@ impl CompileResult {
         Self {
             success: true,
             cached: true,
+            start: None,
             exit_code: Some(0),
             stdout: String::new(),
             stderr: String::new(),

@@ -8,7 +8,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
 use sandbox_cell::archive::Caps;
-use sandbox_cell::{CellSpec, Command, Gateway, LayerSet, Limits, Mount, Network, PROXY_PORT, Role, Volume, WORK_DIR};
+use sandbox_cell::{
+    CellSpec, Command, Gateway, LayerSet, Limits, Mount, Network, PROXY_PORT, RelativePath, Role, Volume, WORK_DIR,
+};
 use sandbox_runtimes::{
     Invocation, Kind, OUT_DIR, Packages, RESULT_DIR, RUNNER_FILE, Runtime, Stage, StageName, set_all,
 };
@@ -62,6 +64,8 @@ pub(crate) struct Making {
     pub(crate) stages: Vec<StageName>,
     pub(crate) cell: CellSpec,
     pub(crate) command: Command,
+    /// What can wait in a cell for the command.
+    pub(crate) companion: Option<Command>,
     pub(crate) files: Vec<InputFile>,
     pub(crate) complaints: Complaints,
     /// What may be reached.
@@ -324,17 +328,25 @@ impl Planner<'_> {
         if definition.network {
             use_proxy(&mut command);
         }
+        let mut key = Key::new(runtime, &command);
+        let mut files = vec![];
+        for (name, text) in &definition.files {
+            let path = RelativePath::new(name.clone()).map_err(|error| RequestError::Entry(error.to_string()))?;
+            files.push(InputFile { path, content: text.clone().into_bytes(), executable: false });
+        }
+        files.iter().for_each(|file| key.file(file));
         Ok(Some(Making {
             step: Step::Prepare,
             what: format!("preparing {} (once)", definition.what),
             kind: Kind::Environment,
-            key: Key::new(runtime, &command).finish(),
+            key: key.finish(),
             label: format!("{} {}: {}", runtime.definition.name, runtime.version, definition.what),
             target: definition.target.clone(),
             stages: definition.stages.clone(),
             cell: self.cell(&self.settings.install, network, &mounts),
             command,
-            files: vec![],
+            companion: None,
+            files,
             complaints: Complaints { reasons: runtime.definition.errors.install.clone(), first: true, memory: vec![] },
             reach: install_reach(self.settings, &definition.pass, &variable),
         }))
@@ -379,6 +391,7 @@ impl Planner<'_> {
             stages: vec![],
             cell: self.cell(&self.settings.install, proxy_only(), &mounts),
             command,
+            companion: None,
             files: manifests,
             complaints: Complaints { reasons: language.errors.install.clone(), first: true, memory: vec![] },
             reach: install_reach(self.settings, &definition.pass, &variable),
@@ -413,6 +426,7 @@ impl Planner<'_> {
             target: OUT_DIR.into(),
             stages: vec![],
             cell: self.cell(&self.settings.compile, Network::None, &mounts),
+            companion: runtime.companion(&command),
             command,
             files: files.to_vec(),
             complaints: Complaints { reasons: runtime.definition.errors.compile.clone(), first: true, memory: vec![] },
@@ -489,7 +503,6 @@ pub(crate) const RUNNER: &str = RUNNER_FILE;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sandbox_cell::RelativePath;
     use sandbox_runtimes::{Memory, Places, Registry};
 
     fn request(source: Source) -> Request {

@@ -13,18 +13,20 @@
 //!
 //! A cell can be more than ready: the child of a zygote can wait in it. Such cells have shelves of their own, and each of
 //! these has a thread of its own, which has the zygote. A zygote ends with its shelf, which goes when nobody has used it
-//! for a while or when another needs the place.
+//! for a while or when another needs the place. A companion can wait in a cell too, which helps what the run starts. It is
+//! as slow to start as what it helps, and large; so there are few, and none before somebody has needed one.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use sandbox_cell::limits::{Caps, LimitKind, Limits};
 use sandbox_cell::{Cell, CellSpec, Failure, Keeper, LayerSet, Mount, Network};
 use serde::Serialize;
 
-use crate::zygote::{Warmth, Zygote};
+use crate::companion::{Companion, is_readable};
+use crate::warmth::{Warmth, WarmthKind};
+use crate::zygote::Zygote;
 
 /// How a run got its cell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
@@ -36,7 +38,7 @@ pub enum StartKind {
     Cold,
     /// It was ready.
     Ready,
-    /// It was ready, and an interpreter waited in it.
+    /// It was ready, and an interpreter or a compiler waited in it.
     Warm,
 }
 
@@ -78,8 +80,8 @@ impl Cells {
         }
     }
 
-    /// A cell like `spec` in which `made` and `lent` can be seen, with an interpreter if there can be one: what was made for
-    /// many runs, and what a request shows of the host. One that was ready has its limits only once they are given with the
+    /// A cell like `spec` in which `made` and `lent` can be seen, with what should wait in it if that can be: what was
+    /// made for many runs, and what a request shows of the host. One that was ready has its limits only once they are given with the
     /// command.
     pub(crate) fn take(
         &self,
@@ -139,15 +141,24 @@ impl Order {
         Some(Self { spec: CellSpec { limits, slots, ..spec.clone() }, warmth: None })
     }
 
-    /// The same with an interpreter in it. A zygote is worth its memory only where many runs are alike, so its cells have
-    /// the usual disk and no network.
+    /// The same with something that waits in it. A zygote is worth its memory only where many runs are alike, so its cells
+    /// have the usual disk and no network. A companion lives under the limits of what it helps, which are the operator's.
     fn warm(spec: &CellSpec, made: &[Mount], lent: &[Mount], warmth: &Warmth) -> Option<Self> {
         let mut order = Self::new(spec, lent)?;
-        if order.spec.limits != Limits::default() || order.spec.network != Network::None || !Zygote::POSSIBLE {
+        match warmth.kind {
+            WarmthKind::Zygote if order.spec.limits != Limits::default() || !Zygote::POSSIBLE => return None,
+            WarmthKind::Zygote => {}
+            WarmthKind::Companion => order.spec.limits = spec.limits.clone(),
+        }
+        if order.spec.network != Network::None {
             return None;
         }
         order.spec.mounts.extend(made.iter().cloned());
         Some(Self { warmth: Some(warmth.clone()), ..order })
+    }
+
+    fn has_companion(&self) -> bool {
+        self.warmth.as_ref().is_some_and(|warmth| warmth.kind == WarmthKind::Companion)
     }
 }
 
@@ -163,7 +174,7 @@ pub(crate) struct Pool {
 pub(crate) struct Room {
     /// The most cells that are ready at one time.
     pub(crate) cells: usize,
-    /// The most zygotes.
+    /// The most shelves of cells in which something waits.
     pub(crate) zygotes: usize,
 }
 
@@ -185,7 +196,7 @@ struct State {
 #[derive(Debug)]
 struct Shelf {
     order: Order,
-    ready: Vec<Cell>,
+    ready: Vec<Made>,
     /// How many are being made.
     making: usize,
     /// How many it should hold.
@@ -193,6 +204,20 @@ struct Shelf {
     /// The fewest that were left after a run took one, since the last look.
     spare: usize,
     used: Instant,
+}
+
+/// A cell on a shelf.
+#[derive(Debug)]
+struct Made {
+    cell: Cell,
+    companion: Option<Companion>,
+}
+
+impl Made {
+    fn has_ended(&self) -> bool {
+        // A cell that has something to say has come to an end.
+        is_readable(&self.cell, Duration::ZERO) || self.companion.as_ref().is_some_and(Companion::has_ended)
+    }
 }
 
 /// How often it is looked whether a shelf holds too many.
@@ -203,6 +228,12 @@ const KEPT: Duration = Duration::from_secs(600);
 
 /// How many cells are made at one time: while one locks itself, the keeper can begin the next.
 const AT_ONCE: usize = 2;
+
+/// How long nobody must have asked for a companion before another is made.
+const QUIET: Duration = Duration::from_millis(300);
+
+/// The most cells with companions that a shelf holds.
+const COMPANIONS: usize = 2;
 
 impl Pool {
     pub(crate) fn new(keeper: Keeper, room: Room) -> std::io::Result<Self> {
@@ -238,13 +269,13 @@ impl Pool {
         shelf.used = Instant::now();
         let cell = loop {
             match shelf.ready.pop() {
-                // One that has something to say has come to an end.
-                Some(cell) if has_ended(&cell) => {}
-                other => break other,
+                Some(made) if made.has_ended() => {}
+                other => break other.map(|made| made.cell),
             }
         };
         if cell.is_none() {
-            shelf.target = (shelf.target + 1).min(self.shared.room.cells);
+            let most = if order.has_companion() { COMPANIONS } else { usize::MAX };
+            shelf.target = (shelf.target + 1).min(self.shared.room.cells).min(most);
         }
         shelf.spare = shelf.spare.min(shelf.ready.len());
         drop(state);
@@ -252,7 +283,7 @@ impl Pool {
         cell
     }
 
-    /// The shelf for an order, if there can be one. A new one should hold one cell.
+    /// The shelf for an order, if there can be one. A new one should hold one cell, or none before that is missed.
     fn shelve(&self, state: &mut State, order: &Order) -> Option<usize> {
         if state.closed {
             return None;
@@ -266,10 +297,17 @@ impl Pool {
                 return None;
             }
             let (order, warmth) = (order.clone(), warmth.clone());
-            self.start_maker("zygote", move |shared| shared.make_warm(&order, &warmth)).ok()?;
+            match warmth.kind {
+                WarmthKind::Zygote => self.start_maker("zygote", move |shared| shared.make_warm(&order, &warmth)),
+                WarmthKind::Companion => {
+                    self.start_maker("companions", move |shared| shared.make_accompanied(&order, &warmth))
+                }
+            }
+            .ok()?;
         }
-        let (order, used) = (order.clone(), Instant::now());
-        state.shelves.push(Shelf { order, ready: vec![], making: 0, target: 1, spare: usize::MAX, used });
+        let (target, used) = (usize::from(!order.has_companion()), Instant::now());
+        let order = order.clone();
+        state.shelves.push(Shelf { order, ready: vec![], making: 0, target, spare: usize::MAX, used });
         Some(state.shelves.len() - 1)
     }
 }
@@ -298,6 +336,10 @@ impl State {
         self.shelves.iter().position(|shelf| shelf.order == *order)
     }
 
+    fn find_shelf(&self, order: &Order) -> Option<&Shelf> {
+        self.find(order).map(|index| &self.shelves[index])
+    }
+
     fn held(&self) -> usize {
         self.shelves.iter().map(|shelf| shelf.ready.len() + shelf.making).sum()
     }
@@ -311,14 +353,14 @@ impl State {
     }
 
     /// Takes a cell off the shelf that was not used for longest, if that is before `before`.
-    fn give_up_one(&mut self, before: Instant) -> Option<Cell> {
+    fn give_up_one(&mut self, before: Instant) -> Option<Made> {
         let shelves = self.shelves.iter_mut().filter(|shelf| !shelf.ready.is_empty() && shelf.used < before);
         let shelf = shelves.min_by_key(|shelf| shelf.used)?;
         shelf.target = shelf.target.saturating_sub(1);
         shelf.ready.pop()
     }
 
-    /// Removes the zygote that was not used for longest, unless it was just now.
+    /// Removes the warm shelf that was not used for longest, unless it was just now.
     fn give_up_zygote(&mut self) -> bool {
         let zygotes = (0..self.shelves.len()).filter(|index| self.shelves[*index].order.warmth.is_some());
         let oldest = zygotes.min_by_key(|index| self.shelves[*index].used);
@@ -327,7 +369,7 @@ impl State {
     }
 
     /// Lowers what was never needed since the last look, and takes away what is too much.
-    fn look(&mut self) -> Vec<Cell> {
+    fn look(&mut self) -> Vec<Made> {
         let mut surplus = vec![];
         for shelf in &mut self.shelves {
             let spare = std::mem::replace(&mut shelf.spare, usize::MAX);
@@ -361,7 +403,8 @@ impl Shared {
             let Some(orders) = self.wait_for_orders(next_look, |order| order.warmth.is_none()) else { return };
             let cells: Vec<_> = orders.iter().map(|order| self.keeper.create(&order.spec)).collect();
             for (order, cell) in orders.iter().zip(cells) {
-                self.put(order, cell.and_then(|mut cell| cell.ready().map(|_| cell)));
+                let ready = |mut cell: Cell| cell.ready().map(|_| Made { cell, companion: None });
+                self.put(order, cell.and_then(ready));
             }
         }
     }
@@ -383,8 +426,32 @@ impl Shared {
             let made: Vec<_> = orders.iter().map(|order| warm.make(&self.keeper, &order.spec)).collect();
             let entered = |mut cell: Cell| warm.enter(&mut cell).map(|()| cell);
             let made: Vec<_> = made.into_iter().map(|cell| cell.and_then(entered)).collect();
+            let waits = |mut cell: Cell| Zygote::wait(&mut cell).map(|()| Made { cell, companion: None });
             for cell in made {
-                self.put(order, cell.and_then(|mut cell| Zygote::wait(&mut cell).map(|()| cell)));
+                self.put(order, cell.and_then(waits));
+            }
+        }
+    }
+
+    /// Makes cells with companions in them until their shelf is gone. One after the other, and not while others are busy
+    /// with what they took: each takes a CPU for a while, which a run that has to do without would need more.
+    fn make_accompanied(&self, order: &Order, warmth: &Warmth) {
+        let wanted = || {
+            let state = self.lock();
+            !state.closed && state.find(order).is_some()
+        };
+        let mut works = true;
+        // One that does not get ready will not another time either.
+        while works && wanted() {
+            let soon = Instant::now() + LOOK;
+            let Some(orders) = self.wait_for_orders(soon, |other| other == order) else { return };
+            for order in &orders {
+                while wanted() && self.lock().find_shelf(order).is_some_and(|shelf| shelf.used.elapsed() < QUIET) {
+                    std::thread::sleep(QUIET / 4);
+                }
+                let made = Companion::start(&self.keeper, &order.spec, &warmth.command, wanted);
+                works &= made.is_ok();
+                self.put(order, made.map(|(cell, companion)| Made { cell, companion: Some(companion) }));
             }
         }
     }
@@ -423,20 +490,15 @@ impl Shared {
         orders
     }
 
-    fn put(&self, order: &Order, cell: Result<Cell, Failure>) {
+    fn put(&self, order: &Order, made: Result<Made, Failure>) {
         let mut state = self.lock();
         let Some(index) = state.find(order) else { return };
         let shelf = &mut state.shelves[index];
         shelf.making = shelf.making.saturating_sub(1);
-        match cell {
-            Ok(cell) => shelf.ready.push(cell),
+        match made {
+            Ok(made) => shelf.ready.push(made),
             // Whoever needs one makes his own, and is told why that fails. The next who finds none asks for one again.
             Err(_) => shelf.target = 0,
         }
     }
-}
-
-fn has_ended(cell: &Cell) -> bool {
-    let mut fds = [PollFd::new(cell, PollFlags::IN)];
-    poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok_and(|ready| ready > 0)
 }

@@ -254,6 +254,9 @@ pub struct CompileResult {
     pub success: bool,
     /// Whether it was there before.
     pub cached: bool,
+    /// How the compiler got its cell; `warm` if a compiler waited in it. None if the program was there before.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub start: Option<StartKind>,
     /// The compiler's exit code.
     pub exit_code: Option<i32>,
     /// What the compiler wrote to standard output.

@@ -20,7 +20,7 @@ use crate::capture::Capture;
 use crate::gateway::{Gateway, NetworkUse};
 use crate::pool::{Cells, StartKind, Taken};
 use crate::reach::Reach;
-use crate::zygote::Warmth;
+use crate::warmth::Warmth;
 
 /// An output stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,7 +51,7 @@ pub(crate) struct Stage<'a> {
     pub(crate) made: &'a [Mount],
     /// What else of the host is shown in it, read-only.
     pub(crate) lent: &'a [Mount],
-    /// The zygote whose child could run the command.
+    /// What could wait for the command.
     pub(crate) warmth: Option<Warmth>,
     pub(crate) command: &'a Command,
     pub(crate) files: &'a Archive,

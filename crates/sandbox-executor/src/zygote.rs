@@ -6,7 +6,6 @@
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -17,28 +16,13 @@ use rustix::net::{
 use sandbox_cell::archive::Archive;
 use sandbox_cell::limits::{Caps, LimitKind, Limits};
 use sandbox_cell::{
-    Cell, CellSpec, Command, Failure, Keeper, Nest, Network, RelativePath, Role, Start, Stdio, ZYGOTE_LIBRARY,
-    filter_bytes, null,
+    Cell, CellSpec, Failure, Keeper, Nest, Network, RelativePath, Role, Start, Stdio, ZYGOTE_LIBRARY, filter_bytes,
+    null,
 };
-use sandbox_runtimes::{Entry, RULES_FILE, ZYGOTE_LIBRARY_FILE};
+use sandbox_runtimes::{RULES_FILE, ZYGOTE_LIBRARY_FILE};
 
 use crate::stage::failure;
-
-/// How to make a zygote.
-#[derive(Debug, Clone)]
-pub(crate) struct Warmth {
-    /// What becomes one.
-    pub(crate) command: Command,
-    /// What it shows of the store, which must stay there as long.
-    pub(crate) _held: Arc<Vec<Entry>>,
-}
-
-/// Two zygotes for the same cells are alike if they are started alike.
-impl PartialEq for Warmth {
-    fn eq(&self, other: &Self) -> bool {
-        self.command == other.command
-    }
-}
+use crate::warmth::Warmth;
 
 /// A zygote that is warm. Dropping it ends it, and every cell in its nest.
 #[derive(Debug)]

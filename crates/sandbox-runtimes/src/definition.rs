@@ -105,6 +105,9 @@ pub struct Prepare {
     pub what: String,
     /// A script that fills the directory `$OUT`.
     pub script: String,
+    /// Files that the script finds in its working directory, each with the name of a file beside this one.
+    #[serde(default)]
+    pub files: BTreeMap<String, String>,
     /// Where the result appears.
     pub target: PathBuf,
     /// The stages in which it appears.
@@ -146,6 +149,17 @@ pub struct Compile {
     /// Programs that it needs.
     #[serde(default)]
     pub tools: BTreeMap<String, Tool>,
+    /// What can be started before it is known what to compile, and makes that faster.
+    pub companion: Option<Companion>,
+}
+
+/// A companion of compilers: a program that is started in a cell before it is known what to compile.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Companion {
+    /// A script that runs as long as the companion waits for [`Compile::script`], which has to find it by itself, and to
+    /// do without it. When it is ready it writes something to its standard output, which it closes if it fails.
+    pub script: String,
 }
 
 /// How to run a program.
@@ -327,7 +341,8 @@ impl Definition {
         }
         let restricted = definition.run.restricted.as_mut().map(|restricted| &mut restricted.runner);
         let warm = definition.run.warm.as_mut().map(|warm| &mut warm.zygote);
-        for name in definition.run.runner.iter_mut().chain(restricted).chain(warm) {
+        let files = definition.prepare.iter_mut().flat_map(|prepare| prepare.files.values_mut());
+        for name in definition.run.runner.iter_mut().chain(restricted).chain(warm).chain(files) {
             *name = beside(name).map_err(|source| DefinitionError::Read { file: name.clone(), source })?;
         }
         Ok((definition, table))
@@ -378,6 +393,11 @@ impl Definition {
         for runner in self.run.runner.iter().chain(restricted).chain(warm) {
             if let Err(error) = sandbox_cell::RelativePath::new(runner.clone()) {
                 return Some(format!("run.runner: {error}"));
+            }
+        }
+        for path in self.prepare.iter().flat_map(|prepare| prepare.files.iter()).flat_map(|(name, file)| [name, file]) {
+            if let Err(error) = sandbox_cell::RelativePath::new(path.clone()) {
+                return Some(format!("prepare.files: {error}"));
             }
         }
         let targets = self.prepare.iter().map(|prepare| ("prepare.target", &prepare.target));

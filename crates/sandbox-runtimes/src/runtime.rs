@@ -148,6 +148,13 @@ impl Runtime {
         Ok(Some(Stage { command: script(&compile.script, environment, [entry.into()]), mounts }))
     }
 
+    /// The companion of such a compile command, if the language has one.
+    #[must_use]
+    pub fn companion(&self, compile: &Command) -> Option<Command> {
+        let companion = self.definition.compile.as_ref()?.companion.as_ref()?;
+        Some(script(&companion.script, compile.env.clone(), []))
+    }
+
     /// Installs packages. `variable` gives the host's variables.
     pub fn install(
         &self,

@@ -15,6 +15,7 @@
 mod bare;
 mod files;
 mod kill;
+mod launch;
 mod lock;
 mod network;
 mod park;

@@ -1,23 +1,18 @@
 //! Init's loop: start a program, reap what ends, kill what is left.
 
-use std::ffi::CString;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::FileExt;
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags};
-use rustix::process::{Pid, Resource, Signal, WaitId, WaitIdOptions, WaitOptions, WaitStatus};
-use rustix::thread::CapabilitySet;
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, WaitOptions, WaitStatus};
 use sandbox_sys::process::{CpuTimes, children_cpu_times};
-use sandbox_sys::spawn::{Program, Step, spawn};
 
 use super::files::{self, Files};
-use super::lock::{Locked, TO_ENTER};
+use super::launch::{self, Words, failed};
+use super::lock::Locked;
 use super::park::{self, Go, Park};
 use super::writable::DiskWatch;
 use super::{Birth, Processes, kill, watch};
@@ -25,8 +20,7 @@ use crate::archive::Caps;
 use crate::layer::Layer;
 use crate::limits::{LimitKind, Limits};
 use crate::outcome::RunStatus;
-use crate::rootfs;
-use crate::spec::{Command, Role};
+use crate::spec::Command;
 use crate::wire::{self, FromInit, Received, Report, Run, ToInit};
 
 /// A program that runs.
@@ -180,6 +174,10 @@ fn obey(
             // The failed child is reaped with the others.
             Err(failed) => say(birth, &failed),
         },
+        ToInit::Accompany(command) if running.is_none() => match accompany(birth, locked, command, &fds) {
+            Ok(()) => Ok(()),
+            Err(failed) => say(birth, &failed),
+        },
         ToInit::Terminate => {
             kill::signal(birth, Signal::TERM);
             // A stopped process gets the signal when it continues.
@@ -191,8 +189,19 @@ fn obey(
             Ok(())
         }
         // The keeper does not do this; a second program would confuse the first one's account.
-        ToInit::Run(_) | ToInit::Places { .. } | ToInit::Mapped => Err(Errno::PROTO),
+        ToInit::Run(_) | ToInit::Accompany(_) | ToInit::Places { .. } | ToInit::Mapped => Err(Errno::PROTO),
     }
+}
+
+/// Starts a companion. It is reaped like any other child, and killed with what programs leave.
+fn accompany(birth: &Birth<'_>, locked: &Locked<'_>, command: Command, fds: &[OwnedFd]) -> Result<(), FromInit> {
+    // Without groups that count apart, what it has used before could not be told from what a program uses.
+    if birth.layout.is_some() {
+        return Err(failed("start a companion", Errno::OPNOTSUPP, false));
+    }
+    let [stdin, stdout, stderr] = fds else { return Err(failed("get standard streams", Errno::INVAL, false)) };
+    let streams = [stdin.as_fd(), stdout.as_fd(), stderr.as_fd()];
+    Words::read(birth, command)?.launch(birth, locked, &birth.spec.limits, streams, None).map(drop)
 }
 
 fn start(
@@ -205,11 +214,6 @@ fn start(
 ) -> Result<Running, FromInit> {
     let Run { command, limits, extra: has_extra, files: has_files, collect, last } = run;
     let limits = limits.unwrap_or_else(|| birth.spec.limits.clone());
-    let failed = |step: &str, errno: Errno, request: bool| FromInit::Failed {
-        step: step.to_owned(),
-        errno: errno.raw_os_error(),
-        request,
-    };
     let invalid = |step: &str| failed(step, Errno::INVAL, false);
     let mut fds = fds.into_iter();
     let (Some(stdin), Some(stdout), Some(stderr)) = (fds.next(), fds.next(), fds.next()) else {
@@ -227,131 +231,25 @@ fn start(
         Some(caps) => Some((caps, fds.next().ok_or_else(|| invalid("get the pipe for output files"))?)),
         None => None,
     };
-    let command = match birth.layout {
-        None => command,
-        Some(layout) => {
-            let place = layout.find(&command.cwd).or_else(|| rootfs::is_of_system(&command.cwd).then(PathBuf::new));
-            place.ok_or_else(|| failed(&spawn_step("", Step::WorkingDirectory), Errno::NOENT, true))?;
-            layout.translate(command)
-        }
-    };
-    let nul = |_| invalid("read the command: an argument contains a NUL byte");
-    let paths = candidates(&command).map_err(nul)?;
-    let cwd = CString::new(command.cwd.into_os_string().into_vec()).map_err(nul)?;
-    let name = command.argv.first().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-    let args: Result<Vec<CString>, _> = command.argv.into_iter().map(|arg| CString::new(arg.into_vec())).collect();
-    let env: Result<Vec<CString>, _> = command
-        .env
-        .into_iter()
-        .map(|(name, value)| CString::new([name.as_bytes(), b"=", value.as_bytes()].concat()))
-        .collect();
-    let (args, env) = (args.map_err(nul)?, env.map_err(nul)?);
-    let cgroups: Vec<_> = locked.groups.iter().map(AsFd::as_fd).collect();
-    let rlimits = rlimits(birth, &limits);
-    let program = Program {
-        paths: &paths,
-        args: &args,
-        env: &env,
-        cwd: &cwd,
-        stdio: [stdin.as_fd(), stdout.as_fd(), stderr.as_fd()],
-        extra: extra.as_ref().map(AsFd::as_fd),
-        kept: if birth.spec.role == Role::Zygote { TO_ENTER } else { CapabilitySet::empty() },
-        cgroups: &cgroups,
-        rlimits: &rlimits,
-        ids: birth.program_ids,
-        landlock: locked.landlock.as_ref().map(AsFd::as_fd),
-        own_proc: birth.layout.is_some(),
-    };
+    let words = Words::read(birth, command)?;
+    let streams = [stdin.as_fd(), stdout.as_fd(), stderr.as_fd()];
     let cpu_before = children_cpu_times();
     let io_before = io_counters(locked);
     let started = Instant::now();
     let pid = match park {
         Some(park) => {
             let pid = park.child.ok_or_else(|| invalid("find the program: nobody waits"))?;
-            let go = Go { args: &args, env: &env, cwd: &cwd, stdio: program.stdio, rlimits: &rlimits };
+            let Words { args, env, cwd, .. } = &words;
+            let go = Go { args, env, cwd, stdio: streams, rlimits: &launch::rlimits(birth, &limits) };
             park.go(&go).map_err(|errno| failed("tell the program what to run", errno, false))?;
             pid
         }
-        None => spawn(&program).map_err(|error| {
-            let request = matches!(error.step, Step::Exec | Step::WorkingDirectory);
-            failed(&spawn_step(&name, error.step), error.errno, request)
-        })?,
+        None => words.launch(birth, locked, &limits, streams, extra.as_ref().map(AsFd::as_fd))?,
     };
     // The rules that let the program read about itself hold for these as long as the kernel remembers them.
-    let own_proc = birth.layout.map(|_| own_proc(pid)).unwrap_or_default();
+    let own_proc = birth.layout.map(|_| launch::own_proc(pid)).unwrap_or_default();
     let (peak, disk) = (watch::Sample::default(), DiskWatch::new());
     Ok(Running { pid, last, limits, collect, started, cpu_before, io_before, peak, disk, _own_proc: own_proc })
-}
-
-/// What a program may read about itself, opened.
-fn own_proc(pid: Pid) -> Vec<OwnedFd> {
-    let flags = OFlags::PATH | OFlags::CLOEXEC;
-    let Ok(dir) = rustix::fs::open(format!("/proc/{}", pid.as_raw_nonzero()), flags, Mode::empty()) else {
-        return vec![];
-    };
-    let files = sandbox_sys::landlock::OWN_FILES.iter();
-    let files = files.filter_map(|name| rustix::fs::openat(&dir, *name, flags, Mode::empty()).ok());
-    let mut held: Vec<OwnedFd> = files.collect();
-    held.push(dir);
-    held
-}
-
-fn spawn_step(name: &str, step: Step) -> String {
-    match step {
-        Step::Fork => "fork".to_owned(),
-        Step::Cgroup => "join the program's cgroup".to_owned(),
-        Step::Session => "start a session".to_owned(),
-        Step::Stdio => "connect standard streams".to_owned(),
-        Step::Rlimit => "set resource limits".to_owned(),
-        Step::Privileges => "drop privileges".to_owned(),
-        Step::Landlock => "enter the Landlock rules".to_owned(),
-        Step::WorkingDirectory => "enter the working directory".to_owned(),
-        Step::Exec => format!("run {name}"),
-    }
-}
-
-/// Where a program may be: along PATH for a plain name, in the working directory for a relative path.
-fn candidates(command: &Command) -> Result<Vec<CString>, std::ffi::NulError> {
-    let Some(name) = command.argv.first() else { return Ok(vec![]) };
-    if name.as_bytes().contains(&b'/') {
-        return Ok(vec![CString::new(name.as_bytes())?]);
-    }
-    let path = command.env.iter().find(|(name, _)| name == "PATH").map(|(_, value)| value.as_bytes());
-    let dirs = path.unwrap_or_default().split(|byte| *byte == b':').filter(|dir| !dir.is_empty());
-    dirs.map(|dir| CString::new([dir, b"/", name.as_bytes()].concat())).collect()
-}
-
-fn rlimits(birth: &Birth<'_>, limits: &Limits) -> Vec<(Resource, u64)> {
-    // Where nothing else keeps a file from filling the disk between two looks, it is no larger than where it may be.
-    let places = birth.spec.volumes.iter().map(|volume| volume.size).chain([limits.disk()]);
-    let largest = places.max().filter(|_| birth.layout.is_some()).unwrap_or(u64::MAX);
-    let file_size = limits.file_size().min(largest);
-    let mut rlimits = vec![
-        (Resource::Core, 0),
-        (Resource::Fsize, file_size),
-        (Resource::Nofile, limits.open_files()),
-        (Resource::Memlock, 64 * 1024),
-        (Resource::Msgqueue, 819_200),
-        // Whatever the keeper's own user may do, programs get no priority over others.
-        (Resource::Nice, 0),
-        (Resource::Rtprio, 0),
-    ];
-    if birth.duties.processes == Processes::ByCounting {
-        // Between two looks a program could make thousands. Its user has others, so that this is only a far wall: what
-        // all of them have now, and room for several cells.
-        let room = (8 * limits.processes()).max(512);
-        rlimits.push((Resource::Nproc, watch::threads_of_this_user() + room));
-    }
-    if birth.duties.processes == Processes::ByUser {
-        // Counted per user and user namespace, so it is the cell's own; threads count, init does not run as this
-        // user or is one more of them.
-        let init = u64::from(birth.program_ids.is_none());
-        rlimits.push((Resource::Nproc, limits.processes() + init));
-    }
-    if let Some(cpu) = limits.cpu_time().filter(|_| birth.duties.cpu_time) {
-        rlimits.push((Resource::Cpu, cpu.as_secs() + 1));
-    }
-    rlimits
 }
 
 /// Bytes read and written by system calls, by init and by every child it has reaped.

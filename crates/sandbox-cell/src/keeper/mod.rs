@@ -245,6 +245,12 @@ impl Cell {
         self.say(&ToCell::Run { run: Box::new(run), mounts: mounts.to_vec() }, &fds)
     }
 
+    /// Starts a companion in a cell that is ready: a program that gets ready to help the command that comes later, and
+    /// ends with it. What it says goes where `stdio` says; that it cannot be started is said as a command's failure is.
+    pub fn accompany(&self, companion: &Command, stdio: Stdio<'_>) -> Result<(), Failure> {
+        self.say(&ToCell::Accompany(companion.clone()), &[stdio.stdin, stdio.stdout, stdio.stderr])
+    }
+
     /// The sockets of a cell with a gateway, once it is ready. Whoever has them decides what the cell can reach.
     pub fn take_gateway(&mut self) -> Result<Option<GatewaySockets>, Failure> {
         self.ready()?;

@@ -254,8 +254,11 @@ impl Server<'_> {
                 (ToCell::Stop(reason), CellState::Running(_)) => cell.stop(reason),
                 (ToCell::Stop(_), _) => {}
                 (ToCell::Sample, _) => cell.sample(),
-                // A second command while one runs.
-                (ToCell::Run { .. }, _) => self.kill(number),
+                (ToCell::Accompany(command), CellState::Idle) if cell.boot == Boot::Ready => {
+                    cell.accompany(command, &fds);
+                }
+                // A second command while one runs, or a companion for one that has begun.
+                (ToCell::Run { .. } | ToCell::Accompany(_), _) => self.kill(number),
             },
             Err(Errno::AGAIN) => {}
             Ok(Received::Closed) | Err(_) => self.kill(number),

@@ -16,7 +16,7 @@ use crate::layer::{Layer, LayerSet};
 use crate::limits::{LimitKind, Limits};
 use crate::outcome::{Outcome, RunStatus, StopReason, Usage};
 use crate::rootfs;
-use crate::spec::{self, CellSpec, Mount};
+use crate::spec::{self, CellSpec, Command, Mount};
 use crate::wire::{self, FromCell, Report, Run, ToInit};
 
 /// What a program gets between SIGTERM and SIGKILL.
@@ -184,6 +184,15 @@ impl Kept {
     pub(super) fn on_parked(&mut self) {
         self.fresh = false;
         self.tell(&FromCell::Parked);
+    }
+
+    /// Has a companion started. What it uses before a command comes is not the command's.
+    pub(super) fn accompany(&mut self, command: Command, fds: &[OwnedFd]) {
+        let fds: Vec<_> = fds.iter().map(AsFd::as_fd).collect();
+        self.fresh = false;
+        if let Err(errno) = wire::send(&self.init, &ToInit::Accompany(command), &fds, SendFlags::DONTWAIT) {
+            self.tell(&FromCell::Failed(Failure::os("cannot reach the cell's init", errno)));
+        }
     }
 
     /// Takes a command for init.

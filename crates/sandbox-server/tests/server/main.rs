@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 mod backends;
 mod clients;
+mod companions;
 mod images;
 mod jobs;
 #[cfg(feature = "otlp")]

@@ -343,7 +343,7 @@ impl<'a> Attendant<'a> {
                     self.waiting = Some((*run, fds));
                     self.take_command()?;
                 }
-                ToCell::Run { .. } => return Ok(false),
+                ToCell::Run { .. } | ToCell::Accompany(_) => return Ok(false),
                 ToCell::Stop(reason) => self.stop(reason)?,
                 ToCell::Sample => self.send(&ToInside::Sample)?,
             },

@@ -1,0 +1,160 @@
+//! From a command to a process: what it says, made ready for the system, and the limits that it gets.
+
+use std::ffi::CString;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::PathBuf;
+
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+use rustix::process::{Pid, Resource};
+use rustix::thread::CapabilitySet;
+use sandbox_sys::spawn::{Program, Step, spawn};
+
+use super::lock::{Locked, TO_ENTER};
+use super::{Birth, Processes, watch};
+use crate::limits::Limits;
+use crate::rootfs;
+use crate::spec::{Command, Role};
+use crate::wire::FromInit;
+
+/// A command as the system wants it.
+pub(super) struct Words {
+    /// What the caller calls it.
+    name: String,
+    /// Where the program may be.
+    paths: Vec<CString>,
+    pub(super) args: Vec<CString>,
+    pub(super) env: Vec<CString>,
+    pub(super) cwd: CString,
+}
+
+impl Words {
+    pub(super) fn read(birth: &Birth<'_>, command: Command) -> Result<Self, FromInit> {
+        let command = match birth.layout {
+            None => command,
+            Some(layout) => {
+                let place = layout.find(&command.cwd).or_else(|| rootfs::is_of_system(&command.cwd).then(PathBuf::new));
+                place.ok_or_else(|| failed(&spawn_step("", Step::WorkingDirectory), Errno::NOENT, true))?;
+                layout.translate(command)
+            }
+        };
+        let nul = |_| failed("read the command: an argument contains a NUL byte", Errno::INVAL, false);
+        let paths = candidates(&command).map_err(nul)?;
+        let cwd = CString::new(command.cwd.into_os_string().into_vec()).map_err(nul)?;
+        let name = command.argv.first().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        let args: Result<Vec<CString>, _> = command.argv.into_iter().map(|arg| CString::new(arg.into_vec())).collect();
+        let env: Result<Vec<CString>, _> = command
+            .env
+            .into_iter()
+            .map(|(name, value)| CString::new([name.as_bytes(), b"=", value.as_bytes()].concat()))
+            .collect();
+        Ok(Self { name, paths, args: args.map_err(nul)?, env: env.map_err(nul)?, cwd })
+    }
+
+    /// Starts the program, locked.
+    pub(super) fn launch(
+        &self,
+        birth: &Birth<'_>,
+        locked: &Locked<'_>,
+        limits: &Limits,
+        stdio: [BorrowedFd<'_>; 3],
+        extra: Option<BorrowedFd<'_>>,
+    ) -> Result<Pid, FromInit> {
+        let cgroups: Vec<_> = locked.groups.iter().map(AsFd::as_fd).collect();
+        let program = Program {
+            paths: &self.paths,
+            args: &self.args,
+            env: &self.env,
+            cwd: &self.cwd,
+            stdio,
+            extra,
+            kept: if birth.spec.role == Role::Zygote { TO_ENTER } else { CapabilitySet::empty() },
+            cgroups: &cgroups,
+            rlimits: &rlimits(birth, limits),
+            ids: birth.program_ids,
+            landlock: locked.landlock.as_ref().map(AsFd::as_fd),
+            own_proc: birth.layout.is_some(),
+        };
+        spawn(&program).map_err(|error| {
+            let request = matches!(error.step, Step::Exec | Step::WorkingDirectory);
+            failed(&spawn_step(&self.name, error.step), error.errno, request)
+        })
+    }
+}
+
+/// A step that failed, perhaps through the request's own fault.
+pub(super) fn failed(step: &str, errno: Errno, request: bool) -> FromInit {
+    FromInit::Failed { step: step.to_owned(), errno: errno.raw_os_error(), request }
+}
+
+/// What a program may read about itself, opened.
+pub(super) fn own_proc(pid: Pid) -> Vec<OwnedFd> {
+    let flags = OFlags::PATH | OFlags::CLOEXEC;
+    let Ok(dir) = rustix::fs::open(format!("/proc/{}", pid.as_raw_nonzero()), flags, Mode::empty()) else {
+        return vec![];
+    };
+    let files = sandbox_sys::landlock::OWN_FILES.iter();
+    let files = files.filter_map(|name| rustix::fs::openat(&dir, *name, flags, Mode::empty()).ok());
+    let mut held: Vec<OwnedFd> = files.collect();
+    held.push(dir);
+    held
+}
+
+fn spawn_step(name: &str, step: Step) -> String {
+    match step {
+        Step::Fork => "fork".to_owned(),
+        Step::Cgroup => "join the program's cgroup".to_owned(),
+        Step::Session => "start a session".to_owned(),
+        Step::Stdio => "connect standard streams".to_owned(),
+        Step::Rlimit => "set resource limits".to_owned(),
+        Step::Privileges => "drop privileges".to_owned(),
+        Step::Landlock => "enter the Landlock rules".to_owned(),
+        Step::WorkingDirectory => "enter the working directory".to_owned(),
+        Step::Exec => format!("run {name}"),
+    }
+}
+
+/// Where a program may be: along PATH for a plain name, in the working directory for a relative path.
+fn candidates(command: &Command) -> Result<Vec<CString>, std::ffi::NulError> {
+    let Some(name) = command.argv.first() else { return Ok(vec![]) };
+    if name.as_bytes().contains(&b'/') {
+        return Ok(vec![CString::new(name.as_bytes())?]);
+    }
+    let path = command.env.iter().find(|(name, _)| name == "PATH").map(|(_, value)| value.as_bytes());
+    let dirs = path.unwrap_or_default().split(|byte| *byte == b':').filter(|dir| !dir.is_empty());
+    dirs.map(|dir| CString::new([dir, b"/", name.as_bytes()].concat())).collect()
+}
+
+pub(super) fn rlimits(birth: &Birth<'_>, limits: &Limits) -> Vec<(Resource, u64)> {
+    // Where nothing else keeps a file from filling the disk between two looks, it is no larger than where it may be.
+    let places = birth.spec.volumes.iter().map(|volume| volume.size).chain([limits.disk()]);
+    let largest = places.max().filter(|_| birth.layout.is_some()).unwrap_or(u64::MAX);
+    let file_size = limits.file_size().min(largest);
+    let mut rlimits = vec![
+        (Resource::Core, 0),
+        (Resource::Fsize, file_size),
+        (Resource::Nofile, limits.open_files()),
+        (Resource::Memlock, 64 * 1024),
+        (Resource::Msgqueue, 819_200),
+        // Whatever the keeper's own user may do, programs get no priority over others.
+        (Resource::Nice, 0),
+        (Resource::Rtprio, 0),
+    ];
+    if birth.duties.processes == Processes::ByCounting {
+        // Between two looks a program could make thousands. Its user has others, so that this is only a far wall: what
+        // all of them have now, and room for several cells.
+        let room = (8 * limits.processes()).max(512);
+        rlimits.push((Resource::Nproc, watch::threads_of_this_user() + room));
+    }
+    if birth.duties.processes == Processes::ByUser {
+        // Counted per user and user namespace, so it is the cell's own; threads count, init does not run as this
+        // user or is one more of them.
+        let init = u64::from(birth.program_ids.is_none());
+        rlimits.push((Resource::Nproc, limits.processes() + init));
+    }
+    if let Some(cpu) = limits.cpu_time().filter(|_| birth.duties.cpu_time) {
+        rlimits.push((Resource::Cpu, cpu.as_secs() + 1));
+    }
+    rlimits
+}
