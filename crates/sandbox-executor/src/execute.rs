@@ -7,8 +7,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use sandbox_cell::archive::{Archive, Caps};
-use sandbox_cell::{Command, Failure, Keeper, Mount, RelativePath, RunStatus, Sources, signal_name};
-use sandbox_runtimes::{StageName, Store};
+use sandbox_cell::{Failure, Keeper, Mount, RelativePath, RunStatus, Sources, signal_name};
+use sandbox_runtimes::{StageName, Store, WarmUp};
 
 use crate::files::{Collected, pack};
 use crate::plan::{Making, Plan, RUNNER, Step};
@@ -126,7 +126,7 @@ impl Executor {
         {
             let shown = |making: &Making| Mount::read_only("/", &making.target);
             let made: Vec<Mount> = plan.install.iter().chain(&plan.compile).map(shown).collect();
-            let warmth = |command: &Command| Warmth { command: command.clone(), _held: Arc::default() };
+            let warmth = |up: &WarmUp| Warmth { up: up.clone(), _held: Arc::default() };
             pool.expect(&plan.cell, &made, plan.zygote.as_ref().map(warmth).as_ref());
             if let Some(compile) = &plan.compile {
                 let prepared = plan.prepare.iter().filter(|prepare| prepare.stages.contains(&StageName::Compile));
@@ -172,9 +172,9 @@ impl Run<'_> {
         let shown: Vec<Mount> =
             entries.iter().map(|(entry, target)| Mount::read_only(&entry.content, *target)).collect();
         // What a zygote shows must stay in the store as long as the zygote.
-        let warmth = plan.zygote.as_ref().and_then(|command| {
+        let warmth = plan.zygote.as_ref().and_then(|up| {
             let held: io::Result<Vec<_>> = entries.iter().map(|(entry, _)| entry.share()).collect();
-            Some(Warmth { command: command.clone(), _held: Arc::new(held.ok()?) })
+            Some(Warmth { up: up.clone(), _held: Arc::new(held.ok()?) })
         });
         let Some(volumes) = self.open_volumes()? else { return Ok(self.cancelled()) };
         let no_files = |error: io::Error| failure("cannot prepare the files", &error);
@@ -383,7 +383,7 @@ pub(crate) fn ending(status: RunStatus) -> (Option<i32>, Option<String>) {
 }
 
 /// Puts the runner where the interpreter finds it.
-fn add_runner(files: &mut Archive, runner: &str) -> io::Result<()> {
+pub(crate) fn add_runner(files: &mut Archive, runner: &str) -> io::Result<()> {
     let mut content = Archive::new()?;
     let path = RelativePath::new(RUNNER).map_err(io::Error::other)?;
     content.add(path, false, runner.as_bytes())?;

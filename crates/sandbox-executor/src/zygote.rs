@@ -6,6 +6,7 @@
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,18 +18,19 @@ use rustix::net::{
 use sandbox_cell::archive::Archive;
 use sandbox_cell::limits::{Caps, LimitKind, Limits};
 use sandbox_cell::{
-    Cell, CellSpec, Command, Failure, Keeper, Nest, Network, RelativePath, Role, Start, Stdio, ZYGOTE_LIBRARY,
+    Cell, CellSpec, Failure, Keeper, Nest, Network, RelativePath, Role, Start, Stdio, ZYGOTE_LIBRARY,
     filter_bytes, null,
 };
-use sandbox_runtimes::{Entry, RULES_FILE, ZYGOTE_LIBRARY_FILE};
+use sandbox_runtimes::{Entry, RESULT_DIR, RULES_FILE, WarmUp, ZYGOTE_LIBRARY_FILE};
 
+use crate::execute::add_runner;
 use crate::stage::failure;
 
 /// How to make a zygote.
 #[derive(Debug, Clone)]
 pub(crate) struct Warmth {
     /// What becomes one.
-    pub(crate) command: Command,
+    pub(crate) up: WarmUp,
     /// What it shows of the store, which must stay there as long.
     pub(crate) _held: Arc<Vec<Entry>>,
 }
@@ -36,7 +38,7 @@ pub(crate) struct Warmth {
 /// Two zygotes for the same cells are alike if they are started alike.
 impl PartialEq for Warmth {
     fn eq(&self, other: &Self) -> bool {
-        self.command == other.command
+        self.up == other.up
     }
 }
 
@@ -70,15 +72,17 @@ impl Zygote {
             let _ = limits.set(kind, value, &Caps::default());
         }
         let (role, network) = (Role::Zygote, Network::None);
-        let spec = CellSpec { role, limits, network, volumes: vec![], slots: vec![], ..spec.clone() };
+        let mut volumes = spec.volumes.clone();
+        volumes.retain(|volume| volume.target == Path::new(RESULT_DIR) && warmth.up.runner_file.is_some());
+        let spec = CellSpec { role, limits, network, volumes, slots: vec![], ..spec.clone() };
         let mut cell = keeper.create(&spec)?;
-        let files = files().map_err(internal)?;
+        let files = files(&warmth.up).map_err(internal)?;
         let (control, theirs) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
             .map_err(|errno| internal(errno.into()))?;
         let null = null().map_err(internal)?;
         let stdio = Stdio { stdin: null.as_fd(), stdout: null.as_fd(), stderr: null.as_fd() };
         let extra = Some(theirs.as_fd());
-        cell.start(&Start { extra, files: Some(&files), last: true, ..Start::new(&warmth.command, stdio) })?;
+        cell.start(&Start { extra, files: Some(&files), last: true, ..Start::new(&warmth.up.command, stdio) })?;
         drop(theirs);
         let gone =
             || Failure { what: "a zygote did not get warm".into(), why: "it ended".into(), fix: None, request: false };
@@ -131,10 +135,13 @@ impl Zygote {
 }
 
 /// What a zygote needs besides an interpreter.
-fn files() -> std::io::Result<Archive> {
+fn files(up: &WarmUp) -> std::io::Result<Archive> {
     let mut files = Archive::new()?;
     let path = |name: &str| RelativePath::new(name).map_err(std::io::Error::other);
     files.add(path(ZYGOTE_LIBRARY_FILE)?, true, ZYGOTE_LIBRARY)?;
     files.add(path(RULES_FILE)?, false, &filter_bytes())?;
+    if let Some(text) = &up.runner_file {
+        add_runner(&mut files, text)?;
+    }
     Ok(files)
 }

@@ -17,6 +17,7 @@ pub use discover::{Missing, Places};
 pub use memory::Memory;
 pub use registry::{Registry, UnknownLanguage};
 pub use runtime::{
-    Environment, Invocation, OUT_DIR, RESULT_DIR, RULES_FILE, RUNNER_FILE, Runtime, Stage, ZYGOTE_LIBRARY_FILE, set_all,
+    Environment, Invocation, OUT_DIR, RESULT_DIR, RULES_FILE, RUNNER_FILE, Runtime, Stage, WarmUp, ZYGOTE_LIBRARY_FILE,
+    set_all,
 };
 pub use store::{Claim, Entry, Kind, Listed, Staging, Store};

@@ -50,8 +50,13 @@ const SHIPPED: [(&str, &str); 9] = shipped![
     "bash.toml"
 ];
 
-const RUNNERS: [(&str, &str); 4] =
-    shipped!["python.runner.py", "python.restricted.py", "python.zygote.py", "javascript.runner.js"];
+const RUNNERS: [(&str, &str); 5] = shipped![
+    "python.runner.py",
+    "python.restricted.py",
+    "python.zygote.py",
+    "javascript.runner.js",
+    "javascript.zygote.js"
+];
 
 fn shipped_runner(name: &str) -> std::io::Result<String> {
     let found = RUNNERS.iter().find(|(file, _)| *file == name);

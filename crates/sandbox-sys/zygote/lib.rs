@@ -16,6 +16,8 @@
 use core::arch::asm;
 use core::mem::{size_of, zeroed};
 
+mod node;
+
 #[panic_handler]
 fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
     exit(127)
@@ -210,6 +212,15 @@ const JOINED: [usize; 6] =
     [CLONE_NEWIPC, CLONE_NEWUTS, CLONE_NEWNET, CLONE_NEWCGROUP, CLONE_NEWNS, CLONE_NEWUSER];
 const FIXED: usize = 2 + JOINED.len();
 
+/// What becomes of the zygote's own descriptors in its children.
+#[derive(Clone, Copy)]
+enum Rest<'a> {
+    Kept,
+    Closed,
+    /// They are needed, but not as they are.
+    Replaced(&'a node::Children),
+}
+
 /// Becomes a zygote that hears of cells on `control`. `filter` is what every child enters. With `close_all`, children
 /// keep no descriptor but their streams. Returns zero in a child that has something to run, and something else in the
 /// zygote when it is not needed any more.
@@ -221,6 +232,13 @@ pub unsafe extern "C" fn sandbox_zygote(
     close_all: i32,
     go: *mut Go,
 ) -> i32 {
+    let rest = if close_all != 0 { Rest::Closed } else { Rest::Kept };
+    // SAFETY: as the caller promises.
+    unsafe { serve(control, (filter, filter_length), rest, go) }
+}
+
+/// The same for callers who have more to say about descriptors.
+unsafe fn serve(control: i32, filter: (*const u8, usize), rest: Rest<'_>, go: *mut Go) -> i32 {
     const WALL: usize = 0x4000_0000;
     let control = control as usize;
     let pid = plain(SYS_GETPID, []);
@@ -246,7 +264,7 @@ pub unsafe extern "C" fn sandbox_zygote(
                 }
                 plain(SYS_CLOSE, [own]);
                 // SAFETY: as the caller promises.
-                return unsafe { enter(&fds[..count], kit, control, close_all != 0, (filter, filter_length), go) };
+                return unsafe { enter(&fds[..count], kit, control, rest, filter, go) };
             }
             if plain(SYS_SETNS, [own, CLONE_NEWPID]) != 0 {
                 // What is forked next would be born in somebody's cell.
@@ -276,7 +294,7 @@ unsafe fn enter(
     fds: &[i32],
     kit: Kit,
     control: usize,
-    close_all: bool,
+    rest: Rest<'_>,
     filter: (*const u8, usize),
     go: *mut Go,
 ) -> i32 {
@@ -323,7 +341,7 @@ unsafe fn enter(
     // SAFETY: the kernel copies the filter, which has this many instructions of eight bytes.
     must(unsafe { call(SYS_PRCTL, [PR_SET_SECCOMP, MODE_FILTER, &raw const program as usize, 0, 0, 0]) });
     let park = at(PARK);
-    if close_all {
+    if let Rest::Closed = rest {
         must(plain(SYS_DUP2, [park, PLACE]));
         must(plain(SYS_CLOSE_RANGE, [PLACE + 1, u32::MAX as usize, 0]));
         // SAFETY: as the caller promises.
@@ -333,6 +351,9 @@ unsafe fn enter(
         plain(SYS_CLOSE, [*fd as usize]);
     }
     plain(SYS_CLOSE, [control]);
+    if let Rest::Replaced(children) = rest {
+        children.settle(park);
+    }
     // SAFETY: as the caller promises.
     unsafe { wait(park, go) }
 }
