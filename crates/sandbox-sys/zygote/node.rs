@@ -6,23 +6,30 @@
 //! as an addon, whose one function makes a zygote of the process.
 //!
 //! - V8 asks the kernel to leave its heap out of forks. That request is not passed on.
-//! - Even single-threaded it starts threads, which only exist in the zygote. When a child ends it waits for them, and for
-//!   them to be done with condition variables; as far as it is concerned, they have ended. Threads of the zygote have stacks
-//!   of their own, so that no thread of a child's gets the name of one that is gone.
-//! - The event loop's descriptors are the zygote's: two cells that had them in common could talk through them. In a
-//!   child they become descriptors of its own, which do nothing. Then the loop makes itself new ones. They must not just be
-//!   closed: what belongs to the lost threads is still written to, and the number could be somebody else's by then.
+//! - Even single-threaded it starts threads, which only exist in the zygote. When a child ends it waits for them; as far
+//!   as it is concerned, they have ended. They have stacks of their own, so that no thread of a child's gets the name of
+//!   one that is gone. When the process becomes a zygote they come to rest, and where they rest they hold nothing: a
+//!   condition variable for which somebody waited who is not there any more could not be used by a child.
+//! - The event loops' descriptors are the zygote's: two cells that had them in common could talk through them. In a
+//!   child they become descriptors of its own, of the same kind as far as anybody notices. Then the loop of the program
+//!   makes itself new ones. They must not just be closed: the other loops, of which some were the lost threads', are still
+//!   written to and taken apart in the end, and the numbers could be somebody else's by then.
 
 use core::ffi::{CStr, c_void};
 use core::ptr::{null, null_mut};
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use crate::{Go, Rest, SYS_CLOSE, SYS_MMAP, call, exit, must, plain, serve};
+use crate::{Go, Rest, SYS_CLOSE, SYS_GETPID, SYS_MMAP, call, exit, must, plain, serve};
 
 const SYS_FSTAT: usize = 5;
 const SYS_MADVISE: usize = 28;
-const SYS_DUP3: usize = 292;
+const SYS_PAUSE: usize = 34;
+const SYS_NANOSLEEP: usize = 35;
+const SYS_GETTID: usize = 186;
+const SYS_EPOLL_WAIT: usize = 232;
 const SYS_EVENTFD2: usize = 290;
+const SYS_EPOLL_CREATE1: usize = 291;
+const SYS_DUP3: usize = 292;
 const SYS_GETRANDOM: usize = 318;
 
 const EBADF: isize = -9;
@@ -157,34 +164,62 @@ unsafe extern "C" fn pthread_join(thread: usize, result: *mut *mut c_void) -> i3
     unsafe { original::<unsafe extern "C" fn(usize, *mut *mut c_void) -> i32>(c"pthread_join")(thread, result) }
 }
 
-/// The zygote's condition variables. Threads of its may wait for them.
-static CONDITIONS: [AtomicUsize; 512] = [const { AtomicUsize::new(0) }; 512];
+/// Whether the process is a zygote, whose threads rest.
+static RESTS: AtomicBool = AtomicBool::new(false);
 
-/// Whether there was `old` among them, which is now `new`.
-fn replace_condition(old: usize, new: usize) -> bool {
-    let replace = |slot: &AtomicUsize| slot.compare_exchange(old, new, Ordering::Relaxed, Ordering::Relaxed).is_ok();
-    CONDITIONS.iter().any(replace)
-}
+/// The threads that have waited for something: twice the id, and one if the thread does not wait at the moment.
+static WAITED: [AtomicUsize; THREADS.len()] = [const { AtomicUsize::new(0) }; THREADS.len()];
 
+/// In a child, what it says. Before that, returns every now and then, as it may, and does not wait with the C library.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pthread_cond_init(condition: usize, attributes: *const c_void) -> i32 {
+unsafe extern "C" fn pthread_cond_wait(condition: *mut c_void, mutex: *mut c_void) -> i32 {
+    type Wait = unsafe extern "C" fn(*mut c_void, *mut c_void) -> i32;
+    type Simple = unsafe extern "C" fn(*mut c_void) -> i32;
     if CHILD.load(Ordering::Relaxed) {
-        // Another one in the same place.
-        replace_condition(condition, 0);
-    } else if !replace_condition(condition, condition) && !replace_condition(0, condition) {
-        exit(126);
+        // SAFETY: the type is that of the C library's function, and the rest is the caller's promise.
+        return unsafe { original::<Wait>(c"pthread_cond_wait")(condition, mutex) };
     }
-    // SAFETY: the type is that of the C library's function, and the rest is the caller's promise.
-    unsafe { original::<unsafe extern "C" fn(usize, *const c_void) -> i32>(c"pthread_cond_init")(condition, attributes) }
+    let thread = plain(SYS_GETTID, []) as usize;
+    let own = if thread as isize == plain(SYS_GETPID, []) { None } else { Some(slot_of(thread)) };
+    // SAFETY: the types are those of the C library's functions, and the caller holds the lock.
+    unsafe { need::<Simple>(ANYWHERE, c"pthread_mutex_unlock")(mutex) };
+    if let Some(slot) = own {
+        slot.store(thread * 2, Ordering::SeqCst);
+    }
+    nap();
+    if let Some(slot) = own {
+        slot.store(thread * 2 + 1, Ordering::SeqCst);
+        if RESTS.load(Ordering::SeqCst) {
+            slot.store(thread * 2, Ordering::SeqCst);
+            loop {
+                plain(SYS_PAUSE, []);
+            }
+        }
+    }
+    // SAFETY: as above.
+    unsafe { need::<Simple>(ANYWHERE, c"pthread_mutex_lock")(mutex) }
 }
 
-#[unsafe(no_mangle)]
-unsafe extern "C" fn pthread_cond_destroy(condition: usize) -> i32 {
-    if replace_condition(condition, 0) && CHILD.load(Ordering::Relaxed) {
-        return 0;
+fn slot_of(thread: usize) -> &'static AtomicUsize {
+    let known = WAITED.iter().find(|slot| slot.load(Ordering::SeqCst) / 2 == thread);
+    let take =
+        |slot: &&AtomicUsize| slot.compare_exchange(0, thread * 2 + 1, Ordering::SeqCst, Ordering::SeqCst).is_ok();
+    known.or_else(|| WAITED.iter().find(take)).unwrap_or_else(|| exit(126))
+}
+
+/// Waits until the other threads rest.
+fn bring_to_rest() {
+    RESTS.store(true, Ordering::SeqCst);
+    while WAITED.iter().any(|slot| slot.load(Ordering::SeqCst) % 2 == 1) {
+        nap();
     }
-    // SAFETY: the type is that of the C library's function, and the rest is the caller's promise.
-    unsafe { original::<unsafe extern "C" fn(usize) -> i32>(c"pthread_cond_destroy")(condition) }
+}
+
+/// A millisecond.
+fn nap() {
+    let time = [0_u64, 1_000_000];
+    // SAFETY: the kernel reads two words.
+    unsafe { call(SYS_NANOSLEEP, [&raw const time as usize, 0, 0, 0, 0, 0]) };
 }
 
 type Env = *const c_void;
@@ -228,6 +263,7 @@ unsafe extern "C" fn become_zygote(env: Env, info: *const c_void) -> Value {
         if length == 0 || event_loop.is_null() {
             exit(126);
         }
+        bring_to_rest();
         let children = Children::new(event_loop);
         if serve(CONTROL, (filter, length), Rest::Replaced(&children), &raw mut go) == 0 {
             need::<Text>(ANYWHERE, c"napi_create_string_utf8")(env, go.data, go.length, &raw mut text);
@@ -236,15 +272,17 @@ unsafe extern "C" fn become_zygote(env: Env, info: *const c_void) -> Value {
     text
 }
 
-const MOST_PIPES: usize = 32;
+/// A descriptor of the zygote's, which no child may keep.
+#[derive(Clone, Copy, PartialEq)]
+struct Shared {
+    fd: usize,
+    kind: Kind,
+}
 
 /// What a child has to know about the zygote.
 pub(crate) struct Children {
-    /// The pipes that it has: descriptor and inode.
-    pipes: [(usize, u64); MOST_PIPES],
+    shared: [Shared; 64],
     count: usize,
-    /// Its highest descriptor.
-    highest: usize,
     event_loop: *mut c_void,
     fork_loop: unsafe extern "C" fn(*mut c_void) -> i32,
     /// The source of the engine's random numbers.
@@ -263,7 +301,7 @@ impl Children {
             let random = need::<Random>(ANYWHERE, c"_ZN2v88internal7Isolate23random_number_generatorEv")(isolate);
             let set_seed = need(ANYWHERE, c"_ZN2v84base21RandomNumberGenerator7SetSeedEl");
             let fork_loop = need(ANYWHERE, c"uv_loop_fork");
-            Self { pipes: [(0, 0); MOST_PIPES], count: 0, highest: 0, event_loop, fork_loop, random, set_seed }
+            Self { shared: [Shared { fd: 0, kind: Kind::Other }; 64], count: 0, event_loop, fork_loop, random, set_seed }
         };
         children.look();
         children
@@ -271,41 +309,38 @@ impl Children {
 
     /// Looks which descriptors the zygote has.
     fn look(&mut self) {
+        const FIRST: usize = 3;
         const MOST: usize = 1024;
-        for fd in 0..MOST {
-            let kind = Kind::of(fd);
-            if !matches!(kind, Kind::None) {
-                self.highest = fd;
+        for fd in FIRST..MOST {
+            let Some(kind) = Kind::of(fd) else { continue };
+            if self.count == self.shared.len() {
+                exit(126);
             }
-            if let Kind::Pipe(inode) = kind {
-                if self.count == MOST_PIPES {
-                    exit(126);
-                }
-                self.pipes[self.count] = (fd, inode);
-                self.count += 1;
-            }
+            self.shared[self.count] = Shared { fd, kind };
+            self.count += 1;
         }
     }
 
     /// Makes a process of its own of a child. It has nothing of the zygote's afterwards but `kept`.
     pub(crate) fn settle(&self, kept: usize) {
-        const FIRST: usize = 3;
         const CLOSE_ON_EXEC: usize = 0x8_0000;
         const NONBLOCKING: usize = 0x800;
         CHILD.store(true, Ordering::Relaxed);
-        let own = must(plain(SYS_EVENTFD2, [0, CLOSE_ON_EXEC | NONBLOCKING]));
-        for fd in (FIRST..=self.highest).filter(|fd| *fd != kept && *fd != own) {
-            let is_shared = match Kind::of(fd) {
-                Kind::None => false,
-                // Event loops have one that they make anew when the process is forked.
-                Kind::Pipe(inode) => self.pipes[..self.count].contains(&(fd, inode)),
-                Kind::Other => true,
-            };
-            if is_shared {
-                must(plain(SYS_DUP3, [own, fd, CLOSE_ON_EXEC]));
+        let idle = must(plain(SYS_EVENTFD2, [0, CLOSE_ON_EXEC | NONBLOCKING]));
+        for shared in &self.shared[..self.count] {
+            // Gone, or in the place of one that is gone: event loops make one of their pipes anew after a fork.
+            if shared.fd == kept || shared.fd == idle || Kind::of(shared.fd) != Some(shared.kind) {
+                continue;
+            }
+            if shared.kind == Kind::Poll {
+                let new = must(plain(SYS_EPOLL_CREATE1, [CLOSE_ON_EXEC]));
+                must(plain(SYS_DUP3, [new, shared.fd, CLOSE_ON_EXEC]));
+                plain(SYS_CLOSE, [new]);
+            } else {
+                must(plain(SYS_DUP3, [idle, shared.fd, CLOSE_ON_EXEC]));
             }
         }
-        plain(SYS_CLOSE, [own]);
+        plain(SYS_CLOSE, [idle]);
         // Other random numbers than the zygote's other children have. The kernel writes eight bytes.
         let mut seed = 0_i64;
         // SAFETY: the loop and the source of random numbers are this thread's.
@@ -320,23 +355,32 @@ impl Children {
 }
 
 /// What a descriptor is, as far as it matters.
+#[derive(Clone, Copy, PartialEq)]
 enum Kind {
-    None,
+    /// A pipe, by its inode.
     Pipe(u64),
+    /// What event loops wait with.
+    Poll,
     Other,
 }
 
 impl Kind {
-    fn of(fd: usize) -> Self {
+    /// The kind of a descriptor, if there is one.
+    fn of(fd: usize) -> Option<Self> {
         const FORMAT: u32 = 0o170_000;
         const PIPE: u32 = 0o010_000;
         // As the kernel has it on this architecture: the inode is the second word, the mode begins the fourth.
         let mut status = [0_u64; 18];
         // SAFETY: the kernel writes 144 bytes.
-        match unsafe { call(SYS_FSTAT, [fd, &raw mut status as usize, 0, 0, 0, 0]) } {
-            EBADF => Self::None,
-            0 if status[3] as u32 & FORMAT == PIPE => Self::Pipe(status[1]),
-            _ => Self::Other,
+        if unsafe { call(SYS_FSTAT, [fd, &raw mut status as usize, 0, 0, 0, 0]) } == EBADF {
+            return None;
         }
+        if status[3] as u32 & FORMAT == PIPE {
+            return Some(Self::Pipe(status[1]));
+        }
+        let mut event = [0_u64; 2];
+        // SAFETY: the kernel writes at most one event, of twelve bytes. It refuses what is of another kind.
+        let polled = unsafe { call(SYS_EPOLL_WAIT, [fd, &raw mut event as usize, 1, 0, 0, 0]) };
+        Some(if polled >= 0 { Self::Poll } else { Self::Other })
     }
 }
