@@ -17,6 +17,7 @@ use core::arch::asm;
 use core::mem::{size_of, zeroed};
 
 mod node;
+mod threads;
 
 #[panic_handler]
 fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
