@@ -18,8 +18,8 @@ use rustix::net::{
 use sandbox_cell::archive::Archive;
 use sandbox_cell::limits::{Caps, LimitKind, Limits};
 use sandbox_cell::{
-    Cell, CellSpec, Failure, Keeper, Nest, Network, RelativePath, Role, Start, Stdio, ZYGOTE_LIBRARY,
-    filter_bytes, null,
+    Cell, CellSpec, Failure, Keeper, Nest, Network, RelativePath, Role, Start, Stdio, ZYGOTE_LIBRARY, filter_bytes,
+    null,
 };
 use sandbox_runtimes::{Entry, RESULT_DIR, RULES_FILE, WarmUp, ZYGOTE_LIBRARY_FILE};
 

@@ -209,8 +209,7 @@ struct Kit {
 /// The fixed order of a cell's descriptors; a Landlock ruleset and its groups follow.
 const PARK: usize = 0;
 const PID: usize = 1;
-const JOINED: [usize; 6] =
-    [CLONE_NEWIPC, CLONE_NEWUTS, CLONE_NEWNET, CLONE_NEWCGROUP, CLONE_NEWNS, CLONE_NEWUSER];
+const JOINED: [usize; 6] = [CLONE_NEWIPC, CLONE_NEWUTS, CLONE_NEWNET, CLONE_NEWCGROUP, CLONE_NEWNS, CLONE_NEWUSER];
 const FIXED: usize = 2 + JOINED.len();
 
 /// What becomes of the zygote's own descriptors in its children.
@@ -291,14 +290,7 @@ fn must(result: isize) -> usize {
 /// Where a child waits: above the streams.
 const PLACE: usize = 3;
 
-unsafe fn enter(
-    fds: &[i32],
-    kit: Kit,
-    control: usize,
-    rest: Rest<'_>,
-    filter: (*const u8, usize),
-    go: *mut Go,
-) -> i32 {
+unsafe fn enter(fds: &[i32], kit: Kit, control: usize, rest: Rest<'_>, filter: (*const u8, usize), go: *mut Go) -> i32 {
     const PR_SET_DUMPABLE: usize = 4;
     const PR_CAPBSET_DROP: usize = 24;
     const PR_SET_SECCOMP: usize = 22;

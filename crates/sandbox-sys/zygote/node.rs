@@ -76,14 +76,7 @@ unsafe extern "C" fn become_zygote(env: Env, info: *const c_void) -> Value {
     let mut event_loop = null_mut();
     // SAFETY: the types are those of Node.js's functions, and each gets places for what it returns.
     unsafe {
-        need::<Arguments>(c"napi_get_cb_info")(
-            env,
-            info,
-            &raw mut count,
-            &raw mut argument,
-            null_mut(),
-            null_mut(),
-        );
+        need::<Arguments>(c"napi_get_cb_info")(env, info, &raw mut count, &raw mut argument, null_mut(), null_mut());
         need::<Buffer>(c"napi_get_buffer_info")(env, argument, &raw mut filter, &raw mut length);
         need::<Loop>(c"napi_get_uv_event_loop")(env, &raw mut event_loop);
         if length == 0 || event_loop.is_null() {
@@ -127,7 +120,14 @@ impl Children {
             let random = need::<Random>(c"_ZN2v88internal7Isolate23random_number_generatorEv")(isolate);
             let set_seed = need(c"_ZN2v84base21RandomNumberGenerator7SetSeedEl");
             let fork_loop = need(c"uv_loop_fork");
-            Self { shared: [Shared { fd: 0, kind: Kind::Other }; 64], count: 0, event_loop, fork_loop, random, set_seed }
+            Self {
+                shared: [Shared { fd: 0, kind: Kind::Other }; 64],
+                count: 0,
+                event_loop,
+                fork_loop,
+                random,
+                set_seed,
+            }
         };
         children.look();
         children

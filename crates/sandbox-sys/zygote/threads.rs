@@ -394,9 +394,10 @@ fn current() -> Option<*mut Thread> {
 pub(crate) fn bring_to_rest() {
     RESTS.store(true, Ordering::SeqCst);
     // SAFETY: the atomic parts of a static place.
-    while all().map(|own| unsafe { &*own }).any(|own| {
-        own.id.load(Ordering::SeqCst) != 0 && own.state.load(Ordering::SeqCst) != RESTING
-    }) {
+    while all()
+        .map(|own| unsafe { &*own })
+        .any(|own| own.id.load(Ordering::SeqCst) != 0 && own.state.load(Ordering::SeqCst) != RESTING)
+    {
         nap();
     }
     // Looked for now, and not in every child.

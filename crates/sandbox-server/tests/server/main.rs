@@ -12,6 +12,7 @@ mod clients;
 mod jobs;
 #[cfg(feature = "otlp")]
 mod otlp;
+mod warm_javascript;
 mod webhooks;
 
 /// A server that ends with the test.
