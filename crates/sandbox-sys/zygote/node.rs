@@ -24,6 +24,7 @@ const SYS_EPOLL_WAIT: usize = 232;
 const SYS_EVENTFD2: usize = 290;
 const SYS_EPOLL_CREATE1: usize = 291;
 const SYS_DUP3: usize = 292;
+const SYS_PIPE2: usize = 293;
 const SYS_GETRANDOM: usize = 318;
 
 const EBADF: isize = -9;
@@ -52,32 +53,59 @@ type Env = *const c_void;
 type Value = *const c_void;
 type Callback = unsafe extern "C" fn(Env, *const c_void) -> Value;
 
-/// Node.js loads the addon: its one function is all there is to it.
+/// Node.js loads the addon.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn napi_register_module_v1(env: Env, _exports: Value) -> Value {
+unsafe extern "C" fn napi_register_module_v1(env: Env, exports: Value) -> Value {
     type Function = unsafe extern "C" fn(Env, *const u8, usize, Callback, *const c_void, *mut Value) -> i32;
-    let mut function = null();
-    // SAFETY: the type is that of Node.js's function.
-    unsafe { need::<Function>(c"napi_create_function")(env, null(), 0, become_zygote, null(), &raw mut function) };
-    function
+    type Set = unsafe extern "C" fn(Env, Value, *const u8, Value) -> i32;
+    for (name, callback) in [(c"serve", become_zygote as Callback), (c"pipe", make_pipe)] {
+        let mut function = null();
+        // SAFETY: the types are those of Node.js's functions, and the name ends with a NUL.
+        unsafe {
+            need::<Function>(c"napi_create_function")(env, null(), 0, callback, null(), &raw mut function);
+            need::<Set>(c"napi_set_named_property")(env, exports, name.as_ptr().cast(), function);
+        }
+    }
+    exports
+}
+
+/// The buffer that a function got as its argument.
+unsafe fn argument(env: Env, info: *const c_void) -> (*mut u8, usize) {
+    type Arguments = unsafe extern "C" fn(Env, *const c_void, *mut usize, *mut Value, *mut Value, *mut c_void) -> i32;
+    type Buffer = unsafe extern "C" fn(Env, Value, *mut *mut u8, *mut usize) -> i32;
+    let (mut count, mut first) = (1, null());
+    let (mut data, mut length) = (null_mut(), 0);
+    // SAFETY: the types are those of Node.js's functions, and each gets places for what it returns.
+    unsafe {
+        need::<Arguments>(c"napi_get_cb_info")(env, info, &raw mut count, &raw mut first, null_mut(), null_mut());
+        need::<Buffer>(c"napi_get_buffer_info")(env, first, &raw mut data, &raw mut length);
+    }
+    (data, length)
+}
+
+/// Makes a pipe, for which Node.js has no call. Its argument is a buffer of eight bytes for the two ends.
+unsafe extern "C" fn make_pipe(env: Env, info: *const c_void) -> Value {
+    const CLOSE_ON_EXEC: usize = 0x8_0000;
+    // SAFETY: the values are Node.js's.
+    let (data, length) = unsafe { argument(env, info) };
+    if length == 8 {
+        // SAFETY: the kernel writes eight bytes.
+        must(unsafe { call(SYS_PIPE2, [data as usize, CLOSE_ON_EXEC, 0, 0, 0, 0]) });
+    }
+    null()
 }
 
 /// Makes a zygote of the process. Its argument is a buffer with the rules about system calls. In children, returns what
 /// to run as text; in the zygote, nothing, when it is not needed any more.
 unsafe extern "C" fn become_zygote(env: Env, info: *const c_void) -> Value {
     const CONTROL: i32 = 3;
-    type Arguments = unsafe extern "C" fn(Env, *const c_void, *mut usize, *mut Value, *mut Value, *mut c_void) -> i32;
-    type Buffer = unsafe extern "C" fn(Env, Value, *mut *const u8, *mut usize) -> i32;
     type Loop = unsafe extern "C" fn(Env, *mut *mut c_void) -> i32;
     type Text = unsafe extern "C" fn(Env, *const u8, usize, *mut Value) -> i32;
-    let (mut count, mut argument) = (1, null());
-    let (mut filter, mut length) = (null(), 0);
     let (mut go, mut text) = (Go { data: null(), length: 0 }, null());
     let mut event_loop = null_mut();
     // SAFETY: the types are those of Node.js's functions, and each gets places for what it returns.
     unsafe {
-        need::<Arguments>(c"napi_get_cb_info")(env, info, &raw mut count, &raw mut argument, null_mut(), null_mut());
-        need::<Buffer>(c"napi_get_buffer_info")(env, argument, &raw mut filter, &raw mut length);
+        let (filter, length) = argument(env, info);
         need::<Loop>(c"napi_get_uv_event_loop")(env, &raw mut event_loop);
         if length == 0 || event_loop.is_null() {
             exit(126);
