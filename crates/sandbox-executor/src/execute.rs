@@ -130,7 +130,7 @@ impl Executor {
         {
             let shown = |making: &Making| Mount::read_only("/", &making.target);
             let made: Vec<Mount> = plan.install.iter().chain(&plan.compile).map(shown).collect();
-            let zygote = plan.zygote.as_ref().and_then(|command| Warmth::zygote(command, std::iter::empty()));
+            let zygote = plan.zygote.as_ref().and_then(|up| Warmth::zygote(up, std::iter::empty()));
             pool.expect(&plan.cell, &made, zygote.as_ref());
             if let Some(compile) = &plan.compile {
                 let prepared = plan.prepare.iter().filter(|prepare| prepare.stages.contains(&StageName::Compile));
@@ -185,7 +185,7 @@ impl Run<'_> {
             entries.iter().map(|(entry, target)| Mount::read_only(&entry.content, *target)).collect();
         // What a zygote shows must stay in the store as long as the zygote.
         let seen = || entries.iter().map(|(entry, _)| entry);
-        let warmth = plan.zygote.as_ref().and_then(|command| Warmth::zygote(command, seen()));
+        let warmth = plan.zygote.as_ref().and_then(|up| Warmth::zygote(up, seen()));
         let Some(volumes) = self.open_volumes()? else { return Ok(self.cancelled()) };
         let no_files = |error: io::Error| failure("cannot prepare the files", &error);
         let mut files = pack(&plan.files).map_err(no_files)?;
@@ -394,7 +394,7 @@ pub(crate) fn ending(status: RunStatus) -> (Option<i32>, Option<String>) {
 }
 
 /// Puts the runner where the interpreter finds it.
-fn add_runner(files: &mut Archive, runner: &str) -> io::Result<()> {
+pub(crate) fn add_runner(files: &mut Archive, runner: &str) -> io::Result<()> {
     let mut content = Archive::new()?;
     let path = RelativePath::new(RUNNER).map_err(io::Error::other)?;
     content.add(path, false, runner.as_bytes())?;

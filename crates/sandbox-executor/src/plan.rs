@@ -12,7 +12,7 @@ use sandbox_cell::{
     CellSpec, Command, Gateway, LayerSet, Limits, Mount, Network, PROXY_PORT, RelativePath, Role, Volume, WORK_DIR,
 };
 use sandbox_runtimes::{
-    Invocation, Kind, OUT_DIR, Packages, RESULT_DIR, RUNNER_FILE, Runtime, Stage, StageName, set_all,
+    Invocation, Kind, OUT_DIR, Packages, RESULT_DIR, RUNNER_FILE, Runtime, Stage, StageName, WarmUp, set_all,
 };
 use sha2::{Digest, Sha256};
 
@@ -86,7 +86,7 @@ pub struct Plan {
     pub(crate) reach: Reach,
     pub(crate) command: Command,
     /// What becomes a zygote whose children could run the command.
-    pub(crate) zygote: Option<Command>,
+    pub(crate) zygote: Option<WarmUp>,
     pub(crate) files: Vec<InputFile>,
     pub(crate) complaints: Complaints,
     /// Whether the language has a runner. The cell's first volume is then for its remarks.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use sandbox_cell::Command;
-use sandbox_runtimes::Entry;
+use sandbox_runtimes::{Entry, WarmUp};
 
 /// Something that waits in a ready cell, and how to make it.
 #[derive(Debug, Clone)]
@@ -11,6 +11,8 @@ pub(crate) struct Warmth {
     pub(crate) kind: WarmthKind,
     /// What becomes a zygote, or the companion itself.
     pub(crate) command: Command,
+    /// What a zygote's cell has where runs have the runner's file.
+    pub(crate) runner_file: Option<String>,
     /// What it sees of the store, which must stay there as long.
     _held: Arc<Vec<Entry>>,
 }
@@ -26,8 +28,8 @@ pub(crate) enum WarmthKind {
 
 impl Warmth {
     /// A zygote that sees these; none if they cannot be held.
-    pub(crate) fn zygote<'a>(command: &Command, seen: impl Iterator<Item = &'a Entry>) -> Option<Self> {
-        Self::new(WarmthKind::Zygote, command, seen)
+    pub(crate) fn zygote<'a>(up: &WarmUp, seen: impl Iterator<Item = &'a Entry>) -> Option<Self> {
+        Some(Self { runner_file: up.runner_file.clone(), ..Self::new(WarmthKind::Zygote, &up.command, seen)? })
     }
 
     /// A companion that sees these; none if they cannot be held.
@@ -37,13 +39,13 @@ impl Warmth {
 
     fn new<'a>(kind: WarmthKind, command: &Command, seen: impl Iterator<Item = &'a Entry>) -> Option<Self> {
         let held: std::io::Result<Vec<_>> = seen.map(Entry::share).collect();
-        Some(Self { kind, command: command.clone(), _held: Arc::new(held.ok()?) })
+        Some(Self { kind, command: command.clone(), runner_file: None, _held: Arc::new(held.ok()?) })
     }
 }
 
 /// Two that wait in the same cells are alike if they are started alike.
 impl PartialEq for Warmth {
     fn eq(&self, other: &Self) -> bool {
-        (self.kind, &self.command) == (other.kind, &other.command)
+        (self.kind, &self.command, &self.runner_file) == (other.kind, &other.command, &other.runner_file)
     }
 }

@@ -6,6 +6,7 @@
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -19,8 +20,9 @@ use sandbox_cell::{
     Cell, CellSpec, Failure, Keeper, Nest, Network, RelativePath, Role, Start, Stdio, ZYGOTE_LIBRARY, filter_bytes,
     null,
 };
-use sandbox_runtimes::{RULES_FILE, ZYGOTE_LIBRARY_FILE};
+use sandbox_runtimes::{RESULT_DIR, RULES_FILE, ZYGOTE_LIBRARY_FILE};
 
+use crate::execute::add_runner;
 use crate::stage::failure;
 use crate::warmth::Warmth;
 
@@ -54,9 +56,11 @@ impl Zygote {
             let _ = limits.set(kind, value, &Caps::default());
         }
         let (role, network) = (Role::Zygote, Network::None);
-        let spec = CellSpec { role, limits, network, volumes: vec![], slots: vec![], ..spec.clone() };
+        let mut volumes = spec.volumes.clone();
+        volumes.retain(|volume| volume.target == Path::new(RESULT_DIR) && warmth.runner_file.is_some());
+        let spec = CellSpec { role, limits, network, volumes, slots: vec![], ..spec.clone() };
         let mut cell = keeper.create(&spec)?;
-        let files = files().map_err(internal)?;
+        let files = files(warmth).map_err(internal)?;
         let (control, theirs) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
             .map_err(|errno| internal(errno.into()))?;
         let null = null().map_err(internal)?;
@@ -115,10 +119,13 @@ impl Zygote {
 }
 
 /// What a zygote needs besides an interpreter.
-fn files() -> std::io::Result<Archive> {
+fn files(warmth: &Warmth) -> std::io::Result<Archive> {
     let mut files = Archive::new()?;
     let path = |name: &str| RelativePath::new(name).map_err(std::io::Error::other);
     files.add(path(ZYGOTE_LIBRARY_FILE)?, true, ZYGOTE_LIBRARY)?;
     files.add(path(RULES_FILE)?, false, &filter_bytes())?;
+    if let Some(text) = &warmth.runner_file {
+        add_runner(&mut files, text)?;
+    }
     Ok(files)
 }

@@ -187,11 +187,12 @@ pub struct Run {
 #[serde(deny_unknown_fields)]
 pub struct Warm {
     /// The command that becomes a zygote. As in [`Run::argv`], and replaced are `{zygote}` (the zygote's text), `{library}`
-    /// (the library that it loads to become one) and `{rules}` (a file with the rules about system calls).
+    /// (the library that it loads to become one) and `{rules}` (a file with the rules about system calls). In its cell,
+    /// `{runner_file}` has the zygote's text too: what is loaded from there is loaded anew by what a run starts.
     pub argv: Vec<String>,
     /// A file beside this one with the zygote's text.
     pub zygote: String,
-    /// Variables to set for the zygote.
+    /// Variables to set for the zygote; `{library}` is replaced.
     #[serde(default)]
     pub env: BTreeMap<String, String>,
     /// Variables that an interpreter only looks at when it starts, so that a run that sets one starts cold. `*` at the end

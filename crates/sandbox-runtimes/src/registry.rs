@@ -50,11 +50,12 @@ const SHIPPED: [(&str, &str); 9] = shipped![
     "bash.toml"
 ];
 
-const RUNNERS: [(&str, &str); 5] = shipped![
+const RUNNERS: [(&str, &str); 6] = shipped![
     "python.runner.py",
     "python.restricted.py",
     "python.zygote.py",
     "javascript.runner.js",
+    "javascript.zygote.js",
     "java.compiler.java"
 ];
 

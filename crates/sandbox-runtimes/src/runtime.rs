@@ -58,6 +58,15 @@ pub struct Stage {
     pub mounts: Vec<Mount>,
 }
 
+/// What becomes a zygote.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WarmUp {
+    /// What to run.
+    pub command: Command,
+    /// What its cell has where runs have the runner's file, if the command names that.
+    pub runner_file: Option<String>,
+}
+
 /// How a program is to be run.
 #[derive(Debug, Clone, Copy)]
 pub struct Invocation<'a> {
@@ -203,23 +212,26 @@ impl Runtime {
         Some(command)
     }
 
-    /// The command that becomes a zygote for such runs, if there are any.
+    /// What becomes a zygote for such runs, if there are any.
     #[must_use]
-    pub fn zygote(&self, invocation: &Invocation<'_>) -> Option<Command> {
+    pub fn zygote(&self, invocation: &Invocation<'_>) -> Option<WarmUp> {
         let warm = self.definition.run.warm.as_ref().filter(|_| !invocation.restricted)?;
         let run = self.run(&Invocation { entry: "", elsewhere: false, ..*invocation })?;
         let heap = heap(invocation.limits);
+        let library = format!("{WORK_DIR}/{ZYGOTE_LIBRARY_FILE}");
         let argv = warm.argv.iter().map(|word| match word.as_str() {
             "{executable}" => self.executable.clone().into_os_string(),
             "{runner}" => self.definition.run.runner.clone().unwrap_or_default().into(),
+            "{runner_file}" => format!("{RESULT_DIR}/{RUNNER_FILE}").into(),
             "{zygote}" => warm.zygote.clone().into(),
-            "{library}" => format!("{WORK_DIR}/{ZYGOTE_LIBRARY_FILE}").into(),
+            "{library}" => library.clone().into(),
             "{rules}" => format!("{WORK_DIR}/{RULES_FILE}").into(),
             other => other.replace("{heap}", &heap).into(),
         });
         let mut command = Command { argv: argv.collect(), ..run };
-        set_all(&mut command.env, &warm.env);
-        Some(command)
+        set_all(&mut command.env, warm.env.iter().map(|(name, value)| (name, value.replace("{library}", &library))));
+        let wants_file = warm.argv.iter().any(|word| word == "{runner_file}");
+        Some(WarmUp { command, runner_file: wants_file.then(|| warm.zygote.clone()) })
     }
 
     fn add_package_variables(&self, environment: &mut Environment, packages: bool) {

@@ -18,6 +18,9 @@
 use core::arch::asm;
 use core::mem::{size_of, zeroed};
 
+mod node;
+mod threads;
+
 #[panic_handler]
 fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
     exit(127)
@@ -208,20 +211,30 @@ struct Kit {
 /// The fixed order of a cell's descriptors; a Landlock ruleset and its groups follow.
 const PARK: usize = 0;
 const PID: usize = 1;
-const JOINED: [usize; 6] =
-    [CLONE_NEWIPC, CLONE_NEWUTS, CLONE_NEWNET, CLONE_NEWCGROUP, CLONE_NEWNS, CLONE_NEWUSER];
+const JOINED: [usize; 6] = [CLONE_NEWIPC, CLONE_NEWUTS, CLONE_NEWNET, CLONE_NEWCGROUP, CLONE_NEWNS, CLONE_NEWUSER];
 const FIXED: usize = 2 + JOINED.len();
+
+/// What becomes of the zygote's own descriptors in its children.
+#[derive(Clone, Copy)]
+enum Rest<'a> {
+    Kept,
+    Closed,
+    /// They are needed, but not as they are.
+    Replaced(&'a node::Children),
+}
 
 /// Becomes a zygote that hears of cells on `control`. `filter` is what every child enters. With `close_all`, children
 /// keep no descriptor but their streams. Returns in a child the descriptor to wait at, and in the zygote, when it is not
 /// needed any more, -1.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn sandbox_zygote(
-    control: i32,
-    filter: *const u8,
-    filter_length: usize,
-    close_all: i32,
-) -> i32 {
+pub unsafe extern "C" fn sandbox_zygote(control: i32, filter: *const u8, filter_length: usize, close_all: i32) -> i32 {
+    let rest = if close_all != 0 { Rest::Closed } else { Rest::Kept };
+    // SAFETY: as the caller promises.
+    unsafe { serve(control, (filter, filter_length), rest) }
+}
+
+/// The same for callers who have more to say about descriptors.
+unsafe fn serve(control: i32, filter: (*const u8, usize), rest: Rest<'_>) -> i32 {
     const WALL: usize = 0x4000_0000;
     let control = control as usize;
     let pid = plain(SYS_GETPID, []);
@@ -235,7 +248,9 @@ pub unsafe extern "C" fn sandbox_zygote(
     loop {
         let mut kit = Kit { landlock: 0, groups: 0, change_ids: 0, id: 0 };
         let mut fds = [-1; MOST_FDS];
-        let Ok((length, count)) = receive(control, (&raw mut kit).cast(), size_of::<Kit>(), &mut fds) else { return -1 };
+        let Ok((length, count)) = receive(control, (&raw mut kit).cast(), size_of::<Kit>(), &mut fds) else {
+            return -1;
+        };
         let whole = FIXED + usize::from(kit.landlock != 0) + kit.groups as usize;
         if length == size_of::<Kit>() && count == whole && plain(SYS_SETNS, [fds[PID] as usize, CLONE_NEWPID]) == 0 {
             // SAFETY: only this thread goes on in the child, as after every fork.
@@ -247,7 +262,7 @@ pub unsafe extern "C" fn sandbox_zygote(
                 }
                 plain(SYS_CLOSE, [own]);
                 // SAFETY: as the caller promises.
-                return unsafe { enter(&fds[..count], kit, control, close_all != 0, (filter, filter_length)) } as i32;
+                return unsafe { enter(&fds[..count], kit, control, rest, filter) } as i32;
             }
             if plain(SYS_SETNS, [own, CLONE_NEWPID]) != 0 {
                 // What is forked next would be born in somebody's cell.
@@ -273,13 +288,7 @@ fn must(result: isize) -> usize {
 /// Where a child waits: above the streams.
 const PLACE: usize = 3;
 
-unsafe fn enter(
-    fds: &[i32],
-    kit: Kit,
-    control: usize,
-    close_all: bool,
-    filter: (*const u8, usize),
-) -> usize {
+unsafe fn enter(fds: &[i32], kit: Kit, control: usize, rest: Rest<'_>, filter: (*const u8, usize)) -> usize {
     const PR_SET_DUMPABLE: usize = 4;
     const PR_CAPBSET_DROP: usize = 24;
     const PR_SET_SECCOMP: usize = 22;
@@ -323,7 +332,7 @@ unsafe fn enter(
     // SAFETY: the kernel copies the filter, which has this many instructions of eight bytes.
     must(unsafe { call(SYS_PRCTL, [PR_SET_SECCOMP, MODE_FILTER, &raw const program as usize, 0, 0, 0]) });
     let park = at(PARK);
-    if close_all {
+    if let Rest::Closed = rest {
         must(plain(SYS_DUP2, [park, PLACE]));
         must(plain(SYS_CLOSE_RANGE, [PLACE + 1, u32::MAX as usize, 0]));
         return PLACE;
@@ -332,6 +341,9 @@ unsafe fn enter(
         plain(SYS_CLOSE, [*fd as usize]);
     }
     plain(SYS_CLOSE, [control]);
+    if let Rest::Replaced(children) = rest {
+        children.settle(park);
+    }
     park
 }
 

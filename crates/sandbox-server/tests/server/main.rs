@@ -16,6 +16,7 @@ mod jobs;
 #[cfg(feature = "otlp")]
 mod otlp;
 mod warm;
+mod warm_javascript;
 mod webhooks;
 
 /// Waits for something to become true.

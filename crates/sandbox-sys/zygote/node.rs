@@ -1,0 +1,242 @@
+//! What Node.js needs besides: it has threads, an event loop and a heap that is not meant to be forked.
+//!
+//! # Theory of operation
+//!
+//! The library is preloaded into Node.js, so that some calls of the C library's come here first, and then loaded once more
+//! as an addon, whose one function makes a zygote of the process.
+//!
+//! - V8 asks the kernel to leave its heap out of forks. That request is not passed on.
+//! - It has threads: `threads.rs`.
+//! - The event loops' descriptors are the zygote's: two cells that had them in common could talk through them. In a
+//!   child they become descriptors of its own, of the same kind as far as anybody notices. Then the loop of the program
+//!   makes itself new ones. They must not just be closed: the other loops, of which some were the lost threads', are still
+//!   written to and taken apart in the end, and the numbers could be somebody else's by then.
+
+use core::ffi::c_void;
+use core::ptr::{null, null_mut};
+
+use crate::threads::{bring_to_rest, in_child, need};
+use crate::{Go, Rest, SYS_CLOSE, call, exit, must, plain, sandbox_wait, serve};
+
+const SYS_FSTAT: usize = 5;
+const SYS_MADVISE: usize = 28;
+const SYS_EPOLL_WAIT: usize = 232;
+const SYS_EVENTFD2: usize = 290;
+const SYS_EPOLL_CREATE1: usize = 291;
+const SYS_DUP3: usize = 292;
+const SYS_PIPE2: usize = 293;
+const SYS_GETRANDOM: usize = 318;
+
+const EBADF: isize = -9;
+
+unsafe extern "C" {
+    fn __errno_location() -> *mut i32;
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn madvise(address: usize, length: usize, advice: i32) -> i32 {
+    const MADV_DONTFORK: i32 = 10;
+    if advice == MADV_DONTFORK {
+        return 0;
+    }
+    // SAFETY: the caller's own memory.
+    let result = unsafe { call(SYS_MADVISE, [address, length, advice as usize, 0, 0, 0]) };
+    if result < 0 {
+        // SAFETY: the C library's own variable.
+        unsafe { *__errno_location() = -result as i32 };
+        return -1;
+    }
+    0
+}
+
+type Env = *const c_void;
+type Value = *const c_void;
+type Callback = unsafe extern "C" fn(Env, *const c_void) -> Value;
+
+/// Node.js loads the addon.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn napi_register_module_v1(env: Env, exports: Value) -> Value {
+    type Function = unsafe extern "C" fn(Env, *const u8, usize, Callback, *const c_void, *mut Value) -> i32;
+    type Set = unsafe extern "C" fn(Env, Value, *const u8, Value) -> i32;
+    for (name, callback) in [(c"serve", become_zygote as Callback), (c"pipe", make_pipe)] {
+        let mut function = null();
+        // SAFETY: the types are those of Node.js's functions, and the name ends with a NUL.
+        unsafe {
+            need::<Function>(c"napi_create_function")(env, null(), 0, callback, null(), &raw mut function);
+            need::<Set>(c"napi_set_named_property")(env, exports, name.as_ptr().cast(), function);
+        }
+    }
+    exports
+}
+
+/// The buffer that a function got as its argument.
+unsafe fn argument(env: Env, info: *const c_void) -> (*mut u8, usize) {
+    type Arguments = unsafe extern "C" fn(Env, *const c_void, *mut usize, *mut Value, *mut Value, *mut c_void) -> i32;
+    type Buffer = unsafe extern "C" fn(Env, Value, *mut *mut u8, *mut usize) -> i32;
+    let (mut count, mut first) = (1, null());
+    let (mut data, mut length) = (null_mut(), 0);
+    // SAFETY: the types are those of Node.js's functions, and each gets places for what it returns.
+    unsafe {
+        need::<Arguments>(c"napi_get_cb_info")(env, info, &raw mut count, &raw mut first, null_mut(), null_mut());
+        need::<Buffer>(c"napi_get_buffer_info")(env, first, &raw mut data, &raw mut length);
+    }
+    (data, length)
+}
+
+/// Makes a pipe, for which Node.js has no call. Its argument is a buffer of eight bytes for the two ends.
+unsafe extern "C" fn make_pipe(env: Env, info: *const c_void) -> Value {
+    const CLOSE_ON_EXEC: usize = 0x8_0000;
+    // SAFETY: the values are Node.js's.
+    let (data, length) = unsafe { argument(env, info) };
+    if length == 8 {
+        // SAFETY: the kernel writes eight bytes.
+        must(unsafe { call(SYS_PIPE2, [data as usize, CLOSE_ON_EXEC, 0, 0, 0, 0]) });
+    }
+    null()
+}
+
+/// Makes a zygote of the process. Its argument is a buffer with the rules about system calls. In children, returns what
+/// to run as text; in the zygote, nothing, when it is not needed any more.
+unsafe extern "C" fn become_zygote(env: Env, info: *const c_void) -> Value {
+    const CONTROL: i32 = 3;
+    type Loop = unsafe extern "C" fn(Env, *mut *mut c_void) -> i32;
+    type Text = unsafe extern "C" fn(Env, *const u8, usize, *mut Value) -> i32;
+    let (mut go, mut text) = (Go { data: null(), length: 0 }, null());
+    let mut event_loop = null_mut();
+    // SAFETY: the types are those of Node.js's functions, and each gets places for what it returns.
+    unsafe {
+        let (filter, length) = argument(env, info);
+        need::<Loop>(c"napi_get_uv_event_loop")(env, &raw mut event_loop);
+        if length == 0 || event_loop.is_null() {
+            exit(126);
+        }
+        bring_to_rest();
+        let children = Children::new(event_loop);
+        let park = serve(CONTROL, (filter, length), Rest::Replaced(&children));
+        if park >= 0 {
+            sandbox_wait(park, &raw mut go);
+            need::<Text>(c"napi_create_string_utf8")(env, go.data, go.length, &raw mut text);
+        }
+    }
+    text
+}
+
+/// A descriptor of the zygote's, which no child may keep.
+#[derive(Clone, Copy, PartialEq)]
+struct Shared {
+    fd: usize,
+    kind: Kind,
+}
+
+/// What a child has to know about the zygote.
+pub(crate) struct Children {
+    shared: [Shared; 64],
+    count: usize,
+    event_loop: *mut c_void,
+    fork_loop: unsafe extern "C" fn(*mut c_void) -> i32,
+    /// The source of the engine's random numbers.
+    random: *mut c_void,
+    set_seed: unsafe extern "C" fn(*mut c_void, i64),
+}
+
+impl Children {
+    /// Looks at the zygote. Where something is missing that children need, there is no zygote.
+    unsafe fn new(event_loop: *mut c_void) -> Self {
+        type Current = unsafe extern "C" fn() -> *mut c_void;
+        type Random = unsafe extern "C" fn(*mut c_void) -> *mut c_void;
+        // SAFETY: the types are those of the event loop's and of V8's functions.
+        let mut children = unsafe {
+            let isolate = need::<Current>(c"_ZN2v87Isolate10GetCurrentEv")();
+            let random = need::<Random>(c"_ZN2v88internal7Isolate23random_number_generatorEv")(isolate);
+            let set_seed = need(c"_ZN2v84base21RandomNumberGenerator7SetSeedEl");
+            let fork_loop = need(c"uv_loop_fork");
+            Self {
+                shared: [Shared { fd: 0, kind: Kind::Other }; 64],
+                count: 0,
+                event_loop,
+                fork_loop,
+                random,
+                set_seed,
+            }
+        };
+        children.look();
+        children
+    }
+
+    /// Looks which descriptors the zygote has.
+    fn look(&mut self) {
+        const FIRST: usize = 3;
+        const MOST: usize = 1024;
+        for fd in FIRST..MOST {
+            let Some(kind) = Kind::of(fd) else { continue };
+            if self.count == self.shared.len() {
+                exit(126);
+            }
+            self.shared[self.count] = Shared { fd, kind };
+            self.count += 1;
+        }
+    }
+
+    /// Makes a process of its own of a child. It has nothing of the zygote's afterwards but `kept`.
+    pub(crate) fn settle(&self, kept: usize) {
+        const CLOSE_ON_EXEC: usize = 0x8_0000;
+        const NONBLOCKING: usize = 0x800;
+        in_child();
+        let idle = must(plain(SYS_EVENTFD2, [0, CLOSE_ON_EXEC | NONBLOCKING]));
+        for shared in &self.shared[..self.count] {
+            // Gone, or in the place of one that is gone: event loops make one of their pipes anew after a fork.
+            if shared.fd == kept || shared.fd == idle || Kind::of(shared.fd) != Some(shared.kind) {
+                continue;
+            }
+            if shared.kind == Kind::Poll {
+                let new = must(plain(SYS_EPOLL_CREATE1, [CLOSE_ON_EXEC]));
+                must(plain(SYS_DUP3, [new, shared.fd, CLOSE_ON_EXEC]));
+                plain(SYS_CLOSE, [new]);
+            } else {
+                must(plain(SYS_DUP3, [idle, shared.fd, CLOSE_ON_EXEC]));
+            }
+        }
+        plain(SYS_CLOSE, [idle]);
+        // Other random numbers than the zygote's other children have. The kernel writes eight bytes.
+        let mut seed = 0_i64;
+        // SAFETY: the loop and the source of random numbers are this thread's.
+        unsafe {
+            must(call(SYS_GETRANDOM, [&raw mut seed as usize, 8, 0, 0, 0, 0]));
+            (self.set_seed)(self.random, seed);
+            if (self.fork_loop)(self.event_loop) != 0 {
+                exit(126);
+            }
+        }
+    }
+}
+
+/// What a descriptor is, as far as it matters.
+#[derive(Clone, Copy, PartialEq)]
+enum Kind {
+    /// A pipe, by its inode.
+    Pipe(u64),
+    /// What event loops wait with.
+    Poll,
+    Other,
+}
+
+impl Kind {
+    /// The kind of a descriptor, if there is one.
+    fn of(fd: usize) -> Option<Self> {
+        const FORMAT: u32 = 0o170_000;
+        const PIPE: u32 = 0o010_000;
+        // As the kernel has it on this architecture: the inode is the second word, the mode begins the fourth.
+        let mut status = [0_u64; 18];
+        // SAFETY: the kernel writes 144 bytes.
+        if unsafe { call(SYS_FSTAT, [fd, &raw mut status as usize, 0, 0, 0, 0]) } == EBADF {
+            return None;
+        }
+        if status[3] as u32 & FORMAT == PIPE {
+            return Some(Self::Pipe(status[1]));
+        }
+        let mut event = [0_u64; 2];
+        // SAFETY: the kernel writes at most one event, of twelve bytes. It refuses what is of another kind.
+        let polled = unsafe { call(SYS_EPOLL_WAIT, [fd, &raw mut event as usize, 1, 0, 0, 0]) };
+        Some(if polled >= 0 { Self::Poll } else { Self::Other })
+    }
+}

@@ -1,0 +1,99 @@
+// Warms Node.js up and becomes a zygote: what follows the call of the library happens in children only, each in a cell of
+// its own. It is loaded in the runner's place and under its name. A child is told what it would else have been started
+// with, and goes on as though it had been: this module becomes the runner, and Node.js begins with the program.
+'use strict';
+const fs = require('fs');
+const Module = require('module');
+const path = require('path');
+const vm = require('vm');
+
+const [, first, text, library, rules] = process.argv;
+const runner = vm.compileFunction(text, ['exports', 'require', 'module', '__filename', '__dirname'], {
+  filename: __filename,
+});
+// What many programs need. Nothing here may start threads, open streams or use random numbers.
+for (const name of ['assert', 'async_hooks', 'buffer', 'child_process', 'crypto', 'dns', 'events', 'fs/promises', 'http',
+  'https', 'net', 'os', 'perf_hooks', 'readline', 'stream', 'stream/promises', 'string_decoder', 'timers',
+  'timers/promises', 'tty', 'url', 'util', 'v8', 'worker_threads', 'zlib']) {
+  require(name);
+}
+const { performance } = require('perf_hooks');
+const addon = { exports: {} };
+process.dlopen(addon, library);
+
+// The engine compiles what is called, when it is called. So what every program causes is caused once before: a file is
+// loaded through the runner, and something is written to a stream of the kind that programs have.
+function rehearse() {
+  const file = path.join(__dirname, 'rehearsal.js');
+  fs.writeFileSync(file, 'const a = [1, "x", { b: 2 }]; a.map((x) => String(x)); a');
+  runner.call(module.exports, exports, require, module, __filename, __dirname);
+  require(file);
+  fs.unlinkSync(file);
+  process.removeAllListeners('uncaughtExceptionMonitor');
+  delete require.cache[file];
+  for (const key of Object.keys(Module._pathCache)) if (key.includes(file)) delete Module._pathCache[key];
+  module.children.length = 0;
+
+  const ends = Buffer.alloc(8);
+  addon.exports.pipe(ends);
+  const stream = new (require('net').Socket)({ fd: ends.readInt32LE(4), readable: false, writable: true });
+  const console = new (require('console').Console)({ stdout: stream, stderr: stream });
+  console.log('text', 1, 1.5, true, null, undefined, [1, 'x', { b: 2 }], { a: { b: [] } }, new Map([[1, 2]]));
+  console.error('%s %d', 'text', 1, new Error('text'));
+  stream.destroy();
+  fs.closeSync(ends.readInt32LE(0));
+
+  clearTimeout(setTimeout(() => {}, 1));
+  process.chdir(process.cwd());
+  fs.readlinkSync('/proc/self');
+  process._tickCallback();
+}
+rehearse();
+
+const go = addon.exports.serve(fs.readFileSync(rules));
+if (go === undefined) process.reallyExit(0);
+
+const parts = go.split('\0').values();
+const next = () => parts.next().value;
+const list = () => Array.from({ length: Number(next()) }, next);
+process.chdir(next());
+const words = list();
+const variables = new Map(list().map((pair) => {
+  const at = pair.indexOf('=');
+  return [pair.slice(0, at), pair.slice(at + 1)];
+}));
+for (const name of Object.keys(process.env)) if (!variables.has(name)) delete process.env[name];
+for (const [name, value] of variables) if (process.env[name] !== value) process.env[name] = value;
+
+const options = words.indexOf(__filename) + 1;
+const program = path.resolve(words[options]);
+process.execArgv.splice(0, Infinity, ...words.slice(1, options));
+process.argv.splice(1, Infinity, program, ...words.slice(options + 1));
+Object.defineProperty(process, 'pid', { value: Number(fs.readlinkSync('/proc/self')) });
+if (program !== first) {
+  // Node.js has made up its mind about the program, but asks for the function that runs it.
+  const own = Object.getOwnPropertyDescriptor(Module, 'runMain');
+  Object.defineProperty(Module, 'runMain', {
+    configurable: true,
+    get() {
+      Object.defineProperty(Module, 'runMain', own);
+      return own.value.bind(Module, program);
+    },
+  });
+}
+
+// Time begins now.
+const begin = performance.now();
+const prototype = Object.getPrototypeOf(performance);
+const replace = (object, name, make) => {
+  const own = Object.getOwnPropertyDescriptor(object, name);
+  const key = own.get ? 'get' : 'value';
+  const made = make(own[key]);
+  for (const what of ['name', 'length']) Object.defineProperty(made, what, { value: own[key][what] });
+  Object.defineProperty(object, name, { ...own, [key]: made });
+};
+replace(prototype, 'now', (now) => function () { return now.call(this) - begin; });
+replace(prototype, 'timeOrigin', (origin) => function () { return origin.call(this) + begin; });
+replace(process, 'uptime', (uptime) => () => uptime() - begin / 1000);
+
+runner.call(module.exports, exports, require, module, __filename, __dirname);
