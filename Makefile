@@ -25,6 +25,7 @@ test: setup-test lint unit bench-smoke fuzz-short
 
 lint:
 	$(CARGO) fmt --all --check
+	rustfmt --edition 2024 --check crates/sandbox-sys/zygote/lib.rs
 	$(CARGO) fmt --manifest-path fuzz/Cargo.toml --check
 	$(CARGO) clippy --workspace --all-targets --all-features --locked -- -D warnings
 	$(CARGO) fetch --locked

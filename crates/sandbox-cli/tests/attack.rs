@@ -69,6 +69,24 @@ fn share_prepared(data: &Path, owner: &str) {
 }
 
 #[test]
+fn every_attack_is_stopped_in_warm_cells() {
+    if !is_root() {
+        return;
+    }
+    let _alone = alone();
+    let output = sandbox(&["attack", "--warm", "--json"]).env("SANDBOX_DATA_DIR", data_dir()).output().unwrap();
+    let report = result(&output);
+    assert_eq!(ended(&report, "breached"), Vec::<&Value>::new());
+    assert_eq!((output.status.code(), &report["left_behind"]), (Some(0), &serde_json::json!([])));
+    let started = |how: &str| {
+        let attacks = report["attacks"].as_array().unwrap();
+        attacks.iter().filter(|attack| attack["start"] == how).count()
+    };
+    // Those with a network, or with a disk of another size, are made on the spot.
+    assert!(started("warm") >= 20 && started("ready") >= 30, "{} warm, {} ready", started("warm"), started("ready"));
+}
+
+#[test]
 fn every_attack_is_stopped_for_an_ordinary_user() {
     if !is_root() {
         return;

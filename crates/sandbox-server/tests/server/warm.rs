@@ -49,7 +49,7 @@ fn essence(result: &Value) -> Value {
     if result["limit"].is_null() {
         map.insert("error".to_owned(), result["error"].clone());
     }
-    for (part, names) in [("compile", &["time", "memory_peak", "cached"][..]), ("limit", &["used"])] {
+    for (part, names) in [("compile", &["time", "memory_peak", "cached", "start"][..]), ("limit", &["used"])] {
         if let Some(map) = map.get_mut(part).and_then(Value::as_object_mut) {
             strip(map, names);
         }
@@ -176,7 +176,7 @@ fn python_is_the_same_interpreter_warm_or_cold() {
     ];
     for (name, code) in samples {
         let request = json!({"code": code, "args": ["a b", "ü"], "stdin": "first\nsecond\n",
-            "env": {"EXTRA": "1"}, "files": {"mod.py": "x = 5"}, "limits": {"wall_time": "2s", "memory": "64m"}});
+            "env": {"EXTRA": "1"}, "files": {"mod.py": "x = 5"}, "limits": {"wall_time": "2s", "memory": "160m"}});
         servers.compare(name, "warm", &request);
     }
 }
