@@ -44,7 +44,7 @@ Module.prototype._compile = function (content, filename, ...rest) {
   const keep = (value) => {
     if (value !== undefined) leave('value', require('util').inspect(value, { depth: 6, maxArrayLength: 1000 }));
   };
-  if (value !== null && typeof value === 'object' && typeof value.then === 'function') value.then(keep, () => {});
+  if (value !== null && typeof value === 'object' && typeof value.then === 'function') value.then(keep);
   else keep(value);
   return undefined;
 };

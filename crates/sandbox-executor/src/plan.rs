@@ -334,7 +334,9 @@ impl Planner<'_> {
             let path = RelativePath::new(name.clone()).map_err(|error| RequestError::Entry(error.to_string()))?;
             files.push(InputFile { path, content: text.clone().into_bytes(), executable: false });
         }
-        files.iter().for_each(|file| key.file(file));
+        for file in files {
+            key.file(file);
+        }
         Ok(Some(Making {
             step: Step::Prepare,
             what: format!("preparing {} (once)", definition.what),
