@@ -1,6 +1,6 @@
 // Warms Node.js up and becomes a zygote: what follows the call of the library happens in children only, each in a cell
-// of its own. It is loaded in the runner's place and under its name. A child is told what it would else have been started
-// with, and goes on as though it had been: this module becomes the runner, and Node.js begins with the program.
+// of its own. It is loaded in the runner's place and under its name. A child is told what it would else have been
+// started with, and goes on as though it had been: this module becomes the runner, and Node.js begins with the program.
 'use strict';
 const fs = require('fs');
 const Module = require('module');
