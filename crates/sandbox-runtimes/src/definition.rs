@@ -186,7 +186,7 @@ pub struct Run {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Warm {
-    /// The command that becomes a zygote. As in [`Run::argv`], and replaced are `{zygote}` (the zygote's text), `{library}`
+    /// The command that becomes a zygote. As in `Run::argv`, and replaced are `{zygote}` (the zygote's text), `{library}`
     /// (the library that it loads to become one) and `{rules}` (a file with the rules about system calls). In its cell,
     /// `{runner_file}` has the zygote's text too: what is loaded from there is loaded anew by what a run starts.
     pub argv: Vec<String>,

@@ -356,6 +356,21 @@ mod tests {
     }
 
     #[test]
+    fn a_zygote_is_planned_from_the_definition() {
+        let limits = Limits::default();
+        let invocation =
+            Invocation { entry: "x", limits: &limits, packages: false, restricted: false, elsewhere: false };
+        let python = runtime("python").zygote(&invocation).expect("possible");
+        assert_eq!((python.command.argv.last(), python.runner_file), (Some(&"/sandbox/rules".into()), None));
+        let javascript = runtime("javascript").zygote(&invocation).expect("possible");
+        assert_eq!(variable(&javascript.command.env, "LD_PRELOAD").as_deref(), Some("/sandbox/zygote.so"));
+        assert!(javascript.command.argv.contains(&"/run/result/runner".into()), "{:?}", javascript.command.argv);
+        assert!(javascript.runner_file.expect("a file").contains("rehearse"), "the zygote's text");
+        assert_eq!(runtime("python").zygote(&Invocation { restricted: true, ..invocation }), None);
+        assert_eq!(runtime("bash").zygote(&invocation), None);
+    }
+
+    #[test]
     fn stages_are_planned_from_the_definition() {
         let go = runtime("go");
         let compile = go.compile("main.go", false).expect("no tools").expect("compiles");

@@ -2,15 +2,16 @@
 //!
 //! # Theory of operation
 //!
-//! The library is preloaded into Node.js, so that some calls of the C library's come here first, and then loaded once more
-//! as an addon, whose one function makes a zygote of the process.
+//! The library is preloaded into Node.js, so that some calls of the C library's come here first, and then loaded once
+//! more as an addon, with a function that makes a zygote of the process.
 //!
 //! - V8 asks the kernel to leave its heap out of forks. That request is not passed on.
 //! - It has threads: `threads.rs`.
 //! - The event loops' descriptors are the zygote's: two cells that had them in common could talk through them. In a
 //!   child they become descriptors of its own, of the same kind as far as anybody notices. Then the loop of the program
-//!   makes itself new ones. They must not just be closed: the other loops, of which some were the lost threads', are still
-//!   written to and taken apart in the end, and the numbers could be somebody else's by then.
+//!   makes itself new ones. They must not just be closed: the other loops, of which some were the lost threads', are
+//!   still written to and taken apart in the end, and the numbers could be somebody else's by then.
+//! - Random numbers would be the same in all children; V8 is told another seed.
 
 use core::ffi::c_void;
 use core::ptr::{null, null_mut};

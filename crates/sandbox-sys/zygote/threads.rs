@@ -3,14 +3,16 @@
 //! # Theory of operation
 //!
 //! Node.js has threads, and a child of a fork has only the one that forked. The others' memory is still there, their
-//! stacks included, and so is what waits to be done by them. So the calls with which threads are started and wait for each
-//! other come here first (the library is preloaded):
+//! stacks included, and so is what waits to be done by them. So the calls with which threads are started and wait for
+//! each other come here first (the library is preloaded):
 //!
 //! - Threads of the zygote have stacks of their own, which are nobody else's later.
-//! - While there are no children, a thread that waits for a condition variable returns every now and then, as it may, and
-//!   does not wait with the C library: a variable for which somebody waited who is not there any more cannot be used.
-//! - When the process becomes a zygote these threads come to *rest* where they would have waited, and note how to go on.
-//! - When a child wants one of its resting threads to wake up, it is *revived*: a new thread goes on with its stack.
+//! - While there are no children, a thread that waits for a condition variable returns every now and then, as it may,
+//!   and does not wait with the C library: a variable for which somebody waited who is gone cannot be used any more.
+//! - When the process becomes a zygote these threads come to *rest* where they would have waited, and note how to go
+//!   on. Whether there is something to do is what they look at next.
+//! - When a child wakes up one of its resting threads, it is *revived*: a new thread goes on with its stack. That it
+//!   wakes up all does not count: Node.js does that to have them end.
 //! - A child that waits for the end of a thread that was never revived does not wait.
 
 use core::arch::{asm, naked_asm};
@@ -223,7 +225,7 @@ unsafe fn create_apart(
 /// Where a thread of the zygote's begins, and where it ends even if another went on with it.
 unsafe extern "C" fn begin(own: *mut c_void) -> *mut c_void {
     let own = own.cast::<Thread>();
-    // SAFETY: what it was started with is of that type. If another went on with it, that one waits to have its stack back.
+    // SAFETY: what it was started with is of that type. If another went on with it, that one is to have its stack back.
     unsafe {
         let (start, argument) = ((*own).start.load(Ordering::SeqCst), (*own).argument.load(Ordering::SeqCst));
         let result = (*(&raw const start).cast::<Start>())(argument as *mut c_void);
@@ -318,8 +320,8 @@ unsafe fn rest(own: *mut Thread) {
     }
 }
 
-/// The first thing that a thread does which goes on with another: it keeps how it will go on itself, and takes the other's
-/// stack. It is back when that one has come to its end.
+/// The first thing that a thread does which goes on with another: it keeps how it will go on itself, and takes the
+/// other's stack. It is back when that one has come to its end.
 #[unsafe(naked)]
 unsafe extern "C" fn go_on(own: *mut c_void) -> *mut c_void {
     naked_asm!(

@@ -67,7 +67,8 @@ impl Pair {
 fn warm_javascript_is_started_like_cold() {
     let pair = Pair::start();
     pair.compare(&json!({
-        "code": "console.log(process.argv, process.execArgv, process.argv0, process.execPath, process.title, process.cwd())",
+        "code": "console.log(process.argv, process.execArgv, process.argv0, process.execPath, process.title, \
+         process.cwd())",
         "args": ["a", "b c", "é"]
     }));
     pair.compare(&json!({"code": "console.log(process.env)", "env": {"A": "1", "B": "x=y\nz"}}));
@@ -79,7 +80,8 @@ fn warm_javascript_is_started_like_cold() {
     pair.compare(&json!({"files": files, "entry": "lib/start.js"}));
     pair.compare_all(&[
         "console.log('hello')",
-        "console.log(require.main === module, module.id, __filename, module.paths, module.parent, module.children.length)",
+        "console.log(require.main === module, module.id, __filename, module.paths, module.parent, \
+         module.children.length)",
         "const o = {a: [1, 2, {b: 3}]}; o",
         "Promise.resolve(12)",
         "#!/usr/bin/env node\n5",
@@ -87,7 +89,8 @@ fn warm_javascript_is_started_like_cold() {
         "console.log(process.eventNames(), Object.getOwnPropertyNames(globalThis).join(), typeof gc)",
         "console.log(Object.getOwnPropertyNames(process).join(), performance.now.name, process.uptime.name)",
         "console.log(process.report.getReport().header.processId === process.pid, process.ppid)",
-        "console.log(require('fs').readFileSync('/proc/self/status', 'utf8').match(/^([UG]id|Sig...|Cap...|NoNewPrivs):.*$/mg))",
+        "console.log(require('fs').readFileSync('/proc/self/status', \
+         'utf8').match(/^([UG]id|Sig...|Cap...|NoNewPrivs):.*$/mg))",
         "console.log(require('child_process').execSync('ulimit -a; umask; env; ls /proc/self/fd').toString())",
         "console.log(process.uptime() < 5, performance.now() < 5000, \
          Math.abs(performance.timeOrigin + performance.now() - Date.now()) < 100)",
@@ -143,11 +146,14 @@ fn warm_javascript_has_streams_files_and_modules() {
     pair.compare(&json!({"files": files}));
     pair.compare_all(&[
         "import fs from 'fs'; console.log(typeof fs.readFileSync, import.meta.url); export const x = 1;",
-        "const x = await Promise.resolve(4); console.log(x); await new Promise(r => setTimeout(r, 10)); console.log('end')",
+        "const x = await Promise.resolve(4); console.log(x); await new Promise(r => setTimeout(r, 10)); \
+         console.log('end')",
         "import('node:os').then(m => console.log(typeof m.cpus))",
-        "const fs = require('fs'); fs.promises.writeFile('a.txt', 'hi').then(() => fs.promises.readFile('a.txt', 'utf8'))\
+        "const fs = require('fs'); fs.promises.writeFile('a.txt', 'hi').then(() => fs.promises.readFile('a.txt', \
+         'utf8'))\
          .then(console.log)",
-        "for (let i = 0; i < 5000; i++) console.log('line ' + i + 'x'.repeat(40)); process.stderr.write('e'.repeat(70000));\n\
+        "for (let i = 0; i < 5000; i++) console.log('line ' + i + 'x'.repeat(40)); \
+         process.stderr.write('e'.repeat(70000));\n\
          process.stdout.write('y'.repeat(200000), () => process.exit(2)); 0",
         "setTimeout(() => { for (let i = 0; i < 300; i++) process.stdout.write('z'.repeat(1000)) }, 5);\n\
          process.on('exit', () => console.log('bye')); 0",
@@ -157,8 +163,10 @@ fn warm_javascript_has_streams_files_and_modules() {
 #[test]
 fn warm_javascript_has_time_threads_and_processes() {
     let pair = Pair::start();
-    let wasm = "const b = new Uint8Array([0,97,115,109,1,0,0,0,1,7,1,96,2,127,127,1,127,3,2,1,0,7,7,1,3,97,100,100,0,0,10,\
-                9,1,7,0,32,0,32,1,106,11]); WebAssembly.instantiate(b).then(r => console.log(r.instance.exports.add(2, 3)))";
+    let wasm = "const b = new \
+     Uint8Array([0,97,115,109,1,0,0,0,1,7,1,96,2,127,127,1,127,3,2,1,0,7,7,1,3,97,100,100,0,0,10,\
+                9,1,7,0,32,0,32,1,106,11]); WebAssembly.instantiate(b).then(r => \
+                 console.log(r.instance.exports.add(2, 3)))";
     let child = json!({
         "main.js": "const c = require('child_process').fork('./k.js', ['q']);\n\
                     c.on('message', m => { console.log(m); c.send('bye') }).on('exit', c => console.log('exit', c)); 0",
@@ -169,8 +177,10 @@ fn warm_javascript_has_time_threads_and_processes() {
         wasm,
         "setTimeout(() => console.log('t2'), 400); setTimeout(() => console.log('t1'), 200); \
          process.nextTick(() => console.log('tick')); Promise.resolve().then(() => console.log('micro')); 0",
-        "const a = Date.now(); setTimeout(() => { const d = Date.now() - a; console.log(d >= 299 && d < 5000) }, 300); 0",
-        "const cp = require('child_process'); cp.exec('exit 4', e => { console.log(e.code); const c = cp.spawn('cat');\n\
+        "const a = Date.now(); setTimeout(() => { const d = Date.now() - a; console.log(d >= 299 && d < 5000) }, \
+         300); 0",
+        "const cp = require('child_process'); cp.exec('exit 4', e => { console.log(e.code); const c = \
+         cp.spawn('cat');\n\
          c.stdout.on('data', d => console.log(String(d))); c.stdin.end('piped') }); 0",
         "const {Worker, isMainThread, parentPort} = require('worker_threads');\n\
          if (isMainThread) { const w = new Worker(__filename, {argv: ['z']}); w.on('message', m => console.log(m));\n\
@@ -178,10 +188,12 @@ fn warm_javascript_has_time_threads_and_processes() {
          parentPort.postMessage([m * 2, process.argv.slice(2), process.env.RESULT]); process.exit(7) }) }",
         "const s = new Int32Array(new SharedArrayBuffer(4)); const t = Date.now();\n\
          console.log(Atomics.wait(s, 0, 0, 200), Date.now() - t >= 199)",
-        "let a = []; for (let i = 0; i < 60; i++) { a = []; for (let j = 0; j < 20000; j++) a.push({j, s: 'x' + j}) } a.length",
+        "let a = []; for (let i = 0; i < 60; i++) { a = []; for (let j = 0; j < 20000; j++) a.push({j, s: 'x' + j}) \
+         } a.length",
         "let s = 0; for (let i = 0; i < 3e7; i++) s = (s * 31 + i) | 0; s",
         "const c = require('crypto'); c.pbkdf2('a', 'b', 1000, 16, 'sha1', (e, k) => console.log(k.toString('hex')))",
-        "const z = require('zlib'); z.gzip('hello'.repeat(1000), (e, b) => z.gunzip(b, (e, r) => console.log(r.length))); 0",
+        "const z = require('zlib'); z.gzip('hello'.repeat(1000), (e, b) => z.gunzip(b, (e, r) => \
+         console.log(r.length))); 0",
         "fetch('http://127.0.0.1:9/').catch(e => console.log(e.message))",
         "const {port1, port2} = new MessageChannel(); port2.on('message', m => { console.log(m); port2.close() });\n\
          port1.postMessage(new Map([[1, 2]])); 0",
