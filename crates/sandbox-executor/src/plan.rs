@@ -334,7 +334,7 @@ impl Planner<'_> {
             let path = RelativePath::new(name.clone()).map_err(|error| RequestError::Entry(error.to_string()))?;
             files.push(InputFile { path, content: text.clone().into_bytes(), executable: false });
         }
-        for file in files {
+        for file in &files {
             key.file(file);
         }
         Ok(Some(Making {
