@@ -20,7 +20,7 @@ use crate::auth::Client;
 use crate::body::{Body, check, read};
 use crate::execute::{Place, spend, start};
 use crate::held::Held;
-use crate::problem::{Code, Problem};
+use crate::problem::{BadBody, Code, Problem};
 
 /// The most inputs of one program.
 const MOST_INPUTS: usize = 1000;
@@ -77,10 +77,7 @@ impl Batch {
     post, path = "/v1/batch", tag = "jobs", request_body = Batch,
     responses(
         (status = 200, description = "Server-sent events: a result with the index of its input for each, then end", content_type = "text/event-stream", body = String),
-        (status = 400, description = "The body is not JSON of the right shape", body = Problem, content_type = "application/problem+json"),
-        (status = 413, description = "The body is too large", body = Problem, content_type = "application/problem+json"),
-        (status = 415, description = "The body is not JSON", body = Problem, content_type = "application/problem+json"),
-        (status = 422, description = "The request makes no sense", body = Problem, content_type = "application/problem+json"),
+        BadBody,
     )
 )]
 pub(crate) async fn batch(

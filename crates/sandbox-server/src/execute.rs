@@ -24,7 +24,7 @@ use crate::app::{App, RequestId, refuse_if_closing};
 use crate::auth::Client;
 use crate::body::{Body, read};
 use crate::held::Held;
-use crate::problem::{Code, Problem};
+use crate::problem::{BadBody, Code, Problem};
 use crate::trace::Trace;
 
 /// Something that happens in a run.
@@ -72,10 +72,7 @@ pub(crate) struct Options {
     params(("stream" = Option<bool>, Query, description = "Send events as they happen")),
     responses(
         (status = 200, description = "The run has ended, well or badly; with Accept: text/event-stream, its events", body = RunResult),
-        (status = 400, description = "The body is not JSON of the right shape", body = Problem, content_type = "application/problem+json"),
-        (status = 413, description = "The body is too large", body = Problem, content_type = "application/problem+json"),
-        (status = 415, description = "The body is not JSON", body = Problem, content_type = "application/problem+json"),
-        (status = 422, description = "The request makes no sense", body = Problem, content_type = "application/problem+json"),
+        BadBody,
         (status = 429, description = "The server is at capacity; nothing was done", body = Problem, content_type = "application/problem+json"),
     )
 )]

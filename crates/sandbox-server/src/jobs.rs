@@ -21,7 +21,7 @@ use crate::app::{App, refuse_if_closing};
 use crate::auth::Client;
 use crate::body::{Body, check, read};
 use crate::execute::spend;
-use crate::problem::{Code, Problem};
+use crate::problem::{BadBody, Code, Problem};
 use crate::webhook;
 use crate::worker::running;
 
@@ -64,11 +64,8 @@ async fn find(app: &Arc<App>, client: &Client, id: JobId) -> Result<Job, Problem
     params(("Idempotency-Key" = Option<String>, Header, description = "The same key makes the same job once")),
     responses(
         (status = 202, description = "The job is queued; Location says where it is", body = Object),
-        (status = 400, description = "The body is not JSON of the right shape", body = Problem, content_type = "application/problem+json"),
-        (status = 413, description = "The body is too large", body = Problem, content_type = "application/problem+json"),
-        (status = 415, description = "The body is not JSON", body = Problem, content_type = "application/problem+json"),
         (status = 409, description = "The key was used for another request", body = Problem, content_type = "application/problem+json"),
-        (status = 422, description = "The request makes no sense", body = Problem, content_type = "application/problem+json"),
+        BadBody,
         (status = 429, description = "Too many jobs wait", body = Problem, content_type = "application/problem+json"),
     )
 )]

@@ -40,6 +40,24 @@ impl utoipa::PartialSchema for Problem {
 
 impl utoipa::ToSchema for Problem {}
 
+/// For the API document: what can be wrong with a body, wherever one is taken.
+#[derive(utoipa::IntoResponses)]
+#[expect(dead_code, reason = "it is only described")]
+pub(crate) enum BadBody {
+    /// The body is not JSON of the right shape
+    #[response(status = 400, content_type = "application/problem+json")]
+    Malformed(Problem),
+    /// The body is too large
+    #[response(status = 413, content_type = "application/problem+json")]
+    TooLarge(Problem),
+    /// The body is not JSON
+    #[response(status = 415, content_type = "application/problem+json")]
+    NotJson(Problem),
+    /// The request makes no sense
+    #[response(status = 422, content_type = "application/problem+json")]
+    Senseless(Problem),
+}
+
 impl Serialize for Problem {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let (name, status, title) = self.code.describe();

@@ -12,6 +12,9 @@ use serde_json::Value;
 /// The binary under test.
 pub(crate) const BINARY: &str = env!("CARGO_BIN_EXE_sandbox-run");
 
+/// Set to a default time limit on a machine that is slow for reasons of its own.
+const SLOW_MACHINE: &str = "SANDBOX_TEST_TIMEOUT";
+
 /// A command with these arguments and no settings from outside.
 pub(crate) fn sandbox<S: AsRef<std::ffi::OsStr>>(args: &[S]) -> Command {
     let mut command = Command::new(BINARY);
@@ -19,8 +22,7 @@ pub(crate) fn sandbox<S: AsRef<std::ffi::OsStr>>(args: &[S]) -> Command {
     for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("SANDBOX_")) {
         command.env_remove(name);
     }
-    // On a machine that is slow for reasons of its own.
-    if let Ok(timeout) = std::env::var("SANDBOX_TEST_TIMEOUT") {
+    if let Ok(timeout) = std::env::var(SLOW_MACHINE) {
         command.env("SANDBOX_TIMEOUT", timeout);
     }
     // When coverage is measured: %c keeps the counters in a shared mapping of the file, so that keeper and init, which
@@ -135,8 +137,9 @@ pub(crate) fn program(words: &[&str], flags: &[&str]) -> Value {
 }
 
 /// Tries something that has to be done in time up to three times. Others may use this machine as well; what is late because
-/// nobody ends it is late every time.
+/// nobody ends it is late every time. An emulated machine has longer.
 pub(crate) fn in_time(seconds: f64, attempt: impl Fn() -> Value) -> Value {
+    let seconds = if std::env::var_os(SLOW_MACHINE).is_some() { seconds + 5.0 } else { seconds };
     let mut late = vec![];
     for _ in 0..3 {
         let result = attempt();
