@@ -6,10 +6,9 @@
 mod harness;
 
 use std::collections::BTreeMap;
-use std::io::{Read, Seek};
+use std::io::Read;
 use std::os::fd::AsFd;
-use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use harness::{Test, conclude, eventually, plain, run, start};
 use sandbox_cell::archive::{self, Archive, Omission, Sink};

@@ -11,8 +11,8 @@ use std::time::Duration;
 use harness::{Test, conclude, eventually, run, start};
 use sandbox_cell::limits::{Caps, Limits};
 use sandbox_cell::{
-    Cell, CellSpec, Command, Failure, Keeper, Layer, LayerSet, LimitKind, Outcome, RunStatus, Sources, Stdio,
-    StopReason, Volume, null,
+    CellSpec, Command, Failure, Keeper, Layer, LayerSet, LimitKind, Outcome, RunStatus, Sources, Stdio, StopReason,
+    Volume, null,
 };
 
 fn main() {
