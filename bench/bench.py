@@ -149,7 +149,7 @@ def measure(arguments, workshop, stack):
     workshop.tools.update({name: one["path"] for name, one in found.items()})
     missing = {}
     peers = start_peers(workshop, arguments.peers, missing, stack)
-    server = Server(os.path.abspath(arguments.sandbox_server), workshop, arguments.capacity, arguments.warm)
+    server = Server(os.path.abspath(arguments.sandbox_server), workshop, arguments.capacity, arguments.cold)
     stack.callback(server.stop)
     bare = Bare(workshop.tools, workshop.directory, workshop.cache, workshop.environment, workshop.log)
     result = {"machine": machine.describe(cores), "mode": arguments.mode, "missing": missing, "cases": {}}
@@ -191,7 +191,7 @@ def measure(arguments, workshop, stack):
     if "growth" in arguments.parts:
         say(f"bench: growth over {arguments.runs} runs")
         server.stop()
-        fresh = Server(os.path.abspath(arguments.sandbox_server), workshop, arguments.capacity, arguments.warm)
+        fresh = Server(os.path.abspath(arguments.sandbox_server), workshop, arguments.capacity, arguments.cold)
         stack.callback(fresh.stop)
         result["growth"] = memory.growth(fresh, python, arguments.runs, cores)
     result["bars"] = bars.judge(result)
@@ -219,7 +219,7 @@ def arguments_of(words):
     parser.add_argument("--peers", type=lambda text: text.split(",") if text else [], help=",".join(names))
     parser.add_argument("--runs", type=int, help="runs over which growth is measured [10000; quick: 300, smoke: 10]")
     parser.add_argument("--capacity", type=int, default=max(CONCURRENCY), help="the server's capacity")
-    parser.add_argument("--warm", choices=["on", "off"], help="the server's SANDBOX_WARM [default: its own]")
+    parser.add_argument("--cold", action="store_true", help="the server keeps nothing ready")
     parser.add_argument(
         "--cache", default=os.path.join(ROOT, "target", "bench"), help="where peers and packages are kept"
     )

@@ -116,7 +116,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--sandbox-server", required=True)
     parser.add_argument("--requests", type=int, default=100)
-    parser.add_argument("--warm", choices=["on", "off"], help="the server's SANDBOX_WARM [default: its own]")
+    parser.add_argument("--cold", action="store_true", help="the server keeps nothing ready")
     parser.add_argument("--cache", default=os.path.join(ROOT, "target", "bench"))
     arguments = parser.parse_args()
     if not shutil.which("strace"):
@@ -126,7 +126,7 @@ def main():
         workshop = Workshop(arguments.cache, None)
         stack.callback(workshop.close)
         try:
-            server = Server(os.path.abspath(arguments.sandbox_server), workshop, 4, arguments.warm)
+            server = Server(os.path.abspath(arguments.sandbox_server), workshop, 4, arguments.cold)
             stack.callback(server.stop)
             case = next(case for case in CASES if case.key == "python")
             counts = trace(server, case, arguments.requests, workshop.directory)

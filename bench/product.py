@@ -16,8 +16,6 @@ class Cli:
 
     def __init__(self, program, workshop):
         self.program, self.workshop = program, workshop
-        words = subprocess.run([program, "--help"], capture_output=True, text=True, check=True).stdout
-        self.cold = ["--cold"] if "--cold" in words else []
         self.environment = {
             **workshop.environment,
             "SANDBOX_DATA_DIR": os.path.join(workshop.directory, "cli-data"),
@@ -37,7 +35,7 @@ class Cli:
             step = [self.program, "exec", "--quiet", "--", self.workshop.hello]
         else:
             packages = [word for package in case.packages for word in ("--package", package)]
-            step = [self.program, "--lang", case.language, "--quiet", *self.cold, *packages, "--code", CODE]
+            step = [self.program, "--lang", case.language, "--quiet", *packages, "--code", CODE]
         return Contender(self.name, lambda: Command([step], self.environment, self.workshop.log))
 
 
@@ -46,7 +44,7 @@ class Server:
 
     name = "sandbox-server"
 
-    def __init__(self, program, workshop, capacity, warm=None):
+    def __init__(self, program, workshop, capacity, cold=False):
         definitions = os.path.join(os.path.dirname(os.path.abspath(__file__)), "runtimes")
         # The server gives root up, and definitions have to be where it can still read them.
         visible = os.path.join(workshop.directory, "runtimes")
@@ -62,8 +60,8 @@ class Server:
             "SANDBOX_TIMEOUT": "60s",
             "SANDBOX_MAX_TIMEOUT": "60s",
         }
-        if warm:
-            environment["SANDBOX_WARM"] = warm
+        if cold:
+            environment.update(SANDBOX_READY_CELLS="0", SANDBOX_ZYGOTES="0")
         self.log = os.path.join(workshop.directory, "server.log")
         command = [
             program,

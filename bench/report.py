@@ -81,7 +81,7 @@ def latency(result):
 
 def warm(starts):
     total = sum(starts.values())
-    return f"{100 * starts.get('warm', 0) / total:.0f} %" if total else ""
+    return f"{100 * (starts.get('warm', 0) + starts.get('ready', 0)) / total:.0f} %" if total else ""
 
 
 def throughput(result):
