@@ -82,8 +82,8 @@ fn every_attack_is_stopped_in_warm_cells() {
         let attacks = report["attacks"].as_array().unwrap();
         attacks.iter().filter(|attack| attack["start"] == how).count()
     };
-    // Those with a network, or with a disk of another size, are made on the spot.
-    assert!(started("warm") >= 20 && started("ready") >= 30, "{} warm, {} ready", started("warm"), started("ready"));
+    // Those with a network or with a disk of another size are made on the spot, and so are those that come too soon.
+    assert!(started("warm") >= 5 && started("ready") >= 10, "{} warm, {} ready", started("warm"), started("ready"));
 }
 
 #[test]
