@@ -147,6 +147,8 @@ impl Order {
         let mut order = Self::new(spec, lent)?;
         match warmth.kind {
             WarmthKind::Zygote if order.spec.limits != Limits::default() || !Zygote::POSSIBLE => return None,
+            // Its limit could not be lowered below what waits in it.
+            WarmthKind::Zygote if spec.limits.memory() < LEAST_WARM => return None,
             WarmthKind::Zygote => {}
             WarmthKind::Companion => order.spec.limits = spec.limits.clone(),
         }
@@ -219,6 +221,9 @@ impl Made {
         is_readable(&self.cell, Duration::ZERO) || self.companion.as_ref().is_some_and(Companion::has_ended)
     }
 }
+
+/// The least memory of a run that is served by a zygote's child, which has some of its own already.
+const LEAST_WARM: u64 = 32 << 20;
 
 /// How often it is looked whether a shelf holds too many.
 const LOOK: Duration = Duration::from_secs(10);

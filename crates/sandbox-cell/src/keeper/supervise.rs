@@ -16,7 +16,7 @@ use crate::layer::{Layer, LayerSet};
 use crate::limits::{LimitKind, Limits};
 use crate::outcome::{Outcome, RunStatus, StopReason, Usage};
 use crate::rootfs;
-use crate::spec::{self, CellSpec, Command, Mount};
+use crate::spec::{self, CellSpec, Command, Mount, Network};
 use crate::wire::{self, FromCell, Report, Run, ToInit};
 
 /// What a program gets between SIGTERM and SIGKILL.
@@ -227,6 +227,10 @@ impl Kept {
         }
         self.group
             .adjust(own, limits, self.spec.omit)
+            .and_then(|()| {
+                let has_sockets = self.spec.network != Network::None && self.layers.contains(Layer::Memory);
+                if has_sockets { self.group.limit_sockets(limits.memory()) } else { Ok(()) }
+            })
             .map_err(|error| Failure::os("cannot change the cell's limits", error))?;
         self.spec.limits = limits.clone();
         Ok(())

@@ -191,6 +191,7 @@ fn what_a_zygote_cannot_do_starts_without_one() {
         ),
         ("a time zone", json!({"code": "import time; print(time.tzname)", "env": {"TZ": "Asia/Tokyo"}})),
         ("restricted", json!({"code": "print(1)", "restricted": true})),
+        ("little memory", json!({"code": "print(1)", "limits": {"memory": "24m"}})),
     ] {
         servers.compare(name, "ready", &request);
     }
