@@ -18,7 +18,7 @@ use sandbox_cell::{
 
 use crate::capture::Capture;
 use crate::gateway::{Gateway, NetworkUse};
-use crate::pool::{Cells, StartKind, Taken};
+use crate::pool::{Cells, Going, StartKind, Taken};
 use crate::reach::Reach;
 use crate::warmth::Warmth;
 
@@ -100,7 +100,8 @@ impl Stage<'_> {
         observe: &mut dyn FnMut(Stream, &[u8]),
         sink: &mut dyn Sink,
     ) -> Result<Ended, Failure> {
-        let Taken { mut cell, start, late } = cells.take(self.cell, self.made, self.lent, self.warmth.as_ref())?;
+        let Taken { mut cell, start, late, going } =
+            cells.take(self.cell, self.made, self.lent, self.warmth.as_ref())?;
         if self.last {
             cells.keeper().close();
         }
@@ -111,7 +112,7 @@ impl Stage<'_> {
         let gateway = if has_gateway { cell.take_gateway()? } else { None };
         let gateway = gateway.map(|sockets| Gateway::serve(sockets, reach)).transpose();
         let gateway = gateway.map_err(|error| failure("cannot serve the cell's gateway", &error))?;
-        let (outcome, mut ready) = streams.follow(&mut cell, cancel, observe)?;
+        let (outcome, mut ready) = streams.follow(&mut cell, going, cancel, observe)?;
         if start != StartKind::Cold {
             // It was made before anybody waited for it.
             ready.prepare = Duration::ZERO;
@@ -197,13 +198,20 @@ impl Streams {
     fn follow(
         &mut self,
         cell: &mut Cell,
+        going: Going,
         cancel: &[BorrowedFd<'_>],
         observe: &mut dyn FnMut(Stream, &[u8]),
     ) -> Result<(Outcome, Ready), Failure> {
         let mut buffer = vec![0; BUFFER];
         let mut stopping = false;
+        let (mut going, until) = (Some(going), Instant::now() + Going::LONGEST);
         loop {
-            let woken = self.wait(cell, if stopping { &[] } else { cancel })?;
+            let longest = going.as_ref().map(|_| until.saturating_duration_since(Instant::now()));
+            if longest.is_some_and(|longest| longest.is_zero()) {
+                going = None;
+                continue;
+            }
+            let woken = self.wait(cell, if stopping { &[] } else { cancel }, longest)?;
             self.read(&mut buffer, observe);
             if let Some(feed) = &mut self.feed
                 && woken.feed
@@ -244,8 +252,8 @@ impl Streams {
         }
     }
 
-    /// Waits until something happens.
-    fn wait(&self, cell: &Cell, cancel: &[BorrowedFd<'_>]) -> Result<Woken, Failure> {
+    /// Waits until something happens, but no longer than this.
+    fn wait(&self, cell: &Cell, cancel: &[BorrowedFd<'_>], longest: Option<Duration>) -> Result<Woken, Failure> {
         let mut fds = vec![PollFd::new(cell, PollFlags::IN)];
         fds.extend(cancel.iter().map(|fd| PollFd::from_borrowed_fd(*fd, PollFlags::IN)));
         let feed = self.feed.as_ref().and_then(Feed::waiting).map(|(fd, flags)| {
@@ -255,7 +263,8 @@ impl Streams {
         for pipe in [self.stdout.pipe(), self.stderr.pipe()].into_iter().flatten() {
             fds.push(PollFd::from_borrowed_fd(pipe, PollFlags::IN));
         }
-        match poll(&mut fds, None) {
+        let longest = longest.map(|longest| Timespec { tv_sec: 0, tv_nsec: longest.subsec_nanos().into() });
+        match poll(&mut fds, longest.as_ref()) {
             Ok(_) | Err(Errno::INTR) => {}
             Err(errno) => return Err(failure("cannot wait for the run", &errno.into())),
         }

@@ -12,14 +12,19 @@
 //!   makes itself new ones. They must not just be closed: the other loops, of which some were the lost threads', are
 //!   still written to and taken apart in the end, and the numbers could be somebody else's by then.
 //! - Random numbers would be the same in all children; V8 is told another seed.
+//! - In the end it takes its heap apart piece by piece, which touches what was shared until then, and the kernel does it
+//!   faster. So when the program has ended memory is not given back any more, and when the process would go through what
+//!   is left, it ends.
 
 use core::ffi::c_void;
 use core::ptr::{null, null_mut};
+use core::sync::atomic::{AtomicBool, Ordering};
 
 use crate::threads::{bring_to_rest, in_child, need};
 use crate::{Go, Rest, SYS_CLOSE, call, exit, must, plain, sandbox_wait, serve};
 
 const SYS_FSTAT: usize = 5;
+const SYS_MUNMAP: usize = 11;
 const SYS_MADVISE: usize = 28;
 const SYS_EPOLL_WAIT: usize = 232;
 const SYS_EVENTFD2: usize = 290;
@@ -32,6 +37,41 @@ const EBADF: isize = -9;
 
 unsafe extern "C" {
     fn __errno_location() -> *mut i32;
+    fn on_exit(handler: extern "C" fn(i32, *mut c_void), argument: *mut c_void) -> i32;
+    fn fflush(stream: *mut c_void) -> i32;
+}
+
+/// Whether the program has ended, and nothing is left to be done but to take everything apart.
+static ENDED: AtomicBool = AtomicBool::new(false);
+
+extern "C" fn has_ended(_: *mut c_void) {
+    ENDED.store(true, Ordering::Relaxed);
+}
+
+/// The first that asked to be called at the exit, so the last of those that do something there.
+extern "C" fn at_exit(status: i32, _: *mut c_void) {
+    // SAFETY: none means all streams.
+    unsafe { fflush(null_mut()) };
+    exit(status as usize);
+}
+
+/// What the C library would return.
+fn returned(result: isize) -> i32 {
+    if result < 0 {
+        // SAFETY: the C library's own variable.
+        unsafe { *__errno_location() = -result as i32 };
+        return -1;
+    }
+    0
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn munmap(address: usize, length: usize) -> i32 {
+    if ENDED.load(Ordering::Relaxed) {
+        return 0;
+    }
+    // SAFETY: the caller's own memory.
+    returned(unsafe { call(SYS_MUNMAP, [address, length, 0, 0, 0, 0]) })
 }
 
 #[unsafe(no_mangle)]
@@ -41,13 +81,7 @@ unsafe extern "C" fn madvise(address: usize, length: usize, advice: i32) -> i32 
         return 0;
     }
     // SAFETY: the caller's own memory.
-    let result = unsafe { call(SYS_MADVISE, [address, length, advice as usize, 0, 0, 0]) };
-    if result < 0 {
-        // SAFETY: the C library's own variable.
-        unsafe { *__errno_location() = -result as i32 };
-        return -1;
-    }
-    0
+    returned(unsafe { call(SYS_MADVISE, [address, length, advice as usize, 0, 0, 0]) })
 }
 
 type Env = *const c_void;
@@ -101,6 +135,7 @@ unsafe extern "C" fn make_pipe(env: Env, info: *const c_void) -> Value {
 unsafe extern "C" fn become_zygote(env: Env, info: *const c_void) -> Value {
     const CONTROL: i32 = 3;
     type Loop = unsafe extern "C" fn(Env, *mut *mut c_void) -> i32;
+    type Hook = unsafe extern "C" fn(Env, extern "C" fn(*mut c_void), *mut c_void) -> i32;
     type Text = unsafe extern "C" fn(Env, *const u8, usize, *mut Value) -> i32;
     let (mut go, mut text) = (Go { data: null(), length: 0 }, null());
     let mut event_loop = null_mut();
@@ -111,6 +146,8 @@ unsafe extern "C" fn become_zygote(env: Env, info: *const c_void) -> Value {
         if length == 0 || event_loop.is_null() {
             exit(126);
         }
+        need::<Hook>(c"napi_add_env_cleanup_hook")(env, has_ended, null_mut());
+        on_exit(at_exit, null_mut());
         bring_to_rest();
         let children = Children::new(event_loop);
         let park = serve(CONTROL, (filter, length), Rest::Replaced(&children));

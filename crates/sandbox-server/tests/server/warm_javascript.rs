@@ -216,22 +216,37 @@ fn warm_javascript_shares_no_randomness_and_no_descriptors() {
             assert!(seen.insert(line), "{answer:#}");
         }
     }
-    // Nothing that the zygote has open is open in two of its children: pipes and events have numbers.
-    let fds = "const fs = require('fs'); for (const f of fs.readdirSync('/proc/self/fd').filter(f => f > 2)) { try {\n\
+    // Nothing that the zygote has open is open in two of its children: pipes and events have numbers, which are given
+    // again when they are free. So both have to be there at one time.
+    let fds = "const fs = require('fs'); const began = Date.now();\n\
+               for (const f of fs.readdirSync('/proc/self/fd').filter(f => f > 2)) { try {\n\
                const id = fs.readFileSync('/proc/self/fdinfo/' + f, 'utf8').match(/eventfd-id:\\s*(\\d+)/);\n\
-               console.log(fs.readlinkSync('/proc/self/fd/' + f) + (id ? id[1] : '')) } catch {} }";
-    let mut before = vec![];
-    for _ in 0..2 {
-        let answer = pair.warm(&json!({"language": "javascript", "code": fds}));
+               console.log(fs.readlinkSync('/proc/self/fd/' + f) + (id ? id[1] : '')) } catch {} }\n\
+               setTimeout(() => fs.writeFileSync('time', began + ' ' + Date.now()), 2000)";
+    let look = || {
+        let answer = pair.warm(&json!({"language": "javascript", "code": fds, "timeout": 20}));
         let open: Vec<String> = answer["stdout"].as_str().unwrap().lines().map(str::to_owned).collect();
         for name in &open {
             let own = ["pipe:", "anon_inode:[eventfd]", "anon_inode:[eventpoll]", "/dev/null", "/proc/"];
             assert!(own.iter().any(|own| name.starts_with(own)), "{answer:#}");
-            let is_numbered = name.starts_with("pipe:") || name.starts_with("anon_inode:[eventfd]");
-            assert!(!is_numbered || !before.contains(name), "{name}: {before:?}");
         }
         assert!(open.iter().any(|name| name.starts_with("pipe:")), "{answer:#}");
-        before = open;
+        let time = answer["files"]["time"]["content"].as_str().unwrap();
+        let times: Vec<u64> = time.split(' ').map(|time| time.parse().unwrap()).collect();
+        (times[0]..times[1], open)
+    };
+    let both_at_once = (0..10).find_map(|_| {
+        let ((one_time, one), (other_time, other)) = std::thread::scope(|scope| {
+            let one = scope.spawn(look);
+            (look(), one.join().unwrap())
+        });
+        let overlap = one_time.start < other_time.end && other_time.start < one_time.end;
+        overlap.then_some((one, other))
+    });
+    let (one, other) = both_at_once.expect("two runs at one time");
+    let is_numbered = |name: &&String| name.starts_with("pipe:") || name.starts_with("anon_inode:[eventfd]");
+    for name in one.iter().filter(is_numbered) {
+        assert!(!other.contains(name), "{name}: {other:?}");
     }
     // What Node.js only looks at when it starts.
     let request = json!({"language": "javascript", "code": "1", "env": {"NODE_OPTIONS": "--no-warnings"}});

@@ -11,20 +11,27 @@
 //! no more than the operator allows; the one that was used last wins. One thread makes what is missing. Nobody waits for
 //! it: a run that finds its shelf empty has its cell made on the spot.
 //!
+//! Making a cell takes as much of the keeper, the kernel and a CPU as a short run does, and a run that has just taken one
+//! needs all three. So what it took is replaced when it has ended or has gone on for a while, unless others need it now.
+//!
 //! A cell can be more than ready: the child of a zygote can wait in it. Such cells have shelves of their own, and each of
 //! these has a thread of its own, which has the zygote. A zygote ends with its shelf, which goes when nobody has used it
 //! for a while or when another needs the place. A companion can wait in a cell too, which helps what the run starts. It is
 //! as slow to start as what it helps, and large; so there are few, and none before somebody has needed one.
 
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+mod makers;
+mod shelves;
+
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use sandbox_cell::limits::{Caps, LimitKind, Limits};
 use sandbox_cell::{Cell, CellSpec, Failure, Keeper, LayerSet, Mount, Network};
 use serde::Serialize;
 
-use crate::companion::{Companion, is_readable};
+use self::makers::Shared;
+use self::shelves::{Shelf, State};
 use crate::warmth::{Warmth, WarmthKind};
 use crate::zygote::Zygote;
 
@@ -70,6 +77,26 @@ pub(crate) struct Taken {
     pub(crate) start: StartKind,
     /// What has still to be shown in it when the command starts.
     pub(crate) late: Vec<Mount>,
+    /// Held as long as the run should not be disturbed.
+    pub(crate) going: Going,
+}
+
+/// A run for which every moment counts.
+#[derive(Debug)]
+pub(crate) struct Going(Option<Arc<Shared>>);
+
+impl Going {
+    /// How long a run is one; whoever goes on for longer does not notice what else is done.
+    pub(crate) const LONGEST: Duration = Duration::from_millis(5);
+}
+
+impl Drop for Going {
+    fn drop(&mut self) {
+        if let Some(shared) = &self.0 {
+            shared.lock().going -= 1;
+            shared.wanted.notify_all();
+        }
+    }
 }
 
 impl Cells {
@@ -91,21 +118,28 @@ impl Cells {
         warmth: Option<&Warmth>,
     ) -> Result<Taken, Failure> {
         let all = [made, lent].concat();
+        let going = self.begin();
         if let Self::Pooled(pool) = self {
             if let Some(order) = warmth.and_then(|warmth| Order::warm(spec, made, lent, warmth))
                 && let Some(cell) = pool.take(&order)
             {
-                return Ok(Taken { cell, start: StartKind::Warm, late: lent.to_vec() });
+                return Ok(Taken { cell, start: StartKind::Warm, late: lent.to_vec(), going });
             }
             if let Some(order) = Order::new(spec, &all)
                 && let Some(cell) = pool.take(&order)
             {
-                return Ok(Taken { cell, start: StartKind::Ready, late: all });
+                return Ok(Taken { cell, start: StartKind::Ready, late: all, going });
             }
         }
         let mut spec = spec.clone();
         spec.mounts.extend(all);
-        Ok(Taken { cell: self.keeper().create(&spec)?, start: StartKind::Cold, late: vec![] })
+        Ok(Taken { cell: self.keeper().create(&spec)?, start: StartKind::Cold, late: vec![], going })
+    }
+
+    fn begin(&self) -> Going {
+        let Self::Pooled(pool) = self else { return Going(None) };
+        pool.shared.lock().going += 1;
+        Going(Some(Arc::clone(&pool.shared)))
     }
 
     /// How many cells are ready; none where there is no pool.
@@ -180,62 +214,8 @@ pub(crate) struct Room {
     pub(crate) zygotes: usize,
 }
 
-#[derive(Debug)]
-struct Shared {
-    keeper: Keeper,
-    room: Room,
-    state: Mutex<State>,
-    /// Something is missing, or all is over.
-    wanted: Condvar,
-}
-
-#[derive(Debug, Default)]
-struct State {
-    shelves: Vec<Shelf>,
-    closed: bool,
-}
-
-#[derive(Debug)]
-struct Shelf {
-    order: Order,
-    ready: Vec<Made>,
-    /// How many are being made.
-    making: usize,
-    /// How many it should hold.
-    target: usize,
-    /// The fewest that were left after a run took one, since the last look.
-    spare: usize,
-    used: Instant,
-}
-
-/// A cell on a shelf.
-#[derive(Debug)]
-struct Made {
-    cell: Cell,
-    companion: Option<Companion>,
-}
-
-impl Made {
-    fn has_ended(&self) -> bool {
-        // A cell that has something to say has come to an end.
-        is_readable(&self.cell, Duration::ZERO) || self.companion.as_ref().is_some_and(Companion::has_ended)
-    }
-}
-
 /// The least memory of a run that is served by a zygote's child, which has some of its own already.
 const LEAST_WARM: u64 = 32 << 20;
-
-/// How often it is looked whether a shelf holds too many.
-const LOOK: Duration = Duration::from_secs(10);
-
-/// How long a shelf is kept that nobody uses.
-const KEPT: Duration = Duration::from_secs(600);
-
-/// How many cells are made at one time: while one locks itself, the keeper can begin the next.
-const AT_ONCE: usize = 2;
-
-/// How long nobody must have asked for a companion before another is made.
-const QUIET: Duration = Duration::from_millis(300);
 
 /// The most cells with companions that a shelf holds.
 const COMPANIONS: usize = 2;
@@ -271,20 +251,16 @@ impl Pool {
         let mut state = self.shared.lock();
         let index = self.shelve(&mut state, order)?;
         let shelf = &mut state.shelves[index];
-        shelf.used = Instant::now();
-        let cell = loop {
-            match shelf.ready.pop() {
-                Some(made) if made.has_ended() => {}
-                other => break other.map(|made| made.cell),
-            }
-        };
+        let cell = shelf.take();
         if cell.is_none() {
             let most = if order.has_companion() { COMPANIONS } else { usize::MAX };
             shelf.target = (shelf.target + 1).min(self.shared.room.cells).min(most);
         }
-        shelf.spare = shelf.spare.min(shelf.ready.len());
+        let wanted = state.lacking(|_| true).is_some();
         drop(state);
-        self.shared.wanted.notify_all();
+        if wanted {
+            self.shared.wanted.notify_all();
+        }
         cell
     }
 
@@ -310,9 +286,7 @@ impl Pool {
             }
             .ok()?;
         }
-        let (target, used) = (usize::from(!order.has_companion()), Instant::now());
-        let order = order.clone();
-        state.shelves.push(Shelf { order, ready: vec![], making: 0, target, spare: usize::MAX, used });
+        state.shelves.push(Shelf::new(order.clone(), usize::from(!order.has_companion())));
         Some(state.shelves.len() - 1)
     }
 }
@@ -333,177 +307,5 @@ impl Pool {
 impl Drop for Pool {
     fn drop(&mut self) {
         self.close();
-    }
-}
-
-impl State {
-    fn find(&self, order: &Order) -> Option<usize> {
-        self.shelves.iter().position(|shelf| shelf.order == *order)
-    }
-
-    fn find_shelf(&self, order: &Order) -> Option<&Shelf> {
-        self.find(order).map(|index| &self.shelves[index])
-    }
-
-    fn held(&self) -> usize {
-        self.shelves.iter().map(|shelf| shelf.ready.len() + shelf.making).sum()
-    }
-
-    /// Of the shelves that lack cells, the one that was used last.
-    fn lacking(&self, mine: impl Fn(&Order) -> bool) -> Option<usize> {
-        let lacks = |shelf: &Shelf| shelf.ready.len() + shelf.making < shelf.target && mine(&shelf.order);
-        (0..self.shelves.len())
-            .filter(|index| lacks(&self.shelves[*index]))
-            .max_by_key(|index| self.shelves[*index].used)
-    }
-
-    /// Takes a cell off the shelf that was not used for longest, if that is before `before`.
-    fn give_up_one(&mut self, before: Instant) -> Option<Made> {
-        let shelves = self.shelves.iter_mut().filter(|shelf| !shelf.ready.is_empty() && shelf.used < before);
-        let shelf = shelves.min_by_key(|shelf| shelf.used)?;
-        shelf.target = shelf.target.saturating_sub(1);
-        shelf.ready.pop()
-    }
-
-    /// Removes the warm shelf that was not used for longest, unless it was just now.
-    fn give_up_zygote(&mut self) -> bool {
-        let zygotes = (0..self.shelves.len()).filter(|index| self.shelves[*index].order.warmth.is_some());
-        let oldest = zygotes.min_by_key(|index| self.shelves[*index].used);
-        let oldest = oldest.filter(|index| self.shelves[*index].used.elapsed() > LOOK);
-        oldest.map(|index| self.shelves.remove(index)).is_some()
-    }
-
-    /// Lowers what was never needed since the last look, and takes away what is too much.
-    fn look(&mut self) -> Vec<Made> {
-        let mut surplus = vec![];
-        for shelf in &mut self.shelves {
-            let spare = std::mem::replace(&mut shelf.spare, usize::MAX);
-            let idle = shelf.used.elapsed() > LOOK;
-            if idle && shelf.target > 1 {
-                shelf.target /= 2;
-            } else if spare != usize::MAX {
-                shelf.target = shelf.target.saturating_sub(spare / 2).max(1);
-            }
-            surplus.extend(shelf.ready.drain(shelf.target.min(shelf.ready.len())..));
-        }
-        self.shelves.retain(|shelf| shelf.used.elapsed() < KEPT || shelf.making > 0);
-        surplus
-    }
-}
-
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Makes plain cells until all is over, and looks after all shelves.
-    fn make_plain(&self) {
-        let mut next_look = Instant::now() + LOOK;
-        loop {
-            if Instant::now() >= next_look {
-                next_look = Instant::now() + LOOK;
-                let surplus = self.lock().look();
-                drop(surplus);
-            }
-            let Some(orders) = self.wait_for_orders(next_look, |order| order.warmth.is_none()) else { return };
-            let cells: Vec<_> = orders.iter().map(|order| self.keeper.create(&order.spec)).collect();
-            for (order, cell) in orders.iter().zip(cells) {
-                let ready = |mut cell: Cell| cell.ready().map(|_| Made { cell, companion: None });
-                self.put(order, cell.and_then(ready));
-            }
-        }
-    }
-
-    /// Makes cells with interpreters in them until their shelf is gone.
-    fn make_warm(&self, order: &Order, warmth: &Warmth) {
-        let mut zygote = Zygote::start(&self.keeper, &order.spec, warmth);
-        // One that does not get warm will not another time either; its runs start as they would without it.
-        while let Ok(warm) = &zygote {
-            let soon = Instant::now() + LOOK;
-            let Some(orders) = self.wait_for_orders(soon, |other| other == order) else { return };
-            if self.lock().find(order).is_none() {
-                return;
-            }
-            if warm.has_ended() {
-                zygote = Zygote::start(&self.keeper, &order.spec, warmth);
-                continue;
-            }
-            let made: Vec<_> = orders.iter().map(|order| warm.make(&self.keeper, &order.spec)).collect();
-            let entered = |mut cell: Cell| warm.enter(&mut cell).map(|()| cell);
-            let made: Vec<_> = made.into_iter().map(|cell| cell.and_then(entered)).collect();
-            let waits = |mut cell: Cell| Zygote::wait(&mut cell).map(|()| Made { cell, companion: None });
-            for cell in made {
-                self.put(order, cell.and_then(waits));
-            }
-        }
-    }
-
-    /// Makes cells with companions in them until their shelf is gone. One after the other, and not while others are busy
-    /// with what they took: each takes a CPU for a while, which a run that has to do without would need more.
-    fn make_accompanied(&self, order: &Order, warmth: &Warmth) {
-        let wanted = || {
-            let state = self.lock();
-            !state.closed && state.find(order).is_some()
-        };
-        let mut works = true;
-        // One that does not get ready will not another time either.
-        while works && wanted() {
-            let soon = Instant::now() + LOOK;
-            let Some(orders) = self.wait_for_orders(soon, |other| other == order) else { return };
-            for order in &orders {
-                while wanted() && self.lock().find_shelf(order).is_some_and(|shelf| shelf.used.elapsed() < QUIET) {
-                    std::thread::sleep(QUIET / 4);
-                }
-                let made = Companion::start(&self.keeper, &order.spec, &warmth.command, wanted);
-                works &= made.is_ok();
-                self.put(order, made.map(|(cell, companion)| Made { cell, companion: Some(companion) }));
-            }
-        }
-    }
-
-    /// Waits until some cells of these are wanted, but not longer than until `until`. None when all is over.
-    fn wait_for_orders(&self, until: Instant, mine: impl Fn(&Order) -> bool) -> Option<Vec<Order>> {
-        let mut state = self.lock();
-        loop {
-            if state.closed {
-                return None;
-            }
-            let orders = self.next(&mut state, &mine);
-            let left = until.saturating_duration_since(Instant::now());
-            if !orders.is_empty() || left.is_zero() {
-                return Some(orders);
-            }
-            state = match self.wanted.wait_timeout(state, left) {
-                Ok((state, _)) => state,
-                Err(poisoned) => poisoned.into_inner().0,
-            };
-        }
-    }
-
-    /// What to make next, and notes that it is being made.
-    fn next(&self, state: &mut State, mine: impl Fn(&Order) -> bool) -> Vec<Order> {
-        let mut orders = vec![];
-        while orders.len() < AT_ONCE {
-            let Some(index) = state.lacking(&mine) else { break };
-            let used = state.shelves[index].used;
-            if state.held() >= self.room.cells && state.give_up_one(used).is_none() {
-                break;
-            }
-            state.shelves[index].making += 1;
-            orders.push(state.shelves[index].order.clone());
-        }
-        orders
-    }
-
-    fn put(&self, order: &Order, made: Result<Made, Failure>) {
-        let mut state = self.lock();
-        let Some(index) = state.find(order) else { return };
-        let shelf = &mut state.shelves[index];
-        shelf.making = shelf.making.saturating_sub(1);
-        match made {
-            Ok(made) => shelf.ready.push(made),
-            // Whoever needs one makes his own, and is told why that fails. The next who finds none asks for one again.
-            Err(_) => shelf.target = 0,
-        }
     }
 }

@@ -1,0 +1,134 @@
+//! The shelves: what is ready, how much should be, and when it is a good moment to make more.
+
+use std::time::{Duration, Instant};
+
+use sandbox_cell::Cell;
+
+use super::Order;
+use crate::companion::{Companion, is_readable};
+
+#[derive(Debug, Default)]
+pub(super) struct State {
+    pub(super) shelves: Vec<Shelf>,
+    /// How many runs are under way for which every moment counts.
+    pub(super) going: usize,
+    pub(super) closed: bool,
+}
+
+#[derive(Debug)]
+pub(super) struct Shelf {
+    pub(super) order: Order,
+    pub(super) ready: Vec<Made>,
+    /// How many are being made.
+    pub(super) making: usize,
+    /// How many it should hold.
+    pub(super) target: usize,
+    /// The fewest that were left after a run took one, since the last look.
+    pub(super) spare: usize,
+    pub(super) used: Instant,
+}
+
+/// A cell on a shelf.
+#[derive(Debug)]
+pub(super) struct Made {
+    pub(super) cell: Cell,
+    pub(super) companion: Option<Companion>,
+}
+
+impl Made {
+    fn has_ended(&self) -> bool {
+        // A cell that has something to say has come to an end.
+        is_readable(&self.cell, Duration::ZERO) || self.companion.as_ref().is_some_and(Companion::has_ended)
+    }
+}
+
+/// How often it is looked whether a shelf holds too many.
+pub(super) const LOOK: Duration = Duration::from_secs(10);
+
+/// How long a shelf is kept that nobody uses.
+const KEPT: Duration = Duration::from_secs(600);
+
+impl Shelf {
+    /// An empty one that should hold so many.
+    pub(super) fn new(order: Order, target: usize) -> Self {
+        Self { order, ready: vec![], making: 0, target, spare: usize::MAX, used: Instant::now() }
+    }
+
+    /// Takes a cell off, if there is one that still lives.
+    pub(super) fn take(&mut self) -> Option<Cell> {
+        self.used = Instant::now();
+        let live = loop {
+            match self.ready.pop() {
+                Some(made) if made.has_ended() => {}
+                other => break other,
+            }
+        };
+        self.spare = self.spare.min(self.ready.len());
+        live.map(|made| made.cell)
+    }
+
+    fn lacks(&self) -> bool {
+        self.ready.len() + self.making < self.target
+    }
+
+    /// Whether making more can wait until none of the runs that are `going` on is disturbed by it: it can for the sake
+    /// of one, and for more as long as enough are left.
+    fn can_wait(&self, going: usize) -> bool {
+        going == 1 || (going > 1 && self.ready.len() >= (self.target / 2).max(1))
+    }
+}
+
+impl State {
+    pub(super) fn find(&self, order: &Order) -> Option<usize> {
+        self.shelves.iter().position(|shelf| shelf.order == *order)
+    }
+
+    pub(super) fn find_shelf(&self, order: &Order) -> Option<&Shelf> {
+        self.find(order).map(|index| &self.shelves[index])
+    }
+
+    pub(super) fn held(&self) -> usize {
+        self.shelves.iter().map(|shelf| shelf.ready.len() + shelf.making).sum()
+    }
+
+    /// Of the shelves that lack cells and should not wait, the one that was used last.
+    pub(super) fn lacking(&self, mine: impl Fn(&Order) -> bool) -> Option<usize> {
+        let lacks = |shelf: &Shelf| shelf.lacks() && !shelf.can_wait(self.going) && mine(&shelf.order);
+        (0..self.shelves.len())
+            .filter(|index| lacks(&self.shelves[*index]))
+            .max_by_key(|index| self.shelves[*index].used)
+    }
+
+    /// Takes a cell off the shelf that was not used for longest, if that is before `before`.
+    pub(super) fn give_up_one(&mut self, before: Instant) -> Option<Made> {
+        let shelves = self.shelves.iter_mut().filter(|shelf| !shelf.ready.is_empty() && shelf.used < before);
+        let shelf = shelves.min_by_key(|shelf| shelf.used)?;
+        shelf.target = shelf.target.saturating_sub(1);
+        shelf.ready.pop()
+    }
+
+    /// Removes the warm shelf that was not used for longest, unless it was just now.
+    pub(super) fn give_up_zygote(&mut self) -> bool {
+        let zygotes = (0..self.shelves.len()).filter(|index| self.shelves[*index].order.warmth.is_some());
+        let oldest = zygotes.min_by_key(|index| self.shelves[*index].used);
+        let oldest = oldest.filter(|index| self.shelves[*index].used.elapsed() > LOOK);
+        oldest.map(|index| self.shelves.remove(index)).is_some()
+    }
+
+    /// Lowers what was never needed since the last look, and takes away what is too much.
+    pub(super) fn look(&mut self) -> Vec<Made> {
+        let mut surplus = vec![];
+        for shelf in &mut self.shelves {
+            let spare = std::mem::replace(&mut shelf.spare, usize::MAX);
+            let idle = shelf.used.elapsed() > LOOK;
+            if idle && shelf.target > 1 {
+                shelf.target /= 2;
+            } else if spare != usize::MAX {
+                shelf.target = shelf.target.saturating_sub(spare / 2).max(1);
+            }
+            surplus.extend(shelf.ready.drain(shelf.target.min(shelf.ready.len())..));
+        }
+        self.shelves.retain(|shelf| shelf.used.elapsed() < KEPT || shelf.making > 0);
+        surplus
+    }
+}
