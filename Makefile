@@ -70,7 +70,7 @@ coverage: setup-test
 	@command -v cargo-tarpaulin >/dev/null || $(CARGO) install --locked --quiet cargo-tarpaulin
 	RUSTFLAGS="-C llvm-args=-runtime-counter-relocation" $(CARGO) tarpaulin --engine llvm --workspace --locked --follow-exec \
 		--target-dir target/coverage --skip-clean --timeout 600 --fail-under 80 --out Stdout \
-		-- --skip for_an_ordinary_user --skip without_namespaces --skip fifty_hostile --skip a_thousand_jobs --skip in_warm_cells --skip compiled_programs_end_alike \
+		-- --skip for_an_ordinary_user --skip without_namespaces --skip fifty_hostile --skip a_thousand_jobs --skip in_warm_cells --skip is_true --skip compiled_programs_end_alike \
 		--skip an_image_is_the_root_of_a_container_too
 
 ## Compare with no sandbox and with others: prints tables, writes target/bench, fails if a bar is missed. BENCH holds more options.

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 #[path = "../harness/mod.rs"]
 mod harness;
 mod links;
+mod requirements;
 mod session;
 mod transcript;
 
