@@ -48,7 +48,7 @@ test-readme: setup-test
 
 ## Write what the commands in the documents print into them, and draw the picture in the README, with the programs as they are released.
 bless: setup-test build
-	SANDBOX_BLESS=1 SANDBOX_PROGRAMS=$(CURDIR)/$(RELEASE) $(CARGO) test --locked -p sandbox-cli --test documents
+	SANDBOX_BLESS=all SANDBOX_PROGRAMS=$(CURDIR)/$(RELEASE) $(CARGO) test --locked -p sandbox-cli --test documents
 	PATH=$(CURDIR)/$(RELEASE):$$PATH scripts/record-demo
 
 ## The same programs with every backend: runc, and a Docker engine of the test's own. Writes the table in docs/EVALUATION.md.

@@ -3,7 +3,7 @@
 //! The blocks marked `console` are one session for each document, which begins in an empty directory with nothing kept
 //! from before. Blocks marked `sh` are for what cannot be run here, since it installs or builds the product:
 //! `scripts/follow-readme` runs those of the README. With `SANDBOX_BLESS` set, what the commands print is written into
-//! the documents instead.
+//! the documents instead: where it differs, or with `all` everywhere, for fresh figures.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
 
 use std::path::{Path, PathBuf};
@@ -31,24 +31,25 @@ fn follow(document: &str) {
     let examples = transcript::examples(&text);
     assert!(!examples.is_empty(), "{document} shows nothing");
     let session = Session::start(&examples);
-    let bless = std::env::var_os("SANDBOX_BLESS").is_some();
+    let bless = std::env::var("SANDBOX_BLESS").ok();
     let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
     let mut wrong = vec![];
-    // From the last to the first, so that the numbers of lines stay what they are.
     let printed: Vec<String> = examples.iter().map(|example| session.run(&example.command)).collect();
+    // From the last to the first, so that the numbers of lines stay what they are.
     for (example, printed) in examples.iter().zip(&printed).rev() {
         let expected = lines[example.output.clone()].join("\n");
         let same = transcript::same(&expected, printed);
-        if !same && !bless {
+        if !same && bless.is_none() {
             let (line, command) = (example.output.start, &example.command);
             wrong.push(format!("{document}:{line}: $ {command}\n--- shown\n{expected}\n--- printed\n{printed}\n"));
         }
-        if bless && !(same && expected.contains(transcript::ANYTHING)) {
+        let fresh = bless.as_deref() == Some("all") && !expected.contains(transcript::ANYTHING);
+        if bless.is_some() && (!same || fresh) {
             let printed = transcript::settled(printed).into_iter().map(str::to_owned);
             lines.splice(example.output.clone(), printed);
         }
     }
-    if bless {
+    if bless.is_some() {
         std::fs::write(&path, lines.join("\n") + "\n").unwrap();
     }
     wrong.reverse();
