@@ -36,10 +36,8 @@ fn exists(name: &str) -> bool {
     if let Some(target) = name.strip_prefix("make ") {
         let makefile = std::fs::read_to_string(repository().join("Makefile")).unwrap();
         makefile.lines().any(|line| line.starts_with(&format!("{target}:")))
-    } else if name.contains('/') {
-        repository().join(name).exists()
     } else {
-        test_exists(&name.split("::").collect::<Vec<_>>())
+        repository().join(name).exists() || test_exists(&name.split("::").collect::<Vec<_>>())
     }
 }
 
@@ -80,7 +78,7 @@ fn what_does_not_exist_is_noticed() {
     for name in ["make nothing", "crates/none", "cli::time::none", "cli::none", "none::time", "none"] {
         assert!(!exists(name), "{name}");
     }
-    for name in ["make test", "crates/sandbox-cli", "cli::time::sleeping", "cli::time", "leaks"] {
+    for name in ["make test", "crates/sandbox-cli", "Makefile", "cli::time::sleeping", "cli::time", "leaks"] {
         assert!(exists(name), "{name}");
     }
 }
