@@ -227,7 +227,7 @@ def arguments_of(words):
     parser.add_argument(
         "--write-docs",
         metavar="FILE",
-        help="measure nothing; write docs/PERFORMANCE.md and its plot from these figures",
+        help="measure nothing; write these figures into README.md and docs, and draw the plot",
     )
     parser.add_argument("--syscalls", metavar="FILE", help="with --write-docs: figures of hotpath.py")
     arguments = parser.parse_args(words)
@@ -250,7 +250,7 @@ def arguments_of(words):
 def main():
     arguments = arguments_of(sys.argv[1:])
     if arguments.write_docs:
-        report.write_docs(os.path.join(ROOT, "docs"), arguments.write_docs, arguments.syscalls)
+        report.write_docs(ROOT, arguments.write_docs, arguments.syscalls)
         return
     # Ends like Ctrl-C: everything that was started is stopped.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))

@@ -1,4 +1,4 @@
-"""Figures for people: tables for a terminal, the generated parts of docs/PERFORMANCE.md, and its plot.
+"""Figures for people: tables for a terminal, the generated parts of documents, and the plot in docs/PERFORMANCE.md.
 
 The tables are Markdown in both places; it reads well enough in a terminal.
 """
@@ -196,27 +196,42 @@ def syscalls(figures):
     return intro + "\n\n" + table(["system calls a request", "all", "the most frequent"], rows, [1]) if names else ""
 
 
-def write_docs(docs, figures_file, syscalls_file):
+def speed(result):
+    """The median of each program for everybody who ran it, for pages that tell more than figures."""
+    names = list(dict.fromkeys(name for case in result["cases"].values() for name in case["contenders"]))
+    rows = []
+    for case in result["cases"].values():
+        who = case["contenders"]
+        rows.append([case["title"], *(milliseconds(who[name]["p50"]) if name in who else "" for name in names)])
+    head = ["median", *("no sandbox" if name == "bare" else name for name in names)]
+    return table(head, rows, range(1, len(head)))
+
+
+def write_docs(root, figures_file, syscalls_file):
     with open(figures_file) as file:
         result = json.load(file)
     command = {"full": "make bench", "quick": "make bench BENCH=--quick"}.get(result["mode"], "make bench-smoke")
-    blocks = {"figures": "\n\n".join([f"`{command}`. {machine(result)}", "![](performance.svg)", text(result)])}
+    origin = f"`{command}`. {machine(result)}"
+    blocks = {"figures": "\n\n".join([origin, "![](performance.svg)", text(result)])}
     if syscalls_file:
         with open(syscalls_file) as file:
             blocks["syscalls"] = "`make bench-syscalls`: " + syscalls(json.load(file))
-    path = os.path.join(docs, "PERFORMANCE.md")
-    with open(path) as file:
-        page = file.read()
+    docs = os.path.join(root, "docs")
     for name, content in blocks.items():
-        page, found = re.subn(
-            rf"(<!-- {name}: generated -->\n).*?(<!-- {name}: end -->)",
-            lambda match, content=content: f"{match[1]}\n{content}\n\n{match[2]}",
-            page,
-            flags=re.DOTALL,
-        )
-        if found != 1:
-            raise SystemExit(f"bench: {path} has no place for {name}")
-    with open(path, "w") as file:
-        file.write(page)
+        fill(os.path.join(docs, "PERFORMANCE.md"), f"<!-- {name}: generated -->", content, f"<!-- {name}: end -->")
+    for page in (os.path.join(root, "README.md"), os.path.join(docs, "EVALUATION.md")):
+        fill(page, "<!-- speed:begin -->", f"{speed(result)}\n\n{origin}", "<!-- speed:end -->")
     with open(os.path.join(docs, "performance.svg"), "w") as file:
         file.write(plot(result))
+
+
+def fill(path, begin, content, end):
+    """Puts content between two marks of a page."""
+    with open(path) as file:
+        page = file.read()
+    pattern = f"({re.escape(begin)}\n).*?({re.escape(end)})"
+    page, found = re.subn(pattern, lambda match: f"{match[1]}\n{content}\n\n{match[2]}", page, flags=re.DOTALL)
+    if found != 1:
+        raise SystemExit(f"bench: {path} has no place for {begin}")
+    with open(path, "w") as file:
+        file.write(page)

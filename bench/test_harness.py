@@ -133,17 +133,26 @@ class Judgement(unittest.TestCase):
         result = {"mode": "full", "machine": {**machine.describe(2), "versions": {}}, "missing": {}}
         result["cases"] = {"static": case}
         result["bars"] = bars.judge(result)
-        with tempfile.TemporaryDirectory() as docs:
-            with open(os.path.join(docs, "PERFORMANCE.md"), "w") as file:
-                file.write("above\n<!-- figures: generated -->\nyesterday\n<!-- figures: end -->\nbelow\n")
-            with open(os.path.join(docs, "result.json"), "w") as file:
+        marks = {
+            "README.md": ("<!-- speed:begin -->", "<!-- speed:end -->"),
+            "docs/EVALUATION.md": ("<!-- speed:begin -->", "<!-- speed:end -->"),
+            "docs/PERFORMANCE.md": ("<!-- figures: generated -->", "<!-- figures: end -->"),
+        }
+        with tempfile.TemporaryDirectory() as root:
+            os.mkdir(os.path.join(root, "docs"))
+            for name, (begin, end) in marks.items():
+                with open(os.path.join(root, name), "w") as file:
+                    file.write(f"above\n{begin}\nyesterday\n{end}\nbelow\n")
+            with open(os.path.join(root, "result.json"), "w") as file:
                 json.dump(result, file)
-            report.write_docs(docs, os.path.join(docs, "result.json"), None)
-            with open(os.path.join(docs, "PERFORMANCE.md")) as file:
-                page = file.read()
-            self.assertRegex(page, r"(?s)^above\n.*`make bench`.*\| T .*aim reached.*\nbelow\n$")
-            self.assertNotIn("yesterday", page)
-            xml.dom.minidom.parse(os.path.join(docs, "performance.svg"))
+            report.write_docs(root, os.path.join(root, "result.json"), None)
+            for name in marks:
+                with open(os.path.join(root, name)) as file:
+                    page = file.read()
+                self.assertRegex(page, r"(?s)^above\n.*\| T .*\nbelow\n$")
+                self.assertIn("`make bench`", page)
+                self.assertNotIn("yesterday", page)
+            xml.dom.minidom.parse(os.path.join(root, "docs", "performance.svg"))
 
 
 if __name__ == "__main__":

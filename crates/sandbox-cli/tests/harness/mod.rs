@@ -19,18 +19,23 @@ const SLOW_MACHINE: &str = "SANDBOX_TEST_TIMEOUT";
 pub(crate) fn sandbox<S: AsRef<std::ffi::OsStr>>(args: &[S]) -> Command {
     let mut command = Command::new(BINARY);
     command.args(args).stdin(Stdio::null());
-    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("SANDBOX_")) {
-        command.env_remove(name);
-    }
+    without_settings(&mut command);
     if let Ok(timeout) = std::env::var(SLOW_MACHINE) {
         command.env("SANDBOX_TIMEOUT", timeout);
+    }
+    command
+}
+
+/// Keeps settings of whoever runs the tests from a command.
+pub(crate) fn without_settings(command: &mut Command) {
+    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("SANDBOX_") || name.starts_with("HTTP_")) {
+        command.env_remove(name);
     }
     // When coverage is measured: %c keeps the counters in a shared mapping of the file, so that keeper and init, which
     // are forks and end by being killed, count as well.
     if let Ok(file) = std::env::var("LLVM_PROFILE_FILE") {
         command.env("LLVM_PROFILE_FILE", file.replace(".profraw", "-%c%p.profraw"));
     }
-    command
 }
 
 /// Runs a command to its end.

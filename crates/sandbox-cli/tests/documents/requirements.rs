@@ -1,0 +1,84 @@
+//! The list of requirements is complete, and what it names exists.
+
+use std::path::{Path, PathBuf};
+
+use regex_lite::Regex;
+
+use super::repository;
+
+/// How many requirements of each kind there are, in the order of the document.
+const ALL: [(&str, usize); 4] = [("S", 9), ("M", 27), ("A", 7), ("P", 6)];
+
+/// Those that nothing shows yet.
+const OPEN: [&str; 1] = ["S6"];
+
+#[test]
+fn every_requirement_is_listed_and_what_shows_it_exists() {
+    let document = std::fs::read_to_string(repository().join("docs/REQUIREMENTS.md")).unwrap();
+    let row = Regex::new(r"(?m)^\| ([A-Z]\d+) \| .* \| ([^|]*) \|$").unwrap();
+    let rows: Vec<(String, String)> =
+        row.captures_iter(&document).map(|row| (row[1].to_owned(), row[2].to_owned())).collect();
+    let all = ALL.iter().flat_map(|(kind, number)| (1..=*number).map(move |at| format!("{kind}{at}")));
+    let expected: Vec<String> = all.filter(|id| !OPEN.contains(&id.as_str())).collect();
+    assert_eq!(rows.iter().map(|(id, _)| id.clone()).collect::<Vec<_>>(), expected);
+
+    let name = Regex::new(r"`([^`]+)`").unwrap();
+    let mut missing = vec![];
+    for (id, shown_by) in &rows {
+        assert!(shown_by.contains(['`', '[']), "{id}: nothing shows it");
+        let names = name.captures_iter(shown_by).map(|found| found[1].to_owned());
+        missing.extend(names.filter(|name| !exists(name)).map(|name| format!("{id}: {name}")));
+    }
+    assert!(missing.is_empty(), "these do not exist:\n{}", missing.join("\n"));
+}
+
+fn exists(name: &str) -> bool {
+    if let Some(target) = name.strip_prefix("make ") {
+        let makefile = std::fs::read_to_string(repository().join("Makefile")).unwrap();
+        makefile.lines().any(|line| line.starts_with(&format!("{target}:")))
+    } else {
+        repository().join(name).exists() || test_exists(&name.split("::").collect::<Vec<_>>())
+    }
+}
+
+/// Whether there is a test of this name, or a file of tests.
+fn test_exists(parts: &[&str]) -> bool {
+    let Some((binary, rest)) = parts.split_first() else { return false };
+    sources(binary).iter().any(|source| match rest {
+        [] => source.exists(),
+        [module, test @ ..] => {
+            let file = source.with_file_name(format!("{module}.rs"));
+            match test {
+                [] => file.exists() || has_function(source, module),
+                [test] => has_function(&file, test),
+                _ => false,
+            }
+        }
+    })
+}
+
+/// Where a test binary, or a library with tests in it, begins.
+fn sources(binary: &str) -> Vec<PathBuf> {
+    let crates = std::fs::read_dir(repository().join("crates")).unwrap().map(|entry| entry.unwrap().path());
+    let candidates = |dir: PathBuf| {
+        let library = dir.file_name().is_some_and(|name| name.to_string_lossy().replace('-', "_") == binary);
+        let tests = dir.join("tests");
+        let own = library.then(|| dir.join("src/lib.rs"));
+        [Some(tests.join(format!("{binary}/main.rs"))), Some(tests.join(format!("{binary}.rs"))), own]
+    };
+    crates.flat_map(candidates).flatten().filter(|file| file.exists()).collect()
+}
+
+fn has_function(file: &Path, name: &str) -> bool {
+    std::fs::read_to_string(file).is_ok_and(|source| source.contains(&format!("fn {name}(")))
+}
+
+#[test]
+fn what_does_not_exist_is_noticed() {
+    for name in ["make nothing", "crates/none", "cli::time::none", "cli::none", "none::time", "none"] {
+        assert!(!exists(name), "{name}");
+    }
+    for name in ["make test", "crates/sandbox-cli", "Makefile", "cli::time::sleeping", "cli::time", "leaks"] {
+        assert!(exists(name), "{name}");
+    }
+}

@@ -1,0 +1,140 @@
+//! Blocks of commands and what they print, and whether two outputs say the same.
+
+use std::ops::Range;
+use std::process::{Command, Stdio};
+use std::sync::OnceLock;
+
+use regex_lite::Regex;
+
+/// Stands for any text within a line, and alone on a line for any number of lines.
+pub(crate) const ANYTHING: char = '…';
+
+/// A command and where its output is shown.
+pub(crate) struct Example {
+    pub(crate) command: String,
+    /// The lines of the document, counted from zero.
+    pub(crate) output: Range<usize>,
+}
+
+/// The commands in all blocks marked `console`. A command begins with `$ ` and goes on as long as the shell says.
+pub(crate) fn examples(document: &str) -> Vec<Example> {
+    let mut examples: Vec<Example> = vec![];
+    let mut inside = false;
+    let mut complete = true;
+    for (number, line) in document.lines().enumerate() {
+        if line.starts_with("```") {
+            assert!(complete, "line {number}: a command that does not end");
+            inside = line == "```console";
+        } else if let (true, true, Some(command)) = (inside, complete, line.strip_prefix("$ ")) {
+            complete = is_complete(command);
+            examples.push(Example { command: command.to_owned(), output: number + 1..number + 1 });
+        } else if inside {
+            let last = examples.last_mut().expect("a block begins with a command");
+            if !complete {
+                last.command = format!("{}\n{line}", last.command);
+                complete = is_complete(&last.command);
+                last.output.start = number + 1;
+            }
+            last.output.end = number + 1;
+        }
+    }
+    examples
+}
+
+/// Whether a shell would run this, and not wait for more.
+fn is_complete(command: &str) -> bool {
+    let checked = Command::new("bash").args(["-n", "-c", command]).stdin(Stdio::null()).output().unwrap();
+    checked.status.success() && checked.stderr.is_empty() && !command.ends_with('\\')
+}
+
+/// Whether an output is the expected one, but for what is another at each run: times, sizes, versions, ids, and whether
+/// something was compiled or installed before.
+pub(crate) fn same(expected: &str, printed: &str) -> bool {
+    let (expected, printed) = (neutral(expected), neutral(printed));
+    matches(
+        &expected.iter().map(String::as_str).collect::<Vec<_>>(),
+        &printed.iter().map(String::as_str).collect::<Vec<_>>(),
+    )
+}
+
+fn matches(expected: &[&str], printed: &[&str]) -> bool {
+    match expected {
+        [] => printed.is_empty(),
+        [line, rest @ ..] if line.trim() == ANYTHING.to_string() => {
+            (0..=printed.len()).any(|skipped| matches(rest, &printed[skipped..]))
+        }
+        [line, rest @ ..] => {
+            printed.split_first().is_some_and(|(first, others)| line_matches(line, first) && matches(rest, others))
+        }
+    }
+}
+
+fn line_matches(expected: &str, printed: &str) -> bool {
+    match expected.split_once(ANYTHING) {
+        None => expected == printed,
+        Some((before, after)) => printed.strip_prefix(before).is_some_and(|rest| {
+            rest.char_indices().map(|(at, _)| at).chain([rest.len()]).any(|at| line_matches(after, &rest[at..]))
+        }),
+    }
+}
+
+fn neutral(output: &str) -> Vec<String> {
+    settled(output).into_iter().map(neutral_line).collect()
+}
+
+/// The lines of an output without those that only the first run prints.
+pub(crate) fn settled(output: &str) -> Vec<&str> {
+    static STEP: OnceLock<Regex> = OnceLock::new();
+    let step = STEP.get_or_init(|| Regex::new(r"^(preparing .* \(once\)|compiling \S+|installing \S+)$").unwrap());
+    output.trim_end().lines().map(str::trim_end).filter(|line| !step.is_match(line)).collect()
+}
+
+fn neutral_line(line: &str) -> String {
+    if !line.starts_with(['✓', '✗']) {
+        return neutral_text(line);
+    }
+    // A summary: why it ended is always the same, what it used is not.
+    let mut facts = line.split(" · ");
+    let verdict = facts.next().unwrap_or_default().to_owned();
+    let once = |fact: &&str| !fact.starts_with("compiled in ") && !fact.starts_with("packages ");
+    facts.filter(once).fold(verdict, |line, fact| format!("{line} · {}", neutral_text(fact)))
+}
+
+fn neutral_text(text: &str) -> String {
+    static VARYING: OnceLock<Vec<(Regex, &str)>> = OnceLock::new();
+    let varying = VARYING.get_or_init(|| {
+        [
+            (r"\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b", "ID"),
+            (r"\b\d{4}-\d\d-\d\dT[\d:.]+Z", "MOMENT"),
+            (r"\b[0-9a-f]{12,}\b", "DIGEST"),
+            (r"\b\d+(\.\d+)? ([KMG]i)?B\b", "SIZE"),
+            (r"\b(\d+(\.\d+)?(h|m|s|ms|µs|ns))+\b", "TIME"),
+            (r"\b\d+(\.\d+)+\b", "NUMBER"),
+            (r"\b\d+ processes\b", "PROCESSES"),
+            (r#""memory_used": ?\d+"#, "MEMORY"),
+            // Columns are as wide as what is in them.
+            (r" {2,}", " "),
+        ]
+        .map(|(pattern, name)| (Regex::new(pattern).unwrap(), name))
+        .into()
+    });
+    varying.iter().fold(text.to_owned(), |text, (pattern, name)| pattern.replace_all(&text, *name).into_owned())
+}
+
+#[test]
+fn what_varies_is_overlooked() {
+    assert!(same(
+        "✓ ok · go 1.26.8 · 2ms · CPU 1.7ms · 1 MiB",
+        "✓ ok · go 1.25 · compiled in 1s · 9s · CPU 4ms · 92 KiB"
+    ));
+    assert!(same("a\n…\nz", "a\nb\nc\nz") && same("a … z", "a b c z") && same("4", "compiling main.go\n4\n"));
+    let limit = |time| format!("✗ timeout: time limit of {time} reached · python 3.11.2 · 1s");
+    assert!(!same(&limit("1s"), &limit("2s")) && !same("4", "5") && !same("", "4") && !same("4", ""));
+}
+
+#[test]
+fn commands_go_on_as_a_shell_says() {
+    let document = "```console\n$ cat <<'END'\na\nEND\na\n$ echo 'x\ny' \\\n  z\nx\ny z\n```\n```sh\n$ no\n```\n";
+    let found: Vec<_> = examples(document).into_iter().map(|example| (example.command, example.output)).collect();
+    assert_eq!(found, [("cat <<'END'\na\nEND".to_owned(), 4..5), ("echo 'x\ny' \\\n  z".to_owned(), 8..10)]);
+}
