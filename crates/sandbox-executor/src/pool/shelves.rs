@@ -72,9 +72,9 @@ impl Shelf {
     }
 
     /// Whether making more can wait until none of the runs that are `going` on is disturbed by it: it can for the sake
-    /// of one, and for more as long as enough are left.
+    /// of one, and for more as long as each could come again and find one.
     fn can_wait(&self, going: usize) -> bool {
-        going == 1 || (going > 1 && self.ready.len() >= (self.target / 2).max(1))
+        going == 1 || (going > 1 && self.ready.len() >= going)
     }
 }
 
