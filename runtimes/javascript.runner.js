@@ -27,6 +27,25 @@ process.on('uncaughtExceptionMonitor', (error) => {
   leave('error', text.split('\n')[0]);
 });
 
+// At its end Node.js takes its heap apart, which takes longer than many programs do. When nothing is left to be done and
+// nobody has anything to say about that, the process ends as it would, but at once, as after process.exit().
+const { emit } = process;
+Object.defineProperty(process, 'emit', {
+  configurable: true,
+  writable: true,
+  value: function (...words) {
+    const heard = emit.apply(this, words);
+    const isEnd = words[0] === 'beforeExit' && typeof words[1] === 'number' && !heard && !process._exiting;
+    if (isEnd && process.listenerCount('uncaughtException') === 0 && require('worker_threads').isMainThread) {
+      process._exiting = true;
+      process.emit('exit', process.exitCode || 0);
+      process.reallyExit(process.exitCode || 0);
+    }
+    return heard;
+  },
+});
+for (const what of ['name', 'length']) Object.defineProperty(process.emit, what, { value: emit[what] });
+
 const compile = Module.prototype._compile;
 Module.prototype._compile = function (content, filename, ...rest) {
   // Only the first one is the program.

@@ -12,19 +12,16 @@
 //!   makes itself new ones. They must not just be closed: the other loops, of which some were the lost threads', are
 //!   still written to and taken apart in the end, and the numbers could be somebody else's by then.
 //! - Random numbers would be the same in all children; V8 is told another seed.
-//! - In the end it takes its heap apart piece by piece, which touches what was shared until then, and the kernel does it
-//!   faster. So when the program has ended memory is not given back any more, and when the process would go through what
-//!   is left, it ends.
+//! - In the end it takes apart what it consists of, which touches what was shared until then. The kernel does that
+//!   faster.
 
 use core::ffi::c_void;
 use core::ptr::{null, null_mut};
-use core::sync::atomic::{AtomicBool, Ordering};
 
 use crate::threads::{bring_to_rest, in_child, need};
 use crate::{Go, Rest, SYS_CLOSE, call, exit, must, plain, sandbox_wait, serve};
 
 const SYS_FSTAT: usize = 5;
-const SYS_MUNMAP: usize = 11;
 const SYS_MADVISE: usize = 28;
 const SYS_EPOLL_WAIT: usize = 232;
 const SYS_EVENTFD2: usize = 290;
@@ -41,37 +38,11 @@ unsafe extern "C" {
     fn fflush(stream: *mut c_void) -> i32;
 }
 
-/// Whether the program has ended, and nothing is left to be done but to take everything apart.
-static ENDED: AtomicBool = AtomicBool::new(false);
-
-extern "C" fn has_ended(_: *mut c_void) {
-    ENDED.store(true, Ordering::Relaxed);
-}
-
 /// The first that asked to be called at the exit, so the last of those that do something there.
 extern "C" fn at_exit(status: i32, _: *mut c_void) {
     // SAFETY: none means all streams.
     unsafe { fflush(null_mut()) };
     exit(status as usize);
-}
-
-/// What the C library would return.
-fn returned(result: isize) -> i32 {
-    if result < 0 {
-        // SAFETY: the C library's own variable.
-        unsafe { *__errno_location() = -result as i32 };
-        return -1;
-    }
-    0
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn munmap(address: usize, length: usize) -> i32 {
-    if ENDED.load(Ordering::Relaxed) {
-        return 0;
-    }
-    // SAFETY: the caller's own memory.
-    returned(unsafe { call(SYS_MUNMAP, [address, length, 0, 0, 0, 0]) })
 }
 
 #[unsafe(no_mangle)]
@@ -81,7 +52,13 @@ unsafe extern "C" fn madvise(address: usize, length: usize, advice: i32) -> i32 
         return 0;
     }
     // SAFETY: the caller's own memory.
-    returned(unsafe { call(SYS_MADVISE, [address, length, advice as usize, 0, 0, 0]) })
+    let result = unsafe { call(SYS_MADVISE, [address, length, advice as usize, 0, 0, 0]) };
+    if result < 0 {
+        // SAFETY: the C library's own variable.
+        unsafe { *__errno_location() = -result as i32 };
+        return -1;
+    }
+    0
 }
 
 type Env = *const c_void;
@@ -93,7 +70,7 @@ type Callback = unsafe extern "C" fn(Env, *const c_void) -> Value;
 unsafe extern "C" fn napi_register_module_v1(env: Env, exports: Value) -> Value {
     type Function = unsafe extern "C" fn(Env, *const u8, usize, Callback, *const c_void, *mut Value) -> i32;
     type Set = unsafe extern "C" fn(Env, Value, *const u8, Value) -> i32;
-    for (name, callback) in [(c"serve", become_zygote as Callback), (c"pipe", make_pipe)] {
+    for (name, callback) in [(c"serve", become_zygote as Callback), (c"wait", wait_for_program), (c"pipe", make_pipe)] {
         let mut function = null();
         // SAFETY: the types are those of Node.js's functions, and the name ends with a NUL.
         unsafe {
@@ -130,15 +107,13 @@ unsafe extern "C" fn make_pipe(env: Env, info: *const c_void) -> Value {
     null()
 }
 
-/// Makes a zygote of the process. Its argument is a buffer with the rules about system calls. In children, returns what
-/// to run as text; in the zygote, nothing, when it is not needed any more.
+/// Makes a zygote of the process. Its argument is a buffer with the rules about system calls. In children, returns where
+/// they hear what to run; in the zygote, nothing, when it is not needed any more.
 unsafe extern "C" fn become_zygote(env: Env, info: *const c_void) -> Value {
     const CONTROL: i32 = 3;
     type Loop = unsafe extern "C" fn(Env, *mut *mut c_void) -> i32;
-    type Hook = unsafe extern "C" fn(Env, extern "C" fn(*mut c_void), *mut c_void) -> i32;
-    type Text = unsafe extern "C" fn(Env, *const u8, usize, *mut Value) -> i32;
-    let (mut go, mut text) = (Go { data: null(), length: 0 }, null());
-    let mut event_loop = null_mut();
+    type Number = unsafe extern "C" fn(Env, i32, *mut Value) -> i32;
+    let (mut event_loop, mut place) = (null_mut(), null());
     // SAFETY: the types are those of Node.js's functions, and each gets places for what it returns.
     unsafe {
         let (filter, length) = argument(env, info);
@@ -146,15 +121,29 @@ unsafe extern "C" fn become_zygote(env: Env, info: *const c_void) -> Value {
         if length == 0 || event_loop.is_null() {
             exit(126);
         }
-        need::<Hook>(c"napi_add_env_cleanup_hook")(env, has_ended, null_mut());
         on_exit(at_exit, null_mut());
         bring_to_rest();
         let children = Children::new(event_loop);
         let park = serve(CONTROL, (filter, length), Rest::Replaced(&children));
         if park >= 0 {
-            sandbox_wait(park, &raw mut go);
-            need::<Text>(c"napi_create_string_utf8")(env, go.data, go.length, &raw mut text);
+            need::<Number>(c"napi_create_int32")(env, park, &raw mut place);
         }
+    }
+    place
+}
+
+/// Waits for what to run, which it returns as text. Its argument is a buffer with the number that children were given.
+unsafe extern "C" fn wait_for_program(env: Env, info: *const c_void) -> Value {
+    type Text = unsafe extern "C" fn(Env, *const u8, usize, *mut Value) -> i32;
+    let (mut go, mut text) = (Go { data: null(), length: 0 }, null());
+    // SAFETY: the types are those of Node.js's functions, and each gets places for what it returns.
+    unsafe {
+        let (data, length) = argument(env, info);
+        if length != size_of::<i32>() {
+            exit(126);
+        }
+        sandbox_wait(data.cast::<i32>().read_unaligned(), &raw mut go);
+        need::<Text>(c"napi_create_string_utf8")(env, go.data, go.length, &raw mut text);
     }
     text
 }

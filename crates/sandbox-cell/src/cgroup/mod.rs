@@ -329,15 +329,21 @@ fn joining(group: &Path, file: &str) -> io::Result<File> {
     OpenOptions::new().write(true).open(group.join(file))
 }
 
+/// Reads a control file, all at once: they are small, and somebody waits.
+fn read<'b>(group: &Path, file: &str, buffer: &'b mut [u8; 1024]) -> Option<&'b str> {
+    let length = File::open(group.join(file)).and_then(|mut file| io::Read::read(&mut file, buffer)).ok()?;
+    std::str::from_utf8(&buffer[..length]).ok()
+}
+
 /// Reads a control file that holds one number.
 fn number(group: &Path, file: &str) -> Option<u64> {
-    std::fs::read_to_string(group.join(file)).ok()?.trim().parse().ok()
+    read(group, file, &mut [0; 1024])?.trim().parse().ok()
 }
 
 /// Reads one field of a control file with a `name value` pair on each line.
 fn field(group: &Path, file: &str, name: &str) -> Option<u64> {
-    let text = std::fs::read_to_string(group.join(file)).ok()?;
-    text.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok())
+    let mut buffer = [0; 1024];
+    read(group, file, &mut buffer)?.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok())
 }
 
 /// Opens a directory, to be used as a place to be born in.

@@ -124,6 +124,48 @@ fn warm_javascript_ends_like_cold() {
     assert_eq!((&cold["verdict"], &warm["verdict"]), (&"memory_limit".into(), &"memory_limit".into()), "{warm:#}");
 }
 
+/// The runner lets Node.js end before it has taken itself apart. What programs do in the end is not changed by that.
+#[test]
+fn javascript_ends_as_without_a_runner() {
+    let pair = Pair::start();
+    let dir = tempfile::tempdir().unwrap();
+    for (name, program) in [
+        ("main.js", "process.on('exit', c => { console.log(c, process.exitCode); process.exitCode = 7 })"),
+        ("main.js", "process.exitCode = 4; process.on('exit', c => console.log(c))"),
+        ("main.js", "process.on('exit', () => { throw new Error('at the end') })"),
+        ("main.js", "process.on('exit', () => process.exit(6))"),
+        ("main.js", "process.on('uncaughtException', () => console.log('caught')).on('exit', () => { throw 1 })"),
+        ("main.js", "let n = 2; process.on('beforeExit', () => { if (n--) setTimeout(() => console.log(n), 1) })"),
+        ("main.js", "process.once('beforeExit', () => Promise.resolve().then(() => console.log('later')))"),
+        ("main.js", "setTimeout(() => console.log('timer'), 5); process.emit('beforeExit'); console.log('on')"),
+        // As a package does that many others need.
+        (
+            "main.js",
+            "const { emit, reallyExit } = process; process.emit = function (name, ...rest) {\n\
+             const heard = emit.call(this, name, ...rest); if (name === 'exit') console.log('after', rest[0]); return heard };\n\
+             process.reallyExit = function (code) { console.error('really', code); return reallyExit.call(this, code) };\n\
+             process.on('exit', () => console.log('exit'))",
+        ),
+        ("main.mjs", "import 'fs'; console.log('before'); await new Promise(() => {})"),
+        ("main.mjs", "import 'fs'; process.on('exit', c => console.log(c)); process.exitCode = 3"),
+        (
+            "main.js",
+            "new (require('worker_threads').Worker)('console.log(1); process.exitCode = 2', {eval: true})\n\
+                     .on('exit', c => console.log('worker', c))",
+        ),
+    ] {
+        let file = dir.path().join(name);
+        std::fs::write(&file, program).unwrap();
+        let bare = std::process::Command::new("node").arg(&file).output().unwrap();
+        let request = json!({"files": {name: program}, "entry": name});
+        let (cold, warm) = pair.both(&request);
+        for answer in [cold, warm] {
+            assert_eq!(answer["stdout"], *String::from_utf8_lossy(&bare.stdout), "{program}: {answer:#}");
+            assert_eq!(answer["exit_code"], bare.status.code().unwrap(), "{program}: {answer:#}");
+        }
+    }
+}
+
 #[test]
 fn warm_javascript_has_streams_files_and_modules() {
     let pair = Pair::start();
