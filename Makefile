@@ -9,7 +9,7 @@ RELEASE = target/$(shell rustc -vV | sed -n 's/^host: //p')/release
 DEBUG = $(RELEASE:release=debug)
 BIN = $(RELEASE)/sandbox-run
 
-.PHONY: run build install uninstall deb test-deb test test-backends test-vm-short test-sandbox lint unit fuzz fuzz-short coverage bench bench-smoke bench-syscalls bench-docs test-vm setup setup-test setup-deb setup-fuzz setup-bench setup-vm clean
+.PHONY: run build install uninstall deb test-deb sandbox-build sandbox-push test-image test test-backends test-vm-short test-sandbox lint unit fuzz fuzz-short coverage bench bench-smoke bench-syscalls bench-docs test-vm setup setup-test setup-deb setup-image setup-fuzz setup-bench setup-vm clean
 
 ## Run a Python snippet in a sandbox, show what happened, then serve the same over HTTP until Ctrl-C.
 run: build
@@ -39,6 +39,20 @@ deb: setup-deb build
 ## See whether the package works: installed in a fresh Debian, used, and purged.
 test-deb: setup-deb deb
 	packaging/test-deb target/debian/*.deb
+
+## Build the image of the server (Containerfile.sandbox). BUILD_ARGS holds more options.
+IMAGE ?= sandbox-run
+ENGINE ?= docker
+sandbox-build:
+	$(ENGINE) build --file Containerfile.sandbox --tag $(IMAGE) $(BUILD_ARGS) .
+
+## Push it to the registry that its name says.
+sandbox-push:
+	$(ENGINE) push $(IMAGE)
+
+## See whether the image works, with a Docker engine of the test's own: without privileges, with namespaces, with every layer.
+test-image: setup-image build
+	packaging/test-image $(RELEASE)
 
 ## Lints and every test.
 test: setup-test lint unit bench-smoke fuzz-short
@@ -120,6 +134,9 @@ setup-test:
 
 setup-deb:
 	@scripts/setup build deb
+
+setup-image:
+	@scripts/setup build image
 
 setup-fuzz:
 	@scripts/setup build fuzz
