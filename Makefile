@@ -9,7 +9,7 @@ RELEASE = target/$(shell rustc -vV | sed -n 's/^host: //p')/release
 DEBUG = $(RELEASE:release=debug)
 BIN = $(RELEASE)/sandbox-run
 
-.PHONY: run build install uninstall deb test-deb sandbox-build sandbox-push test-image test test-backends test-vm-short test-sandbox lint unit fuzz fuzz-short coverage bench bench-smoke bench-syscalls bench-docs test-vm setup setup-test setup-deb setup-image setup-fuzz setup-bench setup-vm clean
+.PHONY: run build install uninstall deb test-deb sandbox-build sandbox-push test-image test-compose test test-backends test-vm-short test-sandbox lint unit fuzz fuzz-short coverage bench bench-smoke bench-syscalls bench-docs test-vm setup setup-test setup-deb setup-image setup-fuzz setup-bench setup-vm clean
 
 ## Run a Python snippet in a sandbox, show what happened, then serve the same over HTTP until Ctrl-C.
 run: build
@@ -53,6 +53,10 @@ sandbox-push:
 ## See whether the image works, with a Docker engine of the test's own: without privileges, with namespaces, with every layer.
 test-image: setup-image build
 	packaging/test-image $(RELEASE)
+
+## The same for compose.yaml.
+test-compose: setup-image build
+	packaging/test-compose $(RELEASE)
 
 ## Lints and every test.
 test: setup-test lint unit bench-smoke fuzz-short
