@@ -9,7 +9,7 @@ RELEASE = target/$(shell rustc -vV | sed -n 's/^host: //p')/release
 DEBUG = $(RELEASE:release=debug)
 BIN = $(RELEASE)/sandbox-run
 
-.PHONY: run build install uninstall deb test-deb sandbox-build sandbox-push test-image test-compose test test-backends test-vm-short test-sandbox lint unit fuzz fuzz-short coverage bench bench-smoke bench-syscalls bench-docs test-vm setup setup-test setup-deb setup-image setup-fuzz setup-bench setup-vm clean
+.PHONY: run build install uninstall deb test-deb test-unit sandbox-build sandbox-push test-image test-compose test test-backends test-vm-short test-sandbox lint unit fuzz fuzz-short coverage bench bench-smoke bench-syscalls bench-docs test-vm setup setup-test setup-deb setup-image setup-fuzz setup-bench setup-vm clean
 
 ## Run a Python snippet in a sandbox, show what happened, then serve the same over HTTP until Ctrl-C.
 run: build
@@ -39,6 +39,10 @@ deb: setup-deb build
 ## See whether the package works: installed in a fresh Debian, used, and purged.
 test-deb: setup-deb deb
 	packaging/test-deb target/debian/*.deb
+
+## See whether its service works, under systemd with cgroup v2 in an emulated machine.
+test-unit: setup-deb setup-vm deb
+	packaging/test-unit target/debian/*.deb
 
 ## Build the image of the server (Containerfile.sandbox). BUILD_ARGS holds more options.
 IMAGE ?= sandbox-run
