@@ -9,7 +9,7 @@ RELEASE = target/$(shell rustc -vV | sed -n 's/^host: //p')/release
 DEBUG = $(RELEASE:release=debug)
 BIN = $(RELEASE)/sandbox-run
 
-.PHONY: run build test test-backends test-vm-short test-sandbox test-readme bless lint unit api measured fuzz fuzz-short coverage bench bench-smoke bench-syscalls bench-docs test-vm setup setup-test setup-fuzz setup-bench setup-vm clean
+.PHONY: run build install uninstall deb test-deb test-unit sandbox-build sandbox-push test-image test-compose test test-backends test-vm-short test-sandbox test-readme bless lint unit api measured fuzz fuzz-short coverage bench bench-smoke bench-syscalls bench-docs test-vm setup setup-test setup-deb setup-image setup-fuzz setup-bench setup-vm clean
 
 ## Run a Python snippet in a sandbox, show what happened, then serve the same over HTTP until Ctrl-C.
 run: build
@@ -19,6 +19,48 @@ run: build
 ## Build the programs.
 build: setup
 	$(CARGO) build --release --locked --bins -p sandbox-cli -p sandbox-server
+
+## Install under PREFIX (below DESTDIR, for packages): programs, completions, manual pages, the service. Needs no root if PREFIX is yours.
+PREFIX ?= /usr/local
+SYSCONFDIR ?= /etc
+install: build
+	packaging/install $(RELEASE) "$(DESTDIR)" "$(PREFIX)" "$(SYSCONFDIR)"
+
+## Remove what `make install` has installed. Settings that were changed, and the server's state, stay.
+uninstall:
+	packaging/uninstall "$(DESTDIR)" "$(PREFIX)" "$(SYSCONFDIR)"
+
+## Make a Debian package: target/debian/*.deb.
+deb: setup-deb build
+	rm -rf target/debian
+	packaging/install $(RELEASE) "$(CURDIR)/target/debian/root" /usr /etc
+	SOURCE_DATE_EPOCH=$${SOURCE_DATE_EPOCH:-$$(git log -1 --format=%ct)} $(CARGO) deb --quiet --no-build --no-strip --package sandbox-cli --output target/debian/
+
+## See whether the package works: installed in a fresh Debian, used, and purged.
+test-deb: setup-deb deb
+	packaging/test-deb target/debian/*.deb
+
+## See whether its service works, under systemd with cgroup v2 in an emulated machine.
+test-unit: setup-deb setup-vm deb
+	packaging/test-unit target/debian/*.deb
+
+## Build the image of the server (Containerfile.sandbox). BUILD_ARGS holds more options.
+IMAGE ?= sandbox-run
+ENGINE ?= docker
+sandbox-build:
+	$(ENGINE) build --file Containerfile.sandbox --tag $(IMAGE) $(BUILD_ARGS) .
+
+## Push it to the registry that its name says.
+sandbox-push:
+	$(ENGINE) push $(IMAGE)
+
+## See whether the image works, with a Docker engine of the test's own: without privileges, with namespaces, with every layer.
+test-image: setup-image build
+	packaging/test-image $(RELEASE)
+
+## The same for compose.yaml.
+test-compose: setup-image build
+	packaging/test-compose $(RELEASE)
 
 ## Lints and every test. With TESTS=measured, most tests run with their coverage measured.
 TESTS ?= unit
@@ -121,6 +163,12 @@ setup:
 
 setup-test:
 	@scripts/setup build test
+
+setup-deb:
+	@scripts/setup build deb
+
+setup-image:
+	@scripts/setup build image
 
 setup-fuzz:
 	@scripts/setup build fuzz

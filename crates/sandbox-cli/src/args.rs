@@ -1,4 +1,4 @@
-//! Flags: each is defined once, and parser, help and completions come from that.
+//! Flags: each is defined once, and parser, help, completions, man pages and reference come from that.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -139,6 +139,11 @@ pub(crate) enum Action {
     Completions {
         /// The shell
         shell: clap_complete::Shell,
+    },
+    /// Print the manual page, or write those of all commands into a directory
+    Man {
+        /// The directory
+        dir: Option<PathBuf>,
     },
 }
 
@@ -500,6 +505,13 @@ mod tests {
     #[test]
     fn the_definition_is_sound() {
         Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn the_reference_lists_every_flag() {
+        let file = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/REFERENCE.md");
+        let chapter = sandbox_manual::chapter(Arguments::command());
+        sandbox_manual::hold(&file, "sandbox-run", &chapter).expect("up to date");
     }
 
     #[test]

@@ -6,6 +6,7 @@ mod cache;
 mod doctor;
 mod image;
 mod languages;
+mod manual;
 mod output;
 mod prepare;
 mod project;
@@ -42,7 +43,7 @@ fn main() -> ExitCode {
         attack::begin();
     }
     let runs = first.is_some_and(|word| {
-        let others = ["doctor", "completions", "languages", "cache", attack::NEIGHBOUR];
+        let others = ["doctor", "completions", "man", "languages", "cache", attack::NEIGHBOUR];
         let inside = [RENDER_COMMAND, UNPACK_COMMAND, INSIDE_COMMAND];
         !others.iter().chain(&inside).any(|other| word == *other)
     });
@@ -83,6 +84,7 @@ fn act(arguments: Arguments, executor: Option<Result<Executor, Failure>>) -> u8 
             clap_complete::generate(shell, &mut Arguments::command(), "sandbox-run", &mut std::io::stdout());
             0
         }
+        (Some(Action::Man { dir }), _) => manual::manual(dir.as_deref()),
         (None | Some(Action::Exec { .. } | Action::Attack(_)), None) => {
             let _ = Arguments::command().print_help();
             exit::USAGE

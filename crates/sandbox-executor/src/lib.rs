@@ -27,6 +27,7 @@ mod result;
 mod settings;
 mod stage;
 mod template;
+mod variables;
 mod verdict;
 mod volumes;
 mod warmth;
@@ -49,4 +50,5 @@ pub use result::{CompileResult, LimitHit, Metrics, OmittedFile, OutputFile, Phas
 pub use settings::{Isolation, Settings, SettingsError, parse_layers};
 pub use stage::{Input, Stream};
 pub use template::{RENDER_COMMAND, TemplateRequest, render};
+pub use variables::{VARIABLES, Variable, limits};
 pub use volumes::VolumeRequest;

@@ -10,14 +10,13 @@
 //! What is put here came out of a cell as a stream of checked entries; the host makes the files, in a directory that
 //! nobody else writes to.
 
-use std::fs::{DirBuilder, File, OpenOptions};
+use std::fs::{DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, Read};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use rustix::fs::{FlockOperation, flock};
-use sandbox_cell::RelativePath;
 use sandbox_cell::archive::read_volume;
 use serde::{Deserialize, Serialize};
 
@@ -157,8 +156,8 @@ impl Store {
                 let temporary = dir.with_extension("tmp");
                 // Whoever made this died while doing it.
                 remove_tree(&temporary)?;
-                DirBuilder::new().mode(0o755).create(&temporary)?;
-                DirBuilder::new().mode(0o755).create(temporary.join("content"))?;
+                make_directory(&temporary)?;
+                make_directory(&temporary.join("content"))?;
                 return Ok(Some(Claim::Vacant(Staging { dir, temporary, lock: Some(lock), size: 0 })));
             }
             if !patient() {
@@ -264,12 +263,13 @@ impl Staging {
         let content = self.temporary.join("content");
         read_volume(volume, &mut |path, file, from| {
             let target = content.join(path.as_str());
-            make_parents(&content, path)?;
+            path.parents().try_for_each(|parent| make_directory(&content.join(parent)))?;
             let Some((executable, size)) = file else {
-                return DirBuilder::new().mode(0o755).recursive(true).create(target);
+                return make_directory(&target);
             };
             let mode = if executable { 0o755 } else { 0o644 };
             let mut to = OpenOptions::new().write(true).create_new(true).mode(mode).open(target)?;
+            to.set_permissions(Permissions::from_mode(mode))?;
             self.size += size;
             io::copy(from, &mut to).map(drop)
         })
@@ -297,10 +297,12 @@ impl Drop for Staging {
     }
 }
 
-fn make_parents(root: &Path, path: &RelativePath) -> io::Result<()> {
-    match path.parents().last() {
-        Some(dir) => DirBuilder::new().mode(0o755).recursive(true).create(root.join(dir)),
-        None => Ok(()),
+/// Makes a directory, unless it is there. Cells have other users, so the caller's umask must not close what they are shown.
+fn make_directory(dir: &Path) -> io::Result<()> {
+    match std::fs::create_dir(dir) {
+        Ok(()) => std::fs::set_permissions(dir, Permissions::from_mode(0o755)),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        Err(error) => Err(error),
     }
 }
 

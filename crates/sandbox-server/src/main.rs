@@ -8,6 +8,7 @@ mod batch;
 mod body;
 mod config;
 mod execute;
+mod health;
 mod held;
 mod info;
 mod jobs;
@@ -44,6 +45,11 @@ fn main() -> ExitCode {
         };
     }
     let matches = config::command().get_matches();
+    if matches.get_flag("man") {
+        let page = sandbox_manual::page(config::command(), "8");
+        let printed = page.and_then(|page| std::io::stdout().write_all(&page));
+        return if printed.is_ok() { ExitCode::SUCCESS } else { ExitCode::from(1) };
+    }
     let config = match Config::read(&matches, |name| std::env::var_os(name)) {
         Ok(config) => config,
         Err(error) => return fail(&format!("the configuration makes no sense:\n{error}"), 2),
@@ -51,6 +57,11 @@ fn main() -> ExitCode {
     if matches.get_flag("print-config") {
         let printed = writeln!(std::io::stdout(), "{}", config.print());
         return if printed.is_ok() { ExitCode::SUCCESS } else { ExitCode::from(1) };
+    }
+    if matches.get_flag("health") {
+        let asked = health::ask(config.listen)
+            .and_then(|said| writeln!(std::io::stdout(), "{said}").map_err(|error| format!("cannot print: {error}")));
+        return asked.map_or_else(|why| fail(&why, 1), |()| ExitCode::SUCCESS);
     }
     match run(&config) {
         Ok(()) => ExitCode::SUCCESS,
@@ -77,8 +88,12 @@ fn run(config: &Config) -> Result<(), String> {
     if let (Some(failure), Backend::Native) = (&host.failure, &config.settings.backend) {
         return Err(failure.to_string());
     }
-    let isolation: Vec<&str> =
-        host.findings.iter().filter(|finding| finding.works).map(|finding| finding.layer.name()).collect();
+    let isolation: Vec<&str> = if config.settings.backend == Backend::Native {
+        host.findings.iter().filter(|finding| finding.works).map(|finding| finding.layer.name()).collect()
+    } else {
+        // What this host has says nothing about others' containers; this much they must have.
+        config.settings.required().iter().map(sandbox_cell::Layer::name).collect()
+    };
     let executor = Executor::start().map_err(|failure| failure.to_string())?;
     executor.use_backend(&config.settings.backend).map_err(|failure| failure.to_string())?;
     let mut registry = Registry::shipped().map_err(|error| error.to_string())?;

@@ -88,7 +88,12 @@ async fn forget_old_jobs(app: Arc<App>, retention: Duration) {
 }
 
 fn greet(address: SocketAddr, app: &App) {
-    tracing::info!(%address, capacity = app.most_runs, "listening");
+    tracing::info!(%address, capacity = app.most_runs, isolation = app.isolation.join(","), "listening");
+    if !app.isolation.contains(&sandbox_cell::Layer::Pid.name()) {
+        tracing::warn!(
+            "runs have no namespaces of their own here; `sandbox-run doctor` says why, docs/ARCHITECTURE.md what it means"
+        );
+    }
     if app.keys.is_open() && !address.ip().is_loopback() {
         tracing::warn!("everyone who can reach this port can run code; set SANDBOX_API_KEYS or listen on 127.0.0.1");
     }

@@ -146,3 +146,17 @@ fn the_working_directory_can_be_another() {
         assert!(complaint.contains(why), "{complaint}");
     }
 }
+
+#[test]
+fn a_strict_umask_closes_nothing_that_programs_are_shown() {
+    let data = tempfile::tempdir().unwrap();
+    let command = r#"umask 077; exec "$0" --quiet --lang c --code '#include <stdio.h>
+int main(void) { puts("here"); }'"#;
+    let output = std::process::Command::new("sh")
+        .args(["-c", command, crate::harness::BINARY])
+        .env("SANDBOX_DATA_DIR", data.path())
+        .output()
+        .unwrap();
+    let (stdout, stderr) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert_eq!(stdout, "here\n", "{stderr}");
+}

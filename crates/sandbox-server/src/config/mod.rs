@@ -71,7 +71,10 @@ pub(crate) fn command() -> Command {
         .about("Serves runs of code nobody trusts over HTTP, each in a single-use Linux sandbox")
         .after_help(
             "Every flag is also a variable and a key of the file; a flag beats a variable, which beats the file.\n\
-             Limits of runs: SANDBOX_TIMEOUT, SANDBOX_MAX_TIMEOUT, SANDBOX_MEMORY, … as for sandbox-run.",
+             Limits of runs: SANDBOX_TIMEOUT, SANDBOX_MAX_TIMEOUT, SANDBOX_MEMORY, … as for sandbox-run.\n\n\
+             Exit code:\n  0  it was asked to end (with --health: the server takes work)\n  \
+             1  it cannot serve, or not any more; the last line says why\n  \
+             2  the configuration makes no sense",
         )
         .arg(
             Arg::new("config")
@@ -86,6 +89,13 @@ pub(crate) fn command() -> Command {
                 .action(ArgAction::SetTrue)
                 .help("print the settings in effect and end"),
         )
+        .arg(
+            Arg::new("health")
+                .long("health")
+                .action(ArgAction::SetTrue)
+                .help("ask the server with these settings how it is, print what it says and end; for health checks"),
+        )
+        .arg(Arg::new("man").long("man").action(ArgAction::SetTrue).help("print the manual page and end"))
         .arg(
             Arg::new("cold")
                 .long("cold")
@@ -301,7 +311,13 @@ mod tests {
     }
 
     #[test]
-    fn the_reference_lists_every_setting() {
+    fn the_reference_lists_every_flag() {
+        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/REFERENCE.md");
+        sandbox_manual::hold(&file, "sandbox-server", &sandbox_manual::chapter(command())).expect("up to date");
+    }
+
+    #[test]
+    fn the_guide_lists_every_setting() {
         let reference = include_str!("../../../../docs/SERVER.md");
         for setting in TABLE {
             let default = if setting.default.is_empty() { "" } else { setting.default };

@@ -1,0 +1,43 @@
+//! Man pages and the reference, made from what defines flags (`clap`) and variables (`sandbox-executor`), so that
+//! neither can say anything else than the programs do.
+
+mod page;
+mod reference;
+
+use clap::Command;
+
+pub use page::{page, pages};
+pub use reference::{chapter, environment, hold};
+
+/// What stands after a command's help, as sections: a heading is a line of its own that ends in a colon. What comes
+/// under none has an empty one.
+fn sections(command: &Command) -> Vec<(String, String)> {
+    let text = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+    let mut sections: Vec<(String, String)> = vec![];
+    for block in text.split("\n\n").map(|block| block.trim_matches('\n')).filter(|block| !block.is_empty()) {
+        let (first, rest) = block.split_once('\n').unwrap_or((block, ""));
+        match first.strip_suffix(':').filter(|heading| !heading.starts_with(' ') && !rest.is_empty()) {
+            Some(heading) => sections.push((heading.to_owned(), rest.to_owned())),
+            None => sections.push((String::new(), block.to_owned())),
+        }
+    }
+    sections
+}
+
+/// Commands below a command that people use.
+fn subcommands(command: &Command) -> impl Iterator<Item = &Command> {
+    command.get_subcommands().filter(|command| !command.is_hide_set())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_stands_after_the_help_is_cut_into_sections() {
+        let command = Command::new("c").after_help("Examples:\n  c a\n  c b\n\nSizes are bytes.\nOr so.");
+        let expected = [("Examples", "  c a\n  c b"), ("", "Sizes are bytes.\nOr so.")];
+        assert_eq!(sections(&command), expected.map(|(heading, text)| (heading.to_owned(), text.to_owned())));
+        assert_eq!(sections(&Command::new("c")), []);
+    }
+}

@@ -1,0 +1,154 @@
+//! The reference, as Markdown. `docs/REFERENCE.md` is made of parts between marks, each written by a test that fails if the
+//! part says something else than the code.
+
+use std::path::Path;
+
+use clap::builder::StyledStr;
+use clap::{Arg, Command};
+use sandbox_executor::{VARIABLES, limits};
+
+use crate::{sections, subcommands};
+
+/// A command with its flags, and all commands below it.
+#[must_use]
+pub fn chapter(mut command: Command) -> String {
+    command.build();
+    let mut text = String::new();
+    describe(&command, &mut text);
+    text.trim_end().to_owned()
+}
+
+fn describe(command: &Command, text: &mut String) {
+    let name = command.get_bin_name().unwrap_or_else(|| command.get_name()).to_owned();
+    let plain = |styled: Option<&StyledStr>| styled.map(ToString::to_string).unwrap_or_default();
+    let about = command.get_long_about().or(command.get_about());
+    let heading = if command.get_version().is_some() { "##" } else { "###" };
+    text.push_str(&format!("{heading} {name}\n\n{}\n\n", plain(about).trim_end()));
+    let usage = command.clone().render_usage().to_string();
+    text.push_str(&format!("```text\n{}\n```\n\n", usage.trim_start_matches("Usage: ")));
+    let arguments: Vec<&Arg> = command.get_arguments().filter(|argument| !argument.is_hide_set()).collect();
+    if !arguments.is_empty() {
+        text.push_str("| flag | meaning |\n|---|---|\n");
+    }
+    for argument in arguments {
+        text.push_str(&format!("| {} | {} |\n", code(&flag(argument)), cell(&meaning(argument))));
+    }
+    text.push('\n');
+    for (heading, lines) in sections(command) {
+        let heading = if heading.is_empty() { heading } else { format!("{heading}:\n\n") };
+        text.push_str(&format!("{heading}```text\n{lines}\n```\n\n"));
+    }
+    for below in subcommands(command) {
+        describe(below, text);
+    }
+}
+
+/// A flag as it is written: `-t, --timeout <DURATION>`, or the name of what has a place instead.
+fn flag(argument: &Arg) -> String {
+    let value = argument.get_value_names().map(|names| names.join(" ")).unwrap_or_default();
+    let takes = argument.get_num_args().is_some_and(|number| number.takes_values()) && !value.is_empty();
+    match (argument.get_short(), argument.get_long()) {
+        (None, None) if argument.is_last_set() => format!("-- <{value}>…"),
+        (None, None) => format!("<{value}>"),
+        (short, long) => {
+            let names: Vec<String> = [short.map(|short| format!("-{short}")), long.map(|long| format!("--{long}"))]
+                .into_iter()
+                .flatten()
+                .collect();
+            names.join(", ") + &if takes { format!(" <{value}>") } else { String::new() }
+        }
+    }
+}
+
+fn meaning(argument: &Arg) -> String {
+    let mut text = argument.get_help().or(argument.get_long_help()).map(ToString::to_string).unwrap_or_default();
+    let values: Vec<String> = argument
+        .get_possible_values()
+        .iter()
+        .filter(|value| !value.is_hide_set() && argument.get_action().takes_values())
+        .map(|value| match value.get_help() {
+            Some(help) => format!("`{}` ({help})", value.get_name()),
+            None => format!("`{}`", value.get_name()),
+        })
+        .collect();
+    if !values.is_empty() {
+        text.push_str(&format!(": {}", values.join(", ")));
+    }
+    if let Some(variable) = argument.get_env() {
+        text.push_str(&format!(" [env: {}]", variable.to_string_lossy()));
+    }
+    text
+}
+
+/// The variables that both programs read.
+#[must_use]
+pub fn environment() -> String {
+    let mut text = "| variable | default | meaning |\n|---|---|---|\n".to_owned();
+    for variable in VARIABLES {
+        text.push_str(&format!("| `{}` | {} | {} |\n", variable.name, variable.default, cell(variable.help)));
+    }
+    text.push_str(
+        "\n| limit | its default | the most that a run may ask for | default | meaning |\n|---|---|---|---|---|\n",
+    );
+    for limit in limits() {
+        let default = limit.default.map_or("none".to_owned(), |value| limit.kind.format(value));
+        text.push_str(&format!(
+            "| `--{}` | `{}` | `{}` | {default} | {} |\n",
+            limit.flag, limit.default_variable, limit.cap_variable, limit.help
+        ));
+    }
+    text.trim_end().to_owned()
+}
+
+fn code(text: &str) -> String {
+    format!("`{}`", cell(text))
+}
+
+/// What may stand in a table.
+fn cell(text: &str) -> String {
+    text.replace('|', "\\|").replace('\n', " ")
+}
+
+/// Compares a part of a file with what it should be, and says what to do if they differ; with `SANDBOX_BLESS` set, writes it
+/// instead. For tests.
+pub fn hold(file: &Path, part: &str, expected: &str) -> Result<(), String> {
+    let (begin, end) = (format!("<!-- {part}: generated -->\n"), format!("\n<!-- end of {part} -->"));
+    let failed = |error: std::io::Error| format!("{}: {error}", file.display());
+    let text = std::fs::read_to_string(file).map_err(failed)?;
+    let marked = text.split_once(&begin).and_then(|(before, rest)| Some((before, rest.split_once(&end)?)));
+    let (before, (found, after)) = marked.ok_or_else(|| format!("{} has no marks for {part}", file.display()))?;
+    if found == expected {
+        return Ok(());
+    }
+    if std::env::var_os("SANDBOX_BLESS").is_some() {
+        return std::fs::write(file, format!("{before}{begin}{expected}{end}{after}")).map_err(failed);
+    }
+    let differs = expected.lines().zip(found.lines()).find(|(expected, found)| expected != found);
+    let (expected, found) = differs.unwrap_or(("more or fewer lines", ""));
+    Err(format!(
+        "{} is out of date ({part}); run the test with SANDBOX_BLESS=1\n  is:        {found}\n  should be: {expected}",
+        file.display()
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flags_and_their_values_are_listed() {
+        let mode =
+            Arg::new("mode").short('m').long("mode").value_name("A|B").value_parser(["a", "b"]).help("which one");
+        let rest = Arg::new("rest").last(true).value_name("ARG").help("the rest");
+        let text = chapter(Command::new("c").version("1").about("does c").args([mode, rest]));
+        assert!(text.starts_with("## c\n\ndoes c\n\n```text\nc [OPTIONS]"), "{text}");
+        assert!(text.contains("| `-m, --mode <A\\|B>` | which one: `a`, `b` |"), "{text}");
+        assert!(text.contains("| `-- <ARG>…` | the rest |"), "{text}");
+    }
+
+    #[test]
+    fn the_reference_lists_every_variable() {
+        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/REFERENCE.md");
+        hold(&file, "variables", &environment()).expect("up to date");
+    }
+}
