@@ -29,7 +29,7 @@ function rehearse() {
   process.env.RESULT = __dirname;
   runner.call(module.exports, exports, require, module, __filename, __dirname);
   Module.runMain(file);
-  fs.unlinkSync(file);
+  for (const made of [file, path.join(__dirname, 'value')]) fs.unlinkSync(made);
   process.removeAllListeners('uncaughtExceptionMonitor');
   delete process.emit;
   delete process.mainModule;

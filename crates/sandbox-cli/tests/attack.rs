@@ -159,7 +159,11 @@ fn every_attack_is_stopped_or_known_without_namespaces() {
         assert_eq!(ended(&report, "breached"), Vec::<&Value>::new(), "{user}");
         let names = std::fs::read_dir(data.path()).unwrap().flatten().map(|entry| entry.file_name());
         let left: Vec<_> = names.filter(|name| name.to_string_lossy().starts_with("sandbox-")).collect();
-        assert_eq!((&report["left_behind"], planted().is_subset(&before), left), (&serde_json::json!([]), true, vec![]), "{user}");
+        assert_eq!(
+            (&report["left_behind"], planted().is_subset(&before), left),
+            (&serde_json::json!([]), true, vec![]),
+            "{user}"
+        );
         assert_eq!((output.status.code(), &report["success"]), (Some(0), &true.into()), "{user}");
         for attack in ended(&report, "not_attempted") {
             let why = attack["why"].as_str().unwrap();
@@ -204,7 +208,10 @@ fn the_absence_of_every_layer_is_noticed() {
     // On this machine every call that attacks try exists, so each of them must see the difference.
     let missed: Vec<_> = report["trials"].as_array().unwrap().iter().filter(|trial| trial["noticed"] != true).collect();
     assert!(missed.iter().all(|trial| trial["expected"] == "breached"), "{missed:#?}");
-    assert_eq!((output.status.code(), &report["left_behind"], planted().is_subset(&before)), (Some(0), &serde_json::json!([]), true));
+    assert_eq!(
+        (output.status.code(), &report["left_behind"], planted().is_subset(&before)),
+        (Some(0), &serde_json::json!([]), true)
+    );
 }
 
 #[test]

@@ -7,6 +7,11 @@
 //! Beside it is a file to lock: shared by those who use the entry, exclusively by the one who makes or removes it.
 //! Locks vanish with their owners, whether those are threads of one process or other processes.
 //!
+//! A crash of the host must not leave empty files under a name that promises full ones. What took long to make is on the
+//! disk before it has its name. A compiled program is not: somebody waits for it, and writing everything that the host
+//! has not written yet can take long. Its name says since when the host has been up, and is none that is asked for
+//! afterwards.
+//!
 //! What is put here came out of a cell as a stream of checked entries; the host makes the files, in a directory that
 //! nobody else writes to.
 
@@ -50,6 +55,8 @@ const LOOK: Duration = Duration::from_millis(20);
 #[derive(Debug)]
 pub struct Store {
     root: PathBuf,
+    /// What the kernel calls the time since the host was started, if it says.
+    boot: Option<String>,
     /// A directory that goes with the store.
     _temporary: Option<tempfile::TempDir>,
 }
@@ -85,6 +92,8 @@ pub struct Staging {
     temporary: PathBuf,
     lock: Option<File>,
     size: u64,
+    /// Whether it outlives the host's next start.
+    lasts: bool,
 }
 
 /// An entry in a list.
@@ -112,13 +121,13 @@ impl Store {
     /// The store in a data directory.
     #[must_use]
     pub fn new(data_dir: &Path) -> Self {
-        Self { root: data_dir.to_owned(), _temporary: None }
+        Self { root: data_dir.to_owned(), boot: boot(), _temporary: None }
     }
 
     /// A store that lasts as long as this value.
     pub fn temporary() -> io::Result<Self> {
         let dir = tempfile::Builder::new().prefix("sandbox-run-").tempdir()?;
-        Ok(Self { root: dir.path().canonicalize()?, _temporary: Some(dir) })
+        Ok(Self { root: dir.path().canonicalize()?, boot: boot(), _temporary: Some(dir) })
     }
 
     /// The directory that holds everything.
@@ -136,7 +145,9 @@ impl Store {
         let parent = self.dir(kind);
         DirBuilder::new().recursive(true).mode(0o755).create(&parent)?;
         // Mounts take only real paths.
-        let dir = parent.canonicalize()?.join(key);
+        let boot = self.boot.as_ref().filter(|_| kind == Kind::Build);
+        let name = boot.map_or_else(|| key.to_owned(), |boot| format!("{key}-{boot}"));
+        let dir = parent.canonicalize()?.join(name);
         let lock_file = dir.with_extension("lock");
         let entry = |lock: File| {
             let _ = lock.set_modified(SystemTime::now());
@@ -158,7 +169,13 @@ impl Store {
                 remove_tree(&temporary)?;
                 make_directory(&temporary)?;
                 make_directory(&temporary.join("content"))?;
-                return Ok(Some(Claim::Vacant(Staging { dir, temporary, lock: Some(lock), size: 0 })));
+                return Ok(Some(Claim::Vacant(Staging {
+                    dir,
+                    temporary,
+                    lock: Some(lock),
+                    size: 0,
+                    lasts: boot.is_none(),
+                })));
             }
             if !patient() {
                 return Ok(None);
@@ -232,6 +249,11 @@ impl Store {
     }
 }
 
+fn boot() -> Option<String> {
+    let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
+    id.split('-').next().filter(|id| id.len() == 8).map(str::to_owned)
+}
+
 /// A directory in the way of nothing.
 fn remove_tree(dir: &Path) -> io::Result<()> {
     match std::fs::remove_dir_all(dir) {
@@ -279,8 +301,9 @@ impl Staging {
     pub fn publish(mut self, label: &str) -> io::Result<Entry> {
         let about = About { label: label.to_owned(), size: self.size };
         std::fs::write(self.temporary.join("about.json"), serde_json::to_vec(&about)?)?;
-        // A crash of the host must not leave empty files under a name that promises full ones.
-        rustix::fs::syncfs(File::open(&self.temporary)?)?;
+        if self.lasts {
+            rustix::fs::syncfs(File::open(&self.temporary)?)?;
+        }
         std::fs::rename(&self.temporary, &self.dir)?;
         let lock = self.lock.take().ok_or(io::ErrorKind::NotFound)?;
         flock(&lock, FlockOperation::LockShared)?;
@@ -326,6 +349,25 @@ mod tests {
     }
 
     #[test]
+    fn builds_are_not_found_after_the_hosts_next_start() {
+        let mut store = Store::temporary().expect("tempdir");
+        drop(vacant(&store, "k").publish("a label").expect("publish"));
+        drop(ready(&store, "k"));
+        store.boot = Some("00000000".to_owned());
+        drop(vacant(&store, "k"));
+        assert_eq!(store.list().len(), 1, "until it is the longest unused");
+        // Nothing that takes long to make is lost.
+        store.boot = boot();
+        let Some(Claim::Vacant(staging)) = store.claim(Kind::Environment, "k", || true).expect("claim") else {
+            panic!()
+        };
+        drop(staging.publish("a label").expect("publish"));
+        store.boot = Some("00000000".to_owned());
+        let found = store.claim(Kind::Environment, "k", || true).expect("claim");
+        assert!(matches!(found, Some(Claim::Ready(_))), "{found:?}");
+    }
+
+    #[test]
     fn an_entry_is_made_once_and_found_afterwards() {
         let store = Store::temporary().expect("tempdir");
         let staging = vacant(&store, "k");
@@ -336,10 +378,10 @@ mod tests {
         assert_eq!(std::fs::read(entry.content.join("f")).expect("read"), b"x");
         let list = store.list();
         assert_eq!((list[0].label.as_str(), list[0].kind), ("a label", "builds"));
-        assert!(!store.remove(Kind::Build, "k").expect("remove"), "it is in use");
+        assert!(!store.remove(Kind::Build, &list[0].key).expect("remove"), "it is in use");
         drop(entry);
-        assert!(store.remove(Kind::Build, "k").expect("remove"));
-        assert!(!store.remove(Kind::Build, "k").expect("remove"), "it is gone");
+        assert!(store.remove(Kind::Build, &list[0].key).expect("remove"));
+        assert!(!store.remove(Kind::Build, &list[0].key).expect("remove"), "it is gone");
         assert_eq!(std::fs::read_dir(store.dir(Kind::Build)).expect("dir").count(), 0);
     }
 
@@ -392,12 +434,11 @@ mod tests {
         for (key, age) in [("old", 100), ("new", 0), ("older", 200)] {
             let mut staging = vacant(&store, key);
             staging.size = 10;
-            drop(staging.publish(key).expect("publish"));
-            let lock = File::options().write(true).open(store.dir(Kind::Build).join(key).with_extension("lock"));
-            lock.expect("open").set_modified(SystemTime::now() - Duration::from_secs(age)).expect("touch");
+            let entry = staging.publish(key).expect("publish");
+            entry.lock.set_modified(SystemTime::now() - Duration::from_secs(age)).expect("touch");
         }
         store.shrink(Kind::Build, 20).expect("shrink");
-        let left: Vec<_> = store.list().into_iter().map(|entry| entry.key).collect();
+        let left: Vec<_> = store.list().into_iter().map(|entry| entry.label).collect();
         assert_eq!(left, ["new", "old"]);
     }
 }
