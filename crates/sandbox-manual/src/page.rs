@@ -11,7 +11,8 @@ use sandbox_executor::VARIABLES;
 use crate::{sections, subcommands};
 
 /// The pages of a command and of all below it, each with the name of its file.
-pub fn pages(mut command: Command, section: &str) -> io::Result<Vec<(String, Vec<u8>)>> {
+pub fn pages(command: Command, section: &str) -> io::Result<Vec<(String, Vec<u8>)>> {
+    let mut command = command.disable_help_subcommand(true);
     command.build();
     let mut pages = vec![];
     collect(&command, section, &mut pages)?;
@@ -29,7 +30,8 @@ pub fn page(mut command: Command, section: &str) -> io::Result<Vec<u8>> {
     command.build();
     let is_program = command.get_version().is_some();
     let source = format!("sandbox-run {}", env!("CARGO_PKG_VERSION"));
-    // An empty date would be left out, and what follows it taken for the date. A real one would differ from build to build.
+    // An empty date would be left out, and what follows it taken for the date. A real one would differ from build to
+    // build.
     let man = Man::new(command.clone()).section(section).date(" ").source(source).manual("Sandbox Manual");
     let mut page = vec![];
     man.render_title(&mut page)?;

@@ -1,5 +1,5 @@
-//! The reference, as Markdown. `docs/REFERENCE.md` is made of parts between marks, each written by a test that fails if the
-//! part says something else than the code.
+//! The reference, as Markdown. `docs/REFERENCE.md` is made of parts between marks, each written by a test that fails if
+//! the part says something else than the code.
 
 use std::path::Path;
 
@@ -109,8 +109,8 @@ fn cell(text: &str) -> String {
     text.replace('|', "\\|").replace('\n', " ")
 }
 
-/// Compares a part of a file with what it should be, and says what to do if they differ; with `SANDBOX_BLESS` set, writes it
-/// instead. For tests.
+/// Compares a part of a file with what it should be, and says what to do if they differ; with `SANDBOX_BLESS` set,
+/// writes it instead. For tests.
 pub fn hold(file: &Path, part: &str, expected: &str) -> Result<(), String> {
     let (begin, end) = (format!("<!-- {part}: generated -->\n"), format!("\n<!-- end of {part} -->"));
     let failed = |error: std::io::Error| format!("{}: {error}", file.display());

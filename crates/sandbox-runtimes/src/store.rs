@@ -320,7 +320,8 @@ impl Drop for Staging {
     }
 }
 
-/// Makes a directory, unless it is there. Cells have other users, so the caller's umask must not close what they are shown.
+/// Makes a directory, unless it is there. Cells have other users, so the caller's umask must not close what they are
+/// shown.
 fn make_directory(dir: &Path) -> io::Result<()> {
     match std::fs::create_dir(dir) {
         Ok(()) => std::fs::set_permissions(dir, Permissions::from_mode(0o755)),

@@ -91,7 +91,7 @@ fn greet(address: SocketAddr, app: &App) {
     tracing::info!(%address, capacity = app.most_runs, isolation = app.isolation.join(","), "listening");
     if !app.isolation.contains(&sandbox_cell::Layer::Pid.name()) {
         tracing::warn!(
-            "runs have no namespaces of their own here; `sandbox-run doctor` says why, docs/ARCHITECTURE.md what it means"
+            "runs have no namespaces of their own here; `sandbox-run doctor` says why, docs/INSTALL.md what to do"
         );
     }
     if app.keys.is_open() && !address.ip().is_loopback() {

@@ -198,6 +198,13 @@ fn help_and_completions() {
         assert!(text(&run(&["completions", shell]).stdout).contains("sandbox-run"), "{shell}");
     }
     assert!(text(&run(&["--version"]).stdout).starts_with("sandbox-run 0."));
+    let manual = text(&run(&["man"]).stdout);
+    for section in ["NAME", "SYNOPSIS", "EXAMPLES", "\"EXIT STATUS\"", "ENVIRONMENT"] {
+        assert!(manual.contains(&format!(".SH {section}\n")), "{section}");
+    }
+    let dir = tempfile::tempdir().unwrap();
+    assert!(run(&["man", dir.path().to_str().unwrap()]).status.success());
+    assert!(dir.path().join("sandbox-run-image-import.1").is_file());
 }
 
 #[test]

@@ -365,6 +365,25 @@ fn a_bad_configuration_stops_the_start() {
 }
 
 #[test]
+fn a_health_check_needs_no_other_program() {
+    let server = Server::start(&["--api-keys", "sixteen-characters-and-more"]);
+    let port = server.address.rsplit(':').next().unwrap().to_owned();
+    // As a container asks: for the address at which everybody is served.
+    let ask = || {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_sandbox-server"));
+        command.args(["--health", "--http-host", "0.0.0.0", "--http-port", &port]).output().unwrap()
+    };
+    let output = ask();
+    let said: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((output.status.code(), &said["status"]), (Some(0), &Value::from("ok")));
+    drop(server);
+    let output = ask();
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    assert!(text.contains("does not answer"), "{text}");
+}
+
+#[test]
 fn the_server_holds_no_privilege() {
     let server = Server::start(&[]);
     let status = std::fs::read_to_string(format!("/proc/{}/status", server.child.id())).unwrap();
