@@ -127,10 +127,11 @@ struct Woken {
     parked: bool,
 }
 
-/// Whether a child has ended, without taking leave of it.
+/// Whether a child has ended, without taking leave of it. A zygote's child may wait before it is this process's own: then
+/// it is not known yet, and when it has ended it is told of once more.
 fn has_ended(pid: Pid) -> bool {
     let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
-    rustix::process::waitid(WaitId::Pid(pid), options).map_or(true, |status| status.is_some())
+    rustix::process::waitid(WaitId::Pid(pid), options).is_ok_and(|status| status.is_some())
 }
 
 /// Waits for a message or the end of a child.

@@ -18,6 +18,8 @@ pub(super) struct Shared {
     pub(super) state: Mutex<State>,
     /// Something is missing, or all is over.
     pub(super) wanted: Condvar,
+    /// Something has come that somebody waits for.
+    pub(super) came: Condvar,
 }
 
 /// How many cells are made at one time: while one locks itself, the keeper can begin the next.
@@ -135,10 +137,14 @@ impl Shared {
         let Some(index) = state.find(order) else { return };
         let shelf = &mut state.shelves[index];
         shelf.making = shelf.making.saturating_sub(1);
+        shelf.works = made.is_ok();
         match made {
             Ok(made) => shelf.ready.push(made),
             // Whoever needs one makes his own, and is told why that fails. The next who finds none asks for one again.
             Err(_) => shelf.target = 0,
+        }
+        if shelf.waiting > 0 {
+            self.came.notify_all();
         }
     }
 }

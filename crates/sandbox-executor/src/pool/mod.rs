@@ -9,7 +9,8 @@
 //! Each order that was asked for has a shelf. A shelf learns from demand how many cells it should hold: every time a run
 //! finds it empty it holds one more, and when some were never needed for a while it holds fewer. All shelves together hold
 //! no more than the operator allows; the one that was used last wins. One thread makes what is missing. Nobody waits for
-//! it: a run that finds its shelf empty has its cell made on the spot.
+//! it: a run that finds its shelf empty has its cell made on the spot. (Except for a zygote's child, below: that is worth a
+//! moment.)
 //!
 //! Making a cell takes as much of the keeper, the kernel and a CPU as a short run does, and a run that has just taken one
 //! needs all three. So what it took is replaced when it has ended or has gone on for a while, unless others need it now.
@@ -22,9 +23,9 @@
 mod makers;
 mod shelves;
 
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use sandbox_cell::limits::{Caps, LimitKind, Limits};
 use sandbox_cell::{Cell, CellSpec, Failure, Keeper, LayerSet, Mount, Network};
@@ -193,6 +194,10 @@ impl Order {
         Some(Self { warmth: Some(warmth.clone()), ..order })
     }
 
+    fn has_zygote(&self) -> bool {
+        self.warmth.as_ref().is_some_and(|warmth| warmth.kind == WarmthKind::Zygote)
+    }
+
     fn has_companion(&self) -> bool {
         self.warmth.as_ref().is_some_and(|warmth| warmth.kind == WarmthKind::Companion)
     }
@@ -217,13 +222,16 @@ pub(crate) struct Room {
 /// The least memory of a run that is served by a zygote's child, which has some of its own already.
 const LEAST_WARM: u64 = 32 << 20;
 
+/// How long a run waits at most for the child of a zygote.
+const WORTH_WAITING: Duration = Duration::from_millis(500);
+
 /// The most cells with companions that a shelf holds.
 const COMPANIONS: usize = 2;
 
 impl Pool {
     pub(crate) fn new(keeper: Keeper, room: Room) -> std::io::Result<Self> {
-        let (state, wanted) = (Mutex::default(), Condvar::new());
-        let pool = Self { shared: Arc::new(Shared { keeper, room, state, wanted }), makers: Mutex::default() };
+        let (state, wanted, came) = (Mutex::default(), Condvar::new(), Condvar::new());
+        let pool = Self { shared: Arc::new(Shared { keeper, room, state, wanted, came }), makers: Mutex::default() };
         pool.start_maker("ready-cells", Shared::make_plain)?;
         Ok(pool)
     }
@@ -251,10 +259,13 @@ impl Pool {
         let mut state = self.shared.lock();
         let index = self.shelve(&mut state, order)?;
         let shelf = &mut state.shelves[index];
-        let cell = shelf.take();
+        let mut cell = shelf.take();
         if cell.is_none() {
             let most = if order.has_companion() { COMPANIONS } else { usize::MAX };
             shelf.target = (shelf.target + 1).min(self.shared.room.cells).min(most);
+            if order.has_zygote() && shelf.works {
+                (state, cell) = self.wait(state, order);
+            }
         }
         let wanted = state.lacking(|_| true).is_some();
         drop(state);
@@ -262,6 +273,31 @@ impl Pool {
             self.shared.wanted.notify_all();
         }
         cell
+    }
+
+    /// Waits a while for a cell that is being made: that of an interpreter that is there already is sooner ready than an
+    /// interpreter, and takes less of what everybody waits for.
+    fn wait<'s>(&'s self, mut state: MutexGuard<'s, State>, order: &Order) -> (MutexGuard<'s, State>, Option<Cell>) {
+        let until = Instant::now() + WORTH_WAITING;
+        if let Some(index) = state.find(order) {
+            state.shelves[index].waiting += 1;
+        }
+        let cell = loop {
+            self.shared.wanted.notify_all();
+            let left = until.saturating_duration_since(Instant::now());
+            state = match self.shared.came.wait_timeout(state, left) {
+                Ok((state, _)) => state,
+                Err(poisoned) => poisoned.into_inner().0,
+            };
+            let Some(index) = state.find(order) else { return (state, None) };
+            let shelf = &mut state.shelves[index];
+            let cell = shelf.take();
+            if cell.is_some() || !shelf.works || Instant::now() >= until {
+                shelf.waiting -= 1;
+                break cell;
+            }
+        };
+        (state, cell)
     }
 
     /// The shelf for an order, if there can be one. A new one should hold one cell, or none before that is missed.

@@ -25,6 +25,10 @@ pub(super) struct Shelf {
     pub(super) target: usize,
     /// The fewest that were left after a run took one, since the last look.
     pub(super) spare: usize,
+    /// Whether a cell has ever come here.
+    pub(super) works: bool,
+    /// How many runs wait for one.
+    pub(super) waiting: usize,
     pub(super) used: Instant,
 }
 
@@ -51,7 +55,16 @@ const KEPT: Duration = Duration::from_secs(600);
 impl Shelf {
     /// An empty one that should hold so many.
     pub(super) fn new(order: Order, target: usize) -> Self {
-        Self { order, ready: vec![], making: 0, target, spare: usize::MAX, used: Instant::now() }
+        Self {
+            order,
+            ready: vec![],
+            making: 0,
+            target,
+            spare: usize::MAX,
+            works: false,
+            waiting: 0,
+            used: Instant::now(),
+        }
     }
 
     /// Takes a cell off, if there is one that still lives.
@@ -74,7 +87,7 @@ impl Shelf {
     /// Whether making more can wait until none of the runs that are `going` on is disturbed by it: it can for the sake
     /// of one, and for more as long as each could come again and find one.
     fn can_wait(&self, going: usize) -> bool {
-        going == 1 || (going > 1 && self.ready.len() >= going)
+        self.waiting == 0 && (going == 1 || (going > 1 && self.ready.len() >= going))
     }
 }
 
