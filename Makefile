@@ -9,7 +9,7 @@ RELEASE = target/$(shell rustc -vV | sed -n 's/^host: //p')/release
 DEBUG = $(RELEASE:release=debug)
 BIN = $(RELEASE)/sandbox-run
 
-.PHONY: run build install uninstall deb test-deb test-unit sandbox-build sandbox-push test-image test-compose test test-backends test-vm-short test-sandbox test-readme bless lint unit api measured fuzz fuzz-short coverage bench bench-smoke bench-syscalls bench-docs test-vm setup setup-test setup-deb setup-image setup-fuzz setup-bench setup-vm clean
+.PHONY: run build install uninstall deb test-deb test-unit sandbox-build sandbox-push test-image test-compose test test-backends test-vm-short test-sandbox test-readme bless lint unit api measured fuzz fuzz-short coverage bench bench-smoke bench-syscalls bench-load bench-docs test-vm setup setup-test setup-deb setup-image setup-fuzz setup-bench setup-vm clean
 
 ## Run a Python snippet in a sandbox, show what happened, then serve the same over HTTP until Ctrl-C.
 run: build
@@ -91,7 +91,7 @@ api:
 
 ## Every test once: measured where that can be, and the others.
 measured: coverage
-	$(CARGO) test --workspace --locked -- $(UNMEASURED)
+	for name in $(UNMEASURED); do $(CARGO) test --workspace --locked -- $$name || exit; done
 	$(MAKE) api
 
 ## Do what the README says, in a fresh clone: `make run` and every example.
@@ -145,7 +145,11 @@ bench-smoke:
 bench-syscalls: setup-bench build
 	python3 bench/hotpath.py --sandbox-server $(RELEASE)/sandbox-server
 
-## Put the figures of the last two into README.md, docs/PERFORMANCE.md and docs/EVALUATION.md.
+## Many clients at once for five minutes: no error, no growth. LOAD holds more options.
+bench-load: setup-bench build
+	python3 bench/load.py --sandbox-server $(RELEASE)/sandbox-server $(LOAD)
+
+## Put the figures of `bench` and `bench-syscalls` into README.md, docs/PERFORMANCE.md and docs/EVALUATION.md.
 bench-docs:
 	python3 bench/bench.py --write-docs target/bench/bench.json --syscalls target/bench/syscalls.json
 
