@@ -18,8 +18,6 @@ pub(super) struct Shared {
     pub(super) state: Mutex<State>,
     /// Something is missing, or all is over.
     pub(super) wanted: Condvar,
-    /// Something has come that somebody waits for.
-    pub(super) came: Condvar,
 }
 
 /// How many cells are made at one time: while one locks itself, the keeper can begin the next.
@@ -58,10 +56,14 @@ impl Shared {
         while let Ok(warm) = &zygote {
             let soon = Instant::now() + LOOK;
             let Some(orders) = self.wait_for_orders(soon, |other| other == order) else { return };
-            if self.lock().find(order).is_none() {
-                return;
+            let ended = warm.has_ended();
+            let mut state = self.lock();
+            let Some(index) = state.find(order) else { return };
+            if ended {
+                state.shelves[index].making = 0;
             }
-            if warm.has_ended() {
+            drop(state);
+            if ended {
                 zygote = Zygote::start(&self.keeper, &order.spec, warmth);
                 continue;
             }
@@ -72,6 +74,10 @@ impl Shared {
             for cell in made {
                 self.put(order, cell.and_then(waits));
             }
+        }
+        let mut state = self.lock();
+        if let Some(index) = state.find(order) {
+            state.shelves[index].give_up();
         }
     }
 
@@ -137,14 +143,9 @@ impl Shared {
         let Some(index) = state.find(order) else { return };
         let shelf = &mut state.shelves[index];
         shelf.making = shelf.making.saturating_sub(1);
-        shelf.works = made.is_ok();
         match made {
-            Ok(made) => shelf.ready.push(made),
-            // Whoever needs one makes his own, and is told why that fails. The next who finds none asks for one again.
-            Err(_) => shelf.target = 0,
-        }
-        if shelf.waiting > 0 {
-            self.came.notify_all();
+            Ok(made) => shelf.put(made),
+            Err(_) => shelf.give_up(),
         }
     }
 }

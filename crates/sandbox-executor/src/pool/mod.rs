@@ -222,7 +222,7 @@ pub(crate) struct Room {
 /// The least memory of a run that is served by a zygote's child, which has some of its own already.
 const LEAST_WARM: u64 = 32 << 20;
 
-/// How long a run waits at most for the child of a zygote.
+/// A run waits for the child of a zygote as long as one comes in this time.
 const WORTH_WAITING: Duration = Duration::from_millis(500);
 
 /// The most cells with companions that a shelf holds.
@@ -230,8 +230,8 @@ const COMPANIONS: usize = 2;
 
 impl Pool {
     pub(crate) fn new(keeper: Keeper, room: Room) -> std::io::Result<Self> {
-        let (state, wanted, came) = (Mutex::default(), Condvar::new(), Condvar::new());
-        let pool = Self { shared: Arc::new(Shared { keeper, room, state, wanted, came }), makers: Mutex::default() };
+        let (state, wanted) = (Mutex::default(), Condvar::new());
+        let pool = Self { shared: Arc::new(Shared { keeper, room, state, wanted }), makers: Mutex::default() };
         pool.start_maker("ready-cells", Shared::make_plain)?;
         Ok(pool)
     }
@@ -259,12 +259,13 @@ impl Pool {
         let mut state = self.shared.lock();
         let index = self.shelve(&mut state, order)?;
         let shelf = &mut state.shelves[index];
-        let mut cell = shelf.take();
+        // Whoever came first is first.
+        let mut cell = if shelf.waiting == 0 { shelf.take() } else { None };
         if cell.is_none() {
             let most = if order.has_companion() { COMPANIONS } else { usize::MAX };
             shelf.target = (shelf.target + 1).min(self.shared.room.cells).min(most);
-            if order.has_zygote() && shelf.works {
-                (state, cell) = self.wait(state, order);
+            if order.has_zygote() && shelf.came_at.is_some() {
+                (state, cell) = self.wait(state, index);
             }
         }
         let wanted = state.lacking(|_| true).is_some();
@@ -275,29 +276,27 @@ impl Pool {
         cell
     }
 
-    /// Waits a while for a cell that is being made: that of an interpreter that is there already is sooner ready than an
+    /// Waits for a cell as long as some come: a child of an interpreter that is there already is sooner ready than an
     /// interpreter, and takes less of what everybody waits for.
-    fn wait<'s>(&'s self, mut state: MutexGuard<'s, State>, order: &Order) -> (MutexGuard<'s, State>, Option<Cell>) {
-        let until = Instant::now() + WORTH_WAITING;
-        if let Some(index) = state.find(order) {
-            state.shelves[index].waiting += 1;
-        }
-        let cell = loop {
-            self.shared.wanted.notify_all();
-            let left = until.saturating_duration_since(Instant::now());
-            state = match self.shared.came.wait_timeout(state, left) {
+    fn wait<'s>(&'s self, mut state: MutexGuard<'s, State>, index: usize) -> (MutexGuard<'s, State>, Option<Cell>) {
+        let shelf = &mut state.shelves[index];
+        let (order, came, began) = (shelf.order.clone(), Arc::clone(&shelf.came), Instant::now());
+        shelf.waiting += 1;
+        self.shared.wanted.notify_all();
+        loop {
+            state = match came.wait_timeout(state, WORTH_WAITING) {
                 Ok((state, _)) => state,
                 Err(poisoned) => poisoned.into_inner().0,
             };
-            let Some(index) = state.find(order) else { return (state, None) };
+            let Some(index) = state.find(&order) else { return (state, None) };
             let shelf = &mut state.shelves[index];
             let cell = shelf.take();
-            if cell.is_some() || !shelf.works || Instant::now() >= until {
-                shelf.waiting -= 1;
-                break cell;
+            let some_come = shelf.came_at.is_some_and(|at| at.max(began).elapsed() < WORTH_WAITING);
+            if cell.is_some() || !some_come || state.closed {
+                state.shelves[index].waiting -= 1;
+                return (state, cell);
             }
-        };
-        (state, cell)
+        }
     }
 
     /// The shelf for an order, if there can be one. A new one should hold one cell, or none before that is missed.

@@ -1,5 +1,6 @@
 //! The shelves: what is ready, how much should be, and when it is a good moment to make more.
 
+use std::sync::{Arc, Condvar};
 use std::time::{Duration, Instant};
 
 use sandbox_cell::Cell;
@@ -25,10 +26,12 @@ pub(super) struct Shelf {
     pub(super) target: usize,
     /// The fewest that were left after a run took one, since the last look.
     pub(super) spare: usize,
-    /// Whether a cell has ever come here.
-    pub(super) works: bool,
+    /// When the last cell came here, if one did and more can.
+    pub(super) came_at: Option<Instant>,
     /// How many runs wait for one.
     pub(super) waiting: usize,
+    /// Tells them that one has come, or that none will.
+    pub(super) came: Arc<Condvar>,
     pub(super) used: Instant,
 }
 
@@ -55,16 +58,22 @@ const KEPT: Duration = Duration::from_secs(600);
 impl Shelf {
     /// An empty one that should hold so many.
     pub(super) fn new(order: Order, target: usize) -> Self {
-        Self {
-            order,
-            ready: vec![],
-            making: 0,
-            target,
-            spare: usize::MAX,
-            works: false,
-            waiting: 0,
-            used: Instant::now(),
-        }
+        let (came, used) = (Arc::default(), Instant::now());
+        Self { order, ready: vec![], making: 0, target, spare: usize::MAX, came_at: None, waiting: 0, came, used }
+    }
+
+    /// Puts a cell here that was made for it.
+    pub(super) fn put(&mut self, made: Made) {
+        self.ready.push(made);
+        self.came_at = Some(Instant::now());
+        self.came.notify_one();
+    }
+
+    /// No more will come, unless somebody asks for one again. Whoever needs one makes his own, and is told why that
+    /// fails.
+    pub(super) fn give_up(&mut self) {
+        (self.target, self.came_at) = (0, None);
+        self.came.notify_all();
     }
 
     /// Takes a cell off, if there is one that still lives.
