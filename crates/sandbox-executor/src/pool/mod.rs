@@ -23,7 +23,8 @@
 mod makers;
 mod shelves;
 
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -32,7 +33,7 @@ use sandbox_cell::{Cell, CellSpec, Failure, Keeper, LayerSet, Mount, Network};
 use serde::Serialize;
 
 use self::makers::Shared;
-use self::shelves::{Shelf, State};
+use self::shelves::{Made, Shelf, State};
 use crate::warmth::{Warmth, WarmthKind};
 use crate::zygote::Zygote;
 
@@ -260,12 +261,17 @@ impl Pool {
         let index = self.shelve(&mut state, order)?;
         let shelf = &mut state.shelves[index];
         // Whoever came first is first.
-        let mut cell = if shelf.waiting == 0 { shelf.take() } else { None };
+        let cell = if shelf.waiting.is_empty() { shelf.take() } else { None };
         if cell.is_none() {
             let most = if order.has_companion() { COMPANIONS } else { usize::MAX };
             shelf.target = (shelf.target + 1).min(self.shared.room.cells).min(most);
             if order.has_zygote() && shelf.came_at.is_some() {
-                (state, cell) = self.wait(state, index);
+                let (sender, receiver) = sync_channel(1);
+                shelf.waiting.push_back(sender);
+                shelf.used = Instant::now();
+                drop(state);
+                self.shared.wanted.notify_all();
+                return self.wait(order, &receiver);
             }
         }
         let wanted = state.lacking(|_| true).is_some();
@@ -278,23 +284,19 @@ impl Pool {
 
     /// Waits for a cell as long as some come: a child of an interpreter that is there already is sooner ready than an
     /// interpreter, and takes less of what everybody waits for.
-    fn wait<'s>(&'s self, mut state: MutexGuard<'s, State>, index: usize) -> (MutexGuard<'s, State>, Option<Cell>) {
-        let shelf = &mut state.shelves[index];
-        let (order, came, began) = (shelf.order.clone(), Arc::clone(&shelf.came), Instant::now());
-        shelf.waiting += 1;
-        self.shared.wanted.notify_all();
+    fn wait(&self, order: &Order, receiver: &Receiver<Made>) -> Option<Cell> {
         loop {
-            state = match came.wait_timeout(state, WORTH_WAITING) {
-                Ok((state, _)) => state,
-                Err(poisoned) => poisoned.into_inner().0,
-            };
-            let Some(index) = state.find(&order) else { return (state, None) };
-            let shelf = &mut state.shelves[index];
-            let cell = shelf.take();
-            let some_come = shelf.came_at.is_some_and(|at| at.max(began).elapsed() < WORTH_WAITING);
-            if cell.is_some() || !some_come || state.closed {
-                state.shelves[index].waiting -= 1;
-                return (state, cell);
+            match receiver.recv_timeout(WORTH_WAITING) {
+                Ok(made) => return Some(made.cell),
+                Err(RecvTimeoutError::Disconnected) => return None,
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+            let state = self.shared.lock();
+            let shelf = state.find_shelf(order).filter(|_| !state.closed);
+            let some_come = shelf.and_then(|shelf| shelf.came_at).is_some_and(|at| at.elapsed() < WORTH_WAITING);
+            if !some_come {
+                // One may have come just now. Whatever comes later finds nobody here.
+                return receiver.try_recv().ok().map(|made| made.cell);
             }
         }
     }

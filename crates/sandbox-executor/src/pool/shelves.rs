@@ -1,6 +1,7 @@
 //! The shelves: what is ready, how much should be, and when it is a good moment to make more.
 
-use std::sync::{Arc, Condvar};
+use std::collections::VecDeque;
+use std::sync::mpsc::{SyncSender, TrySendError};
 use std::time::{Duration, Instant};
 
 use sandbox_cell::Cell;
@@ -28,10 +29,8 @@ pub(super) struct Shelf {
     pub(super) spare: usize,
     /// When the last cell came here, if one did and more can.
     pub(super) came_at: Option<Instant>,
-    /// How many runs wait for one.
-    pub(super) waiting: usize,
-    /// Tells them that one has come, or that none will.
-    pub(super) came: Arc<Condvar>,
+    /// The runs that wait for one, whoever came first in front.
+    pub(super) waiting: VecDeque<SyncSender<Made>>,
     pub(super) used: Instant,
 }
 
@@ -58,22 +57,28 @@ const KEPT: Duration = Duration::from_secs(600);
 impl Shelf {
     /// An empty one that should hold so many.
     pub(super) fn new(order: Order, target: usize) -> Self {
-        let (came, used) = (Arc::default(), Instant::now());
-        Self { order, ready: vec![], making: 0, target, spare: usize::MAX, came_at: None, waiting: 0, came, used }
+        let (waiting, used) = (VecDeque::new(), Instant::now());
+        Self { order, ready: vec![], making: 0, target, spare: usize::MAX, came_at: None, waiting, used }
     }
 
-    /// Puts a cell here that was made for it.
-    pub(super) fn put(&mut self, made: Made) {
-        self.ready.push(made);
+    /// Gives a cell that was made for it to the first who waits, or puts it here.
+    pub(super) fn put(&mut self, mut made: Made) {
         self.came_at = Some(Instant::now());
-        self.came.notify_one();
+        while let Some(first) = self.waiting.pop_front() {
+            match first.try_send(made) {
+                Ok(()) => return,
+                // Whoever has given up does not take it.
+                Err(TrySendError::Full(refused) | TrySendError::Disconnected(refused)) => made = refused,
+            }
+        }
+        self.ready.push(made);
     }
 
     /// No more will come, unless somebody asks for one again. Whoever needs one makes his own, and is told why that
     /// fails.
     pub(super) fn give_up(&mut self) {
         (self.target, self.came_at) = (0, None);
-        self.came.notify_all();
+        self.waiting.clear();
     }
 
     /// Takes a cell off, if there is one that still lives.
@@ -96,7 +101,7 @@ impl Shelf {
     /// Whether making more can wait until none of the runs that are `going` on is disturbed by it: it can for the sake
     /// of one, and for more as long as each could come again and find one.
     fn can_wait(&self, going: usize) -> bool {
-        self.waiting == 0 && (going == 1 || (going > 1 && self.ready.len() >= going))
+        self.waiting.is_empty() && (going == 1 || (going > 1 && self.ready.len() >= going))
     }
 }
 
