@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use super::group::{ContainerGroup, OWN_MEMORY, OWN_PROCESSES};
-use super::oci::{check, inner};
+use super::oci::{check, inner, of_a_container};
 use super::root::{PROGRAM, Root};
 use super::{CONTAINED, Container, Docker, DockerMode, INSIDE_COMMAND, new_id, profile};
 use crate::cgroup::Counters;
 use crate::error::Failure;
-use crate::layer::{Layer, LayerSet};
+use crate::layer::LayerSet;
 use crate::spec::{CellSpec, Network};
 
 /// What follows [`INSIDE_COMMAND`] to end all that a user has in a container.
@@ -160,19 +160,7 @@ impl Container for Own {
     }
 
     fn provides(&self) -> LayerSet {
-        [
-            Layer::Pid,
-            Layer::Mount,
-            Layer::Net,
-            Layer::Ipc,
-            Layer::Uts,
-            Layer::Cgroup,
-            Layer::Memory,
-            Layer::Pids,
-            Layer::Cpu,
-        ]
-        .into_iter()
-        .collect()
+        of_a_container()
     }
 
     fn counters(&self) -> Option<Counters> {

@@ -162,20 +162,7 @@ impl Container for Oci {
     }
 
     fn provides(&self) -> LayerSet {
-        [
-            Layer::User,
-            Layer::Pid,
-            Layer::Mount,
-            Layer::Net,
-            Layer::Ipc,
-            Layer::Uts,
-            Layer::Cgroup,
-            Layer::Memory,
-            Layer::Pids,
-            Layer::Cpu,
-        ]
-        .into_iter()
-        .collect()
+        of_a_container().union([Layer::User].into_iter().collect())
     }
 
     fn counters(&self) -> Option<Counters> {
@@ -211,6 +198,12 @@ pub(super) fn check(spec: &CellSpec, backend: &str) -> Result<(), Failure> {
         return refuse("no layer can be left out");
     }
     Ok(())
+}
+
+/// The layers that every container has which was made for one run.
+pub(super) fn of_a_container() -> LayerSet {
+    use Layer::{Cgroup, Cpu, Ipc, Memory, Mount, Net, Pid, Pids, Uts};
+    [Pid, Mount, Net, Ipc, Uts, Cgroup, Memory, Pids, Cpu].into_iter().collect()
 }
 
 /// What the program in a container makes: everything is in place there.
