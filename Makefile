@@ -124,7 +124,7 @@ UNMEASURED = for_an_ordinary_user without_namespaces fifty_hostile a_thousand_jo
 
 ## Line coverage of the tests; fails below 80 % of all lines or 70 % of a crate's. Counters are relocatable so that forks share them: see the tests' harness.
 coverage: setup-test
-	@command -v cargo-tarpaulin >/dev/null || $(CARGO) install --locked --quiet cargo-tarpaulin
+	@command -v cargo-tarpaulin >/dev/null || $(CARGO) install --locked --quiet cargo-tarpaulin@0.37.5
 	RUSTFLAGS="-C llvm-args=-runtime-counter-relocation" $(CARGO) tarpaulin --engine llvm --workspace --locked --follow-exec \
 		--target-dir target/coverage --skip-clean --timeout 600 --fail-under 80 --out Stdout --out Json --output-dir target/coverage \
 		-- $(UNMEASURED:%=--skip %)

@@ -20,6 +20,7 @@ use crate::auth::Client;
 use crate::body::{Body, check, read};
 use crate::execute::{Place, spend, start};
 use crate::held::Held;
+use crate::openapi::StreamEvent;
 use crate::problem::{BadBody, Code, Problem};
 
 /// The most inputs of one program.
@@ -76,7 +77,7 @@ impl Batch {
 #[utoipa::path(
     post, path = "/v1/batch", tag = "jobs", request_body = Batch,
     responses(
-        (status = 200, description = "Server-sent events: a result with the index of its input for each, then end", content_type = "text/event-stream", body = String),
+        (status = 200, description = "Server-sent events: a result with the index of its input for each, then end", content_type = "text/event-stream", body = StreamEvent),
         BadBody,
     )
 )]

@@ -24,6 +24,7 @@ use crate::app::{App, RequestId, refuse_if_closing};
 use crate::auth::Client;
 use crate::body::{Body, read};
 use crate::held::Held;
+use crate::openapi::StreamEvent;
 use crate::problem::{BadBody, Code, Problem};
 use crate::trace::Trace;
 
@@ -71,7 +72,9 @@ pub(crate) struct Options {
     post, path = "/execute", tag = "runs", request_body = JsonRequest,
     params(("stream" = Option<bool>, Query, description = "Send events as they happen")),
     responses(
-        (status = 200, description = "The run has ended, well or badly; with Accept: text/event-stream, its events", body = RunResult),
+        (status = 200, description = "The run has ended, well or badly; with Accept: text/event-stream, its events", content(
+            (RunResult = "application/json"), (StreamEvent = "text/event-stream")
+        )),
         BadBody,
         (status = 429, description = "The server is at capacity; nothing was done", body = Problem, content_type = "application/problem+json"),
     )

@@ -21,6 +21,7 @@ use crate::app::{App, refuse_if_closing};
 use crate::auth::Client;
 use crate::body::{Body, check, read};
 use crate::execute::spend;
+use crate::openapi::StreamEvent;
 use crate::problem::{BadBody, Code, Problem};
 use crate::webhook;
 use crate::worker::running;
@@ -218,7 +219,7 @@ pub(crate) async fn list(
         ("Last-Event-ID" = Option<u64>, Header, description = "The number of the last event that is known"),
     ),
     responses(
-        (status = 200, description = "Server-sent events: step, stdout, stderr, and at the end result or cancelled", content_type = "text/event-stream", body = String),
+        (status = 200, description = "Server-sent events: step, stdout, stderr, and at the end result or cancelled", content_type = "text/event-stream", body = StreamEvent),
         (status = 404, description = "There is no such job", body = Problem, content_type = "application/problem+json"),
         (status = 422, description = "A parameter makes no sense", body = Problem, content_type = "application/problem+json"),
     )

@@ -7,7 +7,7 @@ use axum::response::{Html, IntoResponse};
 use sandbox_executor::{JsonRequest, RunResult};
 use sandbox_jobs::Job;
 use serde_json::Value;
-use utoipa::OpenApi;
+use utoipa::{OpenApi, ToSchema};
 
 use crate::problem::{Code, Problem};
 use crate::{batch, execute, info, jobs};
@@ -19,7 +19,7 @@ use crate::{batch, execute, info, jobs};
         execute::execute, batch::batch, jobs::create, jobs::list, jobs::get, jobs::cancel, jobs::events,
         info::health, info::ready, info::languages, info::metrics
     ),
-    components(schemas(JsonRequest, RunResult, Job, Problem)),
+    components(schemas(JsonRequest, RunResult, Job, Problem, StreamEvent)),
     tags(
         (name = "runs", description = "Runs while the client waits"),
         (name = "jobs", description = "Runs that nobody waits for"),
@@ -27,6 +27,20 @@ use crate::{batch, execute, info, jobs};
     )
 )]
 struct Document;
+
+// OpenAPI 3.1 has no word for streams: readers of it take the schema of `text/event-stream` for that of each event.
+/// One event of a stream.
+#[derive(ToSchema)]
+#[allow(dead_code, reason = "it is a part of the document; events are written by axum")]
+pub(crate) struct StreamEvent {
+    /// What happened.
+    event: String,
+    /// The same and its particulars, as JSON.
+    #[schema(content_media_type = "application/json")]
+    data: String,
+    /// The number of a job's event, for `Last-Event-ID`.
+    id: Option<String>,
+}
 
 /// `GET /openapi.json`.
 pub(crate) async fn json() -> impl IntoResponse {
