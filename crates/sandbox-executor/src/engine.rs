@@ -43,6 +43,8 @@ pub struct Checked {
     input: Vec<u8>,
     /// The image's toolchain, if it runs in one.
     inside: Option<Runtime>,
+    /// What will be done, unless a template has to be filled first.
+    plan: Option<Plan>,
 }
 
 /// Why a request was refused.
@@ -137,12 +139,10 @@ impl Engine {
         request.image = json.image.as_deref().map(|name| self.image(name)).transpose()?;
         let inside = request.image.as_ref().map(|image| self.runtime_inside(definition, image)).transpose()?;
         let runtime = inside.as_ref().map_or_else(|| self.runtime(&definition.name), Ok)?;
-        if request.template.is_none() {
-            // Also finds what only a plan shows: packages, entry, volumes.
-            self.plan(&request, runtime)?;
-        }
+        // Also finds what only a plan shows: packages, entry, volumes.
+        let plan = request.template.is_none().then(|| self.plan(&request, runtime)).transpose()?;
         let input = json.stdin.clone().unwrap_or_default().into_bytes();
-        Ok(Checked { request, language: definition.name.clone(), input, inside })
+        Ok(Checked { request, language: definition.name.clone(), input, inside, plan })
     }
 
     fn image(&self, name: &str) -> Result<Image, FieldError> {
@@ -188,7 +188,7 @@ impl Engine {
     ) -> Result<RunResult, Refused> {
         self.executor.render(&mut checked.request, &checked.language, &self.renderer)?;
         let runtime = checked.inside.as_ref().map_or_else(|| self.runtime(&checked.language), Ok)?;
-        let plan = self.plan(&checked.request, runtime)?;
+        let plan = checked.plan.map_or_else(|| self.plan(&checked.request, runtime), Ok)?;
         let host = Host { store: &self.store, settings: &self.settings };
         let input = if checked.input.is_empty() { Input::Empty } else { Input::Bytes(checked.input) };
         Ok(self.executor.run(&plan, host, input, cancel, observer)?)

@@ -78,6 +78,8 @@ pub(crate) struct Ended {
     pub(crate) collect_time: Duration,
     /// What went over the network, if it had one.
     pub(crate) network: Option<NetworkUse>,
+    /// Held until there is a result, if the run did not take long.
+    pub(crate) _going: Option<Going>,
 }
 
 impl Ended {
@@ -112,7 +114,8 @@ impl Stage<'_> {
         let gateway = if has_gateway { cell.take_gateway()? } else { None };
         let gateway = gateway.map(|sockets| Gateway::serve(sockets, reach)).transpose();
         let gateway = gateway.map_err(|error| failure("cannot serve the cell's gateway", &error))?;
-        let (outcome, mut ready) = streams.follow(&mut cell, going, cancel, observe)?;
+        let mut going = Some(going);
+        let (outcome, mut ready) = streams.follow(&mut cell, &mut going, cancel, observe)?;
         if start != StartKind::Cold {
             // It was made before anybody waited for it.
             ready.prepare = Duration::ZERO;
@@ -125,7 +128,8 @@ impl Stage<'_> {
         };
         let Streams { stdout, stderr, .. } = streams;
         let network = gateway.map(Gateway::close);
-        Ok(Ended { outcome, ready, start, stdout, stderr, omitted, collect_time: began.elapsed(), network })
+        let collect_time = began.elapsed();
+        Ok(Ended { outcome, ready, start, stdout, stderr, omitted, collect_time, network, _going: going })
     }
 
     fn start(
@@ -198,17 +202,17 @@ impl Streams {
     fn follow(
         &mut self,
         cell: &mut Cell,
-        going: Going,
+        going: &mut Option<Going>,
         cancel: &[BorrowedFd<'_>],
         observe: &mut dyn FnMut(Stream, &[u8]),
     ) -> Result<(Outcome, Ready), Failure> {
         let mut buffer = vec![0; BUFFER];
         let mut stopping = false;
-        let (mut going, until) = (Some(going), Instant::now() + Going::LONGEST);
+        let until = Instant::now() + Going::LONGEST;
         loop {
             let longest = going.as_ref().map(|_| until.saturating_duration_since(Instant::now()));
             if longest.is_some_and(|longest| longest.is_zero()) {
-                going = None;
+                *going = None;
                 continue;
             }
             let woken = self.wait(cell, if stopping { &[] } else { cancel }, longest)?;

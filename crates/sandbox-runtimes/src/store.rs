@@ -19,6 +19,7 @@ use std::fs::{DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, Read};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use std::time::{Duration, SystemTime};
 
 use rustix::fs::{FlockOperation, flock};
@@ -55,6 +56,8 @@ const LOOK: Duration = Duration::from_millis(20);
 #[derive(Debug)]
 pub struct Store {
     root: PathBuf,
+    /// The directory of each kind, once it was needed.
+    real: [OnceLock<PathBuf>; 2],
     /// What the kernel calls the time since the host was started, if it says.
     boot: Option<String>,
     /// A directory that goes with the store.
@@ -121,13 +124,14 @@ impl Store {
     /// The store in a data directory.
     #[must_use]
     pub fn new(data_dir: &Path) -> Self {
-        Self { root: data_dir.to_owned(), boot: boot(), _temporary: None }
+        Self { root: data_dir.to_owned(), real: Default::default(), boot: boot(), _temporary: None }
     }
 
     /// A store that lasts as long as this value.
     pub fn temporary() -> io::Result<Self> {
         let dir = tempfile::Builder::new().prefix("sandbox-run-").tempdir()?;
-        Ok(Self { root: dir.path().canonicalize()?, boot: boot(), _temporary: Some(dir) })
+        let root = dir.path().canonicalize()?;
+        Ok(Self { root, real: Default::default(), boot: boot(), _temporary: Some(dir) })
     }
 
     /// The directory that holds everything.
@@ -140,14 +144,24 @@ impl Store {
         self.root.join(kind.name())
     }
 
+    /// The same, which exists, as a real path: mounts take no other.
+    fn real_dir(&self, kind: Kind) -> io::Result<PathBuf> {
+        let real = &self.real[kind as usize];
+        if let Some(known) = real.get().filter(|known| known.is_dir()) {
+            return Ok(known.clone());
+        }
+        let dir = self.dir(kind);
+        DirBuilder::new().recursive(true).mode(0o755).create(&dir)?;
+        let found = dir.canonicalize()?;
+        let _ = real.set(found.clone());
+        Ok(found)
+    }
+
     /// Asks for an entry. If somebody else is making it, waits for them as long as `patient` says so.
     pub fn claim(&self, kind: Kind, key: &str, mut patient: impl FnMut() -> bool) -> io::Result<Option<Claim>> {
-        let parent = self.dir(kind);
-        DirBuilder::new().recursive(true).mode(0o755).create(&parent)?;
-        // Mounts take only real paths.
         let boot = self.boot.as_ref().filter(|_| kind == Kind::Build);
         let name = boot.map_or_else(|| key.to_owned(), |boot| format!("{key}-{boot}"));
-        let dir = parent.canonicalize()?.join(name);
+        let dir = self.real_dir(kind)?.join(name);
         let lock_file = dir.with_extension("lock");
         let entry = |lock: File| {
             let _ = lock.set_modified(SystemTime::now());

@@ -136,7 +136,7 @@ async fn drive(app: Arc<App>, work: Work, out: Out) {
         let (request, size) = (work.request(index), work.size);
         runs.spawn(async move {
             let ended = match check(&app, request, size).await {
-                Ok(checked) => match start(&app, &id, checked, Held::nothing(), place) {
+                Ok(checked) => match start(&app, &id, checked, Held::nothing(), place, false) {
                     Ok((run, mut events)) => run.finish(&mut events).await,
                     Err(problem) => Err(problem),
                 },

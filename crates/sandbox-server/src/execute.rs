@@ -40,7 +40,7 @@ pub(crate) enum Happening {
     Stderr { data: String },
     /// The run is over.
     Result {
-        result: Box<RunResult>,
+        result: Arc<RunResult>,
         /// What it takes.
         #[serde(skip)]
         held: Option<Held>,
@@ -94,7 +94,7 @@ pub(crate) async fn execute(
     let place = Place::take(&app, &client)?;
     let (checked, held) = request.check(&app).await?;
     spend(&app, &client, 1).await?;
-    let (run, mut events) = start(&app, &id, checked, held, place)?;
+    let (run, mut events) = start(&app, &id, checked, held, place, streams)?;
     if !streams {
         let (result, held) = run.finish(&mut events).await?;
         return Ok(held.answer(StatusCode::OK, &result));
@@ -162,10 +162,13 @@ impl Drop for Run {
 
 impl Run {
     /// Waits for the end; what the result takes is held with it.
-    pub(crate) async fn finish(self, events: &mut UnboundedReceiver<Happening>) -> Result<(RunResult, Held), Problem> {
+    pub(crate) async fn finish(
+        self,
+        events: &mut UnboundedReceiver<Happening>,
+    ) -> Result<(Arc<RunResult>, Held), Problem> {
         while let Some(happening) = events.recv().await {
             match happening {
-                Happening::Result { result, held } => return Ok((*result, held.unwrap_or_else(Held::nothing))),
+                Happening::Result { result, held } => return Ok((result, held.unwrap_or_else(Held::nothing))),
                 Happening::Error { problem } => return Err(problem),
                 _ => {}
             }
@@ -174,13 +177,15 @@ impl Run {
     }
 }
 
-/// Starts a run in a thread of its own. What waits in the channel is bounded by the run's output limit.
+/// Starts a run in a thread of its own. If it is `watched`, everything that happens is told, else only the end. What waits
+/// in the channel is bounded by the run's output limit.
 pub(crate) fn start(
     app: &Arc<App>,
     id: &str,
     checked: Checked,
     request: Held,
     place: Place,
+    watched: bool,
 ) -> Result<(Run, UnboundedReceiver<Happening>), Problem> {
     let cancel = rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC)
         .map_err(|errno| Problem::new(Code::Internal, format!("cannot prepare the run: {errno}")))?;
@@ -191,22 +196,25 @@ pub(crate) fn start(
     let trace = Trace::begin(id);
     app.runs.fetch_add(1, Ordering::Relaxed);
     tokio::task::spawn_blocking(move || {
-        let mut forward = Forward { events: sender, unfinished: Default::default() };
+        let mut forward = Forward { events: sender, watched, unfinished: Default::default() };
         let ended = app.engine.run(checked, &[cancel.as_fd(), app.kill.as_fd()], &mut forward);
         drop(request);
-        let happening = match ended {
+        match ended {
             Ok(result) => {
                 app.metrics.run(&result);
-                trace.end(&result);
                 // The place is free when the answer has somewhere to be, and before the client hears of the end, so that
                 // its next request finds it.
                 let held = handle.block_on(app.answers.wait(size_of(&result)));
-                Happening::Result { result: Box::new(result), held: Some(held) }
+                let result = Arc::new(result);
+                drop(place);
+                forward.end(Happening::Result { result: Arc::clone(&result), held: Some(held) });
+                trace.end(&result);
             }
-            Err(refused) => Happening::Error { problem: refused.into() },
-        };
-        drop(place);
-        forward.end(happening);
+            Err(refused) => {
+                drop(place);
+                forward.end(Happening::Error { problem: refused.into() });
+            }
+        }
     });
     Ok((run, receiver))
 }
@@ -221,6 +229,8 @@ fn size_of(result: &RunResult) -> usize {
 /// Passes on what happens.
 struct Forward {
     events: UnboundedSender<Happening>,
+    /// Whether anybody wants to know before the end.
+    watched: bool,
     /// The beginning of a character whose end has not come yet.
     unfinished: [Vec<u8>; 2],
 }
@@ -247,6 +257,9 @@ impl Forward {
 
 impl Observer for Forward {
     fn output(&mut self, stream: Stream, bytes: &[u8]) {
+        if !self.watched {
+            return;
+        }
         let mut whole = std::mem::take(&mut self.unfinished[stream as usize]);
         whole.extend_from_slice(bytes);
         let cut = match std::str::from_utf8(&whole) {
@@ -258,6 +271,9 @@ impl Observer for Forward {
     }
 
     fn step(&mut self, step: Step, what: &str) {
+        if !self.watched {
+            return;
+        }
         let _ = self.events.send(Happening::Step { step: step.name(), what: what.to_owned() });
     }
 }

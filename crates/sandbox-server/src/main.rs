@@ -126,8 +126,11 @@ fn run(config: &Config) -> Result<(), String> {
     }
     #[cfg(feature = "otlp")]
     let _export = config.otlp_endpoint.as_deref().map(otlp::Export::start).transpose()?;
+    let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
+        // They only pass on what runs do elsewhere, and every one more is one more to wake.
+        .worker_threads(cpus.div_ceil(4))
         // One for each run, and some for what else blocks.
         .max_blocking_threads(config.capacity + 16)
         .build()

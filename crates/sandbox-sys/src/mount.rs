@@ -1,10 +1,13 @@
 //! Mounts, as far as `rustix` lacks them: `mount_setattr(2)`, and attaching a mount in another mount namespace.
 
 use std::ffi::CStr;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
-use rustix::io::Errno;
+use rustix::fs::{Mode, OFlags};
+use rustix::mount::{MoveMountFlags, move_mount};
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
+use crate::process::{SingleThreaded, exit_now};
 use crate::{Result, check};
 
 /// Attributes to set on a mount; see `mount_setattr(2)`.
@@ -56,36 +59,19 @@ fn apply(mount: BorrowedFd<'_>, attr: libc::mount_attr, flags: libc::c_int) -> R
     check(ret).map(drop)
 }
 
-struct Attachment<'a> {
-    namespace: BorrowedFd<'a>,
-    mounts: &'a [(BorrowedFd<'a>, &'a CStr)],
-    failure: Option<Errno>,
-}
-
-/// Attaches detached mounts at absolute paths in another mount namespace, from a process that lives just long enough: as
-/// in [`crate::spawn`], it borrows this one's memory while this one waits.
-pub fn attach_in(namespace: BorrowedFd<'_>, mounts: &[(BorrowedFd<'_>, &CStr)]) -> Result<()> {
-    let mut attachment = Attachment { namespace, mounts, failure: None };
-    // SAFETY: `attach` makes system calls on its argument's descriptors and returns.
-    let pid = unsafe { crate::spawn::borrow_memory(attach, (&raw mut attachment).cast()) }?;
-    rustix::process::waitpid(Some(pid), rustix::process::WaitOptions::empty())?;
-    attachment.failure.map_or(Ok(()), Err)
-}
-
-extern "C" fn attach(attachment: *mut libc::c_void) -> libc::c_int {
-    // SAFETY: `attach_in` passes a pointer to its own `Attachment`, which it does not touch until this process is gone.
-    let attachment = unsafe { &mut *attachment.cast::<Attachment<'_>>() };
-    attachment.failure = attach_all(attachment).err();
-    // SAFETY: _exit never returns. Exit handlers belong to the parent and must not run here.
-    unsafe { libc::_exit(0) }
-}
-
-fn attach_all(attachment: &Attachment<'_>) -> Result<()> {
-    let kind = Some(rustix::thread::LinkNameSpaceType::Mount);
-    rustix::thread::move_into_link_name_space(attachment.namespace, kind)?;
-    let flags = rustix::mount::MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH;
-    attachment
-        .mounts
-        .iter()
-        .try_for_each(|(mount, target)| rustix::mount::move_mount(mount, c"", rustix::fs::CWD, *target, flags))
+/// Attaches detached mounts at absolute paths in another mount namespace. This process goes there and comes back, which
+/// leaves it at its namespace's root: as root directory, which it must have been, and as working directory.
+pub fn attach_in(_proof: SingleThreaded, namespace: BorrowedFd<'_>, mounts: &[(BorrowedFd<'_>, &CStr)]) -> Result<()> {
+    let enter = |namespace| move_into_link_name_space(namespace, Some(LinkNameSpaceType::Mount));
+    let home = rustix::fs::open(c"/proc/self/ns/mnt", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
+    enter(namespace)?;
+    let attach = |(mount, target): &(BorrowedFd<'_>, &CStr)| {
+        move_mount(mount, c"", rustix::fs::CWD, *target, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)
+    };
+    let attached = mounts.iter().try_for_each(attach);
+    if enter(home.as_fd()).is_err() {
+        // Whoever went on here would take somebody else's files for the host's.
+        exit_now(1);
+    }
+    attached
 }

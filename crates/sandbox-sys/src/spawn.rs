@@ -85,31 +85,25 @@ struct Shared<'a> {
 /// Starts the program. Returns once it runs, or with the step that failed.
 pub fn spawn(program: &Program<'_>) -> Result<Pid, SpawnError> {
     let mut shared = Shared { program, args: pointers(program.args), env: pointers(program.env), failure: None };
-    // SAFETY: `child` makes system calls on what it is given and ends.
-    let pid = unsafe { borrow_memory(child, (&raw mut shared).cast()) };
-    let pid = pid.map_err(|errno| SpawnError { step: Step::Fork, errno })?;
+    let pid = borrow_memory(&mut shared).map_err(|errno| SpawnError { step: Step::Fork, errno })?;
     // The parent reaps a child that failed with all its others.
     shared.failure.map_or(Ok(pid), Err)
 }
 
 /// Starts a process that uses this one's memory, on a stack of its own, while this one waits until it has executed a
 /// program or ended.
-///
-/// # Safety
-///
-/// `child` must not allocate, lock, unwind or return: it makes system calls on what `argument` points to.
-pub(crate) unsafe fn borrow_memory(
-    child: extern "C" fn(*mut libc::c_void) -> libc::c_int,
-    argument: *mut libc::c_void,
-) -> crate::Result<Pid> {
+fn borrow_memory(shared: &mut Shared<'_>) -> crate::Result<Pid> {
     // Deep enough for a handful of system calls and, in debug builds, their unoptimised frames.
     const STACK: usize = 128 * 1024;
-    let mut stack: Vec<u128> = vec![0; STACK / size_of::<u128>()];
-    let top = stack.as_mut_ptr_range().end;
-    // SAFETY: CLONE_VFORK suspends this thread until the child has executed or ended, so `stack` and the argument
-    // outlive the child's use of them and nobody else touches them meanwhile. `top` is the end of the stack,
-    // aligned to 16 bytes. The child gets its own copy of the descriptor table and of signal state.
-    let pid = unsafe { libc::clone(child, top.cast(), libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD, argument) };
+    // Not cleared: only what the child uses of it is ever touched, which is little.
+    let mut stack: Vec<u128> = Vec::with_capacity(STACK / size_of::<u128>());
+    let top = stack.spare_capacity_mut().as_mut_ptr_range().end;
+    let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
+    // SAFETY: `child` makes system calls on what it is given and ends; it does not allocate, lock or unwind. CLONE_VFORK
+    // suspends this thread until the child has executed or ended, so `stack` and `shared` outlive the child's use of them
+    // and nobody else touches them meanwhile. `top` is the end of the stack, aligned to 16 bytes. The child gets its own
+    // copy of the descriptor table and of signal state.
+    let pid = unsafe { libc::clone(child, top.cast(), flags, ptr::from_mut(shared).cast()) };
     crate::check(pid.into())?;
     Pid::from_raw(pid).ok_or(Errno::CHILD)
 }

@@ -257,7 +257,7 @@ impl Kept {
     fn show(&self, mounts: &[Mount]) -> Result<(), Failure> {
         let (false, Some(root)) = (mounts.is_empty(), &self.root) else { return Ok(()) };
         let shown = match self.ids {
-            CellIds::Two { .. } => rootfs::show_at_slots(root.as_fd(), mounts),
+            CellIds::Two { .. } => rootfs::show_at_slots(self.alone, root.as_fd(), mounts),
             CellIds::One => rootfs::show_at_slots_from_outside(self.alone, root.as_fd(), mounts),
         };
         shown.map_err(|e| Failure::os("cannot show a directory in the cell", e))

@@ -287,7 +287,11 @@ fn open_source(path: &Path) -> rustix::io::Result<OwnedFd> {
 
 /// Shows directories of the host at slots of a cell that exists already, read-only. Called by the keeper; `namespace` is
 /// the cell's mount namespace.
-pub(crate) fn show_at_slots(namespace: BorrowedFd<'_>, mounts: &[Mount]) -> rustix::io::Result<()> {
+pub(crate) fn show_at_slots(
+    alone: SingleThreaded,
+    namespace: BorrowedFd<'_>,
+    mounts: &[Mount],
+) -> rustix::io::Result<()> {
     let tree = |mount: &Mount| {
         let tree = instantiate(&open_source(&mount.source)?)?;
         set_attributes(tree.as_fd(), SEALED, true)?;
@@ -296,7 +300,7 @@ pub(crate) fn show_at_slots(namespace: BorrowedFd<'_>, mounts: &[Mount]) -> rust
     };
     let trees = mounts.iter().map(tree).collect::<rustix::io::Result<Vec<_>>>()?;
     let trees: Vec<_> = trees.iter().map(|(tree, target)| (tree.as_fd(), target.as_c_str())).collect();
-    sandbox_sys::mount::attach_in(namespace, &trees)
+    sandbox_sys::mount::attach_in(alone, namespace, &trees)
 }
 
 /// The same for a keeper that has no power over the mounts that it sees: a process with its own view of them does it.
@@ -307,7 +311,7 @@ pub(crate) fn show_at_slots_from_outside(
 ) -> rustix::io::Result<()> {
     let shown = || {
         let private = mount_change(c"/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC);
-        let shown = private.and_then(|()| show_at_slots(namespace, mounts));
+        let shown = private.and_then(|()| show_at_slots(alone, namespace, mounts));
         exit_now(shown.map_or_else(Errno::raw_os_error, |()| 0));
     };
     let child = fork_into(alone, Namespaces::MOUNT, None, shown)?;

@@ -1,6 +1,6 @@
 //! The threads that fill the shelves.
 
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use sandbox_cell::{Cell, Failure, Keeper};
@@ -16,8 +16,8 @@ pub(super) struct Shared {
     pub(super) keeper: Keeper,
     pub(super) room: Room,
     pub(super) state: Mutex<State>,
-    /// Something is missing, or all is over.
-    pub(super) wanted: Condvar,
+    /// Where the maker of plain cells waits until some are wanted, or all is over.
+    pub(super) plain: Arc<Condvar>,
 }
 
 /// How many cells are made at one time: while one locks itself, the keeper can begin the next.
@@ -40,7 +40,9 @@ impl Shared {
                 let surplus = self.lock().look();
                 drop(surplus);
             }
-            let Some(orders) = self.wait_for_orders(next_look, |order| order.warmth.is_none()) else { return };
+            let Some(orders) = self.wait_for_orders(&self.plain, next_look, |order| order.warmth.is_none()) else {
+                return;
+            };
             let cells: Vec<_> = orders.iter().map(|order| self.keeper.create(&order.spec)).collect();
             for (order, cell) in orders.iter().zip(cells) {
                 let ready = |mut cell: Cell| cell.ready().map(|_| Made { cell, companion: None });
@@ -50,12 +52,12 @@ impl Shared {
     }
 
     /// Makes cells with interpreters in them until their shelf is gone.
-    pub(super) fn make_warm(&self, order: &Order, warmth: &Warmth) {
+    pub(super) fn make_warm(&self, wanted: &Condvar, order: &Order, warmth: &Warmth) {
         let mut zygote = Zygote::start(&self.keeper, &order.spec, warmth);
         // One that does not get warm will not another time either; its runs start as they would without it.
         while let Ok(warm) = &zygote {
             let soon = Instant::now() + LOOK;
-            let Some(orders) = self.wait_for_orders(soon, |other| other == order) else { return };
+            let Some(orders) = self.wait_for_orders(wanted, soon, |other| other == order) else { return };
             let ended = warm.has_ended();
             let mut state = self.lock();
             let Some(index) = state.find(order) else { return };
@@ -83,21 +85,21 @@ impl Shared {
 
     /// Makes cells with companions in them until their shelf is gone. One after the other, and not while others are busy
     /// with what they took: each takes a CPU for a while, which a run that has to do without would need more.
-    pub(super) fn make_accompanied(&self, order: &Order, warmth: &Warmth) {
-        let wanted = || {
+    pub(super) fn make_accompanied(&self, wanted: &Condvar, order: &Order, warmth: &Warmth) {
+        let is_kept = || {
             let state = self.lock();
             !state.closed && state.find(order).is_some()
         };
         let mut works = true;
         // One that does not get ready will not another time either.
-        while works && wanted() {
+        while works && is_kept() {
             let soon = Instant::now() + LOOK;
-            let Some(orders) = self.wait_for_orders(soon, |other| other == order) else { return };
+            let Some(orders) = self.wait_for_orders(wanted, soon, |other| other == order) else { return };
             for order in &orders {
-                while wanted() && self.lock().find_shelf(order).is_some_and(|shelf| shelf.used.elapsed() < QUIET) {
+                while is_kept() && self.lock().find_shelf(order).is_some_and(|shelf| shelf.used.elapsed() < QUIET) {
                     std::thread::sleep(QUIET / 4);
                 }
-                let made = Companion::start(&self.keeper, &order.spec, &warmth.command, wanted);
+                let made = Companion::start(&self.keeper, &order.spec, &warmth.command, is_kept);
                 works &= made.is_ok();
                 self.put(order, made.map(|(cell, companion)| Made { cell, companion: Some(companion) }));
             }
@@ -105,7 +107,7 @@ impl Shared {
     }
 
     /// Waits until some cells of these are wanted, but not longer than until `until`. None when all is over.
-    fn wait_for_orders(&self, until: Instant, mine: impl Fn(&Order) -> bool) -> Option<Vec<Order>> {
+    fn wait_for_orders(&self, wanted: &Condvar, until: Instant, mine: impl Fn(&Order) -> bool) -> Option<Vec<Order>> {
         let mut state = self.lock();
         loop {
             if state.closed {
@@ -116,7 +118,7 @@ impl Shared {
             if !orders.is_empty() || left.is_zero() {
                 return Some(orders);
             }
-            state = match self.wanted.wait_timeout(state, left) {
+            state = match wanted.wait_timeout(state, left) {
                 Ok((state, _)) => state,
                 Err(poisoned) => poisoned.into_inner().0,
             };

@@ -8,9 +8,9 @@
 //!
 //! Each order that was asked for has a shelf. A shelf learns from demand how many cells it should hold: every time a run
 //! finds it empty it holds one more, and when some were never needed for a while it holds fewer. All shelves together hold
-//! no more than the operator allows; the one that was used last wins. One thread makes what is missing. Nobody waits for
-//! it: a run that finds its shelf empty has its cell made on the spot. (Except for a zygote's child, below: that is worth a
-//! moment.)
+//! no more than the operator allows; the one that was used last wins. One thread makes what is missing. A run that finds
+//! its shelf empty takes the cell that is just being made, if there is one for it, or has its own made on the spot. (A
+//! zygote's child, below, is worth waiting for longer.)
 //!
 //! Making a cell takes as much of the keeper, the kernel and a CPU as a short run does, and a run that has just taken one
 //! needs all three. So what it took is replaced when it has ended or has gone on for a while, unless others need it now.
@@ -24,7 +24,7 @@ mod makers;
 mod shelves;
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -95,8 +95,9 @@ impl Going {
 impl Drop for Going {
     fn drop(&mut self) {
         if let Some(shared) = &self.0 {
-            shared.lock().going -= 1;
-            shared.wanted.notify_all();
+            let mut state = shared.lock();
+            state.going -= 1;
+            state.wake_makers();
         }
     }
 }
@@ -231,8 +232,8 @@ const COMPANIONS: usize = 2;
 
 impl Pool {
     pub(crate) fn new(keeper: Keeper, room: Room) -> std::io::Result<Self> {
-        let (state, wanted) = (Mutex::default(), Condvar::new());
-        let pool = Self { shared: Arc::new(Shared { keeper, room, state, wanted }), makers: Mutex::default() };
+        let (state, plain) = (Mutex::default(), Arc::default());
+        let pool = Self { shared: Arc::new(Shared { keeper, room, state, plain }), makers: Mutex::default() };
         pool.start_maker("ready-cells", Shared::make_plain)?;
         Ok(pool)
     }
@@ -249,10 +250,11 @@ impl Pool {
     /// Has a cell made ready before anybody asks for one.
     pub(crate) fn expect(&self, spec: &CellSpec, made: &[Mount], warmth: Option<&Warmth>) {
         let warm = warmth.and_then(|warmth| Order::warm(spec, made, &[], warmth));
+        let mut state = self.shared.lock();
         for order in warm.into_iter().chain(Order::new(spec, made)) {
-            self.shelve(&mut self.shared.lock(), &order);
+            self.shelve(&mut state, &order);
         }
-        self.shared.wanted.notify_all();
+        state.wake_makers();
     }
 
     /// A ready cell, if there is one. Either way somebody sees to it that there is one next time.
@@ -265,24 +267,22 @@ impl Pool {
         if cell.is_none() {
             let most = if order.has_companion() { COMPANIONS } else { usize::MAX };
             shelf.target = (shelf.target + 1).min(self.shared.room.cells).min(most);
-            if order.has_zygote() && shelf.came_at.is_some() {
+            // One that is being made is there sooner than one that is not.
+            let comes = order.warmth.is_none() && shelf.making > shelf.waiting.len();
+            if comes || (order.has_zygote() && shelf.came_at.is_some()) {
                 let (sender, receiver) = sync_channel(1);
                 shelf.waiting.push_back(sender);
                 shelf.used = Instant::now();
+                state.wake_makers();
                 drop(state);
-                self.shared.wanted.notify_all();
                 return self.wait(order, &receiver);
             }
         }
-        let wanted = state.lacking(|_| true).is_some();
-        drop(state);
-        if wanted {
-            self.shared.wanted.notify_all();
-        }
+        state.wake_makers();
         cell
     }
 
-    /// Waits for a cell as long as some come: a child of an interpreter that is there already is sooner ready than an
+    /// Waits for a cell as long as some come. A child of an interpreter that is there already is sooner ready than an
     /// interpreter, and takes less of what everybody waits for.
     fn wait(&self, order: &Order, receiver: &Receiver<Made>) -> Option<Cell> {
         loop {
@@ -309,21 +309,25 @@ impl Pool {
         if let Some(index) = state.find(order) {
             return Some(index);
         }
+        let mut maker = Arc::clone(&self.shared.plain);
         if let Some(warmth) = &order.warmth {
             let zygotes = state.shelves.iter().filter(|shelf| shelf.order.warmth.is_some()).count();
             if zygotes >= self.shared.room.zygotes && !state.give_up_zygote() {
                 return None;
             }
-            let (order, warmth) = (order.clone(), warmth.clone());
+            maker = Arc::default();
+            let (order, warmth, wanted) = (order.clone(), warmth.clone(), Arc::clone(&maker));
             match warmth.kind {
-                WarmthKind::Zygote => self.start_maker("zygote", move |shared| shared.make_warm(&order, &warmth)),
+                WarmthKind::Zygote => {
+                    self.start_maker("zygote", move |shared| shared.make_warm(&wanted, &order, &warmth))
+                }
                 WarmthKind::Companion => {
-                    self.start_maker("companions", move |shared| shared.make_accompanied(&order, &warmth))
+                    self.start_maker("companions", move |shared| shared.make_accompanied(&wanted, &order, &warmth))
                 }
             }
             .ok()?;
         }
-        state.shelves.push(Shelf::new(order.clone(), usize::from(!order.has_companion())));
+        state.shelves.push(Shelf::new(order.clone(), usize::from(!order.has_companion()), maker));
         Some(state.shelves.len() - 1)
     }
 }
@@ -331,8 +335,11 @@ impl Pool {
 impl Pool {
     /// Gives up everything that is ready; nothing will be from now on.
     pub(crate) fn close(&self) {
-        self.shared.lock().closed = true;
-        self.shared.wanted.notify_all();
+        let mut state = self.shared.lock();
+        state.closed = true;
+        self.shared.plain.notify_all();
+        state.shelves.iter().for_each(|shelf| shelf.maker.notify_all());
+        drop(state);
         let makers = std::mem::take(&mut *self.makers.lock().unwrap_or_else(PoisonError::into_inner));
         for maker in makers {
             let _ = maker.join();

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::mpsc::{SyncSender, TrySendError};
+use std::sync::{Arc, Condvar};
 use std::time::{Duration, Instant};
 
 use sandbox_cell::Cell;
@@ -32,6 +33,8 @@ pub(super) struct Shelf {
     /// The runs that wait for one, whoever came first in front.
     pub(super) waiting: VecDeque<SyncSender<Made>>,
     pub(super) used: Instant,
+    /// Where whoever makes its cells waits until some are wanted.
+    pub(super) maker: Arc<Condvar>,
 }
 
 /// A cell on a shelf.
@@ -56,9 +59,9 @@ const KEPT: Duration = Duration::from_secs(600);
 
 impl Shelf {
     /// An empty one that should hold so many.
-    pub(super) fn new(order: Order, target: usize) -> Self {
+    pub(super) fn new(order: Order, target: usize, maker: Arc<Condvar>) -> Self {
         let (waiting, used) = (VecDeque::new(), Instant::now());
-        Self { order, ready: vec![], making: 0, target, spare: usize::MAX, came_at: None, waiting, used }
+        Self { order, ready: vec![], making: 0, target, spare: usize::MAX, came_at: None, waiting, used, maker }
     }
 
     /// Gives a cell that was made for it to the first who waits, or puts it here.
@@ -118,12 +121,20 @@ impl State {
         self.shelves.iter().map(|shelf| shelf.ready.len() + shelf.making).sum()
     }
 
+    fn wants(&self, shelf: &Shelf) -> bool {
+        shelf.lacks() && !shelf.can_wait(self.going)
+    }
+
     /// Of the shelves that lack cells and should not wait, the one that was used last.
     pub(super) fn lacking(&self, mine: impl Fn(&Order) -> bool) -> Option<usize> {
-        let lacks = |shelf: &Shelf| shelf.lacks() && !shelf.can_wait(self.going) && mine(&shelf.order);
         (0..self.shelves.len())
-            .filter(|index| lacks(&self.shelves[*index]))
+            .filter(|index| self.wants(&self.shelves[*index]) && mine(&self.shelves[*index].order))
             .max_by_key(|index| self.shelves[*index].used)
+    }
+
+    /// Wakes those who have something to make, and nobody else: every one woken takes its moment from a run.
+    pub(super) fn wake_makers(&self) {
+        self.shelves.iter().filter(|shelf| self.wants(shelf)).for_each(|shelf| shelf.maker.notify_all());
     }
 
     /// Takes a cell off the shelf that was not used for longest, if that is before `before`.
