@@ -14,6 +14,7 @@ use crate::execute::{Executor, Host, Observer};
 use crate::images::NotFound;
 use crate::json::{FieldError, JsonRequest};
 use crate::plan::Plan;
+use crate::pool::Going;
 use crate::request::{Request, RequestError, Source};
 use crate::result::RunResult;
 use crate::settings::Settings;
@@ -179,18 +180,19 @@ impl Engine {
         request.plan(Some(runtime), &self.settings, |name| std::env::var_os(name))
     }
 
-    /// Carries out a request. It is cancelled when one of `cancel` becomes readable. Blocks until it is over.
+    /// Carries out a request. It is cancelled when one of `cancel` becomes readable. Blocks until it is over. Whoever passes
+    /// the result on does so before the second part is dropped: cells for others are made then.
     pub fn run(
         &self,
         mut checked: Checked,
         cancel: &[BorrowedFd<'_>],
         observer: &mut dyn Observer,
-    ) -> Result<RunResult, Refused> {
+    ) -> Result<(RunResult, Option<Going>), Refused> {
         self.executor.render(&mut checked.request, &checked.language, &self.renderer)?;
         let runtime = checked.inside.as_ref().map_or_else(|| self.runtime(&checked.language), Ok)?;
         let plan = checked.plan.map_or_else(|| self.plan(&checked.request, runtime), Ok)?;
         let host = Host { store: &self.store, settings: &self.settings };
         let input = if checked.input.is_empty() { Input::Empty } else { Input::Bytes(checked.input) };
-        Ok(self.executor.run(&plan, host, input, cancel, observer)?)
+        Ok(self.executor.carry_out(&plan, host, input, cancel, observer)?)
     }
 }

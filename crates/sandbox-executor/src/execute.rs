@@ -11,7 +11,7 @@ use sandbox_runtimes::{StageName, Store};
 
 use crate::files::{Collected, pack};
 use crate::plan::{Making, Plan, RUNNER, Step};
-use crate::pool::{Cells, Pool, Room};
+use crate::pool::{Cells, Going, Pool, Room};
 use crate::request::{Request, Source};
 use crate::result::{CompileResult, Metrics, Phases, RunResult, Status, Verdict, seconds, text};
 use crate::settings::Settings;
@@ -100,6 +100,18 @@ impl Executor {
         cancel: &[BorrowedFd<'_>],
         observer: &mut dyn Observer,
     ) -> Result<RunResult, Failure> {
+        self.carry_out(plan, host, input, cancel, observer).map(|(result, _)| result)
+    }
+
+    /// The same, for somebody who has others to serve: what is done after a run begins when the second part is dropped.
+    pub(crate) fn carry_out(
+        &self,
+        plan: &Plan,
+        host: Host<'_>,
+        input: Input,
+        cancel: &[BorrowedFd<'_>],
+        observer: &mut dyn Observer,
+    ) -> Result<(RunResult, Option<Going>), Failure> {
         let (phases, compile) = (Phases::default(), None);
         Run { cells: &self.cells, plan, host, cancel, last: self.last, phases, compile }.run(input, observer)
     }
@@ -173,12 +185,12 @@ pub(crate) struct Run<'a> {
 }
 
 impl Run<'_> {
-    fn run(mut self, input: Input, observer: &mut dyn Observer) -> Result<RunResult, Failure> {
+    fn run(mut self, input: Input, observer: &mut dyn Observer) -> Result<(RunResult, Option<Going>), Failure> {
         // The entries are locked as long as they are held.
         let entries = match self.make_all(observer) {
             Ok(entries) => entries,
             Err(Stopped::Failed(failure)) => return Err(failure),
-            Err(Stopped::Ended(result)) => return Ok(*result),
+            Err(Stopped::Ended(result)) => return Ok((*result, None)),
         };
         let plan = self.plan;
         let made: Vec<Mount> =
@@ -186,7 +198,7 @@ impl Run<'_> {
         // What a zygote shows must stay in the store as long as the zygote.
         let seen = || entries.iter().map(|(entry, _)| entry);
         let warmth = plan.zygote.as_ref().and_then(|up| Warmth::zygote(up, seen()));
-        let Some(volumes) = self.open_volumes()? else { return Ok(self.cancelled()) };
+        let Some(volumes) = self.open_volumes()? else { return Ok((self.cancelled(), None)) };
         let no_files = |error: io::Error| failure("cannot prepare the files", &error);
         let mut files = pack(&plan.files).map_err(no_files)?;
         let first = u8::from(plan.remarks);
@@ -219,13 +231,14 @@ impl Run<'_> {
             last: self.last,
         };
         let mut watch = Watch { plan, observer, held: Default::default() };
-        let ended =
+        let mut ended =
             stage.run(self.cells, self.cancel, &mut |stream, bytes| watch.output(stream, bytes), &mut collected)?;
         watch.end();
         for (volume, next) in volumes.iter().zip(collected.volumes.values()) {
             volume.replace(next).map_err(|error| failure("cannot save a volume", &error))?;
         }
-        Ok(self.result(ended, collected))
+        let going = ended.going.take();
+        Ok((self.result(ended, collected), going))
     }
 
     pub(crate) fn cancelled(&self) -> RunResult {

@@ -43,7 +43,7 @@ pub use json::{
 };
 pub use network::{NetworkMode, NetworkRequest};
 pub use plan::{Plan, Step};
-pub use pool::StartKind;
+pub use pool::{Going, StartKind};
 pub use reach::{HostName, HostRule, Reach};
 pub use request::{Request, RequestError, Source};
 pub use result::{CompileResult, LimitHit, Metrics, OmittedFile, OutputFile, Phases, RunResult, Status, Verdict};

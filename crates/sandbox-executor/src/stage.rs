@@ -78,8 +78,8 @@ pub(crate) struct Ended {
     pub(crate) collect_time: Duration,
     /// What went over the network, if it had one.
     pub(crate) network: Option<NetworkUse>,
-    /// Held until there is a result, if the run did not take long.
-    pub(crate) _going: Option<Going>,
+    /// Held until somebody has the result, if the run did not take long.
+    pub(crate) going: Option<Going>,
 }
 
 impl Ended {
@@ -129,7 +129,7 @@ impl Stage<'_> {
         let Streams { stdout, stderr, .. } = streams;
         let network = gateway.map(Gateway::close);
         let collect_time = began.elapsed();
-        Ok(Ended { outcome, ready, start, stdout, stderr, omitted, collect_time, network, _going: going })
+        Ok(Ended { outcome, ready, start, stdout, stderr, omitted, collect_time, network, going })
     }
 
     fn start(

@@ -200,7 +200,7 @@ pub(crate) fn start(
         let ended = app.engine.run(checked, &[cancel.as_fd(), app.kill.as_fd()], &mut forward);
         drop(request);
         match ended {
-            Ok(result) => {
+            Ok((result, going)) => {
                 app.metrics.run(&result);
                 // The place is free when the answer has somewhere to be, and before the client hears of the end, so that
                 // its next request finds it.
@@ -208,6 +208,7 @@ pub(crate) fn start(
                 let result = Arc::new(result);
                 drop(place);
                 forward.end(Happening::Result { result: Arc::clone(&result), held: Some(held) });
+                drop(going);
                 trace.end(&result);
             }
             Err(refused) => {

@@ -128,7 +128,7 @@ fn carry_out(app: &App, handle: &Handle, job: &Job) {
         .engine
         .check(&job.request)
         .and_then(|checked| app.engine.run(checked, &cancel, &mut recorder))
-        .unwrap_or_else(|refused| RunResult::internal_error(refused.to_string()));
+        .map_or_else(|refused| RunResult::internal_error(refused.to_string()), |(result, _)| result);
     running(app).remove(&job.id);
     if result.verdict == Verdict::Cancelled && !here.cancelled.load(Ordering::Relaxed) {
         // The server ends, the job does not: somebody else runs it.

@@ -86,6 +86,8 @@ fn serve_keeper(birth: &Birth<'_>, locked: &mut Locked<'_>) {
                 if say(birth, &FromInit::Ended(report)).is_err() {
                     return;
                 }
+                // Somebody waits for this, nobody for the rest.
+                rustix::thread::sched_yield();
                 if let Some((caps, pipe)) = run.collect {
                     // Whoever reads notices that the end is missing.
                     let _ = files.collect(caps, pipe);

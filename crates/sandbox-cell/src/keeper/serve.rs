@@ -47,6 +47,9 @@ enum Source {
 
 const CONTROL: u64 = u64::MAX;
 
+/// How long what is left of a cell waits to be removed, if anybody may have another use for this time.
+const LATER: Duration = Duration::from_millis(1);
+
 fn token(number: u64, source: Source) -> epoll::EventData {
     epoll::EventData::new_u64(number << 2 | source as u64)
 }
@@ -229,6 +232,10 @@ impl Server<'_> {
             self.attendants.on_exit(workshop, number);
         }
         let Some(cell) = self.cells.get_mut(&number) else { return };
+        if let CellState::Dying { group: Some(_), .. } = cell.state {
+            // What woke the keeper together with the cell's end has no meaning any more.
+            return;
+        }
         if source == Source::Caller as u64 {
             self.on_caller(number);
         } else if source == Source::Init as u64 {
@@ -331,8 +338,10 @@ impl Server<'_> {
         let _ = epoll::delete(&self.epoll, &cell.caller);
         let pidfd = WaitId::PidFd(cell.child.pidfd.as_fd());
         let _ = rustix::process::waitid(pidfd, WaitIdOptions::EXITED | WaitIdOptions::NOHANG);
-        cell.state = CellState::Dying { group: Some(Instant::now()), since: Instant::now() };
-        self.remove_group(number);
+        let now = Instant::now();
+        // Whoever has just heard of the end should not wait for a CPU because of what is left to be done here.
+        let when = if self.closing { now } else { now + LATER };
+        cell.state = CellState::Dying { group: Some(when), since: now };
     }
 
     /// Removes a dead cell's group and forgets the cell, or tries again shortly: the last process may still be on its

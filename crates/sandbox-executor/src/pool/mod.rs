@@ -83,9 +83,9 @@ pub(crate) struct Taken {
     pub(crate) going: Going,
 }
 
-/// A run for which every moment counts.
+/// A run for which every moment counts, until this is dropped.
 #[derive(Debug)]
-pub(crate) struct Going(Option<Arc<Shared>>);
+pub struct Going(Option<Arc<Shared>>);
 
 impl Going {
     /// How long a run is one; whoever goes on for longer does not notice what else is done.
