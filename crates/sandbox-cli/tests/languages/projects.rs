@@ -19,6 +19,10 @@ pub(crate) const TESTS: &[(&str, fn())] = &[
     ("java_as_people_paste_it", java_as_people_paste_it),
     ("a_list_of_files", a_list_of_files),
     ("the_file_is_named_as_its_author_named_it", the_file_is_named_as_its_author_named_it),
+    (
+        "a_program_that_cannot_be_linked_is_complained_of_as_usual",
+        a_program_that_cannot_be_linked_is_complained_of_as_usual,
+    ),
     ("a_definition_of_the_users_own", a_definition_of_the_users_own),
 ];
 
@@ -200,6 +204,18 @@ fn the_file_is_named_as_its_author_named_it() {
     assert!(rust["stderr"].as_str().unwrap().contains("--> odd-name.rs:1:13"), "{rust:#}");
     let c = run_files(&[("thing.c", "int main(void) { return x; }")], &["--file", "thing.c"]);
     assert!(c["error"].as_str().unwrap().starts_with("thing.c:1:25: error:"), "{c:#}");
+}
+
+fn a_program_that_cannot_be_linked_is_complained_of_as_usual() {
+    let wrong = "extern \"C\" { fn nowhere(); }\nfn main() { unsafe { nowhere() } }";
+    let rust = run_files(&[("main.rs", wrong)], &["--file", "main.rs"]);
+    assert_eq!(rust["verdict"], "compile_error", "{rust:#}");
+    assert!(rust["error"].as_str().unwrap().starts_with("error: linking with `cc` failed"), "{rust:#}");
+    // And what else the C library has is found.
+    let right = "extern \"C\" { fn abs(x: i32) -> i32; fn cos(x: f64) -> f64; }\n\
+                 fn main() { unsafe { println!(\"{} {}\", abs(-3), cos(0.0)) } }";
+    let rust = run_files(&[("main.rs", right)], &["--file", "main.rs"]);
+    assert_eq!(stdout(&rust), "3 1\n", "{rust:#}");
 }
 
 fn a_definition_of_the_users_own() {
