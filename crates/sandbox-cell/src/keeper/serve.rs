@@ -232,10 +232,6 @@ impl Server<'_> {
             self.attendants.on_exit(workshop, number);
         }
         let Some(cell) = self.cells.get_mut(&number) else { return };
-        if let CellState::Dying { group: Some(_), .. } = cell.state {
-            // What woke the keeper together with the cell's end has no meaning any more.
-            return;
-        }
         if source == Source::Caller as u64 {
             self.on_caller(number);
         } else if source == Source::Init as u64 {
@@ -319,6 +315,10 @@ impl Server<'_> {
     /// Kills a cell: the kernel ends every process in the PID namespace of an init that dies.
     fn kill(&mut self, number: u64) {
         let Some(cell) = self.cells.get_mut(&number) else { return };
+        if let CellState::Dying { group: Some(_), .. } = cell.state {
+            // Init is gone already, and what is left of the cell is about to be removed.
+            return;
+        }
         let _ = pidfd_send_signal(&cell.child.pidfd, Signal::KILL);
         // A zygote's processes are its nest's, not its init's.
         cell.nest = None;
