@@ -7,7 +7,7 @@ const Module = require('module');
 const path = require('path');
 const vm = require('vm');
 
-const [, first, text, library, rules] = process.argv;
+const [, first, text, library] = process.argv;
 const runner = vm.compileFunction(text, ['exports', 'require', 'module', '__filename', '__dirname'], {
   filename: __filename,
 });
@@ -52,7 +52,7 @@ function rehearse() {
 }
 for (let times = 0; times < 20; times++) rehearse();
 
-const place = addon.exports.serve(fs.readFileSync(rules));
+const place = addon.exports.serve();
 if (place === undefined) process.reallyExit(0);
 // Once more, so that the pages that every program changes are this child's own before somebody waits.
 rehearse();

@@ -25,14 +25,12 @@ def zygote():
     # The runner without the call at its end, which comes from below.
     runner = compile(argv[1].rpartition("\nrun()")[0], "<string>", "exec")
     library = ctypes.PyDLL(argv[2])
-    with open(argv[3], "rb") as file:
-        rules = file.read()
 
     class Go(ctypes.Structure):
         _fields_ = [("data", ctypes.c_void_p), ("length", ctypes.c_size_t)]
 
     serve, wait, go = library.sandbox_zygote, library.sandbox_wait, Go()
-    serve.argtypes = [ctypes.c_int, ctypes.c_char_p, ctypes.c_size_t, ctypes.c_int]
+    serve.argtypes = [ctypes.c_int, ctypes.c_int]
     wait.argtypes = [ctypes.c_int, ctypes.POINTER(Go)]
     string_at, where, after_fork = ctypes.string_at, ctypes.byref(go), ctypes.pythonapi.PyOS_AfterFork_Child
     seed = modules["numpy.random"].seed if "numpy.random" in modules else None
@@ -102,7 +100,7 @@ def zygote():
     collect()
     gc.freeze()
     ctypes.pythonapi.PyOS_BeforeFork()
-    park = serve(3, rules, len(rules), 1)
+    park = serve(3, 1)
     if park < 0:
         leave_now(0)
     after_fork()

@@ -26,6 +26,7 @@ mod error;
 mod family;
 #[cfg(fuzzing)]
 pub mod fuzz;
+mod identity;
 mod init;
 mod keeper;
 mod layer;

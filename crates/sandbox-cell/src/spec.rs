@@ -95,13 +95,15 @@ pub struct Mount {
     pub target: PathBuf,
     /// Whether programs can write to it, with the rights of its owner. Otherwise they can read what everyone can.
     pub writable: bool,
+    /// Whether it was chosen by a caller and not made by this program, so that it may hold sockets of processes outside.
+    pub foreign: bool,
 }
 
 impl Mount {
     /// A mount that nothing can be written to.
     #[must_use]
     pub fn read_only(source: impl Into<PathBuf>, target: impl Into<PathBuf>) -> Self {
-        Self { source: source.into(), target: target.into(), writable: false }
+        Self { source: source.into(), target: target.into(), writable: false, foreign: false }
     }
 }
 

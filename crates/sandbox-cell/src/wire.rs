@@ -24,6 +24,7 @@ use crate::layer::LayerSet;
 use crate::limits::{LimitKind, Limits};
 use crate::outcome::{Outcome, RunStatus, StopReason, Usage};
 use crate::spec::{CellSpec, Command, MOST_PORTS, Mount, Nest};
+use crate::syscalls::EntryKey;
 
 /// The longest message: a command with 128 KiB of arguments and environment.
 pub(crate) const MAX_MESSAGE: usize = 160 * 1024;
@@ -87,7 +88,14 @@ pub(crate) struct Run {
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum FromCell {
     /// The cell is ready. Its gateway's sockets come with it, if it has one, or what a zygote needs to enter it.
-    Ready { isolation: LayerSet, prepare: Duration, nest: Option<Nest>, id: Option<u32>, landlock: bool },
+    Ready {
+        isolation: LayerSet,
+        prepare: Duration,
+        nest: Option<Nest>,
+        id: Option<u32>,
+        key: Option<EntryKey>,
+        landlock: bool,
+    },
     /// A zygote's child waits in the cell for something to run.
     Parked,
     /// The command has ended and nothing of it is left running.

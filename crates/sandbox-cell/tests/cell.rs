@@ -292,7 +292,7 @@ fn a_writable_mount_belongs_to_its_owner(keeper: &Keeper) {
     std::fs::write(source.join("old"), "from the host\n").unwrap();
     std::fs::set_permissions(source.join("old"), PermissionsExt::from_mode(0o600)).unwrap();
     let mut spec = CellSpec::new();
-    spec.mounts.push(Mount { source: source.clone(), target: "/data".into(), writable: true });
+    spec.mounts.push(Mount { source: source.clone(), target: "/data".into(), writable: true, foreign: false });
     let mut cell = keeper.create(&spec).unwrap();
     if let Err(failure) = cell.ready() {
         // Kernels before 6.3 cannot map ids on a tmpfs, and say so.
@@ -322,7 +322,7 @@ fn a_mount_is_not_redirected_by_links(keeper: &Keeper) {
     std::os::unix::fs::symlink("/etc", &link).unwrap();
     for writable in [false, true] {
         let mut spec = CellSpec::new();
-        spec.mounts.push(Mount { source: link.clone(), target: "/data".into(), writable });
+        spec.mounts.push(Mount { source: link.clone(), target: "/data".into(), writable, foreign: false });
         let failure = keeper.create(&spec).and_then(|mut cell| cell.ready()).expect_err("refused");
         assert!(failure.to_string().contains("too many levels of symbolic links"), "{failure}");
     }
@@ -378,7 +378,7 @@ fn a_confined_keeper_shows_nothing_else(keeper: &Keeper) {
     // Nobody can widen it again.
     keeper.confine(&Sources { readable: vec!["/".into()], writable: vec!["/".into()] }).unwrap();
     let show = |source: &str, writable| {
-        let mount = Mount { source: root.join(source), target: "/data".into(), writable };
+        let mount = Mount { source: root.join(source), target: "/data".into(), writable, foreign: false };
         let spec = CellSpec { mounts: vec![mount], ..CellSpec::new() };
         keeper.create(&spec).and_then(|mut cell| cell.ready()).map_err(|failure| failure.to_string())
     };

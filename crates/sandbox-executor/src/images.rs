@@ -48,7 +48,7 @@ impl Executor {
             (LimitKind::Memory, 512 << 20),
             (LimitKind::FileSize, settings.image_size.saturating_mul(2).min(1 << 40)),
         ]);
-        let directory = Mount { source: into.to_owned(), target: UNPACK_DIR.into(), writable: true };
+        let directory = Mount { source: into.to_owned(), target: UNPACK_DIR.into(), writable: true, foreign: false };
         let mounts = vec![Mount::read_only(program, PLACE), directory];
         let spec = CellSpec { mounts, limits, required: settings.required(), ..CellSpec::new() };
         let command = Command::new([PLACE, UNPACK_COMMAND, &job]);

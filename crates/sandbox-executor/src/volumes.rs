@@ -101,7 +101,7 @@ impl VolumeRequest {
         if !allowed.iter().any(|prefix| real.starts_with(prefix)) {
             return Some(Err(forbidden));
         }
-        Some(Ok(Mount { source: real, target: target.clone(), writable: *writable }))
+        Some(Ok(Mount { source: real, target: target.clone(), writable: *writable, foreign: true }))
     }
 
     /// The place in the cell for a named volume.

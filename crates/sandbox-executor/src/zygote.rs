@@ -17,10 +17,9 @@ use rustix::net::{
 use sandbox_cell::archive::Archive;
 use sandbox_cell::limits::{Caps, LimitKind, Limits};
 use sandbox_cell::{
-    Cell, CellSpec, Failure, Keeper, Nest, Network, RelativePath, Role, Start, Stdio, ZYGOTE_LIBRARY, filter_bytes,
-    null,
+    Cell, CellSpec, Failure, Keeper, Nest, Network, RelativePath, Role, Start, Stdio, ZYGOTE_LIBRARY, null,
 };
-use sandbox_runtimes::{RESULT_DIR, RULES_FILE, ZYGOTE_LIBRARY_FILE};
+use sandbox_runtimes::{RESULT_DIR, ZYGOTE_LIBRARY_FILE};
 
 use crate::execute::add_runner;
 use crate::stage::failure;
@@ -55,7 +54,9 @@ impl Zygote {
         for (kind, value) in [(LimitKind::Memory, MEMORY), (LimitKind::WallTime, longest), (LimitKind::Cpus, 2_000)] {
             let _ = limits.set(kind, value, &Caps::default());
         }
-        let (role, network) = (Role::Zygote, Network::None);
+        let role = Role::Zygote;
+        // Children keep its syscall filter, so it may make the sockets that they may. There is nothing to reach from it.
+        let network = if spec.network == Network::None { Network::None } else { Network::Localhost };
         let mut volumes = spec.volumes.clone();
         volumes.retain(|volume| volume.target == Path::new(RESULT_DIR) && warmth.runner_file.is_some());
         let spec = CellSpec { role, limits, network, volumes, slots: vec![], ..spec.clone() };
@@ -123,7 +124,6 @@ fn files(warmth: &Warmth) -> std::io::Result<Archive> {
     let mut files = Archive::new()?;
     let path = |name: &str| RelativePath::new(name).map_err(std::io::Error::other);
     files.add(path(ZYGOTE_LIBRARY_FILE)?, true, ZYGOTE_LIBRARY)?;
-    files.add(path(RULES_FILE)?, false, &filter_bytes())?;
     if let Some(text) = &warmth.runner_file {
         add_runner(&mut files, text)?;
     }

@@ -19,7 +19,6 @@ pub use inside::Inside;
 pub use memory::Memory;
 pub use registry::{Registry, UnknownLanguage};
 pub use runtime::{
-    Environment, Invocation, OUT_DIR, RESULT_DIR, RULES_FILE, RUNNER_FILE, Runtime, Stage, WarmUp, ZYGOTE_LIBRARY_FILE,
-    set_all,
+    Environment, Invocation, OUT_DIR, RESULT_DIR, RUNNER_FILE, Runtime, Stage, WarmUp, ZYGOTE_LIBRARY_FILE, set_all,
 };
 pub use store::{Claim, Entry, Kind, Listed, Staging, Store};

@@ -22,9 +22,6 @@ pub const RUNNER_FILE: &str = "runner";
 /// The name of the library that a zygote loads, in its working directory.
 pub const ZYGOTE_LIBRARY_FILE: &str = "zygote.so";
 
-/// The name of the file with the rules about system calls, beside it.
-pub const RULES_FILE: &str = "rules";
-
 /// Variables, in order; a later one of the same name wins.
 pub type Environment = Vec<(OsString, OsString)>;
 
@@ -225,7 +222,6 @@ impl Runtime {
             "{runner_file}" => format!("{RESULT_DIR}/{RUNNER_FILE}").into(),
             "{zygote}" => warm.zygote.clone().into(),
             "{library}" => library.clone().into(),
-            "{rules}" => format!("{WORK_DIR}/{RULES_FILE}").into(),
             other => other.replace("{heap}", &heap).into(),
         });
         let mut command = Command { argv: argv.collect(), ..run };
@@ -361,7 +357,7 @@ mod tests {
         let invocation =
             Invocation { entry: "x", limits: &limits, packages: false, restricted: false, elsewhere: false };
         let python = runtime("python").zygote(&invocation).expect("possible");
-        assert_eq!((python.command.argv.last(), python.runner_file), (Some(&"/sandbox/rules".into()), None));
+        assert_eq!((python.command.argv.last(), python.runner_file), (Some(&"/sandbox/zygote.so".into()), None));
         let javascript = runtime("javascript").zygote(&invocation).expect("possible");
         assert_eq!(variable(&javascript.command.env, "LD_PRELOAD").as_deref(), Some("/sandbox/zygote.so"));
         assert!(javascript.command.argv.contains(&"/run/result/runner".into()), "{:?}", javascript.command.argv);

@@ -6,6 +6,7 @@
 pub mod ipc;
 pub mod keyring;
 pub mod landlock;
+pub mod lock;
 pub mod mount;
 pub mod net;
 pub mod process;

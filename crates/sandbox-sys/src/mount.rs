@@ -37,10 +37,12 @@ pub fn set_attributes(mount: BorrowedFd<'_>, attributes: Attributes, recursive: 
     apply(mount, attr, if recursive { libc::AT_RECURSIVE } else { 0 })
 }
 
-/// Shows the files of a detached mount under other ids: those to which the user namespace maps the ids on disk.
-pub fn map_ids(mount: BorrowedFd<'_>, namespace: BorrowedFd<'_>) -> Result<()> {
+/// Shows the files of a detached mount and, if `recursive`, of every mount below it, under other ids: those to which the
+/// user namespace maps the ids on disk.
+pub fn map_ids(mount: BorrowedFd<'_>, namespace: BorrowedFd<'_>, recursive: bool) -> Result<()> {
     let userns_fd = u64::from(namespace.as_raw_fd().unsigned_abs());
-    apply(mount, libc::mount_attr { attr_set: libc::MOUNT_ATTR_IDMAP, attr_clr: 0, propagation: 0, userns_fd }, 0)
+    let attr = libc::mount_attr { attr_set: libc::MOUNT_ATTR_IDMAP, attr_clr: 0, propagation: 0, userns_fd };
+    apply(mount, attr, if recursive { libc::AT_RECURSIVE } else { 0 })
 }
 
 fn apply(mount: BorrowedFd<'_>, attr: libc::mount_attr, flags: libc::c_int) -> Result<()> {

@@ -12,6 +12,10 @@
 //! The child has to be in the cell's PID namespace, and the cell's init has to be its parent: init reaps it, and its
 //! status is the run's. So there are two forks. The zygote lets its next child be born into the cell's PID namespace;
 //! that child borrows the zygote's memory, forks the real one, and ends, whereupon the real one is init's.
+//!
+//! The zygote's syscall filter is the children's too: none is made for each of them. It lets `setns` through only with a key
+//! above the arguments (`sandbox-cell/src/syscalls/policy.rs`), which comes with each cell and is wiped from a child's
+//! memory before the call returns in it.
 #![no_std]
 #![allow(clippy::missing_safety_doc, reason = "there is one entry, and it is explained above")]
 
@@ -206,6 +210,26 @@ struct Kit {
     groups: u32,
     change_ids: u32,
     id: u32,
+    key: u64,
+}
+
+impl Kit {
+    /// Enters a namespace. The kernel takes two ints; what stands above them is for the filter.
+    fn set_namespace(&self, fd: usize, kind: usize) -> isize {
+        const HIGH: usize = 0xffff_ffff << 32;
+        let key = self.key as usize;
+        plain(SYS_SETNS, [fd | key & HIGH, kind | key << 32])
+    }
+}
+
+/// Clears what was on the stack below the caller's frame.
+#[inline(never)]
+fn wipe_stack() {
+    let mut area = [0_u8; 16 * 1024];
+    for byte in &mut area {
+        // SAFETY: a byte of our own. The compiler must not leave it out.
+        unsafe { core::ptr::write_volatile(byte, 0) };
+    }
 }
 
 /// The fixed order of a cell's descriptors; a Landlock ruleset and its groups follow.
@@ -223,18 +247,25 @@ enum Rest<'a> {
     Replaced(&'a node::Children),
 }
 
-/// Becomes a zygote that hears of cells on `control`. `filter` is what every child enters. With `close_all`, children
-/// keep no descriptor but their streams. Returns in a child the descriptor to wait at, and in the zygote, when it is not
-/// needed any more, -1.
+/// Becomes a zygote that hears of cells on `control`. With `close_all`, children keep no descriptor but their streams.
+/// Returns in a child the descriptor to wait at, and in the zygote, when it is not needed any more, -1.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn sandbox_zygote(control: i32, filter: *const u8, filter_length: usize, close_all: i32) -> i32 {
+pub unsafe extern "C" fn sandbox_zygote(control: i32, close_all: i32) -> i32 {
     let rest = if close_all != 0 { Rest::Closed } else { Rest::Kept };
     // SAFETY: as the caller promises.
-    unsafe { serve(control, (filter, filter_length), rest) }
+    unsafe { serve(control, rest) }
 }
 
 /// The same for callers who have more to say about descriptors.
-unsafe fn serve(control: i32, filter: (*const u8, usize), rest: Rest<'_>) -> i32 {
+unsafe fn serve(control: i32, rest: Rest<'_>) -> i32 {
+    // SAFETY: as the caller promises.
+    let park = unsafe { hear_of_cells(control, rest) };
+    wipe_stack();
+    park
+}
+
+#[inline(never)]
+unsafe fn hear_of_cells(control: i32, rest: Rest<'_>) -> i32 {
     const WALL: usize = 0x4000_0000;
     let control = control as usize;
     let pid = plain(SYS_GETPID, []);
@@ -246,13 +277,15 @@ unsafe fn serve(control: i32, filter: (*const u8, usize), rest: Rest<'_>) -> i32
     // SAFETY: the bytes are constant.
     unsafe { call(SYS_WRITE, [control, b"ready".as_ptr() as usize, 5, 0, 0, 0]) };
     loop {
-        let mut kit = Kit { landlock: 0, groups: 0, change_ids: 0, id: 0 };
+        let mut kit = Kit { landlock: 0, groups: 0, change_ids: 0, id: 0, key: 0 };
         let mut fds = [-1; MOST_FDS];
         let Ok((length, count)) = receive(control, (&raw mut kit).cast(), size_of::<Kit>(), &mut fds) else {
             return -1;
         };
         let whole = FIXED + usize::from(kit.landlock != 0) + kit.groups as usize;
-        if length == size_of::<Kit>() && count == whole && plain(SYS_SETNS, [fds[PID] as usize, CLONE_NEWPID]) == 0 {
+        let entered =
+            length == size_of::<Kit>() && count == whole && kit.set_namespace(fds[PID] as usize, CLONE_NEWPID) == 0;
+        if entered {
             // SAFETY: only this thread goes on in the child, as after every fork.
             let child = unsafe { fork_twice() };
             if child == 0 {
@@ -262,9 +295,9 @@ unsafe fn serve(control: i32, filter: (*const u8, usize), rest: Rest<'_>) -> i32
                 }
                 plain(SYS_CLOSE, [own]);
                 // SAFETY: as the caller promises.
-                return unsafe { enter(&fds[..count], kit, control, rest, filter) } as i32;
+                return unsafe { enter(&fds[..count], kit, control, rest) } as i32;
             }
-            if plain(SYS_SETNS, [own, CLONE_NEWPID]) != 0 {
+            if kit.set_namespace(own, CLONE_NEWPID) != 0 {
                 // What is forked next would be born in somebody's cell.
                 return -1;
             }
@@ -288,11 +321,9 @@ fn must(result: isize) -> usize {
 /// Where a child waits: above the streams.
 const PLACE: usize = 3;
 
-unsafe fn enter(fds: &[i32], kit: Kit, control: usize, rest: Rest<'_>, filter: (*const u8, usize)) -> usize {
+unsafe fn enter(fds: &[i32], kit: Kit, control: usize, rest: Rest<'_>) -> usize {
     const PR_SET_DUMPABLE: usize = 4;
     const PR_CAPBSET_DROP: usize = 24;
-    const PR_SET_SECCOMP: usize = 22;
-    const MODE_FILTER: usize = 2;
     const CAPABILITY_VERSION: u32 = 0x2008_0522;
     let at = |index: usize| fds[index] as usize;
     let after = FIXED + usize::from(kit.landlock != 0);
@@ -302,7 +333,7 @@ unsafe fn enter(fds: &[i32], kit: Kit, control: usize, rest: Rest<'_>, filter: (
     }
     // The user namespace last: the others belong to the one that the zygote is in.
     for (index, kind) in JOINED.into_iter().enumerate() {
-        must(plain(SYS_SETNS, [at(2 + index), kind]));
+        must(kit.set_namespace(at(2 + index), kind));
     }
     must(plain(SYS_SETSID, []));
     let id = kit.id as usize;
@@ -328,9 +359,6 @@ unsafe fn enter(fds: &[i32], kit: Kit, control: usize, rest: Rest<'_>, filter: (
     if kit.landlock != 0 {
         must(plain(SYS_LANDLOCK_RESTRICT_SELF, [at(FIXED), 0]));
     }
-    let program = Program { length: (filter.1 / 8) as u16, instructions: filter.0 };
-    // SAFETY: the kernel copies the filter, which has this many instructions of eight bytes.
-    must(unsafe { call(SYS_PRCTL, [PR_SET_SECCOMP, MODE_FILTER, &raw const program as usize, 0, 0, 0]) });
     let park = at(PARK);
     if let Rest::Closed = rest {
         must(plain(SYS_DUP2, [park, PLACE]));
@@ -345,12 +373,6 @@ unsafe fn enter(fds: &[i32], kit: Kit, control: usize, rest: Rest<'_>, filter: (
         children.settle(park);
     }
     park
-}
-
-#[repr(C)]
-struct Program {
-    length: u16,
-    instructions: *const u8,
 }
 
 /// The longest message of init's; see `sandbox-cell/src/wire.rs`.

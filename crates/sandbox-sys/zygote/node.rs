@@ -107,24 +107,23 @@ unsafe extern "C" fn make_pipe(env: Env, info: *const c_void) -> Value {
     null()
 }
 
-/// Makes a zygote of the process. Its argument is a buffer with the rules about system calls. In children, returns where
-/// they hear what to run; in the zygote, nothing, when it is not needed any more.
-unsafe extern "C" fn become_zygote(env: Env, info: *const c_void) -> Value {
+/// Makes a zygote of the process. In children, returns where they hear what to run; in the zygote, nothing, when it is not
+/// needed any more.
+unsafe extern "C" fn become_zygote(env: Env, _: *const c_void) -> Value {
     const CONTROL: i32 = 3;
     type Loop = unsafe extern "C" fn(Env, *mut *mut c_void) -> i32;
     type Number = unsafe extern "C" fn(Env, i32, *mut Value) -> i32;
     let (mut event_loop, mut place) = (null_mut(), null());
     // SAFETY: the types are those of Node.js's functions, and each gets places for what it returns.
     unsafe {
-        let (filter, length) = argument(env, info);
         need::<Loop>(c"napi_get_uv_event_loop")(env, &raw mut event_loop);
-        if length == 0 || event_loop.is_null() {
+        if event_loop.is_null() {
             exit(126);
         }
         on_exit(at_exit, null_mut());
         bring_to_rest();
         let children = Children::new(event_loop);
-        let park = serve(CONTROL, (filter, length), Rest::Replaced(&children));
+        let park = serve(CONTROL, Rest::Replaced(&children));
         if park >= 0 {
             need::<Number>(c"napi_create_int32")(env, park, &raw mut place);
         }

@@ -233,7 +233,7 @@ mod tests {
         }
         assert!(mounts.iter().any(|mount| mount["destination"] == "/sandbox" && mount["type"] == "tmpfs"));
         let mut spec = CellSpec::new();
-        spec.mounts = vec![Mount { source: "/srv".into(), target: "/x".into(), writable: true }];
+        spec.mounts = vec![Mount { source: "/srv".into(), target: "/x".into(), writable: true, foreign: true }];
         assert!(Oci::new("runc", &spec, ids).is_err());
         assert!(Oci::new("runc", &CellSpec::new(), None).is_err());
     }

@@ -231,6 +231,27 @@ impl Group {
         }
     }
 
+    /// Frees some of what the kernel still holds for a group of which no process is left: names that were looked up and
+    /// not found, mostly. They would stay when the group is gone, until the whole machine is short of memory. Takes a
+    /// moment, so that it is done little by little; returns whether there is more to do.
+    pub(crate) fn reclaim_some(&self) -> bool {
+        /// What ordinary programs leave is less.
+        const ENOUGH: u64 = 2 << 20;
+        const STEP: u64 = 4 << 20;
+        let held = || match self {
+            Self::V1(group) => group.kernel_memory(),
+            Self::V2(group) => group.kernel_memory(),
+            Self::Absent => 0,
+        };
+        let reclaimed = match self {
+            _ if held() <= ENOUGH => return false,
+            Self::V1(group) => group.reclaim(STEP),
+            Self::V2(group) => group.reclaim(STEP),
+            Self::Absent => return false,
+        };
+        reclaimed.is_ok() && held() > ENOUGH
+    }
+
     /// Removes the group. Fails with EBUSY while a process is still on its way out.
     pub(crate) fn remove(&self) -> io::Result<()> {
         match self {

@@ -188,6 +188,18 @@ impl Group {
         counters
     }
 
+    /// What the kernel holds for the group.
+    pub(super) fn kernel_memory(&self) -> u64 {
+        self.memory.as_ref().and_then(|memory| super::number(memory, "memory.kmem.usage_in_bytes")).unwrap_or(0)
+    }
+
+    /// Has the kernel free some of the group's memory, of which no process is left. A lower limit makes it do so.
+    pub(super) fn reclaim(&self, bytes: u64) -> io::Result<()> {
+        let Some(memory) = &self.memory else { return Ok(()) };
+        let used = super::number(memory, "memory.usage_in_bytes").unwrap_or(0);
+        super::set(memory, "memory.limit_in_bytes", &used.saturating_sub(bytes).to_string())
+    }
+
     pub(super) fn remove(&self) -> io::Result<()> {
         for dir in [&self.memory, &self.pids, &self.cpu, &self.cpuacct].into_iter().flatten() {
             super::remove_dir(dir)?;

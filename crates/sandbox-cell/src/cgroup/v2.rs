@@ -182,6 +182,18 @@ impl Group {
         }
     }
 
+    /// What the kernel holds for the group.
+    pub(super) fn kernel_memory(&self) -> u64 {
+        // Before Linux 5.18 there is no sum; what matters of it is this.
+        let field = |name| super::field(&self.cell, "memory.stat", name);
+        field("kernel ").or_else(|| field("slab ")).unwrap_or(0)
+    }
+
+    /// Has the kernel free some of the group's memory, of which no process is left. Linux before 5.19 cannot be asked.
+    pub(super) fn reclaim(&self, bytes: u64) -> io::Result<()> {
+        super::set(&self.cell, "memory.reclaim", &bytes.to_string())
+    }
+
     pub(super) fn remove(&self) -> io::Result<()> {
         for dir in [self.cell.join("init"), self.cell.join("run"), self.cell.clone()] {
             super::remove_dir(&dir)?;

@@ -70,7 +70,8 @@ pub(super) fn lock<'a>(birth: &Birth<'a>, layout: &Layout) -> Result<Locked<'a>,
     let own = seal(allow(own, layout.root(), AccessFs::from_all(KNOWN))?)?;
     rustix::thread::set_no_new_privs(true).map_err(at("give up gaining privileges"))?;
     sandbox_sys::landlock::restrict_self(own.as_fd()).map_err(at("enter the Landlock rules"))?;
-    sandbox_sys::seccomp::install(birth.filter).map_err(at("install the syscall filter"))?;
+    let filter = birth.filters.choose(rootfs::sockets_shown(&birth.spec.mounts));
+    sandbox_sys::seccomp::install(filter).map_err(at("install the syscall filter"))?;
     Ok(Locked { writable, outgoing, park: None, children, landlock: Some(for_programs), groups, io })
 }
 

@@ -131,12 +131,15 @@ pub(super) fn rlimits(birth: &Birth<'_>, limits: &Limits) -> Vec<(Resource, u64)
     let places = birth.spec.volumes.iter().map(|volume| volume.size).chain([limits.disk()]);
     let largest = places.max().filter(|_| birth.layout.is_some()).unwrap_or(u64::MAX);
     let file_size = limits.file_size().min(largest);
+    // Counted for a user: the cell's own, or else the keeper's, of whose share a cell then gets a fraction.
+    let (queues, signals) = if birth.init_ids.is_some() { (819_200, 1024) } else { (102_400, 256) };
     let mut rlimits = vec![
-        (Resource::Core, 0),
         (Resource::Fsize, file_size),
         (Resource::Nofile, limits.open_files()),
         (Resource::Memlock, 64 * 1024),
-        (Resource::Msgqueue, 819_200),
+        (Resource::Msgqueue, queues),
+        // Queued signals, and timers, each of which holds one.
+        (Resource::Sigpending, signals),
         // Whatever the keeper's own user may do, programs get no priority over others.
         (Resource::Nice, 0),
         (Resource::Rtprio, 0),

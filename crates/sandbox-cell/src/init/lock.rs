@@ -16,7 +16,7 @@ use landlock::{
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags};
-use rustix::process::{DumpableBehavior, Signal};
+use rustix::process::{DumpableBehavior, Resource, Rlimit, Signal};
 use rustix::thread::{CapabilitySet, CapabilitySets, LinkNameSpaceType, move_into_link_name_space};
 use sandbox_sys::process::Namespaces;
 use sandbox_sys::signal::{SignalFd, SignalSet};
@@ -24,6 +24,7 @@ use sandbox_sys::signal::{SignalFd, SignalSet};
 use super::park::{self, Park};
 use super::writable::Writable;
 use super::{Birth, network};
+use crate::identity::{self, acting_as};
 use crate::layer::Layer;
 use crate::rootfs::{self, Failed};
 use crate::spec::{CellSpec, Role};
@@ -72,7 +73,7 @@ pub(super) fn lock<'a>(birth: &Birth<'a>) -> Result<Locked<'a>, Failed> {
     let volumes = birth.spec.volumes.iter();
     let volumes: Result<Vec<_>, _> = volumes.map(|volume| Ok((volume, rootfs::volume(volume, birth.owner)?))).collect();
     let volumes = volumes.map_err(at("make a volume"))?;
-    let proc = rootfs::enter(&rootfs::Parts {
+    let (proc, sockets) = rootfs::enter(&rootfs::Parts {
         image: birth.spec.image.as_deref(),
         mounts: &birth.spec.mounts,
         id_maps: birth.id_maps,
@@ -100,7 +101,7 @@ pub(super) fn lock<'a>(birth: &Birth<'a>) -> Result<Locked<'a>, Failed> {
     let landlock = landlock.map_err(at("make Landlock rules"))?;
     rustix::thread::set_no_new_privs(true).map_err(at("give up gaining privileges"))?;
     if birth.has(Layer::Seccomp) {
-        sandbox_sys::seccomp::install(birth.filter).map_err(at("install the syscall filter"))?;
+        sandbox_sys::seccomp::install(birth.filters.choose(sockets)).map_err(at("install the syscall filter"))?;
     }
     let volumes = volumes.into_iter().map(|(_, tmpfs)| tmpfs).collect();
     let writable = Writable::Tmpfs { root: writable, volumes };
@@ -125,6 +126,10 @@ pub(super) fn begin(birth: &Birth<'_>) -> Result<SignalFd, Failed> {
     // A nest ignores it.
     sandbox_sys::signal::reset([libc::SIGCHLD]);
     SignalSet::all().block().map_err(at("block signals"))?;
+    // The kernel runs no crash handler on the host for a process with this limit; 0 would only keep it from writing a file.
+    // The filter keeps programs from changing it.
+    let core = Rlimit { current: Some(1), maximum: Some(1) };
+    rustix::process::setrlimit(Resource::Core, core).map_err(at("switch core dumps off"))?;
     let children = SignalFd::new(&SignalSet::of(&[libc::SIGCHLD])).map_err(at("watch for children"))?;
     let _ = rustix::thread::set_name(c"sandbox-init");
     rustix::process::umask(Mode::from_raw_mode(0o022));
@@ -215,7 +220,10 @@ pub(super) fn give_up_power(birth: &Birth<'_>, proc: &OwnedFd) -> Result<(), Fai
     }
     if birth.has(Layer::User) {
         let mapper = birth.map.map(|map| park::Mapper::start(birth.alone, proc, map)).transpose()?;
-        sandbox_sys::process::unshare(birth.alone, Namespaces::USER).map_err(at("make a user namespace"))?;
+        // What is counted for a user in a namespace is counted for the namespace's owner too, in the one above. That is
+        // the cell's own user, not the host's root, who would be left without message queues, signals and timers.
+        let make = || sandbox_sys::process::unshare(birth.alone, Namespaces::USER);
+        birth.init_ids.map_or_else(make, |(owner, _)| acting_as(owner, make)).map_err(at("make a user namespace"))?;
         mapper.map_or(Ok(()), park::Mapper::map)?;
     }
     wire::send(birth.socket, &FromInit::NeedsMap, &[], SendFlags::empty()).map_err(at("ask for ids"))?;
@@ -260,11 +268,8 @@ pub(super) fn give_up_power(birth: &Birth<'_>, proc: &OwnedFd) -> Result<(), Fai
     rustix::thread::set_capabilities(None, kept).map_err(at("drop capabilities"))
 }
 
-fn take_ids((uid, gid): (u32, u32)) -> Result<(), Failed> {
-    let at = |step: &'static str| move |errno| (Cow::Borrowed(step), errno);
-    let (uid, gid) = (rustix::process::Uid::from_raw(uid), rustix::process::Gid::from_raw(gid));
-    rustix::thread::set_thread_res_gid(gid, gid, gid).map_err(at("take init's group"))?;
-    rustix::thread::set_thread_res_uid(uid, uid, uid).map_err(at("take init's user"))
+fn take_ids(ids: (u32, u32)) -> Result<(), Failed> {
+    identity::take(ids).map_err(|errno| (Cow::Borrowed("take init's ids"), errno))
 }
 
 /// The second wall around files: reading and executing below the cell's root, writing only where the cell is

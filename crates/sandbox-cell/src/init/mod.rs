@@ -27,10 +27,12 @@ use std::os::fd::OwnedFd;
 
 use rustix::net::SendFlags;
 use sandbox_sys::process::SingleThreaded;
+use sandbox_sys::seccomp::Instruction;
 use serde::{Deserialize, Serialize};
 
 use crate::bare::Layout;
 use crate::layer::{Layer, LayerSet};
+use crate::rootfs;
 use crate::spec::CellSpec;
 use crate::wire::{self, FromInit};
 
@@ -41,7 +43,7 @@ pub(crate) struct Birth<'a> {
     pub(crate) socket: &'a OwnedFd,
     /// What the cell should be.
     pub(crate) spec: &'a CellSpec,
-    /// For each mount, the namespace that maps its owner to the cell's user, if there is one.
+    /// For each mount, the namespace that maps the ids in it, if there is one: see [`crate::rootfs::Parts`].
     pub(crate) id_maps: &'a [Option<OwnedFd>],
     /// In a nest, the ids of the cell's user namespace, which init then gives it itself.
     pub(crate) map: Option<&'a str>,
@@ -55,8 +57,8 @@ pub(crate) struct Birth<'a> {
     pub(crate) init_ids: Option<(u32, u32)>,
     /// The ids that the program takes, in the cell's numbering, if they differ from init's.
     pub(crate) program_ids: Option<(u32, u32)>,
-    /// The compiled syscall filter.
-    pub(crate) filter: &'a [sandbox_sys::seccomp::Instruction],
+    /// The compiled syscall filters.
+    pub(crate) filters: &'a Filters,
     /// What init must do because no cgroup does.
     pub(crate) duties: Duties,
 }
@@ -65,6 +67,24 @@ impl Birth<'_> {
     /// Whether the cell gets a layer.
     fn has(&self, layer: Layer) -> bool {
         !self.without.contains(layer)
+    }
+}
+
+/// The syscall filters that a cell may get; which one shows when its root is built.
+#[derive(Debug, Default)]
+pub(crate) struct Filters {
+    /// What programs usually get.
+    pub(crate) usual: Vec<Instruction>,
+    /// Without named Unix sockets, for a cell that shows some that belong to processes outside.
+    pub(crate) no_named_sockets: Vec<Instruction>,
+}
+
+impl Filters {
+    fn choose(&self, sockets: rootfs::SocketsShown) -> &[Instruction] {
+        match sockets {
+            rootfs::SocketsShown::None => &self.usual,
+            rootfs::SocketsShown::Some => &self.no_named_sockets,
+        }
     }
 }
 

@@ -9,7 +9,6 @@ use crate::bare::{Ground, LANDLOCK_ABI, Layout};
 use crate::error::Failure;
 use crate::layer::Layer;
 use crate::spec::{CellSpec, Mount, Network, Role};
-use crate::syscalls;
 
 impl Workshop {
     /// Whether a cell is made without namespaces: if there can be none, and nobody requires one.
@@ -71,10 +70,7 @@ impl Workshop {
         }
         let ground = match &mut self.ground {
             Some(ground) => ground,
-            none => {
-                self.filter = syscalls::compile(&syscalls::policy_without_namespaces(own_ids));
-                none.insert(Ground::make(own_ids).map_err(failed)?)
-            }
+            none => none.insert(Ground::make(own_ids).map_err(failed)?),
         };
         ground.prepare(number, spec, own_ids.then(|| ids.owner())).map_err(|error| {
             ground.remove(number);

@@ -3,9 +3,10 @@
 //! With privilege every cell gets two ids that nobody else on the host uses, one for init and one for its programs.
 //! Without, there is only one id to give: the caller's own, under another number.
 
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 
 use crate::error::Failure;
+use rustix::fs::{FileType, Mode, OFlags};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, socket_with};
 
 /// The user and group id of programs, as they see it.
@@ -46,8 +47,11 @@ impl Ids {
     /// Claims the first block of a range that can be locked.
     fn claim_in(range: Option<(u32, u32)>, lock: impl Fn(u32) -> Option<OwnedFd>) -> Result<Self, Failure> {
         let Some((base, blocks)) = range else { return Ok(Self::Single) };
-        // Other keepers look for a block too. An abstract socket's name is a lock that vanishes with its owner.
-        let start = rustix::process::getpid().as_raw_nonzero().get().unsigned_abs() % blocks;
+        // A keeper in another container, whose locks cannot be seen here, is unlikely to begin at the same place.
+        let mut random = [0; 4];
+        rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty())
+            .map_err(|errno| Failure::os("cannot claim user ids for cells", errno))?;
+        let start = u32::from_ne_bytes(random) % blocks;
         for index in (0..blocks.min(MOST_TRIES)).map(|n| (start + n) % blocks) {
             if let Some(lock) = lock(index) {
                 return Ok(Self::Block { first: base + index * BLOCK, used: vec![], _lock: lock });
@@ -134,7 +138,27 @@ fn range(uid_map: &str) -> Option<(u32, u32)> {
     }
 }
 
+/// Where keepers agree on who has which block: a file in a directory that only root can write to. A lock on one of its
+/// bytes vanishes with the process.
+const LOCKS: &str = "/run/sandbox-run.ids";
+
 fn lock(index: u32) -> Option<OwnedFd> {
+    let flags = OFlags::CREATE | OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    match rustix::fs::open(LOCKS, flags, Mode::from_raw_mode(0o600)) {
+        Ok(file) => lock_in(file, index),
+        Err(_) => lock_by_name(index),
+    }
+}
+
+fn lock_in(file: OwnedFd, index: u32) -> Option<OwnedFd> {
+    let stat = rustix::fs::fstat(&file).ok()?;
+    let own = stat.st_uid == rustix::process::geteuid().as_raw();
+    let usable = own && FileType::from_raw_mode(stat.st_mode).is_file();
+    (usable && sandbox_sys::lock::lock_byte(file.as_fd(), index.into()).is_ok()).then_some(file)
+}
+
+/// Where there is no such directory: an abstract socket's name, which other users could take too.
+fn lock_by_name(index: u32) -> Option<OwnedFd> {
     let address = SocketAddrUnix::new_abstract_name(format!("sandbox-run/ids/{index}").as_bytes()).ok()?;
     let socket = socket_with(AddressFamily::UNIX, SocketType::DGRAM, SocketFlags::CLOEXEC, None).ok()?;
     bind(&socket, &address).ok()?;
@@ -156,7 +180,7 @@ mod tests {
 
     #[test]
     fn cells_never_share_ids() {
-        let lock = lock(u32::MAX).expect("lock");
+        let lock = lock_by_name(u32::MAX).expect("lock");
         let mut ids = Ids::Block { first: 100, used: vec![], _lock: lock };
         let a = ids.take().expect("ids");
         let b = ids.take().expect("ids");
@@ -175,6 +199,18 @@ mod tests {
     fn without_a_free_block_nobody_gets_the_keepers_own_id() {
         let failure = Ids::claim_in(Some((0x7000_0000, 9)), |_| None).expect_err("refused");
         assert!(failure.to_string().starts_with("cannot claim user ids"), "{failure}");
+    }
+
+    #[test]
+    fn a_block_is_locked_until_its_file_is_closed() {
+        let path = std::env::temp_dir().join(format!("ids-{}", std::process::id()));
+        let open = || OwnedFd::from(std::fs::File::options().create(true).append(true).open(&path).expect("file"));
+        let first = lock_in(open(), 7).expect("free");
+        assert!(lock_in(open(), 7).is_none());
+        assert!(lock_in(open(), 8).is_some());
+        drop(first);
+        assert!(lock_in(open(), 7).is_some());
+        std::fs::remove_file(path).expect("remove");
     }
 
     #[test]

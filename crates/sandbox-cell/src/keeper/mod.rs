@@ -33,6 +33,7 @@ use crate::layer::LayerSet;
 use crate::limits::Limits;
 use crate::outcome::{Outcome, StopReason, Usage};
 use crate::spec::{CellSpec, Command, Gateway, Mount, Nest, Network};
+use crate::syscalls::EntryKey;
 use crate::wire::{self, FromCell, Received, Run, Sources, ToCell, ToKeeper};
 
 /// A running keeper process. When it and all its cells are dropped, that waits until it has ended, with nothing left.
@@ -176,7 +177,7 @@ pub struct Ready {
 #[derive(Debug)]
 pub struct Parking {
     /// What the zygote has to be told: a message, and the descriptors that go with it.
-    pub message: [u8; 16],
+    pub message: [u8; 24],
     /// The descriptors.
     pub fds: Vec<OwnedFd>,
 }
@@ -360,12 +361,12 @@ impl Cell {
     /// Receives a message; keeps for itself that the cell is ready.
     fn receive(&mut self) -> Result<Option<FromCell>, Failure> {
         match wire::receive(&self.socket, &mut self.buffer, RecvFlags::empty()) {
-            Ok(Received::Message(FromCell::Ready { isolation, prepare, nest, id, landlock }, fds)) => {
+            Ok(Received::Message(FromCell::Ready { isolation, prepare, nest, id, key, landlock }, fds)) => {
                 self.ready = Some(Ready { isolation, prepare, nest });
                 if let Some((_, sockets)) = &mut self.gateway {
                     *sockets = fds;
                 } else if !fds.is_empty() {
-                    self.parking = Some(Parking::new(fds, id, landlock));
+                    self.parking = Some(Parking::new(fds, id, key, landlock));
                 }
                 Ok(None)
             }
@@ -383,14 +384,15 @@ impl Cell {
 
 impl Parking {
     /// As the zygote reads it: `Kit` in `sandbox-sys/zygote/lib.rs`.
-    fn new(fds: Vec<OwnedFd>, id: Option<u32>, landlock: bool) -> Self {
+    fn new(fds: Vec<OwnedFd>, id: Option<u32>, key: Option<EntryKey>, landlock: bool) -> Self {
         let groups = fds.len().saturating_sub(8 + usize::from(landlock));
         let words =
             [u32::from(landlock), u32::try_from(groups).unwrap_or(u32::MAX), id.is_some().into(), id.unwrap_or(0)];
-        let mut message = [0; 16];
+        let mut message = [0; 24];
         for (bytes, word) in message.chunks_exact_mut(4).zip(words) {
             bytes.copy_from_slice(&word.to_ne_bytes());
         }
+        message[16..].copy_from_slice(&key.map_or(0, |key| key.0).to_ne_bytes());
         Self { message, fds }
     }
 }

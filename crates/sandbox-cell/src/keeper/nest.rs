@@ -14,12 +14,13 @@ use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags};
 use rustix::process::{Pid, Signal};
 use sandbox_sys::process::{Child, Namespaces, SingleThreaded, fork_into};
-use sandbox_sys::seccomp::Instruction;
 use serde::{Deserialize, Serialize};
 
-use crate::init::{self, Birth, Duties};
+use crate::identity;
+use crate::init::{self, Birth, Duties, Filters};
 use crate::layer::{Layer, LayerSet};
 use crate::spec::{CellSpec, Role};
+use crate::syscalls::EntryKey;
 use crate::wire::{self, Received};
 
 /// Everything about a cell that its init has to know. Its connection comes with this, and perhaps the group that it is to
@@ -48,31 +49,35 @@ enum FromNest {
 pub(super) struct Nest {
     socket: OwnedFd,
     child: Child,
+    /// What its zygote needs to enter cells.
+    pub(super) key: EntryKey,
 }
 
-/// The filters that inits in a nest enter: those of children's cells, and the zygote's own.
-pub(super) struct Filters<'a> {
-    pub(super) children: &'a [Instruction],
-    pub(super) zygote: &'a [Instruction],
+/// What a nest is made from.
+pub(super) struct NestParams<'a> {
+    /// The content of its map of ids.
+    pub(super) map: &'a str,
+    /// The user that what is in it is charged to, on the host, if that is not the keeper's own.
+    pub(super) owner: Option<u32>,
+    /// The filters of the cells of its children, and the zygote's own.
+    pub(super) children: Filters,
+    pub(super) zygote: Filters,
+    pub(super) key: EntryKey,
 }
 
 impl Nest {
     /// Makes a nest in which the ids of `map` exist.
-    pub(super) fn start(
-        alone: SingleThreaded,
-        proc: &OwnedFd,
-        map: &str,
-        filters: &Filters<'_>,
-    ) -> rustix::io::Result<Self> {
+    pub(super) fn start(alone: SingleThreaded, proc: &OwnedFd, params: &NestParams<'_>) -> rustix::io::Result<Self> {
         let (ours, theirs) = wire::pair()?;
         let namespaces = Namespaces::USER.and(Namespaces::PID);
-        let child = fork_into(alone, namespaces, None, || main(alone, &theirs, filters))?;
-        let nest = Self { socket: ours, child };
+        let fork = || fork_into(alone, namespaces, None, || main(alone, &theirs, params));
+        let child = params.owner.map_or_else(fork, |owner| identity::acting_as(owner, fork))?;
+        let nest = Self { socket: ours, child, key: params.key };
         let pid = nest.child.pid.as_raw_nonzero();
         for file in ["uid_map", "gid_map"] {
             let path = format!("{pid}/{file}");
             let file = rustix::fs::openat(proc, &path, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty());
-            file.and_then(|file| rustix::io::write(&file, map.as_bytes()))?;
+            file.and_then(|file| rustix::io::write(&file, params.map.as_bytes()))?;
         }
         Ok(nest)
     }
@@ -113,21 +118,27 @@ fn pid_behind(pidfd: &OwnedFd) -> Option<Pid> {
 }
 
 /// The nest's own process: makes inits until the keeper is gone.
-fn main(alone: SingleThreaded, socket: &OwnedFd, filters: &Filters<'_>) {
-    let _ = serve(alone, socket, filters);
+fn main(alone: SingleThreaded, socket: &OwnedFd, params: &NestParams<'_>) {
+    let _ = serve(alone, socket, params);
 }
 
-fn serve(alone: SingleThreaded, socket: &OwnedFd, filters: &Filters<'_>) -> rustix::io::Result<()> {
+fn serve(alone: SingleThreaded, socket: &OwnedFd, params: &NestParams<'_>) -> rustix::io::Result<()> {
     let _ = rustix::thread::set_name(c"sandbox-nest");
     sandbox_sys::process::close_all_except(&[socket.as_fd()])?;
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
     // Inits that end need nobody to wait for them: the keeper watches a descriptor.
     sandbox_sys::signal::ignore([libc::SIGCHLD]);
     let mut buffer = vec![0; wire::MAX_MESSAGE];
+    let mut is_root = params.owner.is_none();
     loop {
         match wire::receive(socket, &mut buffer, RecvFlags::empty())? {
             Received::Message(order, fds) => {
-                let made = make(alone, &order, &fds, filters);
+                if !std::mem::replace(&mut is_root, true) {
+                    // The ids are there now. Another user id also takes the signal back.
+                    identity::take((0, 0))?;
+                    rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
+                }
+                let made = make(alone, &order, &fds, params);
                 let answer = match &made {
                     Ok(_) => FromNest::Made,
                     Err(errno) => FromNest::Failed(errno.raw_os_error()),
@@ -140,7 +151,7 @@ fn serve(alone: SingleThreaded, socket: &OwnedFd, filters: &Filters<'_>) -> rust
     }
 }
 
-fn make(alone: SingleThreaded, order: &Order, fds: &[OwnedFd], filters: &Filters<'_>) -> rustix::io::Result<Child> {
+fn make(alone: SingleThreaded, order: &Order, fds: &[OwnedFd], params: &NestParams<'_>) -> rustix::io::Result<Child> {
     let socket = fds.first().ok_or(Errno::PROTO)?;
     let has = |layer| !order.without.contains(layer);
     let birth = Birth {
@@ -154,7 +165,7 @@ fn make(alone: SingleThreaded, order: &Order, fds: &[OwnedFd], filters: &Filters
         without: order.without,
         init_ids: order.init_ids,
         program_ids: order.program_ids,
-        filter: if order.spec.role == Role::Zygote { filters.zygote } else { filters.children },
+        filters: if order.spec.role == Role::Zygote { &params.zygote } else { &params.children },
         duties: order.duties,
     };
     let namespaces = [(Layer::Pid, Namespaces::PID), (Layer::Ipc, Namespaces::IPC), (Layer::Uts, Namespaces::UTS)]

@@ -354,7 +354,9 @@ impl Server<'_> {
         let Some(cell) = self.cells.get_mut(&number) else { return };
         let left = cell.shares_pids() && end_orphans(&spared) > 0;
         let CellState::Dying { group, since } = &mut cell.state else { return };
-        let removed = cell.group.remove().is_ok();
+        // While there is something to free, the group stays.
+        let reclaims = since.elapsed() < PATIENCE / 2 && cell.group.reclaim_some();
+        let removed = !reclaims && cell.group.remove().is_ok();
         if (left || !removed) && since.elapsed() < PATIENCE {
             *group = Some(Instant::now() + Duration::from_millis(1));
             return;

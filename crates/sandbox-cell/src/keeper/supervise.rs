@@ -17,6 +17,7 @@ use crate::limits::{LimitKind, Limits};
 use crate::outcome::{Outcome, RunStatus, StopReason, Usage};
 use crate::rootfs;
 use crate::spec::{self, CellSpec, Command, Mount, Network};
+use crate::syscalls::EntryKey;
 use crate::wire::{self, FromCell, Report, Run, ToInit};
 
 /// What a program gets between SIGTERM and SIGKILL.
@@ -45,8 +46,8 @@ pub(super) struct Kept {
     pub(super) began: Instant,
     /// Whether no command has run yet.
     pub(super) fresh: bool,
-    /// Whether it was made in a nest.
-    pub(super) nested: bool,
+    /// If it was made in a nest: what its zygote needs to enter it.
+    pub(super) key: Option<EntryKey>,
     /// Its own nest, if it is a zygote's.
     pub(super) nest: Option<Nest>,
     /// Its mount namespace, if it has slots and is far enough.
@@ -134,7 +135,7 @@ impl Kept {
 
     /// Whether its processes outlive their init.
     pub(super) fn shares_pids(&self) -> bool {
-        !self.layers.contains(Layer::Pid) && !self.nested
+        !self.layers.contains(Layer::Pid) && self.key.is_none()
     }
 
     /// Gives the cell's new user namespace its ids, if it has one, and what init waits for.
@@ -142,7 +143,7 @@ impl Kept {
         let pid = self.child.pid.as_raw_nonzero();
         let map = self.ids.map();
         let files = [("setgroups", "deny"), ("uid_map", &map), ("gid_map", &map)];
-        for (file, text) in files.into_iter().filter(|_| self.layers.contains(Layer::User) && !self.nested) {
+        for (file, text) in files.into_iter().filter(|_| self.layers.contains(Layer::User) && self.key.is_none()) {
             let path = format!("{pid}/{file}");
             let written = rustix::fs::openat(proc, &path, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())
                 .and_then(|file| rustix::io::write(&file, text.as_bytes()));
@@ -176,7 +177,8 @@ impl Kept {
         let nest = self.nest.is_some().then_some(spec::Nest(number));
         let id = self.ids.program().map(|(uid, _)| uid);
         let (isolation, prepare) = (self.layers, self.began.elapsed());
-        let ready = FromCell::Ready { isolation, prepare, nest, id, landlock };
+        let key = self.key;
+        let ready = FromCell::Ready { isolation, prepare, nest, id, key, landlock };
         let _ = wire::send(&self.caller, &ready, &fds, SendFlags::DONTWAIT);
     }
 

@@ -17,7 +17,7 @@ use sandbox_sys::process::{Child, Namespaces, SingleThreaded, fork_into, unshare
 use sandbox_sys::seccomp::Instruction;
 
 use super::ids::{CellIds, Ids};
-use super::nest::{Filters, Nest, Order};
+use super::nest::{Nest, NestParams, Order};
 use super::power::{can_give_ids, gain_power, has_power, namespaces};
 use super::supervise::{Boot, CellState, Kept};
 use crate::bare::{Ground, Layout};
@@ -27,7 +27,7 @@ use crate::init;
 use crate::layer::{Layer, LayerSet};
 use crate::rootfs;
 use crate::spec::{CellSpec, Mount, Network, Role};
-use crate::syscalls;
+use crate::syscalls::{self, EntryKey, Sockets};
 use crate::wire::{self, Sources, ToInit};
 
 /// Everything that cells are made from.
@@ -35,9 +35,10 @@ pub(super) struct Workshop {
     pub(super) alone: SingleThreaded,
     pub(super) tree: Tree,
     pub(super) ids: Ids,
-    pub(super) filter: Vec<Instruction>,
-    /// The filter of zygotes, once there was one.
-    zygote_filter: Vec<Instruction>,
+    /// The syscall filters of cells so far, by the sockets that they allow.
+    filters: Vec<(Sockets, Vec<Instruction>)>,
+    /// A user namespace in which no id exists that owns a file on the host, once one was needed.
+    unowned: Option<OwnedFd>,
     /// The host's /proc, through which ids are given to cells.
     pub(super) proc: OwnedFd,
     /// The version of the kernel's Landlock; 0 if it has none.
@@ -71,8 +72,8 @@ impl Workshop {
             alone,
             tree,
             ids,
-            filter: syscalls::compile(&syscalls::policy()),
-            zygote_filter: vec![],
+            filters: vec![],
+            unowned: None,
             proc,
             net,
             landlock: sandbox_sys::landlock::abi_version(),
@@ -109,7 +110,7 @@ impl Workshop {
     pub(super) fn check_late(&self, spec: &CellSpec, mounts: &[Mount]) -> Result<(), Failure> {
         for (n, mount) in mounts.iter().enumerate() {
             let taken = mounts[..n].iter().any(|other| other.target == mount.target);
-            if mount.writable || taken || !spec.slots.contains(&mount.target) {
+            if mount.writable || mount.foreign || taken || !spec.slots.contains(&mount.target) {
                 let what = format!("cannot show {} at {}", mount.source.display(), mount.target.display());
                 return Err(Failure::of_request(what, "the cell has no slot for it"));
             }
@@ -190,15 +191,10 @@ impl Workshop {
         self.tree.prepare();
         let bare = self.is_bare(&spec)?;
         let mut layers = self.check(&spec, bare)?;
-        let own_nest = match spec.role {
-            Role::Zygote => {
-                layers = layers.without([Layer::User, Layer::Pid, Layer::Landlock].into_iter().collect());
-                Some(self.make_nest()?)
-            }
-            Role::Plain | Role::Child(_) => None,
-        };
-        let nest = own_nest.as_ref().or(nest);
-        if !layers.contains(Layer::Pid) && nest.is_none() {
+        if spec.role == Role::Zygote {
+            layers = layers.without([Layer::User, Layer::Pid, Layer::Landlock].into_iter().collect());
+        }
+        if !layers.contains(Layer::Pid) && nest.is_none() && spec.role != Role::Zygote {
             // What such a cell leaves when its init ends becomes the keeper's to end.
             rustix::process::set_child_subreaper(Some(rustix::process::getpid()))
                 .map_err(|e| Failure::os("cannot adopt a cell's processes", e))?;
@@ -208,12 +204,18 @@ impl Workshop {
             .take()
             .ok_or_else(|| Failure::new("cannot make the cell", "2048 cells exist already, no more ids are free"))?;
         let layout = if bare { self.lay_out(number, &spec, ids).map(Some) } else { Ok(None) };
-        let made = layout.and_then(|layout| self.make_process(number, &spec, ids, layers, layout.as_ref(), nest));
+        let own_nest = if spec.role == Role::Zygote { self.make_nest(&spec, ids).map(Some) } else { Ok(None) };
+        let made = layout.and_then(|layout| {
+            let own_nest = own_nest?;
+            let nest = own_nest.as_ref().or(nest);
+            let key = nest.map(|nest| nest.key);
+            let process = self.make_process(number, &spec, ids, layers, layout.as_ref(), nest)?;
+            Ok((process, own_nest, key))
+        });
         match made {
-            Ok((group, child, init)) => {
+            Ok(((group, child, init), nest, key)) => {
                 let counts_cpu = self.tree.counts_cpu();
-                let (fresh, boot, pending, state) = (true, Boot::Building, None, CellState::Idle);
-                let (root, nested, nest) = (None, nest.is_some(), own_nest);
+                let (fresh, boot, pending, state, root) = (true, Boot::Building, None, CellState::Idle, None);
                 Ok(Kept {
                     caller,
                     init,
@@ -225,7 +227,7 @@ impl Workshop {
                     counts_cpu,
                     began,
                     fresh,
-                    nested,
+                    key,
                     nest,
                     root,
                     alone: self.alone,
@@ -243,7 +245,7 @@ impl Workshop {
     }
 
     fn make_process(
-        &self,
+        &mut self,
         number: u64,
         spec: &CellSpec,
         ids: CellIds,
@@ -275,6 +277,7 @@ impl Workshop {
                 };
                 return nest.make(&order, theirs.as_fd(), birthplace).map(|child| (child, ours));
             }
+            let filters = self.filters_of(spec, layout.is_some());
             let birth = init::Birth {
                 alone: self.alone,
                 socket: &theirs,
@@ -286,7 +289,7 @@ impl Workshop {
                 without: without(layers),
                 init_ids: ids.init(),
                 program_ids,
-                filter: &self.filter,
+                filters: &filters,
                 duties: self.duties(spec, layers),
             };
             let private = if layout.is_some() { Namespaces::NONE } else { Namespaces::MOUNT };
@@ -346,12 +349,40 @@ impl Workshop {
         }
     }
 
-    /// For each mount that programs can write to, a user namespace that maps its owner to the cell's user. With a single
-    /// id there is nothing to map: the owner is the cell's user.
-    fn id_maps(&self, mounts: &[Mount], ids: CellIds) -> Result<Vec<Option<OwnedFd>>, Failure> {
+    /// The syscall filters of a cell, as far as it may need them.
+    fn filters_of(&mut self, spec: &CellSpec, reduced: bool) -> init::Filters {
+        if reduced && !self.contained {
+            let own_ids = !matches!(self.ids, Ids::Single);
+            let usual = syscalls::compile(&syscalls::policy_without_namespaces(own_ids));
+            return init::Filters { no_named_sockets: usual.clone(), usual };
+        }
+        let internet = spec.network != Network::None;
+        let usual = self.filter(Sockets { internet, named: true });
+        let foreign = spec.mounts.iter().any(|mount| mount.foreign);
+        let no_named_sockets = if foreign { self.filter(Sockets { internet, named: false }) } else { vec![] };
+        init::Filters { usual, no_named_sockets }
+    }
+
+    /// The compiled filter of a policy, from memory if it was needed before.
+    fn filter(&mut self, sockets: Sockets) -> Vec<Instruction> {
+        let known = self.filters.iter().find(|(of, _)| *of == sockets);
+        known.map(|(_, filter)| filter.clone()).unwrap_or_else(|| {
+            let filter = syscalls::compile(&syscalls::policy(sockets));
+            self.filters.push((sockets, filter.clone()));
+            filter
+        })
+    }
+
+    /// For each mount that programs can write to, a user namespace that maps its owner to the cell's user; for each that a
+    /// caller chose and that is only to be read, one that maps nothing in it. With a single id there is nothing to map: the
+    /// owner is the cell's user.
+    fn id_maps(&mut self, mounts: &[Mount], ids: CellIds) -> Result<Vec<Option<OwnedFd>>, Failure> {
         let map = |mount: &Mount| {
-            if !mount.writable || ids.program().is_none() {
+            if ids.program().is_none() || !(mount.writable || mount.foreign) {
                 return Ok(None);
+            }
+            if !mount.writable {
+                return Ok(self.unowned(ids).ok());
             }
             let what = || format!("cannot make {} writable", mount.source.display());
             let stat = rustix::fs::lstat(&mount.source).map_err(|e| Failure::os(what(), e))?;
@@ -362,14 +393,28 @@ impl Workshop {
         mounts.iter().map(map).collect()
     }
 
-    /// A nest in which every id exists that cells can have.
-    fn make_nest(&mut self) -> Result<Nest, Failure> {
-        if self.zygote_filter.is_empty() {
-            self.zygote_filter = syscalls::compile(&syscalls::policy_of_zygotes());
+    /// A user namespace in which there is only an id of this keeper's, which owns nothing on a disk.
+    fn unowned(&mut self, ids: CellIds) -> std::io::Result<OwnedFd> {
+        if self.unowned.is_none() {
+            self.unowned = Some(id_map(self.alone, &self.proc, ids.owner(), ids.owner())?);
         }
-        let filters = Filters { children: &self.filter, zygote: &self.zygote_filter };
-        Nest::start(self.alone, &self.proc, &self.ids.map(), &filters)
-            .map_err(|errno| Failure::os("cannot make the namespaces of a zygote", errno))
+        self.unowned.as_ref().map_or_else(|| Err(Errno::NOENT.into()), OwnedFd::try_clone)
+    }
+
+    /// A nest in which every id exists that cells can have, for a zygote with these ids.
+    fn make_nest(&mut self, spec: &CellSpec, ids: CellIds) -> Result<Nest, Failure> {
+        let failed = |errno: Errno| Failure::os("cannot make the namespaces of a zygote", errno);
+        let key = EntryKey::random().map_err(failed)?;
+        let internet = spec.network != Network::None;
+        let zygote = |named| syscalls::compile(&syscalls::policy_of_zygotes(Sockets { internet, named }, key));
+        let params = NestParams {
+            map: &self.ids.map(),
+            owner: ids.init().map(|(uid, _)| uid),
+            children: self.filters_of(spec, false),
+            zygote: init::Filters { usual: zygote(true), no_named_sockets: zygote(false) },
+            key,
+        };
+        Nest::start(self.alone, &self.proc, &params).map_err(failed)
     }
 
     /// Hands init its network namespace, unless it makes its own, and, on v1, its groups.

@@ -78,7 +78,8 @@ pub(crate) struct Parts<'a> {
     pub(crate) image: Option<&'a Path>,
     /// What it shows of the host besides the system.
     pub(crate) mounts: &'a [Mount],
-    /// For each mount, the namespace that maps its owner to the cell's user, if there is one.
+    /// For each mount, the namespace that maps the ids in it, if there is one: of a writable one, its owner to the cell's
+    /// user; of one that is only to be read, none that owns anything in it.
     pub(crate) id_maps: &'a [Option<OwnedFd>],
     /// The writable tmpfs.
     pub(crate) writable: &'a OwnedFd,
@@ -92,9 +93,22 @@ pub(crate) struct Parts<'a> {
     pub(crate) all_processes: bool,
 }
 
+/// Whether a cell shows files through which its programs could reach sockets of processes outside.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum SocketsShown {
+    None,
+    Some,
+}
+
+/// The same for a cell that has no root of its own.
+pub(crate) fn sockets_shown(mounts: &[Mount]) -> SocketsShown {
+    if mounts.iter().any(|mount| mount.foreign) { SocketsShown::Some } else { SocketsShown::None }
+}
+
 /// Builds the root and makes it the root of this process; the host's tree is gone afterwards. Called by init in its
 /// own mount namespace. Returns a writable view of /proc that nobody else can reach.
-pub(crate) fn enter(parts: &Parts<'_>) -> Result<OwnedFd, Failed> {
+pub(crate) fn enter(parts: &Parts<'_>) -> Result<(OwnedFd, SocketsShown), Failed> {
+    let mut sockets = SocketsShown::None;
     let writable = parts.writable;
     let at = |step: &'static str| move |errno| (Cow::Borrowed(step), errno);
     mount_change(c"/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)
@@ -114,9 +128,12 @@ pub(crate) fn enter(parts: &Parts<'_>) -> Result<OwnedFd, Failed> {
     }
     for (index, mount) in parts.mounts.iter().enumerate() {
         let id_map = parts.id_maps.get(index).and_then(Option::as_ref);
-        show(&root, mount, id_map).map_err(|(step, errno)| {
+        let shown = show(&root, mount, id_map).map_err(|(step, errno)| {
             (format!("{step} {} at {}", mount.source.display(), mount.target.display()).into(), errno)
         })?;
+        if shown == SocketsShown::Some {
+            sockets = shown;
+        }
     }
     for (volume, tmpfs) in parts.volumes {
         let target = below_root(&volume.target);
@@ -150,7 +167,7 @@ pub(crate) fn enter(parts: &Parts<'_>) -> Result<OwnedFd, Failed> {
     rustix::process::pivot_root(c".", c".").map_err(at("change the root"))?;
     unmount(c".", UnmountFlags::DETACH).map_err(at("detach the host's root"))?;
     rustix::process::chdir(c"/").map_err(at("enter the root"))?;
-    Ok(proc)
+    Ok((proc, sockets))
 }
 
 /// Tries whether a root could be built here. Called in a mount namespace that nobody needs any more.
@@ -254,7 +271,11 @@ fn below_root(target: &Path) -> &Path {
 
 /// Shows what a cell was asked to show. The source is opened without following links: it was checked under this name,
 /// and a program that can write near it must not redirect it.
-fn show(root: &OwnedFd, mount: &Mount, id_map: Option<&OwnedFd>) -> Result<(), (&'static str, Errno)> {
+///
+/// A socket can be connected to through a mount that nothing can be written to. What keeps programs from it is that
+/// they may not write to a file whose owner is unknown, so ids are mapped to none where the file system can do that.
+fn show(root: &OwnedFd, mount: &Mount, id_map: Option<&OwnedFd>) -> Result<SocketsShown, (&'static str, Errno)> {
+    let mut sockets = sockets_shown(std::slice::from_ref(mount));
     let mounting = |errno| ("mount", errno);
     let source = open_source(&mount.source).map_err(mounting)?;
     let stat = rustix::fs::fstat(&source).map_err(mounting)?;
@@ -264,18 +285,23 @@ fn show(root: &OwnedFd, mount: &Mount, id_map: Option<&OwnedFd>) -> Result<(), (
         let tree = open_tree(&source, c"", clone | OpenTreeFlags::AT_EMPTY_PATH).map_err(mounting)?;
         if let Some(id_map) = id_map {
             // Not every file system can, and those that can have learnt it at different times.
-            let mapped = sandbox_sys::mount::map_ids(tree.as_fd(), id_map.as_fd());
+            let mapped = sandbox_sys::mount::map_ids(tree.as_fd(), id_map.as_fd(), false);
             mapped.map_err(|errno| ("map the ids, as the file system would have to, of", errno))?;
         }
         (tree, Attributes::NO_SUID.and(Attributes::NO_DEV), false)
     } else {
-        (instantiate(&source).map_err(mounting)?, SEALED, true)
+        let tree = instantiate(&source).map_err(mounting)?;
+        if id_map.is_some_and(|map| sandbox_sys::mount::map_ids(tree.as_fd(), map.as_fd(), true).is_ok()) {
+            sockets = SocketsShown::None;
+        }
+        (tree, SEALED, true)
     };
     let target = below_root(&mount.target);
     set_attributes(tree.as_fd(), attributes, recursive)
         .and_then(|()| make_target(root, target, is_dir))
         .and_then(|()| attach(&tree, root, target))
-        .map_err(mounting)
+        .map_err(mounting)?;
+    Ok(sockets)
 }
 
 /// What is only to be looked at.

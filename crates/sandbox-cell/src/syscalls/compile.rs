@@ -21,6 +21,11 @@ const JUMP_IF_AT_LEAST: u16 = 0x35;
 const JUMP_IF_ANY_BIT: u16 = 0x45;
 const JUMP_ALWAYS: u16 = 0x05;
 const RETURN: u16 = 0x06;
+const SUBTRACT: u16 = 0x14;
+/// Copies the value that was loaded to where the next shift takes its width from.
+const KEEP: u16 = 0x07;
+const SET: u16 = 0x00;
+const SHIFT_LEFT: u16 = 0x6c;
 
 const RET_KILL: u32 = libc::SECCOMP_RET_KILL_PROCESS;
 const RET_ALLOW: u32 = libc::SECCOMP_RET_ALLOW;
@@ -104,21 +109,49 @@ fn tree(ranges: &[Range<'_>], policy: &Policy, program: &mut Vec<Instruction>) {
 
 fn leaf(rule: &Rule, program: &mut Vec<Instruction>) {
     for exception in &rule.exceptions {
-        // Each test is a load and a jump; the answer follows the last. A test that fails skips what remains.
-        let tests = exception.tests.len();
-        for (index, &(argument, test)) in exception.tests.iter().enumerate() {
-            let skip = u8::try_from(2 * (tests - index - 1) + 1).unwrap_or(u8::MAX);
-            let (code, operand, half) = match test {
-                Test::Equals(value) => (JUMP_IF_EQUAL, value, 0),
-                Test::AnyBit(bits) => (JUMP_IF_ANY_BIT, bits, 0),
-                Test::HighIsZero => (JUMP_IF_EQUAL, 0, HIGH_HALF),
-            };
-            program.push(instruction(LOAD, 0, 0, ARGS_OFFSET + 8 * u32::from(argument) + half));
-            program.push(instruction(code, 0, skip, operand));
+        let tests: Vec<_> = exception.tests.iter().map(|&(argument, test)| instructions(argument, test)).collect();
+        // The answer follows the last test. A test that fails skips what remains.
+        let mut left: usize = tests.iter().map(Vec::len).sum::<usize>() + 1;
+        for mut instruction in tests.into_iter().flatten() {
+            left -= 1;
+            let skip = u8::try_from(left).unwrap_or(u8::MAX);
+            match instruction.code {
+                // Out of the window if it holds.
+                JUMP_IF_AT_LEAST => instruction.jump_true = skip,
+                JUMP_IF_EQUAL | JUMP_IF_ANY_BIT => instruction.jump_false = skip,
+                _ => {}
+            }
+            program.push(instruction);
         }
         program.push(answer(exception.answer));
     }
     program.push(answer(rule.otherwise));
+}
+
+/// A test, without where its jumps lead when it fails.
+fn instructions(argument: u8, test: Test) -> Vec<Instruction> {
+    let load = |half| instruction(LOAD, 0, 0, ARGS_OFFSET + 8 * u32::from(argument) + half);
+    match test {
+        Test::Equals(value) => vec![load(0), instruction(JUMP_IF_EQUAL, 0, 0, value)],
+        Test::AnyBit(bits) => vec![load(0), instruction(JUMP_IF_ANY_BIT, 0, 0, bits)],
+        Test::HighIsZero => vec![load(HIGH_HALF), instruction(JUMP_IF_EQUAL, 0, 0, 0)],
+        Test::HighEquals(high) => vec![load(HIGH_HALF), instruction(JUMP_IF_EQUAL, 0, 0, high)],
+        Test::OneOf { base, bits } => {
+            let mut code = vec![load(0)];
+            if base != 0 {
+                // What is below the base becomes huge.
+                code.push(instruction(SUBTRACT, 0, 0, base));
+            }
+            code.extend([
+                instruction(JUMP_IF_AT_LEAST, 0, 0, 32),
+                instruction(KEEP, 0, 0, 0),
+                instruction(SET, 0, 0, 1),
+                instruction(SHIFT_LEFT, 0, 0, 0),
+                instruction(JUMP_IF_ANY_BIT, 0, 0, bits),
+            ]);
+            code
+        }
+    }
 }
 
 fn answer(answer: Answer) -> Instruction {
@@ -135,19 +168,21 @@ fn instruction(code: u16, jump_true: u8, jump_false: u8, operand: u32) -> Instru
 
 #[cfg(test)]
 mod tests {
-    use super::super::policy::policy;
+    use super::super::policy::{Sockets, policy};
     use super::*;
 
     #[test]
     fn the_filter_is_short() {
-        let length = compile(&policy()).len();
-        assert!(length < 400, "{length} instructions");
+        for sockets in Sockets::ALL {
+            let length = compile(&policy(sockets)).len();
+            assert!(length < 600, "{length} instructions");
+        }
     }
 
     #[test]
     fn what_escapes_are_made_of_is_refused() {
         const AF_VSOCK: u64 = 40;
-        let policy = policy();
+        let policy = policy(Sockets { internet: true, named: true });
         let denied = |call: libc::c_long, arguments: [u64; 6]| {
             assert_ne!(policy.answer(u32::try_from(call).expect("small"), &arguments), Answer::Allow, "call {call}");
         };
@@ -168,7 +203,19 @@ mod tests {
             denied(call, [0; 6]);
         }
         denied(libc::SYS_socket, [libc::AF_NETLINK as u64, 3, libc::NETLINK_NETFILTER as u64, 0, 0, 0]);
+        denied(libc::SYS_socket, [libc::AF_NETLINK as u64, 3, libc::NETLINK_ROUTE as u64, 0, 0, 0]);
         denied(libc::SYS_socket, [AF_VSOCK, 1, 0, 0, 0, 0]);
+        for option in [libc::SO_ATTACH_FILTER, libc::SO_ATTACH_BPF, 51, 52, libc::SO_TIMESTAMP, libc::SO_ZEROCOPY] {
+            denied(libc::SYS_setsockopt, [3, libc::SOL_SOCKET as u64, option as u64, 0, 0, 0]);
+        }
+        denied(libc::SYS_setsockopt, [3, libc::IPPROTO_IPV6 as u64, 32, 0, 0, 0]);
+        denied(libc::SYS_prctl, [libc::PR_SET_SECCOMP as u64, 2, 0, 0, 0, 0]);
+        denied(libc::SYS_prctl, [libc::PR_SET_VMA as u64, 0, 0, 0, 0, 0]);
+        denied(libc::SYS_ioctl, [3, 0x89a0, 0, 0, 0, 0]);
+        denied(libc::SYS_inotify_init1, [0; 6]);
+        denied(libc::SYS_mmap, [0, 1 << 21, 3, (libc::MAP_PRIVATE | libc::MAP_HUGETLB) as u64, 0, 0]);
+        denied(libc::SYS_setrlimit, [libc::RLIMIT_CORE.into(), 1, 0, 0, 0, 0]);
+        denied(libc::SYS_prlimit64, [0, libc::RLIMIT_CORE.into(), 1 << 32, 0, 0, 0]);
         denied(libc::SYS_clone, [libc::CLONE_NEWUSER as u64, 0, 0, 0, 0, 0]);
         denied(libc::SYS_ioctl, [0, libc::TIOCSTI, 0, 0, 0, 0]);
         denied(libc::SYS_ioctl, [0, libc::TIOCSTI | 1 << 32, 0, 0, 0, 0]);

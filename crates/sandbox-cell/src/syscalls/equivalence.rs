@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use sandbox_sys::seccomp::Instruction;
 
 use super::compile::compile;
-use super::policy::{Answer, Exception, Policy, Rule, Test, policy};
+use super::policy::{Answer, EntryKey, Exception, Policy, Rule, Sockets, Test, policy, policy_of_zygotes};
 use super::reduced::policy_without_namespaces;
 
 const X86_64: u32 = 0xc000_003e;
@@ -46,7 +46,7 @@ impl Call {
 /// Runs a filter as the kernel does. What the kernel would not load is a panic.
 fn run(program: &[Instruction], call: &Call) -> u32 {
     let data = call.bytes();
-    let mut accumulator = 0_u32;
+    let (mut accumulator, mut index) = (0_u32, 0_u32);
     let mut at = 0;
     loop {
         let Instruction { code, jump_true, jump_false, operand } = program[at];
@@ -65,6 +65,13 @@ fn run(program: &[Instruction], call: &Call) -> u32 {
             0x35 => at += jump(accumulator >= operand),
             0x45 => at += jump(accumulator & operand != 0),
             0x05 => at += operand as usize,
+            // BPF_ALU | BPF_SUB | BPF_K; BPF_MISC | BPF_TAX; BPF_LD | BPF_IMM; BPF_ALU | BPF_LSH | BPF_X
+            0x14 => accumulator = accumulator.wrapping_sub(operand),
+            0x07 => index = accumulator,
+            0x00 => accumulator = operand,
+            0x6c => {
+                accumulator = accumulator.checked_shl(index).expect("what a wider shift does depends on the machine")
+            }
             // BPF_RET | BPF_K
             0x06 => return operand,
             code => panic!("unknown instruction {code:#x}"),
@@ -99,7 +106,16 @@ fn numbers() -> impl Iterator<Item = u32> {
 fn low(test: Test) -> u32 {
     match test {
         Test::Equals(value) | Test::AnyBit(value) => value,
-        Test::HighIsZero => 0,
+        Test::HighIsZero | Test::HighEquals(_) => 0,
+        Test::OneOf { base, bits } => base.wrapping_add(bits.trailing_zeros() % 32),
+    }
+}
+
+/// What a test looks for, in both halves.
+fn wanted(test: Test) -> u64 {
+    match test {
+        Test::HighEquals(high) => u64::from(high) << 32,
+        other => low(other).into(),
     }
 }
 
@@ -111,9 +127,16 @@ fn around(test: Test) -> Vec<u64> {
     for bit in (0..32).map(|bit| 1_u32 << bit) {
         values.extend([bit, wanted & bit, wanted | bit, wanted & !bit, wanted ^ bit, !wanted | bit]);
     }
+    if let Test::OneOf { base, .. } = test {
+        values.extend((0..35).map(|n| base.wrapping_add(n).wrapping_sub(1)));
+    }
     values.sort_unstable();
     values.dedup();
-    let wide = |value: u32| [0, 1, 0x8000_0000, 0xffff_ffff].map(|upper: u64| upper << 32 | u64::from(value));
+    let mut uppers = vec![0, 1, 0x8000_0000, 0xffff_ffff];
+    if let Test::HighEquals(high) = test {
+        uppers.extend([high, high ^ 1, !high].map(u64::from));
+    }
+    let wide = |value: u32| uppers.iter().map(move |upper| upper << 32 | u64::from(value)).collect::<Vec<_>>();
     values.into_iter().flat_map(wide).collect()
 }
 
@@ -128,7 +151,7 @@ fn classes(rule: &Rule) -> Vec<[u64; 6]> {
     for exception in &rule.exceptions {
         let mut holds = [0; 6];
         for &(argument, test) in &exception.tests {
-            holds[usize::from(argument)] |= u64::from(low(test));
+            holds[usize::from(argument)] |= wanted(test);
         }
         bases.push(holds);
     }
@@ -150,8 +173,11 @@ fn classes(rule: &Rule) -> Vec<[u64; 6]> {
 }
 
 /// Every policy that there is.
-fn policies() -> [Policy; 3] {
-    [policy(), policy_without_namespaces(true), policy_without_namespaces(false)]
+fn policies() -> Vec<Policy> {
+    let key = EntryKey(0x1234_5678_9abc_def0);
+    let with_namespaces =
+        Sockets::ALL.into_iter().flat_map(|sockets| [policy(sockets), policy_of_zygotes(sockets, key)]);
+    with_namespaces.chain([true, false].map(policy_without_namespaces)).collect()
 }
 
 #[test]
@@ -195,7 +221,7 @@ fn arguments_matter_to_no_other_call() {
 fn no_other_call_of(policy: &Policy) {
     let program = compile(policy);
     let mut values: Vec<u64> =
-        policy.rules.iter().flat_map(|(_, rule)| tests(rule)).map(|&(_, test)| u64::from(low(test))).collect();
+        policy.rules.iter().flat_map(|(_, rule)| tests(rule)).map(|&(_, test)| wanted(test)).collect();
     values.sort_unstable();
     values.dedup();
     for number in 0..=600 {
@@ -235,6 +261,9 @@ fn rules() -> impl Strategy<Value = Rule> {
     let test = prop_oneof![any::<u32>().prop_map(Test::Equals), any::<u32>().prop_map(Test::AnyBit)];
     let small =
         prop_oneof![(0_u32..4).prop_map(Test::Equals), (0_u32..4).prop_map(Test::AnyBit), Just(Test::HighIsZero)];
+    let window =
+        (prop_oneof![0_u32..4, any::<u32>()], any::<u32>()).prop_map(|(base, bits)| Test::OneOf { base, bits });
+    let small = prop_oneof![small, window, (0_u32..4).prop_map(Test::HighEquals)];
     let tests = prop::collection::vec((0_u8..6, prop_oneof![test, small]), 1..4);
     let exception = (tests, answers()).prop_map(|(tests, answer)| Exception { tests, answer });
     (prop::collection::vec(exception, 0..4), answers())
@@ -268,7 +297,7 @@ proptest! {
             for exception in &rule.exceptions {
                 let mut arguments = [0; 6];
                 for &(argument, test) in &exception.tests {
-                    arguments[usize::from(argument)] = u64::from(low(test));
+                    arguments[usize::from(argument)] |= wanted(test);
                 }
                 for upper in [0, 1 << 40] {
                     let arguments = arguments.map(|argument| argument | upper);

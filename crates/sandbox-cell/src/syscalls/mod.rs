@@ -7,19 +7,20 @@
 mod compile;
 #[cfg(test)]
 mod equivalence;
+mod operations;
 mod policy;
 mod reduced;
 
 pub(crate) use compile::compile;
-pub(crate) use policy::{Answer, Exception, Rule, Test, policy, policy_of_zygotes};
+pub(crate) use policy::{Answer, EntryKey, Exception, Rule, Sockets, Test, policy, policy_of_zygotes};
 pub(crate) use reduced::policy_without_namespaces;
 
-/// The syscall filter of every cell, as the kernel reads it: an array of `struct sock_filter`. For inspection, and for
-/// giving other tools the same.
+/// The syscall filter of a cell without a network, as the kernel reads it: an array of `struct sock_filter`. For inspection,
+/// and for giving other tools the same.
 #[must_use]
 pub fn filter_bytes() -> Vec<u8> {
     let mut bytes = vec![];
-    for instruction in compile(&policy()) {
+    for instruction in compile(&policy(Sockets { internet: false, named: true })) {
         bytes.extend(instruction.code.to_ne_bytes());
         bytes.extend([instruction.jump_true, instruction.jump_false]);
         bytes.extend(instruction.operand.to_ne_bytes());

@@ -2,8 +2,14 @@
 //!
 //! A call that is not listed answers ENOSYS, as on a kernel that does not have it, so that programs fall back to
 //! older calls instead of failing. A call that is refused on purpose answers EPERM.
+//!
+//! Calls that multiplex many operations (`prctl`, `fcntl`, `ioctl`, socket options) are allow lists too, in
+//! [`super::operations`]: a new kernel adds operations to them, and each may take something that all users share.
 
 use libc as c;
+use serde::{Deserialize, Serialize};
+
+use super::operations;
 
 /// What the filter answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,6 +29,10 @@ pub(crate) enum Test {
     AnyBit(u32),
     /// Its high 32 bits are zero, which matters for pointers.
     HighIsZero,
+    /// Its high 32 bits are these, which the kernel ignores where it takes an int.
+    HighEquals(u32),
+    /// It is `base` plus the number of a bit that is set in `bits`.
+    OneOf { base: u32, bits: u32 },
 }
 
 /// Arguments that make a call an exception to the rule.
@@ -48,21 +58,30 @@ pub(crate) struct Policy {
     pub(crate) unlisted: Answer,
 }
 
+/// The call does nothing and succeeds.
+const PRETEND: Answer = Answer::Errno(0);
 const EPERM: Answer = Answer::Errno(1);
+const ENOMEM: Answer = Answer::Errno(12);
+const EACCES: Answer = Answer::Errno(13);
+const EINVAL: Answer = Answer::Errno(22);
+const EMFILE: Answer = Answer::Errno(24);
 const ENOSPC: Answer = Answer::Errno(28);
 const ENOSYS: Answer = Answer::Errno(38);
+const EOPNOTSUPP: Answer = Answer::Errno(95);
 const EAFNOSUPPORT: Answer = Answer::Errno(97);
+const ENETUNREACH: Answer = Answer::Errno(101);
 
 /// Flags of clone(2) that make namespaces.
 const NAMESPACE_FLAGS: u32 = 0x7e02_0000;
 
 /// Calls that are safe for everyone: a program acts on itself, on its own files and on its own descendants. Asynchronous
-/// requests (`io_setup`) are not: the machine has one number of them for everybody.
+/// requests (`io_setup`) are not: the machine has one number of them for everybody. Nor are memory policies (`mbind`,
+/// `set_mempolicy`): the kernel keeps one for each mapping and charges it to no group.
 #[rustfmt::skip]
 const ALLOWED: &[c::c_long] = &[
     // Files and directories.
     c::SYS_read, c::SYS_write, c::SYS_readv, c::SYS_writev, c::SYS_pread64, c::SYS_pwrite64, c::SYS_preadv,
-    c::SYS_pwritev, c::SYS_preadv2, c::SYS_pwritev2, c::SYS_close, c::SYS_close_range,
+    c::SYS_pwritev, c::SYS_pwritev2, c::SYS_close, c::SYS_close_range,
     c::SYS_lseek, c::SYS_fstat, c::SYS_newfstatat, c::SYS_statx, c::SYS_statfs, c::SYS_fstatfs, c::SYS_faccessat,
     c::SYS_faccessat2, c::SYS_getdents64, c::SYS_getcwd, c::SYS_chdir, c::SYS_fchdir, c::SYS_unlinkat,
     c::SYS_renameat, c::SYS_renameat2, c::SYS_linkat, c::SYS_symlinkat, c::SYS_readlinkat, c::SYS_fchown, c::SYS_fchownat, c::SYS_utimensat, c::SYS_truncate,
@@ -71,22 +90,21 @@ const ALLOWED: &[c::c_long] = &[
     c::SYS_splice, c::SYS_tee, c::SYS_vmsplice, c::SYS_umask, c::SYS_dup, c::SYS_dup3, c::SYS_flock,
     c::SYS_setxattr, c::SYS_lsetxattr, c::SYS_fsetxattr, c::SYS_getxattr, c::SYS_lgetxattr,
     c::SYS_fgetxattr, c::SYS_listxattr, c::SYS_llistxattr, c::SYS_flistxattr, c::SYS_removexattr, c::SYS_lremovexattr,
-    c::SYS_fremovexattr, c::SYS_inotify_init1, c::SYS_inotify_rm_watch,
+    c::SYS_fremovexattr, c::SYS_inotify_rm_watch,
     // Memory.
-    c::SYS_brk, c::SYS_mmap, c::SYS_munmap, c::SYS_mremap, c::SYS_mprotect, c::SYS_madvise, c::SYS_mincore,
+    c::SYS_brk, c::SYS_munmap, c::SYS_mremap, c::SYS_mprotect, c::SYS_mincore,
     c::SYS_msync, c::SYS_mlock, c::SYS_mlock2, c::SYS_munlock, c::SYS_mlockall, c::SYS_munlockall, c::SYS_membarrier,
-    c::SYS_memfd_create, c::SYS_mbind, c::SYS_get_mempolicy, c::SYS_set_mempolicy, c::SYS_set_mempolicy_home_node,
-    c::SYS_pkey_alloc, c::SYS_pkey_free, c::SYS_pkey_mprotect, c::SYS_mseal,
+    c::SYS_get_mempolicy, c::SYS_pkey_alloc, c::SYS_pkey_free, c::SYS_pkey_mprotect, c::SYS_mseal,
     // Processes and threads. clone is below; clone3 cannot be filtered (its flags are in memory) and is not listed.
     c::SYS_execve, c::SYS_execveat, c::SYS_exit, c::SYS_exit_group, c::SYS_wait4, c::SYS_waitid, c::SYS_getpid,
     c::SYS_getppid, c::SYS_gettid, c::SYS_getpgid, c::SYS_setpgid, c::SYS_getsid, c::SYS_setsid,
     c::SYS_set_tid_address, c::SYS_set_robust_list, c::SYS_get_robust_list, c::SYS_futex, c::SYS_futex_waitv,
-    c::SYS_rseq, c::SYS_prctl, c::SYS_pidfd_open, c::SYS_pidfd_send_signal, c::SYS_sched_yield,
+    c::SYS_rseq, c::SYS_pidfd_open, c::SYS_pidfd_send_signal, c::SYS_sched_yield,
     c::SYS_sched_getaffinity, c::SYS_sched_setaffinity, c::SYS_sched_getparam, c::SYS_sched_setparam,
     c::SYS_sched_getscheduler, c::SYS_sched_setscheduler, c::SYS_sched_get_priority_max,
     c::SYS_sched_get_priority_min, c::SYS_sched_rr_get_interval, c::SYS_sched_getattr, c::SYS_sched_setattr,
     c::SYS_getpriority, c::SYS_setpriority, c::SYS_ioprio_get, c::SYS_ioprio_set, c::SYS_getrusage, c::SYS_times,
-    c::SYS_getrlimit, c::SYS_setrlimit, c::SYS_getcpu, c::SYS_restart_syscall, c::SYS_landlock_create_ruleset,
+    c::SYS_getrlimit, c::SYS_getcpu, c::SYS_restart_syscall, c::SYS_landlock_create_ruleset,
     c::SYS_landlock_add_rule, c::SYS_landlock_restrict_self,
     // Identity. Without capabilities these change nothing; init uses them to give its own away.
     c::SYS_getuid, c::SYS_geteuid, c::SYS_getgid, c::SYS_getegid, c::SYS_getresuid, c::SYS_getresgid,
@@ -103,9 +121,9 @@ const ALLOWED: &[c::c_long] = &[
     c::SYS_ppoll, c::SYS_pselect6, c::SYS_epoll_create1, c::SYS_epoll_ctl, c::SYS_epoll_pwait, c::SYS_epoll_pwait2,
     c::SYS_eventfd2, c::SYS_pipe2, c::SYS_bind, c::SYS_listen, c::SYS_accept, c::SYS_accept4, c::SYS_connect,
     c::SYS_getsockname, c::SYS_getpeername, c::SYS_sendto, c::SYS_recvfrom, c::SYS_sendmsg, c::SYS_recvmsg,
-    c::SYS_sendmmsg, c::SYS_recvmmsg, c::SYS_setsockopt, c::SYS_getsockopt, c::SYS_shutdown,
+    c::SYS_sendmmsg, c::SYS_recvmmsg, c::SYS_shutdown,
     // IPC; it has a namespace of its own.
-    c::SYS_shmget, c::SYS_shmat, c::SYS_shmdt, c::SYS_shmctl, c::SYS_semget, c::SYS_semop, c::SYS_semtimedop,
+    c::SYS_shmat, c::SYS_shmdt, c::SYS_shmctl, c::SYS_semget, c::SYS_semop, c::SYS_semtimedop,
     c::SYS_semctl, c::SYS_msgget, c::SYS_msgsnd, c::SYS_msgrcv, c::SYS_msgctl, c::SYS_mq_open, c::SYS_mq_unlink,
     c::SYS_mq_timedsend, c::SYS_mq_timedreceive, c::SYS_mq_notify, c::SYS_mq_getsetattr,
     // The system.
@@ -119,26 +137,31 @@ const ALLOWED_HERE: &[c::c_long] = &[
     c::SYS_stat, c::SYS_lstat, c::SYS_access, c::SYS_getdents, c::SYS_rmdir,
     c::SYS_unlink, c::SYS_rename, c::SYS_link, c::SYS_symlink, c::SYS_readlink, c::SYS_chown,
     c::SYS_lchown, c::SYS_utime, c::SYS_utimes, c::SYS_futimesat, c::SYS_dup2, c::SYS_poll,
-    c::SYS_select, c::SYS_epoll_create, c::SYS_epoll_wait, c::SYS_eventfd, c::SYS_signalfd, c::SYS_inotify_init,
+    c::SYS_select, c::SYS_epoll_create, c::SYS_epoll_wait, c::SYS_eventfd, c::SYS_signalfd,
     c::SYS_pipe, c::SYS_fork, c::SYS_vfork, c::SYS_getpgrp, c::SYS_alarm, c::SYS_pause, c::SYS_time,
     c::SYS_arch_prctl,
 ];
 #[cfg(not(target_arch = "x86_64"))]
 const ALLOWED_HERE: &[c::c_long] = &[];
 
-/// Calls that set a file's mode, with the number of the argument that has it. openat2 has it in memory, where a filter
-/// cannot look, and is not listed.
-const WITH_MODE: &[(c::c_long, u8)] = &[
-    (c::SYS_openat, 3),
-    (c::SYS_mknodat, 2),
-    (c::SYS_mkdirat, 2),
-    (c::SYS_fchmod, 1),
-    (c::SYS_fchmodat, 2),
-    (c::SYS_fchmodat2, 2),
-];
+/// Calls that may make a file, with the numbers of the arguments that have the flags and the mode. Without a flag that
+/// makes a file the mode means nothing and may be anything. openat2 has both in memory, where a filter cannot look, and is
+/// not listed.
+const OPENING: &[(c::c_long, u8, u8)] = &[(c::SYS_openat, 2, 3)];
+#[cfg(target_arch = "x86_64")]
+const OPENING_HERE: &[(c::c_long, u8, u8)] = &[(c::SYS_open, 1, 2)];
+#[cfg(not(target_arch = "x86_64"))]
+const OPENING_HERE: &[(c::c_long, u8, u8)] = &[];
+
+/// Flags of open(2) that make a file: `O_CREAT`, and what `O_TMPFILE` is besides `O_DIRECTORY`.
+const MAKES_FILE: u32 = 0o100 | 0o20_000_000;
+
+/// Calls that set a file's mode, with the number of the argument that has it.
+const WITH_MODE: &[(c::c_long, u8)] =
+    &[(c::SYS_mknodat, 2), (c::SYS_mkdirat, 2), (c::SYS_fchmod, 1), (c::SYS_fchmodat, 2), (c::SYS_fchmodat2, 2)];
 #[cfg(target_arch = "x86_64")]
 const WITH_MODE_HERE: &[(c::c_long, u8)] =
-    &[(c::SYS_open, 2), (c::SYS_creat, 1), (c::SYS_mknod, 1), (c::SYS_mkdir, 1), (c::SYS_chmod, 1)];
+    &[(c::SYS_creat, 1), (c::SYS_mknod, 1), (c::SYS_mkdir, 1), (c::SYS_chmod, 1)];
 #[cfg(not(target_arch = "x86_64"))]
 const WITH_MODE_HERE: &[(c::c_long, u8)] = &[];
 
@@ -167,8 +190,29 @@ const REFUSED_HERE: &[c::c_long] = &[c::SYS_iopl, c::SYS_ioperm, c::SYS_modify_l
 #[cfg(not(target_arch = "x86_64"))]
 const REFUSED_HERE: &[c::c_long] = &[];
 
-/// The policy of every cell.
-pub(crate) fn policy() -> Policy {
+/// Which sockets the programs of a cell can make.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Sockets {
+    /// TCP and UDP over IPv4 and IPv6: where the cell has a network.
+    pub(crate) internet: bool,
+    /// Unix sockets with names. Otherwise there are only connected pairs, as where a socket of a process outside could be
+    /// reached by its path.
+    pub(crate) named: bool,
+}
+
+impl Sockets {
+    /// Every combination.
+    #[cfg(test)]
+    pub(crate) const ALL: [Self; 4] = [
+        Self { internet: false, named: true },
+        Self { internet: true, named: true },
+        Self { internet: false, named: false },
+        Self { internet: true, named: false },
+    ];
+}
+
+/// The policy of a cell with these sockets.
+pub(crate) fn policy(sockets: Sockets) -> Policy {
     let mut rules = Vec::with_capacity(512);
     let mut set = |call: c::c_long, exceptions: Vec<Exception>, otherwise: Answer| {
         rules.push((u32::try_from(call).unwrap_or(u32::MAX), Rule { exceptions, otherwise }));
@@ -179,44 +223,40 @@ pub(crate) fn policy() -> Policy {
     for &call in REFUSED.iter().chain(REFUSED_HERE) {
         set(call, vec![], EPERM);
     }
-    let when = |argument, test, answer| Exception { tests: vec![(argument, test)], answer };
-    let equals = |argument, value: c::c_int, answer| when(argument, Test::Equals(value.cast_unsigned()), answer);
 
     // No set-user-id or set-group-id files: in a directory shared with the host they would mean something outside.
+    const SET_ID: Test = Test::AnyBit(c::S_ISUID | c::S_ISGID);
+    for &(call, flags, mode) in OPENING.iter().chain(OPENING_HERE) {
+        let tests = vec![(flags, Test::AnyBit(MAKES_FILE)), (mode, SET_ID)];
+        set(call, vec![Exception { tests, answer: EPERM }], Answer::Allow);
+    }
     for &(call, argument) in WITH_MODE.iter().chain(WITH_MODE_HERE) {
-        set(call, vec![when(argument, Test::AnyBit(c::S_ISUID | c::S_ISGID), EPERM)], Answer::Allow);
+        set(call, vec![when(argument, SET_ID, EPERM)], Answer::Allow);
     }
     // No new namespaces.
     set(c::SYS_clone, vec![when(0, Test::AnyBit(NAMESPACE_FLAGS), EPERM)], Answer::Allow);
-    // No news of what happens to files: those of the system are shared with the host and with other cells, and who
-    // watches them learns what others run. The answer is the one that programs know how to get by with: there are no
-    // watches left. No leases either, which would hold up whoever wants to write.
-    set(c::SYS_inotify_add_watch, vec![], ENOSPC);
-    set(c::SYS_fcntl, vec![equals(1, c::F_NOTIFY, EPERM), equals(1, c::F_SETLEASE, EPERM)], Answer::Allow);
-    // Only one's own limits: init may run under the same user id.
-    set(c::SYS_prlimit64, vec![equals(0, 0, Answer::Allow)], EPERM);
-    // No pushing of input into a terminal, no console.
-    #[expect(clippy::cast_possible_truncation, reason = "ioctl numbers are 32 bits")]
-    let ioctls = vec![
-        when(1, Test::Equals(c::TIOCSTI as u32), EPERM),
-        when(1, Test::Equals(c::TIOCSETD as u32), EPERM),
-        when(1, Test::Equals(0x541c /* TIOCLINUX */), EPERM),
-    ];
-    set(c::SYS_ioctl, ioctls, Answer::Allow);
-    // Local, TCP and UDP over IPv4 and IPv6; of netlink only the part that lists addresses, which name resolution needs.
-    // Asking for any other protocol would make the kernel load it, with all that may be wrong with it.
-    let both = |first, second, answer| Exception { tests: vec![first, second], answer };
-    let is = |argument, value: c::c_int| (argument, Test::Equals(value.cast_unsigned()));
-    let mut families =
-        vec![equals(0, c::AF_UNIX, Answer::Allow), both(is(0, c::AF_NETLINK), is(2, c::NETLINK_ROUTE), Answer::Allow)];
-    for family in [c::AF_INET, c::AF_INET6] {
-        // The types from 4 on belong to such protocols. (Flags are much higher bits.)
-        families.push(both(is(0, family), (1, Test::AnyBit(0b1100)), EAFNOSUPPORT));
-        let protocols = [0, c::IPPROTO_TCP, c::IPPROTO_UDP];
-        families.extend(protocols.map(|protocol| both(is(0, family), is(2, protocol), Answer::Allow)));
+    // No news of what happens to files: those of the system are shared with the host and with other cells, and a watch on
+    // them shows what others run. Instances are counted against a user of the host. The answers are those that programs
+    // know how to get by with: no instances and no watches are left.
+    for call in operations::INOTIFY_INIT {
+        set(*call, vec![], EMFILE);
     }
-    set(c::SYS_socket, families, EAFNOSUPPORT);
-    set(c::SYS_socketpair, vec![equals(0, c::AF_UNIX, Answer::Allow)], EAFNOSUPPORT);
+    set(c::SYS_inotify_add_watch, vec![], ENOSPC);
+    // Huge pages come from a pool of the whole machine that no memory limit counts.
+    set(c::SYS_mmap, vec![when(3, Test::AnyBit(c::MAP_HUGETLB.cast_unsigned()), ENOMEM)], Answer::Allow);
+    set(c::SYS_memfd_create, vec![when(1, Test::AnyBit(c::MFD_HUGETLB), ENOMEM)], Answer::Allow);
+    set(c::SYS_shmget, vec![when(2, Test::AnyBit(c::SHM_HUGETLB.cast_unsigned()), ENOMEM)], Answer::Allow);
+    // Pages merged with equal ones of other processes tell by their speed what others hold.
+    set(c::SYS_madvise, vec![equals(2, c::MADV_MERGEABLE, EINVAL)], Answer::Allow);
+    // Reads that fail instead of waiting for the disk tell which files of the system others have read.
+    set(c::SYS_preadv2, vec![when(5, Test::AnyBit(c::RWF_NOWAIT.cast_unsigned()), EOPNOTSUPP)], Answer::Allow);
+    limits_of_oneself(&mut set);
+    for (call, exceptions, otherwise) in operations::rules() {
+        set(call, exceptions, otherwise);
+    }
+    let (make, pair) = sockets_of(sockets);
+    set(c::SYS_socket, make, EAFNOSUPPORT);
+    set(c::SYS_socketpair, pair, EAFNOSUPPORT);
     // Queries, the default, and switching off address randomisation for oneself.
     let personalities =
         vec![equals(0, 0, Answer::Allow), equals(0, -1, Answer::Allow), equals(0, 0x0004_0000, Answer::Allow)];
@@ -227,11 +267,95 @@ pub(crate) fn policy() -> Policy {
     Policy { rules, unlisted: ENOSYS }
 }
 
-/// The policy of a zygote: that of every cell, and entering others' namespaces, for which it is given descriptors. What
-/// it is forked into enters the ordinary one on top.
-pub(crate) fn policy_of_zygotes() -> Policy {
-    let mut policy = policy();
-    policy.change(c::SYS_setns, vec![], Answer::Allow);
+/// Only the caller's own limits: init may run under the same user id. The limit on core dumps stays as it is, whatever a
+/// program asks for: at 1 the kernel runs no crash handler on the host, at 0 it does.
+fn limits_of_oneself(set: &mut impl FnMut(c::c_long, Vec<Exception>, Answer)) {
+    let core = c::RLIMIT_CORE.cast_signed();
+    set(c::SYS_setrlimit, vec![equals(0, core, PRETEND)], Answer::Allow);
+    let oneself = (0, Test::Equals(0));
+    let core = (1, Test::Equals(c::RLIMIT_CORE));
+    let null = |argument| [(argument, Test::Equals(0)), (argument, Test::HighIsZero)];
+    let on = |tests: Vec<(u8, Test)>, answer| Exception { tests, answer };
+    let queries = on([oneself].into_iter().chain(null(2)).collect(), Answer::Allow);
+    let changes_core = on([oneself, core].into_iter().chain(null(3)).collect(), PRETEND);
+    // The old value cannot be filled in for a call that is not made.
+    let swaps_core = on(vec![oneself, core], EPERM);
+    set(c::SYS_prlimit64, vec![queries, changes_core, swaps_core, on(vec![oneself], Answer::Allow)], EPERM);
+}
+
+/// The exceptions of `socket` and of `socketpair`. There is no netlink: answers to its questions wait in kernel memory that
+/// no group is charged for, 200 KiB in each socket. Asking for any other protocol would make the kernel load it, with all
+/// that may be wrong with it.
+fn sockets_of(sockets: Sockets) -> (Vec<Exception>, Vec<Exception>) {
+    let both = |first, second, answer| Exception { tests: vec![first, second], answer };
+    let is = |argument, value: c::c_int| (argument, Test::Equals(value.cast_unsigned()));
+    let mut make = vec![equals(0, c::AF_UNIX, if sockets.named { Answer::Allow } else { EACCES })];
+    for family in [c::AF_INET, c::AF_INET6] {
+        // The types from 4 on belong to such protocols. (Flags are much higher bits.)
+        make.push(both(is(0, family), (1, Test::AnyBit(0b1100)), EAFNOSUPPORT));
+        // Without a network the answer is the one that a connection would get.
+        let answer = if sockets.internet { Answer::Allow } else { ENETUNREACH };
+        // 0 is the type's own protocol, the others are TCP and UDP.
+        let protocols = one_of(0, &[0, c::IPPROTO_TCP, c::IPPROTO_UDP]);
+        make.push(both(is(0, family), (2, protocols), answer));
+    }
+    if sockets.named {
+        return (make, vec![equals(0, c::AF_UNIX, Answer::Allow)]);
+    }
+    (make, connected_pairs())
+}
+
+/// The exceptions of a `socketpair` that makes connected pairs only. Not datagrams: those can be sent to any name.
+pub(super) fn connected_pairs() -> Vec<Exception> {
+    let flags = [0, c::SOCK_CLOEXEC, c::SOCK_NONBLOCK, c::SOCK_CLOEXEC | c::SOCK_NONBLOCK];
+    let pair = |flags: c::c_int| {
+        let kinds = one_of(flags.cast_unsigned(), &[c::SOCK_STREAM | flags, c::SOCK_SEQPACKET | flags]);
+        Exception { tests: vec![(0, Test::Equals(c::AF_UNIX.cast_unsigned())), (1, kinds)], answer: Answer::Allow }
+    };
+    flags.map(pair).to_vec()
+}
+
+/// One test on one argument.
+pub(super) fn when(argument: u8, test: Test, answer: Answer) -> Exception {
+    Exception { tests: vec![(argument, test)], answer }
+}
+
+pub(super) fn equals(argument: u8, value: c::c_int, answer: Answer) -> Exception {
+    when(argument, Test::Equals(value.cast_unsigned()), answer)
+}
+
+/// One of these values, all of which are within 32 from `base` on.
+pub(super) fn one_of(base: u32, values: &[c::c_int]) -> Test {
+    let bit = |value: &c::c_int| {
+        let offset = value.cast_unsigned().wrapping_sub(base);
+        debug_assert!(offset < 32, "{value} is not within 32 from {base} on");
+        1_u32.checked_shl(offset).unwrap_or(0)
+    };
+    Test::OneOf { base, bits: values.iter().map(bit).fold(0, |bits, bit| bits | bit) }
+}
+
+/// A number without which a zygote's filter refuses `setns`. Its halves stand where the kernel does not look: above the two
+/// ints that are the call's arguments.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct EntryKey(pub(crate) u64);
+
+impl EntryKey {
+    /// One that cannot be guessed.
+    pub(crate) fn random() -> rustix::io::Result<Self> {
+        let mut bytes = [0; 8];
+        rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())?;
+        Ok(Self(u64::from_ne_bytes(bytes)))
+    }
+}
+
+/// The policy of a zygote and its children: that of their cells, and entering others' namespaces, for which a zygote is
+/// given descriptors and this key. Children need no filter on top of it: they have neither the key nor the capability.
+pub(crate) fn policy_of_zygotes(sockets: Sockets, key: EntryKey) -> Policy {
+    let mut policy = policy(sockets);
+    #[expect(clippy::cast_possible_truncation, reason = "the two halves")]
+    let halves = [(key.0 >> 32) as u32, key.0 as u32];
+    let tests = vec![(0, Test::HighEquals(halves[0])), (1, Test::HighEquals(halves[1]))];
+    policy.change(c::SYS_setns, vec![Exception { tests, answer: Answer::Allow }], EPERM);
     policy
 }
 
@@ -256,6 +380,8 @@ impl Policy {
             let value = arguments[usize::from(argument)] as u32;
             match test {
                 Test::HighIsZero => arguments[usize::from(argument)] >> 32 == 0,
+                Test::HighEquals(high) => arguments[usize::from(argument)] >> 32 == u64::from(high),
+                Test::OneOf { base, bits } => value.checked_sub(base).is_some_and(|n| n < 32 && bits >> n & 1 == 1),
                 Test::Equals(wanted) => value == wanted,
                 Test::AnyBit(bits) => value & bits != 0,
             }

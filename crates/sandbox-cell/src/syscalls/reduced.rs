@@ -10,7 +10,7 @@
 
 use libc as c;
 
-use super::policy::{Answer, Exception, Policy, Test, policy};
+use super::policy::{Answer, Exception, Policy, Sockets, Test, connected_pairs, policy};
 
 const EPERM: Answer = Answer::Errno(1);
 const EACCES: Answer = Answer::Errno(13);
@@ -50,7 +50,7 @@ const IOPRIO_WHO_PROCESS: u32 = 1;
 
 /// The policy; `own_user` says whether the cell has a user of its own.
 pub(crate) fn policy_without_namespaces(own_user: bool) -> Policy {
-    let mut policy = policy();
+    let mut policy = policy(Sockets { internet: false, named: false });
     let allow = |tests: Vec<(u8, Test)>| Exception { tests, answer: Answer::Allow };
     for &call in SOCKETS {
         policy.change(call, vec![], EACCES);
@@ -60,15 +60,7 @@ pub(crate) fn policy_without_namespaces(own_user: bool) -> Policy {
     for &call in IPC {
         policy.change(call, vec![], ENOSYS);
     }
-    // Not datagrams: those can be sent to whoever has a name.
-    let mut pairs = vec![];
-    for kind in [c::SOCK_STREAM, c::SOCK_SEQPACKET] {
-        for flags in [0, c::SOCK_CLOEXEC, c::SOCK_NONBLOCK, c::SOCK_CLOEXEC | c::SOCK_NONBLOCK] {
-            let kind = Test::Equals((kind | flags).cast_unsigned());
-            pairs.push(allow(vec![(0, Test::Equals(c::AF_UNIX.cast_unsigned())), (1, kind)]));
-        }
-    }
-    policy.change(c::SYS_socketpair, pairs, EACCES);
+    policy.change(c::SYS_socketpair, connected_pairs(), EACCES);
     if own_user {
         return policy;
     }

@@ -51,10 +51,16 @@ fn watch() -> std::io::Result<String> {
     for file in files.split(':') {
         std::fs::write(file, &secret)?;
     }
-    let sockets = if port.is_empty() { None } else { Some(listen(&port, &name)?) };
+    let sockets = match listen(&port, &name) {
+        _ if port.is_empty() => None,
+        // Its cell shows a directory of the host, and has no such sockets.
+        Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => None,
+        sockets => Some(sockets?),
+    };
     // Held to the end, for those who look whether it is.
-    let shared = std::fs::File::open(&shared_file)?;
-    rustix::fs::flock(&shared, rustix::fs::FlockOperation::NonBlockingLockExclusive)?;
+    let shared = (!shared_file.is_empty()).then(|| std::fs::File::open(&shared_file)).transpose()?;
+    let lock = |shared| rustix::fs::flock(shared, rustix::fs::FlockOperation::NonBlockingLockExclusive);
+    shared.as_ref().map_or(Ok(()), lock)?;
     std::io::stdout().write_all(READY.as_bytes())?;
     let (sender, receiver) = std::sync::mpsc::channel::<()>();
     std::thread::spawn(move || {

@@ -107,8 +107,8 @@ impl Theatre<'_> {
             let (stay, leave) = pipe_with(PipeFlags::CLOEXEC).map_err(|error| error.to_string())?;
             let (sender, ready) = channel();
             let values = world.neighbour.clone();
-            let shown = world.shown();
-            let neighbour = scope.spawn(move || self.neighbour(&values, &shown, Input::Stream(stay), sender));
+            let shown = looks_at_shown(attack).then(|| world.shown());
+            let neighbour = scope.spawn(move || self.neighbour(&values, shown.as_deref(), Input::Stream(stay), sender));
             if ready.recv_timeout(MOVING_IN).is_err() {
                 drop(leave);
                 let why = neighbour.join().ok().and_then(Result::err).unwrap_or_default();
@@ -250,7 +250,7 @@ impl Theatre<'_> {
     fn neighbour(
         &self,
         values: &[String; 3],
-        shown: &std::path::Path,
+        shown: Option<&std::path::Path>,
         stay: Input,
         ready: Sender<()>,
     ) -> Result<String, String> {
@@ -271,11 +271,13 @@ impl Theatre<'_> {
             files.extend(neighbour::FILES_OF_ROOT);
         }
         env.push((neighbour::FILES_VARIABLE, files.join(":")));
-        env.push((neighbour::SHARED_VARIABLE, format!("{SHOWN}/shared")));
+        if shown.is_some() {
+            env.push((neighbour::SHARED_VARIABLE, format!("{SHOWN}/shared")));
+        }
         request.env = env.into_iter().map(|(name, value)| (name.into(), value.into())).collect();
-        request.volumes = vec![volume(shown)];
+        request.volumes = shown.map(volume).into_iter().collect();
         let mut settings = self.settings.clone();
-        settings.volume_paths.push(shown.to_owned());
+        settings.volume_paths.extend(shown.map(ToOwned::to_owned));
         let plan = request.plan(None, &settings, |_| None).map_err(|error| error.to_string())?;
         let host = Host { store: &self.store, settings: &settings };
         let result = self.executor.run(&plan, host, stay, &[self.cancel], &mut Doorbell(ready));
@@ -306,6 +308,12 @@ fn is_reached(world: &World, over: &AtomicBool) -> bool {
 
 fn volume(shown: &std::path::Path) -> VolumeRequest {
     VolumeRequest::Host { source: shown.to_owned(), target: SHOWN.into(), writable: false }
+}
+
+/// Whether a program looks at the directory that it can be shown. Others are not shown it: where a cell shows a directory of
+/// the host, its programs may have fewer sockets.
+fn looks_at_shown(attack: &Attack) -> bool {
+    attack.text.contains("SHOWN")
 }
 
 /// The language that a file's name tells.
@@ -345,10 +353,9 @@ fn request(attack: &Attack, language: &str, world: &World, required: LayerSet) -
     request.collect = attack.collect;
     request.restricted = attack.restricted;
     request.workdir = attack.workdir.map(Into::into);
-    request.volumes = vec![volume(&world.shown())];
-    if attack.restricted {
-        // Restricted programs have no volumes.
-        request.volumes.clear();
+    // Restricted programs have no volumes.
+    if looks_at_shown(attack) && !attack.restricted {
+        request.volumes = vec![volume(&world.shown())];
     }
     if attack.template {
         let text = TemplateRequest::shipped("harness", language).ok_or("there is no harness")?;

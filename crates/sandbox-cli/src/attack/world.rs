@@ -61,6 +61,7 @@ pub(crate) struct World {
     tcp: TcpListener,
     unix: UnixListener,
     socket: UnixListener,
+    shown_socket: UnixListener,
     memory: Option<SharedMemory>,
     memory_content: String,
     queue: Option<MessageQueue>,
@@ -117,9 +118,12 @@ impl World {
         let unix = UnixListener::bind_addr(&SocketAddr::from_abstract_name(&marker)?)?;
         let socket = UnixListener::bind(at("socket"))?;
         set_mode(&at("socket"), 0o777)?;
+        let shown_socket = UnixListener::bind(at("shown/socket"))?;
+        set_mode(&at("shown/socket"), 0o777)?;
         tcp.set_nonblocking(true)?;
         unix.set_nonblocking(true)?;
         socket.set_nonblocking(true)?;
+        shown_socket.set_nonblocking(true)?;
         let free_port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port();
 
         let mut secret = |what| -> io::Result<String> {
@@ -164,6 +168,7 @@ impl World {
             tcp,
             unix,
             socket,
+            shown_socket,
             memory,
             memory_content,
             queue,
@@ -221,7 +226,7 @@ impl World {
             }
         }
         let names = |dir: &str| std::fs::read_dir(self.dir.path().join(dir)).map_or(0, Iterator::count);
-        if (names(""), names("open"), names("shown")) != (5, 1, 2) {
+        if (names(""), names("open"), names("shown")) != (5, 1, 3) {
             evidence.push("there are other files in the planted directories".to_owned());
         }
         let places = PLACES.iter().map(Path::new).chain([suite.temp_dir.as_path()]);
@@ -239,6 +244,9 @@ impl World {
         }
         if self.socket.accept().is_ok() {
             evidence.push("it connected to a socket file outside".to_owned());
+        }
+        if self.shown_socket.accept().is_ok() {
+            evidence.push("it connected to a socket in a directory that it was shown".to_owned());
         }
         if self
             .memory

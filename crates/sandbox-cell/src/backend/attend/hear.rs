@@ -53,7 +53,7 @@ impl Attendant<'_> {
                 }
                 self.ready = Some(isolation);
                 let prepare = self.began.elapsed();
-                self.tell(&FromCell::Ready { isolation, prepare, nest: None, id: None, landlock: false });
+                self.tell(&FromCell::Ready { isolation, prepare, nest: None, id: None, key: None, landlock: false });
                 self.take_command()
             }
             (FromInside::Room(room), Some(run)) => {

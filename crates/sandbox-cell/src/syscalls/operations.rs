@@ -1,0 +1,238 @@
+//! The operations that programs may ask for by calls that multiplex many: `prctl`, `fcntl`, `ioctl`, and socket options.
+//!
+//! Each list holds what real programs ask for: the language tests and common libraries were traced, and read. What is not on
+//! a list is answered as by a kernel that does not know it. That keeps out what takes from pools that the whole kernel
+//! shares (BPF programs, flow labels, static keys, names of mappings) and what makes it load a module.
+
+use libc as c;
+
+use super::policy::{Answer, Exception, Test, equals, one_of, when};
+
+const EINVAL: Answer = Answer::Errno(22);
+const ENOTTY: Answer = Answer::Errno(25);
+const ENOPROTOOPT: Answer = Answer::Errno(92);
+const EOPNOTSUPP: Answer = Answer::Errno(95);
+
+/// Calls that make an inotify instance.
+#[cfg(target_arch = "x86_64")]
+pub(super) const INOTIFY_INIT: &[c::c_long] = &[c::SYS_inotify_init1, c::SYS_inotify_init];
+#[cfg(not(target_arch = "x86_64"))]
+pub(super) const INOTIFY_INIT: &[c::c_long] = &[c::SYS_inotify_init1];
+
+/// `prctl`, below 32. Not among them: `PR_SET_SECCOMP`, which makes BPF programs.
+const PRCTL: [c::c_int; 14] = [
+    c::PR_SET_PDEATHSIG,
+    c::PR_GET_PDEATHSIG,
+    c::PR_GET_DUMPABLE,
+    c::PR_SET_DUMPABLE,
+    c::PR_GET_KEEPCAPS,
+    c::PR_SET_KEEPCAPS,
+    c::PR_SET_NAME,
+    c::PR_GET_NAME,
+    c::PR_GET_SECCOMP,
+    c::PR_CAPBSET_READ,
+    c::PR_CAPBSET_DROP,
+    c::PR_GET_SECUREBITS,
+    c::PR_SET_TIMERSLACK,
+    c::PR_GET_TIMERSLACK,
+];
+
+/// `prctl`, from 32 on. Not among them: names of mappings, scheduling cookies and merging of pages.
+const PRCTL_ABOVE: [c::c_int; 10] = [
+    c::PR_SET_CHILD_SUBREAPER,
+    c::PR_GET_CHILD_SUBREAPER,
+    c::PR_SET_NO_NEW_PRIVS,
+    c::PR_GET_NO_NEW_PRIVS,
+    c::PR_GET_TID_ADDRESS,
+    c::PR_SET_THP_DISABLE,
+    c::PR_GET_THP_DISABLE,
+    c::PR_CAP_AMBIENT,
+    c::PR_GET_SPECULATION_CTRL,
+    c::PR_SET_SPECULATION_CTRL,
+];
+
+/// `fcntl`: descriptors and flags, locks, owners of signals.
+const FCNTL: [c::c_int; 15] = [
+    c::F_DUPFD,
+    c::F_GETFD,
+    c::F_SETFD,
+    c::F_GETFL,
+    c::F_SETFL,
+    c::F_GETLK,
+    c::F_SETLK,
+    c::F_SETLKW,
+    c::F_SETOWN,
+    c::F_GETOWN,
+    10, // F_SETSIG
+    11, // F_GETSIG
+    15, // F_SETOWN_EX
+    16, // F_GETOWN_EX
+    17, // F_GETOWNER_UIDS
+];
+const FCNTL_OFD: [c::c_int; 3] = [c::F_OFD_GETLK, c::F_OFD_SETLK, c::F_OFD_SETLKW];
+/// Linux's own, from 1024 on. Not among them: leases, which would hold up whoever wants to write, and news of directories.
+const FCNTL_LINUX: [c::c_int; 8] = [
+    c::F_GETLEASE,
+    1027, // F_DUPFD_QUERY
+    1028, // F_CREATED_QUERY
+    c::F_DUPFD_CLOEXEC,
+    c::F_SETPIPE_SZ,
+    c::F_GETPIPE_SZ,
+    c::F_ADD_SEALS,
+    c::F_GET_SEALS,
+];
+
+/// Terminals: what isatty, readline and curses ask for. Not among them: pushing input, the console, line disciplines.
+#[rustfmt::skip]
+const TERMINAL: [c::c_int; 19] = [
+    0x5401, 0x5402, 0x5403, 0x5404, // TCGETS, TCSETS, TCSETSW, TCSETSF
+    0x5405, 0x5406, 0x5407, 0x5408, // TCGETA, TCSETA, TCSETAW, TCSETAF
+    0x5409, 0x540a, 0x540b,         // TCSBRK, TCXONC, TCFLSH
+    0x540e, 0x540f, 0x5410,         // TIOCSCTTY, TIOCGPGRP, TIOCSPGRP
+    0x5411, 0x5413, 0x5414, 0x5415, // TIOCOUTQ, TIOCGWINSZ, TIOCSWINSZ, TIOCMGET
+    0x541b,                         // FIONREAD
+];
+/// FIONBIO, TIOCNOTTY, TIOCGETD, TCSBRKP, TIOCGSID.
+const TERMINAL_ABOVE: [c::c_int; 5] = [0x5421, 0x5422, 0x5424, 0x5425, 0x5429];
+/// TCGETS2 and TCSETS2 to TCSETSF2, with a size in their number: newer C libraries ask for them first.
+const TERMINAL_NEW: [u32; 4] = [0x802c_542a, 0x402c_542b, 0x402c_542c, 0x402c_542d];
+/// FIONCLEX, FIOCLEX, FIOASYNC.
+const DESCRIPTOR: [c::c_int; 3] = [0x5450, 0x5451, 0x5452];
+/// Reading about network interfaces. Not among them: those that make bridges and VLANs, which load modules.
+const INTERFACE: [c::c_int; 9] = [
+    0x8905, // SIOCATMARK
+    0x8910, // SIOCGIFNAME
+    0x8912, // SIOCGIFCONF
+    0x8913, // SIOCGIFFLAGS
+    0x8915, // SIOCGIFADDR
+    0x8917, // SIOCGIFDSTADDR
+    0x8919, // SIOCGIFBRDADDR
+    0x891b, // SIOCGIFNETMASK
+    0x891d, // SIOCGIFMETRIC
+];
+/// SIOCGIFMTU, SIOCGIFHWADDR, SIOCGIFINDEX.
+const INTERFACE_ABOVE: [c::c_int; 3] = [0x8921, 0x8927, 0x8933];
+/// Of network devices; libraries expect this answer from one that has no such thing.
+const SIOCETHTOOL: c::c_int = 0x8946;
+
+/// `SOL_SOCKET`. Not among them: all that make or find BPF programs, time stamps (which switch code of the whole kernel),
+/// zero copy and busy polling.
+const SOCKET: [c::c_int; 20] = [
+    c::SO_REUSEADDR,
+    c::SO_TYPE,
+    c::SO_ERROR,
+    c::SO_DONTROUTE,
+    c::SO_BROADCAST,
+    c::SO_SNDBUF,
+    c::SO_RCVBUF,
+    c::SO_KEEPALIVE,
+    c::SO_OOBINLINE,
+    c::SO_PRIORITY,
+    c::SO_LINGER,
+    c::SO_REUSEPORT,
+    c::SO_PASSCRED,
+    c::SO_PEERCRED,
+    c::SO_RCVLOWAT,
+    c::SO_SNDLOWAT,
+    c::SO_RCVTIMEO,
+    c::SO_SNDTIMEO,
+    c::SO_ACCEPTCONN,
+    c::SO_PEERSEC,
+];
+const SOCKET_ABOVE: [c::c_int; 2] = [c::SO_PROTOCOL, c::SO_DOMAIN];
+const IPV4: [c::c_int; 10] = [
+    c::IP_TOS,
+    c::IP_TTL,
+    c::IP_PKTINFO,
+    c::IP_MTU_DISCOVER,
+    c::IP_RECVERR,
+    c::IP_RECVTTL,
+    c::IP_RECVTOS,
+    14, // IP_MTU
+    c::IP_FREEBIND,
+    c::IP_BIND_ADDRESS_NO_PORT,
+];
+const IPV4_ABOVE: [c::c_int; 6] = [
+    c::IP_MULTICAST_IF,
+    c::IP_MULTICAST_TTL,
+    c::IP_MULTICAST_LOOP,
+    c::IP_ADD_MEMBERSHIP,
+    c::IP_DROP_MEMBERSHIP,
+    c::IP_MULTICAST_ALL,
+];
+const IPV6: [c::c_int; 11] = [
+    c::IPV6_UNICAST_HOPS,
+    c::IPV6_MULTICAST_IF,
+    c::IPV6_MULTICAST_HOPS,
+    c::IPV6_MULTICAST_LOOP,
+    c::IPV6_ADD_MEMBERSHIP,
+    c::IPV6_DROP_MEMBERSHIP,
+    c::IPV6_MTU_DISCOVER,
+    c::IPV6_MTU,
+    c::IPV6_RECVERR,
+    c::IPV6_V6ONLY,
+    29, // IPV6_MULTICAST_ALL
+];
+const IPV6_ABOVE: [c::c_int; 4] = [c::IPV6_RECVPKTINFO, c::IPV6_RECVHOPLIMIT, c::IPV6_RECVTCLASS, c::IPV6_TCLASS];
+/// Not among them: protocols on top (`TCP_ULP`), keys, repair, and zero copy.
+const TCP: [c::c_int; 14] = [
+    c::TCP_NODELAY,
+    c::TCP_MAXSEG,
+    c::TCP_CORK,
+    c::TCP_KEEPIDLE,
+    c::TCP_KEEPINTVL,
+    c::TCP_KEEPCNT,
+    c::TCP_SYNCNT,
+    c::TCP_LINGER2,
+    c::TCP_DEFER_ACCEPT,
+    c::TCP_WINDOW_CLAMP,
+    c::TCP_INFO,
+    c::TCP_QUICKACK,
+    c::TCP_USER_TIMEOUT,
+    c::TCP_NOTSENT_LOWAT,
+];
+
+/// The rules: call, exceptions, and the answer to all else.
+pub(super) fn rules() -> Vec<(c::c_long, Vec<Exception>, Answer)> {
+    let allow = |argument, test| when(argument, test, Answer::Allow);
+    let prctl = vec![allow(0, one_of(0, &PRCTL)), allow(0, one_of(32, &PRCTL_ABOVE))];
+    let fcntl =
+        vec![allow(1, one_of(0, &FCNTL)), allow(1, one_of(32, &FCNTL_OFD)), allow(1, one_of(1024, &FCNTL_LINUX))];
+    let windows: [(u32, &[c::c_int]); 5] = [
+        (0x5400, &TERMINAL),
+        (0x5420, &TERMINAL_ABOVE),
+        (0x5440, &DESCRIPTOR),
+        (0x8900, &INTERFACE),
+        (0x8920, &INTERFACE_ABOVE),
+    ];
+    let mut ioctl: Vec<_> = windows.iter().map(|(base, numbers)| allow(1, one_of(*base, numbers))).collect();
+    ioctl.extend(TERMINAL_NEW.map(|number| allow(1, Test::Equals(number))));
+    ioctl.push(equals(1, SIOCETHTOOL, EOPNOTSUPP));
+    let options = options();
+    vec![
+        (c::SYS_prctl, prctl, EINVAL),
+        (c::SYS_fcntl, fcntl, EINVAL),
+        (c::SYS_ioctl, ioctl, ENOTTY),
+        // One list for both: reading what may be set harms nobody, and setting what can only be read is refused by the
+        // kernel. Their numbers are neighbours, so that the compiled filter holds it once.
+        (c::SYS_setsockopt, options.clone(), ENOPROTOOPT),
+        (c::SYS_getsockopt, options, ENOPROTOOPT),
+    ]
+}
+
+fn options() -> Vec<Exception> {
+    let windows: [(c::c_int, u32, &[c::c_int]); 7] = [
+        (c::SOL_SOCKET, 0, &SOCKET),
+        (c::IPPROTO_TCP, 0, &TCP),
+        (c::SOL_SOCKET, 32, &SOCKET_ABOVE),
+        (c::IPPROTO_IP, 0, &IPV4),
+        (c::IPPROTO_IP, 32, &IPV4_ABOVE),
+        (c::IPPROTO_IPV6, 0, &IPV6),
+        (c::IPPROTO_IPV6, 48, &IPV6_ABOVE),
+    ];
+    let allow = |&(level, base, options): &(c::c_int, u32, &[c::c_int])| Exception {
+        tests: vec![(1, Test::Equals(level.cast_unsigned())), (2, one_of(base, options))],
+        answer: Answer::Allow,
+    };
+    windows.iter().map(allow).collect()
+}
