@@ -35,6 +35,7 @@ mod outcome;
 mod path;
 pub mod probe;
 mod rootfs;
+mod service;
 mod spec;
 mod syscalls;
 pub mod units;
@@ -54,5 +55,6 @@ pub use spec::{
     CellSpec, Command, Gateway, HOME_DIR, MOST_PORTS, Mount, Nest, Network, PROXY_PORT, Role, Volume, WORK_DIR,
     base_environment,
 };
+pub use service::{ServiceFiles, confine_service};
 pub use syscalls::filter_bytes;
 pub use wire::Sources;

@@ -3,10 +3,10 @@
 
 use std::collections::HashMap;
 use std::os::fd::BorrowedFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use sandbox_cell::{Failure, Sources};
+use sandbox_cell::{Failure, ServiceFiles, Sources};
 use sandbox_images::{Image, ImageStore};
 use sandbox_runtimes::{Definition, Memory, Missing, Places, Registry, Runtime, Store};
 
@@ -99,6 +99,15 @@ impl Engine {
         let readable = toolchains.chain(own).map(real).collect();
         let writable = self.settings.volume_paths.iter().cloned().map(real).collect();
         self.executor.confine(&Sources { readable, writable })
+    }
+
+    /// Confines this process, which must have a single thread: it opens what its toolchains consist of, what it makes once,
+    /// and `data_dir`, and the keeper does the rest.
+    pub fn confine_service(&self, data_dir: &Path) -> Result<(), Failure> {
+        let toolchains = self.runtimes.values().flatten().flat_map(Runtime::sources).map(PathBuf::from);
+        let readable = toolchains.chain([self.renderer.clone()]).chain(self.settings.volume_paths.iter().cloned());
+        let writable = vec![self.store.root(), data_dir.to_owned()];
+        sandbox_cell::confine_service(&ServiceFiles { readable: readable.collect(), writable })
     }
 
     /// Keeps up to so many cells ready from now on, at first one for every language that is there, and up to so many

@@ -107,7 +107,10 @@ fn run(config: &Config) -> Result<(), String> {
     let data_dir =
         config.settings.data_dir.as_deref().ok_or("there is no data directory; name one with SANDBOX_DATA_DIR")?;
     let user = privilege::give_up(&config.user, data_dir)?;
-    // Only now: a thread that was there before would still be root's.
+    if config.settings.backend == Backend::Native {
+        engine.confine_service(data_dir).map_err(|failure| failure.to_string())?;
+    }
+    // Only now: a thread that was there before would still be root's, and not confined.
     if config.settings.backend == Backend::Native {
         engine
             .warm_up(config.ready_cells, config.zygotes)

@@ -144,8 +144,13 @@ impl Server<'_> {
                 }
             }
             Ok(Received::Message(ToKeeper::Confine(sources), _)) => {
-                if let Ok(workshop) = &mut self.workshop {
-                    workshop.confine(sources);
+                // Another backend's programs do what they like.
+                let lock = !self.attendants.are_wanted();
+                if let Ok(workshop) = &mut self.workshop
+                    && workshop.confine(sources, lock).is_err()
+                {
+                    // Rather none than one that is not what its caller takes it for.
+                    sandbox_sys::process::exit_now(1);
                 }
             }
             Ok(Received::Message(ToKeeper::Use(backend), _)) => {

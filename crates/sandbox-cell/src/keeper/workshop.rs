@@ -85,9 +85,15 @@ impl Workshop {
         })
     }
 
-    /// Limits what cells may be shown. Said once, it holds: a second time changes nothing.
-    pub(super) fn confine(&mut self, sources: Sources) {
+    /// Limits what cells may be shown and, with `lock`, what this process and all that it makes may ask of the kernel. Said
+    /// once, it holds: a second time changes nothing.
+    pub(super) fn confine(&mut self, sources: Sources, lock: bool) -> rustix::io::Result<()> {
+        if self.sources.is_none() && lock {
+            rustix::thread::set_no_new_privs(true)?;
+            sandbox_sys::seccomp::install(&syscalls::compile(&syscalls::policy_of_keeper()))?;
+        }
         self.sources.get_or_insert(sources);
+        Ok(())
     }
 
     /// Whether somebody has limited that.

@@ -6,6 +6,7 @@ use proptest::prelude::*;
 use sandbox_sys::seccomp::Instruction;
 
 use super::compile::compile;
+use super::own::{policy_of_keeper, policy_of_service};
 use super::policy::{Answer, EntryKey, Exception, Policy, Rule, Sockets, Test, policy, policy_of_zygotes};
 use super::reduced::policy_without_namespaces;
 
@@ -177,7 +178,8 @@ fn policies() -> Vec<Policy> {
     let key = EntryKey(0x1234_5678_9abc_def0);
     let with_namespaces =
         Sockets::ALL.into_iter().flat_map(|sockets| [policy(sockets), policy_of_zygotes(sockets, key)]);
-    with_namespaces.chain([true, false].map(policy_without_namespaces)).collect()
+    let own = [policy_of_keeper(), policy_of_service()];
+    with_namespaces.chain([true, false].map(policy_without_namespaces)).chain(own).collect()
 }
 
 #[test]

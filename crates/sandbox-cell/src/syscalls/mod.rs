@@ -8,10 +8,12 @@ mod compile;
 #[cfg(test)]
 mod equivalence;
 mod operations;
+mod own;
 mod policy;
 mod reduced;
 
 pub(crate) use compile::compile;
+pub(crate) use own::{policy_of_keeper, policy_of_service};
 pub(crate) use policy::{Answer, EntryKey, Exception, Rule, Sockets, Test, policy, policy_of_zygotes};
 pub(crate) use reduced::policy_without_namespaces;
 

@@ -360,6 +360,24 @@ pub(crate) fn policy_of_zygotes(sockets: Sockets, key: EntryKey) -> Policy {
 }
 
 impl Policy {
+    /// Sets the rule of a call, whether it is listed or not.
+    pub(super) fn set(&mut self, call: c::c_long, exceptions: Vec<Exception>, otherwise: Answer) {
+        let number = u32::try_from(call).unwrap_or(u32::MAX);
+        let rule = Rule { exceptions, otherwise };
+        match self.rules.binary_search_by_key(&number, |(number, _)| *number) {
+            Ok(index) => self.rules[index].1 = rule,
+            Err(index) => self.rules.insert(index, (number, rule)),
+        }
+    }
+
+    /// Puts an exception before those that a call has already.
+    pub(super) fn except(&mut self, call: c::c_long, exception: Exception) {
+        let number = u32::try_from(call).unwrap_or(u32::MAX);
+        if let Ok(index) = self.rules.binary_search_by_key(&number, |(number, _)| *number) {
+            self.rules[index].1.exceptions.insert(0, exception);
+        }
+    }
+
     /// Replaces the rule of a call that is listed.
     pub(super) fn change(&mut self, call: c::c_long, exceptions: Vec<Exception>, otherwise: Answer) {
         let number = u32::try_from(call).unwrap_or(u32::MAX);

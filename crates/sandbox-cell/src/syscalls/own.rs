@@ -1,0 +1,56 @@
+//! The policies of this program's own processes that must not do everything either: the keeper, and the one that serves a
+//! network. Both are what a cell's policy allows, and what their work takes besides.
+
+use libc as c;
+
+use super::policy::{Answer, Exception, Policy, Sockets, Test, policy};
+
+/// What the keeper, its nests and inits do before they lock a cell.
+const TO_MAKE_CELLS: &[c::c_long] = &[
+    // Namespaces and mounts.
+    c::SYS_clone,
+    c::SYS_clone3,
+    c::SYS_unshare,
+    c::SYS_setns,
+    c::SYS_mount,
+    c::SYS_umount2,
+    c::SYS_pivot_root,
+    c::SYS_open_tree,
+    c::SYS_move_mount,
+    c::SYS_fsopen,
+    c::SYS_fsconfig,
+    c::SYS_fsmount,
+    c::SYS_mount_setattr,
+    c::SYS_sethostname,
+    // Paths that must not lead through links.
+    c::SYS_openat2,
+    // Bringing a loopback interface up, giving up powers and setting limits of what they become.
+    c::SYS_ioctl,
+    c::SYS_prctl,
+    c::SYS_seccomp,
+    c::SYS_prlimit64,
+    c::SYS_setrlimit,
+];
+
+/// The keeper's policy, which everything that it makes inherits and narrows. Without: other processes' memory, modules,
+/// BPF, keys, clocks, swap, rebooting, raw I/O, asynchronous I/O, events of performance and files.
+pub(crate) fn policy_of_keeper() -> Policy {
+    let mut policy = policy(Sockets { internet: true, named: true });
+    for &call in TO_MAKE_CELLS {
+        policy.set(call, vec![], Answer::Allow);
+    }
+    // Behind a gateway a cell has a route.
+    let route = vec![
+        (0, Test::Equals(c::AF_NETLINK.cast_unsigned())),
+        (2, Test::Equals(c::NETLINK_ROUTE.cast_unsigned())),
+    ];
+    policy.except(c::SYS_socket, Exception { tests: route, answer: Answer::Allow });
+    policy
+}
+
+/// The policy of a process that serves a network: no power to make cells.
+pub(crate) fn policy_of_service() -> Policy {
+    let mut policy = policy(Sockets { internet: true, named: true });
+    policy.set(c::SYS_openat2, vec![], Answer::Allow);
+    policy
+}
