@@ -51,10 +51,10 @@ pub use path::{PathError, RelativePath};
 pub use rootfs::own_files;
 pub use sandbox_sys::ZYGOTE_LIBRARY;
 pub use sandbox_sys::signal::name as signal_name;
+pub use service::{ServiceFiles, confine_service};
 pub use spec::{
     CellSpec, Command, Gateway, HOME_DIR, MOST_PORTS, Mount, Nest, Network, PROXY_PORT, Role, Volume, WORK_DIR,
     base_environment,
 };
-pub use service::{ServiceFiles, confine_service};
 pub use syscalls::filter_bytes;
 pub use wire::Sources;

@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use landlock::{
-    ABI, Access, AccessFs, BitFlags, CompatLevel, Compatible, PathBeneath, PathFd, Ruleset, RulesetAttr, RulesetCreated,
-    RulesetCreatedAttr, Scope,
+    ABI, Access, AccessFs, BitFlags, CompatLevel, Compatible, PathBeneath, PathFd, Ruleset, RulesetAttr,
+    RulesetCreated, RulesetCreatedAttr, Scope,
 };
 
 use crate::error::Failure;
@@ -20,9 +20,8 @@ pub struct ServiceFiles {
 }
 
 /// What makes up the system: programs, their settings, and what the kernel tells.
-const SYSTEM: [&str; 13] = [
-    "/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/opt", "/proc", "/sys", "/run", "/dev",
-];
+const SYSTEM: [&str; 13] =
+    ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/opt", "/proc", "/sys", "/run", "/dev"];
 
 const KNOWN: ABI = ABI::V6;
 

@@ -40,10 +40,8 @@ pub(crate) fn policy_of_keeper() -> Policy {
         policy.set(call, vec![], Answer::Allow);
     }
     // Behind a gateway a cell has a route.
-    let route = vec![
-        (0, Test::Equals(c::AF_NETLINK.cast_unsigned())),
-        (2, Test::Equals(c::NETLINK_ROUTE.cast_unsigned())),
-    ];
+    let route =
+        vec![(0, Test::Equals(c::AF_NETLINK.cast_unsigned())), (2, Test::Equals(c::NETLINK_ROUTE.cast_unsigned()))];
     policy.except(c::SYS_socket, Exception { tests: route, answer: Answer::Allow });
     policy
 }

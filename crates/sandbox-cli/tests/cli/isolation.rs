@@ -43,7 +43,7 @@ print([r.getrlimit(n) for n in (r.RLIMIT_CORE, r.RLIMIT_NICE, r.RLIMIT_RTPRIO)],
 try: os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1)); print('real time')
 except PermissionError: print('refused')
 ";
-    assert_eq!(stdout(code), "[(0, 0), (0, 0), (0, 0)] 1000\nrefused");
+    assert_eq!(stdout(code), "[(1, 1), (0, 0), (0, 0)] 1000\nrefused");
 }
 
 #[test]

@@ -14,6 +14,7 @@ mod metrics;
 mod ordinary_user;
 mod reduced;
 mod results;
+mod shared_pools;
 mod streaming;
 mod templates;
 mod time;

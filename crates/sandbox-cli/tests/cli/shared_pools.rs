@@ -1,0 +1,72 @@
+//! What the kernel counts for a user, a cell takes from its own, never from the user that started the sandbox.
+
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Command, Stdio};
+
+use super::harness::{is_root, sandbox};
+
+/// Takes as many message queues, timers and inotify instances as it gets, says how many, and holds them until its input ends.
+const TAKE: &str = "
+import ctypes, os, sys
+c = ctypes.CDLL(None, use_errno=True)
+def count(take, most):
+    n = 0
+    while n < most and take(n) >= 0: n += 1
+    return n
+queues = count(lambda n: c.mq_open(b'/q%d' % n, os.O_CREAT | os.O_RDWR, 0o600, None), 64)
+timers = count(lambda n: c.timer_create(1, None, ctypes.byref(ctypes.c_void_p())), 100_000)
+watches = count(lambda n: c.inotify_init(), 200)
+print(queues, timers, watches, flush=True)
+sys.stdin.read()
+";
+
+/// Says what another process of the same user gets meanwhile.
+const CHECK: &str = "
+import ctypes, os
+c = ctypes.CDLL(None, use_errno=True)
+name = b'/sandbox-test-%d' % os.getpid()
+queue = c.mq_open(name, os.O_CREAT | os.O_RDWR, 0o600, None)
+c.mq_unlink(name)
+timer = c.timer_create(1, None, ctypes.byref(ctypes.c_void_p()))
+print(queue >= 0, timer >= 0, c.inotify_init() >= 0)
+";
+
+#[test]
+fn counters_of_the_host_user_stay_free() {
+    if !is_root() {
+        return;
+    }
+    let mut cell =
+        sandbox(&["--lang", "python", "--code", TAKE, "--stdin", "-", "--timeout", "60s", "--open-files", "512"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+    let mut out = BufReader::new(cell.stdout.take().unwrap());
+    let mut taken = String::new();
+    out.read_line(&mut taken).unwrap();
+    let check = Command::new("python3").args(["-c", CHECK]).output().unwrap();
+    drop(cell.stdin.take());
+    let mut errors = String::new();
+    cell.stderr.take().unwrap().read_to_string(&mut errors).unwrap();
+    assert!(cell.wait().unwrap().success(), "{errors}");
+    assert_eq!(String::from_utf8_lossy(&check.stdout).trim(), "True True True", "{taken} were taken");
+    let taken: Vec<u64> = taken.split_whitespace().map(|n| n.parse().unwrap()).collect();
+    // Landlock refuses queues; without it, they are the cell's own.
+    assert!(taken[0] <= 10, "message queues: {taken:?}");
+    assert!((1..=1024).contains(&taken[1]), "timers: {taken:?}");
+    assert_eq!(taken[2], 0, "inotify instances: {taken:?}");
+}
+
+#[test]
+fn a_crash_runs_no_handler_of_the_host() {
+    // With a limit of 1 the kernel aborts the dump before it starts a handler; a program cannot change it to 0.
+    let code = "
+import resource as r
+r.setrlimit(r.RLIMIT_CORE, (0, 0))
+print(r.getrlimit(r.RLIMIT_CORE))
+";
+    let result = super::harness::python(code, &[]);
+    assert_eq!(result["stdout"], "(1, 1)\n", "{result:#}");
+}
