@@ -33,6 +33,7 @@ mod layer;
 pub mod limits;
 mod outcome;
 mod path;
+mod pools;
 pub mod probe;
 mod rootfs;
 mod service;

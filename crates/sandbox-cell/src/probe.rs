@@ -5,6 +5,8 @@ use sandbox_sys::process::{Namespaces, SingleThreaded, fork_into};
 use crate::error::{Failure, reason};
 use crate::keeper::Keeper;
 use crate::layer::{Layer, LayerSet};
+use crate::pools;
+pub use crate::pools::SharedPool;
 use crate::spec::CellSpec;
 
 /// What was found out about a host.
@@ -22,6 +24,8 @@ pub struct Host {
     pub failure: Option<Failure>,
     /// Whether cells can be made, but only without namespaces.
     pub bare: bool,
+    /// What cells share with the whole kernel without a bound.
+    pub shared: Vec<SharedPool>,
 }
 
 /// What was found out about a layer.
@@ -65,9 +69,13 @@ pub fn examine(required: LayerSet) -> Result<Host, Failure> {
             Err(_) => alone(layer),
         })
         .collect();
+    let kernel = rustix::system::uname().release().to_string_lossy().into_owned();
+    let privileged = rustix::process::geteuid().is_root();
+    let shared = pools::shared(made.clone().unwrap_or_default(), privileged, &kernel);
     Ok(Host {
-        kernel: rustix::system::uname().release().to_string_lossy().into_owned(),
-        privileged: rustix::process::geteuid().is_root(),
+        kernel,
+        privileged,
+        shared,
         cgroups: crate::cgroup::version(),
         findings,
         failure,

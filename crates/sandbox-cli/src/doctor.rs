@@ -153,7 +153,16 @@ mod tests {
                 Finding { layer, works, why: (!works).then(|| "not here".to_owned()) }
             })
             .collect();
-        Host { kernel: "6.1.0".to_owned(), privileged: false, cgroups: "v2", findings, failure: None, bare: false }
+        let shared = vec![];
+        Host {
+            kernel: "6.1.0".to_owned(),
+            privileged: false,
+            cgroups: "v2",
+            findings,
+            failure: None,
+            bare: false,
+            shared,
+        }
     }
 
     fn plain(host: &Host, languages: &[Language]) -> String {

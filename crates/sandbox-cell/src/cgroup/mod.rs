@@ -49,6 +49,17 @@ pub(crate) fn version() -> &'static str {
     }
 }
 
+/// Whether groups count swap. Version 2 always does; version 1 may be told not to.
+pub(crate) fn counts_swap() -> bool {
+    match locate::find() {
+        Ok(locate::Place::V1(place)) => {
+            place.get("memory").is_some_and(|dir| dir.join("memory.memsw.limit_in_bytes").exists())
+        }
+        Ok(locate::Place::V2(_)) => true,
+        Err(_) => false,
+    }
+}
+
 /// The group of one cell.
 #[derive(Debug)]
 pub(crate) enum Group {

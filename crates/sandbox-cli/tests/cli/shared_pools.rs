@@ -70,3 +70,27 @@ print(r.getrlimit(r.RLIMIT_CORE))
     let result = super::harness::python(code, &[]);
     assert_eq!(result["stdout"], "(1, 1)\n", "{result:#}");
 }
+
+/// How many names the kernel remembers not to exist.
+fn names_not_found() -> i64 {
+    let state = std::fs::read_to_string("/proc/sys/fs/dentry-state").unwrap();
+    state.split_whitespace().nth(4).unwrap().parse().unwrap()
+}
+
+#[test]
+fn names_that_were_looked_up_are_forgotten_with_the_cell() {
+    if !is_root() {
+        return;
+    }
+    let before = names_not_found();
+    let code = "
+import os
+for i in range(100_000): os.access(f'/usr/lib/{i:0200}', os.F_OK)
+print(open('/proc/sys/fs/dentry-state').read().split()[4])
+";
+    let result = super::harness::python(code, &["--timeout", "60s"]);
+    assert_eq!(result["verdict"], "ok", "{result:#}");
+    let inside: i64 = result["stdout"].as_str().unwrap().trim().parse().unwrap();
+    assert!(inside - before > 60_000, "the kernel remembered {} names", inside - before);
+    super::harness::eventually("the names are forgotten", || names_not_found() - before < 30_000);
+}

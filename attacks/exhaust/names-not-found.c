@@ -1,0 +1,33 @@
+// tries: looks up names that do not exist, each of which the kernel remembers
+// seen-in: sandbox-run 0.1.0
+// walls: memory
+// limits: memory=16m wall_time=8s
+// expect: ok, memory_limit
+// known-without: memory: without a cgroup the kernel charges the names that it remembers to no one
+// alone: yes
+#include <fcntl.h>
+#include <stdio.h>
+#include <unistd.h>
+
+static long negative(void) {
+    long all = 0, unused = 0, age = 0, want = 0, negative = 0;
+    FILE *state = fopen("/proc/sys/fs/dentry-state", "r");
+    if (!state || fscanf(state, "%ld %ld %ld %ld %ld", &all, &unused, &age, &want, &negative) != 5) return -1;
+    fclose(state);
+    return negative;
+}
+
+int main(void) {
+    char name[300];
+    long before = negative();
+    for (long i = 0; i < 150000; i++) {
+        // Long names are not kept in the entry itself, but beside it.
+        snprintf(name, sizeof name, "/usr/lib/%0200ld", i);
+        access(name, F_OK);
+    }
+    // 150,000 of them are 75 MiB. In 16 MiB there is room for a fifth.
+    long left = negative() - before;
+    printf("%ld names are remembered\n", left);
+    fflush(stdout);
+    return left > 100000 ? 99 : 0;
+}

@@ -1,0 +1,122 @@
+//! What a cell can take from pools that the whole kernel shares, and that this host cannot bound. Everything that it can is
+//! listed in docs/SECURITY.md, with who bounds it.
+
+use crate::layer::{Layer, LayerSet};
+
+/// Something that is shared without a bound, or with a wide one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SharedPool {
+    /// What is shared.
+    pub pool: &'static str,
+    /// Why it is not bounded here.
+    pub why: String,
+    /// What to do about it.
+    pub fix: &'static str,
+}
+
+/// The facts that decide.
+struct Facts<'a> {
+    layers: LayerSet,
+    privileged: bool,
+    /// The kernel's release, such as `6.1.0-18-amd64`.
+    release: &'a str,
+    core_pattern: &'a str,
+    swap: bool,
+    counts_swap: bool,
+}
+
+/// What is shared on this host by cells with these layers.
+pub(crate) fn shared(layers: LayerSet, privileged: bool, release: &str) -> Vec<SharedPool> {
+    let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
+    unbounded(&Facts {
+        layers,
+        privileged,
+        release,
+        core_pattern: &read("/proc/sys/kernel/core_pattern"),
+        // The first line is a heading.
+        swap: read("/proc/swaps").lines().count() > 1,
+        counts_swap: crate::cgroup::counts_swap(),
+    })
+}
+
+fn unbounded(facts: &Facts<'_>) -> Vec<SharedPool> {
+    let mut pools = vec![];
+    let mut add = |pool, why: &str, fix| pools.push(SharedPool { pool, why: why.to_owned(), fix });
+    let has_memory = facts.layers.contains(Layer::Memory);
+    if !has_memory {
+        add(
+            "kernel memory (sockets, pipes, epoll, locks, names looked up, unnamed files)",
+            "no cgroup limits what the kernel holds for a cell",
+            Layer::Memory.fix(),
+        );
+    }
+    if !facts.privileged {
+        add(
+            "counters of your user (queued signals, timers, message queues, pipe pages, epoll watches)",
+            "every cell runs as your user, and gets a fraction of what you may have",
+            "run as root, so that each cell gets user ids of its own",
+        );
+    }
+    if has_memory && facts.swap && !facts.counts_swap {
+        add(
+            "swap",
+            "the memory cgroup does not count it",
+            "boot with swapaccount=1, use cgroup v2, or switch swap off",
+        );
+    }
+    if version(facts.release).is_some_and(|version| version < (5, 15)) {
+        add(
+            "timers, queued signals, semaphores and locks",
+            "this kernel does not charge their memory to a cgroup",
+            "use Linux 5.15 or later",
+        );
+    }
+    if facts.core_pattern.starts_with('@') {
+        add(
+            "the host's crash handler",
+            "core_pattern names a socket, which may be sent the memory of a program that crashes in a cell",
+            "set kernel.core_pattern to a pipe or a file name: cells use neither",
+        );
+    }
+    pools
+}
+
+/// The first two numbers of a release.
+fn version(release: &str) -> Option<(u32, u32)> {
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(str::parse);
+    Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn all() -> Facts<'static> {
+        let layers = Layer::ALL.into_iter().collect();
+        Facts {
+            layers,
+            privileged: true,
+            release: "6.1.0-18-amd64",
+            core_pattern: "|/usr/bin/handler %p",
+            swap: true,
+            counts_swap: true,
+        }
+    }
+
+    #[test]
+    fn a_host_with_every_layer_bounds_everything() {
+        assert_eq!(unbounded(&all()), vec![]);
+    }
+
+    #[test]
+    fn missing_bounds_are_named_with_their_fix() {
+        let pools = |facts: Facts<'_>| unbounded(&facts).into_iter().map(|pool| pool.pool).collect::<Vec<_>>();
+        let without_memory = all().layers.without([Layer::Memory].into_iter().collect());
+        assert!(pools(Facts { layers: without_memory, ..all() })[0].starts_with("kernel memory"));
+        assert!(pools(Facts { privileged: false, ..all() })[0].starts_with("counters of your user"));
+        assert_eq!(pools(Facts { counts_swap: false, ..all() }), ["swap"]);
+        assert_eq!(pools(Facts { release: "5.14.0", ..all() }).len(), 1);
+        assert_eq!(pools(Facts { core_pattern: "@/run/crash.sock", ..all() }), ["the host's crash handler"]);
+        assert!(unbounded(&Facts { privileged: false, ..all() }).iter().all(|pool| !pool.fix.is_empty()));
+    }
+}
