@@ -403,6 +403,28 @@ fn the_server_holds_no_privilege() {
 }
 
 #[test]
+fn every_process_of_the_server_is_confined() {
+    let server = Server::start(&[]);
+    assert_eq!(server.post(&json!({"code": "1"})).0, 200);
+    let field = |pid: u32, name: &str| {
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+        status.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default().trim().to_owned()
+    };
+    let server_pid = server.child.id();
+    let children = std::fs::read_to_string(format!("/proc/{server_pid}/task/{server_pid}/children")).unwrap();
+    let keeper: u32 = children.split_whitespace().next().unwrap().parse().unwrap();
+    let made = std::fs::read_to_string(format!("/proc/{keeper}/task/{keeper}/children")).unwrap();
+    let made = made.split_whitespace().map(|pid| pid.parse().unwrap());
+    let pids: Vec<u32> = [server_pid, keeper].into_iter().chain(made).collect();
+    assert!(pids.len() > 2, "server, keeper, and what it made: {pids:?}");
+    for pid in pids {
+        // A process that has ended meanwhile says nothing.
+        let seen = (field(pid, "Seccomp:"), field(pid, "NoNewPrivs:"));
+        assert!(seen == ("2".into(), "1".into()) || seen == (String::new(), String::new()), "{pid}: {seen:?}");
+    }
+}
+
+#[test]
 fn metrics_count_what_happened() {
     let server = Server::start(&["--capacity", "3"]);
     server.post(&json!({"code": "print(1)"}));
