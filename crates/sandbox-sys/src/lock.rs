@@ -5,6 +5,7 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use crate::{Result, check};
 
 /// Locks one byte of a file that is open for writing, or fails at once if another open file has it locked.
+#[expect(clippy::cast_possible_truncation, reason = "small constants")]
 pub fn lock_byte(file: BorrowedFd<'_>, offset: i64) -> Result<()> {
     // SAFETY: `flock` is plain data for which all zeroes is a valid value.
     let mut lock: libc::flock = unsafe { std::mem::zeroed() };

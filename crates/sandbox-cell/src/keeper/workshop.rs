@@ -371,12 +371,12 @@ impl Workshop {
 
     /// The compiled filter of a policy, from memory if it was needed before.
     fn filter(&mut self, sockets: Sockets) -> Vec<Instruction> {
-        let known = self.filters.iter().find(|(of, _)| *of == sockets);
-        known.map(|(_, filter)| filter.clone()).unwrap_or_else(|| {
-            let filter = syscalls::compile(&syscalls::policy(sockets));
-            self.filters.push((sockets, filter.clone()));
-            filter
-        })
+        if let Some((_, known)) = self.filters.iter().find(|(of, _)| *of == sockets) {
+            return known.clone();
+        }
+        let filter = syscalls::compile(&syscalls::policy(sockets));
+        self.filters.push((sockets, filter.clone()));
+        filter
     }
 
     /// For each mount that programs can write to, a user namespace that maps its owner to the cell's user; for each that a

@@ -206,7 +206,7 @@ mod tests {
         denied(libc::SYS_socket, [libc::AF_NETLINK as u64, 3, libc::NETLINK_ROUTE as u64, 0, 0, 0]);
         denied(libc::SYS_socket, [AF_VSOCK, 1, 0, 0, 0, 0]);
         for option in [libc::SO_ATTACH_FILTER, libc::SO_ATTACH_BPF, 51, 52, libc::SO_TIMESTAMP, libc::SO_ZEROCOPY] {
-            denied(libc::SYS_setsockopt, [3, libc::SOL_SOCKET as u64, option as u64, 0, 0, 0]);
+            denied(libc::SYS_setsockopt, [3, libc::SOL_SOCKET as u64, option.cast_unsigned().into(), 0, 0, 0]);
         }
         denied(libc::SYS_setsockopt, [3, libc::IPPROTO_IPV6 as u64, 32, 0, 0, 0]);
         denied(libc::SYS_prctl, [libc::PR_SET_SECCOMP as u64, 2, 0, 0, 0, 0]);

@@ -71,7 +71,7 @@ fn run(program: &[Instruction], call: &Call) -> u32 {
             0x07 => index = accumulator,
             0x00 => accumulator = operand,
             0x6c => {
-                accumulator = accumulator.checked_shl(index).expect("what a wider shift does depends on the machine")
+                accumulator = accumulator.checked_shl(index).expect("what a wider shift does depends on the machine");
             }
             // BPF_RET | BPF_K
             0x06 => return operand,

@@ -156,6 +156,9 @@ const OPENING_HERE: &[(c::c_long, u8, u8)] = &[];
 /// Flags of open(2) that make a file: `O_CREAT`, and what `O_TMPFILE` is besides `O_DIRECTORY`.
 const MAKES_FILE: u32 = 0o100 | 0o20_000_000;
 
+/// A mode with a set-user-id or set-group-id bit.
+const SET_ID: Test = Test::AnyBit(c::S_ISUID | c::S_ISGID);
+
 /// Calls that set a file's mode, with the number of the argument that has it.
 const WITH_MODE: &[(c::c_long, u8)] =
     &[(c::SYS_mknodat, 2), (c::SYS_mkdirat, 2), (c::SYS_fchmod, 1), (c::SYS_fchmodat, 2), (c::SYS_fchmodat2, 2)];
@@ -225,7 +228,6 @@ pub(crate) fn policy(sockets: Sockets) -> Policy {
     }
 
     // No set-user-id or set-group-id files: in a directory shared with the host they would mean something outside.
-    const SET_ID: Test = Test::AnyBit(c::S_ISUID | c::S_ISGID);
     for &(call, flags, mode) in OPENING.iter().chain(OPENING_HERE) {
         let tests = vec![(flags, Test::AnyBit(MAKES_FILE)), (mode, SET_ID)];
         set(call, vec![Exception { tests, answer: EPERM }], Answer::Allow);
