@@ -1,9 +1,11 @@
 //! The embedded store: one file, one process.
 //!
-//! Jobs, their events, the queue and idempotency keys are tables of one redb database. Every change is a transaction, so
+//! Jobs, their events, their [`index`] and idempotency keys are tables of one redb database. Every change is a transaction, so
 //! that a process that is killed leaves a state in which each job is exactly one of queued, running, finished or
 //! cancelled. Events are written without waiting for the disk: should they be lost, so is the run that made them, and
 //! the job runs again.
+
+mod index;
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -12,12 +14,19 @@ use std::time::Duration;
 
 use redb::{Database, Durability, ReadableTable, ReadableTableMetadata, TableDefinition, WriteTransaction};
 use serde_json::Value;
-use tokio::sync::{Notify, watch};
+use tokio::sync::{Notify, Semaphore, watch};
 
-use crate::model::{Created, Event, Filter, Job, JobId, JobStatus, NewJob, Page, RunOf, Summary, Webhook, now, today};
+use self::index::{
+    ACCOUNTS, Account, DUE, ENDED, OWNED, RECORDS, Record, WAITING, account, measure_events, record, reindex,
+    set_account,
+};
+use crate::model::{
+    Bounds, Created, Event, Exceeded, Filter, Job, JobId, JobStatus, NewJob, Page, RunOf, Summary, Webhook, now, today,
+};
 
 const JOBS: TableDefinition<'_, u128, &[u8]> = TableDefinition::new("jobs");
-const QUEUE: TableDefinition<'_, u128, ()> = TableDefinition::new("queue");
+/// The queue of 0.1.0, which did not know owners.
+const OLD_QUEUE: TableDefinition<'_, u128, ()> = TableDefinition::new("queue");
 const EVENTS: TableDefinition<'_, (u128, u64), &[u8]> = TableDefinition::new("events");
 const KEYS: TableDefinition<'_, &str, (u128, &[u8])> = TableDefinition::new("idempotency");
 /// When somebody is to be told of a job's end, in milliseconds since 1970.
@@ -27,6 +36,15 @@ const QUOTAS: TableDefinition<'_, (u64, &str), u64> = TableDefinition::new("quot
 
 /// How often a job is started before it is given up: one that takes the server down with it must not do so for ever.
 pub(crate) const MOST_ATTEMPTS: u32 = 3;
+
+/// How many jobs are looked at for one page.
+pub(crate) const MOST_SCANNED: usize = if cfg!(test) { 20 } else { 10_000 };
+
+/// How many pages are read at one time, so that reading them leaves threads for everything else.
+const LISTINGS: usize = 2;
+
+/// How many jobs are forgotten in one transaction.
+const FORGOTTEN_AT_ONCE: usize = 500;
 
 /// How many jobs are remembered as being followed before it is looked whether they are.
 const MOST_FOLLOWED: usize = 1000;
@@ -52,44 +70,24 @@ pub struct Embedded {
     queued: Notify,
     /// Wakes those who follow a job: the number of its last event, or that it has ended.
     followed: Mutex<HashMap<JobId, watch::Sender<u64>>>,
+    /// For those who read pages.
+    pub(crate) listings: Semaphore,
 }
 
 impl Embedded {
     /// Opens or makes the store. Jobs that were running when its last user died are queued again, or given up.
     pub fn open(file: &Path) -> Result<Self> {
         let database = Database::create(file)?;
-        let store = Self { database, queued: Notify::new(), followed: Mutex::default() };
+        let (queued, followed, listings) = (Notify::new(), Mutex::default(), Semaphore::new(LISTINGS));
+        let store = Self { database, queued, followed, listings };
         let transaction = store.database.begin_write()?;
-        {
-            transaction.open_table(QUEUE)?;
-            transaction.open_table(EVENTS)?;
-            transaction.open_table(KEYS)?;
-            transaction.open_table(DELIVERIES)?;
-            transaction.open_table(QUOTAS)?;
-            let interrupted: Vec<Job> = {
-                let jobs = transaction.open_table(JOBS)?;
-                let all = jobs.iter()?.filter_map(|entry| read_job(entry.ok()?.1.value()));
-                all.filter(|job| job.status == JobStatus::Running).collect()
-            };
-            for mut job in interrupted {
-                drop_events(&transaction, job.id)?;
-                if job.attempts >= MOST_ATTEMPTS {
-                    let error = format!("the server died {} times while it ran", job.attempts);
-                    let result = sandbox_executor::RunResult::internal_error(error);
-                    end(&transaction, &mut job, JobStatus::Finished, serde_json::to_value(result).ok())?;
-                } else {
-                    job.status = JobStatus::Queued;
-                    put(&transaction, &job)?;
-                    transaction.open_table(QUEUE)?.insert(job.id.number(), ())?;
-                }
-            }
-        }
+        make_indexes(&transaction)?;
         transaction.commit()?;
         Ok(store)
     }
 
     /// Creates a job and queues it.
-    pub fn create(&self, new: &NewJob) -> Result<Created> {
+    pub fn create(&self, new: &NewJob, bounds: &Bounds) -> Result<Created> {
         let digest = new.digest();
         let transaction = self.database.begin_write()?;
         if let Some(key) = &new.idempotency_key {
@@ -107,22 +105,17 @@ impl Embedded {
                 });
             }
         }
-        let job = Job {
-            id: JobId::new(),
-            status: JobStatus::Queued,
-            created_at: now(),
-            started_at: None,
-            finished_at: None,
-            attempts: 0,
-            request: new.request.clone(),
-            result: None,
-            owner: new.owner.clone(),
-            webhook: new.webhook.clone(),
-        };
+        let job = new.queued();
+        let bytes = serde_json::to_vec(&job).unwrap_or_default().len() as u64;
+        if let Some(exceeded) = exceeded(&transaction, new, bytes, bounds)? {
+            return Ok(Created::Refused(exceeded));
+        }
         put(&transaction, &job)?;
-        transaction.open_table(QUEUE)?.insert(job.id.number(), ())?;
         if let Some(key) = &new.idempotency_key {
             transaction.open_table(KEYS)?.insert(key.as_str(), (job.id.number(), digest.as_slice()))?;
+            let before = record(&transaction, job.id)?;
+            let after = before.clone().map(|record| Record { key: Some(key.clone()), ..record });
+            reindex(&transaction, job.id, before.as_ref(), after.as_ref())?;
         }
         transaction.commit()?;
         self.queued.notify_one();
@@ -139,35 +132,62 @@ impl Embedded {
     /// Jobs, the newest first, from before `cursor` on.
     pub fn list(&self, filter: &Filter, limit: usize, cursor: Option<JobId>) -> Result<Page> {
         let transaction = self.database.begin_read()?;
-        let table = transaction.open_table(JOBS)?;
+        let records = transaction.open_table(RECORDS)?;
+        let owned = transaction.open_table(OWNED)?;
         let end = cursor.map_or(u128::MAX, JobId::number);
-        let mut jobs = vec![];
-        for entry in table.range(..end)?.rev() {
-            let Some(job) = read_job(entry?.1.value()) else { continue };
-            if !filter.fits(job.status, job.owner.as_deref()) {
+        let ids: Box<dyn Iterator<Item = Result<u128>>> = match filter.owner.as_deref() {
+            Some(owner) => Box::new(owned.range((owner, 0)..(owner, end))?.rev().map(|entry| Ok(entry?.0.value().1))),
+            None => Box::new(records.range(..end)?.rev().map(|entry| Ok(entry?.0.value()))),
+        };
+        let mut jobs: Vec<Summary> = vec![];
+        for (scanned, id) in ids.enumerate() {
+            let id = id?;
+            if scanned == MOST_SCANNED {
+                // The page goes on behind the last job that was looked at.
+                return Ok(Page { jobs, next: Some(JobId::from_number(id.saturating_add(1))) });
+            }
+            let Some(record) = records.get(id)?.and_then(|bytes| Record::read(bytes.value())) else { continue };
+            if !filter.fits(record.summary.status, Some(&record.owner)) {
                 continue;
             }
             if jobs.len() == limit {
-                let next = jobs.last().map(|job: &Summary| job.id);
+                let next = jobs.last().map(|job| job.id);
                 return Ok(Page { jobs, next });
             }
-            jobs.push(job.summary());
+            jobs.push(record.summary);
         }
         Ok(Page { jobs, next: None })
     }
 
     /// How many jobs wait.
     pub fn waiting(&self) -> Result<u64> {
-        Ok(self.database.begin_read()?.open_table(QUEUE)?.len()?)
+        Ok(self.database.begin_read()?.open_table(WAITING)?.len()?)
     }
 
-    /// Takes the job that has waited longest.
-    pub fn take(&self) -> Result<Option<Job>> {
+    /// The owners whose jobs wait, the one to be served next first: it has the fewest running jobs, or was served longest
+    /// ago. Owners with more bytes than this are left out.
+    pub fn next_owners(&self, most_bytes: u64) -> Result<Vec<Option<String>>> {
+        let transaction = self.database.begin_read()?;
+        let mut owners = vec![];
+        for entry in transaction.open_table(ACCOUNTS)?.iter()? {
+            let (owner, account) = entry?;
+            let Account { waiting, running, bytes, turn } = account.value().into();
+            if waiting > 0 && bytes <= most_bytes {
+                owners.push((running, turn, owner.value().to_owned()));
+            }
+        }
+        owners.sort_unstable();
+        Ok(owners.into_iter().map(|(_, _, owner)| Some(owner).filter(|owner| !owner.is_empty())).collect())
+    }
+
+    /// Takes the job of an owner that has waited longest.
+    pub fn take(&self, owner: Option<&str>) -> Result<Option<Job>> {
+        let owner = owner.unwrap_or_default();
         let transaction = self.database.begin_write()?;
         let first = {
-            let mut queue = transaction.open_table(QUEUE)?;
-            let first = queue.pop_first()?;
-            first.map(|(id, _)| id.value())
+            let waiting = transaction.open_table(WAITING)?;
+            let first = waiting.range((owner, 0)..=(owner, u128::MAX))?.next().transpose()?;
+            first.map(|(key, _)| key.value().1)
         };
         let Some(id) = first else { return Ok(None) };
         let Some(mut job) = get(&transaction, JobId::from_number(id))? else { return Ok(None) };
@@ -175,6 +195,13 @@ impl Embedded {
         job.started_at = Some(now());
         job.attempts += 1;
         put(&transaction, &job)?;
+        let turn = {
+            let accounts = transaction.open_table(ACCOUNTS)?;
+            let turns = accounts.iter()?.filter_map(|entry| entry.ok().map(|(_, account)| account.value().3));
+            turns.max().unwrap_or_default() + 1
+        };
+        let account = account(&transaction, owner)?;
+        set_account(&transaction, owner, Account { turn, ..account })?;
         transaction.commit()?;
         Ok(Some(job))
     }
@@ -190,7 +217,7 @@ impl Embedded {
         let id = run.id;
         let mut transaction = self.database.begin_write()?;
         transaction.set_durability(Durability::None);
-        if get(&transaction, id)?.is_none_or(|job| !run.is_current(&job)) {
+        if record(&transaction, id)?.is_none_or(|record| !record.has(run)) {
             return Ok(());
         }
         let number = add_event(&transaction, id, what)?;
@@ -233,7 +260,6 @@ impl Embedded {
         if job.status != JobStatus::Queued {
             return Ok(Some(job));
         }
-        transaction.open_table(QUEUE)?.remove(id.number())?;
         let number = end(&transaction, &mut job, JobStatus::Cancelled, None)?;
         transaction.commit()?;
         self.tell(id, number, true);
@@ -250,51 +276,59 @@ impl Embedded {
         // It was not its fault.
         job.attempts = job.attempts.saturating_sub(1);
         put(&transaction, &job)?;
-        transaction.open_table(QUEUE)?.insert(id.number(), ())?;
         transaction.commit()?;
         Ok(())
     }
 
-    /// A job of whose end somebody is to be told now. Whoever gets it has this long to do so.
-    pub fn take_delivery(&self, lease: Duration) -> Result<Option<Job>> {
+    /// A job of whose end somebody is to be told now, of any owner but these. Whoever gets it has this long to do so.
+    pub fn take_delivery(&self, lease: Duration, without: &[Option<String>]) -> Result<Option<Job>> {
         // Seldom is there anything to do, and reading holds nobody up.
-        if self.database.begin_read()?.open_table(DELIVERIES)?.is_empty()? {
+        if self.due(without)?.is_none() {
             return Ok(None);
         }
         let transaction = self.database.begin_write()?;
-        let time = milliseconds(now());
-        let due = {
-            let deliveries = transaction.open_table(DELIVERIES)?;
-            let mut all = deliveries.iter()?.filter_map(|entry| entry.ok().map(|(id, at)| (at.value(), id.value())));
-            all.by_ref().filter(|(at, _)| *at <= time).min()
-        };
-        let Some((_, id)) = due else { return Ok(None) };
-        let job = get(&transaction, JobId::from_number(id))?;
-        if job.is_some() {
-            transaction.open_table(DELIVERIES)?.insert(id, milliseconds(now() + lease.as_secs_f64()))?;
-        } else {
-            transaction.open_table(DELIVERIES)?.remove(id)?;
+        // What was due may have been taken since; it is this one's if it still is.
+        let Some((owner, at, id)) = self.due(without)? else { return Ok(None) };
+        if transaction.open_table(DUE)?.get((owner.as_str(), at, id))?.is_none() {
+            return Ok(None);
         }
+        let id = JobId::from_number(id);
+        let job = get(&transaction, id)?;
+        let again = job.is_some().then(|| milliseconds(now() + lease.as_secs_f64()));
+        set_delivery(&transaction, id, &owner, again)?;
         transaction.commit()?;
         Ok(job)
+    }
+
+    /// The delivery that has been due for longest: owner, time and job.
+    fn due(&self, without: &[Option<String>]) -> Result<Option<(String, u64, u128)>> {
+        let transaction = self.database.begin_read()?;
+        let (due, accounts) = (transaction.open_table(DUE)?, transaction.open_table(ACCOUNTS)?);
+        let time = milliseconds(now());
+        let mut first: Option<(String, u64, u128)> = None;
+        for entry in accounts.iter()? {
+            let (owner, _) = entry?;
+            let owner = owner.value();
+            if without.iter().any(|other| other.as_deref().unwrap_or_default() == owner) {
+                continue;
+            }
+            let Some(entry) = due.range((owner, 0, 0)..=(owner, time, u128::MAX))?.next() else { continue };
+            let (_, at, id) = entry?.0.value();
+            if first.as_ref().is_none_or(|(_, first, _)| at < *first) {
+                first = Some((owner.to_owned(), at, id));
+            }
+        }
+        Ok(first)
     }
 
     /// Notes what came of telling somebody, and when to try again.
     pub fn note_delivery(&self, id: JobId, webhook: &Webhook, again: Option<Duration>) -> Result<()> {
         let transaction = self.database.begin_write()?;
-        match again {
-            Some(after) => {
-                let at = milliseconds(now() + after.as_secs_f64());
-                transaction.open_table(DELIVERIES)?.insert(id.number(), at)?;
-            }
-            None => {
-                transaction.open_table(DELIVERIES)?.remove(id.number())?;
-            }
-        }
-        if let Some(mut job) = get(&transaction, id)? {
-            job.webhook = Some(webhook.clone());
-            put(&transaction, &job)?;
-        }
+        let Some(mut job) = get(&transaction, id)? else { return Ok(()) };
+        let again = again.map(|after| milliseconds(now() + after.as_secs_f64()));
+        set_delivery(&transaction, id, job.owner.as_deref().unwrap_or_default(), again)?;
+        job.webhook = Some(webhook.clone());
+        put(&transaction, &job)?;
         transaction.commit()?;
         Ok(())
     }
@@ -302,36 +336,44 @@ impl Embedded {
     /// Takes runs from what somebody may have on a day. Says no, and takes nothing, if there are not so many left.
     pub fn spend(&self, who: &str, runs: u64, most: u64) -> Result<bool> {
         let transaction = self.database.begin_write()?;
-        let key = (today(), who);
-        {
-            let mut quotas = transaction.open_table(QUOTAS)?;
-            let spent = quotas.get(key)?.map_or(0, |spent| spent.value()).saturating_add(runs);
-            if spent > most {
-                return Ok(false);
-            }
-            quotas.insert(key, spent)?;
+        let spent = spend(&transaction, who, runs, most)?;
+        if spent {
+            transaction.commit()?;
         }
-        transaction.commit()?;
-        Ok(true)
+        Ok(spent)
     }
 
     /// Forgets jobs that ended longer ago than this. Returns how many.
     pub fn expire(&self, retention: Duration) -> Result<usize> {
-        let before = now() - retention.as_secs_f64();
-        let transaction = self.database.begin_write()?;
-        let old: Vec<JobId> = {
-            let jobs = transaction.open_table(JOBS)?;
-            let all = jobs.iter()?.filter_map(|entry| read_job(entry.ok()?.1.value()));
-            all.filter(|job| job.finished_at.is_some_and(|at| at < before)).map(|job| job.id).collect()
-        };
-        for id in &old {
-            transaction.open_table(JOBS)?.remove(id.number())?;
-            drop_events(&transaction, *id)?;
+        let before = milliseconds(now() - retention.as_secs_f64());
+        let mut forgotten = 0;
+        loop {
+            let transaction = self.database.begin_write()?;
+            let old: Vec<JobId> = {
+                let ended = transaction.open_table(ENDED)?;
+                let old = ended.range(..(before, 0))?.take(FORGOTTEN_AT_ONCE);
+                old.filter_map(|entry| Some(JobId::from_number(entry.ok()?.0.value().1))).collect()
+            };
+            for id in &old {
+                forget(&transaction, *id)?;
+            }
+            let over = {
+                let mut quotas = transaction.open_table(QUOTAS)?;
+                let over = quotas.first()?.is_some_and(|(key, _)| key.value().0 < today());
+                if over {
+                    quotas.retain(|(day, _), _| day >= today())?;
+                }
+                over
+            };
+            // Usually there is nothing to write.
+            if !old.is_empty() || over {
+                transaction.commit()?;
+            }
+            forgotten += old.len();
+            if old.len() < FORGOTTEN_AT_ONCE {
+                return Ok(forgotten);
+            }
         }
-        transaction.open_table(KEYS)?.retain(|_, (id, _)| !old.contains(&JobId::from_number(id)))?;
-        transaction.open_table(QUOTAS)?.retain(|(day, _), _| day >= today())?;
-        transaction.commit()?;
-        Ok(old.len())
     }
 
     /// A job's last event as it changes. Closed when the job has ended.
@@ -374,27 +416,173 @@ fn get(transaction: &WriteTransaction, id: JobId) -> Result<Option<Job>> {
     Ok(found.and_then(|bytes| read_job(bytes.value())))
 }
 
+/// Writes a job, and what the indexes know of it.
 fn put(transaction: &WriteTransaction, job: &Job) -> Result<()> {
     let bytes = serde_json::to_vec(job).unwrap_or_default();
     transaction.open_table(JOBS)?.insert(job.id.number(), bytes.as_slice())?;
+    let before = record(transaction, job.id)?;
+    let mut after = Record::of(job, bytes.len());
+    if let Some(before) = &before {
+        after.event_bytes = before.event_bytes;
+        after.key.clone_from(&before.key);
+    }
+    reindex(transaction, job.id, before.as_ref(), Some(&after))
+}
+
+/// Removes all that there is of a job.
+fn forget(transaction: &WriteTransaction, id: JobId) -> Result<()> {
+    drop_events(transaction, id)?;
+    transaction.open_table(JOBS)?.remove(id.number())?;
+    let Some(record) = record(transaction, id)? else { return Ok(()) };
+    if let Some(key) = &record.key {
+        transaction.open_table(KEYS)?.remove(key.as_str())?;
+    }
+    set_delivery(transaction, id, &record.owner, None)?;
+    reindex(transaction, id, Some(&record), None)
+}
+
+/// Sets when somebody is to be told of a job's end, in milliseconds since 1970.
+fn set_delivery(transaction: &WriteTransaction, id: JobId, owner: &str, at: Option<u64>) -> Result<()> {
+    let id = id.number();
+    let (mut deliveries, mut due) = (transaction.open_table(DELIVERIES)?, transaction.open_table(DUE)?);
+    let before = match at {
+        Some(at) => deliveries.insert(id, at)?,
+        None => deliveries.remove(id)?,
+    };
+    if let Some(before) = before {
+        due.remove((owner, before.value(), id))?;
+    }
+    if let Some(at) = at {
+        due.insert((owner, at, id), ())?;
+    }
     Ok(())
 }
 
-fn add_event(transaction: &WriteTransaction, id: JobId, what: &Value) -> Result<u64> {
-    let mut events = transaction.open_table(EVENTS)?;
-    let number = match events.range((id.number(), 0)..=(id.number(), u64::MAX))?.next_back() {
-        Some(entry) => entry?.0.value().1 + 1,
-        None => 1,
+/// The bound that a new job of this size would exceed. If there is none, the job is charged.
+fn exceeded(transaction: &WriteTransaction, new: &NewJob, bytes: u64, bounds: &Bounds) -> Result<Option<Exceeded>> {
+    let owner = new.owner.as_deref().unwrap_or_default();
+    let account = account(transaction, owner)?;
+    if transaction.open_table(WAITING)?.len()? >= bounds.waiting {
+        return Ok(Some(Exceeded::Waiting));
+    }
+    if account.waiting >= bounds.waiting_per_owner {
+        return Ok(Some(Exceeded::WaitingPerOwner));
+    }
+    if account.bytes.saturating_add(bytes) > bounds.bytes_per_owner {
+        return Ok(Some(Exceeded::BytesPerOwner));
+    }
+    match new.per_day {
+        Some(most) if !spend(transaction, owner, 1, most)? => Ok(Some(Exceeded::PerDay)),
+        _ => Ok(None),
+    }
+}
+
+fn spend(transaction: &WriteTransaction, who: &str, runs: u64, most: u64) -> Result<bool> {
+    let key = (today(), who);
+    let mut quotas = transaction.open_table(QUOTAS)?;
+    let spent = quotas.get(key)?.map_or(0, |spent| spent.value()).saturating_add(runs);
+    if spent > most {
+        return Ok(false);
+    }
+    quotas.insert(key, spent)?;
+    Ok(true)
+}
+
+/// Makes the indexes from what is stored, by this release or by one that had none. Jobs that were running are queued again,
+/// or given up.
+fn make_indexes(transaction: &WriteTransaction) -> Result<()> {
+    transaction.delete_table(OLD_QUEUE)?;
+    transaction.delete_table(RECORDS)?;
+    transaction.delete_table(OWNED)?;
+    transaction.delete_table(WAITING)?;
+    transaction.delete_table(ENDED)?;
+    transaction.delete_table(ACCOUNTS)?;
+    transaction.delete_table(DUE)?;
+    transaction.open_table(EVENTS)?;
+    transaction.open_table(QUOTAS)?;
+    // Readers expect every table to be there.
+    transaction.open_table(RECORDS)?;
+    transaction.open_table(OWNED)?;
+    transaction.open_table(WAITING)?;
+    transaction.open_table(ENDED)?;
+    transaction.open_table(ACCOUNTS)?;
+    transaction.open_table(DUE)?;
+    let ids: Vec<u128> = {
+        let jobs = transaction.open_table(JOBS)?;
+        jobs.iter()?.map(|entry| Ok(entry?.0.value())).collect::<Result<_>>()?
     };
+    let keys: HashMap<u128, String> = {
+        let keys = transaction.open_table(KEYS)?;
+        let all = keys.iter()?.map(|entry| entry.map(|(key, of)| (of.value().0, key.value().to_owned())));
+        all.collect::<std::result::Result<_, _>>()?
+    };
+    for number in ids {
+        let id = JobId::from_number(number);
+        let stored = {
+            let jobs = transaction.open_table(JOBS)?;
+            let found = jobs.get(number)?;
+            found.and_then(|bytes| Some((read_job(bytes.value())?, bytes.value().len())))
+        };
+        let Some((job, bytes)) = stored else { continue };
+        let event_bytes = measure_events(transaction, id)?;
+        let found = Record { event_bytes, key: keys.get(&number).cloned(), ..Record::of(&job, bytes) };
+        reindex(transaction, id, None, Some(&found))?;
+        if job.status == JobStatus::Running {
+            interrupted(transaction, job)?;
+        }
+    }
+    let deliveries: Vec<(u128, u64)> = {
+        let deliveries = transaction.open_table(DELIVERIES)?;
+        deliveries.iter()?.map(|entry| Ok(entry.map(|(id, at)| (id.value(), at.value()))?)).collect::<Result<_>>()?
+    };
+    for (number, at) in deliveries {
+        let id = JobId::from_number(number);
+        match record(transaction, id)? {
+            Some(record) => set_delivery(transaction, id, &record.owner, Some(at))?,
+            None => drop(transaction.open_table(DELIVERIES)?.remove(number)?),
+        }
+    }
+    Ok(())
+}
+
+/// Queues a job again whose server died, or gives it up.
+fn interrupted(transaction: &WriteTransaction, mut job: Job) -> Result<()> {
+    drop_events(transaction, job.id)?;
+    if job.attempts >= MOST_ATTEMPTS {
+        let error = format!("the server died {} times while it ran", job.attempts);
+        let result = sandbox_executor::RunResult::internal_error(error);
+        end(transaction, &mut job, JobStatus::Finished, serde_json::to_value(result).ok())?;
+        return Ok(());
+    }
+    job.status = JobStatus::Queued;
+    put(transaction, &job)
+}
+
+fn add_event(transaction: &WriteTransaction, id: JobId, what: &Value) -> Result<u64> {
     let bytes = serde_json::to_vec(what).unwrap_or_default();
-    events.insert((id.number(), number), bytes.as_slice())?;
+    let number = {
+        let mut events = transaction.open_table(EVENTS)?;
+        let number = match events.range((id.number(), 0)..=(id.number(), u64::MAX))?.next_back() {
+            Some(entry) => entry?.0.value().1 + 1,
+            None => 1,
+        };
+        events.insert((id.number(), number), bytes.as_slice())?;
+        number
+    };
+    resize_events(transaction, id, |size| size + bytes.len() as u64)?;
     Ok(number)
 }
 
 fn drop_events(transaction: &WriteTransaction, id: JobId) -> Result<()> {
     let mut events = transaction.open_table(EVENTS)?;
     events.retain_in((id.number(), 0)..=(id.number(), u64::MAX), |_, _| false)?;
-    Ok(())
+    resize_events(transaction, id, |_| 0)
+}
+
+fn resize_events(transaction: &WriteTransaction, id: JobId, size: impl Fn(u64) -> u64) -> Result<()> {
+    let Some(before) = record(transaction, id)? else { return Ok(()) };
+    let after = Record { event_bytes: size(before.event_bytes), ..before.clone() };
+    reindex(transaction, id, Some(&before), Some(&after))
 }
 
 /// Writes a job's end and its last event, whose number is returned.
@@ -404,11 +592,41 @@ fn end(transaction: &WriteTransaction, job: &mut Job, status: JobStatus, result:
     job.result.clone_from(&result);
     put(transaction, job)?;
     if job.webhook.is_some() {
-        transaction.open_table(DELIVERIES)?.insert(job.id.number(), 0)?;
+        set_delivery(transaction, job.id, job.owner.as_deref().unwrap_or_default(), Some(milliseconds(now())))?;
     }
     let last = match result {
         Some(result) => serde_json::json!({ "event": "result", "result": result }),
         None => serde_json::json!({ "event": "cancelled" }),
     };
     add_event(transaction, job.id, &last)
+}
+
+#[cfg(test)]
+mod measure {
+    use super::*;
+    use crate::store::Usage;
+
+    impl Embedded {
+        pub(crate) fn usage(&self, owner: &str) -> Usage {
+            let transaction = self.database.begin_write().expect("begin");
+            let Account { waiting, running, bytes, .. } = account(&transaction, owner).expect("read");
+            Usage { waiting, running, bytes }
+        }
+
+        /// What an owner has, found by reading everything.
+        pub(crate) fn measured(&self, owner: &str) -> Usage {
+            let transaction = self.database.begin_write().expect("begin");
+            let jobs = transaction.open_table(JOBS).expect("open");
+            let mut usage = Usage::default();
+            for entry in jobs.iter().expect("read") {
+                let (id, bytes) = entry.expect("read");
+                let job = read_job(bytes.value()).expect("a job");
+                if job.owner.as_deref().unwrap_or_default() == owner {
+                    let events = measure_events(&transaction, JobId::from_number(id.value())).expect("read");
+                    usage.add(job.status, bytes.value().len() as u64 + events);
+                }
+            }
+            usage
+        }
+    }
 }

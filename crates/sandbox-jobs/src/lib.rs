@@ -11,7 +11,9 @@ mod redis;
 mod store;
 
 pub use embedded::{Embedded, FileError};
-pub use model::{Created, Delivery, Event, Filter, Job, JobId, JobStatus, NewJob, Page, RunOf, Summary, Webhook};
+pub use model::{
+    Bounds, Created, Delivery, Event, Exceeded, Filter, Job, JobId, JobStatus, NewJob, Page, RunOf, Summary, Webhook,
+};
 pub use redis::RedisStore;
 pub use store::{Follower, Store, StoreError};
 

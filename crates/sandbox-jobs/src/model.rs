@@ -154,9 +154,27 @@ pub struct NewJob {
     pub owner: Option<String>,
     /// Who is to be told of its end.
     pub webhook: Option<Webhook>,
+    /// The most runs of its owner on a day, of which it is one if it is new.
+    pub per_day: Option<u64>,
 }
 
 impl NewJob {
+    /// The job, queued.
+    pub(crate) fn queued(&self) -> Job {
+        Job {
+            id: JobId::new(),
+            status: JobStatus::Queued,
+            created_at: now(),
+            started_at: None,
+            finished_at: None,
+            attempts: 0,
+            request: self.request.clone(),
+            result: None,
+            owner: self.owner.clone(),
+            webhook: self.webhook.clone(),
+        }
+    }
+
     /// What tells one request from another.
     pub(crate) fn digest(&self) -> [u8; 32] {
         let url = self.webhook.as_ref().map(|webhook| &webhook.url);
@@ -200,6 +218,31 @@ impl Job {
     }
 }
 
+/// How much of the store may be used. A job that would exceed one of these is refused.
+#[derive(Debug, Clone, Copy)]
+pub struct Bounds {
+    /// The most jobs that wait.
+    pub waiting: u64,
+    /// The most jobs of one owner that wait.
+    pub waiting_per_owner: u64,
+    /// The most bytes that the jobs of one owner take: requests, results and events. An owner that exceeds it with results
+    /// starts no more jobs until some of them are forgotten.
+    pub bytes_per_owner: u64,
+}
+
+/// The bound that a job would exceed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Exceeded {
+    /// [`Bounds::waiting`].
+    Waiting,
+    /// [`Bounds::waiting_per_owner`].
+    WaitingPerOwner,
+    /// [`Bounds::bytes_per_owner`].
+    BytesPerOwner,
+    /// [`NewJob::per_day`].
+    PerDay,
+}
+
 /// What came of creating a job.
 #[derive(Debug, PartialEq)]
 pub enum Created {
@@ -209,6 +252,8 @@ pub enum Created {
     Existing(Job),
     /// The key was used for another request.
     Conflict(JobId),
+    /// There is no room for it; nothing was stored or charged.
+    Refused(Exceeded),
 }
 
 /// Which jobs to list.
@@ -227,7 +272,7 @@ impl Filter {
 }
 
 /// A job without what it was asked and what it answered, which may be large.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Summary {
     /// Its id.
@@ -246,7 +291,7 @@ pub struct Summary {
     pub finished_at: Option<f64>,
 }
 
-/// Some of the jobs, the newest first.
+/// Some of the jobs, the newest first. A page may be short, or empty, though there is a next one.
 #[derive(Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Page {

@@ -1,37 +1,40 @@
 //! The store for many servers: Redis.
 //!
-//! The queue is a stream with one consumer group: an entry is given to one server, which says from time to time that it
-//! is alive ([`RedisStore::heartbeat`]); an entry whose server has been silent for [`LEASE`] is given to another, with a
-//! new attempt number, and what the old one may still have to say is ignored. A job is a hash, its events are a stream of
-//! their own, so that any server can show any job. Every transition is one script, and therefore one step.
+//! Every owner has a queue of its own, ordered by age. A job that runs has a lease, which its server renews from time to time
+//! ([`RedisStore::heartbeat`]); a job whose lease has run out waits again, its next run has a new attempt number, and what
+//! the old one may still have to say is ignored. A job is a hash, its events are a stream, so that any server can show any
+//! job. Every transition is one script, and therefore one step.
 
+mod adopt;
 mod scripts;
 
 use std::time::Duration;
 
 use redis::aio::ConnectionManager;
-use redis::{Client, RedisError, Script};
+use redis::{Client, RedisError, Script, ScriptInvocation};
 use serde_json::Value;
 
-use crate::embedded::MOST_ATTEMPTS;
+use crate::embedded::{MOST_ATTEMPTS, MOST_SCANNED};
 use crate::model::{
-    Created, Event, Filter, Job, JobId, JobStatus, NewJob, Page, RunOf, Summary, Webhook, now, today, verdict_in,
+    Bounds, Created, Event, Exceeded, Filter, Job, JobId, JobStatus, NewJob, Page, RunOf, Summary, Webhook, now, today,
+    verdict_in,
 };
 
-use scripts::{APPEND, CREATE, END, NOTE_DELIVERY, PUT_BACK, SPEND, START, TAKE_DELIVERY};
+use scripts::{
+    APPEND, CREATE, END, EXPIRE, HEARTBEAT, NEXT_OWNERS, NOTE_DELIVERY, PUT_BACK, SPEND, TAKE, TAKE_DELIVERY, WAITING,
+};
 
 /// How long a server may be silent before its jobs are given to others.
 pub(crate) const LEASE: Duration = Duration::from_secs(6);
 
-const GROUP: &str = "workers";
+/// How many jobs are forgotten in one step.
+const FORGOTTEN_AT_ONCE: usize = 500;
 
 type Result<T> = std::result::Result<T, RedisError>;
 
 /// Jobs in Redis.
 pub struct RedisStore {
     connection: ConnectionManager,
-    /// This server, among those that share the queue.
-    consumer: String,
     /// What all names begin with.
     prefix: String,
     retention: Duration,
@@ -39,7 +42,7 @@ pub struct RedisStore {
 
 impl std::fmt::Debug for RedisStore {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("RedisStore").field("consumer", &self.consumer).finish_non_exhaustive()
+        f.debug_struct("RedisStore").field("prefix", &self.prefix).finish_non_exhaustive()
     }
 }
 
@@ -47,7 +50,7 @@ impl std::fmt::Debug for RedisStore {
 type StreamEntry = (String, Vec<(String, String)>);
 
 impl RedisStore {
-    /// Connects, and makes the group that shares the queue.
+    /// Connects, and takes over what 0.1.0 left there.
     pub async fn connect(address: &str, password: Option<&str>, database: i64, retention: Duration) -> Result<Self> {
         Self::connect_as(address, password, database, retention, "sandbox").await
     }
@@ -61,20 +64,19 @@ impl RedisStore {
     ) -> Result<Self> {
         let secret = password.map(|password| format!(":{}@", encode(password))).unwrap_or_default();
         let client = Client::open(format!("redis://{secret}{address}/{database}"))?;
-        let mut connection = client.get_connection_manager().await?;
-        let made: Result<()> = redis::cmd("XGROUP")
-            .arg("CREATE")
-            .arg(format!("{prefix}:queue"))
-            .arg(GROUP)
-            .arg("0")
-            .arg("MKSTREAM")
-            .query_async(&mut connection)
-            .await;
-        match made {
-            Err(error) if error.code() != Some("BUSYGROUP") => return Err(error),
-            _ => {}
-        }
-        Ok(Self { connection, consumer: JobId::new().to_string(), prefix: prefix.to_owned(), retention })
+        let connection = client.get_connection_manager().await?;
+        let store = Self { connection, prefix: prefix.to_owned(), retention };
+        store.adopt().await?;
+        Ok(store)
+    }
+
+    /// Begins a call of a script.
+    fn call<'a>(&self, script: &'a Script) -> ScriptInvocation<'a> {
+        script.key(&self.prefix)
+    }
+
+    fn quota(&self, who: &str) -> String {
+        format!("{}:quota:{}:{who}", self.prefix, today())
     }
 
     fn key(&self, kind: &str) -> String {
@@ -85,39 +87,38 @@ impl RedisStore {
         format!("{}:{kind}:{id}", self.prefix)
     }
 
-    fn keep_seconds(&self) -> u64 {
-        self.retention.as_secs().max(1)
-    }
-
-    pub(crate) async fn create(&self, new: &NewJob) -> Result<Created> {
-        let id = JobId::new();
-        let request = serde_json::to_string(&new.request).unwrap_or_default();
+    pub(crate) async fn create(&self, new: &NewJob, bounds: &Bounds) -> Result<Created> {
+        let job = new.queued();
+        let owner = new.owner.as_deref().unwrap_or_default();
         let digest: String = new.digest().iter().map(|byte| format!("{byte:02x}")).collect();
         let webhook = new.webhook.as_ref().and_then(|webhook| serde_json::to_string(webhook).ok()).unwrap_or_default();
-        let (key, value) = match &new.idempotency_key {
-            Some(key) => (format!("{}:key:{key}", self.prefix), format!("{id} {digest}")),
-            None => (self.key("no-key"), String::new()),
-        };
-        let known: String = Script::new(CREATE)
-            .key(self.of("job", id))
-            .key(self.key("queue"))
-            .key(self.key("jobs"))
-            .key(key)
-            .arg(id.to_string())
-            .arg(now())
-            .arg(request)
+        let key = new.idempotency_key.as_ref().map(|key| format!("{}:key:{key}", self.prefix));
+        let answer: Vec<String> = self
+            .call(&CREATE)
+            .arg(job.id.to_string())
+            .arg(job.created_at)
+            .arg(serde_json::to_string(&new.request).unwrap_or_default())
             .arg(new.request.language())
-            .arg(value)
-            .arg(self.keep_seconds())
-            .arg(new.owner.as_deref().unwrap_or_default())
+            .arg(owner)
             .arg(webhook)
+            .arg(key.unwrap_or_default())
+            .arg(&digest)
+            .arg(bounds.waiting)
+            .arg(bounds.waiting_per_owner)
+            .arg(bounds.bytes_per_owner)
+            .arg(self.quota(owner))
+            .arg(new.per_day.map(|most| most.to_string()).unwrap_or_default())
             .invoke_async(&mut self.connection.clone())
             .await?;
-        if known.is_empty() {
-            let job = self.get(id).await?;
-            return job.map(Created::New).ok_or_else(|| vanished("the new job"));
-        }
-        let (known_id, known_digest) = known.split_once(' ').unwrap_or((&known, ""));
+        let known = match answer.first().map(String::as_str) {
+            Some("new") => return Ok(Created::New(job)),
+            Some("waiting") => return Ok(Created::Refused(Exceeded::Waiting)),
+            Some("waiting-per-owner") => return Ok(Created::Refused(Exceeded::WaitingPerOwner)),
+            Some("bytes-per-owner") => return Ok(Created::Refused(Exceeded::BytesPerOwner)),
+            Some("per-day") => return Ok(Created::Refused(Exceeded::PerDay)),
+            _ => answer.get(1).map(String::as_str).unwrap_or_default(),
+        };
+        let (known_id, known_digest) = known.split_once(' ').unwrap_or((known, ""));
         let id: JobId = known_id.parse().map_err(|_| vanished("the job of the key"))?;
         match self.get(id).await? {
             Some(job) if known_digest == digest => Ok(Created::Existing(job)),
@@ -146,54 +147,64 @@ impl RedisStore {
         }))
     }
 
-    /// A job without its large fields, and whose it is.
-    async fn summary(&self, id: JobId) -> Result<Option<(Summary, Option<String>)>> {
+    /// Jobs without their large fields, and whose they are. Some may be gone.
+    async fn summaries(&self, ids: &[String]) -> Result<Vec<Option<(Summary, Option<String>)>>> {
         type Text = Option<String>;
-        let (status, language, verdict, created, started, finished, owner): (Text, Text, Text, Text, Text, Text, Text) =
-            redis::cmd("HMGET")
-                .arg(self.of("job", id))
-                .arg(&["status", "language", "verdict", "created_at", "started_at", "finished_at", "owner"])
-                .query_async(&mut self.connection.clone())
-                .await?;
+        type Fields = (Text, Text, Text, Text, Text, Text, Text);
+        let mut pipe = redis::pipe();
+        for id in ids {
+            pipe.cmd("HMGET").arg(format!("{}:job:{id}", self.prefix)).arg(&[
+                "status",
+                "language",
+                "verdict",
+                "created_at",
+                "started_at",
+                "finished_at",
+                "owner",
+            ]);
+        }
+        let all: Vec<Fields> = pipe.query_async(&mut self.connection.clone()).await?;
         let number = |text: Text| text.and_then(|text| text.parse::<f64>().ok());
-        let status = status.and_then(|text| serde_json::from_value(Value::String(text)).ok());
-        let summary = status.map(|status| Summary {
-            id,
-            status,
-            language: language.unwrap_or_default(),
-            verdict: verdict.filter(|verdict| !verdict.is_empty()),
-            created_at: number(created).unwrap_or_default(),
-            started_at: number(started),
-            finished_at: number(finished),
-        });
-        Ok(summary.map(|summary| (summary, owner)))
+        let read = |(id, fields): (&String, Fields)| {
+            let (status, language, verdict, created, started, finished, owner) = fields;
+            let summary = Summary {
+                id: id.parse().ok()?,
+                status: serde_json::from_value(Value::String(status?)).ok()?,
+                language: language.unwrap_or_default(),
+                verdict: verdict.filter(|verdict| !verdict.is_empty()),
+                created_at: number(created).unwrap_or_default(),
+                started_at: number(started),
+                finished_at: number(finished),
+            };
+            Some((summary, owner))
+        };
+        Ok(ids.iter().zip(all).map(read).collect())
     }
 
     pub(crate) async fn list(&self, filter: &Filter, limit: usize, cursor: Option<JobId>) -> Result<Page> {
+        let index = match &filter.owner {
+            Some(owner) => format!("{}:jobs:{owner}", self.prefix),
+            None => self.key("jobs"),
+        };
+        let mut connection = self.connection.clone();
         let mut jobs: Vec<Summary> = vec![];
-        let mut from = cursor.map_or("+".to_owned(), |id| format!("({id}"));
+        let (mut from, mut scanned) = (cursor.map_or("+".to_owned(), |id| format!("({id}")), 0);
         loop {
             let ids: Vec<String> = redis::cmd("ZREVRANGEBYLEX")
-                .arg(self.key("jobs"))
+                .arg(&index)
                 .arg(&from)
                 .arg("-")
                 .arg("LIMIT")
                 .arg(0)
-                .arg(100)
-                .query_async(&mut self.connection.clone())
+                .arg(MOST_SCANNED.min(100))
+                .query_async(&mut connection)
                 .await?;
             let Some(last) = ids.last() else { return Ok(Page { jobs, next: None }) };
             from = format!("({last}");
-            for text in &ids {
-                let job = match text.parse() {
-                    Ok(id) => self.summary(id).await?,
-                    Err(_) => None,
-                };
+            for (text, job) in ids.iter().zip(self.summaries(&ids).await?) {
                 let Some((job, owner)) = job else {
-                    // Its time was up; Redis has forgotten all but its name.
-                    let mut connection = self.connection.clone();
-                    let _: i64 =
-                        redis::cmd("ZREM").arg(self.key("jobs")).arg(text).query_async(&mut connection).await?;
+                    // Redis has forgotten a job of 0.1.0 by itself, all but its name.
+                    let _: i64 = redis::cmd("ZREM").arg(&index).arg(text).query_async(&mut connection).await?;
                     continue;
                 };
                 if !filter.fits(job.status, owner.as_deref()) {
@@ -205,120 +216,56 @@ impl RedisStore {
                 }
                 jobs.push(job);
             }
+            scanned += ids.len();
+            if scanned >= MOST_SCANNED {
+                return Ok(Page { jobs, next: last.parse().ok() });
+            }
         }
     }
 
-    /// Jobs that nobody has taken, and those whose server is silent.
+    /// How many jobs wait.
     pub(crate) async fn waiting(&self) -> Result<u64> {
-        let mut connection = self.connection.clone();
-        let all: u64 = redis::cmd("XLEN").arg(self.key("queue")).query_async(&mut connection).await?;
-        let pending: redis::Value = redis::cmd("XPENDING")
-            .arg(self.key("queue"))
-            .arg(GROUP)
-            .arg("IDLE")
-            .arg(0)
-            .arg("-")
-            .arg("+")
-            .arg(10_000)
-            .query_async(&mut connection)
+        self.call(&WAITING).invoke_async(&mut self.connection.clone()).await
+    }
+
+    /// The owners whose jobs wait, in the order in which to serve them. Jobs whose server died wait again.
+    pub(crate) async fn next_owners(&self, most_bytes: u64) -> Result<Vec<Option<String>>> {
+        let mut call = self.call(&NEXT_OWNERS);
+        give_up(call.arg(most_bytes));
+        let owners: Vec<String> = call.invoke_async(&mut self.connection.clone()).await?;
+        Ok(owners.into_iter().map(|owner| Some(owner).filter(|owner| !owner.is_empty())).collect())
+    }
+
+    /// Takes the job of an owner that has waited longest.
+    pub(crate) async fn take(&self, owner: Option<&str>) -> Result<Option<Job>> {
+        let id: String = self
+            .call(&TAKE)
+            .arg(owner.unwrap_or_default())
+            .arg(now())
+            .arg(LEASE.as_secs_f64())
+            .invoke_async(&mut self.connection.clone())
             .await?;
-        let pending: Vec<(String, String, u64, u64)> = redis::from_redis_value(pending).unwrap_or_default();
-        let lease = u64::try_from(LEASE.as_millis()).unwrap_or(u64::MAX);
-        let alive = pending.iter().filter(|(_, _, idle, _)| *idle < lease).count() as u64;
-        Ok(all.saturating_sub(alive))
-    }
-
-    /// Takes a job: one whose server died, or the one that has waited longest.
-    pub(crate) async fn take(&self) -> Result<Option<Job>> {
-        let mut connection = self.connection.clone();
-        loop {
-            let (_, claimed, _): (String, Vec<StreamEntry>, Vec<String>) = redis::cmd("XAUTOCLAIM")
-                .arg(self.key("queue"))
-                .arg(GROUP)
-                .arg(&self.consumer)
-                .arg(u64::try_from(LEASE.as_millis()).unwrap_or(u64::MAX))
-                .arg("0")
-                .arg("COUNT")
-                .arg(1)
-                .query_async(&mut connection)
-                .await?;
-            let mut entries = claimed;
-            if entries.is_empty() {
-                let read: Option<Vec<(String, Vec<StreamEntry>)>> = redis::cmd("XREADGROUP")
-                    .arg("GROUP")
-                    .arg(GROUP)
-                    .arg(&self.consumer)
-                    .arg("COUNT")
-                    .arg(1)
-                    .arg("STREAMS")
-                    .arg(self.key("queue"))
-                    .arg(">")
-                    .query_async(&mut connection)
-                    .await?;
-                entries = read.into_iter().flatten().flat_map(|(_, entries)| entries).collect();
-            }
-            let Some((entry, fields)) = entries.into_iter().next() else { return Ok(None) };
-            let id = fields.iter().find(|(name, _)| name == "id").and_then(|(_, id)| id.parse::<JobId>().ok());
-            let Some(id) = id else { continue };
-            let attempt: i64 = Script::new(START)
-                .key(self.of("job", id))
-                .key(self.key("queue"))
-                .key(self.of("events", id))
-                .arg(id.to_string())
-                .arg(entry)
-                .arg(now())
-                .arg(MOST_ATTEMPTS)
-                .invoke_async(&mut connection)
-                .await?;
-            match attempt {
-                0 => {}
-                1.. => return self.get(id).await,
-                _ => self.give_up(id).await?,
-            }
+        match id.parse() {
+            Ok(id) => self.get(id).await,
+            Err(_) => Ok(None),
         }
-    }
-
-    /// Ends a job that was started too often.
-    async fn give_up(&self, id: JobId) -> Result<()> {
-        let Some(job) = self.get(id).await? else { return Ok(()) };
-        let error = format!("the server died {} times while it ran", job.attempts);
-        let result = sandbox_executor::RunResult::internal_error(error);
-        self.finish(job.run(), false, &serde_json::to_value(result).unwrap_or(Value::Null)).await
     }
 
     /// Says that this server is alive and still has these jobs; returns those that somebody wants cancelled.
     pub(crate) async fn heartbeat(&self, runs: &[RunOf]) -> Result<Vec<JobId>> {
-        let mut connection = self.connection.clone();
-        let mut cancelled = vec![];
+        let mut call = self.call(&HEARTBEAT);
+        call.arg(LEASE.as_secs_f64());
         for run in runs {
-            let (entry, attempts): (Option<String>, Option<u32>) = redis::cmd("HMGET")
-                .arg(self.of("job", run.id))
-                .arg("entry")
-                .arg("attempts")
-                .query_async(&mut connection)
-                .await?;
-            if let Some(entry) = entry.filter(|_| attempts == Some(run.attempt)) {
-                let _: redis::Value = redis::cmd("XCLAIM")
-                    .arg(self.key("queue"))
-                    .arg(GROUP)
-                    .arg(&self.consumer)
-                    .arg(0)
-                    .arg(entry)
-                    .arg("JUSTID")
-                    .query_async(&mut connection)
-                    .await?;
-            }
-            if redis::cmd("EXISTS").arg(self.of("cancel", run.id)).query_async(&mut connection).await? {
-                cancelled.push(run.id);
-            }
+            call.arg(run.id.to_string()).arg(run.attempt);
         }
-        Ok(cancelled)
+        let cancelled: Vec<String> = call.invoke_async(&mut self.connection.clone()).await?;
+        Ok(cancelled.iter().filter_map(|id| id.parse().ok()).collect())
     }
 
     pub(crate) async fn append(&self, run: RunOf, what: &Value) -> Result<()> {
-        let _: i64 = Script::new(APPEND)
-            .key(self.of("job", run.id))
-            .key(self.of("events", run.id))
+        let _: i64 = self
+            .call(&APPEND)
+            .arg(run.id.to_string())
             .arg(run.attempt)
             .arg(what.to_string())
             .invoke_async(&mut self.connection.clone())
@@ -358,21 +305,16 @@ impl RedisStore {
         (result, verdict): (&str, &str),
         event: &Value,
     ) -> Result<bool> {
-        let ended: i64 = Script::new(END)
-            .key(self.of("job", run.id))
-            .key(self.of("events", run.id))
-            .key(self.key("queue"))
-            .key(self.of("cancel", run.id))
-            .key(self.key("deliveries"))
-            .arg(to)
+        let ended: i64 = self
+            .call(&END)
+            .arg(run.id.to_string())
             .arg(from)
             .arg(run.attempt)
+            .arg(to)
             .arg(now())
             .arg(result)
             .arg(event.to_string())
-            .arg(self.keep_seconds())
             .arg(verdict)
-            .arg(run.id.to_string())
             .invoke_async(&mut self.connection.clone())
             .await?;
         Ok(ended == 1)
@@ -401,12 +343,10 @@ impl RedisStore {
     }
 
     pub(crate) async fn put_back(&self, run: RunOf) -> Result<()> {
-        let _: i64 = Script::new(PUT_BACK)
-            .key(self.of("job", run.id))
-            .key(self.of("events", run.id))
-            .key(self.key("queue"))
-            .arg(run.attempt)
+        let _: i64 = self
+            .call(&PUT_BACK)
             .arg(run.id.to_string())
+            .arg(run.attempt)
             .invoke_async(&mut self.connection.clone())
             .await?;
         Ok(())
@@ -414,44 +354,71 @@ impl RedisStore {
 }
 
 impl RedisStore {
-    pub(crate) async fn take_delivery(&self, lease: Duration) -> Result<Option<Job>> {
-        let mut connection = self.connection.clone();
-        let id: String = Script::new(TAKE_DELIVERY)
-            .key(self.key("deliveries"))
-            .arg(now())
-            .arg(now() + lease.as_secs_f64())
-            .invoke_async(&mut connection)
-            .await?;
-        let Ok(known) = id.parse() else { return Ok(None) };
-        let job = self.get(known).await?;
-        if job.is_none() {
-            let _: i64 = redis::cmd("ZREM").arg(self.key("deliveries")).arg(id).query_async(&mut connection).await?;
+    pub(crate) async fn take_delivery(&self, lease: Duration, without: &[Option<String>]) -> Result<Option<Job>> {
+        let mut call = self.call(&TAKE_DELIVERY);
+        call.arg(lease.as_secs_f64());
+        for owner in without {
+            call.arg(owner.as_deref().unwrap_or_default());
         }
-        Ok(job)
+        let id: String = call.invoke_async(&mut self.connection.clone()).await?;
+        match id.parse() {
+            Ok(id) => self.get(id).await,
+            Err(_) => Ok(None),
+        }
     }
 
     pub(crate) async fn note_delivery(&self, id: JobId, webhook: &Webhook, again: Option<Duration>) -> Result<()> {
-        let again = again.map(|after| (now() + after.as_secs_f64()).to_string());
-        let _: i64 = Script::new(NOTE_DELIVERY)
-            .key(self.of("job", id))
-            .key(self.key("deliveries"))
-            .arg(serde_json::to_string(webhook).unwrap_or_default())
+        let _: i64 = self
+            .call(&NOTE_DELIVERY)
             .arg(id.to_string())
-            .arg(again.unwrap_or_default())
+            .arg(serde_json::to_string(webhook).unwrap_or_default())
+            .arg(again.map(|after| after.as_secs_f64().to_string()).unwrap_or_default())
             .invoke_async(&mut self.connection.clone())
             .await?;
         Ok(())
     }
 
     pub(crate) async fn spend(&self, who: &str, runs: u64, most: u64) -> Result<bool> {
-        let spent: i64 = Script::new(SPEND)
-            .key(format!("{}:quota:{}:{who}", self.prefix, today()))
+        let spent: i64 = self
+            .call(&SPEND)
+            .arg(self.quota(who))
             .arg(runs)
             .arg(most)
             .invoke_async(&mut self.connection.clone())
             .await?;
         Ok(spent == 1)
     }
+
+    /// Forgets jobs that ended longer ago than they are kept, and takes over what a server of 0.1.0 has queued since.
+    pub(crate) async fn expire(&self) -> Result<usize> {
+        self.adopt().await?;
+        let mut forgotten = 0;
+        loop {
+            let some: usize = self
+                .call(&EXPIRE)
+                .arg(self.retention.as_secs_f64())
+                .arg(FORGOTTEN_AT_ONCE)
+                .invoke_async(&mut self.connection.clone())
+                .await?;
+            forgotten += some;
+            if some < FORGOTTEN_AT_ONCE {
+                return Ok(forgotten);
+            }
+        }
+    }
+}
+
+/// The end of a job that was started too often, as arguments: the limit, the time, the result, the event and the verdict.
+fn give_up(call: &mut ScriptInvocation<'_>) {
+    let error = format!("the server died {MOST_ATTEMPTS} times while it ran");
+    let result = sandbox_executor::RunResult::internal_error(error);
+    let result = serde_json::to_value(result).unwrap_or(Value::Null);
+    let event = serde_json::json!({ "event": "result", "result": result });
+    call.arg(MOST_ATTEMPTS)
+        .arg(now())
+        .arg(result.to_string())
+        .arg(event.to_string())
+        .arg(verdict_in(&result).unwrap_or_default());
 }
 
 fn vanished(what: &'static str) -> RedisError {
@@ -464,4 +431,60 @@ fn encode(password: &str) -> String {
         .bytes()
         .map(|byte| if byte.is_ascii_alphanumeric() { char::from(byte).to_string() } else { format!("%{byte:02X}") })
         .collect()
+}
+
+#[cfg(test)]
+mod measure {
+    use super::*;
+    use crate::store::Usage;
+
+    impl RedisStore {
+        pub(crate) async fn usage(&self, owner: &str) -> Usage {
+            let mut connection = self.connection.clone();
+            let (waiting, running, bytes): (u64, Option<u64>, Option<u64>) = redis::pipe()
+                .cmd("ZCARD")
+                .arg(format!("{}:waiting:{owner}", self.prefix))
+                .cmd("HGET")
+                .arg(self.key("running"))
+                .arg(owner)
+                .cmd("HGET")
+                .arg(self.key("bytes"))
+                .arg(owner)
+                .query_async(&mut connection)
+                .await
+                .expect("read");
+            Usage { waiting, running: running.unwrap_or_default(), bytes: bytes.unwrap_or_default() }
+        }
+
+        /// What an owner has, found by reading everything.
+        pub(crate) async fn measured(&self, owner: &str) -> Usage {
+            let mut connection = self.connection.clone();
+            let ids: Vec<String> = redis::cmd("ZRANGE")
+                .arg(self.key("jobs"))
+                .arg(0)
+                .arg(-1)
+                .query_async(&mut connection)
+                .await
+                .expect("ids");
+            let mut usage = Usage::default();
+            for id in ids.iter().map(|id| id.parse::<JobId>().expect("an id")) {
+                let job = self.get(id).await.expect("get").expect("there");
+                if job.owner.as_deref().unwrap_or_default() != owner {
+                    continue;
+                }
+                let mut bytes = 0;
+                for field in ["request", "result", "webhook"] {
+                    let mut length = redis::cmd("HSTRLEN");
+                    length.arg(self.of("job", id)).arg(field);
+                    bytes += length.query_async::<u64>(&mut connection).await.expect("length");
+                }
+                let mut events = redis::cmd("XRANGE");
+                events.arg(self.of("events", id)).arg("-").arg("+");
+                let events: Vec<StreamEntry> = events.query_async(&mut connection).await.expect("events");
+                bytes += events.iter().map(|(_, fields)| fields[0].1.len() as u64).sum::<u64>();
+                usage.add(job.status, bytes);
+            }
+            usage
+        }
+    }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::embedded::{Embedded, FileError};
-use crate::model::{Created, Event, Filter, Job, JobId, NewJob, Page, RunOf, Webhook};
+use crate::model::{Bounds, Created, Event, Exceeded, Filter, Job, JobId, NewJob, Page, RunOf, Webhook};
 use crate::redis::RedisStore;
 
 /// Where jobs are.
@@ -66,10 +66,26 @@ impl Store {
     }
 
     /// Creates a job and queues it.
-    pub async fn create(&self, new: NewJob) -> Result<Created> {
+    ///
+    /// A key that is known makes no new job, whatever the bounds: what is returned is the job that it made before.
+    pub async fn create(&self, new: NewJob, bounds: Bounds) -> Result<Created> {
+        let new = Arc::new(new);
+        let created = self.try_create(&new, bounds).await?;
+        if created != Created::Refused(Exceeded::BytesPerOwner) {
+            return Ok(created);
+        }
+        // Jobs whose time is up do not count, even if they have not been forgotten yet.
+        self.expire().await?;
+        self.try_create(&new, bounds).await
+    }
+
+    async fn try_create(&self, new: &Arc<NewJob>, bounds: Bounds) -> Result<Created> {
         match self {
-            Self::Embedded(store, _) => blocking(store, move |store| store.create(&new)).await,
-            Self::Redis(store) => Ok(store.create(&new).await?),
+            Self::Embedded(store, _) => {
+                let new = Arc::clone(new);
+                blocking(store, move |store| store.create(&new, &bounds)).await
+            }
+            Self::Redis(store) => Ok(store.create(new, &bounds).await?),
         }
     }
 
@@ -84,7 +100,10 @@ impl Store {
     /// Jobs, the newest first, from before `cursor` on.
     pub async fn list(&self, filter: Filter, limit: usize, cursor: Option<JobId>) -> Result<Page> {
         match self {
-            Self::Embedded(store, _) => blocking(store, move |store| store.list(&filter, limit, cursor)).await,
+            Self::Embedded(store, _) => {
+                let _turn = store.listings.acquire().await.map_err(|_| StoreError::Gone)?;
+                blocking(store, move |store| store.list(&filter, limit, cursor)).await
+            }
             Self::Redis(store) => Ok(store.list(&filter, limit, cursor).await?),
         }
     }
@@ -97,11 +116,23 @@ impl Store {
         }
     }
 
-    /// Takes the job that has waited longest, and starts a run of it.
-    pub async fn take(&self) -> Result<Option<Job>> {
+    /// The owners whose jobs wait, the one to be served next first: it has the fewest running jobs, or was served longest
+    /// ago. Owners whose jobs take more bytes than this are left out.
+    pub async fn next_owners(&self, most_bytes: u64) -> Result<Vec<Option<String>>> {
         match self {
-            Self::Embedded(store, _) => blocking(store, Embedded::take).await,
-            Self::Redis(store) => Ok(store.take().await?),
+            Self::Embedded(store, _) => blocking(store, move |store| store.next_owners(most_bytes)).await,
+            Self::Redis(store) => Ok(store.next_owners(most_bytes).await?),
+        }
+    }
+
+    /// Takes the job of an owner that has waited longest, and starts a run of it.
+    pub async fn take(&self, owner: Option<&str>) -> Result<Option<Job>> {
+        match self {
+            Self::Embedded(store, _) => {
+                let owner = owner.map(str::to_owned);
+                blocking(store, move |store| store.take(owner.as_deref())).await
+            }
+            Self::Redis(store) => Ok(store.take(owner).await?),
         }
     }
 
@@ -138,11 +169,11 @@ impl Store {
         }
     }
 
-    /// A job of whose end somebody is to be told now. Whoever gets it has this long to do so.
-    pub async fn take_delivery(&self, lease: Duration) -> Result<Option<Job>> {
+    /// A job of whose end somebody is to be told now, of any owner but these. Whoever gets it has this long to do so.
+    pub async fn take_delivery(&self, lease: Duration, without: Vec<Option<String>>) -> Result<Option<Job>> {
         match self {
-            Self::Embedded(store, _) => blocking(store, move |store| store.take_delivery(lease)).await,
-            Self::Redis(store) => Ok(store.take_delivery(lease).await?),
+            Self::Embedded(store, _) => blocking(store, move |store| store.take_delivery(lease, &without)).await,
+            Self::Redis(store) => Ok(store.take_delivery(lease, &without).await?),
         }
     }
 
@@ -188,14 +219,14 @@ impl Store {
         }
     }
 
-    /// Forgets jobs that ended long ago. Redis does so by itself.
+    /// Forgets jobs that ended long ago. To be called from time to time.
     pub async fn expire(&self) -> Result<usize> {
         match self {
             Self::Embedded(store, retention) => {
                 let retention = *retention;
                 blocking(store, move |store| store.expire(retention)).await
             }
-            Self::Redis(_) => Ok(0),
+            Self::Redis(store) => Ok(store.expire().await?),
         }
     }
 
@@ -229,6 +260,41 @@ impl Follower {
                 }
             }
             Self::Asks => tokio::time::sleep(most.min(Duration::from_millis(50))).await,
+        }
+    }
+}
+
+/// What an owner has.
+#[cfg(test)]
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct Usage {
+    pub(crate) waiting: u64,
+    pub(crate) running: u64,
+    pub(crate) bytes: u64,
+}
+
+#[cfg(test)]
+impl Usage {
+    pub(crate) fn add(&mut self, status: crate::JobStatus, bytes: u64) {
+        self.waiting += u64::from(status == crate::JobStatus::Queued);
+        self.running += u64::from(status == crate::JobStatus::Running);
+        self.bytes += bytes;
+    }
+}
+
+#[cfg(test)]
+impl Store {
+    pub(crate) async fn usage(&self, owner: &str) -> Usage {
+        match self {
+            Self::Embedded(store, _) => store.usage(owner),
+            Self::Redis(store) => store.usage(owner).await,
+        }
+    }
+
+    pub(crate) async fn measured(&self, owner: &str) -> Usage {
+        match self {
+            Self::Embedded(store, _) => store.measured(owner),
+            Self::Redis(store) => store.measured(owner).await,
         }
     }
 }

@@ -15,7 +15,6 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use sandbox_executor::Engine;
 use sandbox_jobs::JobId;
-use tokio::sync::Semaphore;
 use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::timeout::RequestBodyTimeoutLayer;
 use uuid::Uuid;
@@ -26,6 +25,7 @@ use crate::held::Room;
 use crate::metrics::Metrics;
 use crate::problem::{Code, Problem};
 use crate::rate::Rate;
+use crate::slots::Slots;
 use crate::webhook::Webhooks;
 use crate::worker::RunningJob;
 use crate::{batch, execute, info, jobs, openapi};
@@ -34,13 +34,12 @@ use crate::{batch, execute, info, jobs, openapi};
 #[derive(Debug)]
 pub(crate) struct App {
     pub(crate) engine: Engine,
-    pub(crate) capacity: Arc<Semaphore>,
-    pub(crate) most_runs: usize,
+    pub(crate) slots: Arc<Slots>,
     pub(crate) keys: Keys,
     pub(crate) started: Instant,
     pub(crate) jobs: sandbox_jobs::Store,
-    /// How many jobs may wait.
-    pub(crate) most_waiting: u64,
+    /// How much of the store jobs may use.
+    pub(crate) bounds: sandbox_jobs::Bounds,
     /// Jobs that run here.
     pub(crate) running: Mutex<HashMap<JobId, Arc<RunningJob>>>,
     pub(crate) metrics: Metrics,
@@ -66,24 +65,24 @@ impl App {
     pub(crate) fn new(
         engine: Engine,
         jobs: sandbox_jobs::Store,
+        webhooks: Webhooks,
         isolation: Vec<&'static str>,
         config: &Config,
         keys: Keys,
     ) -> std::io::Result<Self> {
         Ok(Self {
             engine,
-            capacity: Arc::new(Semaphore::new(config.capacity)),
-            most_runs: config.capacity,
+            slots: Slots::new(config.capacity, config.reserved_share, keys.caps()),
             keys,
             jobs,
-            most_waiting: config.most_waiting,
+            bounds: config.bounds,
             running: Mutex::default(),
             metrics: Metrics::new(config.capacity),
             rate: Rate::new(config.rate_limit),
             max_body: config.max_body,
             bodies: Room::new(config.max_held / 2),
             answers: Room::new(config.max_held / 2),
-            webhooks: Webhooks::new(config),
+            webhooks,
             isolation,
             started: Instant::now(),
             runs: AtomicU64::new(0),
@@ -94,7 +93,7 @@ impl App {
 
     /// How many runs are going on.
     pub(crate) fn load(&self) -> usize {
-        self.most_runs.saturating_sub(self.capacity.available_permits())
+        self.slots.held()
     }
 
     /// Ends all runs.

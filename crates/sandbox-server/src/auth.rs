@@ -3,6 +3,7 @@
 //! A key is compared by its digest, in constant time. Behind a key may stand what is particular to it:
 //! `KEY;name=ci;scopes=execute+jobs;rate=10;runs=4;per-day=1000`.
 
+use std::collections::HashMap;
 use std::str::FromStr;
 use std::sync::Arc;
 
@@ -10,9 +11,9 @@ use axum::http::{HeaderMap, header};
 use sandbox_jobs::{Filter, Job, JobStatus};
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
-use tokio::sync::Semaphore;
 
 use crate::problem::{Code, Problem};
+use crate::slots::Owner;
 
 /// The shortest key: long enough not to be guessed, if it is random.
 const SHORTEST: usize = 16;
@@ -48,8 +49,8 @@ pub(crate) struct Client {
     scopes: Vec<Scope>,
     /// Requests a second, if that is particular to them.
     pub(crate) rate: Option<f64>,
-    /// Places for their runs, if that is particular to them.
-    pub(crate) places: Option<Arc<Semaphore>>,
+    /// The most concurrent runs of all kinds, if that is particular to them.
+    runs: Option<usize>,
     /// Runs a day.
     pub(crate) per_day: Option<u64>,
 }
@@ -58,7 +59,7 @@ impl Client {
     /// Anybody, where no key is needed.
     fn anybody() -> Self {
         let scopes = Scope::ALL.iter().map(|(scope, _)| *scope).collect();
-        Self { name: None, scopes, rate: None, places: None, per_day: None }
+        Self { name: None, scopes, rate: None, runs: None, per_day: None }
     }
 
     /// Whether they may use this.
@@ -115,6 +116,11 @@ impl Keys {
         self.keys.is_empty()
     }
 
+    /// The keys with a limit of concurrent runs, and that limit.
+    pub(crate) fn caps(&self) -> HashMap<Owner, usize> {
+        self.keys.iter().filter_map(|key| Some((key.client.name.clone(), key.client.runs?))).collect()
+    }
+
     /// Checks the key in a request's headers: `Authorization: Bearer KEY` or `X-API-Key: KEY`. Returns whose it is.
     pub(crate) fn check(&self, headers: &HeaderMap) -> Result<Arc<Client>, Problem> {
         if self.is_open() {
@@ -144,7 +150,7 @@ fn read_key(text: &str) -> Result<Key, String> {
         name: Some(format!("key-{short}")),
         scopes: vec![Scope::Execute, Scope::Jobs, Scope::Metrics],
         rate: None,
-        places: None,
+        runs: None,
         per_day: None,
     };
     for part in parts {
@@ -154,7 +160,7 @@ fn read_key(text: &str) -> Result<Key, String> {
             "name" => client.name = Some(read_name(value)?),
             "scopes" => client.scopes = value.split('+').map(read_scope).collect::<Result<_, _>>()?,
             "rate" => client.rate = Some(number(name, value).and_then(positive)?),
-            "runs" => client.places = Some(Arc::new(Semaphore::new(number(name, value).and_then(at_least_one)?))),
+            "runs" => client.runs = Some(number(name, value).and_then(at_least_one)?),
             "per-day" => client.per_day = Some(number(name, value)?),
             other => return Err(format!("'{other}' is not name, scopes, rate, runs or per-day")),
         }
@@ -234,7 +240,7 @@ mod tests {
         let client = keys.check(&headers("x-api-key", "first-key-0123456")).expect("known");
         assert_eq!((client.name.as_deref(), client.rate, client.per_day), (Some("ci"), Some(2.5), Some(100)));
         assert!(client.may(Scope::Jobs).is_ok() && client.may(Scope::Execute).is_err());
-        assert_eq!(client.places.as_ref().map(|places| places.available_permits()), Some(3));
+        assert_eq!((client.runs, keys.caps().get(&client.name).copied()), (Some(3), Some(3)));
         assert_eq!(client.jobs(None).owner.as_deref(), Some("ci"));
         for bad in [
             "short",

@@ -18,7 +18,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use crate::app::{App, RequestId, refuse_if_closing};
 use crate::auth::Client;
 use crate::body::{Body, check, read};
-use crate::execute::{Place, spend, start};
+use crate::execute::{spend, start};
 use crate::held::Held;
 use crate::openapi::StreamEvent;
 use crate::problem::{BadBody, Code, Problem};
@@ -123,20 +123,20 @@ impl Work {
     }
 }
 
-/// Runs all, as places become free. When the client goes away, the runs that go on are dropped, which ends them.
+/// Runs all, as slots become free. When the client goes away, the runs that go on are dropped, which ends them.
 async fn drive(app: Arc<App>, work: Work, out: Out) {
     let mut runs = JoinSet::new();
     for index in 0..work.batch.inputs.len() {
-        let place = tokio::select! {
-            place = Place::wait(&app, &work.client) => place,
+        let slot = tokio::select! {
+            slot = app.slots.batch(&work.client.name) => slot,
             () = out.closed() => return,
         };
-        let Some(place) = place else { return };
+        let Some(slot) = slot else { return };
         let (app, out, id) = (Arc::clone(&app), out.clone(), work.id.clone());
         let (request, size) = (work.request(index), work.size);
         runs.spawn(async move {
             let ended = match check(&app, request, size).await {
-                Ok(checked) => match start(&app, &id, checked, Held::nothing(), place, false) {
+                Ok(checked) => match start(&app, &id, checked, Held::nothing(), slot, false) {
                     Ok((run, mut events)) => run.finish(&mut events).await,
                     Err(problem) => Err(problem),
                 },

@@ -15,7 +15,6 @@ use axum::response::{IntoResponse, Response};
 use sandbox_executor::{Checked, JsonRequest, Observer, RunResult, Step, Stream};
 use serde::{Deserialize, Serialize};
 use tokio::runtime::Handle;
-use tokio::sync::OwnedSemaphorePermit;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio_stream::StreamExt;
 use tokio_stream::wrappers::UnboundedReceiverStream;
@@ -26,6 +25,7 @@ use crate::body::{Body, read};
 use crate::held::Held;
 use crate::openapi::StreamEvent;
 use crate::problem::{BadBody, Code, Problem};
+use crate::slots::Slot;
 use crate::trace::Trace;
 
 /// Something that happens in a run.
@@ -91,10 +91,10 @@ pub(crate) async fn execute(
     let id = request.extensions().get::<RequestId>().map(|id| id.0.clone()).unwrap_or_default();
     refuse_if_closing(&app)?;
     let request: Body<JsonRequest> = read(&app, request).await?;
-    let place = Place::take(&app, &client)?;
+    let slot = app.slots.execute(&client.name).await?;
     let (checked, held) = request.check(&app).await?;
     spend(&app, &client, 1).await?;
-    let (run, mut events) = start(&app, &id, checked, held, place, streams)?;
+    let (run, mut events) = start(&app, &id, checked, held, slot, streams)?;
     if !streams {
         let (result, held) = run.finish(&mut events).await?;
         return Ok(held.answer(StatusCode::OK, &result));
@@ -111,41 +111,14 @@ pub(crate) async fn execute(
 /// Takes runs from what somebody may have on a day.
 pub(crate) async fn spend(app: &App, client: &Client, runs: usize) -> Result<(), Problem> {
     let (Some(most), Some(name)) = (client.per_day, &client.name) else { return Ok(()) };
-    if app.jobs.spend(name, runs as u64, most).await? {
-        return Ok(());
-    }
+    if app.jobs.spend(name, runs as u64, most).await? { Ok(()) } else { Err(quota_exceeded(most)) }
+}
+
+/// The key has had its runs of the day.
+pub(crate) fn quota_exceeded(most: u64) -> Problem {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
     let detail = format!("the key may have {most} runs a day; the day begins at midnight UTC");
-    Err(Problem::new(Code::QuotaExceeded, detail).retry_after(86_400 - since % 86_400))
-}
-
-/// A place for a run: the server's, and of those that the client may have.
-#[derive(Debug)]
-pub(crate) struct Place {
-    _server: OwnedSemaphorePermit,
-    _client: Option<OwnedSemaphorePermit>,
-}
-
-impl Place {
-    /// Takes a place, if one is free.
-    fn take(app: &Arc<App>, client: &Client) -> Result<Self, Problem> {
-        let taken = |detail: String| Problem::new(Code::AtCapacity, detail).retry_after(1);
-        let of_client = client.places.as_ref().map(|places| Arc::clone(places).try_acquire_owned()).transpose();
-        let of_client = of_client.map_err(|_| taken("the key has as many runs as it may have at one time".into()))?;
-        let of_server = Arc::clone(&app.capacity)
-            .try_acquire_owned()
-            .map_err(|_| taken(format!("{} runs are going on, which is the most at one time", app.most_runs)))?;
-        Ok(Self { _server: of_server, _client: of_client })
-    }
-
-    /// Takes a place when one is free.
-    pub(crate) async fn wait(app: &Arc<App>, client: &Client) -> Option<Self> {
-        let of_client = match &client.places {
-            Some(places) => Some(Arc::clone(places).acquire_owned().await.ok()?),
-            None => None,
-        };
-        Some(Self { _server: Arc::clone(&app.capacity).acquire_owned().await.ok()?, _client: of_client })
-    }
+    Problem::new(Code::QuotaExceeded, detail).retry_after(86_400 - since % 86_400)
 }
 
 /// A run that goes on. Dropping it cancels it.
@@ -184,7 +157,7 @@ pub(crate) fn start(
     id: &str,
     checked: Checked,
     request: Held,
-    place: Place,
+    slot: Slot,
     watched: bool,
 ) -> Result<(Run, UnboundedReceiver<Happening>), Problem> {
     let cancel = rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC)
@@ -202,17 +175,17 @@ pub(crate) fn start(
         match ended {
             Ok((result, going)) => {
                 app.metrics.run(&result);
-                // The place is free when the answer has somewhere to be, and before the client hears of the end, so that
+                // The slot is free when the answer has somewhere to be, and before the client hears of the end, so that
                 // its next request finds it.
                 let held = handle.block_on(app.answers.wait(size_of(&result)));
                 let result = Arc::new(result);
-                drop(place);
+                drop(slot);
                 forward.end(Happening::Result { result: Arc::clone(&result), held: Some(held) });
                 drop(going);
                 trace.end(&result);
             }
             Err(refused) => {
-                drop(place);
+                drop(slot);
                 forward.end(Happening::Error { problem: refused.into() });
             }
         }

@@ -18,7 +18,7 @@ pub(crate) async fn health(State(app): State<Arc<App>>) -> Json<Value> {
     Json(json!({
         "status": if closing { "shutting_down" } else { "ok" },
         "version": env!("CARGO_PKG_VERSION"),
-        "capacity": app.most_runs,
+        "capacity": app.slots.capacity(),
         "load": app.load(),
         "queue": app.jobs.waiting().await.ok(),
         "store": app.jobs.name(),

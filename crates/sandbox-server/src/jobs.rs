@@ -12,7 +12,7 @@ use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 use sandbox_cell::units::parse_duration;
 use sandbox_executor::JsonRequest;
-use sandbox_jobs::{Created, Job, JobId, JobStatus, NewJob, Page, StoreError};
+use sandbox_jobs::{Bounds, Created, Exceeded, Job, JobId, JobStatus, NewJob, Page, StoreError};
 use serde::Deserialize;
 use serde_json::json;
 use tokio_stream::wrappers::ReceiverStream;
@@ -20,7 +20,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use crate::app::{App, refuse_if_closing};
 use crate::auth::Client;
 use crate::body::{Body, check, read};
-use crate::execute::spend;
+use crate::execute::quota_exceeded;
 use crate::openapi::StreamEvent;
 use crate::problem::{BadBody, Code, Problem};
 use crate::webhook;
@@ -49,6 +49,29 @@ fn unknown(id: &str) -> Problem {
     Problem::new(Code::NotFound, format!("there is no job '{shown}'; jobs are forgotten some time after their end"))
 }
 
+/// Why a job was not created, and which setting says so.
+fn refused(exceeded: Exceeded, bounds: &Bounds, client: &Client) -> Problem {
+    let Bounds { waiting, waiting_per_owner, bytes_per_owner } = bounds;
+    let (code, detail) = match exceeded {
+        Exceeded::Waiting => {
+            (Code::QueueFull, format!("the queue is full: {waiting} jobs are waiting (SANDBOX_QUEUE)"))
+        }
+        Exceeded::WaitingPerOwner => {
+            let detail = format!("the key has {waiting_per_owner} waiting jobs already (SANDBOX_QUEUE_PER_KEY)");
+            (Code::QueueFull, detail)
+        }
+        Exceeded::BytesPerOwner => {
+            let detail = format!(
+                "requests, results and events would exceed {bytes_per_owner} bytes (SANDBOX_JOB_STORAGE); ended jobs are \
+                 forgotten after SANDBOX_JOB_RETENTION"
+            );
+            return Problem::new(Code::StorageFull, detail).retry_after(60);
+        }
+        Exceeded::PerDay => return quota_exceeded(client.per_day.unwrap_or_default()),
+    };
+    Problem::new(code, detail).retry_after(5)
+}
+
 fn parse_id(id: &str) -> Result<JobId, Problem> {
     id.parse().map_err(|_| unknown(id))
 }
@@ -67,7 +90,7 @@ async fn find(app: &Arc<App>, client: &Client, id: JobId) -> Result<Job, Problem
         (status = 202, description = "The job is queued; Location says where it is", body = Object),
         (status = 409, description = "The key was used for another request", body = Problem, content_type = "application/problem+json"),
         BadBody,
-        (status = 429, description = "Too many jobs wait", body = Problem, content_type = "application/problem+json"),
+        (status = 429, description = "Too many jobs wait, the jobs of the key take too much storage, or its runs of the day are used up; nothing was created", body = Problem, content_type = "application/problem+json"),
     )
 )]
 pub(crate) async fn create(
@@ -88,13 +111,9 @@ pub(crate) async fn create(
     let Body { value: mut request, size, held } = read::<JsonRequest>(&app, request).await?;
     let webhook = request.webhook.take().map(|webhook| app.webhooks.check(webhook)).transpose()?;
     check(&app, request.clone(), size).await?;
-    let most = app.most_waiting;
-    if app.jobs.waiting().await? >= most {
-        return Err(Problem::new(Code::QueueFull, format!("{most} jobs wait already")).retry_after(5));
-    }
-    spend(&app, &client, 1).await?;
-    let owner = client.name.clone();
-    let created = app.jobs.create(NewJob { request, idempotency_key, owner, webhook }).await?;
+    let (owner, per_day) = (client.name.clone(), client.per_day);
+    let new = NewJob { request, idempotency_key, owner, webhook, per_day };
+    let created = app.jobs.create(new, app.bounds).await?;
     drop(held);
     let job = match created {
         Created::New(job) | Created::Existing(job) => job,
@@ -102,6 +121,7 @@ pub(crate) async fn create(
             let detail = format!("the Idempotency-Key belongs to another request, job {id}");
             return Err(Problem::new(Code::IdempotencyConflict, detail));
         }
+        Created::Refused(exceeded) => return Err(refused(exceeded, &app.bounds, &client)),
     };
     let location = format!("/v1/execute/{}", job.id);
     let answer = json!({ "id": job.id, "status": job.status, "created_at": job.created_at });

@@ -20,6 +20,7 @@ mod privilege;
 mod problem;
 mod rate;
 mod serve;
+mod slots;
 mod trace;
 mod webhook;
 mod worker;
@@ -107,6 +108,8 @@ fn run(config: &Config) -> Result<(), String> {
     let data_dir =
         config.settings.data_dir.as_deref().ok_or("there is no data directory; name one with SANDBOX_DATA_DIR")?;
     let user = privilege::give_up(&config.user, data_dir)?;
+    // Before the rules: the operator's certificates (SSL_CERT_FILE) may be where the server cannot read later.
+    let webhooks = webhook::Webhooks::new(config);
     if config.settings.backend == Backend::Native {
         engine.confine_service(data_dir).map_err(|failure| failure.to_string())?;
     }
@@ -134,13 +137,15 @@ fn run(config: &Config) -> Result<(), String> {
         .enable_all()
         // They only pass on what runs do elsewhere, and every one more is one more to wake.
         .worker_threads(cpus.div_ceil(4))
-        // One for each run, and some for what else blocks.
-        .max_blocking_threads(config.capacity + 16)
+        // One for each run and for each webhook, and some for what else blocks.
+        .max_blocking_threads(config.capacity + webhook::AT_ONCE + 16)
         .build()
         .map_err(|error| format!("cannot start the runtime: {error}"))?;
     let served = runtime.block_on(async {
         let jobs = open_jobs(config, data_dir).await?;
-        let app = Arc::new(app::App::new(engine, jobs, isolation, config, keys).map_err(|error| error.to_string())?);
+        let app = Arc::new(
+            app::App::new(engine, jobs, webhooks, isolation, config, keys).map_err(|error| error.to_string())?,
+        );
         serve::serve(&app, config).await
     });
     runtime.shutdown_timeout(std::time::Duration::from_secs(5));

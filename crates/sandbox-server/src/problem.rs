@@ -89,6 +89,7 @@ pub(crate) enum Code {
     UnsupportedMediaType,
     AtCapacity,
     QueueFull,
+    StorageFull,
     IdempotencyConflict,
     TooManyRequests,
     QuotaExceeded,
@@ -98,7 +99,7 @@ pub(crate) enum Code {
 
 impl Code {
     /// Every code.
-    pub(crate) const ALL: [Self; 17] = [
+    pub(crate) const ALL: [Self; 18] = [
         Self::MalformedJson,
         Self::InvalidRequest,
         Self::UnknownLanguage,
@@ -111,6 +112,7 @@ impl Code {
         Self::UnsupportedMediaType,
         Self::AtCapacity,
         Self::QueueFull,
+        Self::StorageFull,
         Self::IdempotencyConflict,
         Self::ShuttingDown,
         Self::Internal,
@@ -143,6 +145,11 @@ impl Code {
             }
             Self::AtCapacity => ("at_capacity", StatusCode::TOO_MANY_REQUESTS, "the server is at capacity"),
             Self::QueueFull => ("queue_full", StatusCode::TOO_MANY_REQUESTS, "too many jobs wait"),
+            Self::StorageFull => (
+                "storage_full",
+                StatusCode::TOO_MANY_REQUESTS,
+                "the jobs of the key take all the storage that it may use",
+            ),
             Self::IdempotencyConflict => {
                 ("idempotency_conflict", StatusCode::CONFLICT, "the key was used for another request")
             }

@@ -88,7 +88,7 @@ async fn forget_old_jobs(app: Arc<App>, retention: Duration) {
 }
 
 fn greet(address: SocketAddr, app: &App) {
-    tracing::info!(%address, capacity = app.most_runs, isolation = app.isolation.join(","), "listening");
+    tracing::info!(%address, capacity = app.slots.capacity(), isolation = app.isolation.join(","), "listening");
     if !app.isolation.contains(&sandbox_cell::Layer::Pid.name()) {
         tracing::warn!(
             "runs have no namespaces of their own here; `sandbox-run doctor` says why, docs/INSTALL.md what to do"

@@ -5,8 +5,9 @@
 //! the addresses that were checked are the ones connected to. Redirects are not followed. Who does not answer with success is
 //! told again, later and later; the job shows how far that is.
 
-use std::sync::Arc;
+use std::collections::HashMap;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use base64::Engine;
@@ -16,7 +17,7 @@ use sandbox_executor::{HostName, HostRule, JsonWebhook, Reach};
 use sandbox_jobs::{Delivery, Job, Webhook};
 use serde_json::json;
 use sha2::Sha256;
-use tokio::sync::Semaphore;
+use tokio::sync::Notify;
 use ureq::http::Uri;
 use ureq::tls::{PemItem, RootCerts, TlsConfig};
 use ureq::unversioned::resolver::{ResolvedSocketAddrs, Resolver};
@@ -25,6 +26,7 @@ use ureq::unversioned::transport::{DefaultConnector, NextTimeout};
 use crate::app::App;
 use crate::config::Config;
 use crate::problem::{Code, Problem};
+use crate::slots::Owner;
 
 /// How often it is tried.
 const ATTEMPTS: u32 = 6;
@@ -33,7 +35,7 @@ const ATTEMPTS: u32 = 6;
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// How many are told at one time.
-const AT_ONCE: usize = 8;
+pub(crate) const AT_ONCE: usize = 16;
 
 /// Where the host keeps the authorities that it trusts.
 const AUTHORITIES: &str = "/etc/ssl/certs/ca-certificates.crt";
@@ -191,15 +193,61 @@ pub(crate) fn shown(mut job: Job) -> Job {
     job
 }
 
+/// The deliveries that go on, by owner. An owner may have as many as would still be free with one more of them: whatever one
+/// owner's receivers do, some are left for the next owner.
+#[derive(Debug, Default)]
+struct Deliveries {
+    counts: Mutex<HashMap<Owner, usize>>,
+    ended: Notify,
+}
+
+/// A delivery that goes on.
+struct Delivering {
+    deliveries: Arc<Deliveries>,
+    owner: Owner,
+}
+
+impl Deliveries {
+    fn counts(&self) -> MutexGuard<'_, HashMap<Owner, usize>> {
+        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The owners that may have no more now; nothing if all is taken.
+    fn full(&self) -> Option<Vec<Owner>> {
+        let counts = self.counts();
+        let free = AT_ONCE.saturating_sub(counts.values().sum());
+        (free > 0).then(|| counts.iter().filter(|(_, held)| **held >= free).map(|(owner, _)| owner.clone()).collect())
+    }
+
+    fn begin(self: &Arc<Self>, owner: Owner) -> Delivering {
+        *self.counts().entry(owner.clone()).or_default() += 1;
+        Delivering { deliveries: Arc::clone(self), owner }
+    }
+}
+
+impl Drop for Delivering {
+    fn drop(&mut self) {
+        let mut counts = self.deliveries.counts();
+        if let Some(held) = counts.get_mut(&self.owner) {
+            *held = held.saturating_sub(1);
+        }
+        counts.retain(|_, held| *held > 0);
+        self.deliveries.ended.notify_one();
+    }
+}
+
 /// Tells whoever is to be told, until the server closes.
 pub(crate) async fn deliver(app: Arc<App>) {
-    let places = Arc::new(Semaphore::new(AT_ONCE));
+    let deliveries = Arc::new(Deliveries::default());
     while !app.closing.load(Ordering::Relaxed) {
-        let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
-        let due = match app.jobs.take_delivery(3 * PATIENCE).await {
+        let due = match deliveries.full() {
+            Some(full) => app.jobs.take_delivery(3 * PATIENCE, full).await,
+            None => Ok(None),
+        };
+        let due = match due {
             Ok(Some(job)) => job,
             Ok(None) => {
-                tokio::time::sleep(Duration::from_millis(250)).await;
+                let _ = tokio::time::timeout(Duration::from_millis(250), deliveries.ended.notified()).await;
                 continue;
             }
             Err(error) => {
@@ -208,7 +256,7 @@ pub(crate) async fn deliver(app: Arc<App>) {
                 continue;
             }
         };
-        let app = Arc::clone(&app);
+        let (app, delivering) = (Arc::clone(&app), deliveries.begin(due.owner.clone()));
         tokio::spawn(async move {
             let Some(webhook) = due.webhook.clone() else { return };
             let (id, teller) = (due.id, Arc::clone(&app));
@@ -221,7 +269,7 @@ pub(crate) async fn deliver(app: Arc<App>) {
             if let Err(error) = app.jobs.note_delivery(id, webhook, again).await {
                 tracing::error!(%error, %id, "cannot note what came of a webhook");
             }
-            drop(place);
+            drop(delivering);
         });
     }
 }
@@ -236,6 +284,24 @@ mod tests {
         let secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
         let signature = sign(secret, "msg_p5jXN8AQM9LWM0D4loKWxJek", "1614265330", r#"{"test": 2432232314}"#);
         assert_eq!(signature.as_deref(), Some("v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="));
+    }
+
+    #[test]
+    fn no_owner_takes_all_deliveries() {
+        let deliveries = Arc::new(Deliveries::default());
+        let owner = |number: usize| Some(number.to_string());
+        let mut going = vec![];
+        let mut most = vec![];
+        for number in 0..6 {
+            let before = going.len();
+            while deliveries.full().is_some_and(|full| !full.contains(&owner(number))) {
+                going.push(deliveries.begin(owner(number)));
+            }
+            most.push(going.len() - before);
+        }
+        assert_eq!(most, [8, 4, 2, 1, 1, 0]);
+        drop(going);
+        assert_eq!(deliveries.full(), Some(vec![]));
     }
 
     #[test]

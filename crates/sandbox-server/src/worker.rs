@@ -1,4 +1,4 @@
-//! Carrying out jobs: one loop that takes them from the queue as places become free, another that says that they go on.
+//! Carrying out jobs: one loop that takes them from the queue as slots become free, another that says that they go on.
 
 use std::collections::HashMap;
 use std::os::fd::{AsFd, OwnedFd};
@@ -7,7 +7,7 @@ use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use sandbox_executor::{Observer, RunResult, Step, Stream, Verdict};
-use sandbox_jobs::{Job, JobId, RunOf, Store};
+use sandbox_jobs::{Job, JobId, RunOf, Store, StoreError};
 use serde_json::{Value, json};
 use tokio::runtime::Handle;
 
@@ -40,39 +40,36 @@ impl RunningJob {
 /// Takes jobs until the server closes.
 pub(crate) async fn work(app: Arc<App>) {
     while !app.closing.load(Ordering::Relaxed) {
-        // A place is taken only when there is something to do: others may want it.
-        match app.jobs.waiting().await {
-            Ok(1..) => {}
-            Ok(0) => {
-                app.jobs.something_queued().await;
-                continue;
-            }
-            Err(error) => {
-                tracing::error!(%error, "cannot see the queue");
-                tokio::time::sleep(Duration::from_secs(1)).await;
-                continue;
-            }
-        }
-        let Ok(permit) = Arc::clone(&app.capacity).acquire_owned().await else { return };
-        match app.jobs.take().await {
-            Ok(Some(job)) => {
-                let (app, handle) = (Arc::clone(&app), Handle::current());
-                tokio::task::spawn_blocking(move || {
-                    carry_out(&app, &handle, &job);
-                    drop(permit);
-                });
-            }
-            Ok(None) => {
-                drop(permit);
-                app.jobs.something_queued().await;
-            }
-            Err(error) => {
-                drop(permit);
-                tracing::error!(%error, "cannot take a job");
-                tokio::time::sleep(Duration::from_secs(1)).await;
-            }
+        if let Err(error) = take_one(&app).await {
+            // Synchronous runs need not wait for jobs that cannot be taken.
+            app.slots.job(vec![]);
+            tracing::error!(%error, "cannot take a job");
+            tokio::time::sleep(Duration::from_secs(1)).await;
         }
     }
+}
+
+/// Starts the next job, or waits until there may be one or a slot for it.
+async fn take_one(app: &Arc<App>) -> Result<(), StoreError> {
+    let owners = app.jobs.next_owners(app.bounds.bytes_per_owner).await?;
+    let none_waits = owners.is_empty();
+    // The slot comes before the job: a job that was taken runs.
+    let Some((owner, slot)) = app.slots.job(owners) else {
+        let full = !none_waits && app.slots.are_full_for_jobs();
+        tokio::select! {
+            () = app.jobs.something_queued(), if !full => {}
+            () = app.slots.changed(), if !none_waits => {}
+        }
+        return Ok(());
+    };
+    // Another server may have been faster.
+    let Some(job) = app.jobs.take(owner.as_deref()).await? else { return Ok(()) };
+    let (app, handle) = (Arc::clone(app), Handle::current());
+    tokio::task::spawn_blocking(move || {
+        carry_out(&app, &handle, &job);
+        drop(slot);
+    });
+    Ok(())
 }
 
 /// Says from time to time that the jobs which run here go on, and hears which of them nobody wants any more.

@@ -1,87 +1,337 @@
-//! The transitions of a job, each one script and therefore one step.
+//! The transitions of a job, each one script and therefore one step. They keep the indexes and the accounts of owners, and
+//! use the clock of Redis, which all servers share.
 
-/// Starts a run of the job in the first argument, whose queue entry is the second: from the queue, or from a server that died.
-/// Returns the attempt, 0 if there is nothing to start, or -1 if it was started too often.
-pub(super) const START: &str = r"
-local job = KEYS[1]
-local status = redis.call('HGET', job, 'status')
-if status ~= 'queued' and status ~= 'running' then
-    redis.call('XACK', KEYS[2], 'workers', ARGV[2]); redis.call('XDEL', KEYS[2], ARGV[2])
-    return 0
+use std::sync::LazyLock;
+
+use redis::Script;
+
+/// What the scripts have in common. The first key is what all names begin with.
+const COMMON: &str = r"
+local function key(kind, id) return KEYS[1] .. ':' .. kind .. (id and (':' .. id) or '') end
+local function now() local time = redis.call('TIME'); return tonumber(time[1]) + tonumber(time[2]) / 1e6 end
+local function get(id, field) return redis.call('HGET', key('job', id), field) end
+local function owner_of(id) return get(id, 'owner') or '' end
+local function account(kind, owner, change)
+    if redis.call('HINCRBY', key(kind), owner, change) == 0 then redis.call('HDEL', key(kind), owner) end
 end
-local attempts = tonumber(redis.call('HGET', job, 'attempts'))
-redis.call('DEL', KEYS[3])
-if attempts >= tonumber(ARGV[4]) then return -1 end
-redis.call('HSET', job, 'status', 'running', 'attempts', attempts + 1, 'started_at', ARGV[3], 'entry', ARGV[2])
-return attempts + 1
-";
-
-/// Notes an event of the run whose attempt is the first argument.
-pub(super) const APPEND: &str = r"
-if redis.call('HGET', KEYS[1], 'status') ~= 'running' or redis.call('HGET', KEYS[1], 'attempts') ~= ARGV[1] then return 0 end
-local number = redis.call('XLEN', KEYS[2]) + 1
-redis.call('XADD', KEYS[2], number .. '-0', 'what', ARGV[2])
-return number
-";
-
-/// Ends a job: as the first argument says, if its status is the second and its attempt the third.
-pub(super) const END: &str = r"
-if redis.call('HGET', KEYS[1], 'status') ~= ARGV[2] or redis.call('HGET', KEYS[1], 'attempts') ~= ARGV[3] then return 0 end
-redis.call('HSET', KEYS[1], 'status', ARGV[1], 'finished_at', ARGV[4], 'verdict', ARGV[8])
-if redis.call('HEXISTS', KEYS[1], 'webhook') == 1 then redis.call('ZADD', KEYS[5], ARGV[4], ARGV[9]) end
-if ARGV[5] ~= '' then redis.call('HSET', KEYS[1], 'result', ARGV[5]) end
-redis.call('XADD', KEYS[2], (redis.call('XLEN', KEYS[2]) + 1) .. '-0', 'what', ARGV[6])
-local entry = redis.call('HGET', KEYS[1], 'entry')
-redis.call('XACK', KEYS[3], 'workers', entry); redis.call('XDEL', KEYS[3], entry)
-redis.call('EXPIRE', KEYS[1], ARGV[7]); redis.call('EXPIRE', KEYS[2], ARGV[7])
-redis.call('DEL', KEYS[4])
-return 1
-";
-
-/// Creates the job in the first key, unless the fourth key is known; then returns what is known of that.
-pub(super) const CREATE: &str = r"
-if ARGV[5] ~= '' then
-    local known = redis.call('GET', KEYS[4])
-    if known then return known end
-    redis.call('SET', KEYS[4], ARGV[5], 'EX', ARGV[6])
+-- What a job takes changes.
+local function resize(id, change)
+    redis.call('HINCRBY', key('job', id), 'size', change); account('bytes', owner_of(id), change)
 end
-local entry = redis.call('XADD', KEYS[2], '*', 'id', ARGV[1])
-redis.call('HSET', KEYS[1], 'status', 'queued', 'attempts', 0, 'created_at', ARGV[2], 'request', ARGV[3], 'entry', entry, 'language', ARGV[4])
-if ARGV[7] ~= '' then redis.call('HSET', KEYS[1], 'owner', ARGV[7]) end
-if ARGV[8] ~= '' then redis.call('HSET', KEYS[1], 'webhook', ARGV[8]) end
-redis.call('ZADD', KEYS[3], 0, ARGV[1])
-return ''
+local function set(id, field, value)
+    resize(id, #value - redis.call('HSTRLEN', key('job', id), field))
+    redis.call('HSET', key('job', id), field, value)
+end
+local function add_event(id, what)
+    local events = key('events', id)
+    local number = redis.call('XLEN', events) + 1
+    redis.call('XADD', events, number .. '-0', 'what', what)
+    redis.call('HINCRBY', key('job', id), 'event_size', #what); resize(id, #what)
+    return number
+end
+local function drop_events(id)
+    -- Redis does not take -0 for a number.
+    resize(id, 0 - tonumber(get(id, 'event_size') or '0'))
+    redis.call('HDEL', key('job', id), 'event_size'); redis.call('DEL', key('events', id))
+end
+-- Into the queue of its owner, by age, and out of it.
+local function enqueue(id)
+    local owner = owner_of(id)
+    redis.call('HSET', key('job', id), 'status', 'queued')
+    redis.call('ZADD', key('waiting', owner), 0, id); redis.call('SADD', key('owners'), owner)
+end
+local function dequeue(id, owner)
+    redis.call('ZREM', key('waiting', owner), id)
+    if redis.call('EXISTS', key('waiting', owner)) == 0 then redis.call('SREM', key('owners'), owner) end
+end
+-- A run is over.
+local function release(id)
+    if redis.call('ZREM', key('leases'), id) == 1 then account('running', owner_of(id), -1) end
+end
+local function waiting()
+    local all = 0
+    for _, owner in ipairs(redis.call('SMEMBERS', key('owners'))) do
+        all = all + redis.call('ZCARD', key('waiting', owner))
+    end
+    return all
+end
+local function set_delivery(id, owner, at)
+    if at then
+        redis.call('ZADD', key('due', owner), at, id); redis.call('SADD', key('due-owners'), owner)
+    elseif redis.call('ZREM', key('due', owner), id) == 1 and redis.call('EXISTS', key('due', owner)) == 0 then
+        redis.call('SREM', key('due-owners'), owner)
+    end
+end
+local function finish(id, status, at, result, event, verdict)
+    release(id); dequeue(id, owner_of(id))
+    redis.call('HSET', key('job', id), 'status', status, 'finished_at', at, 'verdict', verdict)
+    if result ~= '' then set(id, 'result', result) end
+    add_event(id, event)
+    if get(id, 'webhook') then set_delivery(id, owner_of(id), now()) end
+    redis.call('ZADD', key('ended'), now(), id)
+    redis.call('DEL', key('cancel', id))
+end
+-- A run whose server died: the job waits again, or is given up if it was started too often.
+local function interrupted(id, most, at, result, event, verdict)
+    release(id); drop_events(id)
+    if tonumber(get(id, 'attempts')) >= tonumber(most) then
+        finish(id, 'finished', at, result, event, verdict)
+    else
+        enqueue(id)
+    end
+end
+local function is_current(id, attempt) return get(id, 'status') == 'running' and get(id, 'attempts') == attempt end
+-- A job of 0.1.0 gets what that release did not keep: its size, and its place in the indexes.
+local function index(id)
+    local job = key('job', id)
+    if redis.call('EXISTS', job) == 0 or get(id, 'size') then return end
+    local event_size = 0
+    for _, entry in ipairs(redis.call('XRANGE', key('events', id), '-', '+')) do event_size = event_size + #entry[2][2] end
+    local size = event_size
+    for _, field in ipairs({'request', 'result', 'webhook'}) do size = size + redis.call('HSTRLEN', job, field) end
+    redis.call('HSET', job, 'event_size', event_size); resize(id, size)
+    redis.call('ZADD', key('jobs', owner_of(id)), 0, id)
+    redis.call('PERSIST', job); redis.call('PERSIST', key('events', id))
+    local status = get(id, 'status')
+    if status ~= 'queued' and status ~= 'running' then redis.call('ZADD', key('ended'), get(id, 'finished_at') or 0, id) end
+end
 ";
 
-/// Puts a running job back into the queue, at its end.
-pub(super) const PUT_BACK: &str = r"
-if redis.call('HGET', KEYS[1], 'status') ~= 'running' or redis.call('HGET', KEYS[1], 'attempts') ~= ARGV[1] then return 0 end
-local entry = redis.call('HGET', KEYS[1], 'entry')
-redis.call('XACK', KEYS[3], 'workers', entry); redis.call('XDEL', KEYS[3], entry)
-redis.call('DEL', KEYS[2])
-entry = redis.call('XADD', KEYS[3], '*', 'id', ARGV[2])
-redis.call('HSET', KEYS[1], 'status', 'queued', 'attempts', tonumber(ARGV[1]) - 1, 'entry', entry)
+fn script(body: &str) -> Script {
+    Script::new(&format!("{COMMON}{body}"))
+}
+
+/// Creates a job, unless its idempotency key is known or it would exceed a bound. Returns `new`, `known` with the id and the
+/// digest that belong to the key, or the bound.
+pub(super) static CREATE: LazyLock<Script> = LazyLock::new(|| {
+    script(
+        r"
+local id, created, request, language, owner, webhook, known, digest, most, most_own, most_bytes, quota, per_day = unpack(ARGV)
+if known ~= '' then
+    local value = redis.call('GET', known)
+    if value then return {'known', value} end
+end
+if waiting() >= tonumber(most) then return {'waiting'} end
+if redis.call('ZCARD', key('waiting', owner)) >= tonumber(most_own) then return {'waiting-per-owner'} end
+local size = #request + #webhook
+if tonumber(redis.call('HGET', key('bytes'), owner) or '0') + size > tonumber(most_bytes) then return {'bytes-per-owner'} end
+if per_day ~= '' then
+    if tonumber(redis.call('GET', quota) or '0') + 1 > tonumber(per_day) then return {'per-day'} end
+    redis.call('INCR', quota); redis.call('EXPIRE', quota, 172800)
+end
+local job = key('job', id)
+-- The entry is for servers of 0.1.0, which would fail to cancel a job without one.
+redis.call('HSET', job, 'attempts', 0, 'created_at', created, 'request', request, 'language', language, 'entry', '0-0')
+if owner ~= '' then redis.call('HSET', job, 'owner', owner) end
+if webhook ~= '' then redis.call('HSET', job, 'webhook', webhook) end
+if known ~= '' then redis.call('SET', known, id .. ' ' .. digest); redis.call('HSET', job, 'key', known) end
+resize(id, size); enqueue(id)
+redis.call('ZADD', key('jobs'), 0, id); redis.call('ZADD', key('jobs', owner), 0, id)
+return {'new'}
+",
+    )
+});
+
+/// The number of jobs that wait.
+pub(super) static WAITING: LazyLock<Script> = LazyLock::new(|| script("return waiting()"));
+
+/// Queues the jobs of servers that died; returns the owners whose jobs wait, in the order in which to serve them.
+pub(super) static NEXT_OWNERS: LazyLock<Script> = LazyLock::new(|| {
+    script(
+        r"
+local most_bytes, most_attempts, at, result, event, verdict = unpack(ARGV)
+for _, id in ipairs(redis.call('ZRANGEBYSCORE', key('leases'), '-inf', now(), 'LIMIT', 0, 100)) do
+    interrupted(id, most_attempts, at, result, event, verdict)
+end
+local owners = {}
+for _, owner in ipairs(redis.call('SMEMBERS', key('owners'))) do
+    if tonumber(redis.call('HGET', key('bytes'), owner) or '0') <= tonumber(most_bytes) then
+        local running = tonumber(redis.call('HGET', key('running'), owner) or '0')
+        owners[#owners + 1] = {running, tonumber(redis.call('HGET', key('turns'), owner) or '0'), owner}
+    end
+end
+table.sort(owners, function(a, b)
+    if a[1] ~= b[1] then return a[1] < b[1] end
+    if a[2] ~= b[2] then return a[2] < b[2] end
+    return a[3] < b[3]
+end)
+local names = {}
+for place, owner in ipairs(owners) do names[place] = owner[3] end
+return names
+",
+    )
+});
+
+/// Starts a run of the job of an owner that has waited longest, and returns its id. The run has a lease.
+pub(super) static TAKE: LazyLock<Script> = LazyLock::new(|| {
+    script(
+        r"
+local owner, started, lease = unpack(ARGV)
+while true do
+    local id = redis.call('ZRANGE', key('waiting', owner), 0, 0)[1]
+    if not id then return '' end
+    dequeue(id, owner)
+    if get(id, 'status') == 'queued' then
+        redis.call('HINCRBY', key('job', id), 'attempts', 1)
+        redis.call('HSET', key('job', id), 'status', 'running', 'started_at', started)
+        redis.call('ZADD', key('leases'), now() + lease, id); account('running', owner, 1)
+        redis.call('HSET', key('turns'), owner, redis.call('INCR', key('turn')))
+        return id
+    end
+end
+",
+    )
+});
+
+/// Renews the leases of runs (pairs of id and attempt), and returns the ids of those that somebody wants cancelled.
+pub(super) static HEARTBEAT: LazyLock<Script> = LazyLock::new(|| {
+    script(
+        r"
+local cancelled = {}
+for place = 2, #ARGV, 2 do
+    local id = ARGV[place]
+    if is_current(id, ARGV[place + 1]) then redis.call('ZADD', key('leases'), 'XX', now() + ARGV[1], id) end
+    if redis.call('EXISTS', key('cancel', id)) == 1 then cancelled[#cancelled + 1] = id end
+end
+return cancelled
+",
+    )
+});
+
+/// Notes an event of a run.
+pub(super) static APPEND: LazyLock<Script> = LazyLock::new(|| {
+    script(
+        r"
+local id, attempt, what = unpack(ARGV)
+if not is_current(id, attempt) then return 0 end
+return add_event(id, what)
+",
+    )
+});
+
+/// Ends a job whose status and attempt are these.
+pub(super) static END: LazyLock<Script> = LazyLock::new(|| {
+    script(
+        r"
+local id, from, attempt, status, at, result, event, verdict = unpack(ARGV)
+if get(id, 'status') ~= from or get(id, 'attempts') ~= attempt then return 0 end
+finish(id, status, at, result, event, verdict)
 return 1
-";
+",
+    )
+});
 
-/// Takes the job of whose end somebody is to be told next, if it is time; nobody else gets it before the second argument.
-pub(super) const TAKE_DELIVERY: &str = r"
-local id = redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', ARGV[1], 'LIMIT', 0, 1)[1]
-if not id then return '' end
-redis.call('ZADD', KEYS[1], ARGV[2], id)
-return id
-";
-
-/// Notes what came of telling somebody: the job's new field, its id, and when to try again, if that is to be.
-pub(super) const NOTE_DELIVERY: &str = r"
-if redis.call('EXISTS', KEYS[1]) == 1 then redis.call('HSET', KEYS[1], 'webhook', ARGV[1]) end
-if ARGV[3] == '' then redis.call('ZREM', KEYS[2], ARGV[2]) else redis.call('ZADD', KEYS[2], ARGV[3], ARGV[2]) end
+/// Puts a running job back into the queue.
+pub(super) static PUT_BACK: LazyLock<Script> = LazyLock::new(|| {
+    script(
+        r"
+local id, attempt = unpack(ARGV)
+if not is_current(id, attempt) then return 0 end
+release(id); drop_events(id); enqueue(id)
+redis.call('HINCRBY', key('job', id), 'attempts', -1)
 return 1
-";
+",
+    )
+});
+
+/// Takes the job of whose end somebody is to be told next, of any owner but those after the lease.
+pub(super) static TAKE_DELIVERY: LazyLock<Script> = LazyLock::new(|| {
+    script(
+        r"
+local without = {}
+for place = 2, #ARGV do without[ARGV[place]] = true end
+local first, at, whose
+for _, owner in ipairs(redis.call('SMEMBERS', key('due-owners'))) do
+    local due = not without[owner] and redis.call('ZRANGEBYSCORE', key('due', owner), '-inf', now(), 'WITHSCORES', 'LIMIT', 0, 1)
+    if due and due[1] and (not at or tonumber(due[2]) < at) then first, at, whose = due[1], tonumber(due[2]), owner end
+end
+if not first then return '' end
+local known = redis.call('EXISTS', key('job', first)) == 1
+set_delivery(first, whose, known and now() + ARGV[1])
+return known and first or ''
+",
+    )
+});
+
+/// Notes what came of telling somebody: the job's new field, and after how many seconds to try again, if that is to be.
+pub(super) static NOTE_DELIVERY: LazyLock<Script> = LazyLock::new(|| {
+    script(
+        r"
+local id, webhook, again = unpack(ARGV)
+if redis.call('EXISTS', key('job', id)) == 0 then return 0 end
+set(id, 'webhook', webhook)
+set_delivery(id, owner_of(id), again ~= '' and now() + again)
+return 1
+",
+    )
+});
+
+/// Forgets some jobs that ended longer ago than this, and returns how many.
+pub(super) static EXPIRE: LazyLock<Script> = LazyLock::new(|| {
+    script(
+        r"
+local old = redis.call('ZRANGEBYSCORE', key('ended'), '-inf', now() - ARGV[1], 'LIMIT', 0, ARGV[2])
+for _, id in ipairs(old) do
+    local owner, known = owner_of(id), get(id, 'key')
+    account('bytes', owner, 0 - tonumber(get(id, 'size') or '0'))
+    if known then redis.call('DEL', known) end
+    set_delivery(id, owner, nil)
+    redis.call('ZREM', key('jobs'), id); redis.call('ZREM', key('jobs', owner), id); redis.call('ZREM', key('ended'), id)
+    redis.call('DEL', key('job', id), key('events', id), key('cancel', id))
+end
+return #old
+",
+    )
+});
 
 /// Takes the first argument from what is left of the second.
-pub(super) const SPEND: &str = r"
-if tonumber(redis.call('GET', KEYS[1]) or '0') + tonumber(ARGV[1]) > tonumber(ARGV[2]) then return 0 end
-redis.call('INCRBY', KEYS[1], ARGV[1]); redis.call('EXPIRE', KEYS[1], 172800)
+pub(super) static SPEND: LazyLock<Script> = LazyLock::new(|| {
+    script(
+        r"
+local quota, runs, most = unpack(ARGV)
+if tonumber(redis.call('GET', quota) or '0') + tonumber(runs) > tonumber(most) then return 0 end
+redis.call('INCRBY', quota, runs); redis.call('EXPIRE', quota, 172800)
 return 1
-";
+",
+    )
+});
+
+/// Gives jobs of 0.1.0 their place in the indexes.
+pub(super) static INDEX: LazyLock<Script> = LazyLock::new(|| {
+    script(
+        r"
+for _, id in ipairs(ARGV) do index(id) end
+return #ARGV
+",
+    )
+});
+
+/// Moves the job of an entry in the queue of 0.1.0 to the queue of its owner.
+pub(super) static ADOPT: LazyLock<Script> = LazyLock::new(|| {
+    script(
+        r"
+local id, entry, most_attempts, at, result, event, verdict = unpack(ARGV)
+local status = get(id, 'status')
+index(id)
+if status == 'queued' then enqueue(id) end
+if status == 'running' then interrupted(id, most_attempts, at, result, event, verdict) end
+redis.call('XACK', key('queue'), 'workers', entry); redis.call('XDEL', key('queue'), entry)
+return 1
+",
+    )
+});
+
+/// Moves webhooks that 0.1.0 noted to those of their owners.
+pub(super) static ADOPT_DELIVERIES: LazyLock<Script> = LazyLock::new(|| {
+    script(
+        r"
+local due = redis.call('ZRANGE', key('deliveries'), 0, 99, 'WITHSCORES')
+for place = 1, #due, 2 do
+    local id = due[place]
+    if redis.call('EXISTS', key('job', id)) == 1 then index(id); set_delivery(id, owner_of(id), due[place + 1]) end
+    redis.call('ZREM', key('deliveries'), id)
+end
+return #due
+",
+    )
+});

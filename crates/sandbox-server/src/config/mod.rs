@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use sandbox_executor::{HostRule, Settings};
+use sandbox_jobs::Bounds;
 
 use self::table::TABLE;
 use self::values::Values;
@@ -24,6 +25,8 @@ pub(crate) struct Config {
     pub(crate) write_timeout: Duration,
     pub(crate) shutdown_timeout: Duration,
     pub(crate) capacity: usize,
+    /// The percentage of the capacity reserved for each class of runs.
+    pub(crate) reserved_share: usize,
     pub(crate) max_body: usize,
     pub(crate) api_keys: Vec<String>,
     pub(crate) max_held: usize,
@@ -38,7 +41,7 @@ pub(crate) struct Config {
     pub(crate) user: String,
     pub(crate) rate_limit: Option<f64>,
     pub(crate) redis: Option<RedisConfig>,
-    pub(crate) most_waiting: u64,
+    pub(crate) bounds: Bounds,
     pub(crate) retention: Duration,
     /// What runs may use, and where things are kept.
     pub(crate) settings: Settings,
@@ -204,6 +207,8 @@ impl Config {
                 false
             }
         };
+        let api_keys = api_keys(values);
+        let bounds = bounds(values, api_keys.len());
         let host = values.parsed::<IpAddr>("http-host", "an IP address");
         let port = values.number("http-port", 0..=u16::MAX);
         Some(Self {
@@ -213,9 +218,9 @@ impl Config {
             retention: values.duration("job-retention"),
             webhook_retry: values.duration("webhook-retry"),
             webhook_allow: values.list("webhook-allow", HostRule::parse),
-            api_keys: api_keys(values),
             rate_limit: values.optional("rate-limit").and_then(|_| values.rate("rate-limit")),
-            most_waiting: values.number("queue", 0..=u64::MAX).unwrap_or_default(),
+            bounds,
+            api_keys,
             max_connections: values.number("max-connections", 1..=100_000).unwrap_or_default(),
             log_level: values.parsed("log-level", "a level").unwrap_or(tracing::Level::INFO),
             runtimes: values.optional("runtimes").map(PathBuf::from),
@@ -227,6 +232,7 @@ impl Config {
             origins: BTreeMap::new(),
             listen: SocketAddr::new(host?, port?),
             capacity: capacity?,
+            reserved_share: values.number("reserved-share", 0..=50)?,
             ready_cells: ready_cells?,
             zygotes: zygotes?,
             max_body: max_body?,
@@ -265,6 +271,20 @@ fn read_file(path: &Path) -> Result<BTreeMap<String, String>, String> {
         values.insert(key, text);
     }
     Ok(values)
+}
+
+/// How much of the job store may be used.
+fn bounds(values: &mut Values<'_>, keys: usize) -> Bounds {
+    let waiting = values.number("queue", 0..=u64::MAX).unwrap_or_default();
+    let waiting_per_owner = if !values.text("queue-per-key").is_empty() {
+        values.number("queue-per-key", 0..=u64::MAX).unwrap_or_default()
+    } else if keys >= 2 {
+        waiting.div_ceil(2)
+    } else {
+        waiting
+    };
+    let bytes_per_owner = values.size("job-storage").unwrap_or_default() as u64;
+    Bounds { waiting, waiting_per_owner, bytes_per_owner }
 }
 
 /// The keys in a list and in a file.

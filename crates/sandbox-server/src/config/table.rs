@@ -47,6 +47,12 @@ pub(super) const TABLE: &[Setting] = &[
         help: "runs at one time [default: twice the number of CPUs]",
     },
     Setting {
+        flag: "reserved-share",
+        variables: &["SANDBOX_RESERVED_SHARE"],
+        default: "25",
+        help: "percentage of the capacity reserved for synchronous runs, and as much again for jobs (0 to 50)",
+    },
+    Setting {
         flag: "ready-cells",
         variables: &["SANDBOX_READY_CELLS"],
         default: "",
@@ -105,6 +111,18 @@ pub(super) const TABLE: &[Setting] = &[
     Setting { flag: "redis-password", variables: &["REDIS_PASSWORD"], default: "", help: "its password" },
     Setting { flag: "redis-db", variables: &["REDIS_DB"], default: "0", help: "the number of its database" },
     Setting { flag: "queue", variables: &["SANDBOX_QUEUE"], default: "10000", help: "jobs that may wait" },
+    Setting {
+        flag: "queue-per-key",
+        variables: &["SANDBOX_QUEUE_PER_KEY"],
+        default: "",
+        help: "jobs of one API key that may wait [default: half of --queue if there are several keys]",
+    },
+    Setting {
+        flag: "job-storage",
+        variables: &["SANDBOX_JOB_STORAGE"],
+        default: "4g",
+        help: "requests, results and events that the jobs of one API key may store",
+    },
     Setting {
         flag: "job-retention",
         variables: &["SANDBOX_JOB_RETENTION"],

@@ -24,7 +24,7 @@ fn keys() -> String {
 }
 
 impl Server {
-    fn get_as(&self, key: (&str, &str), path: &str) -> (u16, Value) {
+    pub(crate) fn get_as(&self, key: (&str, &str), path: &str) -> (u16, Value) {
         self.call_as(key, "GET", path)
     }
 
@@ -36,7 +36,7 @@ impl Server {
         (response.status().as_u16(), serde_json::from_str(&text).unwrap_or(Value::String(text)))
     }
 
-    fn send_as(&self, key: (&str, &str), path: &str, body: &Value) -> (u16, Value) {
+    pub(crate) fn send_as(&self, key: (&str, &str), path: &str, body: &Value) -> (u16, Value) {
         self.send_to(path, &[key], body.to_string().as_bytes()).1
     }
 

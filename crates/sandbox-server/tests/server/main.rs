@@ -15,6 +15,7 @@ mod images;
 mod jobs;
 #[cfg(feature = "otlp")]
 mod otlp;
+mod shares;
 mod warm;
 mod warm_javascript;
 mod webhooks;

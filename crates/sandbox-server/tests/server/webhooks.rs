@@ -15,13 +15,13 @@ use crate::{Server, eventually};
 const SECRET: &str = "a secret of this test";
 
 /// A message that was received.
-struct Message {
+pub(crate) struct Message {
     headers: Vec<(String, String)>,
     body: String,
 }
 
 impl Message {
-    fn header(&self, name: &str) -> &str {
+    pub(crate) fn header(&self, name: &str) -> &str {
         self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str()).unwrap_or_default()
     }
 
@@ -36,7 +36,7 @@ impl Message {
 }
 
 /// Somebody on loopback who is told, and answers with these statuses in turn; the last one from then on.
-fn receiver(statuses: &'static [&'static str]) -> (u16, Receiver<Message>) {
+pub(crate) fn receiver(statuses: &'static [&'static str]) -> (u16, Receiver<Message>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     let (sender, messages) = channel();
