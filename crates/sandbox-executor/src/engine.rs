@@ -141,11 +141,12 @@ impl Engine {
         self.registry.all().filter_map(|definition| Some((definition, self.runtimes.get(&definition.name)?.as_ref())))
     }
 
-    /// Checks a request completely, before anything is created.
-    pub fn check(&self, json: &JsonRequest) -> Result<Checked, Refused> {
+    /// Checks a request of an owner completely, before anything is created.
+    pub fn check(&self, json: &JsonRequest, owner: Option<&str>) -> Result<Checked, Refused> {
         let definition = self.registry.by_name(json.language())?;
         let mut request = json.request(&definition.name, &self.settings)?;
         request.check()?;
+        request.owner = owner.map(str::to_owned);
         request.image = json.image.as_deref().map(|name| self.image(name)).transpose()?;
         let inside = request.image.as_ref().map(|image| self.runtime_inside(definition, image)).transpose()?;
         let runtime = inside.as_ref().map_or_else(|| self.runtime(&definition.name), Ok)?;

@@ -19,6 +19,7 @@ mod json;
 mod literal;
 mod make;
 mod network;
+mod owner;
 mod plan;
 mod pool;
 mod reach;
@@ -42,6 +43,7 @@ pub use json::{
     FieldError, FullFile, FullNetwork, JsonFile, JsonNetwork, JsonRequest, JsonTemplate, JsonWebhook, Quantity,
 };
 pub use network::{NetworkMode, NetworkRequest};
+pub use owner::Sharing;
 pub use plan::{Plan, Step};
 pub use pool::{Going, StartKind};
 pub use reach::{HostName, HostRule, Reach};

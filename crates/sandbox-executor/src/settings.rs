@@ -10,6 +10,7 @@ use sandbox_cell::{Backend, Layer, LayerSet};
 
 use crate::backend;
 use crate::network::NetworkMode;
+use crate::owner::Sharing;
 use crate::reach::HostRule;
 
 /// The variable that lists layers without which nothing may run.
@@ -50,6 +51,10 @@ pub struct Settings {
     pub install_hosts: Option<Vec<HostRule>>,
     /// Whether JSON requests may name volumes that persist: whoever knows a name sees what others have put there.
     pub named_volumes: bool,
+    /// What runs of different owners share.
+    pub sharing: Sharing,
+    /// Packages that warm interpreters import ahead, besides those that are known to be safe.
+    pub preload: Vec<String>,
     /// How many bytes of compiled programs are kept.
     pub build_cache: u64,
     /// How many bytes of package environments are kept.
@@ -83,6 +88,12 @@ impl Isolation {
 
 /// The variable that lets JSON requests use named volumes.
 const NAMED_VOLUMES: &str = "SANDBOX_NAMED_VOLUMES";
+
+/// The variable that says what runs of different owners share.
+const SHARE: &str = "SANDBOX_SHARE";
+
+/// The variable that lists packages to import ahead.
+const PRELOAD: &str = "SANDBOX_PRELOAD";
 
 /// The variable that lists directories that may be shown.
 const VOLUME_PATHS: &str = "SANDBOX_VOLUME_PATHS";
@@ -141,6 +152,8 @@ impl Default for Settings {
             network_allow: vec![],
             install_hosts: None,
             named_volumes: false,
+            sharing: Sharing::None,
+            preload: vec![],
             build_cache: 1 << 30,
             package_cache: 10 << 30,
             image_size: 8 << 30,
@@ -206,6 +219,17 @@ impl Settings {
             Some("yes") => settings.named_volumes = true,
             Some(other) => errors.push((NAMED_VOLUMES.to_owned(), format!("'{other}' is neither yes nor no"))),
         }
+        match get(SHARE).map(|text| Sharing::parse(text.trim())) {
+            None => {}
+            Some(Ok(sharing)) => settings.sharing = sharing,
+            Some(Err(why)) => errors.push((SHARE.to_owned(), why)),
+        }
+        if let Some(text) = get(PRELOAD) {
+            match text.split(',').map(str::trim).map(module_name).collect() {
+                Ok(names) => settings.preload = names,
+                Err(why) => errors.push((PRELOAD.to_owned(), why)),
+            }
+        }
         if let Some(text) = get(VOLUME_PATHS) {
             settings.volume_paths = std::env::split_paths(&text).collect();
         }
@@ -254,6 +278,12 @@ impl Settings {
     }
 }
 
+/// Reads the name of a module that can be imported.
+fn module_name(name: &str) -> Result<String, String> {
+    let fits = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+    if fits { Ok(name.to_owned()) } else { Err(format!("'{name}' is not the name of a module")) }
+}
+
 /// Reads a list of layers, or `all`.
 pub fn parse_layers(text: &str) -> Result<LayerSet, String> {
     if text.trim() == "all" {
@@ -293,6 +323,8 @@ mod tests {
             ("SANDBOX_MAX_NETWORK", "allowlist"),
             ("SANDBOX_NETWORK_ALLOW", "10.0.0.1, db.internal:5432"),
             ("SANDBOX_INSTALL_HOSTS", "*.example.com"),
+            ("SANDBOX_SHARE", "packages"),
+            ("SANDBOX_PRELOAD", "mylib, other_lib"),
             ("HOME", "/home/u"),
         ])
         .expect("valid");
@@ -306,6 +338,7 @@ mod tests {
         assert_eq!((settings.files.count, settings.files.bytes), (1_000, 1 << 20));
         assert_eq!(settings.max_network, NetworkMode::Allowlist);
         assert_eq!((settings.network_allow.len(), settings.install_hosts.map_or(0, |hosts| hosts.len())), (2, 1));
+        assert_eq!((settings.sharing, settings.preload.join(" ").as_str()), (Sharing::Packages, "mylib other_lib"));
         assert_eq!(settings.volume_paths, [PathBuf::from("/srv"), PathBuf::from("/data")]);
     }
 
@@ -325,9 +358,11 @@ mod tests {
             ("SANDBOX_REQUIRE", "moat"),
             ("SANDBOX_MAX_NETWORK", "all"),
             ("SANDBOX_NETWORK_ALLOW", "a,b c"),
+            ("SANDBOX_SHARE", "most"),
+            ("SANDBOX_PRELOAD", "os;evil"),
         ])
         .expect_err("refused");
-        assert_eq!(error.0.len(), 5, "{error}");
+        assert_eq!(error.0.len(), 7, "{error}");
         let text = error.to_string();
         assert!(text.contains("SANDBOX_TIMEOUT: wall_time: 0s is too little"), "{text}");
         assert!(text.contains("unknown isolation layer 'moat'"), "{text}");

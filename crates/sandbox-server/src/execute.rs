@@ -92,7 +92,7 @@ pub(crate) async fn execute(
     refuse_if_closing(&app)?;
     let request: Body<JsonRequest> = read(&app, request).await?;
     let place = Place::take(&app, &client)?;
-    let (checked, held) = request.check(&app).await?;
+    let (checked, held) = request.check(&app, &client).await?;
     spend(&app, &client, 1).await?;
     let (run, mut events) = start(&app, &id, checked, held, place, streams)?;
     if !streams {

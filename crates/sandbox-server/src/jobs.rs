@@ -87,7 +87,7 @@ pub(crate) async fn create(
     };
     let Body { value: mut request, size, held } = read::<JsonRequest>(&app, request).await?;
     let webhook = request.webhook.take().map(|webhook| app.webhooks.check(webhook)).transpose()?;
-    check(&app, request.clone(), size).await?;
+    check(&app, &client, request.clone(), size).await?;
     let most = app.most_waiting;
     if app.jobs.waiting().await? >= most {
         return Err(Problem::new(Code::QueueFull, format!("{most} jobs wait already")).retry_after(5));

@@ -24,7 +24,7 @@ fn keys() -> String {
 }
 
 impl Server {
-    fn get_as(&self, key: (&str, &str), path: &str) -> (u16, Value) {
+    pub(crate) fn get_as(&self, key: (&str, &str), path: &str) -> (u16, Value) {
         self.call_as(key, "GET", path)
     }
 

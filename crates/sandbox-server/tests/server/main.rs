@@ -12,9 +12,13 @@ mod backends;
 mod clients;
 mod companions;
 mod images;
+#[allow(dead_code, reason = "other tests use more of it")]
+#[path = "../../../sandbox-cli/tests/languages/index.rs"]
+mod index;
 mod jobs;
 #[cfg(feature = "otlp")]
 mod otlp;
+mod owners;
 mod warm;
 mod warm_javascript;
 mod webhooks;
