@@ -26,6 +26,7 @@ mod reach;
 mod request;
 mod result;
 mod settings;
+mod special;
 mod stage;
 mod template;
 mod variables;
@@ -37,7 +38,7 @@ mod zygote;
 pub use engine::{Checked, Engine, Refused};
 pub use execute::{Executor, Host, Observer};
 pub use files::InputFile;
-pub use gateway::{HostUse, NetworkUse, Refusal};
+pub use gateway::{GATEWAY_THREAD, HostUse, NetworkUse, Refusal};
 pub use images::{NotFound, own_command};
 pub use json::{
     FieldError, FullFile, FullNetwork, JsonFile, JsonNetwork, JsonRequest, JsonTemplate, JsonWebhook, Quantity,
@@ -50,6 +51,7 @@ pub use reach::{HostName, HostRule, Reach};
 pub use request::{Request, RequestError, Source};
 pub use result::{CompileResult, LimitHit, Metrics, OmittedFile, OutputFile, Phases, RunResult, Status, Verdict};
 pub use settings::{Isolation, Settings, SettingsError, parse_layers};
+pub use special::Deny;
 pub use stage::{Input, Stream};
 pub use template::{RENDER_COMMAND, TemplateRequest, render};
 pub use variables::{VARIABLES, Variable, limits};

@@ -466,7 +466,13 @@ fn use_proxy(command: &mut Command) {
 fn install_reach(settings: &Settings, variables: &[String], variable: impl Fn(&str) -> Option<OsString>) -> Reach {
     let values = variables.iter().filter_map(|name| variable(name)?.into_string().ok());
     let always = values.flat_map(|text| gateway::hosts_in(&text)).collect();
-    Reach { hosts: settings.install_hosts.clone(), ports: Some(WEB.to_vec()), always, private: vec![] }
+    Reach {
+        hosts: settings.install_hosts.clone(),
+        ports: Some(WEB.to_vec()),
+        always,
+        private: vec![],
+        deny: settings.network_deny.clone(),
+    }
 }
 
 /// The network of an install cell: installers use a proxy.

@@ -12,6 +12,7 @@ use crate::backend;
 use crate::network::NetworkMode;
 use crate::owner::Sharing;
 use crate::reach::HostRule;
+use crate::special::Deny;
 
 /// The variable that lists layers without which nothing may run.
 const REQUIRE: &str = "SANDBOX_REQUIRE";
@@ -47,6 +48,8 @@ pub struct Settings {
     pub max_network: NetworkMode,
     /// Hosts that programs may reach, if their request allows them, though their addresses are not public.
     pub network_allow: Vec<HostRule>,
+    /// What nothing may reach, besides what is never reached.
+    pub network_deny: Deny,
     /// The only hosts that installs may reach, besides the indexes; any public one if nobody has said.
     pub install_hosts: Option<Vec<HostRule>>,
     /// Whether JSON requests may name volumes that persist: whoever knows a name sees what others have put there.
@@ -104,6 +107,9 @@ const MAX_NETWORK: &str = "SANDBOX_MAX_NETWORK";
 /// The variable that lists hosts that may be reached though they are not public.
 const NETWORK_ALLOW: &str = "SANDBOX_NETWORK_ALLOW";
 
+/// The variable that lists what may not be reached.
+const NETWORK_DENY: &str = "SANDBOX_NETWORK_DENY";
+
 /// The variable that lists the only hosts that installs may reach.
 const INSTALL_HOSTS: &str = "SANDBOX_INSTALL_HOSTS";
 
@@ -150,6 +156,7 @@ impl Default for Settings {
             volume_paths: vec![],
             max_network: NetworkMode::Full,
             network_allow: vec![],
+            network_deny: Deny::default(),
             install_hosts: None,
             named_volumes: false,
             sharing: Sharing::None,
@@ -205,6 +212,7 @@ impl Settings {
                 note(name, kind.parse(&text).and_then(|value| limits.set(kind, value, &Caps::default())));
             }
         }
+        settings.read_owners(get, &mut errors);
         match get(ISOLATION).as_deref() {
             None | Some("full") => {}
             Some("reduced") => settings.isolation = Isolation::Reduced,
@@ -218,17 +226,6 @@ impl Settings {
             None | Some("no") => {}
             Some("yes") => settings.named_volumes = true,
             Some(other) => errors.push((NAMED_VOLUMES.to_owned(), format!("'{other}' is neither yes nor no"))),
-        }
-        match get(SHARE).map(|text| Sharing::parse(text.trim())) {
-            None => {}
-            Some(Ok(sharing)) => settings.sharing = sharing,
-            Some(Err(why)) => errors.push((SHARE.to_owned(), why)),
-        }
-        if let Some(text) = get(PRELOAD) {
-            match text.split(',').map(str::trim).map(module_name).collect() {
-                Ok(names) => settings.preload = names,
-                Err(why) => errors.push((PRELOAD.to_owned(), why)),
-            }
         }
         if let Some(text) = get(VOLUME_PATHS) {
             settings.volume_paths = std::env::split_paths(&text).collect();
@@ -265,6 +262,11 @@ impl Settings {
         };
         settings.network_allow = hosts(NETWORK_ALLOW).unwrap_or_default();
         settings.install_hosts = hosts(INSTALL_HOSTS);
+        match get(NETWORK_DENY).map(|text| Deny::parse(&text)) {
+            None => {}
+            Some(Ok(deny)) => settings.network_deny = deny,
+            Some(Err(why)) => errors.push((NETWORK_DENY.to_owned(), why)),
+        }
         if let Some(text) = get(REQUIRE) {
             match parse_layers(&text) {
                 Ok(layers) => settings.also_required = layers,
@@ -275,6 +277,23 @@ impl Settings {
             || get("XDG_CACHE_HOME").map(PathBuf::from).or_else(|| Some(PathBuf::from(get("HOME")?).join(".cache")));
         settings.data_dir = get(DATA_DIR).map(PathBuf::from).or_else(|| Some(home()?.join("sandbox-run")));
         if errors.is_empty() { Ok(settings) } else { Err(SettingsError(errors)) }
+    }
+}
+
+impl Settings {
+    /// Reads what runs of different owners have in common.
+    fn read_owners(&mut self, get: impl Fn(&str) -> Option<String>, errors: &mut Vec<(String, String)>) {
+        match get(SHARE).map(|text| Sharing::parse(text.trim())) {
+            None => {}
+            Some(Ok(sharing)) => self.sharing = sharing,
+            Some(Err(why)) => errors.push((SHARE.to_owned(), why)),
+        }
+        if let Some(text) = get(PRELOAD) {
+            match text.split(',').map(str::trim).map(module_name).collect() {
+                Ok(names) => self.preload = names,
+                Err(why) => errors.push((PRELOAD.to_owned(), why)),
+            }
+        }
     }
 }
 
@@ -358,11 +377,12 @@ mod tests {
             ("SANDBOX_REQUIRE", "moat"),
             ("SANDBOX_MAX_NETWORK", "all"),
             ("SANDBOX_NETWORK_ALLOW", "a,b c"),
+            ("SANDBOX_NETWORK_DENY", "10.0.0.0/40"),
             ("SANDBOX_SHARE", "most"),
             ("SANDBOX_PRELOAD", "os;evil"),
         ])
         .expect_err("refused");
-        assert_eq!(error.0.len(), 7, "{error}");
+        assert_eq!(error.0.len(), 8, "{error}");
         let text = error.to_string();
         assert!(text.contains("SANDBOX_TIMEOUT: wall_time: 0s is too little"), "{text}");
         assert!(text.contains("unknown isolation layer 'moat'"), "{text}");

@@ -48,6 +48,11 @@ pub const VARIABLES: &[Variable] = &[
         "hosts that programs may reach, if their request names them, though they are not public",
     ),
     variable(
+        "SANDBOX_NETWORK_DENY",
+        "",
+        "hosts, addresses and ranges (203.0.113.0/24) that nothing may reach, whatever else is allowed",
+    ),
+    variable(
         "SANDBOX_VOLUME_PATHS",
         "",
         "directories of the host's (separated by colons) that requests may ask to be shown",

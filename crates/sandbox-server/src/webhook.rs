@@ -12,7 +12,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use hmac::{Hmac, KeyInit, Mac};
-use sandbox_executor::{HostName, HostRule, JsonWebhook, Reach};
+use sandbox_executor::{Deny, HostName, HostRule, JsonWebhook, Reach};
 use sandbox_jobs::{Delivery, Job, Webhook};
 use serde_json::json;
 use sha2::Sha256;
@@ -48,7 +48,7 @@ pub(crate) struct Webhooks {
 
 impl Webhooks {
     pub(crate) fn new(config: &Config) -> Self {
-        let reach = reach(config.webhook_allow.clone());
+        let reach = reach(config.webhook_allow.clone(), config.settings.network_deny.clone());
         let settings = ureq::Agent::config_builder()
             .timeout_global(Some(PATIENCE))
             .max_redirects(0)
@@ -116,8 +116,8 @@ impl Webhooks {
 }
 
 /// Any public address, at any port; and exceptions.
-fn reach(private: Vec<HostRule>) -> Reach {
-    Reach { private, ..Reach::default() }
+fn reach(private: Vec<HostRule>, deny: Deny) -> Reach {
+    Reach { private, deny, ..Reach::default() }
 }
 
 /// The authorities that the host trusts, or those that browsers do if it does not say.

@@ -2,12 +2,17 @@
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::time::{Duration, Instant};
 
-use super::Shared;
+use super::stop::{Patient, Until};
+use super::{PATIENCE, Shared};
 use crate::reach::{HostName, HostRule, host_and_port};
 
 /// The longest head of a request.
 const LONGEST_HEAD: u64 = 16 << 10;
+
+/// How long a client may take to send it.
+const HEAD: Duration = Duration::from_secs(30);
 
 /// Where packages come from, as far as it is known: the hosts and ports in a list of addresses.
 pub(crate) fn hosts_in(text: &str) -> Vec<HostRule> {
@@ -28,12 +33,14 @@ fn host_in(address: &str) -> Option<(HostName, u16)> {
 
 /// Serves one connection.
 pub(super) fn converse(shared: &Shared, client: &TcpStream) -> io::Result<()> {
-    let mut reader = BufReader::new(client.try_clone()?).take(LONGEST_HEAD);
+    let slow = Patient { stream: client, stop: &shared.stop, until: Until::At(Instant::now() + HEAD) };
+    let mut client_side = Patient { until: Until::Each(PATIENCE), ..slow };
+    let mut reader = BufReader::new(slow).take(LONGEST_HEAD);
     let Some(head) = read_head(&mut reader)? else { return Ok(()) };
     let early = reader.into_inner().buffer().to_vec();
-    let answer = |status: &str, why: &str| {
+    let mut answer = |status: &str, why: &str| {
         let text = format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{why}", why.len());
-        (&*client).write_all(text.as_bytes())
+        client_side.write_all(text.as_bytes())
     };
     let Some(request) = Head::parse(&head) else { return answer("400 Bad Request", "not a request for a proxy\n") };
     let (server, traffic) = match shared.connect(&request.host, request.port) {
@@ -42,13 +49,13 @@ pub(super) fn converse(shared: &Shared, client: &TcpStream) -> io::Result<()> {
     };
     let first = match &request.forward {
         None => {
-            (&*client).write_all(b"HTTP/1.1 200 Connection established\r\n\r\n")?;
+            client_side.write_all(b"HTTP/1.1 200 Connection established\r\n\r\n")?;
             early
         }
         Some(head) => [head.as_bytes(), &early].concat(),
     };
     traffic.sent(first.len());
-    (&server).write_all(&first)?;
+    Patient { stream: &server, ..client_side }.write_all(&first)?;
     shared.exchange(client, &server, &traffic)
 }
 

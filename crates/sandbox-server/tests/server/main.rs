@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 mod backends;
 mod clients;
 mod companions;
+mod gateway;
 mod images;
 #[allow(dead_code, reason = "other tests use more of it")]
 #[path = "../../../sandbox-cli/tests/languages/index.rs"]
