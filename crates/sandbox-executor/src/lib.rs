@@ -15,6 +15,7 @@ mod files;
 pub mod fuzz;
 mod gateway;
 mod images;
+mod index;
 mod json;
 mod literal;
 mod make;
@@ -38,8 +39,9 @@ mod zygote;
 pub use engine::{Checked, Engine, Refused};
 pub use execute::{Executor, Host, Observer};
 pub use files::InputFile;
-pub use gateway::{GATEWAY_THREAD, HostUse, NetworkUse, Refusal};
+pub use gateway::{GATEWAY_THREAD, HostUse, NetworkUse, Refusal, authorities};
 pub use images::{NotFound, own_command};
+pub use index::Index;
 pub use json::{
     FieldError, FullFile, FullNetwork, JsonFile, JsonNetwork, JsonRequest, JsonTemplate, JsonWebhook, Quantity,
 };

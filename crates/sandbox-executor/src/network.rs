@@ -128,6 +128,7 @@ impl NetworkRequest {
                 always: vec![],
                 private: settings.network_allow.clone(),
                 deny: settings.network_deny.clone(),
+                indexes: vec![],
             },
         )
     }

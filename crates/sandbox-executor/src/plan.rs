@@ -19,6 +19,7 @@ use sha2::{Digest, Sha256};
 use crate::files::InputFile;
 use crate::gateway;
 use crate::images::inside;
+use crate::index;
 use crate::network::WEB;
 use crate::reach::Reach;
 use crate::request::{Request, RequestError, Source};
@@ -340,8 +341,10 @@ impl Planner<'_> {
         if definition.network {
             use_proxy(&mut command);
         }
+        let indexes = index::hide(&mut command.env, &definition.pass).map_err(RequestError::Package)?;
         // It depends on the toolchain and the operator alone, so that it belongs to all.
         let mut key = Key::new(runtime, &command, None);
+        indexes.iter().for_each(|index| key.part(index.identity().as_bytes()));
         let mut files = vec![];
         for (name, text) in &definition.files {
             let path = RelativePath::new(name.clone()).map_err(|error| RequestError::Entry(error.to_string()))?;
@@ -364,7 +367,7 @@ impl Planner<'_> {
             companion: None,
             files,
             complaints: Complaints { reasons: runtime.definition.errors.install.clone(), first: true, memory: vec![] },
-            reach: install_reach(self.settings, &definition.pass, &variable),
+            reach: Reach { indexes, ..install_reach(self.settings, &definition.pass, &variable) },
         }))
     }
 
@@ -391,8 +394,10 @@ impl Planner<'_> {
         }
         let Some(Stage { mut command, mounts }) = runtime.install(&packages, &variable)? else { return Ok(None) };
         use_proxy(&mut command);
+        let indexes = index::hide(&mut command.env, &definition.pass).map_err(RequestError::Package)?;
         let owner = self.owner_of(Kind::Environment);
         let mut key = Key::new(runtime, &command, owner.as_deref());
+        indexes.iter().for_each(|index| key.part(index.identity().as_bytes()));
         for file in &manifests {
             key.file(file);
         }
@@ -412,7 +417,7 @@ impl Planner<'_> {
             companion: None,
             files: manifests,
             complaints: Complaints { reasons: language.errors.install.clone(), first: true, memory: vec![] },
-            reach: install_reach(self.settings, &definition.pass, &variable),
+            reach: Reach { indexes, ..install_reach(self.settings, &definition.pass, &variable) },
         }))
     }
 
@@ -472,6 +477,7 @@ fn install_reach(settings: &Settings, variables: &[String], variable: impl Fn(&s
         always,
         private: vec![],
         deny: settings.network_deny.clone(),
+        indexes: vec![],
     }
 }
 

@@ -18,6 +18,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
+use crate::index::Index;
 pub(crate) use crate::special::is_public;
 use crate::special::{Deny, destination, is_metadata, is_metadata_name};
 
@@ -163,6 +164,8 @@ pub struct Reach {
     pub private: Vec<HostRule>,
     /// What may not be reached whatever is said above.
     pub deny: Deny,
+    /// Package indexes that are reached by other names than their own, because credentials open them.
+    pub indexes: Vec<Index>,
 }
 
 impl Reach {
@@ -420,6 +423,7 @@ mod tests {
             always: rules(&["10.0.0.1:80"]),
             private: rules(&["b.example"]),
             deny: Deny::default(),
+            indexes: vec![],
         };
         let allows = |reach: &Reach, host: &str, port| reach.allows(&HostName::parse(host).expect(host), port).is_ok();
         assert!(

@@ -12,13 +12,13 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use hmac::{Hmac, KeyInit, Mac};
-use sandbox_executor::{Deny, HostName, HostRule, JsonWebhook, Reach};
+use sandbox_executor::{Deny, HostName, HostRule, JsonWebhook, Reach, authorities};
 use sandbox_jobs::{Delivery, Job, Webhook};
 use serde_json::json;
 use sha2::Sha256;
 use tokio::sync::Semaphore;
 use ureq::http::Uri;
-use ureq::tls::{PemItem, RootCerts, TlsConfig};
+use ureq::tls::TlsConfig;
 use ureq::unversioned::resolver::{ResolvedSocketAddrs, Resolver};
 use ureq::unversioned::transport::{DefaultConnector, NextTimeout};
 
@@ -34,9 +34,6 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// How many are told at one time.
 const AT_ONCE: usize = 8;
-
-/// Where the host keeps the authorities that it trusts.
-const AUTHORITIES: &str = "/etc/ssl/certs/ca-certificates.crt";
 
 /// Who may be told, and how.
 #[derive(Debug)]
@@ -118,19 +115,6 @@ impl Webhooks {
 /// Any public address, at any port; and exceptions.
 fn reach(private: Vec<HostRule>, deny: Deny) -> Reach {
     Reach { private, deny, ..Reach::default() }
-}
-
-/// The authorities that the host trusts, or those that browsers do if it does not say.
-fn authorities() -> RootCerts {
-    let file = std::env::var_os("SSL_CERT_FILE").unwrap_or_else(|| AUTHORITIES.into());
-    let pem = std::fs::read(file).unwrap_or_default();
-    let found: Vec<_> = ureq::tls::parse_pem(&pem)
-        .filter_map(|item| match item {
-            Ok(PemItem::Certificate(certificate)) => Some(certificate),
-            _ => None,
-        })
-        .collect();
-    if found.is_empty() { RootCerts::WebPki } else { RootCerts::Specific(Arc::new(found)) }
 }
 
 /// The host and port of an address.

@@ -11,6 +11,7 @@
 
 mod dns;
 mod exchange;
+mod fetch;
 mod proxy;
 mod stop;
 mod tally;
@@ -27,6 +28,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, poll};
 use sandbox_cell::GatewaySockets;
 
+pub use fetch::authorities;
 #[cfg(fuzzing)]
 pub(crate) use proxy::head;
 pub(crate) use proxy::hosts_in;
@@ -70,7 +72,9 @@ pub(crate) struct Gateway {
 struct Shared {
     reach: Reach,
     tally: Tally,
-    stop: Stop,
+    stop: Arc<Stop>,
+    /// What fetches from indexes with credentials, if there are any.
+    agent: Option<ureq::Agent>,
     busy: AtomicUsize,
     looking_up: AtomicUsize,
     /// What names the resolver has given addresses for.
@@ -80,10 +84,13 @@ struct Shared {
 impl Gateway {
     /// Serves a cell's sockets, as far as may be reached.
     pub(crate) fn serve(sockets: GatewaySockets, reach: Reach) -> io::Result<Self> {
+        let stop = Arc::new(Stop::new()?);
+        let agent = (!reach.indexes.is_empty()).then(|| fetch::agent(&reach, &stop));
         let shared = Arc::new(Shared {
             reach,
             tally: Tally::default(),
-            stop: Stop::new()?,
+            stop,
+            agent,
             busy: AtomicUsize::new(0),
             looking_up: AtomicUsize::new(0),
             known: Mutex::default(),
