@@ -19,7 +19,7 @@ use sha2::{Digest, Sha256};
 use crate::files::InputFile;
 use crate::gateway;
 use crate::images::inside;
-use crate::index;
+use crate::index::{self, Index};
 use crate::network::WEB;
 use crate::reach::Reach;
 use crate::request::{Request, RequestError, Source};
@@ -344,7 +344,7 @@ impl Planner<'_> {
         let indexes = index::hide(&mut command.env, &definition.pass).map_err(RequestError::Package)?;
         // It depends on the toolchain and the operator alone, so that it belongs to all.
         let mut key = Key::new(runtime, &command, None);
-        indexes.iter().for_each(|index| key.part(index.identity().as_bytes()));
+        key.indexes(&indexes);
         let mut files = vec![];
         for (name, text) in &definition.files {
             let path = RelativePath::new(name.clone()).map_err(|error| RequestError::Entry(error.to_string()))?;
@@ -397,7 +397,7 @@ impl Planner<'_> {
         let indexes = index::hide(&mut command.env, &definition.pass).map_err(RequestError::Package)?;
         let owner = self.owner_of(Kind::Environment);
         let mut key = Key::new(runtime, &command, owner.as_deref());
-        indexes.iter().for_each(|index| key.part(index.identity().as_bytes()));
+        key.indexes(&indexes);
         for file in &manifests {
             key.file(file);
         }
@@ -518,6 +518,12 @@ impl Key {
     fn part(&mut self, bytes: &[u8]) {
         self.0.update((bytes.len() as u64).to_le_bytes());
         self.0.update(bytes);
+    }
+
+    fn indexes(&mut self, indexes: &[Index]) {
+        for index in indexes {
+            self.part(index.identity().as_bytes());
+        }
     }
 
     fn file(&mut self, file: &InputFile) {

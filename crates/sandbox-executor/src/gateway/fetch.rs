@@ -34,9 +34,10 @@ const BUFFER: usize = 64 << 10;
 const ASKED: [&str; 5] = ["accept", "if-modified-since", "if-none-match", "range", "user-agent"];
 
 /// What is passed on of an answer. Nothing that a server might put a secret into: no cookies, no challenges.
-const ANSWERED: [header::HeaderName; 6] = [
+const ANSWERED: [header::HeaderName; 7] = [
     header::ACCEPT_RANGES,
     header::CACHE_CONTROL,
+    header::CONTENT_ENCODING,
     header::CONTENT_RANGE,
     header::CONTENT_TYPE,
     header::ETAG,
@@ -199,22 +200,14 @@ impl Replacer {
             let rest = &self.held[at..];
             // All begin alike.
             let next = rest.iter().position(|byte| *byte == b'h').filter(|_| !self.patterns.is_empty());
-            match next {
-                Some(0) => match self.patterns.iter().find(|(from, _)| rest.starts_with(from)) {
-                    Some((from, to)) => {
-                        out.extend_from_slice(to);
-                        at += from.len();
-                    }
-                    None => {
-                        out.push(rest[0]);
-                        at += 1;
-                    }
-                },
-                next => {
-                    let plain = next.unwrap_or(rest.len()).min(rest.len() - least);
-                    out.extend_from_slice(&rest[..plain]);
-                    at += plain;
-                }
+            let found = self.patterns.iter().find(|(from, _)| next == Some(0) && rest.starts_with(from));
+            if let Some((from, to)) = found {
+                out.extend_from_slice(to);
+                at += from.len();
+            } else {
+                let plain = next.unwrap_or(rest.len()).max(1).min(rest.len() - least);
+                out.extend_from_slice(&rest[..plain]);
+                at += plain;
             }
         }
         self.held.drain(..at);
