@@ -105,7 +105,9 @@ impl Engine {
     /// and `data_dir`, and the keeper does the rest.
     pub fn confine_service(&self, data_dir: &Path) -> Result<(), Failure> {
         let toolchains = self.runtimes.values().flatten().flat_map(Runtime::sources).map(PathBuf::from);
-        let readable = toolchains.chain([self.renderer.clone()]).chain(self.settings.volume_paths.iter().cloned());
+        let certificates = std::env::var_os("SSL_CERT_FILE").map(PathBuf::from);
+        let own = [self.renderer.clone()].into_iter().chain(certificates);
+        let readable = toolchains.chain(own).chain(self.settings.volume_paths.iter().cloned());
         let writable = vec![self.store.root(), data_dir.to_owned()];
         sandbox_cell::confine_service(&ServiceFiles { readable: readable.collect(), writable })
     }
