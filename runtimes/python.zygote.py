@@ -14,7 +14,10 @@ def zygote():
     # What most programs import. A package that cannot be imported is the program's business, if it wants it at all.
     names = ["ast", "collections", "dataclasses", "datetime", "decimal", "enum", "functools", "heapq", "itertools",
              "json", "math", "random", "re", "statistics", "string", "time", "traceback", "typing"]
-    names += sorted(name.split(".")[0] for name in os.listdir(packages)) if packages else []
+    # Of the packages only those that are known to be safe: the others may make state at import that runs must not share.
+    preload = set(sys.argv[3].split(","))
+    installed = sorted(name.split(".")[0] for name in os.listdir(packages)) if packages else []
+    names += [name for name in installed if name in preload]
     for name in dict.fromkeys(names):
         if name.isidentifier() and not name.startswith("_"):
             try:
@@ -33,10 +36,28 @@ def zygote():
     serve.argtypes = [ctypes.c_int, ctypes.c_int]
     wait.argtypes = [ctypes.c_int, ctypes.POINTER(Go)]
     string_at, where, after_fork = ctypes.string_at, ctypes.byref(go), ctypes.pythonapi.PyOS_AfterFork_Child
-    seed = modules["numpy.random"].seed if "numpy.random" in modules else None
     ssl = modules.get("_ssl")
     shut_down, run_handlers, leave_now, collect = threading._shutdown, atexit._run_exitfuncs, os._exit, gc.collect
     known = set(modules)
+
+    # Sources of random numbers that exist already, however deep in a package. Each child renews them. (The standard
+    # library's own takes care of itself after a fork, and what asks the kernel needs nothing.)
+    kinds = {modules["random"].Random: lambda source: source.seed()}
+    numpy = modules.get("numpy.random")
+    if numpy:
+        def renew(source):
+            source.bit_generator.state = type(source.bit_generator)().state
+
+        def renew_old(source):
+            # Through its own setter, which also forgets the number that it keeps for the next call.
+            source.set_state(numpy.RandomState().get_state(legacy=False))
+
+        kinds.update({numpy.Generator: renew, numpy.RandomState: renew_old})
+    # By their real type: some packages have objects that load something when they are asked for their class.
+    sources = [(source, renewed) for source in gc.get_objects() for kind, renewed in kinds.items()
+               if issubclass(type(source), kind) and not issubclass(type(source), modules["random"].SystemRandom)]
+    if numpy:
+        sources.append((numpy.mtrand._rand, renew_old))
 
     def leave(code):
         # What an interpreter does when it ends, as far as a program can see it: threads, handlers, streams, then what the
@@ -104,9 +125,12 @@ def zygote():
     if park < 0:
         leave_now(0)
     after_fork()
-    # Randomness of its own. What the standard library has takes care of itself after a fork.
-    if seed:
-        seed()
+    # Randomness of its own. One that cannot be renewed ends the child, so that runs start without a zygote.
+    try:
+        for source, renewed in sources:
+            renewed(source)
+    except BaseException:
+        leave_now(126)
     if ssl:
         ssl.RAND_add(os.urandom(32), 32.0)
     rehearse()

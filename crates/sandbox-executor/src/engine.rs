@@ -105,7 +105,9 @@ impl Engine {
     /// and `data_dir`, and the keeper does the rest.
     pub fn confine_service(&self, data_dir: &Path) -> Result<(), Failure> {
         let toolchains = self.runtimes.values().flatten().flat_map(Runtime::sources).map(PathBuf::from);
-        let readable = toolchains.chain([self.renderer.clone()]).chain(self.settings.volume_paths.iter().cloned());
+        let certificates = std::env::var_os("SSL_CERT_FILE").map(PathBuf::from);
+        let own = [self.renderer.clone()].into_iter().chain(certificates);
+        let readable = toolchains.chain(own).chain(self.settings.volume_paths.iter().cloned());
         let writable = vec![self.store.root(), data_dir.to_owned()];
         sandbox_cell::confine_service(&ServiceFiles { readable: readable.collect(), writable })
     }
@@ -141,11 +143,12 @@ impl Engine {
         self.registry.all().filter_map(|definition| Some((definition, self.runtimes.get(&definition.name)?.as_ref())))
     }
 
-    /// Checks a request completely, before anything is created.
-    pub fn check(&self, json: &JsonRequest) -> Result<Checked, Refused> {
+    /// Checks a request of an owner completely, before anything is created.
+    pub fn check(&self, json: &JsonRequest, owner: Option<&str>) -> Result<Checked, Refused> {
         let definition = self.registry.by_name(json.language())?;
         let mut request = json.request(&definition.name, &self.settings)?;
         request.check()?;
+        request.owner = owner.map(str::to_owned);
         request.image = json.image.as_deref().map(|name| self.image(name)).transpose()?;
         let inside = request.image.as_ref().map(|image| self.runtime_inside(definition, image)).transpose()?;
         let runtime = inside.as_ref().map_or_else(|| self.runtime(&definition.name), Ok)?;

@@ -142,7 +142,7 @@ impl Executor {
         {
             let shown = |making: &Making| Mount::read_only("/", &making.target);
             let made: Vec<Mount> = plan.install.iter().chain(&plan.compile).map(shown).collect();
-            let zygote = plan.zygote.as_ref().and_then(|up| Warmth::zygote(up, std::iter::empty()));
+            let zygote = plan.zygote.as_ref().and_then(|up| Warmth::zygote(up, std::iter::empty(), None));
             pool.expect(&plan.cell, &made, zygote.as_ref());
             if let Some(compile) = &plan.compile {
                 let prepared = plan.prepare.iter().filter(|prepare| prepare.stages.contains(&StageName::Compile));
@@ -197,7 +197,7 @@ impl Run<'_> {
             entries.iter().map(|(entry, target)| Mount::read_only(&entry.content, *target)).collect();
         // What a zygote shows must stay in the store as long as the zygote.
         let seen = || entries.iter().map(|(entry, _)| entry);
-        let warmth = plan.zygote.as_ref().and_then(|up| Warmth::zygote(up, seen()));
+        let warmth = plan.zygote.as_ref().and_then(|up| Warmth::zygote(up, seen(), plan.owner.as_deref()));
         let Some(volumes) = self.open_volumes()? else { return Ok((self.cancelled(), None)) };
         let no_files = |error: io::Error| failure("cannot prepare the files", &error);
         let mut files = pack(&plan.files).map_err(no_files)?;

@@ -77,7 +77,9 @@ impl<'a> Run<'a> {
         let entries = || before.iter().chain(&prepared);
         let shown: Vec<Mount> = entries().map(|(entry, target)| Mount::read_only(&entry.content, *target)).collect();
         let companion = making.companion.as_ref();
-        let warmth = companion.and_then(|command| Warmth::companion(command, entries().map(|(entry, _)| entry)));
+        // Without packages it holds nothing of any request, and waits for all owners.
+        let owner = self.plan.owner.as_deref().filter(|_| !before.is_empty());
+        let warmth = companion.and_then(|command| Warmth::companion(command, entries().map(|(entry, _)| entry), owner));
         let entry = self.fill(making, staging, &shown, warmth, observer)?;
         let most = match making.kind {
             Kind::Build => self.host.settings.build_cache,
@@ -145,7 +147,9 @@ impl<'a> Run<'a> {
         if !worked {
             return Err(Stopped::Ended(Box::new(self.step_failed(making, ended))));
         }
-        let entry = staging.publish(&making.label).map_err(|error| failure("cannot keep what was made", &error))?;
+        let owner = making.owner.as_deref();
+        let entry =
+            staging.publish(&making.label, owner).map_err(|error| failure("cannot keep what was made", &error))?;
         Ok(entry)
     }
 

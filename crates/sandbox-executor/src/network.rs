@@ -120,7 +120,17 @@ impl NetworkRequest {
             NetworkMode::Allowlist => (Some(self.hosts.clone()), Some(WEB.to_vec())),
             _ => (None, None),
         };
-        (network, Reach { hosts, ports, always: vec![], private: settings.network_allow.clone() })
+        (
+            network,
+            Reach {
+                hosts,
+                ports,
+                always: vec![],
+                private: settings.network_allow.clone(),
+                deny: settings.network_deny.clone(),
+                indexes: vec![],
+            },
+        )
     }
 }
 

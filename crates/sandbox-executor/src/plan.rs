@@ -19,6 +19,7 @@ use sha2::{Digest, Sha256};
 use crate::files::InputFile;
 use crate::gateway;
 use crate::images::inside;
+use crate::index::{self, Index};
 use crate::network::WEB;
 use crate::reach::Reach;
 use crate::request::{Request, RequestError, Source};
@@ -56,6 +57,8 @@ pub(crate) struct Making {
     /// What goes on, for people who wait.
     pub(crate) what: String,
     pub(crate) kind: Kind,
+    /// To whom it belongs, if not to all.
+    pub(crate) owner: Option<String>,
     pub(crate) key: String,
     pub(crate) label: String,
     /// Where the result appears in later stages.
@@ -75,6 +78,8 @@ pub(crate) struct Making {
 /// All that is needed to carry out a request.
 #[derive(Debug, Clone)]
 pub struct Plan {
+    /// To whom belongs what waits in a cell and has seen the packages, if not to all.
+    pub(crate) owner: Option<String>,
     pub(crate) language: Option<(String, String)>,
     pub(crate) prepare: Option<Making>,
     pub(crate) install: Option<Making>,
@@ -173,6 +178,7 @@ impl Request {
                 let (language, prepare, install, compile, runner_file) = (None, None, None, None, None);
                 let (named_volumes, translator, token, remarks) = (vec![], None, None, false);
                 Plan {
+                    owner: None,
                     language,
                     prepare,
                     install,
@@ -256,6 +262,7 @@ impl Planner<'_> {
             limits: &request.limits,
             packages: install.is_some(),
             restricted: request.restricted,
+            preload: &self.settings.preload,
             elsewhere: request.workdir.is_some(),
         };
         let no_restricted = || RequestError::Unsupported { language: definition.name.clone(), what: "restricted mode" };
@@ -284,6 +291,7 @@ impl Planner<'_> {
         let lines = rendered.and_then(|rendered| rendered.lines);
         let translator = lines.map(|lines| Translator::new(lines, &entry));
         Ok(Plan {
+            owner: self.settings.sharing.owner_of_warm(request.owner.as_deref()),
             language: Some((definition.name.clone(), runtime.version.clone())),
             prepare,
             install,
@@ -302,6 +310,11 @@ impl Planner<'_> {
             translator,
             token,
         })
+    }
+
+    /// To whom belongs what the request has made.
+    fn owner_of(&self, kind: Kind) -> Option<String> {
+        self.settings.sharing.owner_of(kind, self.request.owner.as_deref())
     }
 
     /// A cell for a stage that makes something.
@@ -328,7 +341,10 @@ impl Planner<'_> {
         if definition.network {
             use_proxy(&mut command);
         }
-        let mut key = Key::new(runtime, &command);
+        let indexes = index::hide(&mut command.env, &definition.pass).map_err(RequestError::Package)?;
+        // It depends on the toolchain and the operator alone, so that it belongs to all.
+        let mut key = Key::new(runtime, &command, None);
+        key.indexes(&indexes);
         let mut files = vec![];
         for (name, text) in &definition.files {
             let path = RelativePath::new(name.clone()).map_err(|error| RequestError::Entry(error.to_string()))?;
@@ -341,6 +357,7 @@ impl Planner<'_> {
             step: Step::Prepare,
             what: format!("preparing {} (once)", definition.what),
             kind: Kind::Environment,
+            owner: None,
             key: key.finish(),
             label: format!("{} {}: {}", runtime.definition.name, runtime.version, definition.what),
             target: definition.target.clone(),
@@ -350,7 +367,7 @@ impl Planner<'_> {
             companion: None,
             files,
             complaints: Complaints { reasons: runtime.definition.errors.install.clone(), first: true, memory: vec![] },
-            reach: install_reach(self.settings, &definition.pass, &variable),
+            reach: Reach { indexes, ..install_reach(self.settings, &definition.pass, &variable) },
         }))
     }
 
@@ -377,7 +394,10 @@ impl Planner<'_> {
         }
         let Some(Stage { mut command, mounts }) = runtime.install(&packages, &variable)? else { return Ok(None) };
         use_proxy(&mut command);
-        let mut key = Key::new(runtime, &command);
+        let indexes = index::hide(&mut command.env, &definition.pass).map_err(RequestError::Package)?;
+        let owner = self.owner_of(Kind::Environment);
+        let mut key = Key::new(runtime, &command, owner.as_deref());
+        key.indexes(&indexes);
         for file in &manifests {
             key.file(file);
         }
@@ -387,6 +407,7 @@ impl Planner<'_> {
             step: Step::Install,
             what: format!("installing {what}"),
             kind: Kind::Environment,
+            owner,
             key: key.finish(),
             label: format!("{} {}: {what}", language.name, runtime.version),
             target: definition.target.clone(),
@@ -396,7 +417,7 @@ impl Planner<'_> {
             companion: None,
             files: manifests,
             complaints: Complaints { reasons: language.errors.install.clone(), first: true, memory: vec![] },
-            reach: install_reach(self.settings, &definition.pass, &variable),
+            reach: Reach { indexes, ..install_reach(self.settings, &definition.pass, &variable) },
         }))
     }
 
@@ -409,7 +430,8 @@ impl Planner<'_> {
     ) -> Result<Option<Making>, RequestError> {
         let runtime = self.runtime;
         let Some(Stage { command, mounts }) = runtime.compile(entry, install.is_some())? else { return Ok(None) };
-        let mut key = Key::new(runtime, &command);
+        let owner = self.owner_of(Kind::Build);
+        let mut key = Key::new(runtime, &command, owner.as_deref());
         for mount in &mounts {
             key.part(mount.source.as_os_str().as_bytes());
         }
@@ -423,6 +445,7 @@ impl Planner<'_> {
             step: Step::Compile,
             what: format!("compiling {entry}"),
             kind: Kind::Build,
+            owner,
             key: key.finish(),
             label: format!("{} {}: {entry}", runtime.definition.name, runtime.version),
             target: OUT_DIR.into(),
@@ -448,7 +471,14 @@ fn use_proxy(command: &mut Command) {
 fn install_reach(settings: &Settings, variables: &[String], variable: impl Fn(&str) -> Option<OsString>) -> Reach {
     let values = variables.iter().filter_map(|name| variable(name)?.into_string().ok());
     let always = values.flat_map(|text| gateway::hosts_in(&text)).collect();
-    Reach { hosts: settings.install_hosts.clone(), ports: Some(WEB.to_vec()), always, private: vec![] }
+    Reach {
+        hosts: settings.install_hosts.clone(),
+        ports: Some(WEB.to_vec()),
+        always,
+        private: vec![],
+        deny: settings.network_deny.clone(),
+        indexes: vec![],
+    }
 }
 
 /// The network of an install cell: installers use a proxy.
@@ -469,8 +499,10 @@ fn check_package(package: &str, language: &str, definition: &Packages) -> Result
 struct Key(Sha256);
 
 impl Key {
-    fn new(runtime: &Runtime, command: &Command) -> Self {
+    /// With an owner, nobody else finds what it names, and nobody else learns that it was made.
+    fn new(runtime: &Runtime, command: &Command, owner: Option<&str>) -> Self {
         let mut key = Self(Sha256::new());
+        key.part(owner.unwrap_or_default().as_bytes());
         key.part(concat!("sandbox-run ", env!("CARGO_PKG_VERSION")).as_bytes());
         key.part(runtime.identity.as_bytes());
         for word in &command.argv {
@@ -486,6 +518,12 @@ impl Key {
     fn part(&mut self, bytes: &[u8]) {
         self.0.update((bytes.len() as u64).to_le_bytes());
         self.0.update(bytes);
+    }
+
+    fn indexes(&mut self, indexes: &[Index]) {
+        for index in indexes {
+            self.part(index.identity().as_bytes());
+        }
     }
 
     fn file(&mut self, file: &InputFile) {
@@ -505,6 +543,7 @@ pub(crate) const RUNNER: &str = RUNNER_FILE;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::owner::Sharing;
     use sandbox_runtimes::{Memory, Places, Registry};
 
     fn request(source: Source) -> Request {
@@ -556,6 +595,27 @@ mod tests {
         assert_ne!(key("a", None), key("b", None));
         assert_ne!(key("a", None), key("a", Some("x.h")));
         assert_ne!(key("a", Some("x.h")), key("a", Some("y.h")));
+    }
+
+    #[test]
+    fn what_is_made_is_named_by_its_owner_unless_owners_share() {
+        let (c, python) = (runtime("c"), runtime("python"));
+        let keys = |owner: &str, sharing| {
+            let settings = Settings { sharing, ..Settings::default() };
+            let mut compiled = request(Source::Code("a".into()));
+            compiled.owner = Some(owner.to_owned());
+            let mut installed = compiled.clone();
+            installed.packages = vec!["six".to_owned()];
+            let compiled = compiled.plan(Some(&c), &settings, |_| None).expect("valid").compile.expect("compiles");
+            let installed = installed.plan(Some(&python), &settings, |_| None).expect("valid");
+            (compiled.key, installed.install.expect("installs").key, installed.owner)
+        };
+        let (one, other) = (keys("a", Sharing::None), keys("b", Sharing::None));
+        assert!(one.0 != other.0 && one.1 != other.1 && one.2 != other.2);
+        assert_eq!(one, keys("a", Sharing::None));
+        let (one, other) = (keys("a", Sharing::Packages), keys("b", Sharing::Packages));
+        assert!(one.0 != other.0 && one.1 == other.1 && one.2 != other.2);
+        assert_eq!(keys("a", Sharing::All), keys("b", Sharing::All));
     }
 
     #[test]

@@ -2,11 +2,25 @@
 //!
 //! Names are resolved on this side, and the addresses that were checked are the ones to connect to: whoever asks cannot
 //! have a name that means one thing while it is checked and another when it is used. Addresses that are not public, and
-//! this host's own, are refused whatever a request allows; only the operator can name exceptions.
+//! this host's own, are refused whatever a request allows; only the operator can name exceptions. The list of them is in
+//! `special.rs`.
+//!
+//! A name that has no public address is refused in the same words as one that does not exist: which names there are in the
+//! operator's network is nobody else's business.
 
 use std::fmt;
+use std::io::{ErrorKind, Read};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::process::{Command, Stdio};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::process::{ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+
+use crate::index::Index;
+pub(crate) use crate::special::is_public;
+use crate::special::{Deny, destination, is_metadata, is_metadata_name};
 
 /// A host as it was named: a name in its one spelling, or an address.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -148,11 +162,18 @@ pub struct Reach {
     pub always: Vec<HostRule>,
     /// Hosts that may have addresses that are not public, if they may be reached at all.
     pub private: Vec<HostRule>,
+    /// What may not be reached whatever is said above.
+    pub deny: Deny,
+    /// Package indexes that are reached by other names than their own, because credentials open them.
+    pub indexes: Vec<Index>,
 }
 
 impl Reach {
     /// Whether a host at a port may be asked for at all; its addresses are another matter.
     pub fn allows(&self, host: &HostName, port: u16) -> Result<(), String> {
+        if self.deny.names(host, port) {
+            return Err(format!("{host}:{port} is refused by the operator"));
+        }
         let usual = self.ports.as_ref().is_none_or(|ports| ports.contains(&port));
         if self.always.iter().any(|rule| rule.fits(host, port)) {
             return Ok(());
@@ -169,7 +190,8 @@ impl Reach {
     #[must_use]
     pub fn names(&self, host: &HostName) -> bool {
         let named = |rules: &[HostRule]| rules.iter().any(|rule| rule.names(host));
-        named(&self.always) || self.hosts.as_ref().is_none_or(|hosts| named(hosts))
+        let refused = self.deny.names_all(host);
+        !refused && (named(&self.always) || self.hosts.as_ref().is_none_or(|hosts| named(hosts)))
     }
 
     fn may_be_anywhere(&self, host: &HostName, port: Option<u16>) -> bool {
@@ -177,58 +199,131 @@ impl Reach {
         rules.any(|rule| port.map_or_else(|| rule.names(host), |port| rule.fits(host, port)))
     }
 
+    /// Whether the operator has named a host as one to be reached, so that more may be said about it.
+    pub(crate) fn is_known(&self, host: &HostName) -> bool {
+        self.may_be_anywhere(host, None)
+    }
+
+    /// Whether a host may be reached at an address that it has, at a port or at any.
+    fn permits(&self, host: &HostName, port: Option<u16>, address: IpAddr, own: &[IpAddr]) -> bool {
+        let anywhere = self.may_be_anywhere(host, port);
+        if self.deny.covers(address) {
+            return false;
+        }
+        if is_metadata(address) {
+            return anywhere && matches!(host, HostName::Address(_));
+        }
+        anywhere || is_elsewhere(address, own)
+    }
+
     /// Whether a host at a port may be reached at an address that it has.
     pub(crate) fn check(&self, host: &HostName, port: u16, address: IpAddr) -> Result<(), String> {
         self.allows(host, port)?;
-        if self.may_be_anywhere(host, Some(port)) || is_elsewhere(address, &own_addresses()) {
-            return Ok(());
-        }
-        Err(format!("{host}: its address is not public"))
+        let permits = self.permits(host, Some(port), address, &own_addresses());
+        if permits { Ok(()) } else { Err(no_address(host)) }
     }
 
     /// The addresses at which a host may be reached, of all that it has.
     pub fn addresses(&self, host: &HostName, port: u16) -> Result<Vec<SocketAddr>, String> {
         self.allows(host, port)?;
-        let anywhere = self.may_be_anywhere(host, Some(port));
-        Ok(fitting(host, anywhere)?.into_iter().map(|address| SocketAddr::new(address, port)).collect())
+        self.look_up(host, Some(port), Patience::usual())
+            .map(|found| found.into_iter().map(|address| SocketAddr::new(address, port)).collect())
     }
 
-    /// The addresses that somebody may be told a host has.
-    pub(crate) fn public_addresses(&self, host: &HostName) -> Result<Vec<IpAddr>, String> {
-        fitting(host, self.may_be_anywhere(host, None))
+    /// The addresses of a host at which it may be reached, at a port or at any. Whether it may be asked for is another
+    /// matter.
+    pub(crate) fn look_up(
+        &self,
+        host: &HostName,
+        port: Option<u16>,
+        patience: Patience<'_>,
+    ) -> Result<Vec<IpAddr>, String> {
+        let (mut found, own) = (resolve(host, patience), own_addresses());
+        found.retain(|address| self.permits(host, port, *address, &own) && !is_metadata_name(host));
+        if found.is_empty() { Err(no_address(host)) } else { Ok(found) }
     }
 }
 
-/// The addresses of a host, of those that are public if it may not be anywhere.
-fn fitting(host: &HostName, anywhere: bool) -> Result<Vec<IpAddr>, String> {
-    let all = resolve(host)?;
-    let own = if anywhere { vec![] } else { own_addresses() };
-    let fits = |address: &IpAddr| anywhere || is_elsewhere(*address, &own);
-    let fit: Vec<IpAddr> = all.into_iter().filter(fits).collect();
-    if fit.is_empty() { Err(format!("{host}: its address is not public")) } else { Ok(fit) }
+fn no_address(host: &HostName) -> String {
+    match host {
+        HostName::Address(_) => format!("{host}: its address is not public"),
+        HostName::Name(_) => format!("{host}: cannot be resolved to a public address"),
+    }
 }
 
-/// The addresses of a host, as the host's own tools see them. This program is linked statically, and the C library's
-/// resolver would load the host's modules into it.
-pub(crate) fn resolve(host: &HostName) -> Result<Vec<IpAddr>, String> {
+/// The longest that looking a name up takes, and what ends it sooner.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Patience<'a> {
+    pub(crate) until: Instant,
+    /// Becomes readable when the answer is not wanted any more.
+    pub(crate) stop: Option<BorrowedFd<'a>>,
+}
+
+/// How long looking a name up takes for whoever has nothing to say about that.
+const LOOK_UP: Duration = Duration::from_secs(10);
+
+/// The most that is read of what a look-up says.
+const MOST_SAID: usize = 64 << 10;
+
+impl Patience<'_> {
+    pub(crate) fn usual() -> Self {
+        Self { until: Instant::now() + LOOK_UP, stop: None }
+    }
+
+    /// Waits until there is something to read. False if the time is up, or the answer is not wanted any more.
+    fn wait(&self, fd: impl AsFd) -> bool {
+        loop {
+            let left = self.until.saturating_duration_since(Instant::now());
+            let timeout = Timespec { tv_sec: left.as_secs().cast_signed(), tv_nsec: left.subsec_nanos().into() };
+            let mut fds = vec![PollFd::new(&fd, PollFlags::IN)];
+            fds.extend(self.stop.map(|stop| PollFd::from_borrowed_fd(stop, PollFlags::IN)));
+            match poll(&mut fds, Some(&timeout)) {
+                Ok(0) => return false,
+                Ok(_) => return fds.get(1).is_none_or(|stop| stop.revents().is_empty()),
+                Err(Errno::INTR) => {}
+                Err(_) => return false,
+            }
+        }
+    }
+}
+
+/// The addresses of a host, as the host's own tools see them; none if it has none, or nobody says in time. This program is
+/// linked statically, and the C library's resolver would load the host's modules into it.
+fn resolve(host: &HostName, patience: Patience<'_>) -> Vec<IpAddr> {
     let name = match host {
-        HostName::Address(address) => return Ok(vec![*address]),
+        HostName::Address(address) => return vec![*address],
         HostName::Name(name) => name,
     };
-    let output = Command::new("getent")
-        .args(["ahosts", name])
-        .stdin(Stdio::null())
-        .stderr(Stdio::null())
-        .output()
-        .map_err(|error| format!("{name}: cannot be resolved (getent: {error})"))?;
-    let text = String::from_utf8_lossy(&output.stdout);
+    let mut command = Command::new("getent");
+    command.args(["ahosts", name]).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let Ok(mut child) = command.spawn() else { return vec![] };
+    let said = child.stdout.take().map(|stdout| read_said(stdout, patience)).unwrap_or_default();
+    // It has said everything, or is too late.
+    let _ = child.kill();
+    let _ = child.wait();
     let mut addresses: Vec<IpAddr> = vec![];
-    for address in text.lines().filter_map(|line| line.split_whitespace().next()?.parse().ok()) {
+    for address in
+        String::from_utf8_lossy(&said).lines().filter_map(|line| line.split_whitespace().next()?.parse().ok())
+    {
         if !addresses.contains(&address) {
             addresses.push(address);
         }
     }
-    if addresses.is_empty() { Err(format!("{name}: cannot be resolved")) } else { Ok(addresses) }
+    addresses
+}
+
+/// All that a child says; nothing if it does not come to an end.
+fn read_said(mut stdout: ChildStdout, patience: Patience<'_>) -> Vec<u8> {
+    let (mut said, mut buffer) = (vec![], [0; 4096]);
+    while patience.wait(&stdout) {
+        match stdout.read(&mut buffer) {
+            Ok(0) => return said,
+            Ok(length) if said.len() + length <= MOST_SAID => said.extend_from_slice(&buffer[..length]),
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            _ => break,
+        }
+    }
+    vec![]
 }
 
 /// The addresses of this host's own interfaces, which may well be public.
@@ -257,50 +352,9 @@ fn local_v6(table: &str) -> Vec<Ipv6Addr> {
     table.lines().filter_map(read).collect()
 }
 
-/// Whether an address is one that anybody on the Internet could have: not this host, not its neighbours, not a
-/// provider's metadata service.
-pub(crate) fn is_public(address: IpAddr) -> bool {
-    match destination(address) {
-        IpAddr::V4(address) => is_public_v4(address),
-        IpAddr::V6(address) => is_public_v6(address),
-    }
-}
-
 /// Whether an address is public and leads to none of this host's own.
 fn is_elsewhere(address: IpAddr, own: &[IpAddr]) -> bool {
     is_public(address) && !own.iter().any(|own| destination(*own) == destination(address))
-}
-
-/// Where an address leads: the IPv4 address inside it, if there is one.
-fn destination(address: IpAddr) -> IpAddr {
-    match address.to_canonical() {
-        IpAddr::V6(address) => embedded_v4(address).map_or(IpAddr::V6(address), IpAddr::V4),
-        canonical @ IpAddr::V4(_) => canonical,
-    }
-}
-
-fn is_public_v4(address: Ipv4Addr) -> bool {
-    let [a, b, ..] = address.octets();
-    let shared = a == 100 && (64..128).contains(&b);
-    let special =
-        a == 0 || a >= 224 || (a == 198 && (b == 18 || b == 19)) || (a == 192 && address.octets()[1..3] == [0, 0]);
-    !(address.is_loopback() || address.is_private() || address.is_link_local() || shared || special)
-}
-
-fn is_public_v6(address: Ipv6Addr) -> bool {
-    // Of all of IPv6, 2000::/3 is given out for general use; Teredo (2001::/32) leads to IPv4 in disguise.
-    let segments = address.segments();
-    (segments[0] & 0xe000) == 0x2000 && segments[..2] != [0x2001, 0]
-}
-
-/// An IPv4 address inside an IPv6 one: NAT64 and 6to4 lead there.
-fn embedded_v4(address: Ipv6Addr) -> Option<Ipv4Addr> {
-    let segments = address.segments();
-    let pair = match segments {
-        [0x64, 0xff9b, 0, 0, 0, 0, high, low] | [0x2002, high, low, ..] => [high, low],
-        _ => return None,
-    };
-    Some(Ipv4Addr::from((u32::from(pair[0]) << 16) | u32::from(pair[1])))
 }
 
 #[cfg(test)]
@@ -368,6 +422,8 @@ mod tests {
             ports: Some(vec![80, 443]),
             always: rules(&["10.0.0.1:80"]),
             private: rules(&["b.example"]),
+            deny: Deny::default(),
+            indexes: vec![],
         };
         let allows = |reach: &Reach, host: &str, port| reach.allows(&HostName::parse(host).expect(host), port).is_ok();
         assert!(
@@ -380,6 +436,52 @@ mod tests {
         assert!(any.addresses(&HostName::parse("127.0.0.1").expect("valid"), 443).is_err());
         let known = any.addresses(&HostName::parse("192.0.2.7").expect("valid"), 443).expect("public");
         assert_eq!(known, ["192.0.2.7:443".parse().expect("address")]);
+    }
+
+    #[test]
+    fn services_of_providers_are_refused_whatever_is_allowed() {
+        let host = |text: &str| HostName::parse(text).expect(text);
+        let named = Reach { private: vec![HostRule::parse("db.internal").expect("valid")], ..Reach::default() };
+        let permits =
+            |reach: &Reach, name: &str, at: &str| reach.permits(&host(name), Some(80), at.parse().expect(at), &[]);
+        assert!(permits(&named, "db.internal", "10.0.0.1") && !permits(&named, "other.internal", "10.0.0.1"));
+        for metadata in ["169.254.169.254", "168.63.129.16", "fd00:ec2::254"] {
+            assert!(!permits(&named, "db.internal", metadata), "a name that has {metadata}");
+            assert!(!permits(&Reach::default(), metadata, metadata));
+            let exactly = Reach { private: vec![HostRule::exactly(host(metadata), 80)], ..Reach::default() };
+            assert!(permits(&exactly, metadata, metadata), "the operator has named {metadata} itself");
+        }
+        let deny = Deny::parse("203.0.113.0/24,evil.example").expect("valid");
+        let denied = Reach { private: vec![HostRule::exactly(host("203.0.113.9"), 80)], deny, ..Reach::default() };
+        assert!(!permits(&denied, "203.0.113.9", "203.0.113.9") && permits(&denied, "a.example", "192.0.2.1"));
+        assert!(denied.allows(&host("evil.example"), 80).is_err() && !denied.names(&host("evil.example")));
+        assert_eq!(
+            Reach::default().addresses(&host("metadata.google.internal"), 80),
+            Err("metadata.google.internal: cannot be resolved to a public address".to_owned())
+        );
+    }
+
+    #[test]
+    fn names_that_do_not_exist_and_names_that_are_not_public_are_refused_alike() {
+        let refused = |name: &str| {
+            let host = HostName::parse(name).expect(name);
+            Reach::default().addresses(&host, 443).expect_err(name).replace(name, "NAME")
+        };
+        assert_eq!(refused("localhost"), refused("does-not-exist.invalid"));
+    }
+
+    #[test]
+    fn a_look_up_ends_with_its_time() {
+        let stop = rustix::event::eventfd(1, rustix::event::EventfdFlags::CLOEXEC).expect("an event");
+        let host = HostName::parse("does-not-exist.invalid").expect("a name");
+        let now = Patience { until: Instant::now(), stop: Some(stop.as_fd()) };
+        let unwanted = Patience { until: Instant::now() + Duration::from_secs(600), stop: Some(stop.as_fd()) };
+        for patience in [now, unwanted] {
+            assert_eq!(resolve(&host, patience), Vec::<IpAddr>::new());
+        }
+        let local = HostName::parse("localhost").expect("a name");
+        assert!(!resolve(&local, Patience::usual()).is_empty());
+        assert!(resolve(&local, unwanted).is_empty(), "nobody waited for it");
     }
 
     #[test]

@@ -41,6 +41,8 @@ pub enum Source {
 /// A request.
 #[derive(Debug, Clone)]
 pub struct Request {
+    /// Whose it is: the name of an API key; none where there is a single owner.
+    pub owner: Option<String>,
     /// What to run.
     pub source: Source,
     /// The image to run it in, instead of the host's system.
@@ -162,6 +164,7 @@ impl Request {
     #[must_use]
     pub fn new(source: Source, limits: Limits, required: LayerSet) -> Self {
         Self {
+            owner: None,
             source,
             image: None,
             template: None,

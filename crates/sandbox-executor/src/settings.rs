@@ -10,7 +10,9 @@ use sandbox_cell::{Backend, Layer, LayerSet};
 
 use crate::backend;
 use crate::network::NetworkMode;
+use crate::owner::Sharing;
 use crate::reach::HostRule;
+use crate::special::Deny;
 
 /// The variable that lists layers without which nothing may run.
 const REQUIRE: &str = "SANDBOX_REQUIRE";
@@ -46,10 +48,16 @@ pub struct Settings {
     pub max_network: NetworkMode,
     /// Hosts that programs may reach, if their request allows them, though their addresses are not public.
     pub network_allow: Vec<HostRule>,
+    /// What nothing may reach, besides what is never reached.
+    pub network_deny: Deny,
     /// The only hosts that installs may reach, besides the indexes; any public one if nobody has said.
     pub install_hosts: Option<Vec<HostRule>>,
     /// Whether JSON requests may name volumes that persist: whoever knows a name sees what others have put there.
     pub named_volumes: bool,
+    /// What runs of different owners share.
+    pub sharing: Sharing,
+    /// Packages that warm interpreters import ahead, besides those that are known to be safe.
+    pub preload: Vec<String>,
     /// How many bytes of compiled programs are kept.
     pub build_cache: u64,
     /// How many bytes of package environments are kept.
@@ -84,6 +92,12 @@ impl Isolation {
 /// The variable that lets JSON requests use named volumes.
 const NAMED_VOLUMES: &str = "SANDBOX_NAMED_VOLUMES";
 
+/// The variable that says what runs of different owners share.
+const SHARE: &str = "SANDBOX_SHARE";
+
+/// The variable that lists packages to import ahead.
+const PRELOAD: &str = "SANDBOX_PRELOAD";
+
 /// The variable that lists directories that may be shown.
 const VOLUME_PATHS: &str = "SANDBOX_VOLUME_PATHS";
 
@@ -92,6 +106,9 @@ const MAX_NETWORK: &str = "SANDBOX_MAX_NETWORK";
 
 /// The variable that lists hosts that may be reached though they are not public.
 const NETWORK_ALLOW: &str = "SANDBOX_NETWORK_ALLOW";
+
+/// The variable that lists what may not be reached.
+const NETWORK_DENY: &str = "SANDBOX_NETWORK_DENY";
 
 /// The variable that lists the only hosts that installs may reach.
 const INSTALL_HOSTS: &str = "SANDBOX_INSTALL_HOSTS";
@@ -139,8 +156,11 @@ impl Default for Settings {
             volume_paths: vec![],
             max_network: NetworkMode::Full,
             network_allow: vec![],
+            network_deny: Deny::default(),
             install_hosts: None,
             named_volumes: false,
+            sharing: Sharing::None,
+            preload: vec![],
             build_cache: 1 << 30,
             package_cache: 10 << 30,
             image_size: 8 << 30,
@@ -192,6 +212,7 @@ impl Settings {
                 note(name, kind.parse(&text).and_then(|value| limits.set(kind, value, &Caps::default())));
             }
         }
+        settings.read_owners(get, &mut errors);
         match get(ISOLATION).as_deref() {
             None | Some("full") => {}
             Some("reduced") => settings.isolation = Isolation::Reduced,
@@ -241,6 +262,11 @@ impl Settings {
         };
         settings.network_allow = hosts(NETWORK_ALLOW).unwrap_or_default();
         settings.install_hosts = hosts(INSTALL_HOSTS);
+        match get(NETWORK_DENY).map(|text| Deny::parse(&text)) {
+            None => {}
+            Some(Ok(deny)) => settings.network_deny = deny,
+            Some(Err(why)) => errors.push((NETWORK_DENY.to_owned(), why)),
+        }
         if let Some(text) = get(REQUIRE) {
             match parse_layers(&text) {
                 Ok(layers) => settings.also_required = layers,
@@ -252,6 +278,29 @@ impl Settings {
         settings.data_dir = get(DATA_DIR).map(PathBuf::from).or_else(|| Some(home()?.join("sandbox-run")));
         if errors.is_empty() { Ok(settings) } else { Err(SettingsError(errors)) }
     }
+}
+
+impl Settings {
+    /// Reads what runs of different owners have in common.
+    fn read_owners(&mut self, get: impl Fn(&str) -> Option<String>, errors: &mut Vec<(String, String)>) {
+        match get(SHARE).map(|text| Sharing::parse(text.trim())) {
+            None => {}
+            Some(Ok(sharing)) => self.sharing = sharing,
+            Some(Err(why)) => errors.push((SHARE.to_owned(), why)),
+        }
+        if let Some(text) = get(PRELOAD) {
+            match text.split(',').map(str::trim).map(module_name).collect() {
+                Ok(names) => self.preload = names,
+                Err(why) => errors.push((PRELOAD.to_owned(), why)),
+            }
+        }
+    }
+}
+
+/// Reads the name of a module that can be imported.
+fn module_name(name: &str) -> Result<String, String> {
+    let fits = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+    if fits { Ok(name.to_owned()) } else { Err(format!("'{name}' is not the name of a module")) }
 }
 
 /// Reads a list of layers, or `all`.
@@ -293,6 +342,8 @@ mod tests {
             ("SANDBOX_MAX_NETWORK", "allowlist"),
             ("SANDBOX_NETWORK_ALLOW", "10.0.0.1, db.internal:5432"),
             ("SANDBOX_INSTALL_HOSTS", "*.example.com"),
+            ("SANDBOX_SHARE", "packages"),
+            ("SANDBOX_PRELOAD", "mylib, other_lib"),
             ("HOME", "/home/u"),
         ])
         .expect("valid");
@@ -306,6 +357,7 @@ mod tests {
         assert_eq!((settings.files.count, settings.files.bytes), (1_000, 1 << 20));
         assert_eq!(settings.max_network, NetworkMode::Allowlist);
         assert_eq!((settings.network_allow.len(), settings.install_hosts.map_or(0, |hosts| hosts.len())), (2, 1));
+        assert_eq!((settings.sharing, settings.preload.join(" ").as_str()), (Sharing::Packages, "mylib other_lib"));
         assert_eq!(settings.volume_paths, [PathBuf::from("/srv"), PathBuf::from("/data")]);
     }
 
@@ -325,9 +377,12 @@ mod tests {
             ("SANDBOX_REQUIRE", "moat"),
             ("SANDBOX_MAX_NETWORK", "all"),
             ("SANDBOX_NETWORK_ALLOW", "a,b c"),
+            ("SANDBOX_NETWORK_DENY", "10.0.0.0/40"),
+            ("SANDBOX_SHARE", "most"),
+            ("SANDBOX_PRELOAD", "os;evil"),
         ])
         .expect_err("refused");
-        assert_eq!(error.0.len(), 5, "{error}");
+        assert_eq!(error.0.len(), 8, "{error}");
         let text = error.to_string();
         assert!(text.contains("SANDBOX_TIMEOUT: wall_time: 0s is too little"), "{text}");
         assert!(text.contains("unknown isolation layer 'moat'"), "{text}");

@@ -48,6 +48,11 @@ pub const VARIABLES: &[Variable] = &[
         "hosts that programs may reach, if their request names them, though they are not public",
     ),
     variable(
+        "SANDBOX_NETWORK_DENY",
+        "",
+        "hosts, addresses and ranges (203.0.113.0/24) that nothing may reach, whatever else is allowed",
+    ),
+    variable(
         "SANDBOX_VOLUME_PATHS",
         "",
         "directories of the host's (separated by colons) that requests may ask to be shown",
@@ -57,6 +62,16 @@ pub const VARIABLES: &[Variable] = &[
     variable("SANDBOX_FILES_SIZE", "16m", "bytes of files that may come back from a run"),
     variable("SANDBOX_BUILD_CACHE", "1g", "bytes of compiled programs that are kept"),
     variable("SANDBOX_PACKAGE_CACHE", "10g", "bytes of package environments that are kept"),
+    variable(
+        "SANDBOX_SHARE",
+        "none",
+        "share between API keys: none, packages (package environments) or all (compiled programs and warm interpreters too)",
+    ),
+    variable(
+        "SANDBOX_PRELOAD",
+        "",
+        "Python modules that warm interpreters import before the fork, besides those known to be safe",
+    ),
     variable("SANDBOX_IMAGE_SIZE", "8g", "bytes that an image may have when it is unpacked"),
     variable("SANDBOX_BACKEND", "native", "what makes cells: native, oci or docker"),
     variable("SANDBOX_OCI_RUNTIME", "runc", "backend oci: a runtime, by name or path"),

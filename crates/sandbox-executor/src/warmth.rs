@@ -13,8 +13,10 @@ pub(crate) struct Warmth {
     pub(crate) command: Command,
     /// What a zygote's cell has where runs have the runner's file.
     pub(crate) runner_file: Option<String>,
+    /// To whom it belongs: it has seen packages, whose code may have left state in it.
+    owner: Option<String>,
     /// What it sees of the store, which must stay there as long.
-    _held: Arc<Vec<Entry>>,
+    held: Arc<Vec<Entry>>,
 }
 
 /// What waits.
@@ -27,25 +29,42 @@ pub(crate) enum WarmthKind {
 }
 
 impl Warmth {
-    /// A zygote that sees these; none if they cannot be held.
-    pub(crate) fn zygote<'a>(up: &WarmUp, seen: impl Iterator<Item = &'a Entry>) -> Option<Self> {
-        Some(Self { runner_file: up.runner_file.clone(), ..Self::new(WarmthKind::Zygote, &up.command, seen)? })
+    /// A zygote that sees these; none if they cannot be held. One that sees no packages has run nothing but the
+    /// interpreter's own code, and serves all owners.
+    pub(crate) fn zygote<'a>(
+        up: &WarmUp,
+        packages: impl Iterator<Item = &'a Entry>,
+        owner: Option<&str>,
+    ) -> Option<Self> {
+        let warmth = Self::new(WarmthKind::Zygote, &up.command, packages)?;
+        let owner = owner.filter(|_| !warmth.held.is_empty()).map(str::to_owned);
+        Some(Self { runner_file: up.runner_file.clone(), owner, ..warmth })
     }
 
     /// A companion that sees these; none if they cannot be held.
-    pub(crate) fn companion<'a>(command: &Command, seen: impl Iterator<Item = &'a Entry>) -> Option<Self> {
-        Self::new(WarmthKind::Companion, command, seen)
+    pub(crate) fn companion<'a>(
+        command: &Command,
+        seen: impl Iterator<Item = &'a Entry>,
+        owner: Option<&str>,
+    ) -> Option<Self> {
+        Some(Self { owner: owner.map(str::to_owned), ..Self::new(WarmthKind::Companion, command, seen)? })
+    }
+
+    /// To whom it belongs, if not to all.
+    pub(crate) fn owner(&self) -> Option<&str> {
+        self.owner.as_deref()
     }
 
     fn new<'a>(kind: WarmthKind, command: &Command, seen: impl Iterator<Item = &'a Entry>) -> Option<Self> {
         let held: std::io::Result<Vec<_>> = seen.map(Entry::share).collect();
-        Some(Self { kind, command: command.clone(), runner_file: None, _held: Arc::new(held.ok()?) })
+        Some(Self { kind, command: command.clone(), runner_file: None, owner: None, held: Arc::new(held.ok()?) })
     }
 }
 
-/// Two that wait in the same cells are alike if they are started alike.
+/// Two that wait in the same cells are alike if they are started alike, for the same owner.
 impl PartialEq for Warmth {
     fn eq(&self, other: &Self) -> bool {
-        (self.kind, &self.command, &self.runner_file) == (other.kind, &other.command, &other.runner_file)
+        let parts = |warmth: &Self| (warmth.kind, warmth.owner.clone(), warmth.runner_file.clone());
+        parts(self) == parts(other) && self.command == other.command
     }
 }

@@ -186,11 +186,16 @@ pub struct Run {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Warm {
-    /// The command that becomes a zygote. As in `Run::argv`, and replaced are `{zygote}` (the zygote's text) and
-    /// `{library}` (the library that it loads to become one). In its cell, `{runner_file}` has the zygote's text too: what is loaded from there is loaded anew by what a run starts.
+    /// The command that becomes a zygote. As in `Run::argv`, and replaced are `{zygote}` (the zygote's text), `{library}`
+    /// (the library that it loads to become one) and `{preload}` (the modules to load, with commas between them). In its
+    /// cell, `{runner_file}` has the zygote's text too: what is loaded from there is loaded anew by what a run starts.
     pub argv: Vec<String>,
     /// A file beside this one with the zygote's text.
     pub zygote: String,
+    /// Modules of packages that may be loaded before the fork: loading them leaves no state behind that runs must not
+    /// share, such as a random generator that nothing seeds again. All others are loaded by the programs.
+    #[serde(default)]
+    pub preload: Vec<String>,
     /// Variables to set for the zygote; `{library}` is replaced.
     #[serde(default)]
     pub env: BTreeMap<String, String>,
@@ -311,8 +316,8 @@ pub enum DefinitionError {
 }
 
 /// Words that are replaced in a command.
-const PLACEHOLDERS: [&str; 8] =
-    ["{executable}", "{entry}", "{stem}", "{runner}", "{runner_file}", "{heap}", "{zygote}", "{library}"];
+const PLACEHOLDERS: [&str; 9] =
+    ["{executable}", "{entry}", "{stem}", "{runner}", "{runner_file}", "{heap}", "{zygote}", "{library}", "{preload}"];
 
 impl Definition {
     /// Reads a definition; `file` is named in errors. `like` gives the definition that this one builds on by its name,

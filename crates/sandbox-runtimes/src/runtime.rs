@@ -75,6 +75,8 @@ pub struct Invocation<'a> {
     pub packages: bool,
     /// Whether only safe built-ins are allowed.
     pub restricted: bool,
+    /// Modules that a zygote may load besides those that the definition names.
+    pub preload: &'a [String],
     /// Whether it starts in another directory than the usual one.
     pub elsewhere: bool,
 }
@@ -179,7 +181,7 @@ impl Runtime {
     /// Runs a program. `None` if there is no restricted way to run it and one is asked for.
     #[must_use]
     pub fn run(&self, invocation: &Invocation<'_>) -> Option<Command> {
-        let Invocation { entry, limits, packages, restricted, elsewhere } = *invocation;
+        let Invocation { entry, limits, packages, restricted, elsewhere, preload: _ } = *invocation;
         let run = &self.definition.run;
         let heap = heap(limits);
         let stem = entry.rsplit_once('.').map_or(entry, |(stem, _)| stem);
@@ -216,12 +218,14 @@ impl Runtime {
         let run = self.run(&Invocation { entry: "", elsewhere: false, ..*invocation })?;
         let heap = heap(invocation.limits);
         let library = format!("{WORK_DIR}/{ZYGOTE_LIBRARY_FILE}");
+        let preload: Vec<&str> = warm.preload.iter().chain(invocation.preload).map(String::as_str).collect();
         let argv = warm.argv.iter().map(|word| match word.as_str() {
             "{executable}" => self.executable.clone().into_os_string(),
             "{runner}" => self.definition.run.runner.clone().unwrap_or_default().into(),
             "{runner_file}" => format!("{RESULT_DIR}/{RUNNER_FILE}").into(),
             "{zygote}" => warm.zygote.clone().into(),
             "{library}" => library.clone().into(),
+            "{preload}" => preload.join(",").into(),
             other => other.replace("{heap}", &heap).into(),
         });
         let mut command = Command { argv: argv.collect(), ..run };
@@ -329,8 +333,14 @@ mod tests {
     #[test]
     fn a_run_is_planned_from_the_definition() {
         let limits = Limits::default();
-        let invocation =
-            |entry| Invocation { entry, limits: &limits, packages: false, restricted: false, elsewhere: false };
+        let invocation = |entry| Invocation {
+            entry,
+            limits: &limits,
+            packages: false,
+            restricted: false,
+            preload: &[],
+            elsewhere: false,
+        };
         let python = runtime("python");
         let with_packages = Invocation { packages: true, ..invocation("a/b.py") };
         let command = python.run(&with_packages).expect("possible");
@@ -354,10 +364,20 @@ mod tests {
     #[test]
     fn a_zygote_is_planned_from_the_definition() {
         let limits = Limits::default();
-        let invocation =
-            Invocation { entry: "x", limits: &limits, packages: false, restricted: false, elsewhere: false };
+        let preload = ["mylib".to_owned()];
+        let invocation = Invocation {
+            entry: "x",
+            limits: &limits,
+            packages: false,
+            restricted: false,
+            preload: &preload,
+            elsewhere: false,
+        };
         let python = runtime("python").zygote(&invocation).expect("possible");
-        assert_eq!((python.command.argv.last(), python.runner_file), (Some(&"/sandbox/zygote.so".into()), None));
+        let argv: Vec<_> = python.command.argv.iter().map(|word| word.to_string_lossy()).collect();
+        let [.., library, preload] = argv.as_slice() else { panic!("{argv:?}") };
+        assert_eq!((library.as_ref(), python.runner_file), ("/sandbox/zygote.so", None));
+        assert!(preload.split(',').any(|name| name == "numpy") && preload.ends_with(",mylib"), "{preload}");
         let javascript = runtime("javascript").zygote(&invocation).expect("possible");
         assert_eq!(variable(&javascript.command.env, "LD_PRELOAD").as_deref(), Some("/sandbox/zygote.so"));
         assert!(javascript.command.argv.contains(&"/run/result/runner".into()), "{:?}", javascript.command.argv);

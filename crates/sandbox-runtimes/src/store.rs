@@ -15,6 +15,7 @@
 //! What is put here came out of a cell as a stream of checked entries; the host makes the files, in a directory that
 //! nobody else writes to.
 
+use std::collections::BTreeMap;
 use std::fs::{DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, Read};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
@@ -108,6 +109,9 @@ pub struct Listed {
     pub key: String,
     /// What it is, for people.
     pub label: String,
+    /// To whom it belongs, if not to all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub owner: Option<String>,
     /// How many bytes it holds.
     pub size: u64,
     /// When it was last used, in seconds since 1970.
@@ -117,6 +121,8 @@ pub struct Listed {
 #[derive(Debug, Serialize, Deserialize)]
 struct About {
     label: String,
+    #[serde(default)]
+    owner: Option<String>,
     size: u64,
 }
 
@@ -219,9 +225,9 @@ impl Store {
             if dir.extension().is_some() {
                 continue;
             }
-            let About { label, size } = about;
+            let About { label, owner, size } = about;
             let used = dir.with_extension("lock").metadata().map_or(0, |meta| meta.mtime().unsigned_abs());
-            found.push(Listed { kind: kind.name(), key, label, size, used });
+            found.push(Listed { kind: kind.name(), key, label, owner, size, used });
         }
         found
     }
@@ -246,17 +252,25 @@ impl Store {
         Ok(existed)
     }
 
-    /// Removes entries of a kind that nobody uses, the longest unused first, until no more than this is left.
+    /// Removes entries of a kind that are not in use until no more than this is left: of the owner who has most bytes, the
+    /// least recently used entry. So an owner who stays within an equal share never loses anything to another.
     pub fn shrink(&self, kind: Kind, most: u64) -> io::Result<()> {
         let mut entries = self.list_kind(kind);
         let mut total: u64 = entries.iter().map(|entry| entry.size).sum();
-        entries.sort_by_key(|entry| entry.used);
+        entries.sort_by_key(|entry| std::cmp::Reverse(entry.used));
+        let mut owners: BTreeMap<Option<String>, (u64, Vec<Listed>)> = BTreeMap::new();
         for entry in entries {
-            if total <= most {
-                break;
-            }
+            let (size, of_owner) = owners.entry(entry.owner.clone()).or_default();
+            *size += entry.size;
+            of_owner.push(entry);
+        }
+        while total > most {
+            let left = owners.values_mut().filter(|(_, entries)| !entries.is_empty());
+            let Some((size, entries)) = left.max_by_key(|(size, _)| *size) else { break };
+            let Some(entry) = entries.pop() else { break };
             if self.remove(kind, &entry.key)? {
                 total = total.saturating_sub(entry.size);
+                *size = size.saturating_sub(entry.size);
             }
         }
         Ok(())
@@ -311,9 +325,9 @@ impl Staging {
         })
     }
 
-    /// Makes the entry visible to all.
-    pub fn publish(mut self, label: &str) -> io::Result<Entry> {
-        let about = About { label: label.to_owned(), size: self.size };
+    /// Makes the entry visible. It counts for an owner, if it does not belong to all.
+    pub fn publish(mut self, label: &str, owner: Option<&str>) -> io::Result<Entry> {
+        let about = About { label: label.to_owned(), owner: owner.map(str::to_owned), size: self.size };
         std::fs::write(self.temporary.join("about.json"), serde_json::to_vec(&about)?)?;
         if self.lasts {
             rustix::fs::syncfs(File::open(&self.temporary)?)?;
@@ -366,7 +380,7 @@ mod tests {
     #[test]
     fn builds_are_not_found_after_the_hosts_next_start() {
         let mut store = Store::temporary().expect("tempdir");
-        drop(vacant(&store, "k").publish("a label").expect("publish"));
+        drop(vacant(&store, "k").publish("a label", None).expect("publish"));
         drop(ready(&store, "k"));
         store.boot = Some("00000000".to_owned());
         drop(vacant(&store, "k"));
@@ -376,7 +390,7 @@ mod tests {
         let Some(Claim::Vacant(staging)) = store.claim(Kind::Environment, "k", || true).expect("claim") else {
             panic!()
         };
-        drop(staging.publish("a label").expect("publish"));
+        drop(staging.publish("a label", None).expect("publish"));
         store.boot = Some("00000000".to_owned());
         let found = store.claim(Kind::Environment, "k", || true).expect("claim");
         assert!(matches!(found, Some(Claim::Ready(_))), "{found:?}");
@@ -388,7 +402,7 @@ mod tests {
         let staging = vacant(&store, "k");
         std::fs::write(staging.temporary.join("content/f"), "x").expect("write");
         assert!(store.list().is_empty(), "not before it is published");
-        drop(staging.publish("a label").expect("publish"));
+        drop(staging.publish("a label", None).expect("publish"));
         let entry = ready(&store, "k");
         assert_eq!(std::fs::read(entry.content.join("f")).expect("read"), b"x");
         let list = store.list();
@@ -412,7 +426,7 @@ mod tests {
         drop(staging.lock.take());
         drop(staging);
         assert!(temporary.exists());
-        let entry = vacant(&store, "k").publish("whole").expect("publish");
+        let entry = vacant(&store, "k").publish("whole", None).expect("publish");
         assert!(!entry.content.join("half").exists());
     }
 
@@ -426,7 +440,7 @@ mod tests {
                     Some(Claim::Vacant(staging)) => {
                         std::thread::sleep(Duration::from_millis(50));
                         made.fetch_add(1, Ordering::Relaxed);
-                        staging.publish("x").map(drop).expect("publish");
+                        staging.publish("x", None).map(drop).expect("publish");
                     }
                     Some(Claim::Ready(_)) => {}
                     None => panic!("gave up"),
@@ -447,13 +461,33 @@ mod tests {
     fn the_longest_unused_go_first() {
         let store = Store::temporary().expect("tempdir");
         for (key, age) in [("old", 100), ("new", 0), ("older", 200)] {
-            let mut staging = vacant(&store, key);
-            staging.size = 10;
-            let entry = staging.publish(key).expect("publish");
-            entry.lock.set_modified(SystemTime::now() - Duration::from_secs(age)).expect("touch");
+            keep(&store, key, None, age);
         }
         store.shrink(Kind::Build, 20).expect("shrink");
-        let left: Vec<_> = store.list().into_iter().map(|entry| entry.label).collect();
-        assert_eq!(left, ["new", "old"]);
+        assert_eq!(labels(&store), ["new", "old"]);
+    }
+
+    #[test]
+    fn an_owner_cannot_evict_what_others_have_within_their_share() {
+        let store = Store::temporary().expect("tempdir");
+        keep(&store, "theirs", Some("polite"), 1000);
+        for (key, age) in [("a", 3), ("b", 2), ("c", 1), ("d", 0)] {
+            keep(&store, key, Some("greedy"), age);
+            store.shrink(Kind::Build, 30).expect("shrink");
+        }
+        assert_eq!(labels(&store), ["d", "c", "theirs"]);
+        assert_eq!(store.list().pop().and_then(|entry| entry.owner).as_deref(), Some("polite"));
+    }
+
+    /// Keeps ten bytes that were last used some seconds ago.
+    fn keep(store: &Store, key: &str, owner: Option<&str>, age: u64) {
+        let mut staging = vacant(store, key);
+        staging.size = 10;
+        let entry = staging.publish(key, owner).expect("publish");
+        entry.lock.set_modified(SystemTime::now() - Duration::from_secs(age)).expect("touch");
+    }
+
+    fn labels(store: &Store) -> Vec<String> {
+        store.list().into_iter().map(|entry| entry.label).collect()
     }
 }

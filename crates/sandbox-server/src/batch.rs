@@ -96,7 +96,7 @@ pub(crate) async fn batch(
     // Those that have only an input of their own are right if the first one is.
     let checked = |index: &usize| *index == 0 || !work.batch.inputs[*index].is_plain();
     for index in (0..work.batch.inputs.len()).filter(checked) {
-        check(&app, work.request(index), size).await.map_err(|problem| problem.of_input(index))?;
+        check(&app, &work.client, work.request(index), size).await.map_err(|problem| problem.of_input(index))?;
     }
     spend(&app, &work.client, work.batch.inputs.len()).await?;
     let (sender, receiver) = tokio::sync::mpsc::channel(1);
@@ -132,10 +132,10 @@ async fn drive(app: Arc<App>, work: Work, out: Out) {
             () = out.closed() => return,
         };
         let Some(slot) = slot else { return };
-        let (app, out, id) = (Arc::clone(&app), out.clone(), work.id.clone());
+        let (app, out, id, client) = (Arc::clone(&app), out.clone(), work.id.clone(), Arc::clone(&work.client));
         let (request, size) = (work.request(index), work.size);
         runs.spawn(async move {
-            let ended = match check(&app, request, size).await {
+            let ended = match check(&app, &client, request, size).await {
                 Ok(checked) => match start(&app, &id, checked, Held::nothing(), slot, false) {
                     Ok((run, mut events)) => run.finish(&mut events).await,
                     Err(problem) => Err(problem),

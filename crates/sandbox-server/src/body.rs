@@ -9,6 +9,7 @@ use serde::de::DeserializeOwned;
 use tokio_stream::StreamExt;
 
 use crate::app::App;
+use crate::auth::Client;
 use crate::held::Held;
 use crate::problem::{Code, Problem};
 
@@ -79,18 +80,23 @@ async fn elsewhere<T: Send + 'static>(
 
 impl Body<JsonRequest> {
     /// Checks the request completely.
-    pub(crate) async fn check(self, app: &Arc<App>) -> Result<(Checked, Held), Problem> {
+    pub(crate) async fn check(self, app: &Arc<App>, client: &Client) -> Result<(Checked, Held), Problem> {
         let Self { value, size, held } = self;
-        Ok((check(app, value, size).await?, held))
+        Ok((check(app, client, value, size).await?, held))
     }
 }
 
-/// Checks a request of about this size.
-pub(crate) async fn check(app: &Arc<App>, request: JsonRequest, size: usize) -> Result<Checked, Problem> {
+/// Checks a client's request of about this size.
+pub(crate) async fn check(
+    app: &Arc<App>,
+    client: &Client,
+    request: JsonRequest,
+    size: usize,
+) -> Result<Checked, Problem> {
     // An image may have to be asked what is in it.
     if size <= SMALL && request.image.is_none() {
-        return Ok(app.engine.check(&request)?);
+        return Ok(app.engine.check(&request, client.name.as_deref())?);
     }
-    let app = Arc::clone(app);
-    elsewhere(move || Ok(app.engine.check(&request)?)).await
+    let (app, owner) = (Arc::clone(app), client.name.clone());
+    elsewhere(move || Ok(app.engine.check(&request, owner.as_deref())?)).await
 }

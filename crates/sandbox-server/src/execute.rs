@@ -92,7 +92,7 @@ pub(crate) async fn execute(
     refuse_if_closing(&app)?;
     let request: Body<JsonRequest> = read(&app, request).await?;
     let slot = app.slots.execute(&client.name).await?;
-    let (checked, held) = request.check(&app).await?;
+    let (checked, held) = request.check(&app, &client).await?;
     spend(&app, &client, 1).await?;
     let (run, mut events) = start(&app, &id, checked, held, slot, streams)?;
     if !streams {

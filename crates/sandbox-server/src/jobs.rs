@@ -110,7 +110,7 @@ pub(crate) async fn create(
     };
     let Body { value: mut request, size, held } = read::<JsonRequest>(&app, request).await?;
     let webhook = request.webhook.take().map(|webhook| app.webhooks.check(webhook)).transpose()?;
-    check(&app, request.clone(), size).await?;
+    check(&app, &client, request.clone(), size).await?;
     let (owner, per_day) = (client.name.clone(), client.per_day);
     let new = NewJob { request, idempotency_key, owner, webhook, per_day };
     let created = app.jobs.create(new, app.bounds).await?;

@@ -13,13 +13,13 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use hmac::{Hmac, KeyInit, Mac};
-use sandbox_executor::{HostName, HostRule, JsonWebhook, Reach};
+use sandbox_executor::{Deny, HostName, HostRule, JsonWebhook, Reach, authorities};
 use sandbox_jobs::{Delivery, Job, Webhook};
 use serde_json::json;
 use sha2::Sha256;
 use tokio::sync::Notify;
 use ureq::http::Uri;
-use ureq::tls::{PemItem, RootCerts, TlsConfig};
+use ureq::tls::TlsConfig;
 use ureq::unversioned::resolver::{ResolvedSocketAddrs, Resolver};
 use ureq::unversioned::transport::{DefaultConnector, NextTimeout};
 
@@ -37,9 +37,6 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// How many are told at one time.
 pub(crate) const AT_ONCE: usize = 16;
 
-/// Where the host keeps the authorities that it trusts.
-const AUTHORITIES: &str = "/etc/ssl/certs/ca-certificates.crt";
-
 /// Who may be told, and how.
 #[derive(Debug)]
 pub(crate) struct Webhooks {
@@ -50,7 +47,7 @@ pub(crate) struct Webhooks {
 
 impl Webhooks {
     pub(crate) fn new(config: &Config) -> Self {
-        let reach = reach(config.webhook_allow.clone());
+        let reach = reach(config.webhook_allow.clone(), config.settings.network_deny.clone());
         let settings = ureq::Agent::config_builder()
             .timeout_global(Some(PATIENCE))
             .max_redirects(0)
@@ -118,21 +115,8 @@ impl Webhooks {
 }
 
 /// Any public address, at any port; and exceptions.
-fn reach(private: Vec<HostRule>) -> Reach {
-    Reach { private, ..Reach::default() }
-}
-
-/// The authorities that the host trusts, or those that browsers do if it does not say.
-fn authorities() -> RootCerts {
-    let file = std::env::var_os("SSL_CERT_FILE").unwrap_or_else(|| AUTHORITIES.into());
-    let pem = std::fs::read(file).unwrap_or_default();
-    let found: Vec<_> = ureq::tls::parse_pem(&pem)
-        .filter_map(|item| match item {
-            Ok(PemItem::Certificate(certificate)) => Some(certificate),
-            _ => None,
-        })
-        .collect();
-    if found.is_empty() { RootCerts::WebPki } else { RootCerts::Specific(Arc::new(found)) }
+fn reach(private: Vec<HostRule>, deny: Deny) -> Reach {
+    Reach { private, deny, ..Reach::default() }
 }
 
 /// The host and port of an address.

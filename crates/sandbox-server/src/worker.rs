@@ -123,7 +123,7 @@ fn carry_out(app: &App, handle: &Handle, job: &Job) {
     let cancel = [here.stop.as_fd(), app.kill.as_fd()];
     let result = app
         .engine
-        .check(&job.request)
+        .check(&job.request, job.owner.as_deref())
         .and_then(|checked| app.engine.run(checked, &cancel, &mut recorder))
         .map_or_else(|refused| RunResult::internal_error(refused.to_string()), |(result, _)| result);
     running(app).remove(&job.id);

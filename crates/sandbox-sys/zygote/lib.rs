@@ -56,6 +56,7 @@ const SYS_PRCTL: usize = 157;
 const SYS_EXIT_GROUP: usize = 231;
 const SYS_PRLIMIT64: usize = 302;
 const SYS_SETNS: usize = 308;
+const SYS_GETRANDOM: usize = 318;
 const SYS_PIDFD_OPEN: usize = 434;
 const SYS_CLOSE_RANGE: usize = 436;
 const SYS_LANDLOCK_RESTRICT_SELF: usize = 446;
@@ -101,6 +102,9 @@ unsafe extern "C" {
     /// The C library's, which also does what other libraries have asked to be done when the process forks: some have
     /// threads, which do not survive it, and some have random numbers, which should differ afterwards.
     fn fork() -> i32;
+
+    /// The C library's: what the kernel told the program when it started.
+    fn getauxval(kind: u64) -> usize;
 }
 
 /// Forks twice, as told above. Zero in the grandchild; in the caller the id of the child in between, which has ended or
@@ -318,6 +322,27 @@ fn must(result: isize) -> usize {
     result as usize
 }
 
+/// Gives a child other random bytes than the kernel gave the zygote when that started. Whoever looks for a seed there finds
+/// one that no other child has.
+///
+/// What the C library has made of the zygote's bytes stays as it is: the value that guards stack frames, and the one that
+/// guards saved addresses. Frames that are still to be returned from and addresses that are still to be jumped to have
+/// been guarded with them, so that a child with other values would end at once. All children of a zygote have these in
+/// common, as they have the layout of memory; what a child executes has its own.
+fn renew_seed() {
+    const AT_RANDOM: u64 = 25;
+    const LENGTH: usize = 16;
+    // SAFETY: it only looks something up.
+    let place = unsafe { getauxval(AT_RANDOM) };
+    if place != 0 {
+        // SAFETY: the kernel put that many bytes there, on this process's stack, for it alone; it now writes others.
+        let written = must(unsafe { call(SYS_GETRANDOM, [place, LENGTH, 0, 0, 0, 0]) });
+        if written != LENGTH {
+            exit(126);
+        }
+    }
+}
+
 /// Where a child waits: above the streams.
 const PLACE: usize = 3;
 
@@ -325,6 +350,7 @@ unsafe fn enter(fds: &[i32], kit: Kit, control: usize, rest: Rest<'_>) -> usize 
     const PR_SET_DUMPABLE: usize = 4;
     const PR_CAPBSET_DROP: usize = 24;
     const CAPABILITY_VERSION: u32 = 0x2008_0522;
+    renew_seed();
     let at = |index: usize| fds[index] as usize;
     let after = FIXED + usize::from(kit.landlock != 0);
     for group in &fds[after..] {

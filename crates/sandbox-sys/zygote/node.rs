@@ -19,7 +19,7 @@ use core::ffi::c_void;
 use core::ptr::{null, null_mut};
 
 use crate::threads::{bring_to_rest, in_child, need};
-use crate::{Go, Rest, SYS_CLOSE, call, exit, must, plain, sandbox_wait, serve};
+use crate::{Go, Rest, SYS_CLOSE, SYS_GETRANDOM, call, exit, must, plain, sandbox_wait, serve};
 
 const SYS_FSTAT: usize = 5;
 const SYS_MADVISE: usize = 28;
@@ -28,7 +28,6 @@ const SYS_EVENTFD2: usize = 290;
 const SYS_EPOLL_CREATE1: usize = 291;
 const SYS_DUP3: usize = 292;
 const SYS_PIPE2: usize = 293;
-const SYS_GETRANDOM: usize = 318;
 
 const EBADF: isize = -9;
 

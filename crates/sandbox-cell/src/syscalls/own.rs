@@ -50,5 +50,7 @@ pub(crate) fn policy_of_keeper() -> Policy {
 pub(crate) fn policy_of_service() -> Policy {
     let mut policy = policy(Sockets { internet: true, named: true });
     policy.set(c::SYS_openat2, vec![], Answer::Allow);
+    // What took long to make is on the disk before it gets its name.
+    policy.set(c::SYS_syncfs, vec![], Answer::Allow);
     policy
 }

@@ -307,7 +307,7 @@ mod tests {
             ],
         ),
         (29, &["interfere/terminal-input.c", "deceive/terminal-sequences.js", "test:a_terminal_is_protected"]),
-        (30, &["test:a_hostile_build_stays_in_its_cell"]),
+        (30, &["test:a_hostile_build_stays_in_its_cell", "test:a_build_script_does_not_see_the_password_of_the_index"]),
     ];
 
     /// The text of every test of this workspace.

@@ -19,7 +19,7 @@ use sandbox_runtimes::{Missing, Runtime, Store};
 use super::catalogue::Attack;
 use super::judge::{self, Ending};
 use super::neighbour;
-use super::traces::Suite;
+use super::traces::{self, Suite};
 use super::world::{SHOWN, World, neighbour_environment};
 
 /// How long an attack may run if it does not say.
@@ -142,6 +142,9 @@ impl Theatre<'_> {
             evidence.push("two runs said the same".to_owned());
         }
         evidence.extend(world.inspect(&self.suite));
+        if attack.alone {
+            evidence.extend(traces::of_gateways());
+        }
         evidence.dedup();
         if evidence.is_empty() {
             match results.iter().find_map(|result| judge::not_attempted(attack, result)) {

@@ -6,6 +6,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use sandbox_executor::GATEWAY_THREAD;
+
 /// The variable with a secret in the suite's own environment.
 pub(crate) const SECRET_VARIABLE: &str = "SANDBOX_ATTACK_SECRET";
 
@@ -93,6 +95,14 @@ pub(crate) fn of_marker(marker: &str) -> Vec<String> {
         evidence.push("a mount of it is left".to_owned());
     }
     evidence
+}
+
+/// Threads of this process that still serve a gateway, when no cell with one should be there.
+pub(crate) fn of_gateways() -> Vec<String> {
+    let threads = std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
+    let names = threads.map(|thread| std::fs::read_to_string(thread.path().join("comm")).unwrap_or_default());
+    let count = names.filter(|name| name.trim() == GATEWAY_THREAD).count();
+    if count > 0 { vec![format!("{count} threads of its gateway are left")] } else { vec![] }
 }
 
 /// Whether a process is stopped.

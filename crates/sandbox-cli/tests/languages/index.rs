@@ -9,6 +9,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+
 /// An index that serves until it is dropped.
 pub(crate) struct Index {
     shared: Arc<Shared>,
@@ -23,6 +26,10 @@ struct Shared {
     downloads: AtomicUsize,
     /// Whether archives are promised and not sent.
     stalled: AtomicBool,
+    /// The header without which nothing is sent, and what links begin with then.
+    locked: Mutex<Option<(String, String)>>,
+    /// How often somebody came without it.
+    refused: AtomicUsize,
     over: AtomicBool,
 }
 
@@ -47,6 +54,21 @@ impl Index {
     /// Its address, for `SANDBOX_PYTHON_INDEX`.
     pub(crate) fn address(&self) -> String {
         format!("http://127.0.0.1:{}/simple/", self.port)
+    }
+
+    pub(crate) fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// From now on, only those are served who know the password. Links lead to a whole address.
+    pub(crate) fn lock(&self, user: &str, password: &str, origin: &str) {
+        let header = format!("Authorization: Basic {}", STANDARD.encode(format!("{user}:{password}")));
+        *self.shared.locked.lock().unwrap() = Some((header, origin.to_owned()));
+    }
+
+    /// How often somebody came without the password.
+    pub(crate) fn refused(&self) -> usize {
+        self.shared.refused.load(Ordering::Relaxed)
     }
 
     pub(crate) fn downloads(&self) -> usize {
@@ -112,7 +134,14 @@ impl Shared {
     fn serve(&self, mut connection: TcpStream) {
         let mut lines = BufReader::new(connection.try_clone().unwrap()).lines();
         let Some(Ok(first)) = lines.next() else { return };
-        while lines.next().is_some_and(|line| line.is_ok_and(|line| !line.is_empty())) {}
+        let headers: Vec<String> = lines.map_while(Result::ok).take_while(|line| !line.is_empty()).collect();
+        let (header, origin) = self.locked.lock().unwrap().clone().unwrap_or_default();
+        if !header.is_empty() && !headers.iter().any(|line| line.eq_ignore_ascii_case(&header)) {
+            self.refused.fetch_add(1, Ordering::Relaxed);
+            let _ =
+                connection.write_all(b"HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
+            return;
+        }
         let path = first.split(' ').nth(1).unwrap_or_default().to_owned();
         let packages = self.packages.lock().unwrap().clone();
         let name = path.trim_start_matches("/simple/").trim_end_matches('/').to_owned();
@@ -121,7 +150,7 @@ impl Shared {
             let name = name.trim_end_matches("-1.0.tar.gz");
             ("200 OK", "application/gzip", packages.get(name).cloned().unwrap_or_default())
         } else if packages.contains_key(&name) {
-            let page = format!("<a href=\"/files/{name}-1.0.tar.gz\">{name}-1.0.tar.gz</a>");
+            let page = format!("<a href=\"{origin}/files/{name}-1.0.tar.gz\">{name}-1.0.tar.gz</a>");
             ("200 OK", "text/html", page.into_bytes())
         } else {
             ("404 Not Found", "text/plain", b"no such package".to_vec())

@@ -18,6 +18,9 @@ pub(crate) const TESTS: &[(&str, fn())] = &[
     ("an_interruption_leaves_nothing", an_interruption_leaves_nothing),
     ("too_slow_too_large_or_unknown_leave_nothing", too_slow_too_large_or_unknown_leave_nothing),
     ("a_hostile_build_stays_in_its_cell", a_hostile_build_stays_in_its_cell),
+    ("a_build_script_does_not_see_the_password_of_the_index", a_build_script_does_not_see_the_password_of_the_index),
+    ("an_index_with_a_password_is_reached_over_tls", an_index_with_a_password_is_reached_over_tls),
+    ("an_address_with_unclear_credentials_is_refused", an_address_with_unclear_credentials_is_refused),
     ("the_run_has_no_network", the_run_has_no_network),
     ("the_cache_is_listed_and_pruned", the_cache_is_listed_and_pruned),
     ("a_manifest_and_flags_together", a_manifest_and_flags_together),
@@ -181,6 +184,132 @@ files["evil.py"] = "tried = " + repr(tried)
     assert!(tried.ends_with("False\n"), "links do not leave a cell: {tried}");
     assert_eq!(entries(host.path()), Vec::<String>::new());
     assert!(canary.accept().is_err(), "somebody came through");
+}
+
+const USER: &str = "operator";
+const PASSWORD: &str = "p%40ss-0123456789";
+const DECODED: &str = "p@ss-0123456789";
+
+/// What a build script looks for the password in: everything that it can read, and everything that the proxy says.
+const SEARCH: &str = r#"
+import glob, subprocess
+seen = [repr(os.environ)]
+def look(what, action):
+    try:
+        seen.append(what + ": " + repr(action()))
+    except Exception as error:
+        seen.append(what + ": " + repr(error))
+def ask(head):
+    with socket.create_connection(("127.0.0.1", 3128), 10) as proxy:
+        proxy.sendall(head.encode())
+        return proxy.makefile("rb").read()
+for pattern in ("/proc/[0-9]*/environ", "/proc/[0-9]*/cmdline", "/proc/[0-9]*/maps", "/proc/net/*"):
+    for path in glob.glob(pattern):
+        look(path, lambda: open(path, "rb").read())
+for top in ("/tmp", "/sandbox", "/build", "/run", "/root", "/home", "/etc", "/dev/shm"):
+    for place, _, names in os.walk(top):
+        for name in names:
+            path = os.path.join(place, name)
+            look(path, lambda: os.path.isfile(path) and open(path, "rb").read(1 << 20))
+index = "index-1.sandbox.internal"
+for path in ("/simple/", "/simple/evil/", "/nothing", "/simple/../x", "/%2e%2e/"):
+    look(path, lambda: ask(f"GET http://{index}{path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"))
+look("trace", lambda: ask(f"TRACE http://{index}/simple/ HTTP/1.1\r\nHost: x\r\n\r\n"))
+look("post", lambda: ask(f"POST http://{index}/simple/ HTTP/1.1\r\nContent-Length: 0\r\n\r\n"))
+look("tunnel", lambda: ask(f"CONNECT {index}:443 HTTP/1.1\r\n\r\n"))
+look("beside", lambda: ask("GET http://127.0.0.1:PORT/simple/evil/ HTTP/1.1\r\nHost: x\r\n\r\n"))
+look("configured", lambda: subprocess.run(["uv", "pip", "config", "list"], capture_output=True))
+files["seen.txt"] = "\n".join(seen)
+"#;
+
+/// Installs a package whose build looks for the password, and says what it saw.
+fn search(index: &Index, address: &str, authority: Option<&Path>) -> Value {
+    let data = tempfile::tempdir().unwrap();
+    index.offer("evil", &SEARCH.replace("PORT", &index.port().to_string()));
+    let code = "import sys\nseen = open('/opt/packages/seen.txt').read()\nprint('index-1.sandbox.internal' in seen)\n\
+                print([word for word in sys.argv[1:] if word in seen])\nprint([line for line in seen.splitlines() if line.startswith('beside')])";
+    let encoded = base64::Engine::encode(&base64::engine::general_purpose::STANDARD, format!("{USER}:{DECODED}"));
+    let args = ["--package", "evil", "--code", code, "--", PASSWORD, DECODED, &encoded, &encoded[..12]];
+    let mut command = command(index, data.path(), &args);
+    command.env("SANDBOX_PYTHON_INDEX", address);
+    if let Some(authority) = authority {
+        command.env("SSL_CERT_FILE", authority);
+    }
+    result(&command.output().unwrap())
+}
+
+fn a_build_script_does_not_see_the_password_of_the_index() {
+    let index = Index::start();
+    let port = index.port();
+    index.lock(USER, DECODED, &format!("http://127.0.0.1:{port}"));
+    let result = search(&index, &format!("http://{USER}:{PASSWORD}@127.0.0.1:{port}/simple/"), None);
+    assert_eq!(result["verdict"], "ok", "{result:#}");
+    let said: Vec<&str> = result["stdout"].as_str().unwrap().lines().collect();
+    assert_eq!(said[..2], ["True", "[]"], "{result:#}");
+    assert!(said[2].contains("401 Unauthorized"), "only the gateway knows the password: {result:#}");
+    assert_eq!(index.refused(), 1, "the installer was let in each time");
+}
+
+/// Speaks TLS at a port, and passes what it hears on to another.
+const TLS: &str = r#"
+import socket, ssl, sys, threading
+context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+context.load_cert_chain(sys.argv[1], sys.argv[2])
+listener = socket.create_server(("127.0.0.1", 0))
+print(listener.getsockname()[1], flush=True)
+def copy(source, target):
+    try:
+        while data := source.recv(65536): target.sendall(data)
+        target.shutdown(socket.SHUT_WR)
+    except OSError: pass
+def serve(client):
+    try: client = context.wrap_socket(client, server_side=True)
+    except OSError: return
+    server = socket.create_connection(("127.0.0.1", int(sys.argv[3])))
+    threading.Thread(target=copy, args=(client, server), daemon=True).start()
+    copy(server, client)
+    client.close()
+threading.Thread(target=lambda: (sys.stdin.read(), __import__("os")._exit(0)), daemon=True).start()
+while True: threading.Thread(target=serve, args=(listener.accept()[0],), daemon=True).start()
+"#;
+
+fn an_index_with_a_password_is_reached_over_tls() {
+    let dir = tempfile::tempdir().unwrap();
+    let (certificate, key) = (dir.path().join("certificate.pem"), dir.path().join("key.pem"));
+    let mut make = Command::new("openssl");
+    make.args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "1"]);
+    make.args(["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"]);
+    make.args(["-addext", "basicConstraints=critical,CA:FALSE"]).arg("-keyout").arg(&key).arg("-out").arg(&certificate);
+    assert!(make.stderr(Stdio::null()).status().unwrap().success());
+    let index = Index::start();
+    let mut front = Command::new("python3");
+    front.args(["-c", TLS]).arg(&certificate).arg(&key).arg(index.port().to_string());
+    // It ends with this test, whose end of its input it waits for.
+    let mut front = front.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut port = String::new();
+    std::io::BufRead::read_line(&mut std::io::BufReader::new(front.stdout.take().unwrap()), &mut port).unwrap();
+    let port = port.trim();
+    index.lock(USER, DECODED, &format!("https://localhost:{port}"));
+    let address = format!("https://{USER}:{PASSWORD}@localhost:{port}/simple/");
+    let result = search(&index, &address, Some(&certificate));
+    let said: Vec<&str> = result["stdout"].as_str().unwrap().lines().collect();
+    assert_eq!((&result["verdict"], said.get(..2)), (&"ok".into(), Some(&["True", "[]"][..])), "{result:#}");
+    // One who cannot show a certificate that is trusted does not get the password.
+    let refused = index.refused();
+    let stranger = search(&index, &address, None);
+    assert_eq!((&stranger["verdict"], index.refused()), (&"package_error".into(), refused), "{stranger:#}");
+    drop(front.stdin.take());
+    front.wait().unwrap();
+}
+
+fn an_address_with_unclear_credentials_is_refused() {
+    let data = tempfile::tempdir().unwrap();
+    let index = index_with_demo();
+    let mut command = command(&index, data.path(), &USE);
+    command.env("SANDBOX_PYTHON_INDEX", format!("http://operator:se/cret@127.0.0.1:{}/simple/", index.port()));
+    let output = command.output().unwrap();
+    let text = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(text.contains("SANDBOX_PYTHON_INDEX: cannot tell the credentials") && !text.contains("cret@"), "{text}");
 }
 
 fn the_run_has_no_network() {

@@ -160,7 +160,7 @@ fn what_is_not_public_is_refused_whatever_is_allowed() {
         print(web('http://api.example.com/redirect'))\n\
         print(direct('10.9.9.9', 80), direct('203.0.113.1', 80), direct('127.0.0.1', 80))"
     );
-    let refused = |name: &str| format!("403 {name}.example.com: its address is not public gaierror");
+    let refused = |name: &str| format!("403 {name}.example.com: cannot be resolved to a public address gaierror");
     for flags in [&["--network", "full"][..], &["--allow-host", "*.example.com", "--allow-host", "10.9.9.9"][..]] {
         let Some(result) = python(&tries, flags) else { return };
         let said = said(&result);
@@ -184,6 +184,50 @@ fn what_is_not_public_is_refused_whatever_is_allowed() {
         ["SQL 403 internal.example.com:80 is not among the hosts that are allowed"],
         "{result:#}"
     );
+}
+
+#[test]
+fn refusals_do_not_tell_which_names_exist() {
+    let code = format!(
+        "{TRY}\nimport time\n\
+        for name in ['internal', 'metadata', 'nobody', 'there-is-none']:\n    \
+            began = time.monotonic()\n    \
+            print(web(f'http://{{name}}.example.com/').replace(name, 'NAME'), time.monotonic() - began >= 0.5)\n    \
+            began = time.monotonic()\n    \
+            print(direct(f'{{name}}.example.com', 80), time.monotonic() - began >= 0.5)"
+    );
+    let Some(result) = python(&code, &["--allow-host", "*.example.com"]) else { return };
+    let said = said(&result);
+    assert_eq!(said[0], "403 NAME.example.com: cannot be resolved to a public address True", "{result:#}");
+    assert_eq!(said[1], "gaierror True", "{result:#}");
+    for (index, line) in said.iter().enumerate() {
+        assert_eq!(*line, said[index % 2], "{result:#}");
+    }
+    let refusals = result["metrics"]["network"]["refusals"].as_array().unwrap();
+    for refusal in refusals {
+        let (host, why) = (refusal["host"].as_str().unwrap(), refusal["why"].as_str().unwrap());
+        assert_eq!(why, format!("{host}: cannot be resolved to a public address"));
+    }
+    assert_eq!(refusals.len(), 4, "{result:#}");
+}
+
+#[test]
+fn what_the_operator_denies_is_refused() {
+    let code = format!(
+        "{TRY}\n\
+        print(web('http://api.example.com/'))\n\
+        print(web('http://evil.example.net/'))\n\
+        print(direct('203.0.113.81', 80), direct('evil.example.net', 80))"
+    );
+    let settings = [("SANDBOX_NETWORK_DENY", "203.0.113.81/32, www.example.com")];
+    let attempt = Attempt { flags: &["--network", "full"], settings: &settings, ..Attempt::default() };
+    let Some(result) = attempt.run(&code) else { return };
+    let expected = [
+        "I am 203.0.113.80, you want api.example.com",
+        "403 evil.example.net: cannot be resolved to a public address",
+        "ConnectionResetError gaierror",
+    ];
+    assert_eq!(said(&result), expected, "{result:#}");
 }
 
 #[test]

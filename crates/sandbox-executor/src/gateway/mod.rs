@@ -4,33 +4,45 @@
 //! one, ports at which every address seems to be at home for programs that do not, and a resolver of names. Behind all of
 //! them stands the same [`Reach`]: names are resolved here, what a name may be reached at is checked here, and the
 //! addresses that were checked are the ones connected to. Everything is counted.
+//!
+//! A gateway ends with its run. Each connection has one thread, and whatever that waits for (the client's request, a
+//! look-up, a connection, bytes) it stops waiting for when the run is over; [`Gateway::close`] returns when the last
+//! thread has ended.
 
 mod dns;
+mod exchange;
+mod fetch;
 mod proxy;
+mod stop;
 mod tally;
 
 use std::collections::HashMap;
-use std::io::{self, Read, Write};
-use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::io;
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread::JoinHandle;
-use std::time::Duration;
+use std::thread::{JoinHandle, Scope};
+use std::time::{Duration, Instant};
 
-use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
+use rustix::event::{PollFd, PollFlags, poll};
 use sandbox_cell::GatewaySockets;
 
+pub use fetch::authorities;
 #[cfg(fuzzing)]
 pub(crate) use proxy::head;
 pub(crate) use proxy::hosts_in;
 pub use tally::{HostUse, NetworkUse, Refusal};
 
-use crate::reach::{HostName, Reach};
+use crate::reach::{HostName, Patience, Reach};
+use stop::Stop;
 use tally::{Tally, Traffic};
 
-/// The most connections and questions at one time.
+/// The most connections and questions at one time, whatever they wait for.
 const MOST_AT_ONCE: usize = 64;
+
+/// The most look-ups at one time; each is a process.
+const MOST_LOOK_UPS: usize = 8;
 
 /// The most addresses that are remembered.
 const MOST_KNOWN: usize = 1024;
@@ -38,11 +50,20 @@ const MOST_KNOWN: usize = 1024;
 /// How long a silent connection is kept.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// How long it may take to look a host up and to connect to it, with all of its addresses.
+const ESTABLISH: Duration = Duration::from_secs(15);
+
+/// A name that is refused is refused after a multiple of this time, so that it does not tell how quickly the operator's
+/// name servers answered: those of names in the operator's network are closer than others.
+const REFUSAL: Duration = Duration::from_millis(500);
+
+/// The name of the threads that serve cells with a network.
+pub const GATEWAY_THREAD: &str = "gateway";
+
 /// A gateway that serves a cell until it is closed.
 #[derive(Debug)]
 pub(crate) struct Gateway {
     shared: Arc<Shared>,
-    stop: OwnedFd,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -51,32 +72,34 @@ pub(crate) struct Gateway {
 struct Shared {
     reach: Reach,
     tally: Tally,
-    over: AtomicBool,
+    stop: Arc<Stop>,
+    /// What fetches from indexes with credentials, if there are any.
+    agent: Option<ureq::Agent>,
     busy: AtomicUsize,
+    looking_up: AtomicUsize,
     /// What names the resolver has given addresses for.
     known: Mutex<HashMap<IpAddr, Vec<HostName>>>,
-    /// Both ends of every open connection, so that they can be ended.
-    open: Mutex<HashMap<u64, [TcpStream; 2]>>,
-    numbers: AtomicU64,
 }
 
 impl Gateway {
     /// Serves a cell's sockets, as far as may be reached.
     pub(crate) fn serve(sockets: GatewaySockets, reach: Reach) -> io::Result<Self> {
+        let stop = Arc::new(Stop::new()?);
+        let agent = (!reach.indexes.is_empty()).then(|| fetch::agent(&reach, &stop));
         let shared = Arc::new(Shared {
             reach,
             tally: Tally::default(),
-            over: AtomicBool::new(false),
+            stop,
+            agent,
             busy: AtomicUsize::new(0),
+            looking_up: AtomicUsize::new(0),
             known: Mutex::default(),
-            open: Mutex::default(),
-            numbers: AtomicU64::new(0),
         });
-        let stop = eventfd(0, EventfdFlags::CLOEXEC)?;
-        let doors = Doors::new(sockets, stop.try_clone()?)?;
+        let doors = Doors::new(sockets)?;
         let serving = Arc::clone(&shared);
-        let thread = std::thread::spawn(move || doors.serve(&serving));
-        Ok(Self { shared, stop, thread: Some(thread) })
+        let thread =
+            std::thread::Builder::new().name(GATEWAY_THREAD.to_owned()).spawn(move || doors.serve(&serving))?;
+        Ok(Self { shared, thread: Some(thread) })
     }
 
     /// Ends every connection and says what went through.
@@ -86,15 +109,9 @@ impl Gateway {
     }
 
     fn end(&mut self) {
-        self.shared.over.store(true, Ordering::SeqCst);
-        let _ = rustix::io::write(&self.stop, &1_u64.to_ne_bytes());
+        self.shared.stop.ring();
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
-        }
-        for ends in lock(&self.shared.open).values() {
-            for end in ends {
-                let _ = end.shutdown(Shutdown::Both);
-            }
         }
     }
 }
@@ -113,12 +130,11 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 struct Doors {
     proxy: Option<TcpListener>,
     ports: Vec<TcpListener>,
-    dns: Option<Arc<UdpSocket>>,
-    stop: OwnedFd,
+    dns: Option<UdpSocket>,
 }
 
 impl Doors {
-    fn new(sockets: GatewaySockets, stop: OwnedFd) -> io::Result<Self> {
+    fn new(sockets: GatewaySockets) -> io::Result<Self> {
         let listener = |socket: OwnedFd| {
             let listener = TcpListener::from(socket);
             listener.set_nonblocking(true).map(|()| listener)
@@ -130,60 +146,65 @@ impl Doors {
         Ok(Self {
             proxy: sockets.proxy.map(listener).transpose()?,
             ports: sockets.ports.into_iter().map(listener).collect::<Result<_, _>>()?,
-            dns: dns.map(Arc::new),
-            stop,
+            dns,
         })
     }
 
-    /// Takes whoever comes, until it is over.
-    fn serve(self, shared: &Arc<Shared>) {
+    /// Takes whoever comes, until it is over. Returns when everybody is gone.
+    fn serve(self, shared: &Shared) {
         let listeners: Vec<(&TcpListener, bool)> =
             self.proxy.iter().map(|proxy| (proxy, true)).chain(self.ports.iter().map(|port| (port, false))).collect();
-        while !shared.over.load(Ordering::SeqCst) {
-            let mut fds = vec![PollFd::new(&self.stop, PollFlags::IN)];
-            fds.extend(listeners.iter().map(|(listener, _)| PollFd::new(*listener, PollFlags::IN)));
-            fds.extend(self.dns.iter().map(|dns| PollFd::from_borrowed_fd(dns.as_fd(), PollFlags::IN)));
-            match poll(&mut fds, None) {
-                Ok(_) | Err(rustix::io::Errno::INTR) => {}
-                Err(_) => return,
-            }
-            for (listener, is_proxy) in &listeners {
-                if let Ok((client, _)) = listener.accept() {
-                    let is_proxy = *is_proxy;
-                    spawn(shared, move |shared| shared.attend(&client, is_proxy));
+        std::thread::scope(|scope| {
+            loop {
+                let mut fds = vec![PollFd::from_borrowed_fd(shared.stop.as_fd(), PollFlags::IN)];
+                fds.extend(listeners.iter().map(|(listener, _)| PollFd::new(*listener, PollFlags::IN)));
+                fds.extend(self.dns.iter().map(|dns| PollFd::from_borrowed_fd(dns.as_fd(), PollFlags::IN)));
+                match poll(&mut fds, None) {
+                    Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                    Err(_) => return,
+                }
+                if !fds[0].revents().is_empty() {
+                    return;
+                }
+                for (listener, is_proxy) in &listeners {
+                    if let Ok((client, _)) = listener.accept() {
+                        let is_proxy = *is_proxy;
+                        shared.begin(scope, move || shared.attend(&client, is_proxy));
+                    }
+                }
+                let Some(dns) = &self.dns else { continue };
+                let mut question = [0; 512];
+                if let Ok((length, from)) = dns.recv_from(&mut question) {
+                    shared.begin(scope, move || {
+                        if let Some(answer) = shared.resolve(&question[..length]) {
+                            let _ = dns.send_to(&answer, from);
+                        }
+                    });
                 }
             }
-            let Some(dns) = &self.dns else { continue };
-            let mut question = [0; 512];
-            if let Ok((length, from)) = dns.recv_from(&mut question) {
-                let dns = Arc::clone(dns);
-                spawn(shared, move |shared| {
-                    if let Some(answer) = shared.resolve(&question[..length]) {
-                        let _ = dns.send_to(&answer, from);
-                    }
-                });
-            }
-        }
+        });
     }
-}
-
-/// Does something in a thread of its own, unless too many do.
-fn spawn(shared: &Arc<Shared>, work: impl FnOnce(&Shared) + Send + 'static) {
-    if shared.busy.fetch_add(1, Ordering::SeqCst) >= MOST_AT_ONCE {
-        shared.busy.fetch_sub(1, Ordering::SeqCst);
-        return;
-    }
-    let shared = Arc::clone(shared);
-    std::thread::spawn(move || {
-        work(&shared);
-        shared.busy.fetch_sub(1, Ordering::SeqCst);
-    });
 }
 
 impl Shared {
+    /// Does something in a thread of its own, unless too many do.
+    fn begin<'scope>(&'scope self, scope: &'scope Scope<'scope, '_>, work: impl FnOnce() + Send + 'scope) {
+        if self.busy.fetch_add(1, Ordering::SeqCst) >= MOST_AT_ONCE {
+            self.busy.fetch_sub(1, Ordering::SeqCst);
+            return;
+        }
+        let thread = std::thread::Builder::new().name(GATEWAY_THREAD.to_owned()).spawn_scoped(scope, move || {
+            work();
+            self.busy.fetch_sub(1, Ordering::SeqCst);
+        });
+        if thread.is_err() {
+            self.busy.fetch_sub(1, Ordering::SeqCst);
+        }
+    }
+
     /// Serves a connection from the cell.
     fn attend(&self, client: &TcpStream, is_proxy: bool) {
-        let prepared = client.set_nonblocking(false).and_then(|()| set_patience(client));
+        let prepared = client.set_nonblocking(true);
         let served =
             prepared.and_then(|()| if is_proxy { proxy::converse(self, client) } else { self.forward(client) });
         // Whoever is at the other end sees the connection end; there is nobody else to tell.
@@ -207,7 +228,7 @@ impl Shared {
         let mut why = String::new();
         for host in names.iter().chain([&itself]) {
             match self.reach.check(host, port, address.ip()) {
-                Ok(()) => return self.open(host, &[address]),
+                Ok(()) => return self.open(host, &[address], Instant::now() + ESTABLISH),
                 Err(error) => why = error,
             }
         }
@@ -217,8 +238,13 @@ impl Shared {
 
     /// Connects to a host, if it may be reached.
     fn connect(&self, host: &HostName, port: u16) -> Result<(TcpStream, Traffic<'_>), String> {
-        match self.reach.addresses(host, port) {
-            Ok(addresses) => self.open(host, &addresses),
+        let until = Instant::now() + ESTABLISH;
+        let addresses = self.reach.allows(host, port).and_then(|()| self.look_up(host, Some(port), until));
+        match addresses {
+            Ok(addresses) => {
+                let addresses: Vec<_> = addresses.into_iter().map(|address| SocketAddr::new(address, port)).collect();
+                self.open(host, &addresses, until)
+            }
             Err(why) => {
                 self.tally.refused(host, port, &why);
                 Err(why)
@@ -226,12 +252,38 @@ impl Shared {
         }
     }
 
-    fn open(&self, host: &HostName, addresses: &[SocketAddr]) -> Result<(TcpStream, Traffic<'_>), String> {
+    /// Looks a host up, after others if there are too many.
+    fn look_up(&self, host: &HostName, port: Option<u16>, until: Instant) -> Result<Vec<IpAddr>, String> {
+        if matches!(host, HostName::Address(_)) {
+            return self.reach.look_up(host, port, Patience { until, stop: None });
+        }
+        let began = Instant::now();
+        while self.looking_up.fetch_add(1, Ordering::SeqCst) >= MOST_LOOK_UPS {
+            self.looking_up.fetch_sub(1, Ordering::SeqCst);
+            let soon = (Instant::now() + Duration::from_millis(10)).min(until);
+            if self.stop.sleep(soon).is_err() || soon == until {
+                return Err(format!("{host}: too many names are being looked up"));
+            }
+        }
+        let found = self.reach.look_up(host, port, Patience { until, stop: Some(self.stop.as_fd()) });
+        self.looking_up.fetch_sub(1, Ordering::SeqCst);
+        if found.is_err() && !self.reach.is_known(host) {
+            let steps = began.elapsed().as_millis() / REFUSAL.as_millis() + 1;
+            let _ = self.stop.sleep(began + REFUSAL * u32::try_from(steps).unwrap_or(u32::MAX));
+        }
+        found
+    }
+
+    fn open(
+        &self,
+        host: &HostName,
+        addresses: &[SocketAddr],
+        until: Instant,
+    ) -> Result<(TcpStream, Traffic<'_>), String> {
         let mut why = format!("{host}: has no address");
         for address in addresses {
-            match TcpStream::connect_timeout(address, Duration::from_secs(10)) {
+            match self.stop.connect(address, until) {
                 Ok(stream) => {
-                    let _ = set_patience(&stream);
                     let _ = stream.set_nodelay(true);
                     return Ok((stream, self.tally.connected(host, address.port())));
                 }
@@ -250,7 +302,7 @@ impl Shared {
             return Some(question.unknown());
         };
         self.tally.looked_up();
-        let addresses = self.reach.public_addresses(&host).unwrap_or_default();
+        let addresses = self.look_up(&host, None, Instant::now() + ESTABLISH).unwrap_or_default();
         let v4: Vec<_> = addresses
             .iter()
             .filter_map(|address| if let IpAddr::V4(v4) = address { Some(*v4) } else { None })
@@ -277,23 +329,7 @@ impl Shared {
 
     /// Carries bytes both ways until one side has nothing more to say.
     fn exchange(&self, client: &TcpStream, server: &TcpStream, traffic: &Traffic<'_>) -> io::Result<()> {
-        let number = self.numbers.fetch_add(1, Ordering::Relaxed);
-        lock(&self.open).insert(number, [client.try_clone()?, server.try_clone()?]);
-        if self.over.load(Ordering::SeqCst) {
-            lock(&self.open).remove(&number);
-            return Ok(());
-        }
-        std::thread::scope(|scope| {
-            scope.spawn(|| {
-                copy(client, server, |bytes| traffic.sent(bytes));
-                let _ = server.shutdown(Shutdown::Write);
-            });
-            copy(server, client, |bytes| traffic.received(bytes));
-            let _ = client.shutdown(Shutdown::Both);
-            let _ = server.shutdown(Shutdown::Both);
-        });
-        lock(&self.open).remove(&number);
-        Ok(())
+        exchange::exchange(client, server, &self.stop, PATIENCE, traffic)
     }
 }
 
@@ -305,25 +341,6 @@ pub(crate) fn dns_answer(message: &[u8], address: std::net::Ipv4Addr) -> Option<
     Some((question.name, answer))
 }
 
-fn copy(mut from: &TcpStream, mut to: &TcpStream, mut count: impl FnMut(usize)) {
-    let mut buffer = vec![0; 64 << 10];
-    loop {
-        let length = match from.read(&mut buffer) {
-            Ok(0) | Err(_) => return,
-            Ok(length) => length,
-        };
-        count(length);
-        if to.write_all(&buffer[..length]).is_err() {
-            return;
-        }
-    }
-}
-
-fn set_patience(stream: &TcpStream) -> io::Result<()> {
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))
-}
-
 /// Ends a connection so that the other side sees an error, not an end.
 fn reset(stream: &TcpStream) -> io::Result<()> {
     Ok(rustix::net::sockopt::set_socket_linger(stream, Some(Duration::ZERO))?)
@@ -333,6 +350,8 @@ fn reset(stream: &TcpStream) -> io::Result<()> {
 mod tests {
     use super::*;
     use crate::reach::HostRule;
+    use std::io::{Read, Write};
+    use std::net::Shutdown;
 
     fn rules(list: &[&str]) -> Vec<HostRule> {
         list.iter().map(|rule| HostRule::parse(rule).expect("valid")).collect()
@@ -381,7 +400,7 @@ mod tests {
     fn nothing_else_on_this_host_is() {
         for (target, why) in [
             ("localhost:8080", "is not allowed"),
-            ("localhost:443", "its address is not public"),
+            ("localhost:443", "localhost: cannot be resolved to a public address"),
             ("169.254.169.254:80", "its address is not public"),
             ("[::ffff:127.0.0.1]:80", "its address is not public"),
         ] {
@@ -411,5 +430,42 @@ mod tests {
         assert!(refused("127.0.0.1:80").contains("not among the hosts"));
         assert!(refused("127.0.0.2:443").contains("not among the hosts"));
         assert_eq!(gateway.close().refused, 3);
+    }
+
+    #[test]
+    fn a_gateway_leaves_nothing_behind() {
+        // The first waits in the queue of a server that accepts nobody, and nothing is told about the second.
+        let full = TcpListener::bind("127.0.0.1:0").expect("bind");
+        rustix::net::listen(&full, 0).expect("listen");
+        let target = full.local_addr().expect("address");
+        let mut queued = vec![];
+        while let Ok(stream) = TcpStream::connect_timeout(&target, Duration::from_millis(300)) {
+            queued.push(stream);
+            assert!(queued.len() < 64, "the queue is never full");
+        }
+        let proxy = TcpListener::bind("127.0.0.1:0").expect("bind");
+        let address = proxy.local_addr().expect("address");
+        let reach = Reach {
+            always: vec![HostRule::exactly(HostName::Address(target.ip()), target.port())],
+            ..Reach::default()
+        };
+        let sockets = GatewaySockets { proxy: Some(proxy.into()), dns: None, ports: vec![] };
+        let gateway = Gateway::serve(sockets, reach).expect("serve");
+        let shared = Arc::clone(&gateway.shared);
+        let mut clients: Vec<_> =
+            (0..2 * MOST_AT_ONCE).map(|_| TcpStream::connect(address).expect("connect")).collect();
+        for client in clients.iter_mut().step_by(2) {
+            let _ = client.write_all(format!("CONNECT {target} HTTP/1.1\r\n\r\n").as_bytes());
+        }
+        while shared.busy.load(Ordering::SeqCst) < MOST_AT_ONCE {
+            std::thread::yield_now();
+        }
+        // All others were sent away.
+        let mut rest = [0];
+        let _ = clients[2 * MOST_AT_ONCE - 1].read(&mut rest);
+        assert_eq!(shared.busy.load(Ordering::SeqCst), MOST_AT_ONCE);
+        let used = gateway.close();
+        assert_eq!((shared.busy.load(Ordering::SeqCst), used.connections), (0, 0));
+        assert_eq!(Arc::strong_count(&shared), 1, "a thread is left");
     }
 }

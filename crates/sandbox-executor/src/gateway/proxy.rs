@@ -2,12 +2,18 @@
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::time::{Duration, Instant};
 
-use super::Shared;
+use super::fetch::fetch;
+use super::stop::{Patient, Until};
+use super::{PATIENCE, Shared};
 use crate::reach::{HostName, HostRule, host_and_port};
 
 /// The longest head of a request.
 const LONGEST_HEAD: u64 = 16 << 10;
+
+/// How long a client may take to send it.
+const HEAD: Duration = Duration::from_secs(30);
 
 /// Where packages come from, as far as it is known: the hosts and ports in a list of addresses.
 pub(crate) fn hosts_in(text: &str) -> Vec<HostRule> {
@@ -28,27 +34,34 @@ fn host_in(address: &str) -> Option<(HostName, u16)> {
 
 /// Serves one connection.
 pub(super) fn converse(shared: &Shared, client: &TcpStream) -> io::Result<()> {
-    let mut reader = BufReader::new(client.try_clone()?).take(LONGEST_HEAD);
+    let slow = Patient { stream: client, stop: &shared.stop, until: Until::At(Instant::now() + HEAD) };
+    let mut client_side = Patient { until: Until::Each(PATIENCE), ..slow };
+    let mut reader = BufReader::new(slow).take(LONGEST_HEAD);
     let Some(head) = read_head(&mut reader)? else { return Ok(()) };
     let early = reader.into_inner().buffer().to_vec();
-    let answer = |status: &str, why: &str| {
+    let answer = |mut client_side: Patient<'_>, status: &str, why: &str| {
         let text = format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{why}", why.len());
-        (&*client).write_all(text.as_bytes())
+        client_side.write_all(text.as_bytes())
     };
-    let Some(request) = Head::parse(&head) else { return answer("400 Bad Request", "not a request for a proxy\n") };
+    let Some(request) = Head::parse(&head) else {
+        return answer(client_side, "400 Bad Request", "not a request for a proxy\n");
+    };
+    if let Some(index) = shared.reach.indexes.iter().find(|index| index.is_named(&request.host)) {
+        return fetch(shared, client_side, index, &request);
+    }
     let (server, traffic) = match shared.connect(&request.host, request.port) {
         Ok(connected) => connected,
-        Err(why) => return answer("403 Forbidden", &format!("{why}\n")),
+        Err(why) => return answer(client_side, "403 Forbidden", &format!("{why}\n")),
     };
     let first = match &request.forward {
         None => {
-            (&*client).write_all(b"HTTP/1.1 200 Connection established\r\n\r\n")?;
+            client_side.write_all(b"HTTP/1.1 200 Connection established\r\n\r\n")?;
             early
         }
         Some(head) => [head.as_bytes(), &early].concat(),
     };
     traffic.sent(first.len());
-    (&server).write_all(&first)?;
+    Patient { stream: &server, ..client_side }.write_all(&first)?;
     shared.exchange(client, &server, &traffic)
 }
 
@@ -76,7 +89,7 @@ pub(crate) fn head(bytes: &[u8]) -> Option<(HostName, u16, Option<String>)> {
 }
 
 /// What a client asks of a proxy.
-struct Head {
+pub(super) struct Head {
     host: HostName,
     port: u16,
     /// What to send on; nothing if the client wants to speak for itself.
@@ -84,6 +97,18 @@ struct Head {
 }
 
 impl Head {
+    /// Method, path and version, unless the client wants to speak for itself.
+    pub(super) fn request_line(&self) -> Option<(&str, &str, &str)> {
+        let mut words = self.forward.as_ref()?.lines().next()?.split(' ');
+        Some((words.next()?, words.next()?, words.next()?))
+    }
+
+    /// The headers that are sent on.
+    pub(super) fn headers(&self) -> impl Iterator<Item = (&str, &str)> {
+        let lines = self.forward.iter().flat_map(|forward| forward.lines().skip(1));
+        lines.filter_map(|line| line.split_once(':')).map(|(name, value)| (name, value.trim()))
+    }
+
     /// Reads the lines of a head, of which the last is empty. It is strict: whatever a server could read as something
     /// else, such as a second head or a second host, is refused.
     fn parse(lines: &[String]) -> Option<Self> {

@@ -312,7 +312,7 @@ impl Pool {
         let mut maker = Arc::clone(&self.shared.plain);
         if let Some(warmth) = &order.warmth {
             let zygotes = state.shelves.iter().filter(|shelf| shelf.order.warmth.is_some()).count();
-            if zygotes >= self.shared.room.zygotes && !state.give_up_zygote() {
+            if zygotes >= self.shared.room.zygotes && !state.give_up_zygote(warmth.owner()) {
                 return None;
             }
             maker = Arc::default();

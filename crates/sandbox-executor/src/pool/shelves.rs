@@ -145,11 +145,21 @@ impl State {
         shelf.ready.pop()
     }
 
-    /// Removes the warm shelf that was not used for longest, unless it was just now.
-    pub(super) fn give_up_zygote(&mut self) -> bool {
-        let zygotes = (0..self.shelves.len()).filter(|index| self.shelves[*index].order.warmth.is_some());
-        let oldest = zygotes.min_by_key(|index| self.shelves[*index].used);
-        let oldest = oldest.filter(|index| self.shelves[*index].used.elapsed() > LOOK);
+    /// Makes room for a warm shelf of an owner: removes the least recently used one of the owner who has most of them,
+    /// unless that was used just now. So no owner can take the place of one who has fewer.
+    pub(super) fn give_up_zygote(&mut self, owner: Option<&str>) -> bool {
+        let warm: Vec<(usize, Option<&str>)> = (0..self.shelves.len())
+            .filter_map(|index| Some((index, self.shelves[index].order.warmth.as_ref()?.owner())))
+            .collect();
+        let shelves_of =
+            |one: Option<&str>| warm.iter().filter(|(_, other)| *other == one).count() + usize::from(one == owner);
+        let most = warm.iter().map(|(_, owner)| shelves_of(*owner)).max().unwrap_or_default();
+        let oldest = warm
+            .iter()
+            .filter(|(_, owner)| shelves_of(*owner) == most)
+            .map(|(index, _)| *index)
+            .min_by_key(|index| self.shelves[*index].used)
+            .filter(|index| self.shelves[*index].used.elapsed() > LOOK);
         oldest.map(|index| self.shelves.remove(index)).is_some()
     }
 

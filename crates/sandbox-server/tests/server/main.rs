@@ -11,10 +11,15 @@ use serde_json::{Value, json};
 mod backends;
 mod clients;
 mod companions;
+mod gateway;
 mod images;
+#[allow(dead_code, reason = "other tests use more of it")]
+#[path = "../../../sandbox-cli/tests/languages/index.rs"]
+mod index;
 mod jobs;
 #[cfg(feature = "otlp")]
 mod otlp;
+mod owners;
 mod shares;
 mod warm;
 mod warm_javascript;

@@ -143,7 +143,7 @@ fn nobody_behind_the_wall_is_told() {
     let webhook = json!({"url": format!("http://localhost:{port}/"), "secret": SECRET});
     let id = server.submit(&json!({"code": "1", "webhook": webhook}));
     let job = wait_for(&server, &id, "failed");
-    assert!(job["webhook"]["error"].as_str().unwrap().contains("is not public"), "{job:#}");
+    assert!(job["webhook"]["error"].as_str().unwrap().contains("cannot be resolved to a public address"), "{job:#}");
     assert!(messages.try_recv().is_err());
     let body = json!({"code": "1", "webhook": {"url": "https://example.com/", "secret": "short"}}).to_string();
     assert_eq!(server.send_to("/v1/execute", &[], body.as_bytes()).1.0, 422);

@@ -1,0 +1,73 @@
+//! Owners: whose run it is, and what runs of different owners may have in common.
+//!
+//! An owner is the name of an API key. The command line and a server without keys have a single owner, who has no name.
+//! What is made for a run tells something about it: that a program was compiled before, or which packages are in use.
+//! Interpreters that have imported packages even carry state from one run to the next. So all of this belongs to an
+//! owner, unless the operator decides otherwise.
+//!
+//! Some things hold nothing of any request, and serve all owners: plain cells, interpreters and compilers that wait
+//! without packages, and what is prepared once for a toolchain. They were started before any request reached them, each
+//! is used for one run only, and a zygote's child gets fresh random state after the fork.
+
+use sandbox_runtimes::Kind;
+
+/// What runs of different owners share.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Sharing {
+    /// Nothing that was made for a request.
+    #[default]
+    None,
+    /// Package environments, but neither compiled programs nor interpreters that have imported packages.
+    Packages,
+    /// Everything.
+    All,
+}
+
+impl Sharing {
+    /// Reads the operator's choice.
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+        match text {
+            "none" => Ok(Self::None),
+            "packages" => Ok(Self::Packages),
+            "all" => Ok(Self::All),
+            other => Err(format!("invalid value '{other}': expected none, packages or all")),
+        }
+    }
+
+    /// To whom something in the store belongs that is made for this owner; nobody in particular if it is shared.
+    pub(crate) fn owner_of(self, kind: Kind, owner: Option<&str>) -> Option<String> {
+        let shared = match self {
+            Self::None => false,
+            Self::Packages => kind == Kind::Environment,
+            Self::All => true,
+        };
+        owner.filter(|_| !shared).map(str::to_owned)
+    }
+
+    /// To whom something belongs that waits in a cell and has seen packages.
+    pub(crate) fn owner_of_warm(self, owner: Option<&str>) -> Option<String> {
+        owner.filter(|_| self != Self::All).map(str::to_owned)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_shared_unless_the_operator_says_so() {
+        let owners = |sharing: Sharing| {
+            [
+                sharing.owner_of(Kind::Environment, Some("a")),
+                sharing.owner_of(Kind::Build, Some("a")),
+                sharing.owner_of_warm(Some("a")),
+            ]
+            .map(|owner| owner.is_some())
+        };
+        assert_eq!(owners(Sharing::default()), [true, true, true]);
+        assert_eq!(owners(Sharing::parse("packages").expect("valid")), [false, true, true]);
+        assert_eq!(owners(Sharing::parse("all").expect("valid")), [false, false, false]);
+        assert!(Sharing::parse("some").is_err());
+        assert_eq!(Sharing::None.owner_of(Kind::Build, None), None, "a single owner has no name");
+    }
+}
