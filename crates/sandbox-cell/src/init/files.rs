@@ -1,9 +1,12 @@
 //! Files in and out, from inside the cell.
 //!
 //! Paths are walked one part at a time, and no link is followed: an earlier program of this cell may have planted
-//! some. When files go out every program is dead, so that nothing changes meanwhile.
+//! some. When files go out every program is dead, so that nothing changes meanwhile; where that cannot be helped, what
+//! changes is left out or ends the stream. Memory for names is bounded, however many files there are: init lives under the
+//! memory limit of the program that made them.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
+use std::ffi::{CStr, CString};
 use std::fs::File;
 use std::io::{self, Read, Seek};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -16,7 +19,7 @@ use rustix::io::Errno;
 use super::Birth;
 use crate::archive::{Caps, Entry, MOST_NAMED, Omission, next_entry, write_entry};
 use crate::bare::Layout;
-use crate::path::{MAX_DEPTH, RelativePath};
+use crate::path::{MAX_DEPTH, MAX_LENGTH, RelativePath};
 use crate::spec::{Volume, WORK_DIR};
 
 /// What is known of an input file, to tell whether a program has changed it.
@@ -152,16 +155,21 @@ impl<'a> Files<'a> {
         Ok(())
     }
 
-    /// Sends what programs have left: new and changed files of the working directory, within the caps, and all that
-    /// is in the volumes, whose size is cap enough.
+    /// Sends what programs have left: all that is in the volumes, whose size is cap enough, and new and changed files of
+    /// the working directory, within the caps. Volumes come first: should the time be up, they matter more.
     pub(super) fn collect(&self, caps: Caps, to: OwnedFd) -> io::Result<()> {
         let mut collector = Collector { files: self, to: File::from(to), left: caps, place: 0, named: 0, omitted: 0 };
-        collector.directory(&self.open_place(0)?, "", 0)?;
         for (number, volume) in (1..).zip(self.volumes) {
             collector.place = number;
             collector.left = Caps { count: u64::MAX, bytes: volume.size };
             write_entry(&mut collector.to, &Entry::Into(number))?;
             collector.directory(&self.open_place(number)?, "", 0)?;
+        }
+        (collector.place, collector.left) = (0, caps);
+        write_entry(&mut collector.to, &Entry::Into(0))?;
+        match self.open_place(0) {
+            Ok(place) => collector.directory(&place, "", 0)?,
+            Err(_) => collector.omit(".", Omission::Unreadable)?,
         }
         write_entry(&mut collector.to, &Entry::End { omitted: collector.omitted })
     }
@@ -182,49 +190,65 @@ struct Collector<'a> {
     omitted: u64,
 }
 
+/// How many names of a directory are held at one time. Directories can be nested as deep as paths may be, so that
+/// names take at most some 8 MiB.
+const BATCH: usize = 1024;
+
 impl Collector<'_> {
-    /// Everything in a directory, in the order of its names.
+    /// Everything in a directory, in the order of its names. Many names are read several times over rather than kept.
     fn directory(&mut self, dir: &OwnedFd, path: &str, depth: usize) -> io::Result<()> {
-        let mut names = vec![];
-        for entry in Dir::read_from(dir)? {
-            let name = entry?.file_name().to_owned();
-            if !matches!(name.to_bytes(), b"." | b"..") {
-                names.push(name);
+        let mut after: Option<CString> = None;
+        while !self.is_exhausted() {
+            let Ok(names) = first_names(dir, after.as_deref()) else {
+                return self.omit(path, Omission::Unreadable);
+            };
+            for name in &names {
+                self.entry(dir, name, path, depth)?;
             }
+            if names.len() < BATCH {
+                return Ok(());
+            }
+            after = names.into_iter().next_back();
         }
-        names.sort_unstable();
-        for name in names {
-            let lossy = format!("{path}{}", name.to_string_lossy());
-            let Ok(name) = name.to_str() else {
-                self.omit(&lossy, Omission::BadName)?;
-                continue;
-            };
-            let Ok(relative) = RelativePath::new(lossy.clone()) else {
-                let why = if depth >= MAX_DEPTH { Omission::TooDeep } else { Omission::BadName };
-                self.omit(&lossy, why)?;
-                continue;
-            };
-            let stat = rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW)?;
-            match FileType::from_raw_mode(stat.st_mode) {
-                FileType::Directory => {
-                    if self.place > 0 {
-                        write_entry(&mut self.to, &Entry::Directory { path: relative })?;
-                    }
-                    let inner = match rustix::fs::openat(dir, name, DIRECTORY, Mode::empty()) {
-                        Err(Errno::ACCESS) if self.files.is_powerless() => {
-                            self.omit(&lossy, Omission::Unreadable)?;
-                            continue;
-                        }
-                        inner => inner?,
-                    };
-                    self.directory(&inner, &format!("{lossy}/"), depth + 1)?;
-                }
-                FileType::RegularFile => self.file(dir.as_fd(), name, relative, &stat)?,
-                FileType::Symlink if self.place > 0 => self.link(dir.as_fd(), name, relative)?,
-                _ => self.omit(&lossy, Omission::NotAFile)?,
+        // The rest is only counted, for which its order does not matter.
+        let Ok(entries) = Dir::read_from(dir) else { return self.omit(path, Omission::Unreadable) };
+        for entry in entries.flatten() {
+            if is_own(entry.file_name()) && after.as_deref().is_none_or(|after| entry.file_name() > after) {
+                self.entry(dir, entry.file_name(), path, depth)?;
             }
         }
         Ok(())
+    }
+
+    /// Whether nothing more can go out or be named.
+    fn is_exhausted(&self) -> bool {
+        self.place == 0 && self.left.count == 0 && self.named == MOST_NAMED
+    }
+
+    fn entry(&mut self, dir: &OwnedFd, name: &CStr, path: &str, depth: usize) -> io::Result<()> {
+        let lossy = format!("{path}{}", name.to_string_lossy());
+        let Ok(name) = name.to_str() else { return self.omit(&lossy, Omission::BadName) };
+        let Ok(relative) = RelativePath::new(lossy.clone()) else {
+            let deep = depth >= MAX_DEPTH || lossy.len() > MAX_LENGTH;
+            return self.omit(&lossy, if deep { Omission::TooDeep } else { Omission::BadName });
+        };
+        let Ok(stat) = rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW) else {
+            return self.omit(&lossy, Omission::Unreadable);
+        };
+        match FileType::from_raw_mode(stat.st_mode) {
+            FileType::Directory => {
+                if self.place > 0 {
+                    write_entry(&mut self.to, &Entry::Directory { path: relative })?;
+                }
+                match rustix::fs::openat(dir, name, DIRECTORY, Mode::empty()) {
+                    Ok(inner) => self.directory(&inner, &format!("{lossy}/"), depth + 1),
+                    Err(_) => self.omit(&lossy, Omission::Unreadable),
+                }
+            }
+            FileType::RegularFile => self.file(dir.as_fd(), name, relative, &stat),
+            FileType::Symlink if self.place > 0 => self.link(dir.as_fd(), name, relative),
+            _ => self.omit(&lossy, Omission::NotAFile),
+        }
     }
 
     fn file(&mut self, dir: BorrowedFd<'_>, name: &str, path: RelativePath, stat: &Stat) -> io::Result<()> {
@@ -239,26 +263,28 @@ impl Collector<'_> {
         if size > self.left.bytes {
             return self.omit(path.as_str(), Omission::TooLarge);
         }
-        let file = rustix::fs::openat(dir, name, OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty());
-        let file = match file {
-            Err(Errno::ACCESS) if self.files.is_powerless() => {
-                return self.omit(path.as_str(), Omission::Unreadable);
+        // Should it have become a pipe meanwhile, opening it must not wait for a writer.
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let file = match rustix::fs::openat(dir, name, flags, Mode::empty()) {
+            Ok(file) if rustix::fs::fstat(&file).is_ok_and(|now| Print::of(&now) == Print::of(stat)) => {
+                File::from(file)
             }
-            file => File::from(file?),
+            _ => return self.omit(path.as_str(), Omission::Unreadable),
         };
         self.left.count -= 1;
         self.left.bytes -= size;
         // Linkers make programs executable by a call that is refused where programs have no power over modes.
         let program = self.files.is_powerless() && is_program(&file);
         write_entry(&mut self.to, &Entry::File { path, executable: program || stat.st_mode & 0o111 != 0, size })?;
+        // One that shrinks from here on cannot be what was announced: whoever reads notices that the end is missing.
         let copied = io::copy(&mut file.take(size), &mut self.to)?;
         if copied == size { Ok(()) } else { Err(io::ErrorKind::UnexpectedEof.into()) }
     }
 
     fn link(&mut self, dir: BorrowedFd<'_>, name: &str, path: RelativePath) -> io::Result<()> {
-        let target = rustix::fs::readlinkat(dir, name, vec![])?;
-        match target.into_string() {
-            Ok(target) if target.len() <= 1024 => write_entry(&mut self.to, &Entry::Link { path, target }),
+        let target = rustix::fs::readlinkat(dir, name, vec![]).ok().and_then(|target| target.into_string().ok());
+        match target {
+            Some(target) if target.len() <= 1024 => write_entry(&mut self.to, &Entry::Link { path, target }),
             _ => self.omit(path.as_str(), Omission::BadName),
         }
     }
@@ -272,6 +298,30 @@ impl Collector<'_> {
         let path = path.chars().take(250).collect();
         write_entry(&mut self.to, &Entry::Omitted { path, why })
     }
+}
+
+/// The first names of a directory after this one, in their order.
+fn first_names(dir: &OwnedFd, after: Option<&CStr>) -> rustix::io::Result<BTreeSet<CString>> {
+    let mut names = BTreeSet::new();
+    for entry in Dir::read_from(dir)? {
+        let entry = entry?;
+        let name = entry.file_name();
+        let is_full = names.len() == BATCH;
+        let too_late = is_full && names.last().is_some_and(|last: &CString| last.as_c_str() <= name);
+        if too_late || !is_own(name) || after.is_some_and(|after| name <= after) {
+            continue;
+        }
+        names.insert(name.to_owned());
+        if is_full {
+            names.pop_last();
+        }
+    }
+    Ok(names)
+}
+
+/// Whether a name is that of something in a directory, and not of the directory itself or the one above.
+fn is_own(name: &CStr) -> bool {
+    !matches!(name.to_bytes(), b"." | b"..")
 }
 
 /// Whether a file begins as compiled programs do.
