@@ -4,14 +4,16 @@
 //! The keeper must be started while the process has one thread, so this file has a `main` of its own.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
 
+#[path = "harness/frozen.rs"]
+mod frozen;
 #[allow(dead_code, reason = "each test binary uses its part")]
 mod harness;
 
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
+use frozen::{Frozen, field, find};
 use harness::{Test, conclude, eventually, run, start};
 use rustix::process::{Pid, Signal, kill_process};
 use sandbox_cell::limits::{Caps, Limits};
@@ -52,63 +54,11 @@ fn start_and_find(cell: &mut Cell) -> (u32, u32) {
     // Nothing else has these arguments.
     let mark = format!("7{:03}{}", NEXT.fetch_add(1, Ordering::Relaxed), std::process::id());
     start(cell, &["sleep", &mark]);
-    let mut found = (0, 0);
-    eventually("the program is found", || {
-        let processes = std::fs::read_dir("/proc").unwrap().flatten();
-        let pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
-        let line = format!("sleep\0{mark}\0");
-        let is_it = |pid: &u32| std::fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|own| own == line.as_bytes());
-        let Some(pid) = pids.into_iter().find(is_it) else { return false };
-        found = (pid, field(pid, "PPid:"));
-        true
-    });
-    found
-}
-
-/// A number in a process's status.
-fn field(pid: u32, name: &str) -> u32 {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
-    line.split_ascii_whitespace().next().unwrap().parse().unwrap()
+    find(&["sleep", &mark])
 }
 
 fn signal(pid: u32, signal: Signal) {
     kill_process(Pid::from_raw(pid.cast_signed()).unwrap(), signal).unwrap();
-}
-
-/// Processes that were frozen, until this is dropped.
-struct Frozen(PathBuf);
-
-impl Frozen {
-    /// Freezes processes, if this host has what keeps them from dying as well: the freezer of the first version.
-    fn new(pids: &[u32]) -> Option<Self> {
-        let top = PathBuf::from("/sys/fs/cgroup/freezer");
-        if !top.join("cgroup.procs").exists() {
-            return None;
-        }
-        let group = top.join(format!("sandbox-test-{}-{}", std::process::id(), pids[0]));
-        std::fs::create_dir(&group).unwrap();
-        let frozen = Self(group);
-        for pid in pids {
-            std::fs::write(frozen.0.join("cgroup.procs"), pid.to_string()).unwrap();
-        }
-        std::fs::write(frozen.0.join("freezer.state"), "FROZEN").unwrap();
-        let state = frozen.0.join("freezer.state");
-        eventually("they are frozen", || std::fs::read_to_string(&state).unwrap().trim() == "FROZEN");
-        Some(frozen)
-    }
-}
-
-impl Drop for Frozen {
-    fn drop(&mut self) {
-        let _ = std::fs::write(self.0.join("freezer.state"), "THAWED");
-        for _ in 0..1000 {
-            if std::fs::remove_dir(&self.0).is_ok() {
-                return;
-            }
-            std::thread::sleep(Duration::from_millis(5));
-        }
-    }
 }
 
 /// Another cell works as always.

@@ -365,6 +365,9 @@ impl Server<'_> {
             return;
         }
         let _ = pidfd_send_signal(&cell.child.pidfd, Signal::KILL);
+        if self.closing {
+            let_go_of_stderr();
+        }
         // A zygote's processes are its nest's, not its init's.
         let nest = cell.nest.take();
         let _ = epoll::delete(&self.epoll, &cell.caller);
@@ -435,8 +438,19 @@ impl Server<'_> {
                 self.remove_group(number);
             } else {
                 cell.on_time(now);
+                if self.closing && matches!(cell.state, CellState::Dying { .. }) {
+                    let_go_of_stderr();
+                }
             }
         }
+    }
+}
+
+/// Closes the last of the caller's streams. A keeper whose last cell does not die outlives its caller, and whoever reads the
+/// caller's standard error must not wait for that.
+fn let_go_of_stderr() {
+    if let Ok(null) = rustix::fs::open(c"/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()) {
+        let _ = rustix::stdio::dup2_stderr(&null);
     }
 }
 

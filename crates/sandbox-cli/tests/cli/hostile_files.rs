@@ -3,10 +3,18 @@
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::process::Stdio;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::harness::{result, run, sandbox};
+use crate::harness::{is_root, result, run, sandbox};
+
+#[path = "../../../sandbox-cell/tests/harness/frozen.rs"]
+#[allow(dead_code, reason = "each test binary uses its part")]
+mod frozen;
+
+use frozen::{Frozen, field, find};
 
 /// Leaves files with long names until something is full.
 const LONG_NAMES: &str = "
@@ -149,4 +157,58 @@ fn a_request_that_is_refused_is_refused_in_json() {
     let output =
         sandbox(&["--lang", "python", "--json", "--code", "1"]).env("SANDBOX_MEMORY", "lots").output().unwrap();
     assert_eq!(result(&output)["verdict"], "invalid_request");
+}
+
+/// Runs a program that sleeps for longer than it may, while something happens to its process and its init.
+fn disturbed<T>(mark: &str, stderr: Stdio, harm: impl FnOnce(u32, u32) -> T) -> (Option<i32>, Value, T) {
+    let mark = format!("{mark}{}", std::process::id());
+    let code = format!("echo begun; exec sleep {mark}");
+    let (sender, receiver) = std::sync::mpsc::channel();
+    let mut command = sandbox(&["--lang", "bash", "--json", "--timeout", "1s", "--code", &code]);
+    let child = command.stdout(Stdio::piped()).stderr(stderr).spawn().unwrap();
+    std::thread::spawn(move || sender.send(child.wait_with_output().unwrap()));
+    let (program, init) = find(&["sleep", &mark]);
+    let harmed = harm(program, init);
+    // What waits for ever takes longer than this.
+    let output = receiver.recv_timeout(Duration::from_secs(30)).expect("an answer");
+    (output.status.code(), result(&output), harmed)
+}
+
+fn signal(signal: &str, pid: u32) {
+    assert!(std::process::Command::new("kill").args([signal, &pid.to_string()]).status().unwrap().success());
+}
+
+/// A process that is stopped until this is dropped.
+struct Stopped(u32);
+
+impl Stopped {
+    fn new(pid: u32) -> Self {
+        signal("-STOP", pid);
+        Self(pid)
+    }
+}
+
+impl Drop for Stopped {
+    fn drop(&mut self) {
+        let _ = std::process::Command::new("kill").args(["-CONT", &self.0.to_string()]).status();
+    }
+}
+
+#[test]
+fn an_init_or_keeper_that_does_not_answer_delays_no_caller() {
+    if !is_root() {
+        return;
+    }
+    let (code, result, ()) = disturbed("61", Stdio::piped(), |_, init| signal("-STOP", init));
+    assert_eq!((code, &result["verdict"], &result["stdout"]), (Some(124), &"timeout".into(), &"begun\n".into()));
+    assert_eq!(result["files_omitted"], json!([{"path": ".", "why": "not_collected"}]));
+    let (code, result, ()) = disturbed("62", Stdio::piped(), |_, init| signal("-KILL", init));
+    assert_eq!((code, &result["verdict"], &result["stdout"]), (Some(125), &"internal_error".into(), &"begun\n".into()));
+    let (code, result, frozen) = disturbed("63", Stdio::piped(), |program, init| Frozen::new(&[program, init]));
+    assert_eq!((code, &result["verdict"], &result["stdout"]), (Some(124), &"timeout".into(), &"begun\n".into()));
+    drop(frozen);
+    // The keeper has standard error, which it cannot close while it is stopped.
+    let (code, result, stopped) = disturbed("64", Stdio::null(), |_, init| Stopped::new(field(init, "PPid:")));
+    drop(stopped);
+    assert_eq!((code, &result["verdict"], &result["stdout"]), (Some(124), &"timeout".into(), &"begun\n".into()));
 }

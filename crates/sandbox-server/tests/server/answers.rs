@@ -2,13 +2,18 @@
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
 use crate::{Server, eventually};
+
+#[path = "../../../sandbox-cell/tests/harness/frozen.rs"]
+#[allow(dead_code, reason = "each test binary uses its part")]
+mod frozen;
+
+use frozen::{Frozen, find};
 
 /// Fills the memory with names of files, so that little is left to collect them with.
 fn long_names() -> Value {
@@ -68,45 +73,11 @@ fn names_that_fill_the_memory_leave_a_result_on_every_route() {
 }
 
 /// A program that sleeps for a time which nothing else sleeps for, and how it can be found.
-fn sleeper() -> (Value, String) {
+fn sleeper() -> (Value, [String; 2]) {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let mark = format!("8{:03}{}", NEXT.fetch_add(1, Ordering::Relaxed), std::process::id());
     let request = json!({"language": "bash", "code": format!("echo begun; exec sleep {mark}"), "timeout": 1});
-    (request, format!("sleep\0{mark}\0"))
-}
-
-/// The process with this command line, and its parent, which is init.
-fn find(line: &str) -> (u32, u32) {
-    let mut found = (0, 0);
-    eventually("the program is found", || {
-        let pids = std::fs::read_dir("/proc").unwrap().flatten();
-        let mut pids = pids.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
-        let Some(pid) =
-            pids.find(|pid| std::fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|own| own == line.as_bytes()))
-        else {
-            return false;
-        };
-        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
-        let parent = status.lines().find_map(|line| line.strip_prefix("PPid:")).unwrap();
-        found = (pid, parent.trim().parse().unwrap());
-        true
-    });
-    found
-}
-
-/// Processes that are frozen, so that they do not even die, until this is dropped.
-struct Frozen(PathBuf);
-
-impl Drop for Frozen {
-    fn drop(&mut self) {
-        let _ = std::fs::write(self.0.join("freezer.state"), "THAWED");
-        for _ in 0..1000 {
-            if std::fs::remove_dir(&self.0).is_ok() {
-                return;
-            }
-            std::thread::sleep(Duration::from_millis(5));
-        }
-    }
+    (request, ["sleep".to_owned(), mark])
 }
 
 fn is_root() -> bool {
@@ -121,10 +92,10 @@ fn an_init_that_was_stopped_costs_a_run_nothing_but_its_files() {
         return;
     }
     let server = Server::start(&[]);
-    let (request, line) = sleeper();
+    let (request, [sleep, mark]) = sleeper();
     let (status, result) = std::thread::scope(|scope| {
         let run = scope.spawn(|| server.post(&request));
-        let (_, init) = find(&line);
+        let (_, init) = find(&[&sleep, &mark]);
         assert!(std::process::Command::new("kill").args(["-STOP", &init.to_string()]).status().unwrap().success());
         run.join().unwrap()
     });
@@ -138,23 +109,17 @@ fn an_init_that_was_stopped_costs_a_run_nothing_but_its_files() {
 
 #[test]
 fn a_cell_that_does_not_die_is_reported_and_delays_nobody() {
-    let top = PathBuf::from("/sys/fs/cgroup/freezer");
-    if !is_root() || !top.join("cgroup.procs").exists() {
+    if !is_root() {
         return;
     }
     let server = Server::start(&[]);
-    let (request, line) = sleeper();
+    let (request, [sleep, mark]) = sleeper();
     let (frozen, (status, result)) = std::thread::scope(|scope| {
         let run = scope.spawn(|| server.post(&request));
-        let (program, init) = find(&line);
-        let frozen = Frozen(top.join(format!("sandbox-test-{init}")));
-        std::fs::create_dir(&frozen.0).unwrap();
-        for pid in [program, init] {
-            std::fs::write(frozen.0.join("cgroup.procs"), pid.to_string()).unwrap();
-        }
-        std::fs::write(frozen.0.join("freezer.state"), "FROZEN").unwrap();
-        (frozen, run.join().unwrap())
+        let (program, init) = find(&[&sleep, &mark]);
+        (Frozen::new(&[program, init]), run.join().unwrap())
     });
+    let Some(frozen) = frozen else { return };
     assert_eq!(
         (status, &result["verdict"], &result["stdout"]),
         (200, &"timeout".into(), &"begun\n".into()),
