@@ -5,7 +5,7 @@
 //! changes is left out or ends the stream. Memory for names is bounded, however many files there are: init lives under the
 //! memory limit of the program that made them.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::ffi::{CStr, CString};
 use std::fs::File;
 use std::io::{self, Read, Seek};
@@ -158,7 +158,8 @@ impl<'a> Files<'a> {
     /// Sends what programs have left: all that is in the volumes, whose size is cap enough, and new and changed files of
     /// the working directory, within the caps. Volumes come first: should the time be up, they matter more.
     pub(super) fn collect(&self, caps: Caps, to: OwnedFd) -> io::Result<()> {
-        let mut collector = Collector { files: self, to: File::from(to), left: caps, place: 0, named: 0, omitted: 0 };
+        let mut collector =
+            Collector { files: self, to: File::from(to), left: caps, place: 0, named: 0, omitted: 0, room: NAMES };
         for (number, volume) in (1..).zip(self.volumes) {
             collector.place = number;
             collector.left = Caps { count: u64::MAX, bytes: volume.size };
@@ -188,41 +189,35 @@ struct Collector<'a> {
     place: u8,
     named: usize,
     omitted: u64,
+    /// What names may still take.
+    room: usize,
 }
 
-/// How many names of a directory are held at one time. Directories can be nested as deep as paths may be, so that
-/// names take at most some 8 MiB.
-const BATCH: usize = 1024;
+/// How many bytes of names are held at one time, in all directories on the way: enough for as many files as there may be by
+/// default, and far less than init gets to collect with.
+const NAMES: usize = 8 << 20;
 
 impl Collector<'_> {
-    /// Everything in a directory, in the order of its names. Many names are read several times over rather than kept.
+    /// Everything in a directory, in the order of its names. One with more names than can be held is taken as it comes: to
+    /// find out which is first, all of it would have to be read before the first file goes out, and time is short.
     fn directory(&mut self, dir: &OwnedFd, path: &str, depth: usize) -> io::Result<()> {
-        let mut after: Option<CString> = None;
-        while !self.is_exhausted() {
-            let Ok(names) = first_names(dir, after.as_deref()) else {
-                return self.omit(path, Omission::Unreadable);
-            };
-            for name in &names {
-                self.entry(dir, name, path, depth)?;
+        match names(dir, self.room) {
+            Ok(Some((mut names, taken))) => {
+                names.sort_unstable();
+                self.room -= taken;
+                names.iter().try_for_each(|name| self.entry(dir, name, path, depth))?;
+                self.room += taken;
+                Ok(())
             }
-            if names.len() < BATCH {
-                return Ok(());
+            Ok(None) => {
+                let Ok(entries) = Dir::read_from(dir) else { return self.omit(path, Omission::Unreadable) };
+                for entry in entries.flatten().filter(|entry| is_own(entry.file_name())) {
+                    self.entry(dir, entry.file_name(), path, depth)?;
+                }
+                Ok(())
             }
-            after = names.into_iter().next_back();
+            Err(_) => self.omit(path, Omission::Unreadable),
         }
-        // The rest is only counted, for which its order does not matter.
-        let Ok(entries) = Dir::read_from(dir) else { return self.omit(path, Omission::Unreadable) };
-        for entry in entries.flatten() {
-            if is_own(entry.file_name()) && after.as_deref().is_none_or(|after| entry.file_name() > after) {
-                self.entry(dir, entry.file_name(), path, depth)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Whether nothing more can go out or be named.
-    fn is_exhausted(&self) -> bool {
-        self.place == 0 && self.left.count == 0 && self.named == MOST_NAMED
     }
 
     fn entry(&mut self, dir: &OwnedFd, name: &CStr, path: &str, depth: usize) -> io::Result<()> {
@@ -300,23 +295,21 @@ impl Collector<'_> {
     }
 }
 
-/// The first names of a directory after this one, in their order.
-fn first_names(dir: &OwnedFd, after: Option<&CStr>) -> rustix::io::Result<BTreeSet<CString>> {
-    let mut names = BTreeSet::new();
+/// The names in a directory and the room that they take, if there is so much.
+fn names(dir: &OwnedFd, room: usize) -> rustix::io::Result<Option<(Vec<CString>, usize)>> {
+    let (mut names, mut taken) = (vec![], 0);
     for entry in Dir::read_from(dir)? {
         let entry = entry?;
-        let name = entry.file_name();
-        let is_full = names.len() == BATCH;
-        let too_late = is_full && names.last().is_some_and(|last: &CString| last.as_c_str() <= name);
-        if too_late || !is_own(name) || after.is_some_and(|after| name <= after) {
+        if !is_own(entry.file_name()) {
             continue;
         }
-        names.insert(name.to_owned());
-        if is_full {
-            names.pop_last();
+        taken += entry.file_name().count_bytes() + 2 * size_of::<CString>();
+        if taken > room {
+            return Ok(None);
         }
+        names.push(entry.file_name().to_owned());
     }
-    Ok(names)
+    Ok(Some((names, taken)))
 }
 
 /// Whether a name is that of something in a directory, and not of the directory itself or the one above.
