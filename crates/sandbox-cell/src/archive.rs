@@ -45,8 +45,11 @@ pub enum Omission {
     NotAFile,
     /// Its name is not UTF-8.
     BadName,
-    /// The program took away the right to read it, and init has no more rights than the program.
+    /// It could not be opened: the program took away the right to read it where init has no more rights than the
+    /// program, or it changed meanwhile.
     Unreadable,
+    /// The cell ended, or its time was up, before this and what follows it was collected.
+    NotCollected,
 }
 
 impl Omission {
@@ -60,6 +63,7 @@ impl Omission {
             Self::NotAFile => "it is not a regular file",
             Self::BadName => "its name is not UTF-8",
             Self::Unreadable => "the program made it unreadable",
+            Self::NotCollected => "the cell ended before it was collected",
         }
     }
 }
@@ -164,42 +168,108 @@ pub trait Sink {
     fn volume(&mut self, number: u8, part: &mut dyn Read) -> io::Result<()>;
 }
 
-/// Reads everything that comes out of a cell, and checks that nothing was cut off. Returns how many things were left
-/// out, named or not. Init keeps within the caps of the working directory and of each volume; a stream that does not
-/// was not written by it and is refused.
-pub fn read_all(from: &mut impl Read, files: Caps, volumes: &[Caps], sink: &mut dyn Sink) -> io::Result<u64> {
+/// How much of a stream has arrived.
+#[derive(Debug, Default)]
+pub struct Arrival {
+    /// How many things were left out, named or not.
+    pub omitted: u64,
+    /// Why the stream ended early, if it did. The sink has every file that arrived whole before that, and no part of one.
+    pub cut: Option<io::Error>,
+}
+
+/// Reads everything that comes out of a cell. Init keeps within the caps of the working directory and of each volume; a
+/// stream that does not was not written by it, and is read no further. Whatever is wrong with the stream cuts it off;
+/// only the sink can fail.
+pub fn read_all(from: &mut impl Read, files: Caps, volumes: &[Caps], sink: &mut dyn Sink) -> io::Result<Arrival> {
     let mut left: Vec<Caps> = [files].into_iter().chain(volumes.iter().copied()).collect();
-    let (mut place, mut named) = (0_u8, 0);
-    loop {
-        let Some(entry) = next_entry(from)? else { return Err(io::ErrorKind::UnexpectedEof.into()) };
-        let left = left.get_mut(usize::from(place)).ok_or_else(|| io::Error::other("there is no such volume"))?;
-        match (&entry, place.checked_sub(1)) {
-            (Entry::End { omitted }, _) => return Ok(*omitted),
-            (Entry::Into(number), _) => place = *number,
-            (Entry::Omitted { path, why }, _) => {
-                named += 1;
-                if named > MOST_NAMED {
-                    return Err(io::Error::other("more was left out than is named"));
-                }
-                sink.omitted(path, *why);
+    let mut arrival = Arrival::default();
+    let mut place = 0_u8;
+    while arrival.cut.is_none() {
+        match next_entry(from).and_then(|entry| entry.ok_or_else(|| io::ErrorKind::UnexpectedEof.into())) {
+            Ok(Entry::End { omitted }) => {
+                arrival.omitted = omitted;
+                return Ok(arrival);
             }
-            (Entry::File { path, executable, size }, None) => {
-                left.take(*size)?;
-                let mut content = from.by_ref().take(*size);
-                sink.file(path, *executable, *size, &mut content)?;
-                skip(&mut content)?;
+            Ok(Entry::Into(number)) if usize::from(number) < left.len() => place = number,
+            Ok(Entry::Into(_)) => arrival.cut = Some(io::Error::other("there is no such volume")),
+            Ok(Entry::Omitted { .. }) if arrival.omitted >= MOST_NAMED as u64 => {
+                arrival.cut = Some(io::Error::other("more was left out than is named"));
             }
-            (Entry::Directory { .. } | Entry::Link { .. }, None) => {}
-            (entry, Some(volume)) => {
-                let size = if let Entry::File { size, .. } = entry { *size } else { 0 };
-                left.take(size)?;
-                let mut header = vec![];
-                write_entry(&mut header, entry)?;
-                let mut content = from.by_ref().take(size);
-                sink.volume(volume, &mut header.as_slice().chain(&mut content))?;
-                skip(&mut content)?;
+            Ok(Entry::Omitted { path, why }) => {
+                arrival.omitted += 1;
+                sink.omitted(&path, why);
             }
+            Ok(entry) => {
+                let Some(left) = left.get_mut(usize::from(place)) else { break };
+                arrival.cut = take_entry(from, &entry, place, left, sink)?.err();
+            }
+            Err(error) => arrival.cut = Some(error),
         }
+    }
+    Ok(arrival)
+}
+
+/// Gives an entry with its content to the sink. The inner result is the stream's, the outer one the sink's.
+fn take_entry(
+    from: &mut impl Read,
+    entry: &Entry,
+    place: u8,
+    left: &mut Caps,
+    sink: &mut dyn Sink,
+) -> io::Result<io::Result<()>> {
+    let size = if let Entry::File { size, .. } = entry { *size } else { 0 };
+    // Nothing in the working directory but its files counts or is wanted.
+    let counts = place > 0 || matches!(entry, Entry::File { .. });
+    if counts && let Err(error) = left.take(size) {
+        return Ok(Err(error));
+    }
+    let mut content = Content { from, left: size, broken: None };
+    let taken = match (entry, place.checked_sub(1)) {
+        (Entry::File { path, executable, size }, None) => sink.file(path, *executable, *size, &mut content),
+        (_, None) => Ok(()),
+        (entry, Some(volume)) => {
+            let mut header = vec![];
+            write_entry(&mut header, entry)?;
+            sink.volume(volume, &mut header.as_slice().chain(&mut content))
+        }
+    };
+    // A sink that stumbles over a stream that broke has not failed itself.
+    if content.broken.is_none() {
+        taken?;
+        let _ = io::copy(&mut content, &mut io::sink());
+    }
+    Ok(content.broken.map_or(Ok(()), Err))
+}
+
+/// The content of a file on its way out. It never ends early without an error, so that no part is taken for the whole.
+struct Content<'a, R> {
+    from: &'a mut R,
+    left: u64,
+    /// Why it ended early.
+    broken: Option<io::Error>,
+}
+
+impl<R: Read> Read for Content<'_, R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let most = usize::try_from(self.left).unwrap_or(usize::MAX).min(buffer.len());
+        if most == 0 {
+            return Ok(0);
+        }
+        let kind = match self.from.read(&mut buffer[..most]) {
+            Ok(0) => io::ErrorKind::UnexpectedEof,
+            Ok(read) => {
+                self.left -= read as u64;
+                return Ok(read);
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => return Err(error),
+            Err(error) => {
+                let kind = error.kind();
+                self.broken = Some(error);
+                return Err(kind.into());
+            }
+        };
+        self.broken = Some(kind.into());
+        Err(kind.into())
     }
 }
 
@@ -331,7 +401,8 @@ mod tests {
     #[test]
     fn what_came_out_of_a_volume_can_be_read_and_put_back() {
         let mut taken = Taken::default();
-        assert_eq!(read_all(&mut stream().as_slice(), CAPS, &[CAPS], &mut taken).expect("whole"), 7);
+        let arrival = read_all(&mut stream().as_slice(), CAPS, &[CAPS], &mut taken).expect("whole");
+        assert_eq!((arrival.omitted, arrival.cut.is_none()), (7, true));
         assert_eq!(taken.files, [("a".to_owned(), b"abc".to_vec())]);
         assert_eq!(taken.omitted, ["link"]);
         let mut seen = vec![];
@@ -346,29 +417,54 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_that_is_cut_off_is_noticed_wherever_that_is() {
+    fn a_stream_that_is_cut_off_gives_what_arrived_whole() {
         let whole = stream();
+        // The header of the first file, and its content.
+        let first = whole.windows(3).position(|part| part == b"abc").expect("content") + 3;
         for end in 0..whole.len() {
-            assert!(read_all(&mut &whole[..end], CAPS, &[CAPS], &mut Taken::default()).is_err(), "{end}");
+            let mut taken = Taken::default();
+            let arrival = read_all(&mut &whole[..end], CAPS, &[CAPS], &mut taken).expect("the sink does not fail");
+            assert!(arrival.cut.is_some(), "{end}");
+            assert_eq!(taken.files.len(), usize::from(end >= first), "{end}");
+            assert_eq!(arrival.omitted, taken.omitted.len() as u64, "{end}");
         }
     }
 
     #[test]
-    fn what_is_beyond_the_caps_is_refused() {
+    fn what_is_beyond_the_caps_is_cut_off() {
         let whole = stream();
-        let read = |files, volumes: &[Caps]| read_all(&mut whole.as_slice(), files, volumes, &mut Taken::default());
-        assert!(read(Caps { count: 1, bytes: 3 }, &[Caps { count: 3, bytes: 2 }]).is_ok());
+        let cut = |files, volumes: &[Caps]| {
+            read_all(&mut whole.as_slice(), files, volumes, &mut Taken::default()).expect("sink").cut
+        };
+        assert!(cut(Caps { count: 1, bytes: 3 }, &[Caps { count: 3, bytes: 2 }]).is_none());
         for (files, volume) in [((0, 3), (3, 2)), ((1, 2), (3, 2)), ((1, 3), (2, 2)), ((1, 3), (3, 1))] {
             let caps = |(count, bytes)| Caps { count, bytes };
-            assert!(read(caps(files), &[caps(volume)]).is_err(), "{files:?} {volume:?}");
+            assert!(cut(caps(files), &[caps(volume)]).is_some(), "{files:?} {volume:?}");
         }
-        assert!(read(CAPS, &[]).is_err(), "a volume that the cell has not");
+        assert!(cut(CAPS, &[]).is_some(), "a volume that the cell has not");
         let mut bytes = vec![];
         for _ in 0..=MOST_NAMED {
             write_entry(&mut bytes, &Entry::Omitted { path: "x".into(), why: Omission::TooDeep }).expect("write");
         }
         write_entry(&mut bytes, &Entry::End { omitted: 0 }).expect("write");
-        assert!(read_all(&mut bytes.as_slice(), CAPS, &[], &mut Taken::default()).is_err());
+        let arrival = read_all(&mut bytes.as_slice(), CAPS, &[], &mut Taken::default()).expect("sink");
+        assert!(arrival.cut.is_some() && arrival.omitted == MOST_NAMED as u64);
+    }
+
+    #[test]
+    fn a_sink_that_fails_is_no_broken_stream() {
+        struct Full;
+        impl Sink for Full {
+            fn file(&mut self, _: &RelativePath, _: bool, _: u64, _: &mut dyn Read) -> io::Result<()> {
+                Err(io::ErrorKind::StorageFull.into())
+            }
+            fn omitted(&mut self, _: &str, _: Omission) {}
+            fn volume(&mut self, _: u8, _: &mut dyn Read) -> io::Result<()> {
+                Ok(())
+            }
+        }
+        let error = read_all(&mut stream().as_slice(), CAPS, &[CAPS], &mut Full).expect_err("full");
+        assert_eq!(error.kind(), io::ErrorKind::StorageFull);
     }
 
     proptest! {

@@ -39,6 +39,7 @@ mod rootfs;
 mod service;
 mod spec;
 mod syscalls;
+mod text;
 pub mod units;
 mod wire;
 
@@ -47,7 +48,7 @@ pub use error::{Failure, reason};
 pub use keeper::{Cell, GatewaySockets, Keeper, Parking, Ready, Start, Stdio, null};
 pub use layer::{Layer, LayerSet};
 pub use limits::{LimitKind, Limits};
-pub use outcome::{Outcome, RunStatus, StopReason, Usage};
+pub use outcome::{CellEnd, Outcome, RunStatus, StopReason, Usage};
 pub use path::{PathError, RelativePath};
 pub use rootfs::own_files;
 pub use sandbox_sys::ZYGOTE_LIBRARY;
@@ -58,4 +59,5 @@ pub use spec::{
     base_environment,
 };
 pub use syscalls::filter_bytes;
+pub use text::{printable, visible};
 pub use wire::Sources;

@@ -43,6 +43,20 @@ pub struct Outcome {
     pub reached: Vec<(LimitKind, u64)>,
     /// What it used.
     pub usage: Usage,
+    /// How the cell itself ended.
+    pub end: CellEnd,
+}
+
+/// How a cell ended, and so where the facts about its command come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub enum CellEnd {
+    /// As it should: init has reported.
+    #[default]
+    Orderly,
+    /// Init was killed and everything with it. The keeper tells what the control group has counted.
+    InitDied,
+    /// Init neither answers nor dies. The caller has waited long enough; the keeper goes on trying to delete the cell.
+    Lost,
 }
 
 /// What a run used, up to now or in all.

@@ -17,7 +17,8 @@ pub struct PathError {
 
 /// The deepest a path may go.
 pub(crate) const MAX_DEPTH: usize = 32;
-const MAX_LENGTH: usize = 1024;
+/// The longest that a path may be, in bytes.
+pub(crate) const MAX_LENGTH: usize = 1024;
 const MAX_PART: usize = 255;
 
 impl RelativePath {

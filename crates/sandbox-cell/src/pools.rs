@@ -21,6 +21,8 @@ struct Facts<'a> {
     /// The kernel's release, such as `6.1.0-18-amd64`.
     release: &'a str,
     core_pattern: &'a str,
+    /// The highest limit on core dumps that this process can set.
+    core_limit: Option<u64>,
     swap: bool,
     counts_swap: bool,
 }
@@ -33,6 +35,7 @@ pub(crate) fn shared(layers: LayerSet, privileged: bool, release: &str) -> Vec<S
         privileged,
         release,
         core_pattern: &read("/proc/sys/kernel/core_pattern"),
+        core_limit: rustix::process::getrlimit(rustix::process::Resource::Core).maximum,
         // The first line is a heading.
         swap: read("/proc/swaps").lines().count() > 1,
         counts_swap: crate::cgroup::counts_swap(),
@@ -78,6 +81,14 @@ fn unbounded(facts: &Facts<'_>) -> Vec<SharedPool> {
             "set kernel.core_pattern to a pipe or a file name: cells use neither",
         );
     }
+    if facts.core_pattern.starts_with('|') && facts.core_limit == Some(0) && !facts.privileged {
+        add(
+            "the host's crash handler",
+            "it runs when a program crashes in a cell: the hard limit on core dumps is 0, where 1 would switch it off, and \
+             only root can raise it",
+            "start with a hard limit of 1 or more (LimitCORE=1 in a systemd unit, `ulimit -Hc 1` as root)",
+        );
+    }
     pools
 }
 
@@ -98,6 +109,7 @@ mod tests {
             privileged: true,
             release: "6.1.0-18-amd64",
             core_pattern: "|/usr/bin/handler %p",
+            core_limit: Some(1),
             swap: true,
             counts_swap: true,
         }
@@ -117,6 +129,8 @@ mod tests {
         assert_eq!(pools(Facts { counts_swap: false, ..all() }), ["swap"]);
         assert_eq!(pools(Facts { release: "5.14.0", ..all() }).len(), 1);
         assert_eq!(pools(Facts { core_pattern: "@/run/crash.sock", ..all() }), ["the host's crash handler"]);
+        assert_eq!(pools(Facts { core_limit: Some(0), ..all() }), Vec::<&str>::new(), "root can raise it");
+        assert_eq!(pools(Facts { core_limit: Some(0), privileged: false, ..all() }).len(), 2);
         assert!(unbounded(&Facts { privileged: false, ..all() }).iter().all(|pool| !pool.fix.is_empty()));
     }
 }

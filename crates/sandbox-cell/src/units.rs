@@ -95,7 +95,7 @@ fn split_number(text: &str) -> Option<(f64, &str)> {
 #[must_use]
 pub fn shorten(text: &str) -> String {
     const MOST: usize = 40;
-    let clean: String = text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).take(MOST).collect();
+    let clean: String = text.chars().map(crate::visible).take(MOST).collect();
     if text.chars().count() > MOST { format!("{clean}…") } else { clean }
 }
 

@@ -122,6 +122,8 @@ pub(crate) enum ToInit {
     Terminate,
     /// Kill every process in the cell.
     Kill,
+    /// There is memory to collect the files with; the answer to a report that asks for it.
+    Collect,
 }
 
 /// Init to keeper.
@@ -145,6 +147,7 @@ pub(crate) enum FromInit {
 }
 
 /// What init saw of a run.
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Report {
     pub(crate) status: RunStatus,
@@ -164,6 +167,8 @@ pub(crate) struct Report {
     /// Peaks that init sampled, where no cgroup keeps them.
     pub(crate) sampled_memory: u64,
     pub(crate) sampled_processes: u64,
+    /// Whether what the program left takes so much of the memory that init waits for [`ToInit::Collect`].
+    pub(crate) needs_memory: bool,
 }
 
 /// A connected pair.

@@ -197,8 +197,9 @@ fn collect(cell: &mut Cell, script: &str, files: Option<&Archive>, caps: archive
     assert_eq!(cell.wait().unwrap().status, RunStatus::Exited(0), "{script}");
     let mut taken = Taken::default();
     let volume = archive::Caps { count: 1_000, bytes: 1 << 20 };
-    let omitted = archive::read_all(&mut reader, caps, &[volume], &mut taken).unwrap();
-    (taken, omitted)
+    let arrival = archive::read_all(&mut reader, caps, &[volume], &mut taken).unwrap();
+    assert!(arrival.cut.is_none(), "{:?}", arrival.cut);
+    (taken, arrival.omitted)
 }
 
 const CAPS: archive::Caps = archive::Caps { count: 10, bytes: 1 << 20 };

@@ -290,6 +290,17 @@ pub(crate) struct RunOptions {
     #[arg(short, long, value_name = "DIR", help_heading = "Files")]
     pub(crate) output_dir: Option<PathBuf>,
 
+    /// Let --output-dir replace files, write hidden ones or keep execute permission (a list)
+    #[arg(
+        long,
+        value_enum,
+        value_delimiter = ',',
+        value_name = "WHAT",
+        requires = "output_dir",
+        help_heading = "Files"
+    )]
+    pub(crate) output_allow: Vec<OutputAllow>,
+
     /// Start the program in this directory: below the usual one, or an absolute path in the sandbox
     #[arg(long, value_name = "DIR", help_heading = "Files")]
     pub(crate) workdir: Option<PathBuf>,
@@ -352,6 +363,17 @@ impl RunOptions {
     pub(crate) fn format(&self) -> Format {
         if self.json { Format::Json } else { self.format }
     }
+}
+
+/// What may be done in the directory for output files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum OutputAllow {
+    /// Replace files that exist
+    Overwrite,
+    /// Write files and directories whose name begins with a dot
+    Hidden,
+    /// Keep the execute permission of files
+    Executable,
 }
 
 /// What a program can reach.

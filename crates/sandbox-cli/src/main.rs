@@ -11,6 +11,7 @@ mod output;
 mod prepare;
 mod project;
 mod run;
+mod save;
 mod template;
 mod terminal;
 
@@ -51,6 +52,9 @@ fn main() -> ExitCode {
     let code = match Arguments::try_parse() {
         Ok(arguments) => act(arguments, executor),
         Err(error) => {
+            if error.use_stderr() {
+                run::print_refusal(&error.to_string());
+            }
             let _ = error.print();
             u8::try_from(error.exit_code()).unwrap_or(exit::USAGE)
         }

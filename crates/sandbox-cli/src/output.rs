@@ -11,11 +11,13 @@ use anstyle::{AnsiColor, Style};
 use base64::Engine;
 use indicatif::ProgressBar;
 use rustix::event::{EventfdFlags, eventfd};
+use sandbox_cell::printable;
 use sandbox_cell::units::{format_duration, format_size};
 use sandbox_executor::{Observer, RunResult, Step, Stream, Verdict};
 use serde::Serialize;
 
 use crate::args::Format;
+use crate::save::Unsaved;
 use crate::terminal::Neutraliser;
 
 /// Something to write, and where.
@@ -90,8 +92,10 @@ impl Printer {
         }
     }
 
-    /// Writes what is left and, in the formats for programs, the result. Waits until everything is written.
-    pub(crate) fn end(&mut self, result: &RunResult) -> std::io::Result<()> {
+    /// Writes what is left and, in the formats for programs, the result and which of its files were not saved. Waits until
+    /// everything is written.
+    pub(crate) fn end(&mut self, result: &RunResult, unsaved: &[Unsaved]) -> std::io::Result<()> {
+        let whole = Whole { result, files_unsaved: unsaved };
         match self.format {
             Format::Text => {
                 self.show_messages(result);
@@ -111,11 +115,11 @@ impl Printer {
                         self.output_event(stream, &rest);
                     }
                 }
-                self.event(&Event::Result { result });
+                self.event(&Event::Result { result: whole });
             }
             Format::Json => {
                 let mut stdout = std::io::stdout().lock();
-                serde_json::to_writer(&mut stdout, result)?;
+                serde_json::to_writer(&mut stdout, &whole)?;
                 stdout.write_all(b"\n")?;
             }
         }
@@ -155,7 +159,7 @@ impl Observer for Printer {
         if self.quiet {
             return;
         }
-        let what: String = what.chars().filter(|c| !c.is_control()).collect();
+        let what = printable(what);
         if std::io::stderr().is_terminal() {
             let spinner = ProgressBar::new_spinner().with_message(what);
             spinner.enable_steady_tick(Duration::from_millis(100));
@@ -225,8 +229,17 @@ enum Event<'a> {
         time: f64,
     },
     Result {
-        result: &'a RunResult,
+        result: Whole<'a>,
     },
+}
+
+/// A result, with what the command line adds to it.
+#[derive(Serialize)]
+struct Whole<'a> {
+    #[serde(flatten)]
+    result: &'a RunResult,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    files_unsaved: &'a [Unsaved],
 }
 
 fn name(stream: Stream) -> &'static str {
@@ -287,7 +300,8 @@ pub(crate) fn summary(result: &RunResult) -> String {
         facts.push(format!("{} connections, {} refused", network.connections, network.refused));
     }
     if result.files_omitted_count > 0 {
-        let first = result.files_omitted.first().map(|file| format!(" ({}: {})", file.path, file.why.describe()));
+        let first =
+            result.files_omitted.first().map(|file| format!(" ({}: {})", printable(&file.path), file.why.describe()));
         facts.push(format!("{} files left out{}", result.files_omitted_count, first.unwrap_or_default()));
     }
     format!("{line} {DIM}· {}{DIM:#}", facts.join(" · "))
@@ -295,7 +309,7 @@ pub(crate) fn summary(result: &RunResult) -> String {
 
 /// Why it failed, and what to do about it.
 fn reason(result: &RunResult) -> Option<String> {
-    let error: String = result.error.as_ref()?.chars().filter(|c| !c.is_control()).collect();
+    let error = printable(result.error.as_ref()?);
     match (result.verdict, result.limit, result.exit_code) {
         (Verdict::CompileError | Verdict::PackageError, ..) => Some(error),
         (Verdict::RuntimeError, _, Some(code)) if !error.starts_with("exited") => {
@@ -311,9 +325,9 @@ pub(crate) fn say(line: &str) {
     let _ = writeln!(anstream::stderr().lock(), "{line}");
 }
 
-/// Prints an error.
+/// Prints an error. Parts of it may come from anywhere.
 pub(crate) fn complain(what: &str) {
-    say(&format!("{BAD}sandbox-run:{BAD:#} {what}"));
+    say(&format!("{BAD}sandbox-run:{BAD:#} {}", printable(what)));
 }
 
 #[cfg(test)]

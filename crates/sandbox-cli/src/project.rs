@@ -1,17 +1,14 @@
-//! Files of the user's on their way into a request, and files of a result on their way to the user.
+//! Files of the user's on their way into a request.
 
 use std::ffi::OsStr;
 use std::fs::File;
-use std::io::{Read, Write};
-use std::os::fd::OwnedFd;
+use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Component, Path};
 
-use base64::Engine;
-use rustix::fs::{Mode, OFlags};
-use sandbox_cell::{RelativePath, reason};
-use sandbox_executor::{InputFile, OutputFile, RunResult};
+use sandbox_cell::{RelativePath, printable, reason};
+use sandbox_executor::InputFile;
 use sandbox_runtimes::{Definition, Registry};
 
 use crate::prepare::Complaint;
@@ -24,7 +21,7 @@ const NOT_SOURCE: [&str; 8] =
     [".git", ".hg", ".svn", "node_modules", "__pycache__", ".venv", ".mypy_cache", ".pytest_cache"];
 
 fn refuse(path: &Path, why: &str) -> Complaint {
-    format!("cannot read '{}': {why}", path.display())
+    format!("cannot read '{}': {why}", printable(&path.to_string_lossy()))
 }
 
 /// The name of one of several files: its path if that is below the current directory, else its last part.
@@ -131,39 +128,6 @@ pub(crate) fn language<'r>(registry: &'r Registry, files: &[InputFile]) -> Optio
     })
 }
 
-/// Writes a result's files into a directory. They are named by code that nobody trusts: no link is followed.
-pub(crate) fn save(dir: &Path, result: &RunResult) -> Result<(), Complaint> {
-    let failed = |path: &Path, error: std::io::Error| format!("cannot write '{}': {}", path.display(), reason(&error));
-    std::fs::create_dir_all(dir).map_err(|error| failed(dir, error))?;
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let root = rustix::fs::open(dir, flags, Mode::empty()).map_err(|errno| failed(dir, errno.into()))?;
-    for (path, file) in &result.files {
-        save_one(&root, path, file).map_err(|error| failed(&dir.join(path), error))?;
-    }
-    Ok(())
-}
-
-fn save_one(root: &OwnedFd, path: &str, file: &OutputFile) -> std::io::Result<()> {
-    let content = match file.encoding {
-        "base64" => base64::engine::general_purpose::STANDARD.decode(&file.content).map_err(std::io::Error::other)?,
-        _ => file.content.clone().into_bytes(),
-    };
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let mut dir = rustix::fs::openat(root, c".", flags, Mode::empty())?;
-    let (dirs, name) = path.rsplit_once('/').unwrap_or(("", path));
-    for part in dirs.split('/').filter(|part| !part.is_empty()) {
-        match rustix::fs::mkdirat(&dir, part, Mode::from_raw_mode(0o755)) {
-            Ok(()) | Err(rustix::io::Errno::EXIST) => {}
-            Err(errno) => return Err(errno.into()),
-        }
-        dir = rustix::fs::openat(&dir, part, flags, Mode::empty())?;
-    }
-    let mode = Mode::from_raw_mode(if file.executable { 0o755 } else { 0o644 });
-    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let mut to = File::from(rustix::fs::openat(&dir, name, flags, mode)?);
-    to.write_all(&content)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -216,28 +180,5 @@ mod tests {
         assert_eq!(name_of(Path::new("../a/b.py")).as_deref(), Ok("b.py"));
         assert_eq!(name_of(Path::new("/x/b.py")).as_deref(), Ok("b.py"));
         assert!(name_of(Path::new("..")).is_err());
-    }
-
-    #[test]
-    fn results_are_saved_without_following_links() {
-        let dir = tempfile::tempdir().expect("tempdir");
-        let elsewhere = tempfile::tempdir().expect("tempdir");
-        let file =
-            |content: &str, encoding| OutputFile { content: content.to_owned(), encoding, size: 1, executable: true };
-        let mut result = RunResult::internal_error(String::new());
-        result.files.insert("a/b".into(), file("text", "utf-8"));
-        result.files.insert("c".into(), file("/w==", "base64"));
-        save(&dir.path().join("new"), &result).expect("saved");
-        save(&dir.path().join("new"), &result).expect("saved again");
-        assert_eq!(std::fs::read(dir.path().join("new/a/b")).expect("read"), b"text");
-        assert_eq!(std::fs::read(dir.path().join("new/c")).expect("read"), [255]);
-        let other = dir.path().join("other");
-        std::fs::create_dir(&other).expect("mkdir");
-        std::os::unix::fs::symlink(elsewhere.path(), other.join("a")).expect("link");
-        assert!(save(&other, &result).is_err());
-        std::fs::remove_file(other.join("a")).expect("remove");
-        std::os::unix::fs::symlink(elsewhere.path().join("x"), other.join("c")).expect("link");
-        assert!(save(&other, &result).is_err());
-        assert_eq!(std::fs::read_dir(elsewhere.path()).expect("dir").count(), 0);
     }
 }

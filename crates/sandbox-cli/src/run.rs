@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::os::fd::AsFd;
 use std::path::Path;
 
+use clap::ValueEnum;
 use sandbox_cell::Failure;
 use sandbox_executor::{Executor, Host, Input, Plan, RunResult, Settings, Verdict};
 use sandbox_runtimes::Store;
@@ -13,7 +14,7 @@ use crate::args::{BackendName, CodeOptions, Format, RunOptions};
 use crate::exit;
 use crate::output::{Printer, complain, say, summary};
 use crate::prepare::{self, Complaint, Prepared};
-use crate::project;
+use crate::save::Destination;
 
 /// An executor, or why it could not be started.
 pub(crate) type Started = Result<Executor, Failure>;
@@ -38,46 +39,81 @@ fn report(
         ("SANDBOX_BACKEND", Some(backend)) => Some(backend.to_owned()),
         _ => std::env::var(name).ok(),
     };
+    let format = options.format();
     let mut settings = match Settings::read(variable) {
         Ok(settings) => settings,
-        Err(error) => return refuse(&error.to_string()),
+        Err(error) => return refuse(format, &error.to_string()),
     };
     let mut prepared = match prepare(&mut settings) {
         Ok(prepared) => prepared,
-        Err(complaint) => return refuse(&complaint),
+        Err(complaint) => return refuse(format, &complaint),
     };
     if let Err(error) = prepared.request.check() {
-        return refuse(&error.to_string());
+        return refuse(format, &error.to_string());
     }
     let executor = executor.and_then(|executor| executor.use_backend(&settings.backend).map(|()| executor));
     let executor = match executor {
         Ok(executor) => executor.for_one_run(),
-        Err(failure) => return internal(options.format(), &failure.to_string()),
+        Err(failure) => return internal(format, &failure.to_string()),
     };
     if let (Some(_), Some(language)) = (&prepared.request.template, &prepared.language) {
         let rendered = std::env::current_exe()
             .map_err(|error| format!("cannot find this program: {error}"))
             .map(|own| executor.render(&mut prepared.request, &language.name, &own));
         match rendered {
-            Err(error) => return internal(options.format(), &error),
-            Ok(Err(failure)) if failure.request => return refuse(&failure.to_string()),
-            Ok(Err(failure)) => return internal(options.format(), &failure.to_string()),
+            Err(error) => return internal(format, &error),
+            Ok(Err(failure)) if failure.request => return refuse(format, &failure.to_string()),
+            Ok(Err(failure)) => return internal(format, &failure.to_string()),
             Ok(Ok(())) => {}
         }
     }
     let runtime = match prepared.find_runtime(&executor, &settings) {
         Ok(runtime) => runtime,
-        Err(complaint) => return refuse(&complaint),
+        Err(complaint) => return refuse(format, &complaint),
     };
     match prepared.request.plan(runtime.as_ref(), &settings, |name| std::env::var_os(name)) {
         Ok(plan) => execute(options, &executor, &plan, &settings, prepared.input),
-        Err(error) => refuse(&error.to_string()),
+        Err(error) => refuse(format, &error.to_string()),
     }
 }
 
-fn refuse(complaint: &str) -> u8 {
+/// The request was refused.
+fn refuse(format: Format, complaint: &str) -> u8 {
+    print_result(format, &RunResult::refused(complaint.to_owned()));
     complain(complaint);
     exit::USAGE
+}
+
+/// The sandbox failed before anything ran.
+fn internal(format: Format, error: &str) -> u8 {
+    print_result(format, &RunResult::internal_error(error.to_owned()));
+    complain(error);
+    exit::INTERNAL
+}
+
+/// Prints a result that nothing came before, where one was asked for.
+fn print_result(format: Format, result: &RunResult) {
+    if format != Format::Text
+        && let Ok(mut printer) = Printer::new(format, true, true)
+    {
+        let _ = printer.end(result, &[]);
+    }
+}
+
+/// Prints a refusal as a result, if the command line was one that asks for results. It could not be parsed, so its words
+/// have to do.
+pub(crate) fn print_refusal(complaint: &str) {
+    let words: Vec<_> = std::env::args().skip(1).take_while(|word| word != "--").collect();
+    let is_run = words.first().is_some_and(|first| first.starts_with('-') || first == "exec");
+    let format = words.iter().enumerate().find_map(|(at, word)| match word.as_str() {
+        "--json" => Some("json"),
+        "--format" => words.get(at + 1).map(String::as_str),
+        word => word.strip_prefix("--format="),
+    });
+    let format = format.filter(|_| is_run).and_then(|format| Format::from_str(format, false).ok());
+    let first_line = complaint.lines().next().unwrap_or_default();
+    let error = first_line.strip_prefix("error: ").unwrap_or(first_line);
+    print_result(format.unwrap_or(Format::Text), &RunResult::refused(error.to_owned()));
 }
 
 fn execute(options: &RunOptions, executor: &Executor, plan: &Plan, settings: &Settings, input: Input) -> u8 {
@@ -91,6 +127,11 @@ fn execute(options: &RunOptions, executor: &Executor, plan: &Plan, settings: &Se
         None => Store::new(Path::new("/nonexistent")),
     };
     let host = Host { store: &store, settings };
+    let destination = options.output_dir.as_deref().map(|dir| Destination::open(dir, &options.output_allow));
+    let destination = match destination.transpose() {
+        Ok(destination) => destination,
+        Err(complaint) => return refuse(format, &complaint),
+    };
     // Blocked here, so that the writing thread inherits it: an interruption arrives at the descriptor and nowhere else.
     let signals = SignalSet::of(&[libc::SIGINT, libc::SIGTERM, libc::SIGHUP]);
     let interruption = match signals.block().and_then(|()| SignalFd::new(&signals)) {
@@ -107,40 +148,38 @@ fn execute(options: &RunOptions, executor: &Executor, plan: &Plan, settings: &Se
     let cancel = [interruption.as_fd(), broken.as_fd()];
     match executor.run(plan, host, input, &cancel, &mut printer) {
         Ok(result) => {
-            let written = printer.end(&result);
-            let saved = options.output_dir.as_deref().map_or(Ok(()), |dir| project::save(dir, &result));
+            let saved = destination.as_ref().map(|destination| destination.save(&result)).unwrap_or_default();
+            let written = printer.end(&result, &saved.unsaved);
             if format == Format::Text && !options.quiet {
                 say(&summary(&result));
             }
+            if format == Format::Text && !options.quiet && saved.stripped > 0 {
+                let files = if saved.stripped == 1 { "1 file" } else { &format!("{} files", saved.stripped) };
+                say(&format!("{files} without execute permission (keep it with --output-allow executable)"));
+            }
             let interrupted = interruption.next();
-            match (written, saved) {
-                (_, Err(complaint)) => {
+            let complaint = destination.and_then(|destination| destination.complaint(&saved.unsaved));
+            match (written, complaint) {
+                (_, Some(complaint)) => {
                     complain(&complaint);
                     exit::INTERNAL
                 }
-                (Ok(()), Ok(())) => exit_code(&result, interrupted),
-                (Err(_), Ok(())) => exit::INTERNAL,
+                (Ok(()), None) => exit_code(&result, interrupted),
+                (Err(_), None) => exit::INTERNAL,
             }
         }
-        Err(failure) if failure.request => refuse(&failure.to_string()),
-        Err(failure) => {
-            let result = RunResult::internal_error(failure.to_string());
-            let _ = printer.end(&result);
-            complain(&failure.to_string());
-            exit::INTERNAL
+        Err(failure) if failure.request => {
+            end_with(&mut printer, &RunResult::refused(failure.to_string()), exit::USAGE)
         }
+        Err(failure) => end_with(&mut printer, &RunResult::internal_error(failure.to_string()), exit::INTERNAL),
     }
 }
 
-/// The sandbox failed before anything ran.
-fn internal(format: Format, error: &str) -> u8 {
-    if format != Format::Text
-        && let Ok(mut printer) = Printer::new(Format::Json, true, true)
-    {
-        let _ = printer.end(&RunResult::internal_error(error.to_owned()));
-    }
-    complain(error);
-    exit::INTERNAL
+/// Ends a run of which nothing is known but why it failed.
+fn end_with(printer: &mut Printer, result: &RunResult, code: u8) -> u8 {
+    let _ = printer.end(result, &[]);
+    complain(result.error.as_deref().unwrap_or_default());
+    code
 }
 
 /// The exit code: the program's own if it ended by itself.
@@ -155,6 +194,7 @@ fn exit_code(result: &RunResult, interrupted: Option<i32>) -> u8 {
         Verdict::Timeout => exit::TIMEOUT,
         Verdict::Cancelled => 128 + interrupted.and_then(|signal| u8::try_from(signal).ok()).unwrap_or(13),
         Verdict::InternalError => exit::INTERNAL,
+        Verdict::InvalidRequest => exit::USAGE,
         Verdict::MemoryLimit | Verdict::OutputLimit | Verdict::DiskLimit | Verdict::ProcessLimit => {
             own.unwrap_or(exit::LIMIT)
         }

@@ -4,6 +4,8 @@
 //! type input. Every control character but newline, tab and carriage return is shown as its picture (ESC as ␛);
 //! text stays as it is. Bytes may arrive in any portions, so an unfinished character waits for its rest.
 
+use sandbox_cell::visible;
+
 /// A filter with the unfinished end of what went through it.
 #[derive(Debug, Default)]
 pub(crate) struct Neutraliser {
@@ -46,15 +48,7 @@ impl Neutraliser {
 }
 
 fn push(output: &mut String, text: &str) {
-    output.extend(text.chars().map(|c| match c {
-        '\n' | '\t' | '\r' => c,
-        // Pictures of the control characters stand in the same order from U+2400 on.
-        '\0'..='\u{1f}' => char::from_u32(0x2400 + u32::from(c)).unwrap_or('\u{fffd}'),
-        '\u{7f}' => '\u{2421}',
-        // More control characters, and marks that reverse the order in which text is shown.
-        '\u{80}'..='\u{9f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => '\u{fffd}',
-        _ => c,
-    }));
+    output.extend(text.chars().map(|c| if matches!(c, '\n' | '\t' | '\r') { c } else { visible(c) }));
 }
 
 #[cfg(test)]

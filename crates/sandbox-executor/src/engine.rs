@@ -126,6 +126,12 @@ impl Engine {
         Ok(())
     }
 
+    /// How many cells neither answer nor die; see [`Executor::lost_cells`].
+    #[must_use]
+    pub fn lost_cells(&self) -> usize {
+        self.executor.lost_cells()
+    }
+
     /// How many cells are ready, if some are kept.
     #[must_use]
     pub fn ready_cells(&self) -> Option<usize> {

@@ -4,8 +4,9 @@ use std::fs::File;
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::path::Path;
+use std::time::Duration;
 
-use sandbox_cell::archive::{Archive, Caps};
+use sandbox_cell::archive::{Archive, Caps, Omission};
 use sandbox_cell::{Backend, Failure, Keeper, Mount, RelativePath, RunStatus, Sources, signal_name};
 use sandbox_runtimes::{StageName, Store};
 
@@ -13,7 +14,7 @@ use crate::files::{Collected, pack};
 use crate::plan::{Making, Plan, RUNNER, Step};
 use crate::pool::{Cells, Going, Pool, Room};
 use crate::request::{Request, Source};
-use crate::result::{CompileResult, Metrics, Phases, RunResult, Status, Verdict, seconds, text};
+use crate::result::{CompileResult, Metrics, OmittedFile, Phases, RunResult, Status, Verdict, seconds, text};
 use crate::settings::Settings;
 use crate::stage::{Ended, Input, Stage, Stream, failure, is_readable};
 use crate::template::guard;
@@ -58,6 +59,11 @@ pub struct Host<'a> {
     /// The operator's settings, which say how much of that is kept.
     pub settings: &'a Settings,
 }
+
+/// How long after the deadline the collection of files may take, and how many bytes of a named volume come in a second on a
+/// slow host: volumes are as large as the request wants, and so is the time for them.
+const COLLECT: Duration = Duration::from_secs(1);
+const COLLECT_RATE: u64 = 32 << 20;
 
 /// Why there is no program to run.
 pub(crate) enum Stopped {
@@ -160,6 +166,12 @@ impl Executor {
         }
     }
 
+    /// How many cells neither answer nor die; the keeper goes on trying to delete them.
+    #[must_use]
+    pub fn lost_cells(&self) -> usize {
+        self.cells.keeper().lost_cells()
+    }
+
     /// How many cells are ready; none if none are kept.
     #[must_use]
     pub fn ready_cells(&self) -> Option<usize> {
@@ -217,6 +229,7 @@ impl Run<'_> {
         {
             files.add_directory(dir).map_err(no_files)?;
         }
+        let named_bytes: u64 = plan.cell.volumes.iter().skip(usize::from(first)).map(|volume| volume.size).sum();
         let collects = plan.collect.is_some() || !plan.cell.volumes.is_empty();
         let stage = Stage {
             cell: &plan.cell,
@@ -227,6 +240,7 @@ impl Run<'_> {
             files: &files,
             input,
             collect: collects.then(|| plan.collect.unwrap_or(Caps { count: 0, bytes: 0 })),
+            patience: COLLECT + Duration::from_secs(named_bytes / COLLECT_RATE),
             reach: &plan.reach,
             last: self.last,
         };
@@ -234,8 +248,19 @@ impl Run<'_> {
         let mut ended =
             stage.run(self.cells, self.cancel, &mut |stream, bytes| watch.output(stream, bytes), &mut collected)?;
         watch.end();
-        for (volume, next) in volumes.iter().zip(collected.volumes.values()) {
-            volume.replace(next).map_err(|error| failure("cannot save a volume", &error))?;
+        let named = plan.cell.volumes.iter().skip(usize::from(first));
+        for (volume, (target, (number, next))) in volumes.iter().zip(named.zip(&collected.volumes)) {
+            // Of a volume that did not come out whole, the last state that did is kept.
+            let whole = ended.cut.is_none() && !collected.failed.contains_key(number);
+            if !whole || volume.replace(next).is_err() {
+                let path = target.target.display().to_string();
+                collected.omitted.push(OmittedFile { path, why: Omission::NotCollected });
+                ended.omitted += 1;
+            }
+        }
+        if ended.cut.is_some() && plan.collect.is_some() {
+            collected.omitted.push(OmittedFile { path: ".".to_owned(), why: Omission::NotCollected });
+            ended.omitted += 1;
         }
         let going = ended.going.take();
         Ok((self.result(ended, collected), going))
@@ -280,7 +305,7 @@ impl Run<'_> {
         Ok(Some(opened.into_iter().map(|(_, volume)| volume).collect()))
     }
 
-    fn result(self, mut ended: Ended, collected: Collected) -> RunResult {
+    fn result(self, mut ended: Ended, mut collected: Collected) -> RunResult {
         if let Some(translator) = &self.plan.translator {
             let text = String::from_utf8_lossy(&ended.stderr.kept);
             ended.stderr.kept = translator.messages(&text).into_bytes();
@@ -315,7 +340,10 @@ impl Run<'_> {
         let (language, version) = plan.language.clone().unzip();
         let said = || stdout.strip_suffix('\n').unwrap_or(&stdout).to_owned();
         // Without collection of files, what was left out was left out on purpose.
-        let wanted = plan.collect.is_some();
+        if plan.collect.is_none() {
+            collected.omitted.retain(|omitted| omitted.why == Omission::NotCollected);
+            ended.omitted = collected.omitted.len() as u64;
+        }
         RunResult {
             status: if success { Status::Success } else { Status::Error },
             verdict: judgement.verdict,
@@ -339,8 +367,8 @@ impl Run<'_> {
             metrics,
             isolation: ready.isolation,
             files: collected.files,
-            files_omitted: if wanted { collected.omitted } else { vec![] },
-            files_omitted_count: if wanted { ended.omitted } else { 0 },
+            files_omitted: collected.omitted,
+            files_omitted_count: ended.omitted,
         }
     }
 }

@@ -73,6 +73,8 @@ pub(crate) struct Collected {
     /// The number of the runner's volume, if there is one, and the files that take the other volumes' content.
     pub(crate) remarks: Option<u8>,
     pub(crate) volumes: BTreeMap<u8, File>,
+    /// Why volumes could not be written, by their number.
+    pub(crate) failed: BTreeMap<u8, io::Error>,
 }
 
 impl Sink for Collected {
@@ -96,7 +98,13 @@ impl Sink for Collected {
     fn volume(&mut self, number: u8, part: &mut dyn Read) -> io::Result<()> {
         if self.remarks != Some(number) {
             let Some(file) = self.volumes.get_mut(&number) else { return Ok(()) };
-            return io::copy(part, file).map(drop);
+            // A host's disk that is full costs the volume, not the result.
+            if !self.failed.contains_key(&number)
+                && let Err(error) = io::copy(part, file)
+            {
+                self.failed.insert(number, error);
+            }
+            return Ok(());
         }
         read_volume(&mut part.take(MOST_REMARKS), &mut |path, file, content| {
             let slot = match (path.as_str(), file) {

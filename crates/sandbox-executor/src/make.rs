@@ -130,13 +130,16 @@ impl<'a> Run<'a> {
             files: &files,
             input: Input::Empty,
             collect: Some(Caps { count: 0, bytes: 0 }),
+            // What is made may be large, and its size and the time for it are the operator's.
+            patience: making.cell.limits.wall_time(),
             reach: &making.reach,
             last: false,
         };
         let ended = stage.run(self.cells, self.cancel, &mut |_, _| {}, &mut sink);
         observer.step_over(making.step);
         let ended = ended?;
-        let worked = ended.outcome.status == RunStatus::Exited(0) && ended.outcome.stopped.is_none();
+        let is_whole = ended.cut.is_none();
+        let worked = ended.outcome.status == RunStatus::Exited(0) && ended.outcome.stopped.is_none() && is_whole;
         if making.step == Step::Compile {
             let mut compile = CompileResult::new(&ended, worked);
             if let Some(translator) = &self.plan.translator {
@@ -173,7 +176,10 @@ impl<'a> Run<'a> {
             Step::Prepare | Step::Install => (Verdict::PackageError, "installing", "SANDBOX_INSTALL"),
         };
         let mut result = self.unfinished();
-        result.verdict = if judgement.verdict == Verdict::Cancelled { Verdict::Cancelled } else { verdict };
+        result.verdict = match judgement.verdict {
+            Verdict::Cancelled | Verdict::InternalError => judgement.verdict,
+            _ => verdict,
+        };
         result.error = match (ended.outcome.stopped, judgement.limit) {
             (Some(StopReason::Limit(_)) | None, Some(limit)) => {
                 let raise = match limit.kind {
@@ -183,6 +189,10 @@ impl<'a> Run<'a> {
                     _ => String::new(),
                 };
                 Some(format!("{doing}: {}{raise}", judgement.error.unwrap_or_default()))
+            }
+            (None, None) if judgement.verdict == Verdict::Ok => {
+                let why = ended.cut.as_deref().unwrap_or("the cell ended early");
+                Some(format!("{doing}: cannot collect what was made: {why}"))
             }
             _ => judgement.error,
         };

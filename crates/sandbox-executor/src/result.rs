@@ -49,6 +49,8 @@ pub enum Verdict {
     Cancelled,
     /// The sandbox failed, not the program.
     InternalError,
+    /// The request was refused and nothing ran. Only the command line has it; HTTP answers with a problem instead.
+    InvalidRequest,
 }
 
 impl Verdict {
@@ -67,6 +69,7 @@ impl Verdict {
             Self::ProcessLimit => "process_limit",
             Self::Cancelled => "cancelled",
             Self::InternalError => "internal_error",
+            Self::InvalidRequest => "invalid_request",
         }
     }
 }
@@ -302,6 +305,12 @@ fn layer_names<S: serde::Serializer>(layers: &LayerSet, serializer: S) -> Result
 }
 
 impl RunResult {
+    /// The result of a request that was refused.
+    #[must_use]
+    pub fn refused(error: String) -> Self {
+        Self { verdict: Verdict::InvalidRequest, ..Self::internal_error(error) }
+    }
+
     /// The result of a run that the sandbox could not carry out.
     #[must_use]
     pub fn internal_error(error: String) -> Self {

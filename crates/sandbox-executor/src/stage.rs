@@ -10,10 +10,10 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
-use sandbox_cell::archive::{self, Archive, Caps, Sink};
+use sandbox_cell::archive::{self, Archive, Arrival, Caps, Sink};
 use sandbox_cell::{
-    Cell, CellSpec, Command, Failure, LimitKind, Mount, Network, Outcome, Ready, Start, Stdio, StopReason, Volume,
-    reason,
+    Cell, CellEnd, CellSpec, Command, Failure, LayerSet, LimitKind, Mount, Network, Outcome, Ready, RunStatus, Start,
+    Stdio, StopReason, Usage, Volume, reason,
 };
 
 use crate::capture::Capture;
@@ -44,6 +44,15 @@ pub enum Input {
 
 const BUFFER: usize = 64 * 1024;
 
+/// How long after its deadline a command may go on before the keeper is asked whether it still does, and how long the keeper
+/// has to answer. The keeper itself gives up a cell that does not end before that. Together they are the two seconds in
+/// which a caller gets its answer.
+const OVERDUE: Duration = Duration::from_millis(1_700);
+const ANSWER: Duration = Duration::from_millis(300);
+
+/// How long it may take until a cell is ready and its command started. The keeper gives up before that.
+const BEGIN: Duration = Duration::from_secs(65);
+
 /// A stage.
 pub(crate) struct Stage<'a> {
     pub(crate) cell: &'a CellSpec,
@@ -58,6 +67,8 @@ pub(crate) struct Stage<'a> {
     pub(crate) input: Input,
     /// What to collect afterwards.
     pub(crate) collect: Option<Caps>,
+    /// How long that may take after the command's deadline.
+    pub(crate) patience: Duration,
     /// What a cell with a proxy may reach.
     pub(crate) reach: &'a Reach,
     /// Whether the keeper will be asked for nothing more.
@@ -74,6 +85,8 @@ pub(crate) struct Ended {
     pub(crate) stderr: Capture,
     /// How many files were left out of the collection.
     pub(crate) omitted: u64,
+    /// Why the collection ended early, if it did.
+    pub(crate) cut: Option<String>,
     /// How long the collection took.
     pub(crate) collect_time: Duration,
     /// What went over the network, if it had one.
@@ -109,27 +122,39 @@ impl Stage<'_> {
         }
         let (has_gateway, reach) = (matches!(self.cell.network, Network::Gateway(_)), self.reach.clone());
         let volumes: Vec<Caps> = self.cell.volumes.iter().map(Volume::caps).collect();
-        let (mut streams, mut collection) =
+        let (limit, patience) = (self.cell.limits.wall_time(), self.patience);
+        let (mut streams, collection) =
             self.start(&cell, start, &late).map_err(|error| failure("cannot start the stage", &error))??;
         let gateway = if has_gateway { cell.take_gateway()? } else { None };
         let gateway = gateway.map(|sockets| Gateway::serve(sockets, reach)).transpose();
         let gateway = gateway.map_err(|error| failure("cannot serve the cell's gateway", &error))?;
         let mut going = Some(going);
-        let (outcome, mut ready) = streams.follow(&mut cell, &mut going, cancel, observe)?;
+        let (outcome, mut ready) = streams.follow(&mut cell, limit, &mut going, cancel, observe)?;
         if start != StartKind::Cold {
             // It was made before anybody waited for it.
             ready.prepare = Duration::ZERO;
         }
         let began = Instant::now();
-        let omitted = match &mut collection {
-            Some((caps, pipe)) => archive::read_all(pipe, *caps, &volumes, &mut Forward(sink))
-                .map_err(|error| failure("cannot collect the files of the cell", &error))?,
-            None => 0,
+        let arrival = match collection {
+            // Nothing will come of it, and its writer may never be gone.
+            Some(_) if outcome.end == CellEnd::Lost => {
+                Arrival { omitted: 0, cut: Some(io::Error::other("the cell does not answer")) }
+            }
+            Some((caps, pipe)) => {
+                let until = began + (limit + patience).saturating_sub(outcome.usage.wall);
+                archive::read_all(&mut Timed { pipe, until }, caps, &volumes, &mut Forward(sink))
+                    .map_err(|error| failure("cannot collect the files of the cell", &error))?
+            }
+            None => Arrival::default(),
         };
+        if outcome.end == CellEnd::Lost {
+            cell.abandon();
+        }
         let Streams { stdout, stderr, .. } = streams;
         let network = gateway.map(Gateway::close);
         let collect_time = began.elapsed();
-        Ok(Ended { outcome, ready, start, stdout, stderr, omitted, collect_time, network, going })
+        let (omitted, cut) = (arrival.omitted, arrival.cut.map(|error| reason(&error)));
+        Ok(Ended { outcome, ready, start, stdout, stderr, omitted, cut, collect_time, network, going })
     }
 
     fn start(
@@ -160,6 +185,30 @@ impl Stage<'_> {
 
 /// Where files come from when all is over, and how many may.
 type Collection = Option<(Caps, File)>;
+
+/// A pipe that is read until some time, and no longer.
+struct Timed {
+    pipe: File,
+    until: Instant,
+}
+
+impl io::Read for Timed {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let left = self.until.saturating_duration_since(Instant::now());
+        match poll(&mut [PollFd::new(&self.pipe, PollFlags::IN)], Some(&timespec(left))) {
+            Ok(0) => Err(io::Error::new(io::ErrorKind::TimedOut, "it took too long")),
+            Ok(_) => self.pipe.read(buffer),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+}
+
+fn timespec(duration: Duration) -> Timespec {
+    Timespec {
+        tv_sec: i64::try_from(duration.as_secs()).unwrap_or(i64::MAX),
+        tv_nsec: i64::from(duration.subsec_nanos()),
+    }
+}
 
 /// A sink behind a reference.
 struct Forward<'a>(&'a mut dyn Sink);
@@ -198,10 +247,11 @@ struct Streams {
 }
 
 impl Streams {
-    /// Follows the run to its end.
+    /// Follows the run to its end, or until it is long overdue.
     fn follow(
         &mut self,
         cell: &mut Cell,
+        limit: Duration,
         going: &mut Option<Going>,
         cancel: &[BorrowedFd<'_>],
         observe: &mut dyn FnMut(Stream, &[u8]),
@@ -209,12 +259,14 @@ impl Streams {
         let mut buffer = vec![0; BUFFER];
         let mut stopping = false;
         let until = Instant::now() + Going::LONGEST;
+        let mut patience = Patience::new(limit, cell.is_ready().is_some());
         loop {
-            let longest = going.as_ref().map(|_| until.saturating_duration_since(Instant::now()));
-            if longest.is_some_and(|longest| longest.is_zero()) {
+            let now = Instant::now();
+            if going.is_some() && until <= now {
                 *going = None;
-                continue;
             }
+            let next = if going.is_some() { until.min(patience.until) } else { patience.until };
+            let longest = next.saturating_duration_since(now);
             let woken = self.wait(cell, if stopping { &[] } else { cancel }, longest)?;
             self.read(&mut buffer, observe);
             if let Some(feed) = &mut self.feed
@@ -233,17 +285,28 @@ impl Streams {
                 if let Some(reason) = reason {
                     cell.stop(reason)?;
                     stopping = true;
+                    patience.stop(reason);
                 }
             }
-            if woken.cell
-                && let Some(outcome) = cell.poll()?
-            {
-                // Every writer is dead; what they wrote is in the pipes.
-                while self.stdout.has_more() || self.stderr.has_more() {
-                    self.read(&mut buffer, observe);
-                }
-                return Ok((outcome, cell.ready()?));
+            let ended = if woken.cell { cell.poll()? } else { None };
+            if woken.cell {
+                patience.hear(cell);
             }
+            if let Some(outcome) = ended.or_else(|| patience.run_out(cell)) {
+                self.drain(&outcome, &mut buffer, observe);
+                let none = Ready { isolation: LayerSet::default(), prepare: Duration::ZERO, nest: None };
+                return Ok((outcome, cell.is_ready().unwrap_or(none)));
+            }
+        }
+    }
+
+    /// Reads what is left in the pipes. Every writer is dead, or else they get no further than the output limit.
+    fn drain(&mut self, outcome: &Outcome, buffer: &mut [u8], observe: &mut dyn FnMut(Stream, &[u8])) {
+        while self.stdout.has_more() || self.stderr.has_more() {
+            if outcome.end == CellEnd::Lost && (self.stdout.is_over() || self.stderr.is_over()) {
+                return;
+            }
+            self.read(buffer, observe);
         }
     }
 
@@ -257,7 +320,7 @@ impl Streams {
     }
 
     /// Waits until something happens, but no longer than this.
-    fn wait(&self, cell: &Cell, cancel: &[BorrowedFd<'_>], longest: Option<Duration>) -> Result<Woken, Failure> {
+    fn wait(&self, cell: &Cell, cancel: &[BorrowedFd<'_>], longest: Duration) -> Result<Woken, Failure> {
         let mut fds = vec![PollFd::new(cell, PollFlags::IN)];
         fds.extend(cancel.iter().map(|fd| PollFd::from_borrowed_fd(*fd, PollFlags::IN)));
         let feed = self.feed.as_ref().and_then(Feed::waiting).map(|(fd, flags)| {
@@ -267,13 +330,75 @@ impl Streams {
         for pipe in [self.stdout.pipe(), self.stderr.pipe()].into_iter().flatten() {
             fds.push(PollFd::from_borrowed_fd(pipe, PollFlags::IN));
         }
-        let longest = longest.map(|longest| Timespec { tv_sec: 0, tv_nsec: longest.subsec_nanos().into() });
-        match poll(&mut fds, longest.as_ref()) {
+        match poll(&mut fds, Some(&timespec(longest))) {
             Ok(_) | Err(Errno::INTR) => {}
             Err(errno) => return Err(failure("cannot wait for the run", &errno.into())),
         }
         let ready = |index: usize| !fds[index].revents().is_empty();
         Ok(Woken { cell: ready(0), cancel: (1..=cancel.len()).any(ready), feed: feed.is_some_and(ready) })
+    }
+}
+
+/// How long a command is waited for. Its end is the keeper's to bring about and to tell; should that not happen, whatever
+/// the reason, the caller gets an answer all the same.
+struct Patience {
+    limit: Duration,
+    /// When to ask the keeper, or to give up if it was asked.
+    until: Instant,
+    asked: bool,
+    /// Whether the cell was ready, so that its command's time may have begun.
+    ready: bool,
+    stopped: Option<StopReason>,
+    began: Instant,
+}
+
+impl Patience {
+    fn new(limit: Duration, ready: bool) -> Self {
+        let began = Instant::now();
+        let until = began + if ready { limit + OVERDUE } else { BEGIN };
+        Self { limit, until, asked: false, ready, stopped: None, began }
+    }
+
+    /// The command was told to end.
+    fn stop(&mut self, reason: StopReason) {
+        self.stopped = Some(reason);
+        self.until = self.until.min(Instant::now() + OVERDUE);
+    }
+
+    /// The cell has said something: that it is ready, or what it has used.
+    fn hear(&mut self, cell: &mut Cell) {
+        let now = Instant::now();
+        if !self.ready && cell.is_ready().is_some() {
+            self.ready = true;
+            self.until = now + if self.stopped.is_some() { OVERDUE } else { self.limit + OVERDUE };
+        }
+        if let Some(usage) = cell.take_sample()
+            && self.asked
+            && self.stopped.is_none()
+            && usage.wall < self.limit
+            && now < self.began + self.limit + BEGIN
+        {
+            // Its time began later than the cell was ready: input files were made, or a container was slow.
+            self.asked = false;
+            self.until = now + self.limit.saturating_sub(usage.wall) + OVERDUE;
+        }
+    }
+
+    /// What can be said of a command that is long overdue, if it is and the keeper has nothing to say.
+    fn run_out(&mut self, cell: &Cell) -> Option<Outcome> {
+        let now = Instant::now();
+        if now < self.until {
+            return None;
+        }
+        if self.ready && !self.asked && cell.ask().is_ok() {
+            self.asked = true;
+            self.until = now + ANSWER;
+            return None;
+        }
+        let late = self.ready.then_some(StopReason::Limit(LimitKind::WallTime));
+        let (status, stopped) = (RunStatus::Signaled(rustix::process::Signal::KILL.as_raw()), self.stopped.or(late));
+        let usage = Usage { wall: self.began.elapsed(), ..Usage::default() };
+        Some(Outcome { status, stopped, reached: vec![], usage, end: CellEnd::Lost })
     }
 }
 

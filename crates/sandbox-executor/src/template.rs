@@ -127,6 +127,7 @@ impl TemplateRequest {
             files: &Archive::new().map_err(|error| failure("cannot render the template", &error))?,
             input: Input::Bytes(job),
             collect: None,
+            patience: std::time::Duration::ZERO,
             reach: &Reach::default(),
             last: false,
         };

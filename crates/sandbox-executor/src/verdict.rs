@@ -1,7 +1,7 @@
 //! From the facts of a run to a verdict that explains itself. A pure function.
 
 use sandbox_cell::limits::Unit;
-use sandbox_cell::{Layer, LayerSet, LimitKind, Limits, Outcome, RunStatus, StopReason, signal_name};
+use sandbox_cell::{CellEnd, Layer, LayerSet, LimitKind, Limits, Outcome, RunStatus, StopReason, signal_name, visible};
 use sandbox_runtimes::Pattern;
 
 use crate::result::{LimitHit, Verdict};
@@ -53,6 +53,16 @@ impl Complaints {
 const LONGEST_ERROR: usize = 500;
 
 pub(crate) fn judge(outcome: &Outcome, evidence: Evidence<'_>) -> Judgement {
+    let mut judgement = by_end(outcome, evidence);
+    if outcome.end == CellEnd::Lost
+        && let Some(error) = &mut judgement.error
+    {
+        error.push_str("; the cell did not end and was given up");
+    }
+    judgement
+}
+
+fn by_end(outcome: &Outcome, evidence: Evidence<'_>) -> Judgement {
     match outcome.stopped {
         Some(StopReason::Cancelled) => {
             Judgement { verdict: Verdict::Cancelled, limit: None, error: Some("cancelled by the caller".to_owned()) }
@@ -70,12 +80,22 @@ pub(crate) fn judge(outcome: &Outcome, evidence: Evidence<'_>) -> Judgement {
                 None => by_limit(kind, used(kind, outcome, evidence), evidence),
             }
         }
+        None if outcome.end == CellEnd::Lost => failed_cell("the cell does not answer"),
+        // In a PID namespace no program can do that. Elsewhere it is what the program, or one of its own, has done.
+        None if outcome.end == CellEnd::InitDied && evidence.isolation.contains(Layer::Pid) => {
+            failed_cell("the cell's init was killed, and the program with it")
+        }
         None if outcome.status == RunStatus::Exited(0) => Judgement { verdict: Verdict::Ok, limit: None, error: None },
         None => match outcome.reached.first() {
             Some(&(kind, used)) => by_limit(kind, used, evidence),
             None => by_itself(outcome.status, evidence),
         },
     }
+}
+
+/// The sandbox failed, not the program.
+fn failed_cell(error: &str) -> Judgement {
+    Judgement { verdict: Verdict::InternalError, limit: None, error: Some(error.to_owned()) }
 }
 
 /// What was used of something, for a run that was ended because of it.
@@ -172,7 +192,8 @@ fn blamed_limit(line: &str, isolation: LayerSet) -> Option<LimitKind> {
 
 /// A line without control characters and not too long, if anything is left of it.
 fn clean(line: &str) -> Option<String> {
-    let clean: String = line.trim().chars().filter(|c| !c.is_control()).take(LONGEST_ERROR).collect();
+    let plain = |c: &char| !c.is_control() && *c == visible(*c);
+    let clean: String = line.trim().chars().filter(plain).take(LONGEST_ERROR).collect();
     (!clean.is_empty()).then_some(clean)
 }
 
@@ -196,7 +217,7 @@ mod tests {
 
     fn outcome(status: RunStatus, stopped: Option<StopReason>, reached: &[(LimitKind, u64)]) -> Outcome {
         let usage = Usage { wall: Duration::from_millis(3_050), memory_peak: 64 << 20, ..Usage::default() };
-        Outcome { status, stopped, reached: reached.to_vec(), usage }
+        Outcome { status, stopped, reached: reached.to_vec(), usage, end: CellEnd::Orderly }
     }
 
     fn verdict(outcome: &Outcome, stderr: &str) -> Judgement {
@@ -315,6 +336,32 @@ mod tests {
         let failed = verdict(&outcome(RunStatus::Exited(1), None, &[]), &nasty);
         let error = failed.error.expect("reason");
         assert!(error.len() <= LONGEST_ERROR && !error.contains('\x1b'), "{error}");
+    }
+
+    #[test]
+    fn a_cell_that_failed_is_not_the_programs_fault() {
+        let ended = |end, stopped| Outcome { end, ..outcome(RunStatus::Signaled(9), stopped, &[]) };
+        let died = verdict(&ended(CellEnd::InitDied, None), "");
+        assert_eq!(died.verdict, Verdict::InternalError);
+        let lost = verdict(&ended(CellEnd::Lost, None), "");
+        assert_eq!(lost.verdict, Verdict::InternalError);
+        let late = verdict(&ended(CellEnd::Lost, Some(StopReason::Limit(LimitKind::WallTime))), "");
+        assert_eq!(late.verdict, Verdict::Timeout);
+        assert_eq!(late.error.as_deref(), Some("time limit of 3s reached; the cell did not end and was given up"));
+        let full = verdict(&ended(CellEnd::InitDied, Some(StopReason::Limit(LimitKind::Memory))), "");
+        assert_eq!(full.verdict, Verdict::MemoryLimit);
+        let limits = Limits::default();
+        let complaints = Complaints::default();
+        let evidence = Evidence {
+            limits: &limits,
+            isolation: LayerSet::default(),
+            stderr: b"",
+            output: 0,
+            reported: None,
+            complaints: &complaints,
+        };
+        let reduced = judge(&ended(CellEnd::InitDied, None), evidence);
+        assert_eq!(reduced.verdict, Verdict::RuntimeError);
     }
 
     #[test]

@@ -175,6 +175,10 @@ pub(crate) fn start(
         match ended {
             Ok((result, going)) => {
                 app.metrics.run(&result);
+                let lost_cells = app.engine.lost_cells();
+                if lost_cells > 0 {
+                    tracing::error!(lost_cells, "cells neither answer nor die; look for processes in state D");
+                }
                 // The slot is free when the answer has somewhere to be, and before the client hears of the end, so that
                 // its next request finds it.
                 let held = handle.block_on(app.answers.wait(size_of(&result)));

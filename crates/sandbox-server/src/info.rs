@@ -23,6 +23,7 @@ pub(crate) async fn health(State(app): State<Arc<App>>) -> Json<Value> {
         "queue": app.jobs.waiting().await.ok(),
         "store": app.jobs.name(),
         "isolation": app.isolation,
+        "lost_cells": app.engine.lost_cells(),
         "runs": app.runs.load(Ordering::Relaxed),
         "uptime": app.started.elapsed().as_secs_f64(),
     }))

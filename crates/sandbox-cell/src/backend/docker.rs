@@ -103,7 +103,7 @@ impl Own {
         let cpus = limits.milli_cpus() as f64 / 1000.0;
         command.args(["--cpus", &cpus.to_string()]);
         let files = limits.open_files().max(256);
-        command.args(["--ulimit", "core=0", "--ulimit", &format!("nofile={files}")]);
+        command.args(["--ulimit", "core=1", "--ulimit", &format!("nofile={files}")]);
         for (source, target) in &root.binds {
             let mount = format!("type=bind,src={},dst={},readonly", source.display(), target.display());
             command.arg("--mount").arg(mount);

@@ -95,7 +95,7 @@ impl Oci {
                 "cwd": "/",
                 "capabilities": {"bounding": [], "effective": [], "inheritable": [], "permitted": [], "ambient": []},
                 "rlimits": [
-                    rlimit("RLIMIT_CORE", 0),
+                    rlimit("RLIMIT_CORE", 1),
                     rlimit("RLIMIT_NOFILE", limits.open_files().max(256)),
                     rlimit("RLIMIT_MEMLOCK", 64 * 1024),
                 ],

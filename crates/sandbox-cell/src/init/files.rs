@@ -1,9 +1,12 @@
 //! Files in and out, from inside the cell.
 //!
 //! Paths are walked one part at a time, and no link is followed: an earlier program of this cell may have planted
-//! some. When files go out every program is dead, so that nothing changes meanwhile.
+//! some. When files go out every program is dead, so that nothing changes meanwhile; where that cannot be helped, what
+//! changes is left out or ends the stream. Memory for names is bounded, however many files there are: init lives under the
+//! memory limit of the program that made them.
 
 use std::collections::HashMap;
+use std::ffi::{CStr, CString};
 use std::fs::File;
 use std::io::{self, Read, Seek};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -16,7 +19,7 @@ use rustix::io::Errno;
 use super::Birth;
 use crate::archive::{Caps, Entry, MOST_NAMED, Omission, next_entry, write_entry};
 use crate::bare::Layout;
-use crate::path::{MAX_DEPTH, RelativePath};
+use crate::path::{MAX_DEPTH, MAX_LENGTH, RelativePath};
 use crate::spec::{Volume, WORK_DIR};
 
 /// What is known of an input file, to tell whether a program has changed it.
@@ -152,16 +155,22 @@ impl<'a> Files<'a> {
         Ok(())
     }
 
-    /// Sends what programs have left: new and changed files of the working directory, within the caps, and all that
-    /// is in the volumes, whose size is cap enough.
+    /// Sends what programs have left: all that is in the volumes, whose size is cap enough, and new and changed files of
+    /// the working directory, within the caps. Volumes come first: should the time be up, they matter more.
     pub(super) fn collect(&self, caps: Caps, to: OwnedFd) -> io::Result<()> {
-        let mut collector = Collector { files: self, to: File::from(to), left: caps, place: 0, named: 0, omitted: 0 };
-        collector.directory(&self.open_place(0)?, "", 0)?;
+        let mut collector =
+            Collector { files: self, to: File::from(to), left: caps, place: 0, named: 0, omitted: 0, room: NAMES };
         for (number, volume) in (1..).zip(self.volumes) {
             collector.place = number;
             collector.left = Caps { count: u64::MAX, bytes: volume.size };
             write_entry(&mut collector.to, &Entry::Into(number))?;
             collector.directory(&self.open_place(number)?, "", 0)?;
+        }
+        (collector.place, collector.left) = (0, caps);
+        write_entry(&mut collector.to, &Entry::Into(0))?;
+        match self.open_place(0) {
+            Ok(place) => collector.directory(&place, "", 0)?,
+            Err(_) => collector.omit(".", Omission::Unreadable)?,
         }
         write_entry(&mut collector.to, &Entry::End { omitted: collector.omitted })
     }
@@ -180,51 +189,61 @@ struct Collector<'a> {
     place: u8,
     named: usize,
     omitted: u64,
+    /// What names may still take.
+    room: usize,
 }
 
+/// How many bytes of names are held at one time, in all directories on the way: enough for as many files as there may be by
+/// default, and far less than init gets to collect with.
+const NAMES: usize = 8 << 20;
+
 impl Collector<'_> {
-    /// Everything in a directory, in the order of its names.
+    /// Everything in a directory, in the order of its names. One with more names than can be held is taken as it comes: to
+    /// find out which is first, all of it would have to be read before the first file goes out, and time is short.
     fn directory(&mut self, dir: &OwnedFd, path: &str, depth: usize) -> io::Result<()> {
-        let mut names = vec![];
-        for entry in Dir::read_from(dir)? {
-            let name = entry?.file_name().to_owned();
-            if !matches!(name.to_bytes(), b"." | b"..") {
-                names.push(name);
+        match names(dir, self.room) {
+            Ok(Some((mut names, taken))) => {
+                names.sort_unstable();
+                self.room -= taken;
+                names.iter().try_for_each(|name| self.entry(dir, name, path, depth))?;
+                self.room += taken;
+                Ok(())
             }
-        }
-        names.sort_unstable();
-        for name in names {
-            let lossy = format!("{path}{}", name.to_string_lossy());
-            let Ok(name) = name.to_str() else {
-                self.omit(&lossy, Omission::BadName)?;
-                continue;
-            };
-            let Ok(relative) = RelativePath::new(lossy.clone()) else {
-                let why = if depth >= MAX_DEPTH { Omission::TooDeep } else { Omission::BadName };
-                self.omit(&lossy, why)?;
-                continue;
-            };
-            let stat = rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW)?;
-            match FileType::from_raw_mode(stat.st_mode) {
-                FileType::Directory => {
-                    if self.place > 0 {
-                        write_entry(&mut self.to, &Entry::Directory { path: relative })?;
-                    }
-                    let inner = match rustix::fs::openat(dir, name, DIRECTORY, Mode::empty()) {
-                        Err(Errno::ACCESS) if self.files.is_powerless() => {
-                            self.omit(&lossy, Omission::Unreadable)?;
-                            continue;
-                        }
-                        inner => inner?,
-                    };
-                    self.directory(&inner, &format!("{lossy}/"), depth + 1)?;
+            Ok(None) => {
+                let Ok(entries) = Dir::read_from(dir) else { return self.omit(path, Omission::Unreadable) };
+                for entry in entries.flatten().filter(|entry| is_own(entry.file_name())) {
+                    self.entry(dir, entry.file_name(), path, depth)?;
                 }
-                FileType::RegularFile => self.file(dir.as_fd(), name, relative, &stat)?,
-                FileType::Symlink if self.place > 0 => self.link(dir.as_fd(), name, relative)?,
-                _ => self.omit(&lossy, Omission::NotAFile)?,
+                Ok(())
             }
+            Err(_) => self.omit(path, Omission::Unreadable),
         }
-        Ok(())
+    }
+
+    fn entry(&mut self, dir: &OwnedFd, name: &CStr, path: &str, depth: usize) -> io::Result<()> {
+        let lossy = format!("{path}{}", name.to_string_lossy());
+        let Ok(name) = name.to_str() else { return self.omit(&lossy, Omission::BadName) };
+        let Ok(relative) = RelativePath::new(lossy.clone()) else {
+            let deep = depth >= MAX_DEPTH || lossy.len() > MAX_LENGTH;
+            return self.omit(&lossy, if deep { Omission::TooDeep } else { Omission::BadName });
+        };
+        let Ok(stat) = rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW) else {
+            return self.omit(&lossy, Omission::Unreadable);
+        };
+        match FileType::from_raw_mode(stat.st_mode) {
+            FileType::Directory => {
+                if self.place > 0 {
+                    write_entry(&mut self.to, &Entry::Directory { path: relative })?;
+                }
+                match rustix::fs::openat(dir, name, DIRECTORY, Mode::empty()) {
+                    Ok(inner) => self.directory(&inner, &format!("{lossy}/"), depth + 1),
+                    Err(_) => self.omit(&lossy, Omission::Unreadable),
+                }
+            }
+            FileType::RegularFile => self.file(dir.as_fd(), name, relative, &stat),
+            FileType::Symlink if self.place > 0 => self.link(dir.as_fd(), name, relative),
+            _ => self.omit(&lossy, Omission::NotAFile),
+        }
     }
 
     fn file(&mut self, dir: BorrowedFd<'_>, name: &str, path: RelativePath, stat: &Stat) -> io::Result<()> {
@@ -239,26 +258,28 @@ impl Collector<'_> {
         if size > self.left.bytes {
             return self.omit(path.as_str(), Omission::TooLarge);
         }
-        let file = rustix::fs::openat(dir, name, OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty());
-        let file = match file {
-            Err(Errno::ACCESS) if self.files.is_powerless() => {
-                return self.omit(path.as_str(), Omission::Unreadable);
+        // Should it have become a pipe meanwhile, opening it must not wait for a writer.
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let file = match rustix::fs::openat(dir, name, flags, Mode::empty()) {
+            Ok(file) if rustix::fs::fstat(&file).is_ok_and(|now| Print::of(&now) == Print::of(stat)) => {
+                File::from(file)
             }
-            file => File::from(file?),
+            _ => return self.omit(path.as_str(), Omission::Unreadable),
         };
         self.left.count -= 1;
         self.left.bytes -= size;
         // Linkers make programs executable by a call that is refused where programs have no power over modes.
         let program = self.files.is_powerless() && is_program(&file);
         write_entry(&mut self.to, &Entry::File { path, executable: program || stat.st_mode & 0o111 != 0, size })?;
+        // One that shrinks from here on cannot be what was announced: whoever reads notices that the end is missing.
         let copied = io::copy(&mut file.take(size), &mut self.to)?;
         if copied == size { Ok(()) } else { Err(io::ErrorKind::UnexpectedEof.into()) }
     }
 
     fn link(&mut self, dir: BorrowedFd<'_>, name: &str, path: RelativePath) -> io::Result<()> {
-        let target = rustix::fs::readlinkat(dir, name, vec![])?;
-        match target.into_string() {
-            Ok(target) if target.len() <= 1024 => write_entry(&mut self.to, &Entry::Link { path, target }),
+        let target = rustix::fs::readlinkat(dir, name, vec![]).ok().and_then(|target| target.into_string().ok());
+        match target {
+            Some(target) if target.len() <= 1024 => write_entry(&mut self.to, &Entry::Link { path, target }),
             _ => self.omit(path.as_str(), Omission::BadName),
         }
     }
@@ -272,6 +293,28 @@ impl Collector<'_> {
         let path = path.chars().take(250).collect();
         write_entry(&mut self.to, &Entry::Omitted { path, why })
     }
+}
+
+/// The names in a directory and the room that they take, if there is so much.
+fn names(dir: &OwnedFd, room: usize) -> rustix::io::Result<Option<(Vec<CString>, usize)>> {
+    let (mut names, mut taken) = (vec![], 0);
+    for entry in Dir::read_from(dir)? {
+        let entry = entry?;
+        if !is_own(entry.file_name()) {
+            continue;
+        }
+        taken += entry.file_name().count_bytes() + 2 * size_of::<CString>();
+        if taken > room {
+            return Ok(None);
+        }
+        names.push(entry.file_name().to_owned());
+    }
+    Ok(Some((names, taken)))
+}
+
+/// Whether a name is that of something in a directory, and not of the directory itself or the one above.
+fn is_own(name: &CStr) -> bool {
+    !matches!(name.to_bytes(), b"." | b"..")
 }
 
 /// Whether a file begins as compiled programs do.

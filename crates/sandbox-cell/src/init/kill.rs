@@ -15,7 +15,7 @@ use crate::family;
 use crate::layer::Layer;
 
 /// How long init looks for processes before it leaves the rest to the keeper.
-const PATIENCE: Duration = Duration::from_millis(1500);
+const PATIENCE: Duration = Duration::from_millis(700);
 
 /// Sends a signal to every process in the cell but init.
 pub(super) fn signal(birth: &Birth<'_>, signal: Signal) {

@@ -14,7 +14,7 @@ use super::files::{self, Files};
 use super::launch::{self, Words, failed};
 use super::lock::Locked;
 use super::park::{self, Go, Park};
-use super::writable::DiskWatch;
+use super::writable::{DiskWatch, Used};
 use super::{Birth, Processes, kill, watch};
 use crate::archive::Caps;
 use crate::layer::Layer;
@@ -83,11 +83,15 @@ fn serve_keeper(birth: &Birth<'_>, locked: &mut Locked<'_>) {
                 {
                     return;
                 }
+                let needs_memory = report.needs_memory;
                 if say(birth, &FromInit::Ended(report)).is_err() {
                     return;
                 }
                 // Somebody waits for this, nobody for the rest.
                 rustix::thread::sched_yield();
+                if needs_memory && !may_collect(birth, &mut buffer) {
+                    return;
+                }
                 if let Some((caps, pipe)) = run.collect {
                     // Whoever reads notices that the end is missing.
                     let _ = files.collect(caps, pipe);
@@ -116,6 +120,22 @@ fn serve_keeper(birth: &Birth<'_>, locked: &mut Locked<'_>) {
             if say(birth, &FromInit::Passed(kind)).is_err() {
                 return;
             }
+        }
+    }
+}
+
+/// What init may need of memory to collect files, and what the kernel needs for a file besides its content.
+const OWN_MEMORY: u64 = 24 << 20;
+const PER_INODE: u64 = 4 << 10;
+
+/// Waits for the memory that the collection needs. The keeper has nothing else to say now but that it is all over.
+fn may_collect(birth: &Birth<'_>, buffer: &mut [u8]) -> bool {
+    loop {
+        match wire::receive(birth.socket, buffer, RecvFlags::empty()) {
+            Ok(Received::Message(ToInit::Collect, _)) => return true,
+            // It wanted to end what has ended meanwhile.
+            Ok(Received::Message(ToInit::Terminate | ToInit::Kill, _)) => {}
+            _ => return false,
         }
     }
 }
@@ -192,7 +212,9 @@ fn obey(
             Ok(())
         }
         // The keeper does not do this; a second program would confuse the first one's account.
-        ToInit::Run(_) | ToInit::Accompany(_) | ToInit::Places { .. } | ToInit::Mapped => Err(Errno::PROTO),
+        ToInit::Run(_) | ToInit::Accompany(_) | ToInit::Places { .. } | ToInit::Mapped | ToInit::Collect => {
+            Err(Errno::PROTO)
+        }
     }
 }
 
@@ -297,8 +319,17 @@ fn reap(birth: &Birth<'_>, locked: &Locked<'_>, running: &mut Option<Running>) -
         file_at_limit: failed && files::any_of_size(birth, run.limits.file_size()),
         sampled_memory: run.peak.memory,
         sampled_processes: run.peak.processes.max(left),
+        needs_memory: run.collect.is_some() && leaves_little_memory(locked, used, &run.limits),
     };
     Some((report, run))
+}
+
+/// Whether what is left in the writable places takes so much memory that init could run out of it. The control group
+/// counts all of that, and nothing else when every process is dead.
+fn leaves_little_memory(locked: &Locked<'_>, used: Used, limits: &Limits) -> bool {
+    let taken =
+        locked.writable.memory().saturating_add(used.inodes.saturating_mul(PER_INODE)).saturating_add(OWN_MEMORY);
+    taken > limits.memory()
 }
 
 /// The limit of a directory that was passed when all was over, or that of processes if there were too many even then.

@@ -68,7 +68,7 @@ impl Attendants {
     pub(super) fn on_exit(&mut self, workshop: &mut Workshop, number: u64) {
         if let Some((child, ids)) = self.present.remove(&number) {
             let pidfd = WaitId::PidFd(child.pidfd.as_fd());
-            let _ = rustix::process::waitid(pidfd, WaitIdOptions::EXITED);
+            let _ = rustix::process::waitid(pidfd, WaitIdOptions::EXITED | WaitIdOptions::NOHANG);
             workshop.ids.give_back(ids);
         }
     }

@@ -17,11 +17,12 @@ pub(crate) use serve::IGNORED_SIGNALS;
 
 use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::Arc;
-use std::time::Duration;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{RecvFlags, SendFlags};
 use rustix::process::WaitIdOptions;
 use sandbox_sys::process::{Child, Namespaces, SingleThreaded, fork_into};
@@ -44,7 +45,21 @@ pub struct Keeper(Arc<Process>);
 struct Process {
     control: OwnedFd,
     child: Child,
+    /// Connections of cells that were lost; the keeper closes its ends when nothing is left of them.
+    lost: Mutex<Vec<OwnedFd>>,
 }
+
+/// How long it may take until a cell is ready, whoever makes it. The keeper gives up before.
+const READY: Duration = Duration::from_secs(65);
+
+/// How long the keeper may take to say what a cell has used.
+const SAMPLE: Duration = Duration::from_secs(10);
+
+/// How long it may take until nothing is left of a cell, or of a keeper with all its cells.
+const DELETE: Duration = Duration::from_secs(10);
+
+/// The same when a cell of the keeper's is lost, which may take for ever.
+const LEAVE: Duration = Duration::from_millis(100);
 
 impl Keeper {
     /// Starts a keeper with the privileges of this process.
@@ -56,9 +71,9 @@ impl Keeper {
                 .with_fix("call Keeper::start before anything that starts a thread")
         })?;
         let failed = |errno: Errno| Failure::os("cannot start the keeper", errno);
-        let (ours, theirs) = wire::pair().map_err(failed)?;
+        let (ours, theirs) = patient_pair().map_err(failed)?;
         let child = fork_into(alone, Namespaces::NONE, None, || serve::main(alone, &theirs)).map_err(failed)?;
-        Ok(Self(Arc::new(Process { control: ours, child })))
+        Ok(Self(Arc::new(Process { control: ours, child, lost: Mutex::default() })))
     }
 
     /// Asks for a cell and returns at once: it is made while the caller prepares a command. If it cannot be made, the
@@ -66,7 +81,7 @@ impl Keeper {
     /// Several threads may do this at once.
     pub fn create(&self, spec: &CellSpec) -> Result<Cell, Failure> {
         let failed = |errno: Errno| Failure::os("cannot reach the keeper", errno);
-        let (ours, theirs) = wire::pair().map_err(failed)?;
+        let (ours, theirs) = patient_pair().map_err(failed)?;
         wire::send(&self.0.control, &ToKeeper::Create(Box::new(spec.clone())), &[theirs.as_fd()], SendFlags::empty())
             .map_err(failed)?;
         drop(theirs);
@@ -75,8 +90,14 @@ impl Keeper {
             Network::None | Network::Localhost => None,
         };
         let keeper = Arc::clone(&self.0);
-        let (ready, parking, parked, ended) = (None, None, false, None);
-        Ok(Cell { socket: ours, ready, gateway, buffer: vec![0; 4096], parking, parked, ended, _keeper: keeper })
+        let (ready, parking, parked, ended, sample) = (None, None, false, None, None);
+        Ok(Cell { socket: ours, ready, gateway, buffer: vec![0; 4096], parking, parked, ended, sample, keeper })
+    }
+
+    /// How many cells neither answer nor die, as far as their callers know.
+    #[must_use]
+    pub fn lost_cells(&self) -> usize {
+        self.0.lost_cells()
     }
 
     /// Forbids all cells from now on to be shown anything else of the host than this and what is below it. It cannot be
@@ -112,12 +133,54 @@ impl Process {
     }
 }
 
+impl Process {
+    fn lost_cells(&self) -> usize {
+        let mut lost = self.lost.lock().unwrap_or_else(PoisonError::into_inner);
+        lost.retain(|socket| {
+            let mut fds = [PollFd::new(socket, PollFlags::IN)];
+            let _ = poll(&mut fds, Some(&timespec(Duration::ZERO)));
+            !fds[0].revents().contains(PollFlags::HUP)
+        });
+        lost.len()
+    }
+}
+
 impl Drop for Process {
     fn drop(&mut self) {
         self.close();
-        // Waited for, not left to PID 1: in many containers that is a program which does not expect children.
+        // Waited for, not left to PID 1: in many containers that is a program which does not expect children. One that
+        // still has cells which do not die goes on without us, so that their ids stay taken.
+        let patience = if self.lost_cells() > 0 { LEAVE } else { DELETE };
+        let _ = wait_for(&self.child.pidfd, Instant::now() + patience);
         let pidfd = rustix::process::WaitId::PidFd(self.child.pidfd.as_fd());
-        while let Err(Errno::INTR) = rustix::process::waitid(pidfd.clone(), WaitIdOptions::EXITED) {}
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
+        while let Err(Errno::INTR) = rustix::process::waitid(pidfd.clone(), options) {}
+    }
+}
+
+/// A connected pair. What is said at our end, the first, is not said if nobody listens for long.
+fn patient_pair() -> rustix::io::Result<(OwnedFd, OwnedFd)> {
+    const SEND: Duration = Duration::from_secs(2);
+    let (ours, theirs) = wire::pair()?;
+    set_socket_timeout(&ours, Timeout::Send, Some(SEND))?;
+    Ok((ours, theirs))
+}
+
+/// Waits until there is something to read, or an end. False if there is nothing in time.
+fn wait_for(fd: impl AsFd, until: Instant) -> rustix::io::Result<bool> {
+    loop {
+        let left = until.saturating_duration_since(Instant::now());
+        match poll(&mut [PollFd::new(&fd, PollFlags::IN)], Some(&timespec(left))) {
+            Err(Errno::INTR) => {}
+            ready => return ready.map(|ready| ready > 0),
+        }
+    }
+}
+
+fn timespec(duration: Duration) -> Timespec {
+    Timespec {
+        tv_sec: i64::try_from(duration.as_secs()).unwrap_or(i64::MAX),
+        tv_nsec: i64::from(duration.subsec_nanos()),
     }
 }
 
@@ -209,17 +272,21 @@ pub struct Cell {
     parked: bool,
     /// An end that arrived while waiting for something else.
     ended: Option<Box<Outcome>>,
+    /// What it was last said to have used.
+    sample: Option<Usage>,
     /// Dropped last: a keeper ends after its cells.
-    _keeper: Arc<Process>,
+    keeper: Arc<Process>,
 }
 
 impl Cell {
     /// Waits until the cell is ready and says what it is made of.
     pub fn ready(&mut self) -> Result<Ready, Failure> {
+        let until = Instant::now() + READY;
         loop {
             if let Some(ready) = self.ready {
                 return Ok(ready);
             }
+            self.wait_until(until, "the cell did not get ready")?;
             if let Some(FromCell::Ended(outcome)) = self.receive()? {
                 self.ended = Some(outcome);
             }
@@ -227,7 +294,8 @@ impl Cell {
     }
 
     /// What the cell is made of, if it has been heard to be ready.
-    pub(crate) fn is_ready(&self) -> Option<Ready> {
+    #[must_use]
+    pub fn is_ready(&self) -> Option<Ready> {
         self.ready
     }
 
@@ -270,18 +338,21 @@ impl Cell {
 
     /// Waits until a zygote's child waits in the cell, but not longer than this.
     pub fn wait_until_parked(&mut self, patience: Duration) -> Result<(), Failure> {
-        let deadline = std::time::Instant::now() + patience;
+        let until = Instant::now() + patience;
         while !self.parked {
-            let left = deadline.saturating_duration_since(std::time::Instant::now());
-            let timeout = Timespec { tv_sec: left.as_secs().cast_signed(), tv_nsec: left.subsec_nanos().into() };
-            match poll(&mut [PollFd::new(&self.socket, PollFlags::IN)], Some(&timeout)) {
-                Ok(0) => return Err(Failure::new("no zygote has entered the cell", "it took too long")),
-                Ok(_) | Err(Errno::INTR) => {}
-                Err(errno) => return Err(Failure::os("cannot wait for the zygote", errno)),
-            }
+            self.wait_until(until, "no zygote has entered the cell")?;
             self.receive()?;
         }
         Ok(())
+    }
+
+    /// Waits for a message; if none comes in time, `what` did not happen.
+    fn wait_until(&self, until: Instant, what: &str) -> Result<(), Failure> {
+        match wait_for(&self.socket, until) {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(Failure::new(what, "it took too long")),
+            Err(errno) => Err(Failure::os("cannot wait for the cell", errno)),
+        }
     }
 
     /// Runs a command to its end. Without streams of its own to follow, this is all there is to it.
@@ -323,13 +394,38 @@ impl Cell {
 
     /// What the cell has used up to now.
     pub fn metrics(&mut self) -> Result<Usage, Failure> {
-        self.say(&ToCell::Sample, &[])?;
+        self.sample = None;
+        self.ask()?;
+        let until = Instant::now() + SAMPLE;
         loop {
-            match self.receive()? {
-                Some(FromCell::Sample(usage)) => return Ok(usage),
-                Some(FromCell::Ended(outcome)) => self.ended = Some(outcome),
-                _ => {}
+            if let Some(usage) = self.sample.take() {
+                return Ok(usage);
             }
+            self.wait_until(until, "the keeper did not say what the cell has used")?;
+            if let Some(FromCell::Ended(outcome)) = self.receive()? {
+                self.ended = Some(outcome);
+            }
+        }
+    }
+
+    /// Asks what the cell has used up to now, without waiting for the answer.
+    pub fn ask(&self) -> Result<(), Failure> {
+        self.say(&ToCell::Sample, &[])
+    }
+
+    /// The answer to [`Cell::ask`], once [`Cell::poll`] has taken it in.
+    pub fn take_sample(&mut self) -> Option<Usage> {
+        self.sample.take()
+    }
+
+    /// Gives up a cell that does not end. It counts as lost ([`Keeper::lost_cells`]) until nothing is left of it.
+    pub fn abandon(self) {
+        /// More than the keeper has cells.
+        const MOST: usize = 2048;
+        let _ = rustix::net::shutdown(&self.socket, rustix::net::Shutdown::Write);
+        let mut lost = self.keeper.lost.lock().unwrap_or_else(PoisonError::into_inner);
+        if lost.len() < MOST {
+            lost.push(self.socket);
         }
     }
 
@@ -337,9 +433,13 @@ impl Cell {
     pub fn delete(mut self) -> Result<(), Failure> {
         let failed = |errno| Failure::os("cannot delete the cell", errno);
         rustix::net::shutdown(&self.socket, rustix::net::Shutdown::Write).map_err(failed)?;
+        let until = Instant::now() + DELETE;
+        self.wait_until(until, "the cell cannot be deleted yet")?;
         while let Received::Message(_, _) =
             wire::receive::<FromCell>(&self.socket, &mut self.buffer, RecvFlags::empty()).map_err(failed)?
-        {}
+        {
+            self.wait_until(until, "the cell cannot be deleted yet")?;
+        }
         Ok(())
     }
 
@@ -372,6 +472,10 @@ impl Cell {
             }
             Ok(Received::Message(FromCell::Parked, _)) => {
                 self.parked = true;
+                Ok(None)
+            }
+            Ok(Received::Message(FromCell::Sample(usage), _)) => {
+                self.sample = Some(usage);
                 Ok(None)
             }
             Ok(Received::Message(FromCell::Failed(failure), _)) => Err(failure),

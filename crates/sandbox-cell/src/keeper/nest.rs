@@ -9,10 +9,11 @@
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags};
-use rustix::process::{Pid, Signal};
+use rustix::process::{Pid, Signal, pidfd_send_signal};
 use sandbox_sys::process::{Child, Namespaces, SingleThreaded, fork_into};
 use serde::{Deserialize, Serialize};
 
@@ -44,7 +45,7 @@ enum FromNest {
     Failed(i32),
 }
 
-/// A nest, as the keeper sees it. Dropping it ends everything in it.
+/// A nest, as the keeper sees it. [`Nest::end`] ends everything in it.
 #[derive(Debug)]
 pub(super) struct Nest {
     socket: OwnedFd,
@@ -77,9 +78,19 @@ impl Nest {
         for file in ["uid_map", "gid_map"] {
             let path = format!("{pid}/{file}");
             let file = rustix::fs::openat(proc, &path, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty());
-            file.and_then(|file| rustix::io::write(&file, params.map.as_bytes()))?;
+            if let Err(errno) = file.and_then(|file| rustix::io::write(&file, params.map.as_bytes())) {
+                super::workshop::kill_and_wait(&nest.child);
+                return Err(errno);
+            }
         }
         Ok(nest)
+    }
+
+    /// Ends everything in it, without waiting: the process that is returned has to be reaped when it has ended, which takes
+    /// as long as the slowest of all that is in the nest.
+    pub(super) fn end(self) -> Child {
+        let _ = pidfd_send_signal(&self.child.pidfd, Signal::KILL);
+        self.child
     }
 
     /// Has a cell's init made.
@@ -90,7 +101,13 @@ impl Nest {
         birthplace: Option<BorrowedFd<'_>>,
     ) -> rustix::io::Result<Child> {
         let fds: Vec<_> = [socket].into_iter().chain(birthplace).collect();
-        wire::send(&self.socket, order, &fds, SendFlags::empty())?;
+        wire::send(&self.socket, order, &fds, SendFlags::DONTWAIT)?;
+        // It makes inits all day, each in less than a millisecond; every other cell waits meanwhile.
+        if !answers(&self.socket)? {
+            // What it might still answer would be taken for the answer to another order.
+            let _ = pidfd_send_signal(&self.child.pidfd, Signal::KILL);
+            return Err(Errno::TIMEDOUT);
+        }
         let mut buffer = [0; 64];
         match wire::receive(&self.socket, &mut buffer, RecvFlags::empty())? {
             Received::Message(FromNest::Made, mut fds) => {
@@ -103,9 +120,16 @@ impl Nest {
     }
 }
 
-impl Drop for Nest {
-    fn drop(&mut self) {
-        super::workshop::kill_and_wait(&self.child);
+/// How long a nest may take to make an init.
+const MAKE: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
+
+/// Waits for an answer. False if none comes.
+fn answers(socket: &OwnedFd) -> rustix::io::Result<bool> {
+    loop {
+        match poll(&mut [PollFd::new(socket, PollFlags::IN)], Some(&MAKE)) {
+            Err(Errno::INTR) => {}
+            ready => return ready.map(|ready| ready > 0),
+        }
     }
 }
 

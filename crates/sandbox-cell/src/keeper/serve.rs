@@ -11,6 +11,10 @@
 //! goes when its last process has gone). It is not ready at first: init locks itself and asks for its ids meanwhile.
 //! The caller closing its connection leads from every state to dying; the keeper closes its own end only when nothing
 //! is left. When the control connection closes, no more cells will come, and the keeper ends with its last cell.
+//!
+//! A cell whose init does not even die of SIGKILL (it waits in the kernel, or was frozen) is **lost**: its caller gets an
+//! answer, and the cell stays dying, with its ids and its group, until the kernel lets go of it. Nothing waits for it
+//! but a descriptor in the loop. Too many lost cells mean that the host is ill, and no more are made.
 
 use std::collections::HashMap;
 use std::os::fd::{AsFd, OwnedFd};
@@ -21,9 +25,10 @@ use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, WaitOptions, pidfd_send_signal};
-use sandbox_sys::process::SingleThreaded;
+use sandbox_sys::process::{Child, SingleThreaded};
 
 use super::attendants::Attendants;
+use super::nest::Nest;
 use super::supervise::{Boot, CellState, Commission, Kept};
 use super::workshop::{Workshop, kill_and_wait};
 use crate::cgroup::Alarm;
@@ -47,6 +52,9 @@ enum Source {
 
 const CONTROL: u64 = u64::MAX;
 
+/// The most cells that may be lost before no more are made.
+const MOST_LOST: usize = 64;
+
 /// How long what is left of a cell waits to be removed, if anybody may have another use for this time.
 const LATER: Duration = Duration::from_millis(1);
 
@@ -61,6 +69,8 @@ struct Server<'a> {
     cells: HashMap<u64, Kept>,
     /// Those who attend cells of another backend.
     attendants: Attendants,
+    /// Processes that were killed and are not a cell's init, to be reaped when they have ended.
+    leaving: HashMap<u64, Child>,
     next: u64,
     /// Whether the control connection has closed.
     closing: bool,
@@ -84,6 +94,7 @@ fn serve(alone: SingleThreaded, control: &OwnedFd) -> Result<(), Errno> {
         workshop: Workshop::open(alone),
         cells: HashMap::new(),
         attendants: Attendants::default(),
+        leaving: HashMap::new(),
         next: 0,
         closing: false,
         swept: false,
@@ -111,7 +122,7 @@ fn detach(control: &OwnedFd) -> rustix::io::Result<()> {
 impl Server<'_> {
     fn run(&mut self) -> Result<(), Errno> {
         let mut events: Vec<epoll::Event> = Vec::with_capacity(64);
-        while !(self.closing && self.cells.is_empty() && self.attendants.is_empty()) {
+        while !(self.closing && self.cells.is_empty() && self.attendants.is_empty() && self.leaving.is_empty()) {
             let timeout = self.nearest_deadline().map(|at| timespec(at.saturating_duration_since(Instant::now())));
             events.clear();
             match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), timeout.as_ref()) {
@@ -175,6 +186,13 @@ impl Server<'_> {
     fn create(&mut self, spec: CellSpec, caller: OwnedFd) {
         let number = self.next;
         let reply = caller.try_clone();
+        let lost = self.cells.values().filter(|cell| cell.is_lost()).count();
+        if lost >= MOST_LOST {
+            let why = format!("{lost} cells neither answer nor die; the host needs to be looked at");
+            let failed = FromCell::Failed(Failure::new("cannot make the cell", why));
+            let _ = wire::send(&caller, &failed, &[], SendFlags::DONTWAIT);
+            return;
+        }
         if let (Ok(workshop), true) = (&mut self.workshop, self.attendants.are_wanted()) {
             let attended = self.attendants.add(workshop, number, &spec, &caller).and_then(|pidfd| {
                 let added = epoll::add(&self.epoll, pidfd, token(number, Source::Exit), epoll::EventFlags::IN);
@@ -197,6 +215,10 @@ impl Server<'_> {
             Ok(workshop) => workshop.make(number, spec, caller, nest),
             Err(failure) => Err(failure.clone()),
         };
+        let leaving = match &mut self.workshop {
+            Ok(workshop) => std::mem::take(&mut workshop.leaving),
+            Err(_) => vec![],
+        };
         let failure = match made {
             Ok(cell) => match self.watch(number, &cell) {
                 Ok(()) => {
@@ -205,18 +227,32 @@ impl Server<'_> {
                     return;
                 }
                 Err(errno) => {
-                    kill_and_wait(&cell.child);
+                    let gone = kill_and_wait(&cell.child);
                     let _ = cell.group.remove();
-                    if let Ok(workshop) = &mut self.workshop {
+                    if let (Ok(workshop), true) = (&mut self.workshop, gone) {
                         workshop.ids.give_back(cell.ids);
                     }
+                    self.next += 1;
+                    self.leave(cell.nest.map(Nest::end));
                     Failure::os("cannot watch the cell", errno)
                 }
             },
             Err(failure) => failure,
         };
+        self.leave(leaving);
         if let Ok(caller) = reply {
             let _ = wire::send(&caller, &FromCell::Failed(failure), &[], SendFlags::DONTWAIT);
+        }
+    }
+
+    /// Reaps processes that were killed as soon as they have ended.
+    fn leave(&mut self, children: impl IntoIterator<Item = Child>) {
+        for child in children {
+            let number = self.next;
+            self.next += 1;
+            if epoll::add(&self.epoll, &child.pidfd, token(number, Source::Exit), epoll::EventFlags::IN).is_ok() {
+                self.leaving.insert(number, child);
+            }
         }
     }
 
@@ -235,6 +271,10 @@ impl Server<'_> {
     fn on_cell(&mut self, number: u64, source: u64) {
         if let Ok(workshop) = &mut self.workshop {
             self.attendants.on_exit(workshop, number);
+        }
+        if let Some(child) = self.leaving.remove(&number) {
+            reap(&child);
+            return;
         }
         let Some(cell) = self.cells.get_mut(&number) else { return };
         if source == Source::Caller as u64 {
@@ -325,10 +365,16 @@ impl Server<'_> {
             return;
         }
         let _ = pidfd_send_signal(&cell.child.pidfd, Signal::KILL);
+        if self.closing {
+            let_go_of_stderr();
+        }
         // A zygote's processes are its nest's, not its init's.
-        cell.nest = None;
+        let nest = cell.nest.take();
         let _ = epoll::delete(&self.epoll, &cell.caller);
-        cell.state = CellState::Dying { group: None, since: Instant::now() };
+        if !matches!(cell.state, CellState::Dying { .. }) {
+            cell.state = CellState::Dying { group: None, since: Instant::now() };
+        }
+        self.leave(nest.map(Nest::end));
     }
 
     /// Init has ended, and with it everything in the cell.
@@ -337,22 +383,23 @@ impl Server<'_> {
         while self.on_init(number) {}
         let Some(cell) = self.cells.get_mut(&number) else { return };
         cell.on_init_gone();
-        cell.nest = None;
+        let nest = cell.nest.take();
         let _ = epoll::delete(&self.epoll, &cell.child.pidfd);
         let _ = epoll::delete(&self.epoll, &cell.init);
         let _ = epoll::delete(&self.epoll, &cell.caller);
-        let pidfd = WaitId::PidFd(cell.child.pidfd.as_fd());
-        let _ = rustix::process::waitid(pidfd, WaitIdOptions::EXITED | WaitIdOptions::NOHANG);
+        reap(&cell.child);
         let now = Instant::now();
         // Whoever has just heard of the end should not wait for a CPU because of what is left to be done here.
         let when = if self.closing { now } else { now + LATER };
         cell.state = CellState::Dying { group: Some(when), since: now };
+        self.leave(nest.map(Nest::end));
     }
 
     /// Removes a dead cell's group and forgets the cell, or tries again shortly: the last process may still be on its
     /// way out.
     fn remove_group(&mut self, number: u64) {
         const PATIENCE: Duration = Duration::from_secs(5);
+        const SELDOM: Duration = Duration::from_secs(1);
         // The inits that live, whose processes are theirs to end.
         let living = |cell: &&Kept| !matches!(cell.state, CellState::Dying { group: Some(_), .. });
         let spared: Vec<_> = self.cells.values().filter(living).map(|cell| cell.child.pid).collect();
@@ -362,14 +409,18 @@ impl Server<'_> {
         // While there is something to free, the group stays.
         let reclaims = since.elapsed() < PATIENCE / 2 && cell.group.reclaim_some();
         let removed = !reclaims && cell.group.remove().is_ok();
-        if (left || !removed) && since.elapsed() < PATIENCE {
-            *group = Some(Instant::now() + Duration::from_millis(1));
-            return;
+        if left || !removed {
+            let patient = since.elapsed() < PATIENCE;
+            if patient || !self.closing {
+                // As long as there is a process, its ids are nobody else's.
+                *group = Some(Instant::now() + if patient { Duration::from_millis(1) } else { SELDOM });
+                return;
+            }
         }
         if !left && let Ok(workshop) = &self.workshop {
             workshop.clear(number);
         }
-        // Gone, or given up: the next keeper sweeps it.
+        // Gone, or given up at the end: the next keeper sweeps it.
         if let Some(cell) = self.cells.remove(&number)
             && let Ok(workshop) = &mut self.workshop
         {
@@ -387,9 +438,25 @@ impl Server<'_> {
                 self.remove_group(number);
             } else {
                 cell.on_time(now);
+                if self.closing && matches!(cell.state, CellState::Dying { .. }) {
+                    let_go_of_stderr();
+                }
             }
         }
     }
+}
+
+/// Closes the last of the caller's streams. A keeper whose last cell does not die outlives its caller, and whoever reads the
+/// caller's standard error must not wait for that.
+fn let_go_of_stderr() {
+    if let Ok(null) = rustix::fs::open(c"/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()) {
+        let _ = rustix::stdio::dup2_stderr(&null);
+    }
+}
+
+/// Takes the status of a child that has ended. Of a nest's child there is none.
+fn reap(child: &Child) {
+    let _ = rustix::process::waitid(WaitId::PidFd(child.pidfd.as_fd()), WaitIdOptions::EXITED | WaitIdOptions::NOHANG);
 }
 
 /// Kills what cells without a PID namespace have left: the keeper has adopted it. Returns how many there were.

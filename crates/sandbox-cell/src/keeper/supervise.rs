@@ -13,8 +13,8 @@ use super::nest::Nest;
 use crate::cgroup::{Counters, Group};
 use crate::error::{Failure, reason};
 use crate::layer::{Layer, LayerSet};
-use crate::limits::{LimitKind, Limits};
-use crate::outcome::{Outcome, RunStatus, StopReason, Usage};
+use crate::limits::{Caps, LimitKind, Limits};
+use crate::outcome::{CellEnd, Outcome, RunStatus, StopReason, Usage};
 use crate::rootfs;
 use crate::spec::{self, CellSpec, Command, Mount, Network};
 use crate::syscalls::EntryKey;
@@ -26,9 +26,19 @@ const GRACE: Duration = Duration::from_millis(200);
 /// How long init has to make the input files and start the program.
 const START: Duration = Duration::from_secs(60);
 
-/// How long init has to report after it was told to kill everything, before it is killed itself. Collecting the
+/// How long init has to report after it was told to kill everything, before it is killed itself. Reaping the
 /// dead takes a moment; a program cannot prolong it.
-const REPORT: Duration = Duration::from_secs(2);
+const REPORT: Duration = Duration::from_secs(1);
+
+/// How long an init that was killed has to die, before its cell is lost. With `GRACE` and `REPORT` this stays well below
+/// the two seconds after its deadline in which a caller gets its answer, whatever becomes of the cell.
+const DIE: Duration = Duration::from_millis(400);
+
+/// What init gets on top of the memory limit to collect the files with, when every program is dead.
+const COLLECTION: u64 = 32 << 20;
+
+/// How long a cell may take to die before it counts as lost.
+const LOST: Duration = Duration::from_secs(2);
 
 /// The shortest time between two looks at the CPU time used.
 const LOOK: Duration = Duration::from_millis(5);
@@ -100,6 +110,8 @@ pub(super) struct Running {
     /// When to look whether a full memory has killed a process.
     look_at_memory: Option<Instant>,
     ending: Option<Ending>,
+    /// Whether init was killed because it does not answer.
+    killed: bool,
 }
 
 /// A command that is being ended.
@@ -212,6 +224,7 @@ impl Kept {
             look_at_cpu: None,
             look_at_memory: None,
             ending: None,
+            killed: false,
         });
         self.fresh = false;
         if self.boot == Boot::Building {
@@ -343,14 +356,20 @@ impl Kept {
             } else if ending.give_up <= now {
                 // Init does not answer. The kernel ends it and with it all the rest; the account is made then.
                 let _ = pidfd_send_signal(&self.child.pidfd, Signal::KILL);
-                ending.give_up = now + REPORT;
+                ending.give_up = now + DIE;
+                if std::mem::replace(&mut run.killed, true) {
+                    self.lose(now);
+                }
             }
             return;
         }
         if now >= run.deadline && run.started.is_none() {
             // Init is stuck. Its end is reported as that.
             let _ = pidfd_send_signal(&self.child.pidfd, Signal::KILL);
-            run.deadline = now + START;
+            run.deadline = now + DIE;
+            if std::mem::replace(&mut run.killed, true) {
+                self.lose(now);
+            }
             return;
         }
         if now >= run.deadline {
@@ -385,6 +404,19 @@ impl Kept {
         }
     }
 
+    /// Not even SIGKILL ends init. The caller gets its answer; the cell is deleted when that becomes possible.
+    fn lose(&mut self, now: Instant) {
+        let dying = CellState::Dying { group: None, since: now };
+        if let CellState::Running(run) = std::mem::replace(&mut self.state, dying) {
+            self.account_for(&run, CellEnd::Lost);
+        }
+    }
+
+    /// Whether it should be gone and is not.
+    pub(super) fn is_lost(&self) -> bool {
+        matches!(self.state, CellState::Dying { since, .. } if since.elapsed() > LOST)
+    }
+
     /// What has been used so far.
     pub(super) fn sample(&self) {
         let mut usage = Usage::default();
@@ -409,7 +441,25 @@ impl Kept {
             stopped = Some(StopReason::Limit(LimitKind::Memory));
         }
         let reached = self.reached(report, &run.before, &now, &usage);
-        self.tell(&FromCell::Ended(Box::new(Outcome { status: report.status, stopped, reached, usage })));
+        let (status, end) = (report.status, CellEnd::Orderly);
+        self.tell(&FromCell::Ended(Box::new(Outcome { status, stopped, reached, usage, end })));
+        if report.needs_memory {
+            self.make_room();
+            self.tell_init(&ToInit::Collect);
+        }
+    }
+
+    /// Gives init memory to collect with: what the program left may take all of it, and the kernel would kill init. Should
+    /// that fail, the collection may be cut off, and its reader notices.
+    fn make_room(&mut self) {
+        let mut roomy = self.spec.limits.clone();
+        let most = LimitKind::Memory.info().most;
+        let memory = roomy.memory().saturating_add(COLLECTION).min(most);
+        if roomy.set(LimitKind::Memory, memory, &Caps::default()).is_ok()
+            && self.group.adjust(&self.spec.limits, &roomy, self.spec.omit).is_ok()
+        {
+            self.spec.limits = roomy;
+        }
     }
 
     /// Puts together what the group and init have counted. The group's counts are the ones to trust; it has no split
@@ -458,7 +508,7 @@ impl Kept {
     /// Init could not do something: in a booting cell that is the cell's end, later the command's.
     pub(super) fn on_failed(&mut self, step: &str, errno: i32, request: bool) {
         let error = std::io::Error::from_raw_os_error(errno);
-        let step: String = step.chars().filter(|c| !c.is_control()).collect();
+        let step = crate::printable(step);
         let failure = if self.boot != Boot::Ready {
             match layer_behind(&step) {
                 Some(layer) => Failure::missing(layer, format!("cannot {step}: {}", reason(&error))),
@@ -485,26 +535,31 @@ impl Kept {
             return;
         }
         match std::mem::replace(&mut self.state, CellState::Idle) {
-            CellState::Running(run) if run.started.is_none() => {
-                let failure = Failure::new("cannot start the program", "init ended before it could");
-                self.tell(&FromCell::Failed(failure));
-            }
-            CellState::Running(run) => {
-                let now = self.group.counters();
-                let wall = run.started.map_or(Duration::ZERO, |at| at.elapsed());
-                let cpu = now.cpu.saturating_sub(run.before.cpu);
-                let stopped = if now.oom_kills > run.before.oom_kills {
-                    Some(StopReason::Limit(LimitKind::Memory))
-                } else {
-                    run.ending.map(|ending| ending.reason)
-                };
-                let (memory_peak, processes_peak) = (now.memory_peak, now.processes_peak);
-                let usage = Usage { wall, cpu, cpu_user: cpu, memory_peak, processes_peak, ..Usage::default() };
-                let status = RunStatus::Signaled(libc::SIGKILL);
-                self.tell(&FromCell::Ended(Box::new(Outcome { status, stopped, reached: vec![], usage })));
-            }
+            CellState::Running(run) => self.account_for(&run, CellEnd::InitDied),
             CellState::Idle | CellState::Dying { .. } => {}
         }
+    }
+
+    /// Tells the caller how a command ended of which init says nothing.
+    fn account_for(&self, run: &Running, end: CellEnd) {
+        let now = self.group.counters();
+        let full = now.oom_kills > run.before.oom_kills;
+        if run.started.is_none() && !full {
+            let why = if end == CellEnd::Lost { "init neither answers nor dies" } else { "init ended before it could" };
+            return self.tell(&FromCell::Failed(Failure::new("cannot start the program", why)));
+        }
+        let wall = run.started.map_or(Duration::ZERO, |at| at.elapsed());
+        let cpu = now.cpu.saturating_sub(run.before.cpu);
+        let ending = run.ending.as_ref().map(|ending| ending.reason);
+        let stopped = if full { Some(StopReason::Limit(LimitKind::Memory)) } else { ending };
+        let (memory_peak, processes_peak) = (now.memory_peak, now.processes_peak);
+        let usage = Usage { wall, cpu, cpu_user: cpu, memory_peak, processes_peak, ..Usage::default() };
+        let mut reached = vec![];
+        if now.processes_refused > run.before.processes_refused {
+            reached.push((LimitKind::Processes, processes_peak.max(self.spec.limits.processes())));
+        }
+        let status = RunStatus::Signaled(libc::SIGKILL);
+        self.tell(&FromCell::Ended(Box::new(Outcome { status, stopped, reached, usage, end })));
     }
 }
 

@@ -8,7 +8,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::time::Instant;
 
-use rustix::event::{PollFd, PollFlags};
+use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fs::{CWD, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::net::SendFlags;
@@ -55,6 +55,8 @@ pub(super) struct Workshop {
     pub(super) contained: bool,
     /// What of the host cells may be shown; anything if nobody has said.
     sources: Option<Sources>,
+    /// Processes that were killed and have to be reaped when they have ended.
+    pub(super) leaving: Vec<Child>,
 }
 
 impl Workshop {
@@ -82,6 +84,7 @@ impl Workshop {
             ground: None,
             contained: false,
             sources: None,
+            leaving: vec![],
         })
     }
 
@@ -211,15 +214,19 @@ impl Workshop {
             .ok_or_else(|| Failure::new("cannot make the cell", "2048 cells exist already, no more ids are free"))?;
         let layout = if bare { self.lay_out(number, &spec, ids).map(Some) } else { Ok(None) };
         let own_nest = if spec.role == Role::Zygote { self.make_nest(&spec, ids).map(Some) } else { Ok(None) };
-        let made = layout.and_then(|layout| {
-            let own_nest = own_nest?;
-            let nest = own_nest.as_ref().or(nest);
-            let key = nest.map(|nest| nest.key);
-            let process = self.make_process(number, &spec, ids, layers, layout.as_ref(), nest)?;
-            Ok((process, own_nest, key))
-        });
+        let (nest, made) = match own_nest {
+            Ok(own_nest) => {
+                let nest = own_nest.as_ref().or(nest);
+                let key = nest.map(|nest| nest.key);
+                let made = layout
+                    .map_err(|failure| (failure, true))
+                    .and_then(|layout| self.make_process(number, &spec, ids, layers, layout.as_ref(), nest));
+                (own_nest, made.map(|process| (process, key)))
+            }
+            Err(failure) => (None, Err((failure, true))),
+        };
         match made {
-            Ok(((group, child, init), nest, key)) => {
+            Ok(((group, child, init), key)) => {
                 let counts_cpu = self.tree.counts_cpu();
                 let (fresh, boot, pending, state, root) = (true, Boot::Building, None, CellState::Idle, None);
                 Ok(Kept {
@@ -242,14 +249,19 @@ impl Workshop {
                     state,
                 })
             }
-            Err(failure) => {
+            Err((failure, gone)) => {
+                self.leaving.extend(nest.map(Nest::end));
                 self.clear(number);
-                self.ids.give_back(ids);
+                // Ids of a process that does not die are never used again.
+                if gone {
+                    self.ids.give_back(ids);
+                }
                 Err(failure)
             }
         }
     }
 
+    /// Makes a cell's process. If that fails, whether nothing of it is left.
     fn make_process(
         &mut self,
         number: u64,
@@ -258,16 +270,22 @@ impl Workshop {
         layers: LayerSet,
         layout: Option<&Layout>,
         nest: Option<&Nest>,
-    ) -> Result<(Group, Child, OwnedFd), Failure> {
+    ) -> Result<(Group, Child, OwnedFd), (Failure, bool)> {
         let no_group = |e| Failure::os("cannot make a control group for the cell", e);
         let no_process = |e: Errno| Failure::os("cannot make the cell's namespaces", e).with_fix(Layer::Pid.fix());
+        let undo = |child: &Child, group: Option<&Group>, failure: Failure| {
+            let gone = kill_and_wait(child);
+            let _ = group.map(Group::remove);
+            (failure, gone)
+        };
         // On v2 init is born in its group; on v1 the group is made while init is busy.
         let early = if self.tree.has_birthplace() {
-            Some(self.tree.create(number, &spec.limits, spec.omit).map_err(no_group)?)
+            Some(self.tree.create(number, &spec.limits, spec.omit).map_err(|error| (no_group(error), true))?)
         } else {
             None
         };
-        let id_maps = if layout.is_some() { vec![] } else { self.id_maps(&spec.mounts, ids)? };
+        let id_maps = if layout.is_some() { Ok(vec![]) } else { self.id_maps(&spec.mounts, ids) };
+        let id_maps = id_maps.map_err(|failure| (failure, true))?;
         let program_ids = if layers.contains(Layer::User) { ids.program() } else { ids.init().map(|_| ids.owner()) };
         let born = wire::pair().and_then(|(ours, theirs)| {
             let birthplace = early.as_ref().and_then(Group::birthplace);
@@ -311,29 +329,22 @@ impl Workshop {
             Ok(born) => born,
             Err(errno) => {
                 let _ = early.map(|group| group.remove());
-                return Err(no_process(errno));
+                return Err((no_process(errno), true));
             }
         };
         // Init builds its root meanwhile.
         let group = match early.map_or_else(|| self.tree.create(number, &spec.limits, spec.omit), Ok) {
             Ok(group) => group,
-            Err(error) => {
-                kill_and_wait(&child);
-                return Err(no_group(error));
-            }
+            Err(error) => return Err(undo(&child, None, no_group(error))),
         };
         if spec.network != Network::None
             && layers.contains(Layer::Memory)
             && let Err(error) = group.limit_sockets(spec.limits.memory())
         {
-            kill_and_wait(&child);
-            let _ = group.remove();
-            return Err(no_group(error));
+            return Err(undo(&child, Some(&group), no_group(error)));
         }
         if let Err(errno) = self.give_places(&ours, &group, layers, layout.is_some() || nest.is_some()) {
-            kill_and_wait(&child);
-            let _ = group.remove();
-            return Err(no_process(errno));
+            return Err(undo(&child, Some(&group), no_process(errno)));
         }
         Ok((group, child, ours))
     }
@@ -441,12 +452,15 @@ impl Workshop {
     }
 }
 
-/// Ends a process that was never put among the cells.
-pub(super) fn kill_and_wait(child: &Child) {
+/// Ends a process that was never put among the cells. Returns whether it has gone: every cell waits meanwhile, so one that
+/// does not die soon is not waited for.
+pub(super) fn kill_and_wait(child: &Child) -> bool {
+    const PATIENCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
     let _ = pidfd_send_signal(&child.pidfd, Signal::KILL);
     // It may be a nest's child, which only the descriptor can tell of.
-    let _ = rustix::event::poll(&mut [PollFd::new(&child.pidfd, PollFlags::IN)], None);
+    let gone = rustix::event::poll(&mut [PollFd::new(&child.pidfd, PollFlags::IN)], Some(&PATIENCE));
     let _ = rustix::process::waitid(WaitId::PidFd(child.pidfd.as_fd()), WaitIdOptions::EXITED | WaitIdOptions::NOHANG);
+    gone.is_ok_and(|gone| gone > 0)
 }
 
 /// The layers that are not among these.

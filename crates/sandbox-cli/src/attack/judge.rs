@@ -1,6 +1,7 @@
 //! From what an attack did to whether it was stopped. Its own word counts only when it says that it has won.
 
 use base64::Engine;
+use sandbox_cell::printable;
 use sandbox_executor::{RunResult, Verdict};
 
 use super::catalogue::Attack;
@@ -155,5 +156,5 @@ fn terminal(result: &RunResult) -> Vec<String> {
 
 /// A short part of a text that a hostile program has written.
 pub(crate) fn shown(text: &str) -> String {
-    text.chars().filter(|c| !c.is_control()).take(120).collect()
+    printable(text).chars().take(120).collect()
 }

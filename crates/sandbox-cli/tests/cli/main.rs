@@ -8,6 +8,7 @@ mod bad_input;
 mod cleanup;
 mod files;
 mod formats;
+mod hostile_files;
 mod isolation;
 mod limits;
 mod metrics;

@@ -7,7 +7,7 @@ use super::super::group::{OWN_MEMORY, OWN_PROCESSES};
 use super::Attendant;
 use crate::error::Failure;
 use crate::limits::LimitKind;
-use crate::outcome::{Outcome, RunStatus, StopReason, Usage};
+use crate::outcome::{CellEnd, Outcome, RunStatus, StopReason, Usage};
 use crate::wire::FromCell;
 
 impl Attendant<'_> {
@@ -134,7 +134,8 @@ impl Attendant<'_> {
         }
         let stopped = run.reason;
         let usage = Usage { wall: self.spec.limits.wall_time(), ..Usage::default() };
-        let outcome = Outcome { status: RunStatus::Signaled(libc::SIGKILL), stopped, reached: vec![], usage };
+        let (status, end) = (RunStatus::Signaled(libc::SIGKILL), CellEnd::InitDied);
+        let outcome = Outcome { status, stopped, reached: vec![], usage, end };
         let outcome = self.complete(outcome);
         if outcome.stopped.is_none() {
             return Err(self.failure("the container is gone", "it ended before its program did"));

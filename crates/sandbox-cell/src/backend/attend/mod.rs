@@ -326,7 +326,7 @@ impl<'a> Attendant<'a> {
         let complaint = String::from_utf8_lossy(&self.complaint);
         let lines: Vec<_> = complaint.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
         let said = lines.iter().rev().take(3).rev().copied().collect::<Vec<_>>().join(" / ");
-        let said: String = said.chars().filter(|c| !c.is_control()).collect();
+        let said = crate::printable(&said);
         Failure::new(what, if said.is_empty() { why.to_owned() } else { said })
     }
 

@@ -1,0 +1,120 @@
+//! Cells whose init does not answer: it was stopped, or frozen so that not even SIGKILL ends it. Callers get an answer, and
+//! the keeper goes on serving others.
+//!
+//! The keeper must be started while the process has one thread, so this file has a `main` of its own.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
+
+#[path = "harness/frozen.rs"]
+mod frozen;
+#[allow(dead_code, reason = "each test binary uses its part")]
+mod harness;
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::channel;
+use std::time::Duration;
+
+use frozen::{Frozen, field, find};
+use harness::{Test, conclude, eventually, run, start};
+use rustix::process::{Pid, Signal, kill_process};
+use sandbox_cell::limits::{Caps, Limits};
+use sandbox_cell::{Cell, CellEnd, CellSpec, Keeper, LimitKind, Role, RunStatus, StopReason};
+
+fn main() {
+    let tests: &[Test] = &[
+        ("an_init_that_was_stopped_is_killed_at_the_deadline", stopped_init),
+        ("a_cell_that_does_not_die_is_given_up", frozen_cell),
+        ("a_nest_that_does_not_die_delays_no_other_cell", frozen_nest),
+    ];
+    // Each needs to be root, to signal and freeze what is inside of a cell.
+    let root = rustix::process::geteuid().is_root();
+    assert!(root || std::env::var_os("CI").is_none(), "these tests need root, and CI must not skip them");
+    conclude(tests, !root, ("an_init_that_was_killed_is_no_success", killed_init));
+}
+
+/// Long enough for any answer on a busy machine. What waits for ever takes longer.
+const LONG: Duration = Duration::from_secs(30);
+
+/// What something returns, unless it waits for ever.
+fn in_time<T: Send + 'static>(what: &str, action: impl FnOnce() -> T + Send + 'static) -> T {
+    let (sender, receiver) = channel();
+    std::thread::spawn(move || sender.send(action()));
+    receiver.recv_timeout(LONG).unwrap_or_else(|_| panic!("never returned: {what}"))
+}
+
+fn short() -> CellSpec {
+    let mut limits = Limits::default();
+    limits.set(LimitKind::WallTime, 500_000, &Caps::default()).unwrap();
+    CellSpec { limits, ..CellSpec::new() }
+}
+
+/// Starts a program in a cell and returns the host's ids of its process and of its init.
+fn start_and_find(cell: &mut Cell) -> (u32, u32) {
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    cell.ready().unwrap();
+    // Nothing else has these arguments.
+    let mark = format!("7{:03}{}", NEXT.fetch_add(1, Ordering::Relaxed), std::process::id());
+    start(cell, &["sleep", &mark]);
+    find(&["sleep", &mark])
+}
+
+fn signal(pid: u32, signal: Signal) {
+    kill_process(Pid::from_raw(pid.cast_signed()).unwrap(), signal).unwrap();
+}
+
+/// Another cell works as always.
+fn others_go_on(keeper: &Keeper) {
+    let keeper = keeper.clone();
+    let status = in_time("another cell", move || {
+        let mut cell = keeper.create(&CellSpec::new()).unwrap();
+        run(&mut cell, &["true"], None).0.status
+    });
+    assert_eq!(status, RunStatus::Exited(0));
+}
+
+fn stopped_init(keeper: &Keeper) {
+    let mut cell = keeper.create(&short()).unwrap();
+    let (_, init) = start_and_find(&mut cell);
+    signal(init, Signal::STOP);
+    let outcome = in_time("the end of a cell whose init was stopped", move || cell.wait().unwrap());
+    assert_eq!(outcome.stopped, Some(StopReason::Limit(LimitKind::WallTime)));
+    assert_eq!(outcome.end, CellEnd::InitDied);
+}
+
+fn killed_init(keeper: &Keeper) {
+    let mut cell = keeper.create(&CellSpec::new()).unwrap();
+    let (_, init) = start_and_find(&mut cell);
+    signal(init, Signal::KILL);
+    let outcome = in_time("the end of a cell whose init was killed", move || cell.wait().unwrap());
+    assert_eq!((outcome.stopped, outcome.end), (None, CellEnd::InitDied));
+}
+
+fn frozen_cell(keeper: &Keeper) {
+    let mut cell = keeper.create(&short()).unwrap();
+    let (program, init) = start_and_find(&mut cell);
+    let owner = field(program, "Uid:");
+    let Some(frozen) = Frozen::new(&[program, init]) else { return };
+    let (outcome, cell) = in_time("the end of a cell that does not die", move || (cell.wait().unwrap(), cell));
+    assert_eq!(outcome.stopped, Some(StopReason::Limit(LimitKind::WallTime)));
+    assert_eq!(outcome.end, CellEnd::Lost);
+    cell.abandon();
+    assert_eq!(keeper.lost_cells(), 1);
+    others_go_on(keeper);
+    // Its ids are not given to anybody else as long as it lives.
+    for _ in 0..5 {
+        let mut other = keeper.create(&short()).unwrap();
+        let (program, _) = start_and_find(&mut other);
+        assert_ne!(field(program, "Uid:"), owner);
+    }
+    drop(frozen);
+    eventually("it is gone", || keeper.lost_cells() == 0);
+}
+
+fn frozen_nest(keeper: &Keeper) {
+    let mut cell = keeper.create(&CellSpec { role: Role::Zygote, ..CellSpec::new() }).unwrap();
+    let (program, init) = start_and_find(&mut cell);
+    let Some(frozen) = Frozen::new(&[program, init]) else { return };
+    drop(cell);
+    others_go_on(keeper);
+    drop(frozen);
+    others_go_on(keeper);
+}

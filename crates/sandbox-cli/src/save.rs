@@ -1,0 +1,268 @@
+//! Files of a result on their way into a directory of the user's.
+//!
+//! Their names, content and modes come from untrusted code, and the directory may be a checkout or a home directory. So
+//! nothing hidden is written (`.git/hooks`, `.bashrc`), nothing is overwritten and nothing becomes executable unless the
+//! user allows it, and no link is ever followed.
+
+use std::fs::File;
+use std::io::Write;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+
+use base64::Engine;
+use rustix::fs::{Access, AtFlags, FileType, Mode, OFlags};
+use rustix::io::Errno;
+use sandbox_cell::{printable, reason};
+use sandbox_executor::{OutputFile, RunResult};
+use serde::Serialize;
+
+use crate::args::OutputAllow;
+use crate::prepare::Complaint;
+
+/// A directory for a run's files.
+pub(crate) struct Destination {
+    root: OwnedFd,
+    dir: PathBuf,
+    allowed: Vec<OutputAllow>,
+}
+
+/// A file that was not written.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(crate) struct Unsaved {
+    pub(crate) path: String,
+    pub(crate) why: Reason,
+    /// What went wrong, if something did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) error: Option<String>,
+}
+
+/// Why a file was not written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Reason {
+    /// A part of its path begins with a dot.
+    Hidden,
+    /// There is something with its name.
+    Exists,
+    /// It could not be written.
+    Failed,
+}
+
+/// What became of a result's files.
+#[derive(Debug, Default)]
+pub(crate) struct Saved {
+    pub(crate) unsaved: Vec<Unsaved>,
+    /// How many were executable and are not any more.
+    pub(crate) stripped: usize,
+}
+
+const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+
+const NEW: OFlags =
+    OFlags::WRONLY.union(OFlags::CREATE).union(OFlags::EXCL).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+
+impl Destination {
+    /// Opens a directory, made as needed. Done before the run, so that no run is in vain.
+    pub(crate) fn open(dir: &Path, allowed: &[OutputAllow]) -> Result<Self, Complaint> {
+        let failed = |why: String| format!("cannot write to '{}': {why}", printable(&dir.to_string_lossy()));
+        std::fs::create_dir_all(dir).map_err(|error| failed(reason(&error)))?;
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let root = rustix::fs::open(dir, flags, Mode::empty()).map_err(|errno| failed(reason(&errno.into())))?;
+        rustix::fs::accessat(&root, c".", Access::WRITE_OK | Access::EXEC_OK, AtFlags::EACCESS)
+            .map_err(|errno| failed(reason(&errno.into())))?;
+        Ok(Self { root, dir: dir.to_owned(), allowed: allowed.to_vec() })
+    }
+
+    fn allows(&self, what: OutputAllow) -> bool {
+        self.allowed.contains(&what)
+    }
+
+    /// Writes a result's files.
+    pub(crate) fn save(&self, result: &RunResult) -> Saved {
+        let mut saved = Saved::default();
+        for (path, file) in &result.files {
+            let executable = file.executable && self.allows(OutputAllow::Executable);
+            let why = match self.save_one(path, file, executable) {
+                Ok(()) => {
+                    saved.stripped += usize::from(file.executable && !executable);
+                    continue;
+                }
+                Err(why) => why,
+            };
+            let (why, error) = match why {
+                Refused::Policy(why) => (why, None),
+                Refused::Io(error) => (Reason::Failed, Some(reason(&error))),
+            };
+            saved.unsaved.push(Unsaved { path: path.clone(), why, error });
+        }
+        saved
+    }
+
+    fn save_one(&self, path: &str, file: &OutputFile, executable: bool) -> Result<(), Refused> {
+        if !self.allows(OutputAllow::Hidden) && path.split('/').any(|part| part.starts_with('.')) {
+            return Err(Refused::Policy(Reason::Hidden));
+        }
+        let content = match file.encoding {
+            "base64" => {
+                let decoded = base64::engine::general_purpose::STANDARD.decode(&file.content);
+                decoded.map_err(|error| Refused::Io(std::io::Error::other(error)))?
+            }
+            _ => file.content.clone().into_bytes(),
+        };
+        let (dirs, name) = path.rsplit_once('/').unwrap_or(("", path));
+        let dir = self.directory(dirs)?;
+        let mode = Mode::from_raw_mode(if executable { 0o755 } else { 0o644 });
+        match rustix::fs::openat(&dir, name, NEW, mode) {
+            Ok(to) => Ok(File::from(to).write_all(&content)?),
+            Err(Errno::EXIST) if self.allows(OutputAllow::Overwrite) => replace(&dir, name, mode, &content),
+            Err(Errno::EXIST) => Err(Refused::Policy(Reason::Exists)),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+
+    /// Opens a directory below, made as needed. One part at a time, and none of them a link: nothing leads out, whoever
+    /// changes the directories meanwhile.
+    fn directory(&self, dirs: &str) -> Result<OwnedFd, Refused> {
+        let mut dir = rustix::fs::openat(&self.root, c".", DIRECTORY, Mode::empty())?;
+        for part in dirs.split('/').filter(|part| !part.is_empty()) {
+            match rustix::fs::mkdirat(&dir, part, Mode::from_raw_mode(0o755)) {
+                Ok(()) | Err(Errno::EXIST) => {}
+                Err(errno) => return Err(errno.into()),
+            }
+            dir = rustix::fs::openat(&dir, part, DIRECTORY, Mode::empty())?;
+        }
+        Ok(dir)
+    }
+
+    /// One line on what was not written, and how to have it written.
+    pub(crate) fn complaint(&self, unsaved: &[Unsaved]) -> Option<Complaint> {
+        const MOST: usize = 3;
+        let describe = |file: &Unsaved| {
+            let path = printable(&self.dir.join(&file.path).to_string_lossy());
+            match file.why {
+                Reason::Hidden => format!("'{path}': it is hidden (allow it with --output-allow hidden)"),
+                Reason::Exists => format!("'{path}': it exists (allow it with --output-allow overwrite)"),
+                Reason::Failed => format!("'{path}': {}", file.error.as_deref().unwrap_or("it cannot be written")),
+            }
+        };
+        let named: Vec<_> = unsaved.iter().take(MOST).map(describe).collect();
+        let more = unsaved.len().saturating_sub(MOST);
+        let more = if more > 0 { format!("; and {more} more") } else { String::new() };
+        let noun = if unsaved.len() == 1 { "file was" } else { "files were" };
+        (!unsaved.is_empty()).then(|| format!("{} {noun} not written: {}{more}", unsaved.len(), named.join("; ")))
+    }
+}
+
+/// Why a file was not written.
+enum Refused {
+    Policy(Reason),
+    Io(std::io::Error),
+}
+
+impl From<std::io::Error> for Refused {
+    fn from(error: std::io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+impl From<Errno> for Refused {
+    fn from(errno: Errno) -> Self {
+        Self::Io(errno.into())
+    }
+}
+
+/// Puts a new file in the place of another at once. Whoever has that open, or another name of it, keeps it as it is.
+fn replace(dir: &OwnedFd, name: &str, mode: Mode, content: &[u8]) -> Result<(), Refused> {
+    let there = rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW)?;
+    if FileType::from_raw_mode(there.st_mode) != FileType::RegularFile {
+        return Err(Refused::Io(std::io::Error::other("it is there already, and not a regular file")));
+    }
+    let temporary = format!(".sandbox-run-{}", std::process::id());
+    let _ = rustix::fs::unlinkat(dir, &temporary, AtFlags::empty());
+    let mut to = File::from(rustix::fs::openat(dir, &temporary, NEW, mode)?);
+    let written = to.write_all(content).map_err(Refused::from);
+    let placed = written.and_then(|()| Ok(rustix::fs::renameat(dir, &temporary, dir, name)?));
+    if placed.is_err() {
+        let _ = rustix::fs::unlinkat(dir, &temporary, AtFlags::empty());
+    }
+    placed
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
+
+    use super::*;
+
+    fn result(files: &[(&str, &str, &'static str)]) -> RunResult {
+        let mut result = RunResult::internal_error(String::new());
+        for (path, content, encoding) in files {
+            let file = OutputFile { content: (*content).to_owned(), encoding, size: 1, executable: true };
+            result.files.insert((*path).to_owned(), file);
+        }
+        result
+    }
+
+    fn save(dir: &Path, allowed: &[OutputAllow], result: &RunResult) -> Vec<(String, Reason)> {
+        let saved = Destination::open(dir, allowed).expect("opened").save(result);
+        saved.unsaved.into_iter().map(|file| (file.path, file.why)).collect()
+    }
+
+    #[test]
+    fn files_are_written_once_and_without_execute_permission() {
+        let dir = tempfile::tempdir().expect("tempdir");
+        let new = dir.path().join("new/results");
+        let first = result(&[("a/b", "text", "utf-8"), ("c", "/w==", "base64")]);
+        assert_eq!(save(&new, &[], &first), []);
+        assert_eq!(std::fs::read(new.join("a/b")).expect("read"), b"text");
+        assert_eq!(std::fs::read(new.join("c")).expect("read"), [255]);
+        assert_eq!(std::fs::metadata(new.join("c")).expect("metadata").permissions().mode() & 0o111, 0);
+        let second = result(&[("a/b", "other", "utf-8"), ("d", "x", "utf-8")]);
+        assert_eq!(save(&new, &[], &second), [("a/b".to_owned(), Reason::Exists)]);
+        assert_eq!(std::fs::read(new.join("a/b")).expect("read"), b"text");
+        assert!(new.join("d").exists());
+    }
+
+    #[test]
+    fn what_is_allowed_is_done() {
+        let dir = tempfile::tempdir().expect("tempdir");
+        let (file, other) = (dir.path().join("f"), dir.path().join("other"));
+        std::fs::write(&file, "old").expect("write");
+        std::fs::hard_link(&file, &other).expect("link");
+        let result = result(&[("f", "new", "utf-8"), (".git/hooks/x", "#!", "utf-8"), ("a/.b/c", "x", "utf-8")]);
+        let hidden = |path: &str| (path.to_owned(), Reason::Hidden);
+        assert_eq!(save(dir.path(), &[OutputAllow::Overwrite], &result), [hidden(".git/hooks/x"), hidden("a/.b/c")]);
+        assert_eq!(std::fs::read(&file).expect("read"), b"new");
+        assert_eq!(std::fs::read(&other).expect("read"), b"old", "another name of the old file keeps it");
+        assert_eq!(std::fs::metadata(&file).expect("metadata").nlink(), 1);
+        assert!(!dir.path().join(".git").exists());
+        let all = [OutputAllow::Overwrite, OutputAllow::Hidden, OutputAllow::Executable];
+        assert_eq!(save(dir.path(), &all, &result), []);
+        let mode = std::fs::metadata(dir.path().join(".git/hooks/x")).expect("metadata").permissions().mode();
+        assert_eq!(mode & 0o100, 0o100);
+        assert_eq!(std::fs::read_dir(dir.path()).expect("dir").count(), 4, "nothing temporary is left");
+    }
+
+    #[test]
+    fn no_link_is_followed() {
+        let dir = tempfile::tempdir().expect("tempdir");
+        let elsewhere = tempfile::tempdir().expect("tempdir");
+        std::os::unix::fs::symlink(elsewhere.path(), dir.path().join("a")).expect("link");
+        std::os::unix::fs::symlink(elsewhere.path().join("x"), dir.path().join("c")).expect("link");
+        let result = result(&[("a/b", "text", "utf-8"), ("c", "x", "utf-8")]);
+        for allowed in [&[][..], &[OutputAllow::Overwrite]] {
+            let unsaved = save(dir.path(), allowed, &result);
+            assert_eq!(unsaved.len(), 2, "{unsaved:?}");
+            assert_eq!(std::fs::read_dir(elsewhere.path()).expect("dir").count(), 0);
+        }
+    }
+
+    #[test]
+    fn complaints_control_no_terminal() {
+        let dir = tempfile::tempdir().expect("tempdir");
+        let destination = Destination::open(dir.path(), &[]).expect("opened");
+        let saved = destination.save(&result(&[(".\x1b]0;owned\x07\n", "x", "utf-8")]));
+        let complaint = destination.complaint(&saved.unsaved).expect("complaint");
+        assert!(!complaint.contains(char::is_control) && complaint.contains("␛]0;owned␇␊"), "{complaint}");
+    }
+}

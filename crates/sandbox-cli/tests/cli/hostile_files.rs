@@ -1,0 +1,214 @@
+//! Results stay results: whatever a program leaves, the caller gets a verdict, in the format that was asked for, and nothing
+//! of the user's is touched.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::Stdio;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::harness::{is_root, result, run, sandbox};
+
+#[path = "../../../sandbox-cell/tests/harness/frozen.rs"]
+#[allow(dead_code, reason = "each test binary uses its part")]
+mod frozen;
+
+use frozen::{Frozen, field, find};
+
+/// Leaves files with long names until something is full.
+const LONG_NAMES: &str = "
+import os
+n = 0
+try:
+    while True:
+        os.close(os.open(f'{n:06}' + 'n' * 240, os.O_CREAT | os.O_WRONLY))
+        n += 1
+except OSError:
+    pass
+";
+
+fn python(code: &str, flags: &[&str]) -> Value {
+    crate::harness::python(code, flags)
+}
+
+#[test]
+fn names_that_fill_the_memory_leave_a_verdict_and_files() {
+    let result = python(LONG_NAMES, &["--memory", "64m", "--inodes", "400000", "--timeout", "20s"]);
+    if result["isolation"].as_array().unwrap().contains(&"memory".into()) {
+        assert_eq!(result["verdict"], "memory_limit", "{:#}", result["error"]);
+    }
+    assert!(!result["files"].as_object().unwrap().is_empty(), "the first files come back");
+    let omitted = result["files_omitted"].as_array().unwrap();
+    assert!(omitted.len() <= 100 && result["files_omitted_count"].as_u64().unwrap() > 100, "{omitted:?}");
+    assert!(!omitted.contains(&json!({"path": ".", "why": "not_collected"})), "there was memory to collect with");
+}
+
+#[test]
+fn files_that_take_too_long_cost_only_themselves() {
+    // Both have the same time limit, and the second one's files take longer than what is left of it.
+    let code = format!("{LONG_NAMES}\nprint('done', flush=True)\nimport time; time.sleep(60)");
+    let result = python(&code, &["--memory", "1g", "--inodes", "300000", "--timeout", "6s"]);
+    assert_eq!(result["verdict"], "timeout", "{:#}", result["error"]);
+    let (run, collect) = (&result["metrics"]["phases"]["run"], &result["metrics"]["phases"]["collect"]);
+    assert!(run.as_f64().unwrap() + collect.as_f64().unwrap() < 10.0, "{run} {collect}");
+    assert!(!result["files"].as_object().unwrap().is_empty(), "what arrived in time comes back");
+}
+
+#[test]
+fn names_control_no_terminal() {
+    let code = r"import os; os.symlink('/', '\x1b]0;owned\x07\n\u202e')";
+    let dir = tempfile::tempdir().unwrap();
+    let output = run(&["--lang", "python", "--code", code, "--output-dir", dir.path().to_str().unwrap()]);
+    let summary = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(summary.contains("(␛]0;owned␇␊\u{fffd}: it is not a regular file)"), "{summary}");
+    let code = r"import os; os.mkdir('.\x1b[2J'); open('.\x1b[2J/a\nb', 'w').write('x')";
+    let output = run(&["--lang", "python", "--code", code, "--output-dir", dir.path().to_str().unwrap()]);
+    let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(complaint.contains("/.␛[2J/a␊b': it is hidden"), "{complaint}");
+    assert!(!complaint.contains(['\u{1b}', '\u{7}']), "{complaint}");
+    // What is in the request is printed too.
+    let output = run(&["--lang", "py\x1b]0;x\x07", "--code", "1"]);
+    assert!(!String::from_utf8_lossy(&output.stderr).contains(['\u{1b}', '\u{7}']));
+    let output = run(&["--file", "/no/such/\x1b[2J"]);
+    let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(complaint.contains("'/no/such/␛[2J'"), "{complaint}");
+}
+
+/// Makes an executable hook, a plain file and a tool.
+const HOOK: &str = "
+import os
+os.makedirs('.git/hooks')
+for name in ('.git/hooks/pre-commit', 'kept', 'tool'):
+    open(name, 'w').write('#!/bin/sh\\n')
+    os.chmod(name, 0o755)
+";
+
+fn save(dir: &Path, flags: &[&str]) -> (Option<i32>, Value, String) {
+    let mut args = vec!["--lang", "python", "--json", "--code", HOOK, "--output-dir", dir.to_str().unwrap()];
+    args.extend_from_slice(flags);
+    let output = run(&args);
+    (output.status.code(), result(&output), String::from_utf8_lossy(&output.stderr).into_owned())
+}
+
+#[test]
+fn a_directory_of_the_users_is_not_taken_over() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("kept"), "mine").unwrap();
+    let (code, result, complaint) = save(dir.path(), &[]);
+    assert_eq!(code, Some(125), "{complaint}");
+    let unsaved = json!([
+        {"path": ".git/hooks/pre-commit", "why": "hidden"},
+        {"path": "kept", "why": "exists"},
+    ]);
+    assert_eq!((&result["verdict"], &result["files_unsaved"]), (&"ok".into(), &unsaved));
+    assert!(complaint.contains("2 files were not written") && complaint.contains("--output-allow overwrite"));
+    assert_eq!(std::fs::read_to_string(dir.path().join("kept")).unwrap(), "mine");
+    assert!(!dir.path().join(".git").exists());
+    let mode = |name: &str| std::fs::metadata(dir.path().join(name)).unwrap().permissions().mode();
+    assert_eq!(mode("tool") & 0o111, 0);
+
+    let (code, result, complaint) = save(dir.path(), &["--output-allow", "overwrite,hidden,executable"]);
+    assert_eq!((code, &result["files_unsaved"]), (Some(0), &Value::Null), "{complaint}");
+    assert_eq!(std::fs::read_to_string(dir.path().join("kept")).unwrap(), "#!/bin/sh\n");
+    assert_eq!((mode(".git/hooks/pre-commit") & 0o111, mode("tool") & 0o111), (0o111, 0o111));
+}
+
+#[test]
+fn a_directory_that_cannot_be_written_is_refused_before_the_run() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("file");
+    std::fs::write(&file, "").unwrap();
+    let (code, result, complaint) = save(&file, &[]);
+    assert_eq!((code, &result["verdict"]), (Some(2), &"invalid_request".into()), "{complaint}");
+    assert!(complaint.contains("cannot write to '") && complaint.lines().count() == 1, "{complaint}");
+    assert_eq!(result["stdout"], "", "nothing ran");
+}
+
+#[test]
+fn a_request_that_is_refused_is_refused_in_json() {
+    for (args, why) in [
+        (&["--lang", "pyhton", "--code", "1"][..], "unknown language 'pyhton'"),
+        (&["--lang", "python", "--code", "1", "--memory", "lots"], "memory"),
+        (&["--lang", "python", "--code", "1", "--input", "/no/such"], "cannot read '/no/such'"),
+        (&["--lang", "python", "--code", "1", "--no-such-flag"], "--no-such-flag"),
+        (&["exec", "--", "no-such-program"], "cannot run no-such-program"),
+        (&["--file", "/no/such.py"], "cannot read '/no/such.py'"),
+    ] {
+        for format in ["json", "stream-json"] {
+            let mut words: Vec<&str> = args.to_vec();
+            let at = words.iter().position(|word| *word == "--").unwrap_or(words.len());
+            words.splice(at..at, ["--format", format]);
+            let output = run(&words);
+            let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
+            let last: Value =
+                stdout.lines().last().and_then(|line| serde_json::from_str(line).ok()).unwrap_or_default();
+            let result = if format == "json" { last } else { last["result"].clone() };
+            assert_eq!(output.status.code(), Some(2), "{words:?}");
+            assert_eq!(
+                (&result["verdict"], &result["success"]),
+                (&"invalid_request".into(), &false.into()),
+                "{words:?}"
+            );
+            assert!(result["error"].as_str().unwrap().contains(why), "{words:?}: {result}");
+            assert!(String::from_utf8_lossy(&output.stderr).contains(why), "people are told as well");
+        }
+    }
+    let output =
+        sandbox(&["--lang", "python", "--json", "--code", "1"]).env("SANDBOX_MEMORY", "lots").output().unwrap();
+    assert_eq!(result(&output)["verdict"], "invalid_request");
+}
+
+/// Runs a program that sleeps for longer than it may, while something happens to its process and its init.
+fn disturbed<T>(mark: &str, stderr: Stdio, harm: impl FnOnce(u32, u32) -> T) -> (Option<i32>, Value, T) {
+    let mark = format!("{mark}{}", std::process::id());
+    let code = format!("echo begun; exec sleep {mark}");
+    let (sender, receiver) = std::sync::mpsc::channel();
+    let mut command = sandbox(&["--lang", "bash", "--json", "--timeout", "1s", "--code", &code]);
+    let child = command.stdout(Stdio::piped()).stderr(stderr).spawn().unwrap();
+    std::thread::spawn(move || sender.send(child.wait_with_output().unwrap()));
+    let (program, init) = find(&["sleep", &mark]);
+    let harmed = harm(program, init);
+    // What waits for ever takes longer than this.
+    let output = receiver.recv_timeout(Duration::from_secs(30)).expect("an answer");
+    (output.status.code(), result(&output), harmed)
+}
+
+fn signal(signal: &str, pid: u32) {
+    assert!(std::process::Command::new("kill").args([signal, &pid.to_string()]).status().unwrap().success());
+}
+
+/// A process that is stopped until this is dropped.
+struct Stopped(u32);
+
+impl Stopped {
+    fn new(pid: u32) -> Self {
+        signal("-STOP", pid);
+        Self(pid)
+    }
+}
+
+impl Drop for Stopped {
+    fn drop(&mut self) {
+        let _ = std::process::Command::new("kill").args(["-CONT", &self.0.to_string()]).status();
+    }
+}
+
+#[test]
+fn an_init_or_keeper_that_does_not_answer_delays_no_caller() {
+    if !is_root() {
+        return;
+    }
+    let (code, result, ()) = disturbed("61", Stdio::piped(), |_, init| signal("-STOP", init));
+    assert_eq!((code, &result["verdict"], &result["stdout"]), (Some(124), &"timeout".into(), &"begun\n".into()));
+    assert_eq!(result["files_omitted"], json!([{"path": ".", "why": "not_collected"}]));
+    let (code, result, ()) = disturbed("62", Stdio::piped(), |_, init| signal("-KILL", init));
+    assert_eq!((code, &result["verdict"], &result["stdout"]), (Some(125), &"internal_error".into(), &"begun\n".into()));
+    let (code, result, frozen) = disturbed("63", Stdio::piped(), |program, init| Frozen::new(&[program, init]));
+    assert_eq!((code, &result["verdict"], &result["stdout"]), (Some(124), &"timeout".into(), &"begun\n".into()));
+    drop(frozen);
+    // The keeper has standard error, which it cannot close while it is stopped.
+    let (code, result, stopped) = disturbed("64", Stdio::null(), |_, init| Stopped::new(field(init, "PPid:")));
+    drop(stopped);
+    assert_eq!((code, &result["verdict"], &result["stdout"]), (Some(124), &"timeout".into(), &"begun\n".into()));
+}
