@@ -26,6 +26,7 @@ use crate::held::Room;
 use crate::metrics::Metrics;
 use crate::problem::{Code, Problem};
 use crate::rate::Rate;
+use crate::web::{self, Guard};
 use crate::webhook::Webhooks;
 use crate::worker::RunningJob;
 use crate::{batch, execute, info, jobs, openapi};
@@ -37,6 +38,8 @@ pub(crate) struct App {
     pub(crate) capacity: Arc<Semaphore>,
     pub(crate) most_runs: usize,
     pub(crate) keys: Keys,
+    /// Which requests are let in where no key is needed.
+    pub(crate) guard: Guard,
     pub(crate) started: Instant,
     pub(crate) jobs: sandbox_jobs::Store,
     /// How many jobs may wait.
@@ -75,6 +78,7 @@ impl App {
             capacity: Arc::new(Semaphore::new(config.capacity)),
             most_runs: config.capacity,
             keys,
+            guard: Guard::new(config.allowed_hosts.clone(), config.cors.clone()),
             jobs,
             most_waiting: config.most_waiting,
             running: Mutex::default(),
@@ -113,7 +117,7 @@ pub(crate) fn router(app: &Arc<App>, config: &Config) -> Router {
         .route("/v1/execute", post(jobs::create).get(jobs::list))
         .route("/v1/execute/{id}", get(jobs::get).delete(jobs::cancel))
         .route("/v1/execute/{id}/events", get(jobs::events));
-    Router::new()
+    let routes = Router::new()
         .merge(guarded(runs, Some(Scope::Execute)))
         .merge(guarded(jobs, Some(Scope::Jobs)))
         .merge(guarded(Router::new().route("/metrics", get(info::metrics)), Some(Scope::Metrics)))
@@ -129,7 +133,13 @@ pub(crate) fn router(app: &Arc<App>, config: &Config) -> Router {
         .method_not_allowed_fallback(|| async {
             Problem::new(Code::MethodNotAllowed, "the route exists, for another method")
         })
-        .layer(RequestBodyTimeoutLayer::new(config.read_timeout))
+        .layer(RequestBodyTimeoutLayer::new(config.read_timeout));
+    let routes = match config.cors.layer() {
+        Some(cors) => routes.layer(cors),
+        None => routes,
+    };
+    routes
+        .layer(from_fn_with_state(Arc::clone(app), web::guard))
         .layer(from_fn_with_state(Arc::clone(app), annotate))
         .layer(CatchPanicLayer::custom(|_| Problem::new(Code::Internal, "the server made a mistake").into_response()))
         .with_state(Arc::clone(app))
@@ -184,7 +194,9 @@ async fn annotate(State(app): State<Arc<App>>, mut request: Request, next: Next)
         (header::X_FRAME_OPTIONS, "DENY"),
         (header::REFERRER_POLICY, "no-referrer"),
         (header::CACHE_CONTROL, "no-store"),
-        (header::CONTENT_SECURITY_POLICY, "default-src 'none'; style-src 'unsafe-inline'"),
+        (header::CONTENT_SECURITY_POLICY, "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'"),
+        (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
+        (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
     ] {
         headers.entry(name).or_insert(HeaderValue::from_static(value));
     }

@@ -21,6 +21,7 @@ mod problem;
 mod rate;
 mod serve;
 mod trace;
+mod web;
 mod webhook;
 mod worker;
 

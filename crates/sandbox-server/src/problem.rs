@@ -84,6 +84,9 @@ pub(crate) enum Code {
     BodyTooLarge,
     Unauthorized,
     Forbidden,
+    InvalidHost,
+    ForbiddenHost,
+    ForbiddenOrigin,
     NotFound,
     MethodNotAllowed,
     UnsupportedMediaType,
@@ -98,7 +101,7 @@ pub(crate) enum Code {
 
 impl Code {
     /// Every code.
-    pub(crate) const ALL: [Self; 17] = [
+    pub(crate) const ALL: [Self; 20] = [
         Self::MalformedJson,
         Self::InvalidRequest,
         Self::UnknownLanguage,
@@ -106,6 +109,9 @@ impl Code {
         Self::BodyTooLarge,
         Self::Unauthorized,
         Self::Forbidden,
+        Self::InvalidHost,
+        Self::ForbiddenHost,
+        Self::ForbiddenOrigin,
         Self::NotFound,
         Self::MethodNotAllowed,
         Self::UnsupportedMediaType,
@@ -134,6 +140,11 @@ impl Code {
             Self::BodyTooLarge => ("body_too_large", StatusCode::PAYLOAD_TOO_LARGE, "the body is too large"),
             Self::Unauthorized => ("unauthorized", StatusCode::UNAUTHORIZED, "an API key is needed"),
             Self::Forbidden => ("forbidden", StatusCode::FORBIDDEN, "the API key does not open this"),
+            Self::InvalidHost => ("invalid_host", StatusCode::BAD_REQUEST, "the request must name exactly one host"),
+            Self::ForbiddenHost => ("forbidden_host", StatusCode::FORBIDDEN, "the host is not a name of this server"),
+            Self::ForbiddenOrigin => {
+                ("forbidden_origin", StatusCode::FORBIDDEN, "pages of this origin may not use the server")
+            }
             Self::NotFound => ("not_found", StatusCode::NOT_FOUND, "there is nothing here"),
             Self::MethodNotAllowed => {
                 ("method_not_allowed", StatusCode::METHOD_NOT_ALLOWED, "this cannot be done here")

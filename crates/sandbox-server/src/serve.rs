@@ -17,7 +17,7 @@ use tokio_io_timeout::TimeoutStream;
 
 use crate::app::{self, App};
 use crate::config::Config;
-use crate::{webhook, worker};
+use crate::{web, webhook, worker};
 
 /// Serves until a signal comes; then takes no more, lets runs end, and ends those that do not.
 pub(crate) async fn serve(app: &Arc<App>, config: &Config) -> Result<(), String> {
@@ -43,7 +43,9 @@ pub(crate) async fn serve(app: &Arc<App>, config: &Config) -> Result<(), String>
         tokio::select! {
             accepted = accept() => match accepted {
                 Ok((stream, peer, permit)) => {
+                    let arrived = stream.local_addr().map_or(peer.ip(), |address| address.ip());
                     let router = router.clone().layer(Extension(app::Peer(peer.ip())));
+                    let router = router.layer(Extension(web::Arrived(arrived)));
                     attend(stream, router, &graceful, config, permit);
                 }
                 // Too many open files, or the like: it passes.

@@ -15,6 +15,7 @@ use sandbox_executor::{HostRule, Settings};
 use self::table::TABLE;
 use self::values::Values;
 use crate::auth::Keys;
+use crate::web::{AllowedHost, Cors};
 
 /// The configuration.
 #[derive(Debug, Clone)]
@@ -27,6 +28,9 @@ pub(crate) struct Config {
     pub(crate) max_body: usize,
     pub(crate) api_keys: Vec<String>,
     pub(crate) max_held: usize,
+    /// Names of this server, besides its own.
+    pub(crate) allowed_hosts: Vec<AllowedHost>,
+    pub(crate) cors: Cors,
     pub(crate) max_connections: usize,
     pub(crate) webhook_allow: Vec<HostRule>,
     pub(crate) webhook_retry: Duration,
@@ -206,14 +210,18 @@ impl Config {
         };
         let host = values.parsed::<IpAddr>("http-host", "an IP address");
         let port = values.number("http-port", 0..=u16::MAX);
+        let api_keys = api_keys(values);
+        let cors = cors(values, !api_keys.is_empty());
         Some(Self {
+            allowed_hosts: values.list("allowed-hosts", AllowedHost::parse),
+            cors,
             read_timeout: values.duration("http-read-timeout"),
             write_timeout: values.duration("http-write-timeout"),
             shutdown_timeout: values.duration("http-shutdown-timeout"),
             retention: values.duration("job-retention"),
             webhook_retry: values.duration("webhook-retry"),
             webhook_allow: values.list("webhook-allow", HostRule::parse),
-            api_keys: api_keys(values),
+            api_keys,
             rate_limit: values.optional("rate-limit").and_then(|_| values.rate("rate-limit")),
             most_waiting: values.number("queue", 0..=u64::MAX).unwrap_or_default(),
             max_connections: values.number("max-connections", 1..=100_000).unwrap_or_default(),
@@ -283,6 +291,20 @@ fn api_keys(values: &mut Values<'_>) -> Vec<String> {
         values.wrong("api-keys", error);
     }
     keys
+}
+
+/// The origins whose pages may use the server. All of them only if a page needs a key too.
+fn cors(values: &mut Values<'_>, has_keys: bool) -> Cors {
+    let mut cors = Cors::default();
+    for origin in values.list("cors-origins", |origin| Ok(origin.to_owned())) {
+        if let Err(why) = cors.add(&origin) {
+            values.wrong("cors-origins", why);
+        }
+    }
+    if cors.is_any() && !has_keys {
+        values.wrong("cors-origins", "* needs api-keys: without keys, every web page could run code");
+    }
+    cors
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 mod backends;
+mod browser;
 mod clients;
 mod companions;
 mod images;
@@ -192,7 +193,7 @@ fn output_streams_as_it_happens() {
     .to_string();
     let mut stream = TcpStream::connect(&server.address).unwrap();
     let head = format!(
-        "POST /execute HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nAccept: text/event-stream\r\n\
+        "POST /execute HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nAccept: text/event-stream\r\n\
          Content-Length: {}\r\nConnection: close\r\n\r\n{body}",
         body.len()
     );
@@ -241,7 +242,7 @@ fn a_client_that_goes_away_cancels_its_run() {
     for accept in ["application/json", "text/event-stream"] {
         let mut stream = TcpStream::connect(&server.address).unwrap();
         let head = format!(
-            "POST /execute HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nAccept: {accept}\r\nContent-Length: {}\r\n\r\n{body}",
+            "POST /execute HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nAccept: {accept}\r\nContent-Length: {}\r\n\r\n{body}",
             body.len()
         );
         stream.write_all(head.as_bytes()).unwrap();
@@ -275,7 +276,7 @@ fn slow_clients_are_let_go() {
     let server = Server::start(&["--http-read-timeout", "300ms"]);
     for start in [
         "POST /execute HTT",
-        "POST /execute HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{",
+        "POST /execute HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{",
     ] {
         let mut stream = TcpStream::connect(&server.address).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
@@ -284,7 +285,7 @@ fn slow_clients_are_let_go() {
         let _ = stream.read_to_string(&mut answer);
         assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 4"), "{answer}");
     }
-    let mut flood = "GET /health HTTP/1.1\r\nHost: x\r\n".to_owned();
+    let mut flood = "GET /health HTTP/1.1\r\nHost: localhost\r\n".to_owned();
     for n in 0..500 {
         flood.push_str(&format!("X-Header-{n}: {}\r\n", "x".repeat(100)));
     }
