@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Instant;
 
 use axum::Router;
@@ -25,7 +25,7 @@ use crate::config::Config;
 use crate::held::Room;
 use crate::metrics::Metrics;
 use crate::problem::{Code, Problem};
-use crate::rate::Rate;
+use crate::rate::{Rate, network};
 use crate::web::{self, Guard};
 use crate::webhook::Webhooks;
 use crate::worker::RunningJob;
@@ -55,6 +55,8 @@ pub(crate) struct App {
     /// Memory for what clients have not read yet.
     pub(crate) answers: Room,
     pub(crate) webhooks: Webhooks,
+    /// What the operator should know, once the server listens.
+    pub(crate) warnings: OnceLock<Vec<String>>,
     /// The layers of isolation that this host has.
     pub(crate) isolation: Vec<&'static str>,
     /// How many runs there were.
@@ -88,6 +90,7 @@ impl App {
             bodies: Room::new(config.max_held / 2),
             answers: Room::new(config.max_held / 2),
             webhooks: Webhooks::new(config),
+            warnings: OnceLock::new(),
             isolation,
             started: Instant::now(),
             runs: AtomicU64::new(0),
@@ -149,16 +152,22 @@ pub(crate) fn router(app: &Arc<App>, config: &Config) -> Router {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Peer(pub(crate) IpAddr);
 
+/// The address from which a request came.
+pub(crate) fn peer(request: &Request) -> Option<IpAddr> {
+    request.extensions().get::<Peer>().map(|peer| peer.0)
+}
+
 /// Finds out who asks, and whether they may.
 async fn authorize(
     State((app, scope)): State<(Arc<App>, Option<Scope>)>,
     mut request: Request,
     next: Next,
 ) -> Response {
-    let allowed = app.keys.check(request.headers()).and_then(|client: Arc<Client>| {
-        let peer = request.extensions().get::<Peer>().map(|peer| peer.0.to_string());
-        let who = client.name.as_ref().map_or_else(|| peer.unwrap_or_default(), |name| format!("key {name}"));
-        app.rate.take(&who, client.rate, Instant::now())?;
+    let (peer, now) = (peer(&request), Instant::now());
+    let allowed = app.keys.check(request.headers(), peer, now).and_then(|client: Arc<Client>| {
+        let address = || peer.map(network).unwrap_or_default();
+        let who = client.name.as_ref().map_or_else(address, |name| format!("key {name}"));
+        app.rate.take(&who, client.rate, now)?;
         scope.map_or(Ok(()), |scope| client.may(scope))?;
         Ok(client)
     });

@@ -157,11 +157,9 @@ impl Code {
             Self::IdempotencyConflict => {
                 ("idempotency_conflict", StatusCode::CONFLICT, "the key was used for another request")
             }
-            Self::TooManyRequests => (
-                "too_many_requests",
-                StatusCode::TOO_MANY_REQUESTS,
-                "the key has sent too many requests in a short time",
-            ),
+            Self::TooManyRequests => {
+                ("too_many_requests", StatusCode::TOO_MANY_REQUESTS, "too many requests in a short time")
+            }
             Self::QuotaExceeded => {
                 ("quota_exceeded", StatusCode::TOO_MANY_REQUESTS, "the key has had all its runs for the day")
             }
@@ -174,6 +172,11 @@ impl Code {
 impl Problem {
     pub(crate) fn new(code: Code, detail: impl Into<String>) -> Self {
         Self { code, detail: detail.into(), field: None, retry_after: None }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn code(&self) -> Code {
+        self.code
     }
 
     /// Says when to try again.

@@ -13,6 +13,7 @@ use axum::http::uri::Authority;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Uri, Version, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use sandbox_cell::units::shorten;
 use tower_http::cors::{AllowOrigin, Any, CorsLayer};
 
 use crate::app::App;
@@ -233,10 +234,10 @@ impl Guard {
         if named.next().is_some() {
             return Err(Problem::new(Code::InvalidHost, "send exactly one Host header"));
         }
-        let unknown = |shown: &str| {
-            let shown: String = shown.chars().filter(|c| c.is_ascii_graphic()).take(100).collect();
+        let unknown = |given: &str| {
             let detail = format!(
-                "the host '{shown}' is not a name of this server; add it to SANDBOX_ALLOWED_HOSTS, or set SANDBOX_API_KEYS"
+                "the host '{}' is not a name of this server; add it to SANDBOX_ALLOWED_HOSTS, or set SANDBOX_API_KEYS",
+                shorten(given)
             );
             Problem::new(Code::ForbiddenHost, detail)
         };
@@ -264,9 +265,9 @@ impl Guard {
     fn check_origin(&self, request: &Request, authority: Option<&Authority>) -> Result<(), Problem> {
         let headers = request.headers();
         let refuse = |from: &str| {
-            let from: String = from.chars().filter(|c| c.is_ascii_graphic()).take(100).collect();
             let detail = format!(
-                "pages of {from} may not use this server; add the origin to SANDBOX_CORS_ORIGINS, or set SANDBOX_API_KEYS"
+                "pages of {} may not use this server; add the origin to SANDBOX_CORS_ORIGINS, or set SANDBOX_API_KEYS",
+                shorten(from)
             );
             Problem::new(Code::ForbiddenOrigin, detail)
         };
@@ -318,7 +319,9 @@ mod tests {
 
     fn guard_with(hosts: &[&str], origins: &[&str]) -> Guard {
         let mut cors = Cors::default();
-        origins.iter().for_each(|origin| cors.add(origin).expect("valid"));
+        for origin in origins {
+            cors.add(origin).expect("valid");
+        }
         let hosts = hosts.iter().map(|host| AllowedHost::parse(host).expect("valid")).collect();
         Guard { hosts, machine: Some("box".to_owned()), cors }
     }

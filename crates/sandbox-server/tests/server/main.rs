@@ -18,6 +18,7 @@ mod jobs;
 mod otlp;
 mod warm;
 mod warm_javascript;
+mod web;
 mod webhooks;
 
 /// Waits for something to become true.
@@ -59,7 +60,10 @@ impl Server {
             command.env("LLVM_PROFILE_FILE", file.replace(".profraw", "-%c%p.profraw"));
         }
         command.env("SANDBOX_DATA_DIR", data.path().join("data")).envs(variables.iter().copied());
-        command.args(["--http-host", "127.0.0.1", "--http-port", "0", "--log-format", "json"]).args(flags);
+        if !flags.contains(&"--http-host") {
+            command.args(["--http-host", "127.0.0.1"]);
+        }
+        command.args(["--http-port", "0", "--log-format", "json"]).args(flags);
         let mut child = command.stdin(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
         let address = lines.by_ref().map_while(Result::ok).find_map(|line| {
