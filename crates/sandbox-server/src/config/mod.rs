@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
+use sandbox_cell::limits::{Caps, TABLE as LIMITS};
 use sandbox_executor::{HostRule, Settings};
 
 use self::table::TABLE;
@@ -154,10 +155,11 @@ impl Config {
         for key in file.keys().filter(|key| !known(key) && !key.starts_with("SANDBOX_")) {
             errors.push(format!("the file's key '{key}' is unknown"));
         }
-        let settings = Settings::read(|name| match name {
+        let setting = |name: &str| match name {
             "SANDBOX_BACKEND" => origins.get("backend").map(|(value, _)| value.clone()),
             _ => variable(name).or_else(|| file.get(name).cloned()),
-        });
+        };
+        let settings = Settings::read_with(setting, &usual_caps());
         let mut settings = settings.unwrap_or_else(|error| {
             errors.extend(error.0.into_iter().map(|(name, why)| format!("{name}: {why}")));
             Settings::default()
@@ -169,7 +171,19 @@ impl Config {
         }
         let config = Self::parse(&mut Values { values: &origins, errors: &mut errors }, settings);
         match config {
-            Some(config) if errors.is_empty() => Ok(Self { origins, ..config }),
+            Some(config) if errors.is_empty() => {
+                for info in LIMITS {
+                    let origin = match (variable(info.cap_variable), file.contains_key(info.cap_variable)) {
+                        (Some(_), _) => "environment",
+                        (None, true) => "file",
+                        (None, false) => "default",
+                    };
+                    let most = config.settings.caps.most(info.kind);
+                    let most = if most == info.most { "unlimited".to_owned() } else { info.kind.format(most) };
+                    origins.insert(info.cap_variable, (most, origin));
+                }
+                Ok(Self { origins, ..config })
+            }
             _ => Err(ConfigError(errors)),
         }
     }
@@ -255,6 +269,18 @@ impl Config {
         }
         lines.join("\n")
     }
+}
+
+/// What requests may ask for at most on this host, unless the operator says otherwise.
+fn usual_caps() -> Caps {
+    let host = rustix::system::sysinfo();
+    let host = u64::try_from(host.totalram).unwrap_or(u64::MAX).saturating_mul(host.mem_unit.into());
+    // A container may have less than its host.
+    let group = |file: &str| std::fs::read_to_string(file).ok()?.trim().parse::<u64>().ok();
+    let groups = ["/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"];
+    let memory = groups.into_iter().filter_map(group).fold(host, u64::min);
+    let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    Caps::for_server(memory, u64::try_from(cpus).unwrap_or(1))
 }
 
 /// A file's settings as text.

@@ -189,6 +189,37 @@ fn bad_requests_are_explained() {
 }
 
 #[test]
+fn every_limit_has_a_cap() {
+    let server = Server::start_with(&[], &[("SANDBOX_MAX_INODES", "unlimited"), ("SANDBOX_MAX_PROCESSES", "100")]);
+    for (limit, value, setting) in [
+        ("wall_time", "24h", "SANDBOX_MAX_TIMEOUT"),
+        ("cpu_time", "24h", "SANDBOX_MAX_CPU_TIME"),
+        ("memory", "1t", "SANDBOX_MAX_MEMORY"),
+        ("cpus", "1024", "SANDBOX_MAX_CPUS"),
+        ("processes", "101", "SANDBOX_MAX_PROCESSES"),
+        ("disk", "1t", "SANDBOX_MAX_DISK"),
+        ("output", "1g", "SANDBOX_MAX_OUTPUT"),
+        ("open_files", "1048576", "SANDBOX_MAX_OPEN_FILES"),
+        ("file_size", "1t", "SANDBOX_MAX_FILE_SIZE"),
+    ] {
+        for path in ["/execute", "/v1/execute"] {
+            let body = json!({"code": "1", "limits": {limit: value}}).to_string();
+            let (_, (status, problem)) = server.send_to(path, &[], body.as_bytes());
+            let detail = problem["detail"].as_str().unwrap_or_default();
+            assert!(status == 422 && detail.contains(setting), "{limit}: {problem:#}");
+        }
+    }
+    let (status, answer) = server.post(&json!({"code": "print(1)", "limits": {"inodes": 1_000_000, "processes": 100}}));
+    assert_eq!((status, &answer["verdict"]), (200, &"ok".into()), "{answer:#}");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_sandbox-server"));
+    let printed = command.arg("--print-config").env("SANDBOX_MAX_DISK", "unlimited").output().unwrap();
+    let printed = String::from_utf8_lossy(&printed.stdout).into_owned();
+    for line in ["SANDBOX_MAX_TIMEOUT = \"5m\" # default", "SANDBOX_MAX_DISK = \"unlimited\" # environment"] {
+        assert!(printed.contains(line), "{printed}");
+    }
+}
+
+#[test]
 fn output_streams_as_it_happens() {
     let server = Server::start(&[]);
     let body = json!({
