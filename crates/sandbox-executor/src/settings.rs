@@ -164,6 +164,12 @@ impl Settings {
         backend::required(&self.backend, self.isolation).union(self.also_required)
     }
 
+    /// Whether cells have to find their way through the data directory, because they have users but no mounts of their own.
+    #[must_use]
+    pub fn passes_data_dir(&self) -> bool {
+        self.isolation == Isolation::Reduced && rustix::process::geteuid().is_root()
+    }
+
     /// Reads the settings; `variable` gives the value of an environment variable. Requests may ask for anything that the
     /// operator does not cap.
     pub fn read(variable: impl Fn(&str) -> Option<String>) -> Result<Self, SettingsError> {

@@ -15,15 +15,16 @@
 //! What is put here came out of a cell as a stream of checked entries; the host makes the files, in a directory that
 //! nobody else writes to.
 
-use std::fs::{DirBuilder, File, OpenOptions, Permissions};
+use std::fs::{File, OpenOptions, Permissions};
 use std::io::{self, Read};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::time::{Duration, SystemTime};
 
 use rustix::fs::{FlockOperation, flock};
 use sandbox_cell::archive::read_volume;
+use sandbox_cell::data_dir::make_dir;
 use serde::{Deserialize, Serialize};
 
 /// What an entry is.
@@ -151,7 +152,7 @@ impl Store {
             return Ok(known.clone());
         }
         let dir = self.dir(kind);
-        DirBuilder::new().recursive(true).mode(0o755).create(&dir)?;
+        make_dir(&dir)?;
         let found = dir.canonicalize()?;
         let _ = real.set(found.clone());
         Ok(found)

@@ -32,6 +32,7 @@ use std::sync::Arc;
 
 use config::Config;
 use sandbox_cell::backend::{Backend, INSIDE_COMMAND, inside};
+use sandbox_cell::data_dir::keep_private;
 use sandbox_executor::{Engine, Executor, RENDER_COMMAND};
 use sandbox_runtimes::Registry;
 
@@ -95,6 +96,10 @@ fn run(config: &Config) -> Result<(), String> {
         // What this host has says nothing about others' containers; this much they must have.
         config.settings.required().iter().map(sandbox_cell::Layer::name).collect()
     };
+    let data_dir =
+        config.settings.data_dir.as_deref().ok_or("there is no data directory; name one with SANDBOX_DATA_DIR")?;
+    let closed = keep_private(data_dir, config.settings.passes_data_dir())
+        .map_err(|error| format!("cannot make {} private: {error}", data_dir.display()))?;
     let executor = Executor::start().map_err(|failure| failure.to_string())?;
     executor.use_backend(&config.settings.backend).map_err(|failure| failure.to_string())?;
     let mut registry = Registry::shipped().map_err(|error| error.to_string())?;
@@ -105,8 +110,6 @@ fn run(config: &Config) -> Result<(), String> {
     let mut engine = Engine::new(executor, config.settings.clone(), registry, renderer)
         .map_err(|error| format!("cannot make a directory for what is made once: {error}"))?;
     engine.confine().map_err(|failure| failure.to_string())?;
-    let data_dir =
-        config.settings.data_dir.as_deref().ok_or("there is no data directory; name one with SANDBOX_DATA_DIR")?;
     let user = privilege::give_up(&config.user, data_dir)?;
     if config.settings.backend == Backend::Native {
         engine.confine_service(data_dir).map_err(|failure| failure.to_string())?;
@@ -124,6 +127,9 @@ fn run(config: &Config) -> Result<(), String> {
         level.json().init();
     } else {
         level.init();
+    }
+    for note in closed {
+        tracing::warn!("data directory: {note}");
     }
     if let Some(uid) = user {
         tracing::info!(uid, "no longer root; only the keeper is");

@@ -12,6 +12,7 @@ mod backends;
 mod browser;
 mod clients;
 mod companions;
+mod data;
 mod images;
 mod jobs;
 #[cfg(feature = "otlp")]
