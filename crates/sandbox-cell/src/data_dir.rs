@@ -98,7 +98,8 @@ pub fn is_own(dir: &Path) -> io::Result<bool> {
     let sticky = dir.metadata()?.mode() & 0o1000 != 0;
     let known = |name: &OsStr| {
         let mut names = SHOWN.iter().chain(&OTHERS).chain(&FILES);
-        let temporary = |text: &str| text.starts_with("runtimes.") && text.ends_with(".tmp");
+        // Such as runtimes.json, while it is written.
+        let temporary = |text: &str| text.starts_with("runtimes.");
         names.any(|known| *known == name) || name == "lost+found" || name.to_str().is_some_and(temporary)
     };
     let mut names = std::fs::read_dir(dir)?.map(|entry| entry.map(|entry| known(&entry.file_name())));
@@ -112,7 +113,7 @@ fn set_mode(file: impl AsFd, stat: &Stat, wanted: u32, path: &Path) -> io::Resul
     let fits = match wanted {
         PASSABLE_DIR => mode == PASSABLE_DIR,
         PRIVATE_DIR => mode & 0o066 == 0,
-        _ => mode & 0o077 == 0,
+        _ => mode & !PRIVATE_FILE == 0,
     };
     let user = rustix::process::geteuid();
     if fits || !user.is_root() && stat.st_uid != user.as_raw() {

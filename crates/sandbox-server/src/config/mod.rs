@@ -274,7 +274,7 @@ impl Config {
 /// What requests may ask for at most on this host, unless the operator says otherwise.
 fn usual_caps() -> Caps {
     let host = rustix::system::sysinfo();
-    let host = u64::try_from(host.totalram).unwrap_or(u64::MAX).saturating_mul(host.mem_unit.into());
+    let host = host.totalram.saturating_mul(host.mem_unit.into());
     // A container may have less than its host.
     let group = |file: &str| std::fs::read_to_string(file).ok()?.trim().parse::<u64>().ok();
     let groups = ["/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"];
