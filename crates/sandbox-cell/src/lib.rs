@@ -22,6 +22,7 @@ pub mod archive;
 pub mod backend;
 mod bare;
 mod cgroup;
+pub mod data_dir;
 mod error;
 mod family;
 #[cfg(fuzzing)]

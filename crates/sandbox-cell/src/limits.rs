@@ -282,7 +282,7 @@ pub enum LimitError {
         least: String,
     },
     /// It is above the most.
-    #[error("{name}: {given} is too much, the most allowed here is {most}")]
+    #[error("{name}: {given} is above the maximum of {most}{}", .setting.map(|name| format!(" ({name})")).unwrap_or_default())]
     TooMuch {
         /// The limit.
         name: &'static str,
@@ -290,6 +290,8 @@ pub enum LimitError {
         given: String,
         /// The most accepted.
         most: String,
+        /// The setting that allows no more, if the limit itself would.
+        setting: Option<&'static str>,
     },
 }
 
@@ -304,6 +306,32 @@ impl Default for Caps {
 }
 
 impl Caps {
+    /// The caps of a server that says nothing else, on a host with this much memory and so many CPUs: enough for what
+    /// people send, and not enough for one run to be the only one.
+    #[must_use]
+    pub fn for_server(memory: u64, cpus: u64) -> Self {
+        let memory = (memory / 2).clamp(256 * MIB, 4096 * MIB);
+        let disk = memory.min(2048 * MIB);
+        let mut caps = Self::default();
+        for (kind, most) in [
+            (LimitKind::WallTime, 300 * SECOND),
+            (LimitKind::CpuTime, 3600 * SECOND),
+            (LimitKind::Memory, memory),
+            (LimitKind::Cpus, 1_000 * cpus.max(1)),
+            (LimitKind::Processes, 1_024),
+            // Writable directories are in memory.
+            (LimitKind::Disk, disk),
+            (LimitKind::Inodes, 262_144),
+            // Both streams, with every byte escaped, fit the memory that the server has for answers.
+            (LimitKind::Output, 16 * MIB),
+            (LimitKind::OpenFiles, 4_096),
+            (LimitKind::FileSize, disk),
+        ] {
+            caps.0[kind as usize] = most.min(kind.info().most);
+        }
+        caps
+    }
+
     /// Lowers the most for one limit.
     pub fn lower(&mut self, kind: LimitKind, most: u64) -> Result<(), LimitError> {
         check(kind, most, kind.info().most)?;
@@ -438,8 +466,9 @@ fn check(kind: LimitKind, value: u64, most: u64) -> Result<(), LimitError> {
         return Err(LimitError::TooLittle { name: info.name, given, least });
     }
     if value > most {
+        let setting = (most < info.most).then_some(info.cap_variable);
         let (given, most) = (kind.format(value), kind.format(most));
-        return Err(LimitError::TooMuch { name: info.name, given, most });
+        return Err(LimitError::TooMuch { name: info.name, given, most, setting });
     }
     Ok(())
 }
@@ -478,7 +507,7 @@ mod tests {
         caps.lower(LimitKind::Memory, 64 * MIB).expect("within bounds");
         let mut limits = Limits::default();
         let error = limits.set(LimitKind::Memory, 128 * MIB, &caps).unwrap_err();
-        assert_eq!(error.to_string(), "memory: 128 MiB is too much, the most allowed here is 64 MiB");
+        assert_eq!(error.to_string(), "memory: 128 MiB is above the maximum of 64 MiB (SANDBOX_MAX_MEMORY)");
         limits.clamp(&caps);
         assert_eq!(limits.memory(), 64 * MIB);
         caps.lower(LimitKind::CpuTime, SECOND).expect("within bounds");

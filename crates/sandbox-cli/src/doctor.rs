@@ -1,6 +1,7 @@
 //! `sandbox-run doctor`: what works on this host, what does not, and what to do about it.
 
 use std::io::Write;
+use std::net::IpAddr;
 
 use anstyle::{AnsiColor, Style};
 use sandbox_cell::LayerSet;
@@ -13,6 +14,7 @@ use crate::exit;
 use crate::output::complain;
 
 const GOOD: Style = AnsiColor::Green.on_default();
+const WARN: Style = AnsiColor::Yellow.on_default();
 const BAD: Style = AnsiColor::Red.on_default();
 const BOLD: Style = Style::new().bold();
 const DIM: Style = Style::new().dimmed();
@@ -28,11 +30,12 @@ pub(crate) fn doctor(as_json: bool) -> u8 {
         }
     };
     let languages = languages(&settings);
+    let warnings = server_warnings(|name| std::env::var(name).ok());
     let mut out = anstream::stdout().lock();
     let printed = if as_json {
-        writeln!(out, "{:#}", as_value(&host, settings.required(), &languages))
+        writeln!(out, "{:#}", as_value(&host, settings.required(), &languages, &warnings))
     } else {
-        write!(out, "{}", as_text(&host, &languages))
+        write!(out, "{}", as_text(&host, &languages, &warnings))
     };
     u8::from(printed.is_err() || !host.meets_policy())
 }
@@ -53,7 +56,21 @@ fn languages(settings: &Settings) -> Vec<Language> {
         .collect()
 }
 
-fn as_value(host: &Host, required: LayerSet, languages: &[Language]) -> Value {
+/// What is wrong with a `sandbox-server` that is started with these variables. Its flags and its file are not known here.
+fn server_warnings(variable: impl Fn(&str) -> Option<String>) -> Vec<String> {
+    let get = |name: &str| variable(name).map(|value| value.trim().to_owned()).filter(|value| !value.is_empty());
+    let host = get("HTTP_HOST").unwrap_or_else(|| "0.0.0.0".to_owned());
+    let is_local = host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback());
+    if is_local || ["SANDBOX_API_KEYS", "SANDBOX_API_KEYS_FILE"].iter().any(|name| get(name).is_some()) {
+        return vec![];
+    }
+    vec![format!(
+        "sandbox-server, started with these variables, listens on {host} and needs no API key: everyone who can reach it can \
+         run code; set SANDBOX_API_KEYS or HTTP_HOST=127.0.0.1, unless its flags or its configuration file do"
+    )]
+}
+
+fn as_value(host: &Host, required: LayerSet, languages: &[Language], warnings: &[String]) -> Value {
     let layers: Vec<Value> = host
         .findings
         .iter()
@@ -85,10 +102,11 @@ fn as_value(host: &Host, required: LayerSet, languages: &[Language]) -> Value {
         "cgroups": host.cgroups,
         "layers": layers,
         "languages": languages,
+        "warnings": warnings,
     })
 }
 
-fn as_text(host: &Host, languages: &[Language]) -> String {
+fn as_text(host: &Host, languages: &[Language], warnings: &[String]) -> String {
     let user = if host.privileged { "root" } else { "ordinary user" };
     let mut text = format!("{BOLD}Host{BOLD:#}  Linux {}, {user}, cgroups {}\n\n", host.kernel, host.cgroups);
     text.push_str(&format!("{BOLD}Isolation{BOLD:#}\n"));
@@ -104,6 +122,10 @@ fn as_text(host: &Host, languages: &[Language]) -> String {
             }
             Err(fix) => format!("  {BAD}✗{BAD:#} {name:<9} {fix}\n"),
         });
+    }
+    if !warnings.is_empty() {
+        text.push_str(&format!("\n{BOLD}Server{BOLD:#}\n"));
+        text.extend(warnings.iter().map(|warning| format!("  {WARN}!{WARN:#} {warning}\n")));
     }
     let missing: Vec<_> = host.findings.iter().filter(|f| !f.works).map(|f| f.layer.name()).collect();
     let verdict = match (&host.failure, missing.as_slice()) {
@@ -166,7 +188,7 @@ mod tests {
     }
 
     fn plain(host: &Host, languages: &[Language]) -> String {
-        anstream::adapter::strip_str(&as_text(host, languages)).to_string()
+        anstream::adapter::strip_str(&as_text(host, languages, &[])).to_string()
     }
 
     #[test]
@@ -188,8 +210,30 @@ mod tests {
         assert!(text.contains("fix: run as root, or with a delegated cgroup"), "{text}");
         assert!(text.contains("✗ python    install Python"), "{text}");
         assert!(text.contains("The policy is met, without memory; results say so."), "{text}");
-        let value = as_value(&host(&[Layer::Memory]), LayerSet::required_by_default(), &languages);
+        let value = as_value(&host(&[Layer::Memory]), LayerSet::required_by_default(), &languages, &[]);
         assert_eq!(value["layers"][9]["works"], false);
         assert_eq!(value["languages"][0]["fix"], "install Python");
+    }
+
+    #[test]
+    fn a_server_for_everyone_is_a_warning() {
+        let warnings = |variables: &[(&str, &str)]| {
+            server_warnings(|name| Some((*variables.iter().find(|(known, _)| *known == name)?).1.to_owned()))
+        };
+        for safe in [
+            ("SANDBOX_API_KEYS", "k"),
+            ("SANDBOX_API_KEYS_FILE", "/k"),
+            ("HTTP_HOST", "127.0.0.1"),
+            ("HTTP_HOST", "::1"),
+        ] {
+            assert_eq!(warnings(&[safe]), [""; 0], "{safe:?}");
+        }
+        for open in [&[][..], &[("HTTP_HOST", "::")], &[("SANDBOX_API_KEYS", " "), ("HTTP_HOST", "10.0.0.1")]] {
+            let warnings = warnings(open);
+            let text = anstream::adapter::strip_str(&as_text(&host(&[]), &[], &warnings)).to_string();
+            assert!(text.contains("\nServer\n  ! sandbox-server, started with these variables, listens on "), "{text}");
+            let value = as_value(&host(&[]), LayerSet::required_by_default(), &[], &warnings);
+            assert_eq!(value["warnings"].as_array().map(Vec::len), Some(1));
+        }
     }
 }

@@ -6,6 +6,7 @@ use std::path::Path;
 
 use clap::ValueEnum;
 use sandbox_cell::Failure;
+use sandbox_cell::data_dir::keep_private;
 use sandbox_executor::{Executor, Host, Input, Plan, RunResult, Settings, Verdict};
 use sandbox_runtimes::Store;
 use sandbox_sys::signal::{SignalFd, SignalSet};
@@ -51,6 +52,7 @@ fn report(
     if let Err(error) = prepared.request.check() {
         return refuse(format, &error.to_string());
     }
+    close_data_dir(&settings);
     let executor = executor.and_then(|executor| executor.use_backend(&settings.backend).map(|()| executor));
     let executor = match executor {
         Ok(executor) => executor.for_one_run(),
@@ -74,6 +76,14 @@ fn report(
     match prepared.request.plan(runtime.as_ref(), &settings, |name| std::env::var_os(name)) {
         Ok(plan) => execute(options, &executor, &plan, &settings, prepared.input),
         Err(error) => refuse(format, &error.to_string()),
+    }
+}
+
+/// Closes the data directory to others. One that cannot be closed, or made, is complained about when it is needed.
+pub(crate) fn close_data_dir(settings: &Settings) {
+    let passed = settings.passes_data_dir();
+    if let Some(dir) = settings.data_dir.as_deref().filter(|dir| passed || dir.is_dir()) {
+        let _ = keep_private(dir, passed);
     }
 }
 

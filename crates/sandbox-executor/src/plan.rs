@@ -9,7 +9,8 @@ use std::path::PathBuf;
 
 use sandbox_cell::archive::Caps;
 use sandbox_cell::{
-    CellSpec, Command, Gateway, LayerSet, Limits, Mount, Network, PROXY_PORT, RelativePath, Role, Volume, WORK_DIR,
+    CellSpec, Command, Gateway, LayerSet, LimitKind, Limits, Mount, Network, PROXY_PORT, RelativePath, Role, Volume,
+    WORK_DIR,
 };
 use sandbox_runtimes::{
     Invocation, Kind, OUT_DIR, Packages, RESULT_DIR, RUNNER_FILE, Runtime, Stage, StageName, WarmUp, set_all,
@@ -26,6 +27,7 @@ use crate::request::{Request, RequestError, Source};
 use crate::settings::Settings;
 use crate::template::{TOKEN, Translator, new_token};
 use crate::verdict::Complaints;
+use crate::volumes::VolumeRequest;
 
 /// A step before the run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -230,8 +232,21 @@ impl Request {
                 plan.cell.volumes.push(volume);
             }
         }
+        check_volumes(&self.volumes, settings).map_err(RequestError::Place)?;
         Ok(plan)
     }
+}
+
+/// Named volumes are in memory while a run uses them, as its other directories are, and no larger than these together.
+fn check_volumes(volumes: &[VolumeRequest], settings: &Settings) -> Result<(), String> {
+    let sizes = volumes.iter().filter_map(|volume| Some(volume.volume()?.1.size));
+    let (total, disk) = (sizes.fold(0, u64::saturating_add), LimitKind::Disk);
+    let most = settings.caps.most(disk);
+    if total <= most {
+        return Ok(());
+    }
+    let (given, most, setting) = (disk.format(total), disk.format(most), disk.info().cap_variable);
+    Err(format!("volumes of {given} are above the maximum of {most} ({setting})"))
 }
 
 /// How many bytes and files a runner's remarks may have.
@@ -558,6 +573,18 @@ mod tests {
 
     fn plan(request: &Request, runtime: &Runtime) -> Result<Plan, String> {
         request.plan(Some(runtime), &Settings::default(), |_| None).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn volumes_are_no_larger_than_a_disk_may_be() {
+        let mut request = request(Source::Program { argv: vec!["env".into()], mount: None });
+        request.volumes = ["a:/a:600m", "b:/b:600m"].map(|text| VolumeRequest::parse(text).expect("valid")).into();
+        let plan = |settings: &Settings| request.plan(None, settings, |_| None).map_err(|error| error.to_string());
+        assert!(plan(&Settings::default()).is_ok());
+        let mut settings = Settings::default();
+        settings.caps.lower(LimitKind::Disk, 1 << 30).expect("within bounds");
+        let error = plan(&settings).expect_err("refused");
+        assert_eq!(error, "volumes of 1.2 GiB are above the maximum of 1 GiB (SANDBOX_MAX_DISK)");
     }
 
     #[test]

@@ -14,6 +14,9 @@ use crate::owner::Sharing;
 use crate::reach::HostRule;
 use crate::special::Deny;
 
+/// The cap of a limit that has none.
+const UNLIMITED: &str = "unlimited";
+
 /// The variable that lists layers without which nothing may run.
 const REQUIRE: &str = "SANDBOX_REQUIRE";
 
@@ -181,8 +184,21 @@ impl Settings {
         backend::required(&self.backend, self.isolation).union(self.also_required)
     }
 
-    /// Reads the settings; `variable` gives the value of an environment variable.
+    /// Whether cells have to find their way through the data directory, because they have users but no mounts of their own.
+    #[must_use]
+    pub fn passes_data_dir(&self) -> bool {
+        self.isolation == Isolation::Reduced && rustix::process::geteuid().is_root()
+    }
+
+    /// Reads the settings; `variable` gives the value of an environment variable. Requests may ask for anything that the
+    /// operator does not cap.
     pub fn read(variable: impl Fn(&str) -> Option<String>) -> Result<Self, SettingsError> {
+        Self::read_with(variable, &Caps::default())
+    }
+
+    /// The same with caps for limits that the operator does not cap. They do not keep an operator from setting a higher
+    /// default, and `unlimited` takes them away.
+    pub fn read_with(variable: impl Fn(&str) -> Option<String>, usual: &Caps) -> Result<Self, SettingsError> {
         let get = |name: &str| variable(name).filter(|value| !value.trim().is_empty());
         let mut settings = Self::default();
         let mut errors = vec![];
@@ -193,7 +209,7 @@ impl Settings {
         };
         // Caps before defaults, which must respect them.
         for info in TABLE {
-            if let Some(text) = get(info.cap_variable) {
+            if let Some(text) = get(info.cap_variable).filter(|text| text.trim() != UNLIMITED) {
                 let lowered = info.kind.parse(&text).and_then(|value| settings.caps.lower(info.kind, value));
                 note(info.cap_variable, lowered);
             }
@@ -206,6 +222,10 @@ impl Settings {
             }
         }
         settings.defaults.clamp(&settings.caps);
+        for kind in TABLE.map(|info| info.kind).into_iter().filter(|kind| get(kind.info().cap_variable).is_none()) {
+            let default = settings.defaults.get(kind).unwrap_or_default();
+            note(kind.info().cap_variable, settings.caps.lower(kind, usual.most(kind).max(default)));
+        }
         for (name, kind) in STAGES {
             if let Some(text) = get(name) {
                 let limits = if name.contains("COMPILE") { &mut settings.compile } else { &mut settings.install };
@@ -359,6 +379,28 @@ mod tests {
         assert_eq!((settings.network_allow.len(), settings.install_hosts.map_or(0, |hosts| hosts.len())), (2, 1));
         assert_eq!((settings.sharing, settings.preload.join(" ").as_str()), (Sharing::Packages, "mylib other_lib"));
         assert_eq!(settings.volume_paths, [PathBuf::from("/srv"), PathBuf::from("/data")]);
+    }
+
+    #[test]
+    fn usual_caps_hold_unless_the_operator_says_otherwise() {
+        let usual = Caps::for_server(2 << 30, 4);
+        let read = |variables: &[(&str, &str)]| {
+            let variables: HashMap<&str, &str> = variables.iter().copied().collect();
+            Settings::read_with(|name| variables.get(name).map(ToString::to_string), &usual).expect("valid")
+        };
+        let settings =
+            read(&[("SANDBOX_MAX_DISK", "unlimited"), ("SANDBOX_MAX_TIMEOUT", "1h"), ("SANDBOX_PROCESSES", "5000")]);
+        assert_eq!(settings.caps.most(LimitKind::Memory), 1 << 30, "half of the host's");
+        assert_eq!(settings.caps.most(LimitKind::Disk), LimitKind::Disk.info().most);
+        assert_eq!(settings.caps.most(LimitKind::WallTime), 3_600_000_000);
+        assert_eq!(settings.caps.most(LimitKind::Processes), 5_000, "a default that is higher raises the cap");
+        assert_eq!(settings.defaults.cpu_time(), None, "what has no limit of its own gets none");
+        for info in TABLE {
+            assert!(read(&[]).caps.most(info.kind) < info.most, "{}", info.name);
+        }
+        let mut limits = settings.defaults.clone();
+        let error = limits.set(LimitKind::Memory, 2 << 30, &settings.caps).expect_err("refused");
+        assert_eq!(error.to_string(), "memory: 2 GiB is above the maximum of 1 GiB (SANDBOX_MAX_MEMORY)");
     }
 
     #[test]

@@ -4,13 +4,14 @@
 //! it: it is unpacked inside the next cell, into a place of fixed size, and replaced when that cell has ended. While a
 //! run uses a volume, others wait.
 
-use std::fs::{DirBuilder, File, OpenOptions};
+use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
 
 use rustix::fs::{FlockOperation, flock};
+use sandbox_cell::data_dir::make_dir;
 use sandbox_cell::units::{parse_size, shorten};
 use sandbox_cell::{Mount, Volume, reason};
 
@@ -131,7 +132,7 @@ impl NamedVolume {
     /// Opens a volume in a data directory; waits for others as long as `patient` says so.
     pub(crate) fn open(data_dir: &Path, name: &str, mut patient: impl FnMut() -> bool) -> io::Result<Option<Self>> {
         let dir = data_dir.join("volumes");
-        DirBuilder::new().recursive(true).mode(0o700).create(&dir)?;
+        make_dir(&dir)?;
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false).mode(0o600);
         let lock = options.open(dir.join(format!("{name}.lock")))?;

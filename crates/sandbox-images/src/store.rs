@@ -19,6 +19,7 @@ use std::sync::Arc;
 
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
+use sandbox_cell::data_dir::make_dir;
 use sandbox_cell::reason;
 use serde::{Deserialize, Serialize};
 
@@ -134,6 +135,7 @@ impl ImageStore {
     /// A directory to unpack an image into. Waits for others who import.
     pub fn import(&self) -> Result<Import, StoreError> {
         let begin = || {
+            make_dir(&self.dir)?;
             DirBuilder::new().mode(0o755).recursive(true).create(self.names_dir())?;
             let lock = lock_with(&self.dir.join("import.lock"), FlockOperation::LockExclusive)?;
             let dir = self.dir.join(STAGING);

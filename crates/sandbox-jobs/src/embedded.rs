@@ -8,6 +8,8 @@
 mod index;
 
 use std::collections::HashMap;
+use std::fs::{File, OpenOptions, Permissions};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -77,7 +79,7 @@ pub struct Embedded {
 impl Embedded {
     /// Opens or makes the store. Jobs that were running when its last user died are queued again, or given up.
     pub fn open(file: &Path) -> Result<Self> {
-        let database = Database::create(file)?;
+        let database = Database::builder().create_file(open_private(file).map_err(redb::StorageError::from)?)?;
         let (queued, followed, listings) = (Notify::new(), Mutex::default(), Semaphore::new(LISTINGS));
         let store = Self { database, queued, followed, listings };
         let transaction = store.database.begin_write()?;
@@ -571,6 +573,15 @@ fn add_event(transaction: &WriteTransaction, id: JobId, what: &Value) -> Result<
     };
     resize_events(transaction, id, |size| size + bytes.len() as u64)?;
     Ok(number)
+}
+
+/// Opens or makes a file that nobody else can read: jobs hold code, variables and the secrets of webhooks.
+fn open_private(file: &Path) -> std::io::Result<File> {
+    let opened = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(file)?;
+    if opened.metadata()?.mode() & 0o077 != 0 {
+        opened.set_permissions(Permissions::from_mode(0o600))?;
+    }
+    Ok(opened)
 }
 
 fn drop_events(transaction: &WriteTransaction, id: JobId) -> Result<()> {

@@ -4,7 +4,7 @@
 //! size and time of change. A memory that cannot be read or written only costs time.
 
 use std::collections::BTreeMap;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -102,7 +102,7 @@ fn fingerprints(command: &Path, description: &Description, watched: &[PathBuf]) 
 /// Writes the file whole or not at all; others may be doing the same.
 fn save(file: &Path, entries: &BTreeMap<PathBuf, Entry>) -> std::io::Result<()> {
     if let Some(dir) = file.parent() {
-        std::fs::create_dir_all(dir)?;
+        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
     }
     let temporary = file.with_extension(format!("{}.tmp", std::process::id()));
     let mut options = std::fs::OpenOptions::new();

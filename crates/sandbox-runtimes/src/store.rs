@@ -16,15 +16,16 @@
 //! nobody else writes to.
 
 use std::collections::BTreeMap;
-use std::fs::{DirBuilder, File, OpenOptions, Permissions};
+use std::fs::{File, OpenOptions, Permissions};
 use std::io::{self, Read};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::time::{Duration, SystemTime};
 
 use rustix::fs::{FlockOperation, flock};
 use sandbox_cell::archive::read_volume;
+use sandbox_cell::data_dir::make_dir;
 use serde::{Deserialize, Serialize};
 
 /// What an entry is.
@@ -157,7 +158,7 @@ impl Store {
             return Ok(known.clone());
         }
         let dir = self.dir(kind);
-        DirBuilder::new().recursive(true).mode(0o755).create(&dir)?;
+        make_dir(&dir)?;
         let found = dir.canonicalize()?;
         let _ = real.set(found.clone());
         Ok(found)

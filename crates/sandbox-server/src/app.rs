@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Instant;
 
 use axum::Router;
@@ -24,8 +24,9 @@ use crate::config::Config;
 use crate::held::Room;
 use crate::metrics::Metrics;
 use crate::problem::{Code, Problem};
-use crate::rate::Rate;
+use crate::rate::{Rate, network};
 use crate::slots::Slots;
+use crate::web::{self, Guard};
 use crate::webhook::Webhooks;
 use crate::worker::RunningJob;
 use crate::{batch, execute, info, jobs, openapi};
@@ -36,6 +37,8 @@ pub(crate) struct App {
     pub(crate) engine: Engine,
     pub(crate) slots: Arc<Slots>,
     pub(crate) keys: Keys,
+    /// Which requests are let in where no key is needed.
+    pub(crate) guard: Guard,
     pub(crate) started: Instant,
     pub(crate) jobs: sandbox_jobs::Store,
     /// How much of the store jobs may use.
@@ -51,6 +54,8 @@ pub(crate) struct App {
     /// Memory for what clients have not read yet.
     pub(crate) answers: Room,
     pub(crate) webhooks: Webhooks,
+    /// What the operator should know, once the server listens.
+    pub(crate) warnings: OnceLock<Vec<String>>,
     /// The layers of isolation that this host has.
     pub(crate) isolation: Vec<&'static str>,
     /// How many runs there were.
@@ -74,6 +79,7 @@ impl App {
             engine,
             slots: Slots::new(config.capacity, config.reserved_share, keys.caps()),
             keys,
+            guard: Guard::new(config.allowed_hosts.clone(), config.cors.clone()),
             jobs,
             bounds: config.bounds,
             running: Mutex::default(),
@@ -83,6 +89,7 @@ impl App {
             bodies: Room::new(config.max_held / 2),
             answers: Room::new(config.max_held / 2),
             webhooks,
+            warnings: OnceLock::new(),
             isolation,
             started: Instant::now(),
             runs: AtomicU64::new(0),
@@ -112,7 +119,7 @@ pub(crate) fn router(app: &Arc<App>, config: &Config) -> Router {
         .route("/v1/execute", post(jobs::create).get(jobs::list))
         .route("/v1/execute/{id}", get(jobs::get).delete(jobs::cancel))
         .route("/v1/execute/{id}/events", get(jobs::events));
-    Router::new()
+    let routes = Router::new()
         .merge(guarded(runs, Some(Scope::Execute)))
         .merge(guarded(jobs, Some(Scope::Jobs)))
         .merge(guarded(Router::new().route("/metrics", get(info::metrics)), Some(Scope::Metrics)))
@@ -128,7 +135,13 @@ pub(crate) fn router(app: &Arc<App>, config: &Config) -> Router {
         .method_not_allowed_fallback(|| async {
             Problem::new(Code::MethodNotAllowed, "the route exists, for another method")
         })
-        .layer(RequestBodyTimeoutLayer::new(config.read_timeout))
+        .layer(RequestBodyTimeoutLayer::new(config.read_timeout));
+    let routes = match config.cors.layer() {
+        Some(cors) => routes.layer(cors),
+        None => routes,
+    };
+    routes
+        .layer(from_fn_with_state(Arc::clone(app), web::guard))
         .layer(from_fn_with_state(Arc::clone(app), annotate))
         .layer(CatchPanicLayer::custom(|_| Problem::new(Code::Internal, "the server made a mistake").into_response()))
         .with_state(Arc::clone(app))
@@ -138,16 +151,22 @@ pub(crate) fn router(app: &Arc<App>, config: &Config) -> Router {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Peer(pub(crate) IpAddr);
 
+/// The address from which a request came.
+pub(crate) fn peer(request: &Request) -> Option<IpAddr> {
+    request.extensions().get::<Peer>().map(|peer| peer.0)
+}
+
 /// Finds out who asks, and whether they may.
 async fn authorize(
     State((app, scope)): State<(Arc<App>, Option<Scope>)>,
     mut request: Request,
     next: Next,
 ) -> Response {
-    let allowed = app.keys.check(request.headers()).and_then(|client: Arc<Client>| {
-        let peer = request.extensions().get::<Peer>().map(|peer| peer.0.to_string());
-        let who = client.name.as_ref().map_or_else(|| peer.unwrap_or_default(), |name| format!("key {name}"));
-        app.rate.take(&who, client.rate, Instant::now())?;
+    let (peer, now) = (peer(&request), Instant::now());
+    let allowed = app.keys.check(request.headers(), peer, now).and_then(|client: Arc<Client>| {
+        let address = || peer.map(network).unwrap_or_default();
+        let who = client.name.as_ref().map_or_else(address, |name| format!("key {name}"));
+        app.rate.take(&who, client.rate, now)?;
         scope.map_or(Ok(()), |scope| client.may(scope))?;
         Ok(client)
     });
@@ -183,7 +202,9 @@ async fn annotate(State(app): State<Arc<App>>, mut request: Request, next: Next)
         (header::X_FRAME_OPTIONS, "DENY"),
         (header::REFERRER_POLICY, "no-referrer"),
         (header::CACHE_CONTROL, "no-store"),
-        (header::CONTENT_SECURITY_POLICY, "default-src 'none'; style-src 'unsafe-inline'"),
+        (header::CONTENT_SECURITY_POLICY, "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'"),
+        (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
+        (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
     ] {
         headers.entry(name).or_insert(HeaderValue::from_static(value));
     }

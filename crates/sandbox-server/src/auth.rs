@@ -3,9 +3,11 @@
 //! A key is compared by its digest, in constant time. Behind a key may stand what is particular to it:
 //! `KEY;name=ci;scopes=execute+jobs;rate=10;runs=4;per-day=1000`.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::net::IpAddr;
 use std::str::FromStr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
 
 use axum::http::{HeaderMap, header};
 use sandbox_jobs::{Filter, Job, JobStatus};
@@ -13,10 +15,17 @@ use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
 use crate::problem::{Code, Problem};
+use crate::rate::{Buckets, Pace, network};
 use crate::slots::Owner;
 
 /// The shortest key: long enough not to be guessed, if it is random.
 const SHORTEST: usize = 16;
+
+/// How many invalid keys may come from an address: some at once, and then one a second.
+const GUESSES: Pace = Pace { per_second: 1.0, full: 10.0 };
+
+/// How many pairs of an address and a key that was valid there are remembered.
+const MOST_ACQUAINTED: usize = 10_000;
 
 /// What a key opens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -94,51 +103,84 @@ struct Key {
 /// The keys that are accepted. None means that everybody may come.
 #[derive(Debug)]
 pub(crate) struct Keys {
-    keys: Vec<Key>,
+    accepted: Vec<Key>,
     anybody: Arc<Client>,
+    /// How many invalid keys came from where.
+    guesses: Buckets,
+    /// Where which key was valid: whoever guesses at the same address does not lock its owner out.
+    acquainted: Mutex<HashSet<(String, usize)>>,
 }
 
 impl Keys {
     /// Takes keys, each as it is or as `sha256:` and the digest in hexadecimal, with what is particular to it. Errors do
     /// not repeat a key.
     pub(crate) fn new(keys: &[String]) -> Result<Self, String> {
-        let keys: Vec<Key> = keys.iter().map(|key| read_key(key)).collect::<Result<_, _>>()?;
-        let mut names: Vec<_> = keys.iter().map(|key| &key.client.name).collect();
+        let accepted: Vec<Key> = keys.iter().map(|key| read_key(key)).collect::<Result<_, _>>()?;
+        let mut names: Vec<_> = accepted.iter().map(|key| &key.client.name).collect();
         names.sort_unstable();
         if let Some(pair) = names.windows(2).find(|pair| pair[0] == pair[1]) {
             return Err(format!("two keys have the name '{}'", pair[0].as_deref().unwrap_or_default()));
         }
-        Ok(Self { keys, anybody: Arc::new(Client::anybody()) })
+        let (guesses, acquainted) = (Buckets::default(), Mutex::default());
+        Ok(Self { accepted, anybody: Arc::new(Client::anybody()), guesses, acquainted })
     }
 
     /// Whether no key is needed.
     pub(crate) fn is_open(&self) -> bool {
-        self.keys.is_empty()
+        self.accepted.is_empty()
     }
 
     /// The keys with a limit of concurrent runs, and that limit.
     pub(crate) fn caps(&self) -> HashMap<Owner, usize> {
-        self.keys.iter().filter_map(|key| Some((key.client.name.clone(), key.client.runs?))).collect()
+        self.accepted.iter().filter_map(|key| Some((key.client.name.clone(), key.client.runs?))).collect()
     }
 
-    /// Checks the key in a request's headers: `Authorization: Bearer KEY` or `X-API-Key: KEY`. Returns whose it is.
-    pub(crate) fn check(&self, headers: &HeaderMap) -> Result<Arc<Client>, Problem> {
+    /// Checks the key in the headers of a request from this address. Returns whose it is.
+    ///
+    /// Once too many invalid keys have come from an address, a valid one is refused in the same way, unless it was used
+    /// there before: otherwise one could guess as fast as before, and would only have to look for the answer that differs.
+    pub(crate) fn check(
+        &self,
+        headers: &HeaderMap,
+        from: Option<IpAddr>,
+        now: Instant,
+    ) -> Result<Arc<Client>, Problem> {
         if self.is_open() {
             return Ok(Arc::clone(&self.anybody));
         }
-        let bearer = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok()?.strip_prefix("Bearer "));
-        let key = bearer.or_else(|| headers.get("x-api-key")?.to_str().ok());
-        let Some(key) = key else {
-            return Err(Problem::new(Code::Unauthorized, "send a key as 'Authorization: Bearer KEY'"));
-        };
-        let given: [u8; 32] = Sha256::digest(key.trim().as_bytes()).into();
-        // Every key is compared, so that the time does not tell which one is near.
-        let matches: Vec<bool> = self.keys.iter().map(|key| key.digest.ct_eq(&given).into()).collect();
-        let known = matches.iter().position(|matches| *matches);
-        known
-            .map(|known| Arc::clone(&self.keys[known].client))
-            .ok_or_else(|| Problem::new(Code::Unauthorized, "the key is not valid"))
+        let key = given(headers)
+            .ok_or_else(|| Problem::new(Code::Unauthorized, "send a key as 'Authorization: Bearer KEY'"))?;
+        let from = from.map(network).unwrap_or_default();
+        let known = self.find(key);
+        let mut acquainted = self.acquainted.lock().unwrap_or_else(PoisonError::into_inner);
+        let pair = known.map(|index| (from.clone(), index));
+        if pair.as_ref().is_none_or(|pair| !acquainted.contains(pair)) {
+            let cost = if known.is_some() { 0.0 } else { 1.0 };
+            self.guesses.take(&from, cost, GUESSES, now).map_err(|wait| {
+                let detail = "too many invalid keys came from this address";
+                Problem::new(Code::TooManyRequests, detail).retry_after(wait)
+            })?;
+        }
+        let (index, pair) = known.zip(pair).ok_or_else(|| Problem::new(Code::Unauthorized, "the key is not valid"))?;
+        if acquainted.len() >= MOST_ACQUAINTED {
+            acquainted.clear();
+        }
+        acquainted.insert(pair);
+        Ok(Arc::clone(&self.accepted[index].client))
     }
+
+    fn find(&self, key: &str) -> Option<usize> {
+        let given: [u8; 32] = Sha256::digest(key.as_bytes()).into();
+        // Every key is compared, so that the time does not tell which one is near.
+        let matches: Vec<bool> = self.accepted.iter().map(|key| key.digest.ct_eq(&given).into()).collect();
+        matches.iter().position(|matches| *matches)
+    }
+}
+
+/// The key that a request carries: `Authorization: Bearer KEY` or `X-API-Key: KEY`.
+fn given(headers: &HeaderMap) -> Option<&str> {
+    let bearer = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok()?.strip_prefix("Bearer "));
+    bearer.or_else(|| headers.get("x-api-key")?.to_str().ok()).map(str::trim)
 }
 
 fn read_key(text: &str) -> Result<Key, String> {
@@ -218,26 +260,53 @@ mod tests {
         headers
     }
 
+    fn check(keys: &Keys, headers: &HeaderMap) -> Result<Arc<Client>, Problem> {
+        keys.check(headers, None, Instant::now())
+    }
+
+    #[test]
+    fn guessing_keys_is_slow_and_locks_no_owner_out() {
+        let keys = Keys::new(&["first-key-0123456".to_owned(), "second-key-0123456".to_owned()]).expect("valid");
+        let (start, right) = (Instant::now(), headers("x-api-key", "first-key-0123456"));
+        let (other, wrong) = (headers("x-api-key", "second-key-0123456"), headers("x-api-key", "wrong"));
+        let at = |address: &str, given: &HeaderMap, seconds: u64| {
+            let now = start + std::time::Duration::from_secs(seconds);
+            let answer = keys.check(given, Some(address.parse().expect("an address")), now);
+            answer.map_or_else(|problem| problem.code(), |_| Code::NotFound)
+        };
+        assert_eq!(at("192.0.2.1", &right, 0), Code::NotFound);
+        for _ in 0..10 {
+            assert_eq!(at("192.0.2.1", &wrong, 0), Code::Unauthorized);
+        }
+        assert_eq!(at("192.0.2.1", &wrong, 0), Code::TooManyRequests);
+        assert_eq!(at("192.0.2.1", &other, 0), Code::TooManyRequests, "a guess that is right looks like any other");
+        assert_eq!(at("192.0.2.1", &right, 0), Code::NotFound, "who was here before still is");
+        assert_eq!(at("192.0.2.1", &HeaderMap::new(), 0), Code::Unauthorized, "no key is no guess");
+        assert_eq!(at("192.0.2.2", &other, 0), Code::NotFound, "other addresses are not concerned");
+        let guesses: Vec<Code> = (0..10).map(|_| at("192.0.2.1", &wrong, 2)).collect();
+        assert_eq!(guesses.iter().filter(|code| **code == Code::Unauthorized).count(), 2, "one a second");
+    }
+
     #[test]
     fn keys_open_and_others_do_not() {
         let digest: String = Sha256::digest(b"second-key-0123456").iter().map(|byte| format!("{byte:02x}")).collect();
         let keys = Keys::new(&["first-key-0123456".to_owned(), format!("sha256:{digest}")]).expect("valid");
-        assert!(keys.check(&headers("authorization", "Bearer first-key-0123456")).is_ok());
-        assert!(keys.check(&headers("x-api-key", "second-key-0123456")).is_ok());
+        assert!(check(&keys, &headers("authorization", "Bearer first-key-0123456")).is_ok());
+        assert!(check(&keys, &headers("x-api-key", "second-key-0123456")).is_ok());
         for (name, value) in
             [("authorization", "Bearer wrong"), ("authorization", "first-key-0123456"), ("x-api-key", "")]
         {
-            assert!(keys.check(&headers(name, value)).is_err(), "{value}");
+            assert!(check(&keys, &headers(name, value)).is_err(), "{value}");
         }
-        assert!(keys.check(&HeaderMap::new()).is_err());
-        assert!(Keys::new(&[]).expect("valid").check(&HeaderMap::new()).is_ok());
+        assert!(check(&keys, &HeaderMap::new()).is_err());
+        assert!(check(&Keys::new(&[]).expect("valid"), &HeaderMap::new()).is_ok());
     }
 
     #[test]
     fn a_key_may_have_particulars() {
         let text = "first-key-0123456;name=ci;scopes=jobs+metrics;rate=2.5;runs=3;per-day=100";
         let keys = Keys::new(&[text.to_owned()]).expect("valid");
-        let client = keys.check(&headers("x-api-key", "first-key-0123456")).expect("known");
+        let client = check(&keys, &headers("x-api-key", "first-key-0123456")).expect("known");
         assert_eq!((client.name.as_deref(), client.rate, client.per_day), (Some("ci"), Some(2.5), Some(100)));
         assert!(client.may(Scope::Jobs).is_ok() && client.may(Scope::Execute).is_err());
         assert_eq!((client.runs, keys.caps().get(&client.name).copied()), (Some(3), Some(3)));

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::extract::Request;
-use axum::http::header;
+use axum::http::{HeaderMap, header};
 use sandbox_executor::{Checked, JsonRequest};
 use serde::de::DeserializeOwned;
 use tokio_stream::StreamExt;
@@ -29,11 +29,7 @@ pub(crate) async fn read<T: DeserializeOwned + Send + 'static>(
     app: &Arc<App>,
     request: Request,
 ) -> Result<Body<T>, Problem> {
-    let kind =
-        request.headers().get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or("application/json");
-    if !kind.starts_with("application/json") {
-        return Err(Problem::new(Code::UnsupportedMediaType, format!("the body is {kind}")));
-    }
+    require_json(request.headers())?;
     let announced = request.headers().get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse().ok());
     if announced.is_some_and(|length: usize| length > app.max_body) {
         return Err(too_large());
@@ -49,6 +45,18 @@ pub(crate) async fn read<T: DeserializeOwned + Send + 'static>(
     };
     let value = if size <= SMALL { parse()? } else { elsewhere(parse).await? };
     Ok(Body { value, size, held })
+}
+
+/// Web pages may send bodies of other types, or of none, to any server without asking it first.
+fn require_json(headers: &HeaderMap) -> Result<(), Problem> {
+    let mut kinds = headers.get_all(header::CONTENT_TYPE).iter();
+    let kind = kinds.next().map(|kind| String::from_utf8_lossy(kind.as_bytes()));
+    let essence = kind.as_deref().map(|kind| kind.split(';').next().unwrap_or_default().trim());
+    if essence.is_some_and(|kind| kind.eq_ignore_ascii_case("application/json")) && kinds.next().is_none() {
+        return Ok(());
+    }
+    let given = essence.map_or("there is no Content-Type".to_owned(), |kind| format!("the Content-Type is '{kind}'"));
+    Err(Problem::new(Code::UnsupportedMediaType, format!("{given}; send 'Content-Type: application/json'")))
 }
 
 fn too_large() -> Problem {

@@ -2,31 +2,78 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Instant;
 
 use axum::Json;
-use axum::extract::State;
+use axum::extract::{Request, State};
 use axum::http::{StatusCode, header};
 use axum::response::IntoResponse;
+use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::app::App;
+use crate::app::{App, peer};
+use crate::auth::Scope;
 
-/// `GET /health`.
-#[utoipa::path(get, path = "/health", tag = "server", responses((status = 200, description = "What the server has to do", body = Object)))]
-pub(crate) async fn health(State(app): State<Arc<App>>) -> Json<Value> {
+/// How the server is.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+pub(crate) struct Health {
+    /// `ok` or `shutting_down`.
+    status: &'static str,
+    /// How many runs there may be at one time.
+    capacity: usize,
+    /// How many runs there are now.
+    load: usize,
+    /// Seconds since the start.
+    uptime: f64,
+    /// What only those learn who may see the metrics.
+    #[serde(flatten)]
+    details: Option<Details>,
+}
+
+/// What is not for everyone.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+struct Details {
+    version: &'static str,
+    /// How many jobs wait.
+    queue: Option<u64>,
+    /// Where jobs are kept.
+    store: &'static str,
+    /// The layers of isolation that work.
+    isolation: Vec<&'static str>,
+    /// Cells that neither answer nor die.
+    lost_cells: usize,
+    /// How many runs there were.
+    runs: u64,
+    /// What the operator should know.
+    warnings: Vec<String>,
+}
+
+/// `GET /health`. Where there are keys, a key with the scope `metrics` is needed to see all of it.
+#[utoipa::path(get, path = "/health", tag = "server", responses((status = 200, description = "What the server has to do", body = Health)))]
+pub(crate) async fn health(State(app): State<Arc<App>>, request: Request) -> Json<Health> {
+    let client = app.keys.check(request.headers(), peer(&request), Instant::now());
+    drop(request);
+    let details = if client.is_ok_and(|client| client.may(Scope::Metrics).is_ok()) {
+        Some(Details {
+            version: env!("CARGO_PKG_VERSION"),
+            queue: app.jobs.waiting().await.ok(),
+            store: app.jobs.name(),
+            isolation: app.isolation.clone(),
+            lost_cells: app.engine.lost_cells(),
+            runs: app.runs.load(Ordering::Relaxed),
+            warnings: app.warnings.get().cloned().unwrap_or_default(),
+        })
+    } else {
+        None
+    };
     let closing = app.closing.load(Ordering::Relaxed);
-    Json(json!({
-        "status": if closing { "shutting_down" } else { "ok" },
-        "version": env!("CARGO_PKG_VERSION"),
-        "capacity": app.slots.capacity(),
-        "load": app.load(),
-        "queue": app.jobs.waiting().await.ok(),
-        "store": app.jobs.name(),
-        "isolation": app.isolation,
-        "lost_cells": app.engine.lost_cells(),
-        "runs": app.runs.load(Ordering::Relaxed),
-        "uptime": app.started.elapsed().as_secs_f64(),
-    }))
+    Json(Health {
+        status: if closing { "shutting_down" } else { "ok" },
+        capacity: app.slots.capacity(),
+        load: app.load(),
+        uptime: app.started.elapsed().as_secs_f64(),
+        details,
+    })
 }
 
 /// `GET /readyz`: whether work is taken.

@@ -22,6 +22,7 @@ mod rate;
 mod serve;
 mod slots;
 mod trace;
+mod web;
 mod webhook;
 mod worker;
 
@@ -32,6 +33,7 @@ use std::sync::Arc;
 
 use config::Config;
 use sandbox_cell::backend::{Backend, INSIDE_COMMAND, inside};
+use sandbox_cell::data_dir::keep_private;
 use sandbox_executor::{Engine, Executor, RENDER_COMMAND};
 use sandbox_runtimes::Registry;
 
@@ -95,6 +97,10 @@ fn run(config: &Config) -> Result<(), String> {
         // What this host has says nothing about others' containers; this much they must have.
         config.settings.required().iter().map(sandbox_cell::Layer::name).collect()
     };
+    let data_dir =
+        config.settings.data_dir.as_deref().ok_or("there is no data directory; name one with SANDBOX_DATA_DIR")?;
+    let closed = keep_private(data_dir, config.settings.passes_data_dir())
+        .map_err(|error| format!("cannot make {} private: {error}", data_dir.display()))?;
     let executor = Executor::start().map_err(|failure| failure.to_string())?;
     executor.use_backend(&config.settings.backend).map_err(|failure| failure.to_string())?;
     let mut registry = Registry::shipped().map_err(|error| error.to_string())?;
@@ -105,8 +111,6 @@ fn run(config: &Config) -> Result<(), String> {
     let mut engine = Engine::new(executor, config.settings.clone(), registry, renderer)
         .map_err(|error| format!("cannot make a directory for what is made once: {error}"))?;
     engine.confine().map_err(|failure| failure.to_string())?;
-    let data_dir =
-        config.settings.data_dir.as_deref().ok_or("there is no data directory; name one with SANDBOX_DATA_DIR")?;
     let user = privilege::give_up(&config.user, data_dir)?;
     // Before the rules: the operator's certificates (SSL_CERT_FILE) may be where the server cannot read later.
     let webhooks = webhook::Webhooks::new(config);
@@ -126,6 +130,9 @@ fn run(config: &Config) -> Result<(), String> {
         level.json().init();
     } else {
         level.init();
+    }
+    for note in closed {
+        tracing::warn!("data directory: {note}");
     }
     if let Some(uid) = user {
         tracing::info!(uid, "no longer root; only the keeper is");

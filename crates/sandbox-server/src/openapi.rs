@@ -3,11 +3,13 @@
 use std::fmt::Write;
 
 use axum::Json;
+use axum::http::StatusCode;
 use axum::response::{Html, IntoResponse};
 use sandbox_executor::{JsonRequest, RunResult};
 use sandbox_jobs::Job;
 use serde_json::Value;
-use utoipa::{OpenApi, ToSchema};
+use utoipa::openapi::{Content, Ref, ResponseBuilder};
+use utoipa::{Modify, OpenApi, ToSchema};
 
 use crate::problem::{Code, Problem};
 use crate::{batch, execute, info, jobs};
@@ -20,6 +22,7 @@ use crate::{batch, execute, info, jobs};
         info::health, info::ready, info::languages, info::metrics
     ),
     components(schemas(JsonRequest, RunResult, Job, Problem, StreamEvent)),
+    modifiers(&Refusals),
     tags(
         (name = "runs", description = "Runs while the client waits"),
         (name = "jobs", description = "Runs that nobody waits for"),
@@ -27,6 +30,31 @@ use crate::{batch, execute, info, jobs};
     )
 )]
 struct Document;
+
+/// What is refused before a route is asked: the same for all.
+struct Refusals;
+
+impl Modify for Refusals {
+    fn modify(&self, document: &mut utoipa::openapi::OpenApi) {
+        for (path, item) in &mut document.paths.paths {
+            let operations = [&mut item.get, &mut item.post, &mut item.delete];
+            for operation in operations.into_iter().flatten() {
+                let mut add = |status: StatusCode, description: &str| {
+                    let problem = Content::new(Some(Ref::from_schema_name("Problem")));
+                    let response = ResponseBuilder::new().description(description);
+                    let response = response.content("application/problem+json", problem).build();
+                    operation.responses.responses.entry(status.as_str().to_owned()).or_insert(response.into());
+                };
+                add(StatusCode::BAD_REQUEST, "The request does not name exactly one host");
+                add(StatusCode::FORBIDDEN, "The host, the origin or the scope of the key is not allowed");
+                if !["/health", "/readyz"].contains(&path.as_str()) {
+                    add(StatusCode::UNAUTHORIZED, "An API key is needed");
+                    add(StatusCode::TOO_MANY_REQUESTS, "Too many requests, or too many invalid keys, in a short time");
+                }
+            }
+        }
+    }
+}
 
 // OpenAPI 3.1 has no word for streams: readers of it take the schema of `text/event-stream` for that of each event.
 /// One event of a stream.

@@ -3,25 +3,31 @@
 //! The keeper was started before and stays as it is; from here on it is asked like by anybody else, and it has been told
 //! what it may show.
 
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, lchown};
+use std::os::unix::fs::{MetadataExt, lchown};
 use std::path::Path;
 
 use rustix::fs::{Gid, Uid};
+use sandbox_cell::data_dir::is_own;
 
 /// Makes this process an ordinary user's, if it is root's. Returns the user's id, if it changed. The process must have a
 /// single thread.
 pub(crate) fn give_up(user: &str, data_dir: &Path) -> Result<Option<u32>, String> {
-    std::fs::DirBuilder::new()
-        .recursive(true)
-        .mode(0o755)
-        .create(data_dir)
-        .map_err(|error| format!("cannot make {}: {error}", data_dir.display()))?;
     if !rustix::process::geteuid().is_root() || user == "root" {
         return Ok(None);
     }
     let (uid, gid) =
         look_up(user).ok_or_else(|| format!("there is no user '{user}'; name another with SANDBOX_USER"))?;
-    hand_over(data_dir, uid, gid).map_err(|error| format!("cannot hand {} over: {error}", data_dir.display()))?;
+    let failed = |error: std::io::Error| format!("cannot hand {} over: {error}", data_dir.display());
+    let theirs = data_dir.metadata().map_err(failed)?.uid() == uid;
+    if !theirs && !is_own(data_dir).map_err(failed)? {
+        return Err(format!(
+            "{} has files in it that are not this server's, and would be handed over to the user {user}; name another \
+             directory with SANDBOX_DATA_DIR",
+            data_dir.display()
+        ));
+    }
+    // The directory may be a link, as the operator has named it.
+    hand_over(&data_dir.canonicalize().map_err(failed)?, uid, gid).map_err(failed)?;
     let failed = |errno| format!("cannot become {user}: {errno}");
     rustix::thread::set_thread_groups(&[]).map_err(failed)?;
     let (new_uid, new_gid) = (Uid::from_raw(uid), Gid::from_raw(gid));

@@ -84,6 +84,9 @@ pub(crate) enum Code {
     BodyTooLarge,
     Unauthorized,
     Forbidden,
+    InvalidHost,
+    ForbiddenHost,
+    ForbiddenOrigin,
     NotFound,
     MethodNotAllowed,
     UnsupportedMediaType,
@@ -99,7 +102,7 @@ pub(crate) enum Code {
 
 impl Code {
     /// Every code.
-    pub(crate) const ALL: [Self; 18] = [
+    pub(crate) const ALL: [Self; 21] = [
         Self::MalformedJson,
         Self::InvalidRequest,
         Self::UnknownLanguage,
@@ -107,6 +110,9 @@ impl Code {
         Self::BodyTooLarge,
         Self::Unauthorized,
         Self::Forbidden,
+        Self::InvalidHost,
+        Self::ForbiddenHost,
+        Self::ForbiddenOrigin,
         Self::NotFound,
         Self::MethodNotAllowed,
         Self::UnsupportedMediaType,
@@ -136,6 +142,11 @@ impl Code {
             Self::BodyTooLarge => ("body_too_large", StatusCode::PAYLOAD_TOO_LARGE, "the body is too large"),
             Self::Unauthorized => ("unauthorized", StatusCode::UNAUTHORIZED, "an API key is needed"),
             Self::Forbidden => ("forbidden", StatusCode::FORBIDDEN, "the API key does not open this"),
+            Self::InvalidHost => ("invalid_host", StatusCode::BAD_REQUEST, "the request must name exactly one host"),
+            Self::ForbiddenHost => ("forbidden_host", StatusCode::FORBIDDEN, "the host is not a name of this server"),
+            Self::ForbiddenOrigin => {
+                ("forbidden_origin", StatusCode::FORBIDDEN, "pages of this origin may not use the server")
+            }
             Self::NotFound => ("not_found", StatusCode::NOT_FOUND, "there is nothing here"),
             Self::MethodNotAllowed => {
                 ("method_not_allowed", StatusCode::METHOD_NOT_ALLOWED, "this cannot be done here")
@@ -153,11 +164,9 @@ impl Code {
             Self::IdempotencyConflict => {
                 ("idempotency_conflict", StatusCode::CONFLICT, "the key was used for another request")
             }
-            Self::TooManyRequests => (
-                "too_many_requests",
-                StatusCode::TOO_MANY_REQUESTS,
-                "the key has sent too many requests in a short time",
-            ),
+            Self::TooManyRequests => {
+                ("too_many_requests", StatusCode::TOO_MANY_REQUESTS, "too many requests in a short time")
+            }
             Self::QuotaExceeded => {
                 ("quota_exceeded", StatusCode::TOO_MANY_REQUESTS, "the key has had all its runs for the day")
             }
@@ -170,6 +179,11 @@ impl Code {
 impl Problem {
     pub(crate) fn new(code: Code, detail: impl Into<String>) -> Self {
         Self { code, detail: detail.into(), field: None, retry_after: None }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn code(&self) -> Code {
+        self.code
     }
 
     /// Says when to try again.

@@ -17,7 +17,7 @@ use tokio_io_timeout::TimeoutStream;
 
 use crate::app::{self, App};
 use crate::config::Config;
-use crate::{webhook, worker};
+use crate::{web, webhook, worker};
 
 /// Serves until a signal comes; then takes no more, lets runs end, and ends those that do not.
 pub(crate) async fn serve(app: &Arc<App>, config: &Config) -> Result<(), String> {
@@ -43,7 +43,9 @@ pub(crate) async fn serve(app: &Arc<App>, config: &Config) -> Result<(), String>
         tokio::select! {
             accepted = accept() => match accepted {
                 Ok((stream, peer, permit)) => {
+                    let arrived = stream.local_addr().map_or(peer.ip(), |address| address.ip());
                     let router = router.clone().layer(Extension(app::Peer(peer.ip())));
+                    let router = router.layer(Extension(web::Arrived(arrived)));
                     attend(stream, router, &graceful, config, permit);
                 }
                 // Too many open files, or the like: it passes.
@@ -87,15 +89,31 @@ async fn forget_old_jobs(app: Arc<App>, retention: Duration) {
     }
 }
 
-fn greet(address: SocketAddr, app: &App) {
-    tracing::info!(%address, capacity = app.slots.capacity(), isolation = app.isolation.join(","), "listening");
+/// What the operator should know about a server that listens here.
+fn warnings(address: SocketAddr, app: &App) -> Vec<String> {
+    let mut warnings = vec![];
     if !app.isolation.contains(&sandbox_cell::Layer::Pid.name()) {
-        tracing::warn!(
-            "runs have no namespaces of their own here; `sandbox-run doctor` says why, docs/INSTALL.md what to do"
-        );
+        let why =
+            "runs have no namespaces of their own here; `sandbox-run doctor` says why, docs/INSTALL.md what to do";
+        warnings.push(why.to_owned());
     }
     if app.keys.is_open() && !address.ip().is_loopback() {
-        tracing::warn!("everyone who can reach this port can run code; set SANDBOX_API_KEYS or listen on 127.0.0.1");
+        warnings.push(format!(
+            "everyone who can reach {address} can run code, as no API key is needed; set SANDBOX_API_KEYS or listen on \
+             127.0.0.1"
+        ));
+    }
+    if app.keys.is_open() && app.guard.takes_any_host() {
+        let why = "SANDBOX_ALLOWED_HOSTS=* accepts every Host, so that web pages can run code by DNS rebinding; name the hosts";
+        warnings.push(why.to_owned());
+    }
+    warnings
+}
+
+fn greet(address: SocketAddr, app: &App) {
+    tracing::info!(%address, capacity = app.slots.capacity(), isolation = app.isolation.join(","), "listening");
+    for warning in app.warnings.get_or_init(|| warnings(address, app)) {
+        tracing::warn!("{warning}");
     }
     let host =
         if address.ip().is_unspecified() { format!("localhost:{}", address.port()) } else { address.to_string() };

@@ -29,7 +29,7 @@ use sandbox_sys::signal::{SignalFd, SignalSet};
 use crate::args::AttackOptions;
 use crate::exit;
 use crate::output::complain;
-use crate::run::Started;
+use crate::run::{Started, close_data_dir};
 use catalogue::Attack;
 use perform::{Performance, Theatre, is_cancelled};
 
@@ -120,6 +120,7 @@ fn open<'a>(executor: &'a Executor, cancel: std::os::fd::BorrowedFd<'a>) -> Resu
     // What is attacked is the sandbox as it is shipped, not as somebody has set it up, or else as it is where less can be
     // had.
     let settings = Settings { data_dir: read.data_dir, isolation: read.isolation, ..Settings::default() };
+    close_data_dir(&settings);
     let store = match &settings.data_dir {
         Some(dir) => Store::new(dir),
         None => Store::temporary().map_err(|error| reason(&error))?,

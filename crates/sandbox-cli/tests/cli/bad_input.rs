@@ -36,7 +36,7 @@ fn messages_say_what_to_do() {
         "wall_time: 'soon' is not a duration: write seconds (3, 0.5) or a duration such as 500ms, 3s, 1m30s"
     );
     assert_eq!(with("--memory", "1k"), "memory: 1 KiB is too little, the least is 4 MiB");
-    assert_eq!(with("--timeout", "48h"), "wall_time: 48h is too much, the most allowed here is 24h");
+    assert_eq!(with("--timeout", "48h"), "wall_time: 48h is above the maximum of 24h");
     assert_eq!(with("--pids", "1.5"), "processes: '1.5' is not a number that makes sense here");
     assert_eq!(with("--env", "novalue"), "--env takes NAME=VALUE, not 'novalue'");
     assert!(with("--require", "moat").starts_with("unknown isolation layer 'moat'; the layers are user, pid"));

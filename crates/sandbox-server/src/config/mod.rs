@@ -10,12 +10,14 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
+use sandbox_cell::limits::{Caps, TABLE as LIMITS};
 use sandbox_executor::{HostRule, Settings};
 use sandbox_jobs::Bounds;
 
 use self::table::TABLE;
 use self::values::Values;
 use crate::auth::Keys;
+use crate::web::{AllowedHost, Cors};
 
 /// The configuration.
 #[derive(Debug, Clone)]
@@ -30,6 +32,9 @@ pub(crate) struct Config {
     pub(crate) max_body: usize,
     pub(crate) api_keys: Vec<String>,
     pub(crate) max_held: usize,
+    /// Names of this server, besides its own.
+    pub(crate) allowed_hosts: Vec<AllowedHost>,
+    pub(crate) cors: Cors,
     pub(crate) max_connections: usize,
     pub(crate) webhook_allow: Vec<HostRule>,
     pub(crate) webhook_retry: Duration,
@@ -153,10 +158,11 @@ impl Config {
         for key in file.keys().filter(|key| !known(key) && !key.starts_with("SANDBOX_")) {
             errors.push(format!("the file's key '{key}' is unknown"));
         }
-        let settings = Settings::read(|name| match name {
+        let setting = |name: &str| match name {
             "SANDBOX_BACKEND" => origins.get("backend").map(|(value, _)| value.clone()),
             _ => variable(name).or_else(|| file.get(name).cloned()),
-        });
+        };
+        let settings = Settings::read_with(setting, &usual_caps());
         let mut settings = settings.unwrap_or_else(|error| {
             errors.extend(error.0.into_iter().map(|(name, why)| format!("{name}: {why}")));
             Settings::default()
@@ -168,7 +174,19 @@ impl Config {
         }
         let config = Self::parse(&mut Values { values: &origins, errors: &mut errors }, settings);
         match config {
-            Some(config) if errors.is_empty() => Ok(Self { origins, ..config }),
+            Some(config) if errors.is_empty() => {
+                for info in LIMITS {
+                    let origin = match (variable(info.cap_variable), file.contains_key(info.cap_variable)) {
+                        (Some(_), _) => "environment",
+                        (None, true) => "file",
+                        (None, false) => "default",
+                    };
+                    let most = config.settings.caps.most(info.kind);
+                    let most = if most == info.most { "unlimited".to_owned() } else { info.kind.format(most) };
+                    origins.insert(info.cap_variable, (most, origin));
+                }
+                Ok(Self { origins, ..config })
+            }
             _ => Err(ConfigError(errors)),
         }
     }
@@ -211,7 +229,10 @@ impl Config {
         let bounds = bounds(values, api_keys.len());
         let host = values.parsed::<IpAddr>("http-host", "an IP address");
         let port = values.number("http-port", 0..=u16::MAX);
+        let cors = cors(values, !api_keys.is_empty());
         Some(Self {
+            allowed_hosts: values.list("allowed-hosts", AllowedHost::parse),
+            cors,
             read_timeout: values.duration("http-read-timeout"),
             write_timeout: values.duration("http-write-timeout"),
             shutdown_timeout: values.duration("http-shutdown-timeout"),
@@ -253,6 +274,18 @@ impl Config {
         }
         lines.join("\n")
     }
+}
+
+/// What requests may ask for at most on this host, unless the operator says otherwise.
+fn usual_caps() -> Caps {
+    let host = rustix::system::sysinfo();
+    let host = host.totalram.saturating_mul(host.mem_unit.into());
+    // A container may have less than its host.
+    let group = |file: &str| std::fs::read_to_string(file).ok()?.trim().parse::<u64>().ok();
+    let groups = ["/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"];
+    let memory = groups.into_iter().filter_map(group).fold(host, u64::min);
+    let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    Caps::for_server(memory, u64::try_from(cpus).unwrap_or(1))
 }
 
 /// A file's settings as text.
@@ -303,6 +336,20 @@ fn api_keys(values: &mut Values<'_>) -> Vec<String> {
         values.wrong("api-keys", error);
     }
     keys
+}
+
+/// The origins whose pages may use the server. All of them only if a page needs a key too.
+fn cors(values: &mut Values<'_>, has_keys: bool) -> Cors {
+    let mut cors = Cors::default();
+    for origin in values.list("cors-origins", |origin| Ok(origin.to_owned())) {
+        if let Err(why) = cors.add(&origin) {
+            values.wrong("cors-origins", why);
+        }
+    }
+    if cors.is_any() && !has_keys {
+        values.wrong("cors-origins", "* needs api-keys: without keys, every web page could run code");
+    }
+    cors
 }
 
 #[cfg(test)]

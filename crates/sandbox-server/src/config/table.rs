@@ -78,6 +78,18 @@ pub(super) const TABLE: &[Setting] = &[
         help: "file with API keys, one on each line",
     },
     Setting {
+        flag: "allowed-hosts",
+        variables: &["SANDBOX_ALLOWED_HOSTS"],
+        default: "",
+        help: "more host names of this server, separated by commas, for requests without keys; * accepts any",
+    },
+    Setting {
+        flag: "cors-origins",
+        variables: &["SANDBOX_CORS_ORIGINS"],
+        default: "",
+        help: "origins (https://app.example.com, separated by commas) whose web pages may use the server; * needs keys",
+    },
+    Setting {
         flag: "max-held",
         variables: &["SANDBOX_MAX_HELD"],
         default: "512m",

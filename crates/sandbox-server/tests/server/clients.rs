@@ -115,7 +115,7 @@ fn a_body_of_100_megabytes_is_refused_at_once() {
     let length = 100 << 20;
     write!(
         stream,
-        "POST /execute HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\r\n"
+        "POST /execute HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\r\n"
     )
     .unwrap();
     let mut answer = [0; 12];
@@ -126,7 +126,7 @@ fn a_body_of_100_megabytes_is_refused_at_once() {
     stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
     write!(
         stream,
-        "POST /execute HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
+        "POST /execute HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
     )
     .unwrap();
     let chunk = format!("{:x}\r\n{}\r\n", 1 << 20, " ".repeat(1 << 20));
@@ -142,7 +142,7 @@ fn a_body_of_100_megabytes_is_refused_at_once() {
 fn a_client_may_close_its_side_first() {
     let server = Server::start(&[]);
     let body = r#"{"code": "print('heard')"}"#;
-    let head = "POST /execute HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Type: application/json\r\n";
+    let head = "POST /execute HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: application/json\r\n";
     let mut stream = TcpStream::connect(&server.address).unwrap();
     write!(stream, "{head}Content-Length: {}\r\n\r\n{body}", body.len()).unwrap();
     stream.shutdown(Shutdown::Write).unwrap();
@@ -175,7 +175,7 @@ fn memory_is_bounded_whoever_does_not_read() {
         let mut stream = TcpStream::connect(&server.address).unwrap();
         write!(
             stream,
-            "POST /execute HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+            "POST /execute HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
             body.len()
         )
         .unwrap();

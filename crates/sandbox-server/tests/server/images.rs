@@ -53,3 +53,12 @@ fn a_request_can_run_in_an_image() {
     assert_eq!((status, &answer["field"]), (422, &json!("image")), "{answer:#}");
     assert!(answer["detail"].as_str().unwrap().contains("there is no image 'nothing'"), "{answer:#}");
 }
+
+#[test]
+fn an_image_can_be_imported_while_the_server_runs() {
+    // By root, where the server has become another user.
+    let server = Server::start(&[]);
+    import(&server.data.as_ref().unwrap().path().join("data"));
+    let (status, answer) = server.post(&json!({"language": "bash", "image": "shell", "code": "echo /*"}));
+    assert_eq!((status, &answer["verdict"]), (200, &json!("ok")), "{answer:#}");
+}

@@ -37,7 +37,8 @@ impl Server {
         let mut stream = TcpStream::connect(&self.address).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
         let resume = after.map(|number| format!("Last-Event-ID: {number}\r\n")).unwrap_or_default();
-        let head = format!("GET /v1/execute/{id}/events HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{resume}\r\n");
+        let head =
+            format!("GET /v1/execute/{id}/events HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{resume}\r\n");
         stream.write_all(head.as_bytes()).unwrap();
         let mut events = vec![];
         let mut number = 0;

@@ -10,8 +10,10 @@ use serde_json::{Value, json};
 
 mod answers;
 mod backends;
+mod browser;
 mod clients;
 mod companions;
+mod data;
 mod gateway;
 mod images;
 #[allow(dead_code, reason = "other tests use more of it")]
@@ -24,6 +26,7 @@ mod owners;
 mod shares;
 mod warm;
 mod warm_javascript;
+mod web;
 mod webhooks;
 
 /// Waits for something to become true.
@@ -65,7 +68,10 @@ impl Server {
             command.env("LLVM_PROFILE_FILE", file.replace(".profraw", "-%c%p.profraw"));
         }
         command.env("SANDBOX_DATA_DIR", data.path().join("data")).envs(variables.iter().copied());
-        command.args(["--http-host", "127.0.0.1", "--http-port", "0", "--log-format", "json"]).args(flags);
+        if !flags.contains(&"--http-host") {
+            command.args(["--http-host", "127.0.0.1"]);
+        }
+        command.args(["--http-port", "0", "--log-format", "json"]).args(flags);
         let mut child = command.stdin(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
         let address = lines.by_ref().map_while(Result::ok).find_map(|line| {
@@ -191,6 +197,37 @@ fn bad_requests_are_explained() {
 }
 
 #[test]
+fn every_limit_has_a_cap() {
+    let server = Server::start_with(&[], &[("SANDBOX_MAX_INODES", "unlimited"), ("SANDBOX_MAX_PROCESSES", "100")]);
+    for (limit, value, setting) in [
+        ("wall_time", "24h", "SANDBOX_MAX_TIMEOUT"),
+        ("cpu_time", "24h", "SANDBOX_MAX_CPU_TIME"),
+        ("memory", "1t", "SANDBOX_MAX_MEMORY"),
+        ("cpus", "1024", "SANDBOX_MAX_CPUS"),
+        ("processes", "101", "SANDBOX_MAX_PROCESSES"),
+        ("disk", "1t", "SANDBOX_MAX_DISK"),
+        ("output", "1g", "SANDBOX_MAX_OUTPUT"),
+        ("open_files", "1048576", "SANDBOX_MAX_OPEN_FILES"),
+        ("file_size", "1t", "SANDBOX_MAX_FILE_SIZE"),
+    ] {
+        for path in ["/execute", "/v1/execute"] {
+            let body = json!({"code": "1", "limits": {limit: value}}).to_string();
+            let (_, (status, problem)) = server.send_to(path, &[], body.as_bytes());
+            let detail = problem["detail"].as_str().unwrap_or_default();
+            assert!(status == 422 && detail.contains(setting), "{limit}: {problem:#}");
+        }
+    }
+    let (status, answer) = server.post(&json!({"code": "print(1)", "limits": {"inodes": 1_000_000, "processes": 100}}));
+    assert_eq!((status, &answer["verdict"]), (200, &"ok".into()), "{answer:#}");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_sandbox-server"));
+    let printed = command.arg("--print-config").env("SANDBOX_MAX_DISK", "unlimited").output().unwrap();
+    let printed = String::from_utf8_lossy(&printed.stdout).into_owned();
+    for line in ["SANDBOX_MAX_TIMEOUT = \"5m\" # default", "SANDBOX_MAX_DISK = \"unlimited\" # environment"] {
+        assert!(printed.contains(line), "{printed}");
+    }
+}
+
+#[test]
 fn output_streams_as_it_happens() {
     let server = Server::start(&[]);
     let body = json!({
@@ -199,7 +236,7 @@ fn output_streams_as_it_happens() {
     .to_string();
     let mut stream = TcpStream::connect(&server.address).unwrap();
     let head = format!(
-        "POST /execute HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nAccept: text/event-stream\r\n\
+        "POST /execute HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nAccept: text/event-stream\r\n\
          Content-Length: {}\r\nConnection: close\r\n\r\n{body}",
         body.len()
     );
@@ -248,7 +285,7 @@ fn a_client_that_goes_away_cancels_its_run() {
     for accept in ["application/json", "text/event-stream"] {
         let mut stream = TcpStream::connect(&server.address).unwrap();
         let head = format!(
-            "POST /execute HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nAccept: {accept}\r\nContent-Length: {}\r\n\r\n{body}",
+            "POST /execute HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nAccept: {accept}\r\nContent-Length: {}\r\n\r\n{body}",
             body.len()
         );
         stream.write_all(head.as_bytes()).unwrap();
@@ -282,7 +319,7 @@ fn slow_clients_are_let_go() {
     let server = Server::start(&["--http-read-timeout", "300ms"]);
     for start in [
         "POST /execute HTT",
-        "POST /execute HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{",
+        "POST /execute HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{",
     ] {
         let mut stream = TcpStream::connect(&server.address).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
@@ -291,7 +328,7 @@ fn slow_clients_are_let_go() {
         let _ = stream.read_to_string(&mut answer);
         assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 4"), "{answer}");
     }
-    let mut flood = "GET /health HTTP/1.1\r\nHost: x\r\n".to_owned();
+    let mut flood = "GET /health HTTP/1.1\r\nHost: localhost\r\n".to_owned();
     for n in 0..500 {
         flood.push_str(&format!("X-Header-{n}: {}\r\n", "x".repeat(100)));
     }
