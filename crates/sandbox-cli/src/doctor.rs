@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use anstyle::{AnsiColor, Style};
 use sandbox_cell::LayerSet;
-use sandbox_cell::probe::{Finding, Host, examine};
+use sandbox_cell::probe::{Finding, Host, SharedPool, examine};
 use sandbox_executor::Settings;
 use sandbox_runtimes::{Memory, Places, Registry, Runtime};
 use serde_json::{Value, json};
@@ -93,6 +93,8 @@ fn as_value(host: &Host, required: LayerSet, languages: &[Language], warnings: &
             Err(fix) => json!({ "language": name, "version": null, "fix": fix }),
         })
         .collect();
+    let shared: Vec<Value> =
+        host.shared.iter().map(|pool| json!({ "pool": pool.pool, "why": pool.why, "fix": pool.fix })).collect();
     json!({
         "policy_met": host.meets_policy(),
         "namespaces": !host.bare,
@@ -101,6 +103,7 @@ fn as_value(host: &Host, required: LayerSet, languages: &[Language], warnings: &
         "privileged": host.privileged,
         "cgroups": host.cgroups,
         "layers": layers,
+        "shared": shared,
         "languages": languages,
         "warnings": warnings,
     })
@@ -112,6 +115,14 @@ fn as_text(host: &Host, languages: &[Language], warnings: &[String]) -> String {
     text.push_str(&format!("{BOLD}Isolation{BOLD:#}\n"));
     for finding in &host.findings {
         text.push_str(&layer_lines(finding));
+    }
+    if !host.shared.is_empty() {
+        text.push_str(&format!(
+            "\n{BOLD}Shared with the whole kernel, without a bound of its own for each cell{BOLD:#}\n"
+        ));
+        for SharedPool { pool, why, fix } in &host.shared {
+            text.push_str(&format!("  {WARN}!{WARN:#} {pool}\n              {why}\n              fix: {fix}\n"));
+        }
     }
     text.push_str(&format!("\n{BOLD}Languages{BOLD:#}\n"));
     for (name, runtime) in languages {
@@ -175,7 +186,11 @@ mod tests {
                 Finding { layer, works, why: (!works).then(|| "not here".to_owned()) }
             })
             .collect();
-        let shared = vec![];
+        let shared = if missing.is_empty() {
+            vec![]
+        } else {
+            vec![SharedPool { pool: "kernel memory", why: "no cgroup".to_owned(), fix: "run as root" }]
+        };
         Host {
             kernel: "6.1.0".to_owned(),
             privileged: false,
@@ -208,6 +223,7 @@ mod tests {
             "{text}"
         );
         assert!(text.contains("fix: run as root, or with a delegated cgroup"), "{text}");
+        assert!(text.contains("! kernel memory\n              no cgroup\n              fix: run as root\n"), "{text}");
         assert!(text.contains("✗ python    install Python"), "{text}");
         assert!(text.contains("The policy is met, without memory; results say so."), "{text}");
         let value = as_value(&host(&[Layer::Memory]), LayerSet::required_by_default(), &languages, &[]);
