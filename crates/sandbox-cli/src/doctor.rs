@@ -234,7 +234,7 @@ mod tests {
     #[test]
     fn a_server_for_everyone_is_a_warning() {
         let warnings = |variables: &[(&str, &str)]| {
-            server_warnings(|name| Some((*variables.iter().find(|(known, _)| *known == name)?).1.to_owned()))
+            server_warnings(|name| Some(variables.iter().find(|(known, _)| *known == name)?.1.to_owned()))
         };
         for safe in [
             ("SANDBOX_API_KEYS", "k"),
