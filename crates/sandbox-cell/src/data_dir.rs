@@ -120,7 +120,9 @@ fn set_mode(file: impl AsFd, stat: &Stat, wanted: u32, path: &Path) -> io::Resul
         return Ok(None);
     }
     fchmod(file, Mode::from_raw_mode(wanted))?;
-    Ok(Some(format!("the mode of {} was {mode:04o} and is {wanted:04o} now", path.display())))
+    // What was private before, or has just been made, need not be mentioned.
+    let note = || format!("the mode of {} was {mode:04o} and is {wanted:04o} now", path.display());
+    Ok((mode & 0o066 != 0).then(note))
 }
 
 #[cfg(test)]

@@ -81,7 +81,7 @@ fn report(
 
 /// Closes the data directory to others. One that cannot be closed, or made, is complained about when it is needed.
 pub(crate) fn close_data_dir(settings: &Settings) {
-    let passed = settings.passes_data_dir();
+    let passed = settings.passes_data_dir(false);
     if let Some(dir) = settings.data_dir.as_deref().filter(|dir| passed || dir.is_dir()) {
         let _ = keep_private(dir, passed);
     }

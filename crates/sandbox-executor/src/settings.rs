@@ -184,10 +184,12 @@ impl Settings {
         backend::required(&self.backend, self.isolation).union(self.also_required)
     }
 
-    /// Whether cells have to find their way through the data directory, because they have users but no mounts of their own.
+    /// Whether other users than this one have to find their way through the data directory. If root makes cells, they have
+    /// users of their own: with reduced isolation they see what is there without a mount, and the inits in a zygote's nest
+    /// mount it without root's powers.
     #[must_use]
-    pub fn passes_data_dir(&self) -> bool {
-        self.isolation == Isolation::Reduced && rustix::process::geteuid().is_root()
+    pub fn passes_data_dir(&self, zygotes: bool) -> bool {
+        (zygotes || self.isolation == Isolation::Reduced) && rustix::process::geteuid().is_root()
     }
 
     /// Reads the settings; `variable` gives the value of an environment variable. Requests may ask for anything that the

@@ -99,7 +99,7 @@ fn run(config: &Config) -> Result<(), String> {
     };
     let data_dir =
         config.settings.data_dir.as_deref().ok_or("there is no data directory; name one with SANDBOX_DATA_DIR")?;
-    let closed = keep_private(data_dir, config.settings.passes_data_dir())
+    let closed = keep_private(data_dir, config.settings.passes_data_dir(config.zygotes > 0))
         .map_err(|error| format!("cannot make {} private: {error}", data_dir.display()))?;
     let executor = Executor::start().map_err(|failure| failure.to_string())?;
     executor.use_backend(&config.settings.backend).map_err(|failure| failure.to_string())?;

@@ -27,28 +27,49 @@ fn use_everything(server: &Server) {
     assert_eq!(server.send_to("/v1/execute", &[], br#"{"code": "1"}"#).1.0, 202);
 }
 
+/// The modes of a directory that is private, or that users of cells can pass but not list.
+fn wanted(dir: u32, names: &[&str]) -> Vec<(String, u32)> {
+    let mode = |name: &str| match name {
+        "jobs.redb" | "runtimes.json" => 0o600,
+        "volumes" => 0o700,
+        _ => dir,
+    };
+    names.iter().map(|name| ((*name).to_owned(), mode(name))).collect()
+}
+
 #[test]
 fn the_data_directory_is_private() {
     let variables = [("SANDBOX_NAMED_VOLUMES", "yes")];
-    let mut server = Server::start_with(&[], &variables);
+    let mut server = Server::start_with(&["--zygotes", "0"], &variables);
     use_everything(&server);
     let data = server.data.take().unwrap();
     let dir = data.path().join("data");
-    let wanted = [(".", 0o700), ("builds", 0o700), ("jobs.redb", 0o600), ("runtimes.json", 0o600), ("volumes", 0o700)];
-    let wanted = wanted.map(|(name, mode)| (name.to_owned(), mode));
-    assert_eq!(modes(&dir), wanted);
+    let names = [".", "builds", "jobs.redb", "runtimes.json", "volumes"];
+    assert_eq!(modes(&dir), wanted(0o700, &names));
     drop(server);
     // As an older version has left it, and under another name.
-    for (name, mode) in &wanted {
-        let wide = if mode & 0o100 == 0 { 0o644 } else { 0o755 };
+    for name in names {
+        let wide = if dir.join(name).is_dir() { 0o755 } else { 0o644 };
         std::fs::set_permissions(dir.join(name), PermissionsExt::from_mode(wide)).unwrap();
     }
     std::fs::rename(&dir, data.path().join("moved")).unwrap();
     symlink("moved", &dir).unwrap();
-    let mut server = Server::start_in(data, &[], &variables);
+    let mut server = Server::start_in(data, &["--zygotes", "0"], &variables);
     use_everything(&server);
     let data = server.data.take().unwrap();
-    assert_eq!(modes(&data.path().join("moved")), wanted);
+    assert_eq!(modes(&data.path().join("moved")), wanted(0o700, &names));
+}
+
+#[test]
+fn no_one_can_list_the_data_directory_that_cells_pass() {
+    if !is_root() {
+        return;
+    }
+    let server = Server::start_with(&[], &[("SANDBOX_NAMED_VOLUMES", "yes")]);
+    use_everything(&server);
+    let dir = server.data.as_ref().unwrap().path().join("data");
+    let names = [".", "builds", "environments", "jobs.redb", "runtimes.json", "volumes"];
+    assert_eq!(modes(&dir), wanted(0o711, &names));
 }
 
 #[test]
