@@ -23,7 +23,7 @@ use self::index::{
     set_account,
 };
 use crate::model::{
-    Bounds, Created, Event, Exceeded, Filter, Job, JobId, JobStatus, NewJob, Page, RunOf, Summary, Webhook, now, today,
+    Bounds, Created, Event, Exceeded, Filter, Job, JobId, JobStatus, NewJob, Page, Progress, RunOf, Summary, Webhook, now, today,
 };
 
 const JOBS: TableDefinition<'_, u128, &[u8]> = TableDefinition::new("jobs");
@@ -129,6 +129,27 @@ impl Embedded {
         let transaction = self.database.begin_read()?;
         let jobs = transaction.open_table(JOBS)?;
         Ok(jobs.get(id.number())?.and_then(|bytes| read_job(bytes.value())))
+    }
+
+    /// How far a job is.
+    pub fn progress(&self, id: JobId) -> Result<Option<Progress>> {
+        #[derive(serde::Deserialize)]
+        struct Glance {
+            status: JobStatus,
+            attempts: u32,
+        }
+        let transaction = self.database.begin_read()?;
+        let jobs = transaction.open_table(JOBS)?;
+        let Some(job) = jobs.get(id.number())? else { return Ok(None) };
+        let Ok(Glance { status, attempts }) = serde_json::from_slice(job.value()) else { return Ok(None) };
+        let events = transaction.open_table(EVENTS)?;
+        let last = events.range((id.number(), 0)..=(id.number(), u64::MAX))?.next_back().transpose()?;
+        Ok(Some(Progress { status, attempts, events: last.map_or(0, |(key, _)| key.value().1) }))
+    }
+
+    /// Fails if nothing can be written.
+    pub fn probe(&self) -> Result<()> {
+        Ok(self.database.begin_write()?.abort()?)
     }
 
     /// Jobs, the newest first, from before `cursor` on.
