@@ -11,7 +11,9 @@ use serde_json::json;
 use crate::embedded::MOST_SCANNED;
 use crate::redis::{LEASE, RedisStore};
 use crate::store::Usage;
-use crate::{Bounds, Created, Delivery, Exceeded, Filter, Job, JobId, JobStatus, NewJob, Progress, RunOf, Store, Webhook};
+use crate::{
+    Bounds, Created, Delivery, Exceeded, Filter, Job, JobId, JobStatus, NewJob, Progress, RunOf, Store, Webhook,
+};
 
 const RETENTION: Duration = Duration::from_secs(60);
 

@@ -23,7 +23,8 @@ use self::index::{
     set_account,
 };
 use crate::model::{
-    Bounds, Created, Event, Exceeded, Filter, Job, JobId, JobStatus, NewJob, Page, Progress, RunOf, Summary, Webhook, now, today,
+    Bounds, Created, Event, Exceeded, Filter, Job, JobId, JobStatus, NewJob, Page, Progress, RunOf, Summary, Webhook,
+    now, today,
 };
 
 const JOBS: TableDefinition<'_, u128, &[u8]> = TableDefinition::new("jobs");
@@ -133,18 +134,15 @@ impl Embedded {
 
     /// How far a job is.
     pub fn progress(&self, id: JobId) -> Result<Option<Progress>> {
-        #[derive(serde::Deserialize)]
-        struct Glance {
-            status: JobStatus,
-            attempts: u32,
-        }
         let transaction = self.database.begin_read()?;
-        let jobs = transaction.open_table(JOBS)?;
-        let Some(job) = jobs.get(id.number())? else { return Ok(None) };
-        let Ok(Glance { status, attempts }) = serde_json::from_slice(job.value()) else { return Ok(None) };
+        let records = transaction.open_table(RECORDS)?;
+        let Some(record) = records.get(id.number())?.and_then(|bytes| Record::read(bytes.value())) else {
+            return Ok(None);
+        };
         let events = transaction.open_table(EVENTS)?;
         let last = events.range((id.number(), 0)..=(id.number(), u64::MAX))?.next_back().transpose()?;
-        Ok(Some(Progress { status, attempts, events: last.map_or(0, |(key, _)| key.value().1) }))
+        let events = last.map_or(0, |(key, _)| key.value().1);
+        Ok(Some(Progress { status: record.summary.status, attempts: record.attempts, events }))
     }
 
     /// Fails if nothing can be written.

@@ -16,8 +16,8 @@ use serde_json::Value;
 
 use crate::embedded::{MOST_ATTEMPTS, MOST_SCANNED};
 use crate::model::{
-    Bounds, Created, Event, Exceeded, Filter, Job, JobId, JobStatus, NewJob, Page, Progress, RunOf, Summary, Webhook, now, today,
-    verdict_in,
+    Bounds, Created, Event, Exceeded, Filter, Job, JobId, JobStatus, NewJob, Page, Progress, RunOf, Summary, Webhook,
+    now, today, verdict_in,
 };
 
 use scripts::{
