@@ -9,7 +9,7 @@ RELEASE = target/$(shell rustc -vV | sed -n 's/^host: //p')/release
 DEBUG = $(RELEASE:release=debug)
 BIN = $(RELEASE)/sandbox-run
 
-.PHONY: run build install uninstall deb test-deb test-unit sandbox-build sandbox-push test-image test-compose test test-backends test-vm-short test-sandbox test-readme bless lint unit api measured fuzz fuzz-short coverage bench bench-smoke bench-syscalls bench-load bench-docs test-vm setup setup-test setup-deb setup-image setup-fuzz setup-bench setup-vm clean
+.PHONY: run build install uninstall deb test-deb test-unit sandbox-build sandbox-push test-image test-compose test test-backends test-vm-short test-sandbox test-readme bless lint unit api measured fuzz fuzz-short coverage bench bench-smoke bench-syscalls bench-load bench-fairness bench-docs test-vm setup setup-test setup-deb setup-image setup-fuzz setup-bench setup-vm clean
 
 ## Run a Python snippet in a sandbox, show what happened, then serve the same over HTTP until Ctrl-C.
 run: build
@@ -148,6 +148,10 @@ bench-syscalls: setup-bench build
 ## Many clients at once for five minutes: no error, no growth. LOAD holds more options.
 bench-load: setup-bench build
 	python3 bench/load.py --sandbox-server $(RELEASE)/sandbox-server $(LOAD)
+
+## A polite client beside 1,024 silent connections, 1,000 event streams and 500 queued jobs: its p99 stays below three times the usual. FAIRNESS holds more options.
+bench-fairness: setup-bench build
+	python3 bench/fairness.py --sandbox-server $(RELEASE)/sandbox-server $(FAIRNESS)
 
 ## Put the figures of `bench` and `bench-syscalls` into README.md, docs/PERFORMANCE.md and docs/EVALUATION.md.
 bench-docs:

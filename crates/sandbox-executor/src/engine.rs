@@ -6,7 +6,7 @@ use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use sandbox_cell::{Failure, ServiceFiles, Sources};
+use sandbox_cell::{CellSpec, Failure, ServiceFiles, Sources};
 use sandbox_images::{Image, ImageStore};
 use sandbox_runtimes::{Definition, Memory, Missing, Places, Registry, Runtime, Store};
 
@@ -136,6 +136,18 @@ impl Engine {
     #[must_use]
     pub fn ready_cells(&self) -> Option<usize> {
         self.executor.ready_cells()
+    }
+
+    /// Whether the keeper process has not ended.
+    #[must_use]
+    pub fn is_alive(&self) -> bool {
+        self.executor.cells.keeper().is_alive()
+    }
+
+    /// Makes a cell and deletes it, to see whether that works. Blocks.
+    pub fn try_cell(&self) -> Result<(), Failure> {
+        let spec = CellSpec { required: self.settings.required(), ..CellSpec::new() };
+        self.executor.cells.keeper().create(&spec)?.ready().map(drop)
     }
 
     /// The operator's settings.

@@ -12,7 +12,7 @@ use crate::request::RequestError;
 use crate::result::{OmittedFile, OutputFile};
 
 /// The most files in a request.
-const MOST_FILES: usize = 20_000;
+pub(crate) const MOST_FILES: usize = 20_000;
 
 /// The most bytes in all files of a request together.
 const MOST_BYTES: usize = 512 << 20;

@@ -12,6 +12,7 @@ use sandbox_cell::{Layer, LimitKind, RelativePath};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::bounded;
 use crate::files::InputFile;
 use crate::network::{NetworkMode, NetworkRequest};
 use crate::reach::HostRule;
@@ -37,22 +38,29 @@ pub struct JsonRequest {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub entry: Option<String>,
     /// Files for the working directory, by their path.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    #[serde(skip_serializing_if = "BTreeMap::is_empty", deserialize_with = "bounded::map::<_, _, { bounded::FILES }>")]
     pub files: BTreeMap<String, JsonFile>,
     /// What the program reads from standard input.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stdin: Option<String>,
     /// Arguments of the program.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "bounded::list::<_, _, { bounded::ARGS }>")]
     pub args: Vec<String>,
     /// Variables for the program.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    #[serde(
+        skip_serializing_if = "BTreeMap::is_empty",
+        deserialize_with = "bounded::map::<_, _, { bounded::VARIABLES }>"
+    )]
     pub env: BTreeMap<String, String>,
     /// Packages, each in its ecosystem's spelling.
-    #[serde(alias = "packages", skip_serializing_if = "Vec::is_empty")]
+    #[serde(
+        alias = "packages",
+        skip_serializing_if = "Vec::is_empty",
+        deserialize_with = "bounded::list::<_, _, { bounded::PACKAGES }>"
+    )]
     pub requirements: Vec<String>,
     /// What it may use, by the limit's name.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    #[serde(skip_serializing_if = "BTreeMap::is_empty", deserialize_with = "bounded::map::<_, _, { bounded::FEW }>")]
     pub limits: BTreeMap<String, Quantity>,
     /// Another name for `limits.wall_time`.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -70,7 +78,7 @@ pub struct JsonRequest {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub template: Option<JsonTemplate>,
     /// Volumes, each as on the command line.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "bounded::list::<_, _, { bounded::FEW }>")]
     pub volumes: Vec<String>,
     /// Where the program starts.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -159,7 +167,11 @@ pub struct FullNetwork {
     /// `none`, `localhost`, `allowlist` or `full`.
     pub mode: String,
     /// The hosts of an allow list, each `host`, `host:port`, `*.name` or `*.name:port`.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(
+        default,
+        skip_serializing_if = "Vec::is_empty",
+        deserialize_with = "bounded::list::<_, _, { bounded::HOSTS }>"
+    )]
     pub hosts: Vec<String>,
     /// Whether names can be resolved; if nothing is said, only where hosts can be reached.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -6,6 +6,7 @@
 //! and stored jobs.
 
 mod backend;
+pub mod bounded;
 mod capture;
 mod companion;
 mod engine;

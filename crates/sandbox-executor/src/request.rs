@@ -20,7 +20,7 @@ pub(crate) const MAX_SOURCE: usize = 4 << 20;
 const MAX_WORDS: usize = 128 << 10;
 
 /// The most packages in a request.
-const MOST_PACKAGES: usize = 200;
+pub(crate) const MOST_PACKAGES: usize = 200;
 
 /// What to run.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -11,7 +11,9 @@ use serde_json::json;
 use crate::embedded::MOST_SCANNED;
 use crate::redis::{LEASE, RedisStore};
 use crate::store::Usage;
-use crate::{Bounds, Created, Delivery, Exceeded, Filter, Job, JobId, JobStatus, NewJob, RunOf, Store, Webhook};
+use crate::{
+    Bounds, Created, Delivery, Exceeded, Filter, Job, JobId, JobStatus, NewJob, Progress, RunOf, Store, Webhook,
+};
 
 const RETENTION: Duration = Duration::from_secs(60);
 
@@ -143,8 +145,14 @@ async fn events_can_be_followed_from_anywhere() {
         for data in ["1", "2"] {
             store.append(run, json!({"event": "stdout", "data": data})).await.expect("append");
         }
-        follower.changed(Duration::from_secs(5)).await;
+        follower.changed(Duration::from_millis(200)).await;
+        let progress = async || store.progress(id).await.expect("progress");
+        let running = Progress { status: JobStatus::Running, attempts: 1, events: 2 };
+        assert_eq!(progress().await, Some(running));
         store.finish(run, false, json!(null)).await.expect("finish");
+        assert_eq!(progress().await, Some(Progress { status: JobStatus::Finished, events: 3, ..running }));
+        assert_eq!(store.progress(JobId::new()).await.expect("progress"), None);
+        store.probe().await.expect("writable");
         store.append(run, json!({"event": "late"})).await.expect("append");
         let numbers = async |after| -> Vec<u64> {
             store.events(id, after, 100).await.expect("events").iter().map(|event| event.number).collect()

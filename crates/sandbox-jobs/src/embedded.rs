@@ -23,7 +23,8 @@ use self::index::{
     set_account,
 };
 use crate::model::{
-    Bounds, Created, Event, Exceeded, Filter, Job, JobId, JobStatus, NewJob, Page, RunOf, Summary, Webhook, now, today,
+    Bounds, Created, Event, Exceeded, Filter, Job, JobId, JobStatus, NewJob, Page, Progress, RunOf, Summary, Webhook,
+    now, today,
 };
 
 const JOBS: TableDefinition<'_, u128, &[u8]> = TableDefinition::new("jobs");
@@ -129,6 +130,24 @@ impl Embedded {
         let transaction = self.database.begin_read()?;
         let jobs = transaction.open_table(JOBS)?;
         Ok(jobs.get(id.number())?.and_then(|bytes| read_job(bytes.value())))
+    }
+
+    /// How far a job is.
+    pub fn progress(&self, id: JobId) -> Result<Option<Progress>> {
+        let transaction = self.database.begin_read()?;
+        let records = transaction.open_table(RECORDS)?;
+        let Some(record) = records.get(id.number())?.and_then(|bytes| Record::read(bytes.value())) else {
+            return Ok(None);
+        };
+        let events = transaction.open_table(EVENTS)?;
+        let last = events.range((id.number(), 0)..=(id.number(), u64::MAX))?.next_back().transpose()?;
+        let events = last.map_or(0, |(key, _)| key.value().1);
+        Ok(Some(Progress { status: record.summary.status, attempts: record.attempts, events }))
+    }
+
+    /// Fails if nothing can be written.
+    pub fn probe(&self) -> Result<()> {
+        Ok(self.database.begin_write()?.abort()?)
     }
 
     /// Jobs, the newest first, from before `cursor` on.

@@ -12,7 +12,8 @@ mod store;
 
 pub use embedded::{Embedded, FileError};
 pub use model::{
-    Bounds, Created, Delivery, Event, Exceeded, Filter, Job, JobId, JobStatus, NewJob, Page, RunOf, Summary, Webhook,
+    Bounds, Created, Delivery, Event, Exceeded, Filter, Job, JobId, JobStatus, NewJob, Page, Progress, RunOf, Summary,
+    Webhook,
 };
 pub use redis::RedisStore;
 pub use store::{Follower, Store, StoreError};

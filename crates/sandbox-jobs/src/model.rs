@@ -74,6 +74,17 @@ impl JobStatus {
     }
 }
 
+/// How far a job is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Progress {
+    /// Its status.
+    pub status: JobStatus,
+    /// How often it was started.
+    pub attempts: u32,
+    /// The number of its last event; 0 if there is none.
+    pub events: u64,
+}
+
 /// A job.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]

@@ -16,8 +16,8 @@ use serde_json::Value;
 
 use crate::embedded::{MOST_ATTEMPTS, MOST_SCANNED};
 use crate::model::{
-    Bounds, Created, Event, Exceeded, Filter, Job, JobId, JobStatus, NewJob, Page, RunOf, Summary, Webhook, now, today,
-    verdict_in,
+    Bounds, Created, Event, Exceeded, Filter, Job, JobId, JobStatus, NewJob, Page, Progress, RunOf, Summary, Webhook,
+    now, today, verdict_in,
 };
 
 use scripts::{
@@ -145,6 +145,26 @@ impl RedisStore {
             owner: fields.get("owner").cloned(),
             webhook: json("webhook").and_then(|webhook| serde_json::from_value(webhook).ok()),
         }))
+    }
+
+    /// How far a job is.
+    pub(crate) async fn progress(&self, id: JobId) -> Result<Option<Progress>> {
+        let ((status, attempts), events): ((Option<String>, Option<u32>), u64) = redis::pipe()
+            .cmd("HMGET")
+            .arg(self.of("job", id))
+            .arg(&["status", "attempts"])
+            .cmd("XLEN")
+            .arg(self.of("events", id))
+            .query_async(&mut self.connection.clone())
+            .await?;
+        let status = status.and_then(|text| serde_json::from_value(Value::String(text)).ok());
+        Ok(status.map(|status| Progress { status, attempts: attempts.unwrap_or_default(), events }))
+    }
+
+    /// Fails if nothing can be written.
+    pub(crate) async fn probe(&self) -> Result<()> {
+        let mut connection = self.connection.clone();
+        redis::cmd("SET").arg(self.key("probe")).arg(now()).arg("EX").arg(60).query_async(&mut connection).await
     }
 
     /// Jobs without their large fields, and whose they are. Some may be gone.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::embedded::{Embedded, FileError};
-use crate::model::{Bounds, Created, Event, Exceeded, Filter, Job, JobId, NewJob, Page, RunOf, Webhook};
+use crate::model::{Bounds, Created, Event, Exceeded, Filter, Job, JobId, NewJob, Page, Progress, RunOf, Webhook};
 use crate::redis::RedisStore;
 
 /// Where jobs are.
@@ -94,6 +94,22 @@ impl Store {
         match self {
             Self::Embedded(store, _) => blocking(store, move |store| store.get(id)).await,
             Self::Redis(store) => Ok(store.get(id).await?),
+        }
+    }
+
+    /// How far a job is, without reading what it was asked or answered.
+    pub async fn progress(&self, id: JobId) -> Result<Option<Progress>> {
+        match self {
+            Self::Embedded(store, _) => blocking(store, move |store| store.progress(id)).await,
+            Self::Redis(store) => Ok(store.progress(id).await?),
+        }
+    }
+
+    /// Fails if jobs could not be created or finished now.
+    pub async fn probe(&self) -> Result<()> {
+        match self {
+            Self::Embedded(store, _) => blocking(store, Embedded::probe).await,
+            Self::Redis(store) => Ok(store.probe().await?),
         }
     }
 
@@ -245,11 +261,17 @@ impl Store {
 pub enum Follower {
     /// Is told of changes.
     Told(Arc<Embedded>, JobId, tokio::sync::watch::Receiver<u64>),
-    /// Asks from time to time.
+    /// Has to ask from time to time.
     Asks,
 }
 
 impl Follower {
+    /// Whether the store tells of changes, so that there is no need to ask often.
+    #[must_use]
+    pub fn is_told(&self) -> bool {
+        matches!(self, Self::Told(..))
+    }
+
     /// Waits until the job may have changed, or for this long.
     pub async fn changed(&mut self, most: Duration) {
         match self {
@@ -259,7 +281,7 @@ impl Follower {
                     *changes = store.follow(*id);
                 }
             }
-            Self::Asks => tokio::time::sleep(most.min(Duration::from_millis(50))).await,
+            Self::Asks => tokio::time::sleep(most).await,
         }
     }
 }

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use axum::Router;
 use axum::extract::{Request, State};
@@ -15,21 +15,27 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use sandbox_executor::Engine;
 use sandbox_jobs::JobId;
+use tokio::sync::{Semaphore, watch};
 use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::timeout::RequestBodyTimeoutLayer;
 use uuid::Uuid;
 
 use crate::auth::{Client, Keys, Scope};
 use crate::config::Config;
-use crate::held::Room;
+use crate::follow::Followed;
+use crate::held::{Room, Who};
 use crate::metrics::Metrics;
 use crate::problem::{Code, Problem};
 use crate::rate::{Rate, network};
+use crate::ready::Readiness;
 use crate::slots::Slots;
 use crate::web::{self, Guard};
 use crate::webhook::Webhooks;
 use crate::worker::RunningJob;
 use crate::{batch, execute, info, jobs, openapi};
+
+/// How much work of a kind that takes memory and a thread is done at once.
+const AT_ONCE: usize = 4;
 
 /// What all requests share.
 #[derive(Debug)]
@@ -53,6 +59,17 @@ pub(crate) struct App {
     pub(crate) bodies: Room,
     /// Memory for what clients have not read yet.
     pub(crate) answers: Room,
+    /// Places for event streams, and for requests that wait for a job.
+    pub(crate) streams: Room,
+    /// How many large bodies are worked on at once.
+    pub(crate) parsers: Arc<Semaphore>,
+    /// How many followers of jobs read events from the store at once.
+    pub(crate) readers: Semaphore,
+    /// The jobs that clients follow.
+    pub(crate) followed: Followed,
+    /// How long a client may be silent while it sends a body.
+    pub(crate) read_timeout: Duration,
+    pub(crate) readiness: Readiness,
     pub(crate) webhooks: Webhooks,
     /// What the operator should know, once the server listens.
     pub(crate) warnings: OnceLock<Vec<String>>,
@@ -62,6 +79,8 @@ pub(crate) struct App {
     pub(crate) runs: AtomicU64,
     /// Whether no more work is taken.
     pub(crate) closing: AtomicBool,
+    /// Becomes true with it, for those that wait.
+    pub(crate) shutdown: watch::Sender<bool>,
     /// Becomes readable when all runs have to end.
     pub(crate) kill: OwnedFd,
 }
@@ -86,14 +105,21 @@ impl App {
             metrics: Metrics::new(config.capacity),
             rate: Rate::new(config.rate_limit),
             max_body: config.max_body,
-            bodies: Room::new(config.max_held / 2),
-            answers: Room::new(config.max_held / 2),
+            bodies: Room::memory(config.max_held / 2),
+            answers: Room::memory(config.max_held / 2),
+            streams: Room::streams(config.max_streams),
+            parsers: Arc::new(Semaphore::new(AT_ONCE)),
+            readers: Semaphore::new(AT_ONCE),
+            followed: Followed::default(),
+            read_timeout: config.read_timeout,
+            readiness: Readiness::default(),
             webhooks,
             warnings: OnceLock::new(),
             isolation,
             started: Instant::now(),
             runs: AtomicU64::new(0),
             closing: AtomicBool::new(false),
+            shutdown: watch::Sender::new(false),
             kill: rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC)?,
         })
     }
@@ -168,11 +194,12 @@ async fn authorize(
         let who = client.name.as_ref().map_or_else(address, |name| format!("key {name}"));
         app.rate.take(&who, client.rate, now)?;
         scope.map_or(Ok(()), |scope| client.may(scope))?;
-        Ok(client)
+        Ok((client, Who(who.into())))
     });
     match allowed {
-        Ok(client) => {
+        Ok((client, who)) => {
             request.extensions_mut().insert(client);
+            request.extensions_mut().insert(who);
             next.run(request).await
         }
         Err(problem) => problem.into_response(),

@@ -1,15 +1,14 @@
 //! `POST /v1/batch`: one program, many inputs. It is compiled once; each input has a cell and a verdict of its own.
 
 use std::collections::BTreeMap;
-use std::convert::Infallible;
 use std::sync::Arc;
 
 use axum::Extension;
 use axum::extract::{Request, State};
-use axum::response::sse::{Event, KeepAlive, Sse};
-use axum::response::{IntoResponse, Response};
-use sandbox_executor::{JsonFile, JsonRequest};
-use serde::Deserialize;
+use axum::response::Response;
+use axum::response::sse::Event;
+use sandbox_executor::{JsonFile, JsonRequest, bounded};
+use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
 use tokio::sync::mpsc::Sender;
 use tokio::task::JoinSet;
@@ -19,9 +18,10 @@ use crate::app::{App, RequestId, refuse_if_closing};
 use crate::auth::Client;
 use crate::body::{Body, check, read};
 use crate::execute::{spend, start};
-use crate::held::Held;
+use crate::held::{Held, Who};
 use crate::openapi::StreamEvent;
 use crate::problem::{BadBody, Code, Problem};
+use crate::streams::{self, Item};
 
 /// The most inputs of one program.
 const MOST_INPUTS: usize = 1000;
@@ -33,6 +33,7 @@ pub(crate) struct Batch {
     /// What all have in common.
     request: JsonRequest,
     /// What each has of its own.
+    #[serde(deserialize_with = "bounded::list::<_, _, MOST_INPUTS>")]
     inputs: Vec<BatchInput>,
 }
 
@@ -43,11 +44,21 @@ pub(crate) struct BatchInput {
     /// What the program reads from standard input.
     stdin: Option<String>,
     /// Arguments of the program.
+    #[serde(deserialize_with = "some_args")]
     args: Option<Vec<String>>,
     /// Variables, in addition to those of all.
+    #[serde(deserialize_with = "bounded::map::<_, _, { bounded::VARIABLES }>")]
     env: BTreeMap<String, String>,
     /// Files, in addition to those of all. A compiled program that has files of its own is compiled again.
+    #[serde(deserialize_with = "bounded::map::<_, _, { bounded::FILES }>")]
     files: BTreeMap<String, JsonFile>,
+}
+
+/// Reads arguments, of which there may be none.
+fn some_args<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Vec<String>>, D::Error> {
+    #[derive(Deserialize)]
+    struct Args(#[serde(deserialize_with = "bounded::list::<_, _, { bounded::ARGS }>")] Vec<String>);
+    Ok(Option::<Args>::deserialize(deserializer)?.map(|args| args.0))
 }
 
 impl BatchInput {
@@ -84,15 +95,17 @@ impl Batch {
 pub(crate) async fn batch(
     State(app): State<Arc<App>>,
     Extension(client): Extension<Arc<Client>>,
+    Extension(who): Extension<Who>,
     request: Request,
 ) -> Result<Response, Problem> {
     refuse_if_closing(&app)?;
     let id = request.extensions().get::<RequestId>().map(|id| id.0.clone()).unwrap_or_default();
-    let Body { value: batch, size, held } = read::<Batch>(&app, request).await?;
+    let Body { value: batch, size, held } = read::<Batch>(&app, &who, request).await?;
     if !(1..=MOST_INPUTS).contains(&batch.inputs.len()) {
         return Err(Problem::new(Code::InvalidRequest, format!("inputs: give 1 to {MOST_INPUTS}")));
     }
-    let work = Work { client, id, batch: Arc::new(batch), size };
+    let place = app.streams.take(&who, 1)?;
+    let work = Work { client, who, id, batch: Arc::new(batch), size };
     // Those that have only an input of their own are right if the first one is.
     let checked = |index: &usize| *index == 0 || !work.batch.inputs[*index].is_plain();
     for index in (0..work.batch.inputs.len()).filter(checked) {
@@ -104,14 +117,15 @@ pub(crate) async fn batch(
         drive(app, work, sender).await;
         drop(held);
     });
-    Ok(Sse::new(ReceiverStream::new(receiver)).keep_alive(KeepAlive::default()).into_response())
+    Ok(streams::respond(ReceiverStream::new(receiver), place))
 }
 
-type Out = Sender<Result<Event, Infallible>>;
+type Out = Sender<Item>;
 
 /// What is to be done for a client.
 struct Work {
     client: Arc<Client>,
+    who: Who,
     id: String,
     batch: Arc<Batch>,
     size: usize,
@@ -132,22 +146,21 @@ async fn drive(app: Arc<App>, work: Work, out: Out) {
             () = out.closed() => return,
         };
         let Some(slot) = slot else { return };
-        let (app, out, id, client) = (Arc::clone(&app), out.clone(), work.id.clone(), Arc::clone(&work.client));
-        let (request, size) = (work.request(index), work.size);
+        let (app, out, id, who) = (Arc::clone(&app), out.clone(), work.id.clone(), work.who.clone());
+        let (request, size, client) = (work.request(index), work.size, Arc::clone(&work.client));
         runs.spawn(async move {
             let ended = match check(&app, &client, request, size).await {
-                Ok(checked) => match start(&app, &id, checked, Held::nothing(), slot, false) {
+                Ok(checked) => match start(&app, &id, &who, checked, Held::nothing(), slot, false) {
                     Ok((run, mut events)) => run.finish(&mut events).await,
                     Err(problem) => Err(problem),
                 },
                 Err(problem) => Err(problem),
             };
-            // What a result takes is held until somebody has read the one before it.
-            let (what, _held) = match ended {
-                Ok((result, held)) => (json!({ "event": "result", "index": index, "result": result }), Some(held)),
-                Err(problem) => (json!({ "event": "error", "index": index, "problem": problem }), None),
+            let (what, held) = match ended {
+                Ok((result, held)) => (json!({ "event": "result", "index": index, "result": result }), held),
+                Err(problem) => (json!({ "event": "error", "index": index, "problem": problem }), Held::nothing()),
             };
-            send(&out, &what).await;
+            send(&out, &what, held).await;
         });
         // The first one compiles; the others then find what it has made.
         if index == 0 && runs.join_next().await.is_none() {
@@ -160,10 +173,11 @@ async fn drive(app: Arc<App>, work: Work, out: Out) {
             () = out.closed() => return,
         }
     }
-    send(&out, &json!({ "event": "end" })).await;
+    send(&out, &json!({ "event": "end" }), Held::nothing()).await;
 }
 
-async fn send(out: &Out, what: &Value) {
+async fn send(out: &Out, what: &Value, held: Held) {
     let name = what["event"].as_str().unwrap_or("message");
-    let _ = out.send(Ok(Event::default().event(name).json_data(what).unwrap_or_default())).await;
+    let event = Event::default().event(name).json_data(what).unwrap_or_default();
+    let _ = out.send(Item { event, held: Some(Arc::new(held)) }).await;
 }

@@ -1,4 +1,5 @@
-//! Reading what a client sends: no more than it may send, no more than there is room for, and as JSON of some shape.
+//! Reading what a client sends: no more than it may send, no more than there is room for, not too slowly, and as JSON of
+//! some shape.
 
 use std::sync::Arc;
 
@@ -6,11 +7,14 @@ use axum::extract::Request;
 use axum::http::{HeaderMap, header};
 use sandbox_executor::{Checked, JsonRequest};
 use serde::de::DeserializeOwned;
+use tokio::time::Instant;
 use tokio_stream::StreamExt;
 
 use crate::app::App;
 use crate::auth::Client;
-use crate::held::Held;
+use crate::connections::allowance;
+use crate::held::{Held, Who};
+use crate::json::{ENTRY, Scan};
 use crate::problem::{Code, Problem};
 
 /// Up to this size, a body is worked on where it arrives; a larger one would hold others up.
@@ -27,6 +31,7 @@ pub(crate) struct Body<T> {
 /// Reads a body of some shape.
 pub(crate) async fn read<T: DeserializeOwned + Send + 'static>(
     app: &Arc<App>,
+    who: &Who,
     request: Request,
 ) -> Result<Body<T>, Problem> {
     require_json(request.headers())?;
@@ -34,7 +39,7 @@ pub(crate) async fn read<T: DeserializeOwned + Send + 'static>(
     if announced.is_some_and(|length: usize| length > app.max_body) {
         return Err(too_large());
     }
-    let (bytes, held) = collect(app, request).await?;
+    let (bytes, held) = collect(app, who, request, announced.unwrap_or_default()).await?;
     let size = bytes.len();
     let parse = move || {
         // A list would be taken for the fields in their order.
@@ -43,7 +48,7 @@ pub(crate) async fn read<T: DeserializeOwned + Send + 'static>(
         }
         serde_json::from_slice(&bytes).map_err(|error| Problem::new(Code::MalformedJson, error.to_string()))
     };
-    let value = if size <= SMALL { parse()? } else { elsewhere(parse).await? };
+    let value = if size <= SMALL { parse()? } else { elsewhere(app, parse).await? };
     Ok(Body { value, size, held })
 }
 
@@ -63,27 +68,54 @@ fn too_large() -> Problem {
     Problem::new(Code::BodyTooLarge, "send less, or ask the operator to raise SANDBOX_MAX_BODY")
 }
 
-async fn collect(app: &App, request: Request) -> Result<(Vec<u8>, Held), Problem> {
+/// Takes a body in, with room for it and for what will be made of it. The client has to send it at a certain pace, and
+/// what has too many parts is not kept.
+async fn collect(app: &App, who: &Who, request: Request, announced: usize) -> Result<(Vec<u8>, Held), Problem> {
+    let began = Instant::now();
     let mut stream = request.into_body().into_data_stream();
-    let (mut bytes, mut held) = (vec![], Held::nothing());
-    while let Some(chunk) = stream.next().await {
+    let (mut bytes, mut held) = (Vec::with_capacity(announced), Held::nothing());
+    let (mut scan, mut received, mut refused) = (Scan::default(), 0, None);
+    loop {
+        let until = began + allowance(app.read_timeout, received);
+        let next = tokio::time::timeout_at(until, stream.next()).await;
+        let Some(chunk) = next.map_err(|_| Problem::new(Code::RequestTimeout, "the body arrives too slowly"))? else {
+            break;
+        };
         let chunk =
             chunk.map_err(|error| Problem::new(Code::MalformedJson, format!("cannot read the body: {error}")))?;
-        if bytes.len() + chunk.len() > app.max_body {
+        received += chunk.len();
+        if received > app.max_body {
             return Err(too_large());
         }
-        held.and(app.bodies.take(chunk.len())?);
+        if refused.is_some() {
+            // The rest is only heard out, because many clients read no answer before they have sent everything.
+            continue;
+        }
+        let before = scan.entries();
+        if let Err(why) = scan.read(&chunk) {
+            refused = Some(Problem::new(Code::TooManyEntries, why));
+            (bytes, held) = (vec![], Held::nothing());
+            continue;
+        }
+        held.and(app.bodies.take(who, chunk.len() + (scan.entries() - before) * ENTRY)?);
         bytes.extend_from_slice(&chunk);
     }
-    Ok((bytes, held))
+    refused.map_or(Ok((bytes, held)), Err)
 }
 
-/// Does work that takes a while where it holds nobody up.
+/// Does work that takes a while where it holds nobody up, a few pieces of it at a time.
 async fn elsewhere<T: Send + 'static>(
+    app: &App,
     work: impl FnOnce() -> Result<T, Problem> + Send + 'static,
 ) -> Result<T, Problem> {
-    let done = tokio::task::spawn_blocking(work).await;
-    done.unwrap_or_else(|_| Err(Problem::new(Code::Internal, "the server made a mistake")))
+    let mistake = || Problem::new(Code::Internal, "the server made a mistake");
+    let place = Arc::clone(&app.parsers).acquire_owned().await.map_err(|_| mistake())?;
+    let done = tokio::task::spawn_blocking(move || {
+        let done = work();
+        drop(place);
+        done
+    });
+    done.await.unwrap_or_else(|_| Err(mistake()))
 }
 
 impl Body<JsonRequest> {
@@ -105,6 +137,6 @@ pub(crate) async fn check(
     if size <= SMALL && request.image.is_none() {
         return Ok(app.engine.check(&request, client.name.as_deref())?);
     }
-    let (app, owner) = (Arc::clone(app), client.name.clone());
-    elsewhere(move || Ok(app.engine.check(&request, owner.as_deref())?)).await
+    let (own, owner) = (Arc::clone(app), client.name.clone());
+    elsewhere(app, move || Ok(own.engine.check(&request, owner.as_deref())?)).await
 }

@@ -1,18 +1,17 @@
 //! `POST /execute`: a run while the client waits, as one answer or as a stream of events.
 
-use std::convert::Infallible;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use axum::Extension;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, Request, State};
 use axum::http::{StatusCode, header};
-use axum::response::sse::{Event, KeepAlive, Sse};
-use axum::response::{IntoResponse, Response};
-use sandbox_executor::{Checked, JsonRequest, Observer, RunResult, Step, Stream};
+use axum::response::Response;
+use axum::response::sse::Event;
+use sandbox_executor::{Checked, JsonRequest, Observer, Refused, RunResult, Step, Stream};
 use serde::{Deserialize, Serialize};
 use tokio::runtime::Handle;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
@@ -22,11 +21,15 @@ use tokio_stream::wrappers::UnboundedReceiverStream;
 use crate::app::{App, RequestId, refuse_if_closing};
 use crate::auth::Client;
 use crate::body::{Body, read};
-use crate::held::Held;
+use crate::held::{Held, Who};
 use crate::openapi::StreamEvent;
 use crate::problem::{BadBody, Code, Problem};
 use crate::slots::Slot;
+use crate::streams::{self, Item};
 use crate::trace::Trace;
+
+/// How long a run that has something to pass on waits until clients have read enough of what came before.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Something that happens in a run.
 #[derive(Debug, Serialize)]
@@ -35,15 +38,25 @@ pub(crate) enum Happening {
     /// A step before the run begins.
     Step { step: &'static str, what: String },
     /// The program has written to standard output.
-    Stdout { data: String },
+    Stdout {
+        data: String,
+        /// What it takes.
+        #[serde(skip)]
+        held: Held,
+    },
     /// The program has written to standard error.
-    Stderr { data: String },
+    Stderr {
+        data: String,
+        /// What it takes.
+        #[serde(skip)]
+        held: Held,
+    },
     /// The run is over.
     Result {
         result: Arc<RunResult>,
         /// What it takes.
         #[serde(skip)]
-        held: Option<Held>,
+        held: Held,
     },
     /// The run could not be carried out.
     Error { problem: Problem },
@@ -58,6 +71,16 @@ impl Happening {
             Self::Result { .. } => "result",
             Self::Error { .. } => "error",
         }
+    }
+
+    /// The event that tells a client of it.
+    fn item(mut self) -> Item {
+        let event = Event::default().event(self.name()).json_data(&self).unwrap_or_default();
+        let held = match &mut self {
+            Self::Stdout { held, .. } | Self::Stderr { held, .. } | Self::Result { held, .. } => std::mem::take(held),
+            Self::Step { .. } | Self::Error { .. } => Held::nothing(),
+        };
+        Item { event, held: Some(Arc::new(held)) }
     }
 }
 
@@ -82,6 +105,7 @@ pub(crate) struct Options {
 pub(crate) async fn execute(
     State(app): State<Arc<App>>,
     Extension(client): Extension<Arc<Client>>,
+    Extension(who): Extension<Who>,
     options: Result<Query<Options>, QueryRejection>,
     request: Request,
 ) -> Result<Response, Problem> {
@@ -90,22 +114,22 @@ pub(crate) async fn execute(
     let streams = options.stream || accepts.contains("text/event-stream");
     let id = request.extensions().get::<RequestId>().map(|id| id.0.clone()).unwrap_or_default();
     refuse_if_closing(&app)?;
-    let request: Body<JsonRequest> = read(&app, request).await?;
+    let request: Body<JsonRequest> = read(&app, &who, request).await?;
+    let stream = streams.then(|| app.streams.take(&who, 1)).transpose()?;
     let slot = app.slots.execute(&client.name).await?;
     let (checked, held) = request.check(&app, &client).await?;
     spend(&app, &client, 1).await?;
-    let (run, mut events) = start(&app, &id, checked, held, slot, streams)?;
-    if !streams {
+    let (run, mut events) = start(&app, &id, &who, checked, held, slot, streams)?;
+    let Some(stream) = stream else {
         let (result, held) = run.finish(&mut events).await?;
         return Ok(held.answer(StatusCode::OK, &result));
-    }
+    };
     // The stream holds the run: when the client goes away, both are dropped, and the run is cancelled.
-    let stream = UnboundedReceiverStream::new(events).map(move |happening| {
+    let items = UnboundedReceiverStream::new(events).map(move |happening| {
         let _held = &run;
-        let event = Event::default().event(happening.name());
-        Ok::<_, Infallible>(event.json_data(&happening).unwrap_or_default())
+        happening.item()
     });
-    Ok(Sse::new(stream).keep_alive(KeepAlive::default()).into_response())
+    Ok(streams::respond(items, stream))
 }
 
 /// Takes runs from what somebody may have on a day.
@@ -141,7 +165,7 @@ impl Run {
     ) -> Result<(Arc<RunResult>, Held), Problem> {
         while let Some(happening) = events.recv().await {
             match happening {
-                Happening::Result { result, held } => return Ok((result, held.unwrap_or_else(Held::nothing))),
+                Happening::Result { result, held } => return Ok((result, held)),
                 Happening::Error { problem } => return Err(problem),
                 _ => {}
             }
@@ -151,10 +175,11 @@ impl Run {
 }
 
 /// Starts a run in a thread of its own. If it is `watched`, everything that happens is told, else only the end. What waits
-/// in the channel is bounded by the run's output limit.
+/// in the channel is accounted for.
 pub(crate) fn start(
     app: &Arc<App>,
     id: &str,
+    who: &Who,
     checked: Checked,
     request: Held,
     slot: Slot,
@@ -165,13 +190,16 @@ pub(crate) fn start(
     let cancel = Arc::new(cancel);
     let run = Run { cancel: Arc::clone(&cancel) };
     let (sender, receiver) = unbounded_channel();
-    let (app, handle) = (Arc::clone(app), Handle::current());
+    let (app, who, handle) = (Arc::clone(app), who.clone(), Handle::current());
     let trace = Trace::begin(id);
     app.runs.fetch_add(1, Ordering::Relaxed);
     tokio::task::spawn_blocking(move || {
-        let mut forward = Forward { events: sender, watched, unfinished: Default::default() };
+        let room = |bytes: usize| handle.block_on(app.answers.wait_for(&who, bytes, PATIENCE));
+        let unfinished = Default::default();
+        let mut forward = Forward { events: sender, watched, room: &room, unfinished, failed: None };
         let ended = app.engine.run(checked, &[cancel.as_fd(), app.kill.as_fd()], &mut forward);
         drop(request);
+        app.readiness.note(!matches!(&ended, Err(Refused::Failure(failure)) if !failure.request));
         match ended {
             Ok((result, going)) => {
                 app.metrics.run(&result);
@@ -181,10 +209,13 @@ pub(crate) fn start(
                 }
                 // The slot is free when the answer has somewhere to be, and before the client hears of the end, so that
                 // its next request finds it.
-                let held = handle.block_on(app.answers.wait(size_of(&result)));
+                let held = room(size_of(&result));
                 let result = Arc::new(result);
                 drop(slot);
-                forward.end(Happening::Result { result: Arc::clone(&result), held: Some(held) });
+                forward.end(match held {
+                    Ok(held) => Happening::Result { result: Arc::clone(&result), held },
+                    Err(problem) => Happening::Error { problem },
+                });
                 drop(going);
                 trace.end(&result);
             }
@@ -205,22 +236,33 @@ fn size_of(result: &RunResult) -> usize {
 }
 
 /// Passes on what happens.
-struct Forward {
+struct Forward<'a> {
     events: UnboundedSender<Happening>,
     /// Whether anybody wants to know before the end.
     watched: bool,
+    /// Makes room for bytes that wait for the client.
+    room: &'a dyn Fn(usize) -> Result<Held, Problem>,
     /// The beginning of a character whose end has not come yet.
     unfinished: [Vec<u8>; 2],
+    /// Why nothing more is passed on: the client does not read.
+    failed: Option<Problem>,
 }
 
-impl Forward {
+impl Forward<'_> {
     fn text(&mut self, stream: Stream, data: String) {
-        if data.is_empty() {
+        if data.is_empty() || self.failed.is_some() {
             return;
         }
+        let held = match (self.room)(data.len()) {
+            Ok(held) => held,
+            Err(problem) => {
+                self.failed = Some(problem);
+                return;
+            }
+        };
         let _ = self.events.send(match stream {
-            Stream::Stdout => Happening::Stdout { data },
-            Stream::Stderr => Happening::Stderr { data },
+            Stream::Stdout => Happening::Stdout { data, held },
+            Stream::Stderr => Happening::Stderr { data, held },
         });
     }
 
@@ -229,11 +271,11 @@ impl Forward {
             let rest = std::mem::take(&mut self.unfinished[stream as usize]);
             self.text(stream, String::from_utf8_lossy(&rest).into_owned());
         }
-        let _ = self.events.send(last);
+        let _ = self.events.send(self.failed.map_or(last, |problem| Happening::Error { problem }));
     }
 }
 
-impl Observer for Forward {
+impl Observer for Forward<'_> {
     fn output(&mut self, stream: Stream, bytes: &[u8]) {
         if !self.watched {
             return;

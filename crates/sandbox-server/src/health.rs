@@ -12,14 +12,18 @@ pub(crate) fn ask(listen: SocketAddr) -> Result<String, String> {
         IpAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
     };
     let address = SocketAddr::new(host, listen.port());
-    let agent = ureq::Agent::config_builder().timeout_global(Some(Duration::from_secs(3))).proxy(None).build();
-    let agent = ureq::Agent::new_with_config(agent);
+    let agent = ureq::Agent::config_builder().timeout_global(Some(Duration::from_secs(5))).proxy(None);
+    let agent = ureq::Agent::new_with_config(agent.http_status_as_error(false).build());
     let get = |path: &str| {
         let answer = agent.get(format!("http://{address}/{path}")).call();
-        answer.and_then(|mut answer| answer.body_mut().read_to_string()).map_err(|error| match error {
-            ureq::Error::StatusCode(503) => "the server is shutting down".to_owned(),
-            error => format!("the server at {address} does not answer: {error}"),
-        })
+        let read = answer.and_then(|mut answer| Ok((answer.status(), answer.body_mut().read_to_string()?)));
+        match read {
+            Ok((status, text)) if status.is_success() => Ok(text),
+            Ok((status, text)) => {
+                Err(format!("the server is not ready ({status}): {}", text.trim().replace('\n', "; ")))
+            }
+            Err(error) => Err(format!("the server at {address} does not answer: {error}")),
+        }
     };
     get("readyz")?;
     get("health")

@@ -1,100 +1,159 @@
-//! How much memory requests and answers may take together, while they are on their way.
+//! Budgets that clients share: memory for requests and answers on their way, and places for event streams.
 //!
-//! A client that sends much or reads slowly holds some of it. When all there is for requests is held, others are told to
-//! come again; when all there is for answers is held, runs that have ended keep their places until somebody reads.
+//! A client that sends much or reads slowly holds some of a budget. One client can hold half of it at most, so that the
+//! others always find the rest.
 
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
 
 use axum::body::{Body, Bytes};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::Response;
-use http_body_util::{BodyExt, Full};
 use serde::Serialize;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::problem::{Code, Problem};
 
-/// What is counted in: small enough to be exact, large enough for a semaphore's count.
+/// What memory is counted in: small enough to be exact, large enough for a semaphore's count.
 const UNIT: usize = 1024;
+
+/// How many clients' shares are remembered before those that hold nothing are forgotten.
+const MOST_REMEMBERED: usize = 1024;
+
+/// Who asks: the key's name, or the address where no key is needed.
+#[derive(Debug, Clone)]
+pub(crate) struct Who(pub(crate) Arc<str>);
 
 /// All that may be held.
 #[derive(Debug)]
 pub(crate) struct Room {
     units: Arc<Semaphore>,
     size: usize,
+    unit: usize,
+    /// What is said to a client for which nothing is left.
+    exhausted: &'static str,
+    /// What is left of each client's share.
+    shares: Mutex<HashMap<Arc<str>, Weak<Semaphore>>>,
 }
 
 /// Some that is held, until it is dropped.
-#[derive(Debug)]
-pub(crate) struct Held(Option<OwnedSemaphorePermit>);
+#[derive(Debug, Default)]
+pub(crate) struct Held {
+    all: Option<OwnedSemaphorePermit>,
+    /// The same of the client's share. The permit keeps the share alive.
+    share: Option<OwnedSemaphorePermit>,
+}
 
 impl Room {
-    pub(crate) fn new(bytes: usize) -> Self {
-        let size = bytes / UNIT;
-        Self { units: Arc::new(Semaphore::new(size)), size }
+    /// Memory.
+    pub(crate) fn memory(bytes: usize) -> Self {
+        let exhausted = "the memory budget for requests and answers (SANDBOX_MAX_HELD), or half of it for this client, \
+                         is exhausted";
+        Self::new(bytes / UNIT, UNIT, exhausted)
+    }
+
+    /// Places for streams.
+    pub(crate) fn streams(places: usize) -> Self {
+        let exhausted = "the number of event streams and waiting requests (SANDBOX_MAX_STREAMS), or half of it for \
+                         this client, is reached";
+        Self::new(places, 1, exhausted)
+    }
+
+    fn new(size: usize, unit: usize, exhausted: &'static str) -> Self {
+        Self { units: Arc::new(Semaphore::new(size)), size, unit, exhausted, shares: Mutex::default() }
     }
 
     /// Takes this much, if it is there.
-    pub(crate) fn take(&self, bytes: usize) -> Result<Held, Problem> {
-        let units = self.units_for(bytes);
-        let taken = Arc::clone(&self.units).try_acquire_many_owned(units).map_err(|_| {
-            let detail = "what clients have sent and not yet read takes all the memory there is for it";
-            Problem::new(Code::AtCapacity, detail).retry_after(1)
-        })?;
-        Ok(Held(Some(taken)))
+    pub(crate) fn take(&self, who: &Who, amount: usize) -> Result<Held, Problem> {
+        let none = |_| Problem::new(Code::AtCapacity, self.exhausted).retry_after(1);
+        let share = self.share(who).try_acquire_many_owned(self.units(amount, self.most())).map_err(none)?;
+        let all = Arc::clone(&self.units).try_acquire_many_owned(self.units(amount, self.size)).map_err(none)?;
+        Ok(Held { all: Some(all), share: Some(share) })
     }
 
     /// Takes this much when it is there.
-    pub(crate) async fn wait(&self, bytes: usize) -> Held {
-        Held(Arc::clone(&self.units).acquire_many_owned(self.units_for(bytes)).await.ok())
+    pub(crate) async fn wait(&self, who: &Who, amount: usize) -> Held {
+        let share = self.share(who).acquire_many_owned(self.units(amount, self.most())).await.ok();
+        let all = Arc::clone(&self.units).acquire_many_owned(self.units(amount, self.size)).await.ok();
+        Held { all, share }
     }
 
-    /// Nobody can hold more than all.
-    fn units_for(&self, bytes: usize) -> u32 {
-        u32::try_from(bytes.div_ceil(UNIT).min(self.size)).unwrap_or(u32::MAX)
+    /// Takes this much if it is there within this time.
+    pub(crate) async fn wait_for(&self, who: &Who, amount: usize, patience: Duration) -> Result<Held, Problem> {
+        let waited = tokio::time::timeout(patience, self.wait(who, amount)).await;
+        waited.map_err(|_| Problem::new(Code::AtCapacity, self.exhausted).retry_after(1))
+    }
+
+    /// The most that one client can hold.
+    fn most(&self) -> usize {
+        self.size.div_ceil(2)
+    }
+
+    /// What is larger than all takes all.
+    fn units(&self, amount: usize, most: usize) -> u32 {
+        u32::try_from(amount.div_ceil(self.unit).min(most)).unwrap_or(u32::MAX)
+    }
+
+    fn share(&self, who: &Who) -> Arc<Semaphore> {
+        let mut shares = self.shares.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(share) = shares.get(&who.0).and_then(Weak::upgrade) {
+            return share;
+        }
+        if shares.len() >= MOST_REMEMBERED {
+            shares.retain(|_, share| share.strong_count() > 0);
+        }
+        let share = Arc::new(Semaphore::new(self.most()));
+        shares.insert(Arc::clone(&who.0), Arc::downgrade(&share));
+        share
+    }
+
+    /// Answers with JSON, if there is room for it.
+    pub(crate) fn answer(&self, who: &Who, value: &impl Serialize) -> Result<Response, Problem> {
+        let bytes = serde_json::to_vec(value).unwrap_or_default();
+        Ok(self.take(who, bytes.len())?.respond(StatusCode::OK, bytes))
     }
 }
 
 impl Held {
     /// Nothing.
     pub(crate) fn nothing() -> Self {
-        Self(None)
+        Self::default()
     }
 
-    /// This and that together.
+    /// This and that together, of one client.
     pub(crate) fn and(&mut self, more: Self) {
-        match (&mut self.0, more.0) {
+        let merge = |mine: &mut Option<OwnedSemaphorePermit>, more: Option<OwnedSemaphorePermit>| match (mine, more) {
             (Some(permit), Some(more)) => permit.merge(more),
             (none @ None, more) => *none = more,
             (Some(_), None) => {}
-        }
+        };
+        merge(&mut self.all, more.all);
+        merge(&mut self.share, more.share);
     }
-}
 
-impl Room {
-    /// Answers with JSON, if there is room for it.
-    pub(crate) fn answer(&self, value: &impl Serialize) -> Result<Response, Problem> {
-        let bytes = serde_json::to_vec(value).unwrap_or_default();
-        Ok(self.take(bytes.len())?.respond(StatusCode::OK, bytes))
-    }
-}
-
-impl Held {
     /// Answers with JSON; what it takes is held until the client has read it.
     pub(crate) fn answer(self, status: StatusCode, value: &impl Serialize) -> Response {
         self.respond(status, serde_json::to_vec(value).unwrap_or_default())
     }
 
     fn respond(self, status: StatusCode, bytes: Vec<u8>) -> Response {
-        let held = self;
-        let body = Full::new(Bytes::from(bytes)).map_frame(move |frame| {
-            let _ = &held;
-            frame
-        });
-        let mut response = Response::new(Body::new(body));
+        let mut response = Response::new(Body::from(Bytes::from_owner(Accounted { bytes, _held: self })));
         *response.status_mut() = status;
         response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
         response
+    }
+}
+
+/// Bytes with what they take.
+struct Accounted {
+    bytes: Vec<u8>,
+    _held: Held,
+}
+
+impl AsRef<[u8]> for Accounted {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
     }
 }
 
@@ -102,15 +161,33 @@ impl Held {
 mod tests {
     use super::*;
 
+    fn who(name: &str) -> Who {
+        Who(name.into())
+    }
+
     #[test]
-    fn what_is_held_is_not_there_until_it_is_dropped() {
-        let room = Room::new(10 * UNIT);
+    fn budget_is_released_on_drop() {
+        let room = Room::memory(10 * UNIT);
         let mut held = Held::nothing();
-        held.and(room.take(4 * UNIT).expect("there"));
-        held.and(room.take(1).expect("there"));
-        assert!(room.take(6 * UNIT).is_err());
-        let rest = room.take(5 * UNIT).expect("there");
+        held.and(room.take(&who("a"), 4 * UNIT).expect("there"));
+        held.and(room.take(&who("a"), 1).expect("there"));
+        assert!(room.take(&who("a"), 1).is_err(), "half is all for one client");
+        let rest = room.take(&who("b"), 5 * UNIT).expect("there");
+        assert!(room.take(&who("c"), 1).is_err());
         drop((held, rest));
-        assert!(room.take(1000 * UNIT).is_ok(), "more than all is all");
+        assert!(room.take(&who("a"), 1000 * UNIT).is_ok(), "more than all is all");
+    }
+
+    #[test]
+    fn shares_of_clients_that_hold_nothing_are_forgotten() {
+        let room = Room::streams(4);
+        let held = room.take(&who("stays"), 2).expect("there");
+        for n in 0..3 * MOST_REMEMBERED {
+            drop(room.take(&who(&n.to_string()), 1).expect("there"));
+        }
+        assert!(room.shares.lock().expect("lock").len() <= MOST_REMEMBERED);
+        assert!(room.take(&who("stays"), 1).is_err());
+        drop(held);
+        assert!(room.take(&who("stays"), 1).is_ok());
     }
 }

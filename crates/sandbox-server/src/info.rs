@@ -13,12 +13,15 @@ use serde_json::{Value, json};
 
 use crate::app::{App, peer};
 use crate::auth::Scope;
+use crate::ready;
 
 /// How the server is.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 pub(crate) struct Health {
-    /// `ok` or `shutting_down`.
+    /// `ok`, `not_ready` or `shutting_down`.
     status: &'static str,
+    /// Why no work can be done.
+    reasons: Vec<&'static str>,
     /// How many runs there may be at one time.
     capacity: usize,
     /// How many runs there are now.
@@ -56,7 +59,7 @@ pub(crate) async fn health(State(app): State<Arc<App>>, request: Request) -> Jso
     let details = if client.is_ok_and(|client| client.may(Scope::Metrics).is_ok()) {
         Some(Details {
             version: env!("CARGO_PKG_VERSION"),
-            queue: app.jobs.waiting().await.ok(),
+            queue: app.readiness.queue(&app).await,
             store: app.jobs.name(),
             isolation: app.isolation.clone(),
             lost_cells: app.engine.lost_cells(),
@@ -66,9 +69,15 @@ pub(crate) async fn health(State(app): State<Arc<App>>, request: Request) -> Jso
     } else {
         None
     };
-    let closing = app.closing.load(Ordering::Relaxed);
+    let reasons = app.readiness.reasons(&app).await;
+    let status = match reasons.as_slice() {
+        [] => "ok",
+        [ready::CLOSING, ..] => "shutting_down",
+        _ => "not_ready",
+    };
     Json(Health {
-        status: if closing { "shutting_down" } else { "ok" },
+        status,
+        reasons,
         capacity: app.slots.capacity(),
         load: app.load(),
         uptime: app.started.elapsed().as_secs_f64(),
@@ -79,13 +88,12 @@ pub(crate) async fn health(State(app): State<Arc<App>>, request: Request) -> Jso
 /// `GET /readyz`: whether work is taken.
 #[utoipa::path(
     get, path = "/readyz", tag = "server",
-    responses((status = 200, description = "Work is taken"), (status = 503, description = "No more work is taken"))
+    responses((status = 200, description = "Work is taken"), (status = 503, description = "No work can be done; the body gives the reasons"))
 )]
 pub(crate) async fn ready(State(app): State<Arc<App>>) -> impl IntoResponse {
-    if app.closing.load(Ordering::Relaxed) {
-        (StatusCode::SERVICE_UNAVAILABLE, "shutting down\n")
-    } else {
-        (StatusCode::OK, "ok\n")
+    match app.readiness.reasons(&app).await.as_slice() {
+        [] => (StatusCode::OK, "ok\n".to_owned()),
+        reasons => (StatusCode::SERVICE_UNAVAILABLE, format!("{}\n", reasons.join("\n"))),
     }
 }
 

@@ -1,13 +1,12 @@
 //! `/v1/execute`: runs that nobody waits for.
 
-use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Path, Query, Request, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
-use axum::response::sse::{Event, KeepAlive, Sse};
+use axum::response::sse::Event;
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 use sandbox_cell::units::parse_duration;
@@ -15,25 +14,26 @@ use sandbox_executor::JsonRequest;
 use sandbox_jobs::{Bounds, Created, Exceeded, Job, JobId, JobStatus, NewJob, Page, StoreError};
 use serde::Deserialize;
 use serde_json::json;
+use tokio::sync::mpsc::Sender;
 use tokio_stream::wrappers::ReceiverStream;
 
 use crate::app::{App, refuse_if_closing};
 use crate::auth::Client;
 use crate::body::{Body, check, read};
 use crate::execute::quota_exceeded;
+use crate::follow::Follower;
+use crate::held::{Held, Who};
 use crate::openapi::StreamEvent;
 use crate::problem::{BadBody, Code, Problem};
+use crate::streams::{self, Item};
 use crate::webhook;
 use crate::worker::running;
 
 /// The longest that a client may wait for a job in one request.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
 
-/// How many events are read from the store at once for somebody who follows a job.
-const EVENTS_AT_ONCE: usize = 32;
-
-/// About what following a job takes: some events of at most 64 KiB, and its result.
-const FOLLOWING: usize = 2 << 20;
+/// How many events of at most 64 KiB are read from the store at once for a client that follows a job.
+const EVENTS_AT_ONCE: usize = 16;
 
 /// The most jobs on a page.
 const LONGEST_PAGE: usize = 200;
@@ -96,6 +96,7 @@ async fn find(app: &Arc<App>, client: &Client, id: JobId) -> Result<Job, Problem
 pub(crate) async fn create(
     State(app): State<Arc<App>>,
     Extension(client): Extension<Arc<Client>>,
+    Extension(who): Extension<Who>,
     request: Request,
 ) -> Result<Response, Problem> {
     refuse_if_closing(&app)?;
@@ -108,7 +109,7 @@ pub(crate) async fn create(
         }
         Some(_) => return Err(Problem::new(Code::InvalidRequest, "Idempotency-Key must have 1 to 200 characters")),
     };
-    let Body { value: mut request, size, held } = read::<JsonRequest>(&app, request).await?;
+    let Body { value: mut request, size, held } = read::<JsonRequest>(&app, &who, request).await?;
     let webhook = request.webhook.take().map(|webhook| app.webhooks.check(webhook)).transpose()?;
     check(&app, &client, request.clone(), size).await?;
     let (owner, per_day) = (client.name.clone(), client.per_day);
@@ -146,6 +147,7 @@ pub(crate) struct GetOptions {
     ),
     responses(
         (status = 200, description = "The job, with its result if it has ended", body = Job),
+        (status = 429, description = "Too many event streams or waiting requests", body = Problem, content_type = "application/problem+json"),
         (status = 404, description = "There is no such job", body = Problem, content_type = "application/problem+json"),
         (status = 422, description = "A parameter makes no sense", body = Problem, content_type = "application/problem+json"),
     )
@@ -153,6 +155,7 @@ pub(crate) struct GetOptions {
 pub(crate) async fn get(
     State(app): State<Arc<App>>,
     Extension(client): Extension<Arc<Client>>,
+    Extension(who): Extension<Who>,
     Path(id): Path<String>,
     options: Result<Query<GetOptions>, QueryRejection>,
 ) -> Result<Response, Problem> {
@@ -160,17 +163,22 @@ pub(crate) async fn get(
     let id = parse_id(&id)?;
     let wait = options.wait.as_deref().map(parse_duration).transpose();
     let wait = wait.map_err(|error| Problem::new(Code::InvalidRequest, format!("wait: {error}")))?;
-    let until = tokio::time::Instant::now() + wait.unwrap_or_default().min(LONGEST_WAIT);
-    // Followed before it is looked at, so that no change falls between.
-    let mut follower = app.jobs.follow(id);
-    loop {
-        let job = find(&app, &client, id).await?;
-        let left = until.saturating_duration_since(tokio::time::Instant::now());
-        if job.status.is_final() || left.is_zero() {
-            return app.answers.answer(&job);
-        }
-        follower.changed(left).await;
+    let mut job = find(&app, &client, id).await?;
+    let wait = wait.unwrap_or_default().min(LONGEST_WAIT);
+    if !wait.is_zero() && !job.status.is_final() {
+        drop(job);
+        let place = app.streams.take(&who, 1)?;
+        let mut follower = app.followed.follow(&app.jobs, id);
+        let ended = async {
+            while !follower.news().is_final() {
+                follower.changed().await;
+            }
+        };
+        let _ = tokio::time::timeout(wait, ended).await;
+        drop(place);
+        job = find(&app, &client, id).await?;
     }
+    app.answers.answer(&who, &job)
 }
 
 /// `DELETE /v1/execute/{id}`: a job that waits never starts, one that runs is ended.
@@ -184,6 +192,7 @@ pub(crate) async fn get(
 pub(crate) async fn cancel(
     State(app): State<Arc<App>>,
     Extension(client): Extension<Arc<Client>>,
+    Extension(who): Extension<Who>,
     Path(id): Path<String>,
 ) -> Result<Response, Problem> {
     let id = parse_id(&id)?;
@@ -196,7 +205,7 @@ pub(crate) async fn cancel(
             here.cancel();
         }
     }
-    app.answers.answer(&webhook::shown(job))
+    app.answers.answer(&who, &webhook::shown(job))
 }
 
 #[derive(Debug, Deserialize)]
@@ -240,6 +249,7 @@ pub(crate) async fn list(
     ),
     responses(
         (status = 200, description = "Server-sent events: step, stdout, stderr, and at the end result or cancelled", content_type = "text/event-stream", body = StreamEvent),
+        (status = 429, description = "Too many event streams or waiting requests", body = Problem, content_type = "application/problem+json"),
         (status = 404, description = "There is no such job", body = Problem, content_type = "application/problem+json"),
         (status = 422, description = "A parameter makes no sense", body = Problem, content_type = "application/problem+json"),
     )
@@ -247,6 +257,7 @@ pub(crate) async fn list(
 pub(crate) async fn events(
     State(app): State<Arc<App>>,
     Extension(client): Extension<Arc<Client>>,
+    Extension(who): Extension<Who>,
     Path(id): Path<String>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
@@ -257,38 +268,80 @@ pub(crate) async fn events(
         Some(Some(number)) => number,
         Some(None) => return Err(Problem::new(Code::InvalidRequest, "Last-Event-ID must be a number")),
     };
-    let mut follower = app.jobs.follow(id);
     find(&app, &client, id).await?;
-    let held = app.answers.take(FOLLOWING)?;
+    let place = app.streams.take(&who, 1)?;
+    let follower = app.followed.follow(&app.jobs, id);
     // A client that reads slowly makes this wait, not the memory grow.
-    let (sender, receiver) = tokio::sync::mpsc::channel::<Result<Event, Infallible>>(16);
+    let (sender, receiver) = tokio::sync::mpsc::channel(1);
+    let mut shutdown = app.shutdown.subscribe();
     tokio::spawn(async move {
-        let _held = held;
-        loop {
-            // The state before the events: one that is final has all of them.
-            let Ok(job) = find(&app, &client, id).await else { return };
-            let Ok(events) = app.jobs.events(id, after, EVENTS_AT_ONCE).await else { return };
-            let more = events.len() == EVENTS_AT_ONCE;
-            for event in events {
-                after = event.number;
-                let name = event.what["event"].as_str().unwrap_or("message");
-                let sse = Event::default().id(event.number.to_string()).event(name).json_data(&event.what);
-                if sender.send(Ok(sse.unwrap_or_default())).await.is_err() {
-                    return;
-                }
-            }
-            if more {
-                continue;
-            }
-            if job.status.is_final() {
-                return;
-            }
-            // Also from time to time: a job that is put back into the queue changes without an event.
-            follower.changed(Duration::from_secs(2)).await;
-            if sender.is_closed() {
-                return;
-            }
+        tokio::select! {
+            _ = feed(&app, &who, id, &mut after, follower, &sender) => {}
+            () = sender.closed() => {}
+            // Any server can go on from the last event.
+            _ = shutdown.wait_for(|over| *over) => {}
         }
     });
-    Ok(Sse::new(ReceiverStream::new(receiver)).keep_alive(KeepAlive::default()).into_response())
+    Ok(streams::respond(ReceiverStream::new(receiver), place))
+}
+
+/// Sends a job's events as they come, until there will be no more. Fails when the client has gone away.
+async fn feed(
+    app: &App,
+    who: &Who,
+    id: JobId,
+    after: &mut u64,
+    mut follower: Follower,
+    out: &Sender<Item>,
+) -> Result<(), StoreError> {
+    loop {
+        // The state before the events: one that is final has all of them.
+        let is_final = follower.news().is_final();
+        while send_some(app, who, id, after, out).await? {}
+        if is_final {
+            return Ok(());
+        }
+        follower.changed().await;
+    }
+}
+
+/// Sends the next events of a job; says whether there may be more.
+async fn send_some(app: &App, who: &Who, id: JobId, after: &mut u64, out: &Sender<Item>) -> Result<bool, StoreError> {
+    let mut held = Held::nothing();
+    let mut paid = 0;
+    // Events are read by few at a time, and given up again if there is no room for them: only what waits for the client
+    // to take it is kept, and that has been accounted for.
+    let events = loop {
+        let turn = app.readers.acquire().await;
+        let events = app.jobs.events(id, *after, EVENTS_AT_ONCE).await?;
+        let events: Vec<(u64, String, String)> = events.iter().map(written).collect();
+        let size = events.iter().map(|(_, _, text)| text.len()).sum();
+        if size <= paid {
+            break events;
+        }
+        if let Ok(room) = app.answers.take(who, size) {
+            held = room;
+            break events;
+        }
+        drop((events, turn));
+        held = Held::nothing();
+        held.and(app.answers.wait(who, size).await);
+        paid = size;
+    };
+    let more = events.len() == EVENTS_AT_ONCE;
+    let held = Arc::new(held);
+    for (number, name, text) in events {
+        *after = number;
+        let event = Event::default().id(number.to_string()).event(name).data(text);
+        if out.send(Item { event, held: Some(Arc::clone(&held)) }).await.is_err() {
+            return Err(StoreError::Gone);
+        }
+    }
+    Ok(more)
+}
+
+/// An event's number, name and text.
+fn written(event: &sandbox_jobs::Event) -> (u64, String, String) {
+    let name = event.what["event"].as_str().unwrap_or("message").to_owned();
+    (event.number, name, event.what.to_string())
 }

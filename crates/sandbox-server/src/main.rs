@@ -7,11 +7,15 @@ mod auth;
 mod batch;
 mod body;
 mod config;
+mod connections;
+mod descriptors;
 mod execute;
+mod follow;
 mod health;
 mod held;
 mod info;
 mod jobs;
+mod json;
 mod metrics;
 mod openapi;
 #[cfg(feature = "otlp")]
@@ -19,8 +23,10 @@ mod otlp;
 mod privilege;
 mod problem;
 mod rate;
+mod ready;
 mod serve;
 mod slots;
+mod streams;
 mod trace;
 mod web;
 mod webhook;
@@ -66,7 +72,7 @@ fn main() -> ExitCode {
             .and_then(|said| writeln!(std::io::stdout(), "{said}").map_err(|error| format!("cannot print: {error}")));
         return asked.map_or_else(|why| fail(&why, 1), |()| ExitCode::SUCCESS);
     }
-    match run(&config) {
+    match run(config) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => fail(&error, 1),
     }
@@ -85,7 +91,7 @@ fn render() -> ExitCode {
     if written.is_ok() { ExitCode::SUCCESS } else { ExitCode::from(1) }
 }
 
-fn run(config: &Config) -> Result<(), String> {
+fn run(mut config: Config) -> Result<(), String> {
     let host = sandbox_cell::probe::examine(config.settings.required()).map_err(|failure| failure.to_string())?;
     // Another backend needs nothing of this host, and says for itself what it lacks.
     if let (Some(failure), Backend::Native) = (&host.failure, &config.settings.backend) {
@@ -98,10 +104,12 @@ fn run(config: &Config) -> Result<(), String> {
         config.settings.required().iter().map(sandbox_cell::Layer::name).collect()
     };
     let data_dir =
-        config.settings.data_dir.as_deref().ok_or("there is no data directory; name one with SANDBOX_DATA_DIR")?;
-    let closed = keep_private(data_dir, config.settings.passes_data_dir(config.zygotes > 0))
+        config.settings.data_dir.clone().ok_or("there is no data directory; name one with SANDBOX_DATA_DIR")?;
+    let closed = keep_private(&data_dir, config.settings.passes_data_dir(config.zygotes > 0))
         .map_err(|error| format!("cannot make {} private: {error}", data_dir.display()))?;
     let executor = Executor::start().map_err(|failure| failure.to_string())?;
+    // The keeper, and so the cells, keep the limit that this process was started with.
+    let open_files = descriptors::raise();
     executor.use_backend(&config.settings.backend).map_err(|failure| failure.to_string())?;
     let mut registry = Registry::shipped().map_err(|error| error.to_string())?;
     if let Some(dir) = &config.runtimes {
@@ -111,11 +119,11 @@ fn run(config: &Config) -> Result<(), String> {
     let mut engine = Engine::new(executor, config.settings.clone(), registry, renderer)
         .map_err(|error| format!("cannot make a directory for what is made once: {error}"))?;
     engine.confine().map_err(|failure| failure.to_string())?;
-    let user = privilege::give_up(&config.user, data_dir)?;
+    let user = privilege::give_up(&config.user, &data_dir)?;
     // Before the rules: the operator's certificates (SSL_CERT_FILE) may be where the server cannot read later.
-    let webhooks = webhook::Webhooks::new(config);
+    let webhooks = webhook::Webhooks::new(&config);
     if config.settings.backend == Backend::Native {
-        engine.confine_service(data_dir).map_err(|failure| failure.to_string())?;
+        engine.confine_service(&data_dir).map_err(|failure| failure.to_string())?;
     }
     // Only now: a thread that was there before would still be root's, and not confined.
     if config.settings.backend == Backend::Native {
@@ -137,6 +145,8 @@ fn run(config: &Config) -> Result<(), String> {
     if let Some(uid) = user {
         tracing::info!(uid, "no longer root; only the keeper is");
     }
+    descriptors::fit(&mut config, open_files);
+    let config = &config;
     #[cfg(feature = "otlp")]
     let _export = config.otlp_endpoint.as_deref().map(otlp::Export::start).transpose()?;
     let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
@@ -149,7 +159,7 @@ fn run(config: &Config) -> Result<(), String> {
         .build()
         .map_err(|error| format!("cannot start the runtime: {error}"))?;
     let served = runtime.block_on(async {
-        let jobs = open_jobs(config, data_dir).await?;
+        let jobs = open_jobs(config, &data_dir).await?;
         let app = Arc::new(
             app::App::new(engine, jobs, webhooks, isolation, config, keys).map_err(|error| error.to_string())?,
         );

@@ -47,7 +47,10 @@ pub(crate) enum BadBody {
     /// The body is not JSON of the right shape
     #[response(status = 400, content_type = "application/problem+json")]
     Malformed(Problem),
-    /// The body is too large
+    /// The body arrives too slowly
+    #[response(status = 408, content_type = "application/problem+json")]
+    TooSlow(Problem),
+    /// The body is too large, or has too many parts
     #[response(status = 413, content_type = "application/problem+json")]
     TooLarge(Problem),
     /// The body is not JSON
@@ -82,6 +85,8 @@ pub(crate) enum Code {
     UnknownLanguage,
     LanguageMissing,
     BodyTooLarge,
+    TooManyEntries,
+    RequestTimeout,
     Unauthorized,
     Forbidden,
     InvalidHost,
@@ -102,12 +107,14 @@ pub(crate) enum Code {
 
 impl Code {
     /// Every code.
-    pub(crate) const ALL: [Self; 21] = [
+    pub(crate) const ALL: [Self; 23] = [
         Self::MalformedJson,
         Self::InvalidRequest,
         Self::UnknownLanguage,
         Self::LanguageMissing,
         Self::BodyTooLarge,
+        Self::TooManyEntries,
+        Self::RequestTimeout,
         Self::Unauthorized,
         Self::Forbidden,
         Self::InvalidHost,
@@ -140,6 +147,14 @@ impl Code {
                 ("language_missing", StatusCode::UNPROCESSABLE_ENTITY, "the language is not installed on this server")
             }
             Self::BodyTooLarge => ("body_too_large", StatusCode::PAYLOAD_TOO_LARGE, "the body is too large"),
+            Self::TooManyEntries => (
+                "too_many_entries",
+                StatusCode::PAYLOAD_TOO_LARGE,
+                "the body has too many parts, or nests them too deep",
+            ),
+            Self::RequestTimeout => {
+                ("request_timeout", StatusCode::REQUEST_TIMEOUT, "the request took too long to arrive")
+            }
             Self::Unauthorized => ("unauthorized", StatusCode::UNAUTHORIZED, "an API key is needed"),
             Self::Forbidden => ("forbidden", StatusCode::FORBIDDEN, "the API key does not open this"),
             Self::InvalidHost => ("invalid_host", StatusCode::BAD_REQUEST, "the request must name exactly one host"),

@@ -3,21 +3,30 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use axum::{Extension, Router};
+use axum::Router;
+use axum::extract::Request;
+use hyper::body::Incoming;
+use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
-use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_io_timeout::TimeoutStream;
 
 use crate::app::{self, App};
 use crate::config::Config;
+use crate::connections::{Answer, Bounds, Close, Connection, Connections};
 use crate::{web, webhook, worker};
+
+/// How long a client that is told of the end of its connection has to acknowledge it.
+const FAREWELL: Duration = Duration::from_millis(500);
+
+/// What a connection gets for which there is no room.
+const NO_ROOM: &[u8] =
+    b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
 
 /// Serves until a signal comes; then takes no more, lets runs end, and ends those that do not.
 pub(crate) async fn serve(app: &Arc<App>, config: &Config) -> Result<(), String> {
@@ -31,27 +40,29 @@ pub(crate) async fn serve(app: &Arc<App>, config: &Config) -> Result<(), String>
     tokio::spawn(worker::report(Arc::clone(app)));
     tokio::spawn(webhook::deliver(Arc::clone(app)));
     tokio::spawn(forget_old_jobs(Arc::clone(app), config.retention));
-    let graceful = GracefulShutdown::new();
     let mut interrupted = signal(SignalKind::interrupt()).map_err(|error| error.to_string())?;
     let mut terminated = signal(SignalKind::terminate()).map_err(|error| error.to_string())?;
-    let connections = Arc::new(Semaphore::new(config.max_connections));
-    let accept = async || {
-        let permit = Arc::clone(&connections).acquire_owned().await.map_err(std::io::Error::other)?;
-        listener.accept().await.map(|(stream, peer)| (stream, peer, permit))
-    };
+    let connections = Connections::new(Bounds {
+        total: config.max_connections,
+        per_origin: config.max_connections_per_address,
+        first_request: config.read_timeout,
+        idle: config.idle_timeout,
+        write: config.write_timeout,
+    });
+    let sweeper = Arc::clone(&connections);
+    tokio::spawn(async move { sweeper.sweep().await });
     loop {
         tokio::select! {
-            accepted = accept() => match accepted {
-                Ok((stream, peer, permit)) => {
-                    let arrived = stream.local_addr().map_or(peer.ip(), |address| address.ip());
-                    let router = router.clone().layer(Extension(app::Peer(peer.ip())));
-                    let router = router.layer(Extension(web::Arrived(arrived)));
-                    attend(stream, router, &graceful, config, permit);
-                }
+            accepted = listener.accept() => match accepted {
+                Ok((stream, peer)) => match connections.admit(peer.ip(), Instant::now()) {
+                    Some(connection) => attend(stream, peer, connection, &router, app, config),
+                    None => drop(stream.try_write(NO_ROOM)),
+                },
                 // Too many open files, or the like: it passes.
                 Err(error) => {
                     tracing::warn!(%error, "cannot accept a connection");
-                    tokio::time::sleep(Duration::from_millis(100)).await;
+                    connections.make_room();
+                    tokio::time::sleep(Duration::from_millis(20)).await;
                 }
             },
             _ = interrupted.recv() => break,
@@ -60,9 +71,12 @@ pub(crate) async fn serve(app: &Arc<App>, config: &Config) -> Result<(), String>
     }
     drop(listener);
     app.closing.store(true, Ordering::Relaxed);
+    app.shutdown.send_replace(true);
     tracing::info!(load = app.load(), "shutting down");
     let mut ended = Box::pin(async {
-        graceful.shutdown().await;
+        while !connections.is_empty() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
         idle(app).await;
     });
     if tokio::time::timeout(config.shutdown_timeout, &mut ended).await.is_err() {
@@ -123,34 +137,64 @@ fn greet(address: SocketAddr, app: &App) {
 /// Serves a connection.
 fn attend(
     stream: TcpStream,
-    router: Router,
-    graceful: &GracefulShutdown,
+    peer: SocketAddr,
+    connection: Connection,
+    router: &Router,
+    app: &Arc<App>,
     config: &Config,
-    permit: OwnedSemaphorePermit,
 ) {
+    let arrived = web::Arrived(stream.local_addr().map_or(peer.ip(), |address| address.ip()));
     let _ = stream.set_nodelay(true);
     // A client that does not read holds nobody up for longer than this.
     let mut stream = TimeoutStream::new(stream);
     stream.set_write_timeout(Some(config.write_timeout));
     let mut builder = Builder::new(TokioExecutor::new());
-    builder
-        .http1()
-        .timer(TokioTimer::new())
-        .header_read_timeout(config.read_timeout)
-        .max_headers(64)
-        .max_buf_size(64 << 10);
+    // The table of connections knows how long a head may take, also before it is clear which version of HTTP it is.
+    builder.http1().timer(TokioTimer::new()).header_read_timeout(None).max_headers(64).max_buf_size(64 << 10);
     builder
         .http2()
         .timer(TokioTimer::new())
         .max_concurrent_streams(16)
-        .keep_alive_interval(Some(Duration::from_secs(20)));
-    let connection =
-        builder.serve_connection(TokioIo::new(Box::pin(stream)), TowerToHyperService::new(router)).into_owned();
-    let watched = graceful.watch(connection);
-    tokio::spawn(async move {
-        if let Err(error) = watched.await {
-            tracing::debug!(%error, "a connection ended badly");
-        }
-        drop(permit);
+        .keep_alive_interval(Some(Duration::from_secs(20)))
+        .keep_alive_timeout(config.read_timeout.max(Duration::from_secs(1)));
+    let connection = Arc::new(connection);
+    let (peer, router, requests) = (app::Peer(peer.ip()), router.clone(), Arc::clone(&connection));
+    let service = service_fn(move |mut request: Request<Incoming>| {
+        let flight = requests.begin();
+        request.extensions_mut().insert(peer);
+        request.extensions_mut().insert(arrived);
+        let answer = TowerToHyperService::new(router.clone()).call(request);
+        async move { answer.await.map(|response| response.map(|body| Answer::new(body, flight))) }
     });
+    let served = builder.serve_connection(TokioIo::new(Box::pin(stream)), service).into_owned();
+    let mut shutdown = app.shutdown.subscribe();
+    tokio::spawn(async move {
+        let mut served = std::pin::pin!(served);
+        tokio::select! {
+            ended = &mut served => return log_end(ended),
+            how = connection.closed() => if how == Close::Now { return },
+            _ = shutdown.wait_for(|over| *over) => {}
+        }
+        served.as_mut().graceful_shutdown();
+        // A client that speaks HTTP/2 may never acknowledge that.
+        let unanswered = async {
+            loop {
+                tokio::time::sleep(FAREWELL).await;
+                if !connection.is_busy() {
+                    return;
+                }
+            }
+        };
+        tokio::select! {
+            ended = &mut served => log_end(ended),
+            _ = connection.closed() => {}
+            () = unanswered => {}
+        }
+    });
+}
+
+fn log_end(ended: Result<(), Box<dyn std::error::Error + Send + Sync>>) {
+    if let Err(error) = ended {
+        tracing::debug!(%error, "a connection ended badly");
+    }
 }

@@ -121,6 +121,13 @@ impl Keeper {
             .map_err(|errno| Failure::os("cannot reach the keeper", errno))
     }
 
+    /// Whether the keeper process has not ended. Asks the kernel only, so that it costs next to nothing.
+    #[must_use]
+    pub fn is_alive(&self) -> bool {
+        let mut ended = [PollFd::new(&self.0.child.pidfd, PollFlags::IN)];
+        !matches!(poll(&mut ended, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })), Ok(1..))
+    }
+
     /// Says that no more cells will be asked for: the keeper ends with its last cell, and need not be told again.
     pub fn close(&self) {
         self.0.close();

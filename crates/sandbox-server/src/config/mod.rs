@@ -24,6 +24,7 @@ use crate::web::{AllowedHost, Cors};
 pub(crate) struct Config {
     pub(crate) listen: SocketAddr,
     pub(crate) read_timeout: Duration,
+    pub(crate) idle_timeout: Duration,
     pub(crate) write_timeout: Duration,
     pub(crate) shutdown_timeout: Duration,
     pub(crate) capacity: usize,
@@ -36,6 +37,8 @@ pub(crate) struct Config {
     pub(crate) allowed_hosts: Vec<AllowedHost>,
     pub(crate) cors: Cors,
     pub(crate) max_connections: usize,
+    pub(crate) max_connections_per_address: usize,
+    pub(crate) max_streams: usize,
     pub(crate) webhook_allow: Vec<HostRule>,
     pub(crate) webhook_retry: Duration,
     pub(crate) log_json: bool,
@@ -227,6 +230,7 @@ impl Config {
         };
         let api_keys = api_keys(values);
         let bounds = bounds(values, api_keys.len());
+        let max_connections = values.number("max-connections", 1..=100_000).unwrap_or_default();
         let host = values.parsed::<IpAddr>("http-host", "an IP address");
         let port = values.number("http-port", 0..=u16::MAX);
         let cors = cors(values, !api_keys.is_empty());
@@ -234,6 +238,7 @@ impl Config {
             allowed_hosts: values.list("allowed-hosts", AllowedHost::parse),
             cors,
             read_timeout: values.duration("http-read-timeout"),
+            idle_timeout: values.duration("http-idle-timeout"),
             write_timeout: values.duration("http-write-timeout"),
             shutdown_timeout: values.duration("http-shutdown-timeout"),
             retention: values.duration("job-retention"),
@@ -242,7 +247,9 @@ impl Config {
             rate_limit: values.optional("rate-limit").and_then(|_| values.rate("rate-limit")),
             bounds,
             api_keys,
-            max_connections: values.number("max-connections", 1..=100_000).unwrap_or_default(),
+            max_connections_per_address: per_address(values, max_connections),
+            max_streams: values.number("max-streams", 1..=100_000).unwrap_or_default(),
+            max_connections,
             log_level: values.parsed("log-level", "a level").unwrap_or(tracing::Level::INFO),
             runtimes: values.optional("runtimes").map(PathBuf::from),
             user: values.text("user").to_owned(),
@@ -318,6 +325,14 @@ fn bounds(values: &mut Values<'_>, keys: usize) -> Bounds {
     };
     let bytes_per_owner = values.size("job-storage").unwrap_or_default() as u64;
     Bounds { waiting, waiting_per_owner, bytes_per_owner }
+}
+
+/// How many connections one address may have.
+fn per_address(values: &mut Values<'_>, of: usize) -> usize {
+    match values.optional("max-connections-per-address") {
+        None => of.div_ceil(2),
+        Some(_) => values.number("max-connections-per-address", 1..=100_000).unwrap_or_default(),
+    }
 }
 
 /// The keys in a list and in a file.

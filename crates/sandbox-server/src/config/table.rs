@@ -26,7 +26,13 @@ pub(super) const TABLE: &[Setting] = &[
         flag: "http-read-timeout",
         variables: &["HTTP_READ_TIMEOUT"],
         default: "5s",
-        help: "time for a client to send its request",
+        help: "time for a client to send its request; a large body may take longer",
+    },
+    Setting {
+        flag: "http-idle-timeout",
+        variables: &["HTTP_IDLE_TIMEOUT"],
+        default: "60s",
+        help: "time until a connection without a request is closed, after its first one",
     },
     Setting {
         flag: "http-write-timeout",
@@ -98,8 +104,20 @@ pub(super) const TABLE: &[Setting] = &[
     Setting {
         flag: "max-connections",
         variables: &["SANDBOX_MAX_CONNECTIONS"],
-        default: "1024",
-        help: "connections at one time; others wait",
+        default: "4096",
+        help: "connections at one time; when it is reached, the connection that has been idle longest is closed",
+    },
+    Setting {
+        flag: "max-connections-per-address",
+        variables: &["SANDBOX_MAX_CONNECTIONS_PER_ADDRESS"],
+        default: "",
+        help: "connections at one time from one IPv4 address or IPv6 /64 network [default: half of max-connections]",
+    },
+    Setting {
+        flag: "max-streams",
+        variables: &["SANDBOX_MAX_STREAMS"],
+        default: "2048",
+        help: "event streams and requests that wait for a job at one time, half of them for one client",
     },
     Setting { flag: "log-format", variables: &["SANDBOX_LOG_FORMAT"], default: "pretty", help: "pretty or json" },
     Setting {

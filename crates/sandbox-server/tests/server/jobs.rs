@@ -25,7 +25,7 @@ impl Server {
         job
     }
 
-    fn delete(&self, path: &str) -> (u16, Value) {
+    pub(crate) fn delete(&self, path: &str) -> (u16, Value) {
         let agent = ureq::Agent::config_builder().http_status_as_error(false).build().new_agent();
         let mut response = agent.delete(format!("http://{}{path}", self.address)).call().unwrap();
         let text = response.body_mut().read_to_string().unwrap();
@@ -213,13 +213,13 @@ fn a_batch_is_compiled_once_and_each_input_has_its_verdict() {
 }
 
 /// A Redis server that ends with the test.
-struct Redis {
+pub(crate) struct Redis {
     child: std::process::Child,
     port: u16,
 }
 
 impl Redis {
-    fn start() -> Self {
+    pub(crate) fn start() -> Self {
         let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let (number, quiet) = (port.to_string(), std::process::Stdio::null);
         let child = Command::new("redis-server")
@@ -232,7 +232,12 @@ impl Redis {
         Self { child, port }
     }
 
-    fn server(&self, flags: &[&str]) -> Server {
+    pub(crate) fn kill(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+
+    pub(crate) fn server(&self, flags: &[&str]) -> Server {
         let address = format!("127.0.0.1:{}", self.port);
         Server::start_with(flags, &[("REDIS_ADDR", &address), ("REDIS_PASSWORD", "se cret/1"), ("REDIS_DB", "3")])
     }
@@ -240,8 +245,7 @@ impl Redis {
 
 impl Drop for Redis {
     fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        self.kill();
     }
 }
 

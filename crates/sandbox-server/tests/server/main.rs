@@ -14,6 +14,7 @@ mod browser;
 mod clients;
 mod companions;
 mod data;
+mod fairness;
 mod gateway;
 mod images;
 #[allow(dead_code, reason = "other tests use more of it")]

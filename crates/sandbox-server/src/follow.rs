@@ -1,0 +1,134 @@
+//! Following jobs: one watcher in the server for each job that clients follow, however many of them do.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
+
+use sandbox_jobs::{JobId, Progress, Store};
+use tokio::sync::watch;
+use tokio::task::AbortHandle;
+
+/// How long a watcher relies on the store to tell it of changes.
+const TOLD: Duration = Duration::from_secs(30);
+
+/// How often a watcher asks a store that tells nothing: at first, and at last while nothing changes.
+const ASKS: (Duration, Duration) = (Duration::from_millis(50), Duration::from_millis(500));
+
+/// With many watchers, each asks so much more seldom.
+const FOR_EACH: Duration = Duration::from_millis(1);
+
+/// How many jobs are remembered before those that are not followed any more are forgotten.
+const MOST_REMEMBERED: usize = 64;
+
+/// The jobs that are followed.
+#[derive(Debug, Default)]
+pub(crate) struct Followed {
+    jobs: Mutex<HashMap<JobId, Weak<Watcher>>>,
+    watchers: Arc<AtomicUsize>,
+}
+
+/// What followers are told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum News {
+    /// Nothing is known yet.
+    None,
+    /// The job is this far.
+    At(Progress),
+    /// The job is not there any more.
+    Gone,
+}
+
+impl News {
+    /// Whether nothing more will happen.
+    pub(crate) fn is_final(self) -> bool {
+        match self {
+            Self::None => false,
+            Self::At(progress) => progress.status.is_final(),
+            Self::Gone => true,
+        }
+    }
+}
+
+/// Watches a job until it is dropped.
+#[derive(Debug)]
+struct Watcher {
+    news: watch::Receiver<News>,
+    task: AbortHandle,
+    watchers: Arc<AtomicUsize>,
+}
+
+impl Drop for Watcher {
+    fn drop(&mut self) {
+        self.task.abort();
+        self.watchers.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// A client's part in watching a job.
+#[derive(Debug)]
+pub(crate) struct Follower {
+    news: watch::Receiver<News>,
+    _watcher: Arc<Watcher>,
+}
+
+impl Follower {
+    /// How far the job is, as far as is known.
+    pub(crate) fn news(&mut self) -> News {
+        *self.news.borrow_and_update()
+    }
+
+    /// Waits for news; there may be none any more.
+    pub(crate) async fn changed(&mut self) {
+        if self.news.changed().await.is_err() {
+            // The watcher ended with the job, after its last news.
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+impl Followed {
+    /// Follows a job.
+    pub(crate) fn follow(&self, store: &Store, id: JobId) -> Follower {
+        let mut jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = jobs.get(&id).and_then(Weak::upgrade).filter(|watcher| !watcher.news.borrow().is_final());
+        let watcher = known.unwrap_or_else(|| {
+            if jobs.len() >= MOST_REMEMBERED.max(2 * self.watchers.load(Ordering::Relaxed)) {
+                jobs.retain(|_, watcher| watcher.strong_count() > 0);
+            }
+            let (sender, news) = watch::channel(News::None);
+            self.watchers.fetch_add(1, Ordering::Relaxed);
+            let task = tokio::spawn(keep_watch(store.clone(), id, sender, Arc::clone(&self.watchers)));
+            let watcher = Arc::new(Watcher { news, task: task.abort_handle(), watchers: Arc::clone(&self.watchers) });
+            jobs.insert(id, Arc::downgrade(&watcher));
+            watcher
+        });
+        let mut news = watcher.news.clone();
+        news.mark_changed();
+        Follower { news, _watcher: watcher }
+    }
+}
+
+/// Tells followers how far a job is until it has ended.
+async fn keep_watch(store: Store, id: JobId, followers: watch::Sender<News>, watchers: Arc<AtomicUsize>) {
+    // Followed before it is looked at, so that no change falls between.
+    let mut changes = store.follow(id);
+    let mut pause = ASKS.0;
+    loop {
+        let news = match store.progress(id).await {
+            Ok(progress) => progress.map_or(News::Gone, News::At),
+            Err(error) => {
+                tracing::error!(%error, %id, "cannot see how far a job is");
+                followers.borrow().to_owned()
+            }
+        };
+        let is_new = followers.send_if_modified(|told| std::mem::replace(told, news) != news);
+        if news.is_final() {
+            return;
+        }
+        pause = if is_new { ASKS.0 } else { (pause * 3 / 2).min(ASKS.1) };
+        let others = u32::try_from(watchers.load(Ordering::Relaxed)).unwrap_or(u32::MAX);
+        let patience = if changes.is_told() { TOLD } else { pause.max(FOR_EACH * others) };
+        changes.changed(patience).await;
+    }
+}

@@ -1,0 +1,123 @@
+//! Whether the server can do its work, found out when a client asks and about once a second at most.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use tokio::sync::Mutex;
+use tokio::task::JoinHandle;
+
+use crate::app::App;
+
+/// The reason of a server that is asked to end.
+pub(crate) const CLOSING: &str = "shutting down";
+
+const NO_KEEPER: &str = "the keeper has ended; restart the server";
+const NO_STORE: &str = "the job store fails or does not answer";
+const NO_CELL: &str = "no sandbox can be created";
+
+/// How long an answer holds.
+const FRESH: Duration = Duration::from_secs(1);
+
+/// How long each part has to answer.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// After so many runs in succession that failed for want of a sandbox, one is made to see whether that works.
+const SUSPICIOUS: u64 = 3;
+
+/// What is known about the parts that runs need.
+#[derive(Debug, Default)]
+pub(crate) struct Readiness {
+    state: Mutex<State>,
+    /// Runs that failed since the last one that did not.
+    failures: AtomicU64,
+    queue: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    known: Option<(Instant, Vec<&'static str>)>,
+    store: Check,
+    cell: Check,
+}
+
+/// A check of one part. One that hangs is waited for again, and not begun anew: it may occupy a thread.
+#[derive(Debug, Default)]
+struct Check(Option<JoinHandle<Result<(), String>>>);
+
+impl Check {
+    /// Whether the part works, as far as it says so in time.
+    async fn passes(&mut self, part: &str, check: impl Future<Output = Result<(), String>> + Send + 'static) -> bool {
+        let pending = self.0.get_or_insert_with(|| tokio::spawn(check));
+        let Ok(ended) = tokio::time::timeout(PATIENCE, pending).await else {
+            tracing::error!(part, "a health check does not end");
+            return false;
+        };
+        self.0 = None;
+        let found = ended.unwrap_or_else(|error| Err(error.to_string()));
+        found.inspect_err(|error| tracing::error!(part, error, "a health check failed")).is_ok()
+    }
+}
+
+impl Readiness {
+    /// Notes how a run ended: whether the sandbox did what it is for.
+    pub(crate) fn note(&self, worked: bool) {
+        if worked {
+            self.failures.store(0, Ordering::Relaxed);
+        } else {
+            self.failures.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// How many jobs waited when that was last known; none if the store does not say.
+    pub(crate) async fn queue(&self, app: &Arc<App>) -> Option<u64> {
+        let works = !self.reasons(app).await.contains(&NO_STORE);
+        works.then(|| self.queue.load(Ordering::Relaxed))
+    }
+
+    /// Why no work can be done; none if it can.
+    pub(crate) async fn reasons(&self, app: &Arc<App>) -> Vec<&'static str> {
+        // Those who come meanwhile share what the first one finds.
+        let mut state = self.state.lock().await;
+        let fresh = state.known.as_ref().filter(|(at, _)| at.elapsed() < FRESH);
+        let mut reasons = match fresh {
+            Some((_, reasons)) => reasons.clone(),
+            None => self.find_out(&mut state, app).await,
+        };
+        if app.closing.load(Ordering::Relaxed) {
+            reasons.insert(0, CLOSING);
+        }
+        reasons
+    }
+
+    async fn find_out(&self, state: &mut State, app: &Arc<App>) -> Vec<&'static str> {
+        let mut reasons = vec![];
+        if !app.engine.is_alive() {
+            reasons.push(NO_KEEPER);
+        } else if self.failures.load(Ordering::Relaxed) >= SUSPICIOUS {
+            let own = Arc::clone(app);
+            let made = async move {
+                let made = tokio::task::spawn_blocking(move || own.engine.try_cell()).await;
+                made.map_err(|error| error.to_string())?.map_err(|failure| failure.to_string())
+            };
+            if state.cell.passes("sandbox", made).await {
+                self.note(true);
+            } else {
+                reasons.push(NO_CELL);
+            }
+        }
+        let own = Arc::clone(app);
+        let asked = async move {
+            own.jobs.probe().await.map_err(|error| error.to_string())?;
+            let waiting = own.jobs.waiting().await.map_err(|error| error.to_string())?;
+            own.readiness.queue.store(waiting, Ordering::Relaxed);
+            Ok(())
+        };
+        if !state.store.passes("job store", asked).await {
+            reasons.push(NO_STORE);
+        }
+        state.known = Some((Instant::now(), reasons.clone()));
+        reasons
+    }
+}

@@ -1,0 +1,46 @@
+//! Event streams as clients get them. An idle stream holds its place and no memory budget; an event holds what it takes
+//! until the client has taken it.
+
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use axum::response::sse::{Event, KeepAlive, Sse};
+use axum::response::{IntoResponse, Response};
+use tokio_stream::Stream;
+
+use crate::held::Held;
+
+/// An event, with what it takes.
+#[derive(Debug)]
+pub(crate) struct Item {
+    pub(crate) event: Event,
+    pub(crate) held: Option<Arc<Held>>,
+}
+
+/// A stream of events with its place among the streams.
+struct Paced<S> {
+    items: S,
+    /// What the event before takes: the next one is asked for when the connection has room for it.
+    last: Option<Arc<Held>>,
+    _place: Held,
+}
+
+impl<S: Stream<Item = Item> + Unpin> Stream for Paced<S> {
+    type Item = Result<Event, Infallible>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        self.last = None;
+        Pin::new(&mut self.items).poll_next(cx).map(|item| {
+            let Item { event, held } = item?;
+            self.last = held;
+            Some(Ok(event))
+        })
+    }
+}
+
+/// Answers with events.
+pub(crate) fn respond(items: impl Stream<Item = Item> + Unpin + Send + 'static, place: Held) -> Response {
+    Sse::new(Paced { items, last: None, _place: place }).keep_alive(KeepAlive::default()).into_response()
+}
