@@ -9,7 +9,7 @@ RELEASE = target/$(shell rustc -vV | sed -n 's/^host: //p')/release
 DEBUG = $(RELEASE:release=debug)
 BIN = $(RELEASE)/sandbox-run
 
-.PHONY: run build install uninstall deb test-deb test-unit sandbox-build sandbox-push test-image test-compose test test-backends test-vm-short test-sandbox test-readme bless lint unit api measured fuzz fuzz-short coverage bench bench-smoke bench-syscalls bench-load bench-fairness bench-docs test-vm setup setup-test setup-deb setup-image setup-fuzz setup-bench setup-vm clean
+.PHONY: run build install uninstall deb test-deb test-unit sandbox-build sandbox-push test-image test-compose test test-backends test-vm-short test-sandbox test-readme bless lint unit api measured fuzz fuzz-short fuzz-cell coverage bench bench-smoke bench-syscalls bench-load bench-fairness bench-docs test-vm setup setup-test setup-deb setup-image setup-fuzz setup-bench setup-vm clean
 
 ## Run a Python snippet in a sandbox, show what happened, then serve the same over HTTP until Ctrl-C.
 run: build
@@ -117,6 +117,10 @@ fuzz: setup-fuzz
 fuzz-short: setup-fuzz
 	fuzz/run short 3 $(FUZZ_TARGETS)
 
+## Call the kernel at random from inside of cells, in a virtual machine that has to stay well, for FUZZ_SECONDS. FUZZ_SEED repeats a run.
+fuzz-cell: setup-vm
+	VM_TIMEOUT=$$(($(FUZZ_SECONDS) * 3 + 600)) tests/vm/hostile fuzz $(FUZZ_SECONDS) $(FUZZ_SEED)
+
 # Tests that coverage goes without: they take long and cover nothing that others do not, or run the program in a foreign
 # root, which cannot hold one with counters, as it is not static.
 UNMEASURED = for_an_ordinary_user without_namespaces fifty_hostile a_thousand_jobs in_warm_cells is_true \
@@ -157,13 +161,15 @@ bench-fairness: setup-bench build
 bench-docs:
 	python3 bench/bench.py --write-docs target/bench/bench.json --syscalls target/bench/syscalls.json
 
-## The test suites on cgroup v2 and a stock Debian kernel, in a virtual machine.
+## The test suites on cgroup v2 and a stock Debian kernel, in a virtual machine; then attacks that would wreck a real one.
 test-vm: setup-vm
 	tests/vm/run
+	tests/vm/hostile attacks 20
 
-## What differs on such a host: limits, metrics, clean-up and attacks. Emulated, so it takes some minutes.
+## What differs on such a host: limits, metrics, clean-up and attacks; attacks that would wreck it; a moment of fuzz-cell.
 test-vm-short: setup-vm
 	tests/vm/run --short
+	tests/vm/hostile short
 	scripts/what-holds --check
 
 setup:

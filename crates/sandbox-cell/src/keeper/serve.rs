@@ -24,7 +24,7 @@ use rustix::event::{Timespec, epoll};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags};
-use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, WaitOptions, pidfd_send_signal};
+use rustix::process::{Pid, Resource, Rlimit, Signal, WaitId, WaitIdOptions, WaitOptions, pidfd_send_signal};
 use sandbox_sys::process::{Child, SingleThreaded};
 
 use super::attendants::Attendants;
@@ -111,6 +111,10 @@ fn serve(alone: SingleThreaded, control: &OwnedFd) -> Result<(), Errno> {
 fn detach(control: &OwnedFd) -> rustix::io::Result<()> {
     let _ = rustix::thread::set_name(c"sandbox-keeper");
     let _ = rustix::process::setsid();
+    // Descriptors that were sent and not received yet are counted for a user, and compared with the limit of who sends
+    // more: cells that share the keeper's user must not keep it from sending. They get a limit of their own.
+    let files = rustix::process::getrlimit(Resource::Nofile);
+    let _ = rustix::process::setrlimit(Resource::Nofile, Rlimit { current: files.maximum, ..files });
     sandbox_sys::signal::reset(sandbox_sys::signal::CLASSIC);
     sandbox_sys::signal::ignore(IGNORED_SIGNALS);
     sandbox_sys::process::close_all_except(&[control.as_fd()])?;

@@ -18,7 +18,7 @@ use frozen::{Frozen, find};
 /// Fills the memory with names of files, so that little is left to collect them with.
 fn long_names() -> Value {
     let code = "import os\nn = 0\nwhile True:\n    os.close(os.open(f'{n:06}' + 'n' * 240, os.O_CREAT | os.O_WRONLY))\n    n += 1";
-    json!({"code": code, "timeout": 20, "limits": {"memory": "48m", "inodes": 300_000}})
+    json!({"code": code, "timeout": 20, "limits": {"memory": "48m", "inodes": 262_144}})
 }
 
 /// The events of a run that is streamed.

@@ -1,0 +1,196 @@
+"""Takes everything that the whole kernel shares from inside of cells, as much as there is, and looks from outside.
+
+While an attack holds what it took, root, an ordinary user and another cell must still get one of the same. Afterwards
+nothing may be left.
+"""
+import dataclasses
+import json
+import re
+import subprocess
+import time
+
+from machine import HERE, MIB, as_user, memory, recorded
+
+TAKE = f"{HERE}/take"
+
+
+@dataclasses.dataclass
+class Attack:
+    """What is taken, and how."""
+
+    pool: str
+    workers: int = 8
+    # The cell's memory limit, and how much an attack on memory tries to take in all, in MiB.
+    memory: int = 256
+    bound: int = 400
+    network: str = "none"
+    # Whether others want one of the same.
+    probed: bool = True
+    # Whether it counts against the user whose server makes cells, and so is tried for both users even if time is short.
+    by_user: bool = False
+    # How long it has to go on at least to do harm where there is no wall, in seconds.
+    least: int = 0
+
+
+# Faults that are known: whose cell, which attack and what the fault says, and why.
+KNOWN = [
+    ("user", r": \d+ MiB taken by a cell", "without a control group the kernel's memory for a program is not counted"),
+    ("user", r"^names: afterwards: ", "without a control group the names that a cell looked up are not reclaimed"),
+    ("user", r"^pipes: (user|another cell) gets no pipes", "pages of pipes are counted for the user, who is the same in all of their cells"),
+    ("user", r"^in-flight: (user|another cell) gets no in-flight", "descriptors in sockets are counted for the user likewise"),
+    ("root", r"^locks: \d+ MiB (taken by a cell|are counted by no)", "the kernel does not count the memory of locks on files"),
+]
+# A keeper leaves 2 MiB of the kernel's memory behind each cell, which is this many names.
+NAMES_LEFT = 12_000
+# Filters of sockets hang some kernels when they are removed in large numbers: last, and never anywhere but here.
+ATTACKS = [
+    Attack("inotify", by_user=True),
+    Attack("timers", by_user=True),
+    Attack("signals", by_user=True),
+    Attack("messages"),
+    Attack("pipes", by_user=True),
+    Attack("keys"),
+    Attack("epoll"),
+    Attack("aio"),
+    Attack("terminals"),
+    Attack("user-namespaces", workers=1),
+    Attack("net-namespaces", workers=1),
+    Attack("locks", memory=48),
+    Attack("names", least=8),
+    Attack("semaphores", memory=48),
+    Attack("netlink", workers=32, memory=48),
+    Attack("tcp", memory=48, network="localhost"),
+    Attack("udp", memory=48, network="localhost"),
+    Attack("in-flight", workers=16, by_user=True),
+    Attack("files", workers=32),
+    Attack("processes", workers=1),
+    Attack("huge-pages", workers=2),
+    Attack("cores", workers=1, probed=False, by_user=True),
+    Attack("modules", workers=1, probed=False),
+    Attack("seccomp-filters", workers=60, memory=512),
+    Attack("port-filters", workers=60, memory=512),
+    Attack("filters", workers=60, memory=512, by_user=True),
+]
+
+
+def outcomes(text):
+    return dict(line.split(" ", 1) for line in text.splitlines())
+
+
+class Prober:
+    """Gets one of each thing, for root, for an ordinary user and for another cell."""
+
+    def __init__(self, server):
+        self.server = server
+
+    def probe(self, pools):
+        found = {}
+        for who, argv in {"root": [TAKE], "user": as_user([TAKE])}.items():
+            try:
+                run = subprocess.run([*argv, "--probe", *pools], capture_output=True, text=True, timeout=20)
+                found[who] = outcomes(run.stdout)
+            except subprocess.TimeoutExpired:
+                found[who] = {pool: "no answer" for pool in pools}
+        try:
+            result = self.server.run(f"{TAKE} --probe {' '.join(pools)}", network={"mode": "localhost"}, limits={"wall_time": "20s"})
+            found["another cell"] = outcomes(result["stdout"])
+        except (AssertionError, OSError, ValueError) as error:  # no answer, no JSON, or not what a probe says
+            found["another cell"] = {pool: f"no cell: {error}" for pool in pools}
+        return found
+
+
+def took(server, attack, seconds):
+    """Starts an attack and waits until it holds what it got; gives what it says and the way to end it."""
+    limits = {
+        "memory": f"{attack.memory}m", "processes": 80, "open_files": 1024, "wall_time": "10m",
+        "inodes": 100000,
+    }
+    if server.name == "root":
+        limits["cpus"] = 2  # an ordinary user has no control group
+    code = f"{TAKE} {attack.pool} {seconds} {attack.workers} {attack.bound}"
+    connection, answer = server.start(code, True, seconds + 90, limits=limits, network={"mode": attack.network})
+    said = ""
+    for line in answer:
+        if line.startswith(b"data: "):
+            event = json.loads(line[6:])
+            if event["event"] in ("stdout", "stderr"):
+                said += event["data"]
+                if re.search(r"^took .*\n", said):
+                    break
+            elif event["event"] == "result" and event["result"]["verdict"] == "memory_limit":
+                said = "ended by the memory limit"
+                break
+            elif event["event"] != "step":
+                raise AssertionError(f"the attack ended early: {line[:600]!r}")
+    return said.strip(), connection, answer
+
+
+def missing(before, during, pools, when):
+    """Who no longer gets what they got before the attack."""
+    return [
+        f"{who} gets no {name} {when}: {during[who].get(name, 'no answer')}"
+        for who, names in before.items() for name in pools
+        if names[name] == "ok" and during[who].get(name) != "ok"
+    ]
+
+
+def attempt(machine, server, attack, before, seconds):
+    """One attack; gives what it says and what is wrong because of it."""
+    machine.wait_for_rest()
+    start, log = memory(), len(recorded())
+    pools = sorted({"seccomp-filters", attack.pool} if attack.probed else {"seccomp-filters"})
+    said, connection, answer = took(server, attack, max(seconds, attack.least))
+    held = memory()
+    # Who took nothing took nothing away; but that filters of sockets do no harm is tried in any case.
+    harmless = said.startswith("took 0 ") and attack.pool != "filters"
+    faults = [] if harmless else missing(before, Prober(server).probe(pools), pools, "during the attack")
+    answer.close()
+    connection.close()
+    grown = start["free"] - held["free"]
+    if grown > (attack.memory + 48) * MIB:
+        faults.append(f"{grown // MIB} MiB taken by a cell that may have {attack.memory}")
+    uncounted = grown - (held["counted"] - start["counted"])
+    if server.name == "root" and uncounted > 24 * MIB:
+        faults.append(f"{uncounted // MIB} MiB are counted by no control group")
+    if held["huge"] < start["huge"]:
+        faults.append(f"{start['huge'] - held['huge']} huge pages taken")
+    left = machine.wait_for_rest(start["free"], slack=16 * MIB)
+    faults += [f"afterwards: {what}" for what in left]
+    names = memory()["names"] - start["names"]
+    if names > NAMES_LEFT:
+        faults.append(f"afterwards: {names} looked-up names are still remembered")
+    if not harmless:
+        faults += missing(before, Prober(server).probe(pools), pools, "after the attack")
+    faults += [f"the kernel ran for it: {line}" for line in recorded()[log:]]
+    faults += [f"the kernel says: {line}" for line in machine.log.bad()]
+    machine.free = memory()["free"]  # what is left behind is told once
+    return f"{said} ({grown // MIB} MiB)", faults
+
+
+def known(server, fault):
+    """Why a fault is known, or nothing."""
+    return next((why for who, text, why in KNOWN if who == server.name and re.search(text, fault)), "")
+
+
+def run(machine, seconds, only=(), short=False):
+    """Every attack, or those that are named, by both servers (if short, only where that matters); gives how many succeed."""
+    attacks = [attack for attack in ATTACKS if not only or attack.pool in only]
+    failed = 0
+    before = {server.name: Prober(server).probe([attack.pool for attack in ATTACKS if attack.probed]) for server in machine.servers}
+    for who, names in before["root"].items():
+        got = ", ".join(name if got == "ok" else f"no {name} ({got})" for name, got in names.items())
+        print(f"vm: before, {who} gets: {got}", flush=True)
+    for attack in attacks:
+        for server in machine.servers if attack.by_user or not short else machine.servers[:1]:
+            try:
+                said, faults = attempt(machine, server, attack, before[server.name], seconds)
+            except (AssertionError, OSError) as error:
+                said, faults = "", [f"{type(error).__name__}: {error}"]
+            reasons = [known(server, f"{attack.pool}: {fault}") for fault in faults]
+            verdict = "held" if not faults else "known" if all(reasons) else "BREACHED"
+            failed += verdict == "BREACHED"
+            print(f"vm: {time.monotonic():.0f}s: {attack.pool} by {server.name}: {verdict}: {said}", flush=True)
+            for fault, reason in zip(faults, reasons):
+                print(f"vm:     {fault}{reason and f' (known: {reason})'}", flush=True)
+    print(f"vm: {len(attacks)} attacks on what the kernel shares, {failed} breached", flush=True)
+    return failed

@@ -1,0 +1,254 @@
+"""The emulated machine as seen from outside of its cells: its servers, their cells, and whether all is well."""
+import ctypes
+import fcntl
+import glob
+import http.client
+import json
+import os
+import re
+import socket
+import struct
+import subprocess
+import time
+
+HERE = "/usr/lib/vm"
+RECORDED = "/run/recorded"
+USER = 1000
+MIB = 1 << 20
+# What a healthy kernel does not log. A control group that is out of memory is logged in other words.
+BAD = re.compile(
+    r"BUG:|WARNING: CPU|Oops|general protection|blocked for more than|stall|soft lockup|Kernel panic|refcount_t"
+    r"|UBSAN|KASAN|corruption|\bOut of memory: Killed|waiting for .* to become free|Bad page|Modules linked in"
+)
+
+
+def write(path, text):
+    with open(path, "w") as file:
+        file.write(text)
+
+
+def read(path):
+    with open(path) as file:
+        return file.read()
+
+
+def as_user(argv):
+    return ["setpriv", f"--reuid={USER}", f"--regid={USER}", "--clear-groups", *argv]
+
+
+def prepare():
+    """Makes a bare machine one that servers run on, and whose kernel tells what it does for programs."""
+    # Debian's init systems bring this up; nothing here does.
+    with socket.socket() as any_socket:
+        fcntl.ioctl(any_socket, 0x8914, struct.pack("16sH22x", b"lo", 0x49))  # SIOCSIFFLAGS: up, loopback, running
+    # Names that are not there are only remembered on real file systems, which the initial one is not.
+    libc = ctypes.CDLL(None, use_errno=True)
+    with open(f"{HERE}/overlay.ko", "rb") as module:
+        if libc.syscall(313, module.fileno(), b"", 0):  # finit_module
+            raise OSError(ctypes.get_errno(), "cannot load overlay.ko")
+    os.makedirs("/overlay/upper")
+    os.makedirs("/overlay/work")
+    options = "lowerdir=/usr,upperdir=/overlay/upper,workdir=/overlay/work"
+    subprocess.run(["mount", "-t", "overlay", "-o", options, "overlay", "/usr"], check=True)
+    # Both are run by the kernel, as root, outside of cells.
+    write("/proc/sys/kernel/core_pattern", f"|{HERE}/recorder core %e %P")
+    write("/proc/sys/kernel/modprobe", f"{HERE}/recorder")
+    write("/proc/sys/vm/nr_hugepages", "32")
+    for path, value in {
+        # An emulated machine on a busy one is slow, and that alone is no fault.
+        "/sys/module/rcupdate/parameters/rcu_cpu_stall_timeout": "90",
+        "/proc/sys/kernel/hung_task_timeout_secs": "60",
+        "/proc/sys/kernel/watchdog_thresh": "45",
+    }.items():
+        if os.path.exists(path):
+            write(path, value)
+
+
+class KernelLog:
+    """What the kernel logs from now on."""
+
+    def __init__(self):
+        self.file = os.open("/dev/kmsg", os.O_RDONLY | os.O_NONBLOCK)
+        os.lseek(self.file, 0, os.SEEK_END)
+        # A check that cannot fail is none.
+        write("/dev/kmsg", "vm: this is not a BUG: only a test of the one who looks for it\n")
+        if not self.bad():
+            raise AssertionError("a fault in the kernel's log is not noticed")
+
+    def bad(self):
+        found = []
+        while True:
+            try:
+                line = os.read(self.file, 8192).decode(errors="replace").partition(";")[2].split("\n")[0]
+            except BlockingIOError:
+                return found
+            except BrokenPipeError:  # older messages were overwritten
+                continue
+            if BAD.search(line):
+                found.append(line)
+
+
+def recorded():
+    """What the kernel has run on behalf of programs: handlers of crashes and loaders of modules.
+
+    A file that is executed and of no known format has kernels before 6.14 ask for a module with that name, whoever does
+    it. No filter of calls can see that, and no module but those of other formats has such a name.
+    """
+    lines = read(RECORDED).splitlines() if os.path.exists(RECORDED) else []
+    return [line for line in lines if "-- binfmt-" not in line]
+
+
+def processes():
+    """Processes, without threads of the kernel: the id and name of each, and its state."""
+    found = {}
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            stat = read(f"/proc/{pid}/stat")
+        except OSError:
+            continue
+        name, fields = stat[stat.index("(") + 1 : stat.rindex(")")], stat[stat.rindex(")") + 2 :].split()
+        if not int(fields[6]) & 0x200000:  # PF_KTHREAD
+            found[int(pid)] = (name, fields[0])
+    return found
+
+
+def memory():
+    """Free memory, memory that control groups count, free huge pages, and names that the kernel remembers. Everything here is in memory, so there is no cache that would blur it."""
+    lines = dict(line.split(":") for line in read("/proc/meminfo").splitlines())
+    of = lambda name: int(lines[name].split()[0])
+    names = int(read("/proc/sys/fs/dentry-state").split()[0])
+    groups = glob.glob("/sys/fs/cgroup/*/memory.current")
+    counted = sum(int(read(group)) for group in groups)
+    return {"free": of("MemFree") << 10, "counted": counted, "huge": of("HugePages_Free"), "names": names}
+
+
+def counts():
+    """What cells are made of, and has to be gone after them."""
+    mounts = sum(len(read(f"/proc/{pid}/mountinfo").splitlines()) for pid in keepers())
+    return {
+        "processes": len(processes()),
+        "control groups": sum(len(directories) for _, directories, _ in os.walk("/sys/fs/cgroup")),
+        "mounts": mounts + len(read("/proc/self/mountinfo").splitlines()),
+    }
+
+
+def keepers():
+    """The processes that servers consist of, apart from cells: those that still have the machine's process ids."""
+    own = os.readlink("/proc/self/ns/pid")
+    found = []
+    for pid, (name, _) in processes().items():
+        try:
+            if name.startswith("sandbox") and os.readlink(f"/proc/{pid}/ns/pid") == own:
+                found.append(pid)
+        except OSError:
+            continue
+    return found
+
+
+class Server:
+    """A server of root or of an ordinary user."""
+
+    def __init__(self, name, port):
+        self.name, self.port = name, port
+        home = f"/home/{name}"
+        os.makedirs(home)
+        argv = [f"{HERE}/sandbox-server", "--zygotes", "0", "--log-level", "warn"]
+        if name == "user":
+            os.chown(home, USER, USER)
+            argv = as_user(argv)
+        settings = {"HTTP_HOST": "127.0.0.1", "HTTP_PORT": str(port), "HOME": home, "PATH": "/usr/bin:/usr/sbin"}
+        settings |= {"SANDBOX_READY_CELLS": "2", "SANDBOX_DATA_DIR": f"{home}/data"}
+        # Attacks ask for as much as an operator would ever allow.
+        settings |= {"SANDBOX_MAX_TIMEOUT": "1h", "SANDBOX_MAX_PROCESSES": "512", "SANDBOX_MAX_OPEN_FILES": "4096"}
+        settings |= {"SANDBOX_MAX_MEMORY": "1g", "SANDBOX_MAX_CPUS": "2"}
+        self.process = subprocess.Popen(argv, env=settings)
+        deadline = time.monotonic() + 120
+        while not self.answers():
+            if time.monotonic() > deadline or self.process.poll() is not None:
+                raise AssertionError(f"the server of {name} does not start")
+            time.sleep(0.2)
+
+    def answers(self):
+        try:
+            connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)
+            connection.request("GET", "/readyz")
+            return connection.getresponse().status == 200
+        except OSError:
+            return False
+
+    def start(self, code, stream, timeout, **request):
+        """Sends a program, and gives the connection and its answer."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
+        body = json.dumps({"language": "bash", "code": code, **request})
+        path = "/execute?stream=true" if stream else "/execute"
+        connection.request("POST", path, body, {"Content-Type": "application/json"})
+        answer = connection.getresponse()
+        if answer.status != 200:
+            raise AssertionError(f"the server of {self.name} answers {answer.status}: {answer.read(2000)!r}")
+        return connection, answer
+
+    def run(self, code, timeout=60, **request):
+        """Runs a program in a cell and gives its result."""
+        connection, answer = self.start(code, False, timeout, **request)
+        with connection.sock or answer:
+            return json.loads(answer.read())
+
+    def stop(self):
+        self.process.terminate()
+        self.process.wait(30)
+
+
+class Machine:
+    """A machine with a server of root and one of an ordinary user, and what it looks like at rest."""
+
+    def __init__(self):
+        prepare()
+        self.log = KernelLog()
+        self.servers = [Server("root", 8080), Server("user", 8081)]
+        for server in self.servers:
+            self.fresh_cell(server)
+        time.sleep(3)
+        self.rest = counts()
+        self.keepers = set(keepers())
+        self.free = memory()["free"]
+
+    def fresh_cell(self, server):
+        """Has a new cell compute something."""
+        result = server.run("echo $((6 * 7))", limits={"wall_time": "40s"})
+        if result.get("verdict") != "ok" or result.get("stdout", "").strip() != "42":
+            raise AssertionError(f"a new cell of {server.name} does not work: {json.dumps(result)[:500]}")
+
+    def wait_for_rest(self, free=None, slack=32 * MIB, seconds=45):
+        """Waits until nothing is left of earlier cells; gives what is left after all."""
+        deadline = time.monotonic() + seconds
+        while True:
+            left = self.left(self.free if free is None else free, slack)
+            if not left or time.monotonic() > deadline:
+                return left
+            time.sleep(0.5)
+
+    def left(self, free, slack):
+        found = [f"{now - self.rest[what]} {what} left" for what, now in counts().items() if now > self.rest[what]]
+        gone = free - memory()["free"]
+        if gone > slack:
+            found.append(f"{gone // MIB} MiB of memory left behind")
+        busy = int(re.search(r"procs_running (\d+)", read("/proc/stat"))[1])
+        stuck = [f"{name} ({pid})" for pid, (name, state) in processes().items() if state == "D"]
+        if busy > 3:
+            found.append(f"{busy} processes still run")
+        if stuck:
+            found.append(f"stuck in the kernel: {', '.join(stuck)}")
+        return found
+
+    def faults(self):
+        """What is wrong with the machine, now that it should be at rest."""
+        found = self.wait_for_rest()
+        found += [f"the kernel says: {line}" for line in self.log.bad()]
+        if not self.keepers <= set(keepers()):
+            found.append("a keeper has died")
+        for server in self.servers:
+            try:
+                self.fresh_cell(server)
+            except (AssertionError, OSError) as error:
+                found.append(str(error))
+        return found
