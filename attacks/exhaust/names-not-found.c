@@ -7,6 +7,7 @@
 // alone: yes
 #include <fcntl.h>
 #include <stdio.h>
+#include <time.h>
 #include <unistd.h>
 
 static long negative(void) {
@@ -19,10 +20,13 @@ static long negative(void) {
 
 int main(void) {
     char name[300];
+    // Names that no earlier run has looked up.
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
     long before = negative();
     for (long i = 0; i < 150000; i++) {
         // Long names are not kept in the entry itself, but beside it.
-        snprintf(name, sizeof name, "/usr/lib/%0200ld", i);
+        snprintf(name, sizeof name, "/usr/lib/%ld-%ld-%0180ld", (long)now.tv_sec, now.tv_nsec, i);
         access(name, F_OK);
     }
     // 150,000 of them are 75 MiB. In 16 MiB there is room for a fifth.

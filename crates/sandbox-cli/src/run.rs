@@ -130,7 +130,7 @@ fn execute(options: &RunOptions, executor: &Executor, plan: &Plan, settings: &Se
     let format = options.format();
     let store = match &settings.data_dir {
         Some(dir) => Store::new(dir),
-        None if plan.makes_something() => match Store::temporary() {
+        None if plan.makes_something() => match Store::temporary(settings.passes_data_dir(false)) {
             Ok(store) => store,
             Err(error) => return internal(format, &format!("cannot make a temporary directory: {error}")),
         },

@@ -73,7 +73,7 @@ impl Engine {
     pub fn new(executor: Executor, settings: Settings, registry: Registry, renderer: PathBuf) -> std::io::Result<Self> {
         let store = match &settings.data_dir {
             Some(dir) => Store::new(dir),
-            None => Store::temporary()?,
+            None => Store::temporary(settings.passes_data_dir(true))?,
         };
         let memory = Mutex::new(Memory::open(settings.data_dir.as_deref()));
         let places = Places::of_this_process();

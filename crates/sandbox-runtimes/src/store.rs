@@ -25,7 +25,7 @@ use std::time::{Duration, SystemTime};
 
 use rustix::fs::{FlockOperation, flock};
 use sandbox_cell::archive::read_volume;
-use sandbox_cell::data_dir::make_dir;
+use sandbox_cell::data_dir::{keep_private, make_dir};
 use serde::{Deserialize, Serialize};
 
 /// What an entry is.
@@ -134,9 +134,10 @@ impl Store {
         Self { root: data_dir.to_owned(), real: Default::default(), boot: boot(), _temporary: None }
     }
 
-    /// A store that lasts as long as this value.
-    pub fn temporary() -> io::Result<Self> {
+    /// A store that lasts as long as this value; `passed` says whether users of cells have to find their way through it.
+    pub fn temporary(passed: bool) -> io::Result<Self> {
         let dir = tempfile::Builder::new().prefix("sandbox-run-").tempdir()?;
+        keep_private(dir.path(), passed)?;
         let root = dir.path().canonicalize()?;
         Ok(Self { root, real: Default::default(), boot: boot(), _temporary: Some(dir) })
     }
@@ -380,7 +381,7 @@ mod tests {
 
     #[test]
     fn builds_are_not_found_after_the_hosts_next_start() {
-        let mut store = Store::temporary().expect("tempdir");
+        let mut store = Store::temporary(false).expect("tempdir");
         drop(vacant(&store, "k").publish("a label", None).expect("publish"));
         drop(ready(&store, "k"));
         store.boot = Some("00000000".to_owned());
@@ -399,7 +400,7 @@ mod tests {
 
     #[test]
     fn an_entry_is_made_once_and_found_afterwards() {
-        let store = Store::temporary().expect("tempdir");
+        let store = Store::temporary(false).expect("tempdir");
         let staging = vacant(&store, "k");
         std::fs::write(staging.temporary.join("content/f"), "x").expect("write");
         assert!(store.list().is_empty(), "not before it is published");
@@ -417,7 +418,7 @@ mod tests {
 
     #[test]
     fn what_is_given_up_leaves_nothing() {
-        let store = Store::temporary().expect("tempdir");
+        let store = Store::temporary(false).expect("tempdir");
         drop(vacant(&store, "k"));
         assert_eq!(std::fs::read_dir(store.dir(Kind::Build)).expect("dir").count(), 0);
         // As after a kill in the middle.
@@ -433,7 +434,7 @@ mod tests {
 
     #[test]
     fn many_who_ask_at_once_make_it_once() {
-        let store = Store::temporary().expect("tempdir");
+        let store = Store::temporary(false).expect("tempdir");
         let made = AtomicUsize::new(0);
         std::thread::scope(|scope| {
             for _ in 0..8 {
@@ -453,14 +454,14 @@ mod tests {
 
     #[test]
     fn who_waits_can_give_up() {
-        let store = Store::temporary().expect("tempdir");
+        let store = Store::temporary(false).expect("tempdir");
         let _staging = vacant(&store, "k");
         assert!(store.claim(Kind::Build, "k", || false).expect("claim").is_none());
     }
 
     #[test]
     fn the_longest_unused_go_first() {
-        let store = Store::temporary().expect("tempdir");
+        let store = Store::temporary(false).expect("tempdir");
         for (key, age) in [("old", 100), ("new", 0), ("older", 200)] {
             keep(&store, key, None, age);
         }
@@ -470,7 +471,7 @@ mod tests {
 
     #[test]
     fn an_owner_cannot_evict_what_others_have_within_their_share() {
-        let store = Store::temporary().expect("tempdir");
+        let store = Store::temporary(false).expect("tempdir");
         keep(&store, "theirs", Some("polite"), 1000);
         for (key, age) in [("a", 3), ("b", 2), ("c", 1), ("d", 0)] {
             keep(&store, key, Some("greedy"), age);

@@ -123,9 +123,9 @@ fn open<'a>(executor: &'a Executor, cancel: std::os::fd::BorrowedFd<'a>) -> Resu
     close_data_dir(&settings);
     let store = match &settings.data_dir {
         Some(dir) => Store::new(dir),
-        None => Store::temporary().map_err(|error| reason(&error))?,
+        None => Store::temporary(settings.passes_data_dir(false)).map_err(|error| reason(&error))?,
     };
-    let scratch = Store::temporary().map_err(|error| reason(&error))?;
+    let scratch = Store::temporary(settings.passes_data_dir(false)).map_err(|error| reason(&error))?;
     let registry = Registry::shipped().map_err(|error| error.to_string())?;
     let mut memory = Memory::open(settings.data_dir.as_deref());
     let places = Places::of_this_process();

@@ -99,10 +99,20 @@ pub(crate) fn of_marker(marker: &str) -> Vec<String> {
 
 /// Threads of this process that still serve a gateway, when no cell with one should be there.
 pub(crate) fn of_gateways() -> Vec<String> {
-    let threads = std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
-    let names = threads.map(|thread| std::fs::read_to_string(thread.path().join("comm")).unwrap_or_default());
-    let count = names.filter(|name| name.trim() == GATEWAY_THREAD).count();
-    if count > 0 { vec![format!("{count} threads of its gateway are left")] } else { vec![] }
+    let count = || {
+        let threads = std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
+        let names = threads.map(|thread| std::fs::read_to_string(thread.path().join("comm")).unwrap_or_default());
+        names.filter(|name| name.trim() == GATEWAY_THREAD).count()
+    };
+    // A thread that has ended, and was waited for, is listed for a moment longer.
+    let deadline = Instant::now() + Duration::from_secs(1);
+    while count() > 0 && Instant::now() < deadline {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    match count() {
+        0 => vec![],
+        left => vec![format!("{left} threads of its gateway are left")],
+    }
 }
 
 /// Whether a process is stopped.

@@ -84,8 +84,10 @@ fn names_that_were_looked_up_are_forgotten_with_the_cell() {
     }
     let before = names_not_found();
     let code = "
-import os
-for i in range(100_000): os.access(f'/usr/lib/{i:0200}', os.F_OK)
+import os, time
+# Names that no earlier run has looked up.
+new = time.time_ns()
+for i in range(100_000): os.access(f'/usr/lib/{new}-{i:0180}', os.F_OK)
 print(open('/proc/sys/fs/dentry-state').read().split()[4])
 ";
     let result = super::harness::python(code, &["--timeout", "60s"]);
