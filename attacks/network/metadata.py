@@ -16,7 +16,7 @@ for service in services:
     for head in (f"CONNECT {service}:80 HTTP/1.1\r\n\r\n", f"GET http://{service}:32526/ HTTP/1.1\r\nHost: x\r\n\r\n"):
         try:
             said = through_proxy(head)
-        except ConnectionRefusedError:  # there is no gateway on this host
+        except (ConnectionRefusedError, PermissionError):  # this host has no gateway, or no sockets
             continue
         # Whatever else it says, it has tried to connect.
         if "public" not in said:
