@@ -33,5 +33,6 @@ int main(void) {
     long left = negative() - before;
     printf("%ld names are remembered\n", left);
     fflush(stdout);
-    return left > 100000 ? 99 : 0;
+    // Where that cannot be seen, nothing shows that it was stopped.
+    return before < 0 || left > 100000 ? 99 : 0;
 }
