@@ -221,7 +221,7 @@ fn hostile_images_are_refused_or_harmless() {
     let file = data.path().join("bomb.tar");
     std::fs::write(&file, &bomb).unwrap();
     let mut command = sandbox(&["image", "import", file.to_str().unwrap()]);
-    let output = command.env("SANDBOX_DATA_DIR", data.path()).env("SANDBOX_IMAGE_SIZE", "1m").output().unwrap();
+    let output = command.env("SANDBOX_DATA_DIR", data.path()).env("SANDBOX_IMAGE_SIZE", "4m").output().unwrap();
     assert!(said(&output).contains("unpacks to more than an image may have"), "{}", said(&output));
     // Links, and then something below or through them.
     let image = Tar::new()
