@@ -1,7 +1,7 @@
 //! The operations that programs may ask for by calls that multiplex many: `prctl`, `fcntl`, `ioctl`, and socket options.
 //!
-//! Each list holds what real programs ask for: the language tests and common libraries were traced, and read. What is not on
-//! a list is answered as by a kernel that does not know it. That keeps out what takes from pools that the whole kernel
+//! Each list holds what real programs ask for: a part of the language tests was traced, and common libraries were read. What
+//! is not on a list is answered as by a kernel that does not know it. That keeps out what takes from pools that the whole kernel
 //! shares (BPF programs, flow labels, static keys, names of mappings) and what makes it load a module.
 
 use libc as c;
@@ -70,7 +70,7 @@ const FCNTL: [c::c_int; 15] = [
     17, // F_GETOWNER_UIDS
 ];
 const FCNTL_OFD: [c::c_int; 3] = [c::F_OFD_GETLK, c::F_OFD_SETLK, c::F_OFD_SETLKW];
-/// Linux's own, from 1024 on. Not among them: leases, which would hold up whoever wants to write, and news of directories.
+/// Linux's own, from 1024 on. Not among them: leases, which delay writers, and news of directories.
 const FCNTL_LINUX: [c::c_int; 8] = [
     c::F_GETLEASE,
     1027, // F_DUPFD_QUERY
@@ -213,7 +213,7 @@ pub(super) fn rules() -> Vec<(c::c_long, Vec<Exception>, Answer)> {
         (c::SYS_prctl, prctl, EINVAL),
         (c::SYS_fcntl, fcntl, EINVAL),
         (c::SYS_ioctl, ioctl, ENOTTY),
-        // One list for both: reading what may be set harms nobody, and setting what can only be read is refused by the
+        // One list for both: reading what may be set is harmless, and setting what can only be read is refused by the
         // kernel. Their numbers are neighbours, so that the compiled filter holds it once.
         (c::SYS_setsockopt, options.clone(), ENOPROTOOPT),
         (c::SYS_getsockopt, options, ENOPROTOOPT),
