@@ -1,5 +1,5 @@
 # tries: leaves what nobody can read, name, open or finish: closed directories, pipes, huge holes, names without end
-# seen-in: sandbox-run 0.1.0, snekbox
+# seen-in: snekbox
 # walls: collector
 # collect: yes
 # expect: ok, disk_limit

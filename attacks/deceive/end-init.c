@@ -1,5 +1,5 @@
 // tries: kills, stops, traces or starves the init that is to report its end
-// seen-in: sandbox-run 0.1.0, Piston issue 196
+// seen-in: Piston issue 196
 // walls: keeper
 // needs: x86_64
 #define _GNU_SOURCE

@@ -2,5 +2,6 @@
 // seen-in: zeroboot
 // walls: kernel
 // differs: yes
-console.log(Math.random(), require('crypto').randomBytes(8).toString('hex'), require('crypto').randomUUID());
+const { randomBytes, randomUUID } = require('crypto');
+for (const value of [Math.random(), randomBytes(8).toString('hex'), randomUUID()]) console.log(value);
 console.log('attempted');

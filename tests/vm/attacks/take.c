@@ -10,6 +10,7 @@
 #include <fcntl.h>
 #include <linux/aio_abi.h>
 #include <linux/filter.h>
+#include <linux/landlock.h>
 #include <linux/rtnetlink.h>
 #include <linux/seccomp.h>
 #include <linux/sockios.h>
@@ -19,6 +20,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
+#include <sys/fanotify.h>
 #include <sys/inotify.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
@@ -65,6 +67,39 @@ static int took_bytes(int ok, long amount) {
 
 static void inotify(void) {
     while (took(inotify_init1(0) >= 0, 1)) {}
+}
+
+static void fanotify(void) {
+    while (took(fanotify_init(FAN_CLASS_NOTIF | FAN_REPORT_FID, O_RDONLY) >= 0, 1)) {}
+}
+
+// Memory that the program asks the kernel to move to swap, where a limit on resident memory would not see it.
+static void swap(void) {
+    for (char *area; (area = mmap(NULL, BLOCK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)) != MAP_FAILED;) {
+        memset(area, 1, BLOCK);
+        madvise(area, BLOCK, MADV_PAGEOUT);
+        if (!took_bytes(1, BLOCK)) return;
+    }
+}
+
+// Landlock domains, as many on top of each other as the kernel allows, in processes that end at once: they are freed in a
+// queue that the whole kernel shares.
+static void domains(void) {
+    struct landlock_ruleset_attr rules = {.handled_access_fs = LANDLOCK_ACCESS_FS_MAKE_SOCK};
+    prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+    for (;;) {
+        pid_t child = fork();
+        if (child < 0) { took(0, 0); return; }
+        if (child == 0) {
+            int made = 0;
+            for (int fd; made < 16 && (fd = syscall(SYS_landlock_create_ruleset, &rules, sizeof rules, 0)) >= 0; made++, close(fd))
+                if (syscall(SYS_landlock_restrict_self, fd, 0)) break;
+            _exit(made);
+        }
+        int status = 0;
+        waitpid(child, &status, 0);
+        if (!took(WIFEXITED(status) && WEXITSTATUS(status) > 0, WEXITSTATUS(status))) return;
+    }
 }
 
 static void timers(void) {
@@ -383,7 +418,8 @@ static void seccomp_filters(void) {
 }
 
 static const struct pool { const char *name; void (*take)(void); } pools[] = {
-    {"inotify", inotify}, {"timers", timers}, {"signals", signals}, {"messages", messages}, {"pipes", pipes},
+    {"inotify", inotify}, {"fanotify", fanotify}, {"swap", swap}, {"domains", domains},
+    {"timers", timers}, {"signals", signals}, {"messages", messages}, {"pipes", pipes},
     {"keys", keys}, {"epoll", epoll}, {"aio", aio}, {"terminals", terminals}, {"user-namespaces", user_namespaces},
     {"net-namespaces", net_namespaces}, {"locks", locks}, {"names", names}, {"semaphores", semaphores},
     {"netlink", netlink}, {"tcp", tcp}, {"udp", udp}, {"in-flight", in_flight}, {"files", files},

@@ -3,13 +3,14 @@
 While an attack holds what it took, root, an ordinary user and another cell must still get one of the same. Afterwards
 nothing may be left.
 """
+import concurrent.futures
 import dataclasses
 import json
 import re
 import subprocess
 import time
 
-from machine import HERE, MIB, as_user, memory, recorded
+from machine import HERE, MIB, NAMESPACES_SLACK, as_user, memory, objects, recorded
 
 TAKE = f"{HERE}/take"
 
@@ -45,6 +46,10 @@ NAMES_LEFT = 12_000
 # Filters of sockets hang some kernels when they are removed in large numbers: last, and never anywhere but here.
 ATTACKS = [
     Attack("inotify", by_user=True),
+    Attack("fanotify", by_user=True),
+    Attack("swap", workers=2, memory=48, probed=False, by_user=True),
+    Attack("domains"),
+    Attack("cells", probed=False),
     Attack("timers", by_user=True),
     Attack("signals", by_user=True),
     Attack("messages"),
@@ -154,6 +159,9 @@ def attempt(machine, server, attack, before, seconds):
         faults.append(f"{uncounted // MIB} MiB are counted by no control group")
     if held["huge"] < start["huge"]:
         faults.append(f"{start['huge'] - held['huge']} huge pages taken")
+    swapped = memory()["swapped"] - start["swapped"]
+    if swapped > MIB:
+        faults.append(f"{swapped // MIB} MiB written to swap")
     left = machine.wait_for_rest(start["free"], slack=16 * MIB)
     faults += [f"afterwards: {what}" for what in left]
     names = memory()["names"] - start["names"]
@@ -165,6 +173,36 @@ def attempt(machine, server, attack, before, seconds):
     faults += [f"the kernel says: {line}" for line in machine.log.bad()]
     machine.free = memory()["free"]  # what is left behind is told once
     return f"{said} ({grown // MIB} MiB)", faults
+
+
+def churn(machine, server, seconds):
+    """Has clients make and end cells as fast as they can; gives how many, and what is wrong because of it.
+
+    Namespaces are freed in queues of the kernel which others need, too: they must not fall behind.
+    """
+    machine.wait_for_rest()
+    start, until = memory(), time.monotonic() + seconds
+    ended = []
+
+    def client():
+        while time.monotonic() < until:
+            server.run("true", limits={"wall_time": "40s"})
+            ended.append(1)
+
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        for one in [pool.submit(client) for _ in range(4)]:
+            one.result()
+    faults = []
+    behind = objects("net_namespace") - machine.namespaces
+    if behind > 2 * NAMESPACES_SLACK:
+        faults.append(f"{behind} network namespaces wait to be freed")
+    faults += [f"afterwards: {what}" for what in machine.wait_for_rest(start["free"], slack=16 * MIB)]
+    faults += [f"the kernel says: {line}" for line in machine.log.bad()]
+    try:
+        machine.fresh_cell(server)
+    except AssertionError as error:
+        faults.append(str(error))
+    return f"{len(ended)} cells in {seconds} s", faults
 
 
 def known(server, fault):
@@ -183,7 +221,10 @@ def run(machine, seconds, only=(), short=False):
     for attack in attacks:
         for server in machine.servers if attack.by_user or not short else machine.servers[:1]:
             try:
-                said, faults = attempt(machine, server, attack, before[server.name], seconds)
+                if attack.pool == "cells":
+                    said, faults = churn(machine, server, 5 * seconds)
+                else:
+                    said, faults = attempt(machine, server, attack, before[server.name], seconds)
             except (AssertionError, OSError) as error:
                 said, faults = "", [f"{type(error).__name__}: {error}"]
             reasons = [known(server, f"{attack.pool}: {fault}") for fault in faults]

@@ -15,6 +15,7 @@ HERE = "/usr/lib/vm"
 RECORDED = "/run/recorded"
 USER = 1000
 MIB = 1 << 20
+NAMESPACES_SLACK = 24
 # What a healthy kernel does not log. A control group that is out of memory is logged in other words.
 BAD = re.compile(
     r"BUG:|WARNING: CPU|Oops|general protection|blocked for more than|stall|soft lockup|Kernel panic|refcount_t"
@@ -36,20 +37,44 @@ def as_user(argv):
     return ["setpriv", f"--reuid={USER}", f"--regid={USER}", "--clear-groups", *argv]
 
 
+def system_call(number, what, *arguments):
+    if ctypes.CDLL(None, use_errno=True).syscall(number, *arguments):
+        raise OSError(ctypes.get_errno(), f"cannot {what}")
+
+
+def load_module(name):
+    with open(f"{HERE}/{name}.ko", "rb") as module:
+        system_call(313, f"load {name}.ko", module.fileno(), b"", 0)  # finit_module
+
+
+def switch_swap_on(size):
+    """Gives the machine swap space: a loop device over a file in memory, which is as good as a disk here."""
+    load_module("loop")
+    page = 4096
+    header = bytearray(page)
+    header[1024:1032] = struct.pack("<II", 1, size // page - 1)  # version, last page
+    header[page - 10 :] = b"SWAPSPACE2"
+    with open("/swap", "w+b") as file:
+        file.write(header)
+        file.truncate(size)
+        file.flush()
+        with open("/dev/loop0", "r+b") as device:
+            fcntl.ioctl(device, 0x4C00, file.fileno())  # LOOP_SET_FD
+            system_call(167, "swap to /dev/loop0", b"/dev/loop0", 0)  # swapon
+
+
 def prepare():
     """Makes a bare machine one that servers run on, and whose kernel tells what it does for programs."""
     # Debian's init systems bring this up; nothing here does.
     with socket.socket() as any_socket:
         fcntl.ioctl(any_socket, 0x8914, struct.pack("16sH22x", b"lo", 0x49))  # SIOCSIFFLAGS: up, loopback, running
     # Names that are not there are only remembered on real file systems, which the initial one is not.
-    libc = ctypes.CDLL(None, use_errno=True)
-    with open(f"{HERE}/overlay.ko", "rb") as module:
-        if libc.syscall(313, module.fileno(), b"", 0):  # finit_module
-            raise OSError(ctypes.get_errno(), "cannot load overlay.ko")
+    load_module("overlay")
     os.makedirs("/overlay/upper")
     os.makedirs("/overlay/work")
     options = "lowerdir=/usr,upperdir=/overlay/upper,workdir=/overlay/work"
     subprocess.run(["mount", "-t", "overlay", "-o", options, "overlay", "/usr"], check=True)
+    switch_swap_on(600 * MIB)
     # Both are run by the kernel, as root, outside of cells.
     write("/proc/sys/kernel/core_pattern", f"|{HERE}/recorder core %e %P")
     write("/proc/sys/kernel/modprobe", f"{HERE}/recorder")
@@ -113,13 +138,17 @@ def processes():
 
 
 def memory():
-    """Free memory, memory that control groups count, free huge pages, and names that the kernel remembers. Everything here is in memory, so there is no cache that would blur it."""
+    """Free memory, memory that control groups count, free huge pages, names that the kernel remembers, and what it has written to swap.
+
+    Everything here is in memory, so there is no cache that would blur it.
+    """
     lines = dict(line.split(":") for line in read("/proc/meminfo").splitlines())
     of = lambda name: int(lines[name].split()[0])
     names = int(read("/proc/sys/fs/dentry-state").split()[0])
     groups = glob.glob("/sys/fs/cgroup/*/memory.current")
     counted = sum(int(read(group)) for group in groups)
-    return {"free": of("MemFree") << 10, "counted": counted, "huge": of("HugePages_Free"), "names": names}
+    swapped = int(re.search(r"^pswpout (\d+)", read("/proc/vmstat"), re.MULTILINE)[1]) * 4096
+    return {"free": of("MemFree") << 10, "counted": counted, "huge": of("HugePages_Free"), "names": names, "swapped": swapped}
 
 
 def counts():
@@ -130,6 +159,14 @@ def counts():
         "control groups": sum(len(directories) for _, directories, _ in os.walk("/sys/fs/cgroup")),
         "mounts": mounts + len(read("/proc/self/mountinfo").splitlines()),
     }
+
+
+def objects(kind):
+    """How many objects of a kind the kernel has."""
+    found = re.search(rf"^{kind} +(\d+)", read("/proc/slabinfo"), re.MULTILINE)
+    if not found:
+        raise AssertionError(f"the kernel does not count objects of the kind {kind}")
+    return int(found[1])
 
 
 def keepers():
@@ -209,6 +246,7 @@ class Machine:
             self.fresh_cell(server)
         time.sleep(3)
         self.rest = counts()
+        self.namespaces = objects("net_namespace")
         self.keepers = set(keepers())
         self.free = memory()["free"]
 
@@ -229,6 +267,10 @@ class Machine:
 
     def left(self, free, slack):
         found = [f"{now - self.rest[what]} {what} left" for what, now in counts().items() if now > self.rest[what]]
+        # The kernel counts objects by the slab, which holds several.
+        namespaces = objects("net_namespace") - self.namespaces
+        if namespaces > NAMESPACES_SLACK:
+            found.append(f"{namespaces} network namespaces left")
         gone = free - memory()["free"]
         if gone > slack:
             found.append(f"{gone // MIB} MiB of memory left behind")

@@ -63,15 +63,13 @@ pub(super) fn threads_of_this_user() -> u64 {
     entries.filter_map(threads).sum()
 }
 
-/// Private and shared memory of a process, from its `status`. Pages of files on the host are not its own.
+/// Private and shared memory of a process, swapped out or not, from its `status`. Pages of files on the host are not
+/// its own.
 fn memory(status: &str) -> u64 {
+    const COUNTED: [&str; 3] = ["RssAnon:", "RssShmem:", "VmSwap:"];
     let kib = |line: &str| line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok();
-    status
-        .lines()
-        .filter_map(|line| line.strip_prefix("RssAnon:").or_else(|| line.strip_prefix("RssShmem:")))
-        .filter_map(kib)
-        .sum::<u64>()
-        * 1024
+    let counted = |line| COUNTED.iter().find_map(|name| str::strip_prefix(line, *name));
+    status.lines().filter_map(counted).filter_map(kib).sum::<u64>() * 1024
 }
 
 /// CPU time and number of threads of a process, from its `stat`.
@@ -90,8 +88,8 @@ mod tests {
 
     #[test]
     fn reads_memory() {
-        let status = "Name:\tx\nVmRSS:\t  9000 kB\nRssAnon:\t   1000 kB\nRssFile:\t 7000 kB\nRssShmem:\t  24 kB\n";
-        assert_eq!(memory(status), 1024 * 1024);
+        let status = "Name:\tx\nVmRSS:\t  9000 kB\nRssAnon:\t   1000 kB\nRssFile:\t 7000 kB\nRssShmem:\t  24 kB\nVmSwap:\t 1024 kB\n";
+        assert_eq!(memory(status), 2 * 1024 * 1024);
         assert_eq!(memory("RssAnon: lots\n"), 0);
     }
 

@@ -248,8 +248,10 @@ pub(crate) fn policy(sockets: Sockets) -> Policy {
     set(c::SYS_mmap, vec![when(3, Test::AnyBit(c::MAP_HUGETLB.cast_unsigned()), ENOMEM)], Answer::Allow);
     set(c::SYS_memfd_create, vec![when(1, Test::AnyBit(c::MFD_HUGETLB), ENOMEM)], Answer::Allow);
     set(c::SYS_shmget, vec![when(2, Test::AnyBit(c::SHM_HUGETLB.cast_unsigned()), ENOMEM)], Answer::Allow);
-    // Pages merged with equal ones of other processes tell by their speed what others hold.
-    set(c::SYS_madvise, vec![equals(2, c::MADV_MERGEABLE, EINVAL)], Answer::Allow);
+    // Merged pages reveal by their timing what other processes hold. Pages that a program sends to swap are no longer
+    // resident, which hides them from a memory limit without a cgroup; pages of shared files slow other cells down.
+    let advice = [c::MADV_MERGEABLE, c::MADV_COLD, c::MADV_PAGEOUT];
+    set(c::SYS_madvise, vec![when(2, one_of(0, &advice), EINVAL)], Answer::Allow);
     // Reads that fail instead of waiting for the disk tell which files of the system others have read.
     set(c::SYS_preadv2, vec![when(5, Test::AnyBit(c::RWF_NOWAIT.cast_unsigned()), EOPNOTSUPP)], Answer::Allow);
     limits_of_oneself(&mut set);

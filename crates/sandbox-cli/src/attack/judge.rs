@@ -97,6 +97,13 @@ pub(crate) fn not_attempted(attack: &Attack, result: &RunResult) -> Option<Strin
     Some(format!("{ENDED_WITH} {}: {}", result.verdict.name(), shown(error)))
 }
 
+/// The lines that two runs have in common although each should differ.
+pub(crate) fn same_lines(first: &str, second: &str) -> Vec<String> {
+    let pairs = first.lines().zip(second.lines());
+    let same = pairs.filter(|(one, other)| one == other && *one != TRIED);
+    same.map(|(line, _)| format!("two runs printed the same: {}", shown(line))).collect()
+}
+
 /// All text of a result, with the content of files.
 fn everything(result: &RunResult) -> String {
     let mut text = format!("{}\n{}\n", result.stdout, result.stderr);

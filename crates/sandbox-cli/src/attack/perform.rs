@@ -136,10 +136,8 @@ impl Theatre<'_> {
             *start = Some(result.metrics.start.name());
             evidence.extend(judge::result(attack, result, deadline, &world, &self.suite));
         }
-        if let ([first, second], true) = (results.as_slice(), attack.differs)
-            && first.stdout == second.stdout
-        {
-            evidence.push("two runs said the same".to_owned());
+        if let ([first, second], true) = (results.as_slice(), attack.differs) {
+            evidence.extend(judge::same_lines(&first.stdout, &second.stdout));
         }
         evidence.extend(world.inspect(&self.suite));
         if attack.alone {
