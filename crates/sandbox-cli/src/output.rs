@@ -5,15 +5,14 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anstyle::{AnsiColor, Style};
-use base64::Engine;
 use indicatif::ProgressBar;
 use rustix::event::{EventfdFlags, eventfd};
 use sandbox_cell::printable;
 use sandbox_cell::units::{format_duration, format_size};
-use sandbox_executor::{Observer, RunResult, Step, Stream, Verdict};
+use sandbox_executor::{EventEncoder, Observer, RunResult, Step, Stream, Verdict};
 use serde::Serialize;
 
 use crate::args::Format;
@@ -29,10 +28,10 @@ type Portion = (Stream, Vec<u8>);
 /// them. What waits here is bounded by the output limit of the run.
 pub(crate) struct Printer {
     format: Format,
-    started: Instant,
     /// For each stream that goes to a terminal.
     neutralisers: [Option<Neutraliser>; 2],
-    unfinished: [Vec<u8>; 2],
+    /// For `--format stream-json`.
+    events: EventEncoder,
     last_byte: Option<u8>,
     /// Started with the first thing to write.
     writer: Option<(Sender<Portion>, JoinHandle<()>)>,
@@ -50,9 +49,8 @@ impl Printer {
         let neutral = |terminal: bool| (terminal && format == Format::Text && !raw).then(Neutraliser::default);
         Ok(Self {
             format,
-            started: Instant::now(),
             neutralisers: [neutral(std::io::stdout().is_terminal()), neutral(std::io::stderr().is_terminal())],
-            unfinished: Default::default(),
+            events: EventEncoder::default(),
             last_byte: None,
             writer: None,
             broken: Arc::new(broken),
@@ -78,17 +76,11 @@ impl Printer {
         let _ = queue.send((stream, bytes));
     }
 
-    fn event(&mut self, event: &Event<'_>) {
-        if let Ok(mut line) = serde_json::to_vec(event) {
+    /// Writes a line of JSON.
+    fn line(&mut self, value: &impl Serialize) {
+        if let Ok(mut line) = serde_json::to_vec(value) {
             line.push(b'\n');
             self.queue(Stream::Stdout, line);
-        }
-    }
-
-    /// Says that a run begins.
-    pub(crate) fn begin(&mut self, language: Option<&str>, version: Option<&str>) {
-        if self.format == Format::StreamJson {
-            self.event(&Event::Start { language, version });
         }
     }
 
@@ -109,13 +101,10 @@ impl Printer {
                 }
             }
             Format::StreamJson => {
-                for stream in [Stream::Stdout, Stream::Stderr] {
-                    let rest = std::mem::take(&mut self.unfinished[stream as usize]);
-                    if !rest.is_empty() {
-                        self.output_event(stream, &rest);
-                    }
+                for event in self.events.finish() {
+                    self.line(&event);
                 }
-                self.event(&Event::Result { result: whole });
+                self.line(&ResultEvent { event: "result", result: whole });
             }
             Format::Json => {
                 let mut stdout = std::io::stdout().lock();
@@ -141,20 +130,18 @@ impl Printer {
         };
         self.output(Stream::Stderr, messages.as_bytes());
     }
-
-    fn output_event(&mut self, stream: Stream, bytes: &[u8]) {
-        let text = String::from_utf8_lossy(bytes);
-        let exact =
-            matches!(text, std::borrow::Cow::Owned(_)).then(|| base64::engine::general_purpose::STANDARD.encode(bytes));
-        let time = self.started.elapsed().as_secs_f64();
-        self.event(&Event::Output { stream: name(stream), data: &text, data_base64: exact, time });
-    }
 }
 
 impl Observer for Printer {
+    fn start(&mut self, language: Option<&str>, version: Option<&str>) {
+        if self.format == Format::StreamJson {
+            self.line(&EventEncoder::start(language, version));
+        }
+    }
+
     fn step(&mut self, step: Step, what: &str) {
         if self.format == Format::StreamJson {
-            self.event(&Event::Step { step: step.name(), what });
+            self.line(&EventEncoder::step(step, what));
         }
         if self.quiet {
             return;
@@ -187,50 +174,19 @@ impl Observer for Printer {
                 self.queue(stream, bytes);
             }
             Format::StreamJson => {
-                // A character that is cut in two waits for its other half.
-                let mut whole = std::mem::take(&mut self.unfinished[stream as usize]);
-                whole.extend_from_slice(bytes);
-                self.unfinished[stream as usize] = whole.split_off(whole.len() - cut_character(&whole));
-                if !whole.is_empty() {
-                    self.output_event(stream, &whole);
+                if let Some(event) = self.events.output(stream, bytes) {
+                    self.line(&event);
                 }
             }
         }
     }
 }
 
-/// How many bytes at the end begin a character that is not complete.
-fn cut_character(bytes: &[u8]) -> usize {
-    (1..=3.min(bytes.len()))
-        .find(|n| {
-            std::str::from_utf8(&bytes[bytes.len() - n..])
-                .is_err_and(|error| error.valid_up_to() == 0 && error.error_len().is_none())
-        })
-        .unwrap_or(0)
-}
-
-/// An event of `--format stream-json`.
+/// [`RunEvent::Result`](sandbox_executor::RunEvent::Result), with what the command line adds to the result.
 #[derive(Serialize)]
-#[serde(tag = "event", rename_all = "snake_case")]
-enum Event<'a> {
-    Start {
-        language: Option<&'a str>,
-        version: Option<&'a str>,
-    },
-    Step {
-        step: &'static str,
-        what: &'a str,
-    },
-    Output {
-        stream: &'static str,
-        data: &'a str,
-        #[serde(skip_serializing_if = "Option::is_none")]
-        data_base64: Option<String>,
-        time: f64,
-    },
-    Result {
-        result: Whole<'a>,
-    },
+struct ResultEvent<'a> {
+    event: &'static str,
+    result: Whole<'a>,
 }
 
 /// A result, with what the command line adds to it.
@@ -240,13 +196,6 @@ struct Whole<'a> {
     result: &'a RunResult,
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     files_unsaved: &'a [Unsaved],
-}
-
-fn name(stream: Stream) -> &'static str {
-    match stream {
-        Stream::Stdout => "stdout",
-        Stream::Stderr => "stderr",
-    }
 }
 
 /// The writing thread.
@@ -333,15 +282,6 @@ pub(crate) fn complain(what: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn finds_characters_that_are_cut() {
-        assert_eq!(cut_character("abc".as_bytes()), 0);
-        assert_eq!(cut_character(&"a€".as_bytes()[..3]), 2);
-        assert_eq!(cut_character(&"a😀".as_bytes()[..4]), 3);
-        assert_eq!(cut_character(b"a\xff"), 0);
-        assert_eq!(cut_character(b""), 0);
-    }
 
     #[test]
     fn a_summary_says_what_to_do() {

@@ -152,8 +152,6 @@ fn execute(options: &RunOptions, executor: &Executor, plan: &Plan, settings: &Se
         Ok(printer) => printer,
         Err(error) => return internal(format, &format!("cannot prepare the output: {error}")),
     };
-    let (language, version) = plan.language();
-    printer.begin(language, version);
     let broken = printer.broken();
     let cancel = [interruption.as_fd(), broken.as_fd()];
     match executor.run(plan, host, input, &cancel, &mut printer) {

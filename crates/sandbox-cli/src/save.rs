@@ -9,7 +9,6 @@ use std::io::Write;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
-use base64::Engine;
 use rustix::fs::{Access, AtFlags, FileType, Mode, OFlags};
 use rustix::io::Errno;
 use sandbox_cell::{printable, reason};
@@ -102,13 +101,7 @@ impl Destination {
         if !self.allows(OutputAllow::Hidden) && path.split('/').any(|part| part.starts_with('.')) {
             return Err(Refused::Policy(Reason::Hidden));
         }
-        let content = match file.encoding {
-            "base64" => {
-                let decoded = base64::engine::general_purpose::STANDARD.decode(&file.content);
-                decoded.map_err(|error| Refused::Io(std::io::Error::other(error)))?
-            }
-            _ => file.content.clone().into_bytes(),
-        };
+        let content = file.bytes().map_err(|error| Refused::Io(std::io::Error::other(error)))?;
         let (dirs, name) = path.rsplit_once('/').unwrap_or(("", path));
         let dir = self.directory(dirs)?;
         let mode = Mode::from_raw_mode(if executable { 0o755 } else { 0o644 });
@@ -192,12 +185,14 @@ fn replace(dir: &OwnedFd, name: &str, mode: Mode, content: &[u8]) -> Result<(), 
 mod tests {
     use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
+    use sandbox_executor::FileEncoding;
+
     use super::*;
 
-    fn result(files: &[(&str, &str, &'static str)]) -> RunResult {
+    fn result(files: &[(&str, &str, FileEncoding)]) -> RunResult {
         let mut result = RunResult::internal_error(String::new());
         for (path, content, encoding) in files {
-            let file = OutputFile { content: (*content).to_owned(), encoding, size: 1, executable: true };
+            let file = OutputFile { content: (*content).to_owned(), encoding: *encoding, size: 1, executable: true };
             result.files.insert((*path).to_owned(), file);
         }
         result
@@ -212,12 +207,12 @@ mod tests {
     fn files_are_written_once_and_without_execute_permission() {
         let dir = tempfile::tempdir().expect("tempdir");
         let new = dir.path().join("new/results");
-        let first = result(&[("a/b", "text", "utf-8"), ("c", "/w==", "base64")]);
+        let first = result(&[("a/b", "text", FileEncoding::Utf8), ("c", "/w==", FileEncoding::Base64)]);
         assert_eq!(save(&new, &[], &first), []);
         assert_eq!(std::fs::read(new.join("a/b")).expect("read"), b"text");
         assert_eq!(std::fs::read(new.join("c")).expect("read"), [255]);
         assert_eq!(std::fs::metadata(new.join("c")).expect("metadata").permissions().mode() & 0o111, 0);
-        let second = result(&[("a/b", "other", "utf-8"), ("d", "x", "utf-8")]);
+        let second = result(&[("a/b", "other", FileEncoding::Utf8), ("d", "x", FileEncoding::Utf8)]);
         assert_eq!(save(&new, &[], &second), [("a/b".to_owned(), Reason::Exists)]);
         assert_eq!(std::fs::read(new.join("a/b")).expect("read"), b"text");
         assert!(new.join("d").exists());
@@ -229,7 +224,11 @@ mod tests {
         let (file, other) = (dir.path().join("f"), dir.path().join("other"));
         std::fs::write(&file, "old").expect("write");
         std::fs::hard_link(&file, &other).expect("link");
-        let result = result(&[("f", "new", "utf-8"), (".git/hooks/x", "#!", "utf-8"), ("a/.b/c", "x", "utf-8")]);
+        let result = result(&[
+            ("f", "new", FileEncoding::Utf8),
+            (".git/hooks/x", "#!", FileEncoding::Utf8),
+            ("a/.b/c", "x", FileEncoding::Utf8),
+        ]);
         let hidden = |path: &str| (path.to_owned(), Reason::Hidden);
         assert_eq!(save(dir.path(), &[OutputAllow::Overwrite], &result), [hidden(".git/hooks/x"), hidden("a/.b/c")]);
         assert_eq!(std::fs::read(&file).expect("read"), b"new");
@@ -249,7 +248,7 @@ mod tests {
         let elsewhere = tempfile::tempdir().expect("tempdir");
         std::os::unix::fs::symlink(elsewhere.path(), dir.path().join("a")).expect("link");
         std::os::unix::fs::symlink(elsewhere.path().join("x"), dir.path().join("c")).expect("link");
-        let result = result(&[("a/b", "text", "utf-8"), ("c", "x", "utf-8")]);
+        let result = result(&[("a/b", "text", FileEncoding::Utf8), ("c", "x", FileEncoding::Utf8)]);
         for allowed in [&[][..], &[OutputAllow::Overwrite]] {
             let unsaved = save(dir.path(), allowed, &result);
             assert_eq!(unsaved.len(), 2, "{unsaved:?}");
@@ -261,7 +260,7 @@ mod tests {
     fn complaints_control_no_terminal() {
         let dir = tempfile::tempdir().expect("tempdir");
         let destination = Destination::open(dir.path(), &[]).expect("opened");
-        let saved = destination.save(&result(&[(".\x1b]0;owned\x07\n", "x", "utf-8")]));
+        let saved = destination.save(&result(&[(".\x1b]0;owned\x07\n", "x", FileEncoding::Utf8)]));
         let complaint = destination.complaint(&saved.unsaved).expect("complaint");
         assert!(!complaint.contains(char::is_control) && complaint.contains("␛]0;owned␇␊"), "{complaint}");
     }

@@ -4,17 +4,18 @@
 use std::collections::HashMap;
 use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use sandbox_cell::{CellSpec, Failure, ServiceFiles, Sources};
 use sandbox_images::{Image, ImageStore};
 use sandbox_runtimes::{Definition, Memory, Missing, Places, Registry, Runtime, Store};
 
-use crate::execute::{Executor, Host, Observer};
+use crate::event::Observer;
+use crate::execute::{Executor, Host};
 use crate::images::NotFound;
 use crate::json::{FieldError, JsonRequest};
 use crate::plan::Plan;
-use crate::pool::Going;
 use crate::request::{Request, RequestError, Source};
 use crate::result::RunResult;
 use crate::settings::Settings;
@@ -210,19 +211,20 @@ impl Engine {
         request.plan(Some(runtime), &self.settings, |name| std::env::var_os(name))
     }
 
-    /// Carries out a request. It is cancelled when one of `cancel` becomes readable. Blocks until it is over. Whoever passes
-    /// the result on does so before the second part is dropped: cells for others are made then.
+    /// Carries out a request that has waited for this long. It is cancelled when one of `cancel` becomes readable. Blocks
+    /// until it is over.
     pub fn run(
         &self,
         mut checked: Checked,
+        queued: Duration,
         cancel: &[BorrowedFd<'_>],
         observer: &mut dyn Observer,
-    ) -> Result<(RunResult, Option<Going>), Refused> {
+    ) -> Result<Arc<RunResult>, Refused> {
         self.executor.render(&mut checked.request, &checked.language, &self.renderer)?;
         let runtime = checked.inside.as_ref().map_or_else(|| self.runtime(&checked.language), Ok)?;
         let plan = checked.plan.map_or_else(|| self.plan(&checked.request, runtime), Ok)?;
         let host = Host { store: &self.store, settings: &self.settings };
         let input = if checked.input.is_empty() { Input::Empty } else { Input::Bytes(checked.input) };
-        Ok(self.executor.carry_out(&plan, host, input, cancel, observer)?)
+        Ok(self.executor.run_queued(&plan, host, input, cancel, queued, observer)?)
     }
 }

@@ -4,15 +4,17 @@ use std::fs::File;
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use sandbox_cell::archive::{Archive, Caps, Omission};
 use sandbox_cell::{Backend, Failure, Keeper, Mount, RelativePath, RunStatus, Sources, signal_name};
 use sandbox_runtimes::{StageName, Store};
 
+use crate::event::Observer;
 use crate::files::{Collected, pack};
-use crate::plan::{Making, Plan, RUNNER, Step};
-use crate::pool::{Cells, Going, Pool, Room};
+use crate::plan::{Making, Plan, RUNNER};
+use crate::pool::{Cells, Pool, RefillGuard, Room};
 use crate::request::{Request, Source};
 use crate::result::{CompileResult, Metrics, OmittedFile, Phases, RunResult, Status, Verdict, seconds, text};
 use crate::settings::Settings;
@@ -21,27 +23,6 @@ use crate::template::guard;
 use crate::verdict::{Evidence, judge};
 use crate::volumes::NamedVolume;
 use crate::warmth::Warmth;
-
-/// Somebody who watches a run.
-pub trait Observer {
-    /// The program has written this. Called in order for each stream, as soon as it is written; it should not block.
-    fn output(&mut self, stream: Stream, bytes: &[u8]);
-
-    /// A step begins that the program has to wait for; `what` says for people what goes on.
-    fn step(&mut self, step: Step, what: &str) {
-        let _ = (step, what);
-    }
-
-    /// The step is over.
-    fn step_over(&mut self, step: Step) {
-        let _ = step;
-    }
-}
-
-/// For runs that nobody watches.
-impl Observer for () {
-    fn output(&mut self, _: Stream, _: &[u8]) {}
-}
 
 /// Runs plans in cells.
 #[derive(Debug)]
@@ -105,21 +86,27 @@ impl Executor {
         input: Input,
         cancel: &[BorrowedFd<'_>],
         observer: &mut dyn Observer,
-    ) -> Result<RunResult, Failure> {
-        self.carry_out(plan, host, input, cancel, observer).map(|(result, _)| result)
+    ) -> Result<Arc<RunResult>, Failure> {
+        self.run_queued(plan, host, input, cancel, Duration::ZERO, observer)
     }
 
-    /// The same, for somebody who has others to serve: what is done after a run begins when the second part is dropped.
-    pub(crate) fn carry_out(
+    /// The same for a run that has waited for its turn.
+    pub(crate) fn run_queued(
         &self,
         plan: &Plan,
         host: Host<'_>,
         input: Input,
         cancel: &[BorrowedFd<'_>],
+        queued: Duration,
         observer: &mut dyn Observer,
-    ) -> Result<(RunResult, Option<Going>), Failure> {
-        let (phases, compile) = (Phases::default(), None);
-        Run { cells: &self.cells, plan, host, cancel, last: self.last, phases, compile }.run(input, observer)
+    ) -> Result<Arc<RunResult>, Failure> {
+        let phases = Phases { queue: seconds(queued), ..Phases::default() };
+        let run = Run { cells: &self.cells, plan, host, cancel, last: self.last, phases, compile: None };
+        let (result, refill) = run.run(input, observer)?;
+        let result = Arc::new(result);
+        observer.finish(&result);
+        drop(refill);
+        Ok(result)
     }
 
     /// Has all cells from now on made by another backend. A confined executor stays with what it has.
@@ -197,7 +184,9 @@ pub(crate) struct Run<'a> {
 }
 
 impl Run<'_> {
-    fn run(mut self, input: Input, observer: &mut dyn Observer) -> Result<(RunResult, Option<Going>), Failure> {
+    fn run(mut self, input: Input, observer: &mut dyn Observer) -> Result<(RunResult, Option<RefillGuard>), Failure> {
+        let (language, version) = self.plan.language();
+        observer.start(language, version);
         // The entries are locked as long as they are held.
         let entries = match self.make_all(observer) {
             Ok(entries) => entries,
@@ -262,8 +251,8 @@ impl Run<'_> {
             collected.omitted.push(OmittedFile { path: ".".to_owned(), why: Omission::NotCollected });
             ended.omitted += 1;
         }
-        let going = ended.going.take();
-        Ok((self.result(ended, collected), going))
+        let refill = ended.refill.take();
+        Ok((self.result(ended, collected), refill))
     }
 
     pub(crate) fn cancelled(&self) -> RunResult {

@@ -9,7 +9,7 @@ use sandbox_cell::RelativePath;
 use sandbox_cell::archive::{Archive, Omission, Sink, read_volume};
 
 use crate::request::RequestError;
-use crate::result::{OmittedFile, OutputFile};
+use crate::result::{FileEncoding, OmittedFile, OutputFile};
 
 /// The most files in a request.
 pub(crate) const MOST_FILES: usize = 20_000;
@@ -82,8 +82,8 @@ impl Sink for Collected {
         let mut bytes = vec![];
         content.read_to_end(&mut bytes)?;
         let (content, encoding) = match String::from_utf8(bytes) {
-            Ok(text) => (text, "utf-8"),
-            Err(error) => (base64::engine::general_purpose::STANDARD.encode(error.as_bytes()), "base64"),
+            Ok(text) => (text, FileEncoding::Utf8),
+            Err(error) => (base64::engine::general_purpose::STANDARD.encode(error.as_bytes()), FileEncoding::Base64),
         };
         self.files.insert(path.as_str().to_owned(), OutputFile { content, encoding, size, executable });
         Ok(())

@@ -10,6 +10,7 @@ pub mod bounded;
 mod capture;
 mod companion;
 mod engine;
+mod event;
 mod execute;
 mod files;
 #[cfg(fuzzing)]
@@ -38,7 +39,8 @@ mod warmth;
 mod zygote;
 
 pub use engine::{Checked, Engine, Refused};
-pub use execute::{Executor, Host, Observer};
+pub use event::{EventEncoder, Observer, OutputChunk, RunEvent};
+pub use execute::{Executor, Host};
 pub use files::InputFile;
 pub use gateway::{GATEWAY_THREAD, HostUse, NetworkUse, Refusal, authorities};
 pub use images::{NotFound, own_command};
@@ -49,10 +51,12 @@ pub use json::{
 pub use network::{NetworkMode, NetworkRequest};
 pub use owner::Sharing;
 pub use plan::{Plan, Step};
-pub use pool::{Going, StartKind};
+pub use pool::StartKind;
 pub use reach::{HostName, HostRule, Reach};
 pub use request::{Request, RequestError, Source};
-pub use result::{CompileResult, LimitHit, Metrics, OmittedFile, OutputFile, Phases, RunResult, Status, Verdict};
+pub use result::{
+    CompileResult, FileEncoding, LimitHit, Metrics, OmittedFile, OutputFile, Phases, RunResult, Status, Verdict,
+};
 pub use settings::{Isolation, Settings, SettingsError, parse_layers};
 pub use special::Deny;
 pub use stage::{Input, Stream};

@@ -8,7 +8,8 @@ use sandbox_cell::archive::{Caps, Omission, Sink};
 use sandbox_cell::{Failure, LimitKind, Mount, RelativePath, RunStatus, StopReason};
 use sandbox_runtimes::{Claim, Entry, Kind, StageName, Staging};
 
-use crate::execute::{Observer, Run, Stopped, ending};
+use crate::event::Observer;
+use crate::execute::{Run, Stopped, ending};
 use crate::files::pack;
 use crate::plan::{Making, Step};
 use crate::result::{CompileResult, RunResult, Verdict, seconds, text};

@@ -15,6 +15,7 @@ use sandbox_cell::{
 use sandbox_runtimes::{
     Invocation, Kind, OUT_DIR, Packages, RESULT_DIR, RUNNER_FILE, Runtime, Stage, StageName, WarmUp, set_all,
 };
+use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use crate::files::InputFile;
@@ -30,7 +31,9 @@ use crate::verdict::Complaints;
 use crate::volumes::VolumeRequest;
 
 /// A step before the run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub enum Step {
     /// Something is made once for a toolchain.
     Prepare,
@@ -38,18 +41,6 @@ pub enum Step {
     Install,
     /// The program is compiled.
     Compile,
-}
-
-impl Step {
-    /// Its name in events.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Prepare => "prepare",
-            Self::Install => "install",
-            Self::Compile => "compile",
-        }
-    }
 }
 
 /// A step, what it makes, and how.

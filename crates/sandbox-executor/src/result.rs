@@ -6,13 +6,13 @@ use std::time::Duration;
 use base64::Engine;
 use sandbox_cell::archive::Omission;
 use sandbox_cell::{LayerSet, LimitKind, Usage};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::gateway::NetworkUse;
 use crate::pool::StartKind;
 
 /// Success or not.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Status {
@@ -23,7 +23,7 @@ pub enum Status {
 }
 
 /// Why a run ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
@@ -75,7 +75,7 @@ impl Verdict {
 }
 
 /// A limit that was reached.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct LimitHit {
     /// Which.
@@ -101,10 +101,11 @@ fn number<S: serde::Serializer>(value: &f64, serializer: S) -> Result<S::Ok, S::
 }
 
 /// How long each part took, in seconds.
-#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(default)]
 pub struct Phases {
-    /// Waiting for a free place.
+    /// Waiting for a slot.
     pub queue: f64,
     /// Installing packages.
     pub packages: f64,
@@ -122,6 +123,7 @@ impl Phases {
     /// The parts that took time, in their order, each with its name.
     pub fn named(&self) -> impl Iterator<Item = (&'static str, f64)> {
         let all = [
+            ("queue", self.queue),
             ("packages", self.packages),
             ("prepare", self.prepare),
             ("compile", self.compile),
@@ -133,8 +135,9 @@ impl Phases {
 }
 
 /// What was used. Seconds and bytes.
-#[derive(Debug, Clone, PartialEq, Default, Serialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(default)]
 pub struct Metrics {
     /// From the program's start to its end.
     pub wall_time: f64,
@@ -185,8 +188,9 @@ pub(crate) fn seconds(duration: Duration) -> f64 {
 }
 
 /// What happened.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(default)]
 pub struct RunResult {
     /// Success or not.
     pub status: Status,
@@ -231,7 +235,7 @@ pub struct RunResult {
     /// What was used.
     pub metrics: Metrics,
     /// The layers of isolation that were in force.
-    #[serde(serialize_with = "layer_names")]
+    #[serde(serialize_with = "layer_names", deserialize_with = "layers_named")]
     #[cfg_attr(feature = "openapi", schema(value_type = Vec<String>))]
     pub isolation: LayerSet,
     /// Files that the program made or changed, by their path in the working directory.
@@ -250,7 +254,7 @@ fn is_zero(count: &u64) -> bool {
 }
 
 /// How compiling went.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct CompileResult {
     /// Whether there is a program now.
@@ -273,7 +277,7 @@ pub struct CompileResult {
 }
 
 /// Something that did not come back.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct OmittedFile {
     /// Its path in the working directory.
@@ -283,20 +287,41 @@ pub struct OmittedFile {
     pub why: Omission,
 }
 
+/// How the content of a file is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub enum FileEncoding {
+    /// As text.
+    #[serde(rename = "utf-8")]
+    Utf8,
+    /// As base64, for bytes that are not text.
+    #[serde(rename = "base64")]
+    Base64,
+}
+
 /// A file that a program made.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct OutputFile {
     /// Its content, as text or base64.
     pub content: String,
-    /// `utf-8` or `base64`.
-    #[cfg_attr(feature = "openapi", schema(value_type = String))]
-    pub encoding: &'static str,
+    /// How the content is written.
+    pub encoding: FileEncoding,
     /// Its size in bytes.
     pub size: u64,
     /// Whether it may be executed.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub executable: bool,
+}
+
+impl OutputFile {
+    /// Its content. Fails if the content is said to be base64 and is not.
+    pub fn bytes(&self) -> Result<Vec<u8>, base64::DecodeError> {
+        match self.encoding {
+            FileEncoding::Utf8 => Ok(self.content.clone().into_bytes()),
+            FileEncoding::Base64 => base64::engine::general_purpose::STANDARD.decode(&self.content),
+        }
+    }
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
@@ -304,7 +329,31 @@ fn layer_names<S: serde::Serializer>(layers: &LayerSet, serializer: S) -> Result
     serializer.collect_seq(layers.iter().map(sandbox_cell::Layer::name))
 }
 
+/// Reads names of layers. One that this version does not know is left out: a stored result may be newer.
+fn layers_named<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<LayerSet, D::Error> {
+    let names = Vec::<String>::deserialize(deserializer)?;
+    let known = names.iter().filter_map(|name| sandbox_cell::Layer::ALL.into_iter().find(|layer| layer.name() == name));
+    let mut layers = LayerSet::default();
+    known.for_each(|layer| layers.insert(layer));
+    Ok(layers)
+}
+
+/// What a stored result lacks is as in a run that came to nothing.
+impl Default for RunResult {
+    fn default() -> Self {
+        Self { error: None, ..Self::internal_error(String::new()) }
+    }
+}
+
 impl RunResult {
+    /// About how many bytes it takes, as text and while it is written.
+    #[must_use]
+    pub fn size(&self) -> usize {
+        let files: usize = self.files.values().map(|file| file.content.len()).sum();
+        let value = self.result.as_ref().map_or(0, String::len);
+        2 * (self.stdout.len() + self.stderr.len() + value) + files + 1024
+    }
+
     /// The result of a request that was refused.
     #[must_use]
     pub fn refused(error: String) -> Self {

@@ -18,7 +18,7 @@ use sandbox_cell::{
 
 use crate::capture::Capture;
 use crate::gateway::{Gateway, NetworkUse};
-use crate::pool::{Cells, Going, StartKind, Taken};
+use crate::pool::{Cells, RefillGuard, StartKind, Taken};
 use crate::reach::Reach;
 use crate::warmth::Warmth;
 
@@ -92,7 +92,7 @@ pub(crate) struct Ended {
     /// What went over the network, if it had one.
     pub(crate) network: Option<NetworkUse>,
     /// Held until somebody has the result, if the run did not take long.
-    pub(crate) going: Option<Going>,
+    pub(crate) refill: Option<RefillGuard>,
 }
 
 impl Ended {
@@ -115,7 +115,7 @@ impl Stage<'_> {
         observe: &mut dyn FnMut(Stream, &[u8]),
         sink: &mut dyn Sink,
     ) -> Result<Ended, Failure> {
-        let Taken { mut cell, start, late, going } =
+        let Taken { mut cell, start, late, refill } =
             cells.take(self.cell, self.made, self.lent, self.warmth.as_ref())?;
         if self.last {
             cells.keeper().close();
@@ -128,8 +128,8 @@ impl Stage<'_> {
         let gateway = if has_gateway { cell.take_gateway()? } else { None };
         let gateway = gateway.map(|sockets| Gateway::serve(sockets, reach)).transpose();
         let gateway = gateway.map_err(|error| failure("cannot serve the cell's gateway", &error))?;
-        let mut going = Some(going);
-        let (outcome, mut ready) = streams.follow(&mut cell, limit, &mut going, cancel, observe)?;
+        let mut refill = Some(refill);
+        let (outcome, mut ready) = streams.follow(&mut cell, limit, &mut refill, cancel, observe)?;
         if start != StartKind::Cold {
             // It was made before anybody waited for it.
             ready.prepare = Duration::ZERO;
@@ -154,7 +154,7 @@ impl Stage<'_> {
         let network = gateway.map(Gateway::close);
         let collect_time = began.elapsed();
         let (omitted, cut) = (arrival.omitted, arrival.cut.map(|error| reason(&error)));
-        Ok(Ended { outcome, ready, start, stdout, stderr, omitted, cut, collect_time, network, going })
+        Ok(Ended { outcome, ready, start, stdout, stderr, omitted, cut, collect_time, network, refill })
     }
 
     fn start(
@@ -239,7 +239,7 @@ pub(crate) fn is_readable(fds: &[BorrowedFd<'_>]) -> bool {
     poll(&mut polled, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok_and(|ready| ready > 0)
 }
 
-/// The streams of a command that is going on.
+/// The streams of a command that is running.
 struct Streams {
     stdout: Capture,
     stderr: Capture,
@@ -252,20 +252,20 @@ impl Streams {
         &mut self,
         cell: &mut Cell,
         limit: Duration,
-        going: &mut Option<Going>,
+        refill: &mut Option<RefillGuard>,
         cancel: &[BorrowedFd<'_>],
         observe: &mut dyn FnMut(Stream, &[u8]),
     ) -> Result<(Outcome, Ready), Failure> {
         let mut buffer = vec![0; BUFFER];
         let mut stopping = false;
-        let until = Instant::now() + Going::LONGEST;
+        let until = Instant::now() + RefillGuard::LONGEST;
         let mut patience = Patience::new(limit, cell.is_ready().is_some());
         loop {
             let now = Instant::now();
-            if going.is_some() && until <= now {
-                *going = None;
+            if refill.is_some() && until <= now {
+                *refill = None;
             }
-            let next = if going.is_some() { until.min(patience.until) } else { patience.until };
+            let next = if refill.is_some() { until.min(patience.until) } else { patience.until };
             let longest = next.saturating_duration_since(now);
             let woken = self.wait(cell, if stopping { &[] } else { cancel }, longest)?;
             self.read(&mut buffer, observe);

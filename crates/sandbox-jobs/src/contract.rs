@@ -5,7 +5,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-use sandbox_executor::JsonRequest;
+use sandbox_executor::{JsonRequest, Metrics, OutputChunk, RunEvent, RunResult, Verdict};
 use serde_json::json;
 
 use crate::embedded::MOST_SCANNED;
@@ -97,6 +97,16 @@ async fn create(store: &Store, code: &str) -> Job {
     }
 }
 
+/// The result of a run that printed this.
+fn succeeded(stdout: &str) -> RunResult {
+    let verdict = Verdict::Ok;
+    RunResult { verdict, success: true, stdout: stdout.to_owned(), ..RunResult::default() }
+}
+
+fn stdout(data: &str) -> RunEvent {
+    RunEvent::Stdout(OutputChunk { data: data.to_owned(), ..OutputChunk::default() })
+}
+
 /// Takes a job as a server does.
 async fn take(store: &Store) -> Option<Job> {
     let owners = store.next_owners(BOUNDS.bytes_per_owner).await.expect("owners");
@@ -126,10 +136,11 @@ async fn jobs_are_taken_in_the_order_they_came() {
         assert!(take(store).await.is_none());
         assert_eq!(store.waiting().await.expect("count"), 0);
         let run = RunOf { id: ids[0], attempt: 1 };
-        store.finish(run, false, json!({"verdict": "ok", "list": [], "n": 1.5})).await.expect("finish");
+        let result = RunResult { metrics: Metrics { cpu_time: 1.5, ..Metrics::default() }, ..succeeded("2") };
+        store.finish(run, false, result.clone()).await.expect("finish");
         let job = get(store, ids[0]).await;
         assert_eq!(job.status, JobStatus::Finished);
-        assert_eq!(job.result, Some(json!({"verdict": "ok", "list": [], "n": 1.5})));
+        assert_eq!(job.result, Some(result));
         assert_eq!(job.request.code.as_deref(), Some("a"));
         assert!(job.finished_at >= job.started_at && job.started_at.is_some());
     }
@@ -143,22 +154,22 @@ async fn events_can_be_followed_from_anywhere() {
         let mut follower = store.follow(id);
         let run = take(store).await.expect("one").run();
         for data in ["1", "2"] {
-            store.append(run, json!({"event": "stdout", "data": data})).await.expect("append");
+            store.append(run, stdout(data)).await.expect("append");
         }
         follower.changed(Duration::from_millis(200)).await;
         let progress = async || store.progress(id).await.expect("progress");
         let running = Progress { status: JobStatus::Running, attempts: 1, events: 2 };
         assert_eq!(progress().await, Some(running));
-        store.finish(run, false, json!(null)).await.expect("finish");
+        store.finish(run, false, succeeded("")).await.expect("finish");
         assert_eq!(progress().await, Some(Progress { status: JobStatus::Finished, events: 3, ..running }));
         assert_eq!(store.progress(JobId::new()).await.expect("progress"), None);
         store.probe().await.expect("writable");
-        store.append(run, json!({"event": "late"})).await.expect("append");
+        store.append(run, stdout("late")).await.expect("append");
         let numbers = async |after| -> Vec<u64> {
             store.events(id, after, 100).await.expect("events").iter().map(|event| event.number).collect()
         };
         assert_eq!((numbers(0).await, numbers(2).await, numbers(9).await), (vec![1, 2, 3], vec![3], vec![]));
-        assert_eq!(store.events(id, 2, 100).await.expect("events")[0].what["event"], "result");
+        assert_eq!(store.events(id, 2, 100).await.expect("events")[0].what.name(), "result");
     }
 }
 
@@ -168,7 +179,7 @@ async fn a_kill_loses_no_job() {
         let running = create(&place.store, "running").await.id;
         let queued = create(&place.store, "queued").await.id;
         let first = take(&place.store).await.expect("one").run();
-        place.store.append(first, json!({"event": "stdout"})).await.expect("append");
+        place.store.append(first, stdout("")).await.expect("append");
         let place = place.after_a_kill().await;
         let store = &place.store;
         let mut taken = vec![];
@@ -179,11 +190,11 @@ async fn a_kill_loses_no_job() {
         assert_eq!((taken[0].id, taken[0].attempts, taken[1].id), (running, 2, queued), "{}", store.name());
         assert!(store.events(running, 0, 100).await.expect("events").is_empty(), "it begins anew");
         // Whoever was thought dead has no say any more.
-        store.append(first, json!({"event": "late"})).await.expect("append");
-        store.finish(first, false, json!("late")).await.expect("finish");
+        store.append(first, stdout("late")).await.expect("append");
+        store.finish(first, false, succeeded("late")).await.expect("finish");
         assert_eq!(get(store, running).await.status, JobStatus::Running);
-        store.finish(taken[0].run(), false, json!("right")).await.expect("finish");
-        assert_eq!(get(store, running).await.result, Some(json!("right")));
+        store.finish(taken[0].run(), false, succeeded("right")).await.expect("finish");
+        assert_eq!(get(store, running).await.result, Some(succeeded("right")));
     }
 }
 
@@ -199,7 +210,7 @@ async fn a_job_that_kills_its_servers_is_given_up() {
         assert!(take(&place.store).await.is_none());
         let job = get(&place.store, id).await;
         assert_eq!((job.status, job.attempts), (JobStatus::Finished, 3));
-        assert_eq!(job.result.expect("a result")["verdict"], "internal_error");
+        assert_eq!(job.result.expect("a result").verdict, Verdict::InternalError);
     }
 }
 
@@ -210,7 +221,7 @@ async fn cancelled_jobs_never_start_or_are_told() {
         let id = create(store, "x").await.id;
         assert_eq!(store.cancel(id).await.expect("cancel").map(|job| job.status), Some(JobStatus::Cancelled));
         assert!(take(store).await.is_none());
-        assert_eq!(store.events(id, 0, 100).await.expect("events")[0].what["event"], "cancelled");
+        assert_eq!(store.events(id, 0, 100).await.expect("events")[0].what, RunEvent::Cancelled);
         let id = create(store, "y").await.id;
         let run = take(store).await.expect("one").run();
         assert_eq!(store.cancel(id).await.expect("cancel").map(|job| job.status), Some(JobStatus::Running));
@@ -250,7 +261,7 @@ async fn lists_have_pages() {
         let second = store.list(Filter::default(), 10, first.next).await.expect("list");
         assert_eq!((second.jobs.len(), second.next), (3, None));
         let run = take(store).await.expect("one").run();
-        store.finish(run, false, json!({"verdict": "ok"})).await.expect("finish");
+        store.finish(run, false, succeeded("")).await.expect("finish");
         let finished =
             store.list(Filter { status: Some(JobStatus::Finished), owner: None }, 10, None).await.expect("list");
         assert_eq!(finished.jobs.iter().map(|job| job.id).collect::<Vec<_>>(), [ids[0]]);
@@ -275,7 +286,7 @@ async fn somebody_is_told_of_the_end_until_they_know() {
         assert!(store.take_delivery(lease, vec![]).await.expect("take").is_none(), "it has not ended");
         for _ in 0..2 {
             let run = take(store).await.expect("one").run();
-            store.finish(run, false, json!({"verdict": "ok"})).await.expect("finish");
+            store.finish(run, false, succeeded("")).await.expect("finish");
         }
         let due = store.take_delivery(lease, vec![]).await.expect("take").expect("one");
         assert_eq!((due.id, &due.webhook), (job.id, &Some(webhook.clone())), "{}", store.name());
@@ -316,7 +327,7 @@ async fn jobs_are_forgotten_some_time_after_their_end() {
     for store in [file, Store::Redis(other.into())] {
         let (ended, waits) = (create(&store, "ended").await.id, create(&store, "waits").await.id);
         let run = take(&store).await.expect("one").run();
-        store.finish(run, false, json!(1)).await.expect("finish");
+        store.finish(run, false, succeeded("")).await.expect("finish");
         store.expire().await.expect("expire");
         assert!(store.get(ended).await.expect("get").is_some());
         tokio::time::sleep(Duration::from_millis(1500)).await;
@@ -366,7 +377,7 @@ async fn the_owner_with_the_fewest_running_jobs_is_served_next() {
         while let Some(job) = take(store).await {
             order.push(job.owner.clone().unwrap_or_default());
             if job.owner.as_deref() == Some("quick") {
-                store.finish(job.run(), false, json!({"verdict": "ok"})).await.expect("finish");
+                store.finish(job.run(), false, succeeded("")).await.expect("finish");
             }
         }
         assert_eq!(order, ["quick", "slow", "quick", "quick", "slow", "slow"], "{}", store.name());
@@ -422,7 +433,7 @@ async fn an_owner_whose_results_exceed_its_bytes_starts_no_more_jobs() {
             create_for(store, owner).await;
         }
         let run = take(store).await.expect("one").run();
-        store.finish(run, false, json!("x".repeat(10_000))).await.expect("finish");
+        store.finish(run, false, succeeded(&"x".repeat(10_000))).await.expect("finish");
         let owners = async |most| store.next_owners(most).await.expect("owners");
         let both = owners(100_000).await;
         assert_eq!(both, [Some("b".to_owned()), Some("a".to_owned())], "{}", store.name());
@@ -453,12 +464,12 @@ async fn usage_is_exact_after_every_change() {
         let takes = async || store.take(Some("a")).await.expect("take").expect("one").run();
         let (first, second, third) = (takes().await, takes().await, takes().await);
         for run in [first, second, third] {
-            store.append(run, json!({"event": "stdout", "data": "é".repeat(100)})).await.expect("append");
+            store.append(run, stdout(&"é".repeat(100))).await.expect("append");
         }
         let usage = assert_exact(store, "a", "running").await;
         assert_eq!((usage.waiting, usage.running), (3, 3));
-        store.finish(first, false, json!({"verdict": "ok", "stdout": "é".repeat(100)})).await.expect("finish");
-        store.finish(first, false, json!("twice")).await.expect("finish");
+        store.finish(first, false, succeeded(&"é".repeat(100))).await.expect("finish");
+        store.finish(first, false, succeeded("twice")).await.expect("finish");
         assert_exact(store, "a", "finished").await;
         let failed = Webhook { attempts: 1, error: Some("why".to_owned()), ..webhook };
         store.note_delivery(told.id, failed, Some(Duration::from_secs(60))).await.expect("note");
@@ -491,8 +502,8 @@ async fn nothing_is_left_of_an_owner_whose_jobs_are_forgotten() {
         let new = NewJob { webhook, idempotency_key: Some("k".to_owned()), ..job_of("a", "x") };
         let Created::New(first) = store.create(new.clone(), BOUNDS).await.expect("create") else { panic!("new") };
         let run = take(&store).await.expect("one").run();
-        store.append(run, json!({"event": "stdout"})).await.expect("append");
-        store.finish(run, false, json!("x".repeat(1000))).await.expect("finish");
+        store.append(run, stdout("")).await.expect("append");
+        store.finish(run, false, succeeded(&"x".repeat(1000))).await.expect("finish");
         let second = create_for(&store, "a").await;
         store.cancel(second).await.expect("cancel");
         tokio::time::sleep(Duration::from_millis(20)).await;
@@ -503,7 +514,7 @@ async fn nothing_is_left_of_an_owner_whose_jobs_are_forgotten() {
         assert_ne!(again.id, first.id);
         // A full store makes room by itself if there is something to forget.
         let run = take(&store).await.expect("one").run();
-        store.finish(run, false, json!("x".repeat(2000))).await.expect("finish");
+        store.finish(run, false, succeeded(&"x".repeat(2000))).await.expect("finish");
         tokio::time::sleep(Duration::from_millis(20)).await;
         let small = Bounds { bytes_per_owner: 2000, ..BOUNDS };
         assert!(matches!(store.create(job_of("a", "x"), small).await.expect("create"), Created::New(_)));
@@ -544,7 +555,7 @@ async fn webhooks_of_some_owners_can_be_left_out() {
             store.create(NewJob { webhook, ..job_of(owner, "x") }, BOUNDS).await.expect("create");
         }
         while let Some(job) = take(store).await {
-            store.finish(job.run(), false, json!(1)).await.expect("finish");
+            store.finish(job.run(), false, succeeded("")).await.expect("finish");
         }
         let due = async |without: &[&str]| {
             let without = without.iter().map(|owner| Some((*owner).to_owned())).collect();
@@ -651,7 +662,7 @@ async fn jobs_of_the_first_release_are_taken_over() {
             let job = take(&store).await.expect("one");
             let attempts = if *status == "running" { 2 } else { 1 };
             assert_eq!((job.id, job.attempts, job.owner.as_deref()), (*id, attempts, Some("a")), "{}", store.name());
-            store.finish(job.run(), false, json!({"verdict": "ok"})).await.expect("finish");
+            store.finish(job.run(), false, succeeded("")).await.expect("finish");
         }
         assert!(take(&store).await.is_none());
         assert_exact(&store, "a", "finished").await;

@@ -11,11 +11,11 @@ use std::collections::HashMap;
 use std::fs::{File, OpenOptions, Permissions};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use redb::{Database, Durability, ReadableTable, ReadableTableMetadata, TableDefinition, WriteTransaction};
-use serde_json::Value;
+use sandbox_executor::{RunEvent, RunResult};
 use tokio::sync::{Notify, Semaphore, watch};
 
 use self::index::{
@@ -234,7 +234,7 @@ impl Embedded {
     }
 
     /// Notes something that happened in a job's run; a run that is not the job's any more has no say.
-    pub fn append(&self, run: RunOf, what: &Value) -> Result<()> {
+    pub fn append(&self, run: RunOf, what: &RunEvent) -> Result<()> {
         let id = run.id;
         let mut transaction = self.database.begin_write()?;
         transaction.set_durability(Durability::None);
@@ -263,7 +263,7 @@ impl Embedded {
     }
 
     /// Ends a job with its run's result, which is its last event too.
-    pub fn finish(&self, run: RunOf, cancelled: bool, result: Value) -> Result<()> {
+    pub fn finish(&self, run: RunOf, cancelled: bool, result: RunResult) -> Result<()> {
         let id = run.id;
         let transaction = self.database.begin_write()?;
         let Some(mut job) = get(&transaction, id)?.filter(|job| run.is_current(job)) else { return Ok(()) };
@@ -571,15 +571,15 @@ fn interrupted(transaction: &WriteTransaction, mut job: Job) -> Result<()> {
     drop_events(transaction, job.id)?;
     if job.attempts >= MOST_ATTEMPTS {
         let error = format!("the server died {} times while it ran", job.attempts);
-        let result = sandbox_executor::RunResult::internal_error(error);
-        end(transaction, &mut job, JobStatus::Finished, serde_json::to_value(result).ok())?;
+        let result = RunResult::internal_error(error);
+        end(transaction, &mut job, JobStatus::Finished, Some(result))?;
         return Ok(());
     }
     job.status = JobStatus::Queued;
     put(transaction, &job)
 }
 
-fn add_event(transaction: &WriteTransaction, id: JobId, what: &Value) -> Result<u64> {
+fn add_event(transaction: &WriteTransaction, id: JobId, what: &RunEvent) -> Result<u64> {
     let bytes = serde_json::to_vec(what).unwrap_or_default();
     let number = {
         let mut events = transaction.open_table(EVENTS)?;
@@ -616,18 +616,16 @@ fn resize_events(transaction: &WriteTransaction, id: JobId, size: impl Fn(u64) -
 }
 
 /// Writes a job's end and its last event, whose number is returned.
-fn end(transaction: &WriteTransaction, job: &mut Job, status: JobStatus, result: Option<Value>) -> Result<u64> {
+fn end(transaction: &WriteTransaction, job: &mut Job, status: JobStatus, result: Option<RunResult>) -> Result<u64> {
     job.status = status;
     job.finished_at = Some(now());
-    job.result.clone_from(&result);
+    job.result = result;
     put(transaction, job)?;
     if job.webhook.is_some() {
         set_delivery(transaction, job.id, job.owner.as_deref().unwrap_or_default(), Some(milliseconds(now())))?;
     }
-    let last = match result {
-        Some(result) => serde_json::json!({ "event": "result", "result": result }),
-        None => serde_json::json!({ "event": "cancelled" }),
-    };
+    let result = job.result.clone().map(|result| RunEvent::Result { result: Arc::new(result) });
+    let last = result.unwrap_or(RunEvent::Cancelled);
     add_event(transaction, job.id, &last)
 }
 

@@ -2,9 +2,8 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use sandbox_executor::JsonRequest;
+use sandbox_executor::{JsonRequest, RunEvent, RunResult};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
@@ -104,8 +103,7 @@ pub struct Job {
     /// What was asked for.
     pub request: JsonRequest,
     /// What came of it.
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<sandbox_executor::RunResult>))]
-    pub result: Option<Value>,
+    pub result: Option<RunResult>,
     /// Whose it is; nobody's where no key is needed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner: Option<String>,
@@ -216,12 +214,19 @@ impl Job {
         RunOf { id: self.id, attempt: self.attempts }
     }
 
+    /// How long it has waited for its last start.
+    #[must_use]
+    pub fn waited(&self) -> Duration {
+        let waited = self.started_at.unwrap_or(self.created_at) - self.created_at;
+        Duration::try_from_secs_f64(waited).unwrap_or_default()
+    }
+
     pub(crate) fn summary(&self) -> Summary {
         Summary {
             id: self.id,
             status: self.status,
             language: self.request.language().to_owned(),
-            verdict: self.result.as_ref().and_then(verdict_in),
+            verdict: self.result.as_ref().map(|result| result.verdict.name().to_owned()),
             created_at: self.created_at,
             started_at: self.started_at,
             finished_at: self.finished_at,
@@ -318,12 +323,7 @@ pub struct Event {
     /// Its number, from 1.
     pub number: u64,
     /// What happened.
-    pub what: Value,
-}
-
-/// The verdict in a result.
-pub(crate) fn verdict_in(result: &Value) -> Option<String> {
-    Some(result.get("verdict")?.as_str()?.to_owned())
+    pub what: RunEvent,
 }
 
 /// The day, in days since 1970: what a quota is for.

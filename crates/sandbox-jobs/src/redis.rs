@@ -8,16 +8,18 @@
 mod adopt;
 mod scripts;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use redis::aio::ConnectionManager;
 use redis::{Client, RedisError, Script, ScriptInvocation};
-use serde_json::Value;
+use sandbox_executor::{RunEvent, RunResult};
+use serde::de::DeserializeOwned;
 
 use crate::embedded::{MOST_ATTEMPTS, MOST_SCANNED};
 use crate::model::{
     Bounds, Created, Event, Exceeded, Filter, Job, JobId, JobStatus, NewJob, Page, Progress, RunOf, Summary, Webhook,
-    now, today, verdict_in,
+    now, today,
 };
 
 use scripts::{
@@ -130,9 +132,8 @@ impl RedisStore {
         let fields: std::collections::HashMap<String, String> =
             redis::cmd("HGETALL").arg(self.of("job", id)).query_async(&mut self.connection.clone()).await?;
         let number = |name: &str| fields.get(name).and_then(|text| text.parse::<f64>().ok());
-        let json = |name: &str| fields.get(name).and_then(|text| serde_json::from_str(text).ok());
-        let status = fields.get("status").and_then(|text| serde_json::from_value(Value::String(text.clone())).ok());
-        let (Some(status), Some(request)) = (status, json("request")) else { return Ok(None) };
+        let status = fields.get("status").and_then(|text| status_named(text));
+        let (Some(status), Some(request)) = (status, parse(fields.get("request"))) else { return Ok(None) };
         Ok(Some(Job {
             id,
             status,
@@ -140,10 +141,10 @@ impl RedisStore {
             started_at: number("started_at"),
             finished_at: number("finished_at"),
             attempts: fields.get("attempts").and_then(|text| text.parse().ok()).unwrap_or_default(),
-            request: serde_json::from_value(request).unwrap_or_default(),
-            result: json("result"),
+            request,
+            result: parse(fields.get("result")),
             owner: fields.get("owner").cloned(),
-            webhook: json("webhook").and_then(|webhook| serde_json::from_value(webhook).ok()),
+            webhook: parse(fields.get("webhook")),
         }))
     }
 
@@ -157,7 +158,7 @@ impl RedisStore {
             .arg(self.of("events", id))
             .query_async(&mut self.connection.clone())
             .await?;
-        let status = status.and_then(|text| serde_json::from_value(Value::String(text)).ok());
+        let status = status.and_then(|text| status_named(&text));
         Ok(status.map(|status| Progress { status, attempts: attempts.unwrap_or_default(), events }))
     }
 
@@ -189,7 +190,7 @@ impl RedisStore {
             let (status, language, verdict, created, started, finished, owner) = fields;
             let summary = Summary {
                 id: id.parse().ok()?,
-                status: serde_json::from_value(Value::String(status?)).ok()?,
+                status: status_named(&status?)?,
                 language: language.unwrap_or_default(),
                 verdict: verdict.filter(|verdict| !verdict.is_empty()),
                 created_at: number(created).unwrap_or_default(),
@@ -282,12 +283,12 @@ impl RedisStore {
         Ok(cancelled.iter().filter_map(|id| id.parse().ok()).collect())
     }
 
-    pub(crate) async fn append(&self, run: RunOf, what: &Value) -> Result<()> {
+    pub(crate) async fn append(&self, run: RunOf, what: &RunEvent) -> Result<()> {
         let _: i64 = self
             .call(&APPEND)
             .arg(run.id.to_string())
             .arg(run.attempt)
-            .arg(what.to_string())
+            .arg(json(what))
             .invoke_async(&mut self.connection.clone())
             .await?;
         Ok(())
@@ -310,11 +311,11 @@ impl RedisStore {
         Ok(entries.into_iter().filter_map(read).collect())
     }
 
-    pub(crate) async fn finish(&self, run: RunOf, cancelled: bool, result: &Value) -> Result<()> {
+    pub(crate) async fn finish(&self, run: RunOf, cancelled: bool, result: RunResult) -> Result<()> {
         let status = if cancelled { "cancelled" } else { "finished" };
-        let event = serde_json::json!({ "event": "result", "result": result });
-        let verdict = verdict_in(result).unwrap_or_default();
-        self.end(run, "running", status, (&result.to_string(), &verdict), &event).await.map(drop)
+        let (written, verdict) = (json(&result), result.verdict.name());
+        let event = RunEvent::Result { result: Arc::new(result) };
+        self.end(run, "running", status, (&written, verdict), &event).await.map(drop)
     }
 
     async fn end(
@@ -323,7 +324,7 @@ impl RedisStore {
         from: &str,
         to: &str,
         (result, verdict): (&str, &str),
-        event: &Value,
+        event: &RunEvent,
     ) -> Result<bool> {
         let ended: i64 = self
             .call(&END)
@@ -333,7 +334,7 @@ impl RedisStore {
             .arg(to)
             .arg(now())
             .arg(result)
-            .arg(event.to_string())
+            .arg(json(event))
             .arg(verdict)
             .invoke_async(&mut self.connection.clone())
             .await?;
@@ -343,11 +344,9 @@ impl RedisStore {
     /// Cancels a job that waits, or asks the server that runs it to end it.
     pub(crate) async fn cancel(&self, id: JobId) -> Result<Option<Job>> {
         let Some(job) = self.get(id).await? else { return Ok(None) };
-        if job.status == JobStatus::Queued {
-            let event = serde_json::json!({ "event": "cancelled" });
-            if self.end(job.run(), "queued", "cancelled", ("", ""), &event).await? {
-                return self.get(id).await;
-            }
+        let queued = job.status == JobStatus::Queued;
+        if queued && self.end(job.run(), "queued", "cancelled", ("", ""), &RunEvent::Cancelled).await? {
+            return self.get(id).await;
         }
         if !job.status.is_final() {
             let mut connection = self.connection.clone();
@@ -431,14 +430,23 @@ impl RedisStore {
 /// The end of a job that was started too often, as arguments: the limit, the time, the result, the event and the verdict.
 fn give_up(call: &mut ScriptInvocation<'_>) {
     let error = format!("the server died {MOST_ATTEMPTS} times while it ran");
-    let result = sandbox_executor::RunResult::internal_error(error);
-    let result = serde_json::to_value(result).unwrap_or(Value::Null);
-    let event = serde_json::json!({ "event": "result", "result": result });
-    call.arg(MOST_ATTEMPTS)
-        .arg(now())
-        .arg(result.to_string())
-        .arg(event.to_string())
-        .arg(verdict_in(&result).unwrap_or_default());
+    let result = RunResult::internal_error(error);
+    call.arg(MOST_ATTEMPTS).arg(now()).arg(json(&result));
+    let verdict = result.verdict.name();
+    call.arg(json(&RunEvent::Result { result: Arc::new(result) })).arg(verdict);
+}
+
+fn parse<T: DeserializeOwned>(text: Option<&String>) -> Option<T> {
+    text.and_then(|text| serde_json::from_str(text).ok())
+}
+
+fn json(value: &impl serde::Serialize) -> String {
+    serde_json::to_string(value).unwrap_or_default()
+}
+
+/// The status of a job by its name.
+fn status_named(name: &str) -> Option<JobStatus> {
+    serde_json::from_value(serde_json::Value::String(name.to_owned())).ok()
 }
 
 fn vanished(what: &'static str) -> RedisError {

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde_json::Value;
+use sandbox_executor::{RunEvent, RunResult};
 
 use crate::embedded::{Embedded, FileError};
 use crate::model::{Bounds, Created, Event, Exceeded, Filter, Job, JobId, NewJob, Page, Progress, RunOf, Webhook};
@@ -170,7 +170,7 @@ impl Store {
     }
 
     /// Notes something that happened in a run.
-    pub async fn append(&self, run: RunOf, what: Value) -> Result<()> {
+    pub async fn append(&self, run: RunOf, what: RunEvent) -> Result<()> {
         match self {
             Self::Embedded(store, _) => blocking(store, move |store| store.append(run, &what)).await,
             Self::Redis(store) => Ok(store.append(run, &what).await?),
@@ -212,10 +212,10 @@ impl Store {
     }
 
     /// Ends a job with its run's result, which is its last event too.
-    pub async fn finish(&self, run: RunOf, cancelled: bool, result: Value) -> Result<()> {
+    pub async fn finish(&self, run: RunOf, cancelled: bool, result: RunResult) -> Result<()> {
         match self {
             Self::Embedded(store, _) => blocking(store, move |store| store.finish(run, cancelled, result)).await,
-            Self::Redis(store) => Ok(store.finish(run, cancelled, &result).await?),
+            Self::Redis(store) => Ok(store.finish(run, cancelled, result).await?),
         }
     }
 

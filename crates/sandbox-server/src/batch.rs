@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Instant;
 
 use axum::Extension;
 use axum::extract::{Request, State};
@@ -17,10 +18,11 @@ use tokio_stream::wrappers::ReceiverStream;
 use crate::app::{App, RequestId, refuse_if_closing};
 use crate::auth::Client;
 use crate::body::{Body, check, read};
-use crate::execute::{spend, start};
+use crate::execute::spend;
 use crate::held::{Held, Who};
 use crate::openapi::StreamEvent;
 use crate::problem::{BadBody, Code, Problem};
+use crate::runs::{Admission, start};
 use crate::streams::{self, Item};
 
 /// The most inputs of one program.
@@ -141,19 +143,24 @@ impl Work {
 async fn drive(app: Arc<App>, work: Work, out: Out) {
     let mut runs = JoinSet::new();
     for index in 0..work.batch.inputs.len() {
+        let began = Instant::now();
         let slot = tokio::select! {
             slot = app.slots.batch(&work.client.name) => slot,
             () = out.closed() => return,
         };
         let Some(slot) = slot else { return };
+        let queued = began.elapsed();
         let (app, out, id, who) = (Arc::clone(&app), out.clone(), work.id.clone(), work.who.clone());
         let (request, size, client) = (work.request(index), work.size, Arc::clone(&work.client));
         runs.spawn(async move {
             let ended = match check(&app, &client, request, size).await {
-                Ok(checked) => match start(&app, &id, &who, checked, Held::nothing(), slot, false) {
-                    Ok((run, mut events)) => run.finish(&mut events).await,
-                    Err(problem) => Err(problem),
-                },
+                Ok(checked) => {
+                    let admission = Admission { id, who, slot, queued, request: Held::nothing() };
+                    match start(&app, checked, admission, false) {
+                        Ok(run) => run.finish().await,
+                        Err(problem) => Err(problem),
+                    }
+                }
                 Err(problem) => Err(problem),
             };
             let (what, held) = match ended {

@@ -314,7 +314,7 @@ async fn send_some(app: &App, who: &Who, id: JobId, after: &mut u64, out: &Sende
     let events = loop {
         let turn = app.readers.acquire().await;
         let events = app.jobs.events(id, *after, EVENTS_AT_ONCE).await?;
-        let events: Vec<(u64, String, String)> = events.iter().map(written).collect();
+        let events: Vec<(u64, &str, String)> = events.iter().map(written).collect();
         let size = events.iter().map(|(_, _, text)| text.len()).sum();
         if size <= paid {
             break events;
@@ -341,7 +341,6 @@ async fn send_some(app: &App, who: &Who, id: JobId, after: &mut u64, out: &Sende
 }
 
 /// An event's number, name and text.
-fn written(event: &sandbox_jobs::Event) -> (u64, String, String) {
-    let name = event.what["event"].as_str().unwrap_or("message").to_owned();
-    (event.number, name, event.what.to_string())
+fn written(event: &sandbox_jobs::Event) -> (u64, &'static str, String) {
+    (event.number, event.what.name(), serde_json::to_string(&event.what).unwrap_or_default())
 }

@@ -24,6 +24,7 @@ mod privilege;
 mod problem;
 mod rate;
 mod ready;
+mod runs;
 mod serve;
 mod slots;
 mod streams;

@@ -58,9 +58,11 @@ impl HttpClient for Client {
     }
 }
 
-/// Notes a run that began at this time and has just ended.
-pub(crate) fn record(id: &str, began: SystemTime, result: &RunResult) {
+/// Exports a run that got its slot at this time and has just ended.
+pub(crate) fn record(id: &str, admitted: SystemTime, result: &RunResult) {
     let Some(tracer) = TRACER.get() else { return };
+    let queued = Duration::try_from_secs_f64(result.metrics.phases.queue).unwrap_or_default();
+    let began = admitted.checked_sub(queued).unwrap_or(admitted);
     let attributes = vec![
         KeyValue::new("sandbox.id", id.to_owned()),
         KeyValue::new("sandbox.language", result.language.clone().unwrap_or_default()),

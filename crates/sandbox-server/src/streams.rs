@@ -11,6 +11,7 @@ use axum::response::{IntoResponse, Response};
 use tokio_stream::Stream;
 
 use crate::held::Held;
+use crate::runs::{RunHandle, Update};
 
 /// An event, with what it takes.
 #[derive(Debug)]
@@ -37,6 +38,15 @@ impl<S: Stream<Item = Item> + Unpin> Stream for Paced<S> {
             self.last = held;
             Some(Ok(event))
         })
+    }
+}
+
+/// The updates of a run.
+impl Stream for RunHandle {
+    type Item = Item;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Item>> {
+        self.poll_update(cx).map(|update| update.map(Update::item))
     }
 }
 

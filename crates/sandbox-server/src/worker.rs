@@ -1,39 +1,31 @@
 //! Carrying out jobs: one loop that takes them from the queue as slots become free, another that says that they go on.
 
 use std::collections::HashMap;
-use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use sandbox_executor::{Observer, RunResult, Step, Stream, Verdict};
+use sandbox_executor::{EventEncoder, Observer, RunEvent, RunResult, Step, Stream, Verdict};
 use sandbox_jobs::{Job, JobId, RunOf, Store, StoreError};
-use serde_json::{Value, json};
 use tokio::runtime::Handle;
 
 use crate::app::App;
-use crate::execute::Happening;
-use crate::trace::Trace;
+use crate::runs::{CancelHandle, perform};
 
 /// A job that runs here.
 #[derive(Debug)]
 pub(crate) struct RunningJob {
-    stop: OwnedFd,
+    stop: CancelHandle,
     /// Whether a client, and not the end of the server, wants it to end.
     cancelled: AtomicBool,
     run: RunOf,
 }
 
 impl RunningJob {
-    fn new(run: RunOf) -> std::io::Result<Self> {
-        let stop = rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC)?;
-        Ok(Self { stop, cancelled: AtomicBool::new(false), run })
-    }
-
     /// Ends the job's run.
     pub(crate) fn cancel(&self) {
         self.cancelled.store(true, Ordering::Relaxed);
-        let _ = rustix::io::write(&self.stop, &1_u64.to_ne_bytes());
+        self.stop.cancel();
     }
 }
 
@@ -101,68 +93,75 @@ pub(crate) fn running(app: &App) -> MutexGuard<'_, HashMap<JobId, Arc<RunningJob
 /// Carries a job out, in a thread that may block.
 fn carry_out(app: &App, handle: &Handle, job: &Job) {
     let run = job.run();
-    let conclude = |result: &RunResult, trace: Option<Trace>| {
-        app.metrics.run(result);
-        if let Some(trace) = trace {
-            trace.end(result);
-        }
-        let value = serde_json::to_value(result).unwrap_or(Value::Null);
-        let cancelled = result.verdict == Verdict::Cancelled;
-        if let Err(error) = handle.block_on(app.jobs.finish(run, cancelled, value)) {
-            tracing::error!(%error, id = %job.id, "cannot finish a job");
-        }
+    let cancel = match CancelHandle::new() {
+        Ok(cancel) => cancel,
+        Err(error) => return conclude(app, handle, run, internal_error(format!("cannot prepare the run: {error}"))),
     };
-    let here = match RunningJob::new(run) {
-        Ok(here) => Arc::new(here),
-        Err(error) => return conclude(&RunResult::internal_error(format!("cannot prepare the run: {error}")), None),
-    };
-    let trace = Trace::begin(&job.id.to_string());
+    let here = Arc::new(RunningJob { stop: cancel.clone(), cancelled: AtomicBool::new(false), run });
     running(app).insert(job.id, Arc::clone(&here));
-    app.runs.fetch_add(1, Ordering::Relaxed);
-    let mut recorder = Recorder { store: &app.jobs, handle, run };
-    let cancel = [here.stop.as_fd(), app.kill.as_fd()];
+    let mut recorder = Recorder { store: &app.jobs, handle, run, encoder: EventEncoder::default() };
     let result = app
         .engine
         .check(&job.request, job.owner.as_deref())
-        .and_then(|checked| app.engine.run(checked, &cancel, &mut recorder))
-        .map_or_else(|refused| RunResult::internal_error(refused.to_string()), |(result, _)| result);
+        .and_then(|checked| perform(app, &job.id.to_string(), (checked, job.waited()), &cancel, &mut recorder))
+        .unwrap_or_else(|refused| internal_error(refused.to_string()));
     running(app).remove(&job.id);
     if result.verdict == Verdict::Cancelled && !here.cancelled.load(Ordering::Relaxed) {
-        // The server ends, the job does not: somebody else runs it.
+        // The server ends, the job does not: another server runs it.
         if let Err(error) = handle.block_on(app.jobs.put_back(run)) {
             tracing::error!(%error, id = %job.id, "cannot put a job back");
         }
         return;
     }
-    conclude(&result, Some(trace));
+    conclude(app, handle, run, result);
 }
 
-/// Writes what happens into the store.
+fn internal_error(error: String) -> Arc<RunResult> {
+    Arc::new(RunResult::internal_error(error))
+}
+
+/// Ends a job with its result.
+fn conclude(app: &App, handle: &Handle, run: RunOf, result: Arc<RunResult>) {
+    let cancelled = result.verdict == Verdict::Cancelled;
+    if let Err(error) = handle.block_on(app.jobs.finish(run, cancelled, Arc::unwrap_or_clone(result))) {
+        tracing::error!(%error, id = %run.id, "cannot finish a job");
+    }
+}
+
+/// Writes events into the store.
 struct Recorder<'a> {
     store: &'a Store,
     handle: &'a Handle,
     run: RunOf,
+    encoder: EventEncoder,
 }
 
 impl Recorder<'_> {
-    fn note(&self, what: Value) {
-        if let Err(error) = self.handle.block_on(self.store.append(self.run, what)) {
-            tracing::error!(%error, id = %self.run.id, "cannot note an event");
+    fn record(&self, event: RunEvent) {
+        if let Err(error) = self.handle.block_on(self.store.append(self.run, event)) {
+            tracing::error!(%error, id = %self.run.id, "cannot record an event");
         }
     }
 }
 
 impl Observer for Recorder<'_> {
+    fn start(&mut self, language: Option<&str>, version: Option<&str>) {
+        self.record(EventEncoder::start(language, version));
+    }
+
     fn output(&mut self, stream: Stream, bytes: &[u8]) {
-        let name = match stream {
-            Stream::Stdout => "stdout",
-            Stream::Stderr => "stderr",
-        };
-        self.note(json!({ "event": name, "data": String::from_utf8_lossy(bytes) }));
+        if let Some(event) = self.encoder.output(stream, bytes) {
+            self.record(event);
+        }
     }
 
     fn step(&mut self, step: Step, what: &str) {
-        let happening = Happening::Step { step: step.name(), what: what.to_owned() };
-        self.note(serde_json::to_value(happening).unwrap_or(Value::Null));
+        self.record(EventEncoder::step(step, what));
+    }
+
+    fn finish(&mut self, _: &Arc<RunResult>) {
+        for event in self.encoder.finish() {
+            self.record(event);
+        }
     }
 }

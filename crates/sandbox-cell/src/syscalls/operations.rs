@@ -1,7 +1,7 @@
 //! The operations that programs may ask for by calls that multiplex many: `prctl`, `fcntl`, `ioctl`, and socket options.
 //!
-//! Each list holds what real programs ask for: a part of the language tests was traced, and common libraries were read. What
-//! is not on a list is answered as by a kernel that does not know it. That keeps out what takes from pools that the whole kernel
+//! Each list holds what real programs ask for: compilers, interpreters and network programs of every language were traced,
+//! and common libraries were read. What is not on a list is answered as by a kernel that does not know it. That keeps out what takes from pools that the whole kernel
 //! shares (BPF programs, flow labels, static keys, names of mappings) and what makes it load a module.
 
 use libc as c;
@@ -140,6 +140,8 @@ const SOCKET: [c::c_int; 20] = [
     c::SO_PEERSEC,
 ];
 const SOCKET_ABOVE: [c::c_int; 2] = [c::SO_PROTOCOL, c::SO_DOMAIN];
+/// `SO_RCVTIMEO_NEW` and `SO_SNDTIMEO_NEW`, which newer libraries ask for first.
+const SOCKET_NEW: [c::c_int; 2] = [66, 67];
 const IPV4: [c::c_int; 10] = [
     c::IP_TOS,
     c::IP_TTL,
@@ -152,12 +154,16 @@ const IPV4: [c::c_int; 10] = [
     c::IP_FREEBIND,
     c::IP_BIND_ADDRESS_NO_PORT,
 ];
-const IPV4_ABOVE: [c::c_int; 6] = [
+const IPV4_ABOVE: [c::c_int; 10] = [
     c::IP_MULTICAST_IF,
     c::IP_MULTICAST_TTL,
     c::IP_MULTICAST_LOOP,
     c::IP_ADD_MEMBERSHIP,
     c::IP_DROP_MEMBERSHIP,
+    37, // IP_UNBLOCK_SOURCE
+    38, // IP_BLOCK_SOURCE
+    c::IP_ADD_SOURCE_MEMBERSHIP,
+    c::IP_DROP_SOURCE_MEMBERSHIP,
     c::IP_MULTICAST_ALL,
 ];
 const IPV6: [c::c_int; 11] = [
@@ -173,7 +179,16 @@ const IPV6: [c::c_int; 11] = [
     c::IPV6_V6ONLY,
     29, // IPV6_MULTICAST_ALL
 ];
-const IPV6_ABOVE: [c::c_int; 4] = [c::IPV6_RECVPKTINFO, c::IPV6_RECVHOPLIMIT, c::IPV6_RECVTCLASS, c::IPV6_TCLASS];
+const IPV6_ABOVE: [c::c_int; 8] = [
+    43, // MCAST_BLOCK_SOURCE
+    44, // MCAST_UNBLOCK_SOURCE
+    46, // MCAST_JOIN_SOURCE_GROUP
+    47, // MCAST_LEAVE_SOURCE_GROUP
+    c::IPV6_RECVPKTINFO,
+    c::IPV6_RECVHOPLIMIT,
+    c::IPV6_RECVTCLASS,
+    c::IPV6_TCLASS,
+];
 /// Not among them: protocols on top (`TCP_ULP`), keys, repair, and zero copy.
 const TCP: [c::c_int; 14] = [
     c::TCP_NODELAY,
@@ -221,14 +236,15 @@ pub(super) fn rules() -> Vec<(c::c_long, Vec<Exception>, Answer)> {
 }
 
 fn options() -> Vec<Exception> {
-    let windows: [(c::c_int, u32, &[c::c_int]); 7] = [
+    let windows: [(c::c_int, u32, &[c::c_int]); 8] = [
         (c::SOL_SOCKET, 0, &SOCKET),
         (c::IPPROTO_TCP, 0, &TCP),
         (c::SOL_SOCKET, 32, &SOCKET_ABOVE),
+        (c::SOL_SOCKET, 64, &SOCKET_NEW),
         (c::IPPROTO_IP, 0, &IPV4),
         (c::IPPROTO_IP, 32, &IPV4_ABOVE),
         (c::IPPROTO_IPV6, 0, &IPV6),
-        (c::IPPROTO_IPV6, 48, &IPV6_ABOVE),
+        (c::IPPROTO_IPV6, 36, &IPV6_ABOVE),
     ];
     let allow = |&(level, base, options): &(c::c_int, u32, &[c::c_int])| Exception {
         tests: vec![(1, Test::Equals(level.cast_unsigned())), (2, one_of(base, options))],

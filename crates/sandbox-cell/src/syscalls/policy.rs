@@ -69,6 +69,7 @@ const ENOSPC: Answer = Answer::Errno(28);
 const ENOSYS: Answer = Answer::Errno(38);
 const EOPNOTSUPP: Answer = Answer::Errno(95);
 const EAFNOSUPPORT: Answer = Answer::Errno(97);
+const EPROTONOSUPPORT: Answer = Answer::Errno(93);
 const ENETUNREACH: Answer = Answer::Errno(101);
 
 /// Flags of clone(2) that make namespaces.
@@ -302,6 +303,8 @@ fn sockets_of(sockets: Sockets) -> (Vec<Exception>, Vec<Exception>) {
         // 0 is the type's own protocol, the others are TCP and UDP.
         let protocols = one_of(0, &[0, c::IPPROTO_TCP, c::IPPROTO_UDP]);
         make.push(both(is(0, family), (2, protocols), answer));
+        // Go asks for multipath TCP at every listener until it gets this answer.
+        make.push(both(is(0, family), is(2, c::IPPROTO_MPTCP), EPROTONOSUPPORT));
     }
     if sockets.named {
         return (make, vec![equals(0, c::AF_UNIX, Answer::Allow)]);

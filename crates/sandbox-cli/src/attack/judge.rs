@@ -1,6 +1,5 @@
 //! From what an attack did to whether it was stopped. Its own word counts only when it says that it has won.
 
-use base64::Engine;
 use sandbox_cell::printable;
 use sandbox_executor::{RunResult, Verdict};
 
@@ -115,9 +114,8 @@ fn everything(result: &RunResult) -> String {
         text.push_str(&format!("{}\n{}\n", compile.stdout, compile.stderr));
     }
     for (path, file) in &result.files {
-        let bytes = base64::engine::general_purpose::STANDARD.decode(&file.content).ok();
-        let exact = bytes.filter(|_| file.encoding == "base64");
-        let content = exact.map_or_else(|| file.content.clone(), |bytes| String::from_utf8_lossy(&bytes).into_owned());
+        let bytes = file.bytes().unwrap_or_else(|_| file.content.clone().into_bytes());
+        let content = String::from_utf8_lossy(&bytes);
         text.push_str(&format!("{path}\n{content}\n"));
     }
     text

@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::time::{Duration, Instant};
@@ -233,7 +234,8 @@ impl Theatre<'_> {
         let host = Host { store, settings: &settings };
         let began = Instant::now();
         match self.executor.run(&plan, host, Input::Empty, &[self.cancel], &mut ()) {
-            Ok(mut result) => {
+            Ok(result) => {
+                let mut result = Arc::unwrap_or_clone(result);
                 // The result's own word is not enough: what it does not account for counts as time of the program, and
                 // so does what a compiler takes beyond its limit.
                 let phases = &result.metrics.phases;
@@ -283,6 +285,7 @@ impl Theatre<'_> {
         let host = Host { store: &self.store, settings: &settings };
         let result = self.executor.run(&plan, host, stay, &[self.cancel], &mut Doorbell(ready));
         let result = result.map_err(|failure| failure.to_string())?;
+        let result = Arc::unwrap_or_clone(result);
         if result.success { Ok(result.stdout) } else { Err(result.error.unwrap_or(result.stderr)) }
     }
 }

@@ -133,7 +133,7 @@ fn events_are_one_json_a_line_with_the_result_last() {
     assert_eq!(events[0]["event"], "start");
     assert_eq!(events[0]["language"], "python");
     let of = |stream: &str| -> String {
-        events.iter().filter(|e| e["stream"] == stream).map(|e| e["data"].as_str().unwrap()).collect()
+        events.iter().filter(|e| e["event"] == stream).map(|e| e["data"].as_str().unwrap()).collect()
     };
     assert_eq!((of("stdout"), of("stderr")), ("grüße\n".to_owned(), "e\n".to_owned()));
     let last = events.last().unwrap();

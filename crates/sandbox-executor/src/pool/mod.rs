@@ -30,7 +30,7 @@ use std::time::{Duration, Instant};
 
 use sandbox_cell::limits::{Caps, LimitKind, Limits};
 use sandbox_cell::{Cell, CellSpec, Failure, Keeper, LayerSet, Mount, Network};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use self::makers::Shared;
 use self::shelves::{Made, Shelf, State};
@@ -38,7 +38,7 @@ use crate::warmth::{Warmth, WarmthKind};
 use crate::zygote::Zygote;
 
 /// How a run got its cell.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub enum StartKind {
@@ -79,24 +79,24 @@ pub(crate) struct Taken {
     pub(crate) start: StartKind,
     /// What has still to be shown in it when the command starts.
     pub(crate) late: Vec<Mount>,
-    /// Held as long as the run should not be disturbed.
-    pub(crate) going: Going,
+    /// Held as long as the pool should not be refilled.
+    pub(crate) refill: RefillGuard,
 }
 
-/// A run for which every moment counts, until this is dropped.
+/// Delays refilling the pool while a run needs the CPU, until this is dropped.
 #[derive(Debug)]
-pub struct Going(Option<Arc<Shared>>);
+pub(crate) struct RefillGuard(Option<Arc<Shared>>);
 
-impl Going {
-    /// How long a run is one; whoever goes on for longer does not notice what else is done.
+impl RefillGuard {
+    /// The longest delay: a run that takes longer does not notice what else is done.
     pub(crate) const LONGEST: Duration = Duration::from_millis(5);
 }
 
-impl Drop for Going {
+impl Drop for RefillGuard {
     fn drop(&mut self) {
         if let Some(shared) = &self.0 {
             let mut state = shared.lock();
-            state.going -= 1;
+            state.busy -= 1;
             state.wake_makers();
         }
     }
@@ -121,28 +121,28 @@ impl Cells {
         warmth: Option<&Warmth>,
     ) -> Result<Taken, Failure> {
         let all = [made, lent].concat();
-        let going = self.begin();
+        let refill = self.delay_refill();
         if let Self::Pooled(pool) = self {
             if let Some(order) = warmth.and_then(|warmth| Order::warm(spec, made, lent, warmth))
                 && let Some(cell) = pool.take(&order)
             {
-                return Ok(Taken { cell, start: StartKind::Warm, late: lent.to_vec(), going });
+                return Ok(Taken { cell, start: StartKind::Warm, late: lent.to_vec(), refill });
             }
             if let Some(order) = Order::new(spec, &all)
                 && let Some(cell) = pool.take(&order)
             {
-                return Ok(Taken { cell, start: StartKind::Ready, late: all, going });
+                return Ok(Taken { cell, start: StartKind::Ready, late: all, refill });
             }
         }
         let mut spec = spec.clone();
         spec.mounts.extend(all);
-        Ok(Taken { cell: self.keeper().create(&spec)?, start: StartKind::Cold, late: vec![], going })
+        Ok(Taken { cell: self.keeper().create(&spec)?, start: StartKind::Cold, late: vec![], refill })
     }
 
-    fn begin(&self) -> Going {
-        let Self::Pooled(pool) = self else { return Going(None) };
-        pool.shared.lock().going += 1;
-        Going(Some(Arc::clone(&pool.shared)))
+    fn delay_refill(&self) -> RefillGuard {
+        let Self::Pooled(pool) = self else { return RefillGuard(None) };
+        pool.shared.lock().busy += 1;
+        RefillGuard(Some(Arc::clone(&pool.shared)))
     }
 
     /// How many cells are ready; none where there is no pool.

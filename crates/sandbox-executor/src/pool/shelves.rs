@@ -14,7 +14,7 @@ use crate::companion::{Companion, is_readable};
 pub(super) struct State {
     pub(super) shelves: Vec<Shelf>,
     /// How many runs are under way for which every moment counts.
-    pub(super) going: usize,
+    pub(super) busy: usize,
     pub(super) closed: bool,
 }
 
@@ -101,10 +101,10 @@ impl Shelf {
         self.ready.len() + self.making < self.target
     }
 
-    /// Whether making more can wait until none of the runs that are `going` on is disturbed by it: it can for the sake
+    /// Whether making more can wait until none of the `busy` runs is disturbed by it: it can for the sake
     /// of one, and for more as long as each could come again and find one.
-    fn can_wait(&self, going: usize) -> bool {
-        self.waiting.is_empty() && (going == 1 || (going > 1 && self.ready.len() >= going))
+    fn can_wait(&self, busy: usize) -> bool {
+        self.waiting.is_empty() && (busy == 1 || (busy > 1 && self.ready.len() >= busy))
     }
 }
 
@@ -122,7 +122,7 @@ impl State {
     }
 
     fn wants(&self, shelf: &Shelf) -> bool {
-        shelf.lacks() && !shelf.can_wait(self.going)
+        shelf.lacks() && !shelf.can_wait(self.busy)
     }
 
     /// Of the shelves that lack cells and should not wait, the one that was used last.

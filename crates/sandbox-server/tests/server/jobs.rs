@@ -5,6 +5,7 @@ use std::net::TcpStream;
 use std::process::Command;
 use std::time::Duration;
 
+use base64::Engine;
 use serde_json::{Value, json};
 
 use crate::{Server, eventually};
@@ -90,6 +91,43 @@ fn events_before_during_and_after() {
     assert_eq!(server.follow(&id, None), live, "afterwards it is the same");
     let (second, _) = live[1];
     assert_eq!(server.follow(&id, Some(second)), live[2..], "and it can be resumed anywhere");
+}
+
+/// The output in a job's events: as text, and with its exact bytes.
+fn output(events: &[(u64, Value)], stream: &str) -> (String, Vec<u8>) {
+    let chunks = events.iter().filter(|(_, event)| event["event"] == stream);
+    let mut all = (String::new(), vec![]);
+    for (_, event) in chunks {
+        let data = event["data"].as_str().unwrap();
+        all.0.push_str(data);
+        match event["data_base64"].as_str() {
+            Some(exact) => all.1.extend(base64::engine::general_purpose::STANDARD.decode(exact).unwrap()),
+            None => all.1.extend(data.as_bytes()),
+        }
+    }
+    all
+}
+
+#[test]
+fn events_concatenate_to_exactly_the_output() {
+    let server = Server::start(&[]);
+    let id = server.submit(&json!({"code": "print('€' * 50000)"}));
+    let live = server.follow(&id, None);
+    let job = server.job(&id, "");
+    assert_eq!(output(&live, "stdout").0, job["result"]["stdout"].as_str().unwrap());
+    assert_eq!(output(&live, "stdout").0, "€".repeat(50_000) + "\n");
+    let code = "import sys; sys.stdout.buffer.write(b'\\xff\\x00\\xe2\\x82' * 30000)";
+    let id = server.submit(&json!({"code": code}));
+    assert_eq!(output(&server.follow(&id, None), "stdout").1, b"\xff\x00\xe2\x82".repeat(30_000));
+}
+
+#[test]
+fn a_job_that_waited_says_how_long() {
+    let server = Server::start(&["--capacity", "1"]);
+    let first = server.submit(&json!({"code": "import time; time.sleep(1.5)"}));
+    let second = server.submit(&json!({"code": "1"}));
+    let queue = |id: &str| server.job(id, "?wait=30s")["result"]["metrics"]["phases"]["queue"].as_f64().unwrap();
+    assert!(queue(&second) >= queue(&first) + 1.0, "{} after {}", queue(&second), queue(&first));
 }
 
 #[test]

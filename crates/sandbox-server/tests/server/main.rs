@@ -255,7 +255,8 @@ fn output_streams_as_it_happens() {
         line.clear();
     }
     let names: Vec<&str> = seen.iter().map(|event| event["event"].as_str().unwrap()).collect();
-    assert_eq!(names.last(), Some(&"result"), "{names:?}");
+    assert_eq!((names.first(), names.last()), (Some(&"start"), Some(&"result")), "{names:?}");
+    assert_eq!(seen[0]["language"], "python");
     assert!(first.unwrap().elapsed() > Duration::from_millis(400), "the first line came before the end");
     let all: String = seen.iter().filter(|e| e["event"] == "stdout").map(|e| e["data"].as_str().unwrap()).collect();
     assert_eq!(all, "one\ntwo\n");

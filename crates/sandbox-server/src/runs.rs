@@ -1,0 +1,266 @@
+//! One run in the server, from a checked request to its result: the same for `/execute`, batches and jobs.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use axum::response::sse::Event;
+use sandbox_executor::{Checked, EventEncoder, Observer, Refused, RunEvent, RunResult, Step, Stream};
+use serde::Serialize;
+use tokio::runtime::Handle;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+
+use crate::app::App;
+use crate::held::{Held, Who};
+use crate::problem::{Code, Problem};
+use crate::slots::Slot;
+use crate::streams::Item;
+use crate::trace::Trace;
+
+/// How long a run that has something to pass on waits until clients have read enough of what came before.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Cancels a run: becomes readable when the run is to end.
+#[derive(Debug, Clone)]
+pub(crate) struct CancelHandle(Arc<OwnedFd>);
+
+impl CancelHandle {
+    pub(crate) fn new() -> std::io::Result<Self> {
+        Ok(Self(Arc::new(rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC)?)))
+    }
+
+    /// Ends the run.
+    pub(crate) fn cancel(&self) {
+        let _ = rustix::io::write(&self.0, &1_u64.to_ne_bytes());
+    }
+}
+
+impl AsFd for CancelHandle {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+/// Carries out a request and accounts for it, in a thread that may block. It ends when it is cancelled, or with the
+/// server.
+pub(crate) fn perform(
+    app: &App,
+    id: &str,
+    (checked, queued): (Checked, Duration),
+    cancel: &CancelHandle,
+    observer: &mut dyn Observer,
+) -> Result<Arc<RunResult>, Refused> {
+    let trace = Trace::begin(id);
+    app.runs.fetch_add(1, Ordering::Relaxed);
+    let mut counted = Counted { app, observer };
+    let ended = app.engine.run(checked, queued, &[cancel.as_fd(), app.kill.as_fd()], &mut counted);
+    app.readiness.note(!matches!(&ended, Err(Refused::Failure(failure)) if !failure.request));
+    if let Ok(result) = &ended {
+        let lost_cells = app.engine.lost_cells();
+        if lost_cells > 0 {
+            tracing::error!(lost_cells, "cells neither answer nor die; look for processes in state D");
+        }
+        trace.end(result);
+    }
+    ended
+}
+
+/// Counts a run in the metrics before its client hears of the end.
+struct Counted<'a> {
+    app: &'a App,
+    observer: &'a mut dyn Observer,
+}
+
+impl Observer for Counted<'_> {
+    fn start(&mut self, language: Option<&str>, version: Option<&str>) {
+        self.observer.start(language, version);
+    }
+
+    fn output(&mut self, stream: Stream, bytes: &[u8]) {
+        self.observer.output(stream, bytes);
+    }
+
+    fn step(&mut self, step: Step, what: &str) {
+        self.observer.step(step, what);
+    }
+
+    fn step_over(&mut self, step: Step) {
+        self.observer.step_over(step);
+    }
+
+    fn finish(&mut self, result: &Arc<RunResult>) {
+        self.app.metrics.run(result);
+        self.observer.finish(result);
+    }
+}
+
+/// What a client hears of a run.
+#[derive(Debug)]
+pub(crate) enum Update {
+    /// An event, with the memory that it takes.
+    Event(RunEvent, Held),
+    /// The run could not be carried out.
+    Failed(Problem),
+}
+
+/// [`Update::Failed`] as an event.
+#[derive(Serialize)]
+struct ErrorEvent<'a> {
+    event: &'static str,
+    problem: &'a Problem,
+}
+
+impl Update {
+    /// The server-sent event.
+    pub(crate) fn item(self) -> Item {
+        let (event, held) = match self {
+            Self::Event(event, held) => (Event::default().event(event.name()).json_data(&event), held),
+            Self::Failed(problem) => {
+                let error = ErrorEvent { event: "error", problem: &problem };
+                (Event::default().event(error.event).json_data(&error), Held::nothing())
+            }
+        };
+        Item { event: event.unwrap_or_default(), held: Some(Arc::new(held)) }
+    }
+}
+
+/// A run of a client. Dropping it cancels the run.
+#[derive(Debug)]
+pub(crate) struct RunHandle {
+    cancel: CancelHandle,
+    updates: UnboundedReceiver<Update>,
+}
+
+impl Drop for RunHandle {
+    fn drop(&mut self) {
+        self.cancel.cancel();
+    }
+}
+
+impl RunHandle {
+    /// The next update; none after the last.
+    pub(crate) fn poll_update(&mut self, cx: &mut Context<'_>) -> Poll<Option<Update>> {
+        self.updates.poll_recv(cx)
+    }
+
+    /// Waits for the end; the memory that the result takes comes with it.
+    pub(crate) async fn finish(mut self) -> Result<(Arc<RunResult>, Held), Problem> {
+        while let Some(update) = self.updates.recv().await {
+            match update {
+                Update::Event(RunEvent::Result { result }, held) => return Ok((result, held)),
+                Update::Failed(problem) => return Err(problem),
+                Update::Event(..) => {}
+            }
+        }
+        Err(Problem::new(Code::Internal, "the run ended without a result"))
+    }
+}
+
+/// What a run needs besides its request.
+#[derive(Debug)]
+pub(crate) struct Admission {
+    /// The request's id.
+    pub(crate) id: String,
+    /// The client, whose memory budget pays for what it has not read yet.
+    pub(crate) who: Who,
+    /// The right to run.
+    pub(crate) slot: Slot,
+    /// How long the request waited for it.
+    pub(crate) queued: Duration,
+    /// The memory of the request.
+    pub(crate) request: Held,
+}
+
+/// Starts a run in a thread of its own. If it is `watched`, every event is sent, else only the result. What waits to be
+/// read is accounted for.
+pub(crate) fn start(
+    app: &Arc<App>,
+    checked: Checked,
+    admission: Admission,
+    watched: bool,
+) -> Result<RunHandle, Problem> {
+    let cancel = CancelHandle::new()
+        .map_err(|error| Problem::new(Code::Internal, format!("cannot prepare the run: {error}")))?;
+    let (sender, updates) = unbounded_channel();
+    let run = RunHandle { cancel: cancel.clone(), updates };
+    let (app, handle) = (Arc::clone(app), Handle::current());
+    let Admission { id, who, slot, queued, request } = admission;
+    tokio::task::spawn_blocking(move || {
+        let room = |bytes: usize| handle.block_on(app.answers.wait_for(&who, bytes, PATIENCE));
+        let owned = Some((slot, request));
+        let mut forward =
+            Forward { updates: sender, watched, room: &room, encoder: EventEncoder::default(), owned, failed: None };
+        if let Err(refused) = perform(&app, &id, (checked, queued), &cancel, &mut forward) {
+            drop(forward.owned.take());
+            forward.end(Update::Failed(refused.into()));
+        }
+    });
+    Ok(run)
+}
+
+/// Passes events on to a client.
+struct Forward<'a> {
+    updates: UnboundedSender<Update>,
+    watched: bool,
+    /// Reserves memory for what the client has not read yet.
+    room: &'a dyn Fn(usize) -> Result<Held, Problem>,
+    encoder: EventEncoder,
+    /// What the run gives back before the client hears of its end, so that the client's next request finds it.
+    owned: Option<(Slot, Held)>,
+    /// Why nothing more is passed on: the client does not read.
+    failed: Option<Problem>,
+}
+
+impl Forward<'_> {
+    fn send(&mut self, event: RunEvent) {
+        if self.failed.is_some() {
+            return;
+        }
+        match (self.room)(event.size()) {
+            Ok(held) => drop(self.updates.send(Update::Event(event, held))),
+            Err(problem) => self.failed = Some(problem),
+        }
+    }
+
+    /// Sends the last update, unless the client has heard of a failure.
+    fn end(&mut self, last: Update) {
+        let _ = self.updates.send(self.failed.take().map_or(last, Update::Failed));
+    }
+}
+
+impl Observer for Forward<'_> {
+    fn start(&mut self, language: Option<&str>, version: Option<&str>) {
+        if self.watched {
+            self.send(EventEncoder::start(language, version));
+        }
+    }
+
+    fn output(&mut self, stream: Stream, bytes: &[u8]) {
+        if self.watched
+            && let Some(event) = self.encoder.output(stream, bytes)
+        {
+            self.send(event);
+        }
+    }
+
+    fn step(&mut self, step: Step, what: &str) {
+        if self.watched {
+            self.send(EventEncoder::step(step, what));
+        }
+    }
+
+    fn finish(&mut self, result: &Arc<RunResult>) {
+        for event in self.encoder.finish() {
+            self.send(event);
+        }
+        let slot = self.owned.take().map(|(slot, _)| slot);
+        let held = (self.room)(result.size());
+        drop(slot);
+        self.end(match held {
+            Ok(held) => Update::Event(RunEvent::Result { result: Arc::clone(result) }, held),
+            Err(problem) => Update::Failed(problem),
+        });
+    }
+}
