@@ -11,11 +11,11 @@ use std::path::{Path, PathBuf};
 use sandbox_cell::limits::Caps;
 use sandbox_cell::{Layer, LimitKind, Mount, reason};
 use sandbox_executor::{
-    Executor, HostRule, Input, InputFile, Isolation, NetworkMode, NetworkRequest, Request, Settings, Source,
-    VolumeRequest, own_command, parse_layers,
+    HostRule, Input, InputFile, Isolation, NetworkMode, NetworkRequest, Request, Settings, Source, VolumeRequest,
+    own_command, parse_layers,
 };
 use sandbox_images::{Image, ImageStore};
-use sandbox_runtimes::{Definition, Memory, Places, Registry, Runtime};
+use sandbox_runtimes::{Definition, Registry};
 
 use crate::args::{CodeOptions, Format, IsolationMode, RunOptions};
 use crate::{project, template};
@@ -23,26 +23,12 @@ use crate::{project, template};
 /// The most that is read of a source file; beyond it the request is refused anyway.
 const MAX_READ: u64 = 16 << 20;
 
-/// A checked request.
+/// A request as the flags ask for it.
 pub(crate) struct Prepared {
     pub(crate) request: Request,
-    /// The language, whose toolchain is still to be found.
+    /// The language; none for a program of the system.
     pub(crate) language: Option<Definition>,
     pub(crate) input: Input,
-}
-
-impl Prepared {
-    /// Finds the toolchain, if the request needs one.
-    pub(crate) fn find_runtime(&self, executor: &Executor, settings: &Settings) -> Result<Option<Runtime>, Complaint> {
-        let Some(definition) = &self.language else { return Ok(None) };
-        let mut memory = Memory::open(settings.data_dir.as_deref());
-        if let Some(image) = &self.request.image {
-            let found = executor.find_inside(definition, image, settings, &mut memory);
-            return found.map(Some).map_err(|error| error.to_string());
-        }
-        let found = definition.discover(&Places::of_this_process(), &mut memory);
-        found.map(Some).map_err(|error| error.to_string())
-    }
 }
 
 /// A message for the person who typed the command.

@@ -2,13 +2,13 @@
 
 use std::ffi::OsString;
 use std::os::fd::AsFd;
-use std::path::Path;
+use std::time::Duration;
 
 use clap::ValueEnum;
 use sandbox_cell::Failure;
 use sandbox_cell::data_dir::keep_private;
-use sandbox_executor::{Executor, Host, Input, Plan, RunResult, Settings, Verdict};
-use sandbox_runtimes::Store;
+use sandbox_executor::{CheckedRequest, Executor, HostVariables, Refused, RunResult, RunService, Settings, Verdict};
+use sandbox_runtimes::Registry;
 use sandbox_sys::signal::{SignalFd, SignalSet};
 
 use crate::args::{BackendName, CodeOptions, Format, RunOptions};
@@ -45,37 +45,25 @@ fn report(
         Ok(settings) => settings,
         Err(error) => return refuse(format, &error.to_string()),
     };
-    let mut prepared = match prepare(&mut settings) {
+    let prepared = match prepare(&mut settings) {
         Ok(prepared) => prepared,
         Err(complaint) => return refuse(format, &complaint),
     };
-    if let Err(error) = prepared.request.check() {
-        return refuse(format, &error.to_string());
-    }
     close_data_dir(&settings);
     let executor = executor.and_then(|executor| executor.use_backend(&settings.backend).map(|()| executor));
     let executor = match executor {
         Ok(executor) => executor.for_one_run(),
         Err(failure) => return internal(format, &failure.to_string()),
     };
-    if let (Some(_), Some(language)) = (&prepared.request.template, &prepared.language) {
-        let rendered = std::env::current_exe()
-            .map_err(|error| format!("cannot find this program: {error}"))
-            .map(|own| executor.render(&mut prepared.request, &language.name, &own));
-        match rendered {
-            Err(error) => return internal(format, &error),
-            Ok(Err(failure)) if failure.request => return refuse(format, &failure.to_string()),
-            Ok(Err(failure)) => return internal(format, &failure.to_string()),
-            Ok(Ok(())) => {}
-        }
-    }
-    let runtime = match prepared.find_runtime(&executor, &settings) {
-        Ok(runtime) => runtime,
-        Err(complaint) => return refuse(format, &complaint),
+    let own = match std::env::current_exe() {
+        Ok(own) => own,
+        Err(error) => return internal(format, &format!("cannot find this program: {error}")),
     };
-    match prepared.request.plan(runtime.as_ref(), &settings, |name| std::env::var_os(name)) {
-        Ok(plan) => execute(options, &executor, &plan, &settings, prepared.input),
-        Err(error) => refuse(format, &error.to_string()),
+    let variables = HostVariables::of_this_process();
+    let service = RunService::new(executor, settings, Registry::default(), variables, own);
+    match service.check(prepared.request, prepared.language.as_ref(), prepared.input) {
+        Ok(checked) => execute(options, &service, checked),
+        Err(refused) => refuse_or_fail(format, &refused),
     }
 }
 
@@ -92,6 +80,12 @@ fn refuse(format: Format, complaint: &str) -> u8 {
     print_result(format, &RunResult::refused(complaint.to_owned()));
     complain(complaint);
     exit::USAGE
+}
+
+/// The request was refused, or the sandbox failed.
+fn refuse_or_fail(format: Format, refused: &Refused) -> u8 {
+    let why = refused.to_string();
+    if refused.is_internal() { internal(format, &why) } else { refuse(format, &why) }
 }
 
 /// The sandbox failed before anything ran.
@@ -126,17 +120,8 @@ pub(crate) fn print_refusal(complaint: &str) {
     print_result(format.unwrap_or(Format::Text), &RunResult::refused(error.to_owned()));
 }
 
-fn execute(options: &RunOptions, executor: &Executor, plan: &Plan, settings: &Settings, input: Input) -> u8 {
+fn execute(options: &RunOptions, service: &RunService, checked: CheckedRequest) -> u8 {
     let format = options.format();
-    let store = match &settings.data_dir {
-        Some(dir) => Store::new(dir),
-        None if plan.makes_something() => match Store::temporary(settings.passes_data_dir(false)) {
-            Ok(store) => store,
-            Err(error) => return internal(format, &format!("cannot make a temporary directory: {error}")),
-        },
-        None => Store::new(Path::new("/nonexistent")),
-    };
-    let host = Host { store: &store, settings };
     let destination = options.output_dir.as_deref().map(|dir| Destination::open(dir, &options.output_allow));
     let destination = match destination.transpose() {
         Ok(destination) => destination,
@@ -154,7 +139,7 @@ fn execute(options: &RunOptions, executor: &Executor, plan: &Plan, settings: &Se
     };
     let broken = printer.broken();
     let cancel = [interruption.as_fd(), broken.as_fd()];
-    match executor.run(plan, host, input, &cancel, &mut printer) {
+    match service.run(checked, Duration::ZERO, &cancel, &mut printer) {
         Ok(result) => {
             let saved = destination.as_ref().map(|destination| destination.save(&result)).unwrap_or_default();
             let written = printer.end(&result, &saved.unsaved);
@@ -176,10 +161,10 @@ fn execute(options: &RunOptions, executor: &Executor, plan: &Plan, settings: &Se
                 (Err(_), None) => exit::INTERNAL,
             }
         }
-        Err(failure) if failure.request => {
-            end_with(&mut printer, &RunResult::refused(failure.to_string()), exit::USAGE)
+        Err(refused) if refused.is_internal() => {
+            end_with(&mut printer, &RunResult::internal_error(refused.to_string()), exit::INTERNAL)
         }
-        Err(failure) => end_with(&mut printer, &RunResult::internal_error(failure.to_string()), exit::INTERNAL),
+        Err(refused) => end_with(&mut printer, &RunResult::refused(refused.to_string()), exit::USAGE),
     }
 }
 

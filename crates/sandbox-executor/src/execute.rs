@@ -34,11 +34,11 @@ pub struct Executor {
 
 /// What a run needs of the host besides a keeper.
 #[derive(Debug, Clone, Copy)]
-pub struct Host<'a> {
-    /// Where things that are made once are kept.
-    pub store: &'a Store,
+pub(crate) struct Host<'a> {
+    /// Where things that are made once are kept; none for a plan that makes nothing.
+    pub(crate) store: Option<&'a Store>,
     /// The operator's settings, which say how much of that is kept.
-    pub settings: &'a Settings,
+    pub(crate) settings: &'a Settings,
 }
 
 /// How long after the deadline the collection of files may take, and how many bytes of a named volume come in a second on a
@@ -68,7 +68,7 @@ impl Executor {
 
     /// Puts a request's code into its template, if it has one. That is done in a cell, by a program that calls
     /// [`crate::render`] when its first argument is [`crate::RENDER_COMMAND`].
-    pub fn render(&self, request: &mut Request, language: &str, renderer: &Path) -> Result<(), Failure> {
+    pub(crate) fn render(&self, request: &mut Request, language: &str, renderer: &Path) -> Result<(), Failure> {
         if let (Some(template), Source::Code(code)) = (&request.template, &request.source) {
             request.rendered = Some(template.render(&self.cells, renderer, language, code, request.required)?);
         }
@@ -77,21 +77,9 @@ impl Executor {
 
     /// Carries out a plan.
     ///
-    /// Output goes to the observer as it comes; the run is cancelled when one of `cancel` becomes readable. Fails if the
+    /// The run has waited for its turn for `queued`. Output goes to the observer as it comes; the run is cancelled when one of `cancel` becomes readable. Fails if the
     /// sandbox does, or if the program cannot be started; a program that fails is a result.
-    pub fn run(
-        &self,
-        plan: &Plan,
-        host: Host<'_>,
-        input: Input,
-        cancel: &[BorrowedFd<'_>],
-        observer: &mut dyn Observer,
-    ) -> Result<Arc<RunResult>, Failure> {
-        self.run_queued(plan, host, input, cancel, Duration::ZERO, observer)
-    }
-
-    /// The same for a run that has waited for its turn.
-    pub(crate) fn run_queued(
+    pub(crate) fn run(
         &self,
         plan: &Plan,
         host: Host<'_>,

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use sandbox_cell::archive::{Caps, Omission, Sink};
 use sandbox_cell::{Failure, LimitKind, Mount, RelativePath, RunStatus, StopReason};
-use sandbox_runtimes::{Claim, Entry, Kind, StageName, Staging};
+use sandbox_runtimes::{Claim, Entry, Kind, StageName, Staging, Store};
 
 use crate::event::Observer;
 use crate::execute::{Run, Stopped, ending};
@@ -87,8 +87,13 @@ impl<'a> Run<'a> {
             Kind::Environment => self.host.settings.package_cache,
         };
         // What is in use stays, whatever its size.
-        let _ = self.host.store.shrink(making.kind, most);
+        let _ = self.store()?.shrink(making.kind, most);
         Ok(entry)
+    }
+
+    fn store(&self) -> Result<&'a Store, Failure> {
+        let none = || failure("cannot use the cache", &io::Error::other("this run has none"));
+        self.host.store.ok_or_else(none)
     }
 
     fn claim(&self, making: &Making, observer: &mut dyn Observer) -> Result<Claim, Stopped> {
@@ -100,7 +105,7 @@ impl<'a> Run<'a> {
             }
             !is_readable(self.cancel)
         };
-        let claim = self.host.store.claim(making.kind, &making.key, patient).map_err(|error| Failure {
+        let claim = self.store()?.claim(making.kind, &making.key, patient).map_err(|error| Failure {
             fix: Some("name a directory that can be written with SANDBOX_DATA_DIR".to_owned()),
             ..failure("cannot use the cache", &error)
         })?;

@@ -3,7 +3,6 @@
 //! A stage that makes something (what is prepared for a toolchain, packages, a compiled program) is named by a digest
 //! of everything that goes into it, so that it is made once.
 
-use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
@@ -25,8 +24,9 @@ use crate::index::{self, Index};
 use crate::network::WEB;
 use crate::reach::Reach;
 use crate::request::{Request, RequestError, Source};
+use crate::resolve::{HostMount, Resolved};
 use crate::settings::Settings;
-use crate::template::{TOKEN, Translator, new_token};
+use crate::template::{TOKEN, Translator};
 use crate::verdict::Complaints;
 use crate::volumes::VolumeRequest;
 
@@ -70,7 +70,7 @@ pub(crate) struct Making {
 
 /// All that is needed to carry out a request.
 #[derive(Debug, Clone)]
-pub struct Plan {
+pub(crate) struct Plan {
     /// To whom belongs what waits in a cell and has seen the packages, if not to all.
     pub(crate) owner: Option<String>,
     pub(crate) language: Option<(String, String)>,
@@ -104,14 +104,14 @@ pub struct Plan {
 impl Plan {
     /// The language and the toolchain's version, if it is code in one.
     #[must_use]
-    pub fn language(&self) -> (Option<&str>, Option<&str>) {
+    pub(crate) fn language(&self) -> (Option<&str>, Option<&str>) {
         self.language.as_ref().map(|(name, version)| (name.as_str(), version.as_str())).unzip()
     }
 
     /// Leaves layers out of the program's cell, and of the compiler's if that is wanted. For tests that have to fail then:
     /// no request can ask for it, and a confined keeper refuses it.
     #[must_use]
-    pub fn without(mut self, layers: LayerSet, compiler: bool) -> Self {
+    pub(crate) fn without(mut self, layers: LayerSet, compiler: bool) -> Self {
         self.cell.omit = layers;
         if let Some(compile) = self.compile.as_mut().filter(|_| compiler && layers != LayerSet::default()) {
             compile.cell.omit = layers;
@@ -127,7 +127,7 @@ impl Plan {
 
     /// Whether something is made that has to be kept somewhere.
     #[must_use]
-    pub fn makes_something(&self) -> bool {
+    pub(crate) fn makes_something(&self) -> bool {
         self.install.is_some() || self.compile.is_some()
     }
 }
@@ -137,15 +137,13 @@ impl Request {
         self.image.as_ref().map(|image| image.root.clone())
     }
 
-    /// Makes a plan. `runtime` is the language's; a program of the system needs none. `variable` gives the host's
-    /// variables, of which installers see a few.
-    pub fn plan(
+    /// Makes the plan of a request that was checked. `runtime` is the language's; a program of the system needs none.
+    pub(crate) fn plan(
         &self,
         runtime: Option<&Runtime>,
         settings: &Settings,
-        variable: impl Fn(&str) -> Option<OsString>,
+        resolved: &Resolved,
     ) -> Result<Plan, RequestError> {
-        self.check()?;
         self.network.check(settings).map_err(RequestError::Network)?;
         let (network, reach) = self.network.plan(settings);
         let mut cell = CellSpec {
@@ -193,7 +191,7 @@ impl Request {
             }
             (Source::Code(_) | Source::Files, Some(runtime)) => {
                 cell.mounts.clone_from(&runtime.mounts);
-                Planner { request: self, runtime, settings }.plan(cell, reach, collect, variable)?
+                Planner { request: self, runtime, settings, resolved }.plan(cell, reach, collect)?
             }
             (Source::Code(_) | Source::Files, None) => return Err(RequestError::EmptyCode),
         };
@@ -207,14 +205,12 @@ impl Request {
         if let Some(workdir) = &self.workdir {
             plan.command.cwd = PathBuf::from(WORK_DIR).join(workdir);
         }
+        for HostMount { mount, is_dir } in &resolved.mounts {
+            // A cell that is ready can still show a directory.
+            let list = if mount.writable || !is_dir { &mut plan.cell.mounts } else { &mut plan.lent };
+            list.push(mount.clone());
+        }
         for volume in &self.volumes {
-            if let Some(mount) = volume.mount(settings) {
-                let mount = mount.map_err(RequestError::Place)?;
-                // A cell that is ready can still show a directory.
-                let list =
-                    if mount.writable || !mount.source.is_dir() { &mut plan.cell.mounts } else { &mut plan.lent };
-                list.push(mount);
-            }
             if let Some((name, volume)) = volume.volume() {
                 if plan.named_volumes.contains(&name) {
                     return Err(RequestError::Place(format!("the volume '{name}' is given twice")));
@@ -248,20 +244,15 @@ struct Planner<'a> {
     request: &'a Request,
     runtime: &'a Runtime,
     settings: &'a Settings,
+    resolved: &'a Resolved,
 }
 
 impl Planner<'_> {
-    fn plan(
-        &self,
-        mut cell: CellSpec,
-        reach: Reach,
-        collect: Option<Caps>,
-        variable: impl Fn(&str) -> Option<OsString>,
-    ) -> Result<Plan, RequestError> {
+    fn plan(&self, mut cell: CellSpec, reach: Reach, collect: Option<Caps>) -> Result<Plan, RequestError> {
         let (request, runtime, definition) = (self.request, self.runtime, &self.runtime.definition);
         let (files, entry) = request.files_and_entry(definition)?;
-        let install = self.install(&files, &variable)?;
-        let prepare = self.prepare(&variable)?;
+        let install = self.install(&files)?;
+        let prepare = self.prepare()?;
         let compile = self.compile(&entry, &files, prepare.as_ref(), install.as_ref())?;
         let invocation = Invocation {
             entry: &entry,
@@ -291,8 +282,7 @@ impl Planner<'_> {
         let errors = definition.errors.clone();
         let rendered = request.rendered.as_ref();
         let guarded = rendered.is_some_and(|rendered| rendered.guarded);
-        let token =
-            if guarded { Some(new_token().map_err(|error| RequestError::Entry(error.to_string()))?) } else { None };
+        let token = self.resolved.token.clone().filter(|_| guarded);
         set_all(&mut command.env, token.iter().map(|token| (TOKEN, token)));
         let lines = rendered.and_then(|rendered| rendered.lines);
         let translator = lines.map(|lines| Translator::new(lines, &entry));
@@ -339,10 +329,11 @@ impl Planner<'_> {
         }
     }
 
-    fn prepare(&self, variable: impl Fn(&str) -> Option<OsString>) -> Result<Option<Making>, RequestError> {
+    fn prepare(&self) -> Result<Option<Making>, RequestError> {
+        let variable = |name: &str| self.resolved.variables.get(name);
         let runtime = self.runtime;
         let Some(definition) = &runtime.definition.prepare else { return Ok(None) };
-        let Some(Stage { mut command, mounts }) = runtime.prepare(&variable)? else { return Ok(None) };
+        let Some(Stage { mut command, mounts }) = runtime.prepare(variable)? else { return Ok(None) };
         let network = if definition.network { proxy_only() } else { Network::None };
         if definition.network {
             use_proxy(&mut command);
@@ -373,15 +364,12 @@ impl Planner<'_> {
             companion: None,
             files,
             complaints: Complaints { reasons: runtime.definition.errors.install.clone(), first: true, memory: vec![] },
-            reach: Reach { indexes, ..install_reach(self.settings, &definition.pass, &variable) },
+            reach: Reach { indexes, ..self.install_reach(&definition.pass) },
         }))
     }
 
-    fn install(
-        &self,
-        files: &[InputFile],
-        variable: impl Fn(&str) -> Option<OsString>,
-    ) -> Result<Option<Making>, RequestError> {
+    fn install(&self, files: &[InputFile]) -> Result<Option<Making>, RequestError> {
+        let variable = |name: &str| self.resolved.variables.get(name);
         let (runtime, language) = (self.runtime, &self.runtime.definition);
         let mut packages = self.request.packages.clone();
         let Some(definition) = &language.packages else {
@@ -398,7 +386,7 @@ impl Planner<'_> {
         if packages.is_empty() && manifests.is_empty() {
             return Ok(None);
         }
-        let Some(Stage { mut command, mounts }) = runtime.install(&packages, &variable)? else { return Ok(None) };
+        let Some(Stage { mut command, mounts }) = runtime.install(&packages, variable)? else { return Ok(None) };
         use_proxy(&mut command);
         let indexes = index::hide(&mut command.env, &definition.pass).map_err(RequestError::Package)?;
         let owner = self.owner_of(Kind::Environment);
@@ -423,8 +411,22 @@ impl Planner<'_> {
             companion: None,
             files: manifests,
             complaints: Complaints { reasons: language.errors.install.clone(), first: true, memory: vec![] },
-            reach: Reach { indexes, ..install_reach(self.settings, &definition.pass, &variable) },
+            reach: Reach { indexes, ..self.install_reach(&definition.pass) },
         }))
+    }
+
+    /// What installs may reach: the web, and the hosts from which the operator has packages come, wherever those are.
+    fn install_reach(&self, variables: &[String]) -> Reach {
+        let values = variables.iter().filter_map(|name| self.resolved.variables.get(name)?.into_string().ok());
+        let always = values.flat_map(|text| gateway::hosts_in(&text)).collect();
+        Reach {
+            hosts: self.settings.install_hosts.clone(),
+            ports: Some(WEB.to_vec()),
+            always,
+            private: vec![],
+            deny: self.settings.network_deny.clone(),
+            indexes: vec![],
+        }
     }
 
     fn compile(
@@ -471,20 +473,6 @@ fn use_proxy(command: &mut Command) {
     let proxy = format!("http://127.0.0.1:{PROXY_PORT}");
     let names = ["http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"];
     set_all(&mut command.env, names.map(|name| (name, proxy.as_str())));
-}
-
-/// What installs may reach: the web, and the hosts from which the operator has packages come, wherever those are.
-fn install_reach(settings: &Settings, variables: &[String], variable: impl Fn(&str) -> Option<OsString>) -> Reach {
-    let values = variables.iter().filter_map(|name| variable(name)?.into_string().ok());
-    let always = values.flat_map(|text| gateway::hosts_in(&text)).collect();
-    Reach {
-        hosts: settings.install_hosts.clone(),
-        ports: Some(WEB.to_vec()),
-        always,
-        private: vec![],
-        deny: settings.network_deny.clone(),
-        indexes: vec![],
-    }
 }
 
 /// The network of an install cell: installers use a proxy.
@@ -563,14 +551,15 @@ mod tests {
     }
 
     fn plan(request: &Request, runtime: &Runtime) -> Result<Plan, String> {
-        request.plan(Some(runtime), &Settings::default(), |_| None).map_err(|error| error.to_string())
+        request.plan(Some(runtime), &Settings::default(), &Resolved::default()).map_err(|error| error.to_string())
     }
 
     #[test]
     fn volumes_are_no_larger_than_a_disk_may_be() {
         let mut request = request(Source::Program { argv: vec!["env".into()], mount: None });
         request.volumes = ["a:/a:600m", "b:/b:600m"].map(|text| VolumeRequest::parse(text).expect("valid")).into();
-        let plan = |settings: &Settings| request.plan(None, settings, |_| None).map_err(|error| error.to_string());
+        let plan =
+            |settings: &Settings| request.plan(None, settings, &Resolved::default()).map_err(|error| error.to_string());
         assert!(plan(&Settings::default()).is_ok());
         let mut settings = Settings::default();
         settings.caps.lower(LimitKind::Disk, 1 << 30).expect("within bounds");
@@ -584,7 +573,7 @@ mod tests {
         request.args = vec!["-0".into()];
         request.env = vec![("HOME".into(), "/x".into())];
         request.workdir = Some("a/b".into());
-        let plan = request.plan(None, &Settings::default(), |_| None).expect("valid");
+        let plan = request.plan(None, &Settings::default(), &Resolved::default()).expect("valid");
         assert_eq!(plan.command.argv, ["env", "-0"]);
         let homes: Vec<_> = plan.command.env.iter().filter(|(name, _)| name == "HOME").collect();
         assert_eq!(homes.len(), 1);
@@ -624,8 +613,9 @@ mod tests {
             compiled.owner = Some(owner.to_owned());
             let mut installed = compiled.clone();
             installed.packages = vec!["six".to_owned()];
-            let compiled = compiled.plan(Some(&c), &settings, |_| None).expect("valid").compile.expect("compiles");
-            let installed = installed.plan(Some(&python), &settings, |_| None).expect("valid");
+            let compiled =
+                compiled.plan(Some(&c), &settings, &Resolved::default()).expect("valid").compile.expect("compiles");
+            let installed = installed.plan(Some(&python), &settings, &Resolved::default()).expect("valid");
             (compiled.key, installed.install.expect("installs").key, installed.owner)
         };
         let (one, other) = (keys("a", Sharing::None), keys("b", Sharing::None));

@@ -6,35 +6,36 @@
 #[path = "../../../tests/features/mod.rs"]
 mod features;
 
-use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
 
 use features::{Case, Runner};
 use libtest_mimic::Arguments;
 use sandbox_cell::limits::Caps;
 use sandbox_cell::{LimitKind, RelativePath};
-use sandbox_executor::{Executor, Host, Input, InputFile, Request, Settings, Source};
-use sandbox_runtimes::{Memory, Places, Registry, Store};
+use sandbox_executor::{Executor, HostVariables, Input, InputFile, Request, RunService, Settings, Source};
+use sandbox_runtimes::Registry;
 use serde_json::Value;
 
 fn main() {
-    let executor = Arc::new(Executor::start().unwrap());
     let data_dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join("data");
-    let settings = Settings { data_dir: Some(data_dir.clone()), ..Settings::default() };
-    let memory = Mutex::new(Memory::open(Some(&data_dir)));
-    let registry = Registry::shipped().unwrap();
-    let inner = Arc::clone(&executor);
-    let runner: Arc<Runner> = Arc::new(move |case| run(&inner, &settings, &registry, &memory, case));
+    let settings = Settings { data_dir: Some(data_dir), ..Settings::default() };
+    let (executor, registry) = (Executor::start().unwrap(), Registry::shipped().unwrap());
+    let variables = HostVariables::of_this_process();
+    // No case has a template, so that nothing has to be rendered.
+    let service = Arc::new(RunService::new(executor, settings, registry, variables, PathBuf::new()));
+    let inner = Arc::clone(&service);
+    let runner: Arc<Runner> = Arc::new(move |case| run(&inner, case));
     let trials = features::trials(&runner);
     drop(runner);
     let conclusion = libtest_mimic::run(&Arguments::from_args(), trials);
-    drop(executor);
+    drop(service);
     conclusion.exit();
 }
 
-fn run(executor: &Executor, settings: &Settings, registry: &Registry, memory: &Mutex<Memory>, case: &Case) -> Value {
-    let definition = registry.by_name(&case.language).unwrap();
-    let runtime = definition.discover(&Places::of_this_process(), &mut memory.lock().unwrap()).unwrap();
+fn run(service: &RunService, case: &Case) -> Value {
+    let settings = service.settings();
     let source = case.code.clone().map_or(Source::Files, Source::Code);
     let mut limits = settings.defaults.clone();
     for (kind, text) in [(LimitKind::WallTime, case.timeout), (LimitKind::Memory, case.memory)] {
@@ -55,10 +56,8 @@ fn run(executor: &Executor, settings: &Settings, registry: &Registry, memory: &M
     request.packages.clone_from(&case.packages);
     request.args = case.args.iter().map(Into::into).collect();
     request.collect = true;
-    let plan = request.plan(Some(&runtime), settings, |name| std::env::var_os(name)).unwrap();
-    let data_dir = settings.data_dir.as_deref().unwrap();
-    let store = Store::new(data_dir);
-    let host = Host { store: &store, settings };
     let input = Input::Bytes(case.stdin.clone().into_bytes());
-    serde_json::to_value(executor.run(&plan, host, input, &[], &mut ()).unwrap()).unwrap()
+    let language = service.language(&case.language).unwrap();
+    let checked = service.check(request, Some(language), input).unwrap();
+    serde_json::to_value(service.run(checked, Duration::ZERO, &[], &mut ()).unwrap()).unwrap()
 }

@@ -5,8 +5,8 @@ use std::path::Path;
 
 use crate::definition::{Definition, DefinitionError};
 
-/// The definitions in effect.
-#[derive(Debug)]
+/// The definitions in effect; none by default.
+#[derive(Debug, Default)]
 pub struct Registry {
     definitions: Vec<Definition>,
     /// What the files say, by the language's name, for those that build on them.

@@ -13,7 +13,7 @@ use axum::http::{HeaderName, HeaderValue, header};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
-use sandbox_executor::Engine;
+use sandbox_executor::RunService;
 use sandbox_jobs::JobId;
 use tokio::sync::{Semaphore, watch};
 use tower_http::catch_panic::CatchPanicLayer;
@@ -40,7 +40,7 @@ const AT_ONCE: usize = 4;
 /// What all requests share.
 #[derive(Debug)]
 pub(crate) struct App {
-    pub(crate) engine: Engine,
+    pub(crate) service: RunService,
     pub(crate) slots: Arc<Slots>,
     pub(crate) keys: Keys,
     /// Which requests are let in where no key is needed.
@@ -87,7 +87,7 @@ pub(crate) struct App {
 
 impl App {
     pub(crate) fn new(
-        engine: Engine,
+        service: RunService,
         jobs: sandbox_jobs::Store,
         webhooks: Webhooks,
         isolation: Vec<&'static str>,
@@ -95,7 +95,7 @@ impl App {
         keys: Keys,
     ) -> std::io::Result<Self> {
         Ok(Self {
-            engine,
+            service,
             slots: Slots::new(config.capacity, config.reserved_share, keys.caps()),
             keys,
             guard: Guard::new(config.allowed_hosts.clone(), config.cors.clone()),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use axum::extract::Request;
 use axum::http::{HeaderMap, header};
-use sandbox_executor::{Checked, JsonRequest};
+use sandbox_executor::{CheckedRequest, JsonRequest};
 use serde::de::DeserializeOwned;
 use tokio::time::Instant;
 use tokio_stream::StreamExt;
@@ -120,7 +120,7 @@ async fn elsewhere<T: Send + 'static>(
 
 impl Body<JsonRequest> {
     /// Checks the request completely.
-    pub(crate) async fn check(self, app: &Arc<App>, client: &Client) -> Result<(Checked, Held), Problem> {
+    pub(crate) async fn check(self, app: &Arc<App>, client: &Client) -> Result<(CheckedRequest, Held), Problem> {
         let Self { value, size, held } = self;
         Ok((check(app, client, value, size).await?, held))
     }
@@ -132,11 +132,11 @@ pub(crate) async fn check(
     client: &Client,
     request: JsonRequest,
     size: usize,
-) -> Result<Checked, Problem> {
+) -> Result<CheckedRequest, Problem> {
     // An image may have to be asked what is in it.
     if size <= SMALL && request.image.is_none() {
-        return Ok(app.engine.check(&request, client.name.as_deref())?);
+        return Ok(app.service.check_json(&request, client.name.as_deref())?);
     }
     let (own, owner) = (Arc::clone(app), client.name.clone());
-    elsewhere(app, move || Ok(own.engine.check(&request, owner.as_deref())?)).await
+    elsewhere(app, move || Ok(own.service.check_json(&request, owner.as_deref())?)).await
 }

@@ -62,7 +62,7 @@ pub(crate) async fn health(State(app): State<Arc<App>>, request: Request) -> Jso
             queue: app.readiness.queue(&app).await,
             store: app.jobs.name(),
             isolation: app.isolation.clone(),
-            lost_cells: app.engine.lost_cells(),
+            lost_cells: app.service.lost_cells(),
             runs: app.runs.load(Ordering::Relaxed),
             warnings: app.warnings.get().cloned().unwrap_or_default(),
         })
@@ -101,7 +101,7 @@ pub(crate) async fn ready(State(app): State<Arc<App>>) -> impl IntoResponse {
 #[utoipa::path(get, path = "/v1/languages", tag = "server", responses((status = 200, description = "The languages, with their toolchains", body = Vec<Object>)))]
 pub(crate) async fn languages(State(app): State<Arc<App>>) -> Json<Value> {
     let list: Vec<Value> = app
-        .engine
+        .service
         .languages()
         .map(|(definition, runtime)| {
             json!({
@@ -110,7 +110,7 @@ pub(crate) async fn languages(State(app): State<Arc<App>>) -> Json<Value> {
                 "extensions": definition.extensions,
                 "version": runtime.as_ref().ok().map(|runtime| &runtime.version),
                 "available": runtime.is_ok(),
-                "missing": runtime.err().map(ToString::to_string),
+                "missing": runtime.as_ref().err().map(ToString::to_string),
                 "packages": definition.packages.as_ref().map(|packages| &packages.example),
             })
         })
@@ -124,7 +124,7 @@ pub(crate) async fn metrics(State(app): State<Arc<App>>) -> impl IntoResponse {
     let text = app.metrics.text(
         app.load(),
         app.jobs.waiting().await.unwrap_or_default(),
-        app.engine.ready_cells().unwrap_or_default(),
+        app.service.ready_cells().unwrap_or_default(),
     );
     ([(header::CONTENT_TYPE, "application/openmetrics-text; version=1.0.0; charset=utf-8")], text)
 }

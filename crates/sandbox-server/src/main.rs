@@ -41,7 +41,7 @@ use std::sync::Arc;
 use config::Config;
 use sandbox_cell::backend::{Backend, INSIDE_COMMAND, inside};
 use sandbox_cell::data_dir::keep_private;
-use sandbox_executor::{Engine, Executor, RENDER_COMMAND};
+use sandbox_executor::{Executor, HostVariables, RENDER_COMMAND, RunService};
 use sandbox_runtimes::Registry;
 
 fn main() -> ExitCode {
@@ -117,18 +117,19 @@ fn run(mut config: Config) -> Result<(), String> {
         registry.add_directory(dir).map_err(|error| error.to_string())?;
     }
     let renderer = std::env::current_exe().map_err(|error| format!("cannot find this program: {error}"))?;
-    let mut engine = Engine::new(executor, config.settings.clone(), registry, renderer)
-        .map_err(|error| format!("cannot make a directory for what is made once: {error}"))?;
-    engine.confine().map_err(|failure| failure.to_string())?;
+    let variables = HostVariables::of_this_process();
+    let mut service = RunService::new(executor, config.settings.clone(), registry, variables, renderer);
+    service.find_toolchains();
+    service.confine().map_err(|failure| failure.to_string())?;
     let user = privilege::give_up(&config.user, &data_dir)?;
     // Before the rules: the operator's certificates (SSL_CERT_FILE) may be where the server cannot read later.
     let webhooks = webhook::Webhooks::new(&config);
     if config.settings.backend == Backend::Native {
-        engine.confine_service(&data_dir).map_err(|failure| failure.to_string())?;
+        service.confine_service(&data_dir).map_err(|failure| failure.to_string())?;
     }
     // Only now: a thread that was there before would still be root's, and not confined.
     if config.settings.backend == Backend::Native {
-        engine
+        service
             .warm_up(config.ready_cells, config.zygotes)
             .map_err(|error| format!("cannot keep cells ready: {error}"))?;
     }
@@ -162,7 +163,7 @@ fn run(mut config: Config) -> Result<(), String> {
     let served = runtime.block_on(async {
         let jobs = open_jobs(config, &data_dir).await?;
         let app = Arc::new(
-            app::App::new(engine, jobs, webhooks, isolation, config, keys).map_err(|error| error.to_string())?,
+            app::App::new(service, jobs, webhooks, isolation, config, keys).map_err(|error| error.to_string())?,
         );
         serve::serve(&app, config).await
     });

@@ -93,12 +93,12 @@ impl Readiness {
 
     async fn find_out(&self, state: &mut State, app: &Arc<App>) -> Vec<&'static str> {
         let mut reasons = vec![];
-        if !app.engine.is_alive() {
+        if !app.service.is_alive() {
             reasons.push(NO_KEEPER);
         } else if self.failures.load(Ordering::Relaxed) >= SUSPICIOUS {
             let own = Arc::clone(app);
             let made = async move {
-                let made = tokio::task::spawn_blocking(move || own.engine.try_cell()).await;
+                let made = tokio::task::spawn_blocking(move || own.service.try_cell()).await;
                 made.map_err(|error| error.to_string())?.map_err(|failure| failure.to_string())
             };
             if state.cell.passes("sandbox", made).await {

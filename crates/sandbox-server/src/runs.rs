@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use axum::response::sse::Event;
-use sandbox_executor::{Checked, EventEncoder, Observer, Refused, RunEvent, RunResult, Step, Stream};
+use sandbox_executor::{CheckedRequest, EventEncoder, Observer, Refused, RunEvent, RunResult, Step, Stream};
 use serde::Serialize;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
@@ -48,17 +48,17 @@ impl AsFd for CancelHandle {
 pub(crate) fn perform(
     app: &App,
     id: &str,
-    (checked, queued): (Checked, Duration),
+    (checked, queued): (CheckedRequest, Duration),
     cancel: &CancelHandle,
     observer: &mut dyn Observer,
 ) -> Result<Arc<RunResult>, Refused> {
     let trace = Trace::begin(id);
     app.runs.fetch_add(1, Ordering::Relaxed);
     let mut counted = Counted { app, observer };
-    let ended = app.engine.run(checked, queued, &[cancel.as_fd(), app.kill.as_fd()], &mut counted);
+    let ended = app.service.run(checked, queued, &[cancel.as_fd(), app.kill.as_fd()], &mut counted);
     app.readiness.note(!matches!(&ended, Err(Refused::Failure(failure)) if !failure.request));
     if let Ok(result) = &ended {
-        let lost_cells = app.engine.lost_cells();
+        let lost_cells = app.service.lost_cells();
         if lost_cells > 0 {
             tracing::error!(lost_cells, "cells neither answer nor die; look for processes in state D");
         }
@@ -177,7 +177,7 @@ pub(crate) struct Admission {
 /// read is accounted for.
 pub(crate) fn start(
     app: &Arc<App>,
-    checked: Checked,
+    checked: CheckedRequest,
     admission: Admission,
     watched: bool,
 ) -> Result<RunHandle, Problem> {

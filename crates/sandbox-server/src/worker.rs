@@ -101,8 +101,8 @@ fn carry_out(app: &App, handle: &Handle, job: &Job) {
     running(app).insert(job.id, Arc::clone(&here));
     let mut recorder = Recorder { store: &app.jobs, handle, run, encoder: EventEncoder::default() };
     let result = app
-        .engine
-        .check(&job.request, job.owner.as_deref())
+        .service
+        .check_json(&job.request, job.owner.as_deref())
         .and_then(|checked| perform(app, &job.id.to_string(), (checked, job.waited()), &cancel, &mut recorder))
         .unwrap_or_else(|refused| internal_error(refused.to_string()));
     running(app).remove(&job.id);

@@ -13,17 +13,17 @@ mod report;
 mod traces;
 mod world;
 
-use std::collections::HashMap;
 use std::io::Write;
 use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
 use sandbox_cell::{LayerSet, reason};
-use sandbox_executor::{Executor, Host, Input, Request, Settings, Source};
-use sandbox_runtimes::{Memory, Places, Registry, Store};
+use sandbox_executor::{Executor, HostVariables, Input, Request, RunService, Settings, Source};
+use sandbox_runtimes::{Registry, Store};
 use sandbox_sys::signal::{SignalFd, SignalSet};
 
 use crate::args::AttackOptions;
@@ -68,7 +68,7 @@ pub(crate) fn attack(options: &AttackOptions, executor: Started) -> u8 {
     if options.list {
         return print(&report::list(&attacks, options.json));
     }
-    let mut executor = match executor {
+    let executor = match executor {
         Ok(executor) => executor,
         Err(failure) => return fail(&failure.to_string()),
     };
@@ -78,12 +78,16 @@ pub(crate) fn attack(options: &AttackOptions, executor: Started) -> u8 {
         Ok(interruption) => interruption,
         Err(errno) => return fail(&format!("cannot watch for signals: {errno}")),
     };
+    let mut service = match start_service(executor) {
+        Ok(service) => service,
+        Err(error) => return fail(&error),
+    };
     if options.warm
-        && let Err(error) = executor.keep_ready(READY.0, READY.1)
+        && let Err(error) = service.keep_ready(READY.0, READY.1)
     {
         return fail(&format!("cannot keep cells ready: {}", reason(&error)));
     }
-    let theatre = match open(&executor, interruption.as_fd()) {
+    let theatre = match open(&service, interruption.as_fd()) {
         Ok(theatre) => theatre,
         Err(error) => return fail(&error),
     };
@@ -95,7 +99,7 @@ pub(crate) fn attack(options: &AttackOptions, executor: Started) -> u8 {
         let jobs: Vec<_> = attacks.iter().map(|attack| (attack, LayerSet::default())).collect();
         let performances = perform_all(&theatre, &jobs);
         // What was ready and not needed is no trace of an attack.
-        executor.keep_nothing();
+        service.keep_nothing();
         report::attacks(&attacks, &performances, theatre.layers, &theatre.suite.remains(), options.json)
     };
     let printed = print(&text);
@@ -114,30 +118,31 @@ fn print(text: &str) -> u8 {
     u8::from(anstream::stdout().lock().write_all(text.as_bytes()).is_err())
 }
 
-/// Looks for everything that attacks need.
-fn open<'a>(executor: &'a Executor, cancel: std::os::fd::BorrowedFd<'a>) -> Result<Theatre<'a>, String> {
+/// The service that is attacked.
+fn start_service(executor: Executor) -> Result<RunService, String> {
     let read = Settings::read(|name| std::env::var(name).ok()).map_err(|error| error.to_string())?;
     // What is attacked is the sandbox as it is shipped, not as somebody has set it up, or else as it is where less can be
     // had.
-    let settings = Settings { data_dir: read.data_dir, isolation: read.isolation, ..Settings::default() };
+    let mut settings = Settings { data_dir: read.data_dir, isolation: read.isolation, ..Settings::default() };
+    // What is planted there is shown to some programs.
+    settings.volume_paths.push(std::env::temp_dir());
     close_data_dir(&settings);
-    let store = match &settings.data_dir {
-        Some(dir) => Store::new(dir),
-        None => Store::temporary(settings.passes_data_dir(false)).map_err(|error| reason(&error))?,
-    };
-    let scratch = Store::temporary(settings.passes_data_dir(false)).map_err(|error| reason(&error))?;
     let registry = Registry::shipped().map_err(|error| error.to_string())?;
-    let mut memory = Memory::open(settings.data_dir.as_deref());
-    let places = Places::of_this_process();
-    let runtimes: HashMap<_, _> =
-        registry.all().map(|found| (found.name.clone(), found.discover(&places, &mut memory))).collect();
+    let own = std::env::current_exe().map_err(|error| reason(&error))?;
+    Ok(RunService::new(executor, settings, registry, HostVariables::default(), own))
+}
+
+/// Looks for everything that attacks need.
+fn open<'a>(service: &'a RunService, cancel: std::os::fd::BorrowedFd<'a>) -> Result<Theatre<'a>, String> {
+    let settings = service.settings();
+    let scratch = Store::temporary(settings.passes_data_dir(false)).map_err(|error| reason(&error))?;
     let suite = traces::Suite::new().map_err(|error| reason(&error))?;
     let nothing = Source::Program { argv: vec!["true".into()], mount: None };
     let request = Request::new(nothing, settings.defaults.clone(), settings.required());
-    let plan = request.plan(None, &settings, |_| None).map_err(|error| error.to_string())?;
-    let host = Host { store: &store, settings: &settings };
-    let first = executor.run(&plan, host, Input::Empty, &[], &mut ()).map_err(|failure| failure.to_string())?;
-    Ok(Theatre { executor, settings, store, scratch, runtimes, suite, layers: first.isolation, cancel })
+    let first = service.check(request, None, Input::Empty);
+    let first = first.and_then(|checked| service.run(checked, Duration::ZERO, &[], &mut ()));
+    let layers = first.map_err(|refused| refused.to_string())?.isolation;
+    Ok(Theatre { service, scratch: Arc::new(scratch), suite, layers, cancel })
 }
 
 /// Has toolchains make what they make once, before anybody looks at the clock. What fails here fails again, and is said then.
@@ -145,12 +150,11 @@ fn prepare(theatre: &Theatre<'_>, attacks: &[Attack]) {
     const INNOCENT: [(&str, &str); 1] = [("go", "package main\n\nfunc main() {}\n")];
     for (language, code) in INNOCENT {
         let is_used = attacks.iter().any(|attack| attack.file.rsplit_once('.').is_some_and(|(_, end)| end == language));
-        let Some(Ok(runtime)) = theatre.runtimes.get(language).filter(|_| is_used) else { continue };
-        let settings = &theatre.settings;
+        let Some(definition) = theatre.service.language(language).ok().filter(|_| is_used) else { continue };
+        let settings = theatre.service.settings();
         let request = Request::new(Source::Code(code.to_owned()), settings.defaults.clone(), settings.required());
-        if let Ok(plan) = request.plan(Some(runtime), settings, |_| None) {
-            let host = Host { store: &theatre.store, settings };
-            let _ = theatre.executor.run(&plan, host, Input::Empty, &[theatre.cancel], &mut ());
+        if let Ok(checked) = theatre.service.check(request, Some(definition), Input::Empty) {
+            let _ = theatre.service.run(checked, Duration::ZERO, &[theatre.cancel], &mut ());
         }
     }
 }

@@ -1,7 +1,6 @@
 //! Carrying out one attack: a world is planted, a neighbour moves in, the program runs like any request, and what has
 //! become of the world is looked at.
 
-use std::collections::HashMap;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,10 +11,10 @@ use rustix::pipe::{PipeFlags, pipe_with};
 use sandbox_cell::limits::Caps;
 use sandbox_cell::{Layer, LayerSet, LimitKind, Mount, RelativePath};
 use sandbox_executor::{
-    Executor, Host, Input, InputFile, NetworkMode, Observer, Request, RunResult, Settings, Source, Stream,
-    TemplateRequest, VolumeRequest,
+    Input, InputFile, NetworkMode, Observer, Request, RunResult, RunService, Source, Stream, TemplateRequest,
+    VolumeRequest,
 };
-use sandbox_runtimes::{Missing, Runtime, Store};
+use sandbox_runtimes::{Definition, Store};
 
 use super::catalogue::Attack;
 use super::judge::{self, Ending};
@@ -44,12 +43,9 @@ const NEIGHBOUR_PROGRAM: &str = "/opt/neighbour";
 
 /// All that attacks are carried out with.
 pub(crate) struct Theatre<'a> {
-    pub(crate) executor: &'a Executor,
-    pub(crate) settings: Settings,
-    pub(crate) store: Store,
-    /// Where things are kept that nobody will ever use again.
-    pub(crate) scratch: Store,
-    pub(crate) runtimes: HashMap<String, Result<Runtime, Missing>>,
+    pub(crate) service: &'a RunService,
+    /// Where things are kept that are not used again.
+    pub(crate) scratch: Arc<Store>,
     pub(crate) suite: Suite,
     /// The layers that this host has.
     pub(crate) layers: LayerSet,
@@ -97,8 +93,8 @@ impl Theatre<'_> {
         start: &mut Option<&'static str>,
     ) -> Result<Ending, String> {
         let language = language(attack)?;
-        let runtime = self.runtimes.get(language).ok_or_else(|| format!("there is no {language}"))?;
-        let runtime = runtime.as_ref().map_err(|missing| format!("needs {}", missing.what))?;
+        let definition = self.service.language(language).map_err(|unknown| unknown.to_string())?;
+        self.service.toolchain(definition).map_err(|missing| format!("needs {}", missing.what))?;
         let mut world =
             World::plant(&self.suite).map_err(|error| format!("cannot plant what it looks for: {error}"))?;
         if let Some(need) = attack.needs.iter().find(|need| !self.has(need, &world)) {
@@ -116,7 +112,7 @@ impl Theatre<'_> {
                 return Err(format!("there is no neighbour: {why}"));
             }
             let mut evidence = vec![];
-            let results = self.runs(attack, runtime, omit, &world, &mut evidence);
+            let results = self.runs(attack, definition, omit, &world, &mut evidence);
             drop(leave);
             match neighbour.join() {
                 Ok(Ok(said)) if said == format!("{}{}", neighbour::READY, neighbour::UNHARMED) => {}
@@ -169,7 +165,7 @@ impl Theatre<'_> {
     fn runs(
         &self,
         attack: &Attack,
-        runtime: &Runtime,
+        definition: &Definition,
         omit: LayerSet,
         world: &World,
         evidence: &mut Vec<String>,
@@ -178,7 +174,7 @@ impl Theatre<'_> {
         for _ in 0..=u8::from(attack.twice) {
             let over = AtomicBool::new(false);
             let run = || {
-                let result = self.run(attack, runtime, omit, world);
+                let result = self.run(attack, definition, omit, world);
                 over.store(true, Ordering::Release);
                 result
             };
@@ -207,12 +203,12 @@ impl Theatre<'_> {
     fn run(
         &self,
         attack: &Attack,
-        runtime: &Runtime,
+        definition: &Definition,
         omit: LayerSet,
         world: &World,
     ) -> Result<Option<RunResult>, String> {
-        let language = runtime.definition.name.as_str();
-        let mut request = request(attack, language, world, self.settings.required())?;
+        let settings = self.service.settings();
+        let mut request = request(attack, &definition.name, world, settings.required())?;
         if !self.layers.contains(Layer::Net) {
             // Nobody has a network there. It has to do without, and may still try.
             request.network.mode = NetworkMode::None;
@@ -221,19 +217,15 @@ impl Theatre<'_> {
             let refused = attack.expect.contains(&"refused");
             if refused { Ok(None) } else { Err(format!("the sandbox failed: {failure}")) }
         };
-        if let Err(failure) = self.executor.render(&mut request, language, &self.suite.executable) {
-            return failed(&failure);
-        }
-        let mut settings = self.settings.clone();
-        settings.volume_paths.push(world.shown());
-        let plan = match request.plan(Some(runtime), &settings, |_| None) {
-            Ok(plan) => plan.without(omit, attack.compiler),
-            Err(error) => return failed(&error),
+        let mut checked = match self.service.check(request, Some(definition), Input::Empty) {
+            Ok(checked) => checked.without(omit, attack.compiler),
+            Err(refused) => return failed(&refused),
         };
-        let store = if attack.compiler { &self.scratch } else { &self.store };
-        let host = Host { store, settings: &settings };
+        if attack.compiler {
+            checked = checked.keep_in(&self.scratch);
+        }
         let began = Instant::now();
-        match self.executor.run(&plan, host, Input::Empty, &[self.cancel], &mut ()) {
+        match self.service.run(checked, Duration::ZERO, &[self.cancel], &mut ()) {
             Ok(result) => {
                 let mut result = Arc::unwrap_or_clone(result);
                 // The result's own word is not enough: what it does not account for counts as time of the program, and
@@ -245,7 +237,7 @@ impl Theatre<'_> {
                 result.metrics.wall_time += hidden.max(0.0);
                 Ok(Some(result))
             }
-            Err(failure) => failed(&failure),
+            Err(refused) => failed(&refused),
         }
     }
 
@@ -259,9 +251,9 @@ impl Theatre<'_> {
     ) -> Result<String, String> {
         let mount = Mount::read_only(&self.suite.executable, NEIGHBOUR_PROGRAM);
         let argv = vec![NEIGHBOUR_PROGRAM.into(), neighbour::COMMAND.into()];
-        let limits = self.settings.defaults.clone();
+        let settings = self.service.settings();
         let source = Source::Program { argv, mount: Some(mount) };
-        let mut request = Request::new(source, limits, self.settings.required());
+        let mut request = Request::new(source, settings.defaults.clone(), settings.required());
         let _ = request.limits.set(LimitKind::WallTime, NEIGHBOUR, &Caps::default());
         let mut env: Vec<(&str, String)> = neighbour_environment(values).collect();
         if self.layers.contains(Layer::Net) {
@@ -279,13 +271,9 @@ impl Theatre<'_> {
         }
         request.env = env.into_iter().map(|(name, value)| (name.into(), value.into())).collect();
         request.volumes = shown.map(volume).into_iter().collect();
-        let mut settings = self.settings.clone();
-        settings.volume_paths.extend(shown.map(ToOwned::to_owned));
-        let plan = request.plan(None, &settings, |_| None).map_err(|error| error.to_string())?;
-        let host = Host { store: &self.store, settings: &settings };
-        let result = self.executor.run(&plan, host, stay, &[self.cancel], &mut Doorbell(ready));
-        let result = result.map_err(|failure| failure.to_string())?;
-        let result = Arc::unwrap_or_clone(result);
+        let checked = self.service.check(request, None, stay).map_err(|refused| refused.to_string())?;
+        let result = self.service.run(checked, Duration::ZERO, &[self.cancel], &mut Doorbell(ready));
+        let result = Arc::unwrap_or_clone(result.map_err(|refused| refused.to_string())?);
         if result.success { Ok(result.stdout) } else { Err(result.error.unwrap_or(result.stderr)) }
     }
 }

@@ -1,0 +1,75 @@
+//! What a plan needs to know of the host, found out before it is made: real paths, variables, a random token. A plan itself
+//! is a function of its arguments.
+
+use std::collections::HashMap;
+use std::ffi::OsString;
+use std::sync::Arc;
+
+use sandbox_cell::{Failure, Mount};
+
+use crate::request::{Request, RequestError};
+use crate::settings::Settings;
+use crate::stage::failure;
+use crate::template::new_token;
+
+/// The variables of the host, of which installers see a few.
+#[derive(Debug, Clone, Default)]
+pub struct HostVariables(Arc<HashMap<OsString, OsString>>);
+
+impl HostVariables {
+    /// Those of this process.
+    #[must_use]
+    pub fn of_this_process() -> Self {
+        Self(Arc::new(std::env::vars_os().collect()))
+    }
+
+    pub(crate) fn get(&self, name: &str) -> Option<OsString> {
+        self.0.get(std::ffi::OsStr::new(name)).cloned()
+    }
+}
+
+impl<const N: usize> From<[(&str, &str); N]> for HostVariables {
+    fn from(variables: [(&str, &str); N]) -> Self {
+        Self(Arc::new(variables.into_iter().map(|(name, value)| (name.into(), value.into())).collect()))
+    }
+}
+
+/// A directory or file of the host that a request shows.
+#[derive(Debug, Clone)]
+pub(crate) struct HostMount {
+    pub(crate) mount: Mount,
+    pub(crate) is_dir: bool,
+}
+
+/// Why something of the host could not be found out.
+#[derive(Debug)]
+pub(crate) enum Unresolved {
+    /// The request asks for something that is not there, or not allowed.
+    Request(RequestError),
+    /// The host failed.
+    Failure(Failure),
+}
+
+/// What was found out for a request.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Resolved {
+    /// For each volume that is a directory or file of the host.
+    pub(crate) mounts: Vec<HostMount>,
+    pub(crate) variables: HostVariables,
+    /// What a template has to print at its end; none without a template.
+    pub(crate) token: Option<String>,
+}
+
+impl Resolved {
+    pub(crate) fn new(request: &Request, settings: &Settings, variables: &HostVariables) -> Result<Self, Unresolved> {
+        let mut mounts = vec![];
+        for mount in request.volumes.iter().filter_map(|volume| volume.mount(settings)) {
+            let mount = mount.map_err(|why| Unresolved::Request(RequestError::Place(why)))?;
+            let is_dir = mount.source.is_dir();
+            mounts.push(HostMount { mount, is_dir });
+        }
+        let token = request.template.is_some().then(new_token).transpose();
+        let token = token.map_err(|error| Unresolved::Failure(failure("cannot draw a random token", &error)))?;
+        Ok(Self { mounts, variables: variables.clone(), token })
+    }
+}

@@ -1,0 +1,318 @@
+//! The run service: one way from a request to its result, for the command line, HTTP, batches, jobs and the attack
+//! suite.
+
+use std::os::fd::BorrowedFd;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use sandbox_cell::{CellSpec, Failure, ServiceFiles, Sources};
+use sandbox_images::{Image, ImageStore};
+use sandbox_runtimes::{Definition, Missing, Registry, Runtime, Store};
+
+use crate::event::Observer;
+use crate::execute::{Executor, Host};
+use crate::images::NotFound;
+use crate::json::{FieldError, JsonRequest};
+use crate::plan::Plan;
+use crate::request::{Request, RequestError, Source};
+use crate::resolve::{HostVariables, Resolved, Unresolved};
+use crate::result::RunResult;
+use crate::settings::Settings;
+use crate::stage::{Input, failure};
+use crate::toolchains::Toolchains;
+
+/// Carries out requests, from many threads at once.
+#[derive(Debug)]
+pub struct RunService {
+    executor: Executor,
+    settings: Settings,
+    registry: Registry,
+    /// Made when it is first needed.
+    store: OnceLock<Store>,
+    toolchains: Toolchains,
+    images: Option<ImageStore>,
+    variables: HostVariables,
+    /// A program that renders templates when it is called with [`crate::RENDER_COMMAND`].
+    renderer: PathBuf,
+}
+
+/// A request that was checked completely, and what was found out for it. Nothing was created yet.
+#[derive(Debug)]
+pub struct CheckedRequest {
+    request: Request,
+    input: Input,
+    runtime: Option<Arc<Runtime>>,
+    resolved: Resolved,
+    /// What will be done, unless a template has to be rendered first.
+    plan: Option<Plan>,
+    /// Where what is made is kept, if not in the service's store.
+    store: Option<Arc<Store>>,
+    /// The layers to leave out, and whether the compiler's cell lacks them too.
+    without: Option<(sandbox_cell::LayerSet, bool)>,
+}
+
+/// Why a request was refused.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum Refused {
+    /// A field is wrong.
+    #[error(transparent)]
+    Field(#[from] FieldError),
+    /// The language is unknown.
+    #[error(transparent)]
+    Language(#[from] sandbox_runtimes::UnknownLanguage),
+    /// The language's toolchain, or a tool, is not there.
+    #[error(transparent)]
+    Missing(#[from] Missing),
+    /// Something else is wrong with it.
+    #[error(transparent)]
+    Request(#[from] RequestError),
+    /// The sandbox refused or failed.
+    #[error(transparent)]
+    Failure(#[from] Failure),
+}
+
+impl CheckedRequest {
+    /// Leaves layers out of the program's cell, and of the compiler's if that is wanted. For tests that have to fail then:
+    /// no request can ask for it, and a confined keeper refuses it.
+    #[must_use]
+    pub fn without(mut self, layers: sandbox_cell::LayerSet, compiler: bool) -> Self {
+        self.without = Some((layers, compiler));
+        self
+    }
+
+    /// Keeps what is made for the run in another store than the service's.
+    #[must_use]
+    pub fn keep_in(mut self, store: &Arc<Store>) -> Self {
+        self.store = Some(Arc::clone(store));
+        self
+    }
+}
+
+impl Refused {
+    /// Whether the sandbox or the host failed, and not the request.
+    #[must_use]
+    pub fn is_internal(&self) -> bool {
+        matches!(self, Self::Failure(failure) if !failure.request)
+    }
+}
+
+impl From<Unresolved> for Refused {
+    fn from(unresolved: Unresolved) -> Self {
+        match unresolved {
+            Unresolved::Request(error) => Self::Request(error),
+            Unresolved::Failure(failure) => Self::Failure(failure),
+        }
+    }
+}
+
+impl From<NotFound> for Refused {
+    fn from(error: NotFound) -> Self {
+        match error {
+            NotFound::Missing(missing) => Self::Missing(missing),
+            NotFound::Failure(failure) => Self::Failure(failure),
+        }
+    }
+}
+
+impl RunService {
+    /// A service with an executor and these settings, for requests in these languages. `renderer` is a program that renders
+    /// templates when it is called with [`crate::RENDER_COMMAND`]: this one.
+    #[must_use]
+    pub fn new(
+        executor: Executor,
+        settings: Settings,
+        registry: Registry,
+        variables: HostVariables,
+        renderer: PathBuf,
+    ) -> Self {
+        let (store, toolchains) = (OnceLock::new(), Toolchains::new(&settings));
+        let images = settings.data_dir.as_deref().map(ImageStore::new);
+        Self { executor, settings, registry, store, toolchains, images, variables, renderer }
+    }
+
+    /// Where what is made once is kept: in the data directory, or as long as this process runs.
+    fn store(&self) -> Result<&Store, Failure> {
+        if let Some(store) = self.store.get() {
+            return Ok(store);
+        }
+        let store = match &self.settings.data_dir {
+            Some(dir) => Store::new(dir),
+            None => Store::temporary(self.settings.passes_data_dir(true))
+                .map_err(|error| failure("cannot make a temporary directory", &error))?,
+        };
+        Ok(self.store.get_or_init(|| store))
+    }
+
+    /// Looks for every toolchain, which may take a moment.
+    pub fn find_toolchains(&self) {
+        for definition in self.registry.all() {
+            let _ = self.toolchains.on_host(definition);
+        }
+    }
+
+    /// Confines the keeper to what requests can rightly need: toolchains, what is made once, and the paths that the
+    /// operator allows.
+    pub fn confine(&self) -> Result<(), Failure> {
+        let toolchains = self.toolchain_files();
+        let own = [self.renderer.clone(), self.store()?.root()];
+        let real = |path: PathBuf| path.canonicalize().unwrap_or(path);
+        let readable = toolchains.into_iter().chain(own).map(real).collect();
+        let writable = self.settings.volume_paths.iter().cloned().map(real).collect();
+        self.executor.confine(&Sources { readable, writable })
+    }
+
+    /// Confines this process, which must have a single thread: it opens what its toolchains consist of, what it makes once,
+    /// and `data_dir`, and the keeper does the rest.
+    pub fn confine_service(&self, data_dir: &Path) -> Result<(), Failure> {
+        let toolchains = self.toolchain_files();
+        let certificates = std::env::var_os("SSL_CERT_FILE").map(PathBuf::from);
+        let own = [self.renderer.clone()].into_iter().chain(certificates);
+        let readable = toolchains.into_iter().chain(own).chain(self.settings.volume_paths.iter().cloned());
+        let writable = vec![self.store()?.root(), data_dir.to_owned()];
+        sandbox_cell::confine_service(&ServiceFiles { readable: readable.collect(), writable })
+    }
+
+    /// What the toolchains consist of that were found.
+    fn toolchain_files(&self) -> Vec<PathBuf> {
+        let found = self.toolchains.found();
+        found.iter().flat_map(|runtime| runtime.sources().map(PathBuf::from).collect::<Vec<_>>()).collect()
+    }
+
+    /// Keeps up to so many cells ready from now on, and up to so many interpreters warm. Starts threads.
+    pub fn keep_ready(&mut self, cells: usize, zygotes: usize) -> std::io::Result<()> {
+        self.executor.keep_ready(cells, zygotes)
+    }
+
+    /// The same, at first one for every toolchain that was found.
+    pub fn warm_up(&mut self, cells: usize, zygotes: usize) -> std::io::Result<()> {
+        self.keep_ready(cells, zygotes)?;
+        for runtime in self.toolchains.found() {
+            let defaults = self.settings.defaults.clone();
+            let request = Request::new(Source::Code("0".to_owned()), defaults, self.settings.required());
+            let resolved = Resolved { variables: self.variables.clone(), ..Resolved::default() };
+            if let Ok(plan) = request.plan(Some(&runtime), &self.settings, &resolved) {
+                self.executor.expect(&plan);
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives up everything that is kept ready.
+    pub fn keep_nothing(&self) {
+        self.executor.keep_nothing();
+    }
+
+    /// How many cells neither answer nor die; see [`Executor::lost_cells`].
+    #[must_use]
+    pub fn lost_cells(&self) -> usize {
+        self.executor.lost_cells()
+    }
+
+    /// How many cells are ready, if some are kept.
+    #[must_use]
+    pub fn ready_cells(&self) -> Option<usize> {
+        self.executor.ready_cells()
+    }
+
+    /// Whether the keeper process has not ended.
+    #[must_use]
+    pub fn is_alive(&self) -> bool {
+        self.executor.cells.keeper().is_alive()
+    }
+
+    /// Makes a cell and deletes it, to see whether that works. Blocks.
+    pub fn try_cell(&self) -> Result<(), Failure> {
+        let spec = CellSpec { required: self.settings.required(), ..CellSpec::new() };
+        self.executor.cells.keeper().create(&spec)?.ready().map(drop)
+    }
+
+    /// The operator's settings.
+    #[must_use]
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// The languages, with their toolchains or what is missing.
+    pub fn languages(&self) -> impl Iterator<Item = (&Definition, Result<Arc<Runtime>, Missing>)> {
+        self.registry.all().map(|definition| (definition, self.toolchains.on_host(definition)))
+    }
+
+    /// Checks a JSON request of an owner completely, before anything is created.
+    pub fn check_json(&self, json: &JsonRequest, owner: Option<&str>) -> Result<CheckedRequest, Refused> {
+        let definition = self.language(json.language())?;
+        let mut request = json.request(&definition.name, &self.settings)?;
+        request.owner = owner.map(str::to_owned);
+        request.image = json.image.as_deref().map(|name| self.image(name)).transpose()?;
+        let input = json.stdin.clone().unwrap_or_default().into_bytes();
+        let input = if input.is_empty() { Input::Empty } else { Input::Bytes(input) };
+        self.check(request, Some(definition), input)
+    }
+
+    /// Checks a request completely, before anything is created. A program of the system has no language.
+    pub fn check(
+        &self,
+        request: Request,
+        language: Option<&Definition>,
+        input: Input,
+    ) -> Result<CheckedRequest, Refused> {
+        request.check()?;
+        let runtime = match (language, &request.image) {
+            (None, _) => None,
+            (Some(definition), None) => Some(self.toolchain(definition)?),
+            (Some(definition), Some(image)) => {
+                Some(self.toolchains.in_image(definition, image, &self.executor, &self.settings)?)
+            }
+        };
+        let resolved = Resolved::new(&request, &self.settings, &self.variables)?;
+        // Also finds what only a plan shows: packages, entry, volumes.
+        let plan = match request.template {
+            Some(_) => None,
+            None => Some(request.plan(runtime.as_deref(), &self.settings, &resolved)?),
+        };
+        Ok(CheckedRequest { request, input, runtime, resolved, plan, store: None, without: None })
+    }
+
+    /// The definition of a language by its name or one of its aliases.
+    pub fn language(&self, name: &str) -> Result<&Definition, sandbox_runtimes::UnknownLanguage> {
+        self.registry.by_name(name)
+    }
+
+    /// The toolchain of a language on the host.
+    pub fn toolchain(&self, definition: &Definition) -> Result<Arc<Runtime>, Missing> {
+        self.toolchains.on_host(definition)
+    }
+
+    fn image(&self, name: &str) -> Result<Image, FieldError> {
+        let refuse = |why: String| FieldError { field: "image".to_owned(), why };
+        let images = self.images.as_ref().ok_or_else(|| refuse("there is no directory for images".to_owned()))?;
+        images.open(name).map_err(|error| refuse(error.to_string()))
+    }
+
+    /// Carries out a request that has waited for this long. It is cancelled when one of `cancel` becomes readable. Blocks
+    /// until it is over.
+    pub fn run(
+        &self,
+        checked: CheckedRequest,
+        queued: Duration,
+        cancel: &[BorrowedFd<'_>],
+        observer: &mut dyn Observer,
+    ) -> Result<Arc<RunResult>, Refused> {
+        let CheckedRequest { mut request, input, runtime, resolved, plan, store, without } = checked;
+        let plan = match (plan, &runtime) {
+            (Some(plan), _) => plan,
+            (None, runtime) => {
+                let language = runtime.as_ref().map_or("", |runtime| &runtime.definition.name);
+                self.executor.render(&mut request, language, &self.renderer)?;
+                request.plan(runtime.as_deref(), &self.settings, &resolved)?
+            }
+        };
+        let plan = match without {
+            Some((layers, compiler)) => plan.without(layers, compiler),
+            None => plan,
+        };
+        let kept = if plan.makes_something() && store.is_none() { Some(self.store()?) } else { store.as_deref() };
+        let host = Host { store: kept, settings: &self.settings };
+        Ok(self.executor.run(&plan, host, input, cancel, queued, observer)?)
+    }
+}

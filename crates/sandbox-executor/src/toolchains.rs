@@ -1,0 +1,74 @@
+//! The toolchains of the host and of images, each looked for once.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use sandbox_images::Image;
+use sandbox_runtimes::{Definition, Memory, Missing, Places, Runtime};
+
+use crate::execute::Executor;
+use crate::images::NotFound;
+use crate::settings::Settings;
+
+type Found = Result<Arc<Runtime>, Missing>;
+
+/// What is known of toolchains.
+#[derive(Debug)]
+pub(crate) struct Toolchains {
+    data_dir: Option<PathBuf>,
+    /// On the host, by language.
+    host: Mutex<HashMap<String, Found>>,
+    /// In images, by the image's digest and the language.
+    images: Mutex<HashMap<(String, String), Arc<Runtime>>>,
+    /// What toolchains said about themselves, kept on disk.
+    memory: OnceLock<Mutex<Memory>>,
+}
+
+impl Toolchains {
+    pub(crate) fn new(settings: &Settings) -> Self {
+        let (data_dir, memory) = (settings.data_dir.clone(), OnceLock::new());
+        Self { data_dir, host: Mutex::default(), images: Mutex::default(), memory }
+    }
+
+    /// Read when it is first needed.
+    fn memory(&self) -> MutexGuard<'_, Memory> {
+        lock(self.memory.get_or_init(|| Mutex::new(Memory::open(self.data_dir.as_deref()))))
+    }
+
+    /// The toolchain of a language on the host.
+    pub(crate) fn on_host(&self, definition: &Definition) -> Found {
+        if let Some(known) = lock(&self.host).get(&definition.name) {
+            return known.clone();
+        }
+        let found = definition.discover(&Places::of_this_process(), &mut self.memory()).map(Arc::new);
+        lock(&self.host).insert(definition.name.clone(), found.clone());
+        found
+    }
+
+    /// The toolchains of the host that were found so far.
+    pub(crate) fn found(&self) -> Vec<Arc<Runtime>> {
+        lock(&self.host).values().flatten().cloned().collect()
+    }
+
+    /// The toolchain of a language in an image, which is asked for its version once.
+    pub(crate) fn in_image(
+        &self,
+        definition: &Definition,
+        image: &Image,
+        executor: &Executor,
+        settings: &Settings,
+    ) -> Result<Arc<Runtime>, NotFound> {
+        let key = (image.digest.clone(), definition.name.clone());
+        if let Some(known) = lock(&self.images).get(&key) {
+            return Ok(Arc::clone(known));
+        }
+        let found = Arc::new(executor.find_inside(definition, image, settings, &mut self.memory())?);
+        lock(&self.images).insert(key, Arc::clone(&found));
+        Ok(found)
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
