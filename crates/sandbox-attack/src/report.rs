@@ -4,18 +4,18 @@ use anstyle::{AnsiColor, Style};
 use sandbox_cell::{Layer, LayerSet};
 use serde_json::{Value, json};
 
-use super::catalogue::{Attack, GROUPS};
-use super::judge::Ending;
-use super::perform::Performance;
+use crate::catalogue::{Attack, GROUPS};
+use crate::judge::AttackOutcome;
+use crate::runner::AttackRecord;
 
-pub(super) const GOOD: Style = AnsiColor::Green.on_default();
-pub(super) const BAD: Style = AnsiColor::Red.on_default().bold();
-pub(super) const WARN: Style = AnsiColor::Yellow.on_default();
-pub(super) const BOLD: Style = Style::new().bold();
-pub(super) const DIM: Style = Style::new().dimmed();
+pub(crate) const GOOD: Style = AnsiColor::Green.on_default();
+pub(crate) const BAD: Style = AnsiColor::Red.on_default().bold();
+pub(crate) const WARN: Style = AnsiColor::Yellow.on_default();
+pub(crate) const BOLD: Style = Style::new().bold();
+pub(crate) const DIM: Style = Style::new().dimmed();
 
 /// The attacks that there are.
-pub(super) fn list(attacks: &[Attack], as_json: bool) -> String {
+pub(crate) fn list(attacks: &[Attack], as_json: bool) -> String {
     if as_json {
         let list: Vec<Value> = attacks.iter().map(describe).collect();
         return format!("{:#}\n", Value::from(list));
@@ -45,13 +45,13 @@ fn describe(attack: &Attack) -> Value {
     })
 }
 
-pub(super) fn width(attacks: &[Attack]) -> usize {
+pub(crate) fn width(attacks: &[Attack]) -> usize {
     attacks.iter().map(|attack| attack.id().len()).max().unwrap_or(0)
 }
 
 /// How many ended how.
 #[derive(Default)]
-struct Counts {
+struct OutcomeCounts {
     stopped: usize,
     breached: usize,
     known: usize,
@@ -59,21 +59,21 @@ struct Counts {
 }
 
 /// The report, and whether all is well.
-pub(super) fn attacks(
+pub(crate) fn attacks(
     attacks: &[Attack],
-    performances: &[Performance],
+    records: &[AttackRecord],
     layers: LayerSet,
     remains: &[String],
     as_json: bool,
 ) -> (String, bool) {
-    let mut counts = Counts::default();
-    let pairs: Vec<_> = attacks.iter().zip(performances).collect();
-    for (attack, performance) in &pairs {
-        *match (&performance.ending, attack.known) {
-            (Ending::Stopped, _) => &mut counts.stopped,
-            (Ending::Breached(_), Some(_)) => &mut counts.known,
-            (Ending::Breached(_), None) => &mut counts.breached,
-            (Ending::NotAttempted(_), _) => &mut counts.not_attempted,
+    let mut counts = OutcomeCounts::default();
+    let pairs: Vec<_> = attacks.iter().zip(records).collect();
+    for (attack, record) in &pairs {
+        *match (&record.outcome, attack.known) {
+            (AttackOutcome::Stopped, _) => &mut counts.stopped,
+            (AttackOutcome::Breached(_), Some(_)) => &mut counts.known,
+            (AttackOutcome::Breached(_), None) => &mut counts.breached,
+            (AttackOutcome::NotAttempted(_), _) => &mut counts.not_attempted,
         } += 1;
     }
     let good = counts.breached == 0 && counts.stopped > 0 && remains.is_empty();
@@ -83,28 +83,28 @@ pub(super) fn attacks(
 }
 
 fn as_value(
-    pairs: &[(&Attack, &Performance)],
+    pairs: &[(&Attack, &AttackRecord)],
     layers: LayerSet,
     remains: &[String],
-    counts: &Counts,
+    counts: &OutcomeCounts,
     good: bool,
 ) -> String {
     let attacks: Vec<Value> = pairs
         .iter()
-        .map(|(attack, performance)| {
-            let (outcome, evidence, why) = match (&performance.ending, attack.known) {
-                (Ending::Stopped, _) => ("stopped", None, None),
-                (Ending::Breached(evidence), Some(why)) => ("known", Some(evidence), Some(why)),
-                (Ending::Breached(evidence), None) => ("breached", Some(evidence), None),
-                (Ending::NotAttempted(why), _) => ("not_attempted", None, Some(why.as_str())),
+        .map(|(attack, record)| {
+            let (outcome, evidence, why) = match (&record.outcome, attack.known) {
+                (AttackOutcome::Stopped, _) => ("stopped", None, None),
+                (AttackOutcome::Breached(evidence), Some(why)) => ("known", Some(evidence), Some(why)),
+                (AttackOutcome::Breached(evidence), None) => ("breached", Some(evidence), None),
+                (AttackOutcome::NotAttempted(why), _) => ("not_attempted", None, Some(why.as_str())),
             };
             let mut value = describe(attack);
             value["outcome"] = outcome.into();
             value["evidence"] = evidence.cloned().unwrap_or_default().into();
             value["why"] = why.into();
-            value["verdict"] = performance.verdict.into();
-            value["start"] = performance.start.into();
-            value["time"] = performance.seconds.into();
+            value["verdict"] = record.verdict.into();
+            value["start"] = record.start.into();
+            value["time"] = record.seconds.into();
             value
         })
         .collect();
@@ -121,7 +121,7 @@ fn as_value(
     format!("{report:#}\n")
 }
 
-fn as_text(pairs: &[(&Attack, &Performance)], remains: &[String], counts: &Counts) -> String {
+fn as_text(pairs: &[(&Attack, &AttackRecord)], remains: &[String], counts: &OutcomeCounts) -> String {
     let width = pairs.iter().map(|(attack, _)| attack.file.len()).max().unwrap_or(0);
     let mut text = String::new();
     for group in GROUPS {
@@ -130,22 +130,22 @@ fn as_text(pairs: &[(&Attack, &Performance)], remains: &[String], counts: &Count
             continue;
         }
         text.push_str(&format!("{BOLD}{group}{BOLD:#}\n"));
-        for (attack, performance) in of_group {
+        for (attack, record) in of_group {
             let (name, tries) = (attack.file, attack.tries);
-            text.push_str(&match (&performance.ending, attack.known) {
-                (Ending::Stopped, _) => {
+            text.push_str(&match (&record.outcome, attack.known) {
+                (AttackOutcome::Stopped, _) => {
                     let walls = attack.walls();
                     let walls = if walls.is_empty() { "other walls".to_owned() } else { walls.join(", ") };
                     format!("  {GOOD}✓{GOOD:#} {name:width$}  {tries} {DIM}· stopped by {walls}{DIM:#}\n")
                 }
-                (Ending::Breached(_), Some(why)) => {
+                (AttackOutcome::Breached(_), Some(why)) => {
                     format!("  {WARN}!{WARN:#} {name:width$}  {tries} · {WARN}known limit:{WARN:#} {why}\n")
                 }
-                (Ending::Breached(evidence), None) => {
+                (AttackOutcome::Breached(evidence), None) => {
                     let evidence = evidence.join("; ");
                     format!("  {BAD}✗ {name:width$}{BAD:#}  {tries} · {BAD}BREACHED:{BAD:#} {evidence}\n")
                 }
-                (Ending::NotAttempted(why), _) => {
+                (AttackOutcome::NotAttempted(why), _) => {
                     format!("  {WARN}–{WARN:#} {name:width$}  {tries} · {WARN}not attempted:{WARN:#} {why}\n")
                 }
             });
@@ -154,7 +154,7 @@ fn as_text(pairs: &[(&Attack, &Performance)], remains: &[String], counts: &Count
     for left in remains {
         text.push_str(&format!("{BAD}✗ left behind:{BAD:#} {left}\n"));
     }
-    let Counts { stopped, breached, known, not_attempted } = counts;
+    let OutcomeCounts { stopped, breached, known, not_attempted } = counts;
     let style = if *breached == 0 && remains.is_empty() { GOOD } else { BAD };
     text.push_str(&format!("\n{style}{stopped} stopped, {breached} breached{style:#}"));
     if *known > 0 {

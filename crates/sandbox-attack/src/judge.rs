@@ -4,11 +4,10 @@ use base64::Engine;
 use sandbox_cell::printable;
 use sandbox_executor::{RunResult, Verdict};
 
-use super::catalogue::Attack;
-use super::traces::Suite;
-use super::world::World;
-use crate::output::summary;
-use crate::terminal::Neutraliser;
+use crate::ResultDisplay;
+use crate::baseline::HostBaseline;
+use crate::catalogue::Attack;
+use crate::world::World;
 
 /// The exit code of a program that got through.
 const GOT_THROUGH: i32 = 99;
@@ -26,7 +25,7 @@ const ENDED_WITH: &str = "it ended with";
 
 /// How an attack ended.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Ending {
+pub(crate) enum AttackOutcome {
     Stopped,
     /// With all the evidence.
     Breached(Vec<String>),
@@ -39,18 +38,25 @@ pub(crate) fn is_about_time(evidence: &str) -> bool {
 }
 
 /// Whether nothing is known of an attack but that its time was up, which is not what should have stopped it.
-pub(crate) fn is_cut_short(attack: &Attack, ending: &Ending) -> bool {
+pub(crate) fn is_cut_short(attack: &Attack, outcome: &AttackOutcome) -> bool {
     let timeout = Verdict::Timeout.name();
     let is_timeout = |text: &String| text.starts_with(&format!("{VERDICT} {timeout} "));
-    match ending {
-        Ending::Stopped => false,
-        Ending::Breached(evidence) => evidence.iter().all(is_timeout) && !attack.expect.contains(&timeout),
-        Ending::NotAttempted(why) => why.starts_with(&format!("{ENDED_WITH} {timeout}:")),
+    match outcome {
+        AttackOutcome::Stopped => false,
+        AttackOutcome::Breached(evidence) => evidence.iter().all(is_timeout) && !attack.expect.contains(&timeout),
+        AttackOutcome::NotAttempted(why) => why.starts_with(&format!("{ENDED_WITH} {timeout}:")),
     }
 }
 
 /// Everything that a result shows.
-pub(crate) fn result(attack: &Attack, result: &RunResult, deadline: f64, world: &World, suite: &Suite) -> Vec<String> {
+pub(crate) fn result(
+    attack: &Attack,
+    result: &RunResult,
+    deadline: f64,
+    world: &World,
+    baseline: &HostBaseline,
+    display: ResultDisplay,
+) -> Vec<String> {
     let mut evidence = vec![];
     if result.exit_code == Some(GOT_THROUGH) {
         let said = result.stdout.lines().chain(result.stderr.lines()).rfind(|line| !line.trim().is_empty());
@@ -58,14 +64,14 @@ pub(crate) fn result(attack: &Attack, result: &RunResult, deadline: f64, world: 
     }
     let text = everything(result);
     evidence.extend(world.secrets_in(&text));
-    if text.contains(&format!("hostname={}", suite.host_name)) && suite.host_name != "sandbox" {
+    if text.contains(&format!("hostname={}", baseline.host_name)) && baseline.host_name != "sandbox" {
         evidence.push("it learnt the host's name".to_owned());
     }
-    if let Some(address) = suite.addresses.iter().find(|address| text.contains(&format!("address={address}"))) {
+    if let Some(address) = baseline.addresses.iter().find(|address| text.contains(&format!("address={address}"))) {
         evidence.push(format!("it learnt the host's address {address}"));
     }
     let names_group = |line: &str| {
-        line.contains("/sandbox-run-") || suite.groups.iter().any(|group| line.contains(&format!(":{group}")))
+        line.contains("/sandbox-run-") || baseline.groups.iter().any(|group| line.contains(&format!(":{group}")))
     };
     if text.lines().any(|line| line.starts_with("cgroup=") && names_group(line)) {
         evidence.push("it learnt the real names of its control groups".to_owned());
@@ -84,7 +90,7 @@ pub(crate) fn result(attack: &Attack, result: &RunResult, deadline: f64, world: 
         evidence.push(format!("it used {used:.2} CPUs of {cap:.2}"));
     }
     evidence.extend(files(result));
-    evidence.extend(terminal(result));
+    evidence.extend(terminal(result, display));
     evidence
 }
 
@@ -131,21 +137,18 @@ fn files(result: &RunResult) -> Vec<String> {
     found.map(|path| format!("a file came back as '{}'", shown(path))).collect()
 }
 
-/// Control sequences that would reach the terminal of whoever started it.
-fn terminal(result: &RunResult) -> Vec<String> {
+/// Control sequences that would reach the terminal from which the program was started.
+fn terminal(result: &RunResult, display: ResultDisplay) -> Vec<String> {
     let mut evidence = vec![];
     for stream in [&result.stdout, &result.stderr] {
-        let mut filter = Neutraliser::default();
-        let mut bytes = filter.filter(stream.as_bytes());
-        bytes.extend(filter.finish());
-        let text = String::from_utf8_lossy(&bytes);
+        let text = (display.output)(stream);
         if text.chars().any(|c| c.is_control() && !"\n\r\t".contains(c)) {
             evidence.push("its output would control the terminal".to_owned());
         }
     }
     // Our own colours are the only sequences in a summary.
     let mut plain = String::new();
-    for part in summary(result).split("\u{1b}[") {
+    for part in (display.summary)(result).split("\u{1b}[") {
         plain.push_str(part.trim_start_matches(|c: char| c.is_ascii_digit() || c == ';').trim_start_matches('m'));
     }
     if plain.chars().any(char::is_control) {

@@ -13,8 +13,8 @@ use sandbox_sys::ipc::{MessageQueue, SharedMemory, remove_segment};
 use sandbox_sys::keyring::Key;
 use tempfile::TempDir;
 
-use super::neighbour;
-use super::traces::{self, Suite};
+use crate::baseline::{self, HostBaseline};
+use crate::neighbour;
 
 /// Where on the host a file with the marker's name would be a breach.
 const PLACES: [&str; 14] = [
@@ -41,14 +41,14 @@ const CONTENT: &str = "nobody has touched this\n";
 pub(crate) const SHOWN: &str = "/opt/shown";
 
 /// A file as it was planted.
-struct Planted {
+struct PlantedFile {
     path: PathBuf,
     content: String,
-    facts: Facts,
+    facts: FileFacts,
 }
 
 /// Mode, owner, group, links.
-type Facts = (u32, u32, u32, u64);
+type FileFacts = (u32, u32, u32, u64);
 
 /// Everything that is planted for one attack.
 pub(crate) struct World {
@@ -57,7 +57,7 @@ pub(crate) struct World {
     pub(crate) marker: String,
     /// Each secret, and what it is.
     tokens: Vec<(&'static str, String)>,
-    files: Vec<Planted>,
+    files: Vec<PlantedFile>,
     tcp: TcpListener,
     unix: UnixListener,
     socket: UnixListener,
@@ -75,13 +75,13 @@ pub(crate) struct World {
 }
 
 impl World {
-    pub(crate) fn plant(suite: &Suite) -> io::Result<Self> {
+    pub(crate) fn plant(baseline: &HostBaseline) -> io::Result<Self> {
         let marker = format!("sandbox-attack-{}", token()?);
         let dir = tempfile::Builder::new().prefix("sandbox-attack-").tempdir()?;
         set_mode(dir.path(), 0o755)?;
         let mut tokens = vec![];
-        if !suite.secret.is_empty() {
-            tokens.push(("the suite's environment", suite.secret.clone()));
+        if !baseline.secret.is_empty() {
+            tokens.push(("the suite's environment", baseline.secret.clone()));
         }
         let mut secret = |what| -> io::Result<String> {
             let token = token()?;
@@ -104,14 +104,14 @@ impl World {
             std::fs::write(at(name), content)?;
             set_mode(&at(name), *mode)?;
         }
-        if suite.root {
+        if baseline.root {
             let owner = 0x6000_0000 + u32::try_from(number()? % 0x0fff_ffff).unwrap_or(0);
             chown(at("shown/owned"), Some(owner), Some(owner))?;
             tokens.push(("the owner of a file", owner.to_string()));
         }
         let files = planted
             .into_iter()
-            .map(|(name, content, _)| Ok(Planted { facts: facts(&at(name))?, path: at(name), content }))
+            .map(|(name, content, _)| Ok(PlantedFile { facts: facts(&at(name))?, path: at(name), content }))
             .collect::<io::Result<_>>()?;
 
         let tcp = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
@@ -214,7 +214,7 @@ impl World {
     }
 
     /// What has changed.
-    pub(crate) fn inspect(&mut self, suite: &Suite) -> Vec<String> {
+    pub(crate) fn inspect(&mut self, baseline: &HostBaseline) -> Vec<String> {
         let mut evidence = vec![];
         for file in &self.files {
             let content = std::fs::read_to_string(&file.path).ok();
@@ -229,7 +229,7 @@ impl World {
         if (names(""), names("open"), names("shown")) != (5, 1, 3) {
             evidence.push("there are other files in the planted directories".to_owned());
         }
-        let places = PLACES.iter().map(Path::new).chain([suite.temp_dir.as_path()]);
+        let places = PLACES.iter().map(Path::new).chain([baseline.temp_dir.as_path()]);
         for left in places.map(|place| place.join(&self.marker)) {
             if left.symlink_metadata().is_ok() {
                 evidence.push(format!("it made {}", left.display()));
@@ -262,14 +262,14 @@ impl World {
             evidence.push("it left shared memory outside".to_owned());
         }
         match self.victim.try_wait() {
-            Ok(None) if traces::is_stopped(self.victim.id()) => {
+            Ok(None) if baseline::is_stopped(self.victim.id()) => {
                 evidence.push("it stopped a process outside".to_owned());
             }
             Ok(None) => {}
             _ => evidence.push("it ended a process outside".to_owned()),
         }
-        evidence.extend(traces::of_marker(&self.marker));
-        evidence.extend(suite.changes());
+        evidence.extend(baseline::of_marker(&self.marker));
+        evidence.extend(baseline.changes());
         evidence
     }
 }
@@ -294,7 +294,7 @@ pub(crate) fn neighbour_environment(values: &[String; 3]) -> impl Iterator<Item 
     neighbour::VARIABLES.into_iter().zip(values.iter().cloned())
 }
 
-fn facts(path: &Path) -> io::Result<Facts> {
+fn facts(path: &Path) -> io::Result<FileFacts> {
     let meta = path.symlink_metadata()?;
     Ok((meta.mode(), meta.uid(), meta.gid(), meta.nlink()))
 }

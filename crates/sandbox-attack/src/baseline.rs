@@ -12,7 +12,7 @@ use sandbox_executor::GATEWAY_THREAD;
 pub(crate) const SECRET_VARIABLE: &str = "SANDBOX_ATTACK_SECRET";
 
 /// The host as it was before all attacks.
-pub(crate) struct Suite {
+pub(crate) struct HostBaseline {
     /// What is in the suite's own environment.
     pub(crate) secret: String,
     pub(crate) root: bool,
@@ -29,7 +29,7 @@ pub(crate) struct Suite {
     digest: Option<u64>,
 }
 
-impl Suite {
+impl HostBaseline {
     pub(crate) fn new() -> std::io::Result<Self> {
         let executable = std::env::current_exe()?;
         Ok(Self {

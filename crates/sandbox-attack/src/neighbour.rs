@@ -10,7 +10,7 @@ use std::os::unix::net::{SocketAddr, UnixListener};
 use std::time::Duration;
 
 /// The argument with which this program is a neighbour.
-pub(crate) const COMMAND: &str = "attack-neighbour";
+pub const COMMAND: &str = "attack-neighbour";
 
 /// What it says when it is ready, and in the end if nobody came near.
 pub(crate) const READY: &str = "ready\n";
@@ -31,7 +31,8 @@ pub(crate) const VARIABLES: [&str; 3] = ["NEIGHBOUR_SECRET", "NEIGHBOUR_PORT", "
 pub(crate) const SHARED_VARIABLE: &str = "NEIGHBOUR_SHARED";
 
 /// Lives beside an attack until standard input ends. This is what runs in a cell.
-pub(crate) fn live() -> u8 {
+#[must_use]
+pub fn live() -> u8 {
     match watch() {
         Ok(harm) => {
             let _ = std::io::stdout().write_all(if harm.is_empty() { UNHARMED } else { &harm }.as_bytes());

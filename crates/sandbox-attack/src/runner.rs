@@ -1,5 +1,5 @@
-//! Carrying out one attack: a world is planted, a neighbour moves in, the program runs like any request, and what has
-//! become of the world is looked at.
+//! Carries out one attack: plants a world, starts a neighbour, runs the program like any request, and inspects the
+//! world afterwards.
 
 use std::collections::HashMap;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -16,11 +16,12 @@ use sandbox_executor::{
 };
 use sandbox_runtimes::{Missing, Runtime, Store};
 
-use super::catalogue::Attack;
-use super::judge::{self, Ending};
-use super::neighbour;
-use super::traces::{self, Suite};
-use super::world::{SHOWN, World, neighbour_environment};
+use crate::ResultDisplay;
+use crate::baseline::{self, HostBaseline};
+use crate::catalogue::Attack;
+use crate::judge::{self, AttackOutcome};
+use crate::neighbour;
+use crate::world::{SHOWN, World, neighbour_environment};
 
 /// How long an attack may run if it does not say.
 const PATIENCE: u64 = 10_000_000;
@@ -41,51 +42,55 @@ const MOVING_IN: Duration = Duration::from_secs(20);
 /// Where the neighbour's program is in its cell.
 const NEIGHBOUR_PROGRAM: &str = "/opt/neighbour";
 
-/// All that attacks are carried out with.
-pub(crate) struct Theatre<'a> {
+/// Carries out attacks with one executor.
+pub(crate) struct AttackRunner<'a> {
     pub(crate) executor: &'a Executor,
     pub(crate) settings: Settings,
     pub(crate) store: Store,
     /// Where things are kept that nobody will ever use again.
     pub(crate) scratch: Store,
     pub(crate) runtimes: HashMap<String, Result<Runtime, Missing>>,
-    pub(crate) suite: Suite,
+    pub(crate) baseline: HostBaseline,
     /// The layers that this host has.
     pub(crate) layers: LayerSet,
-    /// Becomes readable when the person at the terminal has had enough.
+    /// Becomes readable when the suite is to stop.
     pub(crate) cancel: BorrowedFd<'a>,
+    /// How results are displayed.
+    pub(crate) display: ResultDisplay,
 }
 
-/// What came of an attack.
+/// The record of one attack.
 #[derive(Debug, Clone)]
-pub(crate) struct Performance {
-    pub(crate) ending: Ending,
+pub(crate) struct AttackRecord {
+    pub(crate) outcome: AttackOutcome,
     pub(crate) verdict: Option<&'static str>,
     /// How its program got its cell.
     pub(crate) start: Option<&'static str>,
     pub(crate) seconds: f64,
 }
 
-impl Theatre<'_> {
+impl AttackRunner<'_> {
     /// Carries out an attack, in cells without some layers.
-    pub(crate) fn perform(&self, attack: &Attack, omit: LayerSet) -> Performance {
+    pub(crate) fn perform(&self, attack: &Attack, omit: LayerSet) -> AttackRecord {
         let began = Instant::now();
         let (mut verdict, mut start) = (None, None);
-        let mut attempt =
-            |attack: &Attack| self.attempt(attack, omit, &mut verdict, &mut start).unwrap_or_else(Ending::NotAttempted);
-        let mut ending = attempt(attack);
+        let mut attempt = |attack: &Attack| {
+            self.attempt(attack, omit, &mut verdict, &mut start).unwrap_or_else(AttackOutcome::NotAttempted)
+        };
+        let mut outcome = attempt(attack);
         for _ in 0..AGAIN {
             // Others may use this machine, too. Whoever is late because nobody ends it is late again.
-            if matches!(&ending, Ending::Breached(evidence) if evidence.iter().all(|one| judge::is_about_time(one))) {
-                ending = attempt(attack);
+            if matches!(&outcome, AttackOutcome::Breached(evidence) if evidence.iter().all(|one| judge::is_about_time(one)))
+            {
+                outcome = attempt(attack);
             }
         }
         let may_need_longer = omit == LayerSet::default() && attack.known.is_none();
-        if may_need_longer && judge::is_cut_short(attack, &ending) {
+        if may_need_longer && judge::is_cut_short(attack, &outcome) {
             // What nothing but its deadline stops is not stopped in a longer time either.
-            ending = attempt(&attack.with_wall_time(deadline(attack) * MORE_PATIENCE));
+            outcome = attempt(&attack.with_wall_time(deadline(attack) * MORE_PATIENCE));
         }
-        Performance { ending, verdict, start, seconds: began.elapsed().as_secs_f64() }
+        AttackRecord { outcome, verdict, start, seconds: began.elapsed().as_secs_f64() }
     }
 
     fn attempt(
@@ -94,12 +99,12 @@ impl Theatre<'_> {
         omit: LayerSet,
         verdict: &mut Option<&'static str>,
         start: &mut Option<&'static str>,
-    ) -> Result<Ending, String> {
+    ) -> Result<AttackOutcome, String> {
         let language = language(attack)?;
         let runtime = self.runtimes.get(language).ok_or_else(|| format!("there is no {language}"))?;
         let runtime = runtime.as_ref().map_err(|missing| format!("needs {}", missing.what))?;
         let mut world =
-            World::plant(&self.suite).map_err(|error| format!("cannot plant what it looks for: {error}"))?;
+            World::plant(&self.baseline).map_err(|error| format!("cannot plant what it looks for: {error}"))?;
         if let Some(need) = attack.needs.iter().find(|need| !self.has(need, &world)) {
             return Err(format!("needs {need}"));
         }
@@ -134,31 +139,31 @@ impl Theatre<'_> {
         for result in &results {
             *verdict = Some(result.verdict.name());
             *start = Some(result.metrics.start.name());
-            evidence.extend(judge::result(attack, result, deadline, &world, &self.suite));
+            evidence.extend(judge::result(attack, result, deadline, &world, &self.baseline, self.display));
         }
         if let ([first, second], true) = (results.as_slice(), attack.differs)
             && first.stdout == second.stdout
         {
             evidence.push("two runs said the same".to_owned());
         }
-        evidence.extend(world.inspect(&self.suite));
+        evidence.extend(world.inspect(&self.baseline));
         if attack.alone {
-            evidence.extend(traces::of_gateways());
+            evidence.extend(baseline::of_gateways());
         }
         evidence.dedup();
         if evidence.is_empty() {
             match results.iter().find_map(|result| judge::not_attempted(attack, result)) {
                 Some(why) => Err(why),
-                None => Ok(Ending::Stopped),
+                None => Ok(AttackOutcome::Stopped),
             }
         } else {
-            Ok(Ending::Breached(evidence))
+            Ok(AttackOutcome::Breached(evidence))
         }
     }
 
     fn has(&self, need: &str, world: &World) -> bool {
         match need {
-            "root" => self.suite.root,
+            "root" => self.baseline.root,
             "key" => world.key.is_some(),
             "sysv" => world.has_sysv(),
             "x86_64" => cfg!(target_arch = "x86_64"),
@@ -222,7 +227,7 @@ impl Theatre<'_> {
             let refused = attack.expect.contains(&"refused");
             if refused { Ok(None) } else { Err(format!("the sandbox failed: {failure}")) }
         };
-        if let Err(failure) = self.executor.render(&mut request, language, &self.suite.executable) {
+        if let Err(failure) = self.executor.render(&mut request, language, &self.baseline.executable) {
             return failed(&failure);
         }
         let mut settings = self.settings.clone();
@@ -257,7 +262,7 @@ impl Theatre<'_> {
         stay: Input,
         ready: Sender<()>,
     ) -> Result<String, String> {
-        let mount = Mount::read_only(&self.suite.executable, NEIGHBOUR_PROGRAM);
+        let mount = Mount::read_only(&self.baseline.executable, NEIGHBOUR_PROGRAM);
         let argv = vec![NEIGHBOUR_PROGRAM.into(), neighbour::COMMAND.into()];
         let limits = self.settings.defaults.clone();
         let source = Source::Program { argv, mount: Some(mount) };
@@ -386,7 +391,7 @@ fn parts(text: &str) -> Result<Vec<InputFile>, String> {
     Ok(files)
 }
 
-/// Whether a person at the terminal has had enough.
+/// Whether the suite is to stop.
 pub(crate) fn is_cancelled(cancel: BorrowedFd<'_>) -> bool {
     let mut fds = [rustix::event::PollFd::from_borrowed_fd(cancel.as_fd(), rustix::event::PollFlags::IN)];
     let now = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
