@@ -10,13 +10,14 @@ use std::io::Read;
 use std::os::fd::AsFd;
 use std::time::Duration;
 
-use harness::{Test, conclude, eventually, run, start};
+use harness::{Test, conclude, run, start};
 use sandbox_cell::archive::{self, Archive, Omission, Sink};
 use sandbox_cell::limits::{Caps, Limits};
 use sandbox_cell::{
     Cell, CellSpec, Command, Keeper, Layer, LimitKind, Mount, RelativePath, RunStatus, Sources, Start, Stdio,
     StopReason, Volume, null,
 };
+use sandbox_testing::eventually;
 
 fn main() {
     let tests: &[Test] = &[

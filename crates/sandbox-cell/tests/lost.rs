@@ -4,8 +4,6 @@
 //! The keeper must be started while the process has one thread, so this file has a `main` of its own.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
 
-#[path = "harness/frozen.rs"]
-mod frozen;
 #[allow(dead_code, reason = "each test binary uses its part")]
 mod harness;
 
@@ -13,11 +11,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
-use frozen::{Frozen, field, find};
-use harness::{Test, conclude, eventually, run, start};
+use harness::{Test, conclude, run, start};
 use rustix::process::{Pid, Signal, kill_process};
 use sandbox_cell::limits::{Caps, Limits};
 use sandbox_cell::{Cell, CellEnd, CellSpec, Keeper, LimitKind, Role, RunStatus, StopReason};
+use sandbox_testing::eventually;
+use sandbox_testing::frozen::{Frozen, field, find};
 
 fn main() {
     let tests: &[Test] = &[

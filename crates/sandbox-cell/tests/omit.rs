@@ -8,12 +8,13 @@ mod harness;
 use std::os::fd::AsFd;
 use std::time::Duration;
 
-use harness::{Test, conclude, eventually, run, start};
+use harness::{Test, conclude, run, start};
 use sandbox_cell::limits::{Caps, Limits};
 use sandbox_cell::{
     CellSpec, Command, Failure, Keeper, Layer, LayerSet, LimitKind, Outcome, RunStatus, Sources, Stdio, StopReason,
     Volume, null,
 };
+use sandbox_testing::eventually;
 
 fn main() {
     let tests: &[Test] = &[

@@ -2,8 +2,6 @@
 //! deadlines hold when fifty hostile programs run at once.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
 
-mod harness;
-
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::os::unix::fs::{PermissionsExt, chown};
@@ -12,7 +10,8 @@ use std::process::{Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use harness::{BINARY, data_dir, eventually, fixture, in_container, is_root, keep_report, result, sandbox};
+use sandbox_testing::command::{binary, fixture, in_container, keep_report, result, sandbox};
+use sandbox_testing::{data_dir, eventually, needs};
 use serde_json::Value;
 
 /// Time is measured here, so the tests take turns.
@@ -39,7 +38,7 @@ fn planted() -> BTreeSet<OsString> {
 
 #[test]
 fn every_attack_is_stopped() {
-    if !is_root() {
+    if !needs::root() {
         return;
     }
     let _alone = alone();
@@ -73,7 +72,7 @@ fn share_prepared(data: &Path, owner: &str) {
 
 #[test]
 fn every_attack_is_stopped_in_warm_cells() {
-    if !is_root() {
+    if !needs::root() {
         return;
     }
     let _alone = alone();
@@ -91,14 +90,14 @@ fn every_attack_is_stopped_in_warm_cells() {
 
 #[test]
 fn every_attack_is_stopped_for_an_ordinary_user() {
-    if !is_root() {
+    if !needs::root() {
         return;
     }
     let _alone = alone();
     // In a place that the user can reach.
     let dir = tempfile::Builder::new().permissions(PermissionsExt::from_mode(0o755)).tempdir().unwrap();
     let (program, data) = (dir.path().join("sandbox-run"), dir.path().join("data"));
-    std::fs::copy(BINARY, &program).unwrap();
+    std::fs::copy(binary(), &program).unwrap();
     std::fs::create_dir(&data).unwrap();
     chown(&data, Some(4321), Some(4321)).unwrap();
     share_prepared(&data, "4321:4321");
@@ -144,7 +143,7 @@ const KNOWN_WITHOUT_NAMESPACES: [&str; 9] = [
 
 #[test]
 fn every_attack_is_stopped_or_known_without_namespaces() {
-    if !is_root() {
+    if !needs::root() {
         return;
     }
     let _alone = alone();
@@ -196,7 +195,7 @@ fn every_attack_is_stopped_or_known_without_namespaces() {
 
 #[test]
 fn the_absence_of_every_layer_is_noticed() {
-    if !is_root() {
+    if !needs::root() {
         return;
     }
     let _alone = alone();
@@ -255,7 +254,7 @@ fn timed(args: &[&str]) -> (Value, Duration) {
 
 #[test]
 fn deadlines_hold_for_fifty_hostile_programs_at_once() {
-    if !is_root() {
+    if !needs::root() {
         return;
     }
     let _alone = alone();

@@ -3,12 +3,11 @@
 //! In a test binary of its own, so that nothing else runs while it counts.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
 
-mod harness;
-
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-use harness::{eventually, fixture, groups, processes, program, python};
+use sandbox_testing::command::{fixture, groups, processes, program, python};
+use sandbox_testing::eventually;
 
 /// Everything on the host that a run could leave.
 #[derive(Debug, PartialEq, Eq)]

@@ -3,18 +3,15 @@
 //! The keeper must be started while the process has one thread, so this file has a `main` of its own.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
 
-#[path = "../../../tests/features/mod.rs"]
-mod features;
-
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use features::{Case, Runner};
 use libtest_mimic::Arguments;
 use sandbox_cell::limits::Caps;
 use sandbox_cell::{LimitKind, RelativePath};
 use sandbox_executor::{Executor, Host, Input, InputFile, Request, Settings, Source};
 use sandbox_runtimes::{Memory, Places, Registry, Store};
+use sandbox_testing::features::{Case, Runner};
 use serde_json::Value;
 
 fn main() {
@@ -25,7 +22,7 @@ fn main() {
     let registry = Registry::shipped().unwrap();
     let inner = Arc::clone(&executor);
     let runner: Arc<Runner> = Arc::new(move |case| run(&inner, &settings, &registry, &memory, case));
-    let trials = features::trials(&runner);
+    let trials = sandbox_testing::features::trials(&runner);
     drop(runner);
     let conclusion = libtest_mimic::run(&Arguments::from_args(), trials);
     drop(executor);

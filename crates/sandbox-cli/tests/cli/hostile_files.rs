@@ -8,13 +8,10 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::harness::{is_root, result, run, sandbox};
+use sandbox_testing::command::{result, run, sandbox};
+use sandbox_testing::needs;
 
-#[path = "../../../sandbox-cell/tests/harness/frozen.rs"]
-#[allow(dead_code, reason = "each test binary uses its part")]
-mod frozen;
-
-use frozen::{Frozen, field, find};
+use sandbox_testing::frozen::{Frozen, field, find};
 
 /// Leaves files with long names until something is full.
 const LONG_NAMES: &str = "
@@ -29,7 +26,7 @@ except OSError:
 ";
 
 fn python(code: &str, flags: &[&str]) -> Value {
-    crate::harness::python(code, flags)
+    sandbox_testing::command::python(code, flags)
 }
 
 #[test]
@@ -196,7 +193,7 @@ impl Drop for Stopped {
 
 #[test]
 fn an_init_or_keeper_that_does_not_answer_delays_no_caller() {
-    if !is_root() {
+    if !needs::root() {
         return;
     }
     let (code, result, ()) = disturbed("61", Stdio::piped(), |_, init| signal("-STOP", init));

@@ -1,6 +1,7 @@
 //! Every limit is enforced, has its verdict, and says what it was.
 
-use super::harness::{in_time, is_root, program, python, result, run};
+use sandbox_testing::command::{in_time, program, python, result, run};
+use sandbox_testing::needs;
 use serde_json::Value;
 
 fn assert_limit(result: &Value, verdict: &str, kind: &str) {
@@ -165,7 +166,7 @@ fn sleeping_uses_no_cpu_time() {
 
 #[test]
 fn the_cpu_share_holds() {
-    if !is_root() {
+    if !needs::root() {
         return;
     }
     // Half a CPU in however many threads; less if others use the machine too.
@@ -186,7 +187,7 @@ fn the_operators_caps_and_defaults_apply() {
     let run = |name: &str, value: &str, flags: &[&str]| {
         let mut args = vec!["--lang", "python", "--json", "--code", "print(1)"];
         args.extend_from_slice(flags);
-        super::harness::sandbox(&args).env(name, value).output().unwrap()
+        sandbox_testing::command::sandbox(&args).env(name, value).output().unwrap()
     };
     let refused = run("SANDBOX_MAX_MEMORY", "128m", &["--memory", "1g"]);
     assert_eq!(refused.status.code(), Some(2));

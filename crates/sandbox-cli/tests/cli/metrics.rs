@@ -1,6 +1,6 @@
 //! What a run is said to have used is what it used.
 
-use super::harness::{in_time, program, python, result, run};
+use sandbox_testing::command::{in_time, program, python, result, run};
 
 fn number(result: &serde_json::Value, name: &str) -> f64 {
     result["metrics"][name].as_f64().unwrap_or_else(|| panic!("{name}: {result:#}"))

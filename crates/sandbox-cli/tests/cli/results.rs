@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::harness::{python, run};
+use sandbox_testing::command::{python, run};
 
 #[test]
 fn the_result_is_the_last_expressions_value() {

@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use super::harness::{python, run_with_input, sandbox};
+use sandbox_testing::command::{python, run_with_input, sandbox};
 
 #[test]
 fn the_first_line_arrives_before_the_program_ends() {

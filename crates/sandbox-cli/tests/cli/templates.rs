@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::harness::{result, run};
+use sandbox_testing::command::{result, run};
 
 struct Template(tempfile::TempDir);
 

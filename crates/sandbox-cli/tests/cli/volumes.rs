@@ -5,7 +5,8 @@ use std::process::{Command, Output};
 
 use serde_json::Value;
 
-use crate::harness::{is_root, result, run, sandbox};
+use sandbox_testing::command::{result, run, sandbox};
+use sandbox_testing::needs;
 
 fn python(data: &Path, code: &str, flags: &[&str]) -> Value {
     let mut command = sandbox(&["--lang", "python", "--json", "--code", code]);
@@ -115,7 +116,7 @@ fn make_readable(path: &Path) {
 #[test]
 fn a_writable_directory_of_the_hosts() {
     use std::os::unix::fs::MetadataExt;
-    if !is_root() {
+    if !needs::root() {
         return;
     }
     // On a file system that can map ids; the build directory is on a real one.

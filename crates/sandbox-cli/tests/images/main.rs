@@ -2,8 +2,6 @@
 #![allow(clippy::unwrap_used, reason = "a failure here is a failed test")]
 
 mod build;
-#[path = "../harness/mod.rs"]
-mod harness;
 
 use std::path::Path;
 use std::process::Output;
@@ -12,7 +10,7 @@ use serde_json::{Value, json};
 use tar::EntryType;
 
 use build::{Packed, Tar, compress, docker_save, in_directory, in_one_file, oci_layout};
-use harness::{result, sandbox};
+use sandbox_testing::command::{result, sandbox};
 
 fn run(data: &Path, args: &[&str]) -> Output {
     sandbox(args).env("SANDBOX_DATA_DIR", data).output().unwrap()

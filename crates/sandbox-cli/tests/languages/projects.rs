@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::harness::{result, run_with_input_in};
+use sandbox_testing::command::{result, run_with_input_in};
 
 /// The tests here.
 pub(crate) const TESTS: &[(&str, fn())] = &[

@@ -7,13 +7,11 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::{Server, eventually};
+use sandbox_testing::eventually;
 
-#[path = "../../../sandbox-cell/tests/harness/frozen.rs"]
-#[allow(dead_code, reason = "each test binary uses its part")]
-mod frozen;
+use crate::Server;
 
-use frozen::{Frozen, find};
+use sandbox_testing::frozen::{Frozen, find};
 
 /// Fills the memory with names of files, so that little is left to collect them with.
 fn long_names() -> Value {

@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::{Server, eventually};
+use sandbox_testing::eventually;
+
+use crate::Server;
 
 const ALICE: (&str, &str) = ("x-api-key", "alice-0123456789abcdef");
 const BOB: (&str, &str) = ("x-api-key", "bob-0123456789abcdef");

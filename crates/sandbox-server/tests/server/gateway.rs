@@ -5,7 +5,9 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
-use crate::{Server, eventually};
+use sandbox_testing::eventually;
+
+use crate::Server;
 
 impl Server {
     fn process(&self, what: &str) -> Vec<String> {

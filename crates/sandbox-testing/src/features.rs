@@ -1,34 +1,42 @@
 //! What every language must be able to do, checked in the same way through the command line and through the library:
-//! the files beside this one have a program for each feature and language.
+//! the files in `tests/features` have a program for each feature and language.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use libtest_mimic::Trial;
 use serde::Deserialize;
 use serde_json::Value;
 
+use crate::repository;
+
 /// The languages.
-pub(crate) const LANGUAGES: [&str; 9] =
-    ["python", "javascript", "go", "rust", "java", "c", "cpp", "typescript", "bash"];
+pub const LANGUAGES: [&str; 9] = ["python", "javascript", "go", "rust", "java", "c", "cpp", "typescript", "bash"];
 
 /// A run that a test asks for.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Case {
-    pub(crate) language: String,
-    /// The code, or none if it is among the files.
-    pub(crate) code: Option<String>,
-    pub(crate) files: Vec<(String, String)>,
-    pub(crate) stdin: String,
-    pub(crate) args: Vec<String>,
-    pub(crate) packages: Vec<String>,
-    pub(crate) timeout: Option<&'static str>,
-    pub(crate) memory: Option<&'static str>,
+pub struct Case {
+    /// The language.
+    pub language: String,
+    /// The code, unless it is one of the files.
+    pub code: Option<String>,
+    /// Names and contents of files.
+    pub files: Vec<(String, String)>,
+    /// Standard input.
+    pub stdin: String,
+    /// Arguments.
+    pub args: Vec<String>,
+    /// Packages to install.
+    pub packages: Vec<String>,
+    /// The time limit.
+    pub timeout: Option<&'static str>,
+    /// The memory limit.
+    pub memory: Option<&'static str>,
 }
 
 /// Runs a case and returns its result.
-pub(crate) type Runner = dyn Fn(&Case) -> Value + Send + Sync;
+pub type Runner = dyn Fn(&Case) -> Value + Send + Sync;
 
 #[derive(Debug, Deserialize)]
 struct Features {
@@ -71,12 +79,12 @@ struct Package {
 }
 
 /// The folder that holds the repository's tests.
-pub(crate) fn tests_dir() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests")
+pub fn tests_dir() -> PathBuf {
+    repository().join("tests")
 }
 
 /// A test for each language and feature.
-pub(crate) fn trials(runner: &Arc<Runner>) -> Vec<Trial> {
+pub fn trials(runner: &Arc<Runner>) -> Vec<Trial> {
     let mut trials = vec![];
     for language in LANGUAGES {
         let text = std::fs::read_to_string(tests_dir().join(format!("features/{language}.toml"))).unwrap();

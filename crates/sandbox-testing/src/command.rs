@@ -1,23 +1,26 @@
-//! What every test of the command line uses.
-#![allow(dead_code, reason = "each test binary uses its part")]
+//! The command line under test, programs for it to run, and what it may leave on the host.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
-use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-/// The binary under test.
-pub(crate) const BINARY: &str = env!("CARGO_BIN_EXE_sandbox-run");
+use crate::{build_dir, data_dir, repository, scratch_dir};
+
+/// The path of the `sandbox-run` under test.
+pub fn binary() -> &'static str {
+    static BINARY: OnceLock<String> = OnceLock::new();
+    BINARY.get_or_init(|| build_dir().join("sandbox-run").to_str().unwrap().to_owned())
+}
 
 /// Set to a default time limit on a machine that is slow for reasons of its own.
 const SLOW_MACHINE: &str = "SANDBOX_TEST_TIMEOUT";
 
 /// A command with these arguments and no settings from outside.
-pub(crate) fn sandbox<S: AsRef<std::ffi::OsStr>>(args: &[S]) -> Command {
-    let mut command = Command::new(BINARY);
+pub fn sandbox<S: AsRef<std::ffi::OsStr>>(args: &[S]) -> Command {
+    let mut command = Command::new(binary());
     command.args(args).stdin(Stdio::null());
     without_settings(&mut command);
     if let Ok(timeout) = std::env::var(SLOW_MACHINE) {
@@ -26,8 +29,8 @@ pub(crate) fn sandbox<S: AsRef<std::ffi::OsStr>>(args: &[S]) -> Command {
     command
 }
 
-/// Keeps settings of whoever runs the tests from a command.
-pub(crate) fn without_settings(command: &mut Command) {
+/// Removes the settings of the person who runs the tests from a command.
+pub fn without_settings(command: &mut Command) {
     for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("SANDBOX_") || name.starts_with("HTTP_")) {
         command.env_remove(name);
     }
@@ -39,12 +42,12 @@ pub(crate) fn without_settings(command: &mut Command) {
 }
 
 /// Runs a command to its end.
-pub(crate) fn run<S: AsRef<std::ffi::OsStr>>(args: &[S]) -> Output {
+pub fn run<S: AsRef<std::ffi::OsStr>>(args: &[S]) -> Output {
     sandbox(args).output().unwrap()
 }
 
 /// Runs a command with this on its standard input.
-pub(crate) fn run_with_input<S: AsRef<std::ffi::OsStr>>(args: &[S], input: &[u8]) -> Output {
+pub fn run_with_input<S: AsRef<std::ffi::OsStr>>(args: &[S], input: &[u8]) -> Output {
     feed(sandbox(args), input)
 }
 
@@ -53,7 +56,7 @@ fn feed(mut command: Command, input: &[u8]) -> Output {
     let mut stdin = child.stdin.take().unwrap();
     let input = input.to_vec();
     let feeder = std::thread::spawn(move || {
-        // Whoever does not read it all closes the pipe.
+        // A program that does not read it all closes the pipe.
         let _ = stdin.write_all(&input);
     });
     let output = child.wait_with_output().unwrap();
@@ -61,33 +64,28 @@ fn feed(mut command: Command, input: &[u8]) -> Output {
     output
 }
 
-/// Where tests keep what is made once: compiled programs and packages.
-pub(crate) fn data_dir() -> PathBuf {
-    Path::new(env!("CARGO_TARGET_TMPDIR")).join("data")
-}
-
 /// Runs a command in a directory, with this on its standard input, and with the tests' own cache.
-pub(crate) fn run_with_input_in<S: AsRef<std::ffi::OsStr>>(dir: &Path, args: &[S], input: &[u8]) -> Output {
+pub fn run_with_input_in<S: AsRef<std::ffi::OsStr>>(dir: &Path, args: &[S], input: &[u8]) -> Output {
     let mut command = sandbox(args);
     command.current_dir(dir).env("SANDBOX_DATA_DIR", data_dir());
     feed(command, input)
 }
 
 /// Runs Python code and returns the result.
-pub(crate) fn python(code: &str, flags: &[&str]) -> Value {
+pub fn python(code: &str, flags: &[&str]) -> Value {
     let mut args = vec!["--lang", "python", "--json", "--code", code];
     args.extend_from_slice(flags);
     result(&run(&args))
 }
 
 /// The result in a command's output.
-pub(crate) fn result(output: &Output) -> Value {
+pub fn result(output: &Output) -> Value {
     serde_json::from_slice(&output.stdout)
         .unwrap_or_else(|error| panic!("no result ({error}): {}", String::from_utf8_lossy(&output.stderr)))
 }
 
-/// A program in `tests/fixtures`, compiled to a static binary.
-pub(crate) fn fixture() -> &'static Path {
+/// A program in `fixtures`, compiled to a static binary.
+pub fn fixture() -> &'static Path {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
     BUILT.get_or_init(|| {
         // Where there is no compiler, it was built before.
@@ -96,9 +94,9 @@ pub(crate) fn fixture() -> &'static Path {
 }
 
 fn build(name: &str) -> PathBuf {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/fixtures/{name}.rs"));
+    let source = repository().join(format!("crates/sandbox-testing/fixtures/{name}.rs"));
     // A name of its own for each test process: they may run at the same time.
-    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}", std::process::id()));
+    let target = scratch_dir().join(format!("{name}-{}", std::process::id()));
     let rustc = std::env::var("RUSTC").unwrap_or_else(|_| "rustc".to_owned());
     let built = Command::new(rustc)
         .args(["--edition", "2024", "-O", "-C", "target-feature=+crt-static", "-C", "strip=symbols", "-o"])
@@ -114,25 +112,25 @@ fn build(name: &str) -> PathBuf {
 
 /// A command that runs the binary as in an unprivileged container, as `root` or as another `user`, with this directory
 /// for what is made once.
-pub(crate) fn in_container<S: AsRef<std::ffi::OsStr>>(user: &str, data: &Path, args: &[S]) -> Command {
+pub fn in_container<S: AsRef<std::ffi::OsStr>>(user: &str, data: &Path, args: &[S]) -> Command {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
     let mut command =
         Command::new(BUILT.get_or_init(|| {
             std::env::var_os("SANDBOX_TEST_CONTAINER").map_or_else(|| build("container"), PathBuf::from)
         }));
-    command.args([user, BINARY]).args(args).stdin(Stdio::null()).current_dir("/").env_clear();
+    command.args([user, binary()]).args(args).stdin(Stdio::null()).current_dir("/").env_clear();
     command.env("PATH", "/usr/local/bin:/usr/bin:/bin").env("SANDBOX_DATA_DIR", data).env("TMPDIR", data);
     command
 }
 
 /// Keeps a report of the attack suite for `scripts/what-holds`, which writes the table of what holds where.
-pub(crate) fn keep_report(host: &str, report: &Value) {
-    let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("attack-{host}.json"));
+pub fn keep_report(host: &str, report: &Value) {
+    let file = scratch_dir().join(format!("attack-{host}.json"));
     std::fs::write(file, report.to_string()).unwrap();
 }
 
 /// Runs the fixture with these words and returns the result.
-pub(crate) fn program(words: &[&str], flags: &[&str]) -> Value {
+pub fn program(words: &[&str], flags: &[&str]) -> Value {
     let path = fixture().to_str().unwrap();
     let mut args = vec!["exec", "--json"];
     args.extend_from_slice(flags);
@@ -143,7 +141,7 @@ pub(crate) fn program(words: &[&str], flags: &[&str]) -> Value {
 
 /// Tries something that has to be done in time up to three times. Others may use this machine as well; what is late because
 /// nobody ends it is late every time. An emulated machine has longer.
-pub(crate) fn in_time(seconds: f64, attempt: impl Fn() -> Value) -> Value {
+pub fn in_time(seconds: f64, attempt: impl Fn() -> Value) -> Value {
     let seconds = if std::env::var_os(SLOW_MACHINE).is_some() { seconds + 5.0 } else { seconds };
     let mut late = vec![];
     for _ in 0..3 {
@@ -157,17 +155,8 @@ pub(crate) fn in_time(seconds: f64, attempt: impl Fn() -> Value) -> Value {
     panic!("took {late:?} s, not {seconds} s");
 }
 
-/// Waits for something to become true.
-pub(crate) fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
-    let until = Instant::now() + Duration::from_secs(60);
-    while !holds() {
-        assert!(Instant::now() < until, "never happened: {what}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
-}
-
 /// Control groups that sandbox-run made, whose name contains `part`.
-pub(crate) fn groups(part: &str) -> Vec<PathBuf> {
+pub fn groups(part: &str) -> Vec<PathBuf> {
     fn walk(dir: &Path, depth: usize, part: &str, found: &mut Vec<PathBuf>) {
         for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
             if !entry.file_type().is_ok_and(|t| t.is_dir()) {
@@ -187,7 +176,7 @@ pub(crate) fn groups(part: &str) -> Vec<PathBuf> {
 }
 
 /// Where a keeper that this process starts makes its groups: one directory per controller on v1, the top on v2.
-pub(crate) fn group_parents() -> Vec<PathBuf> {
+pub fn group_parents() -> Vec<PathBuf> {
     let own = std::fs::read_to_string("/proc/self/cgroup").unwrap();
     let mut parents = vec![];
     for line in own.lines() {
@@ -204,7 +193,7 @@ pub(crate) fn group_parents() -> Vec<PathBuf> {
 }
 
 /// Processes, as (id, parent, name, command line). One that has ended and was not collected counts.
-pub(crate) fn processes() -> Vec<(u32, u32, String, String)> {
+pub fn processes() -> Vec<(u32, u32, String, String)> {
     let mut found = vec![];
     for entry in std::fs::read_dir("/proc").unwrap().flatten() {
         let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else { continue };
@@ -219,22 +208,13 @@ pub(crate) fn processes() -> Vec<(u32, u32, String, String)> {
     found
 }
 
-/// Whether this process is root. Tests of what only root can have call this first: without root they do nothing on a
-/// developer's machine, and fail in CI, where a skipped test would hide something.
-pub(crate) fn is_root() -> bool {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let root = status.lines().any(|line| line.starts_with("Uid:\t0\t"));
-    assert!(root || std::env::var_os("CI").is_none(), "this test needs root, and CI must not skip it");
-    root
-}
-
 /// A command that runs the binary as an ordinary user. The user need not be able to reach the directory it is in: the
 /// binary is opened here and named by its descriptor.
-pub(crate) fn as_ordinary_user<S: AsRef<std::ffi::OsStr>>(args: &[S]) -> Command {
+pub fn as_ordinary_user<S: AsRef<std::ffi::OsStr>>(args: &[S]) -> Command {
     let script = "exec setpriv --reuid 4321 --regid 4321 --clear-groups --inh-caps=-all /proc/self/fd/9 \"$@\" \
                   9<\"$BINARY\"";
     let mut command = Command::new("sh");
     command.args(["-c", script, "sh"]).args(args).stdin(Stdio::null()).current_dir("/").env_clear();
-    command.env("PATH", "/usr/local/bin:/usr/bin:/bin").env("BINARY", BINARY);
+    command.env("PATH", "/usr/local/bin:/usr/bin:/bin").env("BINARY", binary());
     command
 }

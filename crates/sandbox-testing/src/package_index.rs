@@ -13,13 +13,14 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
 /// An index that serves until it is dropped.
-pub(crate) struct Index {
-    shared: Arc<Shared>,
+#[derive(Debug)]
+pub struct PackageIndex {
+    shared: Arc<IndexState>,
     port: u16,
 }
 
-#[derive(Default)]
-struct Shared {
+#[derive(Debug, Default)]
+struct IndexState {
     /// Packages by name: an archive of version 1.0.
     packages: Mutex<HashMap<String, Vec<u8>>>,
     /// How often an archive was asked for.
@@ -33,11 +34,12 @@ struct Shared {
     over: AtomicBool,
 }
 
-impl Index {
-    pub(crate) fn start() -> Self {
+impl PackageIndex {
+    /// Starts an empty index.
+    pub fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
-        let shared = Arc::new(Shared::default());
+        let shared = Arc::new(IndexState::default());
         let serving = Arc::clone(&shared);
         std::thread::spawn(move || {
             for connection in listener.incoming() {
@@ -52,36 +54,38 @@ impl Index {
     }
 
     /// Its address, for `SANDBOX_PYTHON_INDEX`.
-    pub(crate) fn address(&self) -> String {
+    pub fn address(&self) -> String {
         format!("http://127.0.0.1:{}/simple/", self.port)
     }
 
-    pub(crate) fn port(&self) -> u16 {
+    /// Its port on loopback.
+    pub fn port(&self) -> u16 {
         self.port
     }
 
     /// From now on, only those are served who know the password. Links lead to a whole address.
-    pub(crate) fn lock(&self, user: &str, password: &str, origin: &str) {
+    pub fn lock(&self, user: &str, password: &str, origin: &str) {
         let header = format!("Authorization: Basic {}", STANDARD.encode(format!("{user}:{password}")));
         *self.shared.locked.lock().unwrap() = Some((header, origin.to_owned()));
     }
 
     /// How often somebody came without the password.
-    pub(crate) fn refused(&self) -> usize {
+    pub fn refused(&self) -> usize {
         self.shared.refused.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn downloads(&self) -> usize {
+    /// How often an archive was requested.
+    pub fn downloads(&self) -> usize {
         self.shared.downloads.load(Ordering::Relaxed)
     }
 
     /// From now on, archives are promised and not sent.
-    pub(crate) fn stall(&self, stalled: bool) {
+    pub fn stall(&self, stalled: bool) {
         self.shared.stalled.store(stalled, Ordering::Relaxed);
     }
 
     /// Offers a package whose build runs `build`, Python code that may add to `files`, the content of the package.
-    pub(crate) fn offer(&self, name: &str, build: &str) {
+    pub fn offer(&self, name: &str, build: &str) {
         let dir = tempfile::tempdir().unwrap();
         let root = dir.path().join(format!("{name}-1.0"));
         std::fs::create_dir(&root).unwrap();
@@ -101,7 +105,7 @@ impl Index {
     }
 }
 
-impl Drop for Index {
+impl Drop for PackageIndex {
     fn drop(&mut self) {
         self.shared.over.store(true, Ordering::Relaxed);
         let _ = TcpStream::connect(("127.0.0.1", self.port));
@@ -130,7 +134,7 @@ def build_wheel(directory, config_settings=None, metadata_directory=None):
     )
 }
 
-impl Shared {
+impl IndexState {
     fn serve(&self, mut connection: TcpStream) {
         let mut lines = BufReader::new(connection.try_clone().unwrap()).lines();
         let Some(Ok(first)) = lines.next() else { return };
@@ -170,7 +174,7 @@ impl Shared {
 }
 
 /// How many entries there are in a folder, if there is one.
-pub(crate) fn entries(dir: &Path) -> Vec<String> {
+pub fn entries(dir: &Path) -> Vec<String> {
     let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
     let mut names: Vec<_> = entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
     names.sort();

@@ -3,10 +3,12 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use crate::{PATIENCE, needs};
+
 /// Waits for the process with this command line. Returns its id and its parent's, which is the cell's init.
-pub(crate) fn find(argv: &[&str]) -> (u32, u32) {
+pub fn find(argv: &[&str]) -> (u32, u32) {
     let line: Vec<u8> = argv.iter().flat_map(|word| [word.as_bytes(), b"\0"].concat()).collect();
-    let until = Instant::now() + Duration::from_secs(60);
+    let until = Instant::now() + PATIENCE;
     loop {
         let processes = std::fs::read_dir("/proc").unwrap().flatten();
         let mut pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
@@ -20,21 +22,23 @@ pub(crate) fn find(argv: &[&str]) -> (u32, u32) {
 }
 
 /// A number in a process's status.
-pub(crate) fn field(pid: u32, name: &str) -> u32 {
+pub fn field(pid: u32, name: &str) -> u32 {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
     line.split_ascii_whitespace().next().unwrap().parse().unwrap()
 }
 
 /// Processes that are frozen, so that not even SIGKILL ends them, until this is dropped.
-pub(crate) struct Frozen(PathBuf);
+#[derive(Debug)]
+pub struct Frozen(PathBuf);
 
 impl Frozen {
     /// Freezes processes, if this host has what keeps them from dying as well: the freezer of the first version of control
     /// groups.
-    pub(crate) fn new(pids: &[u32]) -> Option<Self> {
+    pub fn new(pids: &[u32]) -> Option<Self> {
         let top = PathBuf::from("/sys/fs/cgroup/freezer");
         if !top.join("cgroup.procs").exists() {
+            needs::skipped("the freezer of cgroup v1");
             return None;
         }
         let group = top.join(format!("sandbox-test-{}-{}", std::process::id(), pids[0]));
@@ -45,7 +49,7 @@ impl Frozen {
         }
         let state = frozen.0.join("freezer.state");
         std::fs::write(&state, "FROZEN").unwrap();
-        let until = Instant::now() + Duration::from_secs(10);
+        let until = Instant::now() + PATIENCE;
         while std::fs::read_to_string(&state).unwrap().trim() != "FROZEN" {
             assert!(Instant::now() < until, "they do not freeze");
             std::thread::sleep(Duration::from_millis(1));
