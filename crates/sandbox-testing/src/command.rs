@@ -139,22 +139,6 @@ pub fn program(words: &[&str], flags: &[&str]) -> Value {
     result(&run(&args))
 }
 
-/// Tries something that has to be done in time up to three times. Others may use this machine as well; what is late because
-/// nobody ends it is late every time. An emulated machine has longer.
-pub fn in_time(seconds: f64, attempt: impl Fn() -> Value) -> Value {
-    let seconds = if std::env::var_os(SLOW_MACHINE).is_some() { seconds + 5.0 } else { seconds };
-    let mut late = vec![];
-    for _ in 0..3 {
-        let result = attempt();
-        let wall = result["metrics"]["wall_time"].as_f64().unwrap();
-        if wall < seconds {
-            return result;
-        }
-        late.push(wall);
-    }
-    panic!("took {late:?} s, not {seconds} s");
-}
-
 /// Control groups that sandbox-run made, whose name contains `part`.
 pub fn groups(part: &str) -> Vec<PathBuf> {
     fn walk(dir: &Path, depth: usize, part: &str, found: &mut Vec<PathBuf>) {

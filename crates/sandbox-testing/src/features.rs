@@ -1,7 +1,9 @@
 //! What every language must be able to do, checked in the same way through the command line and through the library:
 //! the files in `tests/features` have a program for each feature and language.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
+use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -9,7 +11,7 @@ use libtest_mimic::Trial;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::repository;
+use crate::{data_dir, repository};
 
 /// The languages.
 pub const LANGUAGES: [&str; 9] = ["python", "javascript", "go", "rust", "java", "c", "cpp", "typescript", "bash"];
@@ -104,9 +106,9 @@ pub fn trials(runner: &Arc<Runner>) -> Vec<Trial> {
 }
 
 /// What is checked.
-type Check = fn(&str, &Features, &Runner);
+type FeatureCheck = fn(&str, &Features, &Runner);
 
-const CHECKS: &[(&str, Check)] = &[
+const CHECKS: &[(&str, FeatureCheck)] = &[
     ("hello", hello),
     ("stdin", stdin),
     ("arguments", arguments),
@@ -170,17 +172,24 @@ fn several_files(language: &str, features: &Features, run: &Runner) {
 fn package(language: &str, features: &Features, run: &Runner) {
     let package = features.package.as_ref().unwrap();
     let with = |name: &str| run(&Case { packages: vec![name.to_owned()], ..case(language, &package.code) });
-    let result = with(&package.name);
-    assert_eq!(succeeded(&result), package.stdout);
-    // Installed once, found ever after.
-    let again = with(&package.name);
-    assert_eq!(succeeded(&again), package.stdout);
-    assert!(again["metrics"]["phases"]["packages"].as_f64().unwrap() < 1.0, "{again:#}");
+    assert_eq!(succeeded(&with(&package.name)), package.stdout);
+    // Installed once, found ever after: an environment that is installed again is another directory of the same name.
+    let installed = environments();
+    assert_eq!(succeeded(&with(&package.name)), package.stdout);
+    let after = environments();
+    assert!(!installed.is_empty() && installed.is_subset(&after), "{installed:?} {after:?}");
     let bad = with(&package.bad);
     assert_eq!(bad["verdict"], "package_error", "{bad:#}");
     let error = bad["error"].as_str().unwrap();
     assert!(error.contains(&package.bad_error), "{error}");
     assert!(!bad["stderr"].as_str().unwrap().is_empty(), "the installer's message");
+}
+
+/// The environments that were installed, each with the number of its inode.
+fn environments() -> BTreeSet<(OsString, u64)> {
+    let entries = std::fs::read_dir(data_dir().join("environments")).into_iter().flatten().flatten();
+    let directories = entries.filter(|entry| entry.path().join("content").is_dir());
+    directories.map(|entry| (entry.file_name(), entry.metadata().unwrap().ino())).collect()
 }
 
 fn failed(result: &Value, verdict: &str, expected: &Failing) {

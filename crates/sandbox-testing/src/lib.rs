@@ -12,6 +12,7 @@ pub mod features;
 pub mod frozen;
 pub mod needs;
 pub mod package_index;
+pub mod redact;
 mod redis;
 mod server;
 mod wait;

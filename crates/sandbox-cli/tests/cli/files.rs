@@ -2,9 +2,8 @@
 
 use std::path::Path;
 
-use serde_json::Value;
-
 use sandbox_testing::command::{result, run, sandbox};
+use serde_json::Value;
 
 fn write(dir: &Path, name: &str, content: impl AsRef<[u8]>) -> String {
     let path = dir.join(name);

@@ -6,10 +6,9 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
-use serde_json::{Value, json};
-
 use sandbox_testing::command::{result, run, sandbox};
 use sandbox_testing::needs;
+use serde_json::{Value, json};
 
 use sandbox_testing::frozen::{Frozen, field, find};
 
@@ -47,9 +46,9 @@ fn files_that_take_too_long_cost_only_themselves() {
     let code = format!("{LONG_NAMES}\nprint('done', flush=True)\nimport time; time.sleep(60)");
     let result = python(&code, &["--memory", "1g", "--inodes", "300000", "--timeout", "6s"]);
     assert_eq!(result["verdict"], "timeout", "{:#}", result["error"]);
-    let (run, collect) = (&result["metrics"]["phases"]["run"], &result["metrics"]["phases"]["collect"]);
-    assert!(run.as_f64().unwrap() + collect.as_f64().unwrap() < 10.0, "{run} {collect}");
     assert!(!result["files"].as_object().unwrap().is_empty(), "what arrived in time comes back");
+    let omitted = result["files_omitted"].as_array().unwrap();
+    assert!(omitted.contains(&json!({"path": ".", "why": "not_collected"})), "the rest was given up: {omitted:?}");
 }
 
 #[test]

@@ -3,10 +3,9 @@
 use std::path::Path;
 use std::process::Output;
 
-use serde_json::{Value, json};
-
 use sandbox_testing::command::{in_container, processes, result, run};
 use sandbox_testing::{eventually, needs};
+use serde_json::{Value, json};
 
 /// Who runs the container's programs. Root can give each cell a user of its own; another user has only itself.
 const USERS: [&str; 2] = ["root", "user"];

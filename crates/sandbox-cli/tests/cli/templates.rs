@@ -1,8 +1,7 @@
 //! Templates around snippets.
 
-use serde_json::Value;
-
 use sandbox_testing::command::{result, run};
+use serde_json::Value;
 
 struct Template(tempfile::TempDir);
 

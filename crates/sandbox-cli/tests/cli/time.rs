@@ -5,7 +5,6 @@ use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal};
-
 use sandbox_testing::command::{groups, processes, python, result, sandbox};
 use sandbox_testing::eventually;
 

@@ -5,11 +5,10 @@ use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use serde_json::Value;
-
 use sandbox_testing::command::{as_ordinary_user, processes, result, sandbox};
 use sandbox_testing::package_index::{PackageIndex, entries};
 use sandbox_testing::{eventually, needs};
+use serde_json::Value;
 
 /// The tests here.
 pub(crate) const TESTS: &[(&str, fn())] = &[

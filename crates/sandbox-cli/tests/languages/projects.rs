@@ -2,9 +2,8 @@
 
 use std::path::Path;
 
-use serde_json::Value;
-
 use sandbox_testing::command::{result, run_with_input_in};
+use serde_json::Value;
 
 /// The tests here.
 pub(crate) const TESTS: &[(&str, fn())] = &[

@@ -4,9 +4,8 @@ use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::time::Duration;
 
-use serde_json::{Value, json};
-
 use sandbox_testing::eventually;
+use serde_json::{Value, json};
 
 use crate::Server;
 

@@ -3,9 +3,8 @@
 use std::net::{TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
-use serde_json::json;
-
 use sandbox_testing::eventually;
+use serde_json::json;
 
 use crate::Server;
 

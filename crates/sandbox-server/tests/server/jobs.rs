@@ -5,9 +5,8 @@ use std::net::TcpStream;
 use std::process::Command;
 use std::time::Duration;
 
-use serde_json::{Value, json};
-
 use sandbox_testing::{RedisServer, eventually};
+use serde_json::{Value, json};
 
 use crate::Server;
 

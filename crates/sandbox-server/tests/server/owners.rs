@@ -2,10 +2,9 @@
 
 use std::collections::HashSet;
 
-use serde_json::{Value, json};
-
 use sandbox_testing::eventually;
 use sandbox_testing::package_index::PackageIndex;
+use serde_json::{Value, json};
 
 use crate::Server;
 

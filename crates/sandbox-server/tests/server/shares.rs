@@ -5,9 +5,8 @@ use std::net::TcpListener;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use serde_json::{Value, json};
-
 use sandbox_testing::eventually;
+use serde_json::{Value, json};
 
 use crate::Server;
 
