@@ -23,6 +23,7 @@ mod jobs;
 #[cfg(feature = "otlp")]
 mod otlp;
 mod owners;
+mod screen;
 mod shares;
 mod warm;
 mod warm_javascript;
