@@ -74,6 +74,8 @@ lint:
 	$(CARGO) fetch --locked
 	$(CARGO) deny --offline --log-level error check licenses bans sources
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --document-private-items --locked --quiet
+	scripts/check-names
+	typos
 
 ## The server's integration tests alone.
 test-sandbox: setup-test
@@ -98,10 +100,12 @@ measured: coverage
 test-readme: setup-test
 	scripts/follow-readme
 
-## Write what the commands in the documents print into them, and draw the picture in the README, with the programs as they are released.
+## Write what the commands in the documents print into them, draw the picture in the README, with the programs as they are released, and write the snapshots of help and errors.
 bless: setup-test build
 	SANDBOX_BLESS=all SANDBOX_PROGRAMS=$(CURDIR)/$(RELEASE) $(CARGO) test --locked -p sandbox-cli --test documents
 	PATH=$(CURDIR)/$(RELEASE):$$PATH scripts/record-demo
+	INSTA_UPDATE=always $(CARGO) test --locked -p sandbox-cli --test screen
+	INSTA_UPDATE=always $(CARGO) test --locked -p sandbox-server --test server screen
 
 ## The same programs with every backend: runc, and a Docker engine of the test's own. Writes the table in docs/EVALUATION.md.
 test-backends: setup-test
@@ -130,7 +134,7 @@ UNMEASURED = for_an_ordinary_user without_namespaces fifty_hostile a_thousand_jo
 coverage: setup-test
 	@command -v cargo-tarpaulin >/dev/null || $(CARGO) install --locked --quiet cargo-tarpaulin@0.37.5
 	RUSTFLAGS="-C llvm-args=-runtime-counter-relocation" $(CARGO) tarpaulin --engine llvm --workspace --locked --follow-exec \
-		--target-dir target/coverage --skip-clean --timeout 600 --fail-under 80 --out Stdout --out Json --output-dir target/coverage \
+		--exclude-files "crates/sandbox-testing/*" --target-dir target/coverage --skip-clean --timeout 600 --fail-under 80 --out Stdout --out Json --output-dir target/coverage \
 		-- $(UNMEASURED:%=--skip %)
 	scripts/coverage-by-crate target/coverage/tarpaulin-report.json
 

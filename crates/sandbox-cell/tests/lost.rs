@@ -4,8 +4,6 @@
 //! The keeper must be started while the process has one thread, so this file has a `main` of its own.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
 
-#[path = "harness/frozen.rs"]
-mod frozen;
 #[allow(dead_code, reason = "each test binary uses its part")]
 mod harness;
 
@@ -13,11 +11,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
-use frozen::{Frozen, field, find};
-use harness::{Test, conclude, eventually, run, start};
+use harness::{Test, conclude, run, start};
 use rustix::process::{Pid, Signal, kill_process};
 use sandbox_cell::limits::{Caps, Limits};
 use sandbox_cell::{Cell, CellEnd, CellSpec, Keeper, LimitKind, Role, RunStatus, StopReason};
+use sandbox_testing::frozen::{Frozen, field, find};
+use sandbox_testing::{eventually, needs};
 
 fn main() {
     let tests: &[Test] = &[
@@ -26,9 +25,7 @@ fn main() {
         ("a_nest_that_does_not_die_delays_no_other_cell", frozen_nest),
     ];
     // Each needs to be root, to signal and freeze what is inside of a cell.
-    let root = rustix::process::geteuid().is_root();
-    assert!(root || std::env::var_os("CI").is_none(), "these tests need root, and CI must not skip them");
-    conclude(tests, !root, ("an_init_that_was_killed_is_no_success", killed_init));
+    conclude(tests, !needs::root(), ("an_init_that_was_killed_is_no_success", killed_init));
 }
 
 /// Long enough for any answer on a busy machine. What waits for ever takes longer.

@@ -8,12 +8,13 @@ mod harness;
 use std::os::fd::AsFd;
 use std::time::Duration;
 
-use harness::{Test, conclude, eventually, run, start};
+use harness::{Test, conclude, run, start};
 use sandbox_cell::limits::{Caps, Limits};
 use sandbox_cell::{
     CellSpec, Command, Failure, Keeper, Layer, LayerSet, LimitKind, Outcome, RunStatus, Sources, Stdio, StopReason,
     Volume, null,
 };
+use sandbox_testing::{eventually, needs};
 
 fn main() {
     let tests: &[Test] = &[
@@ -32,8 +33,7 @@ fn main() {
         ("without_pid_only_the_cell_is_killed", without_pid_only_the_cell_is_killed),
         ("without_pid_a_process_that_always_forks_is_caught", without_pid_a_comet_is_caught),
     ];
-    let root = rustix::process::geteuid().is_root();
-    conclude(tests, !root, ("a_confined_keeper_leaves_nothing_out", a_confined_keeper_leaves_nothing_out));
+    conclude(tests, !needs::root(), ("a_confined_keeper_leaves_nothing_out", a_confined_keeper_leaves_nothing_out));
 }
 
 fn a_confined_keeper_leaves_nothing_out(keeper: &Keeper) {
@@ -269,7 +269,7 @@ fn without_pid_only_the_cell_is_killed(keeper: &Keeper) {
 }
 
 fn without_pid_a_comet_is_caught(keeper: &Keeper) {
-    if !std::path::Path::new("/usr/bin/python3").exists() {
+    if !needs::program("/usr/bin/python3") {
         return;
     }
     // Each process lives just long enough to make the next one.

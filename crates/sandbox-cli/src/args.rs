@@ -118,7 +118,7 @@ pub(crate) enum Action {
     #[command(long_about = ATTACK, after_help = "Examples:\n  sandbox-run attack\n  sandbox-run attack --only network\n  sandbox-run attack --canary")]
     Attack(AttackOptions),
     /// Live beside an attack; used inside the sandbox
-    #[command(name = crate::attack::NEIGHBOUR, hide = true)]
+    #[command(name = sandbox_attack::NEIGHBOUR_COMMAND, hide = true)]
     Neighbour,
     /// Unpack an image; used inside the sandbox
     #[command(name = sandbox_images::UNPACK_COMMAND, hide = true)]

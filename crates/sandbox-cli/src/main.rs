@@ -40,11 +40,13 @@ fn main() -> ExitCode {
     // The keeper is a fork of this process and must come before any thread. It comes before everything else, because it
     // looks around on the host while the flags are parsed. It makes nothing until it is asked for a cell.
     let first = std::env::args_os().nth(1);
-    if first.as_ref().is_some_and(|word| word == "attack") {
-        attack::begin();
+    if first.as_ref().is_some_and(|word| word == "attack")
+        && let Err(error) = sandbox_attack::restart_with_secret()
+    {
+        output::complain(&error);
     }
     let runs = first.is_some_and(|word| {
-        let others = ["doctor", "completions", "man", "languages", "cache", attack::NEIGHBOUR];
+        let others = ["doctor", "completions", "man", "languages", "cache", sandbox_attack::NEIGHBOUR_COMMAND];
         let inside = [RENDER_COMMAND, UNPACK_COMMAND, INSIDE_COMMAND];
         !others.iter().chain(&inside).any(|other| word == *other)
     });
@@ -82,7 +84,7 @@ fn act(arguments: Arguments, executor: Option<Result<Executor, Failure>>) -> u8 
         (Some(Action::UnpackImage { job }), _) => image::unpack(&job),
         (Some(Action::Doctor { json }), _) => doctor::doctor(json),
         (Some(Action::Attack(options)), Some(executor)) => attack::attack(&options, executor),
-        (Some(Action::Neighbour), _) => attack::neighbour(),
+        (Some(Action::Neighbour), _) => sandbox_attack::run_neighbour(),
         (Some(Action::RenderTemplate), _) => template::render(),
         (Some(Action::Completions { shell }), _) => {
             clap_complete::generate(shell, &mut Arguments::command(), "sandbox-run", &mut std::io::stdout());

@@ -47,6 +47,14 @@ impl Neutraliser {
     }
 }
 
+/// A text as it is shown on a terminal.
+pub(crate) fn neutralise(text: &str) -> String {
+    let mut filter = Neutraliser::default();
+    let mut bytes = filter.filter(text.as_bytes());
+    bytes.extend(filter.finish());
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
 fn push(output: &mut String, text: &str) {
     output.extend(text.chars().map(|c| if matches!(c, '\n' | '\t' | '\r') { c } else { visible(c) }));
 }

@@ -3,19 +3,16 @@
 //! The keeper must be started while the process has one thread, so this file has a `main` of its own.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
 
-#[path = "../../../tests/features/mod.rs"]
-mod features;
-
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use features::{Case, Runner};
 use libtest_mimic::Arguments;
 use sandbox_cell::limits::Caps;
 use sandbox_cell::{LimitKind, RelativePath};
 use sandbox_executor::{Executor, HostVariables, Input, InputFile, Request, RunService, Settings, Source};
 use sandbox_runtimes::Registry;
+use sandbox_testing::features::{Case, Runner};
 use serde_json::Value;
 
 fn main() {
@@ -27,7 +24,7 @@ fn main() {
     let service = Arc::new(RunService::new(executor, settings, registry, variables, PathBuf::new()));
     let inner = Arc::clone(&service);
     let runner: Arc<Runner> = Arc::new(move |case| run(&inner, case));
-    let trials = features::trials(&runner);
+    let trials = sandbox_testing::features::trials(&runner);
     drop(runner);
     let conclusion = libtest_mimic::run(&Arguments::from_args(), trials);
     drop(service);

@@ -166,5 +166,4 @@ fn make_link(tree: &Tree, place: &Place, name: &OsStr, target: &[u8]) -> io::Res
 }
 
 #[cfg(test)]
-#[path = "layer_tests.rs"]
 mod tests;

@@ -1,11 +1,10 @@
 //! What every store must do, checked on each: the embedded one, and Redis, whose real server is started here.
 
-use std::net::TcpListener;
-use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use sandbox_executor::{JsonRequest, Metrics, OutputChunk, RunEvent, RunResult, Verdict};
+use sandbox_testing::RedisServer;
 use serde_json::json;
 
 use crate::embedded::MOST_SCANNED;
@@ -19,31 +18,10 @@ const RETENTION: Duration = Duration::from_secs(60);
 
 const BOUNDS: Bounds = Bounds { waiting: 1000, waiting_per_owner: 1000, bytes_per_owner: 1 << 20 };
 
-/// A Redis server for this test process. It ends with the process that started it.
-struct Redis {
-    port: u16,
-    _child: Child,
-}
-
-fn redis() -> &'static Redis {
-    static SERVER: OnceLock<Redis> = OnceLock::new();
-    SERVER.get_or_init(|| {
-        let port = TcpListener::bind("127.0.0.1:0").expect("bind").local_addr().expect("address").port();
-        let own = std::process::id();
-        // A guard in the same process group of two: when the tests are gone, so is the server.
-        let script = format!(
-            "redis-server --port {port} --bind 127.0.0.1 --save '' --appendonly no --loglevel warning & server=$!; \
-             while kill -0 {own} 2>/dev/null; do sleep 0.2; done; kill $server"
-        );
-        let child = Command::new("sh").args(["-c", &script]).stdin(Stdio::null()).stdout(Stdio::null()).spawn();
-        let child = child.expect("start redis-server (Debian: apt-get install redis-server)");
-        let until = Instant::now() + Duration::from_secs(10);
-        while std::net::TcpStream::connect(("127.0.0.1", port)).is_err() {
-            assert!(Instant::now() < until, "redis-server does not listen");
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        Redis { port, _child: child }
-    })
+/// The Redis server of this test process.
+fn redis() -> &'static RedisServer {
+    static SERVER: OnceLock<RedisServer> = OnceLock::new();
+    SERVER.get_or_init(|| RedisServer::start(None))
 }
 
 /// A store for one test, and what it lives in.
@@ -59,8 +37,7 @@ impl Place {
     }
 
     async fn redis_store(prefix: &str) -> Store {
-        let address = format!("127.0.0.1:{}", redis().port);
-        let store = RedisStore::connect_as(&address, None, 0, RETENTION, prefix).await.expect("connect");
+        let store = RedisStore::connect_as(&redis().address(), None, 0, RETENTION, prefix).await.expect("connect");
         Store::Redis(store.into())
     }
 
@@ -321,7 +298,7 @@ async fn jobs_are_forgotten_some_time_after_their_end() {
     let dir = tempfile::tempdir().expect("tempdir");
     let short = Duration::from_secs(1);
     let file = Store::embedded(&dir.path().join("jobs.redb"), short).expect("open");
-    let address = format!("127.0.0.1:{}", redis().port);
+    let address = redis().address();
     let prefix = format!("test-{}", JobId::new());
     let other = RedisStore::connect_as(&address, None, 0, short, &prefix).await.expect("connect");
     for store in [file, Store::Redis(other.into())] {
@@ -494,7 +471,7 @@ async fn usage_is_exact_after_every_change() {
 async fn nothing_is_left_of_an_owner_whose_jobs_are_forgotten() {
     let dir = tempfile::tempdir().expect("tempdir");
     let file = Store::embedded(&dir.path().join("jobs.redb"), Duration::ZERO).expect("open");
-    let address = format!("127.0.0.1:{}", redis().port);
+    let address = redis().address();
     let prefix = format!("test-{}", JobId::new());
     let other = RedisStore::connect_as(&address, None, 0, Duration::ZERO, &prefix).await.expect("connect");
     for store in [file, Store::Redis(other.into())] {
@@ -612,7 +589,7 @@ async fn command(connection: &mut ::redis::aio::MultiplexedConnection, words: &[
 }
 
 async fn old_redis(prefix: &str, jobs: &[(JobId, &str)]) {
-    let client = ::redis::Client::open(format!("redis://127.0.0.1:{}/0", redis().port)).expect("address");
+    let client = ::redis::Client::open(format!("redis://{}/0", redis().address())).expect("address");
     let mut connection = client.get_multiplexed_async_connection().await.expect("connect");
     let (queue, all, due) = (format!("{prefix}:queue"), format!("{prefix}:jobs"), format!("{prefix}:deliveries"));
     command(&mut connection, &["XGROUP", "CREATE", &queue, "workers", "0", "MKSTREAM"]).await;

@@ -4,7 +4,6 @@
 use std::io::{Read, Seek};
 use std::os::fd::AsFd;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use libtest_mimic::{Arguments, Trial};
 use sandbox_cell::archive::Archive;
@@ -50,13 +49,4 @@ pub(crate) fn start(cell: &Cell, argv: &[&str]) {
     let null = null().unwrap();
     let stdio = Stdio { stdin: null.as_fd(), stdout: null.as_fd(), stderr: null.as_fd() };
     cell.start(&Start::new(&Command::new(argv), stdio)).unwrap();
-}
-
-/// Waits for something to become true.
-pub(crate) fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
-    let until = Instant::now() + Duration::from_secs(60);
-    while !holds() {
-        assert!(Instant::now() < until, "never happened: {what}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
 }

@@ -1,6 +1,6 @@
 //! Bad input: one line that says what is wrong and what to do, exit code 2, nothing created.
 
-use super::harness::{run, run_with_input, sandbox};
+use sandbox_testing::command::{run, run_with_input, sandbox};
 
 /// The complaint about a command, which must be a single line.
 fn complaint(output: &std::process::Output) -> String {

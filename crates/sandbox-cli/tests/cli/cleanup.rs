@@ -2,11 +2,12 @@
 
 use std::time::{Duration, SystemTime};
 
-use super::harness::{group_parents, groups, is_root, python};
+use sandbox_testing::command::{group_parents, groups, python};
+use sandbox_testing::needs;
 
 #[test]
 fn groups_of_a_keeper_that_was_killed_are_swept() {
-    if !is_root() {
+    if !needs::root() {
         return;
     }
     // No process can have this id and start time: ids end at 4194304.

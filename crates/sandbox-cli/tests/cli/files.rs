@@ -2,9 +2,8 @@
 
 use std::path::Path;
 
+use sandbox_testing::command::{result, run, sandbox};
 use serde_json::Value;
-
-use crate::harness::{result, run, sandbox};
 
 fn write(dir: &Path, name: &str, content: impl AsRef<[u8]>) -> String {
     let path = dir.join(name);
@@ -14,7 +13,7 @@ fn write(dir: &Path, name: &str, content: impl AsRef<[u8]>) -> String {
 }
 
 fn python(code: &str, flags: &[&str]) -> Value {
-    crate::harness::python(code, flags)
+    sandbox_testing::command::python(code, flags)
 }
 
 #[test]
@@ -110,7 +109,7 @@ open('large', 'wb').write(bytes(3_000_000))
     assert_eq!(omitted[0], serde_json::json!({"path": "f10", "why": "too_many"}));
     let mut command = sandbox(&["--lang", "python", "--json", "--code", code]);
     let output = command.env("SANDBOX_FILES_SIZE", "1m").output().unwrap();
-    let result = crate::harness::result(&output);
+    let result = sandbox_testing::command::result(&output);
     assert_eq!(result["files_omitted"], serde_json::json!([{"path": "large", "why": "too_large"}]));
 }
 
@@ -153,7 +152,7 @@ fn a_strict_umask_closes_nothing_that_programs_are_shown() {
     let command = r#"umask 077; exec "$0" --quiet --lang c --code '#include <stdio.h>
 int main(void) { puts("here"); }'"#;
     let output = std::process::Command::new("sh")
-        .args(["-c", command, crate::harness::BINARY])
+        .args(["-c", command, sandbox_testing::command::binary()])
         .env("SANDBOX_DATA_DIR", data.path())
         .output()
         .unwrap();

@@ -1,6 +1,6 @@
 //! What people and programs get to see.
 
-use super::harness::{BINARY, fixture, program, python, run, run_with_input, sandbox};
+use sandbox_testing::command::{binary, fixture, program, python, run, run_with_input, sandbox};
 use serde_json::Value;
 
 fn text(bytes: &[u8]) -> String {
@@ -97,10 +97,11 @@ fn bytes_pass_unchanged_through_pipes() {
 
 #[test]
 fn a_terminal_is_protected() {
+    let binary = binary();
     // `script` gives the command a terminal; what it prints there is what a person would see.
     let seen = |raw: &str| {
         let code = r"print('\x1b]0;owned\x07\x1b[31mred')";
-        let line = format!("{BINARY} -l python {raw} --code \"{code}\"");
+        let line = format!("{binary} -l python {raw} --code \"{code}\"");
         let output = std::process::Command::new("script")
             .env("TERM", "xterm")
             .env_remove("NO_COLOR")
@@ -114,7 +115,7 @@ fn a_terminal_is_protected() {
         .env("TERM", "xterm")
         .args([
             "-qec",
-            &format!("{BINARY} -l python --code \"import sys; sys.stderr.write('\\x1b[31mred')\" > /dev/null"),
+            &format!("{binary} -l python --code \"import sys; sys.stderr.write('\\x1b[31mred')\" > /dev/null"),
             "/dev/null",
         ])
         .output()

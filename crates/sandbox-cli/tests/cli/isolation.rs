@@ -1,6 +1,7 @@
 //! What a program in a cell can and cannot see and do. The attack suite proper comes on top of these.
 
-use super::harness::{is_root, program, python, run};
+use sandbox_testing::command::{program, python, run};
+use sandbox_testing::needs;
 
 fn stdout(code: &str) -> String {
     let result = python(code, &[]);
@@ -10,7 +11,7 @@ fn stdout(code: &str) -> String {
 
 #[test]
 fn every_layer_is_in_force_as_root() {
-    if !is_root() {
+    if !needs::root() {
         return;
     }
     let result = python("print(1)", &[]);
@@ -148,7 +149,7 @@ print(socket.create_connection(('localhost', 8080)).recv(10).decode())
 
 #[test]
 fn a_required_layer_that_works_changes_nothing() {
-    if !is_root() {
+    if !needs::root() {
         return;
     }
     assert_eq!(python("print(1)", &["--require", "all"])["verdict"], "ok");

@@ -1,9 +1,6 @@
 //! The command line, tested as its users use it: the real binary, real cells, real programs.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
 
-#[path = "../harness/mod.rs"]
-mod harness;
-
 mod bad_input;
 mod cleanup;
 mod files;

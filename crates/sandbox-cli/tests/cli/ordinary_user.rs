@@ -3,11 +3,12 @@
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
-use super::harness::{BINARY, as_ordinary_user, eventually, fixture, group_parents, is_root, result};
+use sandbox_testing::command::{as_ordinary_user, binary, fixture, group_parents, result};
+use sandbox_testing::{eventually, needs};
 use serde_json::Value;
 
 fn python(code: &str, flags: &[&str]) -> Option<Value> {
-    if !is_root() {
+    if !needs::root() {
         // The other tests run as an ordinary user already.
         return None;
     }
@@ -45,7 +46,7 @@ fn memory_is_watched() {
 
 #[test]
 fn processes_are_limited() {
-    if !is_root() {
+    if !needs::root() {
         return;
     }
     // In a place that the user can reach.
@@ -85,7 +86,7 @@ fn deadlines_disk_and_output_hold() {
 
 #[test]
 fn what_cannot_be_enforced_is_refused_with_the_fix() {
-    if !is_root() {
+    if !needs::root() {
         return;
     }
     for flags in [["--require", "memory"], ["--cpus", "0.5"]] {
@@ -161,7 +162,7 @@ impl Drop for Delegated {
 
 #[test]
 fn with_delegated_control_groups_every_layer_works() {
-    if !is_root() {
+    if !needs::root() {
         return;
     }
     let delegated = Delegated::new();
@@ -195,13 +196,13 @@ fn with_delegated_control_groups_every_layer_works() {
 
 #[test]
 fn a_host_without_user_namespaces_is_refused_with_the_fix() {
-    if !is_root() {
+    if !needs::root() {
         return;
     }
     // In a user namespace of its own, in which no further ones are allowed.
     let refused = |args: &[&str]| {
         let script = "echo 0 > /proc/sys/user/max_user_namespaces; exec \"$0\" \"$@\"";
-        std::process::Command::new("unshare").args(["-Urm", "sh", "-c", script, BINARY]).args(args).output().unwrap()
+        std::process::Command::new("unshare").args(["-Urm", "sh", "-c", script, binary()]).args(args).output().unwrap()
     };
     let run = refused(&["--lang", "python", "--code", "print(1)"]);
     let text = String::from_utf8_lossy(&run.stderr).into_owned();
@@ -217,7 +218,7 @@ fn a_host_without_user_namespaces_is_refused_with_the_fix() {
 
 #[test]
 fn volumes_work() {
-    if !is_root() {
+    if !needs::root() {
         return;
     }
     let dir = tempfile::tempdir().unwrap();
@@ -253,7 +254,7 @@ print(os.stat('/shared/made').st_uid)
 
 #[test]
 fn a_volume_is_memory_too() {
-    if !is_root() {
+    if !needs::root() {
         return;
     }
     let dir = tempfile::tempdir().unwrap();

@@ -3,9 +3,9 @@
 use std::path::Path;
 use std::process::Output;
 
+use sandbox_testing::command::{in_container, processes, result, run};
+use sandbox_testing::{eventually, needs};
 use serde_json::{Value, json};
-
-use crate::harness::{eventually, in_container, is_root, processes, result, run};
 
 /// Who runs the container's programs. Root can give each cell a user of its own; another user has only itself.
 const USERS: [&str; 2] = ["root", "user"];
@@ -32,7 +32,7 @@ fn code(user: &str, language: &str, code: &str, flags: &[&str]) -> Value {
 
 #[test]
 fn it_has_to_be_asked_for() {
-    if !is_root() {
+    if !needs::root() {
         return;
     }
     for user in USERS {
@@ -56,7 +56,7 @@ fn where_there_can_be_more_there_is_more() {
 
 #[test]
 fn languages_run() {
-    if !is_root() {
+    if !needs::root() {
         return;
     }
     let programs = [
@@ -79,7 +79,7 @@ fn languages_run() {
 
 #[test]
 fn limits_hold() {
-    if !is_root() {
+    if !needs::root() {
         return;
     }
     let fork = "import os, time\nfor _ in range(100):\n    if os.fork() == 0:\n        time.sleep(20)\ntime.sleep(20)";
@@ -109,7 +109,7 @@ fn limits_hold() {
 
 #[test]
 fn volumes_have_sizes_of_their_own() {
-    if !is_root() {
+    if !needs::root() {
         return;
     }
     for user in USERS {
@@ -128,7 +128,7 @@ fn volumes_have_sizes_of_their_own() {
 
 #[test]
 fn files_go_in_and_come_out() {
-    if !is_root() {
+    if !needs::root() {
         return;
     }
     let dir = tempfile::tempdir().unwrap();
@@ -151,7 +151,7 @@ fn files_go_in_and_come_out() {
 
 #[test]
 fn paths_mean_what_they_mean_elsewhere() {
-    if !is_root() {
+    if !needs::root() {
         return;
     }
     let script = "echo x > \"$1\" && cat \"$2/f\" && test \"$1\" -ef f && test \"$TMPDIR\" -ef \"$T\" && echo same";
@@ -164,7 +164,7 @@ fn paths_mean_what_they_mean_elsewhere() {
 
 #[test]
 fn programs_reach_nothing_else() {
-    if !is_root() {
+    if !needs::root() {
         return;
     }
     let bystander = data();
@@ -213,7 +213,7 @@ fn programs_reach_nothing_else() {
 
 #[test]
 fn nothing_outlives_a_run() {
-    if !is_root() {
+    if !needs::root() {
         return;
     }
     let daemons = "import os, signal, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n\
@@ -243,7 +243,7 @@ fn nothing_outlives_a_run() {
 
 #[test]
 fn nothing_outlives_a_keeper() {
-    if !is_root() {
+    if !needs::root() {
         return;
     }
     let data = data();
@@ -262,7 +262,7 @@ fn nothing_outlives_a_keeper() {
 
 #[test]
 fn what_cannot_be_had_is_refused() {
-    if !is_root() {
+    if !needs::root() {
         return;
     }
     for user in USERS {
@@ -282,7 +282,7 @@ fn what_cannot_be_had_is_refused() {
 
 #[test]
 fn doctor_explains_it() {
-    if !is_root() {
+    if !needs::root() {
         return;
     }
     for user in USERS {

@@ -1,8 +1,7 @@
 //! What a result says: the value of the last expression, the reason of a failure; and restricted Python.
 
+use sandbox_testing::command::{python, run};
 use serde_json::Value;
-
-use crate::harness::{python, run};
 
 #[test]
 fn the_result_is_the_last_expressions_value() {

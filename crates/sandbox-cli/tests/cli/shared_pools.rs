@@ -3,7 +3,8 @@
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Command, Stdio};
 
-use super::harness::{is_root, sandbox};
+use sandbox_testing::command::sandbox;
+use sandbox_testing::needs;
 
 /// Takes as many message queues, timers and inotify instances as it gets, says how many, and holds them until its input ends.
 const TAKE: &str = "
@@ -33,7 +34,7 @@ print(queue >= 0, timer >= 0, c.inotify_init() >= 0)
 
 #[test]
 fn counters_of_the_host_user_stay_free() {
-    if !is_root() {
+    if !needs::root() {
         return;
     }
     let mut cell =
@@ -67,7 +68,7 @@ import resource as r
 r.setrlimit(r.RLIMIT_CORE, (0, 0))
 print(r.getrlimit(r.RLIMIT_CORE))
 ";
-    let result = super::harness::python(code, &[]);
+    let result = sandbox_testing::command::python(code, &[]);
     assert_eq!(result["stdout"], "(1, 1)\n", "{result:#}");
 }
 
@@ -79,7 +80,7 @@ fn names_not_found() -> i64 {
 
 #[test]
 fn names_that_were_looked_up_are_forgotten_with_the_cell() {
-    if !is_root() {
+    if !needs::root() {
         return;
     }
     let before = names_not_found();
@@ -90,9 +91,9 @@ new = time.time_ns()
 for i in range(100_000): os.access(f'/usr/lib/{new}-{i:0180}', os.F_OK)
 print(open('/proc/sys/fs/dentry-state').read().split()[4])
 ";
-    let result = super::harness::python(code, &["--timeout", "60s"]);
+    let result = sandbox_testing::command::python(code, &["--timeout", "60s"]);
     assert_eq!(result["verdict"], "ok", "{result:#}");
     let inside: i64 = result["stdout"].as_str().unwrap().trim().parse().unwrap();
     assert!(inside - before > 60_000, "the kernel remembered {} names", inside - before);
-    super::harness::eventually("the names are forgotten", || names_not_found() - before < 30_000);
+    sandbox_testing::eventually("the names are forgotten", || names_not_found() - before < 30_000);
 }

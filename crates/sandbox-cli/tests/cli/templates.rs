@@ -1,8 +1,7 @@
 //! Templates around snippets.
 
+use sandbox_testing::command::{result, run};
 use serde_json::Value;
-
-use crate::harness::{result, run};
 
 struct Template(tempfile::TempDir);
 

@@ -5,8 +5,8 @@ use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal};
-
-use super::harness::{eventually, groups, processes, python, result, sandbox};
+use sandbox_testing::command::{groups, processes, python, result, sandbox};
+use sandbox_testing::eventually;
 
 /// Runs code that tries to outlive its deadline, which leaves time to start on a slow machine.
 fn outlive(code: &str) -> serde_json::Value {

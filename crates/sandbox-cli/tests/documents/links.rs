@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use regex_lite::Regex;
 
-use super::repository;
+use sandbox_testing::repository;
 
 #[test]
 fn links_lead_somewhere() {
@@ -35,7 +35,7 @@ fn documents() -> Vec<PathBuf> {
         let entries = std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
         entries.filter(|path| path.extension().is_some_and(|ending| ending == "md")).collect::<Vec<_>>()
     };
-    [pages(&repository()), pages(&repository().join("docs"))].concat()
+    [pages(repository()), pages(&repository().join("docs"))].concat()
 }
 
 fn without_code(text: &str) -> String {

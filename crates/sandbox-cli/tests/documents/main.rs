@@ -6,24 +6,16 @@
 //! the documents instead: where it differs, or with `all` everywhere, for fresh figures.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
 
-use std::path::{Path, PathBuf};
-
-#[path = "../harness/mod.rs"]
-mod harness;
 mod links;
 mod requirements;
 mod session;
 mod transcript;
 
+use sandbox_testing::{needs, repository};
 use session::Session;
 
-/// The top of the repository.
-fn repository() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
-}
-
 fn follow(document: &str) {
-    if !harness::is_root() {
+    if !needs::root() {
         return;
     }
     let path = repository().join(document);

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use regex_lite::Regex;
 
-use super::repository;
+use sandbox_testing::repository;
 
 /// How many requirements of each kind there are, in the order of the document.
 const ALL: [(&str, usize); 4] = [("S", 9), ("M", 27), ("A", 7), ("P", 6)];

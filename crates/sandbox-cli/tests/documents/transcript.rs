@@ -5,6 +5,7 @@ use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
 use regex_lite::Regex;
+use sandbox_testing::redact::redact_line;
 
 /// Stands for any text within a line, and alone on a line for any number of lines.
 pub(crate) const ANYTHING: char = '…';
@@ -79,7 +80,7 @@ fn line_matches(expected: &str, printed: &str) -> bool {
 }
 
 fn neutral(output: &str) -> Vec<String> {
-    settled(output).into_iter().map(neutral_line).collect()
+    settled(output).into_iter().map(redact_line).collect()
 }
 
 /// The lines of an output without those that only the first run prints.
@@ -87,38 +88,6 @@ pub(crate) fn settled(output: &str) -> Vec<&str> {
     static STEP: OnceLock<Regex> = OnceLock::new();
     let step = STEP.get_or_init(|| Regex::new(r"^(preparing .* \(once\)|compiling \S+|installing \S+)$").unwrap());
     output.trim_end().lines().map(str::trim_end).filter(|line| !step.is_match(line)).collect()
-}
-
-fn neutral_line(line: &str) -> String {
-    if !line.starts_with(['✓', '✗']) {
-        return neutral_text(line);
-    }
-    // A summary: why it ended is always the same, what it used is not.
-    let mut facts = line.split(" · ");
-    let verdict = facts.next().unwrap_or_default().to_owned();
-    let once = |fact: &&str| !fact.starts_with("compiled in ") && !fact.starts_with("packages ");
-    facts.filter(once).fold(verdict, |line, fact| format!("{line} · {}", neutral_text(fact)))
-}
-
-fn neutral_text(text: &str) -> String {
-    static VARYING: OnceLock<Vec<(Regex, &str)>> = OnceLock::new();
-    let varying = VARYING.get_or_init(|| {
-        [
-            (r"\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b", "ID"),
-            (r"\b\d{4}-\d\d-\d\dT[\d:.]+Z", "MOMENT"),
-            (r"\b[0-9a-f]{12,}\b", "DIGEST"),
-            (r"\b\d+(\.\d+)? ([KMG]i)?B\b", "SIZE"),
-            (r"\b(\d+(\.\d+)?(h|m|s|ms|µs|ns))+\b", "TIME"),
-            (r"\b\d+(\.\d+)+\b", "NUMBER"),
-            (r"\b\d+ processes\b", "PROCESSES"),
-            (r#""memory_used": ?\d+"#, "MEMORY"),
-            // Columns are as wide as what is in them.
-            (r" {2,}", " "),
-        ]
-        .map(|(pattern, name)| (Regex::new(pattern).unwrap(), name))
-        .into()
-    });
-    varying.iter().fold(text.to_owned(), |text, (pattern, name)| pattern.replace_all(&text, *name).into_owned())
 }
 
 #[test]

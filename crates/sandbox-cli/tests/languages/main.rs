@@ -2,25 +2,20 @@
 //! people really run.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
 
-#[path = "../../../../tests/features/mod.rs"]
-mod features;
-#[path = "../harness/mod.rs"]
-mod harness;
-mod index;
 mod packages;
 mod projects;
 
 use std::path::Path;
 use std::sync::Arc;
 
-use features::{Case, LANGUAGES, Runner, tests_dir};
-use harness::{result, run_with_input_in};
 use libtest_mimic::{Arguments, Trial};
+use sandbox_testing::command::{result, run_with_input_in};
+use sandbox_testing::features::{Case, LANGUAGES, Runner, tests_dir};
 use serde_json::Value;
 
 fn main() {
     let runner: Arc<Runner> = Arc::new(run);
-    let mut trials = features::trials(&runner);
+    let mut trials = sandbox_testing::features::trials(&runner);
     trials.extend(LANGUAGES.into_iter().flat_map(programs));
     trials.extend(LANGUAGES.into_iter().map(|language| {
         Trial::test(format!("{language}::harness_template"), move || {

@@ -2,9 +2,8 @@
 
 use std::path::Path;
 
+use sandbox_testing::command::{result, run_with_input_in};
 use serde_json::Value;
-
-use crate::harness::{result, run_with_input_in};
 
 /// The tests here.
 pub(crate) const TESTS: &[(&str, fn())] = &[

@@ -1,12 +1,10 @@
 //! What programs can reach, in a small world of network namespaces with servers and a resolver of its own: see `world.sh`.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
 
-#[path = "../harness/mod.rs"]
-mod harness;
-
 use std::process::Command;
 
-use harness::{BINARY, is_root, result, sandbox};
+use sandbox_testing::command::{binary, result, sandbox};
+use sandbox_testing::needs;
 use serde_json::Value;
 
 /// A program to be run in the world.
@@ -23,8 +21,7 @@ struct Attempt<'a> {
 impl Attempt<'_> {
     /// The result; none if the world cannot be made.
     fn run(&self, code: &str) -> Option<Value> {
-        if !is_root() {
-            assert!(std::env::var_os("CI").is_none(), "this test needs root, and CI must not skip it");
+        if !needs::root() {
             return None;
         }
         let language = if self.language.is_empty() { "python" } else { self.language };
@@ -32,7 +29,7 @@ impl Attempt<'_> {
         let mut command = Command::new("unshare");
         command.args(["--mount", "--net", "--pid", "--fork", "--kill-child", "--mount-proc"]);
         command.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/network/world.sh")).args(self.wrapper);
-        command.arg(BINARY).args(inner.get_args());
+        command.arg(binary()).args(inner.get_args());
         for (name, value) in inner.get_envs() {
             match value {
                 Some(value) => command.env(name, value),

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::harness::BINARY;
+use sandbox_testing::command::binary;
 
 pub(crate) struct Engine {
     daemon: Child,
@@ -48,7 +48,7 @@ impl Engine {
         for dir in ["dev", "proc", "sys", "tmp", "etc", ".sandbox", "usr", "root"] {
             std::fs::create_dir_all(root.join(dir)).unwrap();
         }
-        let mut mounts = vec![format!("type=bind,src={BINARY},dst=/.sandbox/run,readonly")];
+        let mut mounts = vec![format!("type=bind,src={},dst=/.sandbox/run,readonly", binary())];
         mounts.push("type=bind,src=/usr,dst=/usr,readonly".to_owned());
         std::fs::write(root.join(".sandbox/run"), "").unwrap();
         for name in ["bin", "lib", "lib64", "sbin"] {

@@ -5,15 +5,11 @@ use std::net::TcpStream;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use sandbox_testing::frozen::{Frozen, find};
+use sandbox_testing::{eventually, needs};
 use serde_json::{Value, json};
 
-use crate::{Server, eventually};
-
-#[path = "../../../sandbox-cell/tests/harness/frozen.rs"]
-#[allow(dead_code, reason = "each test binary uses its part")]
-mod frozen;
-
-use frozen::{Frozen, find};
+use crate::Server;
 
 /// Fills the memory with names of files, so that little is left to collect them with.
 fn long_names() -> Value {
@@ -80,15 +76,9 @@ fn sleeper() -> (Value, [String; 2]) {
     (request, ["sleep".to_owned(), mark])
 }
 
-fn is_root() -> bool {
-    let root = std::fs::metadata("/proc/self").is_ok_and(|own| std::os::unix::fs::MetadataExt::uid(&own) == 0);
-    assert!(root || std::env::var_os("CI").is_none(), "this test needs root, and CI must not skip it");
-    root
-}
-
 #[test]
 fn an_init_that_was_stopped_costs_a_run_nothing_but_its_files() {
-    if !is_root() {
+    if !needs::root() {
         return;
     }
     let server = Server::start(&[]);
@@ -109,7 +99,7 @@ fn an_init_that_was_stopped_costs_a_run_nothing_but_its_files() {
 
 #[test]
 fn a_cell_that_does_not_die_is_reported_and_delays_nobody() {
-    if !is_root() {
+    if !needs::root() {
         return;
     }
     let server = Server::start(&[]);

@@ -7,6 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
+use sandbox_testing::needs;
 use serde_json::{Value, json};
 
 use crate::Server;
@@ -90,13 +91,6 @@ impl Drop for Browser {
     }
 }
 
-/// Whether there is a browser to test with.
-fn is_there() -> bool {
-    let found = Command::new("chromium").arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok();
-    assert!(found || std::env::var_os("CI").is_none(), "this test needs chromium, and CI must not skip it");
-    found
-}
-
 /// Shows the attacker's page, as a page of this host, and waits for its report.
 fn visit(attacker: &Attacker, host: &str) -> Report {
     let profile = tempfile::tempdir().unwrap();
@@ -136,7 +130,7 @@ impl Server {
 
 #[test]
 fn a_page_of_another_origin_runs_nothing_and_reads_nothing() {
-    if !is_there() {
+    if !needs::program("chromium") {
         return;
     }
     let server = Server::start(&["--capacity", "8"]);
@@ -151,7 +145,7 @@ fn a_page_of_another_origin_runs_nothing_and_reads_nothing() {
 
 #[test]
 fn a_page_whose_name_becomes_the_servers_address_is_refused() {
-    if !is_there() {
+    if !needs::program("chromium") {
         return;
     }
     let server = Server::start(&["--capacity", "8"]);
@@ -173,7 +167,7 @@ fn a_page_whose_name_becomes_the_servers_address_is_refused() {
 /// What the operator lets in works: so what the tests above see is due to the server's checks.
 #[test]
 fn a_page_that_the_operator_lets_in_runs_and_reads() {
-    if !is_there() {
+    if !needs::program("chromium") {
         return;
     }
     let server = Server::start_with(&["--capacity", "64"], &[("SANDBOX_ALLOWED_HOSTS", NAME)]);

@@ -4,9 +4,10 @@ use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::time::Duration;
 
+use sandbox_testing::eventually;
 use serde_json::{Value, json};
 
-use crate::{Server, eventually};
+use crate::Server;
 
 const ALICE: (&str, &str) = ("x-api-key", "alice-0123456789abcdef");
 const BOB: (&str, &str) = ("x-api-key", "bob-0123456789abcdef");

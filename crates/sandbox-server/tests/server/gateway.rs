@@ -3,9 +3,10 @@
 use std::net::{TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
+use sandbox_testing::eventually;
 use serde_json::json;
 
-use crate::{Server, eventually};
+use crate::Server;
 
 impl Server {
     fn process(&self, what: &str) -> Vec<String> {

@@ -6,9 +6,10 @@ use std::process::Command;
 use std::time::Duration;
 
 use base64::Engine;
+use sandbox_testing::{RedisServer, eventually};
 use serde_json::{Value, json};
 
-use crate::{Server, eventually};
+use crate::Server;
 
 impl Server {
     pub(crate) fn submit(&self, body: &Value) -> String {
@@ -251,39 +252,22 @@ fn a_batch_is_compiled_once_and_each_input_has_its_verdict() {
 }
 
 /// A Redis server that ends with the test.
-pub(crate) struct Redis {
-    child: std::process::Child,
-    port: u16,
-}
+pub(crate) struct Redis(RedisServer);
 
 impl Redis {
+    const PASSWORD: &str = "se cret/1";
+
     pub(crate) fn start() -> Self {
-        let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let (number, quiet) = (port.to_string(), std::process::Stdio::null);
-        let child = Command::new("redis-server")
-            .args(["--port", &number, "--bind", "127.0.0.1", "--save", "", "--requirepass", "se cret/1"])
-            .stdin(quiet())
-            .stdout(quiet())
-            .spawn()
-            .expect("start redis-server (Debian: apt-get install redis-server)");
-        eventually("redis-server listens", || TcpStream::connect(("127.0.0.1", port)).is_ok());
-        Self { child, port }
+        Self(RedisServer::start(Some(Self::PASSWORD)))
     }
 
     pub(crate) fn kill(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        self.0.kill();
     }
 
     pub(crate) fn server(&self, flags: &[&str]) -> Server {
-        let address = format!("127.0.0.1:{}", self.port);
-        Server::start_with(flags, &[("REDIS_ADDR", &address), ("REDIS_PASSWORD", "se cret/1"), ("REDIS_DB", "3")])
-    }
-}
-
-impl Drop for Redis {
-    fn drop(&mut self) {
-        self.kill();
+        let variables = [("REDIS_ADDR", &*self.0.address()), ("REDIS_PASSWORD", Self::PASSWORD), ("REDIS_DB", "3")];
+        Server::start_with(flags, &variables)
     }
 }
 

@@ -3,9 +3,11 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::ops::{Deref, DerefMut};
+use std::process::Command;
+use std::time::Duration;
 
+use sandbox_testing::{TestServer, eventually};
 use serde_json::{Value, json};
 
 mod answers;
@@ -17,34 +19,19 @@ mod data;
 mod fairness;
 mod gateway;
 mod images;
-#[allow(dead_code, reason = "other tests use more of it")]
-#[path = "../../../sandbox-cli/tests/languages/index.rs"]
-mod index;
 mod jobs;
 #[cfg(feature = "otlp")]
 mod otlp;
 mod owners;
+mod screen;
 mod shares;
 mod warm;
 mod warm_javascript;
 mod web;
 mod webhooks;
 
-/// Waits for something to become true.
-fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
-    let until = Instant::now() + Duration::from_secs(60);
-    while !holds() {
-        assert!(Instant::now() < until, "never happened: {what}");
-        std::thread::sleep(Duration::from_millis(10));
-    }
-}
-
-/// A server that ends with the test.
-struct Server {
-    child: Child,
-    address: String,
-    data: Option<tempfile::TempDir>,
-}
+/// A server, with methods for each group of tests.
+struct Server(TestServer);
 
 impl Server {
     fn start(flags: &[&str]) -> Self {
@@ -52,73 +39,40 @@ impl Server {
     }
 
     fn start_with(flags: &[&str], variables: &[(&str, &str)]) -> Self {
-        // The server gives root up: its directory must be where others can go.
-        let data = tempfile::tempdir().unwrap();
-        std::fs::set_permissions(data.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
-        Self::start_in(data, flags, variables)
+        Self(TestServer::start(flags, variables))
     }
 
     /// A server with a directory that may have been another's before.
     fn start_in(data: tempfile::TempDir, flags: &[&str], variables: &[(&str, &str)]) -> Self {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_sandbox-server"));
-        for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("SANDBOX_") || name.starts_with("HTTP_"))
-        {
-            command.env_remove(name);
-        }
-        if let Ok(file) = std::env::var("LLVM_PROFILE_FILE") {
-            command.env("LLVM_PROFILE_FILE", file.replace(".profraw", "-%c%p.profraw"));
-        }
-        command.env("SANDBOX_DATA_DIR", data.path().join("data")).envs(variables.iter().copied());
-        if !flags.contains(&"--http-host") {
-            command.args(["--http-host", "127.0.0.1"]);
-        }
-        command.args(["--http-port", "0", "--log-format", "json"]).args(flags);
-        let mut child = command.stdin(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
-        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
-        let address = lines.by_ref().map_while(Result::ok).find_map(|line| {
-            let log: Value = serde_json::from_str(&line).ok()?;
-            Some(log["fields"]["address"].as_str()?.to_owned())
-        });
-        std::thread::spawn(move || lines.for_each(drop));
-        Self { child, address: address.expect("the server says where it listens"), data: Some(data) }
+        Self(TestServer::start_in(data, flags, variables))
     }
 
-    fn get(&self, path: &str) -> (u16, Value) {
-        let agent = ureq::Agent::config_builder().http_status_as_error(false).build().new_agent();
-        let mut response = agent.get(format!("http://{}{path}", self.address)).call().unwrap();
-        let text = response.body_mut().read_to_string().unwrap();
-        (response.status().as_u16(), serde_json::from_str(&text).unwrap_or(Value::String(text)))
-    }
-
-    fn post(&self, body: &Value) -> (u16, Value) {
-        self.send(&[], body.to_string().as_bytes()).1
-    }
-
-    /// Sends a body to `/execute`; returns the headers of the answer too.
-    fn send(&self, headers: &[(&str, &str)], body: &[u8]) -> (ureq::http::HeaderMap, (u16, Value)) {
-        self.send_to("/execute", headers, body)
-    }
-
-    fn send_to(&self, path: &str, headers: &[(&str, &str)], body: &[u8]) -> (ureq::http::HeaderMap, (u16, Value)) {
-        let agent = ureq::Agent::config_builder().http_status_as_error(false).build().new_agent();
-        let mut request = agent.post(format!("http://{}{path}", self.address));
-        if !headers.iter().any(|(name, _)| *name == "content-type") {
-            request = request.content_type("application/json");
-        }
-        for (name, value) in headers {
-            request = request.header(*name, *value);
-        }
-        let mut response = request.send(body).unwrap();
-        let text = response.body_mut().with_config().limit(64 << 20).read_to_string().unwrap();
-        let value = serde_json::from_str(&text).unwrap_or(Value::String(text));
-        (response.headers().clone(), (response.status().as_u16(), value))
+    /// The events of a run that is streamed.
+    fn streamed(&self, body: &Value) -> impl Iterator<Item = Value> {
+        let body = body.to_string();
+        let mut stream = TcpStream::connect(&self.address).unwrap();
+        let head = format!(
+            "POST /execute HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nAccept: text/event-stream\r\n\
+             Content-Length: {}\r\nConnection: close\r\n\r\n{body}",
+            body.len()
+        );
+        stream.write_all(head.as_bytes()).unwrap();
+        let lines = BufReader::new(stream).lines().map_while(Result::ok);
+        lines.filter_map(|line| Some(serde_json::from_str(line.strip_prefix("data: ")?).unwrap()))
     }
 }
 
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+impl Deref for Server {
+    type Target = TestServer;
+
+    fn deref(&self) -> &TestServer {
+        &self.0
+    }
+}
+
+impl DerefMut for Server {
+    fn deref_mut(&mut self) -> &mut TestServer {
+        &mut self.0
     }
 }
 
@@ -232,35 +186,20 @@ fn every_limit_has_a_cap() {
 fn output_streams_as_it_happens() {
     let server = Server::start(&[]);
     let body = json!({
-        "code": "import time\nprint('one', flush=True)\ntime.sleep(2)\nprint('two')\nimport sys; print('é', file=sys.stderr)"
-    })
-    .to_string();
-    let mut stream = TcpStream::connect(&server.address).unwrap();
-    let head = format!(
-        "POST /execute HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nAccept: text/event-stream\r\n\
-         Content-Length: {}\r\nConnection: close\r\n\r\n{body}",
-        body.len()
-    );
-    stream.write_all(head.as_bytes()).unwrap();
-    let mut reader = BufReader::new(stream);
-    let mut seen = vec![];
-    let mut line = String::new();
-    let mut first = None;
-    while reader.read_line(&mut line).unwrap() > 0 {
-        if let Some(data) = line.strip_prefix("data: ") {
-            let event: Value = serde_json::from_str(data.trim()).unwrap();
-            first.get_or_insert_with(Instant::now);
-            seen.push(event);
-        }
-        line.clear();
-    }
+        "code": "print('one', flush=True)\nprint('two')\nimport sys; print('é', file=sys.stderr)"
+    });
+    let seen: Vec<Value> = server.streamed(&body).collect();
     let names: Vec<&str> = seen.iter().map(|event| event["event"].as_str().unwrap()).collect();
     assert_eq!((names.first(), names.last()), (Some(&"start"), Some(&"result")), "{names:?}");
     assert_eq!(seen[0]["language"], "python");
-    assert!(first.unwrap().elapsed() > Duration::from_millis(400), "the first line came before the end");
     let all: String = seen.iter().filter(|e| e["event"] == "stdout").map(|e| e["data"].as_str().unwrap()).collect();
     assert_eq!(all, "one\ntwo\n");
     assert_eq!(seen.last().unwrap()["result"]["stdout"], "one\ntwo\n");
+    // The first line arrives while the program still runs.
+    let body = json!({"code": "import time; print('one', flush=True); time.sleep(300)", "timeout": 300});
+    let mut events = server.streamed(&body);
+    assert!(events.any(|event| event["event"] == "stdout" && event["data"] == "one\n"));
+    assert_eq!(server.get("/health").1["load"], 1, "the run is over");
 }
 
 #[test]

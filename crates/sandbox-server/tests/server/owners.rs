@@ -2,10 +2,11 @@
 
 use std::collections::HashSet;
 
+use sandbox_testing::eventually;
+use sandbox_testing::package_index::PackageIndex;
 use serde_json::{Value, json};
 
-use crate::index::Index;
-use crate::{Server, eventually};
+use crate::Server;
 
 const ALICE: (&str, &str) = ("x-api-key", "alice-0123456789abcdef");
 const BOB: (&str, &str) = ("x-api-key", "bob-0123456789abcdef");
@@ -57,8 +58,8 @@ fn a_compiled_program_is_cached_for_its_owner_only() {
 }
 
 /// An index with a package that makes state of all kinds at import.
-fn index() -> Index {
-    let index = Index::start();
+fn index() -> PackageIndex {
+    let index = PackageIndex::start();
     let module = "import random, secrets\ntoken = secrets.token_hex(8)\nsource = random.Random()\n";
     index.offer("tokens", &format!("files['tokens.py'] = {module:?}"));
     index

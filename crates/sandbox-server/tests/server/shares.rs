@@ -5,9 +5,10 @@ use std::net::TcpListener;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use sandbox_testing::eventually;
 use serde_json::{Value, json};
 
-use crate::{Server, eventually};
+use crate::Server;
 
 const ALICE: (&str, &str) = ("x-api-key", "alice-0123456789abcdef");
 const BOB: (&str, &str) = ("x-api-key", "bob-0123456789abcdef");

@@ -10,7 +10,9 @@ use hmac::{Hmac, KeyInit, Mac};
 use serde_json::{Value, json};
 use sha2::Sha256;
 
-use crate::{Server, eventually};
+use sandbox_testing::eventually;
+
+use crate::Server;
 
 const SECRET: &str = "a secret of this test";
 

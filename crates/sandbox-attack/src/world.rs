@@ -1,0 +1,318 @@
+//! What the suite plants before an attack, and how it looks afterwards: the only judge of an attack that is not its own
+//! word. Everything is the suite's own, has a random name, and goes when it is dropped.
+
+use std::io;
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+use std::os::unix::net::{SocketAddr, UnixListener};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use sandbox_sys::ipc::{MessageQueue, SharedMemory, remove_segment};
+use sandbox_sys::keyring::Key;
+use tempfile::TempDir;
+
+use crate::baseline::{self, HostBaseline};
+use crate::neighbour;
+
+/// Where on the host a file with the marker's name would be a breach.
+const PLACES: [&str; 14] = [
+    "/",
+    "/tmp",
+    "/var/tmp",
+    "/dev/shm",
+    "/run",
+    "/etc",
+    "/etc/cron.d",
+    "/root",
+    "/home",
+    "/opt",
+    "/srv",
+    "/usr/bin",
+    "/usr/lib",
+    "/var",
+];
+
+/// The content of files that must not change.
+const CONTENT: &str = "nobody has touched this\n";
+
+/// Where the cell sees the directory that it is shown.
+pub(crate) const SHOWN: &str = "/opt/shown";
+
+/// A file as it was planted.
+struct PlantedFile {
+    path: PathBuf,
+    content: String,
+    facts: FileFacts,
+}
+
+/// Mode, owner, group, links.
+type FileFacts = (u32, u32, u32, u64);
+
+/// Everything that is planted for one attack.
+pub(crate) struct World {
+    dir: TempDir,
+    /// A name that nobody else uses.
+    pub(crate) marker: String,
+    /// Each secret, and what it is.
+    tokens: Vec<(&'static str, String)>,
+    files: Vec<PlantedFile>,
+    tcp: TcpListener,
+    unix: UnixListener,
+    socket: UnixListener,
+    shown_socket: UnixListener,
+    memory: Option<SharedMemory>,
+    memory_content: String,
+    queue: Option<MessageQueue>,
+    pub(crate) key: Option<Key>,
+    victim: Child,
+    /// A port that is free outside.
+    pub(crate) free_port: u16,
+    left_key: i32,
+    variables: Vec<(&'static str, String)>,
+    pub(crate) neighbour: [String; 3],
+}
+
+impl World {
+    pub(crate) fn plant(baseline: &HostBaseline) -> io::Result<Self> {
+        let marker = format!("sandbox-attack-{}", token()?);
+        let dir = tempfile::Builder::new().prefix("sandbox-attack-").tempdir()?;
+        set_mode(dir.path(), 0o755)?;
+        let mut tokens = vec![];
+        if !baseline.secret.is_empty() {
+            tokens.push(("the suite's environment", baseline.secret.clone()));
+        }
+        let mut secret = |what| -> io::Result<String> {
+            let token = token()?;
+            tokens.push((what, token.clone()));
+            Ok(token)
+        };
+        let at = |name: &str| dir.path().join(name);
+        for name in ["open", "shown"] {
+            std::fs::create_dir(at(name))?;
+            set_mode(&at(name), 0o777)?;
+        }
+        let planted = [
+            ("secret", secret("a file that everybody may read")?, 0o644),
+            ("private", secret("a file of the suite's user")?, 0o600),
+            ("open/writable", CONTENT.to_owned(), 0o666),
+            ("shown/shared", CONTENT.to_owned(), 0o666),
+            ("shown/owned", CONTENT.to_owned(), 0o644),
+        ];
+        for (name, content, mode) in &planted {
+            std::fs::write(at(name), content)?;
+            set_mode(&at(name), *mode)?;
+        }
+        if baseline.root {
+            let owner = 0x6000_0000 + u32::try_from(number()? % 0x0fff_ffff).unwrap_or(0);
+            chown(at("shown/owned"), Some(owner), Some(owner))?;
+            tokens.push(("the owner of a file", owner.to_string()));
+        }
+        let files = planted
+            .into_iter()
+            .map(|(name, content, _)| Ok(PlantedFile { facts: facts(&at(name))?, path: at(name), content }))
+            .collect::<io::Result<_>>()?;
+
+        let tcp = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+        let unix = UnixListener::bind_addr(&SocketAddr::from_abstract_name(&marker)?)?;
+        let socket = UnixListener::bind(at("socket"))?;
+        set_mode(&at("socket"), 0o777)?;
+        let shown_socket = UnixListener::bind(at("shown/socket"))?;
+        set_mode(&at("shown/socket"), 0o777)?;
+        tcp.set_nonblocking(true)?;
+        unix.set_nonblocking(true)?;
+        socket.set_nonblocking(true)?;
+        shown_socket.set_nonblocking(true)?;
+        let free_port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port();
+
+        let mut secret = |what| -> io::Result<String> {
+            let token = token()?;
+            tokens.push((what, token.clone()));
+            Ok(token)
+        };
+        let memory_content = secret("shared memory")?;
+        let (memory_key, queue_key, left_key) = (number()?, number()?, number()?);
+        let memory = SharedMemory::create(memory_key, memory_content.as_bytes()).ok();
+        let queue = MessageQueue::create(queue_key, secret("a message queue")?.as_bytes()).ok();
+        let key = Key::add(&marker, secret("a key in the session's keyring")?.as_bytes()).ok();
+        let victim = victim(&secret("a process's arguments")?, &secret("a process's environment")?)?;
+        let neighbour = [secret("the neighbour's files")?, (20_000 + number()? % 10_000).to_string(), token()?];
+        // A cell without a root of its own has its places elsewhere, and names of them in variables are changed. With two
+        // slashes these mean the host's in every cell.
+        let path = |name: &str| format!("/{}", at(name).display());
+        let mut variables = vec![
+            ("WORLD", format!("/{}", dir.path().display())),
+            ("SECRET", path("secret")),
+            ("PRIVATE", path("private")),
+            ("WRITABLE", path("open/writable")),
+            ("SOCKET", path("socket")),
+            ("SHOWN", SHOWN.to_owned()),
+            ("PORT", tcp.local_addr()?.port().to_string()),
+            ("FREE_PORT", free_port.to_string()),
+            ("MEMORY_KEY", memory_key.to_string()),
+            ("MEMORY_ID", memory.as_ref().map_or(-1, SharedMemory::id).to_string()),
+            ("QUEUE_KEY", queue_key.to_string()),
+            ("LEFT_KEY", left_key.to_string()),
+            ("VICTIM", victim.id().to_string()),
+            ("SUITE", std::process::id().to_string()),
+            ("NEIGHBOUR_PORT", neighbour[1].clone()),
+            ("NEIGHBOUR_SOCKET", neighbour[2].clone()),
+        ];
+        variables.push(("MARKER", marker.clone()));
+        Ok(Self {
+            dir,
+            marker,
+            tokens,
+            files,
+            tcp,
+            unix,
+            socket,
+            shown_socket,
+            memory,
+            memory_content,
+            queue,
+            key,
+            victim,
+            free_port,
+            left_key,
+            variables,
+            neighbour,
+        })
+    }
+
+    /// What the hostile program gets to know: where to look, but no secret.
+    pub(crate) fn variables(&self) -> &[(&'static str, String)] {
+        &self.variables
+    }
+
+    /// A program's text with the places in it, for those who look while it is compiled.
+    pub(crate) fn fill_in(&self, text: &str) -> String {
+        let fill = |text: String, (name, value): &(&str, String)| text.replace(&format!("@{name}@"), value);
+        self.variables.iter().fold(text.to_owned(), fill)
+    }
+
+    /// The directory that the cell is shown.
+    pub(crate) fn shown(&self) -> PathBuf {
+        self.dir.path().join("shown")
+    }
+
+    /// Whether System V's segments and queues could be planted.
+    pub(crate) fn has_sysv(&self) -> bool {
+        self.memory.is_some() && self.queue.is_some()
+    }
+
+    /// Secrets that are in a text.
+    pub(crate) fn secrets_in(&self, text: &str) -> Vec<String> {
+        let found = self.tokens.iter().filter(|(_, token)| text.contains(token.as_str()));
+        found.map(|(what, _)| format!("it learnt a secret: {what}")).collect()
+    }
+
+    /// Whether somebody serves the free port.
+    pub(crate) fn is_port_open(&self) -> bool {
+        TcpStream::connect((Ipv4Addr::LOCALHOST, self.free_port)).is_ok()
+    }
+
+    /// What has changed.
+    pub(crate) fn inspect(&mut self, baseline: &HostBaseline) -> Vec<String> {
+        let mut evidence = vec![];
+        for file in &self.files {
+            let content = std::fs::read_to_string(&file.path).ok();
+            let name = file.path.strip_prefix(self.dir.path()).unwrap_or(&file.path).display();
+            if content.as_deref() != Some(&file.content) {
+                evidence.push(format!("the planted file {name} was changed"));
+            } else if facts(&file.path).ok() != Some(file.facts) {
+                evidence.push(format!("mode, owner or links of the planted file {name} were changed"));
+            }
+        }
+        let names = |dir: &str| std::fs::read_dir(self.dir.path().join(dir)).map_or(0, Iterator::count);
+        if (names(""), names("open"), names("shown")) != (5, 1, 3) {
+            evidence.push("there are other files in the planted directories".to_owned());
+        }
+        let places = PLACES.iter().map(Path::new).chain([baseline.temp_dir.as_path()]);
+        for left in places.map(|place| place.join(&self.marker)) {
+            if left.symlink_metadata().is_ok() {
+                evidence.push(format!("it made {}", left.display()));
+                let _ = std::fs::remove_file(&left).or_else(|_| std::fs::remove_dir_all(&left));
+            }
+        }
+        if self.tcp.accept().is_ok() {
+            evidence.push("it connected to a port outside".to_owned());
+        }
+        if self.unix.accept().is_ok() {
+            evidence.push("it connected to an abstract socket outside".to_owned());
+        }
+        if self.socket.accept().is_ok() {
+            evidence.push("it connected to a socket file outside".to_owned());
+        }
+        if self.shown_socket.accept().is_ok() {
+            evidence.push("it connected to a socket in a directory that it was shown".to_owned());
+        }
+        if self
+            .memory
+            .as_ref()
+            .is_some_and(|memory| memory.read().ok().as_deref() != Some(self.memory_content.as_bytes()))
+        {
+            evidence.push("it changed or removed shared memory outside".to_owned());
+        }
+        if self.queue.as_ref().is_some_and(|queue| queue.len() != Ok(1)) {
+            evidence.push("it changed or removed a message queue outside".to_owned());
+        }
+        if remove_segment(self.left_key) {
+            evidence.push("it left shared memory outside".to_owned());
+        }
+        match self.victim.try_wait() {
+            Ok(None) if baseline::is_stopped(self.victim.id()) => {
+                evidence.push("it stopped a process outside".to_owned());
+            }
+            Ok(None) => {}
+            _ => evidence.push("it ended a process outside".to_owned()),
+        }
+        evidence.extend(baseline::of_marker(&self.marker));
+        evidence.extend(baseline.changes());
+        evidence
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        // Only the suite's own child is ended.
+        let _ = self.victim.kill();
+        let _ = self.victim.wait();
+    }
+}
+
+/// A process with secrets. It ends when its input does, so it cannot outlive the suite.
+fn victim(argument: &str, variable: &str) -> io::Result<Child> {
+    let mut command = Command::new("/bin/sh");
+    command.args(["-c", "read line", argument]).env("VICTIM_SECRET", variable);
+    command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn()
+}
+
+/// The environment of a neighbour.
+pub(crate) fn neighbour_environment(values: &[String; 3]) -> impl Iterator<Item = (&'static str, String)> {
+    neighbour::VARIABLES.into_iter().zip(values.iter().cloned())
+}
+
+fn facts(path: &Path) -> io::Result<FileFacts> {
+    let meta = path.symlink_metadata()?;
+    Ok((meta.mode(), meta.uid(), meta.gid(), meta.nlink()))
+}
+
+fn set_mode(path: &Path, mode: u32) -> io::Result<()> {
+    std::fs::set_permissions(path, PermissionsExt::from_mode(mode))
+}
+
+/// A random name that compilers take for one.
+pub(crate) fn token() -> io::Result<String> {
+    let mut bytes = [0_u8; 12];
+    rustix::rand::getrandom(&mut bytes[..], rustix::rand::GetRandomFlags::empty())?;
+    Ok(bytes.iter().fold("t".to_owned(), |text, byte| format!("{text}{byte:02x}")))
+}
+
+/// A random positive number.
+fn number() -> io::Result<i32> {
+    let mut bytes = [0_u8; 4];
+    rustix::rand::getrandom(&mut bytes[..], rustix::rand::GetRandomFlags::empty())?;
+    Ok((i32::from_ne_bytes(bytes) & i32::MAX).max(1))
+}
