@@ -12,17 +12,15 @@ use sandbox_cell::{
     CellSpec, Command, Gateway, LayerSet, LimitKind, Limits, Mount, Network, PROXY_PORT, RelativePath, Role, Volume,
     WORK_DIR,
 };
+use sandbox_network::{AddressPolicy, PackageIndex, hide_credentials, hosts_in};
 use sandbox_runtimes::{
     Invocation, Kind, OUT_DIR, Packages, RESULT_DIR, RUNNER_FILE, Runtime, Stage, StageName, WarmUp, set_all,
 };
 use sha2::{Digest, Sha256};
 
 use crate::files::InputFile;
-use crate::gateway;
 use crate::images::inside;
-use crate::index::{self, Index};
 use crate::network::WEB;
-use crate::reach::Reach;
 use crate::request::{Request, RequestError, Source};
 use crate::settings::Settings;
 use crate::template::{TOKEN, Translator, new_token};
@@ -74,7 +72,7 @@ pub(crate) struct Making {
     pub(crate) files: Vec<InputFile>,
     pub(crate) complaints: Complaints,
     /// What may be reached.
-    pub(crate) reach: Reach,
+    pub(crate) reach: AddressPolicy,
 }
 
 /// All that is needed to carry out a request.
@@ -90,7 +88,7 @@ pub struct Plan {
     /// Directories of the host's that the request has shown in it, read-only.
     pub(crate) lent: Vec<Mount>,
     /// What may be reached from it.
-    pub(crate) reach: Reach,
+    pub(crate) reach: AddressPolicy,
     pub(crate) command: Command,
     /// What becomes a zygote whose children could run the command.
     pub(crate) zygote: Option<WarmUp>,
@@ -263,7 +261,7 @@ impl Planner<'_> {
     fn plan(
         &self,
         mut cell: CellSpec,
-        reach: Reach,
+        reach: AddressPolicy,
         collect: Option<Caps>,
         variable: impl Fn(&str) -> Option<OsString>,
     ) -> Result<Plan, RequestError> {
@@ -356,7 +354,7 @@ impl Planner<'_> {
         if definition.network {
             use_proxy(&mut command);
         }
-        let indexes = index::hide(&mut command.env, &definition.pass).map_err(RequestError::Package)?;
+        let indexes = hide_credentials(&mut command.env, &definition.pass).map_err(RequestError::Package)?;
         // It depends on the toolchain and the operator alone, so that it belongs to all.
         let mut key = Key::new(runtime, &command, None);
         key.indexes(&indexes);
@@ -382,7 +380,7 @@ impl Planner<'_> {
             companion: None,
             files,
             complaints: Complaints { reasons: runtime.definition.errors.install.clone(), first: true, memory: vec![] },
-            reach: Reach { indexes, ..install_reach(self.settings, &definition.pass, &variable) },
+            reach: AddressPolicy { indexes, ..install_reach(self.settings, &definition.pass, &variable) },
         }))
     }
 
@@ -409,7 +407,7 @@ impl Planner<'_> {
         }
         let Some(Stage { mut command, mounts }) = runtime.install(&packages, &variable)? else { return Ok(None) };
         use_proxy(&mut command);
-        let indexes = index::hide(&mut command.env, &definition.pass).map_err(RequestError::Package)?;
+        let indexes = hide_credentials(&mut command.env, &definition.pass).map_err(RequestError::Package)?;
         let owner = self.owner_of(Kind::Environment);
         let mut key = Key::new(runtime, &command, owner.as_deref());
         key.indexes(&indexes);
@@ -432,7 +430,7 @@ impl Planner<'_> {
             companion: None,
             files: manifests,
             complaints: Complaints { reasons: language.errors.install.clone(), first: true, memory: vec![] },
-            reach: Reach { indexes, ..install_reach(self.settings, &definition.pass, &variable) },
+            reach: AddressPolicy { indexes, ..install_reach(self.settings, &definition.pass, &variable) },
         }))
     }
 
@@ -470,7 +468,7 @@ impl Planner<'_> {
             command,
             files: files.to_vec(),
             complaints: Complaints { reasons: runtime.definition.errors.compile.clone(), first: true, memory: vec![] },
-            reach: Reach::default(),
+            reach: AddressPolicy::default(),
         }))
     }
 }
@@ -483,10 +481,14 @@ fn use_proxy(command: &mut Command) {
 }
 
 /// What installs may reach: the web, and the hosts from which the operator has packages come, wherever those are.
-fn install_reach(settings: &Settings, variables: &[String], variable: impl Fn(&str) -> Option<OsString>) -> Reach {
+fn install_reach(
+    settings: &Settings,
+    variables: &[String],
+    variable: impl Fn(&str) -> Option<OsString>,
+) -> AddressPolicy {
     let values = variables.iter().filter_map(|name| variable(name)?.into_string().ok());
-    let always = values.flat_map(|text| gateway::hosts_in(&text)).collect();
-    Reach {
+    let always = values.flat_map(|text| hosts_in(&text)).collect();
+    AddressPolicy {
         hosts: settings.install_hosts.clone(),
         ports: Some(WEB.to_vec()),
         always,
@@ -535,7 +537,7 @@ impl Key {
         self.0.update(bytes);
     }
 
-    fn indexes(&mut self, indexes: &[Index]) {
+    fn indexes(&mut self, indexes: &[PackageIndex]) {
         for index in indexes {
             self.part(index.identity().as_bytes());
         }

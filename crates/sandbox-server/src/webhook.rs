@@ -13,15 +13,13 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use hmac::{Hmac, KeyInit, Mac};
-use sandbox_executor::{Deny, HostName, HostRule, JsonWebhook, Reach, authorities};
+use sandbox_executor::JsonWebhook;
 use sandbox_jobs::{Delivery, Job, Webhook};
+use sandbox_network::{AddressPolicy, DenyList, HostName, HostRule, WebAddress, WebAddressError, webhook_agent};
 use serde_json::json;
 use sha2::Sha256;
 use tokio::sync::Notify;
 use ureq::http::Uri;
-use ureq::tls::TlsConfig;
-use ureq::unversioned::resolver::{ResolvedSocketAddrs, Resolver};
-use ureq::unversioned::transport::{DefaultConnector, NextTimeout};
 
 use crate::app::App;
 use crate::config::Config;
@@ -40,27 +38,16 @@ pub(crate) const AT_ONCE: usize = 16;
 /// Who may be told, and how.
 #[derive(Debug)]
 pub(crate) struct Webhooks {
-    reach: Reach,
+    policy: AddressPolicy,
     retry: Duration,
     agent: ureq::Agent,
 }
 
 impl Webhooks {
     pub(crate) fn new(config: &Config) -> Self {
-        let reach = reach(config.webhook_allow.clone(), config.settings.network_deny.clone());
-        let settings = ureq::Agent::config_builder()
-            .timeout_global(Some(PATIENCE))
-            .max_redirects(0)
-            .max_redirects_will_error(false)
-            .http_status_as_error(false)
-            .proxy(None)
-            .max_idle_connections(0)
-            .user_agent(concat!("sandbox-server/", env!("CARGO_PKG_VERSION")))
-            .tls_config(TlsConfig::builder().root_certs(authorities()).build())
-            .build();
-        let resolver = Careful(reach.clone());
-        let agent = ureq::Agent::with_parts(settings, DefaultConnector::default(), resolver);
-        Self { reach, retry: config.webhook_retry, agent }
+        let policy = policy(config.webhook_allow.clone(), config.settings.network_deny.clone());
+        let agent = webhook_agent(policy.clone(), PATIENCE, concat!("sandbox-server/", env!("CARGO_PKG_VERSION")));
+        Self { policy, retry: config.webhook_retry, agent }
     }
 
     /// Checks what a request says. Whether the address is public shows when it is used, unless it is one already.
@@ -70,11 +57,10 @@ impl Webhooks {
         if !(16..=256).contains(&secret.len()) || secret_bytes(&secret).is_none() {
             return Err(wrong("secret: give 16 to 256 characters, or whsec_ and base64"));
         }
-        let uri: Uri = url.parse().map_err(|_| wrong("url: is not a URL"))?;
-        let (host, port) = target(&uri).map_err(|why| wrong(&format!("url: {why}")))?;
+        let (host, port) = target(&url).map_err(|why| wrong(&format!("url: {why}")))?;
         let checked = match &host {
-            HostName::Address(_) => self.reach.addresses(&host, port).map(drop),
-            HostName::Name(_) => self.reach.allows(&host, port),
+            HostName::Address(_) => self.policy.addresses(&host, port).map(drop),
+            HostName::Name(_) => self.policy.allows(&host, port),
         };
         checked.map_err(|why| wrong(&format!("url: {why}")))?;
         if url.len() > 2000 {
@@ -114,45 +100,22 @@ impl Webhooks {
     }
 }
 
-/// Any public address, at any port; and exceptions.
-fn reach(private: Vec<HostRule>, deny: Deny) -> Reach {
-    Reach { private, deny, ..Reach::default() }
+/// Any public address, at any port, and the operator's exceptions.
+fn policy(private: Vec<HostRule>, deny: DenyList) -> AddressPolicy {
+    AddressPolicy { private, deny, ..AddressPolicy::default() }
 }
 
-/// The host and port of an address.
-fn target(uri: &Uri) -> Result<(HostName, u16), String> {
-    let default = match uri.scheme_str() {
-        Some("https") => 443,
-        Some("http") => 80,
-        _ => return Err("must begin with https:// or http://".to_owned()),
-    };
-    if uri.authority().is_some_and(|authority| authority.as_str().contains('@')) {
-        return Err("must not have a user or a password".to_owned());
+/// The host and port of a webhook. The client reads the URL as a [`Uri`], so that is what has to be checked.
+fn target(url: &str) -> Result<(HostName, u16), &'static str> {
+    let uri = url.parse::<Uri>().map_err(|_| "is not a URL")?.to_string();
+    let url = WebAddress::parse(&uri).map_err(|error| match error {
+        WebAddressError::Scheme => "must begin with https:// or http://",
+        WebAddressError::Host => "has no host that could be reached",
+    })?;
+    if url.user_info.is_some() {
+        return Err("must not have a user or a password");
     }
-    let host = uri.host().and_then(HostName::parse).ok_or("has no host that could be reached")?;
-    Ok((host, uri.port_u16().unwrap_or(default)))
-}
-
-/// Resolves names to addresses that may be connected to.
-#[derive(Debug)]
-struct Careful(Reach);
-
-impl Resolver for Careful {
-    fn resolve(
-        &self,
-        uri: &Uri,
-        _config: &ureq::config::Config,
-        _timeout: NextTimeout,
-    ) -> Result<ResolvedSocketAddrs, ureq::Error> {
-        let refused = |why: String| ureq::Error::Io(std::io::Error::new(std::io::ErrorKind::PermissionDenied, why));
-        let (host, port) = target(uri).map_err(refused)?;
-        let mut addresses = self.empty();
-        // It holds a few, which is enough.
-        for address in self.0.addresses(&host, port).map_err(refused)?.into_iter().take(8) {
-            addresses.push(address);
-        }
-        Ok(addresses)
-    }
+    Ok((url.host, url.port))
 }
 
 fn secret_bytes(secret: &str) -> Option<Vec<u8>> {
@@ -290,7 +253,6 @@ mod tests {
 
     #[test]
     fn only_the_web_is_told() {
-        let target = |url: &str| super::target(&url.parse().expect(url));
         assert!(
             target("https://example.com/x?y")
                 .is_ok_and(|(host, port)| host.to_string() == "example.com" && port == 443)
