@@ -21,3 +21,9 @@ pub fn is_public(address: IpAddr) -> bool {
 pub fn dns_answer(message: &[u8], address: std::net::Ipv4Addr) -> Option<(String, Vec<u8>)> {
     crate::gateway::dns_answer(message, address)
 }
+
+/// The addresses that the stub resolver reads from a reply to a query for `www.example.com` with the number 0.
+#[must_use]
+pub fn dns_reply(message: &[u8], v6: bool) -> Option<Vec<IpAddr>> {
+    crate::resolver::fuzz_reply(message, v6)
+}

@@ -42,7 +42,7 @@ pub fn authorities() -> RootCerts {
 #[must_use]
 pub fn webhook_agent(policy: AddressPolicy, timeout: Duration, user_agent: &str) -> Agent {
     let options = AgentOptions { timeout: Some(timeout), user_agent: user_agent.into(), max_idle_connections: 0 };
-    agent(options, DefaultConnector::default(), PublicOnlyResolver { policy, stop: None })
+    agent(options, DefaultConnector::default(), PublicOnlyResolver { policy, stop: Arc::new(StopSignal::NEVER) })
 }
 
 /// What differs between clients.
@@ -72,7 +72,7 @@ pub(crate) fn agent(options: AgentOptions, connector: impl Connector, resolver: 
 pub(crate) struct PublicOnlyResolver {
     pub(crate) policy: AddressPolicy,
     /// Ends a look-up early.
-    pub(crate) stop: Option<Arc<StopSignal>>,
+    pub(crate) stop: Arc<StopSignal>,
 }
 
 impl Resolver for PublicOnlyResolver {
@@ -90,7 +90,7 @@ impl Resolver for PublicOnlyResolver {
             self.policy.allows(&url.host, url.port).map_err(refused)?;
         }
         let until = Instant::now() + (*timeout.after).min(LONGEST_LOOK_UP);
-        let deadline = LookupDeadline { until, stop: self.stop.as_ref().map(|stop| stop.as_fd()) };
+        let deadline = LookupDeadline { until, stop: &self.stop };
         let mut addresses = self.empty();
         let found = self.policy.look_up(&url.host, Some(url.port), deadline).map_err(refused)?;
         // The array holds sixteen.

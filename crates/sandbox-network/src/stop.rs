@@ -12,28 +12,40 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, connect, socket_with};
 
 /// Ends every wait once it was given.
 #[derive(Debug)]
-pub(crate) struct StopSignal(OwnedFd);
+pub(crate) struct StopSignal(Option<OwnedFd>);
 
 impl StopSignal {
+    /// A signal that is never given, for waits that end with their deadline only.
+    pub(crate) const NEVER: Self = Self(None);
+
     pub(crate) fn new() -> io::Result<Self> {
-        Ok(Self(eventfd(0, EventfdFlags::CLOEXEC)?))
+        Ok(Self(Some(eventfd(0, EventfdFlags::CLOEXEC)?)))
     }
 
     /// Ends all current and future waits.
     pub(crate) fn give(&self) {
-        // It is never read, so that it stays readable.
-        let _ = rustix::io::write(&self.0, &1_u64.to_ne_bytes());
+        if let Some(event) = &self.0 {
+            // It is never read, so that it stays readable.
+            let _ = rustix::io::write(event, &1_u64.to_ne_bytes());
+        }
+    }
+
+    /// Whether it was given.
+    pub(crate) fn is_given(&self) -> bool {
+        self.sleep(Instant::now()).is_err()
     }
 
     /// Waits until one of these is ready. Fails at the deadline or when the signal was given.
     pub(crate) fn wait(&self, fds: &[(BorrowedFd<'_>, PollFlags)], until: Instant) -> io::Result<()> {
         loop {
-            let mut polled = vec![PollFd::new(&self.0, PollFlags::IN)];
+            let mut polled: Vec<_> = self.0.iter().map(|event| PollFd::new(event, PollFlags::IN)).collect();
             polled.extend(fds.iter().map(|(fd, flags)| PollFd::from_borrowed_fd(*fd, *flags)));
             let left = until.saturating_duration_since(Instant::now());
             let timeout = Timespec { tv_sec: left.as_secs().cast_signed(), tv_nsec: left.subsec_nanos().into() };
             match poll(&mut polled, Some(&timeout)) {
-                Ok(_) if !polled[0].revents().is_empty() => return Err(ErrorKind::ConnectionAborted.into()),
+                Ok(_) if self.0.is_some() && !polled[0].revents().is_empty() => {
+                    return Err(ErrorKind::ConnectionAborted.into());
+                }
                 Ok(0) => return Err(ErrorKind::TimedOut.into()),
                 Ok(_) => return Ok(()),
                 Err(Errno::INTR) => {}
@@ -64,10 +76,6 @@ impl StopSignal {
             Err(errno) => return Err(errno.into()),
         }
         Ok(TcpStream::from(socket))
-    }
-
-    pub(crate) fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
     }
 }
 

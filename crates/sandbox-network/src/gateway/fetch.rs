@@ -52,7 +52,7 @@ pub(super) fn agent(policy: &AddressPolicy, stop: &Arc<StopSignal>) -> Agent {
     // Installers fetch many files from one index, one after the other.
     let options = AgentOptions { timeout: None, user_agent: AutoHeaderValue::default(), max_idle_connections: 10 };
     let connector = StoppableConnector(Arc::clone(stop)).chain(RustlsConnector::default());
-    http_client::agent(options, connector, PublicOnlyResolver { policy: policy.clone(), stop: Some(Arc::clone(stop)) })
+    http_client::agent(options, connector, PublicOnlyResolver { policy: policy.clone(), stop: Arc::clone(stop) })
 }
 
 /// Serves a request for a path of an index.

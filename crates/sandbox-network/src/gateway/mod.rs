@@ -23,7 +23,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{JoinHandle, Scope};
 use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::PollFlags;
 
 #[cfg(fuzzing)]
 pub(crate) use proxy::proxy_head;
@@ -38,7 +38,7 @@ use tally::{ConnectionTraffic, TrafficTally};
 /// The most concurrent connections and DNS queries, in whatever state.
 const MOST_AT_ONCE: usize = 64;
 
-/// The most look-ups at one time; each is a process.
+/// The most concurrent look-ups, so that a program cannot flood the name server.
 const MOST_LOOK_UPS: usize = 8;
 
 /// The most addresses whose names are remembered.
@@ -165,15 +165,12 @@ impl GatewayListeners {
             self.proxy.iter().map(|proxy| (proxy, true)).chain(self.ports.iter().map(|port| (port, false))).collect();
         std::thread::scope(|scope| {
             loop {
-                let mut fds = vec![PollFd::from_borrowed_fd(state.stop.as_fd(), PollFlags::IN)];
-                fds.extend(listeners.iter().map(|(listener, _)| PollFd::new(*listener, PollFlags::IN)));
-                fds.extend(self.dns.iter().map(|dns| PollFd::from_borrowed_fd(dns.as_fd(), PollFlags::IN)));
-                match poll(&mut fds, None) {
-                    Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                let mut fds: Vec<_> = listeners.iter().map(|(listener, _)| (listener.as_fd(), PollFlags::IN)).collect();
+                fds.extend(self.dns.iter().map(|dns| (dns.as_fd(), PollFlags::IN)));
+                match state.stop.wait(&fds, Instant::now() + PATIENCE) {
+                    Ok(()) => {}
+                    Err(error) if error.kind() == io::ErrorKind::TimedOut => continue,
                     Err(_) => return,
-                }
-                if !fds[0].revents().is_empty() {
-                    return;
                 }
                 for (listener, is_proxy) in &listeners {
                     if let Ok((client, _)) = listener.accept() {
@@ -264,7 +261,7 @@ impl GatewayState {
     /// Looks a host up, once fewer than the most look-ups are under way.
     fn look_up(&self, host: &HostName, port: Option<u16>, until: Instant) -> Result<Vec<IpAddr>, String> {
         if matches!(host, HostName::Address(_)) {
-            return self.policy.look_up(host, port, LookupDeadline { until, stop: None });
+            return self.policy.look_up(host, port, LookupDeadline { until, stop: &self.stop });
         }
         let began = Instant::now();
         while self.looking_up.fetch_add(1, Ordering::SeqCst) >= MOST_LOOK_UPS {
@@ -274,7 +271,7 @@ impl GatewayState {
                 return Err(format!("{host}: too many names are being looked up"));
             }
         }
-        let found = self.policy.look_up(host, port, LookupDeadline { until, stop: Some(self.stop.as_fd()) });
+        let found = self.policy.look_up(host, port, LookupDeadline { until, stop: &self.stop });
         self.looking_up.fetch_sub(1, Ordering::SeqCst);
         if found.is_err() && !self.policy.is_known(host) {
             let steps = began.elapsed().as_millis() / REFUSAL.as_millis() + 1;
