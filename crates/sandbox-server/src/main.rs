@@ -22,7 +22,7 @@ mod openapi;
 mod otlp;
 mod privilege;
 mod problem;
-mod rate;
+mod rate_limit;
 mod ready;
 mod serve;
 mod slots;
