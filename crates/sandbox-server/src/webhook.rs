@@ -23,6 +23,7 @@ use ureq::http::Uri;
 
 use crate::app::App;
 use crate::config::Config;
+use crate::jobs::shown;
 use crate::problem::{Code, Problem};
 use crate::slots::Owner;
 
@@ -130,14 +131,6 @@ fn sign(secret: &str, id: &str, seconds: &str, body: &str) -> Option<String> {
     let mut mac = Hmac::<Sha256>::new_from_slice(&secret_bytes(secret)?).ok()?;
     mac.update(format!("{id}.{seconds}.{body}").as_bytes());
     Some(format!("v1,{}", STANDARD.encode(mac.finalize().into_bytes())))
-}
-
-/// A job as clients see it.
-pub(crate) fn shown(mut job: Job) -> Job {
-    if let Some(webhook) = &mut job.webhook {
-        webhook.secret.clear();
-    }
-    job
 }
 
 /// The deliveries that go on, by owner. An owner may have as many as would still be free with one more of them: whatever one
