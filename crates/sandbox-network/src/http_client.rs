@@ -24,8 +24,7 @@ const AUTHORITIES: &str = "/etc/ssl/certs/ca-certificates.crt";
 const LONGEST_LOOK_UP: Duration = Duration::from_secs(15);
 
 /// The certificate authorities that the host trusts, or those of browsers if the host has no list.
-#[must_use]
-pub fn authorities() -> RootCerts {
+fn authorities() -> RootCerts {
     let file = std::env::var_os("SSL_CERT_FILE").unwrap_or_else(|| AUTHORITIES.into());
     let pem = std::fs::read(file).unwrap_or_default();
     let found: Vec<_> = ureq::tls::parse_pem(&pem)

@@ -16,7 +16,7 @@ mod web_address;
 pub use address_policy::AddressPolicy;
 pub use gateway::{CellGateway, GATEWAY_THREAD, GatewaySocketSet, HostUse, NetworkUse, Refusal};
 pub use host::{HostName, HostRule};
-pub use http_client::{authorities, webhook_agent};
+pub use http_client::webhook_agent;
 pub use package_index::{PackageIndex, hide_credentials, hosts_in};
 pub use special_addresses::DenyList;
 pub use web_address::{WebAddress, WebAddressError};

@@ -1,9 +1,9 @@
-//! Telling somebody that a job has ended.
+//! Webhooks: messages to clients whose jobs have ended.
 //!
-//! A message is signed as the Standard Webhooks specification says, so that receivers can use any of its libraries. It is
-//! sent to public addresses only, and to the hosts that the operator allows wherever they are: names are resolved here, and
-//! the addresses that were checked are the ones connected to. Redirects are not followed. Who does not answer with success is
-//! told again, later and later; the job shows how far that is.
+//! Messages are signed according to the Standard Webhooks specification, so that receivers can use any of its libraries.
+//! They are sent to public addresses and to the hosts that the operator allows, under the address policy of
+//! `sandbox-network`. Redirects are not followed. A delivery without a successful answer is attempted again with exponential
+//! back-off; the job shows its state.
 
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
@@ -27,16 +27,16 @@ use crate::jobs::shown;
 use crate::problem::{Code, Problem};
 use crate::slots::Owner;
 
-/// How often it is tried.
+/// The most attempts of a delivery.
 const ATTEMPTS: u32 = 6;
 
-/// How long one attempt may take.
+/// The time for one attempt.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// How many are told at one time.
+/// The most concurrent deliveries.
 pub(crate) const AT_ONCE: usize = 16;
 
-/// Who may be told, and how.
+/// Checks and sends webhooks.
 #[derive(Debug)]
 pub(crate) struct Webhooks {
     policy: AddressPolicy,
@@ -51,7 +51,7 @@ impl Webhooks {
         Self { policy, retry: config.webhook_retry, agent }
     }
 
-    /// Checks what a request says. Whether the address is public shows when it is used, unless it is one already.
+    /// Checks the webhook of a request. A name is resolved, and its addresses are checked, when the webhook is sent.
     pub(crate) fn check(&self, webhook: JsonWebhook) -> Result<Webhook, Problem> {
         let wrong = |why: &str| Problem::new(Code::InvalidRequest, format!("webhook: {why}")).at("webhook");
         let JsonWebhook { url, secret } = webhook;
@@ -70,8 +70,8 @@ impl Webhooks {
         Ok(Webhook::new(url, secret))
     }
 
-    /// Tells somebody, once. Blocks.
-    fn tell(&self, job: &Job, webhook: &Webhook) -> Result<(), String> {
+    /// Attempts a delivery. Blocks.
+    fn send(&self, job: &Job, webhook: &Webhook) -> Result<(), String> {
         let shown = shown(job.clone());
         let body = json!({ "type": "job.ended", "timestamp": shown.finished_at, "data": shown }).to_string();
         let seconds = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs().to_string();
@@ -89,15 +89,15 @@ impl Webhooks {
         if answer.status().is_success() { Ok(()) } else { Err(format!("the answer was {}", answer.status())) }
     }
 
-    /// What came of an attempt, and when to try again.
-    fn conclude(&self, webhook: &Webhook, told: Result<(), String>) -> (Webhook, Option<Duration>) {
+    /// The state of a webhook after an attempt, and the time until the next one.
+    fn conclude(&self, webhook: &Webhook, sent: Result<(), String>) -> (Webhook, Option<Duration>) {
         let attempts = webhook.attempts + 1;
-        let (status, again) = match &told {
+        let (status, again) = match &sent {
             Ok(()) => (Delivery::Delivered, None),
             Err(_) if attempts >= ATTEMPTS => (Delivery::Failed, None),
             Err(_) => (Delivery::Pending, Some(self.retry * 4_u32.pow(attempts - 1))),
         };
-        (Webhook { status, attempts, error: told.err(), ..webhook.clone() }, again)
+        (Webhook { status, attempts, error: sent.err(), ..webhook.clone() }, again)
     }
 }
 
@@ -133,15 +133,15 @@ fn sign(secret: &str, id: &str, seconds: &str, body: &str) -> Option<String> {
     Some(format!("v1,{}", STANDARD.encode(mac.finalize().into_bytes())))
 }
 
-/// The deliveries that go on, by owner. An owner may have as many as would still be free with one more of them: whatever one
-/// owner's receivers do, some are left for the next owner.
+/// The current deliveries of each owner. An owner may start another one only while more are free than it has, so that slow
+/// receivers of one owner leave some for the next.
 #[derive(Debug, Default)]
 struct Deliveries {
     counts: Mutex<HashMap<Owner, usize>>,
     ended: Notify,
 }
 
-/// A delivery that goes on.
+/// A current delivery.
 struct Delivering {
     deliveries: Arc<Deliveries>,
     owner: Owner,
@@ -152,7 +152,7 @@ impl Deliveries {
         self.counts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The owners that may have no more now; nothing if all is taken.
+    /// The owners that may not start another delivery; none at all if every delivery is taken.
     fn full(&self) -> Option<Vec<Owner>> {
         let counts = self.counts();
         let free = AT_ONCE.saturating_sub(counts.values().sum());
@@ -176,7 +176,7 @@ impl Drop for Delivering {
     }
 }
 
-/// Tells whoever is to be told, until the server closes.
+/// Delivers webhooks until the server closes.
 pub(crate) async fn deliver(app: Arc<App>) {
     let deliveries = Arc::new(Deliveries::default());
     while !app.closing.load(Ordering::Relaxed) {
@@ -191,7 +191,7 @@ pub(crate) async fn deliver(app: Arc<App>) {
                 continue;
             }
             Err(error) => {
-                tracing::error!(%error, "cannot see who is to be told of a job's end");
+                tracing::error!(%error, "cannot read the webhooks that are due");
                 tokio::time::sleep(Duration::from_secs(1)).await;
                 continue;
             }
@@ -199,15 +199,15 @@ pub(crate) async fn deliver(app: Arc<App>) {
         let (app, delivering) = (Arc::clone(&app), deliveries.begin(due.owner.clone()));
         tokio::spawn(async move {
             let Some(webhook) = due.webhook.clone() else { return };
-            let (id, teller) = (due.id, Arc::clone(&app));
-            let telling = tokio::task::spawn_blocking(move || {
-                let told = teller.webhooks.tell(&due, &webhook);
-                teller.webhooks.conclude(&webhook, told)
+            let (id, sender) = (due.id, Arc::clone(&app));
+            let sending = tokio::task::spawn_blocking(move || {
+                let sent = sender.webhooks.send(&due, &webhook);
+                sender.webhooks.conclude(&webhook, sent)
             });
-            let Ok((webhook, again)) = telling.await else { return };
+            let Ok((webhook, again)) = sending.await else { return };
             tracing::info!(%id, attempts = webhook.attempts, error = webhook.error, "webhook");
             if let Err(error) = app.jobs.note_delivery(id, webhook, again).await {
-                tracing::error!(%error, %id, "cannot note what came of a webhook");
+                tracing::error!(%error, %id, "cannot store the state of a webhook");
             }
             drop(delivering);
         });
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_web_is_told() {
+    fn only_web_urls_are_accepted() {
         assert!(
             target("https://example.com/x?y")
                 .is_ok_and(|(host, port)| host.to_string() == "example.com" && port == 443)
