@@ -16,7 +16,7 @@ use ureq::unversioned::transport::{
 };
 use ureq::{Agent, Body, Error};
 
-use super::proxy::ProxyRequest;
+use super::proxy::{ProxyRequest, refuse};
 use super::tally::ConnectionTraffic;
 use super::{ESTABLISH, GatewayState, PATIENCE};
 use crate::address_policy::AddressPolicy;
@@ -57,12 +57,12 @@ pub(super) fn agent(policy: &AddressPolicy, stop: &Arc<StopSignal>) -> Agent {
 
 /// Serves a request for a path of an index.
 pub(super) fn fetch(
-    shared: &GatewayState,
+    state: &GatewayState,
     mut client: StoppableStream<'_>,
     index: &PackageIndex,
     head: &ProxyRequest,
 ) -> io::Result<()> {
-    let (Some(agent), Some((method, path, version))) = (&shared.agent, head.request_line()) else {
+    let (Some(agent), Some((method, path, version))) = (&state.agent, head.request_line()) else {
         return refuse(client, "403 Forbidden", "package indexes are reached by plain HTTP requests");
     };
     if !["GET", "HEAD"].contains(&method) || version != "HTTP/1.1" {
@@ -80,18 +80,12 @@ pub(super) fn fetch(
     let Ok(request) = request.header(header::AUTHORIZATION, &index.authorization).body(()) else {
         return refuse(client, "400 Bad Request", "not a request for a package index");
     };
-    let traffic = shared.tally.connected(&index.host, index.port);
+    let traffic = state.tally.connected(&index.host, index.port);
     match agent.run(request) {
         Ok(answer) => pass_on(&mut client, index, method, answer, &traffic),
         // Errors of the library never contain a header.
         Err(error) => refuse(client, "502 Bad Gateway", &format!("the package index cannot be reached: {error}")),
     }
-}
-
-fn refuse(mut client: StoppableStream<'_>, status: &str, why: &str) -> io::Result<()> {
-    let length = why.len() + 1;
-    let head = format!("HTTP/1.1 {status}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{why}\n");
-    client.write_all(head.as_bytes())
 }
 
 /// Passes an answer on to the installer.

@@ -92,10 +92,10 @@ impl CellGateway {
             looking_up: AtomicUsize::new(0),
             known: Mutex::default(),
         });
-        let doors = GatewayListeners::new(sockets)?;
+        let listeners = GatewayListeners::new(sockets)?;
         let serving = Arc::clone(&state);
         let thread =
-            std::thread::Builder::new().name(GATEWAY_THREAD.to_owned()).spawn(move || doors.serve(&serving))?;
+            std::thread::Builder::new().name(GATEWAY_THREAD.to_owned()).spawn(move || listeners.serve(&serving))?;
         Ok(Self { state, thread: Some(thread) })
     }
 

@@ -25,19 +25,15 @@ pub(super) fn converse(state: &GatewayState, client: &TcpStream) -> io::Result<(
     let mut reader = BufReader::new(slow).take(LONGEST_HEAD);
     let Some(head) = read_head(&mut reader)? else { return Ok(()) };
     let early = reader.into_inner().buffer().to_vec();
-    let answer = |mut client_side: StoppableStream<'_>, status: &str, why: &str| {
-        let text = format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{why}", why.len());
-        client_side.write_all(text.as_bytes())
-    };
     let Some(request) = ProxyRequest::parse(&head) else {
-        return answer(client_side, "400 Bad Request", "not a request for a proxy\n");
+        return refuse(client_side, "400 Bad Request", "not a request for a proxy");
     };
     if let Some(index) = state.policy.indexes.iter().find(|index| index.is_named(&request.host)) {
         return fetch(state, client_side, index, &request);
     }
     let (server, traffic) = match state.connect(&request.host, request.port) {
         Ok(connected) => connected,
-        Err(why) => return answer(client_side, "403 Forbidden", &format!("{why}\n")),
+        Err(why) => return refuse(client_side, "403 Forbidden", &why),
     };
     let first = match &request.forward {
         None => {
@@ -49,6 +45,13 @@ pub(super) fn converse(state: &GatewayState, client: &TcpStream) -> io::Result<(
     traffic.sent(first.len());
     StoppableStream { stream: &server, ..client_side }.write_all(&first)?;
     state.relay(client, &server, &traffic)
+}
+
+/// Answers a request that is not carried out.
+pub(super) fn refuse(mut client: StoppableStream<'_>, status: &str, why: &str) -> io::Result<()> {
+    let length = why.len() + 1;
+    let answer = format!("HTTP/1.1 {status}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{why}\n");
+    client.write_all(answer.as_bytes())
 }
 
 /// Reads a head up to its empty line; nothing if the client closes the connection before that.
