@@ -71,6 +71,9 @@ lint:
 	rustfmt --edition 2024 --check crates/sandbox-sys/zygote/lib.rs
 	$(CARGO) fmt --manifest-path fuzz/Cargo.toml --check
 	$(CARGO) clippy --workspace --all-targets --all-features --locked -- -D warnings
+	$(CARGO) clippy -p sandbox-jobs -p sandbox-server --no-default-features --locked -- -D warnings
+	$(CARGO) clippy -p sandbox-server --no-default-features --features redis --locked -- -D warnings
+	$(CARGO) clippy -p sandbox-server --no-default-features --features webhooks --locked -- -D warnings
 	$(CARGO) fetch --locked
 	$(CARGO) deny --offline --log-level error check licenses bans sources
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --document-private-items --locked --quiet

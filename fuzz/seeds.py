@@ -246,6 +246,17 @@ DNS = [
     QUERY[:5] + b"\x02" + QUERY[6:] + b"\x01a\x00\x00\x01\x00\x01",
 ]
 
+REPLY = b"\x00\x00\x81\x80\x00\x01\x00%c\x00\x00\x00\x00\x03www\x07example\x03com\x00\x00%c\x00\x01"
+TTL = b"\x00\x01\x00\x00\x00\x1e"
+DNS_REPLY = [
+    REPLY % (1, 1) + b"\xc0\x0c\x00\x01" + TTL + b"\x00\x04\xc0\x00\x02\x01",
+    REPLY % (1, 28) + b"\xc0\x0c\x00\x1c" + TTL + b"\x00\x10\x20\x01\x0d\xb8" + b"\x00" * 11 + b"\x01",
+    REPLY % (2, 1) + b"\xc0\x0c\x00\x05" + TTL + b"\x00\x06\x03cdn\xc0\x10" + b"\x03cdn\xc0\x10\x00\x01" + TTL + b"\x00\x04\xc0\x00\x02\x07",
+    REPLY % (1, 1) + b"\xc0\x21\x00\x01" + TTL + b"\x00\x04\xc0\x00\x02\x01",
+    (REPLY % (0, 1)).replace(b"\x81\x80", b"\x83\x80", 1),
+    (REPLY % (0, 1)).replace(b"\x81\x80", b"\x81\x83", 1),
+]
+
 def layer(*entries):
     """A tar file: (name, type, link, content) each."""
     file = io.BytesIO()
@@ -273,6 +284,7 @@ SEEDS = {
     "archive_round_trip": ROUND_TRIP,
     "definition": DEFINITION + [path.read_text() for path in sorted((ROOT / "runtimes").glob("[cb]*.toml"))],
     "dns": DNS,
+    "dns_reply": DNS_REPLY,
     "host": HOST,
     "image_layer": LAYER,
     "json_request": [json.dumps(value) for value in JSON],

@@ -4,8 +4,8 @@
 use std::net::Ipv4Addr;
 
 use libfuzzer_sys::fuzz_target;
-use sandbox_executor::HostName;
-use sandbox_executor::fuzz::dns_answer;
+use sandbox_network::HostName;
+use sandbox_network::fuzz::dns_answer;
 
 fuzz_target!(|message: &[u8]| {
     let Some((name, answer)) = dns_answer(message, Ipv4Addr::new(192, 0, 2, 1)) else { return };

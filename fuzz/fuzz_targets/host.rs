@@ -7,8 +7,8 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use libfuzzer_sys::fuzz_target;
-use sandbox_executor::fuzz::is_public;
-use sandbox_executor::{HostName, HostRule};
+use sandbox_network::fuzz::is_public;
+use sandbox_network::{HostName, HostRule};
 
 /// What `inet_aton` takes for an address: up to four numbers, decimal, octal or hexadecimal.
 fn looks_like_an_address(name: &str) -> bool {

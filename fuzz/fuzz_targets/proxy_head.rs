@@ -2,8 +2,8 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use sandbox_executor::HostName;
-use sandbox_executor::fuzz::{hosts_in, proxy_head};
+use sandbox_network::fuzz::proxy_head;
+use sandbox_network::{HostName, hosts_in};
 
 fuzz_target!(|bytes: &[u8]| {
     if let Ok(text) = std::str::from_utf8(bytes) {

@@ -9,13 +9,13 @@ use base64::Engine;
 use sandbox_cell::limits::TABLE;
 use sandbox_cell::units::shorten;
 use sandbox_cell::{Layer, LimitKind, RelativePath};
+use sandbox_network::HostRule;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::bounded;
 use crate::files::InputFile;
 use crate::network::{NetworkMode, NetworkRequest};
-use crate::reach::HostRule;
 use crate::request::{Request, Source};
 use crate::settings::Settings;
 use crate::template::TemplateRequest;

@@ -14,9 +14,7 @@ mod execute;
 mod files;
 #[cfg(fuzzing)]
 pub mod fuzz;
-mod gateway;
 mod images;
-mod index;
 mod json;
 mod literal;
 mod make;
@@ -24,13 +22,11 @@ mod network;
 mod owner;
 mod plan;
 mod pool;
-mod reach;
 mod request;
 mod resolve;
 mod result;
 mod service;
 mod settings;
-mod special;
 mod stage;
 mod template;
 mod toolchains;
@@ -43,9 +39,7 @@ mod zygote;
 pub use event::{EventEncoder, Observer, OutputChunk, RunEvent};
 pub use execute::Executor;
 pub use files::InputFile;
-pub use gateway::{GATEWAY_THREAD, HostUse, NetworkUse, Refusal, authorities};
 pub use images::{NotFound, own_command};
-pub use index::Index;
 pub use json::{
     FieldError, FullFile, FullNetwork, JsonFile, JsonNetwork, JsonRequest, JsonTemplate, JsonWebhook, Quantity,
 };
@@ -53,15 +47,14 @@ pub use network::{NetworkMode, NetworkRequest};
 pub use owner::Sharing;
 pub use plan::Step;
 pub use pool::StartKind;
-pub use reach::{HostName, HostRule, Reach};
 pub use request::{Request, RequestError, Source};
 pub use resolve::HostVariables;
 pub use result::{
     CompileResult, FileEncoding, LimitHit, Metrics, OmittedFile, OutputFile, Phases, RunResult, Status, Verdict,
 };
+pub use sandbox_network::{GATEWAY_THREAD, HostRule, HostUse, NetworkUse, Refusal};
 pub use service::{CheckedRequest, Refused, RunService};
 pub use settings::{Isolation, Settings, SettingsError, parse_layers};
-pub use special::Deny;
 pub use stage::{Input, Stream};
 pub use template::{RENDER_COMMAND, TemplateRequest, render};
 pub use variables::{VARIABLES, Variable, limits};

@@ -4,8 +4,8 @@ use std::fmt;
 
 use sandbox_cell::units::shorten;
 use sandbox_cell::{Gateway, MOST_PORTS, Network};
+use sandbox_network::{AddressPolicy, HostRule};
 
-use crate::reach::{HostRule, Reach};
 use crate::settings::Settings;
 
 /// The ports at which the web is.
@@ -108,7 +108,7 @@ impl NetworkRequest {
     }
 
     /// The cell's network, and what may be reached from it.
-    pub(crate) fn plan(&self, settings: &Settings) -> (Network, Reach) {
+    pub(crate) fn plan(&self, settings: &Settings) -> (Network, AddressPolicy) {
         let reaches = self.mode >= NetworkMode::Allowlist;
         let dns = self.dns.unwrap_or(reaches);
         let network = match self.mode {
@@ -122,7 +122,7 @@ impl NetworkRequest {
         };
         (
             network,
-            Reach {
+            AddressPolicy {
                 hosts,
                 ports,
                 always: vec![],

@@ -11,6 +11,7 @@ use sandbox_cell::{
     CellSpec, Command, Gateway, LayerSet, LimitKind, Limits, Mount, Network, PROXY_PORT, RelativePath, Role, Volume,
     WORK_DIR,
 };
+use sandbox_network::{AddressPolicy, PackageIndex, hide_credentials, hosts_in};
 use sandbox_runtimes::{
     Invocation, Kind, OUT_DIR, Packages, RESULT_DIR, RUNNER_FILE, Runtime, Stage, StageName, WarmUp, set_all,
 };
@@ -18,11 +19,8 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use crate::files::InputFile;
-use crate::gateway;
 use crate::images::inside;
-use crate::index::{self, Index};
 use crate::network::WEB;
-use crate::reach::Reach;
 use crate::request::{Request, RequestError, Source};
 use crate::resolve::{HostMount, Resolved};
 use crate::settings::Settings;
@@ -65,7 +63,7 @@ pub(crate) struct Making {
     pub(crate) files: Vec<InputFile>,
     pub(crate) complaints: Complaints,
     /// What may be reached.
-    pub(crate) reach: Reach,
+    pub(crate) reach: AddressPolicy,
 }
 
 /// All that is needed to carry out a request.
@@ -81,7 +79,7 @@ pub(crate) struct Plan {
     /// Directories of the host's that the request has shown in it, read-only.
     pub(crate) lent: Vec<Mount>,
     /// What may be reached from it.
-    pub(crate) reach: Reach,
+    pub(crate) reach: AddressPolicy,
     pub(crate) command: Command,
     /// What becomes a zygote whose children could run the command.
     pub(crate) zygote: Option<WarmUp>,
@@ -248,7 +246,7 @@ struct Planner<'a> {
 }
 
 impl Planner<'_> {
-    fn plan(&self, mut cell: CellSpec, reach: Reach, collect: Option<Caps>) -> Result<Plan, RequestError> {
+    fn plan(&self, mut cell: CellSpec, reach: AddressPolicy, collect: Option<Caps>) -> Result<Plan, RequestError> {
         let (request, runtime, definition) = (self.request, self.runtime, &self.runtime.definition);
         let (files, entry) = request.files_and_entry(definition)?;
         let install = self.install(&files)?;
@@ -338,7 +336,7 @@ impl Planner<'_> {
         if definition.network {
             use_proxy(&mut command);
         }
-        let indexes = index::hide(&mut command.env, &definition.pass).map_err(RequestError::Package)?;
+        let indexes = hide_credentials(&mut command.env, &definition.pass).map_err(RequestError::Package)?;
         // It depends on the toolchain and the operator alone, so that it belongs to all.
         let mut key = Key::new(runtime, &command, None);
         key.indexes(&indexes);
@@ -364,7 +362,7 @@ impl Planner<'_> {
             companion: None,
             files,
             complaints: Complaints { reasons: runtime.definition.errors.install.clone(), first: true, memory: vec![] },
-            reach: Reach { indexes, ..self.install_reach(&definition.pass) },
+            reach: AddressPolicy { indexes, ..self.install_reach(&definition.pass) },
         }))
     }
 
@@ -388,7 +386,7 @@ impl Planner<'_> {
         }
         let Some(Stage { mut command, mounts }) = runtime.install(&packages, variable)? else { return Ok(None) };
         use_proxy(&mut command);
-        let indexes = index::hide(&mut command.env, &definition.pass).map_err(RequestError::Package)?;
+        let indexes = hide_credentials(&mut command.env, &definition.pass).map_err(RequestError::Package)?;
         let owner = self.owner_of(Kind::Environment);
         let mut key = Key::new(runtime, &command, owner.as_deref());
         key.indexes(&indexes);
@@ -411,15 +409,15 @@ impl Planner<'_> {
             companion: None,
             files: manifests,
             complaints: Complaints { reasons: language.errors.install.clone(), first: true, memory: vec![] },
-            reach: Reach { indexes, ..self.install_reach(&definition.pass) },
+            reach: AddressPolicy { indexes, ..self.install_reach(&definition.pass) },
         }))
     }
 
     /// What installs may reach: the web, and the hosts from which the operator has packages come, wherever those are.
-    fn install_reach(&self, variables: &[String]) -> Reach {
+    fn install_reach(&self, variables: &[String]) -> AddressPolicy {
         let values = variables.iter().filter_map(|name| self.resolved.variables.get(name)?.into_string().ok());
-        let always = values.flat_map(|text| gateway::hosts_in(&text)).collect();
-        Reach {
+        let always = values.flat_map(|text| hosts_in(&text)).collect();
+        AddressPolicy {
             hosts: self.settings.install_hosts.clone(),
             ports: Some(WEB.to_vec()),
             always,
@@ -463,7 +461,7 @@ impl Planner<'_> {
             command,
             files: files.to_vec(),
             complaints: Complaints { reasons: runtime.definition.errors.compile.clone(), first: true, memory: vec![] },
-            reach: Reach::default(),
+            reach: AddressPolicy::default(),
         }))
     }
 }
@@ -514,7 +512,7 @@ impl Key {
         self.0.update(bytes);
     }
 
-    fn indexes(&mut self, indexes: &[Index]) {
+    fn indexes(&mut self, indexes: &[PackageIndex]) {
         for index in indexes {
             self.part(index.identity().as_bytes());
         }

@@ -6,9 +6,9 @@ use std::time::Duration;
 use base64::Engine;
 use sandbox_cell::archive::Omission;
 use sandbox_cell::{LayerSet, LimitKind, Usage};
+use sandbox_network::NetworkUse;
 use serde::{Deserialize, Serialize};
 
-use crate::gateway::NetworkUse;
 use crate::pool::StartKind;
 
 /// Success or not.

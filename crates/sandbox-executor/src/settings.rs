@@ -7,12 +7,11 @@ use sandbox_cell::archive::Caps as FileCaps;
 use sandbox_cell::limits::{Caps, LimitError, LimitKind, Limits, TABLE};
 use sandbox_cell::units::parse_size;
 use sandbox_cell::{Backend, Layer, LayerSet};
+use sandbox_network::{DenyList, HostRule};
 
 use crate::backend;
 use crate::network::NetworkMode;
 use crate::owner::Sharing;
-use crate::reach::HostRule;
-use crate::special::Deny;
 
 /// The cap of a limit that has none.
 const UNLIMITED: &str = "unlimited";
@@ -52,7 +51,7 @@ pub struct Settings {
     /// Hosts that programs may reach, if their request allows them, though their addresses are not public.
     pub network_allow: Vec<HostRule>,
     /// What nothing may reach, besides what is never reached.
-    pub network_deny: Deny,
+    pub network_deny: DenyList,
     /// The only hosts that installs may reach, besides the indexes; any public one if nobody has said.
     pub install_hosts: Option<Vec<HostRule>>,
     /// Whether JSON requests may name volumes that persist: whoever knows a name sees what others have put there.
@@ -159,7 +158,7 @@ impl Default for Settings {
             volume_paths: vec![],
             max_network: NetworkMode::Full,
             network_allow: vec![],
-            network_deny: Deny::default(),
+            network_deny: DenyList::default(),
             install_hosts: None,
             named_volumes: false,
             sharing: Sharing::None,
@@ -284,7 +283,7 @@ impl Settings {
         };
         settings.network_allow = hosts(NETWORK_ALLOW).unwrap_or_default();
         settings.install_hosts = hosts(INSTALL_HOSTS);
-        match get(NETWORK_DENY).map(|text| Deny::parse(&text)) {
+        match get(NETWORK_DENY).map(|text| DenyList::parse(&text)) {
             None => {}
             Some(Ok(deny)) => settings.network_deny = deny,
             Some(Err(why)) => errors.push((NETWORK_DENY.to_owned(), why)),

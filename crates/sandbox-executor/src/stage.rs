@@ -12,14 +12,13 @@ use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
 use sandbox_cell::archive::{self, Archive, Arrival, Caps, Sink};
 use sandbox_cell::{
-    Cell, CellEnd, CellSpec, Command, Failure, LayerSet, LimitKind, Mount, Network, Outcome, Ready, RunStatus, Start,
-    Stdio, StopReason, Usage, Volume, reason,
+    Cell, CellEnd, CellSpec, Command, Failure, GatewaySockets, LayerSet, LimitKind, Mount, Network, Outcome, Ready,
+    RunStatus, Start, Stdio, StopReason, Usage, Volume, reason,
 };
+use sandbox_network::{AddressPolicy, CellGateway, GatewaySocketSet, NetworkUse};
 
 use crate::capture::Capture;
-use crate::gateway::{Gateway, NetworkUse};
 use crate::pool::{Cells, RefillGuard, StartKind, Taken};
-use crate::reach::Reach;
 use crate::warmth::Warmth;
 
 /// An output stream.
@@ -70,7 +69,7 @@ pub(crate) struct Stage<'a> {
     /// How long that may take after the command's deadline.
     pub(crate) patience: Duration,
     /// What a cell with a proxy may reach.
-    pub(crate) reach: &'a Reach,
+    pub(crate) reach: &'a AddressPolicy,
     /// Whether the keeper will be asked for nothing more.
     pub(crate) last: bool,
 }
@@ -126,7 +125,10 @@ impl Stage<'_> {
         let (mut streams, collection) =
             self.start(&cell, start, &late).map_err(|error| failure("cannot start the stage", &error))??;
         let gateway = if has_gateway { cell.take_gateway()? } else { None };
-        let gateway = gateway.map(|sockets| Gateway::serve(sockets, reach)).transpose();
+        let gateway = gateway.map(|GatewaySockets { proxy, dns, ports }| {
+            CellGateway::serve(GatewaySocketSet { proxy, dns, ports }, reach)
+        });
+        let gateway = gateway.transpose();
         let gateway = gateway.map_err(|error| failure("cannot serve the cell's gateway", &error))?;
         let mut refill = Some(refill);
         let (outcome, mut ready) = streams.follow(&mut cell, limit, &mut refill, cancel, observe)?;
@@ -151,7 +153,7 @@ impl Stage<'_> {
             cell.abandon();
         }
         let Streams { stdout, stderr, .. } = streams;
-        let network = gateway.map(Gateway::close);
+        let network = gateway.map(CellGateway::close);
         let collect_time = began.elapsed();
         let (omitted, cut) = (arrival.omitted, arrival.cut.map(|error| reason(&error)));
         Ok(Ended { outcome, ready, start, stdout, stderr, omitted, cut, collect_time, network, refill })

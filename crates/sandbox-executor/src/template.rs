@@ -16,12 +16,12 @@ use regex_lite::{Captures, Regex};
 use sandbox_cell::archive::Archive;
 use sandbox_cell::limits::Caps;
 use sandbox_cell::{CellSpec, Command, Failure, LayerSet, LimitKind, Limits, Mount, RunStatus};
+use sandbox_network::AddressPolicy;
 use serde::{Deserialize, Serialize};
 
 use crate::files::Collected;
 use crate::literal::literal;
 use crate::pool::Cells;
-use crate::reach::Reach;
 use crate::stage::{Input, Stage, failure};
 
 /// The variable through which a template gets what it has to print at its end.
@@ -128,7 +128,7 @@ impl TemplateRequest {
             input: Input::Bytes(job),
             collect: None,
             patience: std::time::Duration::ZERO,
-            reach: &Reach::default(),
+            reach: &AddressPolicy::default(),
             last: false,
         };
         let ended = stage.run(cells, &[], &mut |_, _| {}, &mut Collected::default())?;

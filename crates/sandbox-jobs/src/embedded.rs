@@ -629,7 +629,7 @@ fn end(transaction: &WriteTransaction, job: &mut Job, status: JobStatus, result:
     add_event(transaction, job.id, &last)
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "redis"))]
 mod measure {
     use super::*;
     use crate::store::Usage;

@@ -7,6 +7,7 @@
 
 mod embedded;
 mod model;
+#[cfg(feature = "redis")]
 mod redis;
 mod store;
 
@@ -15,8 +16,9 @@ pub use model::{
     Bounds, Created, Delivery, Event, Exceeded, Filter, Job, JobId, JobStatus, NewJob, Page, Progress, RunOf, Summary,
     Webhook,
 };
+#[cfg(feature = "redis")]
 pub use redis::RedisStore;
 pub use store::{Follower, Store, StoreError};
 
-#[cfg(test)]
+#[cfg(all(test, feature = "redis"))]
 mod contract;

@@ -8,6 +8,7 @@ use sandbox_executor::{RunEvent, RunResult};
 
 use crate::embedded::{Embedded, FileError};
 use crate::model::{Bounds, Created, Event, Exceeded, Filter, Job, JobId, NewJob, Page, Progress, RunOf, Webhook};
+#[cfg(feature = "redis")]
 use crate::redis::RedisStore;
 
 /// Where jobs are.
@@ -16,6 +17,7 @@ pub enum Store {
     /// In a file of this server's own.
     Embedded(Arc<Embedded>, Duration),
     /// In Redis.
+    #[cfg(feature = "redis")]
     Redis(Arc<RedisStore>),
 }
 
@@ -26,6 +28,7 @@ pub enum StoreError {
     #[error("the job store failed: {0}")]
     File(#[from] FileError),
     /// Redis did.
+    #[cfg(feature = "redis")]
     #[error("Redis failed: {0}")]
     Redis(#[from] ::redis::RedisError),
     /// The server is about to end.
@@ -52,6 +55,7 @@ impl Store {
     }
 
     /// The store in Redis.
+    #[cfg(feature = "redis")]
     pub async fn redis(address: &str, password: Option<&str>, database: i64, retention: Duration) -> Result<Self> {
         Ok(Self::Redis(Arc::new(RedisStore::connect(address, password, database, retention).await?)))
     }
@@ -61,6 +65,7 @@ impl Store {
     pub fn name(&self) -> &'static str {
         match self {
             Self::Embedded(..) => "embedded",
+            #[cfg(feature = "redis")]
             Self::Redis(_) => "redis",
         }
     }
@@ -85,6 +90,7 @@ impl Store {
                 let new = Arc::clone(new);
                 blocking(store, move |store| store.create(&new, &bounds)).await
             }
+            #[cfg(feature = "redis")]
             Self::Redis(store) => Ok(store.create(new, &bounds).await?),
         }
     }
@@ -93,6 +99,7 @@ impl Store {
     pub async fn get(&self, id: JobId) -> Result<Option<Job>> {
         match self {
             Self::Embedded(store, _) => blocking(store, move |store| store.get(id)).await,
+            #[cfg(feature = "redis")]
             Self::Redis(store) => Ok(store.get(id).await?),
         }
     }
@@ -101,6 +108,7 @@ impl Store {
     pub async fn progress(&self, id: JobId) -> Result<Option<Progress>> {
         match self {
             Self::Embedded(store, _) => blocking(store, move |store| store.progress(id)).await,
+            #[cfg(feature = "redis")]
             Self::Redis(store) => Ok(store.progress(id).await?),
         }
     }
@@ -109,6 +117,7 @@ impl Store {
     pub async fn probe(&self) -> Result<()> {
         match self {
             Self::Embedded(store, _) => blocking(store, Embedded::probe).await,
+            #[cfg(feature = "redis")]
             Self::Redis(store) => Ok(store.probe().await?),
         }
     }
@@ -120,6 +129,7 @@ impl Store {
                 let _turn = store.listings.acquire().await.map_err(|_| StoreError::Gone)?;
                 blocking(store, move |store| store.list(&filter, limit, cursor)).await
             }
+            #[cfg(feature = "redis")]
             Self::Redis(store) => Ok(store.list(&filter, limit, cursor).await?),
         }
     }
@@ -128,6 +138,7 @@ impl Store {
     pub async fn waiting(&self) -> Result<u64> {
         match self {
             Self::Embedded(store, _) => blocking(store, Embedded::waiting).await,
+            #[cfg(feature = "redis")]
             Self::Redis(store) => Ok(store.waiting().await?),
         }
     }
@@ -137,6 +148,7 @@ impl Store {
     pub async fn next_owners(&self, most_bytes: u64) -> Result<Vec<Option<String>>> {
         match self {
             Self::Embedded(store, _) => blocking(store, move |store| store.next_owners(most_bytes)).await,
+            #[cfg(feature = "redis")]
             Self::Redis(store) => Ok(store.next_owners(most_bytes).await?),
         }
     }
@@ -148,6 +160,7 @@ impl Store {
                 let owner = owner.map(str::to_owned);
                 blocking(store, move |store| store.take(owner.as_deref())).await
             }
+            #[cfg(feature = "redis")]
             Self::Redis(store) => Ok(store.take(owner).await?),
         }
     }
@@ -156,15 +169,21 @@ impl Store {
     pub async fn something_queued(&self) {
         match self {
             Self::Embedded(store, _) => store.something_queued().await,
+            #[cfg(feature = "redis")]
             Self::Redis(_) => tokio::time::sleep(Duration::from_millis(25)).await,
         }
     }
 
     /// Says that these runs go on; returns the jobs that somebody wants cancelled elsewhere. To be called every second or
     /// so: a server that is silent loses its jobs to others.
+    #[cfg_attr(
+        not(feature = "redis"),
+        expect(unused_variables, clippy::unused_async, reason = "a file belongs to one server, which keeps its jobs")
+    )]
     pub async fn heartbeat(&self, runs: &[RunOf]) -> Result<Vec<JobId>> {
         match self {
             Self::Embedded(..) => Ok(vec![]),
+            #[cfg(feature = "redis")]
             Self::Redis(store) => Ok(store.heartbeat(runs).await?),
         }
     }
@@ -173,6 +192,7 @@ impl Store {
     pub async fn append(&self, run: RunOf, what: RunEvent) -> Result<()> {
         match self {
             Self::Embedded(store, _) => blocking(store, move |store| store.append(run, &what)).await,
+            #[cfg(feature = "redis")]
             Self::Redis(store) => Ok(store.append(run, &what).await?),
         }
     }
@@ -181,6 +201,7 @@ impl Store {
     pub async fn events(&self, id: JobId, after: u64, most: usize) -> Result<Vec<Event>> {
         match self {
             Self::Embedded(store, _) => blocking(store, move |store| store.events(id, after, most)).await,
+            #[cfg(feature = "redis")]
             Self::Redis(store) => Ok(store.events(id, after, most).await?),
         }
     }
@@ -189,6 +210,7 @@ impl Store {
     pub async fn take_delivery(&self, lease: Duration, without: Vec<Option<String>>) -> Result<Option<Job>> {
         match self {
             Self::Embedded(store, _) => blocking(store, move |store| store.take_delivery(lease, &without)).await,
+            #[cfg(feature = "redis")]
             Self::Redis(store) => Ok(store.take_delivery(lease, &without).await?),
         }
     }
@@ -197,6 +219,7 @@ impl Store {
     pub async fn note_delivery(&self, id: JobId, webhook: Webhook, again: Option<Duration>) -> Result<()> {
         match self {
             Self::Embedded(store, _) => blocking(store, move |store| store.note_delivery(id, &webhook, again)).await,
+            #[cfg(feature = "redis")]
             Self::Redis(store) => Ok(store.note_delivery(id, &webhook, again).await?),
         }
     }
@@ -207,6 +230,7 @@ impl Store {
         let owned = who.to_owned();
         match self {
             Self::Embedded(store, _) => blocking(store, move |store| store.spend(&owned, runs, most)).await,
+            #[cfg(feature = "redis")]
             Self::Redis(store) => Ok(store.spend(who, runs, most).await?),
         }
     }
@@ -215,6 +239,7 @@ impl Store {
     pub async fn finish(&self, run: RunOf, cancelled: bool, result: RunResult) -> Result<()> {
         match self {
             Self::Embedded(store, _) => blocking(store, move |store| store.finish(run, cancelled, result)).await,
+            #[cfg(feature = "redis")]
             Self::Redis(store) => Ok(store.finish(run, cancelled, result).await?),
         }
     }
@@ -223,6 +248,7 @@ impl Store {
     pub async fn cancel(&self, id: JobId) -> Result<Option<Job>> {
         match self {
             Self::Embedded(store, _) => blocking(store, move |store| store.cancel(id)).await,
+            #[cfg(feature = "redis")]
             Self::Redis(store) => Ok(store.cancel(id).await?),
         }
     }
@@ -231,6 +257,7 @@ impl Store {
     pub async fn put_back(&self, run: RunOf) -> Result<()> {
         match self {
             Self::Embedded(store, _) => blocking(store, move |store| store.put_back(run)).await,
+            #[cfg(feature = "redis")]
             Self::Redis(store) => Ok(store.put_back(run).await?),
         }
     }
@@ -242,6 +269,7 @@ impl Store {
                 let retention = *retention;
                 blocking(store, move |store| store.expire(retention)).await
             }
+            #[cfg(feature = "redis")]
             Self::Redis(store) => Ok(store.expire().await?),
         }
     }
@@ -251,6 +279,7 @@ impl Store {
     pub fn follow(&self, id: JobId) -> Follower {
         match self {
             Self::Embedded(store, _) => Follower::Told(Arc::clone(store), id, store.follow(id)),
+            #[cfg(feature = "redis")]
             Self::Redis(_) => Follower::Asks,
         }
     }
@@ -287,7 +316,7 @@ impl Follower {
 }
 
 /// What an owner has.
-#[cfg(test)]
+#[cfg(all(test, feature = "redis"))]
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Usage {
     pub(crate) waiting: u64,
@@ -295,7 +324,7 @@ pub(crate) struct Usage {
     pub(crate) bytes: u64,
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "redis"))]
 impl Usage {
     pub(crate) fn add(&mut self, status: crate::JobStatus, bytes: u64) {
         self.waiting += u64::from(status == crate::JobStatus::Queued);
@@ -304,11 +333,12 @@ impl Usage {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "redis"))]
 impl Store {
     pub(crate) async fn usage(&self, owner: &str) -> Usage {
         match self {
             Self::Embedded(store, _) => store.usage(owner),
+            #[cfg(feature = "redis")]
             Self::Redis(store) => store.usage(owner).await,
         }
     }
@@ -316,6 +346,7 @@ impl Store {
     pub(crate) async fn measured(&self, owner: &str) -> Usage {
         match self {
             Self::Embedded(store, _) => store.measured(owner),
+            #[cfg(feature = "redis")]
             Self::Redis(store) => store.measured(owner).await,
         }
     }

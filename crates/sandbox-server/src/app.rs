@@ -26,7 +26,7 @@ use crate::follow::Followed;
 use crate::held::{Room, Who};
 use crate::metrics::Metrics;
 use crate::problem::{Code, Problem};
-use crate::rate::{Rate, network};
+use crate::rate_limit::{RateLimits, network};
 use crate::ready::Readiness;
 use crate::slots::Slots;
 use crate::web::{self, Guard};
@@ -52,7 +52,7 @@ pub(crate) struct App {
     /// Jobs that run here.
     pub(crate) running: Mutex<HashMap<JobId, Arc<RunningJob>>>,
     pub(crate) metrics: Metrics,
-    pub(crate) rate: Rate,
+    pub(crate) rate: RateLimits,
     /// The largest body.
     pub(crate) max_body: usize,
     /// Memory for what clients send.
@@ -103,7 +103,7 @@ impl App {
             bounds: config.bounds,
             running: Mutex::default(),
             metrics: Metrics::new(config.capacity),
-            rate: Rate::new(config.rate_limit),
+            rate: RateLimits::new(config.rate_limit),
             max_body: config.max_body,
             bodies: Room::memory(config.max_held / 2),
             answers: Room::memory(config.max_held / 2),
@@ -188,11 +188,11 @@ async fn authorize(
     mut request: Request,
     next: Next,
 ) -> Response {
-    let (peer, now) = (peer(&request), Instant::now());
-    let allowed = app.keys.check(request.headers(), peer, now).and_then(|client: Arc<Client>| {
+    let peer = peer(&request);
+    let allowed = app.keys.check(request.headers(), peer).and_then(|client: Arc<Client>| {
         let address = || peer.map(network).unwrap_or_default();
         let who = client.name.as_ref().map_or_else(address, |name| format!("key {name}"));
-        app.rate.take(&who, client.rate, now)?;
+        app.rate.count(&who, client.rate)?;
         scope.map_or(Ok(()), |scope| client.may(scope))?;
         Ok((client, Who(who.into())))
     });

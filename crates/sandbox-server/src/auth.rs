@@ -7,7 +7,6 @@ use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 use std::str::FromStr;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
 
 use axum::http::{HeaderMap, header};
 use sandbox_jobs::{Filter, Job, JobStatus};
@@ -15,14 +14,17 @@ use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
 use crate::problem::{Code, Problem};
-use crate::rate::{Buckets, Pace, network};
+use crate::rate_limit::{ClientLimit, network};
 use crate::slots::Owner;
 
 /// The shortest key: long enough not to be guessed, if it is random.
 const SHORTEST: usize = 16;
 
-/// How many invalid keys may come from an address: some at once, and then one a second.
-const GUESSES: Pace = Pace { per_second: 1.0, full: 10.0 };
+/// How many invalid keys may come from an address a second.
+const GUESSES_PER_SECOND: f64 = 1.0;
+
+/// How many of them may come at once.
+const GUESSES_AT_ONCE: f64 = 10.0;
 
 /// How many pairs of an address and a key that was valid there are remembered.
 const MOST_ACQUAINTED: usize = 10_000;
@@ -106,7 +108,7 @@ pub(crate) struct Keys {
     accepted: Vec<Key>,
     anybody: Arc<Client>,
     /// How many invalid keys came from where.
-    guesses: Buckets,
+    guesses: ClientLimit,
     /// Where which key was valid: whoever guesses at the same address does not lock its owner out.
     acquainted: Mutex<HashSet<(String, usize)>>,
 }
@@ -121,7 +123,7 @@ impl Keys {
         if let Some(pair) = names.windows(2).find(|pair| pair[0] == pair[1]) {
             return Err(format!("two keys have the name '{}'", pair[0].as_deref().unwrap_or_default()));
         }
-        let (guesses, acquainted) = (Buckets::default(), Mutex::default());
+        let (guesses, acquainted) = (ClientLimit::new(GUESSES_PER_SECOND, GUESSES_AT_ONCE), Mutex::default());
         Ok(Self { accepted, anybody: Arc::new(Client::anybody()), guesses, acquainted })
     }
 
@@ -139,12 +141,7 @@ impl Keys {
     ///
     /// Once too many invalid keys have come from an address, a valid one is refused in the same way, unless it was used
     /// there before: otherwise one could guess as fast as before, and would only have to look for the answer that differs.
-    pub(crate) fn check(
-        &self,
-        headers: &HeaderMap,
-        from: Option<IpAddr>,
-        now: Instant,
-    ) -> Result<Arc<Client>, Problem> {
+    pub(crate) fn check(&self, headers: &HeaderMap, from: Option<IpAddr>) -> Result<Arc<Client>, Problem> {
         if self.is_open() {
             return Ok(Arc::clone(&self.anybody));
         }
@@ -155,8 +152,8 @@ impl Keys {
         let mut acquainted = self.acquainted.lock().unwrap_or_else(PoisonError::into_inner);
         let pair = known.map(|index| (from.clone(), index));
         if pair.as_ref().is_none_or(|pair| !acquainted.contains(pair)) {
-            let cost = if known.is_some() { 0.0 } else { 1.0 };
-            self.guesses.take(&from, cost, GUESSES, now).map_err(|wait| {
+            let guessed = if known.is_some() { self.guesses.look(&from) } else { self.guesses.count(&from) };
+            guessed.map_err(|wait| {
                 let detail = "too many invalid keys came from this address";
                 Problem::new(Code::TooManyRequests, detail).retry_after(wait)
             })?;
@@ -261,29 +258,29 @@ mod tests {
     }
 
     fn check(keys: &Keys, headers: &HeaderMap) -> Result<Arc<Client>, Problem> {
-        keys.check(headers, None, Instant::now())
+        keys.check(headers, None)
     }
 
     #[test]
     fn guessing_keys_is_slow_and_locks_no_owner_out() {
         let keys = Keys::new(&["first-key-0123456".to_owned(), "second-key-0123456".to_owned()]).expect("valid");
-        let (start, right) = (Instant::now(), headers("x-api-key", "first-key-0123456"));
+        let right = headers("x-api-key", "first-key-0123456");
         let (other, wrong) = (headers("x-api-key", "second-key-0123456"), headers("x-api-key", "wrong"));
-        let at = |address: &str, given: &HeaderMap, seconds: u64| {
-            let now = start + std::time::Duration::from_secs(seconds);
-            let answer = keys.check(given, Some(address.parse().expect("an address")), now);
+        let at = |address: &str, given: &HeaderMap| {
+            let answer = keys.check(given, Some(address.parse().expect("an address")));
             answer.map_or_else(|problem| problem.code(), |_| Code::NotFound)
         };
-        assert_eq!(at("192.0.2.1", &right, 0), Code::NotFound);
+        assert_eq!(at("192.0.2.1", &right), Code::NotFound);
         for _ in 0..10 {
-            assert_eq!(at("192.0.2.1", &wrong, 0), Code::Unauthorized);
+            assert_eq!(at("192.0.2.1", &wrong), Code::Unauthorized);
         }
-        assert_eq!(at("192.0.2.1", &wrong, 0), Code::TooManyRequests);
-        assert_eq!(at("192.0.2.1", &other, 0), Code::TooManyRequests, "a guess that is right looks like any other");
-        assert_eq!(at("192.0.2.1", &right, 0), Code::NotFound, "who was here before still is");
-        assert_eq!(at("192.0.2.1", &HeaderMap::new(), 0), Code::Unauthorized, "no key is no guess");
-        assert_eq!(at("192.0.2.2", &other, 0), Code::NotFound, "other addresses are not concerned");
-        let guesses: Vec<Code> = (0..10).map(|_| at("192.0.2.1", &wrong, 2)).collect();
+        assert_eq!(at("192.0.2.1", &wrong), Code::TooManyRequests);
+        assert_eq!(at("192.0.2.1", &other), Code::TooManyRequests, "a guess that is right looks like any other");
+        assert_eq!(at("192.0.2.1", &right), Code::NotFound, "who was here before still is");
+        assert_eq!(at("192.0.2.1", &HeaderMap::new()), Code::Unauthorized, "no key is no guess");
+        assert_eq!(at("192.0.2.2", &other), Code::NotFound, "other addresses are not concerned");
+        keys.guesses.advance(std::time::Duration::from_secs(2));
+        let guesses: Vec<Code> = (0..10).map(|_| at("192.0.2.1", &wrong)).collect();
         assert_eq!(guesses.iter().filter(|code| **code == Code::Unauthorized).count(), 2, "one a second");
     }
 

@@ -26,7 +26,6 @@ use crate::held::{Held, Who};
 use crate::openapi::StreamEvent;
 use crate::problem::{BadBody, Code, Problem};
 use crate::streams::{self, Item};
-use crate::webhook;
 use crate::worker::running;
 
 /// The longest that a client may wait for a job in one request.
@@ -76,10 +75,18 @@ fn parse_id(id: &str) -> Result<JobId, Problem> {
     id.parse().map_err(|_| unknown(id))
 }
 
+/// A job as clients see it, without the secret of its webhook.
+pub(crate) fn shown(mut job: Job) -> Job {
+    if let Some(webhook) = &mut job.webhook {
+        webhook.secret.clear();
+    }
+    job
+}
+
 /// A job, if it is there for somebody, without what only the server has to know.
 async fn find(app: &Arc<App>, client: &Client, id: JobId) -> Result<Job, Problem> {
     let job = app.jobs.get(id).await?.filter(|job| client.sees(job)).ok_or_else(|| unknown(&id.to_string()))?;
-    Ok(webhook::shown(job))
+    Ok(shown(job))
 }
 
 /// `POST /v1/execute`.
@@ -205,7 +212,7 @@ pub(crate) async fn cancel(
             here.cancel();
         }
     }
-    app.answers.answer(&who, &webhook::shown(job))
+    app.answers.answer(&who, &shown(job))
 }
 
 #[derive(Debug, Deserialize)]

@@ -22,7 +22,7 @@ mod openapi;
 mod otlp;
 mod privilege;
 mod problem;
-mod rate;
+mod rate_limit;
 mod ready;
 mod runs;
 mod serve;
@@ -30,6 +30,7 @@ mod slots;
 mod streams;
 mod trace;
 mod web;
+#[cfg_attr(not(feature = "webhooks"), path = "webhook_disabled.rs")]
 mod webhook;
 mod worker;
 
@@ -172,13 +173,13 @@ fn run(mut config: Config) -> Result<(), String> {
 }
 
 /// The store for jobs: Redis if there is one, else a file.
+#[cfg_attr(not(feature = "redis"), expect(clippy::unused_async, reason = "a file is opened without waiting"))]
 async fn open_jobs(config: &Config, data_dir: &Path) -> Result<sandbox_jobs::Store, String> {
-    let opened = match &config.redis {
-        Some(redis) => {
-            let (address, password) = (redis.address.as_str(), redis.password.as_deref());
-            sandbox_jobs::Store::redis(address, password, redis.database, config.retention).await
-        }
-        None => sandbox_jobs::Store::embedded(&data_dir.join("jobs.redb"), config.retention),
-    };
-    opened.map_err(|error| error.to_string())
+    #[cfg(feature = "redis")]
+    if let Some(redis) = &config.redis {
+        let (address, password) = (redis.address.as_str(), redis.password.as_deref());
+        let opened = sandbox_jobs::Store::redis(address, password, redis.database, config.retention).await;
+        return opened.map_err(|error| error.to_string());
+    }
+    sandbox_jobs::Store::embedded(&data_dir.join("jobs.redb"), config.retention).map_err(|error| error.to_string())
 }

@@ -1,9 +1,9 @@
-//! Telling somebody that a job has ended.
+//! Webhooks: messages to clients whose jobs have ended.
 //!
-//! A message is signed as the Standard Webhooks specification says, so that receivers can use any of its libraries. It is
-//! sent to public addresses only, and to the hosts that the operator allows wherever they are: names are resolved here, and
-//! the addresses that were checked are the ones connected to. Redirects are not followed. Who does not answer with success is
-//! told again, later and later; the job shows how far that is.
+//! Messages are signed according to the Standard Webhooks specification, so that receivers can use any of its libraries.
+//! They are sent to public addresses and to the hosts that the operator allows, under the address policy of
+//! `sandbox-network`. Redirects are not followed. A delivery without a successful answer is attempted again with exponential
+//! back-off; the job shows its state.
 
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
@@ -13,68 +13,55 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use hmac::{Hmac, KeyInit, Mac};
-use sandbox_executor::{Deny, HostName, HostRule, JsonWebhook, Reach, authorities};
+use sandbox_executor::JsonWebhook;
 use sandbox_jobs::{Delivery, Job, Webhook};
+use sandbox_network::{AddressPolicy, DenyList, HostName, HostRule, WebAddress, WebAddressError, webhook_agent};
 use serde_json::json;
 use sha2::Sha256;
 use tokio::sync::Notify;
 use ureq::http::Uri;
-use ureq::tls::TlsConfig;
-use ureq::unversioned::resolver::{ResolvedSocketAddrs, Resolver};
-use ureq::unversioned::transport::{DefaultConnector, NextTimeout};
 
 use crate::app::App;
 use crate::config::Config;
+use crate::jobs::shown;
 use crate::problem::{Code, Problem};
 use crate::slots::Owner;
 
-/// How often it is tried.
+/// The most attempts of a delivery.
 const ATTEMPTS: u32 = 6;
 
-/// How long one attempt may take.
+/// The time for one attempt.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// How many are told at one time.
+/// The most concurrent deliveries.
 pub(crate) const AT_ONCE: usize = 16;
 
-/// Who may be told, and how.
+/// Checks and sends webhooks.
 #[derive(Debug)]
 pub(crate) struct Webhooks {
-    reach: Reach,
+    policy: AddressPolicy,
     retry: Duration,
     agent: ureq::Agent,
 }
 
 impl Webhooks {
     pub(crate) fn new(config: &Config) -> Self {
-        let reach = reach(config.webhook_allow.clone(), config.settings.network_deny.clone());
-        let settings = ureq::Agent::config_builder()
-            .timeout_global(Some(PATIENCE))
-            .max_redirects(0)
-            .max_redirects_will_error(false)
-            .http_status_as_error(false)
-            .proxy(None)
-            .max_idle_connections(0)
-            .user_agent(concat!("sandbox-server/", env!("CARGO_PKG_VERSION")))
-            .tls_config(TlsConfig::builder().root_certs(authorities()).build())
-            .build();
-        let resolver = Careful(reach.clone());
-        let agent = ureq::Agent::with_parts(settings, DefaultConnector::default(), resolver);
-        Self { reach, retry: config.webhook_retry, agent }
+        let policy = policy(config.webhook_allow.clone(), config.settings.network_deny.clone());
+        let agent = webhook_agent(policy.clone(), PATIENCE, concat!("sandbox-server/", env!("CARGO_PKG_VERSION")));
+        Self { policy, retry: config.webhook_retry, agent }
     }
 
-    /// Checks what a request says. Whether the address is public shows when it is used, unless it is one already.
+    /// Checks the webhook of a request. A name is resolved, and its addresses are checked, when the webhook is sent.
     pub(crate) fn check(&self, webhook: JsonWebhook) -> Result<Webhook, Problem> {
         let wrong = |why: &str| Problem::new(Code::InvalidRequest, format!("webhook: {why}")).at("webhook");
         let JsonWebhook { url, secret } = webhook;
         if !(16..=256).contains(&secret.len()) || secret_bytes(&secret).is_none() {
             return Err(wrong("secret: give 16 to 256 characters, or whsec_ and base64"));
         }
-        let uri: Uri = url.parse().map_err(|_| wrong("url: is not a URL"))?;
-        let (host, port) = target(&uri).map_err(|why| wrong(&format!("url: {why}")))?;
+        let (host, port) = target(&url).map_err(|why| wrong(&format!("url: {why}")))?;
         let checked = match &host {
-            HostName::Address(_) => self.reach.addresses(&host, port).map(drop),
-            HostName::Name(_) => self.reach.allows(&host, port),
+            HostName::Address(_) => self.policy.addresses(&host, port).map(drop),
+            HostName::Name(_) => self.policy.allows(&host, port),
         };
         checked.map_err(|why| wrong(&format!("url: {why}")))?;
         if url.len() > 2000 {
@@ -83,8 +70,8 @@ impl Webhooks {
         Ok(Webhook::new(url, secret))
     }
 
-    /// Tells somebody, once. Blocks.
-    fn tell(&self, job: &Job, webhook: &Webhook) -> Result<(), String> {
+    /// Attempts a delivery. Blocks.
+    fn send(&self, job: &Job, webhook: &Webhook) -> Result<(), String> {
         let shown = shown(job.clone());
         let body = json!({ "type": "job.ended", "timestamp": shown.finished_at, "data": shown }).to_string();
         let seconds = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs().to_string();
@@ -102,57 +89,34 @@ impl Webhooks {
         if answer.status().is_success() { Ok(()) } else { Err(format!("the answer was {}", answer.status())) }
     }
 
-    /// What came of an attempt, and when to try again.
-    fn conclude(&self, webhook: &Webhook, told: Result<(), String>) -> (Webhook, Option<Duration>) {
+    /// The state of a webhook after an attempt, and the time until the next one.
+    fn conclude(&self, webhook: &Webhook, sent: Result<(), String>) -> (Webhook, Option<Duration>) {
         let attempts = webhook.attempts + 1;
-        let (status, again) = match &told {
+        let (status, again) = match &sent {
             Ok(()) => (Delivery::Delivered, None),
             Err(_) if attempts >= ATTEMPTS => (Delivery::Failed, None),
             Err(_) => (Delivery::Pending, Some(self.retry * 4_u32.pow(attempts - 1))),
         };
-        (Webhook { status, attempts, error: told.err(), ..webhook.clone() }, again)
+        (Webhook { status, attempts, error: sent.err(), ..webhook.clone() }, again)
     }
 }
 
-/// Any public address, at any port; and exceptions.
-fn reach(private: Vec<HostRule>, deny: Deny) -> Reach {
-    Reach { private, deny, ..Reach::default() }
+/// Any public address, at any port, and the operator's exceptions.
+fn policy(private: Vec<HostRule>, deny: DenyList) -> AddressPolicy {
+    AddressPolicy { private, deny, ..AddressPolicy::default() }
 }
 
-/// The host and port of an address.
-fn target(uri: &Uri) -> Result<(HostName, u16), String> {
-    let default = match uri.scheme_str() {
-        Some("https") => 443,
-        Some("http") => 80,
-        _ => return Err("must begin with https:// or http://".to_owned()),
-    };
-    if uri.authority().is_some_and(|authority| authority.as_str().contains('@')) {
-        return Err("must not have a user or a password".to_owned());
+/// The host and port of a webhook. The client reads the URL as a [`Uri`], so that is what has to be checked.
+fn target(url: &str) -> Result<(HostName, u16), &'static str> {
+    let uri = url.parse::<Uri>().map_err(|_| "is not a URL")?.to_string();
+    let url = WebAddress::parse(&uri).map_err(|error| match error {
+        WebAddressError::Scheme => "must begin with https:// or http://",
+        WebAddressError::Host => "has no host that could be reached",
+    })?;
+    if url.user_info.is_some() {
+        return Err("must not have a user or a password");
     }
-    let host = uri.host().and_then(HostName::parse).ok_or("has no host that could be reached")?;
-    Ok((host, uri.port_u16().unwrap_or(default)))
-}
-
-/// Resolves names to addresses that may be connected to.
-#[derive(Debug)]
-struct Careful(Reach);
-
-impl Resolver for Careful {
-    fn resolve(
-        &self,
-        uri: &Uri,
-        _config: &ureq::config::Config,
-        _timeout: NextTimeout,
-    ) -> Result<ResolvedSocketAddrs, ureq::Error> {
-        let refused = |why: String| ureq::Error::Io(std::io::Error::new(std::io::ErrorKind::PermissionDenied, why));
-        let (host, port) = target(uri).map_err(refused)?;
-        let mut addresses = self.empty();
-        // It holds a few, which is enough.
-        for address in self.0.addresses(&host, port).map_err(refused)?.into_iter().take(8) {
-            addresses.push(address);
-        }
-        Ok(addresses)
-    }
+    Ok((url.host, url.port))
 }
 
 fn secret_bytes(secret: &str) -> Option<Vec<u8>> {
@@ -169,23 +133,15 @@ fn sign(secret: &str, id: &str, seconds: &str, body: &str) -> Option<String> {
     Some(format!("v1,{}", STANDARD.encode(mac.finalize().into_bytes())))
 }
 
-/// A job as clients see it.
-pub(crate) fn shown(mut job: Job) -> Job {
-    if let Some(webhook) = &mut job.webhook {
-        webhook.secret.clear();
-    }
-    job
-}
-
-/// The deliveries that go on, by owner. An owner may have as many as would still be free with one more of them: whatever one
-/// owner's receivers do, some are left for the next owner.
+/// The current deliveries of each owner. An owner may start another one only while more are free than it has, so that slow
+/// receivers of one owner leave some for the next.
 #[derive(Debug, Default)]
 struct Deliveries {
     counts: Mutex<HashMap<Owner, usize>>,
     ended: Notify,
 }
 
-/// A delivery that goes on.
+/// A current delivery.
 struct Delivering {
     deliveries: Arc<Deliveries>,
     owner: Owner,
@@ -196,7 +152,7 @@ impl Deliveries {
         self.counts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The owners that may have no more now; nothing if all is taken.
+    /// The owners that may not start another delivery; none at all if every delivery is taken.
     fn full(&self) -> Option<Vec<Owner>> {
         let counts = self.counts();
         let free = AT_ONCE.saturating_sub(counts.values().sum());
@@ -220,7 +176,7 @@ impl Drop for Delivering {
     }
 }
 
-/// Tells whoever is to be told, until the server closes.
+/// Delivers webhooks until the server closes.
 pub(crate) async fn deliver(app: Arc<App>) {
     let deliveries = Arc::new(Deliveries::default());
     while !app.closing.load(Ordering::Relaxed) {
@@ -235,7 +191,7 @@ pub(crate) async fn deliver(app: Arc<App>) {
                 continue;
             }
             Err(error) => {
-                tracing::error!(%error, "cannot see who is to be told of a job's end");
+                tracing::error!(%error, "cannot read the webhooks that are due");
                 tokio::time::sleep(Duration::from_secs(1)).await;
                 continue;
             }
@@ -243,15 +199,15 @@ pub(crate) async fn deliver(app: Arc<App>) {
         let (app, delivering) = (Arc::clone(&app), deliveries.begin(due.owner.clone()));
         tokio::spawn(async move {
             let Some(webhook) = due.webhook.clone() else { return };
-            let (id, teller) = (due.id, Arc::clone(&app));
-            let telling = tokio::task::spawn_blocking(move || {
-                let told = teller.webhooks.tell(&due, &webhook);
-                teller.webhooks.conclude(&webhook, told)
+            let (id, sender) = (due.id, Arc::clone(&app));
+            let sending = tokio::task::spawn_blocking(move || {
+                let sent = sender.webhooks.send(&due, &webhook);
+                sender.webhooks.conclude(&webhook, sent)
             });
-            let Ok((webhook, again)) = telling.await else { return };
+            let Ok((webhook, again)) = sending.await else { return };
             tracing::info!(%id, attempts = webhook.attempts, error = webhook.error, "webhook");
             if let Err(error) = app.jobs.note_delivery(id, webhook, again).await {
-                tracing::error!(%error, %id, "cannot note what came of a webhook");
+                tracing::error!(%error, %id, "cannot store the state of a webhook");
             }
             drop(delivering);
         });
@@ -289,8 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_web_is_told() {
-        let target = |url: &str| super::target(&url.parse().expect(url));
+    fn only_web_urls_are_accepted() {
         assert!(
             target("https://example.com/x?y")
                 .is_ok_and(|(host, port)| host.to_string() == "example.com" && port == 443)

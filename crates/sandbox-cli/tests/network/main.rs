@@ -184,6 +184,14 @@ fn what_is_not_public_is_refused_whatever_is_allowed() {
 }
 
 #[test]
+fn hosts_file_and_search_domains_are_honoured() {
+    let code = format!("{TRY}\nprint(web('http://hosts.example.org/'))\nprint(web('http://evil/'))");
+    let Some(result) = python(&code, &["--network", "full"]) else { return };
+    let expected = ["I am 203.0.113.80, you want hosts.example.org", "I am 203.0.113.81, you want evil"];
+    assert_eq!(said(&result), expected, "{result:#}");
+}
+
+#[test]
 fn refusals_do_not_tell_which_names_exist() {
     let code = format!(
         "{TRY}\nimport time\n\

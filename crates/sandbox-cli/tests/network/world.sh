@@ -23,8 +23,8 @@ for address in 203.0.113.53/24 203.0.113.80/24 203.0.113.81/24 10.9.9.9/24; do i
 inside ip link set net up
 inside ip route add default dev net
 
-printf 'nameserver 203.0.113.53\noptions timeout:2 attempts:1\n' > "$dir/resolv.conf"
-printf '127.0.0.1 localhost\n' > "$dir/hosts"
+printf 'nameserver 203.0.113.53\nsearch example.net\noptions timeout:2 attempts:1\n' > "$dir/resolv.conf"
+printf '127.0.0.1 localhost\n203.0.113.80 hosts.example.org\n' > "$dir/hosts"
 printf 'passwd: files\ngroup: files\nhosts: files dns\n' > "$dir/nsswitch.conf"
 for file in resolv.conf hosts nsswitch.conf; do mount --bind "$dir/$file" "/etc/$file"; done
 # A service of the host's own, as a server's API would be.

@@ -39,7 +39,9 @@ pub(crate) struct Config {
     pub(crate) max_connections: usize,
     pub(crate) max_connections_per_address: usize,
     pub(crate) max_streams: usize,
+    #[cfg_attr(not(feature = "webhooks"), expect(dead_code, reason = "nothing is sent"))]
     pub(crate) webhook_allow: Vec<HostRule>,
+    #[cfg_attr(not(feature = "webhooks"), expect(dead_code, reason = "nothing is sent"))]
     pub(crate) webhook_retry: Duration,
     pub(crate) log_json: bool,
     pub(crate) log_level: tracing::Level,
@@ -48,6 +50,7 @@ pub(crate) struct Config {
     pub(crate) otlp_endpoint: Option<String>,
     pub(crate) user: String,
     pub(crate) rate_limit: Option<f64>,
+    #[cfg(feature = "redis")]
     pub(crate) redis: Option<RedisConfig>,
     pub(crate) bounds: Bounds,
     pub(crate) retention: Duration,
@@ -62,6 +65,7 @@ pub(crate) struct Config {
 }
 
 /// Where Redis is.
+#[cfg(feature = "redis")]
 #[derive(Clone)]
 pub(crate) struct RedisConfig {
     pub(crate) address: String,
@@ -69,6 +73,7 @@ pub(crate) struct RedisConfig {
     pub(crate) database: i64,
 }
 
+#[cfg(feature = "redis")]
 impl std::fmt::Debug for RedisConfig {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("RedisConfig").field("address", &self.address).finish_non_exhaustive()
@@ -127,6 +132,32 @@ pub(crate) fn command() -> Command {
 #[derive(Debug, thiserror::Error)]
 #[error("{}", .0.join("\n"))]
 pub(crate) struct ConfigError(pub(crate) Vec<String>);
+
+#[cfg(feature = "redis")]
+fn redis(values: &mut Values<'_>) -> Option<RedisConfig> {
+    let database = values.number("redis-db", 0..=999).unwrap_or_default();
+    let password = values.optional("redis-password");
+    values.optional("redis-addr").map(|address| RedisConfig { address, password, database })
+}
+
+/// Settings that need a feature of this crate, and whether the server was built with it.
+const FEATURES: [(&str, &str, bool); 4] = [
+    ("redis-addr", "redis", cfg!(feature = "redis")),
+    ("webhook-allow", "webhooks", cfg!(feature = "webhooks")),
+    ("webhook-retry", "webhooks", cfg!(feature = "webhooks")),
+    ("otlp-endpoint", "otlp", cfg!(feature = "otlp")),
+];
+
+/// Refuses settings for which the server was not built.
+fn refuse_missing_features(values: &mut Values<'_>) {
+    for (flag, feature, _) in FEATURES.iter().filter(|(_, _, built)| !built) {
+        if values.is_set(flag) {
+            let why =
+                format!("this server was built without the feature {feature}; build it with --features {feature}");
+            values.wrong(flag, why);
+        }
+    }
+}
 
 impl Config {
     /// Puts the configuration together. All mistakes are reported at once.
@@ -195,13 +226,6 @@ impl Config {
     }
 
     fn parse(values: &mut Values<'_>, settings: Settings) -> Option<Self> {
-        let redis = values.optional("redis-addr").map(|address| RedisConfig {
-            address,
-            password: values.optional("redis-password"),
-            database: 0,
-        });
-        let database = values.number("redis-db", 0..=999);
-        let redis = redis.map(|redis| RedisConfig { database: database.unwrap_or_default(), ..redis });
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let capacity =
             if values.text("capacity").is_empty() { Some(2 * cores) } else { values.number("capacity", 1..=2000) };
@@ -216,9 +240,7 @@ impl Config {
             values.wrong("max-held", "must be at least twice max-body, or no request of that size could be taken");
         }
         let otlp_endpoint = values.optional("otlp-endpoint");
-        if otlp_endpoint.is_some() && !cfg!(feature = "otlp") {
-            values.wrong("otlp-endpoint", "this server was built without the feature otlp");
-        }
+        refuse_missing_features(values);
         let log_json = match values.text("log-format") {
             "json" => true,
             "pretty" => false,
@@ -255,7 +277,8 @@ impl Config {
             user: values.text("user").to_owned(),
             log_json,
             otlp_endpoint,
-            redis,
+            #[cfg(feature = "redis")]
+            redis: redis(values),
             settings,
             origins: BTreeMap::new(),
             listen: SocketAddr::new(host?, port?),
@@ -390,6 +413,19 @@ mod tests {
         assert_eq!(config.settings.defaults.wall_time().as_secs(), 9);
         assert!(config.print().contains("http_port = \"3\" # flag"), "{}", config.print());
         assert_eq!(read(&[], &[("SANDBOX_PORT", "9")]).expect("valid").listen.port(), 9);
+    }
+
+    #[test]
+    fn settings_without_their_feature_are_refused() {
+        let values = [("redis-addr", "localhost:6379"), ("webhook-allow", "a.example"), ("webhook-retry", "7s")];
+        for (flag, value) in values.into_iter().chain([("otlp-endpoint", "http://localhost:4318")]) {
+            let (_, feature, built) = FEATURES.into_iter().find(|(known, _, _)| *known == flag).expect(flag);
+            let refused = read(&[&format!("--{flag}"), value], &[]).err().map(|error| error.to_string());
+            let expected = format!(
+                "{flag}: this server was built without the feature {feature}; build it with --features {feature}"
+            );
+            assert_eq!(refused, (!built).then_some(expected));
+        }
     }
 
     #[test]

@@ -23,6 +23,11 @@ impl<'a> Values<'a> {
         self.values.get(flag).map_or("", |(value, _)| value.trim())
     }
 
+    /// Whether the operator has set it.
+    pub(super) fn is_set(&self, flag: &str) -> bool {
+        self.values.get(flag).is_some_and(|(value, origin)| *origin != "default" && !value.trim().is_empty())
+    }
+
     /// A text, if there is one.
     pub(super) fn optional(&self, flag: &str) -> Option<String> {
         Some(self.text(flag).to_owned()).filter(|text| !text.is_empty())

@@ -1,5 +1,4 @@
-//! Questions and answers of the domain name system, as far as a cell's resolver needs them: one question in, addresses
-//! or nothing out.
+//! DNS queries of a cell: reading one question, and writing an answer with addresses or with none.
 
 use std::net::Ipv4Addr;
 
@@ -12,7 +11,7 @@ const TIME_TO_LIVE: u32 = 30;
 
 /// A question.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Question {
+pub(super) struct DnsQuestion {
     id: [u8; 2],
     /// Whether it wants the server to ask others, which is repeated in the answer.
     recursion: bool,
@@ -23,7 +22,7 @@ pub(super) struct Question {
     raw: Vec<u8>,
 }
 
-impl Question {
+impl DnsQuestion {
     /// Reads a message with one question. Names are not compressed in questions.
     pub(super) fn parse(message: &[u8]) -> Option<Self> {
         let header = message.get(..HEADER)?;
@@ -107,14 +106,14 @@ mod tests {
     #[test]
     fn a_question_is_read_and_answered() {
         let message = query(&[b"a", b"Example"], TYPE_A);
-        let question = Question::parse(&message).expect("valid");
+        let question = DnsQuestion::parse(&message).expect("valid");
         assert_eq!(question.name, "a.Example");
         let answer = question.answer(&[Ipv4Addr::new(192, 0, 2, 1), Ipv4Addr::new(192, 0, 2, 2)]);
         assert_eq!(answer[..8], [7, 9, 0x81, 0x80, 0, 1, 0, 2]);
         assert_eq!(answer[HEADER..message.len()], message[HEADER..]);
         assert_eq!(answer[answer.len() - 4..], [192, 0, 2, 2]);
         assert_eq!(question.unknown()[3], 0x83);
-        let other = Question::parse(&query(&[b"a"], 28)).expect("valid");
+        let other = DnsQuestion::parse(&query(&[b"a"], 28)).expect("valid");
         assert_eq!(other.answer(&[Ipv4Addr::LOCALHOST])[6..8], [0, 0], "known, but not of this kind");
     }
 
@@ -122,16 +121,16 @@ mod tests {
     fn what_is_no_question_is_not_answered() {
         let good = query(&[b"a", b"example"], TYPE_A);
         for length in 0..good.len() {
-            assert_eq!(Question::parse(&good[..length]), None, "{length}");
+            assert_eq!(DnsQuestion::parse(&good[..length]), None, "{length}");
         }
         let changed = |at: usize, byte: u8| {
             let mut message = good.clone();
             message[at] = byte;
-            Question::parse(&message)
+            DnsQuestion::parse(&message)
         };
         assert!(changed(2, 0x81).is_none(), "an answer");
         assert!(changed(5, 2).is_none(), "two questions");
         assert!(changed(HEADER, 0xc0).is_none(), "a compressed name");
-        assert_eq!(Question::parse(&query(&[b"evil\0", b"a.b"], TYPE_A)).expect("read").name, "evil\0.a\u{fffd}b");
+        assert_eq!(DnsQuestion::parse(&query(&[b"evil\0", b"a.b"], TYPE_A)).expect("read").name, "evil\0.a\u{fffd}b");
     }
 }

@@ -1,4 +1,4 @@
-//! Carrying bytes between two streams that do not block, in one thread.
+//! Relaying bytes between two non-blocking streams, in one thread.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -7,22 +7,22 @@ use std::time::{Duration, Instant};
 
 use rustix::event::PollFlags;
 
-use super::stop::Stop;
-use super::tally::Traffic;
+use super::tally::ConnectionTraffic;
+use crate::stop::StopSignal;
 
-/// How much is on its way in each direction at most.
+/// The size of the buffer for each direction.
 const BUFFER: usize = 64 << 10;
 
-/// Carries bytes both ways until the server has nothing more to say, nobody says anything for as long as `patience`, or
-/// all is over.
-pub(super) fn exchange(
+/// Relays bytes both ways until the server closes its side, neither side sends anything for as long as `patience`, or the
+/// run ends.
+pub(super) fn relay(
     client: &TcpStream,
     server: &TcpStream,
-    stop: &Stop,
+    stop: &StopSignal,
     patience: Duration,
-    traffic: &Traffic<'_>,
+    traffic: &ConnectionTraffic<'_>,
 ) -> io::Result<()> {
-    let (mut up, mut down) = (Flow::new(), Flow::new());
+    let (mut up, mut down) = (OneWayFlow::new(), OneWayFlow::new());
     while !down.is_over() {
         let (reads_client, writes_server) = up.wants();
         let (reads_server, writes_client) = down.wants();
@@ -34,7 +34,7 @@ pub(super) fn exchange(
             (client.as_fd(), flags(reads_client, writes_client)),
             (server.as_fd(), flags(reads_server, writes_server)),
         ];
-        // A stream of which nothing is wanted could still be ready for ever.
+        // A stream that is not waited for could be ready all the time.
         fds.retain(|(_, flags)| !flags.is_empty());
         stop.wait(&fds, Instant::now() + patience)?;
         up.pump(client, server, |bytes| traffic.sent(bytes))?;
@@ -43,18 +43,18 @@ pub(super) fn exchange(
     Ok(())
 }
 
-/// What goes in one direction.
-struct Flow {
+/// The bytes in one direction.
+struct OneWayFlow {
     buffer: Vec<u8>,
     start: usize,
     end: usize,
-    /// Whether nothing more will come.
+    /// Whether the sender has closed its side.
     ended: bool,
-    /// Whether the other side knows that.
+    /// Whether the receiver was told so.
     told: bool,
 }
 
-impl Flow {
+impl OneWayFlow {
     fn new() -> Self {
         Self { buffer: vec![0; BUFFER], start: 0, end: 0, ended: false, told: false }
     }
@@ -67,12 +67,12 @@ impl Flow {
         self.told
     }
 
-    /// Whether it has to read from one side, and whether it has to write to the other.
+    /// Whether it waits to read from the sender, and whether it waits to write to the receiver.
     fn wants(&self) -> (bool, bool) {
         (self.is_empty() && !self.ended, !self.is_empty())
     }
 
-    /// Carries on what there is.
+    /// Reads and writes as much as is possible without blocking.
     fn pump(&mut self, mut from: &TcpStream, mut to: &TcpStream, mut count: impl FnMut(usize)) -> io::Result<()> {
         if self.is_empty()
             && !self.ended
@@ -94,7 +94,7 @@ impl Flow {
     }
 }
 
-/// What came of an attempt, unless it has to be made again later.
+/// The result of an attempt, or none if it would block.
 fn ready(result: io::Result<usize>) -> io::Result<Option<usize>> {
     match result {
         Ok(length) => Ok(Some(length)),

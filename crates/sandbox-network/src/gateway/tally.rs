@@ -1,4 +1,4 @@
-//! What went through a gateway, and what did not.
+//! Counts what went through a gateway and what was refused.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use serde::{Deserialize, Serialize};
 
-use crate::reach::HostName;
+use crate::host::HostName;
 
-/// The most hosts, and the most refusals, that are told one by one. All are counted.
+/// The most hosts, and the most refusals, that are listed. All are counted.
 const MOST_TOLD: usize = 100;
 
 /// What a run did on the network.
@@ -60,32 +60,32 @@ pub struct Refusal {
 }
 
 #[derive(Debug, Default)]
-struct Bytes {
+struct ByteCounters {
     sent: AtomicU64,
     received: AtomicU64,
 }
 
 /// By name and port: connections, and what went through them.
-type Hosts = BTreeMap<(String, u16), (u64, Arc<Bytes>)>;
+type HostTraffic = BTreeMap<(String, u16), (u64, Arc<ByteCounters>)>;
 
-/// Counts.
+/// Counters of a gateway.
 #[derive(Debug, Default)]
-pub(super) struct Tally {
-    total: Bytes,
+pub(super) struct TrafficTally {
+    total: ByteCounters,
     lookups: AtomicU64,
     connections: AtomicU64,
     refused: AtomicU64,
-    hosts: Mutex<Hosts>,
+    hosts: Mutex<HostTraffic>,
     refusals: Mutex<Vec<Refusal>>,
 }
 
-/// Counts what goes through one connection.
-pub(super) struct Traffic<'a> {
-    total: &'a Bytes,
-    host: Option<Arc<Bytes>>,
+/// Counts the bytes of one connection.
+pub(super) struct ConnectionTraffic<'a> {
+    total: &'a ByteCounters,
+    host: Option<Arc<ByteCounters>>,
 }
 
-impl Traffic<'_> {
+impl ConnectionTraffic<'_> {
     pub(super) fn sent(&self, bytes: usize) {
         self.add(|count| &count.sent, bytes);
     }
@@ -94,15 +94,15 @@ impl Traffic<'_> {
         self.add(|count| &count.received, bytes);
     }
 
-    fn add(&self, which: impl Fn(&Bytes) -> &AtomicU64, bytes: usize) {
+    fn add(&self, which: impl Fn(&ByteCounters) -> &AtomicU64, bytes: usize) {
         for count in [Some(self.total), self.host.as_deref()].into_iter().flatten() {
             which(count).fetch_add(bytes as u64, Ordering::Relaxed);
         }
     }
 }
 
-impl Tally {
-    pub(super) fn connected(&self, host: &HostName, port: u16) -> Traffic<'_> {
+impl TrafficTally {
+    pub(super) fn connected(&self, host: &HostName, port: u16) -> ConnectionTraffic<'_> {
         self.connections.fetch_add(1, Ordering::Relaxed);
         let mut hosts = self.hosts.lock().unwrap_or_else(PoisonError::into_inner);
         let key = (host.to_string(), port);
@@ -112,7 +112,7 @@ impl Tally {
             entry.0 += 1;
             Arc::clone(&entry.1)
         });
-        Traffic { total: &self.total, host }
+        ConnectionTraffic { total: &self.total, host }
     }
 
     pub(super) fn refused(&self, host: &HostName, port: u16, why: &str) {
@@ -139,7 +139,7 @@ impl Tally {
     pub(super) fn sum(&self) -> NetworkUse {
         let get = |count: &AtomicU64| count.load(Ordering::Relaxed);
         let hosts = self.hosts.lock().unwrap_or_else(PoisonError::into_inner);
-        let host = |((host, port), (connections, bytes)): (&(String, u16), &(u64, Arc<Bytes>))| HostUse {
+        let host = |((host, port), (connections, bytes)): (&(String, u16), &(u64, Arc<ByteCounters>))| HostUse {
             host: host.clone(),
             port: *port,
             connections: *connections,

@@ -1,57 +1,60 @@
-//! Package indexes whose addresses have credentials in them, which must not enter a cell.
+//! Package indexes whose URLs contain credentials, which must not enter a cell.
 //!
-//! Every package may run code while it is installed, and that code sees what the installer sees. So an installer is given
-//! another address for such an index, `http://index-1.sandbox.internal/…`, which only the cell's gateway knows. The gateway
-//! fetches what is asked for there from the real index, with the credentials, over TLS if the index has it
-//! (`gateway/fetch.rs`).
+//! A package may run code while it is installed, and that code sees what the installer sees. The installer therefore gets an
+//! alias for such an index, `http://index-1.sandbox.internal/…`, which only the cell's gateway knows. The gateway
+//! (`gateway/fetch.rs`) fetches from the real index, with the credentials, over TLS if the URL has it.
 
 use std::ffi::OsString;
 use std::fmt;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use sandbox_runtimes::Environment;
 
-use crate::reach::{HostName, host_and_port};
+use crate::host::{HostName, HostRule};
+use crate::web_address::{WebAddress, known_scheme, split_authority};
 
-/// What ends an address in a list of them.
-const BETWEEN: [char; 8] = [',', '|', ' ', '\t', '\n', ';', '"', '\''];
+/// The characters that end a URL in a list.
+const SEPARATORS: [char; 8] = [',', '|', ' ', '\t', '\n', ';', '"', '\''];
 
 /// An index with credentials.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Index {
-    /// The name by which installers know it.
+pub struct PackageIndex {
+    /// The host name by which installers know it.
     alias: String,
     scheme: &'static str,
     pub(crate) host: HostName,
     pub(crate) port: u16,
-    /// Where everything of it is: a path that begins and ends with a slash.
+    /// The path below which the index lies, with a slash at both ends.
     prefix: String,
     user: String,
-    /// The value of the header that opens it.
+    /// The value of the `Authorization` header.
     pub(crate) authorization: String,
 }
 
-/// What is written about it has no secret in it.
-impl fmt::Debug for Index {
+/// Without the credentials.
+impl fmt::Debug for PackageIndex {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Index").field("alias", &self.alias).field("address", &self.address()).finish_non_exhaustive()
+        f.debug_struct("PackageIndex")
+            .field("alias", &self.alias)
+            .field("address", &self.address())
+            .finish_non_exhaustive()
     }
 }
 
-impl Index {
-    /// Whether a host is the name by which installers know it.
+impl PackageIndex {
+    /// Whether a host is its alias.
     pub(crate) fn is_named(&self, host: &HostName) -> bool {
         matches!(host, HostName::Name(name) if *name == self.alias)
     }
 
-    /// Where it really is, without credentials.
+    /// Its URL without credentials.
     fn address(&self) -> String {
         format!("{}{}", self.origin(), self.prefix)
     }
 
-    /// What tells it from others, for the key of what was installed from it. A new password does not change that.
-    pub(crate) fn identity(&self) -> String {
+    /// Identifies it in the cache key of installed packages. A new password does not change it.
+    #[must_use]
+    pub fn identity(&self) -> String {
         format!("{} {}", self.user, self.address())
     }
 
@@ -60,24 +63,24 @@ impl Index {
         origin(self.scheme, &self.host, self.port)
     }
 
-    /// Whether a path belongs to it. Its credentials may open more at the same host than packages.
+    /// Whether a path belongs to it. The credentials may give access to more than packages at the same host.
     pub(crate) fn admits(&self, path: &str) -> bool {
         let path = path.split(['?', '#']).next().unwrap_or_default();
         let Some(decoded) = percent_decode(path) else { return false };
-        // What a server decodes twice could mean something else in the end.
+        // A server that decodes twice could see another path.
         let plain = !decoded.contains(|c: char| c.is_control() || c == '%' || c == '\\');
         let climbs = decoded.split('/').any(|part| part == "." || part == "..");
         plain && !climbs && (decoded.starts_with(&self.prefix) || format!("{decoded}/") == self.prefix)
     }
 
-    /// A link to it as installers have to see it; none if it leads elsewhere.
+    /// A link to it with the alias as its host; none if the link leads elsewhere.
     pub(crate) fn translate(&self, link: &str) -> Option<String> {
         let patterns = self.patterns();
         patterns.iter().find_map(|(real, seen)| Some(format!("{seen}{}", link.strip_prefix(real.as_str())?)))
     }
 
-    /// How links to it begin in what it answers, and how installers have to see them: with both schemes, because a server
-    /// behind a proxy may not know its own, with the usual port and without, and as JSON may write them.
+    /// The beginnings of links to it in its answers, and their replacements: with both schemes, because a server behind a
+    /// proxy may not know its own, with and without the usual port, and with slashes escaped as in JSON.
     pub(crate) fn patterns(&self) -> Vec<(String, String)> {
         let mut patterns = vec![];
         let seen = format!("http://{}{}", self.alias, self.prefix);
@@ -111,9 +114,19 @@ fn origin(scheme: &str, host: &HostName, port: u16) -> String {
     if port == usual { format!("{scheme}://{host}") } else { format!("{scheme}://{host}:{port}") }
 }
 
-/// Takes the credentials out of the addresses in some of an installer's variables. Returns the indexes that have them.
-/// Fails, without a word of the value, if it is not clear what of it is a secret.
-pub(crate) fn hide(environment: &mut Environment, names: &[String]) -> Result<Vec<Index>, String> {
+/// The hosts and ports in a list of URLs, such as the operator's package indexes.
+#[must_use]
+pub fn hosts_in(text: &str) -> Vec<HostRule> {
+    let urls = text.split([',', '|', ' ']).filter_map(|url| WebAddress::parse(url.trim()).ok());
+    urls.map(|url| HostRule::exactly(url.host, url.port)).collect()
+}
+
+/// Removes the credentials from the URLs in some of an installer's variables and returns the indexes to which they belong.
+/// Fails, without quoting the value, if credentials cannot be told apart from the rest of it.
+pub fn hide_credentials(
+    environment: &mut [(OsString, OsString)],
+    names: &[String],
+) -> Result<Vec<PackageIndex>, String> {
     let mut indexes = vec![];
     for (name, value) in environment.iter_mut().filter(|(name, _)| names.iter().any(|known| name == known.as_str())) {
         let unclear = || {
@@ -134,12 +147,12 @@ pub(crate) fn hide(environment: &mut Environment, names: &[String]) -> Result<Ve
     Ok(indexes)
 }
 
-/// The same for one value.
-fn hide_in(text: &str, indexes: &mut Vec<Index>) -> Option<String> {
+/// Removes the credentials from one value.
+fn hide_in(text: &str, indexes: &mut Vec<PackageIndex>) -> Option<String> {
     let (mut hidden, mut rest) = (String::new(), text);
     while let Some(at) = rest.find("://") {
         let (before, after) = (&rest[..at], &rest[at + 3..]);
-        let end = after.find(BETWEEN).unwrap_or(after.len());
+        let end = after.find(SEPARATORS).unwrap_or(after.len());
         let (address, next) = after.split_at(end);
         let scheme = before.rsplit(|c: char| !c.is_ascii_alphanumeric()).next().unwrap_or_default();
         let lead = &before[..before.len() - scheme.len()];
@@ -153,7 +166,7 @@ fn hide_in(text: &str, indexes: &mut Vec<Index>) -> Option<String> {
         }
         rest = next;
     }
-    // An at sign that belongs to no address may belong to a secret with a comma in it.
+    // An at sign outside a URL may belong to a secret that contains a separator.
     if rest.contains('@') {
         return None;
     }
@@ -161,9 +174,9 @@ fn hide_in(text: &str, indexes: &mut Vec<Index>) -> Option<String> {
     Some(hidden)
 }
 
-/// The address that an installer gets for an index.
-fn place(mut index: Index, address: &str, indexes: &mut Vec<Index>) -> String {
-    let known = indexes.iter().find(|known| Index { alias: known.alias.clone(), ..index.clone() } == **known);
+/// The URL that an installer gets for an index.
+fn place(mut index: PackageIndex, address: &str, indexes: &mut Vec<PackageIndex>) -> String {
+    let known = indexes.iter().find(|known| PackageIndex { alias: known.alias.clone(), ..index.clone() } == **known);
     let alias =
         known.map_or_else(|| format!("index-{}.sandbox.internal", indexes.len() + 1), |known| known.alias.clone());
     if known.is_none() {
@@ -174,32 +187,28 @@ fn place(mut index: Index, address: &str, indexes: &mut Vec<Index>) -> String {
     format!("http://{alias}{path}")
 }
 
-/// Reads what follows a scheme: nothing if there are no credentials in it; fails if that is not clear.
-#[expect(clippy::option_option, reason = "there may be nothing to read, and there may be no way to")]
-fn read(scheme: &str, address: &str, doubtful: bool) -> Option<Option<Index>> {
-    let end = address.find(['/', '?', '#']).unwrap_or(address.len());
-    let (authority, path) = address.split_at(end);
-    let (user_info, host) = authority.rsplit_once('@').map_or((None, authority), |(info, host)| (Some(info), host));
-    let (scheme, usual) = match scheme.to_ascii_lowercase().as_str() {
-        "https" => ("https", 443),
-        "http" => ("http", 80),
-        _ if doubtful => return None,
-        _ => return Some(None),
-    };
-    let found = host_and_port(host, Some(usual));
+/// Reads the part of a URL behind `://`. No index if it has no credentials; nothing at all if that is not clear.
+#[expect(clippy::option_option, reason = "a URL may have no credentials, and it may be unclear whether it has")]
+fn read(scheme: &str, address: &str, doubtful: bool) -> Option<Option<PackageIndex>> {
+    if known_scheme(scheme).is_none() {
+        return if doubtful { None } else { Some(None) };
+    }
+    let text = format!("{scheme}://{address}");
+    let url = WebAddress::parse(&text);
+    let (user_info, _, _) = split_authority(address);
     let Some(user_info) = user_info.filter(|info| !info.is_empty()) else {
-        return if found.is_none() && doubtful { None } else { Some(None) };
+        return if url.is_err() && doubtful { None } else { Some(None) };
     };
-    let ((host, port), path) = (found?, path.split(['?', '#']).next()?);
+    let url = url.ok()?;
     let (user, password) = user_info.split_once(':').unwrap_or((user_info, ""));
     let (user, password) = (percent_decode(user)?, percent_decode(password)?);
     let authorization = format!("Basic {}", STANDARD.encode(format!("{user}:{password}")));
-    let (alias, prefix) = (String::new(), prefix(path));
-    Some(Some(Index { alias, scheme, host, port, prefix, user, authorization }))
+    let prefix = prefix(url.path());
+    let (scheme, host, port) = (url.scheme, url.host, url.port);
+    Some(Some(PackageIndex { alias: String::new(), scheme, host, port, prefix, user, authorization }))
 }
 
-/// Where all of an index is, by the path of its address. Python's list their packages at `simple`, and have the packages
-/// beside it.
+/// The path below which an index lies. Python's indexes list packages at `simple` and keep the files beside it.
 fn prefix(path: &str) -> String {
     let path = path.trim_end_matches('/');
     let path = path.strip_suffix("/simple").or_else(|| path.strip_suffix("/+simple")).unwrap_or(path);
@@ -226,9 +235,17 @@ fn percent_decode(text: &str) -> Option<String> {
 mod tests {
     use super::*;
 
-    fn hidden(text: &str) -> Option<(String, Vec<Index>)> {
+    fn hidden(text: &str) -> Option<(String, Vec<PackageIndex>)> {
         let mut indexes = vec![];
         hide_in(text, &mut indexes).map(|text| (text, indexes))
+    }
+
+    #[test]
+    fn hosts_are_read_from_urls() {
+        let hosts = hosts_in("https://user:secret@Index.example/simple/,http://[::1]:8080|direct");
+        let rule = |text: &str| HostRule::parse(text).expect("valid");
+        assert_eq!(hosts, [rule("index.example:443"), rule("[::1]:8080")]);
+        assert!(hosts_in("").is_empty() && hosts_in("off").is_empty() && hosts_in("https://").is_empty());
     }
 
     #[test]
@@ -284,7 +301,7 @@ mod tests {
             assert_eq!(hidden(text), None, "{text}");
         }
         let mut environment = vec![("INDEX".into(), "https://user:pa/ss@index.example/simple".into())];
-        let error = hide(&mut environment, &["INDEX".to_owned()]).expect_err("refused");
+        let error = hide_credentials(&mut environment, &["INDEX".to_owned()]).expect_err("refused");
         assert!(error.starts_with("INDEX: ") && !error.contains("ss@"), "{error}");
     }
 

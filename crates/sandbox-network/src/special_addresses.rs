@@ -1,15 +1,14 @@
-//! The one list of addresses that are not public, and of those at which providers of machines serve credentials and
-//! settings to whoever asks. What is to be refused for everybody belongs here; an operator adds to it with
-//! `SANDBOX_NETWORK_DENY`.
+//! The one list of addresses that are not public, and of the metadata services of cloud providers, which hand out
+//! credentials and settings. Operators extend it with `SANDBOX_NETWORK_DENY`.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::LazyLock;
 
-use crate::reach::{HostName, HostRule};
+use crate::host::{HostName, HostRule};
 
-/// Addresses that nobody has on the Internet: <https://www.iana.org/assignments/iana-ipv4-special-registry>. Those for
-/// documentation are left out on purpose: some networks have their services there. Of IPv6 only `2000::/3` is given out
-/// for general use; whatever else there is need not be listed.
+/// Addresses that are not in use on the Internet: <https://www.iana.org/assignments/iana-ipv4-special-registry>. The
+/// ranges for documentation are left out on purpose: some networks use them for services. Of IPv6 only `2000::/3` is
+/// assigned for general use, so that the rest need not be listed.
 const NOT_PUBLIC: [&str; 13] = [
     "0.0.0.0/8",      // this network
     "10.0.0.0/8",     // private
@@ -26,8 +25,8 @@ const NOT_PUBLIC: [&str; 13] = [
     "2001:2::/48",    // measurements
 ];
 
-/// Addresses of services that give away what belongs to the machine: credentials, keys, settings, or power over it. Only a
-/// rule of the operator's that names such an address itself lets it be reached; a name that has one does not.
+/// Addresses of metadata services, which hand out credentials, keys, settings, or control over the machine. They can be
+/// reached only if a rule of the operator has the address itself; a rule for a name that resolves to it is not enough.
 const OF_PROVIDERS: [&str; 14] = [
     // Link-local. Nearly all have 169.254.169.254; 169.254.170.2 and .170.23 are ECS and EKS, .42.42 is Scaleway, .0.23 Tencent.
     "169.254.0.0/16",
@@ -46,8 +45,7 @@ const OF_PROVIDERS: [&str; 14] = [
     "fec0::/10",          // what was link-local for a site
 ];
 
-/// Names by which programs ask for such services. What they resolve to is refused anyway, unless an operator lets a whole
-/// domain be reached.
+/// The names of such services. Their addresses are refused anyway, unless the operator allows a whole domain.
 const NAMES_OF_PROVIDERS: [&str; 13] = [
     "metadata",
     "metadata.google.internal",
@@ -64,23 +62,23 @@ const NAMES_OF_PROVIDERS: [&str; 13] = [
     "rancher-metadata",
 ];
 
-static REFUSED: LazyLock<Vec<Range>> = LazyLock::new(|| ranges(&NOT_PUBLIC));
-static METADATA: LazyLock<Vec<Range>> = LazyLock::new(|| ranges(&OF_PROVIDERS));
+static REFUSED: LazyLock<Vec<AddressRange>> = LazyLock::new(|| ranges(&NOT_PUBLIC));
+static METADATA: LazyLock<Vec<AddressRange>> = LazyLock::new(|| ranges(&OF_PROVIDERS));
 
-/// A test sees to it that all of them can be read.
-fn ranges(list: &[&str]) -> Vec<Range> {
-    list.iter().filter_map(|text| Range::parse(text)).collect()
+/// A test checks that every entry can be parsed.
+fn ranges(list: &[&str]) -> Vec<AddressRange> {
+    list.iter().filter_map(|text| AddressRange::parse(text)).collect()
 }
 
-/// Addresses that begin alike.
+/// Addresses with a common prefix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Range {
+pub(crate) struct AddressRange {
     network: IpAddr,
     bits: u8,
 }
 
-impl Range {
-    /// Reads an address, perhaps with the number of bits that count.
+impl AddressRange {
+    /// Reads an address, optionally followed by the length of a prefix.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let (address, bits) = text.split_once('/').map_or((text, None), |(address, bits)| (address, Some(bits)));
         let network: IpAddr = address.parse().ok()?;
@@ -102,19 +100,19 @@ impl Range {
     }
 }
 
-/// What an operator refuses besides.
+/// Hosts and addresses that the operator refuses in addition.
 #[derive(Debug, Clone, Default)]
-pub struct Deny {
+pub struct DenyList {
     hosts: Vec<HostRule>,
-    ranges: Vec<Range>,
+    ranges: Vec<AddressRange>,
 }
 
-impl Deny {
+impl DenyList {
     /// Reads a list of hosts, addresses and ranges of addresses.
-    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+    pub fn parse(text: &str) -> Result<Self, String> {
         let mut deny = Self::default();
         for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
-            match Range::parse(part) {
+            match AddressRange::parse(part) {
                 Some(range) => deny.ranges.push(range),
                 None if part.contains('/') => {
                     return Err(format!("'{part}' is not a range of addresses; an example is 203.0.113.0/24"));
@@ -135,13 +133,13 @@ impl Deny {
         self.hosts.iter().any(|rule| rule.port().is_none() && rule.names(host))
     }
 
-    /// Whether an address is refused, in whatever form it comes.
+    /// Whether an address is refused, in any of its forms.
     pub(crate) fn covers(&self, address: IpAddr) -> bool {
         is_in(&self.ranges, address)
     }
 }
 
-/// Whether an address is one that anybody on the Internet could have.
+/// Whether an address is public: assigned for general use on the Internet.
 pub(crate) fn is_public(address: IpAddr) -> bool {
     if let IpAddr::V6(v6) = destination(address)
         && (v6.segments()[0] & 0xe000) != 0x2000
@@ -151,21 +149,21 @@ pub(crate) fn is_public(address: IpAddr) -> bool {
     !is_in(&REFUSED, address) && !is_metadata(address)
 }
 
-/// Whether an address is that of a service of a provider's.
+/// Whether an address is that of a metadata service.
 pub(crate) fn is_metadata(address: IpAddr) -> bool {
     is_in(&METADATA, address)
 }
 
-/// Whether a name is one by which programs ask for such a service.
+/// Whether a name is that of a metadata service.
 pub(crate) fn is_metadata_name(host: &HostName) -> bool {
     matches!(host, HostName::Name(name) if NAMES_OF_PROVIDERS.contains(&name.as_str()))
 }
 
-fn is_in(ranges: &[Range], address: IpAddr) -> bool {
+fn is_in(ranges: &[AddressRange], address: IpAddr) -> bool {
     ranges.iter().any(|range| range.contains(address) || range.contains(destination(address)))
 }
 
-/// Where an address leads: the IPv4 address inside it, if there is one.
+/// Where an address leads: the embedded IPv4 address if there is one.
 pub(crate) fn destination(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => embedded_v4(address).map_or(IpAddr::V6(address), IpAddr::V4),
@@ -173,7 +171,7 @@ pub(crate) fn destination(address: IpAddr) -> IpAddr {
     }
 }
 
-/// An IPv4 address inside an IPv6 one: NAT64, 6to4 and ISATAP lead there.
+/// The IPv4 address that is embedded in an IPv6 address by NAT64, 6to4 or ISATAP.
 fn embedded_v4(address: Ipv6Addr) -> Option<Ipv4Addr> {
     let ([0x64, 0xff9b, 0, 0, 0, 0, high, low] | [0x2002, high, low, ..] | [_, _, _, _, 0 | 0x200, 0x5efe, high, low]) =
         address.segments()
@@ -201,13 +199,13 @@ mod tests {
 
     #[test]
     fn ranges_contain_what_begins_alike() {
-        let contains = |range: &str, other: &str| Range::parse(range).expect(range).contains(address(other));
+        let contains = |range: &str, other: &str| AddressRange::parse(range).expect(range).contains(address(other));
         assert!(contains("10.0.0.0/8", "10.255.0.1") && !contains("10.0.0.0/8", "11.0.0.1"));
         assert!(contains("192.0.2.7", "192.0.2.7") && !contains("192.0.2.7", "192.0.2.6"));
         assert!(contains("0.0.0.0/0", "1.2.3.4") && contains("::/0", "2001:db8::1") && !contains("::/0", "1.2.3.4"));
         assert!(contains("fd00:ec2::/32", "fd00:ec2::254") && !contains("fd00:ec2::/32", "fd00:ec3::254"));
         for odd in ["10.0.0.0/33", "::/129", "10.0.0.0/", "10.0.0.0/-1", "x/8", "10.0/8", ""] {
-            assert_eq!(Range::parse(odd), None, "{odd}");
+            assert_eq!(AddressRange::parse(odd), None, "{odd}");
         }
     }
 
@@ -240,13 +238,13 @@ mod tests {
 
     #[test]
     fn an_operator_adds_names_addresses_and_ranges() {
-        let deny = Deny::parse("*.corp.example, 203.0.113.0/24, 2001:db8::1, db.example:5432").expect("valid");
+        let deny = DenyList::parse("*.corp.example, 203.0.113.0/24, 2001:db8::1, db.example:5432").expect("valid");
         let names = |host: &str, port| deny.names(&HostName::parse(host).expect(host), port);
         assert!(names("a.corp.example", 80) && names("db.example", 5432) && !names("db.example", 80));
         assert!(deny.covers(address("203.0.113.9")) && deny.covers(address("64:ff9b::cb00:7109")));
         assert!(deny.covers(address("2001:db8::1")) && !deny.covers(address("2001:db8::2")));
         for bad in ["10.0.0.0/40", "a b", "http://x/"] {
-            assert!(Deny::parse(bad).is_err(), "{bad}");
+            assert!(DenyList::parse(bad).is_err(), "{bad}");
         }
     }
 }

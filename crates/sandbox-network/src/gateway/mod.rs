@@ -1,19 +1,17 @@
-//! The way out of a cell that has one: whatever it reaches, it reaches through here.
+//! The gateway of a cell: the only way to its network.
 //!
-//! Three doors lead out, each a socket in the cell's network that is served outside of it: a proxy for programs that use
-//! one, ports at which every address seems to be at home for programs that do not, and a resolver of names. Behind all of
-//! them stands the same [`Reach`]: names are resolved here, what a name may be reached at is checked here, and the
-//! addresses that were checked are the ones connected to. Everything is counted.
+//! Three kinds of sockets in the cell's network are served here, outside of it: an HTTP proxy for programs that use one,
+//! ports that accept connections to any address for programs that do not, and a DNS server. The same [`AddressPolicy`]
+//! applies to all of them: names are resolved here, their addresses are checked here, and connections go to the addresses
+//! that were checked. Everything is counted.
 //!
-//! A gateway ends with its run. Each connection has one thread, and whatever that waits for (the client's request, a
-//! look-up, a connection, bytes) it stops waiting for when the run is over; [`Gateway::close`] returns when the last
-//! thread has ended.
+//! A gateway ends with its run. Each connection has one thread, and every wait of that thread (for the client's request, a
+//! look-up, a connection, bytes) ends when the run ends; [`CellGateway::close`] returns when the last thread has ended.
 
 mod dns;
-mod exchange;
 mod fetch;
 mod proxy;
-mod stop;
+mod relay;
 mod tally;
 
 use std::collections::HashMap;
@@ -25,36 +23,35 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{JoinHandle, Scope};
 use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, poll};
-use sandbox_cell::GatewaySockets;
+use rustix::event::PollFlags;
 
-pub use fetch::authorities;
 #[cfg(fuzzing)]
-pub(crate) use proxy::head;
-pub(crate) use proxy::hosts_in;
+pub(crate) use proxy::proxy_head;
 pub use tally::{HostUse, NetworkUse, Refusal};
 
-use crate::reach::{HostName, Patience, Reach};
-use stop::Stop;
-use tally::{Tally, Traffic};
+use crate::address_policy::AddressPolicy;
+use crate::host::HostName;
+use crate::resolver::LookupDeadline;
+use crate::stop::StopSignal;
+use tally::{ConnectionTraffic, TrafficTally};
 
-/// The most connections and questions at one time, whatever they wait for.
+/// The most concurrent connections and DNS queries, in whatever state.
 const MOST_AT_ONCE: usize = 64;
 
-/// The most look-ups at one time; each is a process.
+/// The most concurrent look-ups, so that a program cannot flood the name server.
 const MOST_LOOK_UPS: usize = 8;
 
-/// The most addresses that are remembered.
+/// The most addresses whose names are remembered.
 const MOST_KNOWN: usize = 1024;
 
 /// How long a silent connection is kept.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// How long it may take to look a host up and to connect to it, with all of its addresses.
+/// The time for looking a host up and connecting to it, across all of its addresses.
 const ESTABLISH: Duration = Duration::from_secs(15);
 
-/// A name that is refused is refused after a multiple of this time, so that it does not tell how quickly the operator's
-/// name servers answered: those of names in the operator's network are closer than others.
+/// A name is refused after a multiple of this time, so that programs cannot measure how quickly the name server answered:
+/// it answers sooner for names in the operator's network than for others.
 const REFUSAL: Duration = Duration::from_millis(500);
 
 /// The name of the threads that serve cells with a network.
@@ -62,61 +59,62 @@ pub const GATEWAY_THREAD: &str = "gateway";
 
 /// A gateway that serves a cell until it is closed.
 #[derive(Debug)]
-pub(crate) struct Gateway {
-    shared: Arc<Shared>,
+pub struct CellGateway {
+    state: Arc<GatewayState>,
     thread: Option<JoinHandle<()>>,
 }
 
-/// What all connections share.
+/// The state that all connections share.
 #[derive(Debug)]
-struct Shared {
-    reach: Reach,
-    tally: Tally,
-    stop: Arc<Stop>,
-    /// What fetches from indexes with credentials, if there are any.
+struct GatewayState {
+    policy: AddressPolicy,
+    tally: TrafficTally,
+    stop: Arc<StopSignal>,
+    /// The client for package indexes with credentials, if there are any.
     agent: Option<ureq::Agent>,
     busy: AtomicUsize,
     looking_up: AtomicUsize,
-    /// What names the resolver has given addresses for.
+    /// The names for which the DNS server has returned an address.
     known: Mutex<HashMap<IpAddr, Vec<HostName>>>,
 }
 
-impl Gateway {
-    /// Serves a cell's sockets, as far as may be reached.
-    pub(crate) fn serve(sockets: GatewaySockets, reach: Reach) -> io::Result<Self> {
-        let stop = Arc::new(Stop::new()?);
-        let agent = (!reach.indexes.is_empty()).then(|| fetch::agent(&reach, &stop));
-        let shared = Arc::new(Shared {
-            reach,
-            tally: Tally::default(),
+impl CellGateway {
+    /// Serves a cell's sockets under a policy.
+    pub fn serve(sockets: GatewaySocketSet, policy: AddressPolicy) -> io::Result<Self> {
+        let stop = Arc::new(StopSignal::new()?);
+        let agent = (!policy.indexes.is_empty()).then(|| fetch::agent(&policy, &stop));
+        let state = Arc::new(GatewayState {
+            policy,
+            tally: TrafficTally::default(),
             stop,
             agent,
             busy: AtomicUsize::new(0),
             looking_up: AtomicUsize::new(0),
             known: Mutex::default(),
         });
-        let doors = Doors::new(sockets)?;
-        let serving = Arc::clone(&shared);
+        let listeners = GatewayListeners::new(sockets)?;
+        let serving = Arc::clone(&state);
         let thread =
-            std::thread::Builder::new().name(GATEWAY_THREAD.to_owned()).spawn(move || doors.serve(&serving))?;
-        Ok(Self { shared, thread: Some(thread) })
+            std::thread::Builder::new().name(GATEWAY_THREAD.to_owned()).spawn(move || listeners.serve(&serving))?;
+        Ok(Self { state, thread: Some(thread) })
     }
 
-    /// Ends every connection and says what went through.
-    pub(crate) fn close(mut self) -> NetworkUse {
+    /// Ends every connection and returns what went through.
+    #[must_use]
+    pub fn close(mut self) -> NetworkUse {
         self.end();
-        self.shared.tally.sum()
+        self.state.tally.sum()
     }
 
     fn end(&mut self) {
-        self.shared.stop.ring();
+        self.state.stop.give();
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
     }
 }
 
-impl Drop for Gateway {
+impl Drop for CellGateway {
     fn drop(&mut self) {
         self.end();
     }
@@ -126,15 +124,26 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The sockets, each with what it is for.
-struct Doors {
+/// The sockets of a cell's gateway, which belong to the cell's network.
+#[derive(Debug, Default)]
+pub struct GatewaySocketSet {
+    /// Listens for clients of the proxy.
+    pub proxy: Option<OwnedFd>,
+    /// Receives DNS queries, as datagrams.
+    pub dns: Option<OwnedFd>,
+    /// One for each port: listens for connections to any address.
+    pub ports: Vec<OwnedFd>,
+}
+
+/// The sockets, ready to be served.
+struct GatewayListeners {
     proxy: Option<TcpListener>,
     ports: Vec<TcpListener>,
     dns: Option<UdpSocket>,
 }
 
-impl Doors {
-    fn new(sockets: GatewaySockets) -> io::Result<Self> {
+impl GatewayListeners {
+    fn new(sockets: GatewaySocketSet) -> io::Result<Self> {
         let listener = |socket: OwnedFd| {
             let listener = TcpListener::from(socket);
             listener.set_nonblocking(true).map(|()| listener)
@@ -150,33 +159,30 @@ impl Doors {
         })
     }
 
-    /// Takes whoever comes, until it is over. Returns when everybody is gone.
-    fn serve(self, shared: &Shared) {
+    /// Accepts connections and queries until the run ends. Returns when the last of them has ended.
+    fn serve(self, state: &GatewayState) {
         let listeners: Vec<(&TcpListener, bool)> =
             self.proxy.iter().map(|proxy| (proxy, true)).chain(self.ports.iter().map(|port| (port, false))).collect();
         std::thread::scope(|scope| {
             loop {
-                let mut fds = vec![PollFd::from_borrowed_fd(shared.stop.as_fd(), PollFlags::IN)];
-                fds.extend(listeners.iter().map(|(listener, _)| PollFd::new(*listener, PollFlags::IN)));
-                fds.extend(self.dns.iter().map(|dns| PollFd::from_borrowed_fd(dns.as_fd(), PollFlags::IN)));
-                match poll(&mut fds, None) {
-                    Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                let mut fds: Vec<_> = listeners.iter().map(|(listener, _)| (listener.as_fd(), PollFlags::IN)).collect();
+                fds.extend(self.dns.iter().map(|dns| (dns.as_fd(), PollFlags::IN)));
+                match state.stop.wait(&fds, Instant::now() + PATIENCE) {
+                    Ok(()) => {}
+                    Err(error) if error.kind() == io::ErrorKind::TimedOut => continue,
                     Err(_) => return,
-                }
-                if !fds[0].revents().is_empty() {
-                    return;
                 }
                 for (listener, is_proxy) in &listeners {
                     if let Ok((client, _)) = listener.accept() {
                         let is_proxy = *is_proxy;
-                        shared.begin(scope, move || shared.attend(&client, is_proxy));
+                        state.begin(scope, move || state.serve_connection(&client, is_proxy));
                     }
                 }
                 let Some(dns) = &self.dns else { continue };
                 let mut question = [0; 512];
                 if let Ok((length, from)) = dns.recv_from(&mut question) {
-                    shared.begin(scope, move || {
-                        if let Some(answer) = shared.resolve(&question[..length]) {
+                    state.begin(scope, move || {
+                        if let Some(answer) = state.resolve(&question[..length]) {
                             let _ = dns.send_to(&answer, from);
                         }
                     });
@@ -186,8 +192,8 @@ impl Doors {
     }
 }
 
-impl Shared {
-    /// Does something in a thread of its own, unless too many do.
+impl GatewayState {
+    /// Starts a thread for a connection or a query, unless there are too many.
     fn begin<'scope>(&'scope self, scope: &'scope Scope<'scope, '_>, work: impl FnOnce() + Send + 'scope) {
         if self.busy.fetch_add(1, Ordering::SeqCst) >= MOST_AT_ONCE {
             self.busy.fetch_sub(1, Ordering::SeqCst);
@@ -203,31 +209,31 @@ impl Shared {
     }
 
     /// Serves a connection from the cell.
-    fn attend(&self, client: &TcpStream, is_proxy: bool) {
+    fn serve_connection(&self, client: &TcpStream, is_proxy: bool) {
         let prepared = client.set_nonblocking(true);
         let served =
             prepared.and_then(|()| if is_proxy { proxy::converse(self, client) } else { self.forward(client) });
-        // Whoever is at the other end sees the connection end; there is nobody else to tell.
+        // The client sees that the connection ends, which is all there is to report.
         let _ = served;
     }
 
-    /// Forwards a connection to the address that the program meant.
+    /// Forwards a connection to the address that the program connected to.
     fn forward(&self, client: &TcpStream) -> io::Result<()> {
         let address = client.local_addr()?;
         match self.connect_to(address) {
-            Ok((server, traffic)) => self.exchange(client, &server, &traffic),
+            Ok((server, traffic)) => self.relay(client, &server, &traffic),
             Err(_) => reset(client),
         }
     }
 
-    /// Connects to an address, if it is one that an allowed name has, or is allowed itself.
-    fn connect_to(&self, address: SocketAddr) -> Result<(TcpStream, Traffic<'_>), String> {
+    /// Connects to an address, if the policy allows it or a name that resolved to it.
+    fn connect_to(&self, address: SocketAddr) -> Result<(TcpStream, ConnectionTraffic<'_>), String> {
         let port = address.port();
         let names = lock(&self.known).get(&address.ip()).cloned().unwrap_or_default();
         let itself = HostName::Address(address.ip());
         let mut why = String::new();
         for host in names.iter().chain([&itself]) {
-            match self.reach.check(host, port, address.ip()) {
+            match self.policy.check(host, port, address.ip()) {
                 Ok(()) => return self.open(host, &[address], Instant::now() + ESTABLISH),
                 Err(error) => why = error,
             }
@@ -236,10 +242,10 @@ impl Shared {
         Err(why)
     }
 
-    /// Connects to a host, if it may be reached.
-    fn connect(&self, host: &HostName, port: u16) -> Result<(TcpStream, Traffic<'_>), String> {
+    /// Connects to a host, if the policy allows it.
+    fn connect(&self, host: &HostName, port: u16) -> Result<(TcpStream, ConnectionTraffic<'_>), String> {
         let until = Instant::now() + ESTABLISH;
-        let addresses = self.reach.allows(host, port).and_then(|()| self.look_up(host, Some(port), until));
+        let addresses = self.policy.allows(host, port).and_then(|()| self.look_up(host, Some(port), until));
         match addresses {
             Ok(addresses) => {
                 let addresses: Vec<_> = addresses.into_iter().map(|address| SocketAddr::new(address, port)).collect();
@@ -252,10 +258,10 @@ impl Shared {
         }
     }
 
-    /// Looks a host up, after others if there are too many.
+    /// Looks a host up, once fewer than the most look-ups are under way.
     fn look_up(&self, host: &HostName, port: Option<u16>, until: Instant) -> Result<Vec<IpAddr>, String> {
         if matches!(host, HostName::Address(_)) {
-            return self.reach.look_up(host, port, Patience { until, stop: None });
+            return self.policy.look_up(host, port, LookupDeadline { until, stop: &self.stop });
         }
         let began = Instant::now();
         while self.looking_up.fetch_add(1, Ordering::SeqCst) >= MOST_LOOK_UPS {
@@ -265,9 +271,9 @@ impl Shared {
                 return Err(format!("{host}: too many names are being looked up"));
             }
         }
-        let found = self.reach.look_up(host, port, Patience { until, stop: Some(self.stop.as_fd()) });
+        let found = self.policy.look_up(host, port, LookupDeadline { until, stop: &self.stop });
         self.looking_up.fetch_sub(1, Ordering::SeqCst);
-        if found.is_err() && !self.reach.is_known(host) {
+        if found.is_err() && !self.policy.is_known(host) {
             let steps = began.elapsed().as_millis() / REFUSAL.as_millis() + 1;
             let _ = self.stop.sleep(began + REFUSAL * u32::try_from(steps).unwrap_or(u32::MAX));
         }
@@ -279,7 +285,7 @@ impl Shared {
         host: &HostName,
         addresses: &[SocketAddr],
         until: Instant,
-    ) -> Result<(TcpStream, Traffic<'_>), String> {
+    ) -> Result<(TcpStream, ConnectionTraffic<'_>), String> {
         let mut why = format!("{host}: has no address");
         for address in addresses {
             match self.stop.connect(address, until) {
@@ -293,11 +299,11 @@ impl Shared {
         Err(why)
     }
 
-    /// Answers a question for the addresses of a name.
+    /// Answers a DNS query.
     fn resolve(&self, message: &[u8]) -> Option<Vec<u8>> {
-        let question = dns::Question::parse(message)?;
+        let question = dns::DnsQuestion::parse(message)?;
         let host = HostName::parse(&question.name);
-        let Some(host) = host.filter(|host| self.reach.names(host)) else {
+        let Some(host) = host.filter(|host| self.policy.names(host)) else {
             self.tally.refused_name(&question.name);
             return Some(question.unknown());
         };
@@ -327,21 +333,21 @@ impl Shared {
         }
     }
 
-    /// Carries bytes both ways until one side has nothing more to say.
-    fn exchange(&self, client: &TcpStream, server: &TcpStream, traffic: &Traffic<'_>) -> io::Result<()> {
-        exchange::exchange(client, server, &self.stop, PATIENCE, traffic)
+    /// Relays bytes both ways until the server closes its side.
+    fn relay(&self, client: &TcpStream, server: &TcpStream, traffic: &ConnectionTraffic<'_>) -> io::Result<()> {
+        relay::relay(client, server, &self.stop, PATIENCE, traffic)
     }
 }
 
-/// What the resolver answers if a name has this address.
+/// The answer of the DNS server for a name with this address.
 #[cfg(fuzzing)]
 pub(crate) fn dns_answer(message: &[u8], address: std::net::Ipv4Addr) -> Option<(String, Vec<u8>)> {
-    let question = dns::Question::parse(message)?;
+    let question = dns::DnsQuestion::parse(message)?;
     let answer = question.answer(&[address]);
     Some((question.name, answer))
 }
 
-/// Ends a connection so that the other side sees an error, not an end.
+/// Resets a connection, so that the program sees an error rather than an end of file.
 fn reset(stream: &TcpStream) -> io::Result<()> {
     Ok(rustix::net::sockopt::set_socket_linger(stream, Some(Duration::ZERO))?)
 }
@@ -349,7 +355,8 @@ fn reset(stream: &TcpStream) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::reach::HostRule;
+    use crate::host::HostRule;
+    use crate::package_index::hosts_in;
     use std::io::{Read, Write};
     use std::net::Shutdown;
 
@@ -364,9 +371,9 @@ mod tests {
         let proxy = TcpListener::bind("127.0.0.1:0").expect("bind");
         let address = proxy.local_addr().expect("address");
         let always = if trust { hosts_in(&format!("http://localhost:{port}")) } else { vec![] };
-        let reach = Reach { ports: Some(vec![80, 443]), always, ..Reach::default() };
-        let sockets = GatewaySockets { proxy: Some(proxy.into()), dns: None, ports: vec![] };
-        let gateway = Gateway::serve(sockets, reach).expect("serve");
+        let policy = AddressPolicy { ports: Some(vec![80, 443]), always, ..AddressPolicy::default() };
+        let sockets = GatewaySocketSet { proxy: Some(proxy.into()), dns: None, ports: vec![] };
+        let gateway = CellGateway::serve(sockets, policy).expect("serve");
         let echo = trust.then(|| {
             std::thread::spawn(move || {
                 let (mut connection, _) = server.accept().expect("accept");
@@ -416,15 +423,18 @@ mod tests {
 
     #[test]
     fn an_address_is_reached_only_if_an_allowed_name_has_it() {
-        let reach =
-            Reach { hosts: Some(rules(&["localhost:443"])), private: rules(&["localhost"]), ..Reach::default() };
-        let sockets = GatewaySockets { proxy: None, dns: None, ports: vec![] };
-        let gateway = Gateway::serve(sockets, reach).expect("serve");
-        let shared = &gateway.shared;
+        let policy = AddressPolicy {
+            hosts: Some(rules(&["localhost:443"])),
+            private: rules(&["localhost"]),
+            ..AddressPolicy::default()
+        };
+        let sockets = GatewaySocketSet { proxy: None, dns: None, ports: vec![] };
+        let gateway = CellGateway::serve(sockets, policy).expect("serve");
+        let state = &gateway.state;
         let refused =
-            |address: &str| shared.connect_to(address.parse().expect("address")).map(drop).expect_err("refused");
+            |address: &str| state.connect_to(address.parse().expect("address")).map(drop).expect_err("refused");
         assert!(refused("127.0.0.1:443").contains("not among the hosts"));
-        shared.remember(&HostName::Name("localhost".to_owned()), &["127.0.0.1".parse().expect("address")]);
+        state.remember(&HostName::Name("localhost".to_owned()), &["127.0.0.1".parse().expect("address")]);
         // Allowed now, though nobody listens there.
         assert!(refused("127.0.0.1:443").contains("cannot be reached"));
         assert!(refused("127.0.0.1:80").contains("not among the hosts"));
@@ -445,27 +455,27 @@ mod tests {
         }
         let proxy = TcpListener::bind("127.0.0.1:0").expect("bind");
         let address = proxy.local_addr().expect("address");
-        let reach = Reach {
+        let policy = AddressPolicy {
             always: vec![HostRule::exactly(HostName::Address(target.ip()), target.port())],
-            ..Reach::default()
+            ..AddressPolicy::default()
         };
-        let sockets = GatewaySockets { proxy: Some(proxy.into()), dns: None, ports: vec![] };
-        let gateway = Gateway::serve(sockets, reach).expect("serve");
-        let shared = Arc::clone(&gateway.shared);
+        let sockets = GatewaySocketSet { proxy: Some(proxy.into()), dns: None, ports: vec![] };
+        let gateway = CellGateway::serve(sockets, policy).expect("serve");
+        let state = Arc::clone(&gateway.state);
         let mut clients: Vec<_> =
             (0..2 * MOST_AT_ONCE).map(|_| TcpStream::connect(address).expect("connect")).collect();
         for client in clients.iter_mut().step_by(2) {
             let _ = client.write_all(format!("CONNECT {target} HTTP/1.1\r\n\r\n").as_bytes());
         }
-        while shared.busy.load(Ordering::SeqCst) < MOST_AT_ONCE {
+        while state.busy.load(Ordering::SeqCst) < MOST_AT_ONCE {
             std::thread::yield_now();
         }
         // All others were sent away.
         let mut rest = [0];
         let _ = clients[2 * MOST_AT_ONCE - 1].read(&mut rest);
-        assert_eq!(shared.busy.load(Ordering::SeqCst), MOST_AT_ONCE);
+        assert_eq!(state.busy.load(Ordering::SeqCst), MOST_AT_ONCE);
         let used = gateway.close();
-        assert_eq!((shared.busy.load(Ordering::SeqCst), used.connections), (0, 0));
-        assert_eq!(Arc::strong_count(&shared), 1, "a thread is left");
+        assert_eq!((state.busy.load(Ordering::SeqCst), used.connections), (0, 0));
+        assert_eq!(Arc::strong_count(&state), 1, "a thread is left");
     }
 }

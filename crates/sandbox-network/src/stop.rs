@@ -1,4 +1,4 @@
-//! Waiting for sockets: no longer than there is time, and no longer than the run lasts.
+//! Waiting for sockets until a deadline or until the run ends, whichever comes first.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -10,30 +10,42 @@ use rustix::io::Errno;
 use rustix::net::sockopt::socket_error;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, connect, socket_with};
 
-/// Ends every wait once it is rung.
+/// Ends every wait once it was given.
 #[derive(Debug)]
-pub(super) struct Stop(OwnedFd);
+pub(crate) struct StopSignal(Option<OwnedFd>);
 
-impl Stop {
-    pub(super) fn new() -> io::Result<Self> {
-        Ok(Self(eventfd(0, EventfdFlags::CLOEXEC)?))
+impl StopSignal {
+    /// A signal that is never given, for waits that end with their deadline only.
+    pub(crate) const NEVER: Self = Self(None);
+
+    pub(crate) fn new() -> io::Result<Self> {
+        Ok(Self(Some(eventfd(0, EventfdFlags::CLOEXEC)?)))
     }
 
-    /// Ends all waits, those that go on and those to come.
-    pub(super) fn ring(&self) {
-        // Nobody reads it, so that it stays readable.
-        let _ = rustix::io::write(&self.0, &1_u64.to_ne_bytes());
+    /// Ends all current and future waits.
+    pub(crate) fn give(&self) {
+        if let Some(event) = &self.0 {
+            // It is never read, so that it stays readable.
+            let _ = rustix::io::write(event, &1_u64.to_ne_bytes());
+        }
     }
 
-    /// Waits until one of these is ready. Fails when the time is up or all is over.
-    pub(super) fn wait(&self, fds: &[(BorrowedFd<'_>, PollFlags)], until: Instant) -> io::Result<()> {
+    /// Whether it was given.
+    pub(crate) fn is_given(&self) -> bool {
+        self.sleep(Instant::now()).is_err()
+    }
+
+    /// Waits until one of these is ready. Fails at the deadline or when the signal was given.
+    pub(crate) fn wait(&self, fds: &[(BorrowedFd<'_>, PollFlags)], until: Instant) -> io::Result<()> {
         loop {
-            let mut polled = vec![PollFd::new(&self.0, PollFlags::IN)];
+            let mut polled: Vec<_> = self.0.iter().map(|event| PollFd::new(event, PollFlags::IN)).collect();
             polled.extend(fds.iter().map(|(fd, flags)| PollFd::from_borrowed_fd(*fd, *flags)));
             let left = until.saturating_duration_since(Instant::now());
             let timeout = Timespec { tv_sec: left.as_secs().cast_signed(), tv_nsec: left.subsec_nanos().into() };
             match poll(&mut polled, Some(&timeout)) {
-                Ok(_) if !polled[0].revents().is_empty() => return Err(ErrorKind::ConnectionAborted.into()),
+                Ok(_) if self.0.is_some() && !polled[0].revents().is_empty() => {
+                    return Err(ErrorKind::ConnectionAborted.into());
+                }
                 Ok(0) => return Err(ErrorKind::TimedOut.into()),
                 Ok(_) => return Ok(()),
                 Err(Errno::INTR) => {}
@@ -42,8 +54,8 @@ impl Stop {
         }
     }
 
-    /// Waits until a time. Fails when all is over before that.
-    pub(super) fn sleep(&self, until: Instant) -> io::Result<()> {
+    /// Waits until a time. Fails if the signal was given before that.
+    pub(crate) fn sleep(&self, until: Instant) -> io::Result<()> {
         match self.wait(&[], until) {
             Err(error) if error.kind() == ErrorKind::TimedOut => Ok(()),
             other => other,
@@ -51,7 +63,7 @@ impl Stop {
     }
 
     /// Connects to an address.
-    pub(super) fn connect(&self, address: &SocketAddr, until: Instant) -> io::Result<TcpStream> {
+    pub(crate) fn connect(&self, address: &SocketAddr, until: Instant) -> io::Result<TcpStream> {
         let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let socket = socket_with(family, SocketType::STREAM, flags, None)?;
@@ -65,37 +77,33 @@ impl Stop {
         }
         Ok(TcpStream::from(socket))
     }
-
-    pub(super) fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
-    }
 }
 
-/// A stream that does not block, read and written as though it did.
+/// A non-blocking stream that is read and written as though it blocked.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Patient<'a> {
-    pub(super) stream: &'a TcpStream,
-    pub(super) stop: &'a Stop,
-    pub(super) until: Until,
+pub(crate) struct StoppableStream<'a> {
+    pub(crate) stream: &'a TcpStream,
+    pub(crate) stop: &'a StopSignal,
+    pub(crate) until: WaitLimit,
 }
 
-/// How long a stream is waited for.
+/// How long to wait for a stream.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Until {
-    /// No longer than this in all.
+pub(crate) enum WaitLimit {
+    /// Until this time in total.
     At(Instant),
-    /// No longer than this each time.
+    /// For this long each time.
     Each(Duration),
 }
 
-impl Patient<'_> {
+impl StoppableStream<'_> {
     fn retry<T>(&self, flags: PollFlags, mut action: impl FnMut(&TcpStream) -> io::Result<T>) -> io::Result<T> {
         loop {
             match action(self.stream) {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
                     let until = match self.until {
-                        Until::At(until) => until,
-                        Until::Each(time) => Instant::now() + time,
+                        WaitLimit::At(until) => until,
+                        WaitLimit::Each(time) => Instant::now() + time,
                     };
                     self.stop.wait(&[(self.stream.as_fd(), flags)], until)?;
                 }
@@ -106,13 +114,13 @@ impl Patient<'_> {
     }
 }
 
-impl Read for Patient<'_> {
+impl Read for StoppableStream<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         self.retry(PollFlags::IN, |mut stream| stream.read(buffer))
     }
 }
 
-impl Write for Patient<'_> {
+impl Write for StoppableStream<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.retry(PollFlags::OUT, |mut stream| stream.write(bytes))
     }
