@@ -4,7 +4,8 @@
 //! use sandbox_cell::{CellSpec, Command, Keeper, Stdio, null};
 //! use std::os::fd::AsFd;
 //!
-//! // First thing in `main`, before any thread: the keeper is a fork of this process.
+//! // First thing in `main`: the keeper is this same program, started once more.
+//! sandbox_cell::keeper_main_if_asked();
 //! let keeper = Keeper::start()?;
 //! let mut cell = keeper.create(&CellSpec::new())?;
 //! let (null, stdout) = (null()?, std::io::stdout());
@@ -16,7 +17,7 @@
 //! ```
 //!
 //! The process dance is explained where it happens: the keeper's loop in `keeper/serve.rs`, init's locking in
-//! `init/mod.rs`, control groups in `cgroup/mod.rs`, the root file system in `rootfs.rs`.
+//! `init/mod.rs`, control groups in `cgroup/mod.rs`, the root file system in `rootfs/mod.rs`.
 
 pub mod archive;
 pub mod backend;
@@ -46,7 +47,7 @@ mod wire;
 
 pub use backend::Backend;
 pub use error::{Failure, reason};
-pub use keeper::{Cell, GatewaySockets, Keeper, Parking, Ready, Start, Stdio, null};
+pub use keeper::{Cell, GatewaySockets, Keeper, Parking, Ready, Start, Stdio, keeper_main_if_asked, null};
 pub use layer::{Layer, LayerSet};
 pub use limits::{LimitKind, Limits};
 pub use outcome::{CellEnd, Outcome, RunStatus, StopReason, Usage};

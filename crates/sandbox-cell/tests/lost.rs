@@ -1,7 +1,7 @@
 //! Cells whose init does not answer: it was stopped, or frozen so that not even SIGKILL ends it. Callers get an answer, and
 //! the keeper goes on serving others.
 //!
-//! The keeper must be started while the process has one thread, so this file has a `main` of its own.
+//! The keeper is this same program, started once more, so this file has a `main` of its own.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
 
 #[path = "harness/frozen.rs"]
@@ -20,6 +20,7 @@ use sandbox_cell::limits::{Caps, Limits};
 use sandbox_cell::{Cell, CellEnd, CellSpec, Keeper, LimitKind, Role, RunStatus, StopReason};
 
 fn main() {
+    sandbox_cell::keeper_main_if_asked();
     let tests: &[Test] = &[
         ("an_init_that_was_stopped_is_killed_at_the_deadline", stopped_init),
         ("a_cell_that_does_not_die_is_given_up", frozen_cell),

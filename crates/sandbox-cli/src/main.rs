@@ -37,8 +37,9 @@ pub(crate) mod exit {
 }
 
 fn main() -> ExitCode {
-    // The keeper is a fork of this process and must come before any thread. It comes before everything else, because it
-    // looks around on the host while the flags are parsed. It makes nothing until it is asked for a cell.
+    sandbox_cell::keeper_main_if_asked();
+    // The keeper comes before everything else, because it looks around on the host while the flags are parsed. It makes
+    // nothing until it is asked for a cell.
     let first = std::env::args_os().nth(1);
     if first.as_ref().is_some_and(|word| word == "attack") {
         attack::begin();

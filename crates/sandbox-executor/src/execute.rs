@@ -80,7 +80,7 @@ impl From<Failure> for Stopped {
 }
 
 impl Executor {
-    /// An executor with a keeper of its own. The process must have a single thread.
+    /// An executor with a keeper of its own: see [`Keeper::start`].
     pub fn start() -> Result<Self, Failure> {
         Ok(Self { cells: Cells::OnTheSpot(Keeper::start()?), last: false })
     }

@@ -1,6 +1,6 @@
 //! Every language through the library, without the command line.
 //!
-//! The keeper must be started while the process has one thread, so this file has a `main` of its own.
+//! The keeper is this same program, started once more, so this file has a `main` of its own.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
 
 #[path = "../../../tests/features/mod.rs"]
@@ -18,6 +18,7 @@ use sandbox_runtimes::{Memory, Places, Registry, Store};
 use serde_json::Value;
 
 fn main() {
+    sandbox_cell::keeper_main_if_asked();
     let executor = Arc::new(Executor::start().unwrap());
     let data_dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join("data");
     let settings = Settings { data_dir: Some(data_dir.clone()), ..Settings::default() };

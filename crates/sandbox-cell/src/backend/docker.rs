@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use super::group::{ContainerGroup, OWN_MEMORY, OWN_PROCESSES};
 use super::oci::{check, inner, of_a_container};
 use super::root::{PROGRAM, Root};
-use super::{CONTAINED, Container, Docker, DockerMode, INSIDE_COMMAND, new_id, profile};
+use super::{CONTAINED, Container, Docker, DockerMode, INSIDE_COMMAND, ToolEnvironment, new_id, profile};
 use crate::cgroup::Counters;
 use crate::error::Failure;
 use crate::layer::LayerSet;
@@ -23,6 +23,7 @@ const USER: &str = "1000:1000";
 /// A container for a cell.
 pub(super) fn container(
     docker: &Docker,
+    environment: &ToolEnvironment,
     spec: &CellSpec,
     ids: Option<((u32, u32), (u32, u32))>,
 ) -> Result<Box<dyn Container>, Failure> {
@@ -32,7 +33,8 @@ pub(super) fn container(
             let id = new_id()?;
             let scratch = std::env::temp_dir().join(&id);
             let group = OnceCell::new();
-            Ok(Box::new(Own { docker: docker.clone(), spec: spec.clone(), id, scratch, group }))
+            let (docker, environment) = (docker.clone(), environment.clone());
+            Ok(Box::new(Own { docker, environment, spec: spec.clone(), id, scratch, group }))
         }
         DockerMode::Exec(name) => {
             if spec.image.is_some() || spec.network != Network::None {
@@ -42,8 +44,9 @@ pub(super) fn container(
             let own = ids.map(|(_, (uid, gid))| format!("{uid}:{gid}"));
             let common = docker.user.is_some() || own.is_none();
             let user = docker.user.clone().or(own);
-            let (docker, spec, name) = (docker.clone(), spec.clone(), name.clone());
-            Ok(Box::new(Shared { docker, spec, name, user, common }))
+            let (docker, environment) = (docker.clone(), environment.clone());
+            let (spec, name) = (spec.clone(), name.clone());
+            Ok(Box::new(Shared { docker, environment, spec, name, user, common }))
         }
     }
 }
@@ -55,6 +58,7 @@ fn quietly(command: &mut Command) -> bool {
 /// A container of the cell's own.
 struct Own {
     docker: Docker,
+    environment: ToolEnvironment,
     spec: CellSpec,
     id: String,
     scratch: PathBuf,
@@ -63,7 +67,7 @@ struct Own {
 
 impl Own {
     fn docker(&self) -> Command {
-        Command::new(&self.docker.program)
+        self.environment.command(&self.docker.program)
     }
 
     /// An image with no more than places to mount on, made once for each set of them.
@@ -75,7 +79,7 @@ impl Own {
         }
         let rootfs = self.scratch.join("rootfs");
         std::fs::create_dir_all(&rootfs).and_then(|()| root.make(&rootfs)).map_err(failed)?;
-        let mut tar = Command::new("tar");
+        let mut tar = self.environment.command("tar");
         tar.arg("--owner=0").arg("--group=0").arg("-C").arg(&rootfs).args(["-c", "."]);
         let mut tar = tar.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().map_err(failed)?;
         let content = tar.stdout.take().ok_or_else(|| failed(io::ErrorKind::BrokenPipe.into()))?;
@@ -180,6 +184,7 @@ impl Container for Own {
 /// A few processes in a container that others use too.
 struct Shared {
     docker: Docker,
+    environment: ToolEnvironment,
     spec: CellSpec,
     name: String,
     user: Option<String>,
@@ -189,7 +194,7 @@ struct Shared {
 
 impl Shared {
     fn exec(&self) -> Command {
-        let mut command = Command::new(&self.docker.program);
+        let mut command = self.environment.command(&self.docker.program);
         command.args(["exec", "--interactive", "--workdir", "/"]);
         command.args(["--env", &format!("TMPDIR={}", self.docker.job_dir)]);
         if let Some(user) = &self.user {
@@ -241,7 +246,14 @@ mod tests {
     fn a_container_of_its_own_has_no_power() {
         let spec = CellSpec::new();
         let (scratch, group) = (PathBuf::from("/nowhere"), OnceCell::new());
-        let own = Own { docker: docker(DockerMode::Run), spec: spec.clone(), id: "x".into(), scratch, group };
+        let own = Own {
+            docker: docker(DockerMode::Run),
+            environment: ToolEnvironment::default(),
+            spec: spec.clone(),
+            id: "x".into(),
+            scratch,
+            group,
+        };
         let root = Root::plan(&spec).expect("planned");
         let command = own.run(&root, "image", Path::new("/p.json"));
         let words: Vec<_> = command.get_args().map(|word| word.to_str().expect("utf-8")).collect();
@@ -258,7 +270,7 @@ mod tests {
         let mode = || docker(DockerMode::Exec("runner".into()));
         let ids = Some(((7, 7), (8, 8)));
         let made = |docker: &Docker| {
-            let mut made = container(docker, &CellSpec::new(), ids).expect("possible");
+            let mut made = container(docker, &ToolEnvironment::default(), &CellSpec::new(), ids).expect("possible");
             let command = made.prepare().expect("prepared");
             command.get_args().map(|word| word.to_string_lossy().into_owned()).collect::<Vec<_>>()
         };
@@ -269,6 +281,6 @@ mod tests {
         assert!(made(&named).windows(2).any(|window| window == ["--user", "nobody"]));
         let mut spec = CellSpec::new();
         spec.network = Network::Localhost;
-        assert!(container(&mode(), &spec, ids).is_err());
+        assert!(container(&mode(), &ToolEnvironment::default(), &spec, ids).is_err());
     }
 }

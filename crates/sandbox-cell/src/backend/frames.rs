@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::Failure;
 use crate::layer::LayerSet;
 use crate::outcome::{Outcome, StopReason, Usage};
-use crate::spec::CellSpec;
+use crate::spec::{CellSpec, Command};
 use crate::wire::{MAX_MESSAGE, Run};
 
 /// The most bytes of a stream in one frame.
@@ -33,7 +33,7 @@ pub(super) enum ToInside {
     /// A part of the input files.
     Files(Vec<u8>),
     /// Run a command.
-    Run(Box<Run>),
+    Run { command: Box<Command>, run: Box<Run> },
     /// What the command reads.
     Input(Vec<u8>),
     /// There is no more of it.

@@ -22,10 +22,10 @@ use super::frames::{self, CHUNK, FromInside, Incoming, ToInside};
 use crate::archive::Archive;
 use crate::error::Failure;
 use crate::keeper::{Cell, Keeper, Start, Stdio};
+use crate::spec::Command;
 use crate::wire::Run;
 
-/// What a program does when its first argument is [`super::INSIDE_COMMAND`]; `what` is its second. The process must have a
-/// single thread.
+/// What a program does when its first argument is [`super::INSIDE_COMMAND`]; `what` is its second.
 pub fn inside(what: Option<&OsStr>) -> Result<(), Failure> {
     match what.and_then(OsStr::to_str) {
         // The user is the cell's alone, so that everything it has is the cell's.
@@ -43,9 +43,9 @@ pub fn inside(what: Option<&OsStr>) -> Result<(), Failure> {
 /// this cell alone.
 fn serve_inside(contained: bool) -> Result<(), Failure> {
     let failed = |error: io::Error| Failure::os("cannot serve a cell in a container", error);
-    let keeper = Keeper::start()?;
-    // What runs beside must not reach into this process. (Not before: the keeper, a fork, has to write to its own /proc.)
+    // What runs beside must not reach into this process.
     rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(|errno| failed(errno.into()))?;
+    let keeper = Keeper::start()?;
     if contained {
         keeper.contain()?;
     }
@@ -138,7 +138,7 @@ impl Served<'_> {
                 files.append(&bytes)?;
                 Ok(())
             }
-            ToInside::Run(run) => self.start(&run)?,
+            ToInside::Run { command, run } => self.start(&command, &run)?,
             ToInside::Input(bytes) => {
                 if let Some(running) = &mut self.running {
                     running.pending.extend_from_slice(&bytes);
@@ -163,7 +163,7 @@ impl Served<'_> {
         done.or_else(|failure| say(&FromInside::Failed(failure)))
     }
 
-    fn start(&mut self, run: &Run) -> io::Result<Result<(), Failure>> {
+    fn start(&mut self, command: &Command, run: &Run) -> io::Result<Result<(), Failure>> {
         let Some((cell, _)) = &self.cell else { return Err(io::ErrorKind::InvalidData.into()) };
         let pipe = || pipe_with(PipeFlags::CLOEXEC);
         let ((stdin_end, stdin), (stdout, stdout_end), (stderr, stderr_end)) = (pipe()?, pipe()?, pipe()?);
@@ -176,7 +176,7 @@ impl Served<'_> {
             files: self.files.as_ref(),
             collect: collect.as_ref().map(|(caps, (_, writer))| (*caps, writer.as_fd())),
             last: run.last,
-            ..Start::new(&run.command, stdio)
+            ..Start::new(command, stdio)
         });
         let collect = collect.map(|(_, (reader, _))| File::from(reader));
         let (stdout, stderr) = (File::from(stdout), File::from(stderr));

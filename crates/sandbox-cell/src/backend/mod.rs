@@ -13,6 +13,7 @@
 
 mod attend;
 mod docker;
+mod environment;
 mod frames;
 mod group;
 mod inside;
@@ -25,6 +26,7 @@ use serde::{Deserialize, Serialize};
 pub use inside::inside;
 
 pub(crate) use attend::attend;
+pub(crate) use environment::ToolEnvironment;
 
 use crate::cgroup::Counters;
 use crate::error::Failure;
@@ -116,12 +118,13 @@ pub(crate) trait Container {
 /// A container for a cell. The ids of its root and of its user are its own as long as it exists.
 pub(crate) fn container(
     backend: &Backend,
+    environment: &ToolEnvironment,
     spec: &CellSpec,
     ids: Option<((u32, u32), (u32, u32))>,
 ) -> Result<Box<dyn Container>, Failure> {
     match backend {
         Backend::Native => Err(Failure::new("cannot make a container", "native cells are none")),
-        Backend::Oci(program) => Ok(Box::new(oci::Oci::new(program, spec, ids)?)),
-        Backend::Docker(docker) => Ok(docker::container(docker, spec, ids)?),
+        Backend::Oci(program) => Ok(Box::new(oci::Oci::new(program, environment, spec, ids)?)),
+        Backend::Docker(docker) => Ok(docker::container(docker, environment, spec, ids)?),
     }
 }

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::group::{ContainerGroup, OWN_MEMORY, OWN_PROCESSES};
 use super::root::{PROGRAM, Root};
-use super::{CONTAINED, Container, INSIDE_COMMAND, new_id, profile};
+use super::{CONTAINED, Container, INSIDE_COMMAND, ToolEnvironment, new_id, profile};
 use crate::cgroup::Counters;
 use crate::error::Failure;
 use crate::layer::{Layer, LayerSet};
@@ -36,6 +36,7 @@ const READ_ONLY: [&str; 5] = ["/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys",
 /// A container of an OCI runtime's.
 pub(super) struct Oci {
     program: String,
+    environment: ToolEnvironment,
     spec: CellSpec,
     id: String,
     bundle: PathBuf,
@@ -44,18 +45,24 @@ pub(super) struct Oci {
 }
 
 impl Oci {
-    pub(super) fn new(program: &str, spec: &CellSpec, ids: Option<((u32, u32), (u32, u32))>) -> Result<Self, Failure> {
+    pub(super) fn new(
+        program: &str,
+        environment: &ToolEnvironment,
+        spec: &CellSpec,
+        ids: Option<((u32, u32), (u32, u32))>,
+    ) -> Result<Self, Failure> {
         check(spec, "oci")?;
         let ids = ids.ok_or_else(|| {
             Failure::new("cannot make a container", "an ordinary user has no ids to give it").with_fix("run as root")
         })?;
         let id = new_id()?;
         let bundle = std::env::temp_dir().join(&id);
-        Ok(Self { program: program.to_owned(), spec: spec.clone(), id, bundle, ids })
+        let (program, environment) = (program.to_owned(), environment.clone());
+        Ok(Self { program, environment, spec: spec.clone(), id, bundle, ids })
     }
 
     fn runtime(&self) -> Command {
-        let mut command = Command::new(&self.program);
+        let mut command = self.environment.command(&self.program);
         command.arg("--root").arg(self.bundle.join("state"));
         command
     }
@@ -219,7 +226,7 @@ mod tests {
     #[test]
     fn a_container_has_no_power_and_the_cells_limits() {
         let ids = Some(((70_000, 70_000), (70_001, 70_001)));
-        let oci = Oci::new("runc", &CellSpec::new(), ids).expect("possible");
+        let oci = Oci::new("runc", &ToolEnvironment::default(), &CellSpec::new(), ids).expect("possible");
         let config = oci.config(&Root::plan(&CellSpec::new()).expect("planned"));
         assert_eq!(config["process"]["capabilities"]["bounding"], json!([]));
         assert_eq!(config["process"]["noNewPrivileges"], true);
@@ -234,7 +241,7 @@ mod tests {
         assert!(mounts.iter().any(|mount| mount["destination"] == "/sandbox" && mount["type"] == "tmpfs"));
         let mut spec = CellSpec::new();
         spec.mounts = vec![Mount { source: "/srv".into(), target: "/x".into(), writable: true, foreign: true }];
-        assert!(Oci::new("runc", &spec, ids).is_err());
-        assert!(Oci::new("runc", &CellSpec::new(), None).is_err());
+        assert!(Oci::new("runc", &ToolEnvironment::default(), &spec, ids).is_err());
+        assert!(Oci::new("runc", &ToolEnvironment::default(), &CellSpec::new(), None).is_err());
     }
 }

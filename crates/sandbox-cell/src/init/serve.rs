@@ -197,7 +197,7 @@ fn obey(
             // The failed child is reaped with the others.
             Err(failed) => say(birth, &failed),
         },
-        ToInit::Accompany(command) if running.is_none() => match accompany(birth, locked, command, &fds) {
+        ToInit::Accompany if running.is_none() => match accompany(birth, locked, fds) {
             Ok(()) => Ok(()),
             Err(failed) => say(birth, &failed),
         },
@@ -212,21 +212,29 @@ fn obey(
             Ok(())
         }
         // The keeper does not do this; a second program would confuse the first one's account.
-        ToInit::Run(_) | ToInit::Accompany(_) | ToInit::Places { .. } | ToInit::Mapped | ToInit::Collect => {
+        ToInit::Run(_) | ToInit::Accompany | ToInit::Places { .. } | ToInit::Mapped | ToInit::Collect => {
             Err(Errno::PROTO)
         }
     }
 }
 
 /// Starts a companion. It is reaped like any other child, and killed with what programs leave.
-fn accompany(birth: &Birth<'_>, locked: &Locked<'_>, command: Command, fds: &[OwnedFd]) -> Result<(), FromInit> {
+fn accompany(birth: &Birth<'_>, locked: &Locked<'_>, fds: Vec<OwnedFd>) -> Result<(), FromInit> {
     // Without groups that count apart, what it has used before could not be told from what a program uses.
     if birth.layout.is_some() {
         return Err(failed("start a companion", Errno::OPNOTSUPP, false));
     }
-    let [stdin, stdout, stderr] = fds else { return Err(failed("get standard streams", Errno::INVAL, false)) };
+    let Ok([command, stdin, stdout, stderr]) = <[OwnedFd; 4]>::try_from(fds) else {
+        return Err(failed("get standard streams", Errno::INVAL, false));
+    };
+    let command = read_command(command)?;
     let streams = [stdin.as_fd(), stdout.as_fd(), stderr.as_fd()];
     Words::read(birth, command)?.launch(birth, locked, &birth.spec.limits, streams, None).map(drop)
+}
+
+/// What to run. The keeper has passed it on unread.
+fn read_command(file: OwnedFd) -> Result<Command, FromInit> {
+    wire::read_command(file).map_err(|errno| failed("read the command", errno, false))
 }
 
 fn start(
@@ -237,10 +245,11 @@ fn start(
     run: Run,
     fds: Vec<OwnedFd>,
 ) -> Result<Running, FromInit> {
-    let Run { command, limits, extra: has_extra, files: has_files, collect, last } = run;
+    let Run { limits, extra: has_extra, files: has_files, collect, last } = run;
     let limits = limits.unwrap_or_else(|| birth.spec.limits.clone());
     let invalid = |step: &str| failed(step, Errno::INVAL, false);
     let mut fds = fds.into_iter();
+    let command = read_command(fds.next().ok_or_else(|| invalid("get the command"))?)?;
     let (Some(stdin), Some(stdout), Some(stderr)) = (fds.next(), fds.next(), fds.next()) else {
         return Err(invalid("get standard streams"));
     };

@@ -8,7 +8,7 @@ use sandbox_sys::process::{Child, Namespaces, fork_into};
 
 use super::ids::CellIds;
 use super::workshop::Workshop;
-use crate::backend::{self, Backend};
+use crate::backend::{self, Backend, ToolEnvironment};
 use crate::error::Failure;
 use crate::spec::CellSpec;
 
@@ -16,6 +16,8 @@ use crate::spec::CellSpec;
 #[derive(Default)]
 pub(super) struct Attendants {
     pub(super) backend: Backend,
+    /// The environment of its programs.
+    pub(super) environment: ToolEnvironment,
     present: HashMap<u64, (Child, CellIds)>,
 }
 
@@ -40,7 +42,7 @@ impl Attendants {
         let no_ids = || Failure::new("cannot make the cell", "2048 cells exist already, no more ids are free");
         let ids = workshop.ids.take().ok_or_else(no_ids)?;
         let outside = ids.init().map(|init| (init, ids.owner()));
-        let backend = &self.backend;
+        let (backend, environment) = (&self.backend, &self.environment);
         let forked = fork_into(workshop.alone, Namespaces::NONE, None, || {
             let kept = [caller.as_fd()];
             if sandbox_sys::process::close_all_except(&kept).is_err() || reopen_streams().is_err() {
@@ -49,7 +51,7 @@ impl Attendants {
             let _ = rustix::thread::set_name(c"sandbox-attend");
             // The container's user has to come by.
             rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o022));
-            let container = backend::container(backend, spec, outside);
+            let container = backend::container(backend, environment, spec, outside);
             backend::attend(spec, caller, container);
         });
         match forked {

@@ -1,18 +1,20 @@
 //! The keeper, as its callers see it.
 //!
-//! [`Keeper::start`] forks the keeper process; from then on the caller needs no privilege. [`Keeper::create`] makes
+//! [`Keeper::start`] executes the keeper process; from then on the caller needs no privilege. [`Keeper::create`] makes
 //! a [`Cell`], which is a connection: dropping it deletes the cell. If the caller dies, its connections close, the
 //! keeper deletes every cell and ends.
 
 mod attendants;
 mod bare;
 mod ids;
+mod launch;
 mod nest;
 mod power;
 mod serve;
 mod supervise;
 mod workshop;
 
+pub use launch::keeper_main_if_asked;
 pub(crate) use serve::IGNORED_SIGNALS;
 
 use std::fs::File;
@@ -25,10 +27,10 @@ use rustix::io::Errno;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{RecvFlags, SendFlags};
 use rustix::process::WaitIdOptions;
-use sandbox_sys::process::{Child, Namespaces, SingleThreaded, fork_into};
+use sandbox_sys::process::Child;
 
 use crate::archive::{Archive, Caps};
-use crate::backend::Backend;
+use crate::backend::{Backend, ToolEnvironment};
 use crate::error::Failure;
 use crate::layer::LayerSet;
 use crate::limits::Limits;
@@ -62,17 +64,11 @@ const DELETE: Duration = Duration::from_secs(10);
 const LEAVE: Duration = Duration::from_millis(100);
 
 impl Keeper {
-    /// Starts a keeper with the privileges of this process.
-    ///
-    /// The process must have a single thread, because the keeper is a fork of it. Start it first thing in `main`.
+    /// Starts a keeper with the privileges of this process: this program again, executed anew, so that nothing in the memory
+    /// or the environment of this process reaches cells. The program's `main` must begin with [`keeper_main_if_asked`].
     pub fn start() -> Result<Self, Failure> {
-        let alone = SingleThreaded::prove().ok_or_else(|| {
-            Failure::new("cannot start the keeper", "this process has several threads")
-                .with_fix("call Keeper::start before anything that starts a thread")
-        })?;
-        let failed = |errno: Errno| Failure::os("cannot start the keeper", errno);
-        let (ours, theirs) = patient_pair().map_err(failed)?;
-        let child = fork_into(alone, Namespaces::NONE, None, || serve::main(alone, &theirs)).map_err(failed)?;
+        let (ours, theirs) = patient_pair().map_err(|errno| Failure::os("cannot start the keeper", errno))?;
+        let child = launch::start(theirs)?;
         Ok(Self(Arc::new(Process { control: ours, child, lost: Mutex::default() })))
     }
 
@@ -108,7 +104,10 @@ impl Keeper {
 
     /// Has all cells from now on made by another backend.
     pub fn use_backend(&self, backend: &Backend) -> Result<(), Failure> {
-        self.tell(&ToKeeper::Use(backend.clone()))
+        // Only programs of another backend read variables, and only then does the keeper get any.
+        let environment =
+            if *backend == Backend::Native { ToolEnvironment::default() } else { ToolEnvironment::of_this_process() };
+        self.tell(&ToKeeper::Use { backend: backend.clone(), environment })
     }
 
     /// Says that this process is in a container that was made for one cell; see [`crate::backend`].
@@ -310,21 +309,23 @@ impl Cell {
     /// runs one command at a time.
     pub fn start(&self, start: &Start<'_>) -> Result<(), Failure> {
         let Start { command, stdio, mounts, limits, extra, files, collect, last } = start;
-        let mut fds = vec![stdio.stdin, stdio.stdout, stdio.stderr];
+        let command = command_file(command)?;
+        let mut fds = vec![command.as_fd(), stdio.stdin, stdio.stdout, stdio.stderr];
         fds.extend(*extra);
         let files = files.filter(|files| !files.is_empty());
         fds.extend(files.map(|files| files.as_file().as_fd()));
         fds.extend(collect.map(|(_, pipe)| pipe));
         let collect = collect.map(|(caps, _)| caps);
-        let (command, limits, extra, files) = ((*command).clone(), limits.cloned(), extra.is_some(), files.is_some());
-        let run = Run { command, limits, extra, files, collect, last: *last };
+        let (limits, extra, files) = (limits.cloned(), extra.is_some(), files.is_some());
+        let run = Run { limits, extra, files, collect, last: *last };
         self.say(&ToCell::Run { run: Box::new(run), mounts: mounts.to_vec() }, &fds)
     }
 
     /// Starts a companion in a cell that is ready: a program that gets ready to help the command that comes later, and
     /// ends with it. What it says goes where `stdio` says; that it cannot be started is said as a command's failure is.
     pub fn accompany(&self, companion: &Command, stdio: Stdio<'_>) -> Result<(), Failure> {
-        self.say(&ToCell::Accompany(companion.clone()), &[stdio.stdin, stdio.stdout, stdio.stderr])
+        let command = command_file(companion)?;
+        self.say(&ToCell::Accompany, &[command.as_fd(), stdio.stdin, stdio.stdout, stdio.stderr])
     }
 
     /// The sockets of a cell with a gateway, once it is ready. Whoever has them decides what the cell can reach.
@@ -457,12 +458,7 @@ impl Cell {
                 Errno::PIPE | Errno::CONNRESET => Ok(()),
                 errno => Err(errno),
             })
-            .map_err(|errno| match errno {
-                Errno::TOOBIG => {
-                    Failure::of_request("cannot run the command", "its arguments and environment exceed 128 KiB")
-                }
-                errno => Failure::os("cannot reach the cell", errno),
-            })
+            .map_err(|errno| Failure::os("cannot reach the cell", errno))
     }
 
     /// Receives a message; keeps for itself that the cell is ready.
@@ -491,6 +487,14 @@ impl Cell {
             Err(errno) => Err(Failure::os("cannot reach the cell", errno)),
         }
     }
+}
+
+/// A command in the file in which init gets it.
+fn command_file(command: &Command) -> Result<OwnedFd, Failure> {
+    wire::command_file(command).map_err(|errno| match errno {
+        Errno::TOOBIG => Failure::of_request("cannot run the command", "its arguments and environment exceed 128 KiB"),
+        errno => Failure::os("cannot write the command down", errno),
+    })
 }
 
 impl Parking {

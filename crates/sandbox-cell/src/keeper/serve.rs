@@ -79,12 +79,8 @@ struct Server<'a> {
     buffer: Vec<u8>,
 }
 
-/// The keeper's main function.
-pub(super) fn main(alone: SingleThreaded, control: &OwnedFd) {
-    let _ = serve(alone, control);
-}
-
-fn serve(alone: SingleThreaded, control: &OwnedFd) -> Result<(), Errno> {
+/// The keeper's main function: serves until its caller is gone and its last cell deleted.
+pub(super) fn main(alone: SingleThreaded, control: &OwnedFd) -> Result<(), Errno> {
     detach(control)?;
     let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
     epoll::add(&epoll, control, epoll::EventData::new_u64(CONTROL), epoll::EventFlags::IN)?;
@@ -107,7 +103,7 @@ fn serve(alone: SingleThreaded, control: &OwnedFd) -> Result<(), Errno> {
     result
 }
 
-/// Leaves the caller's session, streams and signals: a Ctrl-C is for the caller, who then tells the keeper.
+/// Leaves the caller's session, streams and signals: a Ctrl-C is for the caller, which then tells the keeper.
 fn detach(control: &OwnedFd) -> rustix::io::Result<()> {
     let _ = rustix::thread::set_name(c"sandbox-keeper");
     let _ = rustix::process::setsid();
@@ -168,10 +164,11 @@ impl Server<'_> {
                     sandbox_sys::process::exit_now(1);
                 }
             }
-            Ok(Received::Message(ToKeeper::Use(backend), _)) => {
+            Ok(Received::Message(ToKeeper::Use { backend, environment }, _)) => {
                 // It names programs to start: a confined caller has no say in that any more.
                 if self.workshop.as_ref().is_ok_and(|workshop| !workshop.is_confined()) {
                     self.attendants.backend = backend;
+                    self.attendants.environment = environment;
                 }
             }
             Ok(Received::Message(ToKeeper::Contain, _)) => {
@@ -306,11 +303,9 @@ impl Server<'_> {
                 (ToCell::Stop(reason), CellState::Running(_)) => cell.stop(reason),
                 (ToCell::Stop(_), _) => {}
                 (ToCell::Sample, _) => cell.sample(),
-                (ToCell::Accompany(command), CellState::Idle) if cell.boot == Boot::Ready => {
-                    cell.accompany(command, &fds);
-                }
+                (ToCell::Accompany, CellState::Idle) if cell.boot == Boot::Ready => cell.accompany(&fds),
                 // A second command while one runs, or a companion for one that has begun.
-                (ToCell::Run { .. } | ToCell::Accompany(_), _) => self.kill(number),
+                (ToCell::Run { .. } | ToCell::Accompany, _) => self.kill(number),
             },
             Err(Errno::AGAIN) => {}
             Ok(Received::Closed) | Err(_) => self.kill(number),

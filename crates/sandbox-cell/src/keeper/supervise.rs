@@ -16,7 +16,7 @@ use crate::layer::{Layer, LayerSet};
 use crate::limits::{Caps, LimitKind, Limits};
 use crate::outcome::{CellEnd, Outcome, RunStatus, StopReason, Usage};
 use crate::rootfs;
-use crate::spec::{self, CellSpec, Command, Mount, Network};
+use crate::spec::{self, CellSpec, Mount, Network};
 use crate::syscalls::EntryKey;
 use crate::wire::{self, FromCell, Report, Run, ToInit};
 
@@ -201,10 +201,10 @@ impl Kept {
     }
 
     /// Has a companion started. What it uses before a command comes is not the command's.
-    pub(super) fn accompany(&mut self, command: Command, fds: &[OwnedFd]) {
+    pub(super) fn accompany(&mut self, fds: &[OwnedFd]) {
         let fds: Vec<_> = fds.iter().map(AsFd::as_fd).collect();
         self.fresh = false;
-        if let Err(errno) = wire::send(&self.init, &ToInit::Accompany(command), &fds, SendFlags::DONTWAIT) {
+        if let Err(errno) = wire::send(&self.init, &ToInit::Accompany, &fds, SendFlags::DONTWAIT) {
             self.tell(&FromCell::Failed(Failure::os("cannot reach the cell's init", errno)));
         }
     }
@@ -254,7 +254,7 @@ impl Kept {
     fn pass_on(&mut self, commission: Commission) {
         let Commission { run, mounts, fds } = commission;
         let borrowed: Vec<_> = fds.iter().map(AsFd::as_fd).collect();
-        for fd in borrowed.iter().take(3) {
+        for fd in borrowed.iter().skip(1).take(3) {
             self.give_pipe(*fd);
         }
         if let Err(failure) = self.show(&mounts) {

@@ -24,6 +24,7 @@ mod jobs;
 #[cfg(feature = "otlp")]
 mod otlp;
 mod owners;
+mod secrets;
 mod shares;
 mod warm;
 mod warm_javascript;

@@ -21,7 +21,7 @@ use crate::error::Failure;
 use crate::layer::LayerSet;
 use crate::limits::LimitKind;
 use crate::outcome::StopReason;
-use crate::spec::CellSpec;
+use crate::spec::{CellSpec, Command};
 use crate::wire::{self, FromCell, Received, Run, ToCell};
 
 /// How long the program inside may take longer than it should to end a command, before the container is killed.
@@ -87,7 +87,7 @@ struct Attendant<'a> {
     /// The layers in force, once it is ready.
     ready: Option<LayerSet>,
     /// A command that came before.
-    waiting: Option<(Run, Vec<OwnedFd>)>,
+    waiting: Option<(Box<Run>, Vec<OwnedFd>)>,
     running: Option<Running>,
     buffer: Vec<u8>,
     /// What the container's group had counted before.
@@ -98,7 +98,7 @@ struct Attendant<'a> {
 struct Running {
     /// Input files that are still to be sent, and then the command.
     files: Option<File>,
-    command: Option<Run>,
+    command: Option<(Box<Command>, Box<Run>)>,
     input: Option<OwnedFd>,
     room: usize,
     output: [OwnedFd; 2],
@@ -257,9 +257,9 @@ impl<'a> Attendant<'a> {
             }
         }
         let Some(run) = &mut self.running else { return Ok(()) };
-        if let Some(command) = run.command.take() {
+        if let Some((command, to_run)) = run.command.take() {
             run.stop = Instant::now() + self.spec.limits.wall_time() + Duration::from_secs(1);
-            return self.send(&ToInside::Run(Box::new(command)));
+            return self.send(&ToInside::Run { command, run: to_run });
         }
         let Some(input) = run.input.as_ref().filter(|_| run.room > 0) else { return Ok(()) };
         let mut polled = [PollFd::new(input, PollFlags::IN)];
@@ -340,10 +340,10 @@ impl<'a> Attendant<'a> {
                         && run.limits.is_none()
                         && self.running.as_ref().is_none_or(|run| run.ended) =>
                 {
-                    self.waiting = Some((*run, fds));
+                    self.waiting = Some((run, fds));
                     self.take_command()?;
                 }
-                ToCell::Run { .. } | ToCell::Accompany(_) => return Ok(false),
+                ToCell::Run { .. } | ToCell::Accompany => return Ok(false),
                 ToCell::Stop(reason) => self.stop(reason)?,
                 ToCell::Sample => self.send(&ToInside::Sample)?,
             },
@@ -362,6 +362,7 @@ impl<'a> Attendant<'a> {
         let missing = || Failure::new("cannot start the program", "descriptors are missing");
         let mut fds = fds.into_iter();
         let mut next = || fds.next().ok_or_else(missing);
+        let command = wire::read_command(next()?).map_err(|errno| Failure::os("cannot read the command", errno))?;
         let (input, stdout, stderr) = (next()?, next()?, next()?);
         for fd in [&stdout, &stderr] {
             nonblocking(fd.as_fd()).map_err(|errno| Failure::os("cannot prepare the output", errno))?;
@@ -374,7 +375,7 @@ impl<'a> Attendant<'a> {
         self.before = self.container.counters().unwrap_or_default();
         self.running = Some(Running {
             files,
-            command: Some(run),
+            command: Some((Box::new(command), run)),
             input: Some(input),
             room: WINDOW,
             output: [stdout, stderr],
