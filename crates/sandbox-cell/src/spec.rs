@@ -37,9 +37,10 @@ pub struct CellSpec {
     pub network: Network,
     /// Layers without which the cell must not be made.
     pub required: LayerSet,
-    /// Layers to leave out, so that tests can find out whether they notice; nothing else sets it. A layer that is left
-    /// out is not required, whatever `required` says. A confined keeper refuses it ([`crate::Keeper::confine`]).
-    pub omit: LayerSet,
+    /// Layers that the cell is made without, so that tests can check that their absence is noticed. A disabled layer is
+    /// not required, whatever `required` says. A confined keeper refuses such cells ([`crate::Keeper::confine`]).
+    #[cfg(feature = "canary")]
+    pub disabled_layers: LayerSet,
 }
 
 impl CellSpec {
@@ -55,8 +56,18 @@ impl CellSpec {
             limits: Limits::default(),
             network: Network::None,
             required: LayerSet::required_by_default(),
-            omit: LayerSet::default(),
+            #[cfg(feature = "canary")]
+            disabled_layers: LayerSet::default(),
         }
+    }
+
+    /// The layers that the cell is made without on purpose: none, except in builds for tests of the layers themselves.
+    #[must_use]
+    pub fn disabled_layers(&self) -> LayerSet {
+        #[cfg(feature = "canary")]
+        return self.disabled_layers;
+        #[cfg(not(feature = "canary"))]
+        LayerSet::default()
     }
 }
 

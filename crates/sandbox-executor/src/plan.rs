@@ -9,8 +9,7 @@ use std::path::PathBuf;
 
 use sandbox_cell::archive::Caps;
 use sandbox_cell::{
-    CellSpec, Command, Gateway, LayerSet, LimitKind, Limits, Mount, Network, PROXY_PORT, RelativePath, Role, Volume,
-    WORK_DIR,
+    CellSpec, Command, Gateway, LimitKind, Limits, Mount, Network, PROXY_PORT, RelativePath, Volume, WORK_DIR,
 };
 use sandbox_runtimes::{
     Invocation, Kind, OUT_DIR, Packages, RESULT_DIR, RUNNER_FILE, Runtime, Stage, StageName, WarmUp, set_all,
@@ -117,13 +116,14 @@ impl Plan {
         self.language.as_ref().map(|(name, version)| (name.as_str(), version.as_str())).unzip()
     }
 
-    /// Leaves layers out of the program's cell, and of the compiler's if that is wanted. For tests that have to fail then:
-    /// no request can ask for it, and a confined keeper refuses it.
+    /// Disables layers of the program's cell, and of the compiler's if `compiler` is set. For tests that have to fail then: no
+    /// request can ask for it, and a confined keeper refuses it.
+    #[cfg(feature = "canary")]
     #[must_use]
-    pub fn without(mut self, layers: LayerSet, compiler: bool) -> Self {
-        self.cell.omit = layers;
-        if let Some(compile) = self.compile.as_mut().filter(|_| compiler && layers != LayerSet::default()) {
-            compile.cell.omit = layers;
+    pub fn with_disabled_layers(mut self, layers: sandbox_cell::LayerSet, compiler: bool) -> Self {
+        self.cell.disabled_layers = layers;
+        if let Some(compile) = self.compile.as_mut().filter(|_| compiler && !layers.is_empty()) {
+            compile.cell.disabled_layers = layers;
             // What comes out of such a cell must never be found by others.
             let names: Vec<_> = layers.iter().map(sandbox_cell::Layer::name).collect();
             let mut key = Key(Sha256::new());
@@ -159,14 +159,10 @@ impl Request {
         let (network, reach) = self.network.plan(settings);
         let mut cell = CellSpec {
             image: self.image_root(),
-            mounts: vec![],
-            volumes: vec![],
-            slots: vec![],
-            role: Role::Plain,
             limits: self.limits.clone(),
             network,
             required: self.required,
-            omit: LayerSet::default(),
+            ..CellSpec::new()
         };
         let collect = self.collect.then_some(settings.files);
         let mut plan = match (&self.source, runtime) {
@@ -338,13 +334,11 @@ impl Planner<'_> {
             image: self.request.image_root(),
             mounts: self.runtime.mounts.iter().chain(mounts).cloned().collect(),
             volumes: vec![Volume { target: OUT_DIR.into(), size: limits.disk(), inodes: limits.inodes() }],
-            slots: vec![],
-            role: Role::Plain,
             limits: limits.clone(),
             network,
             // Installers and compilers use what there is; nobody has asked them for a share of the CPU.
             required: self.settings.required(),
-            omit: LayerSet::default(),
+            ..CellSpec::new()
         }
     }
 

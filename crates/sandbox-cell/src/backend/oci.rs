@@ -201,7 +201,7 @@ pub(super) fn check(spec: &CellSpec, backend: &str) -> Result<(), Failure> {
     if spec.mounts.iter().any(|mount| mount.writable) {
         return refuse("directories of the host's can only be read there; the native backend can make them writable");
     }
-    if !spec.omit.is_empty() {
+    if !spec.disabled_layers().is_empty() {
         return refuse("no layer can be left out");
     }
     Ok(())

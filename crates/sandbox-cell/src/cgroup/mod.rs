@@ -127,11 +127,11 @@ impl Tree {
         }
     }
 
-    /// Makes the group of cell number `number`. What it is to `omit` is counted but not limited.
-    pub(crate) fn create(&self, number: u64, limits: &Limits, omit: LayerSet) -> io::Result<Group> {
+    /// Makes the group of cell number `number`. The resources of `disabled` layers are counted but not limited.
+    pub(crate) fn create(&self, number: u64, limits: &Limits, disabled: LayerSet) -> io::Result<Group> {
         match self {
-            Self::V1(tree) => tree.create(number, limits, omit).map(Group::V1),
-            Self::V2(tree) => tree.create(number, limits, omit).map(Group::V2),
+            Self::V1(tree) => tree.create(number, limits, disabled).map(Group::V1),
+            Self::V2(tree) => tree.create(number, limits, disabled).map(Group::V2),
             Self::Found(_) | Self::Absent(_) => Ok(Group::Absent),
         }
     }
@@ -176,11 +176,11 @@ impl Group {
         }
     }
 
-    /// Changes the limits. What the group omits stays without.
-    pub(crate) fn adjust(&self, from: &Limits, to: &Limits, omit: LayerSet) -> io::Result<()> {
+    /// Changes the limits. Resources of `disabled` layers stay unlimited.
+    pub(crate) fn adjust(&self, from: &Limits, to: &Limits, disabled: LayerSet) -> io::Result<()> {
         match self {
-            Self::V1(group) => group.adjust(from, to, omit),
-            Self::V2(group) => group.adjust(from, to, omit),
+            Self::V1(group) => group.adjust(from, to, disabled),
+            Self::V2(group) => group.adjust(from, to, disabled),
             Self::Absent => Ok(()),
         }
     }

@@ -88,10 +88,10 @@ impl Tree {
         self.layers
     }
 
-    pub(super) fn create(&self, number: u64, limits: &Limits, omit: LayerSet) -> io::Result<Group> {
+    pub(super) fn create(&self, number: u64, limits: &Limits, disabled: LayerSet) -> io::Result<Group> {
         let cell = self.base.join(format!("cell-{number}"));
         std::fs::create_dir(&cell)?;
-        let group = Self::fill(&cell, limits, self.layers.without(omit));
+        let group = Self::fill(&cell, limits, self.layers.without(disabled));
         if group.is_err() {
             super::remove_tree(&cell);
         }
@@ -145,9 +145,9 @@ impl Group {
         super::borrow(&self.init)
     }
 
-    pub(super) fn adjust(&self, from: &Limits, to: &Limits, omit: LayerSet) -> io::Result<()> {
+    pub(super) fn adjust(&self, from: &Limits, to: &Limits, disabled: LayerSet) -> io::Result<()> {
         // Files of controllers that are off do not exist.
-        let changed = |layer, differs: bool| differs && !omit.contains(layer);
+        let changed = |layer, differs: bool| differs && !disabled.contains(layer);
         if changed(Layer::Memory, from.memory() != to.memory()) {
             super::set_if_present(&self.cell, "memory.max", &to.memory().to_string())?;
         }

@@ -81,7 +81,7 @@ pub(super) fn lock<'a>(birth: &Birth<'a>) -> Result<Locked<'a>, Failed> {
         volumes: &volumes,
         slots: &birth.spec.slots,
         host: !birth.has(Layer::Mount),
-        all_processes: birth.spec.omit.contains(Layer::Pid),
+        all_processes: birth.spec.disabled_layers().contains(Layer::Pid),
     })?;
     let Places { groups, joined, gateway } = enter_places(birth)?;
 

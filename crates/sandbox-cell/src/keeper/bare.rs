@@ -16,10 +16,10 @@ impl Workshop {
         if self.contained {
             return Ok(true);
         }
-        if spec.required.without(spec.omit).intersects(namespaces()) {
+        if spec.required.without(spec.disabled_layers()).intersects(namespaces()) {
             return self.namespaces.clone().map(|()| false);
         }
-        if self.namespaces.is_ok() && spec.omit.is_empty() && !std::mem::replace(&mut self.tried, true) {
+        if self.namespaces.is_ok() && spec.disabled_layers().is_empty() && !std::mem::replace(&mut self.tried, true) {
             self.namespaces = try_namespaces(self.alone);
         }
         Ok(self.namespaces.is_err())
@@ -32,7 +32,7 @@ impl Workshop {
             let why = format!("without namespaces it has to be version {LANDLOCK_ABI} or later (Linux 6.2)");
             return Err(Failure::missing(Layer::Landlock, why));
         }
-        if !spec.omit.is_empty() {
+        if !spec.disabled_layers().is_empty() {
             return refuse("no layer can be left out".to_owned());
         }
         if spec.role != Role::Plain || !spec.slots.is_empty() {

@@ -241,7 +241,7 @@ impl Kept {
             return Err(Failure::of_request("cannot change the cell's limits", "its disk is as large as it was made"));
         }
         self.group
-            .adjust(own, limits, self.spec.omit)
+            .adjust(own, limits, self.spec.disabled_layers())
             .and_then(|()| {
                 let has_sockets = self.spec.network != Network::None && self.layers.contains(Layer::Memory);
                 if has_sockets { self.group.limit_sockets(limits.memory()) } else { Ok(()) }
@@ -456,7 +456,7 @@ impl Kept {
         let most = LimitKind::Memory.info().most;
         let memory = roomy.memory().saturating_add(COLLECTION).min(most);
         if roomy.set(LimitKind::Memory, memory, &Caps::default()).is_ok()
-            && self.group.adjust(&self.spec.limits, &roomy, self.spec.omit).is_ok()
+            && self.group.adjust(&self.spec.limits, &roomy, self.spec.disabled_layers()).is_ok()
         {
             self.spec.limits = roomy;
         }

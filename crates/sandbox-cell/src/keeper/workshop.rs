@@ -141,7 +141,9 @@ impl Workshop {
         rootfs::check_targets(&spec.mounts, &spec.volumes, &spec.slots)?;
         spec.mounts.iter().try_for_each(|mount| self.check_source(&mount.source, mount.writable))?;
         spec.image.as_ref().map_or(Ok(()), |image| self.check_source(image, false))?;
-        self.check_omissions(spec)
+        #[cfg(feature = "canary")]
+        self.check_disabled_layers(spec)?;
+        Ok(())
     }
 
     /// Refuses what this host cannot keep.
@@ -156,32 +158,33 @@ impl Workshop {
         if self.landlock > 0 {
             layers.insert(Layer::Landlock);
         }
-        let layers = layers.without(spec.omit);
-        match spec.required.without(spec.omit).without(layers).iter().next() {
+        let layers = layers.without(spec.disabled_layers());
+        match spec.required.without(spec.disabled_layers()).without(layers).iter().next() {
             None => Ok(layers),
             Some(Layer::Landlock) => Err(Failure::missing(Layer::Landlock, "the kernel does not offer it")),
             Some(layer) => Err(Failure::missing(layer, self.tree.why_missing(layer))),
         }
     }
 
-    /// Layers are left out by tests, which have a keeper of their own, never on behalf of somebody else.
-    fn check_omissions(&self, spec: &CellSpec) -> Result<(), Failure> {
-        let refuse = |why: &str| Err(Failure::of_request("cannot leave out a layer of isolation", why));
-        if spec.omit.is_empty() {
+    /// Refuses cells without layers that a test may not disable here: a confined keeper serves others.
+    #[cfg(feature = "canary")]
+    fn check_disabled_layers(&self, spec: &CellSpec) -> Result<(), Failure> {
+        let refuse = |why: &str| Err(Failure::of_request("cannot disable a layer of isolation", why));
+        if spec.disabled_layers().is_empty() {
             return Ok(());
         }
         if self.sources.is_some() {
             return refuse("the keeper was confined");
         }
         for layer in [Layer::User, Layer::Pid, Layer::Net] {
-            if spec.omit.contains(layer) && matches!(self.ids, Ids::Single) {
+            if spec.disabled_layers().contains(layer) && matches!(self.ids, Ids::Single) {
                 return refuse(&format!("without root's power the {} namespace is what makes a cell", layer.name()));
             }
         }
-        if spec.omit.contains(Layer::Net) && matches!(spec.network, Network::Gateway(_)) {
+        if spec.disabled_layers().contains(Layer::Net) && matches!(spec.network, Network::Gateway(_)) {
             return refuse("a proxy needs a network of its own");
         }
-        if spec.omit.contains(Layer::Mount) && spec.image.is_some() {
+        if spec.disabled_layers().contains(Layer::Mount) && spec.image.is_some() {
             return refuse("an image needs a root of its own");
         }
         Ok(())
@@ -280,7 +283,11 @@ impl Workshop {
         };
         // On v2 init is born in its group; on v1 the group is made while init is busy.
         let early = if self.tree.has_birthplace() {
-            Some(self.tree.create(number, &spec.limits, spec.omit).map_err(|error| (no_group(error), true))?)
+            Some(
+                self.tree
+                    .create(number, &spec.limits, spec.disabled_layers())
+                    .map_err(|error| (no_group(error), true))?,
+            )
         } else {
             None
         };
@@ -333,7 +340,7 @@ impl Workshop {
             }
         };
         // Init builds its root meanwhile.
-        let group = match early.map_or_else(|| self.tree.create(number, &spec.limits, spec.omit), Ok) {
+        let group = match early.map_or_else(|| self.tree.create(number, &spec.limits, spec.disabled_layers()), Ok) {
             Ok(group) => group,
             Err(error) => return Err(undo(&child, None, no_group(error))),
         };
@@ -351,7 +358,7 @@ impl Workshop {
 
     /// What init has to do because no cgroup does, and nobody has said that it should not be done.
     fn duties(&self, spec: &CellSpec, layers: LayerSet) -> init::Duties {
-        let present = layers.union(spec.omit);
+        let present = layers.union(spec.disabled_layers());
         let own_user = layers.contains(Layer::User) || !matches!(self.ids, Ids::Single);
         init::Duties {
             memory: !present.contains(Layer::Memory),

@@ -19,7 +19,7 @@ const NEED_ROOT: [Layer; 3] = [Layer::User, Layer::Pid, Layer::Net];
 /// One attack without some layers.
 struct Trial<'a> {
     attack: &'a Attack,
-    omit: LayerSet,
+    disabled: LayerSet,
     /// Whether it must succeed.
     breaches: bool,
 }
@@ -37,14 +37,14 @@ pub(super) fn canary(theatre: &Theatre<'_>, attacks: &[Attack], partial: bool, a
     let trials: Vec<Trial<'_>> = attacks.iter().flat_map(|attack| trials(attack, testable)).collect();
     if partial {
         // Of some attacks nobody expects that they cover every layer.
-        let tried = trials.iter().fold(LayerSet::default(), |all, trial| all.union(trial.omit));
+        let tried = trials.iter().fold(LayerSet::default(), |all, trial| all.union(trial.disabled));
         testable = testable.without(testable.without(tried));
     }
-    let jobs: Vec<_> = trials.iter().map(|trial| (trial.attack, trial.omit)).collect();
+    let jobs: Vec<_> = trials.iter().map(|trial| (trial.attack, trial.disabled)).collect();
     let performances = perform_all(theatre, &jobs);
     let pairs: Vec<_> = trials.iter().zip(&performances).collect();
     let noticed_by = |layer: Layer| -> Vec<String> {
-        let of_layer = pairs.iter().filter(|(trial, _)| trial.breaches && trial.omit.contains(layer));
+        let of_layer = pairs.iter().filter(|(trial, _)| trial.breaches && trial.disabled.contains(layer));
         of_layer.filter(|pair| is_noticed(pair)).map(|(trial, _)| trial.attack.id()).collect()
     };
     let layers: Vec<(Layer, bool, Vec<String>)> =
@@ -63,9 +63,9 @@ fn trials(attack: &Attack, testable: LayerSet) -> Vec<Trial<'_>> {
     let mut trials = vec![];
     if walls.iter().count() > 1 {
         let alone = walls.iter().map(|layer| [layer].into_iter().collect());
-        trials.extend(alone.map(|omit| Trial { attack, omit, breaches: false }));
+        trials.extend(alone.map(|disabled| Trial { attack, disabled, breaches: false }));
     }
-    trials.push(Trial { attack, omit: walls, breaches: true });
+    trials.push(Trial { attack, disabled: walls, breaches: true });
     trials
 }
 
@@ -100,7 +100,7 @@ fn as_value(pairs: &[Pair<'_>], layers: &[(Layer, bool, Vec<String>)], remains: 
             let (trial, performance) = pair;
             json!({
                 "name": trial.attack.id(),
-                "without": names(trial.omit),
+                "without": names(trial.disabled),
                 "expected": if trial.breaches { "breached" } else { "stopped" },
                 "noticed": is_noticed(pair),
                 "happened": describe(performance),
@@ -124,7 +124,7 @@ fn as_text(pairs: &[Pair<'_>], layers: &[(Layer, bool, Vec<String>)], remains: &
     let mut text = format!("{BOLD}Attacks on cells without layers{BOLD:#}\n");
     for pair in pairs {
         let (trial, performance) = pair;
-        let (name, without) = (trial.attack.id(), names(trial.omit).join(", "));
+        let (name, without) = (trial.attack.id(), names(trial.disabled).join(", "));
         let wanted = if trial.breaches { "succeeds" } else { "is still stopped" };
         let happened = describe(performance);
         text.push_str(&if is_noticed(pair) {

@@ -2,8 +2,10 @@
 //!
 //! Each program ([`catalogue`]) runs like any request ([`perform`]), beside an innocent neighbour ([`mod@neighbour`]), in a world
 //! that was planted for it ([`world`]). Whether it was stopped is decided by what became of that world and by the result
-//! ([`judge`], [`traces`]). The canary ([`canary`]) leaves layers out and checks that this is noticed.
+//! ([`judge`], [`traces`]). In builds with the feature `canary`, the module of that
+//! name disables layers and checks that this is noticed.
 
+#[cfg(feature = "canary")]
 mod canary;
 mod catalogue;
 mod judge;
@@ -89,20 +91,25 @@ pub(crate) fn attack(options: &AttackOptions, executor: Started) -> u8 {
     };
     let attacks: Vec<Attack> = attacks.into_iter().map(|attack| attack.on_host(theatre.layers)).collect();
     prepare(&theatre, &attacks);
-    let (text, good) = if options.canary {
-        canary::canary(&theatre, &attacks, options.only.is_some(), options.json)
-    } else {
-        let jobs: Vec<_> = attacks.iter().map(|attack| (attack, LayerSet::default())).collect();
-        let performances = perform_all(&theatre, &jobs);
-        // What was ready and not needed is no trace of an attack.
-        executor.keep_nothing();
-        report::attacks(&attacks, &performances, theatre.layers, &theatre.suite.remains(), options.json)
-    };
+    let (text, good) = carry_out(options, &theatre, &attacks);
     let printed = print(&text);
     if let Some(signal) = interruption.next() {
         return 128 + u8::try_from(signal).unwrap_or(2);
     }
     if good { printed } else { 1 }
+}
+
+/// Carries out what was asked for; the report, and whether it is good.
+fn carry_out(options: &AttackOptions, theatre: &Theatre<'_>, attacks: &[Attack]) -> (String, bool) {
+    #[cfg(feature = "canary")]
+    if options.canary {
+        return canary::canary(theatre, attacks, options.only.is_some(), options.json);
+    }
+    let jobs: Vec<_> = attacks.iter().map(|attack| (attack, LayerSet::default())).collect();
+    let performances = perform_all(theatre, &jobs);
+    // What was ready and not needed is no trace of an attack.
+    theatre.executor.keep_nothing();
+    report::attacks(attacks, &performances, theatre.layers, &theatre.suite.remains(), options.json)
 }
 
 fn fail(error: &str) -> u8 {
@@ -162,12 +169,12 @@ fn perform_all(theatre: &Theatre<'_>, jobs: &[(&Attack, LayerSet)]) -> Vec<Perfo
     let progress = ProgressBar::new(jobs.len() as u64).with_style(style);
     let performances: Vec<Mutex<Option<Performance>>> = jobs.iter().map(|_| Mutex::new(None)).collect();
     let perform = |index: usize| {
-        let (attack, omit) = jobs[index];
+        let (attack, disabled) = jobs[index];
         if is_cancelled(theatre.cancel) {
             return;
         }
         progress.set_message(attack.id());
-        let performance = theatre.perform(attack, omit);
+        let performance = theatre.perform(attack, disabled);
         progress.inc(1);
         if let Ok(mut place) = performances[index].lock() {
             *place = Some(performance);

@@ -11,7 +11,7 @@ use rustix::pipe::{PipeFlags, pipe_with};
 use sandbox_cell::limits::Caps;
 use sandbox_cell::{Layer, LayerSet, LimitKind, Mount, RelativePath};
 use sandbox_executor::{
-    Executor, Host, Input, InputFile, NetworkMode, Observer, Request, RunResult, Settings, Source, Stream,
+    Executor, Host, Input, InputFile, NetworkMode, Observer, Plan, Request, RunResult, Settings, Source, Stream,
     TemplateRequest, VolumeRequest,
 };
 use sandbox_runtimes::{Missing, Runtime, Store};
@@ -68,11 +68,12 @@ pub(crate) struct Performance {
 
 impl Theatre<'_> {
     /// Carries out an attack, in cells without some layers.
-    pub(crate) fn perform(&self, attack: &Attack, omit: LayerSet) -> Performance {
+    pub(crate) fn perform(&self, attack: &Attack, disabled: LayerSet) -> Performance {
         let began = Instant::now();
         let (mut verdict, mut start) = (None, None);
-        let mut attempt =
-            |attack: &Attack| self.attempt(attack, omit, &mut verdict, &mut start).unwrap_or_else(Ending::NotAttempted);
+        let mut attempt = |attack: &Attack| {
+            self.attempt(attack, disabled, &mut verdict, &mut start).unwrap_or_else(Ending::NotAttempted)
+        };
         let mut ending = attempt(attack);
         for _ in 0..AGAIN {
             // Others may use this machine, too. Whoever is late because nobody ends it is late again.
@@ -80,7 +81,7 @@ impl Theatre<'_> {
                 ending = attempt(attack);
             }
         }
-        let may_need_longer = omit == LayerSet::default() && attack.known.is_none();
+        let may_need_longer = disabled == LayerSet::default() && attack.known.is_none();
         if may_need_longer && judge::is_cut_short(attack, &ending) {
             // What nothing but its deadline stops is not stopped in a longer time either.
             ending = attempt(&attack.with_wall_time(deadline(attack) * MORE_PATIENCE));
@@ -91,7 +92,7 @@ impl Theatre<'_> {
     fn attempt(
         &self,
         attack: &Attack,
-        omit: LayerSet,
+        disabled: LayerSet,
         verdict: &mut Option<&'static str>,
         start: &mut Option<&'static str>,
     ) -> Result<Ending, String> {
@@ -115,7 +116,7 @@ impl Theatre<'_> {
                 return Err(format!("there is no neighbour: {why}"));
             }
             let mut evidence = vec![];
-            let results = self.runs(attack, runtime, omit, &world, &mut evidence);
+            let results = self.runs(attack, runtime, disabled, &world, &mut evidence);
             drop(leave);
             match neighbour.join() {
                 Ok(Ok(said)) if said == format!("{}{}", neighbour::READY, neighbour::UNHARMED) => {}
@@ -171,7 +172,7 @@ impl Theatre<'_> {
         &self,
         attack: &Attack,
         runtime: &Runtime,
-        omit: LayerSet,
+        disabled: LayerSet,
         world: &World,
         evidence: &mut Vec<String>,
     ) -> Result<Vec<RunResult>, String> {
@@ -179,7 +180,7 @@ impl Theatre<'_> {
         for _ in 0..=u8::from(attack.twice) {
             let over = AtomicBool::new(false);
             let run = || {
-                let result = self.run(attack, runtime, omit, world);
+                let result = self.run(attack, runtime, disabled, world);
                 over.store(true, Ordering::Release);
                 result
             };
@@ -209,7 +210,7 @@ impl Theatre<'_> {
         &self,
         attack: &Attack,
         runtime: &Runtime,
-        omit: LayerSet,
+        disabled: LayerSet,
         world: &World,
     ) -> Result<Option<RunResult>, String> {
         let language = runtime.definition.name.as_str();
@@ -228,7 +229,7 @@ impl Theatre<'_> {
         let mut settings = self.settings.clone();
         settings.volume_paths.push(world.shown());
         let plan = match request.plan(Some(runtime), &settings, |_| None) {
-            Ok(plan) => plan.without(omit, attack.compiler),
+            Ok(plan) => disable(plan, disabled, attack.compiler)?,
             Err(error) => return failed(&error),
         };
         let store = if attack.compiler { &self.scratch } else { &self.store };
@@ -391,4 +392,16 @@ pub(crate) fn is_cancelled(cancel: BorrowedFd<'_>) -> bool {
     let mut fds = [rustix::event::PollFd::from_borrowed_fd(cancel.as_fd(), rustix::event::PollFlags::IN)];
     let now = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
     rustix::event::poll(&mut fds, Some(&now)).is_ok_and(|ready| ready > 0)
+}
+
+/// A plan whose cells are made without some layers.
+#[cfg(feature = "canary")]
+#[expect(clippy::unnecessary_wraps, reason = "other builds cannot do this")]
+fn disable(plan: Plan, layers: LayerSet, compiler: bool) -> Result<Plan, String> {
+    Ok(plan.with_disabled_layers(layers, compiler))
+}
+
+#[cfg(not(feature = "canary"))]
+fn disable(plan: Plan, layers: LayerSet, _compiler: bool) -> Result<Plan, String> {
+    if layers.is_empty() { Ok(plan) } else { Err("this build cannot disable layers".to_owned()) }
 }
