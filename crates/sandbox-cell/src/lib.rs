@@ -24,6 +24,7 @@ pub mod backend;
 mod bare;
 mod cgroup;
 pub mod data_dir;
+mod environment;
 mod error;
 mod family;
 #[cfg(fuzzing)]
@@ -40,6 +41,7 @@ pub mod probe;
 mod rootfs;
 mod service;
 mod spec;
+mod step;
 mod syscalls;
 mod text;
 pub mod units;

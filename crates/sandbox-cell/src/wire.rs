@@ -26,6 +26,7 @@ use crate::layer::LayerSet;
 use crate::limits::{LimitKind, Limits};
 use crate::outcome::{Outcome, RunStatus, StopReason, Usage};
 use crate::spec::{CellSpec, Command, MOST_PORTS, Mount, Nest};
+use crate::step::StepError;
 use crate::syscalls::EntryKey;
 
 /// The longest message.
@@ -146,8 +147,8 @@ pub(crate) enum FromInit {
     Ended(Report),
     /// A limit that init itself watches was passed; init has killed everything and will say `Ended`.
     Passed(LimitKind),
-    /// A step failed, perhaps through the request's own fault.
-    Failed { step: String, errno: i32, request: bool },
+    /// A step failed: of locking the cell, or of starting a command.
+    Failed(StepError),
 }
 
 /// What init saw of a run.

@@ -3,7 +3,6 @@
 //! Init itself is locked as well as its programs are, but for two things: it may read all of `/proc`, to find what descends
 //! from it, and it may empty the cell's directory.
 
-use std::borrow::Cow;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
@@ -19,7 +18,8 @@ use super::Birth;
 use super::lock::{Locked, Places, begin, enter_places, give_up_power, open_io, prefer_as_victim};
 use super::writable::Writable;
 use crate::bare::Layout;
-use crate::rootfs::{self, Failed};
+use crate::rootfs;
+use crate::step::{InitStep, StepError, at, named};
 
 const KNOWN: ABI = ABI::V6;
 
@@ -43,47 +43,46 @@ const PROC: [&str; 12] = [
 /// do not start.
 const ETC: [&str; 2] = ["/etc/ssl/openssl.cnf", "/etc/nsswitch.conf"];
 
-pub(super) fn lock<'a>(birth: &Birth<'a>, layout: &Layout) -> Result<Locked<'a>, Failed> {
-    let at = |step: &'static str| move |errno| (Cow::Borrowed(step), errno);
+pub(super) fn lock<'a>(birth: &Birth<'a>, layout: &Layout) -> Result<Locked<'a>, StepError> {
     let children = begin(birth)?;
     let Places { groups, gateway: outgoing, .. } = enter_places(birth)?;
     let open = |path: &Path, flags: OFlags| {
         rustix::fs::openat(CWD, path, flags | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())
     };
-    let proc = open(Path::new("/proc"), OFlags::PATH).map_err(at("open /proc"))?;
-    let root = open(layout.root(), OFlags::RDONLY).map_err(at("open the cell's directory"))?;
+    let proc = open(Path::new("/proc"), OFlags::PATH).map_err(at(InitStep::OpenProc))?;
+    let root = open(layout.root(), OFlags::RDONLY).map_err(at(InitStep::OpenCellDirectory))?;
     let (own, volumes) = layout.own_and_volumes();
     let own: Result<_, _> = own.map(|place| open(place, OFlags::RDONLY)).collect();
     let volumes = volumes.zip(&birth.spec.volumes);
     let volumes: Result<_, _> = volumes.map(|(place, volume)| Ok((open(place, OFlags::RDONLY)?, volume))).collect();
-    let own = own.map_err(at("open the cell's directory"))?;
-    let volumes = volumes.map_err(at("open the cell's volumes"))?;
+    let own = own.map_err(at(InitStep::OpenCellDirectory))?;
+    let volumes = volumes.map_err(at(InitStep::OpenVolumes))?;
     let writable = Writable::Directory { root, own, volumes, sized: layout.is_in_place() };
-    prefer_as_victim(&proc).map_err(at("offer the cell to the out-of-memory killer"))?;
+    prefer_as_victim(&proc).map_err(at(InitStep::PreferAsVictim))?;
     let io = open_io(&proc);
     give_up_power(birth, &proc)?;
     drop(proc);
 
-    rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(at("seal init's memory"))?;
+    rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(at(InitStep::SealMemory))?;
     let for_programs = seal(rules(birth, layout)?)?;
     let own = allow(rules(birth, layout)?, Path::new("/proc"), AccessFs::from_read(KNOWN))?;
     let own = seal(allow(own, layout.root(), AccessFs::from_all(KNOWN))?)?;
-    rustix::thread::set_no_new_privs(true).map_err(at("give up gaining privileges"))?;
-    sandbox_sys::landlock::restrict_self(own.as_fd()).map_err(at("enter the Landlock rules"))?;
+    rustix::thread::set_no_new_privs(true).map_err(at(InitStep::GiveUpNewPrivileges))?;
+    sandbox_sys::landlock::restrict_self(own.as_fd()).map_err(at(InitStep::EnterLandlockRules))?;
     let filter = birth.filters.choose(rootfs::sockets_shown(&birth.spec.mounts));
-    sandbox_sys::seccomp::install(filter).map_err(at("install the syscall filter"))?;
+    sandbox_sys::seccomp::install(filter).map_err(at(InitStep::InstallFilter))?;
     Ok(Locked { writable, outgoing, park: None, children, landlock: Some(for_programs), groups, io })
 }
 
 /// What programs may do with files: read and execute what makes up the system and what the cell shows, write in the
 /// cell's own places, and nothing else. And no signals or abstract sockets to processes outside the program's own tree.
-fn rules(birth: &Birth<'_>, layout: &Layout) -> Result<RulesetCreated, Failed> {
+fn rules(birth: &Birth<'_>, layout: &Layout) -> Result<RulesetCreated, StepError> {
     let mut rules = Ruleset::default()
         .set_compatibility(CompatLevel::BestEffort)
         .handle_access(AccessFs::from_all(KNOWN))
         .and_then(|rules| rules.scope(Scope::from_all(KNOWN)))
         .and_then(Ruleset::create)
-        .map_err(|_| ("make Landlock rules".into(), Errno::INVAL))?;
+        .map_err(|_| StepError::new(InitStep::MakeLandlockRules, Errno::INVAL))?;
     if layout.is_in_place() {
         rules = allow(rules, Path::new("/"), AccessFs::from_read(KNOWN))?;
         rules = allow(rules, Path::new("/dev"), AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::IoctlDev)?;
@@ -109,8 +108,8 @@ fn rules(birth: &Birth<'_>, layout: &Layout) -> Result<RulesetCreated, Failed> {
         // As with mounts elsewhere: it was checked under this name, and must not be redirected.
         let flags = OFlags::PATH | OFlags::CLOEXEC;
         let source = rustix::fs::openat2(CWD, &mount.source, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS);
-        let source = source.map_err(|errno| (shown(&mount.source), errno))?;
-        rules = allow_at(rules, &source, access).map_err(|errno| (shown(&mount.source), errno))?;
+        let source = source.map_err(shown(&mount.source))?;
+        rules = allow_at(rules, &source, access).map_err(shown(&mount.source))?;
     }
     for place in layout.writable() {
         rules = allow(rules, place, AccessFs::from_all(KNOWN))?;
@@ -118,13 +117,13 @@ fn rules(birth: &Birth<'_>, layout: &Layout) -> Result<RulesetCreated, Failed> {
     Ok(rules)
 }
 
-fn shown(path: &Path) -> Cow<'static, str> {
-    format!("show {}", path.display()).into()
+fn shown(path: &Path) -> impl FnOnce(Errno) -> StepError {
+    at(InitStep::Show(named(path)))
 }
 
-fn allow(rules: RulesetCreated, path: &Path, access: BitFlags<AccessFs>) -> Result<RulesetCreated, Failed> {
-    let fd = PathFd::new(path).map_err(|_| (shown(path), Errno::NOENT))?;
-    allow_at(rules, &fd, access).map_err(|errno| (shown(path), errno))
+fn allow(rules: RulesetCreated, path: &Path, access: BitFlags<AccessFs>) -> Result<RulesetCreated, StepError> {
+    let fd = PathFd::new(path).map_err(|_| shown(path)(Errno::NOENT))?;
+    allow_at(rules, &fd, access).map_err(shown(path))
 }
 
 fn allow_at(rules: RulesetCreated, fd: &impl AsFd, access: BitFlags<AccessFs>) -> Result<RulesetCreated, Errno> {
@@ -134,7 +133,7 @@ fn allow_at(rules: RulesetCreated, fd: &impl AsFd, access: BitFlags<AccessFs>) -
     rules.add_rule(PathBeneath::new(fd, access)).map_err(|_| Errno::INVAL)
 }
 
-fn seal(rules: RulesetCreated) -> Result<OwnedFd, Failed> {
+fn seal(rules: RulesetCreated) -> Result<OwnedFd, StepError> {
     let fd: Option<OwnedFd> = rules.into();
-    fd.ok_or(("make Landlock rules".into(), Errno::OPNOTSUPP))
+    fd.ok_or(StepError::new(InitStep::MakeLandlockRules, Errno::OPNOTSUPP))
 }

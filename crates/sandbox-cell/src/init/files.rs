@@ -55,7 +55,7 @@ pub(super) struct Files<'a> {
 
 impl<'a> Files<'a> {
     pub(super) fn new(birth: &Birth<'a>) -> Self {
-        let (volumes, layout, owner) = (birth.spec.volumes.as_slice(), birth.layout, birth.program_ids);
+        let (volumes, layout, owner) = (birth.spec.volumes.as_slice(), birth.environment.layout(), birth.program_ids);
         Self { volumes, layout, owner, inputs: HashMap::new() }
     }
 
@@ -328,7 +328,7 @@ const MOST_VISITED: usize = 50_000;
 
 /// Whether one of the writable directories holds a regular file of exactly this size.
 pub(super) fn any_of_size(birth: &Birth<'_>, size: u64) -> bool {
-    let mut dirs: Vec<std::path::PathBuf> = match birth.layout {
+    let mut dirs: Vec<std::path::PathBuf> = match birth.environment.layout() {
         None => crate::rootfs::writable_dirs().iter().map(std::path::PathBuf::from).collect(),
         Some(layout) => layout.writable().map(std::path::PathBuf::from).collect(),
     };

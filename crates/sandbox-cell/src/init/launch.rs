@@ -9,14 +9,14 @@ use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::process::{Pid, Resource};
 use rustix::thread::CapabilitySet;
-use sandbox_sys::spawn::{Program, Step, spawn};
+use sandbox_sys::spawn::{Program, SpawnStep, spawn};
 
 use super::lock::{Locked, TO_ENTER};
 use super::{Birth, Processes, watch};
 use crate::limits::Limits;
 use crate::rootfs;
 use crate::spec::{Command, Role};
-use crate::wire::FromInit;
+use crate::step::{InitStep, StepError, shortened};
 
 /// A command as the system wants it.
 pub(super) struct Words {
@@ -30,16 +30,16 @@ pub(super) struct Words {
 }
 
 impl Words {
-    pub(super) fn read(birth: &Birth<'_>, command: Command) -> Result<Self, FromInit> {
-        let command = match birth.layout {
+    pub(super) fn read(birth: &Birth<'_>, command: Command) -> Result<Self, StepError> {
+        let command = match birth.environment.layout() {
             None => command,
             Some(layout) => {
                 let place = layout.find(&command.cwd).or_else(|| rootfs::is_of_system(&command.cwd).then(PathBuf::new));
-                place.ok_or_else(|| failed(&spawn_step("", Step::WorkingDirectory), Errno::NOENT, true))?;
+                place.ok_or_else(|| StepError::new(InitStep::EnterWorkingDirectory, Errno::NOENT))?;
                 layout.translate(command)
             }
         };
-        let nul = |_| failed("read the command: an argument contains a NUL byte", Errno::INVAL, false);
+        let nul = |_| StepError::new(InitStep::FindNulByte, Errno::INVAL);
         let paths = candidates(&command).map_err(nul)?;
         let cwd = CString::new(command.cwd.into_os_string().into_vec()).map_err(nul)?;
         let name = command.argv.first().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
@@ -60,7 +60,7 @@ impl Words {
         limits: &Limits,
         stdio: [BorrowedFd<'_>; 3],
         extra: Option<BorrowedFd<'_>>,
-    ) -> Result<Pid, FromInit> {
+    ) -> Result<Pid, StepError> {
         let cgroups: Vec<_> = locked.groups.iter().map(AsFd::as_fd).collect();
         let program = Program {
             paths: &self.paths,
@@ -74,18 +74,10 @@ impl Words {
             rlimits: &rlimits(birth, limits),
             ids: birth.program_ids,
             landlock: locked.landlock.as_ref().map(AsFd::as_fd),
-            own_proc: birth.layout.is_some(),
+            own_proc: birth.environment.is_reduced(),
         };
-        spawn(&program).map_err(|error| {
-            let request = matches!(error.step, Step::Exec | Step::WorkingDirectory);
-            failed(&spawn_step(&self.name, error.step), error.errno, request)
-        })
+        spawn(&program).map_err(|error| StepError::new(spawn_step(&self.name, error.step), error.errno))
     }
-}
-
-/// A step that failed, perhaps through the request's own fault.
-pub(super) fn failed(step: &str, errno: Errno, request: bool) -> FromInit {
-    FromInit::Failed { step: step.to_owned(), errno: errno.raw_os_error(), request }
 }
 
 /// What a program may read about itself, opened.
@@ -101,17 +93,17 @@ pub(super) fn own_proc(pid: Pid) -> Vec<OwnedFd> {
     held
 }
 
-fn spawn_step(name: &str, step: Step) -> String {
+fn spawn_step(name: &str, step: SpawnStep) -> InitStep {
     match step {
-        Step::Fork => "fork".to_owned(),
-        Step::Cgroup => "join the program's cgroup".to_owned(),
-        Step::Session => "start a session".to_owned(),
-        Step::Stdio => "connect standard streams".to_owned(),
-        Step::Rlimit => "set resource limits".to_owned(),
-        Step::Privileges => "drop privileges".to_owned(),
-        Step::Landlock => "enter the Landlock rules".to_owned(),
-        Step::WorkingDirectory => "enter the working directory".to_owned(),
-        Step::Exec => format!("run {name}"),
+        SpawnStep::Fork => InitStep::Fork,
+        SpawnStep::Cgroup => InitStep::JoinProgramCgroup,
+        SpawnStep::Session => InitStep::StartSession,
+        SpawnStep::Stdio => InitStep::ConnectStreams,
+        SpawnStep::Rlimit => InitStep::SetResourceLimits,
+        SpawnStep::Privileges => InitStep::DropPrivileges,
+        SpawnStep::Landlock => InitStep::EnterLandlockRules,
+        SpawnStep::WorkingDirectory => InitStep::EnterWorkingDirectory,
+        SpawnStep::Exec => InitStep::Execute(shortened(name)),
     }
 }
 
@@ -129,7 +121,7 @@ fn candidates(command: &Command) -> Result<Vec<CString>, std::ffi::NulError> {
 pub(super) fn rlimits(birth: &Birth<'_>, limits: &Limits) -> Vec<(Resource, u64)> {
     // Where nothing else keeps a file from filling the disk between two looks, it is no larger than where it may be.
     let places = birth.spec.volumes.iter().map(|volume| volume.size).chain([limits.disk()]);
-    let largest = places.max().filter(|_| birth.layout.is_some()).unwrap_or(u64::MAX);
+    let largest = places.max().filter(|_| birth.environment.is_reduced()).unwrap_or(u64::MAX);
     let file_size = limits.file_size().min(largest);
     // Counted for a user: the cell's own, or else the keeper's, of whose share a cell then gets a fraction.
     let (queues, signals) = if birth.init_ids.is_some() { (819_200, 1024) } else { (102_400, 256) };

@@ -4,7 +4,6 @@
 //! namespace, in which init keeps a handful of capabilities over its own cell and none over anything else; the
 //! filter comes last, because it forbids most of what was done before.
 
-use std::borrow::Cow;
 use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
@@ -24,10 +23,12 @@ use sandbox_sys::signal::{SignalFd, SignalSet};
 use super::park::{self, Park};
 use super::writable::Writable;
 use super::{Birth, network};
+use crate::environment::CellEnvironment;
 use crate::identity::{self, acting_as};
 use crate::layer::Layer;
-use crate::rootfs::{self, Failed};
+use crate::rootfs;
 use crate::spec::{CellSpec, Role};
+use crate::step::{InitStep, StepError, at};
 use crate::wire::{self, FromInit, Received, ToInit};
 
 /// What a locked init holds.
@@ -61,22 +62,20 @@ const KEPT: CapabilitySet = CapabilitySet::KILL
 /// What a zygote needs to enter its children's cells, and its init therefore has.
 pub(super) const TO_ENTER: CapabilitySet = CapabilitySet::SYS_ADMIN.union(CapabilitySet::SYS_CHROOT);
 
-pub(super) fn lock<'a>(birth: &Birth<'a>) -> Result<Locked<'a>, Failed> {
-    let at = |step: &'static str| move |errno| (Cow::Borrowed(step), errno);
+pub(super) fn lock<'a>(birth: &Birth<'a>) -> Result<Locked<'a>, StepError> {
     let children = begin(birth)?;
     if birth.has(Layer::Uts) {
-        rustix::system::sethostname(b"sandbox").map_err(at("set the host name"))?;
+        rustix::system::sethostname(b"sandbox").map_err(at(InitStep::SetHostName))?;
     }
     let limits = &birth.spec.limits;
-    let writable =
-        rootfs::writable(limits.disk(), limits.inodes(), birth.owner).map_err(at("make the writable directories"))?;
+    let writable = rootfs::writable(limits.disk(), limits.inodes(), birth.owner).map_err(at(InitStep::MakeWritable))?;
     let volumes = birth.spec.volumes.iter();
     let volumes: Result<Vec<_>, _> = volumes.map(|volume| Ok((volume, rootfs::volume(volume, birth.owner)?))).collect();
-    let volumes = volumes.map_err(at("make a volume"))?;
+    let volumes = volumes.map_err(at(InitStep::MakeVolume))?;
     let (proc, sockets) = rootfs::enter(&rootfs::Parts {
         image: birth.spec.image.as_deref(),
         mounts: &birth.spec.mounts,
-        id_maps: birth.id_maps,
+        id_maps: birth.environment.id_maps(),
         writable: &writable,
         volumes: &volumes,
         slots: &birth.spec.slots,
@@ -85,7 +84,7 @@ pub(super) fn lock<'a>(birth: &Birth<'a>) -> Result<Locked<'a>, Failed> {
     })?;
     let Places { groups, joined, gateway } = enter_places(birth)?;
 
-    prefer_as_victim(&proc).map_err(at("offer the cell to the out-of-memory killer"))?;
+    prefer_as_victim(&proc).map_err(at(InitStep::PreferAsVictim))?;
     // Opened while this is still allowed: sealing init's memory below makes its own /proc entry root's.
     let io = open_io(&proc);
     give_up_power(birth, &proc)?;
@@ -94,14 +93,14 @@ pub(super) fn lock<'a>(birth: &Birth<'a>) -> Result<Locked<'a>, Failed> {
 
     if birth.has(Layer::Pid) {
         // Without a PID namespace the programs would live on; init then ends them when its connection closes.
-        rustix::process::set_parent_process_death_signal(Some(Signal::KILL)).map_err(at("tie init to the keeper"))?;
+        rustix::process::set_parent_process_death_signal(Some(Signal::KILL)).map_err(at(InitStep::TieToKeeper))?;
     }
-    rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(at("seal init's memory"))?;
+    rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(at(InitStep::SealMemory))?;
     let landlock = birth.has(Layer::Landlock).then(|| landlock_rules(birth.spec)).transpose();
-    let landlock = landlock.map_err(at("make Landlock rules"))?;
-    rustix::thread::set_no_new_privs(true).map_err(at("give up gaining privileges"))?;
+    let landlock = landlock.map_err(at(InitStep::MakeLandlockRules))?;
+    rustix::thread::set_no_new_privs(true).map_err(at(InitStep::GiveUpNewPrivileges))?;
     if birth.has(Layer::Seccomp) {
-        sandbox_sys::seccomp::install(birth.filters.choose(sockets)).map_err(at("install the syscall filter"))?;
+        sandbox_sys::seccomp::install(birth.filters.choose(sockets)).map_err(at(InitStep::InstallFilter))?;
     }
     let volumes = volumes.into_iter().map(|(_, tmpfs)| tmpfs).collect();
     let writable = Writable::Tmpfs { root: writable, volumes };
@@ -110,36 +109,35 @@ pub(super) fn lock<'a>(birth: &Birth<'a>) -> Result<Locked<'a>, Failed> {
     } else {
         let groups = joined.into_iter().chain(groups.iter().flat_map(OwnedFd::try_clone)).collect();
         let (park, outgoing) =
-            Park::new(namespaces, landlock.as_ref(), groups).map_err(at("make a place for a child"))?;
+            Park::new(namespaces, landlock.as_ref(), groups).map_err(at(InitStep::MakePlaceForChild))?;
         (Some(park), outgoing)
     };
     Ok(Locked { writable, outgoing, park, children, landlock, groups, io })
 }
 
 /// What every init begins with: it lets go of all that it has inherited.
-pub(super) fn begin(birth: &Birth<'_>) -> Result<SignalFd, Failed> {
-    let at = |step: &'static str| move |errno| (Cow::Borrowed(step), errno);
-    let kept: Vec<_> = birth.id_maps.iter().flatten().chain([birth.socket]).map(AsFd::as_fd).collect();
-    sandbox_sys::process::close_all_except(&kept).map_err(at("close descriptors"))?;
-    detach_stdio().map_err(at("open /dev/null"))?;
+pub(super) fn begin(birth: &Birth<'_>) -> Result<SignalFd, StepError> {
+    let kept: Vec<_> = birth.environment.id_maps().iter().flatten().chain([birth.socket]).map(AsFd::as_fd).collect();
+    sandbox_sys::process::close_all_except(&kept).map_err(at(InitStep::CloseDescriptors))?;
+    detach_stdio().map_err(at(InitStep::OpenDevNull))?;
     sandbox_sys::signal::reset(crate::keeper::IGNORED_SIGNALS);
     // A nest ignores it.
     sandbox_sys::signal::reset([libc::SIGCHLD]);
-    SignalSet::all().block().map_err(at("block signals"))?;
+    SignalSet::all().block().map_err(at(InitStep::BlockSignals))?;
     // The kernel runs no crash handler on the host for a process with this limit; 0 would only keep it from writing a file.
     // The filter keeps programs from changing it.
     let core = Rlimit { current: Some(1), maximum: Some(1) };
     match rustix::process::setrlimit(Resource::Core, core) {
         // Only root may raise a limit of 0, which the keeper has inherited; `doctor` names it.
         Ok(()) | Err(Errno::PERM) => {}
-        Err(errno) => return Err(("switch crash handlers off".into(), errno)),
+        Err(errno) => return Err(StepError::new(InitStep::DisableCrashHandlers, errno)),
     }
-    let children = SignalFd::new(&SignalSet::of(&[libc::SIGCHLD])).map_err(at("watch for children"))?;
+    let children = SignalFd::new(&SignalSet::of(&[libc::SIGCHLD])).map_err(at(InitStep::WatchChildren))?;
     let _ = rustix::thread::set_name(c"sandbox-init");
     rustix::process::umask(Mode::from_raw_mode(0o022));
     if !birth.has(Layer::Pid) {
         // Processes whose parents end become init's children, as they would in a namespace.
-        rustix::process::set_child_subreaper(Some(rustix::process::getpid())).map_err(at("adopt orphans"))?;
+        rustix::process::set_child_subreaper(Some(rustix::process::getpid())).map_err(at(InitStep::AdoptOrphans))?;
     }
     Ok(children)
 }
@@ -167,26 +165,31 @@ pub(super) struct Places {
 }
 
 /// Enters the places that the keeper has made meanwhile.
-pub(super) fn enter_places(birth: &Birth<'_>) -> Result<Places, Failed> {
-    let at = |step: &'static str| move |errno| (Cow::Borrowed(step), errno);
+pub(super) fn enter_places(birth: &Birth<'_>) -> Result<Places, StepError> {
     let mut buffer = [0; 64];
-    let received = wire::receive(birth.socket, &mut buffer, RecvFlags::empty()).map_err(at("wait for the network"))?;
+    let received =
+        wire::receive(birth.socket, &mut buffer, RecvFlags::empty()).map_err(at(InitStep::WaitForNetwork))?;
     let Received::Message(ToInit::Places { init, back }, fds) = received else {
-        return Err(("wait for the network".into(), Errno::PIPE));
+        return Err(StepError::new(InitStep::WaitForNetwork, Errno::PIPE));
     };
     let mut fds = fds.into_iter();
-    if birth.map.is_some() {
-        // One of the keeper's would not belong to the nest.
-        sandbox_sys::process::unshare(birth.alone, Namespaces::NET).map_err(at("make a network"))?;
-    } else if birth.layout.is_none() {
-        let net = fds.next().ok_or(("wait for the network".into(), Errno::PIPE))?;
-        move_into_link_name_space(net.as_fd(), Some(LinkNameSpaceType::Network)).map_err(at("enter the network"))?;
+    match birth.environment {
+        CellEnvironment::Namespaces { .. } => {
+            let net = fds.next().ok_or(StepError::new(InitStep::WaitForNetwork, Errno::PIPE))?;
+            move_into_link_name_space(net.as_fd(), Some(LinkNameSpaceType::Network))
+                .map_err(at(InitStep::EnterNetwork))?;
+        }
+        // One of the keeper's would not belong to the zygote's user namespace.
+        CellEnvironment::ZygoteNamespace(_) => {
+            sandbox_sys::process::unshare(birth.alone, Namespaces::NET).map_err(at(InitStep::MakeNetwork))?;
+        }
+        CellEnvironment::Reduced(_) => {}
     }
     // What is not the cell's own network is left as it is.
     let gateway = if birth.has(Layer::Net) { network::set_up(&birth.spec.network)? } else { vec![] };
     let joined: Vec<OwnedFd> = fds.by_ref().take(usize::from(init)).collect();
     for group in &joined {
-        rustix::io::write(group, b"0").map_err(at("join the cgroup"))?;
+        rustix::io::write(group, b"0").map_err(at(InitStep::JoinCgroup))?;
     }
     let mut groups: Vec<OwnedFd> = fds.collect();
     let back = groups.split_off(groups.len().saturating_sub(usize::from(back)));
@@ -195,10 +198,10 @@ pub(super) fn enter_places(birth: &Birth<'_>) -> Result<Places, Failed> {
         // The namespace's roots are the groups in which it is made, so init has to be in the program's for a moment:
         // otherwise the program would see their names. It must not stay, because a share of the CPU holds there.
         if !back.is_empty() {
-            join(&groups).map_err(at("join the program's cgroup"))?;
+            join(&groups).map_err(at(InitStep::JoinProgramCgroup))?;
         }
-        sandbox_sys::process::unshare(birth.alone, Namespaces::CGROUP).map_err(at("make a cgroup namespace"))?;
-        join(&back).map_err(at("leave the program's cgroup"))?;
+        sandbox_sys::process::unshare(birth.alone, Namespaces::CGROUP).map_err(at(InitStep::MakeCgroupNamespace))?;
+        join(&back).map_err(at(InitStep::LeaveProgramCgroup))?;
     }
     Ok(Places { groups, joined, gateway })
 }
@@ -213,28 +216,33 @@ fn detach_stdio() -> rustix::io::Result<()> {
 
 /// Leaves the keeper's user namespace for one in which only the cell's own ids exist, and keeps next to no capability
 /// even there.
-pub(super) fn give_up_power(birth: &Birth<'_>, proc: &OwnedFd) -> Result<(), Failed> {
-    let at = |step: &'static str| move |errno| (Cow::Borrowed(step), errno);
+pub(super) fn give_up_power(birth: &Birth<'_>, proc: &OwnedFd) -> Result<(), StepError> {
     // An ordinary user's keeper cannot drop groups. They then still count for files, of which the cell has none but the
     // system's.
     match rustix::thread::set_thread_groups(&[]) {
         Ok(()) => {}
         Err(Errno::PERM) if birth.program_ids.is_none() => {}
-        Err(errno) => return Err(("drop groups".into(), errno)),
+        Err(errno) => return Err(StepError::new(InitStep::DropGroups, errno)),
     }
     if birth.has(Layer::User) {
-        let mapper = birth.map.map(|map| park::Mapper::start(birth.alone, proc, map)).transpose()?;
+        let mapper = match birth.environment {
+            CellEnvironment::ZygoteNamespace(map) => Some(park::Mapper::start(birth.alone, proc, map)?),
+            CellEnvironment::Namespaces { .. } | CellEnvironment::Reduced(_) => None,
+        };
         // What is counted for a user in a namespace is counted for the namespace's owner too, in the one above. That is
         // the cell's own user, not the host's root, who would be left without message queues, signals and timers.
         let make = || sandbox_sys::process::unshare(birth.alone, Namespaces::USER);
-        birth.init_ids.map_or_else(make, |(owner, _)| acting_as(owner, make)).map_err(at("make a user namespace"))?;
+        birth
+            .init_ids
+            .map_or_else(make, |(owner, _)| acting_as(owner, make))
+            .map_err(at(InitStep::MakeUserNamespace))?;
         mapper.map_or(Ok(()), park::Mapper::map)?;
     }
-    wire::send(birth.socket, &FromInit::NeedsMap, &[], SendFlags::empty()).map_err(at("ask for ids"))?;
+    wire::send(birth.socket, &FromInit::NeedsMap, &[], SendFlags::empty()).map_err(at(InitStep::AskForIds))?;
     let mut buffer = [0; 64];
-    match wire::receive(birth.socket, &mut buffer, RecvFlags::empty()).map_err(at("wait for ids"))? {
+    match wire::receive(birth.socket, &mut buffer, RecvFlags::empty()).map_err(at(InitStep::WaitForIds))? {
         Received::Message(ToInit::Mapped, _) => {}
-        _ => return Err(("wait for ids".into(), Errno::PIPE)),
+        _ => return Err(StepError::new(InitStep::WaitForIds, Errno::PIPE)),
     }
     if birth.has(Layer::User) {
         if birth.program_ids.is_some() {
@@ -243,37 +251,37 @@ pub(super) fn give_up_power(birth: &Birth<'_>, proc: &OwnedFd) -> Result<(), Fai
         // The kernel itself refuses user namespaces inside this one, filter or no filter.
         let flags = OFlags::WRONLY | OFlags::CLOEXEC;
         let nested = rustix::fs::openat(proc, c"sys/user/max_user_namespaces", flags, Mode::empty());
-        nested.and_then(|file| rustix::io::write(&file, b"0")).map_err(at("forbid nested user namespaces"))?;
+        nested.and_then(|file| rustix::io::write(&file, b"0")).map_err(at(InitStep::ForbidNestedNamespaces))?;
     } else if let Some(ids) = birth.init_ids {
         // Root that becomes somebody else loses its capabilities, unless it asks to keep them.
-        rustix::thread::set_keep_capabilities(true).map_err(at("keep capabilities"))?;
+        rustix::thread::set_keep_capabilities(true).map_err(at(InitStep::KeepCapabilities))?;
         take_ids(ids)?;
-        let mut sets = rustix::thread::capabilities(None).map_err(at("read capabilities"))?;
+        let mut sets = rustix::thread::capabilities(None).map_err(at(InitStep::ReadCapabilities))?;
         sets.effective = sets.permitted;
-        rustix::thread::set_capabilities(None, sets).map_err(at("keep capabilities"))?;
-        rustix::thread::set_keep_capabilities(false).map_err(at("keep capabilities"))?;
+        rustix::thread::set_capabilities(None, sets).map_err(at(InitStep::KeepCapabilities))?;
+        rustix::thread::set_keep_capabilities(false).map_err(at(InitStep::KeepCapabilities))?;
     }
 
-    rustix::thread::clear_ambient_capability_set().map_err(at("drop ambient capabilities"))?;
+    rustix::thread::clear_ambient_capability_set().map_err(at(InitStep::DropAmbientCapabilities))?;
     let to_enter = if birth.spec.role == Role::Zygote { TO_ENTER } else { CapabilitySet::empty() };
     for capability in CapabilitySet::all().difference(to_enter).iter() {
         match rustix::thread::remove_capability_from_bounding_set(capability) {
             // Newer capabilities are unknown to older kernels.
             Ok(()) | Err(Errno::INVAL) => {}
             // Without namespaces there may be no power to do that. Nor is there any to be gained: see below.
-            Err(Errno::PERM) if birth.layout.is_some() => break,
-            Err(errno) => return Err(("empty the bounding set".into(), errno)),
+            Err(Errno::PERM) if birth.environment.is_reduced() => break,
+            Err(errno) => return Err(StepError::new(InitStep::EmptyBoundingSet, errno)),
         }
     }
-    let held = rustix::thread::capabilities(None).map_err(at("read capabilities"))?.permitted;
+    let held = rustix::thread::capabilities(None).map_err(at(InitStep::ReadCapabilities))?.permitted;
     // Where there are no namespaces, init has what its container has.
-    let kept = if birth.layout.is_some() { KEPT.intersection(held) } else { KEPT.union(to_enter) };
+    let kept = if birth.environment.is_reduced() { KEPT.intersection(held) } else { KEPT.union(to_enter) };
     let kept = CapabilitySets { effective: kept, permitted: kept, inheritable: CapabilitySet::empty() };
-    rustix::thread::set_capabilities(None, kept).map_err(at("drop capabilities"))
+    rustix::thread::set_capabilities(None, kept).map_err(at(InitStep::DropCapabilities))
 }
 
-fn take_ids(ids: (u32, u32)) -> Result<(), Failed> {
-    identity::take(ids).map_err(|errno| (Cow::Borrowed("take init's ids"), errno))
+fn take_ids(ids: (u32, u32)) -> Result<(), StepError> {
+    identity::take(ids).map_err(at(InitStep::TakeIds))
 }
 
 /// The second wall around files: reading and executing below the cell's root, writing only where the cell is

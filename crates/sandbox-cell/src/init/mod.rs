@@ -30,7 +30,7 @@ use sandbox_sys::process::SingleThreaded;
 use sandbox_sys::seccomp::Instruction;
 use serde::{Deserialize, Serialize};
 
-use crate::bare::Layout;
+use crate::environment::CellEnvironment;
 use crate::layer::{Layer, LayerSet};
 use crate::rootfs;
 use crate::spec::CellSpec;
@@ -43,14 +43,10 @@ pub(crate) struct Birth<'a> {
     pub(crate) socket: &'a OwnedFd,
     /// What the cell should be.
     pub(crate) spec: &'a CellSpec,
-    /// For each mount, the namespace that maps the ids in it, if there is one: see [`crate::rootfs::Parts`].
-    pub(crate) id_maps: &'a [Option<OwnedFd>],
-    /// In a nest, the ids of the cell's user namespace, which init then gives it itself.
-    pub(crate) map: Option<&'a str>,
+    /// What it is made in. In a zygote's namespaces init gives the cell's user namespace its ids itself, from this map.
+    pub(crate) environment: CellEnvironment<'a, &'a str>,
     /// The owner of the writable directories, in the keeper's numbering.
     pub(crate) owner: (u32, u32),
-    /// Where the cell's places are, if it has no root of its own.
-    pub(crate) layout: Option<&'a Layout>,
     /// Layers that the cell does not get.
     pub(crate) without: LayerSet,
     /// The ids that init takes where it makes no user namespace, in the keeper's numbering.
@@ -118,15 +114,14 @@ impl Duties {
 
 /// The life of an init.
 pub(crate) fn main(birth: &Birth<'_>) {
-    let locked = match birth.layout {
-        None => lock::lock(birth),
-        Some(layout) => bare::lock(birth, layout),
+    let locked = match birth.environment {
+        CellEnvironment::Namespaces { .. } | CellEnvironment::ZygoteNamespace(_) => lock::lock(birth),
+        CellEnvironment::Reduced(layout) => bare::lock(birth, layout),
     };
     match locked {
         Ok(locked) => serve::serve(birth, locked),
-        Err((step, errno)) => {
-            let failed = FromInit::Failed { step: step.into_owned(), errno: errno.raw_os_error(), request: false };
-            let _ = wire::send(birth.socket, &failed, &[], SendFlags::empty());
+        Err(error) => {
+            let _ = wire::send(birth.socket, &FromInit::Failed(error), &[], SendFlags::empty());
         }
     }
 }

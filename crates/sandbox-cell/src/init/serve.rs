@@ -11,7 +11,7 @@ use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, WaitOptions, WaitStatu
 use sandbox_sys::process::{CpuTimes, children_cpu_times};
 
 use super::files::{self, Files};
-use super::launch::{self, Words, failed};
+use super::launch::{self, Words};
 use super::lock::Locked;
 use super::park::{self, Go, Park};
 use super::writable::{DiskWatch, Used};
@@ -21,6 +21,7 @@ use crate::layer::Layer;
 use crate::limits::{LimitKind, Limits};
 use crate::outcome::RunStatus;
 use crate::spec::Command;
+use crate::step::{InitStep, StepError};
 use crate::wire::{self, FromInit, Received, Report, Run, ToInit};
 
 /// A program that runs.
@@ -59,7 +60,7 @@ fn serve_keeper(birth: &Birth<'_>, locked: &mut Locked<'_>) {
     let mut buffer = vec![0; wire::MAX_MESSAGE];
     let mut running: Option<Running> = None;
     loop {
-        let watching = birth.duties.include_watching() || birth.layout.is_some();
+        let watching = birth.duties.include_watching() || birth.environment.is_reduced();
         let timeout = (running.is_some() && watching).then_some(watch::INTERVAL);
         let Ok(Woken { message, child, parked }) = wait(birth, locked, park.as_ref(), timeout) else { return };
         if parked
@@ -78,7 +79,8 @@ fn serve_keeper(birth: &Birth<'_>, locked: &mut Locked<'_>) {
             }
             if let Some((report, run)) = reap(birth, locked, &mut running) {
                 // What was written and started since the last look counts, even if the program ended well.
-                if let (Some(kind), Some(_)) = (passed(birth, &run.limits, &report), birth.layout)
+                if birth.environment.is_reduced()
+                    && let Some(kind) = passed(birth, &run.limits, &report)
                     && say(birth, &FromInit::Passed(kind)).is_err()
                 {
                     return;
@@ -195,11 +197,11 @@ fn obey(
                 say(birth, &FromInit::Started)
             }
             // The failed child is reaped with the others.
-            Err(failed) => say(birth, &failed),
+            Err(error) => say(birth, &FromInit::Failed(error)),
         },
         ToInit::Accompany if running.is_none() => match accompany(birth, locked, fds) {
             Ok(()) => Ok(()),
-            Err(failed) => say(birth, &failed),
+            Err(error) => say(birth, &FromInit::Failed(error)),
         },
         ToInit::Terminate => {
             kill::signal(birth, Signal::TERM);
@@ -219,13 +221,13 @@ fn obey(
 }
 
 /// Starts a companion. It is reaped like any other child, and killed with what programs leave.
-fn accompany(birth: &Birth<'_>, locked: &Locked<'_>, fds: Vec<OwnedFd>) -> Result<(), FromInit> {
+fn accompany(birth: &Birth<'_>, locked: &Locked<'_>, fds: Vec<OwnedFd>) -> Result<(), StepError> {
     // Without groups that count apart, what it has used before could not be told from what a program uses.
-    if birth.layout.is_some() {
-        return Err(failed("start a companion", Errno::OPNOTSUPP, false));
+    if birth.environment.is_reduced() {
+        return Err(StepError::new(InitStep::StartCompanion, Errno::OPNOTSUPP));
     }
     let Ok([command, stdin, stdout, stderr]) = <[OwnedFd; 4]>::try_from(fds) else {
-        return Err(failed("get standard streams", Errno::INVAL, false));
+        return Err(StepError::new(InitStep::GetStreams, Errno::INVAL));
     };
     let command = read_command(command)?;
     let streams = [stdin.as_fd(), stdout.as_fd(), stderr.as_fd()];
@@ -233,8 +235,8 @@ fn accompany(birth: &Birth<'_>, locked: &Locked<'_>, fds: Vec<OwnedFd>) -> Resul
 }
 
 /// What to run. The keeper has passed it on unread.
-fn read_command(file: OwnedFd) -> Result<Command, FromInit> {
-    wire::read_command(file).map_err(|errno| failed("read the command", errno, false))
+fn read_command(file: OwnedFd) -> Result<Command, StepError> {
+    wire::read_command(file).map_err(|errno| StepError::new(InitStep::ReadCommand, errno))
 }
 
 fn start(
@@ -244,25 +246,25 @@ fn start(
     park: Option<Park>,
     run: Run,
     fds: Vec<OwnedFd>,
-) -> Result<Running, FromInit> {
+) -> Result<Running, StepError> {
     let Run { limits, extra: has_extra, files: has_files, collect, last } = run;
     let limits = limits.unwrap_or_else(|| birth.spec.limits.clone());
-    let invalid = |step: &str| failed(step, Errno::INVAL, false);
+    let invalid = |step| StepError::new(step, Errno::INVAL);
     let mut fds = fds.into_iter();
-    let command = read_command(fds.next().ok_or_else(|| invalid("get the command"))?)?;
+    let command = read_command(fds.next().ok_or_else(|| invalid(InitStep::GetCommand))?)?;
     let (Some(stdin), Some(stdout), Some(stderr)) = (fds.next(), fds.next(), fds.next()) else {
-        return Err(invalid("get standard streams"));
+        return Err(invalid(InitStep::GetStreams));
     };
     let extra = if has_extra { fds.next() } else { None };
     if has_files {
-        let archive = fds.next().ok_or_else(|| invalid("get the input files"))?;
+        let archive = fds.next().ok_or_else(|| invalid(InitStep::GetInputFiles))?;
         files.unpack(archive).map_err(|error| {
             let errno = error.raw_os_error().map_or(Errno::INVAL, Errno::from_raw_os_error);
-            failed("make the input files", errno, errno == Errno::NOSPC)
+            StepError::new(InitStep::MakeInputFiles, errno)
         })?;
     }
     let collect = match collect {
-        Some(caps) => Some((caps, fds.next().ok_or_else(|| invalid("get the pipe for output files"))?)),
+        Some(caps) => Some((caps, fds.next().ok_or_else(|| invalid(InitStep::GetOutputPipe))?)),
         None => None,
     };
     let words = Words::read(birth, command)?;
@@ -272,16 +274,16 @@ fn start(
     let started = Instant::now();
     let pid = match park {
         Some(park) => {
-            let pid = park.child.ok_or_else(|| invalid("find the program: nobody waits"))?;
+            let pid = park.child.ok_or_else(|| invalid(InitStep::FindChild))?;
             let Words { args, env, cwd, .. } = &words;
             let go = Go { args, env, cwd, stdio: streams, rlimits: &launch::rlimits(birth, &limits) };
-            park.go(&go).map_err(|errno| failed("tell the program what to run", errno, false))?;
+            park.go(&go).map_err(|errno| StepError::new(InitStep::TellChild, errno))?;
             pid
         }
         None => words.launch(birth, locked, &limits, streams, extra.as_ref().map(AsFd::as_fd))?,
     };
     // The rules that let the program read about itself hold for these as long as the kernel remembers them.
-    let own_proc = birth.layout.map(|_| launch::own_proc(pid)).unwrap_or_default();
+    let own_proc = if birth.environment.is_reduced() { launch::own_proc(pid) } else { vec![] };
     let (peak, disk) = (watch::Sample::default(), DiskWatch::new());
     Ok(Running { pid, last, limits, collect, started, cpu_before, io_before, peak, disk, _own_proc: own_proc })
 }

@@ -17,6 +17,7 @@ use rustix::process::{Pid, Signal, pidfd_send_signal};
 use sandbox_sys::process::{Child, Namespaces, SingleThreaded, fork_into};
 use serde::{Deserialize, Serialize};
 
+use crate::environment::CellEnvironment;
 use crate::identity;
 use crate::init::{self, Birth, Duties, Filters};
 use crate::layer::{Layer, LayerSet};
@@ -182,10 +183,8 @@ fn make(alone: SingleThreaded, order: &Order, fds: &[OwnedFd], params: &NestPara
         alone,
         socket,
         spec: &order.spec,
-        id_maps: &[],
-        map: Some(&order.map),
+        environment: CellEnvironment::ZygoteNamespace(&order.map),
         owner: order.owner,
-        layout: None,
         without: order.without,
         init_ids: order.init_ids,
         program_ids: order.program_ids,

@@ -35,6 +35,7 @@ use crate::cgroup::Alarm;
 use crate::error::Failure;
 use crate::family;
 use crate::spec::{CellSpec, Role};
+use crate::step::MAX_REPORT;
 use crate::wire::{self, FromCell, FromInit, Received, ToCell, ToKeeper};
 
 /// Signals that the keeper ignores, and that every init has to reset.
@@ -317,7 +318,7 @@ impl Server<'_> {
         let Some(cell) = self.cells.get_mut(&number) else { return false };
         let Ok(workshop) = &self.workshop else { return false };
         // Init is trusted, but it lives among those who are not: its messages are small and bounded.
-        let mut small = [0; 1024];
+        let mut small = [0; MAX_REPORT];
         match wire::receive(&cell.init, &mut small, RecvFlags::DONTWAIT) {
             Ok(Received::Message(message, fds)) => match message {
                 FromInit::NeedsMap => {
@@ -339,9 +340,9 @@ impl Server<'_> {
                 }
                 FromInit::Passed(kind) => cell.on_passed(kind),
                 FromInit::Ended(report) => cell.on_ended(&report),
-                FromInit::Failed { step, errno, request } => {
+                FromInit::Failed(error) => {
                     let was_ready = cell.boot == Boot::Ready;
-                    cell.on_failed(&step, errno, request);
+                    cell.on_failed(&error);
                     if !was_ready {
                         self.kill(number);
                     }

@@ -11,12 +11,13 @@ use sandbox_sys::process::{Child, SingleThreaded};
 use super::ids::CellIds;
 use super::nest::Nest;
 use crate::cgroup::{Counters, Group};
-use crate::error::{Failure, reason};
+use crate::error::Failure;
 use crate::layer::{Layer, LayerSet};
 use crate::limits::{Caps, LimitKind, Limits};
 use crate::outcome::{CellEnd, Outcome, RunStatus, StopReason, Usage};
 use crate::rootfs;
 use crate::spec::{self, CellSpec, Mount, Network};
+use crate::step::StepError;
 use crate::syscalls::EntryKey;
 use crate::wire::{self, FromCell, Report, Run, ToInit};
 
@@ -147,7 +148,12 @@ impl Kept {
 
     /// Whether its processes outlive their init.
     pub(super) fn shares_pids(&self) -> bool {
-        !self.layers.contains(Layer::Pid) && self.key.is_none()
+        !self.layers.contains(Layer::Pid) && !self.is_in_zygote_namespace()
+    }
+
+    /// Whether it was made inside the user and PID namespace of a zygote.
+    fn is_in_zygote_namespace(&self) -> bool {
+        self.key.is_some()
     }
 
     /// Gives the cell's new user namespace its ids, if it has one, and what init waits for.
@@ -155,7 +161,8 @@ impl Kept {
         let pid = self.child.pid.as_raw_nonzero();
         let map = self.ids.map();
         let files = [("setgroups", "deny"), ("uid_map", &map), ("gid_map", &map)];
-        for (file, text) in files.into_iter().filter(|_| self.layers.contains(Layer::User) && self.key.is_none()) {
+        let needs_map = self.layers.contains(Layer::User) && !self.is_in_zygote_namespace();
+        for (file, text) in files.into_iter().filter(|_| needs_map) {
             let path = format!("{pid}/{file}");
             let written = rustix::fs::openat(proc, &path, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())
                 .and_then(|file| rustix::io::write(&file, text.as_bytes()));
@@ -506,21 +513,8 @@ impl Kept {
     }
 
     /// Init could not do something: in a booting cell that is the cell's end, later the command's.
-    pub(super) fn on_failed(&mut self, step: &str, errno: i32, request: bool) {
-        let error = std::io::Error::from_raw_os_error(errno);
-        let step = crate::printable(step);
-        let failure = if self.boot != Boot::Ready {
-            match layer_behind(&step) {
-                Some(layer) => Failure::missing(layer, format!("cannot {step}: {}", reason(&error))),
-                None => Failure::os(format!("cannot lock the cell (step: {step})"), error),
-            }
-        } else if request && errno == libc::ENOSPC {
-            Failure::of_request(format!("cannot {step} in the cell"), "they do not fit within the disk limit")
-        } else if request {
-            Failure::of_request(format!("cannot {step} in the cell"), reason(&error))
-        } else {
-            Failure::os(format!("cannot start the program (step: {step})"), error)
-        };
+    pub(super) fn on_failed(&mut self, error: &StepError) {
+        let failure = if self.boot == Boot::Ready { error.of_command() } else { error.of_cell() };
         self.tell(&FromCell::Failed(failure));
         if let CellState::Running(_) = self.state {
             self.state = CellState::Idle;
@@ -560,23 +554,5 @@ impl Kept {
         }
         let status = RunStatus::Signaled(libc::SIGKILL);
         self.tell(&FromCell::Ended(Box::new(Outcome { status, stopped, reached, usage, end })));
-    }
-}
-
-/// The layer that a step of init's is about, where the host and not the request decides whether it works.
-fn layer_behind(step: &str) -> Option<Layer> {
-    match step {
-        "make a user namespace" => Some(Layer::User),
-        "make a cgroup namespace" => Some(Layer::Cgroup),
-        "enter the network" => Some(Layer::Net),
-        "install the syscall filter" => Some(Layer::Seccomp),
-        "set the host name" => Some(Layer::Uts),
-        "make the writable directories"
-        | "make mounts private"
-        | "make the root"
-        | "attach the root"
-        | "mount /proc"
-        | "change the root" => Some(Layer::Mount),
-        _ => None,
     }
 }

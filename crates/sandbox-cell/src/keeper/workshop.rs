@@ -20,8 +20,9 @@ use super::ids::{CellIds, Ids};
 use super::nest::{Nest, NestParams, Order};
 use super::power::{can_give_ids, gain_power, has_power, namespaces};
 use super::supervise::{Boot, CellState, Kept};
-use crate::bare::{Ground, Layout};
+use crate::bare::Ground;
 use crate::cgroup::{Group, Tree};
+use crate::environment::CellEnvironment;
 use crate::error::Failure;
 use crate::init;
 use crate::layer::{Layer, LayerSet};
@@ -57,6 +58,18 @@ pub(super) struct Workshop {
     sources: Option<Sources>,
     /// Processes that were killed and have to be reaped when they have ended.
     pub(super) leaving: Vec<Child>,
+}
+
+/// A cell's process and what belongs to it.
+struct Made {
+    group: Group,
+    child: Child,
+    /// The connection to its init.
+    init: OwnedFd,
+    /// What a zygote needs to enter it, if it is in a zygote's namespaces.
+    key: Option<EntryKey>,
+    /// The namespaces that were made with it, if it is a zygote's.
+    nest: Option<Nest>,
 }
 
 impl Workshop {
@@ -215,21 +228,8 @@ impl Workshop {
             .ids
             .take()
             .ok_or_else(|| Failure::new("cannot make the cell", "2048 cells exist already, no more ids are free"))?;
-        let layout = if bare { self.lay_out(number, &spec, ids).map(Some) } else { Ok(None) };
-        let own_nest = if spec.role == Role::Zygote { self.make_nest(&spec, ids).map(Some) } else { Ok(None) };
-        let (nest, made) = match own_nest {
-            Ok(own_nest) => {
-                let nest = own_nest.as_ref().or(nest);
-                let key = nest.map(|nest| nest.key);
-                let made = layout
-                    .map_err(|failure| (failure, true))
-                    .and_then(|layout| self.make_process(number, &spec, ids, layers, layout.as_ref(), nest));
-                (own_nest, made.map(|process| (process, key)))
-            }
-            Err(failure) => (None, Err((failure, true))),
-        };
-        match made {
-            Ok(((group, child, init), key)) => {
+        match self.make_in(number, &spec, ids, layers, bare, nest) {
+            Ok(Made { group, child, init, key, nest }) => {
                 let counts_cpu = self.tree.counts_cpu();
                 let (fresh, boot, pending, state, root) = (true, Boot::Building, None, CellState::Idle, None);
                 Ok(Kept {
@@ -253,7 +253,6 @@ impl Workshop {
                 })
             }
             Err((failure, gone)) => {
-                self.leaving.extend(nest.map(Nest::end));
                 self.clear(number);
                 // Ids of a process that does not die are never used again.
                 if gone {
@@ -264,6 +263,38 @@ impl Workshop {
         }
     }
 
+    /// Prepares the environment of a cell, and makes its process in it. If that fails, whether nothing of it is left.
+    fn make_in(
+        &mut self,
+        number: u64,
+        spec: &CellSpec,
+        ids: CellIds,
+        layers: LayerSet,
+        bare: bool,
+        nest: Option<&Nest>,
+    ) -> Result<Made, (Failure, bool)> {
+        let nothing_left = |failure| (failure, true);
+        if bare {
+            let layout = self.lay_out(number, spec, ids).map_err(nothing_left)?;
+            return self.make_process(number, spec, ids, layers, CellEnvironment::Reduced(&layout));
+        }
+        if spec.role == Role::Zygote {
+            let own = self.make_nest(spec, ids).map_err(nothing_left)?;
+            return match self.make_process(number, spec, ids, layers, CellEnvironment::ZygoteNamespace(&own)) {
+                Ok(made) => Ok(Made { nest: Some(own), ..made }),
+                Err(failed) => {
+                    self.leaving.push(own.end());
+                    Err(failed)
+                }
+            };
+        }
+        if let Some(nest) = nest {
+            return self.make_process(number, spec, ids, layers, CellEnvironment::ZygoteNamespace(nest));
+        }
+        let id_maps = self.id_maps(&spec.mounts, ids).map_err(nothing_left)?;
+        self.make_process(number, spec, ids, layers, CellEnvironment::Namespaces { id_maps: &id_maps })
+    }
+
     /// Makes a cell's process. If that fails, whether nothing of it is left.
     fn make_process(
         &mut self,
@@ -271,9 +302,8 @@ impl Workshop {
         spec: &CellSpec,
         ids: CellIds,
         layers: LayerSet,
-        layout: Option<&Layout>,
-        nest: Option<&Nest>,
-    ) -> Result<(Group, Child, OwnedFd), (Failure, bool)> {
+        environment: CellEnvironment<'_, &Nest>,
+    ) -> Result<Made, (Failure, bool)> {
         let no_group = |e| Failure::os("cannot make a control group for the cell", e);
         let no_process = |e: Errno| Failure::os("cannot make the cell's namespaces", e).with_fix(Layer::Pid.fix());
         let undo = |child: &Child, group: Option<&Group>, failure: Failure| {
@@ -291,40 +321,40 @@ impl Workshop {
         } else {
             None
         };
-        let id_maps = if layout.is_some() { Ok(vec![]) } else { self.id_maps(&spec.mounts, ids) };
-        let id_maps = id_maps.map_err(|failure| (failure, true))?;
         let program_ids = if layers.contains(Layer::User) { ids.program() } else { ids.init().map(|_| ids.owner()) };
         let born = wire::pair().and_then(|(ours, theirs)| {
             let birthplace = early.as_ref().and_then(Group::birthplace);
-            if let Some(nest) = nest {
-                let order = Order {
-                    spec: spec.clone(),
-                    owner: ids.owner(),
-                    map: ids.map(),
-                    without: without(layers),
-                    init_ids: ids.init(),
-                    program_ids,
-                    duties: self.duties(spec, layers),
-                };
-                return nest.make(&order, theirs.as_fd(), birthplace).map(|child| (child, ours));
-            }
-            let filters = self.filters_of(spec, layout.is_some());
+            let environment = match environment {
+                CellEnvironment::ZygoteNamespace(nest) => {
+                    let order = Order {
+                        spec: spec.clone(),
+                        owner: ids.owner(),
+                        map: ids.map(),
+                        without: without(layers),
+                        init_ids: ids.init(),
+                        program_ids,
+                        duties: self.duties(spec, layers),
+                    };
+                    return nest.make(&order, theirs.as_fd(), birthplace).map(|child| (child, ours));
+                }
+                CellEnvironment::Namespaces { id_maps } => CellEnvironment::Namespaces { id_maps },
+                CellEnvironment::Reduced(layout) => CellEnvironment::Reduced(layout),
+            };
+            let filters = self.filters_of(spec, environment.is_reduced());
             let birth = init::Birth {
                 alone: self.alone,
                 socket: &theirs,
                 spec,
-                id_maps: &id_maps,
-                map: None,
+                environment,
                 owner: ids.owner(),
-                layout,
                 without: without(layers),
                 init_ids: ids.init(),
                 program_ids,
                 filters: &filters,
                 duties: self.duties(spec, layers),
             };
-            let private = if layout.is_some() { Namespaces::NONE } else { Namespaces::MOUNT };
             // Mounts are private even where the host's directories are to be seen in the cell.
+            let private = if environment.is_reduced() { Namespaces::NONE } else { Namespaces::MOUNT };
             let namespaces =
                 [(Layer::Pid, Namespaces::PID), (Layer::Ipc, Namespaces::IPC), (Layer::Uts, Namespaces::UTS)]
                     .into_iter()
@@ -350,10 +380,15 @@ impl Workshop {
         {
             return Err(undo(&child, Some(&group), no_group(error)));
         }
-        if let Err(errno) = self.give_places(&ours, &group, layers, layout.is_some() || nest.is_some()) {
+        let needs_network = matches!(environment, CellEnvironment::Namespaces { .. });
+        if let Err(errno) = self.give_places(&ours, &group, layers, needs_network) {
             return Err(undo(&child, Some(&group), no_process(errno)));
         }
-        Ok((group, child, ours))
+        let key = match environment {
+            CellEnvironment::ZygoteNamespace(nest) => Some(nest.key),
+            CellEnvironment::Namespaces { .. } | CellEnvironment::Reduced(_) => None,
+        };
+        Ok(Made { group, child, init: ours, key, nest: None })
     }
 
     /// What init has to do because no cgroup does, and nobody has said that it should not be done.
@@ -441,10 +476,17 @@ impl Workshop {
         Nest::start(self.alone, &self.proc, &params).map_err(failed)
     }
 
-    /// Hands init its network namespace, unless it makes its own, and, on v1, its groups.
-    fn give_places(&self, init: &OwnedFd, group: &Group, layers: LayerSet, no_net: bool) -> rustix::io::Result<()> {
-        let new = (layers.contains(Layer::Net) && !no_net).then(|| new_network(self.alone, &self.proc)).transpose()?;
-        let net = if no_net { None } else { Some(new.as_ref().unwrap_or(&self.net)) };
+    /// Hands init its network namespace, if it needs one, and, on v1, its groups.
+    fn give_places(
+        &self,
+        init: &OwnedFd,
+        group: &Group,
+        layers: LayerSet,
+        needs_network: bool,
+    ) -> rustix::io::Result<()> {
+        let is_new = needs_network && layers.contains(Layer::Net);
+        let new = is_new.then(|| new_network(self.alone, &self.proc)).transpose()?;
+        let net = needs_network.then(|| new.as_ref().unwrap_or(&self.net));
         let joined_by_init = group.joined_by_init();
         let back = group.ways_back();
         let groups = joined_by_init.iter().chain(group.joined_by_program()).chain(back);
