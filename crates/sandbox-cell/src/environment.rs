@@ -2,7 +2,7 @@
 
 use std::os::fd::OwnedFd;
 
-use crate::bare::Layout;
+use crate::reduced::CellLayout;
 
 /// The environment that a cell is made in. `Zygote` is what its holder needs of a zygote's namespaces: the keeper has a
 /// handle, init the content of a map.
@@ -13,7 +13,7 @@ pub(crate) enum CellEnvironment<'a, Zygote> {
     /// Namespaces of the cell's own inside the user and PID namespace of a zygote.
     ZygoteNamespace(Zygote),
     /// No namespaces: places on the host's disk, or in a container that was made for the cell.
-    Reduced(&'a Layout),
+    Reduced(&'a CellLayout),
 }
 
 impl<'a, Zygote> CellEnvironment<'a, Zygote> {
@@ -23,7 +23,7 @@ impl<'a, Zygote> CellEnvironment<'a, Zygote> {
     }
 
     /// Where the cell's places are, if it has no root of its own.
-    pub(crate) fn layout(&self) -> Option<&'a Layout> {
+    pub(crate) fn layout(&self) -> Option<&'a CellLayout> {
         match self {
             Self::Reduced(layout) => Some(layout),
             Self::Namespaces { .. } | Self::ZygoteNamespace(_) => None,

@@ -21,12 +21,11 @@
 
 pub mod archive;
 pub mod backend;
-mod bare;
 mod cgroup;
 pub mod data_dir;
+mod descendants;
 mod environment;
 mod error;
-mod family;
 #[cfg(fuzzing)]
 pub mod fuzz;
 mod identity;
@@ -38,6 +37,7 @@ mod outcome;
 mod path;
 mod pools;
 pub mod probe;
+mod reduced;
 mod rootfs;
 mod service;
 mod spec;
@@ -59,8 +59,8 @@ pub use sandbox_sys::ZYGOTE_LIBRARY;
 pub use sandbox_sys::signal::name as signal_name;
 pub use service::{ServiceFiles, confine_service};
 pub use spec::{
-    CellSpec, Command, Gateway, HOME_DIR, MOST_PORTS, Mount, Nest, Network, PROXY_PORT, Role, Volume, WORK_DIR,
-    base_environment,
+    CellSpec, Command, Gateway, HOME_DIR, MOST_PORTS, Mount, Network, PROXY_PORT, Role, Volume, WORK_DIR,
+    ZygoteNamespaceId, base_environment,
 };
 pub use syscalls::filter_bytes;
 pub use text::{printable, visible};

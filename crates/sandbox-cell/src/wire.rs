@@ -19,13 +19,13 @@ use rustix::net::{
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::archive::Caps;
+use crate::archive::FileCaps;
 use crate::backend::{Backend, ToolEnvironment};
 use crate::error::Failure;
 use crate::layer::LayerSet;
 use crate::limits::{LimitKind, Limits};
 use crate::outcome::{Outcome, RunStatus, StopReason, Usage};
-use crate::spec::{CellSpec, Command, MOST_PORTS, Mount, Nest};
+use crate::spec::{CellSpec, Command, MOST_PORTS, Mount, ZygoteNamespaceId};
 use crate::step::StepError;
 use crate::syscalls::EntryKey;
 
@@ -65,7 +65,7 @@ pub struct Sources {
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum ToCell {
     /// Run a command, with this shown of the host at the cell's slots.
-    Run { run: Box<Run>, mounts: Vec<Mount> },
+    Run { run: Box<RunParams>, mounts: Vec<Mount> },
     /// Start a companion, before any command. Its command file and standard streams come with it.
     Accompany,
     /// End what is running.
@@ -76,7 +76,7 @@ pub(crate) enum ToCell {
 
 /// How to run a command. The command file ([`command_file`]) comes with it, then standard input, output and error.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct Run {
+pub(crate) struct RunParams {
     /// What it may use, if that differs from what the cell was made for.
     pub(crate) limits: Option<Limits>,
     /// Whether a descriptor comes that the program gets as number 3.
@@ -84,7 +84,7 @@ pub(crate) struct Run {
     /// Whether an archive of input files comes too.
     pub(crate) files: bool,
     /// What is to be collected when the command has ended, into a pipe that comes last.
-    pub(crate) collect: Option<Caps>,
+    pub(crate) collect: Option<FileCaps>,
     /// Whether the cell ends with the command.
     pub(crate) last: bool,
 }
@@ -96,7 +96,7 @@ pub(crate) enum FromCell {
     Ready {
         isolation: LayerSet,
         prepare: Duration,
-        nest: Option<Nest>,
+        zygote_namespace: Option<ZygoteNamespaceId>,
         id: Option<u32>,
         key: Option<EntryKey>,
         landlock: bool,
@@ -116,11 +116,11 @@ pub(crate) enum FromCell {
 pub(crate) enum ToInit {
     /// What the keeper made while init mounted its root: a network namespace to enter and, on cgroup v1, groups to
     /// join, first `init` of them by init, the others by the program. The last `back` lead back out of the program's.
-    Places { init: u8, back: u8 },
+    Handover { init: u8, back: u8 },
     /// The user namespace has its ids.
     Mapped,
     /// Start this program.
-    Run(Box<Run>),
+    Run(Box<RunParams>),
     /// Start a companion of programs to come. Its command file and standard streams come with it.
     Accompany,
     /// Send a signal to every process in the cell: SIGTERM (and SIGCONT, so that stopped ones get it).
@@ -145,8 +145,8 @@ pub(crate) enum FromInit {
     Started,
     /// The program has ended, everything else was killed, all is reaped.
     Ended(Report),
-    /// A limit that init itself watches was passed; init has killed everything and will say `Ended`.
-    Passed(LimitKind),
+    /// A limit that init itself watches was exceeded; init has killed everything and will report `Ended`.
+    LimitExceeded(LimitKind),
     /// A step failed: of locking the cell, or of starting a command.
     Failed(StepError),
 }
@@ -291,7 +291,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn run(mounts: Vec<Mount>) -> ToCell {
-        let run = Run { limits: None, extra: false, files: false, collect: None, last: true };
+        let run = RunParams { limits: None, extra: false, files: false, collect: None, last: true };
         ToCell::Run { run: Box::new(run), mounts }
     }
 

@@ -187,7 +187,7 @@ impl Sink for Taken {
 }
 
 /// Runs a script with these files and collects what it left.
-fn collect(cell: &mut Cell, script: &str, files: Option<&Archive>, caps: archive::Caps) -> (Taken, u64) {
+fn collect(cell: &mut Cell, script: &str, files: Option<&Archive>, caps: archive::FileCaps) -> (Taken, u64) {
     let (mut reader, writer) = std::io::pipe().unwrap();
     let null = null().unwrap();
     let stderr = std::io::stderr();
@@ -198,13 +198,13 @@ fn collect(cell: &mut Cell, script: &str, files: Option<&Archive>, caps: archive
     drop(writer);
     assert_eq!(cell.wait().unwrap().status, RunStatus::Exited(0), "{script}");
     let mut taken = Taken::default();
-    let volume = archive::Caps { count: 1_000, bytes: 1 << 20 };
+    let volume = archive::FileCaps { count: 1_000, bytes: 1 << 20 };
     let arrival = archive::read_all(&mut reader, caps, &[volume], &mut taken).unwrap();
     assert!(arrival.cut.is_none(), "{:?}", arrival.cut);
     (taken, arrival.omitted)
 }
 
-const CAPS: archive::Caps = archive::Caps { count: 10, bytes: 1 << 20 };
+const CAPS: archive::FileCaps = archive::FileCaps { count: 10, bytes: 1 << 20 };
 
 fn what_a_program_left_comes_out(keeper: &Keeper) {
     let mut files = Archive::new().unwrap();

@@ -124,7 +124,7 @@ pub(crate) enum Action {
         job: String,
     },
     /// Serve a cell; used inside a container
-    #[command(name = sandbox_cell::backend::INSIDE_COMMAND, hide = true)]
+    #[command(name = sandbox_cell::backend::GUEST_COMMAND, hide = true)]
     Cell {
         /// What for
         what: Option<OsString>,

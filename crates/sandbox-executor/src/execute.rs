@@ -6,7 +6,7 @@ use std::os::fd::BorrowedFd;
 use std::path::Path;
 use std::time::Duration;
 
-use sandbox_cell::archive::{Archive, Caps, Omission};
+use sandbox_cell::archive::{Archive, FileCaps, Omission};
 use sandbox_cell::{Backend, Failure, Keeper, Mount, RelativePath, RunStatus, Sources, signal_name};
 use sandbox_runtimes::{StageName, Store};
 
@@ -239,7 +239,7 @@ impl Run<'_> {
             command: &plan.command,
             files: &files,
             input,
-            collect: collects.then(|| plan.collect.unwrap_or(Caps { count: 0, bytes: 0 })),
+            collect: collects.then(|| plan.collect.unwrap_or(FileCaps { count: 0, bytes: 0 })),
             patience: COLLECT + Duration::from_secs(named_bytes / COLLECT_RATE),
             reach: &plan.reach,
             last: self.last,

@@ -4,7 +4,7 @@ use std::io::{self, Read};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use sandbox_cell::archive::{Caps, Omission, Sink};
+use sandbox_cell::archive::{FileCaps, Omission, Sink};
 use sandbox_cell::{Failure, LimitKind, Mount, RelativePath, RunStatus, StopReason};
 use sandbox_runtimes::{Claim, Entry, Kind, StageName, Staging};
 
@@ -129,7 +129,7 @@ impl<'a> Run<'a> {
             command: &making.command,
             files: &files,
             input: Input::Empty,
-            collect: Some(Caps { count: 0, bytes: 0 }),
+            collect: Some(FileCaps { count: 0, bytes: 0 }),
             // What is made may be large, and its size and the time for it are the operator's.
             patience: making.cell.limits.wall_time(),
             reach: &making.reach,

@@ -7,7 +7,7 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
-use sandbox_cell::archive::Caps;
+use sandbox_cell::archive::FileCaps;
 use sandbox_cell::{
     CellSpec, Command, Gateway, LimitKind, Limits, Mount, Network, PROXY_PORT, RelativePath, Volume, WORK_DIR,
 };
@@ -102,7 +102,7 @@ pub struct Plan {
     /// The names of the cell's other volumes.
     pub(crate) named_volumes: Vec<String>,
     /// What may come back, if files are wanted.
-    pub(crate) collect: Option<Caps>,
+    pub(crate) collect: Option<FileCaps>,
     /// Translates messages to lines of a template's snippet.
     pub(crate) translator: Option<Translator>,
     /// What a template has to print at its end.
@@ -260,7 +260,7 @@ impl Planner<'_> {
         &self,
         mut cell: CellSpec,
         reach: Reach,
-        collect: Option<Caps>,
+        collect: Option<FileCaps>,
         variable: impl Fn(&str) -> Option<OsString>,
     ) -> Result<Plan, RequestError> {
         let (request, runtime, definition) = (self.request, self.runtime, &self.runtime.definition);
@@ -556,7 +556,7 @@ mod tests {
     use sandbox_runtimes::{Memory, Places, Registry};
 
     fn request(source: Source) -> Request {
-        Request::new(source, Limits::default(), LayerSet::required_by_default())
+        Request::new(source, Limits::default(), sandbox_cell::LayerSet::required_by_default())
     }
 
     fn runtime(language: &str) -> Runtime {

@@ -10,7 +10,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
-use sandbox_cell::archive::{self, Archive, Arrival, Caps, Sink};
+use sandbox_cell::archive::{self, Archive, Arrival, FileCaps, Sink};
 use sandbox_cell::{
     Cell, CellEnd, CellSpec, Command, Failure, LayerSet, LimitKind, Mount, Network, Outcome, Ready, RunStatus, Start,
     Stdio, StopReason, Usage, Volume, reason,
@@ -66,7 +66,7 @@ pub(crate) struct Stage<'a> {
     pub(crate) files: &'a Archive,
     pub(crate) input: Input,
     /// What to collect afterwards.
-    pub(crate) collect: Option<Caps>,
+    pub(crate) collect: Option<FileCaps>,
     /// How long that may take after the command's deadline.
     pub(crate) patience: Duration,
     /// What a cell with a proxy may reach.
@@ -121,7 +121,7 @@ impl Stage<'_> {
             cells.keeper().close();
         }
         let (has_gateway, reach) = (matches!(self.cell.network, Network::Gateway(_)), self.reach.clone());
-        let volumes: Vec<Caps> = self.cell.volumes.iter().map(Volume::caps).collect();
+        let volumes: Vec<FileCaps> = self.cell.volumes.iter().map(Volume::caps).collect();
         let (limit, patience) = (self.cell.limits.wall_time(), self.patience);
         let (mut streams, collection) =
             self.start(&cell, start, &late).map_err(|error| failure("cannot start the stage", &error))??;
@@ -184,7 +184,7 @@ impl Stage<'_> {
 }
 
 /// Where files come from when all is over, and how many may.
-type Collection = Option<(Caps, File)>;
+type Collection = Option<(FileCaps, File)>;
 
 /// A pipe that is read until some time, and no longer.
 struct Timed {
@@ -294,7 +294,7 @@ impl Streams {
             }
             if let Some(outcome) = ended.or_else(|| patience.run_out(cell)) {
                 self.drain(&outcome, &mut buffer, observe);
-                let none = Ready { isolation: LayerSet::default(), prepare: Duration::ZERO, nest: None };
+                let none = Ready { isolation: LayerSet::default(), prepare: Duration::ZERO, zygote_namespace: None };
                 return Ok((outcome, cell.is_ready().unwrap_or(none)));
             }
         }

@@ -17,7 +17,7 @@ use rustix::net::{
 use sandbox_cell::archive::Archive;
 use sandbox_cell::limits::{Caps, LimitKind, Limits};
 use sandbox_cell::{
-    Cell, CellSpec, Failure, Keeper, Nest, Network, RelativePath, Role, Start, Stdio, ZYGOTE_LIBRARY, null,
+    Cell, CellSpec, Failure, Keeper, Network, RelativePath, Role, Start, Stdio, ZYGOTE_LIBRARY, ZygoteNamespaceId, null,
 };
 use sandbox_runtimes::{RESULT_DIR, ZYGOTE_LIBRARY_FILE};
 
@@ -25,12 +25,12 @@ use crate::execute::add_runner;
 use crate::stage::failure;
 use crate::warmth::Warmth;
 
-/// A zygote that is warm. Dropping it ends it, and every cell in its nest.
+/// A zygote that is warm. Dropping it ends it, and every cell in its zygote namespace.
 #[derive(Debug)]
 pub(crate) struct Zygote {
     _cell: Cell,
     control: OwnedFd,
-    nest: Nest,
+    nest: ZygoteNamespaceId,
 }
 
 /// How long a zygote may take to warm up.
@@ -71,7 +71,7 @@ impl Zygote {
         drop(theirs);
         let gone =
             || Failure { what: "a zygote did not get warm".into(), why: "it ended".into(), fix: None, request: false };
-        let nest = cell.ready()?.nest.ok_or_else(gone)?;
+        let nest = cell.ready()?.zygote_namespace.ok_or_else(gone)?;
         let zygote = Self { _cell: cell, control, nest };
         if !zygote.is_readable(WARM_UP) || !zygote.says_something() {
             return Err(gone());

@@ -39,7 +39,7 @@ use std::sync::Arc;
 
 use config::Config;
 use sandbox_cell::Failure;
-use sandbox_cell::backend::{Backend, INSIDE_COMMAND, inside};
+use sandbox_cell::backend::{Backend, GUEST_COMMAND, serve_in_container};
 use sandbox_cell::data_dir::keep_private;
 use sandbox_executor::{Engine, Executor, RENDER_COMMAND};
 use sandbox_runtimes::Registry;
@@ -49,8 +49,8 @@ fn main() -> ExitCode {
     if std::env::args_os().nth(1).is_some_and(|word| word == RENDER_COMMAND) {
         return render();
     }
-    if std::env::args_os().nth(1).is_some_and(|word| word == INSIDE_COMMAND) {
-        return match inside(std::env::args_os().nth(2).as_deref()) {
+    if std::env::args_os().nth(1).is_some_and(|word| word == GUEST_COMMAND) {
+        return match serve_in_container(std::env::args_os().nth(2).as_deref()) {
             Ok(()) => ExitCode::SUCCESS,
             Err(failure) => fail(&failure.to_string(), 1),
         };

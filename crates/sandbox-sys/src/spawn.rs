@@ -75,7 +75,7 @@ pub struct SpawnError {
     pub errno: Errno,
 }
 
-struct Shared<'a> {
+struct SpawnState<'a> {
     program: &'a Program<'a>,
     args: Vec<*const libc::c_char>,
     env: Vec<*const libc::c_char>,
@@ -84,7 +84,7 @@ struct Shared<'a> {
 
 /// Starts the program. Returns once it runs, or with the step that failed.
 pub fn spawn(program: &Program<'_>) -> Result<Pid, SpawnError> {
-    let mut shared = Shared { program, args: pointers(program.args), env: pointers(program.env), failure: None };
+    let mut shared = SpawnState { program, args: pointers(program.args), env: pointers(program.env), failure: None };
     let pid = borrow_memory(&mut shared).map_err(|errno| SpawnError { step: SpawnStep::Fork, errno })?;
     // The parent reaps a child that failed with all its others.
     shared.failure.map_or(Ok(pid), Err)
@@ -92,7 +92,7 @@ pub fn spawn(program: &Program<'_>) -> Result<Pid, SpawnError> {
 
 /// Starts a process that uses this one's memory, on a stack of its own, while this one waits until it has executed a
 /// program or ended.
-fn borrow_memory(shared: &mut Shared<'_>) -> crate::Result<Pid> {
+fn borrow_memory(shared: &mut SpawnState<'_>) -> crate::Result<Pid> {
     // Deep enough for a handful of system calls and, in debug builds, their unoptimised frames.
     const STACK: usize = 128 * 1024;
     // Not cleared: only what the child uses of it is ever touched, which is little.
@@ -113,15 +113,15 @@ fn pointers(strings: &[CString]) -> Vec<*const libc::c_char> {
 }
 
 extern "C" fn child(shared: *mut libc::c_void) -> libc::c_int {
-    // SAFETY: `spawn` passes a pointer to its `Shared`, which it does not touch until this process is gone.
-    let shared = unsafe { &mut *shared.cast::<Shared<'_>>() };
+    // SAFETY: `spawn` passes a pointer to its `SpawnState`, which it does not touch until this process is gone.
+    let shared = unsafe { &mut *shared.cast::<SpawnState<'_>>() };
     shared.failure = Some(become_program(shared));
     // SAFETY: _exit never returns. Exit handlers belong to the parent and must not run here.
     unsafe { libc::_exit(127) }
 }
 
 /// Takes every step; returns only on failure.
-fn become_program(shared: &Shared<'_>) -> SpawnError {
+fn become_program(shared: &SpawnState<'_>) -> SpawnError {
     match prepare(shared.program) {
         Err(error) => error,
         Ok(()) => SpawnError { step: SpawnStep::Exec, errno: exec(shared) },
@@ -169,7 +169,7 @@ fn drop_privileges(ids: Option<(u32, u32)>, kept: CapabilitySet) -> Result<(), E
     kept.iter().try_for_each(|capability| rustix::thread::configure_capability_in_ambient_set(capability, true))
 }
 
-fn exec(shared: &Shared<'_>) -> Errno {
+fn exec(shared: &SpawnState<'_>) -> Errno {
     let _ = SignalSet::of(&[]).block();
     let mut errno = Errno::NOENT;
     for path in shared.program.paths {

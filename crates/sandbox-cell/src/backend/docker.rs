@@ -7,14 +7,14 @@ use std::process::{Command, Stdio};
 
 use super::group::{ContainerGroup, OWN_MEMORY, OWN_PROCESSES};
 use super::oci::{check, inner, of_a_container};
-use super::root::{PROGRAM, Root};
-use super::{CONTAINED, Container, Docker, DockerMode, INSIDE_COMMAND, ToolEnvironment, new_id, profile};
+use super::root::{ContainerRoot, PROGRAM};
+use super::{CONTAINED, Container, Docker, DockerMode, GUEST_COMMAND, ToolEnvironment, new_id, profile};
 use crate::cgroup::Counters;
 use crate::error::Failure;
 use crate::layer::LayerSet;
 use crate::spec::{CellSpec, Network};
 
-/// What follows [`INSIDE_COMMAND`] to end all that a user has in a container.
+/// What follows [`GUEST_COMMAND`] to end all that a user has in a container.
 pub(super) const END: &str = "end";
 
 /// The user in a container of its own, as in every cell.
@@ -34,7 +34,7 @@ pub(super) fn container(
             let scratch = std::env::temp_dir().join(&id);
             let group = OnceCell::new();
             let (docker, environment) = (docker.clone(), environment.clone());
-            Ok(Box::new(Own { docker, environment, spec: spec.clone(), id, scratch, group }))
+            Ok(Box::new(OwnContainer { docker, environment, spec: spec.clone(), id, scratch, group }))
         }
         DockerMode::Exec(name) => {
             if spec.image.is_some() || spec.network != Network::None {
@@ -46,7 +46,7 @@ pub(super) fn container(
             let user = docker.user.clone().or(own);
             let (docker, environment) = (docker.clone(), environment.clone());
             let (spec, name) = (spec.clone(), name.clone());
-            Ok(Box::new(Shared { docker, environment, spec, name, user, common }))
+            Ok(Box::new(SharedContainer { docker, environment, spec, name, user, common }))
         }
     }
 }
@@ -56,7 +56,7 @@ fn quietly(command: &mut Command) -> bool {
 }
 
 /// A container of the cell's own.
-struct Own {
+struct OwnContainer {
     docker: Docker,
     environment: ToolEnvironment,
     spec: CellSpec,
@@ -65,13 +65,13 @@ struct Own {
     group: OnceCell<Option<ContainerGroup>>,
 }
 
-impl Own {
+impl OwnContainer {
     fn docker(&self) -> Command {
         self.environment.command(&self.docker.program)
     }
 
     /// An image with no more than places to mount on, made once for each set of them.
-    fn image(&self, root: &Root) -> Result<String, Failure> {
+    fn image(&self, root: &ContainerRoot) -> Result<String, Failure> {
         let failed = |error: io::Error| Failure::os("cannot make an image for the container", error);
         let name = format!("sandbox-run-root:{:016x}", fingerprint(root));
         if quietly(self.docker().args(["image", "inspect", &name])) {
@@ -92,7 +92,7 @@ impl Own {
         Err(Failure::new("cannot make an image for the container", said.trim().to_owned()))
     }
 
-    fn run(&self, root: &Root, image: &str, profile: &Path) -> Command {
+    fn run(&self, root: &ContainerRoot, image: &str, profile: &Path) -> Command {
         let limits = &self.spec.limits;
         let memory = (limits.memory() + OWN_MEMORY).to_string();
         let mut command = self.docker();
@@ -122,7 +122,7 @@ impl Own {
             let options = format!("rw,exec,nosuid,nodev,size={},mode={:o},uid={uid},gid={gid}", place.size, place.mode);
             command.arg("--tmpfs").arg(format!("{}:{options}", place.target.display()));
         }
-        command.args([image, PROGRAM, INSIDE_COMMAND, CONTAINED]);
+        command.args([image, PROGRAM, GUEST_COMMAND, CONTAINED]);
         command
     }
 
@@ -141,18 +141,18 @@ impl Own {
 }
 
 /// What tells one skeleton from another.
-fn fingerprint(root: &Root) -> u64 {
+fn fingerprint(root: &ContainerRoot) -> u64 {
     use std::hash::{DefaultHasher, Hash, Hasher};
     let mut hasher = DefaultHasher::new();
     (&root.dirs, &root.files, &root.links).hash(&mut hasher);
     hasher.finish()
 }
 
-impl Container for Own {
+impl Container for OwnContainer {
     fn prepare(&mut self) -> Result<Command, Failure> {
         let failed = |error: io::Error| Failure::os("cannot prepare the container", error);
         std::fs::create_dir(&self.scratch).map_err(failed)?;
-        let root = Root::plan(&self.spec).map_err(failed)?;
+        let root = ContainerRoot::plan(&self.spec).map_err(failed)?;
         let file = self.scratch.join("seccomp.json");
         std::fs::write(&file, profile::profile().to_string()).map_err(failed)?;
         let image = self.image(&root)?;
@@ -182,7 +182,7 @@ impl Container for Own {
 }
 
 /// A few processes in a container that others use too.
-struct Shared {
+struct SharedContainer {
     docker: Docker,
     environment: ToolEnvironment,
     spec: CellSpec,
@@ -192,7 +192,7 @@ struct Shared {
     common: bool,
 }
 
-impl Shared {
+impl SharedContainer {
     fn exec(&self) -> Command {
         let mut command = self.environment.command(&self.docker.program);
         command.args(["exec", "--interactive", "--workdir", "/"]);
@@ -200,12 +200,12 @@ impl Shared {
         if let Some(user) = &self.user {
             command.args(["--user", user]);
         }
-        command.args([&self.name, PROGRAM, INSIDE_COMMAND]);
+        command.args([&self.name, PROGRAM, GUEST_COMMAND]);
         command
     }
 }
 
-impl Container for Shared {
+impl Container for SharedContainer {
     fn prepare(&mut self) -> Result<Command, Failure> {
         Ok(self.exec())
     }
@@ -246,7 +246,7 @@ mod tests {
     fn a_container_of_its_own_has_no_power() {
         let spec = CellSpec::new();
         let (scratch, group) = (PathBuf::from("/nowhere"), OnceCell::new());
-        let own = Own {
+        let own = OwnContainer {
             docker: docker(DockerMode::Run),
             environment: ToolEnvironment::default(),
             spec: spec.clone(),
@@ -254,7 +254,7 @@ mod tests {
             scratch,
             group,
         };
-        let root = Root::plan(&spec).expect("planned");
+        let root = ContainerRoot::plan(&spec).expect("planned");
         let command = own.run(&root, "image", Path::new("/p.json"));
         let words: Vec<_> = command.get_args().map(|word| word.to_str().expect("utf-8")).collect();
         for pair in [["--cap-drop", "ALL"], ["--network", "none"], ["--security-opt", "no-new-privileges"]] {
@@ -262,7 +262,7 @@ mod tests {
         }
         assert!(words.contains(&"--read-only") && words.contains(&"--cpus"));
         assert!(words.iter().filter(|word| word.starts_with("type=bind")).all(|word| word.ends_with(",readonly")));
-        assert_eq!(words[words.len() - 4..], ["image", PROGRAM, INSIDE_COMMAND, CONTAINED]);
+        assert_eq!(words[words.len() - 4..], ["image", PROGRAM, GUEST_COMMAND, CONTAINED]);
     }
 
     #[test]

@@ -8,8 +8,8 @@ use std::process::{Command, Stdio};
 use serde_json::{Value, json};
 
 use super::group::{ContainerGroup, OWN_MEMORY, OWN_PROCESSES};
-use super::root::{PROGRAM, Root};
-use super::{CONTAINED, Container, INSIDE_COMMAND, ToolEnvironment, new_id, profile};
+use super::root::{ContainerRoot, PROGRAM};
+use super::{CONTAINED, Container, GUEST_COMMAND, ToolEnvironment, new_id, profile};
 use crate::cgroup::Counters;
 use crate::error::Failure;
 use crate::layer::{Layer, LayerSet};
@@ -74,12 +74,12 @@ impl Oci {
         let rootfs = self.bundle.join("rootfs");
         make(&rootfs)?;
         std::fs::set_permissions(&rootfs, PermissionsExt::from_mode(0o755))?;
-        let root = Root::plan(&self.spec)?;
+        let root = ContainerRoot::plan(&self.spec)?;
         root.make(&rootfs)?;
         std::fs::write(self.bundle.join("config.json"), serde_json::to_vec(&self.config(&root))?)
     }
 
-    fn config(&self, root: &Root) -> Value {
+    fn config(&self, root: &ContainerRoot) -> Value {
         let limits = &self.spec.limits;
         let env: Vec<String> =
             base_environment().iter().map(|(name, value)| format!("{}={}", name.display(), value.display())).collect();
@@ -97,7 +97,7 @@ impl Oci {
             "process": {
                 "terminal": false,
                 "user": {"uid": USER, "gid": USER},
-                "args": [PROGRAM, INSIDE_COMMAND, CONTAINED],
+                "args": [PROGRAM, GUEST_COMMAND, CONTAINED],
                 "env": env,
                 "cwd": "/",
                 "capabilities": {"bounding": [], "effective": [], "inheritable": [], "permitted": [], "ambient": []},
@@ -131,7 +131,7 @@ impl Oci {
     }
 }
 
-fn mounts(root: &Root) -> Vec<Value> {
+fn mounts(root: &ContainerRoot) -> Vec<Value> {
     let mut mounts = vec![
         json!({"destination": "/proc", "type": "proc", "source": "proc", "options": ["nosuid", "noexec", "nodev"]}),
         json!({"destination": "/dev", "type": "tmpfs", "source": "tmpfs",
@@ -227,7 +227,7 @@ mod tests {
     fn a_container_has_no_power_and_the_cells_limits() {
         let ids = Some(((70_000, 70_000), (70_001, 70_001)));
         let oci = Oci::new("runc", &ToolEnvironment::default(), &CellSpec::new(), ids).expect("possible");
-        let config = oci.config(&Root::plan(&CellSpec::new()).expect("planned"));
+        let config = oci.config(&ContainerRoot::plan(&CellSpec::new()).expect("planned"));
         assert_eq!(config["process"]["capabilities"]["bounding"], json!([]));
         assert_eq!(config["process"]["noNewPrivileges"], true);
         assert_eq!(config["root"]["readonly"], true);

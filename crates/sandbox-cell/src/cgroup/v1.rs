@@ -17,14 +17,14 @@ use crate::limits::Limits;
 const TASKS: &str = "tasks";
 
 #[derive(Debug)]
-pub(crate) struct Tree {
+pub(crate) struct TreeV1 {
     /// The controllers in which this process can make groups, and where.
-    place: locate::V1Place,
+    place: locate::V1Location,
     name: String,
 }
 
 #[derive(Debug)]
-pub(crate) struct Group {
+pub(crate) struct CgroupV1 {
     memory: Option<PathBuf>,
     pids: Option<PathBuf>,
     cpu: Option<PathBuf>,
@@ -35,8 +35,8 @@ pub(crate) struct Group {
     alarm: Option<OwnedFd>,
 }
 
-impl Tree {
-    pub(super) fn new(mut place: locate::V1Place) -> Self {
+impl TreeV1 {
+    pub(super) fn new(mut place: locate::V1Location) -> Self {
         place.retain(|_, dir| rustix::fs::access(&*dir, rustix::fs::Access::WRITE_OK).is_ok());
         Self { place, name: super::own_name() }
     }
@@ -55,8 +55,8 @@ impl Tree {
         self.place.contains_key("cpuacct")
     }
 
-    pub(super) fn create(&self, number: u64, limits: &Limits, disabled: LayerSet) -> io::Result<Group> {
-        let mut group = Group {
+    pub(super) fn create(&self, number: u64, limits: &Limits, disabled: LayerSet) -> io::Result<CgroupV1> {
+        let mut group = CgroupV1 {
             memory: None,
             pids: None,
             cpu: None,
@@ -88,8 +88,8 @@ impl Tree {
     }
 }
 
-impl Group {
-    fn fill(&mut self, tree: &Tree, number: u64, limits: &Limits, disabled: LayerSet) -> io::Result<()> {
+impl CgroupV1 {
+    fn fill(&mut self, tree: &TreeV1, number: u64, limits: &Limits, disabled: LayerSet) -> io::Result<()> {
         self.memory = tree.make("memory", number)?;
         if let Some(memory) = &self.memory {
             if !disabled.contains(Layer::Memory) {

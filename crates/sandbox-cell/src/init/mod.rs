@@ -12,13 +12,13 @@
 //! left, and send the output files out. It is the only process in the cell that can talk to the outside, over one socket to the keeper, and if
 //! that socket closes it ends, which ends everything in its PID namespace.
 
-mod bare;
 mod files;
 mod kill;
 mod launch;
 mod lock;
 mod network;
 mod park;
+mod reduced;
 mod serve;
 mod watch;
 mod writable;
@@ -37,7 +37,7 @@ use crate::spec::CellSpec;
 use crate::wire::{self, FromInit};
 
 /// What a new init is given. It inherits these by being forked.
-pub(crate) struct Birth<'a> {
+pub(crate) struct InitParams<'a> {
     pub(crate) alone: SingleThreaded,
     /// Its connection to the keeper.
     pub(crate) socket: &'a OwnedFd,
@@ -59,7 +59,7 @@ pub(crate) struct Birth<'a> {
     pub(crate) duties: Duties,
 }
 
-impl Birth<'_> {
+impl InitParams<'_> {
     /// Whether the cell gets a layer.
     fn has(&self, layer: Layer) -> bool {
         !self.without.contains(layer)
@@ -92,12 +92,12 @@ pub(crate) struct Duties {
     /// Watch the CPU time.
     pub(crate) cpu_time: bool,
     /// Limit processes.
-    pub(crate) processes: Processes,
+    pub(crate) processes: ProcessLimit,
 }
 
 /// How processes are limited where no cgroup does it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Processes {
+pub(crate) enum ProcessLimit {
     /// A cgroup does it, or nobody.
     Elsewhere,
     /// By a resource limit of the user, who has no others.
@@ -108,20 +108,20 @@ pub(crate) enum Processes {
 
 impl Duties {
     fn include_watching(self) -> bool {
-        self.memory || self.cpu_time || self.processes == Processes::ByCounting
+        self.memory || self.cpu_time || self.processes == ProcessLimit::ByCounting
     }
 }
 
 /// The life of an init.
-pub(crate) fn main(birth: &Birth<'_>) {
-    let locked = match birth.environment {
-        CellEnvironment::Namespaces { .. } | CellEnvironment::ZygoteNamespace(_) => lock::lock(birth),
-        CellEnvironment::Reduced(layout) => bare::lock(birth, layout),
+pub(crate) fn main(params: &InitParams<'_>) {
+    let locked = match params.environment {
+        CellEnvironment::Namespaces { .. } | CellEnvironment::ZygoteNamespace(_) => lock::lock(params),
+        CellEnvironment::Reduced(layout) => reduced::lock(params, layout),
     };
     match locked {
-        Ok(locked) => serve::serve(birth, locked),
+        Ok(locked) => serve::serve(params, locked),
         Err(error) => {
-            let _ = wire::send(birth.socket, &FromInit::Failed(error), &[], SendFlags::empty());
+            let _ = wire::send(params.socket, &FromInit::Failed(error), &[], SendFlags::empty());
         }
     }
 }

@@ -79,8 +79,17 @@ fn route_message() -> Vec<u8> {
     message.extend(1_u32.to_ne_bytes());
     message.extend(0_u32.to_ne_bytes());
     // Family, lengths of destination and source, type of service, table, protocol, scope, type, flags.
-    let family = u8::try_from(libc::AF_INET).unwrap_or_default();
-    message.extend([family, 0, 0, 0, libc::RT_TABLE_LOCAL, libc::RTPROT_BOOT, libc::RT_SCOPE_HOST, libc::RTN_LOCAL]);
+    let descendants = u8::try_from(libc::AF_INET).unwrap_or_default();
+    message.extend([
+        descendants,
+        0,
+        0,
+        0,
+        libc::RT_TABLE_LOCAL,
+        libc::RTPROT_BOOT,
+        libc::RT_SCOPE_HOST,
+        libc::RTN_LOCAL,
+    ]);
     message.extend(0_u32.to_ne_bytes());
     message.extend(8_u16.to_ne_bytes());
     message.extend(libc::RTA_OIF.to_ne_bytes());

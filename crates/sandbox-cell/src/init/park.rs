@@ -22,7 +22,7 @@ pub(super) struct Park {
 }
 
 /// What the child shall run.
-pub(super) struct Go<'a> {
+pub(super) struct ChildCommand<'a> {
     pub(super) args: &'a [CString],
     pub(super) env: &'a [CString],
     pub(super) cwd: &'a CString,
@@ -61,7 +61,7 @@ impl Park {
     }
 
     /// Tells the child what to run.
-    pub(super) fn go(self, go: &Go<'_>) -> rustix::io::Result<()> {
+    pub(super) fn go(self, go: &ChildCommand<'_>) -> rustix::io::Result<()> {
         let mut message = vec![];
         message.extend((go.rlimits.len() as u64).to_ne_bytes());
         for (resource, value) in go.rlimits {

@@ -72,7 +72,7 @@ impl Ids {
         Some(CellIds::Two { init: *first + offset, program: *first + offset + 1, slot })
     }
 
-    /// The content of a nest's map, in which all of them exist under the numbers that they have here. Its root is the
+    /// The content of a zygote namespace's map, in which all of them exist under the numbers that they have here. Its root is the
     /// keeper's, which has no power outside; only what makes cells is ever root there.
     pub(super) fn map(&self) -> String {
         match self {

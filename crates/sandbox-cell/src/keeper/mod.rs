@@ -4,15 +4,15 @@
 //! a [`Cell`], which is a connection: dropping it deletes the cell. If the caller dies, its connections close, the
 //! keeper deletes every cell and ends.
 
-mod attendants;
-mod bare;
+mod bridges;
+mod factory;
 mod ids;
 mod launch;
-mod nest;
-mod power;
+mod privilege;
+mod reduced;
 mod serve;
 mod supervise;
-mod workshop;
+mod zygote_namespace;
 
 pub use launch::keeper_main_if_asked;
 pub(crate) use serve::IGNORED_SIGNALS;
@@ -29,22 +29,22 @@ use rustix::net::{RecvFlags, SendFlags};
 use rustix::process::WaitIdOptions;
 use sandbox_sys::process::Child;
 
-use crate::archive::{Archive, Caps};
+use crate::archive::{Archive, FileCaps};
 use crate::backend::{Backend, ToolEnvironment};
 use crate::error::Failure;
 use crate::layer::LayerSet;
 use crate::limits::Limits;
 use crate::outcome::{Outcome, StopReason, Usage};
-use crate::spec::{CellSpec, Command, Gateway, Mount, Nest, Network};
+use crate::spec::{CellSpec, Command, Gateway, Mount, Network, ZygoteNamespaceId};
 use crate::syscalls::EntryKey;
-use crate::wire::{self, FromCell, Received, Run, Sources, ToCell, ToKeeper};
+use crate::wire::{self, FromCell, Received, RunParams, Sources, ToCell, ToKeeper};
 
 /// A running keeper process. When it and all its cells are dropped, that waits until it has ended, with nothing left.
 #[derive(Debug, Clone)]
-pub struct Keeper(Arc<Process>);
+pub struct Keeper(Arc<KeeperProcess>);
 
 #[derive(Debug)]
-struct Process {
+struct KeeperProcess {
     control: OwnedFd,
     child: Child,
     /// Connections of cells that were lost; the keeper closes its ends when nothing is left of them.
@@ -69,7 +69,7 @@ impl Keeper {
     pub fn start() -> Result<Self, Failure> {
         let (ours, theirs) = patient_pair().map_err(|errno| Failure::os("cannot start the keeper", errno))?;
         let child = launch::start(theirs)?;
-        Ok(Self(Arc::new(Process { control: ours, child, lost: Mutex::default() })))
+        Ok(Self(Arc::new(KeeperProcess { control: ours, child, lost: Mutex::default() })))
     }
 
     /// Asks for a cell and returns at once: it is made while the caller prepares a command. If it cannot be made, the
@@ -133,13 +133,13 @@ impl Keeper {
     }
 }
 
-impl Process {
+impl KeeperProcess {
     fn close(&self) {
         let _ = rustix::net::shutdown(&self.control, rustix::net::Shutdown::Write);
     }
 }
 
-impl Process {
+impl KeeperProcess {
     fn lost_cells(&self) -> usize {
         let mut lost = self.lost.lock().unwrap_or_else(PoisonError::into_inner);
         lost.retain(|socket| {
@@ -151,7 +151,7 @@ impl Process {
     }
 }
 
-impl Drop for Process {
+impl Drop for KeeperProcess {
     fn drop(&mut self) {
         self.close();
         // Waited for, not left to PID 1: in many containers that is a program which does not expect children. One that
@@ -218,7 +218,7 @@ pub struct Start<'a> {
     pub files: Option<&'a Archive>,
     /// What to collect afterwards, and the pipe to send it through: what the command left in its working directory,
     /// and what is in the cell's volumes. [`crate::archive::read_all`] reads it, after the command's end.
-    pub collect: Option<(Caps, BorrowedFd<'a>)>,
+    pub collect: Option<(FileCaps, BorrowedFd<'a>)>,
     /// Whether it is the only or last command: the cell is deleted as soon as it has ended.
     pub last: bool,
 }
@@ -238,8 +238,8 @@ pub struct Ready {
     pub isolation: LayerSet,
     /// How long it took to make.
     pub prepare: Duration,
-    /// The nest, if it is a zygote's.
-    pub nest: Option<Nest>,
+    /// The zygote namespace, if it is a zygote's.
+    pub zygote_namespace: Option<ZygoteNamespaceId>,
 }
 
 /// What a zygote needs to fork a child into a cell.
@@ -281,7 +281,7 @@ pub struct Cell {
     /// What it was last said to have used.
     sample: Option<Usage>,
     /// Dropped last: a keeper ends after its cells.
-    keeper: Arc<Process>,
+    keeper: Arc<KeeperProcess>,
 }
 
 impl Cell {
@@ -317,7 +317,7 @@ impl Cell {
         fds.extend(collect.map(|(_, pipe)| pipe));
         let collect = collect.map(|(caps, _)| caps);
         let (limits, extra, files) = (limits.cloned(), extra.is_some(), files.is_some());
-        let run = Run { limits, extra, files, collect, last: *last };
+        let run = RunParams { limits, extra, files, collect, last: *last };
         self.say(&ToCell::Run { run: Box::new(run), mounts: mounts.to_vec() }, &fds)
     }
 
@@ -464,8 +464,8 @@ impl Cell {
     /// Receives a message; keeps for itself that the cell is ready.
     fn receive(&mut self) -> Result<Option<FromCell>, Failure> {
         match wire::receive(&self.socket, &mut self.buffer, RecvFlags::empty()) {
-            Ok(Received::Message(FromCell::Ready { isolation, prepare, nest, id, key, landlock }, fds)) => {
-                self.ready = Some(Ready { isolation, prepare, nest });
+            Ok(Received::Message(FromCell::Ready { isolation, prepare, zygote_namespace, id, key, landlock }, fds)) => {
+                self.ready = Some(Ready { isolation, prepare, zygote_namespace });
                 if let Some((_, sockets)) = &mut self.gateway {
                     *sockets = fds;
                 } else if !fds.is_empty() {

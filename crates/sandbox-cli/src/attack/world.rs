@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use sandbox_sys::ipc::{MessageQueue, SharedMemory, remove_segment};
-use sandbox_sys::keyring::Key;
+use sandbox_sys::keyring::SessionKey;
 use tempfile::TempDir;
 
 use super::neighbour;
@@ -65,7 +65,7 @@ pub(crate) struct World {
     memory: Option<SharedMemory>,
     memory_content: String,
     queue: Option<MessageQueue>,
-    pub(crate) key: Option<Key>,
+    pub(crate) key: Option<SessionKey>,
     victim: Child,
     /// A port that is free outside.
     pub(crate) free_port: u16,
@@ -135,7 +135,7 @@ impl World {
         let (memory_key, queue_key, left_key) = (number()?, number()?, number()?);
         let memory = SharedMemory::create(memory_key, memory_content.as_bytes()).ok();
         let queue = MessageQueue::create(queue_key, secret("a message queue")?.as_bytes()).ok();
-        let key = Key::add(&marker, secret("a key in the session's keyring")?.as_bytes()).ok();
+        let key = SessionKey::add(&marker, secret("a key in the session's keyring")?.as_bytes()).ok();
         let victim = victim(&secret("a process's arguments")?, &secret("a process's environment")?)?;
         let neighbour = [secret("the neighbour's files")?, (20_000 + number()? % 10_000).to_string(), token()?];
         // A cell without a root of its own has its places elsewhere, and names of them in variables are changed. With two

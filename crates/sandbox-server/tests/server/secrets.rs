@@ -115,7 +115,7 @@ fn no_process_of_a_cell_knows_a_secret_of_the_server_or_of_another_run() {
     let id = server.child.id();
     let named = |name: &str| descendants(id).values().filter(|other| other.starts_with(name)).count();
     eventually("programs run, and a zygote is warm", || {
-        named("sleep") > 0 && named("python") > 1 && named("sandbox-init") > 1 && named("sandbox-nest") > 0
+        named("sleep") > 0 && named("python") > 1 && named("sandbox-init") > 1 && named("sandbox-zygotes") > 0
     });
     let in_server = known(id, &[&key, &password, &other]).unwrap();
     assert!([&key, &password, &other].iter().all(|secret| in_server.contains(&secret.as_str())), "the search works");
@@ -125,7 +125,7 @@ fn no_process_of_a_cell_knows_a_secret_of_the_server_or_of_another_run() {
         assert!(found.is_empty(), "{name} ({pid}) knows {found:?}");
         searched.push(name);
     }
-    for name in ["sandbox-keeper", "sandbox-init", "sandbox-nest", "python", "sleep"] {
+    for name in ["sandbox-keeper", "sandbox-init", "sandbox-zygotes", "python", "sleep"] {
         assert!(searched.iter().any(|searched| searched.starts_with(name)), "{name}: {searched:?}");
     }
     let all = processes();

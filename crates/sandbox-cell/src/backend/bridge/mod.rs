@@ -1,6 +1,6 @@
-//! A cell's attendant: a process that has a container made, and speaks to the cell's caller as the keeper does.
+//! A cell's bridge: a process that has a container made, and speaks to the cell's caller as the keeper does.
 
-mod hear;
+mod messages;
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -15,14 +15,14 @@ use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags};
 
 use super::Container;
-use super::frames::{self, CHUNK, Incoming, ToInside, WINDOW};
+use super::frames::{self, CHUNK, Incoming, ToGuest, WINDOW};
 use crate::cgroup::Counters;
 use crate::error::Failure;
 use crate::layer::LayerSet;
 use crate::limits::LimitKind;
 use crate::outcome::StopReason;
 use crate::spec::{CellSpec, Command};
-use crate::wire::{self, FromCell, Received, Run, ToCell};
+use crate::wire::{self, FromCell, Received, RunParams, ToCell};
 
 /// How long the program inside may take longer than it should to end a command, before the container is killed.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -33,8 +33,8 @@ const START: Duration = Duration::from_secs(60);
 /// How much of what a runtime complains about is kept.
 const COMPLAINT: usize = 4096;
 
-/// Attends a cell to its end. Called in a process of its own.
-pub(crate) fn attend(spec: &CellSpec, caller: &OwnedFd, container: Result<Box<dyn Container>, Failure>) {
+/// Serves a cell to its end, by a container. Called in a process of its own.
+pub(crate) fn bridge(spec: &CellSpec, caller: &OwnedFd, container: Result<Box<dyn Container>, Failure>) {
     let tell = |failure| {
         let _ = wire::send(caller, &FromCell::Failed(failure), &[], SendFlags::empty());
     };
@@ -44,8 +44,8 @@ pub(crate) fn attend(spec: &CellSpec, caller: &OwnedFd, container: Result<Box<dy
     };
     match start(container.as_mut()) {
         Ok((mut child, streams)) => {
-            let attendant = Attendant::new(spec, caller, container.as_ref(), streams);
-            if let Err(failure) = attendant.and_then(Attendant::attend) {
+            let bridge = Bridge::new(spec, caller, container.as_ref(), streams);
+            if let Err(failure) = bridge.and_then(Bridge::serve) {
                 tell(failure);
             }
             container.kill();
@@ -57,9 +57,9 @@ pub(crate) fn attend(spec: &CellSpec, caller: &OwnedFd, container: Result<Box<dy
     container.remove();
 }
 
-type Streams = (ChildStdin, ChildStdout, ChildStderr);
+type BridgeStreams = (ChildStdin, ChildStdout, ChildStderr);
 
-fn start(container: &mut dyn Container) -> Result<(Child, Streams), Failure> {
+fn start(container: &mut dyn Container) -> Result<(Child, BridgeStreams), Failure> {
     let mut command = container.prepare()?;
     let what = format!("cannot start {}", command.get_program().display());
     let spawned = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
@@ -72,7 +72,7 @@ fn start(container: &mut dyn Container) -> Result<(Child, Streams), Failure> {
     }
 }
 
-struct Attendant<'a> {
+struct Bridge<'a> {
     spec: &'a CellSpec,
     caller: &'a OwnedFd,
     container: &'a dyn Container,
@@ -87,18 +87,18 @@ struct Attendant<'a> {
     /// The layers in force, once it is ready.
     ready: Option<LayerSet>,
     /// A command that came before.
-    waiting: Option<(Box<Run>, Vec<OwnedFd>)>,
-    running: Option<Running>,
+    waiting: Option<(Box<RunParams>, Vec<OwnedFd>)>,
+    running: Option<BridgedRun>,
     buffer: Vec<u8>,
     /// What the container's group had counted before.
     before: Counters,
 }
 
 /// A command.
-struct Running {
+struct BridgedRun {
     /// Input files that are still to be sent, and then the command.
     files: Option<File>,
-    command: Option<(Box<Command>, Box<Run>)>,
+    command: Option<(Box<Command>, Box<RunParams>)>,
     input: Option<OwnedFd>,
     room: usize,
     output: [OwnedFd; 2],
@@ -112,17 +112,17 @@ struct Running {
     ended: bool,
 }
 
-impl<'a> Attendant<'a> {
+impl<'a> Bridge<'a> {
     fn new(
         spec: &'a CellSpec,
         caller: &'a OwnedFd,
         container: &'a dyn Container,
-        (to, from, complaints): Streams,
+        (to, from, complaints): BridgeStreams,
     ) -> Result<Self, Failure> {
         for fd in [to.as_fd(), complaints.as_fd()] {
             nonblocking(fd).map_err(|errno| Failure::os("cannot prepare the container's streams", errno))?;
         }
-        let mut attendant = Self {
+        let mut bridge = Self {
             spec,
             caller,
             container,
@@ -139,11 +139,11 @@ impl<'a> Attendant<'a> {
             buffer: vec![0; wire::MAX_MESSAGE],
             before: Counters::default(),
         };
-        attendant.send(&ToInside::Create(Box::new(container.inner())))?;
-        Ok(attendant)
+        bridge.send(&ToGuest::Create(Box::new(container.inner())))?;
+        Ok(bridge)
     }
 
-    fn send(&mut self, message: &ToInside) -> Result<(), Failure> {
+    fn send(&mut self, message: &ToGuest) -> Result<(), Failure> {
         let frame = frames::encode(message).map_err(|error| Failure::os("cannot talk to the container", error))?;
         self.outgoing.extend(frame);
         Ok(())
@@ -153,8 +153,8 @@ impl<'a> Attendant<'a> {
         let _ = wire::send(self.caller, message, &[], SendFlags::empty());
     }
 
-    /// Attends the cell until its caller has gone.
-    fn attend(mut self) -> Result<(), Failure> {
+    /// Serves the cell until its caller has gone.
+    fn serve(mut self) -> Result<(), Failure> {
         loop {
             self.prepare_input()?;
             let [caller, from, complaints] = self.wait()?;
@@ -166,7 +166,7 @@ impl<'a> Attendant<'a> {
             if caller && !self.hear_caller()? {
                 return Ok(());
             }
-            if from && !self.hear_inside()? {
+            if from && !self.hear_guest()? {
                 self.hear_complaints();
                 return self.on_gone();
             }
@@ -232,10 +232,10 @@ impl<'a> Attendant<'a> {
             run.kill = Some(Instant::now() + PATIENCE);
             run.reason = Some(reason);
         }
-        self.send(&ToInside::Stop(reason))
+        self.send(&ToGuest::Stop(reason))
     }
 
-    fn wants_input(&self, run: &Running) -> bool {
+    fn wants_input(&self, run: &BridgedRun) -> bool {
         run.command.is_none() && run.room > 0 && self.outgoing.len() < CHUNK
     }
 
@@ -253,13 +253,13 @@ impl<'a> Attendant<'a> {
             if read == 0 {
                 run.files = None;
             } else {
-                return self.send(&ToInside::Files(bytes));
+                return self.send(&ToGuest::Files(bytes));
             }
         }
         let Some(run) = &mut self.running else { return Ok(()) };
         if let Some((command, to_run)) = run.command.take() {
             run.stop = Instant::now() + self.spec.limits.wall_time() + Duration::from_secs(1);
-            return self.send(&ToInside::Run { command, run: to_run });
+            return self.send(&ToGuest::Run { command, run: to_run });
         }
         let Some(input) = run.input.as_ref().filter(|_| run.room > 0) else { return Ok(()) };
         let mut polled = [PollFd::new(input, PollFlags::IN)];
@@ -271,12 +271,12 @@ impl<'a> Attendant<'a> {
             Ok(read) if read > 0 => {
                 bytes.truncate(read);
                 run.room -= read;
-                self.send(&ToInside::Input(bytes))
+                self.send(&ToGuest::Input(bytes))
             }
             Err(Errno::AGAIN | Errno::INTR) => Ok(()),
             _ => {
                 run.input = None;
-                self.send(&ToInside::InputEnd)
+                self.send(&ToGuest::InputEnd)
             }
         }
     }
@@ -345,7 +345,7 @@ impl<'a> Attendant<'a> {
                 }
                 ToCell::Run { .. } | ToCell::Accompany => return Ok(false),
                 ToCell::Stop(reason) => self.stop(reason)?,
-                ToCell::Sample => self.send(&ToInside::Sample)?,
+                ToCell::Sample => self.send(&ToGuest::Sample)?,
             },
             Err(Errno::AGAIN) => {}
             Ok(Received::Closed) | Err(_) => return Ok(false),
@@ -373,7 +373,7 @@ impl<'a> Attendant<'a> {
         }
         let collect = run.collect.map(|_| next().map(File::from)).transpose()?;
         self.before = self.container.counters().unwrap_or_default();
-        self.running = Some(Running {
+        self.running = Some(BridgedRun {
             files,
             command: Some((Box::new(command), run)),
             input: Some(input),

@@ -17,24 +17,24 @@ use sandbox_sys::process::{Child, Namespaces, SingleThreaded, fork_into, unshare
 use sandbox_sys::seccomp::Instruction;
 
 use super::ids::{CellIds, Ids};
-use super::nest::{Nest, NestParams, Order};
-use super::power::{can_give_ids, gain_power, has_power, namespaces};
-use super::supervise::{Boot, CellState, Kept};
-use crate::bare::Ground;
-use crate::cgroup::{Group, Tree};
+use super::privilege::{can_assign_ids, enter_user_namespace, is_privileged, namespaces};
+use super::supervise::{BootPhase, CellEntry, CellState};
+use super::zygote_namespace::{InitOrder, ZygoteNamespace, ZygoteNamespaceParams};
+use crate::cgroup::{Cgroup, CgroupTree};
 use crate::environment::CellEnvironment;
 use crate::error::Failure;
 use crate::init;
 use crate::layer::{Layer, LayerSet};
+use crate::reduced::CellsDirectory;
 use crate::rootfs;
 use crate::spec::{CellSpec, Mount, Network, Role};
 use crate::syscalls::{self, EntryKey, Sockets};
 use crate::wire::{self, Sources, ToInit};
 
 /// Everything that cells are made from.
-pub(super) struct Workshop {
+pub(super) struct CellFactory {
     pub(super) alone: SingleThreaded,
-    pub(super) tree: Tree,
+    pub(super) tree: CgroupTree,
     pub(super) ids: Ids,
     /// The syscall filters of cells so far, by the sockets that they allow.
     filters: Vec<(Sockets, Vec<Instruction>)>,
@@ -49,7 +49,7 @@ pub(super) struct Workshop {
     /// Whether that was tried to the end.
     pub(super) tried: bool,
     /// Where cells without namespaces have their directories, once there was one.
-    pub(super) ground: Option<Ground>,
+    pub(super) directory: Option<CellsDirectory>,
     /// The network that the keeper was started in; it moves on with every cell.
     net: OwnedFd,
     /// Whether this is a container that was made for the one cell: see [`crate::backend`].
@@ -61,24 +61,24 @@ pub(super) struct Workshop {
 }
 
 /// A cell's process and what belongs to it.
-struct Made {
-    group: Group,
+struct MadeCell {
+    group: Cgroup,
     child: Child,
     /// The connection to its init.
     init: OwnedFd,
     /// What a zygote needs to enter it, if it is in a zygote's namespaces.
     key: Option<EntryKey>,
     /// The namespaces that were made with it, if it is a zygote's.
-    nest: Option<Nest>,
+    zygote_namespace: Option<ZygoteNamespace>,
 }
 
-impl Workshop {
+impl CellFactory {
     /// Finds out what the host offers, before a cell is asked for. Makes nothing that outlives this process.
     pub(super) fn open(alone: SingleThreaded) -> Result<Self, Failure> {
-        let tree = Tree::locate();
-        let privileged = has_power();
-        let namespaces = if privileged { Ok(()) } else { gain_power(alone) };
-        let ids = Ids::claim(privileged || (namespaces.is_err() && can_give_ids()))?;
+        let tree = CgroupTree::locate();
+        let privileged = is_privileged();
+        let namespaces = if privileged { Ok(()) } else { enter_user_namespace(alone) };
+        let ids = Ids::claim(privileged || (namespaces.is_err() && can_assign_ids()))?;
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let proc = rustix::fs::openat(CWD, c"/proc", flags, Mode::empty());
         let proc = proc.map_err(|e| Failure::os("cannot open /proc", e))?;
@@ -94,7 +94,7 @@ impl Workshop {
             landlock: sandbox_sys::landlock::abi_version(),
             namespaces,
             tried: false,
-            ground: None,
+            directory: None,
             contained: false,
             sources: None,
             leaving: vec![],
@@ -160,13 +160,13 @@ impl Workshop {
     }
 
     /// Refuses what this host cannot keep.
-    fn check(&self, spec: &CellSpec, bare: bool) -> Result<LayerSet, Failure> {
+    fn check(&self, spec: &CellSpec, reduced: bool) -> Result<LayerSet, Failure> {
         self.check_spec(spec)?;
         // A namespace that cannot be made is an error when the cell is made; here are the layers that may be absent.
         let mut layers = self.tree.layers().union(LayerSet::required_by_default());
-        if bare {
+        if reduced {
             layers = layers.without(namespaces());
-            self.check_bare(spec)?;
+            self.check_reduced(spec)?;
         }
         if self.landlock > 0 {
             layers.insert(Layer::Landlock);
@@ -204,22 +204,22 @@ impl Workshop {
     }
 
     /// Makes a cell; init is still locking itself when this returns.
-    /// For a zygote's child, `nest` is where.
+    /// For a zygote's child, `zygote namespace` is where.
     pub(super) fn make(
         &mut self,
         number: u64,
         spec: CellSpec,
         caller: OwnedFd,
-        nest: Option<&Nest>,
-    ) -> Result<Kept, Failure> {
+        zygote_namespace: Option<&ZygoteNamespace>,
+    ) -> Result<CellEntry, Failure> {
         let began = Instant::now();
         self.tree.prepare();
-        let bare = self.is_bare(&spec)?;
-        let mut layers = self.check(&spec, bare)?;
+        let reduced = self.is_reduced(&spec)?;
+        let mut layers = self.check(&spec, reduced)?;
         if spec.role == Role::Zygote {
             layers = layers.without([Layer::User, Layer::Pid, Layer::Landlock].into_iter().collect());
         }
-        if !layers.contains(Layer::Pid) && nest.is_none() && spec.role != Role::Zygote {
+        if !layers.contains(Layer::Pid) && zygote_namespace.is_none() && spec.role != Role::Zygote {
             // What such a cell leaves when its init ends becomes the keeper's to end.
             rustix::process::set_child_subreaper(Some(rustix::process::getpid()))
                 .map_err(|e| Failure::os("cannot adopt a cell's processes", e))?;
@@ -228,11 +228,11 @@ impl Workshop {
             .ids
             .take()
             .ok_or_else(|| Failure::new("cannot make the cell", "2048 cells exist already, no more ids are free"))?;
-        match self.make_in(number, &spec, ids, layers, bare, nest) {
-            Ok(Made { group, child, init, key, nest }) => {
+        match self.make_in(number, &spec, ids, layers, reduced, zygote_namespace) {
+            Ok(MadeCell { group, child, init, key, zygote_namespace }) => {
                 let counts_cpu = self.tree.counts_cpu();
-                let (fresh, boot, pending, state, root) = (true, Boot::Building, None, CellState::Idle, None);
-                Ok(Kept {
+                let (fresh, boot, pending, state, root) = (true, BootPhase::Building, None, CellState::Idle, None);
+                Ok(CellEntry {
                     caller,
                     init,
                     child,
@@ -244,7 +244,7 @@ impl Workshop {
                     began,
                     fresh,
                     key,
-                    nest,
+                    zygote_namespace,
                     root,
                     alone: self.alone,
                     boot,
@@ -270,26 +270,26 @@ impl Workshop {
         spec: &CellSpec,
         ids: CellIds,
         layers: LayerSet,
-        bare: bool,
-        nest: Option<&Nest>,
-    ) -> Result<Made, (Failure, bool)> {
+        reduced: bool,
+        zygote_namespace: Option<&ZygoteNamespace>,
+    ) -> Result<MadeCell, (Failure, bool)> {
         let nothing_left = |failure| (failure, true);
-        if bare {
+        if reduced {
             let layout = self.lay_out(number, spec, ids).map_err(nothing_left)?;
             return self.make_process(number, spec, ids, layers, CellEnvironment::Reduced(&layout));
         }
         if spec.role == Role::Zygote {
-            let own = self.make_nest(spec, ids).map_err(nothing_left)?;
+            let own = self.make_zygote_namespace(spec, ids).map_err(nothing_left)?;
             return match self.make_process(number, spec, ids, layers, CellEnvironment::ZygoteNamespace(&own)) {
-                Ok(made) => Ok(Made { nest: Some(own), ..made }),
+                Ok(made) => Ok(MadeCell { zygote_namespace: Some(own), ..made }),
                 Err(failed) => {
                     self.leaving.push(own.end());
                     Err(failed)
                 }
             };
         }
-        if let Some(nest) = nest {
-            return self.make_process(number, spec, ids, layers, CellEnvironment::ZygoteNamespace(nest));
+        if let Some(zygote_namespace) = zygote_namespace {
+            return self.make_process(number, spec, ids, layers, CellEnvironment::ZygoteNamespace(zygote_namespace));
         }
         let id_maps = self.id_maps(&spec.mounts, ids).map_err(nothing_left)?;
         self.make_process(number, spec, ids, layers, CellEnvironment::Namespaces { id_maps: &id_maps })
@@ -302,13 +302,13 @@ impl Workshop {
         spec: &CellSpec,
         ids: CellIds,
         layers: LayerSet,
-        environment: CellEnvironment<'_, &Nest>,
-    ) -> Result<Made, (Failure, bool)> {
+        environment: CellEnvironment<'_, &ZygoteNamespace>,
+    ) -> Result<MadeCell, (Failure, bool)> {
         let no_group = |e| Failure::os("cannot make a control group for the cell", e);
         let no_process = |e: Errno| Failure::os("cannot make the cell's namespaces", e).with_fix(Layer::Pid.fix());
-        let undo = |child: &Child, group: Option<&Group>, failure: Failure| {
+        let undo = |child: &Child, group: Option<&Cgroup>, failure: Failure| {
             let gone = kill_and_wait(child);
-            let _ = group.map(Group::remove);
+            let _ = group.map(Cgroup::remove);
             (failure, gone)
         };
         // On v2 init is born in its group; on v1 the group is made while init is busy.
@@ -323,10 +323,10 @@ impl Workshop {
         };
         let program_ids = if layers.contains(Layer::User) { ids.program() } else { ids.init().map(|_| ids.owner()) };
         let born = wire::pair().and_then(|(ours, theirs)| {
-            let birthplace = early.as_ref().and_then(Group::birthplace);
+            let birthplace = early.as_ref().and_then(Cgroup::birthplace);
             let environment = match environment {
-                CellEnvironment::ZygoteNamespace(nest) => {
-                    let order = Order {
+                CellEnvironment::ZygoteNamespace(zygote_namespace) => {
+                    let order = InitOrder {
                         spec: spec.clone(),
                         owner: ids.owner(),
                         map: ids.map(),
@@ -335,13 +335,13 @@ impl Workshop {
                         program_ids,
                         duties: self.duties(spec, layers),
                     };
-                    return nest.make(&order, theirs.as_fd(), birthplace).map(|child| (child, ours));
+                    return zygote_namespace.make(&order, theirs.as_fd(), birthplace).map(|child| (child, ours));
                 }
                 CellEnvironment::Namespaces { id_maps } => CellEnvironment::Namespaces { id_maps },
                 CellEnvironment::Reduced(layout) => CellEnvironment::Reduced(layout),
             };
             let filters = self.filters_of(spec, environment.is_reduced());
-            let birth = init::Birth {
+            let params = init::InitParams {
                 alone: self.alone,
                 socket: &theirs,
                 spec,
@@ -360,7 +360,7 @@ impl Workshop {
                     .into_iter()
                     .filter(|(layer, _)| layers.contains(*layer))
                     .fold(private, |all, (_, namespace)| all.and(namespace));
-            fork_into(self.alone, namespaces, birthplace, || init::main(&birth)).map(|child| (child, ours))
+            fork_into(self.alone, namespaces, birthplace, || init::main(&params)).map(|child| (child, ours))
         });
         let (child, ours) = match born {
             Ok(born) => born,
@@ -381,14 +381,14 @@ impl Workshop {
             return Err(undo(&child, Some(&group), no_group(error)));
         }
         let needs_network = matches!(environment, CellEnvironment::Namespaces { .. });
-        if let Err(errno) = self.give_places(&ours, &group, layers, needs_network) {
+        if let Err(errno) = self.hand_over(&ours, &group, layers, needs_network) {
             return Err(undo(&child, Some(&group), no_process(errno)));
         }
         let key = match environment {
-            CellEnvironment::ZygoteNamespace(nest) => Some(nest.key),
+            CellEnvironment::ZygoteNamespace(zygote_namespace) => Some(zygote_namespace.key),
             CellEnvironment::Namespaces { .. } | CellEnvironment::Reduced(_) => None,
         };
-        Ok(Made { group, child, init: ours, key, nest: None })
+        Ok(MadeCell { group, child, init: ours, key, zygote_namespace: None })
     }
 
     /// What init has to do because no cgroup does, and nobody has said that it should not be done.
@@ -399,11 +399,11 @@ impl Workshop {
             memory: !present.contains(Layer::Memory),
             cpu_time: !self.tree.counts_cpu(),
             processes: match present.contains(Layer::Pids) {
-                true => init::Processes::Elsewhere,
+                true => init::ProcessLimit::Elsewhere,
                 // By the container.
-                false if self.contained => init::Processes::Elsewhere,
-                false if own_user => init::Processes::ByUser,
-                false => init::Processes::ByCounting,
+                false if self.contained => init::ProcessLimit::Elsewhere,
+                false if own_user => init::ProcessLimit::ByUser,
+                false => init::ProcessLimit::ByCounting,
             },
         }
     }
@@ -460,27 +460,27 @@ impl Workshop {
         self.unowned.as_ref().map_or_else(|| Err(Errno::NOENT.into()), OwnedFd::try_clone)
     }
 
-    /// A nest in which every id exists that cells can have, for a zygote with these ids.
-    fn make_nest(&mut self, spec: &CellSpec, ids: CellIds) -> Result<Nest, Failure> {
+    /// A zygote namespace in which every id exists that cells can have, for a zygote with these ids.
+    fn make_zygote_namespace(&mut self, spec: &CellSpec, ids: CellIds) -> Result<ZygoteNamespace, Failure> {
         let failed = |errno: Errno| Failure::os("cannot make the namespaces of a zygote", errno);
         let key = EntryKey::random().map_err(failed)?;
         let internet = spec.network != Network::None;
         let zygote = |named| syscalls::compile(&syscalls::policy_of_zygotes(Sockets { internet, named }, key));
-        let params = NestParams {
+        let params = ZygoteNamespaceParams {
             map: &self.ids.map(),
             owner: ids.init().map(|(uid, _)| uid),
             children: self.filters_of(spec, false),
             zygote: init::Filters { usual: zygote(true), no_named_sockets: zygote(false) },
             key,
         };
-        Nest::start(self.alone, &self.proc, &params).map_err(failed)
+        ZygoteNamespace::start(self.alone, &self.proc, &params).map_err(failed)
     }
 
     /// Hands init its network namespace, if it needs one, and, on v1, its groups.
-    fn give_places(
+    fn hand_over(
         &self,
         init: &OwnedFd,
-        group: &Group,
+        group: &Cgroup,
         layers: LayerSet,
         needs_network: bool,
     ) -> rustix::io::Result<()> {
@@ -492,7 +492,7 @@ impl Workshop {
         let groups = joined_by_init.iter().chain(group.joined_by_program()).chain(back);
         let fds: Vec<_> = net.map(AsFd::as_fd).into_iter().chain(groups.map(AsFd::as_fd)).collect();
         let count = |files: &[std::fs::File]| u8::try_from(files.len()).unwrap_or(u8::MAX);
-        let places = ToInit::Places { init: count(joined_by_init), back: count(back) };
+        let places = ToInit::Handover { init: count(joined_by_init), back: count(back) };
         match wire::send(init, &places, &fds, SendFlags::DONTWAIT) {
             // Init has failed already; its reason is waiting to be received.
             Err(Errno::PIPE | Errno::CONNRESET) => Ok(()),
@@ -506,7 +506,7 @@ impl Workshop {
 pub(super) fn kill_and_wait(child: &Child) -> bool {
     const PATIENCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
     let _ = pidfd_send_signal(&child.pidfd, Signal::KILL);
-    // It may be a nest's child, which only the descriptor can tell of.
+    // It may be a zygote namespace's child, which only the descriptor can tell of.
     let gone = rustix::event::poll(&mut [PollFd::new(&child.pidfd, PollFlags::IN)], Some(&PATIENCE));
     let _ = rustix::process::waitid(WaitId::PidFd(child.pidfd.as_fd()), WaitIdOptions::EXITED | WaitIdOptions::NOHANG);
     gone.is_ok_and(|gone| gone > 0)

@@ -1,4 +1,4 @@
-//! Locking a cell that has no namespaces: see [`crate::bare`].
+//! Locking a cell that has no namespaces: see [`crate::reduced`].
 //!
 //! Init itself is locked as well as its programs are, but for two things: it may read all of `/proc`, to find what descends
 //! from it, and it may empty the cell's directory.
@@ -14,10 +14,10 @@ use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 use rustix::process::DumpableBehavior;
 
-use super::Birth;
-use super::lock::{Locked, Places, begin, enter_places, give_up_power, open_io, prefer_as_victim};
+use super::InitParams;
+use super::lock::{Handover, Locked, begin, give_up_power, open_io, prefer_as_victim, take_handover};
 use super::writable::Writable;
-use crate::bare::Layout;
+use crate::reduced::CellLayout;
 use crate::rootfs;
 use crate::step::{InitStep, StepError, at, named};
 
@@ -43,9 +43,9 @@ const PROC: [&str; 12] = [
 /// do not start.
 const ETC: [&str; 2] = ["/etc/ssl/openssl.cnf", "/etc/nsswitch.conf"];
 
-pub(super) fn lock<'a>(birth: &Birth<'a>, layout: &Layout) -> Result<Locked<'a>, StepError> {
-    let children = begin(birth)?;
-    let Places { groups, gateway: outgoing, .. } = enter_places(birth)?;
+pub(super) fn lock<'a>(params: &InitParams<'a>, layout: &CellLayout) -> Result<Locked<'a>, StepError> {
+    let children = begin(params)?;
+    let Handover { groups, gateway: outgoing, .. } = take_handover(params)?;
     let open = |path: &Path, flags: OFlags| {
         rustix::fs::openat(CWD, path, flags | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())
     };
@@ -53,30 +53,30 @@ pub(super) fn lock<'a>(birth: &Birth<'a>, layout: &Layout) -> Result<Locked<'a>,
     let root = open(layout.root(), OFlags::RDONLY).map_err(at(InitStep::OpenCellDirectory))?;
     let (own, volumes) = layout.own_and_volumes();
     let own: Result<_, _> = own.map(|place| open(place, OFlags::RDONLY)).collect();
-    let volumes = volumes.zip(&birth.spec.volumes);
+    let volumes = volumes.zip(&params.spec.volumes);
     let volumes: Result<_, _> = volumes.map(|(place, volume)| Ok((open(place, OFlags::RDONLY)?, volume))).collect();
     let own = own.map_err(at(InitStep::OpenCellDirectory))?;
     let volumes = volumes.map_err(at(InitStep::OpenVolumes))?;
     let writable = Writable::Directory { root, own, volumes, sized: layout.is_in_place() };
     prefer_as_victim(&proc).map_err(at(InitStep::PreferAsVictim))?;
     let io = open_io(&proc);
-    give_up_power(birth, &proc)?;
+    give_up_power(params, &proc)?;
     drop(proc);
 
     rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(at(InitStep::SealMemory))?;
-    let for_programs = seal(rules(birth, layout)?)?;
-    let own = allow(rules(birth, layout)?, Path::new("/proc"), AccessFs::from_read(KNOWN))?;
+    let for_programs = seal(rules(params, layout)?)?;
+    let own = allow(rules(params, layout)?, Path::new("/proc"), AccessFs::from_read(KNOWN))?;
     let own = seal(allow(own, layout.root(), AccessFs::from_all(KNOWN))?)?;
     rustix::thread::set_no_new_privs(true).map_err(at(InitStep::GiveUpNewPrivileges))?;
     sandbox_sys::landlock::restrict_self(own.as_fd()).map_err(at(InitStep::EnterLandlockRules))?;
-    let filter = birth.filters.choose(rootfs::sockets_shown(&birth.spec.mounts));
+    let filter = params.filters.choose(rootfs::sockets_shown(&params.spec.mounts));
     sandbox_sys::seccomp::install(filter).map_err(at(InitStep::InstallFilter))?;
     Ok(Locked { writable, outgoing, park: None, children, landlock: Some(for_programs), groups, io })
 }
 
 /// What programs may do with files: read and execute what makes up the system and what the cell shows, write in the
 /// cell's own places, and nothing else. And no signals or abstract sockets to processes outside the program's own tree.
-fn rules(birth: &Birth<'_>, layout: &Layout) -> Result<RulesetCreated, StepError> {
+fn rules(params: &InitParams<'_>, layout: &CellLayout) -> Result<RulesetCreated, StepError> {
     let mut rules = Ruleset::default()
         .set_compatibility(CompatLevel::BestEffort)
         .handle_access(AccessFs::from_all(KNOWN))
@@ -103,7 +103,7 @@ fn rules(birth: &Birth<'_>, layout: &Layout) -> Result<RulesetCreated, StepError
     for path in rootfs::device_paths().filter(|path| path.exists()) {
         rules = allow(rules, &path, AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::IoctlDev)?;
     }
-    for mount in &birth.spec.mounts {
+    for mount in &params.spec.mounts {
         let access = if mount.writable { AccessFs::from_all(KNOWN) } else { AccessFs::from_read(KNOWN) };
         // As with mounts elsewhere: it was checked under this name, and must not be redirected.
         let flags = OFlags::PATH | OFlags::CLOEXEC;
