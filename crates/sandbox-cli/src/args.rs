@@ -144,7 +144,7 @@ pub(crate) enum Action {
     },
 }
 
-#[expect(clippy::struct_excessive_bools, reason = "flags are what they are")]
+#[cfg_attr(feature = "canary", expect(clippy::struct_excessive_bools, reason = "flags are what they are"))]
 #[derive(Debug, Args)]
 pub(crate) struct AttackOptions {
     /// Print JSON

@@ -7,6 +7,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use sandbox_cell::archive::{Archive, FileCaps, Omission};
+use sandbox_cell::wait::is_readable;
 use sandbox_cell::{Backend, Failure, Keeper, Mount, RelativePath, RunStatus, Sources, signal_name};
 use sandbox_runtimes::{StageName, Store};
 
@@ -16,7 +17,7 @@ use crate::pool::{Cells, Going, Pool, Room};
 use crate::request::{Request, Source};
 use crate::result::{CompileResult, Metrics, OmittedFile, Phases, RunResult, Status, Verdict, seconds, text};
 use crate::settings::Settings;
-use crate::stage::{Ended, Input, Stage, Stream, failure, is_readable};
+use crate::stage::{Ended, Input, Stage, Stream, failure};
 use crate::template::guard;
 use crate::verdict::{Evidence, judge};
 use crate::volumes::NamedVolume;
@@ -296,7 +297,7 @@ impl Run<'_> {
         sorted.sort();
         let mut opened = vec![];
         for name in sorted {
-            let volume = NamedVolume::open(dir, name, || !is_readable(self.cancel))
+            let volume = NamedVolume::open(dir, name, || !is_readable(self.cancel, Duration::ZERO))
                 .map_err(|error| failure(&format!("cannot open the volume '{name}'"), &error))?;
             let Some(volume) = volume else { return Ok(None) };
             opened.push((name, volume));

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use sandbox_cell::archive::{FileCaps, Omission, Sink};
+use sandbox_cell::wait::is_readable;
 use sandbox_cell::{Failure, LimitKind, Mount, RelativePath, RunStatus, StopReason};
 use sandbox_runtimes::{Claim, Entry, Kind, StageName, Staging};
 
@@ -12,7 +13,7 @@ use crate::execute::{Observer, Run, Stopped, ending};
 use crate::files::pack;
 use crate::plan::{Making, Step};
 use crate::result::{CompileResult, RunResult, Verdict, seconds, text};
-use crate::stage::{Ended, Input, Stage, failure, is_readable};
+use crate::stage::{Ended, Input, Stage, failure};
 use crate::verdict::{Evidence, judge};
 use crate::warmth::Warmth;
 
@@ -97,7 +98,7 @@ impl<'a> Run<'a> {
             if waits == MUTE_WAITS {
                 observer.step(making.step, &format!("waiting for another run that is {}", making.what));
             }
-            !is_readable(self.cancel)
+            !is_readable(self.cancel, Duration::ZERO)
         };
         let claim = self.host.store.claim(making.kind, &making.key, patient).map_err(|error| Failure {
             fix: Some("name a directory that can be written with SANDBOX_DATA_DIR".to_owned()),

@@ -542,7 +542,7 @@ impl Key {
     }
 
     fn finish(self) -> String {
-        self.0.finalize().iter().take(20).map(|byte| format!("{byte:02x}")).collect()
+        sandbox_cell::random::hex(&self.0.finalize()[..20])
     }
 }
 

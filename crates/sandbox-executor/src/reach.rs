@@ -15,7 +15,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::process::{ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 
 use crate::index::Index;
@@ -274,7 +274,7 @@ impl Patience<'_> {
     fn wait(&self, fd: impl AsFd) -> bool {
         loop {
             let left = self.until.saturating_duration_since(Instant::now());
-            let timeout = Timespec { tv_sec: left.as_secs().cast_signed(), tv_nsec: left.subsec_nanos().into() };
+            let timeout = sandbox_cell::wait::timespec(left);
             let mut fds = vec![PollFd::new(&fd, PollFlags::IN)];
             fds.extend(self.stop.map(|stop| PollFd::from_borrowed_fd(stop, PollFlags::IN)));
             match poll(&mut fds, Some(&timeout)) {

@@ -6,11 +6,12 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
 use sandbox_cell::archive::{self, Archive, Arrival, FileCaps, Sink};
+use sandbox_cell::wait::timespec;
 use sandbox_cell::{
     Cell, CellEnd, CellSpec, Command, Failure, LayerSet, LimitKind, Mount, Network, Outcome, Ready, RunStatus, Start,
     Stdio, StopReason, Usage, Volume, reason,
@@ -203,13 +204,6 @@ impl io::Read for Timed {
     }
 }
 
-fn timespec(duration: Duration) -> Timespec {
-    Timespec {
-        tv_sec: i64::try_from(duration.as_secs()).unwrap_or(i64::MAX),
-        tv_nsec: i64::from(duration.subsec_nanos()),
-    }
-}
-
 /// A sink behind a reference.
 struct Forward<'a>(&'a mut dyn Sink);
 
@@ -231,12 +225,6 @@ impl Sink for Forward<'_> {
     fn volume(&mut self, number: u8, part: &mut dyn io::Read) -> io::Result<()> {
         self.0.volume(number, part)
     }
-}
-
-/// Whether one of these has become readable.
-pub(crate) fn is_readable(fds: &[BorrowedFd<'_>]) -> bool {
-    let mut polled: Vec<_> = fds.iter().map(|fd| PollFd::from_borrowed_fd(*fd, PollFlags::IN)).collect();
-    poll(&mut polled, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok_and(|ready| ready > 0)
 }
 
 /// The streams of a command that is going on.

@@ -9,13 +9,13 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags,
     SocketType, recvmsg, sendmsg, socketpair,
 };
 use sandbox_cell::archive::Archive;
 use sandbox_cell::limits::{Caps, LimitKind, Limits};
+use sandbox_cell::wait::is_readable;
 use sandbox_cell::{
     Cell, CellSpec, Failure, Keeper, Network, RelativePath, Role, Start, Stdio, ZYGOTE_LIBRARY, ZygoteNamespaceId, null,
 };
@@ -85,9 +85,8 @@ impl Zygote {
     }
 
     fn is_readable(&self, patience: Duration) -> bool {
-        let timeout = Timespec { tv_sec: patience.as_secs().cast_signed(), tv_nsec: patience.subsec_nanos().into() };
         // A zygote that ends closes its end of this.
-        poll(&mut [PollFd::new(&self.control, PollFlags::IN)], Some(&timeout)).is_ok_and(|ready| ready > 0)
+        is_readable(&[&self.control], patience)
     }
 
     fn says_something(&self) -> bool {

@@ -31,6 +31,7 @@ pub(crate) use environment::ToolEnvironment;
 use crate::cgroup::Counters;
 use crate::error::Failure;
 use crate::layer::LayerSet;
+use crate::random::random_token;
 use crate::spec::CellSpec;
 
 /// The first argument with which a program calls [`serve_in_container()`], with what follows it.
@@ -88,10 +89,8 @@ impl Backend {
 
 /// A name for a container and its directory that nobody can foresee: others can write where that is.
 fn new_id() -> Result<String, Failure> {
-    let mut random = [0; 8];
-    rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty())
-        .map_err(|errno| Failure::os("cannot name the container", errno))?;
-    Ok(format!("sandbox-cell-{:016x}", u64::from_ne_bytes(random)))
+    let token = random_token::<8>().map_err(|errno| Failure::os("cannot name the container", errno))?;
+    Ok(format!("sandbox-cell-{token}"))
 }
 
 /// A container for one cell.

@@ -13,7 +13,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use rustix::fs::{AtFlags, CWD, Dir, FileType, Gid, Mode, OFlags, Stat, Timespec, Timestamps, Uid};
+use rustix::fs::{AtFlags, CWD, Dir, FileType, Gid, Mode, OFlags, Stat, Timestamps, Uid};
 use rustix::io::Errno;
 
 use super::InitParams;
@@ -21,6 +21,7 @@ use crate::archive::{ArchiveEntry, FileCaps, MOST_NAMED, Omission, next_entry, w
 use crate::path::{MAX_DEPTH, MAX_LENGTH, RelativePath};
 use crate::reduced::CellLayout;
 use crate::spec::{Volume, WORK_DIR};
+use crate::wait::timespec;
 
 /// What is known of an input file, to tell whether a program has changed it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -123,8 +124,7 @@ impl<'a> Files<'a> {
         let mut file = File::from(rustix::fs::openat(&parent, name, flags, mode)?);
         self.own(&parent, name)?;
         io::copy(content, &mut file)?;
-        let time =
-            Timespec { tv_sec: i64::try_from(stamp.as_secs()).unwrap_or(0), tv_nsec: i64::from(stamp.subsec_nanos()) };
+        let time = timespec(stamp);
         rustix::fs::futimens(&file, &Timestamps { last_access: time, last_modification: time })?;
         Ok(rustix::fs::fstat(&file)?)
     }

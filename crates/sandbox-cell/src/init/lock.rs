@@ -8,10 +8,6 @@ use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
-use landlock::{
-    ABI, Access, AccessFs, BitFlags, CompatLevel, Compatible, PathBeneath, PathFd, Ruleset, RulesetAttr,
-    RulesetCreatedAttr, Scope,
-};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags};
@@ -25,9 +21,11 @@ use super::writable::Writable;
 use super::{InitParams, network};
 use crate::environment::CellEnvironment;
 use crate::identity::{self, acting_as};
+use crate::landlock_rules::{FileAccess, LandlockRules};
 use crate::layer::Layer;
 use crate::rootfs;
 use crate::spec::{CellSpec, Role};
+use crate::stdio;
 use crate::step::{InitStep, StepError, at};
 use crate::wire::{self, FromInit, Received, ToInit};
 
@@ -121,7 +119,8 @@ pub(super) fn lock<'a>(params: &InitParams<'a>) -> Result<Locked<'a>, StepError>
 pub(super) fn begin(params: &InitParams<'_>) -> Result<SignalFd, StepError> {
     let kept: Vec<_> = params.environment.id_maps().iter().flatten().chain([params.socket]).map(AsFd::as_fd).collect();
     sandbox_sys::process::close_all_except(&kept).map_err(at(InitStep::CloseDescriptors))?;
-    detach_stdio().map_err(at(InitStep::OpenDevNull))?;
+    // Programs get standard streams of their own; init has none.
+    stdio::let_go_of_all().map_err(at(InitStep::OpenDevNull))?;
     sandbox_sys::signal::reset(crate::keeper::IGNORED_SIGNALS);
     // A zygote namespace ignores it.
     sandbox_sys::signal::reset([libc::SIGCHLD]);
@@ -208,14 +207,6 @@ pub(super) fn take_handover(params: &InitParams<'_>) -> Result<Handover, StepErr
     Ok(Handover { groups, joined, gateway })
 }
 
-/// Programs get standard streams of their own; init has none.
-fn detach_stdio() -> rustix::io::Result<()> {
-    let null = rustix::fs::open(c"/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
-    rustix::stdio::dup2_stdin(&null)?;
-    rustix::stdio::dup2_stdout(&null)?;
-    rustix::stdio::dup2_stderr(&null)
-}
-
 /// Leaves the keeper's user namespace for one in which only the cell's own ids exist, and keeps next to no capability
 /// even there.
 pub(super) fn give_up_power(params: &InitParams<'_>, proc: &OwnedFd) -> Result<(), StepError> {
@@ -289,31 +280,13 @@ fn take_ids(ids: (u32, u32)) -> Result<(), StepError> {
 /// The second wall around files: reading and executing below the cell's root, writing only where the cell is
 /// writable, nothing elsewhere; and no signals or abstract sockets to processes outside the program's own tree.
 fn landlock_rules(spec: &CellSpec) -> Result<OwnedFd, Errno> {
-    const KNOWN: ABI = ABI::V6;
-    let refused = |_| Errno::INVAL;
-    let rule = |path: &Path, access: BitFlags<AccessFs>| {
-        PathFd::new(path).map(|fd| PathBeneath::new(fd, access)).map_err(|_| Errno::NOENT)
-    };
-    let mut rules = Ruleset::default()
-        .set_compatibility(CompatLevel::BestEffort)
-        .handle_access(AccessFs::from_all(KNOWN))
-        .and_then(|rules| rules.scope(Scope::from_all(KNOWN)))
-        .and_then(Ruleset::create)
-        .map_err(refused)?
-        .add_rule(rule(Path::new("/"), AccessFs::from_read(KNOWN))?)
-        .map_err(refused)?;
+    let mut rules = LandlockRules::new()?.allow(Path::new("/"), FileAccess::Read)?;
     let mounts = spec.mounts.iter().filter(|mount| mount.writable).map(|mount| mount.target.as_path());
     let volumes = spec.volumes.iter().map(|volume| volume.target.as_path());
     for path in rootfs::writable_dirs().map(Path::new).into_iter().chain(mounts).chain(volumes) {
-        // Of a file only a file's rights can be given.
-        let access = if path.is_dir() { AccessFs::from_all(KNOWN) } else { AccessFs::from_file(KNOWN) };
-        rules = rules.add_rule(rule(path, access)?).map_err(refused)?;
+        rules = rules.allow(path, FileAccess::All)?;
     }
-    rules = rules
-        .add_rule(rule(Path::new("/dev"), AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::IoctlDev)?)
-        .map_err(refused)?;
-    let fd: Option<OwnedFd> = rules.into();
-    fd.ok_or(Errno::OPNOTSUPP)
+    rules.allow(Path::new("/dev"), FileAccess::Device)?.seal()
 }
 
 impl Locked<'_> {

@@ -6,22 +6,17 @@
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
-use landlock::{
-    ABI, Access, AccessFs, BitFlags, CompatLevel, Compatible, PathBeneath, PathFd, Ruleset, RulesetAttr,
-    RulesetCreated, RulesetCreatedAttr, Scope,
-};
-use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags};
+use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 use rustix::process::DumpableBehavior;
 
 use super::InitParams;
 use super::lock::{Handover, Locked, begin, give_up_power, open_io, prefer_as_victim, take_handover};
 use super::writable::Writable;
+use crate::landlock_rules::{FileAccess, LandlockRules};
 use crate::reduced::CellLayout;
 use crate::rootfs;
 use crate::step::{InitStep, StepError, at, named};
-
-const KNOWN: ABI = ABI::V6;
 
 /// What `/proc` says about the machine and not about others on it. Each process may read about itself too.
 const PROC: [&str; 12] = [
@@ -65,8 +60,8 @@ pub(super) fn lock<'a>(params: &InitParams<'a>, layout: &CellLayout) -> Result<L
 
     rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(at(InitStep::SealMemory))?;
     let for_programs = seal(rules(params, layout)?)?;
-    let own = allow(rules(params, layout)?, Path::new("/proc"), AccessFs::from_read(KNOWN))?;
-    let own = seal(allow(own, layout.root(), AccessFs::from_all(KNOWN))?)?;
+    let own = allow(rules(params, layout)?, Path::new("/proc"), FileAccess::Read)?;
+    let own = seal(allow(own, layout.root(), FileAccess::All)?)?;
     rustix::thread::set_no_new_privs(true).map_err(at(InitStep::GiveUpNewPrivileges))?;
     sandbox_sys::landlock::restrict_self(own.as_fd()).map_err(at(InitStep::EnterLandlockRules))?;
     let filter = params.filters.choose(rootfs::sockets_shown(&params.spec.mounts));
@@ -76,43 +71,38 @@ pub(super) fn lock<'a>(params: &InitParams<'a>, layout: &CellLayout) -> Result<L
 
 /// What programs may do with files: read and execute what makes up the system and what the cell shows, write in the
 /// cell's own places, and nothing else. And no signals or abstract sockets to processes outside the program's own tree.
-fn rules(params: &InitParams<'_>, layout: &CellLayout) -> Result<RulesetCreated, StepError> {
-    let mut rules = Ruleset::default()
-        .set_compatibility(CompatLevel::BestEffort)
-        .handle_access(AccessFs::from_all(KNOWN))
-        .and_then(|rules| rules.scope(Scope::from_all(KNOWN)))
-        .and_then(Ruleset::create)
-        .map_err(|_| StepError::new(InitStep::MakeLandlockRules, Errno::INVAL))?;
+fn rules(params: &InitParams<'_>, layout: &CellLayout) -> Result<LandlockRules, StepError> {
+    let mut rules = LandlockRules::new().map_err(at(InitStep::MakeLandlockRules))?;
     if layout.is_in_place() {
-        rules = allow(rules, Path::new("/"), AccessFs::from_read(KNOWN))?;
-        rules = allow(rules, Path::new("/dev"), AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::IoctlDev)?;
+        rules = allow(rules, Path::new("/"), FileAccess::Read)?;
+        rules = allow(rules, Path::new("/dev"), FileAccess::Device)?;
         for place in layout.writable().chain([Path::new("/dev/shm")]) {
-            rules = allow(rules, place, AccessFs::from_all(KNOWN))?;
+            rules = allow(rules, place, FileAccess::All)?;
         }
         return Ok(rules);
     }
     for path in rootfs::system_paths().filter(|path| path.exists()) {
-        rules = allow(rules, &path, AccessFs::from_read(KNOWN))?;
+        rules = allow(rules, &path, FileAccess::Read)?;
     }
     for path in PROC.map(|name| Path::new("/proc").join(name)).iter().filter(|path| path.exists()) {
-        rules = allow(rules, path, AccessFs::from_read(KNOWN))?;
+        rules = allow(rules, path, FileAccess::Read)?;
     }
     for path in ETC.map(Path::new).into_iter().filter(|path| path.exists()) {
-        rules = allow(rules, path, AccessFs::from_read(KNOWN))?;
+        rules = allow(rules, path, FileAccess::Read)?;
     }
     for path in rootfs::device_paths().filter(|path| path.exists()) {
-        rules = allow(rules, &path, AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::IoctlDev)?;
+        rules = allow(rules, &path, FileAccess::Device)?;
     }
     for mount in &params.spec.mounts {
-        let access = if mount.writable { AccessFs::from_all(KNOWN) } else { AccessFs::from_read(KNOWN) };
+        let access = if mount.writable { FileAccess::All } else { FileAccess::Read };
         // As with mounts elsewhere: it was checked under this name, and must not be redirected.
         let flags = OFlags::PATH | OFlags::CLOEXEC;
         let source = rustix::fs::openat2(CWD, &mount.source, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS);
         let source = source.map_err(shown(&mount.source))?;
-        rules = allow_at(rules, &source, access).map_err(shown(&mount.source))?;
+        rules = rules.allow_at(&source, access).map_err(shown(&mount.source))?;
     }
     for place in layout.writable() {
-        rules = allow(rules, place, AccessFs::from_all(KNOWN))?;
+        rules = allow(rules, place, FileAccess::All)?;
     }
     Ok(rules)
 }
@@ -121,19 +111,10 @@ fn shown(path: &Path) -> impl FnOnce(Errno) -> StepError {
     at(InitStep::Show(named(path)))
 }
 
-fn allow(rules: RulesetCreated, path: &Path, access: BitFlags<AccessFs>) -> Result<RulesetCreated, StepError> {
-    let fd = PathFd::new(path).map_err(|_| shown(path)(Errno::NOENT))?;
-    allow_at(rules, &fd, access).map_err(shown(path))
+fn allow(rules: LandlockRules, path: &Path, access: FileAccess) -> Result<LandlockRules, StepError> {
+    rules.allow(path, access).map_err(shown(path))
 }
 
-fn allow_at(rules: RulesetCreated, fd: &impl AsFd, access: BitFlags<AccessFs>) -> Result<RulesetCreated, Errno> {
-    // Of a file only a file's rights can be given.
-    let is_dir = FileType::from_raw_mode(rustix::fs::fstat(fd)?.st_mode).is_dir();
-    let access = if is_dir { access } else { access & AccessFs::from_file(KNOWN) };
-    rules.add_rule(PathBeneath::new(fd, access)).map_err(|_| Errno::INVAL)
-}
-
-fn seal(rules: RulesetCreated) -> Result<OwnedFd, StepError> {
-    let fd: Option<OwnedFd> = rules.into();
-    fd.ok_or(StepError::new(InitStep::MakeLandlockRules, Errno::OPNOTSUPP))
+fn seal(rules: LandlockRules) -> Result<OwnedFd, StepError> {
+    rules.seal().map_err(at(InitStep::MakeLandlockRules))
 }

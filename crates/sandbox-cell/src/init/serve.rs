@@ -4,7 +4,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, WaitOptions, WaitStatus};
@@ -22,6 +22,7 @@ use crate::limits::{LimitKind, Limits};
 use crate::outcome::RunStatus;
 use crate::spec::Command;
 use crate::step::{InitStep, StepError};
+use crate::wait::timespec;
 use crate::wire::{self, FromInit, Received, Report, RunParams, ToInit};
 
 /// A program that runs.
@@ -167,7 +168,7 @@ fn wait(
 ) -> Result<WakeReasons, Errno> {
     let mut fds = vec![PollFd::new(params.socket, PollFlags::IN), PollFd::new(&locked.children, PollFlags::IN)];
     fds.extend(park::waiting(park).map(|socket| PollFd::from_borrowed_fd(socket, PollFlags::IN)));
-    let timeout = timeout.map(|t| Timespec { tv_sec: 0, tv_nsec: i64::from(t.subsec_nanos()) });
+    let timeout = timeout.map(timespec);
     match poll(&mut fds, timeout.as_ref()) {
         Ok(_) | Err(Errno::INTR) => {
             let ready = |index: usize| fds.get(index).is_some_and(|fd| !fd.revents().is_empty());

@@ -11,6 +11,7 @@ use super::ids::CellIds;
 use crate::backend::{self, Backend, ToolEnvironment};
 use crate::error::Failure;
 use crate::spec::CellSpec;
+use crate::stdio;
 
 /// Bridges, by their cells' numbers.
 #[derive(Default)]
@@ -45,7 +46,7 @@ impl Bridges {
         let (backend, environment) = (&self.backend, &self.environment);
         let forked = fork_into(factory.alone, Namespaces::NONE, None, || {
             let kept = [caller.as_fd()];
-            if sandbox_sys::process::close_all_except(&kept).is_err() || reopen_streams().is_err() {
+            if sandbox_sys::process::close_all_except(&kept).is_err() || stdio::let_go_of_all().is_err() {
                 return;
             }
             let _ = rustix::thread::set_name(c"sandbox-bridge");
@@ -74,16 +75,4 @@ impl Bridges {
             factory.ids.give_back(ids);
         }
     }
-}
-
-/// Programs that are started expect the three standard streams to be there.
-fn reopen_streams() -> rustix::io::Result<()> {
-    let null = rustix::fs::open(
-        c"/dev/null",
-        rustix::fs::OFlags::RDWR | rustix::fs::OFlags::CLOEXEC,
-        rustix::fs::Mode::empty(),
-    )?;
-    rustix::stdio::dup2_stdin(&null)?;
-    rustix::stdio::dup2_stdout(&null)?;
-    rustix::stdio::dup2_stderr(&null)
 }

@@ -6,9 +6,8 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fs::{CWD, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::net::SendFlags;
@@ -29,6 +28,7 @@ use crate::reduced::CellsDirectory;
 use crate::rootfs;
 use crate::spec::{CellSpec, Mount, Network, Role};
 use crate::syscalls::{self, EntryKey, Sockets};
+use crate::wait::is_readable;
 use crate::wire::{self, Sources, ToInit};
 
 /// Everything that cells are made from.
@@ -504,12 +504,12 @@ impl CellFactory {
 /// Ends a process that was never put among the cells. Returns whether it has gone: every cell waits meanwhile, so one that
 /// does not die soon is not waited for.
 pub(super) fn kill_and_wait(child: &Child) -> bool {
-    const PATIENCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
+    const PATIENCE: Duration = Duration::from_millis(200);
     let _ = pidfd_send_signal(&child.pidfd, Signal::KILL);
     // It may be a zygote namespace's child, which only the descriptor can tell of.
-    let gone = rustix::event::poll(&mut [PollFd::new(&child.pidfd, PollFlags::IN)], Some(&PATIENCE));
+    let gone = is_readable(&[&child.pidfd], PATIENCE);
     let _ = rustix::process::waitid(WaitId::PidFd(child.pidfd.as_fd()), WaitIdOptions::EXITED | WaitIdOptions::NOHANG);
-    gone.is_ok_and(|gone| gone > 0)
+    gone
 }
 
 /// The layers that are not among these.

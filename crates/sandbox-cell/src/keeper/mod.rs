@@ -22,7 +22,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{RecvFlags, SendFlags};
@@ -36,7 +36,9 @@ use crate::layer::LayerSet;
 use crate::limits::Limits;
 use crate::outcome::{Outcome, StopReason, Usage};
 use crate::spec::{CellSpec, Command, Gateway, Mount, Network, ZygoteNamespaceId};
+use crate::stdio;
 use crate::syscalls::EntryKey;
+use crate::wait::{is_readable, timespec};
 use crate::wire::{self, FromCell, Received, RunParams, Sources, ToCell, ToKeeper};
 
 /// A running keeper process. When it and all its cells are dropped, that waits until it has ended, with nothing left.
@@ -123,8 +125,7 @@ impl Keeper {
     /// Whether the keeper process has not ended. Asks the kernel only, so that it costs next to nothing.
     #[must_use]
     pub fn is_alive(&self) -> bool {
-        let mut ended = [PollFd::new(&self.0.child.pidfd, PollFlags::IN)];
-        !matches!(poll(&mut ended, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })), Ok(1..))
+        !is_readable(&[&self.0.child.pidfd], Duration::ZERO)
     }
 
     /// Says that no more cells will be asked for: the keeper ends with its last cell, and need not be told again.
@@ -180,13 +181,6 @@ fn wait_for(fd: impl AsFd, until: Instant) -> rustix::io::Result<bool> {
             Err(Errno::INTR) => {}
             ready => return ready.map(|ready| ready > 0),
         }
-    }
-}
-
-fn timespec(duration: Duration) -> Timespec {
-    Timespec {
-        tv_sec: i64::try_from(duration.as_secs()).unwrap_or(i64::MAX),
-        tv_nsec: i64::from(duration.subsec_nanos()),
     }
 }
 
@@ -520,5 +514,5 @@ impl AsFd for Cell {
 
 /// `/dev/null`, for streams that are not wanted.
 pub fn null() -> std::io::Result<File> {
-    File::options().read(true).write(true).open("/dev/null")
+    Ok(stdio::open_null()?.into())
 }

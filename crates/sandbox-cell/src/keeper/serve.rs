@@ -20,8 +20,7 @@ use std::collections::HashMap;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-use rustix::event::{Timespec, epoll};
-use rustix::fs::{Mode, OFlags};
+use rustix::event::epoll;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags};
 use rustix::process::{Pid, Resource, Rlimit, Signal, WaitId, WaitIdOptions, WaitOptions, pidfd_send_signal};
@@ -35,7 +34,9 @@ use crate::cgroup::Alarm;
 use crate::descendants;
 use crate::error::Failure;
 use crate::spec::{CellSpec, Role};
+use crate::stdio;
 use crate::step::MAX_REPORT;
+use crate::wait::timespec;
 use crate::wire::{self, FromCell, FromInit, Received, ToCell, ToKeeper};
 
 /// Signals that the keeper ignores, and that every init has to reset.
@@ -115,16 +116,17 @@ fn detach(control: &OwnedFd) -> rustix::io::Result<()> {
     sandbox_sys::signal::reset(sandbox_sys::signal::CLASSIC);
     sandbox_sys::signal::ignore(IGNORED_SIGNALS);
     sandbox_sys::process::close_all_except(&[control.as_fd()])?;
-    let null = rustix::fs::open(c"/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
-    rustix::stdio::dup2_stdin(&null)?;
-    rustix::stdio::dup2_stdout(&null)
+    stdio::let_go_of_input_and_output()
 }
 
 impl KeeperServer<'_> {
     fn run(&mut self) -> Result<(), Errno> {
         let mut events: Vec<epoll::Event> = Vec::with_capacity(64);
         while !(self.closing && self.cells.is_empty() && self.bridges.is_empty() && self.leaving.is_empty()) {
-            let timeout = self.nearest_deadline().map(|at| timespec(at.saturating_duration_since(Instant::now())));
+            // The kernel counts in whole milliseconds here: round up, or the last one is spent spinning.
+            let round_up = Duration::from_micros(999);
+            let left = |at: Instant| timespec(at.saturating_duration_since(Instant::now()) + round_up);
+            let timeout = self.nearest_deadline().map(left);
             events.clear();
             match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), timeout.as_ref()) {
                 Ok(_) | Err(Errno::INTR) => {}
@@ -451,9 +453,7 @@ impl KeeperServer<'_> {
 /// Closes the last of the caller's streams. A keeper whose last cell does not die outlives its caller, and whoever reads the
 /// caller's standard error must not wait for that.
 fn let_go_of_stderr() {
-    if let Ok(null) = rustix::fs::open(c"/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()) {
-        let _ = rustix::stdio::dup2_stderr(&null);
-    }
+    let _ = stdio::let_go_of_errors();
 }
 
 /// Takes the status of a child that has ended. Of a zygote namespace's child there is none.
@@ -471,13 +471,4 @@ fn end_orphans(spared: &[Pid]) -> usize {
         }
     });
     left
-}
-
-fn timespec(duration: Duration) -> Timespec {
-    // The kernel counts in whole milliseconds here: round up, or the last one is spent spinning.
-    let duration = duration + Duration::from_micros(999);
-    Timespec {
-        tv_sec: i64::try_from(duration.as_secs()).unwrap_or(i64::MAX),
-        tv_nsec: i64::from(duration.subsec_nanos()),
-    }
 }

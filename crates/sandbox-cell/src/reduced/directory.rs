@@ -12,6 +12,7 @@ use std::time::Duration;
 use rustix::fs::{AtFlags, CWD, FlockOperation, Gid, Mode, OFlags, Uid, flock};
 
 use super::{CellLayout, clear};
+use crate::random::random_token;
 use crate::spec::CellSpec;
 
 const PREFIX: &str = "sandbox-run-cells-";
@@ -38,9 +39,7 @@ impl CellsDirectory {
         sweep(parent);
         let mode = if shared { 0o711 } else { 0o700 };
         for _ in 0..100 {
-            let mut random = [0; 8];
-            rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty())?;
-            let path = parent.join(format!("{PREFIX}{:016x}", u64::from_ne_bytes(random)));
+            let path = parent.join(format!("{PREFIX}{}", random_token::<8>()?));
             match std::fs::DirBuilder::new().mode(mode).create(&path) {
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => continue,
                 made => made?,

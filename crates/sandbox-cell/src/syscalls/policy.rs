@@ -350,9 +350,7 @@ pub(crate) struct EntryKey(pub(crate) u64);
 impl EntryKey {
     /// One that cannot be guessed.
     pub(crate) fn random() -> rustix::io::Result<Self> {
-        let mut bytes = [0; 8];
-        rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())?;
-        Ok(Self(u64::from_ne_bytes(bytes)))
+        crate::random::random_bytes().map(u64::from_ne_bytes).map(Self)
     }
 }
 

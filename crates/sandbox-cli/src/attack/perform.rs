@@ -2,7 +2,7 @@
 //! become of the world is looked at.
 
 use std::collections::HashMap;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::time::{Duration, Instant};
@@ -389,9 +389,7 @@ fn parts(text: &str) -> Result<Vec<InputFile>, String> {
 
 /// Whether a person at the terminal has had enough.
 pub(crate) fn is_cancelled(cancel: BorrowedFd<'_>) -> bool {
-    let mut fds = [rustix::event::PollFd::from_borrowed_fd(cancel.as_fd(), rustix::event::PollFlags::IN)];
-    let now = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
-    rustix::event::poll(&mut fds, Some(&now)).is_ok_and(|ready| ready > 0)
+    sandbox_cell::wait::is_readable(&[cancel], Duration::ZERO)
 }
 
 /// A plan whose cells are made without some layers.

@@ -9,6 +9,7 @@ use std::os::unix::net::{SocketAddr, UnixListener};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
+use sandbox_cell::random::{random_bytes, random_token};
 use sandbox_sys::ipc::{MessageQueue, SharedMemory, remove_segment};
 use sandbox_sys::keyring::SessionKey;
 use tempfile::TempDir;
@@ -305,14 +306,10 @@ fn set_mode(path: &Path, mode: u32) -> io::Result<()> {
 
 /// A random name that compilers take for one.
 pub(crate) fn token() -> io::Result<String> {
-    let mut bytes = [0_u8; 12];
-    rustix::rand::getrandom(&mut bytes[..], rustix::rand::GetRandomFlags::empty())?;
-    Ok(bytes.iter().fold("t".to_owned(), |text, byte| format!("{text}{byte:02x}")))
+    Ok(format!("t{}", random_token::<12>()?))
 }
 
 /// A random positive number.
 fn number() -> io::Result<i32> {
-    let mut bytes = [0_u8; 4];
-    rustix::rand::getrandom(&mut bytes[..], rustix::rand::GetRandomFlags::empty())?;
-    Ok((i32::from_ne_bytes(bytes) & i32::MAX).max(1))
+    Ok((i32::from_ne_bytes(random_bytes()?) & i32::MAX).max(1))
 }

@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use rustix::io::Errno;
 use rustix::net::sockopt::socket_error;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, connect, socket_with};
@@ -31,7 +31,7 @@ impl Stop {
             let mut polled = vec![PollFd::new(&self.0, PollFlags::IN)];
             polled.extend(fds.iter().map(|(fd, flags)| PollFd::from_borrowed_fd(*fd, *flags)));
             let left = until.saturating_duration_since(Instant::now());
-            let timeout = Timespec { tv_sec: left.as_secs().cast_signed(), tv_nsec: left.subsec_nanos().into() };
+            let timeout = sandbox_cell::wait::timespec(left);
             match poll(&mut polled, Some(&timeout)) {
                 Ok(_) if !polled[0].revents().is_empty() => return Err(ErrorKind::ConnectionAborted.into()),
                 Ok(0) => return Err(ErrorKind::TimedOut.into()),

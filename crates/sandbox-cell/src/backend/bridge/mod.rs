@@ -9,7 +9,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Stdio};
 use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags};
@@ -22,6 +22,7 @@ use crate::layer::LayerSet;
 use crate::limits::LimitKind;
 use crate::outcome::StopReason;
 use crate::spec::{CellSpec, Command};
+use crate::wait::{is_readable, timespec};
 use crate::wire::{self, FromCell, Received, RunParams, ToCell};
 
 /// How long the program inside may take longer than it should to end a command, before the container is killed.
@@ -191,10 +192,7 @@ impl<'a> Bridge<'a> {
         fds.extend(input.map(|fd| PollFd::new(fd, PollFlags::IN)));
         let now = Instant::now();
         let timeout = self.deadline().map(|at| at.saturating_duration_since(now) + Duration::from_millis(1));
-        let timeout = timeout.map(|left| Timespec {
-            tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX),
-            tv_nsec: i64::from(left.subsec_nanos()),
-        });
+        let timeout = timeout.map(timespec);
         match poll(&mut fds, timeout.as_ref()) {
             Ok(_) | Err(Errno::INTR) => {}
             Err(errno) => return Err(Failure::os("cannot wait for the container", errno)),
@@ -262,8 +260,7 @@ impl<'a> Bridge<'a> {
             return self.send(&ToGuest::Run { command, run: to_run });
         }
         let Some(input) = run.input.as_ref().filter(|_| run.room > 0) else { return Ok(()) };
-        let mut polled = [PollFd::new(input, PollFlags::IN)];
-        if !poll(&mut polled, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok_and(|ready| ready > 0) {
+        if !is_readable(&[input], Duration::ZERO) {
             return Ok(());
         }
         let mut bytes = vec![0; CHUNK.min(run.room)];
