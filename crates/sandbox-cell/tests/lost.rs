@@ -55,7 +55,10 @@ fn start_and_find(cell: &mut Cell) -> (u32, u32) {
     // Nothing else has these arguments.
     let mark = format!("7{:03}{}", NEXT.fetch_add(1, Ordering::Relaxed), std::process::id());
     start(cell, &["sleep", &mark]);
-    find(&["sleep", &mark])
+    let found = find(&["sleep", &mark]);
+    // An init that is stopped before it has reported the start has a minute for it, not the program's time.
+    eventually("the keeper knows that it runs", || cell.metrics().unwrap().wall > Duration::ZERO);
+    found
 }
 
 fn signal(pid: u32, signal: Signal) {
