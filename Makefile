@@ -85,8 +85,11 @@ test-sandbox: setup-test
 	$(CARGO) test --locked -p sandbox-server --features otlp
 	tests/api/run
 
+# Tests that disable layers of isolation need a feature that no release has.
+FEATURES = --features sandbox-cli/canary
+
 unit:
-	$(CARGO) test --workspace --locked
+	$(CARGO) test --workspace --locked $(FEATURES)
 	$(MAKE) api
 
 ## Tests of the server that need something else: other features, or the client that tries every documented call.
@@ -96,7 +99,7 @@ api:
 
 ## Every test once: measured where that can be, and the others.
 measured: coverage
-	for name in $(UNMEASURED); do $(CARGO) test --workspace --locked -- $$name || exit; done
+	for name in $(UNMEASURED); do $(CARGO) test --workspace --locked $(FEATURES) -- $$name || exit; done
 	$(MAKE) api
 
 ## Do what the README says, in a fresh clone: `make run` and every example.
@@ -136,7 +139,7 @@ UNMEASURED = for_an_ordinary_user without_namespaces fifty_hostile a_thousand_jo
 ## Line coverage of the tests; fails below 80 % of all lines or 70 % of a crate's. Counters are relocatable so that forks share them: see the tests' harness.
 coverage: setup-test
 	@command -v cargo-tarpaulin >/dev/null || $(CARGO) install --locked --quiet cargo-tarpaulin@0.37.5
-	RUSTFLAGS="-C llvm-args=-runtime-counter-relocation" $(CARGO) tarpaulin --engine llvm --workspace --locked --follow-exec \
+	RUSTFLAGS="-C llvm-args=-runtime-counter-relocation" $(CARGO) tarpaulin --engine llvm --workspace --locked $(FEATURES) --follow-exec \
 		--exclude-files "crates/sandbox-testing/*" --target-dir target/coverage --skip-clean --timeout 600 --fail-under 80 --out Stdout --out Json --output-dir target/coverage \
 		-- $(UNMEASURED:%=--skip %)
 	scripts/coverage-by-crate target/coverage/tarpaulin-report.json

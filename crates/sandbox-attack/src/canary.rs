@@ -19,7 +19,7 @@ const NEED_ROOT: [Layer; 3] = [Layer::User, Layer::Pid, Layer::Net];
 /// One attack without some layers.
 struct CanaryTrial<'a> {
     attack: &'a Attack,
-    omit: LayerSet,
+    disabled: LayerSet,
     /// Whether it must succeed.
     breaches: bool,
 }
@@ -37,14 +37,14 @@ pub(crate) fn canary(runner: &AttackRunner<'_>, attacks: &[Attack], partial: boo
     let trials: Vec<CanaryTrial<'_>> = attacks.iter().flat_map(|attack| trials(attack, testable)).collect();
     if partial {
         // Of some attacks nobody expects that they cover every layer.
-        let tried = trials.iter().fold(LayerSet::default(), |all, trial| all.union(trial.omit));
+        let tried = trials.iter().fold(LayerSet::default(), |all, trial| all.union(trial.disabled));
         testable = testable.without(testable.without(tried));
     }
-    let jobs: Vec<_> = trials.iter().map(|trial| (trial.attack, trial.omit)).collect();
+    let jobs: Vec<_> = trials.iter().map(|trial| (trial.attack, trial.disabled)).collect();
     let records = run_all(runner, &jobs);
     let pairs: Vec<_> = trials.iter().zip(&records).collect();
     let noticed_by = |layer: Layer| -> Vec<String> {
-        let of_layer = pairs.iter().filter(|(trial, _)| trial.breaches && trial.omit.contains(layer));
+        let of_layer = pairs.iter().filter(|(trial, _)| trial.breaches && trial.disabled.contains(layer));
         of_layer.filter(|pair| is_noticed(pair)).map(|(trial, _)| trial.attack.id()).collect()
     };
     let layers: Vec<(Layer, bool, Vec<String>)> =
@@ -63,9 +63,9 @@ fn trials(attack: &Attack, testable: LayerSet) -> Vec<CanaryTrial<'_>> {
     let mut trials = vec![];
     if walls.iter().count() > 1 {
         let alone = walls.iter().map(|layer| [layer].into_iter().collect());
-        trials.extend(alone.map(|omit| CanaryTrial { attack, omit, breaches: false }));
+        trials.extend(alone.map(|disabled| CanaryTrial { attack, disabled, breaches: false }));
     }
-    trials.push(CanaryTrial { attack, omit: walls, breaches: true });
+    trials.push(CanaryTrial { attack, disabled: walls, breaches: true });
     trials
 }
 
@@ -105,7 +105,7 @@ fn as_value(
             let (trial, record) = pair;
             json!({
                 "name": trial.attack.id(),
-                "without": names(trial.omit),
+                "without": names(trial.disabled),
                 "expected": if trial.breaches { "breached" } else { "stopped" },
                 "noticed": is_noticed(pair),
                 "happened": describe(record),
@@ -129,7 +129,7 @@ fn as_text(pairs: &[TrialResult<'_>], layers: &[(Layer, bool, Vec<String>)], rem
     let mut text = format!("{BOLD}Attacks on cells without layers{BOLD:#}\n");
     for pair in pairs {
         let (trial, record) = pair;
-        let (name, without) = (trial.attack.id(), names(trial.omit).join(", "));
+        let (name, without) = (trial.attack.id(), names(trial.disabled).join(", "));
         let wanted = if trial.breaches { "succeeds" } else { "is still stopped" };
         let happened = describe(record);
         text.push_str(&if is_noticed(pair) {

@@ -90,6 +90,7 @@ impl Attack {
     }
 
     /// The layers to leave out, if that is all that stops it.
+    #[cfg(any(test, feature = "canary"))]
     pub(crate) fn removable(&self) -> Option<LayerSet> {
         (self.fixed.is_empty() && self.known.is_none()).then_some(self.layers)
     }

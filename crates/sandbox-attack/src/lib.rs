@@ -2,10 +2,11 @@
 //!
 //! Each program ([`catalogue`]) runs like any request ([`runner`]), beside an innocent neighbour ([`neighbour`]), in a
 //! world that was planted for it ([`world`]). Whether it was stopped is decided by the state of that world and of the
-//! host afterwards, and by the result ([`judge`], [`baseline`]). The canary ([`canary`]) disables layers and checks that
-//! this is noticed.
+//! host afterwards, and by the result ([`judge`], [`baseline`]). In builds with the feature `canary`, the module of that name
+//! disables layers and checks that this is noticed.
 
 mod baseline;
+#[cfg(feature = "canary")]
 mod canary;
 mod catalogue;
 mod judge;
@@ -44,6 +45,7 @@ pub struct SuiteOptions {
     /// Run in pre-started cells and in forks of warm interpreters, as a server does.
     pub warm: bool,
     /// Disable layers, and check that the attacks which they stop succeed.
+    #[cfg(feature = "canary")]
     pub canary: bool,
     /// Report as JSON.
     pub json: bool,
@@ -105,16 +107,21 @@ pub fn run(
     let runner = open(&service, cancel, display)?;
     let attacks: Vec<Attack> = attacks.into_iter().map(|attack| attack.on_host(runner.layers)).collect();
     prepare(&runner, &attacks);
-    let (text, success) = if options.canary {
-        canary::canary(&runner, &attacks, options.only.is_some(), options.json)
-    } else {
-        let jobs: Vec<_> = attacks.iter().map(|attack| (attack, LayerSet::default())).collect();
-        let records = run_all(&runner, &jobs);
-        // Cells that were ready and not needed are no trace of an attack.
-        service.keep_nothing();
-        report::attacks(&attacks, &records, runner.layers, &runner.baseline.remains(), options.json)
-    };
+    let (text, success) = carry_out(options, &runner, &attacks);
     Ok(SuiteReport { text, success })
+}
+
+/// The report, and whether it is good.
+fn carry_out(options: &SuiteOptions, runner: &AttackRunner<'_>, attacks: &[Attack]) -> (String, bool) {
+    #[cfg(feature = "canary")]
+    if options.canary {
+        return canary::canary(runner, attacks, options.only.is_some(), options.json);
+    }
+    let jobs: Vec<_> = attacks.iter().map(|attack| (attack, LayerSet::default())).collect();
+    let records = run_all(runner, &jobs);
+    // Cells that were ready and not needed are no trace of an attack.
+    runner.service.keep_nothing();
+    report::attacks(attacks, &records, runner.layers, &runner.baseline.remains(), options.json)
 }
 
 fn select(only: Option<&str>) -> Result<Vec<Attack>, String> {
@@ -172,12 +179,12 @@ fn run_all(runner: &AttackRunner<'_>, jobs: &[(&Attack, LayerSet)]) -> Vec<Attac
     let progress = ProgressBar::new(jobs.len() as u64).with_style(style);
     let records: Vec<Mutex<Option<AttackRecord>>> = jobs.iter().map(|_| Mutex::new(None)).collect();
     let perform = |index: usize| {
-        let (attack, omit) = jobs[index];
+        let (attack, disabled) = jobs[index];
         if is_cancelled(runner.cancel) {
             return;
         }
         progress.set_message(attack.id());
-        let record = runner.perform(attack, omit);
+        let record = runner.perform(attack, disabled);
         progress.inc(1);
         if let Ok(mut place) = records[index].lock() {
             *place = Some(record);

@@ -1,7 +1,7 @@
 //! Carries out one attack: plants a world, starts a neighbour, runs the program like any request, and inspects the
 //! world afterwards.
 
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Sender, channel};
@@ -11,8 +11,8 @@ use rustix::pipe::{PipeFlags, pipe_with};
 use sandbox_cell::limits::Caps;
 use sandbox_cell::{Layer, LayerSet, LimitKind, Mount, RelativePath};
 use sandbox_executor::{
-    Input, InputFile, NetworkMode, Observer, Request, RunResult, RunService, Source, Stream, TemplateRequest,
-    VolumeRequest,
+    CheckedRequest, Input, InputFile, NetworkMode, Observer, Request, RunResult, RunService, Source, Stream,
+    TemplateRequest, VolumeRequest,
 };
 use sandbox_runtimes::{Definition, Store};
 
@@ -68,11 +68,11 @@ pub(crate) struct AttackRecord {
 
 impl AttackRunner<'_> {
     /// Carries out an attack, in cells without some layers.
-    pub(crate) fn perform(&self, attack: &Attack, omit: LayerSet) -> AttackRecord {
+    pub(crate) fn perform(&self, attack: &Attack, disabled: LayerSet) -> AttackRecord {
         let began = Instant::now();
         let (mut verdict, mut start) = (None, None);
         let mut attempt = |attack: &Attack| {
-            self.attempt(attack, omit, &mut verdict, &mut start).unwrap_or_else(AttackOutcome::NotAttempted)
+            self.attempt(attack, disabled, &mut verdict, &mut start).unwrap_or_else(AttackOutcome::NotAttempted)
         };
         let mut outcome = attempt(attack);
         for _ in 0..AGAIN {
@@ -82,7 +82,7 @@ impl AttackRunner<'_> {
                 outcome = attempt(attack);
             }
         }
-        let may_need_longer = omit == LayerSet::default() && attack.known.is_none();
+        let may_need_longer = disabled == LayerSet::default() && attack.known.is_none();
         if may_need_longer && judge::is_cut_short(attack, &outcome) {
             // What nothing but its deadline stops is not stopped in a longer time either.
             outcome = attempt(&attack.with_wall_time(deadline(attack) * MORE_PATIENCE));
@@ -93,7 +93,7 @@ impl AttackRunner<'_> {
     fn attempt(
         &self,
         attack: &Attack,
-        omit: LayerSet,
+        disabled: LayerSet,
         verdict: &mut Option<&'static str>,
         start: &mut Option<&'static str>,
     ) -> Result<AttackOutcome, String> {
@@ -117,7 +117,7 @@ impl AttackRunner<'_> {
                 return Err(format!("there is no neighbour: {why}"));
             }
             let mut evidence = vec![];
-            let results = self.runs(attack, definition, omit, &world, &mut evidence);
+            let results = self.runs(attack, definition, disabled, &world, &mut evidence);
             drop(leave);
             match neighbour.join() {
                 Ok(Ok(said)) if said == format!("{}{}", neighbour::READY, neighbour::UNHARMED) => {}
@@ -171,7 +171,7 @@ impl AttackRunner<'_> {
         &self,
         attack: &Attack,
         definition: &Definition,
-        omit: LayerSet,
+        disabled: LayerSet,
         world: &World,
         evidence: &mut Vec<String>,
     ) -> Result<Vec<RunResult>, String> {
@@ -179,7 +179,7 @@ impl AttackRunner<'_> {
         for _ in 0..=u8::from(attack.twice) {
             let over = AtomicBool::new(false);
             let run = || {
-                let result = self.run(attack, definition, omit, world);
+                let result = self.run(attack, definition, disabled, world);
                 over.store(true, Ordering::Release);
                 result
             };
@@ -209,7 +209,7 @@ impl AttackRunner<'_> {
         &self,
         attack: &Attack,
         definition: &Definition,
-        omit: LayerSet,
+        disabled: LayerSet,
         world: &World,
     ) -> Result<Option<RunResult>, String> {
         let settings = self.service.settings();
@@ -223,7 +223,7 @@ impl AttackRunner<'_> {
             if refused { Ok(None) } else { Err(format!("the sandbox failed: {failure}")) }
         };
         let mut checked = match self.service.check(request, Some(definition), Input::Empty) {
-            Ok(checked) => checked.without(omit, attack.compiler),
+            Ok(checked) => disable(checked, disabled, attack.compiler)?,
             Err(refused) => return failed(&refused),
         };
         if attack.compiler {
@@ -382,7 +382,17 @@ fn parts(text: &str) -> Result<Vec<InputFile>, String> {
 
 /// Whether the suite is to stop.
 pub(crate) fn is_cancelled(cancel: BorrowedFd<'_>) -> bool {
-    let mut fds = [rustix::event::PollFd::from_borrowed_fd(cancel.as_fd(), rustix::event::PollFlags::IN)];
-    let now = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
-    rustix::event::poll(&mut fds, Some(&now)).is_ok_and(|ready| ready > 0)
+    sandbox_cell::wait::is_readable(&[cancel], Duration::ZERO)
+}
+
+/// A request whose cells are made without some layers.
+#[cfg(feature = "canary")]
+#[expect(clippy::unnecessary_wraps, reason = "other builds cannot do this")]
+fn disable(checked: CheckedRequest, layers: LayerSet, compiler: bool) -> Result<CheckedRequest, String> {
+    Ok(checked.with_disabled_layers(layers, compiler))
+}
+
+#[cfg(not(feature = "canary"))]
+fn disable(checked: CheckedRequest, layers: LayerSet, _compiler: bool) -> Result<CheckedRequest, String> {
+    if layers.is_empty() { Ok(checked) } else { Err("this build cannot disable layers".to_owned()) }
 }

@@ -9,8 +9,9 @@ use std::os::unix::net::{SocketAddr, UnixListener};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
+use sandbox_cell::random::{random_bytes, random_token};
 use sandbox_sys::ipc::{MessageQueue, SharedMemory, remove_segment};
-use sandbox_sys::keyring::Key;
+use sandbox_sys::keyring::SessionKey;
 use tempfile::TempDir;
 
 use crate::baseline::{self, HostBaseline};
@@ -65,7 +66,7 @@ pub(crate) struct World {
     memory: Option<SharedMemory>,
     memory_content: String,
     queue: Option<MessageQueue>,
-    pub(crate) key: Option<Key>,
+    pub(crate) key: Option<SessionKey>,
     victim: Child,
     /// A port that is free outside.
     pub(crate) free_port: u16,
@@ -135,7 +136,7 @@ impl World {
         let (memory_key, queue_key, left_key) = (number()?, number()?, number()?);
         let memory = SharedMemory::create(memory_key, memory_content.as_bytes()).ok();
         let queue = MessageQueue::create(queue_key, secret("a message queue")?.as_bytes()).ok();
-        let key = Key::add(&marker, secret("a key in the session's keyring")?.as_bytes()).ok();
+        let key = SessionKey::add(&marker, secret("a key in the session's keyring")?.as_bytes()).ok();
         let victim = victim(&secret("a process's arguments")?, &secret("a process's environment")?)?;
         let neighbour = [secret("the neighbour's files")?, (20_000 + number()? % 10_000).to_string(), token()?];
         // A cell without a root of its own has its places elsewhere, and names of them in variables are changed. With two
@@ -305,14 +306,10 @@ fn set_mode(path: &Path, mode: u32) -> io::Result<()> {
 
 /// A random name that compilers take for one.
 pub(crate) fn token() -> io::Result<String> {
-    let mut bytes = [0_u8; 12];
-    rustix::rand::getrandom(&mut bytes[..], rustix::rand::GetRandomFlags::empty())?;
-    Ok(bytes.iter().fold("t".to_owned(), |text, byte| format!("{text}{byte:02x}")))
+    Ok(format!("t{}", random_token::<12>()?))
 }
 
 /// A random positive number.
 fn number() -> io::Result<i32> {
-    let mut bytes = [0_u8; 4];
-    rustix::rand::getrandom(&mut bytes[..], rustix::rand::GetRandomFlags::empty())?;
-    Ok((i32::from_ne_bytes(bytes) & i32::MAX).max(1))
+    Ok((i32::from_ne_bytes(random_bytes()?) & i32::MAX).max(1))
 }

@@ -16,7 +16,7 @@ use crate::path::RelativePath;
 
 /// One thing in the stream.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Entry {
+pub(crate) enum ArchiveEntry {
     /// What follows is in this place.
     Into(u8),
     /// A directory.
@@ -70,14 +70,14 @@ impl Omission {
 
 /// What may come out of a cell's working directory, or of one of its volumes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Caps {
+pub struct FileCaps {
     /// How many files.
     pub count: u64,
     /// How many bytes together.
     pub bytes: u64,
 }
 
-impl Caps {
+impl FileCaps {
     /// Takes a file of this size off what may still come.
     fn take(&mut self, size: u64) -> io::Result<()> {
         match (self.count.checked_sub(1), self.bytes.checked_sub(size)) {
@@ -113,23 +113,23 @@ impl Archive {
     /// Adds a file. Its directories are made as needed.
     pub fn add(&mut self, path: RelativePath, executable: bool, content: &[u8]) -> io::Result<()> {
         self.entries += 1;
-        write_entry(&mut self.file, &Entry::File { path, executable, size: content.len() as u64 })?;
+        write_entry(&mut self.file, &ArchiveEntry::File { path, executable, size: content.len() as u64 })?;
         self.file.write_all(content)
     }
 
     /// Adds a directory.
     pub fn add_directory(&mut self, path: RelativePath) -> io::Result<()> {
         self.entries += 1;
-        write_entry(&mut self.file, &Entry::Directory { path })
+        write_entry(&mut self.file, &ArchiveEntry::Directory { path })
     }
 
     /// Adds what came out of a volume ([`Sink::volume`]) to the cell's volume with this number, counted from 0.
     pub fn add_volume(&mut self, number: u8, content: &mut File) -> io::Result<()> {
         self.entries += 1;
-        write_entry(&mut self.file, &Entry::Into(number.saturating_add(1)))?;
+        write_entry(&mut self.file, &ArchiveEntry::Into(number.saturating_add(1)))?;
         content.rewind()?;
         io::copy(content, &mut self.file)?;
-        write_entry(&mut self.file, &Entry::Into(0))
+        write_entry(&mut self.file, &ArchiveEntry::Into(0))
     }
 
     /// Adds a part of another archive.
@@ -180,22 +180,27 @@ pub struct Arrival {
 /// Reads everything that comes out of a cell. Init keeps within the caps of the working directory and of each volume; a
 /// stream that does not was not written by it, and is read no further. Whatever is wrong with the stream cuts it off;
 /// only the sink can fail.
-pub fn read_all(from: &mut impl Read, files: Caps, volumes: &[Caps], sink: &mut dyn Sink) -> io::Result<Arrival> {
-    let mut left: Vec<Caps> = [files].into_iter().chain(volumes.iter().copied()).collect();
+pub fn read_all(
+    from: &mut impl Read,
+    files: FileCaps,
+    volumes: &[FileCaps],
+    sink: &mut dyn Sink,
+) -> io::Result<Arrival> {
+    let mut left: Vec<FileCaps> = [files].into_iter().chain(volumes.iter().copied()).collect();
     let mut arrival = Arrival::default();
     let mut place = 0_u8;
     while arrival.cut.is_none() {
         match next_entry(from).and_then(|entry| entry.ok_or_else(|| io::ErrorKind::UnexpectedEof.into())) {
-            Ok(Entry::End { omitted }) => {
+            Ok(ArchiveEntry::End { omitted }) => {
                 arrival.omitted = omitted;
                 return Ok(arrival);
             }
-            Ok(Entry::Into(number)) if usize::from(number) < left.len() => place = number,
-            Ok(Entry::Into(_)) => arrival.cut = Some(io::Error::other("there is no such volume")),
-            Ok(Entry::Omitted { .. }) if arrival.omitted >= MOST_NAMED as u64 => {
+            Ok(ArchiveEntry::Into(number)) if usize::from(number) < left.len() => place = number,
+            Ok(ArchiveEntry::Into(_)) => arrival.cut = Some(io::Error::other("there is no such volume")),
+            Ok(ArchiveEntry::Omitted { .. }) if arrival.omitted >= MOST_NAMED as u64 => {
                 arrival.cut = Some(io::Error::other("more was left out than is named"));
             }
-            Ok(Entry::Omitted { path, why }) => {
+            Ok(ArchiveEntry::Omitted { path, why }) => {
                 arrival.omitted += 1;
                 sink.omitted(&path, why);
             }
@@ -212,20 +217,20 @@ pub fn read_all(from: &mut impl Read, files: Caps, volumes: &[Caps], sink: &mut 
 /// Gives an entry with its content to the sink. The inner result is the stream's, the outer one the sink's.
 fn take_entry(
     from: &mut impl Read,
-    entry: &Entry,
+    entry: &ArchiveEntry,
     place: u8,
-    left: &mut Caps,
+    left: &mut FileCaps,
     sink: &mut dyn Sink,
 ) -> io::Result<io::Result<()>> {
-    let size = if let Entry::File { size, .. } = entry { *size } else { 0 };
+    let size = if let ArchiveEntry::File { size, .. } = entry { *size } else { 0 };
     // Nothing in the working directory but its files counts or is wanted.
-    let counts = place > 0 || matches!(entry, Entry::File { .. });
+    let counts = place > 0 || matches!(entry, ArchiveEntry::File { .. });
     if counts && let Err(error) = left.take(size) {
         return Ok(Err(error));
     }
     let mut content = Content { from, left: size, broken: None };
     let taken = match (entry, place.checked_sub(1)) {
-        (Entry::File { path, executable, size }, None) => sink.file(path, *executable, *size, &mut content),
+        (ArchiveEntry::File { path, executable, size }, None) => sink.file(path, *executable, *size, &mut content),
         (_, None) => Ok(()),
         (entry, Some(volume)) => {
             let mut header = vec![];
@@ -286,8 +291,8 @@ pub type TakeEntry<'a> = dyn FnMut(&RelativePath, Option<(bool, u64)>, &mut dyn 
 pub fn read_volume(from: &mut impl Read, take: &mut TakeEntry<'_>) -> io::Result<()> {
     while let Some(entry) = next_entry(from)? {
         match entry {
-            Entry::Directory { path } => take(&path, None, &mut io::empty())?,
-            Entry::File { path, executable, size } => {
+            ArchiveEntry::Directory { path } => take(&path, None, &mut io::empty())?,
+            ArchiveEntry::File { path, executable, size } => {
                 let mut content = from.by_ref().take(size);
                 take(&path, Some((executable, size)), &mut content)?;
                 skip(&mut content)?;
@@ -299,14 +304,14 @@ pub fn read_volume(from: &mut impl Read, take: &mut TakeEntry<'_>) -> io::Result
 }
 
 /// Writes an entry's header.
-pub(crate) fn write_entry(to: &mut impl Write, entry: &Entry) -> io::Result<()> {
+pub(crate) fn write_entry(to: &mut impl Write, entry: &ArchiveEntry) -> io::Result<()> {
     let header = postcard::to_stdvec(entry).map_err(io::Error::other)?;
     let length = u16::try_from(header.len()).map_err(io::Error::other)?;
     to.write_all(&[&length.to_le_bytes(), header.as_slice()].concat())
 }
 
 /// Reads the next entry's header, or `None` at the end.
-pub(crate) fn next_entry(from: &mut (impl Read + ?Sized)) -> io::Result<Option<Entry>> {
+pub(crate) fn next_entry(from: &mut (impl Read + ?Sized)) -> io::Result<Option<ArchiveEntry>> {
     let mut length = [0; 2];
     match from.read(&mut length)? {
         0 => return Ok(None),
@@ -341,24 +346,24 @@ mod tests {
         let mut file = archive.as_file().try_clone().expect("clone");
         file.rewind().expect("rewind");
         let first = next_entry(&mut file).expect("read");
-        assert_eq!(first, Some(Entry::File { path: path("main.py"), executable: false, size: 8 }));
+        assert_eq!(first, Some(ArchiveEntry::File { path: path("main.py"), executable: false, size: 8 }));
         let mut content = [0; 8];
         file.read_exact(&mut content).expect("content");
         assert_eq!(&content, b"print(1)");
         let second = next_entry(&mut file).expect("read");
-        assert_eq!(second, Some(Entry::File { path: path("bin/tool"), executable: true, size: 0 }));
-        assert_eq!(next_entry(&mut file).expect("read"), Some(Entry::Directory { path: path("empty") }));
+        assert_eq!(second, Some(ArchiveEntry::File { path: path("bin/tool"), executable: true, size: 0 }));
+        assert_eq!(next_entry(&mut file).expect("read"), Some(ArchiveEntry::Directory { path: path("empty") }));
         assert_eq!(next_entry(&mut file).expect("read"), None);
     }
 
     #[derive(Default)]
-    struct Taken {
+    struct TakenFiles {
         files: Vec<(String, Vec<u8>)>,
         omitted: Vec<String>,
         volumes: Vec<Vec<u8>>,
     }
 
-    impl Sink for Taken {
+    impl Sink for TakenFiles {
         fn file(&mut self, path: &RelativePath, _: bool, _: u64, content: &mut dyn Read) -> io::Result<()> {
             let mut bytes = vec![];
             content.read_to_end(&mut bytes)?;
@@ -379,15 +384,15 @@ mod tests {
     /// A stream as init writes it.
     fn stream() -> Vec<u8> {
         let mut bytes = vec![];
-        let file = |name: &str, size| Entry::File { path: path(name), executable: false, size };
+        let file = |name: &str, size| ArchiveEntry::File { path: path(name), executable: false, size };
         let entries = [
             (file("a", 3), &b"abc"[..]),
-            (Entry::Omitted { path: "link".into(), why: Omission::NotAFile }, b""),
-            (Entry::Into(1), b""),
-            (Entry::Directory { path: path("d") }, b""),
+            (ArchiveEntry::Omitted { path: "link".into(), why: Omission::NotAFile }, b""),
+            (ArchiveEntry::Into(1), b""),
+            (ArchiveEntry::Directory { path: path("d") }, b""),
             (file("d/b", 2), b"xy"),
-            (Entry::Link { path: path("l"), target: "d/b".into() }, b""),
-            (Entry::End { omitted: 7 }, b""),
+            (ArchiveEntry::Link { path: path("l"), target: "d/b".into() }, b""),
+            (ArchiveEntry::End { omitted: 7 }, b""),
         ];
         for (entry, content) in entries {
             write_entry(&mut bytes, &entry).expect("write");
@@ -396,11 +401,11 @@ mod tests {
         bytes
     }
 
-    const CAPS: Caps = Caps { count: 3, bytes: 3 };
+    const CAPS: FileCaps = FileCaps { count: 3, bytes: 3 };
 
     #[test]
     fn what_came_out_of_a_volume_can_be_read_and_put_back() {
-        let mut taken = Taken::default();
+        let mut taken = TakenFiles::default();
         let arrival = read_all(&mut stream().as_slice(), CAPS, &[CAPS], &mut taken).expect("whole");
         assert_eq!((arrival.omitted, arrival.cut.is_none()), (7, true));
         assert_eq!(taken.files, [("a".to_owned(), b"abc".to_vec())]);
@@ -422,7 +427,7 @@ mod tests {
         // The header of the first file, and its content.
         let first = whole.windows(3).position(|part| part == b"abc").expect("content") + 3;
         for end in 0..whole.len() {
-            let mut taken = Taken::default();
+            let mut taken = TakenFiles::default();
             let arrival = read_all(&mut &whole[..end], CAPS, &[CAPS], &mut taken).expect("the sink does not fail");
             assert!(arrival.cut.is_some(), "{end}");
             assert_eq!(taken.files.len(), usize::from(end >= first), "{end}");
@@ -433,21 +438,22 @@ mod tests {
     #[test]
     fn what_is_beyond_the_caps_is_cut_off() {
         let whole = stream();
-        let cut = |files, volumes: &[Caps]| {
-            read_all(&mut whole.as_slice(), files, volumes, &mut Taken::default()).expect("sink").cut
+        let cut = |files, volumes: &[FileCaps]| {
+            read_all(&mut whole.as_slice(), files, volumes, &mut TakenFiles::default()).expect("sink").cut
         };
-        assert!(cut(Caps { count: 1, bytes: 3 }, &[Caps { count: 3, bytes: 2 }]).is_none());
+        assert!(cut(FileCaps { count: 1, bytes: 3 }, &[FileCaps { count: 3, bytes: 2 }]).is_none());
         for (files, volume) in [((0, 3), (3, 2)), ((1, 2), (3, 2)), ((1, 3), (2, 2)), ((1, 3), (3, 1))] {
-            let caps = |(count, bytes)| Caps { count, bytes };
+            let caps = |(count, bytes)| FileCaps { count, bytes };
             assert!(cut(caps(files), &[caps(volume)]).is_some(), "{files:?} {volume:?}");
         }
         assert!(cut(CAPS, &[]).is_some(), "a volume that the cell has not");
         let mut bytes = vec![];
         for _ in 0..=MOST_NAMED {
-            write_entry(&mut bytes, &Entry::Omitted { path: "x".into(), why: Omission::TooDeep }).expect("write");
+            write_entry(&mut bytes, &ArchiveEntry::Omitted { path: "x".into(), why: Omission::TooDeep })
+                .expect("write");
         }
-        write_entry(&mut bytes, &Entry::End { omitted: 0 }).expect("write");
-        let arrival = read_all(&mut bytes.as_slice(), CAPS, &[], &mut Taken::default()).expect("sink");
+        write_entry(&mut bytes, &ArchiveEntry::End { omitted: 0 }).expect("write");
+        let arrival = read_all(&mut bytes.as_slice(), CAPS, &[], &mut TakenFiles::default()).expect("sink");
         assert!(arrival.cut.is_some() && arrival.omitted == MOST_NAMED as u64);
     }
 
@@ -470,7 +476,7 @@ mod tests {
     proptest! {
         #[test]
         fn garbage_never_panics_and_never_climbs(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
-            let mut taken = Taken::default();
+            let mut taken = TakenFiles::default();
             let _ = read_all(&mut bytes.as_slice(), CAPS, &[CAPS], &mut taken);
             prop_assert!(taken.files.iter().all(|(path, _)| !path.contains("..")));
             let _ = read_volume(&mut bytes.as_slice(), &mut |_, _, _| Ok(()));

@@ -5,7 +5,7 @@ use std::io;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::archive::{Entry, Omission, write_entry};
+use crate::archive::{ArchiveEntry, Omission, write_entry};
 use crate::path::RelativePath;
 use crate::wire::{FromCell, FromInit, ToCell, ToInit, ToKeeper};
 
@@ -40,12 +40,14 @@ pub enum Piece {
 /// Writes an entry.
 pub fn write(to: &mut Vec<u8>, piece: &Piece) -> io::Result<()> {
     let entry = match piece.clone() {
-        Piece::Into(place) => Entry::Into(place),
-        Piece::Directory(path) => Entry::Directory { path },
-        Piece::File { path, executable, content } => Entry::File { path, executable, size: content.len() as u64 },
-        Piece::Link { path, target } => Entry::Link { path, target },
-        Piece::Omitted(path) => Entry::Omitted { path, why: Omission::NotAFile },
-        Piece::End(omitted) => Entry::End { omitted },
+        Piece::Into(place) => ArchiveEntry::Into(place),
+        Piece::Directory(path) => ArchiveEntry::Directory { path },
+        Piece::File { path, executable, content } => {
+            ArchiveEntry::File { path, executable, size: content.len() as u64 }
+        }
+        Piece::Link { path, target } => ArchiveEntry::Link { path, target },
+        Piece::Omitted(path) => ArchiveEntry::Omitted { path, why: Omission::NotAFile },
+        Piece::End(omitted) => ArchiveEntry::End { omitted },
     };
     write_entry(to, &entry)?;
     if let Piece::File { content, .. } = piece {

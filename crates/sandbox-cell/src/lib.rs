@@ -4,7 +4,8 @@
 //! use sandbox_cell::{CellSpec, Command, Keeper, Stdio, null};
 //! use std::os::fd::AsFd;
 //!
-//! // First thing in `main`, before any thread: the keeper is a fork of this process.
+//! // First thing in `main`: the keeper is this same program, started once more.
+//! sandbox_cell::keeper_main_if_asked();
 //! let keeper = Keeper::start()?;
 //! let mut cell = keeper.create(&CellSpec::new())?;
 //! let (null, stdout) = (null()?, std::io::stdout());
@@ -16,37 +17,44 @@
 //! ```
 //!
 //! The process dance is explained where it happens: the keeper's loop in `keeper/serve.rs`, init's locking in
-//! `init/mod.rs`, control groups in `cgroup/mod.rs`, the root file system in `rootfs.rs`.
+//! `init/mod.rs`, control groups in `cgroup/mod.rs`, the root file system in `rootfs/mod.rs`.
 
 pub mod archive;
 pub mod backend;
-mod bare;
 mod cgroup;
 pub mod data_dir;
+mod descendants;
+mod environment;
 mod error;
-mod family;
 #[cfg(fuzzing)]
 pub mod fuzz;
 mod identity;
 mod init;
 mod keeper;
+mod landlock_rules;
 mod layer;
 pub mod limits;
+pub mod lock_file;
 mod outcome;
 mod path;
 mod pools;
 pub mod probe;
+pub mod random;
+mod reduced;
 mod rootfs;
 mod service;
 mod spec;
+mod stdio;
+mod step;
 mod syscalls;
 mod text;
 pub mod units;
+pub mod wait;
 mod wire;
 
 pub use backend::Backend;
 pub use error::{Failure, reason};
-pub use keeper::{Cell, GatewaySockets, Keeper, Parking, Ready, Start, Stdio, null};
+pub use keeper::{Cell, GatewaySockets, Keeper, Parking, Ready, Start, Stdio, keeper_main_if_asked, null};
 pub use layer::{Layer, LayerSet};
 pub use limits::{LimitKind, Limits};
 pub use outcome::{CellEnd, Outcome, RunStatus, StopReason, Usage};
@@ -56,8 +64,8 @@ pub use sandbox_sys::ZYGOTE_LIBRARY;
 pub use sandbox_sys::signal::name as signal_name;
 pub use service::{ServiceFiles, confine_service};
 pub use spec::{
-    CellSpec, Command, Gateway, HOME_DIR, MOST_PORTS, Mount, Nest, Network, PROXY_PORT, Role, Volume, WORK_DIR,
-    base_environment,
+    CellSpec, Command, Gateway, HOME_DIR, MOST_PORTS, Mount, Network, PROXY_PORT, Role, Volume, WORK_DIR,
+    ZygoteNamespaceId, base_environment,
 };
 pub use syscalls::filter_bytes;
 pub use text::{printable, visible};

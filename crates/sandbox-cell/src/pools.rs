@@ -15,7 +15,7 @@ pub struct SharedPool {
 }
 
 /// The facts that decide.
-struct Facts<'a> {
+struct PoolFacts<'a> {
     layers: LayerSet,
     privileged: bool,
     /// The kernel's release, such as `6.1.0-18-amd64`.
@@ -30,7 +30,7 @@ struct Facts<'a> {
 /// What is shared on this host by cells with these layers.
 pub(crate) fn shared(layers: LayerSet, privileged: bool, release: &str) -> Vec<SharedPool> {
     let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
-    unbounded(&Facts {
+    unbounded(&PoolFacts {
         layers,
         privileged,
         release,
@@ -42,7 +42,7 @@ pub(crate) fn shared(layers: LayerSet, privileged: bool, release: &str) -> Vec<S
     })
 }
 
-fn unbounded(facts: &Facts<'_>) -> Vec<SharedPool> {
+fn unbounded(facts: &PoolFacts<'_>) -> Vec<SharedPool> {
     let mut pools = vec![SharedPool {
         pool: "locks on ranges of files",
         why: "no kernel charges their memory to a cgroup; it is freed when the run ends".to_owned(),
@@ -106,9 +106,9 @@ fn version(release: &str) -> Option<(u32, u32)> {
 mod tests {
     use super::*;
 
-    fn all() -> Facts<'static> {
+    fn all() -> PoolFacts<'static> {
         let layers = Layer::ALL.into_iter().collect();
-        Facts {
+        PoolFacts {
             layers,
             privileged: true,
             release: "6.1.0-18-amd64",
@@ -127,15 +127,16 @@ mod tests {
 
     #[test]
     fn missing_bounds_are_named_with_their_fix() {
-        let pools = |facts: Facts<'_>| unbounded(&facts).into_iter().skip(1).map(|pool| pool.pool).collect::<Vec<_>>();
+        let pools =
+            |facts: PoolFacts<'_>| unbounded(&facts).into_iter().skip(1).map(|pool| pool.pool).collect::<Vec<_>>();
         let without_memory = all().layers.without([Layer::Memory].into_iter().collect());
-        assert!(pools(Facts { layers: without_memory, ..all() })[0].starts_with("kernel memory"));
-        assert!(pools(Facts { privileged: false, ..all() })[0].starts_with("counters of your user"));
-        assert_eq!(pools(Facts { counts_swap: false, ..all() }), ["swap"]);
-        assert_eq!(pools(Facts { release: "5.14.0", ..all() }).len(), 1);
-        assert_eq!(pools(Facts { core_pattern: "@/run/crash.sock", ..all() }), ["the host's crash handler"]);
-        assert_eq!(pools(Facts { core_limit: Some(0), ..all() }), Vec::<&str>::new(), "root can raise it");
-        assert_eq!(pools(Facts { core_limit: Some(0), privileged: false, ..all() }).len(), 2);
-        assert!(unbounded(&Facts { privileged: false, ..all() }).iter().all(|pool| !pool.fix.is_empty()));
+        assert!(pools(PoolFacts { layers: without_memory, ..all() })[0].starts_with("kernel memory"));
+        assert!(pools(PoolFacts { privileged: false, ..all() })[0].starts_with("counters of your user"));
+        assert_eq!(pools(PoolFacts { counts_swap: false, ..all() }), ["swap"]);
+        assert_eq!(pools(PoolFacts { release: "5.14.0", ..all() }).len(), 1);
+        assert_eq!(pools(PoolFacts { core_pattern: "@/run/crash.sock", ..all() }), ["the host's crash handler"]);
+        assert_eq!(pools(PoolFacts { core_limit: Some(0), ..all() }), Vec::<&str>::new(), "root can raise it");
+        assert_eq!(pools(PoolFacts { core_limit: Some(0), privileged: false, ..all() }).len(), 2);
+        assert!(unbounded(&PoolFacts { privileged: false, ..all() }).iter().all(|pool| !pool.fix.is_empty()));
     }
 }

@@ -11,7 +11,7 @@ use crate::spec::CellSpec;
 
 /// What was found out about a host.
 #[derive(Debug, Clone)]
-pub struct Host {
+pub struct HostReport {
     /// The kernel's release.
     pub kernel: String,
     /// Whether this process has root's power, or makes do with a user namespace.
@@ -23,7 +23,7 @@ pub struct Host {
     /// Why no cell can be made that meets the policy, if none can.
     pub failure: Option<Failure>,
     /// Whether cells can be made, but only without namespaces.
-    pub bare: bool,
+    pub reduced: bool,
     /// What cells share with the whole kernel without a bound.
     pub shared: Vec<SharedPool>,
 }
@@ -39,7 +39,7 @@ pub struct Finding {
     pub why: Option<String>,
 }
 
-impl Host {
+impl HostReport {
     /// Whether cells that meet the policy can be made.
     #[must_use]
     pub fn meets_policy(&self) -> bool {
@@ -49,10 +49,10 @@ impl Host {
 
 /// Examines the host by making cells. The policy is that these layers must be there. The process must have a single
 /// thread.
-pub fn examine(required: LayerSet) -> Result<Host, Failure> {
+pub fn examine(required: LayerSet) -> Result<HostReport, Failure> {
     let keeper = Keeper::start()?;
     let full = make(&keeper, LayerSet::required_by_default());
-    let bare = full.is_err();
+    let reduced = full.is_err();
     // What is missing then is left out, as far as it can be.
     let made = full.or_else(|_| make(&keeper, LayerSet::default()));
     let failure = make(&keeper, required).err();
@@ -60,7 +60,7 @@ pub fn examine(required: LayerSet) -> Result<Host, Failure> {
         .into_iter()
         .map(|layer| match &made {
             Ok(present) if present.contains(layer) => Finding { layer, works: true, why: None },
-            Ok(_) if bare && LayerSet::required_by_default().contains(layer) => {
+            Ok(_) if reduced && LayerSet::required_by_default().contains(layer) => {
                 let alone = alone(layer).why;
                 let why = alone.unwrap_or_else(|| "it works by itself, but not together with the others".to_owned());
                 Finding { layer, works: false, why: Some(why) }
@@ -72,14 +72,14 @@ pub fn examine(required: LayerSet) -> Result<Host, Failure> {
     let kernel = rustix::system::uname().release().to_string_lossy().into_owned();
     let privileged = rustix::process::geteuid().is_root();
     let shared = pools::shared(made.clone().unwrap_or_default(), privileged, &kernel);
-    Ok(Host {
+    Ok(HostReport {
         kernel,
         privileged,
         shared,
         cgroups: crate::cgroup::version(),
         findings,
         failure,
-        bare: bare && made.is_ok(),
+        reduced: reduced && made.is_ok(),
     })
 }
 

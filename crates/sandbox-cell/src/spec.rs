@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use crate::archive::Caps;
+use crate::archive::FileCaps;
 use crate::layer::LayerSet;
 use crate::limits::Limits;
 
@@ -37,9 +37,10 @@ pub struct CellSpec {
     pub network: Network,
     /// Layers without which the cell must not be made.
     pub required: LayerSet,
-    /// Layers to leave out, so that tests can find out whether they notice; nothing else sets it. A layer that is left
-    /// out is not required, whatever `required` says. A confined keeper refuses it ([`crate::Keeper::confine`]).
-    pub omit: LayerSet,
+    /// Layers that the cell is made without, so that tests can check that their absence is noticed. A disabled layer is
+    /// not required, whatever `required` says. A confined keeper refuses such cells ([`crate::Keeper::confine`]).
+    #[cfg(feature = "canary")]
+    pub disabled_layers: LayerSet,
 }
 
 impl CellSpec {
@@ -55,30 +56,41 @@ impl CellSpec {
             limits: Limits::default(),
             network: Network::None,
             required: LayerSet::required_by_default(),
-            omit: LayerSet::default(),
+            #[cfg(feature = "canary")]
+            disabled_layers: LayerSet::default(),
         }
+    }
+
+    /// The layers that the cell is made without on purpose: none, except in builds for tests of the layers themselves.
+    #[must_use]
+    pub fn disabled_layers(&self) -> LayerSet {
+        #[cfg(feature = "canary")]
+        return self.disabled_layers;
+        #[cfg(not(feature = "canary"))]
+        LayerSet::default()
     }
 }
 
 /// What a cell is to a zygote: a program that was warmed up and is forked into other cells.
 ///
 /// A zygote must be able to enter the cells of its children, and those of nobody else. So it has a user and a PID
-/// namespace in which nothing but it and they live, a nest; in it, it has the one capability that entering needs.
+/// namespace in which nothing but it and they live, the zygote namespace; in it, it has the one capability that entering
+/// needs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Role {
     /// Nothing.
     #[default]
     Plain,
-    /// A zygote runs in it. Its programs are in the nest's user and PID namespace, not in any of their own, and have no
-    /// Landlock rules, which their children would inherit.
+    /// A zygote runs in it. Its programs are in the user and PID namespace of the zygote namespace, not in any of their
+    /// own, and have no Landlock rules, which their children would inherit.
     Zygote,
     /// A child of this zygote's is going to run in it; see [`crate::Cell::take_parking`].
-    Child(Nest),
+    Child(ZygoteNamespaceId),
 }
 
-/// The nest of a zygote; it ends with the zygote's cell.
+/// A zygote namespace; it ends with the zygote's cell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Nest(pub(crate) u64);
+pub struct ZygoteNamespaceId(pub(crate) u64);
 
 impl Default for CellSpec {
     fn default() -> Self {
@@ -121,8 +133,8 @@ pub struct Volume {
 impl Volume {
     /// What may come out of it: no more than it can hold.
     #[must_use]
-    pub fn caps(&self) -> Caps {
-        Caps { count: self.inodes, bytes: self.size }
+    pub fn caps(&self) -> FileCaps {
+        FileCaps { count: self.inodes, bytes: self.size }
     }
 }
 

@@ -3,9 +3,11 @@
 //! Every connection is a `SOCK_SEQPACKET` pair: a message arrives whole or not at all, with its descriptors. A
 //! receiver trusts nothing: sizes and descriptor counts are bounded, and what does not parse ends the connection.
 
-use std::io::{IoSlice, IoSliceMut};
+use std::fs::File;
+use std::io::{IoSlice, IoSliceMut, Write};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -17,17 +19,21 @@ use rustix::net::{
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::archive::Caps;
-use crate::backend::Backend;
+use crate::archive::FileCaps;
+use crate::backend::{Backend, ToolEnvironment};
 use crate::error::Failure;
 use crate::layer::LayerSet;
 use crate::limits::{LimitKind, Limits};
 use crate::outcome::{Outcome, RunStatus, StopReason, Usage};
-use crate::spec::{CellSpec, Command, MOST_PORTS, Mount, Nest};
+use crate::spec::{CellSpec, Command, MOST_PORTS, Mount, ZygoteNamespaceId};
+use crate::step::StepError;
 use crate::syscalls::EntryKey;
 
-/// The longest message: a command with 128 KiB of arguments and environment.
+/// The longest message.
 pub(crate) const MAX_MESSAGE: usize = 160 * 1024;
+
+/// The longest command: 128 KiB of arguments and environment, and what it takes to write them down.
+const MAX_COMMAND: usize = 160 * 1024;
 
 /// The most descriptors in one message: what a zygote needs to enter a cell, which is a socket, seven namespaces, a
 /// Landlock ruleset and four groups. (Others have fewer, such as the sockets of a gateway.)
@@ -40,8 +46,8 @@ pub(crate) enum ToKeeper {
     Create(Box<CellSpec>),
     /// From now on, show cells nothing else of the host than what is here or below.
     Confine(Sources),
-    /// From now on, have cells made by this.
-    Use(Backend),
+    /// From now on, have cells made by this backend, whose programs get this environment.
+    Use { backend: Backend, environment: ToolEnvironment },
     /// The process is in a container that was made for one cell: everything is where cells have it.
     Contain,
 }
@@ -59,19 +65,18 @@ pub struct Sources {
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum ToCell {
     /// Run a command, with this shown of the host at the cell's slots.
-    Run { run: Box<Run>, mounts: Vec<Mount> },
-    /// Start a companion, before any command. Its standard streams come with it.
-    Accompany(Command),
+    Run { run: Box<RunParams>, mounts: Vec<Mount> },
+    /// Start a companion, before any command. Its command file and standard streams come with it.
+    Accompany,
     /// End what is running.
     Stop(StopReason),
     /// Say what has been used so far.
     Sample,
 }
 
-/// A command; standard input, output and error come with it.
+/// How to run a command. The command file ([`command_file`]) comes with it, then standard input, output and error.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct Run {
-    pub(crate) command: Command,
+pub(crate) struct RunParams {
     /// What it may use, if that differs from what the cell was made for.
     pub(crate) limits: Option<Limits>,
     /// Whether a descriptor comes that the program gets as number 3.
@@ -79,7 +84,7 @@ pub(crate) struct Run {
     /// Whether an archive of input files comes too.
     pub(crate) files: bool,
     /// What is to be collected when the command has ended, into a pipe that comes last.
-    pub(crate) collect: Option<Caps>,
+    pub(crate) collect: Option<FileCaps>,
     /// Whether the cell ends with the command.
     pub(crate) last: bool,
 }
@@ -91,7 +96,7 @@ pub(crate) enum FromCell {
     Ready {
         isolation: LayerSet,
         prepare: Duration,
-        nest: Option<Nest>,
+        zygote_namespace: Option<ZygoteNamespaceId>,
         id: Option<u32>,
         key: Option<EntryKey>,
         landlock: bool,
@@ -111,13 +116,13 @@ pub(crate) enum FromCell {
 pub(crate) enum ToInit {
     /// What the keeper made while init mounted its root: a network namespace to enter and, on cgroup v1, groups to
     /// join, first `init` of them by init, the others by the program. The last `back` lead back out of the program's.
-    Places { init: u8, back: u8 },
+    Handover { init: u8, back: u8 },
     /// The user namespace has its ids.
     Mapped,
     /// Start this program.
-    Run(Box<Run>),
-    /// Start this companion of programs to come.
-    Accompany(Command),
+    Run(Box<RunParams>),
+    /// Start a companion of programs to come. Its command file and standard streams come with it.
+    Accompany,
     /// Send a signal to every process in the cell: SIGTERM (and SIGCONT, so that stopped ones get it).
     Terminate,
     /// Kill every process in the cell.
@@ -140,10 +145,10 @@ pub(crate) enum FromInit {
     Started,
     /// The program has ended, everything else was killed, all is reaped.
     Ended(Report),
-    /// A limit that init itself watches was passed; init has killed everything and will say `Ended`.
-    Passed(LimitKind),
-    /// A step failed, perhaps through the request's own fault.
-    Failed { step: String, errno: i32, request: bool },
+    /// A limit that init itself watches was exceeded; init has killed everything and will report `Ended`.
+    LimitExceeded(LimitKind),
+    /// A step failed: of locking the cell, or of starting a command.
+    Failed(StepError),
 }
 
 /// What init saw of a run.
@@ -174,6 +179,37 @@ pub(crate) struct Report {
 /// A connected pair.
 pub(crate) fn pair() -> rustix::io::Result<(OwnedFd, OwnedFd)> {
     socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
+}
+
+/// A command on its way to init, in a memory file. The keeper passes the descriptor on and never reads it: arguments and
+/// environment of one cell must not be in the memory that the inits of later cells are forked from.
+pub(crate) fn command_file(command: &Command) -> rustix::io::Result<OwnedFd> {
+    let bytes = postcard::to_stdvec(command).map_err(|_| Errno::INVAL)?;
+    if bytes.len() > MAX_COMMAND {
+        return Err(Errno::TOOBIG);
+    }
+    let mut file = File::from(rustix::fs::memfd_create("sandbox-command", rustix::fs::MemfdFlags::CLOEXEC)?);
+    file.write_all(&bytes).map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
+    Ok(file.into())
+}
+
+/// Reads a command from its file.
+pub(crate) fn read_command(file: OwnedFd) -> rustix::io::Result<Command> {
+    let file = File::from(file);
+    let mut bytes = vec![0; MAX_COMMAND + 1];
+    let mut length = 0;
+    while length < bytes.len() {
+        match file.read_at(&mut bytes[length..], length as u64) {
+            Ok(0) => break,
+            Ok(read) => length += read,
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(Errno::from_io_error(&error).unwrap_or(Errno::IO)),
+        }
+    }
+    if length > MAX_COMMAND {
+        return Err(Errno::TOOBIG);
+    }
+    postcard::from_bytes(&bytes[..length]).map_err(|_| Errno::INVAL)
 }
 
 /// Sends a message with its descriptors.
@@ -216,7 +252,8 @@ pub(crate) enum Received<M> {
     Closed,
 }
 
-/// Receives a message of at most `buffer`'s size.
+/// Receives a message of at most `buffer`'s size, and clears the buffer: it must not outlive the message in processes that
+/// are forked later.
 pub(crate) fn receive<M: DeserializeOwned>(
     socket: impl AsFd,
     buffer: &mut [u8],
@@ -243,10 +280,9 @@ pub(crate) fn receive<M: DeserializeOwned>(
     if result.bytes == 0 || result.flags.intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC) {
         return Ok(Received::Closed);
     }
-    match postcard::from_bytes(&buffer[..result.bytes]) {
-        Ok(message) => Ok(Received::Message(message, fds)),
-        Err(_) => Ok(Received::Closed),
-    }
+    let message = postcard::from_bytes(&buffer[..result.bytes]);
+    buffer[..result.bytes].fill(0);
+    Ok(message.map_or(Received::Closed, |message| Received::Message(message, fds)))
 }
 
 #[cfg(test)]
@@ -254,9 +290,13 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn run(command: Command) -> ToCell {
-        let run = Run { command, limits: None, extra: false, files: false, collect: None, last: true };
-        ToCell::Run { run: Box::new(run), mounts: vec![] }
+    fn run(mounts: Vec<Mount>) -> ToCell {
+        let run = RunParams { limits: None, extra: false, files: false, collect: None, last: true };
+        ToCell::Run { run: Box::new(run), mounts }
+    }
+
+    fn mount(length: usize) -> Mount {
+        Mount::read_only("x".repeat(length), "/x")
     }
 
     #[test]
@@ -291,8 +331,7 @@ mod tests {
     #[test]
     fn a_message_that_is_cut_off_is_not_a_message() {
         let (a, b) = pair().expect("socketpair");
-        let command = Command::new(["x".repeat(1000)]);
-        send(&a, &run(command), &[], SendFlags::empty()).expect("send");
+        send(&a, &run(vec![mount(1000)]), &[], SendFlags::empty()).expect("send");
         let received = receive::<ToCell>(&b, &mut [0; 100], RecvFlags::empty());
         assert!(matches!(received, Ok(Received::Closed)));
     }
@@ -300,8 +339,38 @@ mod tests {
     #[test]
     fn a_message_beyond_the_bound_is_refused_by_the_sender() {
         let (a, _b) = pair().expect("socketpair");
-        let command = Command::new(["x".repeat(MAX_MESSAGE)]);
-        assert_eq!(send(&a, &run(command), &[], SendFlags::empty()), Err(Errno::TOOBIG));
+        assert_eq!(send(&a, &run(vec![mount(MAX_MESSAGE)]), &[], SendFlags::empty()), Err(Errno::TOOBIG));
+    }
+
+    #[test]
+    fn a_received_message_is_cleared_from_the_buffer() {
+        let (a, b) = pair().expect("socketpair");
+        send(&a, &run(vec![mount(1000)]), &[], SendFlags::empty()).expect("send");
+        let mut buffer = vec![0; MAX_MESSAGE];
+        let received = receive::<ToCell>(&b, &mut buffer, RecvFlags::empty());
+        assert!(matches!(received, Ok(Received::Message(ToCell::Run { .. }, _))));
+        assert!(buffer.iter().all(|byte| *byte == 0));
+    }
+
+    #[test]
+    fn a_command_survives_its_file() {
+        let command = Command::new(["echo", "hello"]);
+        assert_eq!(read_command(command_file(&command).expect("written")), Ok(command));
+        let long = Command::new(["x".repeat(MAX_COMMAND)]);
+        assert_eq!(command_file(&long).err(), Some(Errno::TOOBIG));
+    }
+
+    #[test]
+    fn a_file_that_is_not_a_command_is_refused() {
+        let file = |content: &[u8]| {
+            let mut file = File::from(rustix::fs::memfd_create("x", rustix::fs::MemfdFlags::CLOEXEC).expect("memfd"));
+            file.write_all(content).expect("written");
+            OwnedFd::from(file)
+        };
+        assert_eq!(read_command(file(&[0xff; 100])), Err(Errno::INVAL));
+        assert_eq!(read_command(file(&vec![0; MAX_COMMAND + 1])), Err(Errno::TOOBIG));
+        let (reader, _writer) = rustix::pipe::pipe().expect("pipe");
+        assert!(read_command(reader).is_err());
     }
 
     proptest! {

@@ -1,6 +1,6 @@
 //! The library as others use it, without the command line: create, run, stop, metrics, delete.
 //!
-//! The keeper must be started while the process has one thread, so this file has a `main` of its own.
+//! The keeper is this same program, started once more, so this file has a `main` of its own.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
 
 mod harness;
@@ -20,6 +20,7 @@ use sandbox_cell::{
 use sandbox_testing::{eventually, needs};
 
 fn main() {
+    sandbox_cell::keeper_main_if_asked();
     let tests: &[Test] = &[
         ("a_cell_runs_any_argv", a_cell_runs_any_argv),
         ("a_cell_runs_several_commands_one_after_the_other", several_commands),
@@ -37,7 +38,8 @@ fn main() {
         ("a_mount_is_not_redirected_by_links", a_mount_is_not_redirected_by_links),
         ("a_gateway_is_all_that_a_cell_can_reach", a_gateway_is_all_that_a_cell_can_reach),
         ("requests_that_make_no_sense", requests_that_make_no_sense),
-        ("a_second_keeper_needs_a_single_thread", a_second_keeper_needs_a_single_thread),
+        ("a_keeper_can_be_started_beside_other_threads", a_keeper_can_be_started_beside_other_threads),
+        ("a_keeper_has_a_fixed_command_line_and_no_environment", a_keeper_has_a_fixed_command_line_and_no_environment),
     ];
     conclude(tests, false, ("a_confined_keeper_shows_nothing_else", a_confined_keeper_shows_nothing_else));
 }
@@ -186,7 +188,7 @@ impl Sink for Taken {
 }
 
 /// Runs a script with these files and collects what it left.
-fn collect(cell: &mut Cell, script: &str, files: Option<&Archive>, caps: archive::Caps) -> (Taken, u64) {
+fn collect(cell: &mut Cell, script: &str, files: Option<&Archive>, caps: archive::FileCaps) -> (Taken, u64) {
     let (mut reader, writer) = std::io::pipe().unwrap();
     let null = null().unwrap();
     let stderr = std::io::stderr();
@@ -197,13 +199,13 @@ fn collect(cell: &mut Cell, script: &str, files: Option<&Archive>, caps: archive
     drop(writer);
     assert_eq!(cell.wait().unwrap().status, RunStatus::Exited(0), "{script}");
     let mut taken = Taken::default();
-    let volume = archive::Caps { count: 1_000, bytes: 1 << 20 };
+    let volume = archive::FileCaps { count: 1_000, bytes: 1 << 20 };
     let arrival = archive::read_all(&mut reader, caps, &[volume], &mut taken).unwrap();
     assert!(arrival.cut.is_none(), "{:?}", arrival.cut);
     (taken, arrival.omitted)
 }
 
-const CAPS: archive::Caps = archive::Caps { count: 10, bytes: 1 << 20 };
+const CAPS: archive::FileCaps = archive::FileCaps { count: 10, bytes: 1 << 20 };
 
 fn what_a_program_left_comes_out(keeper: &Keeper) {
     let mut files = Archive::new().unwrap();
@@ -429,11 +431,27 @@ fn requests_that_make_no_sense(keeper: &Keeper) {
     assert!(failure.request && failure.to_string().contains("do not fit within the disk limit"), "{failure}");
 }
 
-fn a_second_keeper_needs_a_single_thread(_: &Keeper) {
+fn a_keeper_can_be_started_beside_other_threads(_: &Keeper) {
     let (done, wait) = std::sync::mpsc::channel::<()>();
     let thread = std::thread::spawn(move || wait.recv());
-    let failure = Keeper::start().expect_err("refused");
-    assert!(failure.to_string().contains("this process has several threads; call Keeper::start before"), "{failure}");
+    let keeper = Keeper::start().unwrap();
+    let mut cell = keeper.create(&CellSpec::new()).unwrap();
+    let (outcome, output) = run(&mut cell, &["echo", "hello"], None);
+    assert_eq!((outcome.status, output.as_str()), (RunStatus::Exited(0), "hello\n"));
     drop(done);
     let _ = thread.join();
+}
+
+fn a_keeper_has_a_fixed_command_line_and_no_environment(_: &Keeper) {
+    let _keeper = Keeper::start().unwrap();
+    let children = std::fs::read_to_string("/proc/thread-self/children").unwrap();
+    let pid = children.split_ascii_whitespace().last().unwrap();
+    eventually("it is a keeper", || {
+        std::fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| line == b"sandbox-keeper\0")
+    });
+    let environment = std::fs::read(format!("/proc/{pid}/environ")).unwrap();
+    let names = environment.split(|byte| *byte == 0).filter_map(|variable| variable.split(|byte| *byte == b'=').next());
+    for name in names.filter(|name| !name.is_empty()) {
+        assert!([&b"TMPDIR"[..], b"LLVM_PROFILE_FILE"].contains(&name), "{}", String::from_utf8_lossy(name));
+    }
 }

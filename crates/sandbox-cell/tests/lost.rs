@@ -1,7 +1,7 @@
 //! Cells whose init does not answer: it was stopped, or frozen so that not even SIGKILL ends it. Callers get an answer, and
 //! the keeper goes on serving others.
 //!
-//! The keeper must be started while the process has one thread, so this file has a `main` of its own.
+//! The keeper is this same program, started once more, so this file has a `main` of its own.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
 
 #[allow(dead_code, reason = "each test binary uses its part")]
@@ -19,6 +19,7 @@ use sandbox_testing::frozen::{Frozen, field, find};
 use sandbox_testing::{eventually, needs};
 
 fn main() {
+    sandbox_cell::keeper_main_if_asked();
     let tests: &[Test] = &[
         ("an_init_that_was_stopped_is_killed_at_the_deadline", stopped_init),
         ("a_cell_that_does_not_die_is_given_up", frozen_cell),
@@ -51,7 +52,10 @@ fn start_and_find(cell: &mut Cell) -> (u32, u32) {
     // Nothing else has these arguments.
     let mark = format!("7{:03}{}", NEXT.fetch_add(1, Ordering::Relaxed), std::process::id());
     start(cell, &["sleep", &mark]);
-    find(&["sleep", &mark])
+    let found = find(&["sleep", &mark]);
+    // An init that is stopped before it has reported the start has a minute for it, not the program's time.
+    eventually("the keeper knows that it runs", || cell.metrics().unwrap().wall > Duration::ZERO);
+    found
 }
 
 fn signal(pid: u32, signal: Signal) {

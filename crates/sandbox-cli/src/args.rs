@@ -52,10 +52,7 @@ ordinary user gets.
 What succeeds and cannot be helped, because the kernel offers no way to forbid it without breaking ordinary \
 programs, is listed as a known limit.
 
-With --canary, attacks are carried out in cells from which the layers that stop them were left out, one by one \
-and together: they have to succeed there, or the suite could not tell a good sandbox from a bad one.
-
-Exit code: 0 if nothing was breached (with --canary: if the absence of every layer was noticed), 1 otherwise.";
+Exit code: 0 if nothing was breached, 1 otherwise.";
 
 /// Runs code nobody trusts in a single-use Linux sandbox, and says exactly what happened.
 ///
@@ -115,7 +112,7 @@ pub(crate) enum Action {
         json: bool,
     },
     /// Attack the sandbox with hostile programs, and see whether it holds on this host
-    #[command(long_about = ATTACK, after_help = "Examples:\n  sandbox-run attack\n  sandbox-run attack --only network\n  sandbox-run attack --canary")]
+    #[command(long_about = ATTACK, after_help = "Examples:\n  sandbox-run attack\n  sandbox-run attack --only network")]
     Attack(AttackOptions),
     /// Live beside an attack; used inside the sandbox
     #[command(name = sandbox_attack::NEIGHBOUR_COMMAND, hide = true)]
@@ -127,7 +124,7 @@ pub(crate) enum Action {
         job: String,
     },
     /// Serve a cell; used inside a container
-    #[command(name = sandbox_cell::backend::INSIDE_COMMAND, hide = true)]
+    #[command(name = sandbox_cell::backend::GUEST_COMMAND, hide = true)]
     Cell {
         /// What for
         what: Option<OsString>,
@@ -147,17 +144,18 @@ pub(crate) enum Action {
     },
 }
 
-#[expect(clippy::struct_excessive_bools, reason = "flags are what they are")]
+#[cfg_attr(feature = "canary", expect(clippy::struct_excessive_bools, reason = "flags are what they are"))]
 #[derive(Debug, Args)]
 pub(crate) struct AttackOptions {
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
-    /// Leave layers out, and check that the attacks which they stop succeed
-    #[arg(long)]
+    /// Disable layers, and check that the attacks which they stop succeed; only in builds with the feature `canary`
+    #[cfg(feature = "canary")]
+    #[arg(long, hide = true, conflicts_with = "warm")]
     pub(crate) canary: bool,
     /// Attack as a server runs programs: in cells that were ready, in forks of warm interpreters
-    #[arg(long, conflicts_with = "canary")]
+    #[arg(long)]
     pub(crate) warm: bool,
     /// Only attacks whose name contains this
     #[arg(long, value_name = "TEXT")]

@@ -35,8 +35,13 @@ fn carry_out(options: &AttackOptions, executor: Started) -> Result<u8, String> {
     let interruption = interruption.map_err(|errno| format!("cannot watch for signals: {errno}"))?;
     let settings = Settings::read(|name| std::env::var(name).ok()).map_err(|error| error.to_string())?;
     close_data_dir(&settings);
-    let suite =
-        SuiteOptions { only: options.only.clone(), warm: options.warm, canary: options.canary, json: options.json };
+    let suite = SuiteOptions {
+        only: options.only.clone(),
+        warm: options.warm,
+        #[cfg(feature = "canary")]
+        canary: options.canary,
+        json: options.json,
+    };
     let display = ResultDisplay { output: neutralise, summary };
     let SuiteReport { text, success } = sandbox_attack::run(&suite, executor, settings, interruption.as_fd(), display)?;
     let printed = print(&text);

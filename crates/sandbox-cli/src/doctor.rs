@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use anstyle::{AnsiColor, Style};
 use sandbox_cell::LayerSet;
-use sandbox_cell::probe::{Finding, Host, SharedPool, examine};
+use sandbox_cell::probe::{Finding, HostReport, SharedPool, examine};
 use sandbox_executor::Settings;
 use sandbox_runtimes::{Memory, Places, Registry, Runtime};
 use serde_json::{Value, json};
@@ -70,7 +70,7 @@ fn server_warnings(variable: impl Fn(&str) -> Option<String>) -> Vec<String> {
     )]
 }
 
-fn as_value(host: &Host, required: LayerSet, languages: &[Language], warnings: &[String]) -> Value {
+fn as_value(host: &HostReport, required: LayerSet, languages: &[Language], warnings: &[String]) -> Value {
     let layers: Vec<Value> = host
         .findings
         .iter()
@@ -97,7 +97,7 @@ fn as_value(host: &Host, required: LayerSet, languages: &[Language], warnings: &
         host.shared.iter().map(|pool| json!({ "pool": pool.pool, "why": pool.why, "fix": pool.fix })).collect();
     json!({
         "policy_met": host.meets_policy(),
-        "namespaces": !host.bare,
+        "namespaces": !host.reduced,
         "error": host.failure.as_ref().map(ToString::to_string),
         "kernel": host.kernel,
         "privileged": host.privileged,
@@ -109,7 +109,7 @@ fn as_value(host: &Host, required: LayerSet, languages: &[Language], warnings: &
     })
 }
 
-fn as_text(host: &Host, languages: &[Language], warnings: &[String]) -> String {
+fn as_text(host: &HostReport, languages: &[Language], warnings: &[String]) -> String {
     let user = if host.privileged { "root" } else { "ordinary user" };
     let mut text = format!("{BOLD}Host{BOLD:#}  Linux {}, {user}, cgroups {}\n\n", host.kernel, host.cgroups);
     text.push_str(&format!("{BOLD}Isolation{BOLD:#}\n"));
@@ -140,12 +140,12 @@ fn as_text(host: &Host, languages: &[Language], warnings: &[String]) -> String {
     }
     let missing: Vec<_> = host.findings.iter().filter(|f| !f.works).map(|f| f.layer.name()).collect();
     let verdict = match (&host.failure, missing.as_slice()) {
-        (Some(failure), _) if host.bare => format!(
+        (Some(failure), _) if host.reduced => format!(
             "{BAD}The policy cannot be met:{BAD:#} {failure}\n\nWith --isolation reduced (SANDBOX_ISOLATION=reduced) \
              programs run all the same. {REDUCED}"
         ),
         (Some(failure), _) => format!("{BAD}The policy cannot be met:{BAD:#} {failure}"),
-        (None, _) if host.bare => format!("{GOOD}Runs are possible with reduced isolation.{GOOD:#} {REDUCED}"),
+        (None, _) if host.reduced => format!("{GOOD}Runs are possible with reduced isolation.{GOOD:#} {REDUCED}"),
         (None, []) => format!("{GOOD}Every layer works: runs on this host are fully isolated.{GOOD:#}"),
         (None, missing) => {
             format!("{GOOD}The policy is met{GOOD:#}, without {}; results say so.", missing.join(", "))
@@ -178,7 +178,7 @@ mod tests {
     use super::*;
     use sandbox_cell::Layer;
 
-    fn host(missing: &[Layer]) -> Host {
+    fn host(missing: &[Layer]) -> HostReport {
         let findings = Layer::ALL
             .into_iter()
             .map(|layer| {
@@ -191,18 +191,18 @@ mod tests {
         } else {
             vec![SharedPool { pool: "kernel memory", why: "no cgroup".to_owned(), fix: "run as root" }]
         };
-        Host {
+        HostReport {
             kernel: "6.1.0".to_owned(),
             privileged: false,
             cgroups: "v2",
             findings,
             failure: None,
-            bare: false,
+            reduced: false,
             shared,
         }
     }
 
-    fn plain(host: &Host, languages: &[Language]) -> String {
+    fn plain(host: &HostReport, languages: &[Language]) -> String {
         anstream::adapter::strip_str(&as_text(host, languages, &[])).to_string()
     }
 

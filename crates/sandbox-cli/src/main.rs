@@ -20,7 +20,7 @@ use std::process::ExitCode;
 use args::{Action, Arguments};
 use clap::{CommandFactory, Parser};
 use sandbox_cell::Failure;
-use sandbox_cell::backend::INSIDE_COMMAND;
+use sandbox_cell::backend::GUEST_COMMAND;
 use sandbox_executor::{Executor, RENDER_COMMAND};
 use sandbox_images::UNPACK_COMMAND;
 
@@ -37,8 +37,9 @@ pub(crate) mod exit {
 }
 
 fn main() -> ExitCode {
-    // The keeper is a fork of this process and must come before any thread. It comes before everything else, because it
-    // looks around on the host while the flags are parsed. It makes nothing until it is asked for a cell.
+    sandbox_cell::keeper_main_if_asked();
+    // The keeper comes before everything else, because it looks around on the host while the flags are parsed. It makes
+    // nothing until it is asked for a cell.
     let first = std::env::args_os().nth(1);
     if first.as_ref().is_some_and(|word| word == "attack")
         && let Err(error) = sandbox_attack::restart_with_secret()
@@ -47,7 +48,7 @@ fn main() -> ExitCode {
     }
     let runs = first.is_some_and(|word| {
         let others = ["doctor", "completions", "man", "languages", "cache", sandbox_attack::NEIGHBOUR_COMMAND];
-        let inside = [RENDER_COMMAND, UNPACK_COMMAND, INSIDE_COMMAND];
+        let inside = [RENDER_COMMAND, UNPACK_COMMAND, GUEST_COMMAND];
         !others.iter().chain(&inside).any(|other| word == *other)
     });
     let executor = runs.then(Executor::start);
@@ -74,7 +75,7 @@ fn act(arguments: Arguments, executor: Option<Result<Executor, Failure>>) -> u8 
         (Some(Action::Languages { json, runtimes }), _) => languages::languages(json, runtimes.as_deref()),
         (Some(Action::Cache { action }), _) => cache::cache(action),
         (Some(Action::Image { action }), executor) => image::image(action, executor),
-        (Some(Action::Cell { what }), _) => match sandbox_cell::backend::inside(what.as_deref()) {
+        (Some(Action::Cell { what }), _) => match sandbox_cell::backend::serve_in_container(what.as_deref()) {
             Ok(()) => 0,
             Err(failure) => {
                 output::complain(&failure.to_string());

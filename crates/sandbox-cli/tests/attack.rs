@@ -119,12 +119,15 @@ fn every_attack_is_stopped_for_an_ordinary_user() {
     }
     assert!(ended(&report, "stopped").len() > 90);
     // What a user can leave out is noticed, what not is said.
-    let canary = result(&user(&["attack", "--canary", "--json"]));
-    assert_eq!(canary["success"], true, "{:#}", canary["layers"]);
-    assert_eq!(
-        (&canary["layers"]["pid"]["testable"], &canary["layers"]["mount"]["noticed"]),
-        (&false.into(), &true.into())
-    );
+    #[cfg(feature = "canary")]
+    {
+        let canary = result(&user(&["attack", "--canary", "--json"]));
+        assert_eq!(canary["success"], true, "{:#}", canary["layers"]);
+        assert_eq!(
+            (&canary["layers"]["pid"]["testable"], &canary["layers"]["mount"]["noticed"]),
+            (&false.into(), &true.into())
+        );
+    }
 }
 
 /// What succeeds where there are no namespaces and no control groups, as the programs' headers say.
@@ -192,6 +195,15 @@ fn every_attack_is_stopped_or_known_without_namespaces() {
     }
 }
 
+#[cfg(not(feature = "canary"))]
+#[test]
+fn builds_without_the_feature_cannot_disable_layers() {
+    let refused = sandbox(&["attack", "--canary"]).output().unwrap();
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("unexpected argument '--canary'"));
+}
+
+#[cfg(feature = "canary")]
 #[test]
 fn the_absence_of_every_layer_is_noticed() {
     if !needs::root() {

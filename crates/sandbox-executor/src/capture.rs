@@ -64,9 +64,7 @@ impl Capture {
     /// the pipe will never come.
     pub(crate) fn has_more(&self) -> bool {
         let Some(pipe) = &self.pipe else { return false };
-        let mut fds = [rustix::event::PollFd::new(pipe, rustix::event::PollFlags::IN)];
-        let now = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
-        rustix::event::poll(&mut fds, Some(&now)).is_ok_and(|ready| ready > 0)
+        sandbox_cell::wait::is_readable(&[pipe], std::time::Duration::ZERO)
     }
 }
 

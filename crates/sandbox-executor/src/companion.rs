@@ -6,8 +6,8 @@
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::pipe::{PipeFlags, pipe_with};
+use sandbox_cell::wait::is_readable;
 use sandbox_cell::{Cell, CellSpec, Command, Failure, Keeper, Stdio, null};
 
 use crate::stage::failure;
@@ -40,7 +40,7 @@ impl Companion {
         let companion = Self(voice);
         let began = Instant::now();
         while !companion.is_readable(LOOK) {
-            if began.elapsed() > PATIENCE || !wanted() || is_readable(&cell, Duration::ZERO) {
+            if began.elapsed() > PATIENCE || !wanted() || is_readable(&[&cell], Duration::ZERO) {
                 return Err(ended("it took too long"));
             }
         }
@@ -54,16 +54,10 @@ impl Companion {
     }
 
     fn is_readable(&self, patience: Duration) -> bool {
-        is_readable(&self.0, patience)
+        is_readable(&[&self.0], patience)
     }
 }
 
 fn ended(why: &str) -> Failure {
     Failure { what: "a companion did not get ready".into(), why: why.into(), fix: None, request: false }
-}
-
-/// Whether there is something to read, or the end of it, after waiting for this long.
-pub(crate) fn is_readable(fd: impl AsFd, patience: Duration) -> bool {
-    let timeout = Timespec { tv_sec: patience.as_secs().cast_signed(), tv_nsec: patience.subsec_nanos().into() };
-    poll(&mut [PollFd::new(&fd, PollFlags::IN)], Some(&timeout)).is_ok_and(|ready| ready > 0)
 }

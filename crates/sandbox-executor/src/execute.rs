@@ -7,7 +7,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sandbox_cell::archive::{Archive, Caps, Omission};
+use sandbox_cell::archive::{Archive, FileCaps, Omission};
+use sandbox_cell::wait::is_readable;
 use sandbox_cell::{Backend, Failure, Keeper, Mount, RelativePath, RunStatus, Sources, signal_name};
 use sandbox_runtimes::{StageName, Store};
 
@@ -18,7 +19,7 @@ use crate::pool::{Cells, Pool, RefillGuard, Room};
 use crate::request::{Request, Source};
 use crate::result::{CompileResult, Metrics, OmittedFile, Phases, RunResult, Status, Verdict, seconds, text};
 use crate::settings::Settings;
-use crate::stage::{Ended, Input, Stage, Stream, failure, is_readable};
+use crate::stage::{Ended, Input, Stage, Stream, failure};
 use crate::template::guard;
 use crate::verdict::{Evidence, judge};
 use crate::volumes::NamedVolume;
@@ -61,7 +62,7 @@ impl From<Failure> for Stopped {
 }
 
 impl Executor {
-    /// An executor with a keeper of its own. The process must have a single thread.
+    /// An executor with a keeper of its own: see [`Keeper::start`].
     pub fn start() -> Result<Self, Failure> {
         Ok(Self { cells: Cells::OnTheSpot(Keeper::start()?), last: false })
     }
@@ -216,7 +217,7 @@ impl Run<'_> {
             command: &plan.command,
             files: &files,
             input,
-            collect: collects.then(|| plan.collect.unwrap_or(Caps { count: 0, bytes: 0 })),
+            collect: collects.then(|| plan.collect.unwrap_or(FileCaps { count: 0, bytes: 0 })),
             patience: COLLECT + Duration::from_secs(named_bytes / COLLECT_RATE),
             reach: &plan.reach,
             last: self.last,
@@ -273,7 +274,7 @@ impl Run<'_> {
         sorted.sort();
         let mut opened = vec![];
         for name in sorted {
-            let volume = NamedVolume::open(dir, name, || !is_readable(self.cancel))
+            let volume = NamedVolume::open(dir, name, || !is_readable(self.cancel, Duration::ZERO))
                 .map_err(|error| failure(&format!("cannot open the volume '{name}'"), &error))?;
             let Some(volume) = volume else { return Ok(None) };
             opened.push((name, volume));

@@ -4,7 +4,8 @@ use std::io::{self, Read};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use sandbox_cell::archive::{Caps, Omission, Sink};
+use sandbox_cell::archive::{FileCaps, Omission, Sink};
+use sandbox_cell::wait::is_readable;
 use sandbox_cell::{Failure, LimitKind, Mount, RelativePath, RunStatus, StopReason};
 use sandbox_runtimes::{Claim, Entry, Kind, StageName, Staging, Store};
 
@@ -13,7 +14,7 @@ use crate::execute::{Run, Stopped, ending};
 use crate::files::pack;
 use crate::plan::{Making, Step};
 use crate::result::{CompileResult, RunResult, Verdict, seconds, text};
-use crate::stage::{Ended, Input, Stage, failure, is_readable};
+use crate::stage::{Ended, Input, Stage, failure};
 use crate::verdict::{Evidence, judge};
 use crate::warmth::Warmth;
 
@@ -103,7 +104,7 @@ impl<'a> Run<'a> {
             if waits == MUTE_WAITS {
                 observer.step(making.step, &format!("waiting for another run that is {}", making.what));
             }
-            !is_readable(self.cancel)
+            !is_readable(self.cancel, Duration::ZERO)
         };
         let claim = self.store()?.claim(making.kind, &making.key, patient).map_err(|error| Failure {
             fix: Some("name a directory that can be written with SANDBOX_DATA_DIR".to_owned()),
@@ -135,7 +136,7 @@ impl<'a> Run<'a> {
             command: &making.command,
             files: &files,
             input: Input::Empty,
-            collect: Some(Caps { count: 0, bytes: 0 }),
+            collect: Some(FileCaps { count: 0, bytes: 0 }),
             // What is made may be large, and its size and the time for it are the operator's.
             patience: making.cell.limits.wall_time(),
             reach: &making.reach,

@@ -6,10 +6,9 @@
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
-use sandbox_cell::archive::Caps;
+use sandbox_cell::archive::FileCaps;
 use sandbox_cell::{
-    CellSpec, Command, Gateway, LayerSet, LimitKind, Limits, Mount, Network, PROXY_PORT, RelativePath, Role, Volume,
-    WORK_DIR,
+    CellSpec, Command, Gateway, LimitKind, Limits, Mount, Network, PROXY_PORT, RelativePath, Volume, WORK_DIR,
 };
 use sandbox_network::{AddressPolicy, PackageIndex, hide_credentials, hosts_in};
 use sandbox_runtimes::{
@@ -92,7 +91,7 @@ pub(crate) struct Plan {
     /// The names of the cell's other volumes.
     pub(crate) named_volumes: Vec<String>,
     /// What may come back, if files are wanted.
-    pub(crate) collect: Option<Caps>,
+    pub(crate) collect: Option<FileCaps>,
     /// Translates messages to lines of a template's snippet.
     pub(crate) translator: Option<Translator>,
     /// What a template has to print at its end.
@@ -106,13 +105,14 @@ impl Plan {
         self.language.as_ref().map(|(name, version)| (name.as_str(), version.as_str())).unzip()
     }
 
-    /// Leaves layers out of the program's cell, and of the compiler's if that is wanted. For tests that have to fail then:
-    /// no request can ask for it, and a confined keeper refuses it.
+    /// Disables layers of the program's cell, and of the compiler's if `compiler` is set. For tests that have to fail then: no
+    /// request can ask for it, and a confined keeper refuses it.
+    #[cfg(feature = "canary")]
     #[must_use]
-    pub(crate) fn without(mut self, layers: LayerSet, compiler: bool) -> Self {
-        self.cell.omit = layers;
-        if let Some(compile) = self.compile.as_mut().filter(|_| compiler && layers != LayerSet::default()) {
-            compile.cell.omit = layers;
+    pub(crate) fn with_disabled_layers(mut self, layers: sandbox_cell::LayerSet, compiler: bool) -> Self {
+        self.cell.disabled_layers = layers;
+        if let Some(compile) = self.compile.as_mut().filter(|_| compiler && !layers.is_empty()) {
+            compile.cell.disabled_layers = layers;
             // What comes out of such a cell must never be found by others.
             let names: Vec<_> = layers.iter().map(sandbox_cell::Layer::name).collect();
             let mut key = Key(Sha256::new());
@@ -146,14 +146,10 @@ impl Request {
         let (network, reach) = self.network.plan(settings);
         let mut cell = CellSpec {
             image: self.image_root(),
-            mounts: vec![],
-            volumes: vec![],
-            slots: vec![],
-            role: Role::Plain,
             limits: self.limits.clone(),
             network,
             required: self.required,
-            omit: LayerSet::default(),
+            ..CellSpec::new()
         };
         let collect = self.collect.then_some(settings.files);
         let mut plan = match (&self.source, runtime) {
@@ -246,7 +242,7 @@ struct Planner<'a> {
 }
 
 impl Planner<'_> {
-    fn plan(&self, mut cell: CellSpec, reach: AddressPolicy, collect: Option<Caps>) -> Result<Plan, RequestError> {
+    fn plan(&self, mut cell: CellSpec, reach: AddressPolicy, collect: Option<FileCaps>) -> Result<Plan, RequestError> {
         let (request, runtime, definition) = (self.request, self.runtime, &self.runtime.definition);
         let (files, entry) = request.files_and_entry(definition)?;
         let install = self.install(&files)?;
@@ -317,13 +313,11 @@ impl Planner<'_> {
             image: self.request.image_root(),
             mounts: self.runtime.mounts.iter().chain(mounts).cloned().collect(),
             volumes: vec![Volume { target: OUT_DIR.into(), size: limits.disk(), inodes: limits.inodes() }],
-            slots: vec![],
-            role: Role::Plain,
             limits: limits.clone(),
             network,
             // Installers and compilers use what there is; nobody has asked them for a share of the CPU.
             required: self.settings.required(),
-            omit: LayerSet::default(),
+            ..CellSpec::new()
         }
     }
 
@@ -525,7 +519,7 @@ impl Key {
     }
 
     fn finish(self) -> String {
-        self.0.finalize().iter().take(20).map(|byte| format!("{byte:02x}")).collect()
+        sandbox_cell::random::hex(&self.0.finalize()[..20])
     }
 }
 
@@ -539,7 +533,7 @@ mod tests {
     use sandbox_runtimes::{Memory, Places, Registry};
 
     fn request(source: Source) -> Request {
-        Request::new(source, Limits::default(), LayerSet::required_by_default())
+        Request::new(source, Limits::default(), sandbox_cell::LayerSet::required_by_default())
     }
 
     fn runtime(language: &str) -> Runtime {

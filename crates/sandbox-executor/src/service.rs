@@ -48,8 +48,9 @@ pub struct CheckedRequest {
     plan: Option<Plan>,
     /// Where what is made is kept, if not in the service's store.
     store: Option<Arc<Store>>,
-    /// The layers to leave out, and whether the compiler's cell lacks them too.
-    without: Option<(sandbox_cell::LayerSet, bool)>,
+    /// Layers that the program's cell lacks, and whether the compiler's lacks them too.
+    #[cfg(feature = "canary")]
+    disabled_layers: (sandbox_cell::LayerSet, bool),
 }
 
 /// Why a request was refused.
@@ -73,11 +74,12 @@ pub enum Refused {
 }
 
 impl CheckedRequest {
-    /// Leaves layers out of the program's cell, and of the compiler's if that is wanted. For tests that have to fail then:
-    /// no request can ask for it, and a confined keeper refuses it.
+    /// Disables layers of the program's cell, and of the compiler's if `compiler` is set. For tests that have to fail then: no
+    /// request can ask for it, and a confined keeper refuses it.
+    #[cfg(feature = "canary")]
     #[must_use]
-    pub fn without(mut self, layers: sandbox_cell::LayerSet, compiler: bool) -> Self {
-        self.without = Some((layers, compiler));
+    pub fn with_disabled_layers(mut self, layers: sandbox_cell::LayerSet, compiler: bool) -> Self {
+        self.disabled_layers = (layers, compiler);
         self
     }
 
@@ -270,7 +272,16 @@ impl RunService {
             Some(_) => None,
             None => Some(request.plan(runtime.as_deref(), &self.settings, &resolved)?),
         };
-        Ok(CheckedRequest { request, input, runtime, resolved, plan, store: None, without: None })
+        Ok(CheckedRequest {
+            request,
+            input,
+            runtime,
+            resolved,
+            plan,
+            store: None,
+            #[cfg(feature = "canary")]
+            disabled_layers: Default::default(),
+        })
     }
 
     /// The definition of a language by its name or one of its aliases.
@@ -298,7 +309,9 @@ impl RunService {
         cancel: &[BorrowedFd<'_>],
         observer: &mut dyn Observer,
     ) -> Result<Arc<RunResult>, Refused> {
-        let CheckedRequest { mut request, input, runtime, resolved, plan, store, without } = checked;
+        #[cfg(feature = "canary")]
+        let (layers, compiler) = checked.disabled_layers;
+        let CheckedRequest { mut request, input, runtime, resolved, plan, store, .. } = checked;
         let plan = match (plan, &runtime) {
             (Some(plan), _) => plan,
             (None, runtime) => {
@@ -307,10 +320,8 @@ impl RunService {
                 request.plan(runtime.as_deref(), &self.settings, &resolved)?
             }
         };
-        let plan = match without {
-            Some((layers, compiler)) => plan.without(layers, compiler),
-            None => plan,
-        };
+        #[cfg(feature = "canary")]
+        let plan = plan.with_disabled_layers(layers, compiler);
         let kept = if plan.makes_something() && store.is_none() { Some(self.store()?) } else { store.as_deref() };
         let host = Host { store: kept, settings: &self.settings };
         Ok(self.executor.run(&plan, host, input, cancel, queued, observer)?)

@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use sandbox_cell::archive::Caps as FileCaps;
+use sandbox_cell::archive::FileCaps;
 use sandbox_cell::limits::{Caps, LimitError, LimitKind, Limits, TABLE};
 use sandbox_cell::units::parse_size;
 use sandbox_cell::{Backend, Layer, LayerSet};

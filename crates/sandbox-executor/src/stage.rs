@@ -6,11 +6,12 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
-use sandbox_cell::archive::{self, Archive, Arrival, Caps, Sink};
+use sandbox_cell::archive::{self, Archive, Arrival, FileCaps, Sink};
+use sandbox_cell::wait::timespec;
 use sandbox_cell::{
     Cell, CellEnd, CellSpec, Command, Failure, GatewaySockets, LayerSet, LimitKind, Mount, Network, Outcome, Ready,
     RunStatus, Start, Stdio, StopReason, Usage, Volume, reason,
@@ -65,7 +66,7 @@ pub(crate) struct Stage<'a> {
     pub(crate) files: &'a Archive,
     pub(crate) input: Input,
     /// What to collect afterwards.
-    pub(crate) collect: Option<Caps>,
+    pub(crate) collect: Option<FileCaps>,
     /// How long that may take after the command's deadline.
     pub(crate) patience: Duration,
     /// What a cell with a proxy may reach.
@@ -120,7 +121,7 @@ impl Stage<'_> {
             cells.keeper().close();
         }
         let (has_gateway, reach) = (matches!(self.cell.network, Network::Gateway(_)), self.reach.clone());
-        let volumes: Vec<Caps> = self.cell.volumes.iter().map(Volume::caps).collect();
+        let volumes: Vec<FileCaps> = self.cell.volumes.iter().map(Volume::caps).collect();
         let (limit, patience) = (self.cell.limits.wall_time(), self.patience);
         let (mut streams, collection) =
             self.start(&cell, start, &late).map_err(|error| failure("cannot start the stage", &error))??;
@@ -186,7 +187,7 @@ impl Stage<'_> {
 }
 
 /// Where files come from when all is over, and how many may.
-type Collection = Option<(Caps, File)>;
+type Collection = Option<(FileCaps, File)>;
 
 /// A pipe that is read until some time, and no longer.
 struct Timed {
@@ -202,13 +203,6 @@ impl io::Read for Timed {
             Ok(_) => self.pipe.read(buffer),
             Err(errno) => Err(errno.into()),
         }
-    }
-}
-
-fn timespec(duration: Duration) -> Timespec {
-    Timespec {
-        tv_sec: i64::try_from(duration.as_secs()).unwrap_or(i64::MAX),
-        tv_nsec: i64::from(duration.subsec_nanos()),
     }
 }
 
@@ -233,12 +227,6 @@ impl Sink for Forward<'_> {
     fn volume(&mut self, number: u8, part: &mut dyn io::Read) -> io::Result<()> {
         self.0.volume(number, part)
     }
-}
-
-/// Whether one of these has become readable.
-pub(crate) fn is_readable(fds: &[BorrowedFd<'_>]) -> bool {
-    let mut polled: Vec<_> = fds.iter().map(|fd| PollFd::from_borrowed_fd(*fd, PollFlags::IN)).collect();
-    poll(&mut polled, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok_and(|ready| ready > 0)
 }
 
 /// The streams of a command that is running.
@@ -296,7 +284,7 @@ impl Streams {
             }
             if let Some(outcome) = ended.or_else(|| patience.run_out(cell)) {
                 self.drain(&outcome, &mut buffer, observe);
-                let none = Ready { isolation: LayerSet::default(), prepare: Duration::ZERO, nest: None };
+                let none = Ready { isolation: LayerSet::default(), prepare: Duration::ZERO, zygote_namespace: None };
                 return Ok((outcome, cell.is_ready().unwrap_or(none)));
             }
         }

@@ -270,9 +270,7 @@ pub(crate) fn guard(stdout: &mut String, token: &str) -> bool {
 
 /// A token that nobody can guess.
 pub(crate) fn new_token() -> std::io::Result<String> {
-    let mut bytes = [0_u8; 16];
-    rustix::rand::getrandom(&mut bytes[..], rustix::rand::GetRandomFlags::empty())?;
-    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+    Ok(sandbox_cell::random::random_token::<16>()?)
 }
 
 #[cfg(test)]

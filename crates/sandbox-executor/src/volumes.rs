@@ -10,8 +10,8 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
 
-use rustix::fs::{FlockOperation, flock};
 use sandbox_cell::data_dir::make_dir;
+use sandbox_cell::lock_file::{LockKind, try_lock};
 use sandbox_cell::units::{parse_size, shorten};
 use sandbox_cell::{Mount, Volume, reason};
 
@@ -133,15 +133,11 @@ impl NamedVolume {
     pub(crate) fn open(data_dir: &Path, name: &str, mut patient: impl FnMut() -> bool) -> io::Result<Option<Self>> {
         let dir = data_dir.join("volumes");
         make_dir(&dir)?;
-        let mut options = OpenOptions::new();
-        options.read(true).write(true).create(true).truncate(false).mode(0o600);
-        let lock = options.open(dir.join(format!("{name}.lock")))?;
         loop {
-            match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
-                Ok(()) => return Ok(Some(Self { file: dir.join(format!("{name}.volume")), _lock: lock })),
-                Err(rustix::io::Errno::WOULDBLOCK) if patient() => std::thread::sleep(Duration::from_millis(20)),
-                Err(rustix::io::Errno::WOULDBLOCK) => return Ok(None),
-                Err(errno) => return Err(errno.into()),
+            match try_lock(&dir.join(format!("{name}.lock")), LockKind::Exclusive, 0o600)? {
+                Some(lock) => return Ok(Some(Self { file: dir.join(format!("{name}.volume")), _lock: lock })),
+                None if patient() => std::thread::sleep(Duration::from_millis(20)),
+                None => return Ok(None),
             }
         }
     }

@@ -9,15 +9,15 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags,
     SocketType, recvmsg, sendmsg, socketpair,
 };
 use sandbox_cell::archive::Archive;
 use sandbox_cell::limits::{Caps, LimitKind, Limits};
+use sandbox_cell::wait::is_readable;
 use sandbox_cell::{
-    Cell, CellSpec, Failure, Keeper, Nest, Network, RelativePath, Role, Start, Stdio, ZYGOTE_LIBRARY, null,
+    Cell, CellSpec, Failure, Keeper, Network, RelativePath, Role, Start, Stdio, ZYGOTE_LIBRARY, ZygoteNamespaceId, null,
 };
 use sandbox_runtimes::{RESULT_DIR, ZYGOTE_LIBRARY_FILE};
 
@@ -25,12 +25,12 @@ use crate::execute::add_runner;
 use crate::stage::failure;
 use crate::warmth::Warmth;
 
-/// A zygote that is warm. Dropping it ends it, and every cell in its nest.
+/// A zygote that is warm. Dropping it ends it, and every cell in its zygote namespace.
 #[derive(Debug)]
 pub(crate) struct Zygote {
     _cell: Cell,
     control: OwnedFd,
-    nest: Nest,
+    nest: ZygoteNamespaceId,
 }
 
 /// How long a zygote may take to warm up.
@@ -71,7 +71,7 @@ impl Zygote {
         drop(theirs);
         let gone =
             || Failure { what: "a zygote did not get warm".into(), why: "it ended".into(), fix: None, request: false };
-        let nest = cell.ready()?.nest.ok_or_else(gone)?;
+        let nest = cell.ready()?.zygote_namespace.ok_or_else(gone)?;
         let zygote = Self { _cell: cell, control, nest };
         if !zygote.is_readable(WARM_UP) || !zygote.says_something() {
             return Err(gone());
@@ -85,9 +85,8 @@ impl Zygote {
     }
 
     fn is_readable(&self, patience: Duration) -> bool {
-        let timeout = Timespec { tv_sec: patience.as_secs().cast_signed(), tv_nsec: patience.subsec_nanos().into() };
         // A zygote that ends closes its end of this.
-        poll(&mut [PollFd::new(&self.control, PollFlags::IN)], Some(&timeout)).is_ok_and(|ready| ready > 0)
+        is_readable(&[&self.control], patience)
     }
 
     fn says_something(&self) -> bool {

@@ -1,6 +1,6 @@
 //! Every language through the library, without the command line.
 //!
-//! The keeper must be started while the process has one thread, so this file has a `main` of its own.
+//! The keeper is this same program, started once more, so this file has a `main` of its own.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
 
 use std::path::{Path, PathBuf};
@@ -16,6 +16,7 @@ use sandbox_testing::features::{Case, Runner};
 use serde_json::Value;
 
 fn main() {
+    sandbox_cell::keeper_main_if_asked();
     let data_dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join("data");
     let settings = Settings { data_dir: Some(data_dir), ..Settings::default() };
     let (executor, registry) = (Executor::start().unwrap(), Registry::shipped().unwrap());

@@ -11,15 +11,14 @@
 //! An image is unpacked under another name and renamed when it is complete. What somebody who died has left is removed by
 //! the next one who imports.
 
-use std::fs::{DirBuilder, File, OpenOptions};
+use std::fs::{DirBuilder, File};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rustix::fs::{FlockOperation, flock};
-use rustix::io::Errno;
 use sandbox_cell::data_dir::make_dir;
+use sandbox_cell::lock_file::{LockKind, lock, try_lock_existing};
 use sandbox_cell::reason;
 use serde::{Deserialize, Serialize};
 
@@ -137,7 +136,7 @@ impl ImageStore {
         let begin = || {
             make_dir(&self.dir)?;
             DirBuilder::new().mode(0o755).recursive(true).create(self.names_dir())?;
-            let lock = lock_with(&self.dir.join("import.lock"), FlockOperation::LockExclusive)?;
+            let lock = lock(&self.dir.join("import.lock"), LockKind::Exclusive, 0o644)?;
             let dir = self.dir.join(STAGING);
             remove_tree(&dir)?;
             DirBuilder::new().mode(0o755).create(&dir)?;
@@ -151,16 +150,13 @@ impl ImageStore {
         let hex = self.find(name)?;
         let unknown = || StoreError::Unknown(name.to_owned());
         let file = self.lock_file(&hex);
-        let lock = File::open(&file).map_err(|_| unknown())?;
-        match flock(&lock, FlockOperation::NonBlockingLockShared) {
-            Ok(()) => {}
-            // Only whoever removes it locks it like that.
-            Err(Errno::WOULDBLOCK) => return Err(unknown()),
-            Err(errno) => return Err(failed(format!("lock {}", file.display()))(errno.into())),
-        }
-        if !is_same(&lock, &file) {
-            return Err(unknown());
-        }
+        let lock = match try_lock_existing(&file, LockKind::Shared) {
+            Ok(Some(lock)) => lock,
+            // Only a process that removes it locks it exclusively.
+            Ok(None) => return Err(unknown()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(unknown()),
+            Err(error) => return Err(failed(format!("lock {}", file.display()))(error)),
+        };
         let about = self.about(&hex).ok_or_else(unknown)?;
         let root = self.dir.join(&hex).join(ROOT).canonicalize().map_err(failed(format!("open the image '{name}'")))?;
         let About { digest, config, .. } = about;
@@ -233,12 +229,9 @@ impl ImageStore {
             return remove_name(file);
         }
         let lock_file = self.lock_file(&hex);
-        let lock = File::open(&lock_file).map_err(failed(format!("open {}", lock_file.display())))?;
-        match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => {}
-            Err(Errno::WOULDBLOCK) => return Err(StoreError::InUse(name.to_owned())),
-            Err(errno) => return Err(failed(format!("lock {}", lock_file.display()))(errno.into())),
-        }
+        let lock = try_lock_existing(&lock_file, LockKind::Exclusive);
+        let lock = lock.map_err(failed(format!("lock {}", lock_file.display())))?;
+        let _lock = lock.ok_or_else(|| StoreError::InUse(name.to_owned()))?;
         for (name, _) in names {
             remove_name(&self.names_dir().join(name.file()))?;
         }
@@ -271,7 +264,7 @@ impl Import {
         let about = About { digest, size, entries, skipped, config };
         let publish = || {
             let target = store.dir.join(&hex);
-            lock_with(&store.lock_file(&hex), FlockOperation::LockShared)?;
+            lock(&store.lock_file(&hex), LockKind::Shared, 0o644)?;
             if store.about(&hex).is_none() {
                 std::fs::write(self.dir.join("image.json"), serde_json::to_vec_pretty(&about)?)?;
                 // A crash of the host must not leave empty files under a name that promises full ones.
@@ -300,17 +293,6 @@ fn remove_tree(dir: &Path) -> io::Result<()> {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
         _ => Ok(()),
     }
-}
-
-/// Whether a file that is open is the one of this name.
-fn is_same(open: &File, file: &Path) -> bool {
-    std::fs::metadata(file).is_ok_and(|now| open.metadata().is_ok_and(|own| own.ino() == now.ino()))
-}
-
-fn lock_with(file: &Path, how: FlockOperation) -> io::Result<File> {
-    let opened = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o644).open(file)?;
-    flock(&opened, how)?;
-    Ok(opened)
 }
 
 #[cfg(test)]

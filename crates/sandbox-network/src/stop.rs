@@ -41,8 +41,8 @@ impl StopSignal {
             let mut polled: Vec<_> = self.0.iter().map(|event| PollFd::new(event, PollFlags::IN)).collect();
             polled.extend(fds.iter().map(|(fd, flags)| PollFd::from_borrowed_fd(*fd, *flags)));
             let left = until.saturating_duration_since(Instant::now());
-            let timeout = Timespec { tv_sec: left.as_secs().cast_signed(), tv_nsec: left.subsec_nanos().into() };
-            match poll(&mut polled, Some(&timeout)) {
+            let timeout = Timespec::try_from(left).ok();
+            match poll(&mut polled, timeout.as_ref()) {
                 Ok(_) if self.0.is_some() && !polled[0].revents().is_empty() => {
                     return Err(ErrorKind::ConnectionAborted.into());
                 }

@@ -23,9 +23,9 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::time::{Duration, SystemTime};
 
-use rustix::fs::{FlockOperation, flock};
 use sandbox_cell::archive::read_volume;
 use sandbox_cell::data_dir::{keep_private, make_dir};
+use sandbox_cell::lock_file::{LockKind, share, try_lock};
 use serde::{Deserialize, Serialize};
 
 /// What an entry is.
@@ -176,14 +176,14 @@ impl Store {
             Claim::Ready(Entry { content: dir.join("content"), lock })
         };
         loop {
-            if let Some(lock) = lock(&lock_file, FlockOperation::NonBlockingLockShared)?
+            if let Some(lock) = try_lock(&lock_file, LockKind::Shared, 0o644)?
                 && dir.is_dir()
             {
                 return Ok(Some(entry(lock)));
             }
-            if let Some(lock) = lock(&lock_file, FlockOperation::NonBlockingLockExclusive)? {
+            if let Some(lock) = try_lock(&lock_file, LockKind::Exclusive, 0o644)? {
                 if dir.is_dir() {
-                    flock(&lock, FlockOperation::LockShared)?;
+                    share(&lock)?;
                     return Ok(Some(entry(lock)));
                 }
                 let temporary = dir.with_extension("tmp");
@@ -241,7 +241,7 @@ impl Store {
         if !lock_file.exists() {
             return Ok(false);
         }
-        let Some(_lock) = lock(&lock_file, FlockOperation::NonBlockingLockExclusive)? else { return Ok(false) };
+        let Some(_lock) = try_lock(&lock_file, LockKind::Exclusive, 0o644)? else { return Ok(false) };
         let temporary = dir.with_extension("tmp");
         remove_tree(&temporary)?;
         let existed = match std::fs::rename(&dir, &temporary) {
@@ -292,23 +292,6 @@ fn remove_tree(dir: &Path) -> io::Result<()> {
     }
 }
 
-/// Locks a file, or not if another has it. The file may be removed and made again meanwhile; a lock on one that nobody
-/// else can find is none.
-fn lock(file: &Path, how: FlockOperation) -> io::Result<Option<File>> {
-    loop {
-        let opened = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o644).open(file)?;
-        match flock(&opened, how) {
-            Ok(()) => {}
-            Err(rustix::io::Errno::WOULDBLOCK) => return Ok(None),
-            Err(errno) => return Err(errno.into()),
-        }
-        let same = std::fs::metadata(file).is_ok_and(|now| opened.metadata().is_ok_and(|own| own.ino() == now.ino()));
-        if same {
-            return Ok(Some(opened));
-        }
-    }
-}
-
 impl Staging {
     /// Puts in what came out of a cell's volume.
     pub fn unpack(&mut self, volume: &mut impl Read) -> io::Result<()> {
@@ -336,7 +319,7 @@ impl Staging {
         }
         std::fs::rename(&self.temporary, &self.dir)?;
         let lock = self.lock.take().ok_or(io::ErrorKind::NotFound)?;
-        flock(&lock, FlockOperation::LockShared)?;
+        share(&lock)?;
         Ok(Entry { content: self.dir.join("content"), lock })
     }
 }

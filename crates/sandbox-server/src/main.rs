@@ -1,6 +1,6 @@
 //! `sandbox-server`: runs code nobody trusts for those who ask over HTTP.
 //!
-//! The keeper is started first, while the process has one thread; the HTTP side comes after it and asks it for cells.
+//! The keeper is started first, before any configuration is read; the HTTP side comes after it and asks it for cells.
 
 mod app;
 mod auth;
@@ -40,17 +40,19 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use config::Config;
-use sandbox_cell::backend::{Backend, INSIDE_COMMAND, inside};
+use sandbox_cell::Failure;
+use sandbox_cell::backend::{Backend, GUEST_COMMAND, serve_in_container};
 use sandbox_cell::data_dir::keep_private;
 use sandbox_executor::{Executor, HostVariables, RENDER_COMMAND, RunService};
 use sandbox_runtimes::Registry;
 
 fn main() -> ExitCode {
+    sandbox_cell::keeper_main_if_asked();
     if std::env::args_os().nth(1).is_some_and(|word| word == RENDER_COMMAND) {
         return render();
     }
-    if std::env::args_os().nth(1).is_some_and(|word| word == INSIDE_COMMAND) {
-        return match inside(std::env::args_os().nth(2).as_deref()) {
+    if std::env::args_os().nth(1).is_some_and(|word| word == GUEST_COMMAND) {
+        return match serve_in_container(std::env::args_os().nth(2).as_deref()) {
             Ok(()) => ExitCode::SUCCESS,
             Err(failure) => fail(&failure.to_string(), 1),
         };
@@ -61,6 +63,9 @@ fn main() -> ExitCode {
         let printed = page.and_then(|page| std::io::stdout().write_all(&page));
         return if printed.is_ok() { ExitCode::SUCCESS } else { ExitCode::from(1) };
     }
+    // Before the configuration, which holds keys and passwords.
+    let serves = !matches.get_flag("print-config") && !matches.get_flag("health");
+    let executor = serves.then(Executor::start);
     let config = match Config::read(&matches, |name| std::env::var_os(name)) {
         Ok(config) => config,
         Err(error) => return fail(&format!("the configuration makes no sense:\n{error}"), 2),
@@ -74,7 +79,7 @@ fn main() -> ExitCode {
             .and_then(|said| writeln!(std::io::stdout(), "{said}").map_err(|error| format!("cannot print: {error}")));
         return asked.map_or_else(|why| fail(&why, 1), |()| ExitCode::SUCCESS);
     }
-    match run(config) {
+    match executor.map_or(Ok(()), |executor| run(config, executor)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => fail(&error, 1),
     }
@@ -93,7 +98,8 @@ fn render() -> ExitCode {
     if written.is_ok() { ExitCode::SUCCESS } else { ExitCode::from(1) }
 }
 
-fn run(mut config: Config) -> Result<(), String> {
+fn run(mut config: Config, executor: Result<Executor, Failure>) -> Result<(), String> {
+    let executor = executor.map_err(|failure| failure.to_string())?;
     let host = sandbox_cell::probe::examine(config.settings.required()).map_err(|failure| failure.to_string())?;
     // Another backend needs nothing of this host, and says for itself what it lacks.
     if let (Some(failure), Backend::Native) = (&host.failure, &config.settings.backend) {
@@ -109,7 +115,6 @@ fn run(mut config: Config) -> Result<(), String> {
         config.settings.data_dir.clone().ok_or("there is no data directory; name one with SANDBOX_DATA_DIR")?;
     let closed = keep_private(&data_dir, config.settings.passes_data_dir(config.zygotes > 0))
         .map_err(|error| format!("cannot make {} private: {error}", data_dir.display()))?;
-    let executor = Executor::start().map_err(|failure| failure.to_string())?;
     // The keeper, and so the cells, keep the limit that this process was started with.
     let open_files = descriptors::raise();
     executor.use_backend(&config.settings.backend).map_err(|failure| failure.to_string())?;

@@ -20,9 +20,9 @@ pub fn join_new_session() -> Result<()> {
 
 /// A key in the session keyring. Dropping it removes it.
 #[derive(Debug)]
-pub struct Key(libc::c_long);
+pub struct SessionKey(libc::c_long);
 
-impl Key {
+impl SessionKey {
     /// Adds a key of type `user`.
     pub fn add(name: &str, payload: &[u8]) -> Result<Self> {
         let name = CString::new(name).map_err(|_| Errno::INVAL)?;
@@ -41,7 +41,7 @@ impl Key {
     }
 }
 
-impl Drop for Key {
+impl Drop for SessionKey {
     fn drop(&mut self) {
         // SAFETY: invalidating a key touches no memory.
         unsafe { libc::syscall(libc::SYS_keyctl, KEYCTL_INVALIDATE, self.0) };

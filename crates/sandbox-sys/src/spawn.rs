@@ -1,7 +1,7 @@
 //! Starting the untrusted program: the steps between fork and exec.
 //!
 //! The child is made with `CLONE_VM | CLONE_VFORK`: it borrows the parent's memory while the parent waits, so no
-//! page table is copied and a failed step can simply be left in the shared [`Step`] instead of going through a
+//! page table is copied and a failed step can simply be left in the shared [`SpawnStep`] instead of going through a
 //! pipe. The price is discipline: the child allocates nothing, locks nothing and never returns.
 
 use std::ffi::{CStr, CString};
@@ -45,7 +45,7 @@ pub struct Program<'a> {
 
 /// A step between fork and exec.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Step {
+pub enum SpawnStep {
     /// Making the process itself.
     Fork,
     /// Joining its cgroups.
@@ -70,12 +70,12 @@ pub enum Step {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SpawnError {
     /// The step.
-    pub step: Step,
+    pub step: SpawnStep,
     /// What the kernel said.
     pub errno: Errno,
 }
 
-struct Shared<'a> {
+struct SpawnState<'a> {
     program: &'a Program<'a>,
     args: Vec<*const libc::c_char>,
     env: Vec<*const libc::c_char>,
@@ -84,15 +84,15 @@ struct Shared<'a> {
 
 /// Starts the program. Returns once it runs, or with the step that failed.
 pub fn spawn(program: &Program<'_>) -> Result<Pid, SpawnError> {
-    let mut shared = Shared { program, args: pointers(program.args), env: pointers(program.env), failure: None };
-    let pid = borrow_memory(&mut shared).map_err(|errno| SpawnError { step: Step::Fork, errno })?;
+    let mut shared = SpawnState { program, args: pointers(program.args), env: pointers(program.env), failure: None };
+    let pid = borrow_memory(&mut shared).map_err(|errno| SpawnError { step: SpawnStep::Fork, errno })?;
     // The parent reaps a child that failed with all its others.
     shared.failure.map_or(Ok(pid), Err)
 }
 
 /// Starts a process that uses this one's memory, on a stack of its own, while this one waits until it has executed a
 /// program or ended.
-fn borrow_memory(shared: &mut Shared<'_>) -> crate::Result<Pid> {
+fn borrow_memory(shared: &mut SpawnState<'_>) -> crate::Result<Pid> {
     // Deep enough for a handful of system calls and, in debug builds, their unoptimised frames.
     const STACK: usize = 128 * 1024;
     // Not cleared: only what the child uses of it is ever touched, which is little.
@@ -113,47 +113,47 @@ fn pointers(strings: &[CString]) -> Vec<*const libc::c_char> {
 }
 
 extern "C" fn child(shared: *mut libc::c_void) -> libc::c_int {
-    // SAFETY: `spawn` passes a pointer to its `Shared`, which it does not touch until this process is gone.
-    let shared = unsafe { &mut *shared.cast::<Shared<'_>>() };
+    // SAFETY: `spawn` passes a pointer to its `SpawnState`, which it does not touch until this process is gone.
+    let shared = unsafe { &mut *shared.cast::<SpawnState<'_>>() };
     shared.failure = Some(become_program(shared));
     // SAFETY: _exit never returns. Exit handlers belong to the parent and must not run here.
     unsafe { libc::_exit(127) }
 }
 
 /// Takes every step; returns only on failure.
-fn become_program(shared: &Shared<'_>) -> SpawnError {
+fn become_program(shared: &SpawnState<'_>) -> SpawnError {
     match prepare(shared.program) {
         Err(error) => error,
-        Ok(()) => SpawnError { step: Step::Exec, errno: exec(shared) },
+        Ok(()) => SpawnError { step: SpawnStep::Exec, errno: exec(shared) },
     }
 }
 
 fn prepare(program: &Program<'_>) -> Result<(), SpawnError> {
     let at = |step| move |errno| SpawnError { step, errno };
     for group in program.cgroups {
-        rustix::io::write(group, b"0").map_err(at(Step::Cgroup))?;
+        rustix::io::write(group, b"0").map_err(at(SpawnStep::Cgroup))?;
     }
-    rustix::process::setsid().map_err(at(Step::Session))?;
+    rustix::process::setsid().map_err(at(SpawnStep::Session))?;
     for (target, source) in program.stdio.iter().enumerate() {
-        dup_to(*source, target).map_err(at(Step::Stdio))?;
+        dup_to(*source, target).map_err(at(SpawnStep::Stdio))?;
     }
     for &(resource, value) in program.rlimits {
         let limit = Rlimit { current: Some(value), maximum: Some(value) };
-        rustix::process::setrlimit(resource, limit).map_err(at(Step::Rlimit))?;
+        rustix::process::setrlimit(resource, limit).map_err(at(SpawnStep::Rlimit))?;
     }
-    drop_privileges(program.ids, program.kept).map_err(at(Step::Privileges))?;
+    drop_privileges(program.ids, program.kept).map_err(at(SpawnStep::Privileges))?;
     if let Some(ruleset) = program.landlock {
         if program.own_proc {
-            crate::landlock::allow_own_process(ruleset).map_err(at(Step::Landlock))?;
+            crate::landlock::allow_own_process(ruleset).map_err(at(SpawnStep::Landlock))?;
         }
-        crate::landlock::restrict_self(ruleset).map_err(at(Step::Landlock))?;
+        crate::landlock::restrict_self(ruleset).map_err(at(SpawnStep::Landlock))?;
     }
     // Before the working directory is entered: a path to it may lead through /proc/self/fd, and must not find init's.
     if let Some(extra) = program.extra {
-        dup_to(extra, 3).map_err(at(Step::Stdio))?;
+        dup_to(extra, 3).map_err(at(SpawnStep::Stdio))?;
     }
-    close_from(if program.extra.is_some() { 4 } else { 3 }).map_err(at(Step::Stdio))?;
-    rustix::process::chdir(program.cwd).map_err(at(Step::WorkingDirectory))?;
+    close_from(if program.extra.is_some() { 4 } else { 3 }).map_err(at(SpawnStep::Stdio))?;
+    rustix::process::chdir(program.cwd).map_err(at(SpawnStep::WorkingDirectory))?;
     Ok(())
 }
 
@@ -169,7 +169,7 @@ fn drop_privileges(ids: Option<(u32, u32)>, kept: CapabilitySet) -> Result<(), E
     kept.iter().try_for_each(|capability| rustix::thread::configure_capability_in_ambient_set(capability, true))
 }
 
-fn exec(shared: &Shared<'_>) -> Errno {
+fn exec(shared: &SpawnState<'_>) -> Errno {
     let _ = SignalSet::of(&[]).block();
     let mut errno = Errno::NOENT;
     for path in shared.program.paths {

@@ -7,14 +7,14 @@ use std::process::{Command, Stdio};
 
 use super::group::{ContainerGroup, OWN_MEMORY, OWN_PROCESSES};
 use super::oci::{check, inner, of_a_container};
-use super::root::{PROGRAM, Root};
-use super::{CONTAINED, Container, Docker, DockerMode, INSIDE_COMMAND, new_id, profile};
+use super::root::{ContainerRoot, PROGRAM};
+use super::{CONTAINED, Container, Docker, DockerMode, GUEST_COMMAND, ToolEnvironment, new_id, profile};
 use crate::cgroup::Counters;
 use crate::error::Failure;
 use crate::layer::LayerSet;
 use crate::spec::{CellSpec, Network};
 
-/// What follows [`INSIDE_COMMAND`] to end all that a user has in a container.
+/// What follows [`GUEST_COMMAND`] to end all that a user has in a container.
 pub(super) const END: &str = "end";
 
 /// The user in a container of its own, as in every cell.
@@ -23,6 +23,7 @@ const USER: &str = "1000:1000";
 /// A container for a cell.
 pub(super) fn container(
     docker: &Docker,
+    environment: &ToolEnvironment,
     spec: &CellSpec,
     ids: Option<((u32, u32), (u32, u32))>,
 ) -> Result<Box<dyn Container>, Failure> {
@@ -32,7 +33,8 @@ pub(super) fn container(
             let id = new_id()?;
             let scratch = std::env::temp_dir().join(&id);
             let group = OnceCell::new();
-            Ok(Box::new(Own { docker: docker.clone(), spec: spec.clone(), id, scratch, group }))
+            let (docker, environment) = (docker.clone(), environment.clone());
+            Ok(Box::new(OwnContainer { docker, environment, spec: spec.clone(), id, scratch, group }))
         }
         DockerMode::Exec(name) => {
             if spec.image.is_some() || spec.network != Network::None {
@@ -42,8 +44,9 @@ pub(super) fn container(
             let own = ids.map(|(_, (uid, gid))| format!("{uid}:{gid}"));
             let common = docker.user.is_some() || own.is_none();
             let user = docker.user.clone().or(own);
-            let (docker, spec, name) = (docker.clone(), spec.clone(), name.clone());
-            Ok(Box::new(Shared { docker, spec, name, user, common }))
+            let (docker, environment) = (docker.clone(), environment.clone());
+            let (spec, name) = (spec.clone(), name.clone());
+            Ok(Box::new(SharedContainer { docker, environment, spec, name, user, common }))
         }
     }
 }
@@ -53,21 +56,22 @@ fn quietly(command: &mut Command) -> bool {
 }
 
 /// A container of the cell's own.
-struct Own {
+struct OwnContainer {
     docker: Docker,
+    environment: ToolEnvironment,
     spec: CellSpec,
     id: String,
     scratch: PathBuf,
     group: OnceCell<Option<ContainerGroup>>,
 }
 
-impl Own {
+impl OwnContainer {
     fn docker(&self) -> Command {
-        Command::new(&self.docker.program)
+        self.environment.command(&self.docker.program)
     }
 
     /// An image with no more than places to mount on, made once for each set of them.
-    fn image(&self, root: &Root) -> Result<String, Failure> {
+    fn image(&self, root: &ContainerRoot) -> Result<String, Failure> {
         let failed = |error: io::Error| Failure::os("cannot make an image for the container", error);
         let name = format!("sandbox-run-root:{:016x}", fingerprint(root));
         if quietly(self.docker().args(["image", "inspect", &name])) {
@@ -75,7 +79,7 @@ impl Own {
         }
         let rootfs = self.scratch.join("rootfs");
         std::fs::create_dir_all(&rootfs).and_then(|()| root.make(&rootfs)).map_err(failed)?;
-        let mut tar = Command::new("tar");
+        let mut tar = self.environment.command("tar");
         tar.arg("--owner=0").arg("--group=0").arg("-C").arg(&rootfs).args(["-c", "."]);
         let mut tar = tar.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().map_err(failed)?;
         let content = tar.stdout.take().ok_or_else(|| failed(io::ErrorKind::BrokenPipe.into()))?;
@@ -88,7 +92,7 @@ impl Own {
         Err(Failure::new("cannot make an image for the container", said.trim().to_owned()))
     }
 
-    fn run(&self, root: &Root, image: &str, profile: &Path) -> Command {
+    fn run(&self, root: &ContainerRoot, image: &str, profile: &Path) -> Command {
         let limits = &self.spec.limits;
         let memory = (limits.memory() + OWN_MEMORY).to_string();
         let mut command = self.docker();
@@ -118,7 +122,7 @@ impl Own {
             let options = format!("rw,exec,nosuid,nodev,size={},mode={:o},uid={uid},gid={gid}", place.size, place.mode);
             command.arg("--tmpfs").arg(format!("{}:{options}", place.target.display()));
         }
-        command.args([image, PROGRAM, INSIDE_COMMAND, CONTAINED]);
+        command.args([image, PROGRAM, GUEST_COMMAND, CONTAINED]);
         command
     }
 
@@ -137,18 +141,18 @@ impl Own {
 }
 
 /// What tells one skeleton from another.
-fn fingerprint(root: &Root) -> u64 {
+fn fingerprint(root: &ContainerRoot) -> u64 {
     use std::hash::{DefaultHasher, Hash, Hasher};
     let mut hasher = DefaultHasher::new();
     (&root.dirs, &root.files, &root.links).hash(&mut hasher);
     hasher.finish()
 }
 
-impl Container for Own {
+impl Container for OwnContainer {
     fn prepare(&mut self) -> Result<Command, Failure> {
         let failed = |error: io::Error| Failure::os("cannot prepare the container", error);
         std::fs::create_dir(&self.scratch).map_err(failed)?;
-        let root = Root::plan(&self.spec).map_err(failed)?;
+        let root = ContainerRoot::plan(&self.spec).map_err(failed)?;
         let file = self.scratch.join("seccomp.json");
         std::fs::write(&file, profile::profile().to_string()).map_err(failed)?;
         let image = self.image(&root)?;
@@ -178,8 +182,9 @@ impl Container for Own {
 }
 
 /// A few processes in a container that others use too.
-struct Shared {
+struct SharedContainer {
     docker: Docker,
+    environment: ToolEnvironment,
     spec: CellSpec,
     name: String,
     user: Option<String>,
@@ -187,20 +192,20 @@ struct Shared {
     common: bool,
 }
 
-impl Shared {
+impl SharedContainer {
     fn exec(&self) -> Command {
-        let mut command = Command::new(&self.docker.program);
+        let mut command = self.environment.command(&self.docker.program);
         command.args(["exec", "--interactive", "--workdir", "/"]);
         command.args(["--env", &format!("TMPDIR={}", self.docker.job_dir)]);
         if let Some(user) = &self.user {
             command.args(["--user", user]);
         }
-        command.args([&self.name, PROGRAM, INSIDE_COMMAND]);
+        command.args([&self.name, PROGRAM, GUEST_COMMAND]);
         command
     }
 }
 
-impl Container for Shared {
+impl Container for SharedContainer {
     fn prepare(&mut self) -> Result<Command, Failure> {
         Ok(self.exec())
     }
@@ -241,8 +246,15 @@ mod tests {
     fn a_container_of_its_own_has_no_power() {
         let spec = CellSpec::new();
         let (scratch, group) = (PathBuf::from("/nowhere"), OnceCell::new());
-        let own = Own { docker: docker(DockerMode::Run), spec: spec.clone(), id: "x".into(), scratch, group };
-        let root = Root::plan(&spec).expect("planned");
+        let own = OwnContainer {
+            docker: docker(DockerMode::Run),
+            environment: ToolEnvironment::default(),
+            spec: spec.clone(),
+            id: "x".into(),
+            scratch,
+            group,
+        };
+        let root = ContainerRoot::plan(&spec).expect("planned");
         let command = own.run(&root, "image", Path::new("/p.json"));
         let words: Vec<_> = command.get_args().map(|word| word.to_str().expect("utf-8")).collect();
         for pair in [["--cap-drop", "ALL"], ["--network", "none"], ["--security-opt", "no-new-privileges"]] {
@@ -250,7 +262,7 @@ mod tests {
         }
         assert!(words.contains(&"--read-only") && words.contains(&"--cpus"));
         assert!(words.iter().filter(|word| word.starts_with("type=bind")).all(|word| word.ends_with(",readonly")));
-        assert_eq!(words[words.len() - 4..], ["image", PROGRAM, INSIDE_COMMAND, CONTAINED]);
+        assert_eq!(words[words.len() - 4..], ["image", PROGRAM, GUEST_COMMAND, CONTAINED]);
     }
 
     #[test]
@@ -258,7 +270,7 @@ mod tests {
         let mode = || docker(DockerMode::Exec("runner".into()));
         let ids = Some(((7, 7), (8, 8)));
         let made = |docker: &Docker| {
-            let mut made = container(docker, &CellSpec::new(), ids).expect("possible");
+            let mut made = container(docker, &ToolEnvironment::default(), &CellSpec::new(), ids).expect("possible");
             let command = made.prepare().expect("prepared");
             command.get_args().map(|word| word.to_string_lossy().into_owned()).collect::<Vec<_>>()
         };
@@ -269,6 +281,6 @@ mod tests {
         assert!(made(&named).windows(2).any(|window| window == ["--user", "nobody"]));
         let mut spec = CellSpec::new();
         spec.network = Network::Localhost;
-        assert!(container(&mode(), &spec, ids).is_err());
+        assert!(container(&mode(), &ToolEnvironment::default(), &spec, ids).is_err());
     }
 }

@@ -1,4 +1,4 @@
-//! What a cell's attendant and the program inside a container say to each other, over the container's standard streams:
+//! What a cell's bridge and the program inside a container say to each other, over the container's standard streams:
 //! the only thing that every runtime passes on, be it a process, a virtual machine or another machine.
 //!
 //! A frame is a length and a message. Neither side trusts the other's lengths.
@@ -12,8 +12,8 @@ use serde::{Deserialize, Serialize};
 use crate::error::Failure;
 use crate::layer::LayerSet;
 use crate::outcome::{Outcome, StopReason, Usage};
-use crate::spec::CellSpec;
-use crate::wire::{MAX_MESSAGE, Run};
+use crate::spec::{CellSpec, Command};
+use crate::wire::{MAX_MESSAGE, RunParams};
 
 /// The most bytes of a stream in one frame.
 pub(super) const CHUNK: usize = 32 * 1024;
@@ -27,13 +27,13 @@ const MAX_FRAME: usize = MAX_MESSAGE + 1024;
 
 /// To the program inside.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) enum ToInside {
+pub(super) enum ToGuest {
     /// Make a cell.
     Create(Box<CellSpec>),
     /// A part of the input files.
     Files(Vec<u8>),
     /// Run a command.
-    Run(Box<Run>),
+    Run { command: Box<Command>, run: Box<RunParams> },
     /// What the command reads.
     Input(Vec<u8>),
     /// There is no more of it.
@@ -46,7 +46,7 @@ pub(super) enum ToInside {
 
 /// From the program inside.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) enum FromInside {
+pub(super) enum FromGuest {
     /// The cell is ready.
     Ready { isolation: LayerSet, prepare: Duration },
     /// So many bytes of input were read.
@@ -116,19 +116,19 @@ mod tests {
 
     #[test]
     fn frames_arrive_whole_however_they_are_cut() {
-        let mut bytes = encode(&ToInside::Input(vec![7; 1000])).expect("short");
-        bytes.extend(encode(&ToInside::InputEnd).expect("short"));
+        let mut bytes = encode(&ToGuest::Input(vec![7; 1000])).expect("short");
+        bytes.extend(encode(&ToGuest::InputEnd).expect("short"));
         let mut incoming = Incoming::default();
         let mut seen = vec![];
         for part in bytes.chunks(7) {
             assert!(incoming.read(&mut &part[..]).expect("read"));
-            while let Some(message) = incoming.next::<ToInside>().expect("valid") {
+            while let Some(message) = incoming.next::<ToGuest>().expect("valid") {
                 seen.push(message);
             }
         }
-        assert!(matches!(&seen[..], [ToInside::Input(bytes), ToInside::InputEnd] if bytes.len() == 1000));
+        assert!(matches!(&seen[..], [ToGuest::Input(bytes), ToGuest::InputEnd] if bytes.len() == 1000));
         assert!(!incoming.read(&mut &[][..]).expect("the end"));
-        let long = encode(&ToInside::Files(vec![0; MAX_FRAME + 1]));
+        let long = encode(&ToGuest::Files(vec![0; MAX_FRAME + 1]));
         assert!(long.is_err());
     }
 
@@ -136,7 +136,7 @@ mod tests {
         #[test]
         fn garbage_never_panics(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
             let mut incoming = Incoming { bytes };
-            while let Ok(Some(_)) = incoming.next::<FromInside>() {}
+            while let Ok(Some(_)) = incoming.next::<FromGuest>() {}
         }
     }
 }

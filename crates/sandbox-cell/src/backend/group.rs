@@ -8,7 +8,7 @@ use crate::cgroup::Counters;
 /// Where the hierarchies are on every system that has them.
 const ROOT: &str = "/sys/fs/cgroup";
 
-/// What the program inside uses itself: its own keeper and init, which are forks of it.
+/// What the program inside uses itself: its own keeper and init.
 pub(super) const OWN_MEMORY: u64 = 8 << 20;
 /// How many processes that are.
 pub(super) const OWN_PROCESSES: u64 = 3;

@@ -3,36 +3,39 @@
 //! # Theory of operation
 //!
 //! To callers a [`Cell`](crate::Cell) is a connection on which commands, descriptors and outcomes travel; who serves it does
-//! not matter. The keeper serves native cells itself. For other backends it forks an attendant for each cell
-//! (`attend`), which has a `Container` made and starts this same program in it ([`inside()`]). The two talk over the
-//! container's standard streams (`frames`); the attendant turns what it hears into what callers expect.
+//! not matter. The keeper serves native cells itself. For other backends it forks a bridge for each cell
+//! (`bridge`), which has a `Container` made and starts this same program in it ([`serve_in_container()`]). The two talk over the
+//! container's standard streams (`frames`); the bridge turns what it hears into what callers expect.
 //!
 //! So files go in and out as a stream, as they always do, and nothing of a container is ever opened from outside. Inside,
 //! the program makes a cell as it does where there are no namespaces, so that the syscall filter and Landlock hold in the
 //! container as well. Time is kept inside, and from outside once more: a container that does not answer is killed.
 
-mod attend;
+mod bridge;
 mod docker;
+mod environment;
 mod frames;
 mod group;
-mod inside;
+mod guest;
 mod oci;
 mod profile;
 mod root;
 
 use serde::{Deserialize, Serialize};
 
-pub use inside::inside;
+pub use guest::serve_in_container;
 
-pub(crate) use attend::attend;
+pub(crate) use bridge::bridge;
+pub(crate) use environment::ToolEnvironment;
 
 use crate::cgroup::Counters;
 use crate::error::Failure;
 use crate::layer::LayerSet;
+use crate::random::random_token;
 use crate::spec::CellSpec;
 
-/// The first argument with which a program calls [`inside()`], with what follows it.
-pub const INSIDE_COMMAND: &str = "__cell";
+/// The first argument with which a program calls [`serve_in_container()`], with what follows it.
+pub const GUEST_COMMAND: &str = "__cell";
 /// What follows it if the container was made for the one cell.
 const CONTAINED: &str = "contained";
 
@@ -86,10 +89,8 @@ impl Backend {
 
 /// A name for a container and its directory that nobody can foresee: others can write where that is.
 fn new_id() -> Result<String, Failure> {
-    let mut random = [0; 8];
-    rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty())
-        .map_err(|errno| Failure::os("cannot name the container", errno))?;
-    Ok(format!("sandbox-cell-{:016x}", u64::from_ne_bytes(random)))
+    let token = random_token::<8>().map_err(|errno| Failure::os("cannot name the container", errno))?;
+    Ok(format!("sandbox-cell-{token}"))
 }
 
 /// A container for one cell.
@@ -116,12 +117,13 @@ pub(crate) trait Container {
 /// A container for a cell. The ids of its root and of its user are its own as long as it exists.
 pub(crate) fn container(
     backend: &Backend,
+    environment: &ToolEnvironment,
     spec: &CellSpec,
     ids: Option<((u32, u32), (u32, u32))>,
 ) -> Result<Box<dyn Container>, Failure> {
     match backend {
         Backend::Native => Err(Failure::new("cannot make a container", "native cells are none")),
-        Backend::Oci(program) => Ok(Box::new(oci::Oci::new(program, spec, ids)?)),
-        Backend::Docker(docker) => Ok(docker::container(docker, spec, ids)?),
+        Backend::Oci(program) => Ok(Box::new(oci::Oci::new(program, environment, spec, ids)?)),
+        Backend::Docker(docker) => Ok(docker::container(docker, environment, spec, ids)?),
     }
 }

@@ -8,8 +8,8 @@ use std::process::{Command, Stdio};
 use serde_json::{Value, json};
 
 use super::group::{ContainerGroup, OWN_MEMORY, OWN_PROCESSES};
-use super::root::{PROGRAM, Root};
-use super::{CONTAINED, Container, INSIDE_COMMAND, new_id, profile};
+use super::root::{ContainerRoot, PROGRAM};
+use super::{CONTAINED, Container, GUEST_COMMAND, ToolEnvironment, new_id, profile};
 use crate::cgroup::Counters;
 use crate::error::Failure;
 use crate::layer::{Layer, LayerSet};
@@ -36,6 +36,7 @@ const READ_ONLY: [&str; 5] = ["/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys",
 /// A container of an OCI runtime's.
 pub(super) struct Oci {
     program: String,
+    environment: ToolEnvironment,
     spec: CellSpec,
     id: String,
     bundle: PathBuf,
@@ -44,18 +45,24 @@ pub(super) struct Oci {
 }
 
 impl Oci {
-    pub(super) fn new(program: &str, spec: &CellSpec, ids: Option<((u32, u32), (u32, u32))>) -> Result<Self, Failure> {
+    pub(super) fn new(
+        program: &str,
+        environment: &ToolEnvironment,
+        spec: &CellSpec,
+        ids: Option<((u32, u32), (u32, u32))>,
+    ) -> Result<Self, Failure> {
         check(spec, "oci")?;
         let ids = ids.ok_or_else(|| {
             Failure::new("cannot make a container", "an ordinary user has no ids to give it").with_fix("run as root")
         })?;
         let id = new_id()?;
         let bundle = std::env::temp_dir().join(&id);
-        Ok(Self { program: program.to_owned(), spec: spec.clone(), id, bundle, ids })
+        let (program, environment) = (program.to_owned(), environment.clone());
+        Ok(Self { program, environment, spec: spec.clone(), id, bundle, ids })
     }
 
     fn runtime(&self) -> Command {
-        let mut command = Command::new(&self.program);
+        let mut command = self.environment.command(&self.program);
         command.arg("--root").arg(self.bundle.join("state"));
         command
     }
@@ -67,12 +74,12 @@ impl Oci {
         let rootfs = self.bundle.join("rootfs");
         make(&rootfs)?;
         std::fs::set_permissions(&rootfs, PermissionsExt::from_mode(0o755))?;
-        let root = Root::plan(&self.spec)?;
+        let root = ContainerRoot::plan(&self.spec)?;
         root.make(&rootfs)?;
         std::fs::write(self.bundle.join("config.json"), serde_json::to_vec(&self.config(&root))?)
     }
 
-    fn config(&self, root: &Root) -> Value {
+    fn config(&self, root: &ContainerRoot) -> Value {
         let limits = &self.spec.limits;
         let env: Vec<String> =
             base_environment().iter().map(|(name, value)| format!("{}={}", name.display(), value.display())).collect();
@@ -90,7 +97,7 @@ impl Oci {
             "process": {
                 "terminal": false,
                 "user": {"uid": USER, "gid": USER},
-                "args": [PROGRAM, INSIDE_COMMAND, CONTAINED],
+                "args": [PROGRAM, GUEST_COMMAND, CONTAINED],
                 "env": env,
                 "cwd": "/",
                 "capabilities": {"bounding": [], "effective": [], "inheritable": [], "permitted": [], "ambient": []},
@@ -124,7 +131,7 @@ impl Oci {
     }
 }
 
-fn mounts(root: &Root) -> Vec<Value> {
+fn mounts(root: &ContainerRoot) -> Vec<Value> {
     let mut mounts = vec![
         json!({"destination": "/proc", "type": "proc", "source": "proc", "options": ["nosuid", "noexec", "nodev"]}),
         json!({"destination": "/dev", "type": "tmpfs", "source": "tmpfs",
@@ -194,7 +201,7 @@ pub(super) fn check(spec: &CellSpec, backend: &str) -> Result<(), Failure> {
     if spec.mounts.iter().any(|mount| mount.writable) {
         return refuse("directories of the host's can only be read there; the native backend can make them writable");
     }
-    if !spec.omit.is_empty() {
+    if !spec.disabled_layers().is_empty() {
         return refuse("no layer can be left out");
     }
     Ok(())
@@ -219,8 +226,8 @@ mod tests {
     #[test]
     fn a_container_has_no_power_and_the_cells_limits() {
         let ids = Some(((70_000, 70_000), (70_001, 70_001)));
-        let oci = Oci::new("runc", &CellSpec::new(), ids).expect("possible");
-        let config = oci.config(&Root::plan(&CellSpec::new()).expect("planned"));
+        let oci = Oci::new("runc", &ToolEnvironment::default(), &CellSpec::new(), ids).expect("possible");
+        let config = oci.config(&ContainerRoot::plan(&CellSpec::new()).expect("planned"));
         assert_eq!(config["process"]["capabilities"]["bounding"], json!([]));
         assert_eq!(config["process"]["noNewPrivileges"], true);
         assert_eq!(config["root"]["readonly"], true);
@@ -234,7 +241,7 @@ mod tests {
         assert!(mounts.iter().any(|mount| mount["destination"] == "/sandbox" && mount["type"] == "tmpfs"));
         let mut spec = CellSpec::new();
         spec.mounts = vec![Mount { source: "/srv".into(), target: "/x".into(), writable: true, foreign: true }];
-        assert!(Oci::new("runc", &spec, ids).is_err());
-        assert!(Oci::new("runc", &CellSpec::new(), None).is_err());
+        assert!(Oci::new("runc", &ToolEnvironment::default(), &spec, ids).is_err());
+        assert!(Oci::new("runc", &ToolEnvironment::default(), &CellSpec::new(), None).is_err());
     }
 }

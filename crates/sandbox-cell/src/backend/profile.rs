@@ -7,7 +7,7 @@
 use serde_json::{Value, json};
 use syscall_numbers::native::sys_call_name;
 
-use crate::syscalls::{Answer, Exception, Rule, Sockets, Test, policy};
+use crate::syscalls::{Exception, Rule, Sockets, SyscallAction, Test, policy};
 
 /// What the program inside needs before it locks a cell: it installs filters, and opens what it shows by a newer call.
 const FOR_SETUP: [&str; 2] = ["seccomp", "openat2"];
@@ -28,8 +28,8 @@ pub(super) fn profile() -> Value {
     }
     calls.push(allow(&plain, &[]));
     let errno = match policy.unlisted {
-        Answer::Errno(errno) => errno,
-        Answer::Allow => 0,
+        SyscallAction::Errno(errno) => errno,
+        SyscallAction::Allow => 0,
     };
     // Older engines do not know the number below and answer that it is not permitted. Then nobody falls back to the older
     // call, as the program inside must.
@@ -62,8 +62,8 @@ enum When {
 }
 
 fn when_allowed(rule: &Rule) -> When {
-    let allows = |exception: &&Exception| exception.answer == Answer::Allow;
-    if rule.otherwise == Answer::Allow {
+    let allows = |exception: &&Exception| exception.answer == SyscallAction::Allow;
+    if rule.otherwise == SyscallAction::Allow {
         let refusals: Vec<_> = rule.exceptions.iter().filter(|exception| !allows(exception)).collect();
         // None of them may hold, as far as that can be said; what only two tests together refuse is left to the policy.
         let negated = |exception: &&Exception| match exception.tests.as_slice() {

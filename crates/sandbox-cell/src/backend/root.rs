@@ -14,7 +14,7 @@ const MOST_BINDS: usize = 500;
 
 /// A root.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
-pub(super) struct Root {
+pub(super) struct ContainerRoot {
     /// Directories and what else has to be there before anything is mounted; paths without a slash in front.
     pub(super) dirs: Vec<PathBuf>,
     /// Files: where, and what is in them.
@@ -36,7 +36,7 @@ pub(super) struct Tmpfs {
     pub(super) mode: u32,
 }
 
-impl Root {
+impl ContainerRoot {
     /// The root of a cell.
     pub(super) fn plan(spec: &CellSpec) -> io::Result<Self> {
         let mut root = Self::default();
@@ -153,7 +153,7 @@ mod tests {
         spec.image = Some(dir.path().to_owned());
         spec.mounts = vec![Mount::read_only("/srv", "/opt/packages")];
         spec.volumes = vec![Volume { target: "/data/deep".into(), size: 1, inodes: 1 }];
-        let root = Root::plan(&spec).expect("planned");
+        let root = ContainerRoot::plan(&spec).expect("planned");
         let targets: Vec<_> = root.binds.iter().map(|(_, target)| target.to_str().expect("utf-8")).collect();
         assert_eq!(targets, [PROGRAM, "/opt/packages", "/etc", "/opt/app", "/usr"]);
         assert_eq!(root.links, [(PathBuf::from("/bin"), PathBuf::from("usr/bin"))]);

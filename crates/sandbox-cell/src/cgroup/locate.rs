@@ -6,17 +6,17 @@ use std::path::{Path, PathBuf};
 
 /// Where groups can be made.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Place {
-    V1(V1Place),
-    V2(V2Place),
+pub(super) enum CgroupLocation {
+    V1(V1Location),
+    V2(V2Location),
 }
 
 /// The directory of each controller that matters, in version 1 or mixed set-ups.
-pub(super) type V1Place = BTreeMap<&'static str, PathBuf>;
+pub(super) type V1Location = BTreeMap<&'static str, PathBuf>;
 
 /// Where this process is in the tree of version 2.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct V2Place {
+pub(crate) struct V2Location {
     /// The top of the tree as far as it can be seen.
     pub(super) top: PathBuf,
     /// The group of this process.
@@ -27,7 +27,7 @@ pub(crate) struct V2Place {
 pub(super) const CONTROLLERS: [&str; 4] = ["memory", "pids", "cpu", "cpuacct"];
 
 /// Finds the place from what the kernel says about this process.
-pub(super) fn find() -> Result<Place, String> {
+pub(super) fn find() -> Result<CgroupLocation, String> {
     let read = |path: &str| read_whole(path).map_err(|e| format!("cannot read {path}: {e}"));
     let own = read("/proc/self/cgroup")?;
     let mounts = read("/proc/self/mountinfo")?;
@@ -51,7 +51,7 @@ struct CgroupMount<'a> {
     options: &'a str,
 }
 
-fn place(mounts: &str, own: &str, controllers: impl Fn(&Path) -> String) -> Result<Place, String> {
+fn place(mounts: &str, own: &str, controllers: impl Fn(&Path) -> String) -> Result<CgroupLocation, String> {
     let mounts: Vec<CgroupMount<'_>> = mounts.lines().filter_map(parse_mount).collect();
     // One line per hierarchy: number:controllers:path. Number 0 is version 2.
     let groups: Vec<(&str, &str)> = own
@@ -67,11 +67,11 @@ fn place(mounts: &str, own: &str, controllers: impl Fn(&Path) -> String) -> Resu
         let has_memory = controllers(&mount.point).split_ascii_whitespace().any(|c| c == "memory");
         if let Some((_, path)) = groups.iter().find(|(controllers, _)| controllers.is_empty()).filter(|_| has_memory) {
             let own = visible(mount, path).ok_or("the cgroup of this process is not visible here")?;
-            return Ok(Place::V2(V2Place { top: mount.point.clone(), own }));
+            return Ok(CgroupLocation::V2(V2Location { top: mount.point.clone(), own }));
         }
     }
 
-    let mut found = V1Place::new();
+    let mut found = V1Location::new();
     for controller in CONTROLLERS {
         let named = |list: &str| list.split(',').any(|c| c == controller);
         let mount = mounts.iter().find(|m| m.version == 1 && named(m.options));
@@ -83,7 +83,7 @@ fn place(mounts: &str, own: &str, controllers: impl Fn(&Path) -> String) -> Resu
     if found.is_empty() {
         return Err("no cgroup hierarchy with a memory or pids controller is mounted".to_owned());
     }
-    Ok(Place::V1(found))
+    Ok(CgroupLocation::V1(found))
 }
 
 /// Where a group appears in the file system, if the mount shows it.
@@ -130,7 +130,7 @@ mod tests {
     fn finds_version_2() {
         let found = place(V2, "0::/user.slice/session-1.scope\n", |_| "cpu io memory pids\n".to_owned());
         let own = PathBuf::from("/sys/fs/cgroup/user.slice/session-1.scope");
-        assert_eq!(found, Ok(Place::V2(V2Place { top: "/sys/fs/cgroup".into(), own })));
+        assert_eq!(found, Ok(CgroupLocation::V2(V2Location { top: "/sys/fs/cgroup".into(), own })));
     }
 
     #[test]
@@ -139,7 +139,7 @@ mod tests {
                       36 31 0:33 / /sys/fs/cgroup/cpu,cpuacct rw - cgroup cgroup rw,cpu,cpuacct\n\
                       41 31 0:38 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n";
         let own = "4:memory:/jobs/a\n2:cpu,cpuacct:/\n0::/\n";
-        let Ok(Place::V1(found)) = place(mounts, own, |_| String::new()) else { panic!("not version 1") };
+        let Ok(CgroupLocation::V1(found)) = place(mounts, own, |_| String::new()) else { panic!("not version 1") };
         assert_eq!(found["memory"], PathBuf::from("/sys/fs/cgroup/memory/jobs/a"));
         assert_eq!(found["cpu"], PathBuf::from("/sys/fs/cgroup/cpu,cpuacct"));
         assert_eq!(found["cpuacct"], found["cpu"]);
@@ -150,7 +150,7 @@ mod tests {
     fn sees_only_the_part_that_is_mounted() {
         let mounts = "30 23 0:26 /docker/abc /sys/fs/cgroup ro - cgroup2 cgroup rw\n";
         let all = |_: &Path| "memory pids".to_owned();
-        let Ok(Place::V2(found)) = place(mounts, "0::/docker/abc/x\n", all) else { panic!("not version 2") };
+        let Ok(CgroupLocation::V2(found)) = place(mounts, "0::/docker/abc/x\n", all) else { panic!("not version 2") };
         assert_eq!(found.own, PathBuf::from("/sys/fs/cgroup/x"));
         assert!(place(mounts, "0::/elsewhere\n", all).is_err());
     }

@@ -2,7 +2,7 @@
 //!
 //! # Theory of operation
 //!
-//! The keeper finds once where it may make groups ([`Tree::locate`]); each cell then gets a [`Group`]. Two
+//! The keeper finds once where it may make groups ([`CgroupTree::locate`]); each cell then gets a [`Cgroup`]. Two
 //! processes live in it: init, which must stay responsive, and the program. So memory and processes are limited for
 //! both together (init uses next to nothing and is counted out), while the CPU share holds for the program alone:
 //! a program that spins in sixty threads on a tenth of a CPU cannot delay the init that is about to kill it.
@@ -31,11 +31,11 @@ use crate::limits::Limits;
 
 /// Where groups for cells are made.
 #[derive(Debug)]
-pub(crate) enum Tree {
-    V1(v1::Tree),
-    V2(v2::Tree),
+pub(crate) enum CgroupTree {
+    V1(v1::TreeV1),
+    V2(v2::TreeV2),
     /// A place in a tree of version 2, where nothing was made yet.
-    Found(locate::V2Place),
+    Found(locate::V2Location),
     /// No group can be made here, and why.
     Absent(String),
 }
@@ -43,8 +43,8 @@ pub(crate) enum Tree {
 /// Which version of control groups this host offers, for people.
 pub(crate) fn version() -> &'static str {
     match locate::find() {
-        Ok(locate::Place::V1(_)) => "v1",
-        Ok(locate::Place::V2(_)) => "v2",
+        Ok(locate::CgroupLocation::V1(_)) => "v1",
+        Ok(locate::CgroupLocation::V2(_)) => "v2",
         Err(_) => "none",
     }
 }
@@ -52,19 +52,19 @@ pub(crate) fn version() -> &'static str {
 /// Whether groups count swap. Version 2 always does; version 1 may be told not to.
 pub(crate) fn counts_swap() -> bool {
     match locate::find() {
-        Ok(locate::Place::V1(place)) => {
+        Ok(locate::CgroupLocation::V1(place)) => {
             place.get("memory").is_some_and(|dir| dir.join("memory.memsw.limit_in_bytes").exists())
         }
-        Ok(locate::Place::V2(_)) => true,
+        Ok(locate::CgroupLocation::V2(_)) => true,
         Err(_) => false,
     }
 }
 
 /// The group of one cell.
 #[derive(Debug)]
-pub(crate) enum Group {
-    V1(v1::Group),
-    V2(v2::Group),
+pub(crate) enum Cgroup {
+    V1(v1::CgroupV1),
+    V2(v2::CgroupV2),
     Absent,
 }
 
@@ -81,12 +81,12 @@ pub(crate) struct Counters {
     pub(crate) processes_refused: u64,
 }
 
-impl Tree {
+impl CgroupTree {
     /// Finds where groups can be made. Makes nothing.
     pub(crate) fn locate() -> Self {
         match locate::find() {
-            Ok(locate::Place::V2(place)) => Self::Found(place),
-            Ok(locate::Place::V1(place)) => Self::V1(v1::Tree::new(place)),
+            Ok(locate::CgroupLocation::V2(place)) => Self::Found(place),
+            Ok(locate::CgroupLocation::V1(place)) => Self::V1(v1::TreeV1::new(place)),
             Err(why) => Self::Absent(why),
         }
     }
@@ -94,7 +94,7 @@ impl Tree {
     /// Prepares the place for groups, once.
     pub(crate) fn prepare(&mut self) {
         if let Self::Found(place) = self {
-            *self = match v2::Tree::prepare(place) {
+            *self = match v2::TreeV2::prepare(place) {
                 Ok(tree) => Self::V2(tree),
                 Err(why) => Self::Absent(why),
             };
@@ -127,16 +127,16 @@ impl Tree {
         }
     }
 
-    /// Makes the group of cell number `number`. What it is to `omit` is counted but not limited.
-    pub(crate) fn create(&self, number: u64, limits: &Limits, omit: LayerSet) -> io::Result<Group> {
+    /// Makes the group of cell number `number`. The resources of `disabled` layers are counted but not limited.
+    pub(crate) fn create(&self, number: u64, limits: &Limits, disabled: LayerSet) -> io::Result<Cgroup> {
         match self {
-            Self::V1(tree) => tree.create(number, limits, omit).map(Group::V1),
-            Self::V2(tree) => tree.create(number, limits, omit).map(Group::V2),
-            Self::Found(_) | Self::Absent(_) => Ok(Group::Absent),
+            Self::V1(tree) => tree.create(number, limits, disabled).map(Cgroup::V1),
+            Self::V2(tree) => tree.create(number, limits, disabled).map(Cgroup::V2),
+            Self::Found(_) | Self::Absent(_) => Ok(Cgroup::Absent),
         }
     }
 
-    /// Removes what [`Tree::prepare`] made. Every group must be gone.
+    /// Removes what [`CgroupTree::prepare`] made. Every group must be gone.
     pub(crate) fn remove(&self) {
         if let Self::V2(tree) = self {
             tree.remove();
@@ -158,7 +158,7 @@ impl Tree {
     }
 }
 
-impl Group {
+impl Cgroup {
     /// The group that init is to be born in (v2), if the kernel can do that.
     pub(crate) fn birthplace(&self) -> Option<BorrowedFd<'_>> {
         match self {
@@ -176,11 +176,11 @@ impl Group {
         }
     }
 
-    /// Changes the limits. What the group omits stays without.
-    pub(crate) fn adjust(&self, from: &Limits, to: &Limits, omit: LayerSet) -> io::Result<()> {
+    /// Changes the limits. Resources of `disabled` layers stay unlimited.
+    pub(crate) fn adjust(&self, from: &Limits, to: &Limits, disabled: LayerSet) -> io::Result<()> {
         match self {
-            Self::V1(group) => group.adjust(from, to, omit),
-            Self::V2(group) => group.adjust(from, to, omit),
+            Self::V1(group) => group.adjust(from, to, disabled),
+            Self::V2(group) => group.adjust(from, to, disabled),
             Self::Absent => Ok(()),
         }
     }

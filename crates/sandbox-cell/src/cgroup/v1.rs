@@ -17,14 +17,14 @@ use crate::limits::Limits;
 const TASKS: &str = "tasks";
 
 #[derive(Debug)]
-pub(crate) struct Tree {
+pub(crate) struct TreeV1 {
     /// The controllers in which this process can make groups, and where.
-    place: locate::V1Place,
+    place: locate::V1Location,
     name: String,
 }
 
 #[derive(Debug)]
-pub(crate) struct Group {
+pub(crate) struct CgroupV1 {
     memory: Option<PathBuf>,
     pids: Option<PathBuf>,
     cpu: Option<PathBuf>,
@@ -35,8 +35,8 @@ pub(crate) struct Group {
     alarm: Option<OwnedFd>,
 }
 
-impl Tree {
-    pub(super) fn new(mut place: locate::V1Place) -> Self {
+impl TreeV1 {
+    pub(super) fn new(mut place: locate::V1Location) -> Self {
         place.retain(|_, dir| rustix::fs::access(&*dir, rustix::fs::Access::WRITE_OK).is_ok());
         Self { place, name: super::own_name() }
     }
@@ -55,8 +55,8 @@ impl Tree {
         self.place.contains_key("cpuacct")
     }
 
-    pub(super) fn create(&self, number: u64, limits: &Limits, omit: LayerSet) -> io::Result<Group> {
-        let mut group = Group {
+    pub(super) fn create(&self, number: u64, limits: &Limits, disabled: LayerSet) -> io::Result<CgroupV1> {
+        let mut group = CgroupV1 {
             memory: None,
             pids: None,
             cpu: None,
@@ -66,7 +66,7 @@ impl Tree {
             back: vec![],
             alarm: None,
         };
-        match group.fill(self, number, limits, omit) {
+        match group.fill(self, number, limits, disabled) {
             Ok(()) => Ok(group),
             Err(error) => {
                 let _ = group.remove();
@@ -88,11 +88,11 @@ impl Tree {
     }
 }
 
-impl Group {
-    fn fill(&mut self, tree: &Tree, number: u64, limits: &Limits, omit: LayerSet) -> io::Result<()> {
+impl CgroupV1 {
+    fn fill(&mut self, tree: &TreeV1, number: u64, limits: &Limits, disabled: LayerSet) -> io::Result<()> {
         self.memory = tree.make("memory", number)?;
         if let Some(memory) = &self.memory {
-            if !omit.contains(Layer::Memory) {
+            if !disabled.contains(Layer::Memory) {
                 let bytes = limits.memory().to_string();
                 super::set(memory, "memory.limit_in_bytes", &bytes)?;
                 // Memory and swap together get the same: no swap.
@@ -103,14 +103,14 @@ impl Group {
         }
         self.pids = tree.make("pids", number)?;
         if let Some(pids) = &self.pids {
-            if !omit.contains(Layer::Pids) {
+            if !disabled.contains(Layer::Pids) {
                 super::set(pids, "pids.max", &(limits.processes() + 1).to_string())?;
             }
             self.init.push(super::joining(pids, TASKS)?);
         }
         self.cpu = tree.make("cpu", number)?;
         if let Some(cpu) = &self.cpu {
-            if !omit.contains(Layer::Cpu) {
+            if !disabled.contains(Layer::Cpu) {
                 super::set(cpu, "cpu.cfs_period_us", &super::PERIOD.to_string())?;
                 super::set(cpu, "cpu.cfs_quota_us", &super::quota(limits.milli_cpus()).to_string())?;
             }
@@ -130,8 +130,8 @@ impl Group {
         Ok(())
     }
 
-    pub(super) fn adjust(&self, from: &Limits, to: &Limits, omit: LayerSet) -> io::Result<()> {
-        let changed = |layer, differs: bool| differs && !omit.contains(layer);
+    pub(super) fn adjust(&self, from: &Limits, to: &Limits, disabled: LayerSet) -> io::Result<()> {
+        let changed = |layer, differs: bool| differs && !disabled.contains(layer);
         if let Some(memory) = self.memory.as_ref().filter(|_| changed(Layer::Memory, from.memory() != to.memory())) {
             let bytes = to.memory().to_string();
             let mut files = ["memory.limit_in_bytes", "memory.memsw.limit_in_bytes"];

@@ -11,7 +11,7 @@ use crate::layer::{Layer, LayerSet};
 use crate::limits::Limits;
 
 #[derive(Debug)]
-pub(crate) struct Tree {
+pub(crate) struct TreeV2 {
     /// The keeper's own directory, below which cells get theirs.
     base: PathBuf,
     /// A leaf that this process's group was emptied into, if that was needed.
@@ -20,15 +20,15 @@ pub(crate) struct Tree {
 }
 
 #[derive(Debug)]
-pub(crate) struct Group {
+pub(crate) struct CgroupV2 {
     cell: PathBuf,
     init: OwnedFd,
     program: Vec<File>,
     alarm: Option<File>,
 }
 
-impl Tree {
-    pub(super) fn prepare(place: &locate::V2Place) -> Result<Self, String> {
+impl TreeV2 {
+    pub(super) fn prepare(place: &locate::V2Location) -> Result<Self, String> {
         // A group can have processes or children with controllers, not both; only the root of the whole tree is
         // exempt. It alone has no type.
         let at_root = place.own == place.top && !place.own.join("cgroup.type").exists();
@@ -88,17 +88,17 @@ impl Tree {
         self.layers
     }
 
-    pub(super) fn create(&self, number: u64, limits: &Limits, omit: LayerSet) -> io::Result<Group> {
+    pub(super) fn create(&self, number: u64, limits: &Limits, disabled: LayerSet) -> io::Result<CgroupV2> {
         let cell = self.base.join(format!("cell-{number}"));
         std::fs::create_dir(&cell)?;
-        let group = Self::fill(&cell, limits, self.layers.without(omit));
+        let group = Self::fill(&cell, limits, self.layers.without(disabled));
         if group.is_err() {
             super::remove_tree(&cell);
         }
         group
     }
 
-    fn fill(cell: &Path, limits: &Limits, limited: LayerSet) -> io::Result<Group> {
+    fn fill(cell: &Path, limits: &Limits, limited: LayerSet) -> io::Result<CgroupV2> {
         let mut alarm = None;
         if limited.contains(Layer::Memory) {
             super::set(cell, "memory.max", &limits.memory().to_string())?;
@@ -117,7 +117,7 @@ impl Tree {
         if limited.contains(Layer::Cpu) {
             super::set(&run, "cpu.max", &format!("{} {}", super::quota(limits.milli_cpus()), super::PERIOD))?;
         }
-        let group = Group {
+        let group = CgroupV2 {
             cell: cell.to_owned(),
             init: super::open_dir(&init)?,
             program: vec![super::joining(&run, "cgroup.procs")?],
@@ -140,14 +140,14 @@ impl Tree {
     }
 }
 
-impl Group {
+impl CgroupV2 {
     pub(super) fn birthplace(&self) -> BorrowedFd<'_> {
         super::borrow(&self.init)
     }
 
-    pub(super) fn adjust(&self, from: &Limits, to: &Limits, omit: LayerSet) -> io::Result<()> {
+    pub(super) fn adjust(&self, from: &Limits, to: &Limits, disabled: LayerSet) -> io::Result<()> {
         // Files of controllers that are off do not exist.
-        let changed = |layer, differs: bool| differs && !omit.contains(layer);
+        let changed = |layer, differs: bool| differs && !disabled.contains(layer);
         if changed(Layer::Memory, from.memory() != to.memory()) {
             super::set_if_present(&self.cell, "memory.max", &to.memory().to_string())?;
         }

@@ -13,25 +13,26 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use rustix::fs::{AtFlags, CWD, Dir, FileType, Gid, Mode, OFlags, Stat, Timespec, Timestamps, Uid};
+use rustix::fs::{AtFlags, CWD, Dir, FileType, Gid, Mode, OFlags, Stat, Timestamps, Uid};
 use rustix::io::Errno;
 
-use super::Birth;
-use crate::archive::{Caps, Entry, MOST_NAMED, Omission, next_entry, write_entry};
-use crate::bare::Layout;
+use super::InitParams;
+use crate::archive::{ArchiveEntry, FileCaps, MOST_NAMED, Omission, next_entry, write_entry};
 use crate::path::{MAX_DEPTH, MAX_LENGTH, RelativePath};
+use crate::reduced::CellLayout;
 use crate::spec::{Volume, WORK_DIR};
+use crate::wait::timespec;
 
 /// What is known of an input file, to tell whether a program has changed it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Print {
+struct FileStamp {
     inode: u64,
     size: i64,
     modified: (i64, u64),
     mode: u32,
 }
 
-impl Print {
+impl FileStamp {
     fn of(stat: &Stat) -> Self {
         Self {
             inode: stat.st_ino,
@@ -46,16 +47,17 @@ impl Print {
 pub(super) struct Files<'a> {
     volumes: &'a [Volume],
     /// Where they are, if the cell has no root of its own.
-    layout: Option<&'a Layout>,
+    layout: Option<&'a CellLayout>,
     /// Who they belong to, if that differs from init.
     owner: Option<(u32, u32)>,
     /// The input files that were made in the working directory.
-    inputs: HashMap<String, Print>,
+    inputs: HashMap<String, FileStamp>,
 }
 
 impl<'a> Files<'a> {
-    pub(super) fn new(birth: &Birth<'a>) -> Self {
-        let (volumes, layout, owner) = (birth.spec.volumes.as_slice(), birth.layout, birth.program_ids);
+    pub(super) fn new(params: &InitParams<'a>) -> Self {
+        let (volumes, layout, owner) =
+            (params.spec.volumes.as_slice(), params.environment.layout(), params.program_ids);
         Self { volumes, layout, owner, inputs: HashMap::new() }
     }
 
@@ -85,24 +87,24 @@ impl<'a> Files<'a> {
         let stamp = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().saturating_sub(ONE_SECOND);
         while let Some(entry) = next_entry(&mut archive)? {
             match entry {
-                Entry::Into(other) => (place, number) = (self.open_place(other)?, other),
-                Entry::Directory { path } => drop(self.make_directories(&place, path.as_str().split('/'))?),
-                Entry::File { path, executable, size } => {
+                ArchiveEntry::Into(other) => (place, number) = (self.open_place(other)?, other),
+                ArchiveEntry::Directory { path } => drop(self.make_directories(&place, path.as_str().split('/'))?),
+                ArchiveEntry::File { path, executable, size } => {
                     let mut content = (&mut archive).take(size);
                     let stat = self.make_file(&place, &path, executable, &mut content, stamp)?;
                     if content.limit() > 0 {
                         return Err(io::ErrorKind::UnexpectedEof.into());
                     }
                     if number == 0 {
-                        self.inputs.insert(path.into(), Print::of(&stat));
+                        self.inputs.insert(path.into(), FileStamp::of(&stat));
                     }
                 }
-                Entry::Link { path, target } => {
+                ArchiveEntry::Link { path, target } => {
                     let (parent, name) = self.parent(&place, &path)?;
                     rustix::fs::symlinkat(&target, &parent, name)?;
                     self.own(&parent, name)?;
                 }
-                Entry::Omitted { .. } | Entry::End { .. } => {}
+                ArchiveEntry::Omitted { .. } | ArchiveEntry::End { .. } => {}
             }
         }
         Ok(())
@@ -122,8 +124,7 @@ impl<'a> Files<'a> {
         let mut file = File::from(rustix::fs::openat(&parent, name, flags, mode)?);
         self.own(&parent, name)?;
         io::copy(content, &mut file)?;
-        let time =
-            Timespec { tv_sec: i64::try_from(stamp.as_secs()).unwrap_or(0), tv_nsec: i64::from(stamp.subsec_nanos()) };
+        let time = timespec(stamp);
         rustix::fs::futimens(&file, &Timestamps { last_access: time, last_modification: time })?;
         Ok(rustix::fs::fstat(&file)?)
     }
@@ -157,22 +158,22 @@ impl<'a> Files<'a> {
 
     /// Sends what programs have left: all that is in the volumes, whose size is cap enough, and new and changed files of
     /// the working directory, within the caps. Volumes come first: should the time be up, they matter more.
-    pub(super) fn collect(&self, caps: Caps, to: OwnedFd) -> io::Result<()> {
+    pub(super) fn collect(&self, caps: FileCaps, to: OwnedFd) -> io::Result<()> {
         let mut collector =
             Collector { files: self, to: File::from(to), left: caps, place: 0, named: 0, omitted: 0, room: NAMES };
         for (number, volume) in (1..).zip(self.volumes) {
             collector.place = number;
-            collector.left = Caps { count: u64::MAX, bytes: volume.size };
-            write_entry(&mut collector.to, &Entry::Into(number))?;
+            collector.left = FileCaps { count: u64::MAX, bytes: volume.size };
+            write_entry(&mut collector.to, &ArchiveEntry::Into(number))?;
             collector.directory(&self.open_place(number)?, "", 0)?;
         }
         (collector.place, collector.left) = (0, caps);
-        write_entry(&mut collector.to, &Entry::Into(0))?;
+        write_entry(&mut collector.to, &ArchiveEntry::Into(0))?;
         match self.open_place(0) {
             Ok(place) => collector.directory(&place, "", 0)?,
             Err(_) => collector.omit(".", Omission::Unreadable)?,
         }
-        write_entry(&mut collector.to, &Entry::End { omitted: collector.omitted })
+        write_entry(&mut collector.to, &ArchiveEntry::End { omitted: collector.omitted })
     }
 }
 
@@ -185,7 +186,7 @@ struct Collector<'a> {
     files: &'a Files<'a>,
     to: File,
     /// What may still go out.
-    left: Caps,
+    left: FileCaps,
     place: u8,
     named: usize,
     omitted: u64,
@@ -233,7 +234,7 @@ impl Collector<'_> {
         match FileType::from_raw_mode(stat.st_mode) {
             FileType::Directory => {
                 if self.place > 0 {
-                    write_entry(&mut self.to, &Entry::Directory { path: relative })?;
+                    write_entry(&mut self.to, &ArchiveEntry::Directory { path: relative })?;
                 }
                 match rustix::fs::openat(dir, name, DIRECTORY, Mode::empty()) {
                     Ok(inner) => self.directory(&inner, &format!("{lossy}/"), depth + 1),
@@ -247,7 +248,7 @@ impl Collector<'_> {
     }
 
     fn file(&mut self, dir: BorrowedFd<'_>, name: &str, path: RelativePath, stat: &Stat) -> io::Result<()> {
-        let unchanged = self.files.inputs.get(path.as_str()) == Some(&Print::of(stat));
+        let unchanged = self.files.inputs.get(path.as_str()) == Some(&FileStamp::of(stat));
         if self.place == 0 && unchanged {
             return Ok(());
         }
@@ -261,7 +262,7 @@ impl Collector<'_> {
         // Should it have become a pipe meanwhile, opening it must not wait for a writer.
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let file = match rustix::fs::openat(dir, name, flags, Mode::empty()) {
-            Ok(file) if rustix::fs::fstat(&file).is_ok_and(|now| Print::of(&now) == Print::of(stat)) => {
+            Ok(file) if rustix::fs::fstat(&file).is_ok_and(|now| FileStamp::of(&now) == FileStamp::of(stat)) => {
                 File::from(file)
             }
             _ => return self.omit(path.as_str(), Omission::Unreadable),
@@ -270,7 +271,10 @@ impl Collector<'_> {
         self.left.bytes -= size;
         // Linkers make programs executable by a call that is refused where programs have no power over modes.
         let program = self.files.is_powerless() && is_program(&file);
-        write_entry(&mut self.to, &Entry::File { path, executable: program || stat.st_mode & 0o111 != 0, size })?;
+        write_entry(
+            &mut self.to,
+            &ArchiveEntry::File { path, executable: program || stat.st_mode & 0o111 != 0, size },
+        )?;
         // One that shrinks from here on cannot be what was announced: whoever reads notices that the end is missing.
         let copied = io::copy(&mut file.take(size), &mut self.to)?;
         if copied == size { Ok(()) } else { Err(io::ErrorKind::UnexpectedEof.into()) }
@@ -279,7 +283,7 @@ impl Collector<'_> {
     fn link(&mut self, dir: BorrowedFd<'_>, name: &str, path: RelativePath) -> io::Result<()> {
         let target = rustix::fs::readlinkat(dir, name, vec![]).ok().and_then(|target| target.into_string().ok());
         match target {
-            Some(target) if target.len() <= 1024 => write_entry(&mut self.to, &Entry::Link { path, target }),
+            Some(target) if target.len() <= 1024 => write_entry(&mut self.to, &ArchiveEntry::Link { path, target }),
             _ => self.omit(path.as_str(), Omission::BadName),
         }
     }
@@ -291,7 +295,7 @@ impl Collector<'_> {
         }
         self.named += 1;
         let path = path.chars().take(250).collect();
-        write_entry(&mut self.to, &Entry::Omitted { path, why })
+        write_entry(&mut self.to, &ArchiveEntry::Omitted { path, why })
     }
 }
 
@@ -327,8 +331,8 @@ fn is_program(file: &File) -> bool {
 const MOST_VISITED: usize = 50_000;
 
 /// Whether one of the writable directories holds a regular file of exactly this size.
-pub(super) fn any_of_size(birth: &Birth<'_>, size: u64) -> bool {
-    let mut dirs: Vec<std::path::PathBuf> = match birth.layout {
+pub(super) fn any_of_size(params: &InitParams<'_>, size: u64) -> bool {
+    let mut dirs: Vec<std::path::PathBuf> = match params.environment.layout() {
         None => crate::rootfs::writable_dirs().iter().map(std::path::PathBuf::from).collect(),
         Some(layout) => layout.writable().map(std::path::PathBuf::from).collect(),
     };
@@ -346,7 +350,7 @@ pub(super) fn any_of_size(birth: &Birth<'_>, size: u64) -> bool {
             if metadata.is_file() && metadata.len() == size {
                 return true;
             }
-            // As deep as input paths may go; a program can nest deeper than a path can say.
+            // As deep as input paths may go; a program can zygote namespace deeper than a path can say.
             if metadata.is_dir() && dir.components().count() < top + crate::path::MAX_DEPTH {
                 dirs.push(entry.path());
             }

@@ -10,41 +10,41 @@ use std::time::{Duration, Instant};
 use rustix::io::Errno;
 use rustix::process::{Signal, WaitOptions, getpid};
 
-use super::Birth;
-use crate::family;
+use super::InitParams;
+use crate::descendants;
 use crate::layer::Layer;
 
 /// How long init looks for processes before it leaves the rest to the keeper.
 const PATIENCE: Duration = Duration::from_millis(700);
 
 /// Sends a signal to every process in the cell but init.
-pub(super) fn signal(birth: &Birth<'_>, signal: Signal) {
-    if birth.has(Layer::Pid) {
+pub(super) fn signal(params: &InitParams<'_>, signal: Signal) {
+    if params.has(Layer::Pid) {
         let _ = sandbox_sys::process::kill_all(signal);
     } else {
-        family::signal(getpid(), &[], signal);
+        descendants::signal(getpid(), &[], signal);
     }
 }
 
 /// Kills every process in the cell but init, and waits until they are gone. Returns how many there were, where they have to be
 /// looked for.
-pub(super) fn end(birth: &Birth<'_>) -> usize {
-    if birth.has(Layer::Pid) {
-        signal(birth, Signal::KILL);
+pub(super) fn end(params: &InitParams<'_>) -> usize {
+    if params.has(Layer::Pid) {
+        signal(params, Signal::KILL);
         while let Ok(Some(_)) | Err(Errno::INTR) = rustix::process::wait(WaitOptions::empty()) {}
         return 0;
     }
     let give_up = Instant::now() + PATIENCE;
     let mut most = 0;
     while reap() && Instant::now() < give_up {
-        most = most.max(family::signal(getpid(), &[], Signal::KILL));
+        most = most.max(descendants::signal(getpid(), &[], Signal::KILL));
         // A process that forks and ends all the time is gone before a walk comes to it. Its parent having ended, it is a
         // child of init, which takes no walk to find.
         for _ in 0..100 {
             if !reap() {
                 break;
             }
-            family::signal_children(Signal::KILL);
+            descendants::signal_children(Signal::KILL);
         }
     }
     most

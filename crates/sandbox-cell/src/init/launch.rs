@@ -9,17 +9,17 @@ use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::process::{Pid, Resource};
 use rustix::thread::CapabilitySet;
-use sandbox_sys::spawn::{Program, Step, spawn};
+use sandbox_sys::spawn::{Program, SpawnStep, spawn};
 
 use super::lock::{Locked, TO_ENTER};
-use super::{Birth, Processes, watch};
+use super::{InitParams, ProcessLimit, watch};
 use crate::limits::Limits;
 use crate::rootfs;
 use crate::spec::{Command, Role};
-use crate::wire::FromInit;
+use crate::step::{InitStep, StepError, shortened};
 
 /// A command as the system wants it.
-pub(super) struct Words {
+pub(super) struct ExecArgs {
     /// What the caller calls it.
     name: String,
     /// Where the program may be.
@@ -29,17 +29,17 @@ pub(super) struct Words {
     pub(super) cwd: CString,
 }
 
-impl Words {
-    pub(super) fn read(birth: &Birth<'_>, command: Command) -> Result<Self, FromInit> {
-        let command = match birth.layout {
+impl ExecArgs {
+    pub(super) fn read(params: &InitParams<'_>, command: Command) -> Result<Self, StepError> {
+        let command = match params.environment.layout() {
             None => command,
             Some(layout) => {
                 let place = layout.find(&command.cwd).or_else(|| rootfs::is_of_system(&command.cwd).then(PathBuf::new));
-                place.ok_or_else(|| failed(&spawn_step("", Step::WorkingDirectory), Errno::NOENT, true))?;
+                place.ok_or_else(|| StepError::new(InitStep::EnterWorkingDirectory, Errno::NOENT))?;
                 layout.translate(command)
             }
         };
-        let nul = |_| failed("read the command: an argument contains a NUL byte", Errno::INVAL, false);
+        let nul = |_| StepError::new(InitStep::FindNulByte, Errno::INVAL);
         let paths = candidates(&command).map_err(nul)?;
         let cwd = CString::new(command.cwd.into_os_string().into_vec()).map_err(nul)?;
         let name = command.argv.first().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
@@ -55,12 +55,12 @@ impl Words {
     /// Starts the program, locked.
     pub(super) fn launch(
         &self,
-        birth: &Birth<'_>,
+        params: &InitParams<'_>,
         locked: &Locked<'_>,
         limits: &Limits,
         stdio: [BorrowedFd<'_>; 3],
         extra: Option<BorrowedFd<'_>>,
-    ) -> Result<Pid, FromInit> {
+    ) -> Result<Pid, StepError> {
         let cgroups: Vec<_> = locked.groups.iter().map(AsFd::as_fd).collect();
         let program = Program {
             paths: &self.paths,
@@ -69,23 +69,15 @@ impl Words {
             cwd: &self.cwd,
             stdio,
             extra,
-            kept: if birth.spec.role == Role::Zygote { TO_ENTER } else { CapabilitySet::empty() },
+            kept: if params.spec.role == Role::Zygote { TO_ENTER } else { CapabilitySet::empty() },
             cgroups: &cgroups,
-            rlimits: &rlimits(birth, limits),
-            ids: birth.program_ids,
+            rlimits: &rlimits(params, limits),
+            ids: params.program_ids,
             landlock: locked.landlock.as_ref().map(AsFd::as_fd),
-            own_proc: birth.layout.is_some(),
+            own_proc: params.environment.is_reduced(),
         };
-        spawn(&program).map_err(|error| {
-            let request = matches!(error.step, Step::Exec | Step::WorkingDirectory);
-            failed(&spawn_step(&self.name, error.step), error.errno, request)
-        })
+        spawn(&program).map_err(|error| StepError::new(spawn_step(&self.name, error.step), error.errno))
     }
-}
-
-/// A step that failed, perhaps through the request's own fault.
-pub(super) fn failed(step: &str, errno: Errno, request: bool) -> FromInit {
-    FromInit::Failed { step: step.to_owned(), errno: errno.raw_os_error(), request }
 }
 
 /// What a program may read about itself, opened.
@@ -101,17 +93,17 @@ pub(super) fn own_proc(pid: Pid) -> Vec<OwnedFd> {
     held
 }
 
-fn spawn_step(name: &str, step: Step) -> String {
+fn spawn_step(name: &str, step: SpawnStep) -> InitStep {
     match step {
-        Step::Fork => "fork".to_owned(),
-        Step::Cgroup => "join the program's cgroup".to_owned(),
-        Step::Session => "start a session".to_owned(),
-        Step::Stdio => "connect standard streams".to_owned(),
-        Step::Rlimit => "set resource limits".to_owned(),
-        Step::Privileges => "drop privileges".to_owned(),
-        Step::Landlock => "enter the Landlock rules".to_owned(),
-        Step::WorkingDirectory => "enter the working directory".to_owned(),
-        Step::Exec => format!("run {name}"),
+        SpawnStep::Fork => InitStep::Fork,
+        SpawnStep::Cgroup => InitStep::JoinProgramCgroup,
+        SpawnStep::Session => InitStep::StartSession,
+        SpawnStep::Stdio => InitStep::ConnectStreams,
+        SpawnStep::Rlimit => InitStep::SetResourceLimits,
+        SpawnStep::Privileges => InitStep::DropPrivileges,
+        SpawnStep::Landlock => InitStep::EnterLandlockRules,
+        SpawnStep::WorkingDirectory => InitStep::EnterWorkingDirectory,
+        SpawnStep::Exec => InitStep::Execute(shortened(name)),
     }
 }
 
@@ -126,13 +118,13 @@ fn candidates(command: &Command) -> Result<Vec<CString>, std::ffi::NulError> {
     dirs.map(|dir| CString::new([dir, b"/", name.as_bytes()].concat())).collect()
 }
 
-pub(super) fn rlimits(birth: &Birth<'_>, limits: &Limits) -> Vec<(Resource, u64)> {
+pub(super) fn rlimits(params: &InitParams<'_>, limits: &Limits) -> Vec<(Resource, u64)> {
     // Where nothing else keeps a file from filling the disk between two looks, it is no larger than where it may be.
-    let places = birth.spec.volumes.iter().map(|volume| volume.size).chain([limits.disk()]);
-    let largest = places.max().filter(|_| birth.layout.is_some()).unwrap_or(u64::MAX);
+    let places = params.spec.volumes.iter().map(|volume| volume.size).chain([limits.disk()]);
+    let largest = places.max().filter(|_| params.environment.is_reduced()).unwrap_or(u64::MAX);
     let file_size = limits.file_size().min(largest);
     // Counted for a user: the cell's own, or else the keeper's, of whose share a cell then gets a fraction.
-    let (queues, signals) = if birth.init_ids.is_some() { (819_200, 1024) } else { (102_400, 256) };
+    let (queues, signals) = if params.init_ids.is_some() { (819_200, 1024) } else { (102_400, 256) };
     let mut rlimits = vec![
         (Resource::Fsize, file_size),
         (Resource::Nofile, limits.open_files()),
@@ -144,19 +136,19 @@ pub(super) fn rlimits(birth: &Birth<'_>, limits: &Limits) -> Vec<(Resource, u64)
         (Resource::Nice, 0),
         (Resource::Rtprio, 0),
     ];
-    if birth.duties.processes == Processes::ByCounting {
+    if params.duties.processes == ProcessLimit::ByCounting {
         // Between two looks a program could make thousands. Its user has others, so that this is only a far wall: what
         // all of them have now, and room for several cells.
         let room = (8 * limits.processes()).max(512);
         rlimits.push((Resource::Nproc, watch::threads_of_this_user() + room));
     }
-    if birth.duties.processes == Processes::ByUser {
+    if params.duties.processes == ProcessLimit::ByUser {
         // Counted per user and user namespace, so it is the cell's own; threads count, init does not run as this
         // user or is one more of them.
-        let init = u64::from(birth.program_ids.is_none());
+        let init = u64::from(params.program_ids.is_none());
         rlimits.push((Resource::Nproc, limits.processes() + init));
     }
-    if let Some(cpu) = limits.cpu_time().filter(|_| birth.duties.cpu_time) {
+    if let Some(cpu) = limits.cpu_time().filter(|_| params.duties.cpu_time) {
         rlimits.push((Resource::Cpu, cpu.as_secs() + 1));
     }
     rlimits

@@ -4,15 +4,10 @@
 //! namespace, in which init keeps a handful of capabilities over its own cell and none over anything else; the
 //! filter comes last, because it forbids most of what was done before.
 
-use std::borrow::Cow;
 use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
-use landlock::{
-    ABI, Access, AccessFs, BitFlags, CompatLevel, Compatible, PathBeneath, PathFd, Ruleset, RulesetAttr,
-    RulesetCreatedAttr, Scope,
-};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags};
@@ -23,11 +18,15 @@ use sandbox_sys::signal::{SignalFd, SignalSet};
 
 use super::park::{self, Park};
 use super::writable::Writable;
-use super::{Birth, network};
+use super::{InitParams, network};
+use crate::environment::CellEnvironment;
 use crate::identity::{self, acting_as};
+use crate::landlock_rules::{FileAccess, LandlockRules};
 use crate::layer::Layer;
-use crate::rootfs::{self, Failed};
+use crate::rootfs;
 use crate::spec::{CellSpec, Role};
+use crate::stdio;
+use crate::step::{InitStep, StepError, at};
 use crate::wire::{self, FromInit, Received, ToInit};
 
 /// What a locked init holds.
@@ -61,47 +60,47 @@ const KEPT: CapabilitySet = CapabilitySet::KILL
 /// What a zygote needs to enter its children's cells, and its init therefore has.
 pub(super) const TO_ENTER: CapabilitySet = CapabilitySet::SYS_ADMIN.union(CapabilitySet::SYS_CHROOT);
 
-pub(super) fn lock<'a>(birth: &Birth<'a>) -> Result<Locked<'a>, Failed> {
-    let at = |step: &'static str| move |errno| (Cow::Borrowed(step), errno);
-    let children = begin(birth)?;
-    if birth.has(Layer::Uts) {
-        rustix::system::sethostname(b"sandbox").map_err(at("set the host name"))?;
+pub(super) fn lock<'a>(params: &InitParams<'a>) -> Result<Locked<'a>, StepError> {
+    let children = begin(params)?;
+    if params.has(Layer::Uts) {
+        rustix::system::sethostname(b"sandbox").map_err(at(InitStep::SetHostName))?;
     }
-    let limits = &birth.spec.limits;
+    let limits = &params.spec.limits;
     let writable =
-        rootfs::writable(limits.disk(), limits.inodes(), birth.owner).map_err(at("make the writable directories"))?;
-    let volumes = birth.spec.volumes.iter();
-    let volumes: Result<Vec<_>, _> = volumes.map(|volume| Ok((volume, rootfs::volume(volume, birth.owner)?))).collect();
-    let volumes = volumes.map_err(at("make a volume"))?;
+        rootfs::writable(limits.disk(), limits.inodes(), params.owner).map_err(at(InitStep::MakeWritable))?;
+    let volumes = params.spec.volumes.iter();
+    let volumes: Result<Vec<_>, _> =
+        volumes.map(|volume| Ok((volume, rootfs::volume(volume, params.owner)?))).collect();
+    let volumes = volumes.map_err(at(InitStep::MakeVolume))?;
     let (proc, sockets) = rootfs::enter(&rootfs::Parts {
-        image: birth.spec.image.as_deref(),
-        mounts: &birth.spec.mounts,
-        id_maps: birth.id_maps,
+        image: params.spec.image.as_deref(),
+        mounts: &params.spec.mounts,
+        id_maps: params.environment.id_maps(),
         writable: &writable,
         volumes: &volumes,
-        slots: &birth.spec.slots,
-        host: !birth.has(Layer::Mount),
-        all_processes: birth.spec.omit.contains(Layer::Pid),
+        slots: &params.spec.slots,
+        host: !params.has(Layer::Mount),
+        all_processes: params.spec.disabled_layers().contains(Layer::Pid),
     })?;
-    let Places { groups, joined, gateway } = enter_places(birth)?;
+    let Handover { groups, joined, gateway } = take_handover(params)?;
 
-    prefer_as_victim(&proc).map_err(at("offer the cell to the out-of-memory killer"))?;
+    prefer_as_victim(&proc).map_err(at(InitStep::PreferAsVictim))?;
     // Opened while this is still allowed: sealing init's memory below makes its own /proc entry root's.
     let io = open_io(&proc);
-    give_up_power(birth, &proc)?;
-    let namespaces = if let Role::Child(_) = birth.spec.role { park::namespaces(&proc)? } else { vec![] };
+    give_up_power(params, &proc)?;
+    let namespaces = if let Role::Child(_) = params.spec.role { park::namespaces(&proc)? } else { vec![] };
     drop(proc);
 
-    if birth.has(Layer::Pid) {
+    if params.has(Layer::Pid) {
         // Without a PID namespace the programs would live on; init then ends them when its connection closes.
-        rustix::process::set_parent_process_death_signal(Some(Signal::KILL)).map_err(at("tie init to the keeper"))?;
+        rustix::process::set_parent_process_death_signal(Some(Signal::KILL)).map_err(at(InitStep::TieToKeeper))?;
     }
-    rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(at("seal init's memory"))?;
-    let landlock = birth.has(Layer::Landlock).then(|| landlock_rules(birth.spec)).transpose();
-    let landlock = landlock.map_err(at("make Landlock rules"))?;
-    rustix::thread::set_no_new_privs(true).map_err(at("give up gaining privileges"))?;
-    if birth.has(Layer::Seccomp) {
-        sandbox_sys::seccomp::install(birth.filters.choose(sockets)).map_err(at("install the syscall filter"))?;
+    rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(at(InitStep::SealMemory))?;
+    let landlock = params.has(Layer::Landlock).then(|| landlock_rules(params.spec)).transpose();
+    let landlock = landlock.map_err(at(InitStep::MakeLandlockRules))?;
+    rustix::thread::set_no_new_privs(true).map_err(at(InitStep::GiveUpNewPrivileges))?;
+    if params.has(Layer::Seccomp) {
+        sandbox_sys::seccomp::install(params.filters.choose(sockets)).map_err(at(InitStep::InstallFilter))?;
     }
     let volumes = volumes.into_iter().map(|(_, tmpfs)| tmpfs).collect();
     let writable = Writable::Tmpfs { root: writable, volumes };
@@ -110,36 +109,36 @@ pub(super) fn lock<'a>(birth: &Birth<'a>) -> Result<Locked<'a>, Failed> {
     } else {
         let groups = joined.into_iter().chain(groups.iter().flat_map(OwnedFd::try_clone)).collect();
         let (park, outgoing) =
-            Park::new(namespaces, landlock.as_ref(), groups).map_err(at("make a place for a child"))?;
+            Park::new(namespaces, landlock.as_ref(), groups).map_err(at(InitStep::MakePlaceForChild))?;
         (Some(park), outgoing)
     };
     Ok(Locked { writable, outgoing, park, children, landlock, groups, io })
 }
 
 /// What every init begins with: it lets go of all that it has inherited.
-pub(super) fn begin(birth: &Birth<'_>) -> Result<SignalFd, Failed> {
-    let at = |step: &'static str| move |errno| (Cow::Borrowed(step), errno);
-    let kept: Vec<_> = birth.id_maps.iter().flatten().chain([birth.socket]).map(AsFd::as_fd).collect();
-    sandbox_sys::process::close_all_except(&kept).map_err(at("close descriptors"))?;
-    detach_stdio().map_err(at("open /dev/null"))?;
+pub(super) fn begin(params: &InitParams<'_>) -> Result<SignalFd, StepError> {
+    let kept: Vec<_> = params.environment.id_maps().iter().flatten().chain([params.socket]).map(AsFd::as_fd).collect();
+    sandbox_sys::process::close_all_except(&kept).map_err(at(InitStep::CloseDescriptors))?;
+    // Programs get standard streams of their own; init has none.
+    stdio::let_go_of_all().map_err(at(InitStep::OpenDevNull))?;
     sandbox_sys::signal::reset(crate::keeper::IGNORED_SIGNALS);
-    // A nest ignores it.
+    // A zygote namespace ignores it.
     sandbox_sys::signal::reset([libc::SIGCHLD]);
-    SignalSet::all().block().map_err(at("block signals"))?;
+    SignalSet::all().block().map_err(at(InitStep::BlockSignals))?;
     // The kernel runs no crash handler on the host for a process with this limit; 0 would only keep it from writing a file.
     // The filter keeps programs from changing it.
     let core = Rlimit { current: Some(1), maximum: Some(1) };
     match rustix::process::setrlimit(Resource::Core, core) {
         // Only root may raise a limit of 0, which the keeper has inherited; `doctor` names it.
         Ok(()) | Err(Errno::PERM) => {}
-        Err(errno) => return Err(("switch crash handlers off".into(), errno)),
+        Err(errno) => return Err(StepError::new(InitStep::DisableCrashHandlers, errno)),
     }
-    let children = SignalFd::new(&SignalSet::of(&[libc::SIGCHLD])).map_err(at("watch for children"))?;
+    let children = SignalFd::new(&SignalSet::of(&[libc::SIGCHLD])).map_err(at(InitStep::WatchChildren))?;
     let _ = rustix::thread::set_name(c"sandbox-init");
     rustix::process::umask(Mode::from_raw_mode(0o022));
-    if !birth.has(Layer::Pid) {
+    if !params.has(Layer::Pid) {
         // Processes whose parents end become init's children, as they would in a namespace.
-        rustix::process::set_child_subreaper(Some(rustix::process::getpid())).map_err(at("adopt orphans"))?;
+        rustix::process::set_child_subreaper(Some(rustix::process::getpid())).map_err(at(InitStep::AdoptOrphans))?;
     }
     Ok(children)
 }
@@ -157,7 +156,7 @@ pub(super) fn open_io(proc: &OwnedFd) -> Option<File> {
 }
 
 /// What comes of entering the places that the keeper has made.
-pub(super) struct Places {
+pub(super) struct Handover {
     /// Groups that are for the program.
     pub(super) groups: Vec<OwnedFd>,
     /// Groups that init has joined.
@@ -167,151 +166,135 @@ pub(super) struct Places {
 }
 
 /// Enters the places that the keeper has made meanwhile.
-pub(super) fn enter_places(birth: &Birth<'_>) -> Result<Places, Failed> {
-    let at = |step: &'static str| move |errno| (Cow::Borrowed(step), errno);
+pub(super) fn take_handover(params: &InitParams<'_>) -> Result<Handover, StepError> {
     let mut buffer = [0; 64];
-    let received = wire::receive(birth.socket, &mut buffer, RecvFlags::empty()).map_err(at("wait for the network"))?;
-    let Received::Message(ToInit::Places { init, back }, fds) = received else {
-        return Err(("wait for the network".into(), Errno::PIPE));
+    let received =
+        wire::receive(params.socket, &mut buffer, RecvFlags::empty()).map_err(at(InitStep::WaitForNetwork))?;
+    let Received::Message(ToInit::Handover { init, back }, fds) = received else {
+        return Err(StepError::new(InitStep::WaitForNetwork, Errno::PIPE));
     };
     let mut fds = fds.into_iter();
-    if birth.map.is_some() {
-        // One of the keeper's would not belong to the nest.
-        sandbox_sys::process::unshare(birth.alone, Namespaces::NET).map_err(at("make a network"))?;
-    } else if birth.layout.is_none() {
-        let net = fds.next().ok_or(("wait for the network".into(), Errno::PIPE))?;
-        move_into_link_name_space(net.as_fd(), Some(LinkNameSpaceType::Network)).map_err(at("enter the network"))?;
+    match params.environment {
+        CellEnvironment::Namespaces { .. } => {
+            let net = fds.next().ok_or(StepError::new(InitStep::WaitForNetwork, Errno::PIPE))?;
+            move_into_link_name_space(net.as_fd(), Some(LinkNameSpaceType::Network))
+                .map_err(at(InitStep::EnterNetwork))?;
+        }
+        // One of the keeper's would not belong to the zygote's user namespace.
+        CellEnvironment::ZygoteNamespace(_) => {
+            sandbox_sys::process::unshare(params.alone, Namespaces::NET).map_err(at(InitStep::MakeNetwork))?;
+        }
+        CellEnvironment::Reduced(_) => {}
     }
     // What is not the cell's own network is left as it is.
-    let gateway = if birth.has(Layer::Net) { network::set_up(&birth.spec.network)? } else { vec![] };
+    let gateway = if params.has(Layer::Net) { network::set_up(&params.spec.network)? } else { vec![] };
     let joined: Vec<OwnedFd> = fds.by_ref().take(usize::from(init)).collect();
     for group in &joined {
-        rustix::io::write(group, b"0").map_err(at("join the cgroup"))?;
+        rustix::io::write(group, b"0").map_err(at(InitStep::JoinCgroup))?;
     }
     let mut groups: Vec<OwnedFd> = fds.collect();
     let back = groups.split_off(groups.len().saturating_sub(usize::from(back)));
-    if birth.has(Layer::Cgroup) {
+    if params.has(Layer::Cgroup) {
         let join = |groups: &[OwnedFd]| groups.iter().try_for_each(|group| rustix::io::write(group, b"0").map(drop));
         // The namespace's roots are the groups in which it is made, so init has to be in the program's for a moment:
         // otherwise the program would see their names. It must not stay, because a share of the CPU holds there.
         if !back.is_empty() {
-            join(&groups).map_err(at("join the program's cgroup"))?;
+            join(&groups).map_err(at(InitStep::JoinProgramCgroup))?;
         }
-        sandbox_sys::process::unshare(birth.alone, Namespaces::CGROUP).map_err(at("make a cgroup namespace"))?;
-        join(&back).map_err(at("leave the program's cgroup"))?;
+        sandbox_sys::process::unshare(params.alone, Namespaces::CGROUP).map_err(at(InitStep::MakeCgroupNamespace))?;
+        join(&back).map_err(at(InitStep::LeaveProgramCgroup))?;
     }
-    Ok(Places { groups, joined, gateway })
-}
-
-/// Programs get standard streams of their own; init has none.
-fn detach_stdio() -> rustix::io::Result<()> {
-    let null = rustix::fs::open(c"/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
-    rustix::stdio::dup2_stdin(&null)?;
-    rustix::stdio::dup2_stdout(&null)?;
-    rustix::stdio::dup2_stderr(&null)
+    Ok(Handover { groups, joined, gateway })
 }
 
 /// Leaves the keeper's user namespace for one in which only the cell's own ids exist, and keeps next to no capability
 /// even there.
-pub(super) fn give_up_power(birth: &Birth<'_>, proc: &OwnedFd) -> Result<(), Failed> {
-    let at = |step: &'static str| move |errno| (Cow::Borrowed(step), errno);
+pub(super) fn give_up_power(params: &InitParams<'_>, proc: &OwnedFd) -> Result<(), StepError> {
     // An ordinary user's keeper cannot drop groups. They then still count for files, of which the cell has none but the
     // system's.
     match rustix::thread::set_thread_groups(&[]) {
         Ok(()) => {}
-        Err(Errno::PERM) if birth.program_ids.is_none() => {}
-        Err(errno) => return Err(("drop groups".into(), errno)),
+        Err(Errno::PERM) if params.program_ids.is_none() => {}
+        Err(errno) => return Err(StepError::new(InitStep::DropGroups, errno)),
     }
-    if birth.has(Layer::User) {
-        let mapper = birth.map.map(|map| park::Mapper::start(birth.alone, proc, map)).transpose()?;
+    if params.has(Layer::User) {
+        let mapper = match params.environment {
+            CellEnvironment::ZygoteNamespace(map) => Some(park::Mapper::start(params.alone, proc, map)?),
+            CellEnvironment::Namespaces { .. } | CellEnvironment::Reduced(_) => None,
+        };
         // What is counted for a user in a namespace is counted for the namespace's owner too, in the one above. That is
         // the cell's own user, not the host's root, who would be left without message queues, signals and timers.
-        let make = || sandbox_sys::process::unshare(birth.alone, Namespaces::USER);
-        birth.init_ids.map_or_else(make, |(owner, _)| acting_as(owner, make)).map_err(at("make a user namespace"))?;
+        let make = || sandbox_sys::process::unshare(params.alone, Namespaces::USER);
+        params
+            .init_ids
+            .map_or_else(make, |(owner, _)| acting_as(owner, make))
+            .map_err(at(InitStep::MakeUserNamespace))?;
         mapper.map_or(Ok(()), park::Mapper::map)?;
     }
-    wire::send(birth.socket, &FromInit::NeedsMap, &[], SendFlags::empty()).map_err(at("ask for ids"))?;
+    wire::send(params.socket, &FromInit::NeedsMap, &[], SendFlags::empty()).map_err(at(InitStep::AskForIds))?;
     let mut buffer = [0; 64];
-    match wire::receive(birth.socket, &mut buffer, RecvFlags::empty()).map_err(at("wait for ids"))? {
+    match wire::receive(params.socket, &mut buffer, RecvFlags::empty()).map_err(at(InitStep::WaitForIds))? {
         Received::Message(ToInit::Mapped, _) => {}
-        _ => return Err(("wait for ids".into(), Errno::PIPE)),
+        _ => return Err(StepError::new(InitStep::WaitForIds, Errno::PIPE)),
     }
-    if birth.has(Layer::User) {
-        if birth.program_ids.is_some() {
+    if params.has(Layer::User) {
+        if params.program_ids.is_some() {
             take_ids((0, 0))?;
         }
         // The kernel itself refuses user namespaces inside this one, filter or no filter.
         let flags = OFlags::WRONLY | OFlags::CLOEXEC;
         let nested = rustix::fs::openat(proc, c"sys/user/max_user_namespaces", flags, Mode::empty());
-        nested.and_then(|file| rustix::io::write(&file, b"0")).map_err(at("forbid nested user namespaces"))?;
-    } else if let Some(ids) = birth.init_ids {
+        nested.and_then(|file| rustix::io::write(&file, b"0")).map_err(at(InitStep::ForbidNestedNamespaces))?;
+    } else if let Some(ids) = params.init_ids {
         // Root that becomes somebody else loses its capabilities, unless it asks to keep them.
-        rustix::thread::set_keep_capabilities(true).map_err(at("keep capabilities"))?;
+        rustix::thread::set_keep_capabilities(true).map_err(at(InitStep::KeepCapabilities))?;
         take_ids(ids)?;
-        let mut sets = rustix::thread::capabilities(None).map_err(at("read capabilities"))?;
+        let mut sets = rustix::thread::capabilities(None).map_err(at(InitStep::ReadCapabilities))?;
         sets.effective = sets.permitted;
-        rustix::thread::set_capabilities(None, sets).map_err(at("keep capabilities"))?;
-        rustix::thread::set_keep_capabilities(false).map_err(at("keep capabilities"))?;
+        rustix::thread::set_capabilities(None, sets).map_err(at(InitStep::KeepCapabilities))?;
+        rustix::thread::set_keep_capabilities(false).map_err(at(InitStep::KeepCapabilities))?;
     }
 
-    rustix::thread::clear_ambient_capability_set().map_err(at("drop ambient capabilities"))?;
-    let to_enter = if birth.spec.role == Role::Zygote { TO_ENTER } else { CapabilitySet::empty() };
+    rustix::thread::clear_ambient_capability_set().map_err(at(InitStep::DropAmbientCapabilities))?;
+    let to_enter = if params.spec.role == Role::Zygote { TO_ENTER } else { CapabilitySet::empty() };
     for capability in CapabilitySet::all().difference(to_enter).iter() {
         match rustix::thread::remove_capability_from_bounding_set(capability) {
             // Newer capabilities are unknown to older kernels.
             Ok(()) | Err(Errno::INVAL) => {}
             // Without namespaces there may be no power to do that. Nor is there any to be gained: see below.
-            Err(Errno::PERM) if birth.layout.is_some() => break,
-            Err(errno) => return Err(("empty the bounding set".into(), errno)),
+            Err(Errno::PERM) if params.environment.is_reduced() => break,
+            Err(errno) => return Err(StepError::new(InitStep::EmptyBoundingSet, errno)),
         }
     }
-    let held = rustix::thread::capabilities(None).map_err(at("read capabilities"))?.permitted;
+    let held = rustix::thread::capabilities(None).map_err(at(InitStep::ReadCapabilities))?.permitted;
     // Where there are no namespaces, init has what its container has.
-    let kept = if birth.layout.is_some() { KEPT.intersection(held) } else { KEPT.union(to_enter) };
+    let kept = if params.environment.is_reduced() { KEPT.intersection(held) } else { KEPT.union(to_enter) };
     let kept = CapabilitySets { effective: kept, permitted: kept, inheritable: CapabilitySet::empty() };
-    rustix::thread::set_capabilities(None, kept).map_err(at("drop capabilities"))
+    rustix::thread::set_capabilities(None, kept).map_err(at(InitStep::DropCapabilities))
 }
 
-fn take_ids(ids: (u32, u32)) -> Result<(), Failed> {
-    identity::take(ids).map_err(|errno| (Cow::Borrowed("take init's ids"), errno))
+fn take_ids(ids: (u32, u32)) -> Result<(), StepError> {
+    identity::take(ids).map_err(at(InitStep::TakeIds))
 }
 
 /// The second wall around files: reading and executing below the cell's root, writing only where the cell is
 /// writable, nothing elsewhere; and no signals or abstract sockets to processes outside the program's own tree.
 fn landlock_rules(spec: &CellSpec) -> Result<OwnedFd, Errno> {
-    const KNOWN: ABI = ABI::V6;
-    let refused = |_| Errno::INVAL;
-    let rule = |path: &Path, access: BitFlags<AccessFs>| {
-        PathFd::new(path).map(|fd| PathBeneath::new(fd, access)).map_err(|_| Errno::NOENT)
-    };
-    let mut rules = Ruleset::default()
-        .set_compatibility(CompatLevel::BestEffort)
-        .handle_access(AccessFs::from_all(KNOWN))
-        .and_then(|rules| rules.scope(Scope::from_all(KNOWN)))
-        .and_then(Ruleset::create)
-        .map_err(refused)?
-        .add_rule(rule(Path::new("/"), AccessFs::from_read(KNOWN))?)
-        .map_err(refused)?;
+    let mut rules = LandlockRules::new()?.allow(Path::new("/"), FileAccess::Read)?;
     let mounts = spec.mounts.iter().filter(|mount| mount.writable).map(|mount| mount.target.as_path());
     let volumes = spec.volumes.iter().map(|volume| volume.target.as_path());
     for path in rootfs::writable_dirs().map(Path::new).into_iter().chain(mounts).chain(volumes) {
-        // Of a file only a file's rights can be given.
-        let access = if path.is_dir() { AccessFs::from_all(KNOWN) } else { AccessFs::from_file(KNOWN) };
-        rules = rules.add_rule(rule(path, access)?).map_err(refused)?;
+        rules = rules.allow(path, FileAccess::All)?;
     }
-    rules = rules
-        .add_rule(rule(Path::new("/dev"), AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::IoctlDev)?)
-        .map_err(refused)?;
-    let fd: Option<OwnedFd> = rules.into();
-    fd.ok_or(Errno::OPNOTSUPP)
+    rules.allow(Path::new("/dev"), FileAccess::Device)?.seal()
 }
 
 impl Locked<'_> {
     /// Says that the cell is locked, and sends away what is for others.
-    pub(super) fn ready(&mut self, birth: &Birth<'_>) -> rustix::io::Result<()> {
+    pub(super) fn ready(&mut self, params: &InitParams<'_>) -> rustix::io::Result<()> {
         let outgoing = std::mem::take(&mut self.outgoing);
         let fds: Vec<_> = outgoing.iter().map(AsFd::as_fd).collect();
         let ready = FromInit::Ready { landlock: self.landlock.is_some() };
-        wire::send(birth.socket.as_fd(), &ready, &fds, SendFlags::empty())
+        wire::send(params.socket.as_fd(), &ready, &fds, SendFlags::empty())
     }
 }

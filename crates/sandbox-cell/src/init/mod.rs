@@ -12,13 +12,13 @@
 //! left, and send the output files out. It is the only process in the cell that can talk to the outside, over one socket to the keeper, and if
 //! that socket closes it ends, which ends everything in its PID namespace.
 
-mod bare;
 mod files;
 mod kill;
 mod launch;
 mod lock;
 mod network;
 mod park;
+mod reduced;
 mod serve;
 mod watch;
 mod writable;
@@ -30,27 +30,23 @@ use sandbox_sys::process::SingleThreaded;
 use sandbox_sys::seccomp::Instruction;
 use serde::{Deserialize, Serialize};
 
-use crate::bare::Layout;
+use crate::environment::CellEnvironment;
 use crate::layer::{Layer, LayerSet};
 use crate::rootfs;
 use crate::spec::CellSpec;
 use crate::wire::{self, FromInit};
 
 /// What a new init is given. It inherits these by being forked.
-pub(crate) struct Birth<'a> {
+pub(crate) struct InitParams<'a> {
     pub(crate) alone: SingleThreaded,
     /// Its connection to the keeper.
     pub(crate) socket: &'a OwnedFd,
     /// What the cell should be.
     pub(crate) spec: &'a CellSpec,
-    /// For each mount, the namespace that maps the ids in it, if there is one: see [`crate::rootfs::Parts`].
-    pub(crate) id_maps: &'a [Option<OwnedFd>],
-    /// In a nest, the ids of the cell's user namespace, which init then gives it itself.
-    pub(crate) map: Option<&'a str>,
+    /// What it is made in. In a zygote's namespaces init gives the cell's user namespace its ids itself, from this map.
+    pub(crate) environment: CellEnvironment<'a, &'a str>,
     /// The owner of the writable directories, in the keeper's numbering.
     pub(crate) owner: (u32, u32),
-    /// Where the cell's places are, if it has no root of its own.
-    pub(crate) layout: Option<&'a Layout>,
     /// Layers that the cell does not get.
     pub(crate) without: LayerSet,
     /// The ids that init takes where it makes no user namespace, in the keeper's numbering.
@@ -63,7 +59,7 @@ pub(crate) struct Birth<'a> {
     pub(crate) duties: Duties,
 }
 
-impl Birth<'_> {
+impl InitParams<'_> {
     /// Whether the cell gets a layer.
     fn has(&self, layer: Layer) -> bool {
         !self.without.contains(layer)
@@ -96,12 +92,12 @@ pub(crate) struct Duties {
     /// Watch the CPU time.
     pub(crate) cpu_time: bool,
     /// Limit processes.
-    pub(crate) processes: Processes,
+    pub(crate) processes: ProcessLimit,
 }
 
 /// How processes are limited where no cgroup does it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Processes {
+pub(crate) enum ProcessLimit {
     /// A cgroup does it, or nobody.
     Elsewhere,
     /// By a resource limit of the user, who has no others.
@@ -112,21 +108,20 @@ pub(crate) enum Processes {
 
 impl Duties {
     fn include_watching(self) -> bool {
-        self.memory || self.cpu_time || self.processes == Processes::ByCounting
+        self.memory || self.cpu_time || self.processes == ProcessLimit::ByCounting
     }
 }
 
 /// The life of an init.
-pub(crate) fn main(birth: &Birth<'_>) {
-    let locked = match birth.layout {
-        None => lock::lock(birth),
-        Some(layout) => bare::lock(birth, layout),
+pub(crate) fn main(params: &InitParams<'_>) {
+    let locked = match params.environment {
+        CellEnvironment::Namespaces { .. } | CellEnvironment::ZygoteNamespace(_) => lock::lock(params),
+        CellEnvironment::Reduced(layout) => reduced::lock(params, layout),
     };
     match locked {
-        Ok(locked) => serve::serve(birth, locked),
-        Err((step, errno)) => {
-            let failed = FromInit::Failed { step: step.into_owned(), errno: errno.raw_os_error(), request: false };
-            let _ = wire::send(birth.socket, &failed, &[], SendFlags::empty());
+        Ok(locked) => serve::serve(params, locked),
+        Err(error) => {
+            let _ = wire::send(params.socket, &FromInit::Failed(error), &[], SendFlags::empty());
         }
     }
 }

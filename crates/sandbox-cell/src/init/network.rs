@@ -3,7 +3,6 @@
 //! Behind a gateway every address in the world is local to the cell: one route says so. A connection to any of them arrives
 //! at the socket that listens on its port, if one does, and is refused at once if none does. No packet ever leaves.
 
-use std::borrow::Cow;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::os::fd::OwnedFd;
 
@@ -13,22 +12,21 @@ use rustix::net::{
     AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, bind, listen, recv, sendto, socket_with,
 };
 
-use crate::rootfs::Failed;
 use crate::spec::{DNS_PORT, Gateway, Network, PROXY_PORT};
+use crate::step::{InitStep, StepError, at};
 
 /// Sets the network up, in its namespace and while it is still allowed. Returns the gateway's sockets: of the proxy, of
 /// the resolver, and of each port, as far as there are any.
-pub(super) fn set_up(network: &Network) -> Result<Vec<OwnedFd>, Failed> {
-    let at = |step: &'static str| move |errno| (Cow::Borrowed(step), errno);
+pub(super) fn set_up(network: &Network) -> Result<Vec<OwnedFd>, StepError> {
     if *network == Network::None {
         return Ok(vec![]);
     }
-    sandbox_sys::net::loopback_up().map_err(at("bring the loopback interface up"))?;
+    sandbox_sys::net::loopback_up().map_err(at(InitStep::BringLoopbackUp))?;
     let Network::Gateway(gateway) = network else { return Ok(vec![]) };
     if !gateway.ports.is_empty() {
-        route_everything_here().map_err(at("route everything to the gateway"))?;
+        route_everything_here().map_err(at(InitStep::RouteToGateway))?;
     }
-    sockets(gateway).map_err(at("open the gateway's sockets"))
+    sockets(gateway).map_err(at(InitStep::OpenGatewaySockets))
 }
 
 fn sockets(gateway: &Gateway) -> rustix::io::Result<Vec<OwnedFd>> {
@@ -81,8 +79,17 @@ fn route_message() -> Vec<u8> {
     message.extend(1_u32.to_ne_bytes());
     message.extend(0_u32.to_ne_bytes());
     // Family, lengths of destination and source, type of service, table, protocol, scope, type, flags.
-    let family = u8::try_from(libc::AF_INET).unwrap_or_default();
-    message.extend([family, 0, 0, 0, libc::RT_TABLE_LOCAL, libc::RTPROT_BOOT, libc::RT_SCOPE_HOST, libc::RTN_LOCAL]);
+    let descendants = u8::try_from(libc::AF_INET).unwrap_or_default();
+    message.extend([
+        descendants,
+        0,
+        0,
+        0,
+        libc::RT_TABLE_LOCAL,
+        libc::RTPROT_BOOT,
+        libc::RT_SCOPE_HOST,
+        libc::RTN_LOCAL,
+    ]);
     message.extend(0_u32.to_ne_bytes());
     message.extend(8_u16.to_ne_bytes());
     message.extend(libc::RTA_OIF.to_ne_bytes());

@@ -3,7 +3,6 @@
 //! A zygote's child is a program that was started before it is known what it shall run. It waits on a socket, locked like
 //! any other program, and init sends it what it would else have executed.
 
-use std::borrow::Cow;
 use std::ffi::CString;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -12,7 +11,7 @@ use rustix::io::Errno;
 use rustix::process::{Pid, Resource, WaitOptions};
 use sandbox_sys::process::{Child, Namespaces, SingleThreaded, exit_now, fork_into};
 
-use crate::rootfs::Failed;
+use crate::step::{InitStep, StepError, at};
 use crate::wire;
 
 /// Where a zygote's child waits.
@@ -23,7 +22,7 @@ pub(super) struct Park {
 }
 
 /// What the child shall run.
-pub(super) struct Go<'a> {
+pub(super) struct ChildCommand<'a> {
     pub(super) args: &'a [CString],
     pub(super) env: &'a [CString],
     pub(super) cwd: &'a CString,
@@ -32,10 +31,10 @@ pub(super) struct Go<'a> {
 }
 
 /// The cell's namespaces, in the order in which a zygote expects them: `sandbox-sys/zygote/lib.rs`.
-pub(super) fn namespaces(proc: &OwnedFd) -> Result<Vec<OwnedFd>, Failed> {
+pub(super) fn namespaces(proc: &OwnedFd) -> Result<Vec<OwnedFd>, StepError> {
     let open = |name: &str| {
         rustix::fs::openat(proc, format!("self/ns/{name}"), OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
-            .map_err(|errno| (Cow::Owned(format!("open the {name} namespace")), errno))
+            .map_err(at(InitStep::OpenNamespace(name.to_owned())))
     };
     ["pid", "ipc", "uts", "net", "cgroup", "mnt", "user"].into_iter().map(open).collect()
 }
@@ -62,7 +61,7 @@ impl Park {
     }
 
     /// Tells the child what to run.
-    pub(super) fn go(self, go: &Go<'_>) -> rustix::io::Result<()> {
+    pub(super) fn go(self, go: &ChildCommand<'_>) -> rustix::io::Result<()> {
         let mut message = vec![];
         message.extend((go.rlimits.len() as u64).to_ne_bytes());
         for (resource, value) in go.rlimits {
@@ -92,9 +91,9 @@ pub(super) struct Mapper {
 }
 
 impl Mapper {
-    pub(super) fn start(alone: SingleThreaded, proc: &OwnedFd, map: &str) -> Result<Self, Failed> {
-        let at = |step: &'static str| move |errno| (Cow::Borrowed(step), errno);
-        let (reader, writer) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).map_err(at("make a pipe"))?;
+    pub(super) fn start(alone: SingleThreaded, proc: &OwnedFd, map: &str) -> Result<Self, StepError> {
+        let (reader, writer) =
+            rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).map_err(at(InitStep::MakePipe))?;
         let main = || {
             let mut byte = [0];
             let told = rustix::io::read(&reader, &mut byte) == Ok(1);
@@ -107,13 +106,13 @@ impl Mapper {
             let written: rustix::io::Result<()> = files.into_iter().try_for_each(write);
             exit_now(i32::from(!told || written.is_err()));
         };
-        let child = fork_into(alone, Namespaces::NONE, None, main).map_err(at("fork"))?;
+        let child = fork_into(alone, Namespaces::NONE, None, main).map_err(at(InitStep::Fork))?;
         Ok(Self { child, go: writer })
     }
 
     /// Has the ids given to the namespace that this process is in now.
-    pub(super) fn map(self) -> Result<(), Failed> {
-        let failed = |errno| (Cow::Borrowed("give the cell its ids"), errno);
+    pub(super) fn map(self) -> Result<(), StepError> {
+        let failed = |errno| StepError::new(InitStep::GiveIds, errno);
         rustix::io::write(&self.go, b"!").map_err(failed)?;
         let ended = rustix::process::waitpid(Some(self.child.pid), WaitOptions::empty()).map_err(failed)?;
         let worked = ended.is_some_and(|(_, status)| status.exit_status() == Some(0));

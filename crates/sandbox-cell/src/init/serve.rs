@@ -4,34 +4,36 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, WaitOptions, WaitStatus};
 use sandbox_sys::process::{CpuTimes, children_cpu_times};
 
 use super::files::{self, Files};
-use super::launch::{self, Words, failed};
+use super::launch::{self, ExecArgs};
 use super::lock::Locked;
-use super::park::{self, Go, Park};
+use super::park::{self, ChildCommand, Park};
 use super::writable::{DiskWatch, Used};
-use super::{Birth, Processes, kill, watch};
-use crate::archive::Caps;
+use super::{InitParams, ProcessLimit, kill, watch};
+use crate::archive::FileCaps;
 use crate::layer::Layer;
 use crate::limits::{LimitKind, Limits};
 use crate::outcome::RunStatus;
 use crate::spec::Command;
-use crate::wire::{self, FromInit, Received, Report, Run, ToInit};
+use crate::step::{InitStep, StepError};
+use crate::wait::timespec;
+use crate::wire::{self, FromInit, Received, Report, RunParams, ToInit};
 
 /// A program that runs.
-struct Running {
+struct RunningProgram {
     pid: Pid,
     /// Whether the cell ends with it.
     last: bool,
     /// What it may use.
     limits: Limits,
     /// What is to be collected afterwards, and where it goes.
-    collect: Option<(Caps, OwnedFd)>,
+    collect: Option<(FileCaps, OwnedFd)>,
     started: Instant,
     cpu_before: CpuTimes,
     io_before: (u64, u64),
@@ -41,30 +43,30 @@ struct Running {
 }
 
 /// Serves the keeper until it is gone, or until the last command has ended.
-pub(super) fn serve(birth: &Birth<'_>, mut locked: Locked<'_>) {
-    serve_keeper(birth, &mut locked);
-    if !birth.has(Layer::Pid) {
-        kill::end(birth);
+pub(super) fn serve(params: &InitParams<'_>, mut locked: Locked<'_>) {
+    serve_keeper(params, &mut locked);
+    if !params.has(Layer::Pid) {
+        kill::end(params);
     }
     locked.writable.clear();
 }
 
-fn serve_keeper(birth: &Birth<'_>, locked: &mut Locked<'_>) {
-    if locked.ready(birth).is_err() {
+fn serve_keeper(params: &InitParams<'_>, locked: &mut Locked<'_>) {
+    if locked.ready(params).is_err() {
         return;
     }
     let mut park = locked.park.take();
     let locked = &*locked;
-    let mut files = Files::new(birth);
+    let mut files = Files::new(params);
     let mut buffer = vec![0; wire::MAX_MESSAGE];
-    let mut running: Option<Running> = None;
+    let mut running: Option<RunningProgram> = None;
     loop {
-        let watching = birth.duties.include_watching() || birth.layout.is_some();
+        let watching = params.duties.include_watching() || params.environment.is_reduced();
         let timeout = (running.is_some() && watching).then_some(watch::INTERVAL);
-        let Ok(Woken { message, child, parked }) = wait(birth, locked, park.as_ref(), timeout) else { return };
+        let Ok(WakeReasons { message, child, parked }) = wait(params, locked, park.as_ref(), timeout) else { return };
         if parked
             && let Some(park) = &mut park
-            && (!park.hear() || say(birth, &FromInit::Parked).is_err())
+            && (!park.hear() || say(params, &FromInit::Parked).is_err())
         {
             return;
         }
@@ -76,20 +78,21 @@ fn serve_keeper(birth: &Birth<'_>, locked: &mut Locked<'_>) {
             {
                 return;
             }
-            if let Some((report, run)) = reap(birth, locked, &mut running) {
+            if let Some((report, run)) = reap(params, locked, &mut running) {
                 // What was written and started since the last look counts, even if the program ended well.
-                if let (Some(kind), Some(_)) = (passed(birth, &run.limits, &report), birth.layout)
-                    && say(birth, &FromInit::Passed(kind)).is_err()
+                if params.environment.is_reduced()
+                    && let Some(kind) = passed(params, &run.limits, &report)
+                    && say(params, &FromInit::LimitExceeded(kind)).is_err()
                 {
                     return;
                 }
                 let needs_memory = report.needs_memory;
-                if say(birth, &FromInit::Ended(report)).is_err() {
+                if say(params, &FromInit::Ended(report)).is_err() {
                     return;
                 }
                 // Somebody waits for this, nobody for the rest.
                 rustix::thread::sched_yield();
-                if needs_memory && !may_collect(birth, &mut buffer) {
+                if needs_memory && !may_collect(params, &mut buffer) {
                     return;
                 }
                 if let Some((caps, pipe)) = run.collect {
@@ -102,9 +105,9 @@ fn serve_keeper(birth: &Birth<'_>, locked: &mut Locked<'_>) {
             }
         }
         if message {
-            match wire::receive(birth.socket, &mut buffer, RecvFlags::DONTWAIT) {
+            match wire::receive(params.socket, &mut buffer, RecvFlags::DONTWAIT) {
                 Ok(Received::Message(message, fds)) => {
-                    if obey(birth, locked, &mut files, &mut park, &mut running, message, fds).is_err() {
+                    if obey(params, locked, &mut files, &mut park, &mut running, message, fds).is_err() {
                         return;
                     }
                 }
@@ -114,10 +117,10 @@ fn serve_keeper(birth: &Birth<'_>, locked: &mut Locked<'_>) {
         }
         if watching
             && let Some(run) = &mut running
-            && let Some(kind) = look(birth, locked, run)
+            && let Some(kind) = look(params, locked, run)
         {
-            kill::signal(birth, Signal::KILL);
-            if say(birth, &FromInit::Passed(kind)).is_err() {
+            kill::signal(params, Signal::KILL);
+            if say(params, &FromInit::LimitExceeded(kind)).is_err() {
                 return;
             }
         }
@@ -129,9 +132,9 @@ const OWN_MEMORY: u64 = 24 << 20;
 const PER_INODE: u64 = 4 << 10;
 
 /// Waits for the memory that the collection needs. The keeper has nothing else to say now but that it is all over.
-fn may_collect(birth: &Birth<'_>, buffer: &mut [u8]) -> bool {
+fn may_collect(params: &InitParams<'_>, buffer: &mut [u8]) -> bool {
     loop {
-        match wire::receive(birth.socket, buffer, RecvFlags::empty()) {
+        match wire::receive(params.socket, buffer, RecvFlags::empty()) {
             Ok(Received::Message(ToInit::Collect, _)) => return true,
             // It wanted to end what has ended meanwhile.
             Ok(Received::Message(ToInit::Terminate | ToInit::Kill, _)) => {}
@@ -141,7 +144,7 @@ fn may_collect(birth: &Birth<'_>, buffer: &mut [u8]) -> bool {
 }
 
 /// What ended a wait.
-struct Woken {
+struct WakeReasons {
     message: bool,
     /// A child has ended.
     child: bool,
@@ -158,123 +161,132 @@ fn has_ended(pid: Pid) -> bool {
 
 /// Waits for a message or the end of a child.
 fn wait(
-    birth: &Birth<'_>,
+    params: &InitParams<'_>,
     locked: &Locked<'_>,
     park: Option<&Park>,
     timeout: Option<Duration>,
-) -> Result<Woken, Errno> {
-    let mut fds = vec![PollFd::new(birth.socket, PollFlags::IN), PollFd::new(&locked.children, PollFlags::IN)];
+) -> Result<WakeReasons, Errno> {
+    let mut fds = vec![PollFd::new(params.socket, PollFlags::IN), PollFd::new(&locked.children, PollFlags::IN)];
     fds.extend(park::waiting(park).map(|socket| PollFd::from_borrowed_fd(socket, PollFlags::IN)));
-    let timeout = timeout.map(|t| Timespec { tv_sec: 0, tv_nsec: i64::from(t.subsec_nanos()) });
+    let timeout = timeout.map(timespec);
     match poll(&mut fds, timeout.as_ref()) {
         Ok(_) | Err(Errno::INTR) => {
             let ready = |index: usize| fds.get(index).is_some_and(|fd| !fd.revents().is_empty());
-            Ok(Woken { message: ready(0), child: ready(1), parked: ready(2) })
+            Ok(WakeReasons { message: ready(0), child: ready(1), parked: ready(2) })
         }
         Err(errno) => Err(errno),
     }
 }
 
-fn say(birth: &Birth<'_>, message: &FromInit) -> rustix::io::Result<()> {
-    wire::send(birth.socket, message, &[], SendFlags::empty())
+fn say(params: &InitParams<'_>, message: &FromInit) -> rustix::io::Result<()> {
+    wire::send(params.socket, message, &[], SendFlags::empty())
 }
 
 fn obey(
-    birth: &Birth<'_>,
+    params: &InitParams<'_>,
     locked: &Locked<'_>,
     files: &mut Files<'_>,
     park: &mut Option<Park>,
-    running: &mut Option<Running>,
+    running: &mut Option<RunningProgram>,
     message: ToInit,
     fds: Vec<OwnedFd>,
 ) -> rustix::io::Result<()> {
     match message {
-        ToInit::Run(run) if running.is_none() => match start(birth, locked, files, park.take(), *run, fds) {
+        ToInit::Run(run) if running.is_none() => match start(params, locked, files, park.take(), *run, fds) {
             Ok(run) => {
                 *running = Some(run);
-                say(birth, &FromInit::Started)
+                say(params, &FromInit::Started)
             }
             // The failed child is reaped with the others.
-            Err(failed) => say(birth, &failed),
+            Err(error) => say(params, &FromInit::Failed(error)),
         },
-        ToInit::Accompany(command) if running.is_none() => match accompany(birth, locked, command, &fds) {
+        ToInit::Accompany if running.is_none() => match accompany(params, locked, fds) {
             Ok(()) => Ok(()),
-            Err(failed) => say(birth, &failed),
+            Err(error) => say(params, &FromInit::Failed(error)),
         },
         ToInit::Terminate => {
-            kill::signal(birth, Signal::TERM);
+            kill::signal(params, Signal::TERM);
             // A stopped process gets the signal when it continues.
-            kill::signal(birth, Signal::CONT);
+            kill::signal(params, Signal::CONT);
             Ok(())
         }
         ToInit::Kill => {
-            kill::signal(birth, Signal::KILL);
+            kill::signal(params, Signal::KILL);
             Ok(())
         }
         // The keeper does not do this; a second program would confuse the first one's account.
-        ToInit::Run(_) | ToInit::Accompany(_) | ToInit::Places { .. } | ToInit::Mapped | ToInit::Collect => {
+        ToInit::Run(_) | ToInit::Accompany | ToInit::Handover { .. } | ToInit::Mapped | ToInit::Collect => {
             Err(Errno::PROTO)
         }
     }
 }
 
 /// Starts a companion. It is reaped like any other child, and killed with what programs leave.
-fn accompany(birth: &Birth<'_>, locked: &Locked<'_>, command: Command, fds: &[OwnedFd]) -> Result<(), FromInit> {
+fn accompany(params: &InitParams<'_>, locked: &Locked<'_>, fds: Vec<OwnedFd>) -> Result<(), StepError> {
     // Without groups that count apart, what it has used before could not be told from what a program uses.
-    if birth.layout.is_some() {
-        return Err(failed("start a companion", Errno::OPNOTSUPP, false));
+    if params.environment.is_reduced() {
+        return Err(StepError::new(InitStep::StartCompanion, Errno::OPNOTSUPP));
     }
-    let [stdin, stdout, stderr] = fds else { return Err(failed("get standard streams", Errno::INVAL, false)) };
+    let Ok([command, stdin, stdout, stderr]) = <[OwnedFd; 4]>::try_from(fds) else {
+        return Err(StepError::new(InitStep::GetStreams, Errno::INVAL));
+    };
+    let command = read_command(command)?;
     let streams = [stdin.as_fd(), stdout.as_fd(), stderr.as_fd()];
-    Words::read(birth, command)?.launch(birth, locked, &birth.spec.limits, streams, None).map(drop)
+    ExecArgs::read(params, command)?.launch(params, locked, &params.spec.limits, streams, None).map(drop)
+}
+
+/// What to run. The keeper has passed it on unread.
+fn read_command(file: OwnedFd) -> Result<Command, StepError> {
+    wire::read_command(file).map_err(|errno| StepError::new(InitStep::ReadCommand, errno))
 }
 
 fn start(
-    birth: &Birth<'_>,
+    params: &InitParams<'_>,
     locked: &Locked<'_>,
     files: &mut Files<'_>,
     park: Option<Park>,
-    run: Run,
+    run: RunParams,
     fds: Vec<OwnedFd>,
-) -> Result<Running, FromInit> {
-    let Run { command, limits, extra: has_extra, files: has_files, collect, last } = run;
-    let limits = limits.unwrap_or_else(|| birth.spec.limits.clone());
-    let invalid = |step: &str| failed(step, Errno::INVAL, false);
+) -> Result<RunningProgram, StepError> {
+    let RunParams { limits, extra: has_extra, files: has_files, collect, last } = run;
+    let limits = limits.unwrap_or_else(|| params.spec.limits.clone());
+    let invalid = |step| StepError::new(step, Errno::INVAL);
     let mut fds = fds.into_iter();
+    let command = read_command(fds.next().ok_or_else(|| invalid(InitStep::GetCommand))?)?;
     let (Some(stdin), Some(stdout), Some(stderr)) = (fds.next(), fds.next(), fds.next()) else {
-        return Err(invalid("get standard streams"));
+        return Err(invalid(InitStep::GetStreams));
     };
     let extra = if has_extra { fds.next() } else { None };
     if has_files {
-        let archive = fds.next().ok_or_else(|| invalid("get the input files"))?;
+        let archive = fds.next().ok_or_else(|| invalid(InitStep::GetInputFiles))?;
         files.unpack(archive).map_err(|error| {
             let errno = error.raw_os_error().map_or(Errno::INVAL, Errno::from_raw_os_error);
-            failed("make the input files", errno, errno == Errno::NOSPC)
+            StepError::new(InitStep::MakeInputFiles, errno)
         })?;
     }
     let collect = match collect {
-        Some(caps) => Some((caps, fds.next().ok_or_else(|| invalid("get the pipe for output files"))?)),
+        Some(caps) => Some((caps, fds.next().ok_or_else(|| invalid(InitStep::GetOutputPipe))?)),
         None => None,
     };
-    let words = Words::read(birth, command)?;
+    let words = ExecArgs::read(params, command)?;
     let streams = [stdin.as_fd(), stdout.as_fd(), stderr.as_fd()];
     let cpu_before = children_cpu_times();
     let io_before = io_counters(locked);
     let started = Instant::now();
     let pid = match park {
         Some(park) => {
-            let pid = park.child.ok_or_else(|| invalid("find the program: nobody waits"))?;
-            let Words { args, env, cwd, .. } = &words;
-            let go = Go { args, env, cwd, stdio: streams, rlimits: &launch::rlimits(birth, &limits) };
-            park.go(&go).map_err(|errno| failed("tell the program what to run", errno, false))?;
+            let pid = park.child.ok_or_else(|| invalid(InitStep::FindChild))?;
+            let ExecArgs { args, env, cwd, .. } = &words;
+            let go = ChildCommand { args, env, cwd, stdio: streams, rlimits: &launch::rlimits(params, &limits) };
+            park.go(&go).map_err(|errno| StepError::new(InitStep::TellChild, errno))?;
             pid
         }
-        None => words.launch(birth, locked, &limits, streams, extra.as_ref().map(AsFd::as_fd))?,
+        None => words.launch(params, locked, &limits, streams, extra.as_ref().map(AsFd::as_fd))?,
     };
     // The rules that let the program read about itself hold for these as long as the kernel remembers them.
-    let own_proc = birth.layout.map(|_| launch::own_proc(pid)).unwrap_or_default();
+    let own_proc = if params.environment.is_reduced() { launch::own_proc(pid) } else { vec![] };
     let (peak, disk) = (watch::Sample::default(), DiskWatch::new());
-    Ok(Running { pid, last, limits, collect, started, cpu_before, io_before, peak, disk, _own_proc: own_proc })
+    Ok(RunningProgram { pid, last, limits, collect, started, cpu_before, io_before, peak, disk, _own_proc: own_proc })
 }
 
 /// Bytes read and written by system calls, by init and by every child it has reaped.
@@ -287,7 +299,11 @@ fn io_counters(locked: &Locked<'_>) -> (u64, u64) {
 }
 
 /// Takes leave of children that have ended. If the program is among them, ends the rest and reports.
-fn reap(birth: &Birth<'_>, locked: &Locked<'_>, running: &mut Option<Running>) -> Option<(Report, Running)> {
+fn reap(
+    params: &InitParams<'_>,
+    locked: &Locked<'_>,
+    running: &mut Option<RunningProgram>,
+) -> Option<(Report, RunningProgram)> {
     let mut ended = None;
     while let Ok(Some((pid, status))) = rustix::process::wait(WaitOptions::NOHANG) {
         if running.as_ref().is_some_and(|run| run.pid == pid) {
@@ -297,7 +313,7 @@ fn reap(birth: &Birth<'_>, locked: &Locked<'_>, running: &mut Option<Running>) -
     let status = ended?;
     let run = running.take()?;
     let wall = run.started.elapsed();
-    let left = kill::end(birth) as u64;
+    let left = kill::end(params) as u64;
     while locked.children.next().is_some() {}
 
     let cpu = children_cpu_times();
@@ -316,7 +332,7 @@ fn reap(birth: &Birth<'_>, locked: &Locked<'_>, running: &mut Option<Running>) -
         inodes: used.inodes,
         disk_full: used.bytes_full,
         inodes_full: used.inodes_full,
-        file_at_limit: failed && files::any_of_size(birth, run.limits.file_size()),
+        file_at_limit: failed && files::any_of_size(params, run.limits.file_size()),
         sampled_memory: run.peak.memory,
         sampled_processes: run.peak.processes.max(left),
         needs_memory: run.collect.is_some() && leaves_little_memory(locked, used, &run.limits),
@@ -333,8 +349,8 @@ fn leaves_little_memory(locked: &Locked<'_>, used: Used, limits: &Limits) -> boo
 }
 
 /// The limit of a directory that was passed when all was over, or that of processes if there were too many even then.
-fn passed(birth: &Birth<'_>, limits: &Limits, report: &Report) -> Option<LimitKind> {
-    if birth.duties.processes == Processes::ByCounting && report.sampled_processes > limits.processes() {
+fn passed(params: &InitParams<'_>, limits: &Limits, report: &Report) -> Option<LimitKind> {
+    if params.duties.processes == ProcessLimit::ByCounting && report.sampled_processes > limits.processes() {
         return Some(LimitKind::Processes);
     }
     let kind = if report.disk_full { LimitKind::Disk } else { LimitKind::Inodes };
@@ -351,19 +367,19 @@ fn run_status(status: WaitStatus) -> RunStatus {
 }
 
 /// Looks at what is used and says which limit was passed, if one was.
-fn look(birth: &Birth<'_>, locked: &Locked<'_>, run: &mut Running) -> Option<LimitKind> {
-    let mut now = watch::sample(birth);
+fn look(params: &InitParams<'_>, locked: &Locked<'_>, run: &mut RunningProgram) -> Option<LimitKind> {
+    let mut now = watch::sample(params);
     // What is in the writable places may be memory too.
     now.memory += locked.writable.memory();
     run.peak.memory = run.peak.memory.max(now.memory);
     run.peak.processes = run.peak.processes.max(now.processes);
     let ended = children_cpu_times();
     let cpu = now.cpu + (ended.user + ended.system).saturating_sub(run.cpu_before.user + run.cpu_before.system);
-    if birth.duties.memory && now.memory > run.limits.memory() {
+    if params.duties.memory && now.memory > run.limits.memory() {
         Some(LimitKind::Memory)
-    } else if birth.duties.cpu_time && run.limits.cpu_time().is_some_and(|limit| cpu > limit) {
+    } else if params.duties.cpu_time && run.limits.cpu_time().is_some_and(|limit| cpu > limit) {
         Some(LimitKind::CpuTime)
-    } else if birth.duties.processes == Processes::ByCounting && now.processes > run.limits.processes() {
+    } else if params.duties.processes == ProcessLimit::ByCounting && now.processes > run.limits.processes() {
         Some(LimitKind::Processes)
     } else {
         run.disk.look(&locked.writable, &run.limits)

@@ -5,8 +5,8 @@
 
 use std::time::Duration;
 
-use super::{Birth, Processes};
-use crate::family;
+use super::{InitParams, ProcessLimit};
+use crate::descendants;
 use crate::layer::Layer;
 
 /// How often init looks.
@@ -23,17 +23,17 @@ pub(super) struct Sample {
     pub(super) processes: u64,
 }
 
-pub(super) fn sample(birth: &Birth<'_>) -> Sample {
+pub(super) fn sample(params: &InitParams<'_>) -> Sample {
     let mut pids = vec![];
-    if birth.has(Layer::Pid) {
+    if params.has(Layer::Pid) {
         let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
         let numbers = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
         pids.extend(numbers.filter(|pid| *pid != 1));
     } else {
-        family::each(rustix::process::getpid(), &[], |member| pids.push(member.pid.as_raw_nonzero().get()));
+        descendants::each(rustix::process::getpid(), &[], |member| pids.push(member.pid.as_raw_nonzero().get()));
     }
     let mut total = Sample::default();
-    if birth.duties.processes == Processes::ByCounting && pids.len() as u64 > birth.spec.limits.processes() {
+    if params.duties.processes == ProcessLimit::ByCounting && pids.len() as u64 > params.spec.limits.processes() {
         // Enough is known, and there are the more the longer one looks.
         return Sample { processes: pids.len() as u64, ..total };
     }

@@ -3,8 +3,8 @@
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-use crate::bare;
 use crate::limits::{LimitKind, Limits};
+use crate::reduced;
 use crate::rootfs;
 use crate::spec::Volume;
 
@@ -44,7 +44,7 @@ impl Writable<'_> {
                 let full = |place: &OwnedFd| *sized && rootfs::used(place.as_fd()).is_ok_and(|used| used.2 == 0);
                 let mut used = Used::default();
                 for place in own {
-                    let measured = bare::measure(place.as_fd(), limits.disk(), limits.inodes());
+                    let measured = reduced::measure(place.as_fd(), limits.disk(), limits.inodes());
                     used.bytes += measured.bytes;
                     used.inodes += measured.inodes;
                     used.bytes_full |= measured.hidden;
@@ -52,7 +52,7 @@ impl Writable<'_> {
                 used.bytes_full |= used.bytes > limits.disk() || own.iter().any(full);
                 used.inodes_full |= used.inodes > limits.inodes();
                 for (place, volume) in volumes {
-                    let measured = bare::measure(place.as_fd(), volume.size, volume.inodes);
+                    let measured = reduced::measure(place.as_fd(), volume.size, volume.inodes);
                     used.bytes_full |= measured.hidden || measured.bytes > volume.size || full(place);
                     used.inodes_full |= measured.inodes > volume.inodes;
                 }
@@ -73,7 +73,7 @@ impl Writable<'_> {
     /// Removes what is in it, if it does not go by itself. Of what is left then, the keeper takes care.
     pub(super) fn clear(&self) {
         if let Self::Directory { root, .. } = self {
-            let _ = bare::clear(root.as_fd());
+            let _ = reduced::clear(root.as_fd());
         }
     }
 }

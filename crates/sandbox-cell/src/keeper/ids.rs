@@ -6,6 +6,7 @@
 use std::os::fd::{AsFd, OwnedFd};
 
 use crate::error::Failure;
+use crate::random::random_bytes;
 use rustix::fs::{FileType, Mode, OFlags};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, socket_with};
 
@@ -48,9 +49,7 @@ impl Ids {
     fn claim_in(range: Option<(u32, u32)>, lock: impl Fn(u32) -> Option<OwnedFd>) -> Result<Self, Failure> {
         let Some((base, blocks)) = range else { return Ok(Self::Single) };
         // A keeper in another container, whose locks cannot be seen here, is unlikely to begin at the same place.
-        let mut random = [0; 4];
-        rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty())
-            .map_err(|errno| Failure::os("cannot claim user ids for cells", errno))?;
+        let random = random_bytes().map_err(|errno| Failure::os("cannot claim user ids for cells", errno))?;
         let start = u32::from_ne_bytes(random) % blocks;
         for index in (0..blocks.min(MOST_TRIES)).map(|n| (start + n) % blocks) {
             if let Some(lock) = lock(index) {
@@ -72,7 +71,7 @@ impl Ids {
         Some(CellIds::Two { init: *first + offset, program: *first + offset + 1, slot })
     }
 
-    /// The content of a nest's map, in which all of them exist under the numbers that they have here. Its root is the
+    /// The content of a zygote namespace's map, in which all of them exist under the numbers that they have here. Its root is the
     /// keeper's, which has no power outside; only what makes cells is ever root there.
     pub(super) fn map(&self) -> String {
         match self {

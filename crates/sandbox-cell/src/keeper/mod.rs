@@ -1,18 +1,20 @@
 //! The keeper, as its callers see it.
 //!
-//! [`Keeper::start`] forks the keeper process; from then on the caller needs no privilege. [`Keeper::create`] makes
+//! [`Keeper::start`] executes the keeper process; from then on the caller needs no privilege. [`Keeper::create`] makes
 //! a [`Cell`], which is a connection: dropping it deletes the cell. If the caller dies, its connections close, the
 //! keeper deletes every cell and ends.
 
-mod attendants;
-mod bare;
+mod bridges;
+mod factory;
 mod ids;
-mod nest;
-mod power;
+mod launch;
+mod privilege;
+mod reduced;
 mod serve;
 mod supervise;
-mod workshop;
+mod zygote_namespace;
 
+pub use launch::keeper_main_if_asked;
 pub(crate) use serve::IGNORED_SIGNALS;
 
 use std::fs::File;
@@ -20,29 +22,31 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{RecvFlags, SendFlags};
 use rustix::process::WaitIdOptions;
-use sandbox_sys::process::{Child, Namespaces, SingleThreaded, fork_into};
+use sandbox_sys::process::Child;
 
-use crate::archive::{Archive, Caps};
-use crate::backend::Backend;
+use crate::archive::{Archive, FileCaps};
+use crate::backend::{Backend, ToolEnvironment};
 use crate::error::Failure;
 use crate::layer::LayerSet;
 use crate::limits::Limits;
 use crate::outcome::{Outcome, StopReason, Usage};
-use crate::spec::{CellSpec, Command, Gateway, Mount, Nest, Network};
+use crate::spec::{CellSpec, Command, Gateway, Mount, Network, ZygoteNamespaceId};
+use crate::stdio;
 use crate::syscalls::EntryKey;
-use crate::wire::{self, FromCell, Received, Run, Sources, ToCell, ToKeeper};
+use crate::wait::{is_readable, timespec};
+use crate::wire::{self, FromCell, Received, RunParams, Sources, ToCell, ToKeeper};
 
 /// A running keeper process. When it and all its cells are dropped, that waits until it has ended, with nothing left.
 #[derive(Debug, Clone)]
-pub struct Keeper(Arc<Process>);
+pub struct Keeper(Arc<KeeperProcess>);
 
 #[derive(Debug)]
-struct Process {
+struct KeeperProcess {
     control: OwnedFd,
     child: Child,
     /// Connections of cells that were lost; the keeper closes its ends when nothing is left of them.
@@ -62,18 +66,12 @@ const DELETE: Duration = Duration::from_secs(10);
 const LEAVE: Duration = Duration::from_millis(100);
 
 impl Keeper {
-    /// Starts a keeper with the privileges of this process.
-    ///
-    /// The process must have a single thread, because the keeper is a fork of it. Start it first thing in `main`.
+    /// Starts a keeper with the privileges of this process: this program again, executed anew, so that nothing in the memory
+    /// or the environment of this process reaches cells. The program's `main` must begin with [`keeper_main_if_asked`].
     pub fn start() -> Result<Self, Failure> {
-        let alone = SingleThreaded::prove().ok_or_else(|| {
-            Failure::new("cannot start the keeper", "this process has several threads")
-                .with_fix("call Keeper::start before anything that starts a thread")
-        })?;
-        let failed = |errno: Errno| Failure::os("cannot start the keeper", errno);
-        let (ours, theirs) = patient_pair().map_err(failed)?;
-        let child = fork_into(alone, Namespaces::NONE, None, || serve::main(alone, &theirs)).map_err(failed)?;
-        Ok(Self(Arc::new(Process { control: ours, child, lost: Mutex::default() })))
+        let (ours, theirs) = patient_pair().map_err(|errno| Failure::os("cannot start the keeper", errno))?;
+        let child = launch::start(theirs)?;
+        Ok(Self(Arc::new(KeeperProcess { control: ours, child, lost: Mutex::default() })))
     }
 
     /// Asks for a cell and returns at once: it is made while the caller prepares a command. If it cannot be made, the
@@ -108,7 +106,10 @@ impl Keeper {
 
     /// Has all cells from now on made by another backend.
     pub fn use_backend(&self, backend: &Backend) -> Result<(), Failure> {
-        self.tell(&ToKeeper::Use(backend.clone()))
+        // Only programs of another backend read variables, and only then does the keeper get any.
+        let environment =
+            if *backend == Backend::Native { ToolEnvironment::default() } else { ToolEnvironment::of_this_process() };
+        self.tell(&ToKeeper::Use { backend: backend.clone(), environment })
     }
 
     /// Says that this process is in a container that was made for one cell; see [`crate::backend`].
@@ -124,8 +125,7 @@ impl Keeper {
     /// Whether the keeper process has not ended. Asks the kernel only, so that it costs next to nothing.
     #[must_use]
     pub fn is_alive(&self) -> bool {
-        let mut ended = [PollFd::new(&self.0.child.pidfd, PollFlags::IN)];
-        !matches!(poll(&mut ended, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })), Ok(1..))
+        !is_readable(&[&self.0.child.pidfd], Duration::ZERO)
     }
 
     /// Says that no more cells will be asked for: the keeper ends with its last cell, and need not be told again.
@@ -134,13 +134,13 @@ impl Keeper {
     }
 }
 
-impl Process {
+impl KeeperProcess {
     fn close(&self) {
         let _ = rustix::net::shutdown(&self.control, rustix::net::Shutdown::Write);
     }
 }
 
-impl Process {
+impl KeeperProcess {
     fn lost_cells(&self) -> usize {
         let mut lost = self.lost.lock().unwrap_or_else(PoisonError::into_inner);
         lost.retain(|socket| {
@@ -152,7 +152,7 @@ impl Process {
     }
 }
 
-impl Drop for Process {
+impl Drop for KeeperProcess {
     fn drop(&mut self) {
         self.close();
         // Waited for, not left to PID 1: in many containers that is a program which does not expect children. One that
@@ -184,13 +184,6 @@ fn wait_for(fd: impl AsFd, until: Instant) -> rustix::io::Result<bool> {
     }
 }
 
-fn timespec(duration: Duration) -> Timespec {
-    Timespec {
-        tv_sec: i64::try_from(duration.as_secs()).unwrap_or(i64::MAX),
-        tv_nsec: i64::from(duration.subsec_nanos()),
-    }
-}
-
 /// The three standard streams of a program.
 #[derive(Debug, Clone, Copy)]
 pub struct Stdio<'a> {
@@ -219,7 +212,7 @@ pub struct Start<'a> {
     pub files: Option<&'a Archive>,
     /// What to collect afterwards, and the pipe to send it through: what the command left in its working directory,
     /// and what is in the cell's volumes. [`crate::archive::read_all`] reads it, after the command's end.
-    pub collect: Option<(Caps, BorrowedFd<'a>)>,
+    pub collect: Option<(FileCaps, BorrowedFd<'a>)>,
     /// Whether it is the only or last command: the cell is deleted as soon as it has ended.
     pub last: bool,
 }
@@ -239,8 +232,8 @@ pub struct Ready {
     pub isolation: LayerSet,
     /// How long it took to make.
     pub prepare: Duration,
-    /// The nest, if it is a zygote's.
-    pub nest: Option<Nest>,
+    /// The zygote namespace, if it is a zygote's.
+    pub zygote_namespace: Option<ZygoteNamespaceId>,
 }
 
 /// What a zygote needs to fork a child into a cell.
@@ -282,7 +275,7 @@ pub struct Cell {
     /// What it was last said to have used.
     sample: Option<Usage>,
     /// Dropped last: a keeper ends after its cells.
-    keeper: Arc<Process>,
+    keeper: Arc<KeeperProcess>,
 }
 
 impl Cell {
@@ -310,21 +303,23 @@ impl Cell {
     /// runs one command at a time.
     pub fn start(&self, start: &Start<'_>) -> Result<(), Failure> {
         let Start { command, stdio, mounts, limits, extra, files, collect, last } = start;
-        let mut fds = vec![stdio.stdin, stdio.stdout, stdio.stderr];
+        let command = command_file(command)?;
+        let mut fds = vec![command.as_fd(), stdio.stdin, stdio.stdout, stdio.stderr];
         fds.extend(*extra);
         let files = files.filter(|files| !files.is_empty());
         fds.extend(files.map(|files| files.as_file().as_fd()));
         fds.extend(collect.map(|(_, pipe)| pipe));
         let collect = collect.map(|(caps, _)| caps);
-        let (command, limits, extra, files) = ((*command).clone(), limits.cloned(), extra.is_some(), files.is_some());
-        let run = Run { command, limits, extra, files, collect, last: *last };
+        let (limits, extra, files) = (limits.cloned(), extra.is_some(), files.is_some());
+        let run = RunParams { limits, extra, files, collect, last: *last };
         self.say(&ToCell::Run { run: Box::new(run), mounts: mounts.to_vec() }, &fds)
     }
 
     /// Starts a companion in a cell that is ready: a program that gets ready to help the command that comes later, and
     /// ends with it. What it says goes where `stdio` says; that it cannot be started is said as a command's failure is.
     pub fn accompany(&self, companion: &Command, stdio: Stdio<'_>) -> Result<(), Failure> {
-        self.say(&ToCell::Accompany(companion.clone()), &[stdio.stdin, stdio.stdout, stdio.stderr])
+        let command = command_file(companion)?;
+        self.say(&ToCell::Accompany, &[command.as_fd(), stdio.stdin, stdio.stdout, stdio.stderr])
     }
 
     /// The sockets of a cell with a gateway, once it is ready. Whoever has them decides what the cell can reach.
@@ -457,19 +452,14 @@ impl Cell {
                 Errno::PIPE | Errno::CONNRESET => Ok(()),
                 errno => Err(errno),
             })
-            .map_err(|errno| match errno {
-                Errno::TOOBIG => {
-                    Failure::of_request("cannot run the command", "its arguments and environment exceed 128 KiB")
-                }
-                errno => Failure::os("cannot reach the cell", errno),
-            })
+            .map_err(|errno| Failure::os("cannot reach the cell", errno))
     }
 
     /// Receives a message; keeps for itself that the cell is ready.
     fn receive(&mut self) -> Result<Option<FromCell>, Failure> {
         match wire::receive(&self.socket, &mut self.buffer, RecvFlags::empty()) {
-            Ok(Received::Message(FromCell::Ready { isolation, prepare, nest, id, key, landlock }, fds)) => {
-                self.ready = Some(Ready { isolation, prepare, nest });
+            Ok(Received::Message(FromCell::Ready { isolation, prepare, zygote_namespace, id, key, landlock }, fds)) => {
+                self.ready = Some(Ready { isolation, prepare, zygote_namespace });
                 if let Some((_, sockets)) = &mut self.gateway {
                     *sockets = fds;
                 } else if !fds.is_empty() {
@@ -491,6 +481,14 @@ impl Cell {
             Err(errno) => Err(Failure::os("cannot reach the cell", errno)),
         }
     }
+}
+
+/// A command in the file in which init gets it.
+fn command_file(command: &Command) -> Result<OwnedFd, Failure> {
+    wire::command_file(command).map_err(|errno| match errno {
+        Errno::TOOBIG => Failure::of_request("cannot run the command", "its arguments and environment exceed 128 KiB"),
+        errno => Failure::os("cannot write the command down", errno),
+    })
 }
 
 impl Parking {
@@ -516,5 +514,5 @@ impl AsFd for Cell {
 
 /// `/dev/null`, for streams that are not wanted.
 pub fn null() -> std::io::Result<File> {
-    File::options().read(true).write(true).open("/dev/null")
+    Ok(stdio::open_null()?.into())
 }

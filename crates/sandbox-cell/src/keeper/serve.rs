@@ -20,21 +20,23 @@ use std::collections::HashMap;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-use rustix::event::{Timespec, epoll};
-use rustix::fs::{Mode, OFlags};
+use rustix::event::epoll;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags};
 use rustix::process::{Pid, Resource, Rlimit, Signal, WaitId, WaitIdOptions, WaitOptions, pidfd_send_signal};
 use sandbox_sys::process::{Child, SingleThreaded};
 
-use super::attendants::Attendants;
-use super::nest::Nest;
-use super::supervise::{Boot, CellState, Commission, Kept};
-use super::workshop::{Workshop, kill_and_wait};
+use super::bridges::Bridges;
+use super::factory::{CellFactory, kill_and_wait};
+use super::supervise::{BootPhase, CellEntry, CellState, PendingRun};
+use super::zygote_namespace::ZygoteNamespace;
 use crate::cgroup::Alarm;
+use crate::descendants;
 use crate::error::Failure;
-use crate::family;
 use crate::spec::{CellSpec, Role};
+use crate::stdio;
+use crate::step::MAX_REPORT;
+use crate::wait::timespec;
 use crate::wire::{self, FromCell, FromInit, Received, ToCell, ToKeeper};
 
 /// Signals that the keeper ignores, and that every init has to reset.
@@ -43,7 +45,7 @@ pub(crate) const IGNORED_SIGNALS: [i32; 6] =
 
 /// What woke the keeper; the low bits of an epoll token, the cell's number is above them.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Source {
+enum EventSource {
     Caller,
     Init,
     Alarm,
@@ -58,17 +60,17 @@ const MOST_LOST: usize = 64;
 /// How long what is left of a cell waits to be removed, if anybody may have another use for this time.
 const LATER: Duration = Duration::from_millis(1);
 
-fn token(number: u64, source: Source) -> epoll::EventData {
+fn token(number: u64, source: EventSource) -> epoll::EventData {
     epoll::EventData::new_u64(number << 2 | source as u64)
 }
 
-struct Server<'a> {
+struct KeeperServer<'a> {
     control: &'a OwnedFd,
     epoll: OwnedFd,
-    workshop: Result<Workshop, Failure>,
-    cells: HashMap<u64, Kept>,
-    /// Those who attend cells of another backend.
-    attendants: Attendants,
+    factory: Result<CellFactory, Failure>,
+    cells: HashMap<u64, CellEntry>,
+    /// The bridges to cells of another backend.
+    bridges: Bridges,
     /// Processes that were killed and are not a cell's init, to be reaped when they have ended.
     leaving: HashMap<u64, Child>,
     next: u64,
@@ -79,21 +81,17 @@ struct Server<'a> {
     buffer: Vec<u8>,
 }
 
-/// The keeper's main function.
-pub(super) fn main(alone: SingleThreaded, control: &OwnedFd) {
-    let _ = serve(alone, control);
-}
-
-fn serve(alone: SingleThreaded, control: &OwnedFd) -> Result<(), Errno> {
+/// The keeper's main function: serves until its caller is gone and its last cell deleted.
+pub(super) fn main(alone: SingleThreaded, control: &OwnedFd) -> Result<(), Errno> {
     detach(control)?;
     let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
     epoll::add(&epoll, control, epoll::EventData::new_u64(CONTROL), epoll::EventFlags::IN)?;
-    let mut server = Server {
+    let mut server = KeeperServer {
         control,
         epoll,
-        workshop: Workshop::open(alone),
+        factory: CellFactory::open(alone),
         cells: HashMap::new(),
-        attendants: Attendants::default(),
+        bridges: Bridges::default(),
         leaving: HashMap::new(),
         next: 0,
         closing: false,
@@ -101,13 +99,13 @@ fn serve(alone: SingleThreaded, control: &OwnedFd) -> Result<(), Errno> {
         buffer: vec![0; wire::MAX_MESSAGE],
     };
     let result = server.run();
-    if let Ok(workshop) = &server.workshop {
-        workshop.tree.remove();
+    if let Ok(factory) = &server.factory {
+        factory.tree.remove();
     }
     result
 }
 
-/// Leaves the caller's session, streams and signals: a Ctrl-C is for the caller, who then tells the keeper.
+/// Leaves the caller's session, streams and signals: a Ctrl-C is for the caller, which then tells the keeper.
 fn detach(control: &OwnedFd) -> rustix::io::Result<()> {
     let _ = rustix::thread::set_name(c"sandbox-keeper");
     let _ = rustix::process::setsid();
@@ -118,16 +116,17 @@ fn detach(control: &OwnedFd) -> rustix::io::Result<()> {
     sandbox_sys::signal::reset(sandbox_sys::signal::CLASSIC);
     sandbox_sys::signal::ignore(IGNORED_SIGNALS);
     sandbox_sys::process::close_all_except(&[control.as_fd()])?;
-    let null = rustix::fs::open(c"/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
-    rustix::stdio::dup2_stdin(&null)?;
-    rustix::stdio::dup2_stdout(&null)
+    stdio::let_go_of_input_and_output()
 }
 
-impl Server<'_> {
+impl KeeperServer<'_> {
     fn run(&mut self) -> Result<(), Errno> {
         let mut events: Vec<epoll::Event> = Vec::with_capacity(64);
-        while !(self.closing && self.cells.is_empty() && self.attendants.is_empty() && self.leaving.is_empty()) {
-            let timeout = self.nearest_deadline().map(|at| timespec(at.saturating_duration_since(Instant::now())));
+        while !(self.closing && self.cells.is_empty() && self.bridges.is_empty() && self.leaving.is_empty()) {
+            // The kernel counts in whole milliseconds here: round up, or the last one is spent spinning.
+            let round_up = Duration::from_micros(999);
+            let left = |at: Instant| timespec(at.saturating_duration_since(Instant::now()) + round_up);
+            let timeout = self.nearest_deadline().map(left);
             events.clear();
             match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), timeout.as_ref()) {
                 Ok(_) | Err(Errno::INTR) => {}
@@ -147,7 +146,7 @@ impl Server<'_> {
     }
 
     fn nearest_deadline(&self) -> Option<Instant> {
-        self.cells.values().filter_map(Kept::deadline).min()
+        self.cells.values().filter_map(CellEntry::deadline).min()
     }
 
     /// A request for a cell, or the end of requests.
@@ -160,23 +159,24 @@ impl Server<'_> {
             }
             Ok(Received::Message(ToKeeper::Confine(sources), _)) => {
                 // Another backend's programs do what they like.
-                let lock = !self.attendants.are_wanted();
-                if let Ok(workshop) = &mut self.workshop
-                    && workshop.confine(sources, lock).is_err()
+                let lock = !self.bridges.are_wanted();
+                if let Ok(factory) = &mut self.factory
+                    && factory.confine(sources, lock).is_err()
                 {
                     // Rather none than one that is not what its caller takes it for.
                     sandbox_sys::process::exit_now(1);
                 }
             }
-            Ok(Received::Message(ToKeeper::Use(backend), _)) => {
+            Ok(Received::Message(ToKeeper::Use { backend, environment }, _)) => {
                 // It names programs to start: a confined caller has no say in that any more.
-                if self.workshop.as_ref().is_ok_and(|workshop| !workshop.is_confined()) {
-                    self.attendants.backend = backend;
+                if self.factory.as_ref().is_ok_and(|factory| !factory.is_confined()) {
+                    self.bridges.backend = backend;
+                    self.bridges.environment = environment;
                 }
             }
             Ok(Received::Message(ToKeeper::Contain, _)) => {
-                if let Ok(workshop) = &mut self.workshop {
-                    workshop.contained = true;
+                if let Ok(factory) = &mut self.factory {
+                    factory.contained = true;
                 }
             }
             Err(Errno::AGAIN) => {}
@@ -197,30 +197,32 @@ impl Server<'_> {
             let _ = wire::send(&caller, &failed, &[], SendFlags::DONTWAIT);
             return;
         }
-        if let (Ok(workshop), true) = (&mut self.workshop, self.attendants.are_wanted()) {
-            let attended = self.attendants.add(workshop, number, &spec, &caller).and_then(|pidfd| {
-                let added = epoll::add(&self.epoll, pidfd, token(number, Source::Exit), epoll::EventFlags::IN);
+        if let (Ok(factory), true) = (&mut self.factory, self.bridges.are_wanted()) {
+            let bridged = self.bridges.add(factory, number, &spec, &caller).and_then(|pidfd| {
+                let added = epoll::add(&self.epoll, pidfd, token(number, EventSource::Exit), epoll::EventFlags::IN);
                 added.map_err(|errno| Failure::os("cannot watch the cell", errno))
             });
             self.next += 1;
-            if let (Err(failure), Ok(caller)) = (attended, reply) {
+            if let (Err(failure), Ok(caller)) = (bridged, reply) {
                 let _ = wire::send(&caller, &FromCell::Failed(failure), &[], SendFlags::DONTWAIT);
             }
             return;
         }
-        let nest = match spec.role {
-            Role::Child(nest) => self.cells.get(&nest.0).and_then(|zygote| zygote.nest.as_ref()),
+        let zygote_namespace = match spec.role {
+            Role::Child(zygote_namespace) => {
+                self.cells.get(&zygote_namespace.0).and_then(|zygote| zygote.zygote_namespace.as_ref())
+            }
             Role::Plain | Role::Zygote => None,
         };
-        let made = match &mut self.workshop {
-            Ok(_) if nest.is_none() && matches!(spec.role, Role::Child(_)) => {
+        let made = match &mut self.factory {
+            Ok(_) if zygote_namespace.is_none() && matches!(spec.role, Role::Child(_)) => {
                 Err(Failure::new("cannot make the cell", "its zygote is gone"))
             }
-            Ok(workshop) => workshop.make(number, spec, caller, nest),
+            Ok(factory) => factory.make(number, spec, caller, zygote_namespace),
             Err(failure) => Err(failure.clone()),
         };
-        let leaving = match &mut self.workshop {
-            Ok(workshop) => std::mem::take(&mut workshop.leaving),
+        let leaving = match &mut self.factory {
+            Ok(factory) => std::mem::take(&mut factory.leaving),
             Err(_) => vec![],
         };
         let failure = match made {
@@ -233,11 +235,11 @@ impl Server<'_> {
                 Err(errno) => {
                     let gone = kill_and_wait(&cell.child);
                     let _ = cell.group.remove();
-                    if let (Ok(workshop), true) = (&mut self.workshop, gone) {
-                        workshop.ids.give_back(cell.ids);
+                    if let (Ok(factory), true) = (&mut self.factory, gone) {
+                        factory.ids.give_back(cell.ids);
                     }
                     self.next += 1;
-                    self.leave(cell.nest.map(Nest::end));
+                    self.leave(cell.zygote_namespace.map(ZygoteNamespace::end));
                     Failure::os("cannot watch the cell", errno)
                 }
             },
@@ -254,38 +256,38 @@ impl Server<'_> {
         for child in children {
             let number = self.next;
             self.next += 1;
-            if epoll::add(&self.epoll, &child.pidfd, token(number, Source::Exit), epoll::EventFlags::IN).is_ok() {
+            if epoll::add(&self.epoll, &child.pidfd, token(number, EventSource::Exit), epoll::EventFlags::IN).is_ok() {
                 self.leaving.insert(number, child);
             }
         }
     }
 
-    fn watch(&self, number: u64, cell: &Kept) -> rustix::io::Result<()> {
+    fn watch(&self, number: u64, cell: &CellEntry) -> rustix::io::Result<()> {
         let add = |fd, source, flags| epoll::add(&self.epoll, fd, token(number, source), flags);
-        add(cell.caller.as_fd(), Source::Caller, epoll::EventFlags::IN | epoll::EventFlags::RDHUP)?;
-        add(cell.init.as_fd(), Source::Init, epoll::EventFlags::IN)?;
-        add(cell.child.pidfd.as_fd(), Source::Exit, epoll::EventFlags::IN)?;
+        add(cell.caller.as_fd(), EventSource::Caller, epoll::EventFlags::IN | epoll::EventFlags::RDHUP)?;
+        add(cell.init.as_fd(), EventSource::Init, epoll::EventFlags::IN)?;
+        add(cell.child.pidfd.as_fd(), EventSource::Exit, epoll::EventFlags::IN)?;
         match cell.group.memory_alarm() {
-            Some(Alarm::Readable(fd)) => add(fd, Source::Alarm, epoll::EventFlags::IN),
-            Some(Alarm::Priority(fd)) => add(fd, Source::Alarm, epoll::EventFlags::PRI | epoll::EventFlags::ET),
+            Some(Alarm::Readable(fd)) => add(fd, EventSource::Alarm, epoll::EventFlags::IN),
+            Some(Alarm::Priority(fd)) => add(fd, EventSource::Alarm, epoll::EventFlags::PRI | epoll::EventFlags::ET),
             None => Ok(()),
         }
     }
 
     fn on_cell(&mut self, number: u64, source: u64) {
-        if let Ok(workshop) = &mut self.workshop {
-            self.attendants.on_exit(workshop, number);
+        if let Ok(factory) = &mut self.factory {
+            self.bridges.on_exit(factory, number);
         }
         if let Some(child) = self.leaving.remove(&number) {
             reap(&child);
             return;
         }
         let Some(cell) = self.cells.get_mut(&number) else { return };
-        if source == Source::Caller as u64 {
+        if source == EventSource::Caller as u64 {
             self.on_caller(number);
-        } else if source == Source::Init as u64 {
+        } else if source == EventSource::Init as u64 {
             self.on_init(number);
-        } else if source == Source::Alarm as u64 {
+        } else if source == EventSource::Alarm as u64 {
             cell.on_memory_alarm();
         } else {
             self.on_exit(number);
@@ -297,20 +299,18 @@ impl Server<'_> {
         match wire::receive(&cell.caller, &mut self.buffer, RecvFlags::DONTWAIT) {
             Ok(Received::Message(message, fds)) => match (message, &cell.state) {
                 (ToCell::Run { run, mounts }, CellState::Idle) => {
-                    let allowed = self.workshop.as_ref().map_or(Ok(()), |shop| shop.check_late(&cell.spec, &mounts));
+                    let allowed = self.factory.as_ref().map_or(Ok(()), |shop| shop.check_late(&cell.spec, &mounts));
                     match allowed {
-                        Ok(()) => cell.run(Commission { run, mounts, fds }),
+                        Ok(()) => cell.run(PendingRun { run, mounts, fds }),
                         Err(failure) => cell.tell(&FromCell::Failed(failure)),
                     }
                 }
                 (ToCell::Stop(reason), CellState::Running(_)) => cell.stop(reason),
                 (ToCell::Stop(_), _) => {}
                 (ToCell::Sample, _) => cell.sample(),
-                (ToCell::Accompany(command), CellState::Idle) if cell.boot == Boot::Ready => {
-                    cell.accompany(command, &fds);
-                }
+                (ToCell::Accompany, CellState::Idle) if cell.boot == BootPhase::Ready => cell.accompany(&fds),
                 // A second command while one runs, or a companion for one that has begun.
-                (ToCell::Run { .. } | ToCell::Accompany(_), _) => self.kill(number),
+                (ToCell::Run { .. } | ToCell::Accompany, _) => self.kill(number),
             },
             Err(Errno::AGAIN) => {}
             Ok(Received::Closed) | Err(_) => self.kill(number),
@@ -320,18 +320,18 @@ impl Server<'_> {
     /// Hears what init has to say. False when there is nothing more.
     fn on_init(&mut self, number: u64) -> bool {
         let Some(cell) = self.cells.get_mut(&number) else { return false };
-        let Ok(workshop) = &self.workshop else { return false };
+        let Ok(factory) = &self.factory else { return false };
         // Init is trusted, but it lives among those who are not: its messages are small and bounded.
-        let mut small = [0; 1024];
+        let mut small = [0; MAX_REPORT];
         match wire::receive(&cell.init, &mut small, RecvFlags::DONTWAIT) {
             Ok(Received::Message(message, fds)) => match message {
                 FromInit::NeedsMap => {
-                    if let Err(failure) = cell.map_ids(&workshop.proc) {
+                    if let Err(failure) = cell.map_ids(&factory.proc) {
                         cell.tell(&FromCell::Failed(failure));
                         self.kill(number);
                     }
                 }
-                FromInit::Ready { landlock } if cell.boot != Boot::Ready => cell.on_ready(number, landlock, &fds),
+                FromInit::Ready { landlock } if cell.boot != BootPhase::Ready => cell.on_ready(number, landlock, &fds),
                 FromInit::Parked => cell.on_parked(),
                 // Once is enough.
                 FromInit::Ready { .. } => self.kill(number),
@@ -339,14 +339,14 @@ impl Server<'_> {
                     cell.on_started();
                     // The first program runs; there is time to look for what others left.
                     if !std::mem::replace(&mut self.swept, true) {
-                        workshop.tree.sweep();
+                        factory.tree.sweep();
                     }
                 }
-                FromInit::Passed(kind) => cell.on_passed(kind),
+                FromInit::LimitExceeded(kind) => cell.on_limit_exceeded(kind),
                 FromInit::Ended(report) => cell.on_ended(&report),
-                FromInit::Failed { step, errno, request } => {
-                    let was_ready = cell.boot == Boot::Ready;
-                    cell.on_failed(&step, errno, request);
+                FromInit::Failed(error) => {
+                    let was_ready = cell.boot == BootPhase::Ready;
+                    cell.on_failed(&error);
                     if !was_ready {
                         self.kill(number);
                     }
@@ -372,13 +372,13 @@ impl Server<'_> {
         if self.closing {
             let_go_of_stderr();
         }
-        // A zygote's processes are its nest's, not its init's.
-        let nest = cell.nest.take();
+        // A zygote's processes are its zygote namespace's, not its init's.
+        let zygote_namespace = cell.zygote_namespace.take();
         let _ = epoll::delete(&self.epoll, &cell.caller);
         if !matches!(cell.state, CellState::Dying { .. }) {
             cell.state = CellState::Dying { group: None, since: Instant::now() };
         }
-        self.leave(nest.map(Nest::end));
+        self.leave(zygote_namespace.map(ZygoteNamespace::end));
     }
 
     /// Init has ended, and with it everything in the cell.
@@ -387,7 +387,7 @@ impl Server<'_> {
         while self.on_init(number) {}
         let Some(cell) = self.cells.get_mut(&number) else { return };
         cell.on_init_gone();
-        let nest = cell.nest.take();
+        let zygote_namespace = cell.zygote_namespace.take();
         let _ = epoll::delete(&self.epoll, &cell.child.pidfd);
         let _ = epoll::delete(&self.epoll, &cell.init);
         let _ = epoll::delete(&self.epoll, &cell.caller);
@@ -396,7 +396,7 @@ impl Server<'_> {
         // Whoever has just heard of the end should not wait for a CPU because of what is left to be done here.
         let when = if self.closing { now } else { now + LATER };
         cell.state = CellState::Dying { group: Some(when), since: now };
-        self.leave(nest.map(Nest::end));
+        self.leave(zygote_namespace.map(ZygoteNamespace::end));
     }
 
     /// Removes a dead cell's group and forgets the cell, or tries again shortly: the last process may still be on its
@@ -405,7 +405,7 @@ impl Server<'_> {
         const PATIENCE: Duration = Duration::from_secs(5);
         const SELDOM: Duration = Duration::from_secs(1);
         // The inits that live, whose processes are theirs to end.
-        let living = |cell: &&Kept| !matches!(cell.state, CellState::Dying { group: Some(_), .. });
+        let living = |cell: &&CellEntry| !matches!(cell.state, CellState::Dying { group: Some(_), .. });
         let spared: Vec<_> = self.cells.values().filter(living).map(|cell| cell.child.pid).collect();
         let Some(cell) = self.cells.get_mut(&number) else { return };
         let left = cell.shares_pids() && end_orphans(&spared) > 0;
@@ -421,14 +421,14 @@ impl Server<'_> {
                 return;
             }
         }
-        if !left && let Ok(workshop) = &self.workshop {
-            workshop.clear(number);
+        if !left && let Ok(factory) = &self.factory {
+            factory.clear(number);
         }
         // Gone, or given up at the end: the next keeper sweeps it.
         if let Some(cell) = self.cells.remove(&number)
-            && let Ok(workshop) = &mut self.workshop
+            && let Ok(factory) = &mut self.factory
         {
-            workshop.ids.give_back(cell.ids);
+            factory.ids.give_back(cell.ids);
         }
     }
 
@@ -453,12 +453,10 @@ impl Server<'_> {
 /// Closes the last of the caller's streams. A keeper whose last cell does not die outlives its caller, and whoever reads the
 /// caller's standard error must not wait for that.
 fn let_go_of_stderr() {
-    if let Ok(null) = rustix::fs::open(c"/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()) {
-        let _ = rustix::stdio::dup2_stderr(&null);
-    }
+    let _ = stdio::let_go_of_errors();
 }
 
-/// Takes the status of a child that has ended. Of a nest's child there is none.
+/// Takes the status of a child that has ended. Of a zygote namespace's child there is none.
 fn reap(child: &Child) {
     let _ = rustix::process::waitid(WaitId::PidFd(child.pidfd.as_fd()), WaitIdOptions::EXITED | WaitIdOptions::NOHANG);
 }
@@ -466,20 +464,11 @@ fn reap(child: &Child) {
 /// Kills what cells without a PID namespace have left: the keeper has adopted it. Returns how many there were.
 fn end_orphans(spared: &[Pid]) -> usize {
     let own = rustix::process::getpid();
-    let left = family::signal(own, spared, Signal::KILL);
-    family::each(own, spared, |member| {
+    let left = descendants::signal(own, spared, Signal::KILL);
+    descendants::each(own, spared, |member| {
         if member.ended && member.parent == own {
             let _ = rustix::process::waitpid(Some(member.pid), WaitOptions::NOHANG);
         }
     });
     left
-}
-
-fn timespec(duration: Duration) -> Timespec {
-    // The kernel counts in whole milliseconds here: round up, or the last one is spent spinning.
-    let duration = duration + Duration::from_micros(999);
-    Timespec {
-        tv_sec: i64::try_from(duration.as_secs()).unwrap_or(i64::MAX),
-        tv_nsec: i64::from(duration.subsec_nanos()),
-    }
 }

@@ -9,16 +9,17 @@ use rustix::process::{Signal, pidfd_send_signal};
 use sandbox_sys::process::{Child, SingleThreaded};
 
 use super::ids::CellIds;
-use super::nest::Nest;
-use crate::cgroup::{Counters, Group};
-use crate::error::{Failure, reason};
+use super::zygote_namespace::ZygoteNamespace;
+use crate::cgroup::{Cgroup, Counters};
+use crate::error::Failure;
 use crate::layer::{Layer, LayerSet};
 use crate::limits::{Caps, LimitKind, Limits};
 use crate::outcome::{CellEnd, Outcome, RunStatus, StopReason, Usage};
 use crate::rootfs;
-use crate::spec::{self, CellSpec, Command, Mount, Network};
+use crate::spec::{self, CellSpec, Mount, Network};
+use crate::step::StepError;
 use crate::syscalls::EntryKey;
-use crate::wire::{self, FromCell, Report, Run, ToInit};
+use crate::wire::{self, FromCell, Report, RunParams, ToInit};
 
 /// What a program gets between SIGTERM and SIGKILL.
 const GRACE: Duration = Duration::from_millis(200);
@@ -44,11 +45,11 @@ const LOST: Duration = Duration::from_secs(2);
 const LOOK: Duration = Duration::from_millis(5);
 
 /// A cell.
-pub(super) struct Kept {
+pub(super) struct CellEntry {
     pub(super) caller: OwnedFd,
     pub(super) init: OwnedFd,
     pub(super) child: Child,
-    pub(super) group: Group,
+    pub(super) group: Cgroup,
     pub(super) ids: CellIds,
     pub(super) spec: CellSpec,
     pub(super) layers: LayerSet,
@@ -56,29 +57,29 @@ pub(super) struct Kept {
     pub(super) began: Instant,
     /// Whether no command has run yet.
     pub(super) fresh: bool,
-    /// If it was made in a nest: what its zygote needs to enter it.
+    /// If it was made in a zygote namespace: what its zygote needs to enter it.
     pub(super) key: Option<EntryKey>,
-    /// Its own nest, if it is a zygote's.
-    pub(super) nest: Option<Nest>,
+    /// Its own zygote namespace, if it is a zygote's.
+    pub(super) zygote_namespace: Option<ZygoteNamespace>,
     /// Its mount namespace, if it has slots and is far enough.
     pub(super) root: Option<OwnedFd>,
     pub(super) alone: SingleThreaded,
-    pub(super) boot: Boot,
+    pub(super) boot: BootPhase,
     /// A command that came before init could take it.
-    pub(super) pending: Option<Commission>,
+    pub(super) pending: Option<PendingRun>,
     pub(super) state: CellState,
 }
 
 /// A command with what is shown of the host for it, and its descriptors.
-pub(super) struct Commission {
-    pub(super) run: Box<Run>,
+pub(super) struct PendingRun {
+    pub(super) run: Box<RunParams>,
     pub(super) mounts: Vec<Mount>,
     pub(super) fds: Vec<OwnedFd>,
 }
 
 /// How far init is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Boot {
+pub(super) enum BootPhase {
     /// It builds its root.
     Building,
     /// It has its ids, and reads commands as soon as it has locked the cell.
@@ -89,7 +90,7 @@ pub(super) enum Boot {
 
 pub(super) enum CellState {
     Idle,
-    Running(Running),
+    Running(ActiveRun),
     /// Init was killed at `since`; if it has gone, `group` says when to try to remove the group.
     Dying {
         group: Option<Instant>,
@@ -98,7 +99,7 @@ pub(super) enum CellState {
 }
 
 /// A command that runs.
-pub(super) struct Running {
+pub(super) struct ActiveRun {
     /// When the program was started, once it was.
     started: Option<Instant>,
     /// When it has to end.
@@ -109,13 +110,13 @@ pub(super) struct Running {
     look_at_cpu: Option<Instant>,
     /// When to look whether a full memory has killed a process.
     look_at_memory: Option<Instant>,
-    ending: Option<Ending>,
+    ending: Option<RunEnding>,
     /// Whether init was killed because it does not answer.
     killed: bool,
 }
 
 /// A command that is being ended.
-struct Ending {
+struct RunEnding {
     reason: StopReason,
     /// When to have everything killed; `None` once that is done.
     kill: Option<Instant>,
@@ -123,7 +124,7 @@ struct Ending {
     give_up: Instant,
 }
 
-impl Kept {
+impl CellEntry {
     /// When this cell next needs attention.
     pub(super) fn deadline(&self) -> Option<Instant> {
         match &self.state {
@@ -147,7 +148,12 @@ impl Kept {
 
     /// Whether its processes outlive their init.
     pub(super) fn shares_pids(&self) -> bool {
-        !self.layers.contains(Layer::Pid) && self.key.is_none()
+        !self.layers.contains(Layer::Pid) && !self.is_in_zygote_namespace()
+    }
+
+    /// Whether it was made inside the user and PID namespace of a zygote.
+    fn is_in_zygote_namespace(&self) -> bool {
+        self.key.is_some()
     }
 
     /// Gives the cell's new user namespace its ids, if it has one, and what init waits for.
@@ -155,7 +161,8 @@ impl Kept {
         let pid = self.child.pid.as_raw_nonzero();
         let map = self.ids.map();
         let files = [("setgroups", "deny"), ("uid_map", &map), ("gid_map", &map)];
-        for (file, text) in files.into_iter().filter(|_| self.layers.contains(Layer::User) && self.key.is_none()) {
+        let needs_map = self.layers.contains(Layer::User) && !self.is_in_zygote_namespace();
+        for (file, text) in files.into_iter().filter(|_| needs_map) {
             let path = format!("{pid}/{file}");
             let written = rustix::fs::openat(proc, &path, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())
                 .and_then(|file| rustix::io::write(&file, text.as_bytes()));
@@ -168,11 +175,11 @@ impl Kept {
             self.root = Some(root.map_err(|e| Failure::os("cannot open the cell's mount namespace", e))?);
         }
         self.tell_init(&ToInit::Mapped);
-        self.boot = Boot::Locking;
-        if let Some(commission) = self.pending.take() {
-            self.pass_on(commission);
+        self.boot = BootPhase::Locking;
+        if let Some(pending_run) = self.pending.take() {
+            self.pass_on(pending_run);
         }
-        if let CellState::Running(Running { ending: Some(ending), .. }) = &self.state {
+        if let CellState::Running(ActiveRun { ending: Some(ending), .. }) = &self.state {
             self.tell_init(if ending.kill.is_some() { &ToInit::Terminate } else { &ToInit::Kill });
         }
         Ok(())
@@ -180,17 +187,17 @@ impl Kept {
 
     /// The cell is locked; descriptors that come with that are its gateway's sockets, or for a zygote.
     pub(super) fn on_ready(&mut self, number: u64, landlock: bool, fds: &[OwnedFd]) {
-        self.boot = Boot::Ready;
+        self.boot = BootPhase::Ready;
         if !landlock {
             let landlock: LayerSet = [Layer::Landlock].into_iter().collect();
             self.layers = self.layers.without(landlock);
         }
         let fds: Vec<_> = fds.iter().map(AsFd::as_fd).collect();
-        let nest = self.nest.is_some().then_some(spec::Nest(number));
+        let zygote_namespace = self.zygote_namespace.is_some().then_some(spec::ZygoteNamespaceId(number));
         let id = self.ids.program().map(|(uid, _)| uid);
         let (isolation, prepare) = (self.layers, self.began.elapsed());
         let key = self.key;
-        let ready = FromCell::Ready { isolation, prepare, nest, id, key, landlock };
+        let ready = FromCell::Ready { isolation, prepare, zygote_namespace, id, key, landlock };
         let _ = wire::send(&self.caller, &ready, &fds, SendFlags::DONTWAIT);
     }
 
@@ -201,23 +208,23 @@ impl Kept {
     }
 
     /// Has a companion started. What it uses before a command comes is not the command's.
-    pub(super) fn accompany(&mut self, command: Command, fds: &[OwnedFd]) {
+    pub(super) fn accompany(&mut self, fds: &[OwnedFd]) {
         let fds: Vec<_> = fds.iter().map(AsFd::as_fd).collect();
         self.fresh = false;
-        if let Err(errno) = wire::send(&self.init, &ToInit::Accompany(command), &fds, SendFlags::DONTWAIT) {
+        if let Err(errno) = wire::send(&self.init, &ToInit::Accompany, &fds, SendFlags::DONTWAIT) {
             self.tell(&FromCell::Failed(Failure::os("cannot reach the cell's init", errno)));
         }
     }
 
     /// Takes a command for init.
-    pub(super) fn run(&mut self, commission: Commission) {
-        if let Some(limits) = &commission.run.limits
+    pub(super) fn run(&mut self, pending_run: PendingRun) {
+        if let Some(limits) = &pending_run.run.limits
             && let Err(failure) = self.adjust(limits)
         {
             self.tell(&FromCell::Failed(failure));
             return;
         }
-        self.state = CellState::Running(Running {
+        self.state = CellState::Running(ActiveRun {
             started: None,
             deadline: Instant::now() + START,
             before: if self.fresh { Counters::default() } else { self.group.counters() },
@@ -227,10 +234,10 @@ impl Kept {
             killed: false,
         });
         self.fresh = false;
-        if self.boot == Boot::Building {
-            self.pending = Some(commission);
+        if self.boot == BootPhase::Building {
+            self.pending = Some(pending_run);
         } else {
-            self.pass_on(commission);
+            self.pass_on(pending_run);
         }
     }
 
@@ -241,7 +248,7 @@ impl Kept {
             return Err(Failure::of_request("cannot change the cell's limits", "its disk is as large as it was made"));
         }
         self.group
-            .adjust(own, limits, self.spec.omit)
+            .adjust(own, limits, self.spec.disabled_layers())
             .and_then(|()| {
                 let has_sockets = self.spec.network != Network::None && self.layers.contains(Layer::Memory);
                 if has_sockets { self.group.limit_sockets(limits.memory()) } else { Ok(()) }
@@ -251,10 +258,10 @@ impl Kept {
         Ok(())
     }
 
-    fn pass_on(&mut self, commission: Commission) {
-        let Commission { run, mounts, fds } = commission;
+    fn pass_on(&mut self, pending_run: PendingRun) {
+        let PendingRun { run, mounts, fds } = pending_run;
         let borrowed: Vec<_> = fds.iter().map(AsFd::as_fd).collect();
-        for fd in borrowed.iter().take(3) {
+        for fd in borrowed.iter().skip(1).take(3) {
             self.give_pipe(*fd);
         }
         if let Err(failure) = self.show(&mounts) {
@@ -315,25 +322,25 @@ impl Kept {
         }
         let now = Instant::now();
         let message = if reason.is_graceful() {
-            run.ending = Some(Ending { reason, kill: Some(now + GRACE), give_up: now + GRACE + REPORT });
+            run.ending = Some(RunEnding { reason, kill: Some(now + GRACE), give_up: now + GRACE + REPORT });
             ToInit::Terminate
         } else {
-            run.ending = Some(Ending { reason, kill: None, give_up: now + REPORT });
+            run.ending = Some(RunEnding { reason, kill: None, give_up: now + REPORT });
             ToInit::Kill
         };
         // While init builds its root it waits for other messages; it hears of this when it can.
-        if self.boot != Boot::Building {
+        if self.boot != BootPhase::Building {
             self.tell_init(&message);
         }
     }
 
     /// Init watches a limit itself and has ended the command.
-    pub(super) fn on_passed(&mut self, kind: LimitKind) {
+    pub(super) fn on_limit_exceeded(&mut self, kind: LimitKind) {
         if let CellState::Running(run) = &mut self.state
             && run.ending.is_none()
         {
             let give_up = Instant::now() + REPORT;
-            run.ending = Some(Ending { reason: StopReason::Limit(kind), kill: None, give_up });
+            run.ending = Some(RunEnding { reason: StopReason::Limit(kind), kill: None, give_up });
         }
     }
 
@@ -350,7 +357,7 @@ impl Kept {
         if let Some(ending) = &mut run.ending {
             if ending.kill.is_some_and(|at| at <= now) {
                 ending.kill = None;
-                if self.boot != Boot::Building {
+                if self.boot != BootPhase::Building {
                     self.tell_init(&ToInit::Kill);
                 }
             } else if ending.give_up <= now {
@@ -456,7 +463,7 @@ impl Kept {
         let most = LimitKind::Memory.info().most;
         let memory = roomy.memory().saturating_add(COLLECTION).min(most);
         if roomy.set(LimitKind::Memory, memory, &Caps::default()).is_ok()
-            && self.group.adjust(&self.spec.limits, &roomy, self.spec.omit).is_ok()
+            && self.group.adjust(&self.spec.limits, &roomy, self.spec.disabled_layers()).is_ok()
         {
             self.spec.limits = roomy;
         }
@@ -506,21 +513,8 @@ impl Kept {
     }
 
     /// Init could not do something: in a booting cell that is the cell's end, later the command's.
-    pub(super) fn on_failed(&mut self, step: &str, errno: i32, request: bool) {
-        let error = std::io::Error::from_raw_os_error(errno);
-        let step = crate::printable(step);
-        let failure = if self.boot != Boot::Ready {
-            match layer_behind(&step) {
-                Some(layer) => Failure::missing(layer, format!("cannot {step}: {}", reason(&error))),
-                None => Failure::os(format!("cannot lock the cell (step: {step})"), error),
-            }
-        } else if request && errno == libc::ENOSPC {
-            Failure::of_request(format!("cannot {step} in the cell"), "they do not fit within the disk limit")
-        } else if request {
-            Failure::of_request(format!("cannot {step} in the cell"), reason(&error))
-        } else {
-            Failure::os(format!("cannot start the program (step: {step})"), error)
-        };
+    pub(super) fn on_failed(&mut self, error: &StepError) {
+        let failure = if self.boot == BootPhase::Ready { error.of_command() } else { error.of_cell() };
         self.tell(&FromCell::Failed(failure));
         if let CellState::Running(_) = self.state {
             self.state = CellState::Idle;
@@ -529,7 +523,7 @@ impl Kept {
 
     /// Init is gone, and everything with it. If a command was running, its account is made without init.
     pub(super) fn on_init_gone(&mut self) {
-        if self.boot != Boot::Ready {
+        if self.boot != BootPhase::Ready {
             let failure = Failure::new("cannot lock the cell", "its init ended before it was ready");
             self.tell(&FromCell::Failed(failure));
             return;
@@ -541,7 +535,7 @@ impl Kept {
     }
 
     /// Tells the caller how a command ended of which init says nothing.
-    fn account_for(&self, run: &Running, end: CellEnd) {
+    fn account_for(&self, run: &ActiveRun, end: CellEnd) {
         let now = self.group.counters();
         let full = now.oom_kills > run.before.oom_kills;
         if run.started.is_none() && !full {
@@ -560,23 +554,5 @@ impl Kept {
         }
         let status = RunStatus::Signaled(libc::SIGKILL);
         self.tell(&FromCell::Ended(Box::new(Outcome { status, stopped, reached, usage, end })));
-    }
-}
-
-/// The layer that a step of init's is about, where the host and not the request decides whether it works.
-fn layer_behind(step: &str) -> Option<Layer> {
-    match step {
-        "make a user namespace" => Some(Layer::User),
-        "make a cgroup namespace" => Some(Layer::Cgroup),
-        "enter the network" => Some(Layer::Net),
-        "install the syscall filter" => Some(Layer::Seccomp),
-        "set the host name" => Some(Layer::Uts),
-        "make the writable directories"
-        | "make mounts private"
-        | "make the root"
-        | "attach the root"
-        | "mount /proc"
-        | "change the root" => Some(Layer::Mount),
-        _ => None,
     }
 }

@@ -12,8 +12,9 @@ use rustix::io::Errno;
 use rustix::mount::{OpenTreeFlags, open_tree};
 use sandbox_sys::mount::{Attributes, set_attributes};
 
-use super::{Failed, Parts, attach, below_root, make_target};
+use super::{Parts, attach, below_root, make_target};
 use crate::spec::HOME_DIR;
+use crate::step::{InitStep, StepError, at, named};
 
 /// What a private root keeps out of sight.
 const HIDDEN: [&str; 9] = ["/tmp", "/var/tmp", "/etc", "/root", "/home", "/opt", "/srv", "/run", "/dev/shm"];
@@ -21,7 +22,7 @@ const HIDDEN: [&str; 9] = ["/tmp", "/var/tmp", "/etc", "/root", "/home", "/opt",
 /// The most entries of a directory that are shown one by one.
 const MOST_ENTRIES: usize = 500;
 
-pub(super) fn show_host(root: &OwnedFd, parts: &Parts<'_>) -> Result<(), Failed> {
+pub(super) fn show_host(root: &OwnedFd, parts: &Parts<'_>) -> Result<(), StepError> {
     let own: Vec<&Path> = (parts.mounts.iter().map(|mount| mount.target.as_path()))
         .chain(parts.volumes.iter().map(|(volume, _)| volume.target.as_path()))
         .chain([Path::new(HOME_DIR)])
@@ -29,7 +30,7 @@ pub(super) fn show_host(root: &OwnedFd, parts: &Parts<'_>) -> Result<(), Failed>
     for dir in HIDDEN.map(Path::new) {
         // Where it is a link on the host it leads to a directory that the cell has too.
         if std::fs::symlink_metadata(dir).is_ok_and(|metadata| metadata.is_dir()) {
-            show(root, dir, &own).map_err(|errno| (format!("show {}", dir.display()).into(), errno))?;
+            show(root, dir, &own).map_err(at(InitStep::Show(named(dir))))?;
         }
     }
     Ok(())

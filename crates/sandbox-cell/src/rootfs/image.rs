@@ -15,7 +15,8 @@ use rustix::io::Errno;
 use rustix::mount::{OpenTreeFlags, open_tree};
 use sandbox_sys::mount::{Attributes, set_attributes};
 
-use super::{Failed, Parts, STAGING, WRITABLE, attach, below_root, make_target};
+use super::{Parts, STAGING, WRITABLE, attach, below_root, make_target};
+use crate::step::{InitStep, StepError, named};
 
 /// What of an image's root is never shown: the cell has its own, or none.
 const HIDDEN: [&str; 5] = ["dev", "proc", "sys", "run", STAGING];
@@ -24,8 +25,8 @@ const HIDDEN: [&str; 5] = ["dev", "proc", "sys", "run", STAGING];
 const MOST_ENTRIES: usize = 500;
 
 /// Shows an image around what the root already has.
-pub(super) fn show_image(root: &OwnedFd, image: &Path, parts: &Parts<'_>) -> Result<(), Failed> {
-    let opening = |errno| (format!("open the image at {}", image.display()).into(), errno);
+pub(super) fn show_image(root: &OwnedFd, image: &Path, parts: &Parts<'_>) -> Result<(), StepError> {
+    let opening = |errno| StepError::new(InitStep::OpenImage(named(image)), errno);
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let image = rustix::fs::openat2(CWD, image, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS).map_err(opening)?;
     let own: Vec<PathBuf> = (parts.mounts.iter().map(|mount| below_root(&mount.target)))
@@ -37,8 +38,8 @@ pub(super) fn show_image(root: &OwnedFd, image: &Path, parts: &Parts<'_>) -> Res
     show_entries(root, &image, Path::new(""), &own)
 }
 
-fn show_entries(root: &OwnedFd, dir: &OwnedFd, path: &Path, own: &[PathBuf]) -> Result<(), Failed> {
-    let failed = |errno| (format!("show /{} of the image", path.display()).into(), errno);
+fn show_entries(root: &OwnedFd, dir: &OwnedFd, path: &Path, own: &[PathBuf]) -> Result<(), StepError> {
+    let failed = |errno| StepError::new(InitStep::ShowImageEntry(format!("/{}", named(path))), errno);
     let mut names = vec![];
     for entry in Dir::read_from(dir).map_err(failed)? {
         let name = entry.map_err(failed)?.file_name().to_owned();
@@ -57,8 +58,8 @@ fn show_entries(root: &OwnedFd, dir: &OwnedFd, path: &Path, own: &[PathBuf]) -> 
     Ok(())
 }
 
-fn show_entry(root: &OwnedFd, dir: &OwnedFd, name: &OsStr, path: &Path, own: &[PathBuf]) -> Result<(), Failed> {
-    let failed = |errno| (format!("show /{} of the image", path.display()).into(), errno);
+fn show_entry(root: &OwnedFd, dir: &OwnedFd, name: &OsStr, path: &Path, own: &[PathBuf]) -> Result<(), StepError> {
+    let failed = |errno| StepError::new(InitStep::ShowImageEntry(format!("/{}", named(path))), errno);
     if own.iter().any(|own| own == path) {
         return Ok(());
     }

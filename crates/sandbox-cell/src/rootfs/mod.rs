@@ -14,11 +14,11 @@
 //! Detaching a mount makes the kernel wait for all CPUs, so it is done exactly once; what could be detached after use
 //! is covered or made inaccessible instead.
 
+#[cfg(feature = "canary")]
 mod exposed;
 mod image;
 mod targets;
 
-use std::borrow::Cow;
 use std::ffi::CString;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
@@ -36,6 +36,7 @@ use sandbox_sys::process::{Namespaces, SingleThreaded, exit_now, fork_into};
 pub(crate) use targets::check_targets;
 
 use crate::spec::{HOME_DIR, Mount, Volume, WORK_DIR};
+use crate::step::{InitStep, StepError, at, named};
 
 /// Directories of the host that make up a system. Those that are symbolic links there become links here.
 const SYSTEM_DIRS: [&str; 7] = ["usr", "bin", "sbin", "lib", "lib64", "lib32", "libx32"];
@@ -68,9 +69,6 @@ const HOSTS: &str = "127.0.0.1 localhost sandbox\n::1 localhost\n";
 /// Nobody answers there unless the cell has a resolver.
 const RESOLV: &str = "nameserver 127.0.0.1\noptions attempts:1\n";
 const NSSWITCH: &str = "passwd: files\ngroup: files\nhosts: files dns\n";
-
-/// A step that failed, for people, and why.
-pub(crate) type Failed = (Cow<'static, str>, Errno);
 
 /// What a root is made of.
 pub(crate) struct Parts<'a> {
@@ -107,30 +105,27 @@ pub(crate) fn sockets_shown(mounts: &[Mount]) -> SocketsShown {
 
 /// Builds the root and makes it the root of this process; the host's tree is gone afterwards. Called by init in its
 /// own mount namespace. Returns a writable view of /proc that nobody else can reach.
-pub(crate) fn enter(parts: &Parts<'_>) -> Result<(OwnedFd, SocketsShown), Failed> {
+pub(crate) fn enter(parts: &Parts<'_>) -> Result<(OwnedFd, SocketsShown), StepError> {
     let mut sockets = SocketsShown::None;
     let writable = parts.writable;
-    let at = |step: &'static str| move |errno| (Cow::Borrowed(step), errno);
     mount_change(c"/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)
-        .map_err(at("make mounts private"))?;
+        .map_err(at(InitStep::MakeMountsPrivate))?;
     // Not without devices: its own are in it, and nobody can make others.
     let options = [("size", "1m"), ("nr_inodes", "2k"), ("mode", "0755")];
-    let root = new_filesystem("tmpfs", &options, MountAttrFlags::MOUNT_ATTR_NOSUID).map_err(at("make the root"))?;
+    let root = new_filesystem("tmpfs", &options, MountAttrFlags::MOUNT_ATTR_NOSUID).map_err(at(InitStep::MakeRoot))?;
     // It covers the old root, where no lookup finds it: they begin below whatever covers the root.
-    move_mount(&root, c"", CWD, c"/", MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH).map_err(at("attach the root"))?;
-    fill(&root, parts).map_err(at("fill the root"))?;
+    move_mount(&root, c"", CWD, c"/", MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH).map_err(at(InitStep::AttachRoot))?;
+    fill(&root, parts).map_err(at(InitStep::FillRoot))?;
     if parts.image.is_none() {
         show_system(&root)?;
     }
     for name in DEVICES {
         let target = format!("dev/{name}");
-        show_device(&root, &target).map_err(|errno| (format!("show {target}").into(), errno))?;
+        show_device(&root, &target).map_err(at(InitStep::Show(format!("/{target}"))))?;
     }
     for (index, mount) in parts.mounts.iter().enumerate() {
         let id_map = parts.id_maps.get(index).and_then(Option::as_ref);
-        let shown = show(&root, mount, id_map).map_err(|(step, errno)| {
-            (format!("{step} {} at {}", mount.source.display(), mount.target.display()).into(), errno)
-        })?;
+        let shown = show(&root, mount, id_map)?;
         if shown == SocketsShown::Some {
             sockets = shown;
         }
@@ -139,34 +134,34 @@ pub(crate) fn enter(parts: &Parts<'_>) -> Result<(OwnedFd, SocketsShown), Failed
         let target = below_root(&volume.target);
         make_target(&root, target, true)
             .and_then(|()| attach(tmpfs, &root, target))
-            .map_err(|errno| (format!("mount a volume at {}", volume.target.display()).into(), errno))?;
+            .map_err(at(InitStep::MountVolume(named(&volume.target))))?;
     }
     for slot in parts.slots {
-        make_target(&root, below_root(slot), true)
-            .map_err(|errno| (format!("make {}", slot.display()).into(), errno))?;
+        make_target(&root, below_root(slot), true).map_err(at(InitStep::MakeSlot(named(slot))))?;
     }
     // Only what is attached can be cloned, on all but the newest kernels.
-    attach(writable, &root, STAGING).map_err(at("attach the writable directories"))?;
+    attach(writable, &root, STAGING).map_err(at(InitStep::AttachWritable))?;
     for (name, target, _) in WRITABLE {
-        let tree = clone_one(writable, name).map_err(at("open the writable directories"))?;
-        attach(&tree, &root, target).map_err(at("attach the writable directories"))?;
+        let tree = clone_one(writable, name).map_err(at(InitStep::OpenWritable))?;
+        attach(&tree, &root, target).map_err(at(InitStep::AttachWritable))?;
     }
+    #[cfg(feature = "canary")]
     if parts.host {
         exposed::show_host(&root, parts)?;
     }
     if let Some(image) = parts.image {
         image::show_image(&root, image, parts)?;
     }
-    rustix::process::fchdir(&root).map_err(at("enter the root"))?;
-    let proc = mount_proc(&root, parts.all_processes).map_err(at("mount /proc"))?;
+    rustix::process::fchdir(&root).map_err(at(InitStep::EnterRoot))?;
+    let proc = mount_proc(&root, parts.all_processes).map_err(at(InitStep::MountProc))?;
     let sealed = Attributes::READ_ONLY.and(Attributes::NO_SUID);
-    set_attributes(root.as_fd(), sealed, false).map_err(at("make the root read-only"))?;
+    set_attributes(root.as_fd(), sealed, false).map_err(at(InitStep::SealRoot))?;
 
     // With both arguments the same, the old root ends up on top of the new one, from where it is detached. (A user
     // namespace, which comes next, cannot be made while anything covers the root.)
-    rustix::process::pivot_root(c".", c".").map_err(at("change the root"))?;
-    unmount(c".", UnmountFlags::DETACH).map_err(at("detach the host's root"))?;
-    rustix::process::chdir(c"/").map_err(at("enter the root"))?;
+    rustix::process::pivot_root(c".", c".").map_err(at(InitStep::ChangeRoot))?;
+    unmount(c".", UnmountFlags::DETACH).map_err(at(InitStep::DetachHostRoot))?;
+    rustix::process::chdir(c"/").map_err(at(InitStep::EnterRoot))?;
     Ok((proc, sockets))
 }
 
@@ -178,8 +173,8 @@ pub(crate) fn can_mount() -> rustix::io::Result<()> {
 }
 
 /// The host's system directories, and the harmless parts of its /etc.
-fn show_system(root: &OwnedFd) -> Result<(), Failed> {
-    let shown = |path: String| move |errno| (Cow::Owned(format!("show {path}")), errno);
+fn show_system(root: &OwnedFd) -> Result<(), StepError> {
+    let shown = |path: String| at(InitStep::Show(path));
     for name in SYSTEM_DIRS {
         let host = format!("/{name}");
         match std::fs::read_link(&host) {
@@ -274,9 +269,10 @@ fn below_root(target: &Path) -> &Path {
 ///
 /// A socket can be connected to through a mount that nothing can be written to. What keeps programs from it is that
 /// they may not write to a file whose owner is unknown, so ids are mapped to none where the file system can do that.
-fn show(root: &OwnedFd, mount: &Mount, id_map: Option<&OwnedFd>) -> Result<SocketsShown, (&'static str, Errno)> {
+fn show(root: &OwnedFd, mount: &Mount, id_map: Option<&OwnedFd>) -> Result<SocketsShown, StepError> {
     let mut sockets = sockets_shown(std::slice::from_ref(mount));
-    let mounting = |errno| ("mount", errno);
+    let (from, to) = (|| named(&mount.source), || named(&mount.target));
+    let mounting = |errno| StepError::new(InitStep::Mount { source: from(), target: to() }, errno);
     let source = open_source(&mount.source).map_err(mounting)?;
     let stat = rustix::fs::fstat(&source).map_err(mounting)?;
     let is_dir = rustix::fs::FileType::from_raw_mode(stat.st_mode).is_dir();
@@ -286,7 +282,7 @@ fn show(root: &OwnedFd, mount: &Mount, id_map: Option<&OwnedFd>) -> Result<Socke
         if let Some(id_map) = id_map {
             // Not every file system can, and those that can have learnt it at different times.
             let mapped = sandbox_sys::mount::map_ids(tree.as_fd(), id_map.as_fd(), false);
-            mapped.map_err(|errno| ("map the ids, as the file system would have to, of", errno))?;
+            mapped.map_err(at(InitStep::MapIds { source: from(), target: to() }))?;
         }
         (tree, Attributes::NO_SUID.and(Attributes::NO_DEV), false)
     } else {

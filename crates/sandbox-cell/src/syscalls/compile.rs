@@ -5,7 +5,7 @@
 
 use sandbox_sys::seccomp::Instruction;
 
-use super::policy::{Answer, Policy, Rule, Test};
+use super::policy::{Policy, Rule, SyscallAction, Test};
 
 // The fields of `struct seccomp_data`.
 const NUMBER_OFFSET: u32 = 0;
@@ -40,7 +40,7 @@ const ARCH: u32 = 0xc000_00b7;
 const X32_BIT: u32 = 0x4000_0000;
 
 /// A run of call numbers with the same rule, from `first` up to the next range.
-struct Range<'a> {
+struct SyscallRange<'a> {
     first: u32,
     rule: Option<&'a Rule>,
 }
@@ -61,8 +61,8 @@ pub(crate) fn compile(policy: &Policy) -> Vec<Instruction> {
 }
 
 /// Merges neighbours with equal rules; gaps between listed numbers are unlisted.
-fn ranges(policy: &Policy) -> Vec<Range<'_>> {
-    let mut ranges: Vec<Range<'_>> = vec![Range { first: 0, rule: None }];
+fn ranges(policy: &Policy) -> Vec<SyscallRange<'_>> {
+    let mut ranges: Vec<SyscallRange<'_>> = vec![SyscallRange { first: 0, rule: None }];
     let mut next_unlisted = 0;
     for &(number, ref rule) in &policy.rules {
         if number > next_unlisted {
@@ -75,16 +75,16 @@ fn ranges(policy: &Policy) -> Vec<Range<'_>> {
     ranges
 }
 
-fn extend<'a>(ranges: &mut Vec<Range<'a>>, first: u32, rule: Option<&'a Rule>) {
+fn extend<'a>(ranges: &mut Vec<SyscallRange<'a>>, first: u32, rule: Option<&'a Rule>) {
     match ranges.last_mut() {
         Some(last) if last.rule == rule => {}
         Some(last) if last.first == first => last.rule = rule,
-        _ => ranges.push(Range { first, rule }),
+        _ => ranges.push(SyscallRange { first, rule }),
     }
 }
 
 /// Emits a balanced search tree over `ranges`.
-fn tree(ranges: &[Range<'_>], policy: &Policy, program: &mut Vec<Instruction>) {
+fn tree(ranges: &[SyscallRange<'_>], policy: &Policy, program: &mut Vec<Instruction>) {
     if let [range] = ranges {
         match range.rule {
             None => program.push(answer(policy.unlisted)),
@@ -154,10 +154,10 @@ fn instructions(argument: u8, test: Test) -> Vec<Instruction> {
     }
 }
 
-fn answer(answer: Answer) -> Instruction {
+fn answer(answer: SyscallAction) -> Instruction {
     let value = match answer {
-        Answer::Allow => RET_ALLOW,
-        Answer::Errno(errno) => RET_ERRNO | u32::from(errno),
+        SyscallAction::Allow => RET_ALLOW,
+        SyscallAction::Errno(errno) => RET_ERRNO | u32::from(errno),
     };
     instruction(RETURN, 0, 0, value)
 }
@@ -184,7 +184,11 @@ mod tests {
         const AF_VSOCK: u64 = 40;
         let policy = policy(Sockets { internet: true, named: true });
         let denied = |call: libc::c_long, arguments: [u64; 6]| {
-            assert_ne!(policy.answer(u32::try_from(call).expect("small"), &arguments), Answer::Allow, "call {call}");
+            assert_ne!(
+                policy.answer(u32::try_from(call).expect("small"), &arguments),
+                SyscallAction::Allow,
+                "call {call}"
+            );
         };
         for call in [
             libc::SYS_mount,

@@ -7,7 +7,7 @@ use sandbox_sys::seccomp::Instruction;
 
 use super::compile::compile;
 use super::own::{policy_of_keeper, policy_of_service};
-use super::policy::{Answer, EntryKey, Exception, Policy, Rule, Sockets, Test, policy, policy_of_zygotes};
+use super::policy::{EntryKey, Exception, Policy, Rule, Sockets, SyscallAction, Test, policy, policy_of_zygotes};
 use super::reduced::policy_without_namespaces;
 
 const X86_64: u32 = 0xc000_003e;
@@ -86,8 +86,8 @@ fn expected(policy: &Policy, call: &Call) -> u32 {
         return KILL;
     }
     match policy.answer(call.number, &call.arguments) {
-        Answer::Allow => ALLOW,
-        Answer::Errno(errno) => ERRNO | u32::from(errno),
+        SyscallAction::Allow => ALLOW,
+        SyscallAction::Errno(errno) => ERRNO | u32::from(errno),
     }
 }
 
@@ -255,8 +255,8 @@ fn would_load(program: &[Instruction]) {
     }
 }
 
-fn answers() -> impl Strategy<Value = Answer> {
-    prop_oneof![Just(Answer::Allow), (1_u16..100).prop_map(Answer::Errno)]
+fn answers() -> impl Strategy<Value = SyscallAction> {
+    prop_oneof![Just(SyscallAction::Allow), (1_u16..100).prop_map(SyscallAction::Errno)]
 }
 
 fn rules() -> impl Strategy<Value = Rule> {

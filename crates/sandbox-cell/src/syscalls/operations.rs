@@ -6,12 +6,12 @@
 
 use libc as c;
 
-use super::policy::{Answer, Exception, Test, equals, one_of, when};
+use super::policy::{Exception, SyscallAction, Test, equals, one_of, when};
 
-const EINVAL: Answer = Answer::Errno(22);
-const ENOTTY: Answer = Answer::Errno(25);
-const ENOPROTOOPT: Answer = Answer::Errno(92);
-const EOPNOTSUPP: Answer = Answer::Errno(95);
+const EINVAL: SyscallAction = SyscallAction::Errno(22);
+const ENOTTY: SyscallAction = SyscallAction::Errno(25);
+const ENOPROTOOPT: SyscallAction = SyscallAction::Errno(92);
+const EOPNOTSUPP: SyscallAction = SyscallAction::Errno(95);
 
 /// Calls that make an inotify instance.
 #[cfg(target_arch = "x86_64")]
@@ -208,8 +208,8 @@ const TCP: [c::c_int; 14] = [
 ];
 
 /// The rules: call, exceptions, and the answer to all else.
-pub(super) fn rules() -> Vec<(c::c_long, Vec<Exception>, Answer)> {
-    let allow = |argument, test| when(argument, test, Answer::Allow);
+pub(super) fn rules() -> Vec<(c::c_long, Vec<Exception>, SyscallAction)> {
+    let allow = |argument, test| when(argument, test, SyscallAction::Allow);
     let prctl = vec![allow(0, one_of(0, &PRCTL)), allow(0, one_of(32, &PRCTL_ABOVE))];
     let fcntl =
         vec![allow(1, one_of(0, &FCNTL)), allow(1, one_of(32, &FCNTL_OFD)), allow(1, one_of(1024, &FCNTL_LINUX))];
@@ -248,7 +248,7 @@ fn options() -> Vec<Exception> {
     ];
     let allow = |&(level, base, options): &(c::c_int, u32, &[c::c_int])| Exception {
         tests: vec![(1, Test::Equals(level.cast_unsigned())), (2, one_of(base, options))],
-        answer: Answer::Allow,
+        answer: SyscallAction::Allow,
     };
     windows.iter().map(allow).collect()
 }

@@ -3,9 +3,9 @@
 
 use libc as c;
 
-use super::policy::{Answer, Exception, Policy, Sockets, Test, policy};
+use super::policy::{Exception, Policy, Sockets, SyscallAction, Test, policy};
 
-/// What the keeper, its nests and inits do before they lock a cell.
+/// What the keeper, its zygote namespaces and inits do before they lock a cell.
 const TO_MAKE_CELLS: &[c::c_long] = &[
     // Namespaces and mounts.
     c::SYS_clone,
@@ -37,20 +37,20 @@ const TO_MAKE_CELLS: &[c::c_long] = &[
 pub(crate) fn policy_of_keeper() -> Policy {
     let mut policy = policy(Sockets { internet: true, named: true });
     for &call in TO_MAKE_CELLS {
-        policy.set(call, vec![], Answer::Allow);
+        policy.set(call, vec![], SyscallAction::Allow);
     }
     // Behind a gateway a cell has a route.
     let route =
         vec![(0, Test::Equals(c::AF_NETLINK.cast_unsigned())), (2, Test::Equals(c::NETLINK_ROUTE.cast_unsigned()))];
-    policy.except(c::SYS_socket, Exception { tests: route, answer: Answer::Allow });
+    policy.except(c::SYS_socket, Exception { tests: route, answer: SyscallAction::Allow });
     policy
 }
 
 /// The policy of a process that serves a network: no power to make cells.
 pub(crate) fn policy_of_service() -> Policy {
     let mut policy = policy(Sockets { internet: true, named: true });
-    policy.set(c::SYS_openat2, vec![], Answer::Allow);
+    policy.set(c::SYS_openat2, vec![], SyscallAction::Allow);
     // What took long to make is on the disk before it gets its name.
-    policy.set(c::SYS_syncfs, vec![], Answer::Allow);
+    policy.set(c::SYS_syncfs, vec![], SyscallAction::Allow);
     policy
 }

@@ -13,7 +13,7 @@ use super::operations;
 
 /// What the filter answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Answer {
+pub(crate) enum SyscallAction {
     /// The call goes through.
     Allow,
     /// The call fails with this error.
@@ -41,36 +41,36 @@ pub(crate) struct Exception {
     /// Which arguments, counted from 0, are tested for what. All must hold.
     pub(crate) tests: Vec<(u8, Test)>,
     /// The answer if they do.
-    pub(crate) answer: Answer,
+    pub(crate) answer: SyscallAction,
 }
 
 /// What happens to one call: the first exception that holds, or else the answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Rule {
     pub(crate) exceptions: Vec<Exception>,
-    pub(crate) otherwise: Answer,
+    pub(crate) otherwise: SyscallAction,
 }
 
 /// Rules by call number, in order; what is not listed is [`Policy::unlisted`].
 #[derive(Debug, Clone)]
 pub(crate) struct Policy {
     pub(crate) rules: Vec<(u32, Rule)>,
-    pub(crate) unlisted: Answer,
+    pub(crate) unlisted: SyscallAction,
 }
 
 /// The call does nothing and succeeds.
-const PRETEND: Answer = Answer::Errno(0);
-const EPERM: Answer = Answer::Errno(1);
-const ENOMEM: Answer = Answer::Errno(12);
-const EACCES: Answer = Answer::Errno(13);
-const EINVAL: Answer = Answer::Errno(22);
-const EMFILE: Answer = Answer::Errno(24);
-const ENOSPC: Answer = Answer::Errno(28);
-const ENOSYS: Answer = Answer::Errno(38);
-const EOPNOTSUPP: Answer = Answer::Errno(95);
-const EAFNOSUPPORT: Answer = Answer::Errno(97);
-const EPROTONOSUPPORT: Answer = Answer::Errno(93);
-const ENETUNREACH: Answer = Answer::Errno(101);
+const PRETEND: SyscallAction = SyscallAction::Errno(0);
+const EPERM: SyscallAction = SyscallAction::Errno(1);
+const ENOMEM: SyscallAction = SyscallAction::Errno(12);
+const EACCES: SyscallAction = SyscallAction::Errno(13);
+const EINVAL: SyscallAction = SyscallAction::Errno(22);
+const EMFILE: SyscallAction = SyscallAction::Errno(24);
+const ENOSPC: SyscallAction = SyscallAction::Errno(28);
+const ENOSYS: SyscallAction = SyscallAction::Errno(38);
+const EPROTONOSUPPORT: SyscallAction = SyscallAction::Errno(93);
+const EOPNOTSUPP: SyscallAction = SyscallAction::Errno(95);
+const EAFNOSUPPORT: SyscallAction = SyscallAction::Errno(97);
+const ENETUNREACH: SyscallAction = SyscallAction::Errno(101);
 
 /// Flags of clone(2) that make namespaces.
 const NAMESPACE_FLAGS: u32 = 0x7e02_0000;
@@ -218,11 +218,11 @@ impl Sockets {
 /// The policy of a cell with these sockets.
 pub(crate) fn policy(sockets: Sockets) -> Policy {
     let mut rules = Vec::with_capacity(512);
-    let mut set = |call: c::c_long, exceptions: Vec<Exception>, otherwise: Answer| {
+    let mut set = |call: c::c_long, exceptions: Vec<Exception>, otherwise: SyscallAction| {
         rules.push((u32::try_from(call).unwrap_or(u32::MAX), Rule { exceptions, otherwise }));
     };
     for &call in ALLOWED.iter().chain(ALLOWED_HERE) {
-        set(call, vec![], Answer::Allow);
+        set(call, vec![], SyscallAction::Allow);
     }
     for &call in REFUSED.iter().chain(REFUSED_HERE) {
         set(call, vec![], EPERM);
@@ -231,13 +231,13 @@ pub(crate) fn policy(sockets: Sockets) -> Policy {
     // No set-user-id or set-group-id files: in a directory shared with the host they would mean something outside.
     for &(call, flags, mode) in OPENING.iter().chain(OPENING_HERE) {
         let tests = vec![(flags, Test::AnyBit(MAKES_FILE)), (mode, SET_ID)];
-        set(call, vec![Exception { tests, answer: EPERM }], Answer::Allow);
+        set(call, vec![Exception { tests, answer: EPERM }], SyscallAction::Allow);
     }
     for &(call, argument) in WITH_MODE.iter().chain(WITH_MODE_HERE) {
-        set(call, vec![when(argument, SET_ID, EPERM)], Answer::Allow);
+        set(call, vec![when(argument, SET_ID, EPERM)], SyscallAction::Allow);
     }
     // No new namespaces.
-    set(c::SYS_clone, vec![when(0, Test::AnyBit(NAMESPACE_FLAGS), EPERM)], Answer::Allow);
+    set(c::SYS_clone, vec![when(0, Test::AnyBit(NAMESPACE_FLAGS), EPERM)], SyscallAction::Allow);
     // No news of what happens to files: those of the system are shared with the host and with other cells, and a watch on
     // them shows what others run. Instances are counted against a user of the host. The answers are those that programs
     // know how to get by with: no instances and no watches are left.
@@ -246,15 +246,15 @@ pub(crate) fn policy(sockets: Sockets) -> Policy {
     }
     set(c::SYS_inotify_add_watch, vec![], ENOSPC);
     // Huge pages come from a pool of the whole machine that no memory limit counts.
-    set(c::SYS_mmap, vec![when(3, Test::AnyBit(c::MAP_HUGETLB.cast_unsigned()), ENOMEM)], Answer::Allow);
-    set(c::SYS_memfd_create, vec![when(1, Test::AnyBit(c::MFD_HUGETLB), ENOMEM)], Answer::Allow);
-    set(c::SYS_shmget, vec![when(2, Test::AnyBit(c::SHM_HUGETLB.cast_unsigned()), ENOMEM)], Answer::Allow);
+    set(c::SYS_mmap, vec![when(3, Test::AnyBit(c::MAP_HUGETLB.cast_unsigned()), ENOMEM)], SyscallAction::Allow);
+    set(c::SYS_memfd_create, vec![when(1, Test::AnyBit(c::MFD_HUGETLB), ENOMEM)], SyscallAction::Allow);
+    set(c::SYS_shmget, vec![when(2, Test::AnyBit(c::SHM_HUGETLB.cast_unsigned()), ENOMEM)], SyscallAction::Allow);
     // Merged pages reveal by their timing what other processes hold. Pages that a program sends to swap are no longer
     // resident, which hides them from a memory limit without a cgroup; pages of shared files slow other cells down.
     let advice = [c::MADV_MERGEABLE, c::MADV_COLD, c::MADV_PAGEOUT];
-    set(c::SYS_madvise, vec![when(2, one_of(0, &advice), EINVAL)], Answer::Allow);
+    set(c::SYS_madvise, vec![when(2, one_of(0, &advice), EINVAL)], SyscallAction::Allow);
     // Reads that fail instead of waiting for the disk tell which files of the system others have read.
-    set(c::SYS_preadv2, vec![when(5, Test::AnyBit(c::RWF_NOWAIT.cast_unsigned()), EOPNOTSUPP)], Answer::Allow);
+    set(c::SYS_preadv2, vec![when(5, Test::AnyBit(c::RWF_NOWAIT.cast_unsigned()), EOPNOTSUPP)], SyscallAction::Allow);
     limits_of_oneself(&mut set);
     for (call, exceptions, otherwise) in operations::rules() {
         set(call, exceptions, otherwise);
@@ -263,8 +263,11 @@ pub(crate) fn policy(sockets: Sockets) -> Policy {
     set(c::SYS_socket, make, EAFNOSUPPORT);
     set(c::SYS_socketpair, pair, EAFNOSUPPORT);
     // Queries, the default, and switching off address randomisation for oneself.
-    let personalities =
-        vec![equals(0, 0, Answer::Allow), equals(0, -1, Answer::Allow), equals(0, 0x0004_0000, Answer::Allow)];
+    let personalities = vec![
+        equals(0, 0, SyscallAction::Allow),
+        equals(0, -1, SyscallAction::Allow),
+        equals(0, 0x0004_0000, SyscallAction::Allow),
+    ];
     set(c::SYS_personality, personalities, EPERM);
 
     rules.sort_unstable_by_key(|(number, _)| *number);
@@ -274,18 +277,18 @@ pub(crate) fn policy(sockets: Sockets) -> Policy {
 
 /// Only the caller's own limits: init may run under the same user id. The limit on core dumps stays as it is, whatever a
 /// program asks for: at 1 the kernel runs no crash handler on the host, at 0 it does.
-fn limits_of_oneself(set: &mut impl FnMut(c::c_long, Vec<Exception>, Answer)) {
+fn limits_of_oneself(set: &mut impl FnMut(c::c_long, Vec<Exception>, SyscallAction)) {
     let core = c::RLIMIT_CORE.cast_signed();
-    set(c::SYS_setrlimit, vec![equals(0, core, PRETEND)], Answer::Allow);
+    set(c::SYS_setrlimit, vec![equals(0, core, PRETEND)], SyscallAction::Allow);
     let oneself = (0, Test::Equals(0));
     let core = (1, Test::Equals(c::RLIMIT_CORE));
     let null = |argument| [(argument, Test::Equals(0)), (argument, Test::HighIsZero)];
     let on = |tests: Vec<(u8, Test)>, answer| Exception { tests, answer };
-    let queries = on([oneself].into_iter().chain(null(2)).collect(), Answer::Allow);
+    let queries = on([oneself].into_iter().chain(null(2)).collect(), SyscallAction::Allow);
     let changes_core = on([oneself, core].into_iter().chain(null(3)).collect(), PRETEND);
     // The old value cannot be filled in for a call that is not made.
     let swaps_core = on(vec![oneself, core], EPERM);
-    set(c::SYS_prlimit64, vec![queries, changes_core, swaps_core, on(vec![oneself], Answer::Allow)], EPERM);
+    set(c::SYS_prlimit64, vec![queries, changes_core, swaps_core, on(vec![oneself], SyscallAction::Allow)], EPERM);
 }
 
 /// The exceptions of `socket` and of `socketpair`. There is no netlink: answers to its questions wait in kernel memory that
@@ -294,12 +297,12 @@ fn limits_of_oneself(set: &mut impl FnMut(c::c_long, Vec<Exception>, Answer)) {
 fn sockets_of(sockets: Sockets) -> (Vec<Exception>, Vec<Exception>) {
     let both = |first, second, answer| Exception { tests: vec![first, second], answer };
     let is = |argument, value: c::c_int| (argument, Test::Equals(value.cast_unsigned()));
-    let mut make = vec![equals(0, c::AF_UNIX, if sockets.named { Answer::Allow } else { EACCES })];
+    let mut make = vec![equals(0, c::AF_UNIX, if sockets.named { SyscallAction::Allow } else { EACCES })];
     for family in [c::AF_INET, c::AF_INET6] {
         // The types from 4 on belong to such protocols. (Flags are much higher bits.)
         make.push(both(is(0, family), (1, Test::AnyBit(0b1100)), EAFNOSUPPORT));
         // Without a network the answer is the one that a connection would get.
-        let answer = if sockets.internet { Answer::Allow } else { ENETUNREACH };
+        let answer = if sockets.internet { SyscallAction::Allow } else { ENETUNREACH };
         // 0 is the type's own protocol, the others are TCP and UDP.
         let protocols = one_of(0, &[0, c::IPPROTO_TCP, c::IPPROTO_UDP]);
         make.push(both(is(0, family), (2, protocols), answer));
@@ -307,7 +310,7 @@ fn sockets_of(sockets: Sockets) -> (Vec<Exception>, Vec<Exception>) {
         make.push(both(is(0, family), is(2, c::IPPROTO_MPTCP), EPROTONOSUPPORT));
     }
     if sockets.named {
-        return (make, vec![equals(0, c::AF_UNIX, Answer::Allow)]);
+        return (make, vec![equals(0, c::AF_UNIX, SyscallAction::Allow)]);
     }
     (make, connected_pairs())
 }
@@ -317,17 +320,20 @@ pub(super) fn connected_pairs() -> Vec<Exception> {
     let flags = [0, c::SOCK_CLOEXEC, c::SOCK_NONBLOCK, c::SOCK_CLOEXEC | c::SOCK_NONBLOCK];
     let pair = |flags: c::c_int| {
         let kinds = one_of(flags.cast_unsigned(), &[c::SOCK_STREAM | flags, c::SOCK_SEQPACKET | flags]);
-        Exception { tests: vec![(0, Test::Equals(c::AF_UNIX.cast_unsigned())), (1, kinds)], answer: Answer::Allow }
+        Exception {
+            tests: vec![(0, Test::Equals(c::AF_UNIX.cast_unsigned())), (1, kinds)],
+            answer: SyscallAction::Allow,
+        }
     };
     flags.map(pair).to_vec()
 }
 
 /// One test on one argument.
-pub(super) fn when(argument: u8, test: Test, answer: Answer) -> Exception {
+pub(super) fn when(argument: u8, test: Test, answer: SyscallAction) -> Exception {
     Exception { tests: vec![(argument, test)], answer }
 }
 
-pub(super) fn equals(argument: u8, value: c::c_int, answer: Answer) -> Exception {
+pub(super) fn equals(argument: u8, value: c::c_int, answer: SyscallAction) -> Exception {
     when(argument, Test::Equals(value.cast_unsigned()), answer)
 }
 
@@ -349,9 +355,7 @@ pub(crate) struct EntryKey(pub(crate) u64);
 impl EntryKey {
     /// One that cannot be guessed.
     pub(crate) fn random() -> rustix::io::Result<Self> {
-        let mut bytes = [0; 8];
-        rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())?;
-        Ok(Self(u64::from_ne_bytes(bytes)))
+        crate::random::random_bytes().map(u64::from_ne_bytes).map(Self)
     }
 }
 
@@ -362,13 +366,13 @@ pub(crate) fn policy_of_zygotes(sockets: Sockets, key: EntryKey) -> Policy {
     #[expect(clippy::cast_possible_truncation, reason = "the two halves")]
     let halves = [(key.0 >> 32) as u32, key.0 as u32];
     let tests = vec![(0, Test::HighEquals(halves[0])), (1, Test::HighEquals(halves[1]))];
-    policy.change(c::SYS_setns, vec![Exception { tests, answer: Answer::Allow }], EPERM);
+    policy.change(c::SYS_setns, vec![Exception { tests, answer: SyscallAction::Allow }], EPERM);
     policy
 }
 
 impl Policy {
     /// Sets the rule of a call, whether it is listed or not.
-    pub(super) fn set(&mut self, call: c::c_long, exceptions: Vec<Exception>, otherwise: Answer) {
+    pub(super) fn set(&mut self, call: c::c_long, exceptions: Vec<Exception>, otherwise: SyscallAction) {
         let number = u32::try_from(call).unwrap_or(u32::MAX);
         let rule = Rule { exceptions, otherwise };
         match self.rules.binary_search_by_key(&number, |(number, _)| *number) {
@@ -386,7 +390,7 @@ impl Policy {
     }
 
     /// Replaces the rule of a call that is listed.
-    pub(super) fn change(&mut self, call: c::c_long, exceptions: Vec<Exception>, otherwise: Answer) {
+    pub(super) fn change(&mut self, call: c::c_long, exceptions: Vec<Exception>, otherwise: SyscallAction) {
         let number = u32::try_from(call).unwrap_or(u32::MAX);
         if let Ok(index) = self.rules.binary_search_by_key(&number, |(number, _)| *number) {
             self.rules[index].1 = Rule { exceptions, otherwise };
@@ -397,7 +401,7 @@ impl Policy {
 
     /// What the policy says about a call. The compiled filter must say the same: tests compare them.
     #[cfg(test)]
-    pub(crate) fn answer(&self, call: u32, arguments: &[u64; 6]) -> Answer {
+    pub(crate) fn answer(&self, call: u32, arguments: &[u64; 6]) -> SyscallAction {
         let Ok(index) = self.rules.binary_search_by_key(&call, |(number, _)| *number) else { return self.unlisted };
         let rule = &self.rules[index].1;
         let holds = |&(argument, test): &(u8, Test)| {

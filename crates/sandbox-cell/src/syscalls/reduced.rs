@@ -10,11 +10,11 @@
 
 use libc as c;
 
-use super::policy::{Answer, Exception, Policy, Sockets, Test, connected_pairs, policy};
+use super::policy::{Exception, Policy, Sockets, SyscallAction, Test, connected_pairs, policy};
 
-const EPERM: Answer = Answer::Errno(1);
-const EACCES: Answer = Answer::Errno(13);
-const ENOSYS: Answer = Answer::Errno(38);
+const EPERM: SyscallAction = SyscallAction::Errno(1);
+const EACCES: SyscallAction = SyscallAction::Errno(13);
+const ENOSYS: SyscallAction = SyscallAction::Errno(38);
 
 /// What reaches beyond the cell for want of namespaces.
 const SOCKETS: &[c::c_long] =
@@ -51,7 +51,7 @@ const IOPRIO_WHO_PROCESS: u32 = 1;
 /// The policy; `own_user` says whether the cell has a user of its own.
 pub(crate) fn policy_without_namespaces(own_user: bool) -> Policy {
     let mut policy = policy(Sockets { internet: false, named: false });
-    let allow = |tests: Vec<(u8, Test)>| Exception { tests, answer: Answer::Allow };
+    let allow = |tests: Vec<(u8, Test)>| Exception { tests, answer: SyscallAction::Allow };
     for &call in SOCKETS {
         policy.change(call, vec![], EACCES);
     }
@@ -92,16 +92,16 @@ mod tests {
         for own_user in [true, false] {
             assert_eq!(answer(own_user, c::SYS_socket, [unix, stream, 0, 0, 0, 0]), EACCES);
             assert_eq!(answer(own_user, c::SYS_socketpair, [unix, datagram, 0, 0, 0, 0]), EACCES);
-            assert_eq!(answer(own_user, c::SYS_socketpair, [unix, stream, 0, 0, 0, 0]), Answer::Allow);
+            assert_eq!(answer(own_user, c::SYS_socketpair, [unix, stream, 0, 0, 0, 0]), SyscallAction::Allow);
             assert_eq!(answer(own_user, c::SYS_shmget, [0; 6]), ENOSYS);
             assert_eq!(answer(own_user, c::SYS_inotify_add_watch, [0; 6]), EACCES);
         }
-        assert_eq!(answer(true, c::SYS_fchmodat, [0; 6]), Answer::Allow);
+        assert_eq!(answer(true, c::SYS_fchmodat, [0; 6]), SyscallAction::Allow);
         assert_eq!(answer(false, c::SYS_fchmodat, [0; 6]), EPERM);
-        assert_eq!(answer(false, c::SYS_utimensat, [3, 0, 0, 0, 0, 0]), Answer::Allow);
+        assert_eq!(answer(false, c::SYS_utimensat, [3, 0, 0, 0, 0, 0]), SyscallAction::Allow);
         assert_eq!(answer(false, c::SYS_utimensat, [3, 1 << 32, 0, 0, 0, 0]), EPERM);
         assert_eq!(answer(false, c::SYS_sched_setaffinity, [1, 0, 0, 0, 0, 0]), EPERM);
-        assert_eq!(answer(false, c::SYS_sched_setaffinity, [0; 6]), Answer::Allow);
+        assert_eq!(answer(false, c::SYS_sched_setaffinity, [0; 6]), SyscallAction::Allow);
         assert_eq!(answer(false, c::SYS_setpriority, [2, 0, 0, 0, 0, 0]), EPERM);
     }
 }

@@ -1,5 +1,5 @@
-//! What the tests of the library share. A keeper must be started while the process has one thread, so they have a `main` of
-//! their own.
+//! What the tests of the library share. A keeper is their own program, started once more, so they have a `main` that can
+//! become one.
 
 use std::io::{Read, Seek};
 use std::os::fd::AsFd;

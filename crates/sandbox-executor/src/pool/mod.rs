@@ -29,7 +29,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use sandbox_cell::limits::{Caps, LimitKind, Limits};
-use sandbox_cell::{Cell, CellSpec, Failure, Keeper, LayerSet, Mount, Network};
+use sandbox_cell::{Cell, CellSpec, Failure, Keeper, Mount, Network};
 use serde::{Deserialize, Serialize};
 
 use self::makers::Shared;
@@ -167,7 +167,7 @@ impl Order {
     /// out, are not kept ready.
     fn new(spec: &CellSpec, shown: &[Mount]) -> Option<Self> {
         let writable = spec.mounts.iter().chain(shown).any(|mount| mount.writable);
-        if writable || matches!(spec.network, Network::Gateway(_)) || spec.omit != LayerSet::default() {
+        if writable || matches!(spec.network, Network::Gateway(_)) || !spec.disabled_layers().is_empty() {
             return None;
         }
         let mut limits = Limits::default();

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use sandbox_cell::Cell;
 
 use super::Order;
-use crate::companion::{Companion, is_readable};
+use crate::companion::Companion;
 
 #[derive(Debug, Default)]
 pub(super) struct State {
@@ -47,7 +47,8 @@ pub(super) struct Made {
 impl Made {
     fn has_ended(&self) -> bool {
         // A cell that has something to say has come to an end.
-        is_readable(&self.cell, Duration::ZERO) || self.companion.as_ref().is_some_and(Companion::has_ended)
+        sandbox_cell::wait::is_readable(&[&self.cell], Duration::ZERO)
+            || self.companion.as_ref().is_some_and(Companion::has_ended)
     }
 }
 

@@ -24,6 +24,7 @@ mod jobs;
 mod otlp;
 mod owners;
 mod screen;
+mod secrets;
 mod shares;
 mod warm;
 mod warm_javascript;

@@ -1,18 +1,18 @@
-//! What an attendant hears from inside its container, and what it makes of it.
+//! What a bridge hears from inside its container, and what it makes of it.
 
 use std::io;
 
-use super::super::frames::{FromInside, WINDOW};
+use super::super::frames::{FromGuest, WINDOW};
 use super::super::group::{OWN_MEMORY, OWN_PROCESSES};
-use super::Attendant;
+use super::Bridge;
 use crate::error::Failure;
 use crate::limits::LimitKind;
 use crate::outcome::{CellEnd, Outcome, RunStatus, StopReason, Usage};
 use crate::wire::FromCell;
 
-impl Attendant<'_> {
+impl Bridge<'_> {
     /// Hears the program inside. False when it has gone.
-    pub(super) fn hear_inside(&mut self) -> Result<bool, Failure> {
+    pub(super) fn hear_guest(&mut self) -> Result<bool, Failure> {
         let strange = |error: io::Error| Failure::os("the container says what makes no sense", error);
         let more = match self.incoming.read(&mut self.from) {
             Ok(more) => more,
@@ -43,9 +43,9 @@ impl Attendant<'_> {
         self.on_time()
     }
 
-    fn on_message(&mut self, message: FromInside) -> Result<(), Failure> {
+    fn on_message(&mut self, message: FromGuest) -> Result<(), Failure> {
         match (message, &mut self.running) {
-            (FromInside::Ready { isolation, .. }, _) if self.ready.is_none() => {
+            (FromGuest::Ready { isolation, .. }, _) if self.ready.is_none() => {
                 let isolation = isolation.union(self.container.provides());
                 if let Some(layer) = self.spec.required.without(isolation).iter().next() {
                     let why = "the backend does not provide it";
@@ -53,25 +53,32 @@ impl Attendant<'_> {
                 }
                 self.ready = Some(isolation);
                 let prepare = self.began.elapsed();
-                self.tell(&FromCell::Ready { isolation, prepare, nest: None, id: None, key: None, landlock: false });
+                self.tell(&FromCell::Ready {
+                    isolation,
+                    prepare,
+                    zygote_namespace: None,
+                    id: None,
+                    key: None,
+                    landlock: false,
+                });
                 self.take_command()
             }
-            (FromInside::Room(room), Some(run)) => {
+            (FromGuest::Room(room), Some(run)) => {
                 run.room = WINDOW.min(run.room + usize::try_from(room).unwrap_or(0));
                 Ok(())
             }
-            (FromInside::Output { error, bytes }, Some(run)) if !run.ended => {
+            (FromGuest::Output { error, bytes }, Some(run)) if !run.ended => {
                 run.blocked = Some((usize::from(error), bytes));
                 self.unblock();
                 Ok(())
             }
-            (FromInside::Ended(outcome), Some(run)) if !run.ended => {
+            (FromGuest::Ended(outcome), Some(run)) if !run.ended => {
                 run.ended = true;
                 let outcome = self.complete(*outcome);
                 self.tell(&FromCell::Ended(Box::new(outcome)));
                 Ok(())
             }
-            (FromInside::Collected(bytes), Some(run)) => {
+            (FromGuest::Collected(bytes), Some(run)) => {
                 if bytes.is_empty() {
                     run.collect = None;
                 } else if let Some(collect) = &mut run.collect
@@ -81,12 +88,12 @@ impl Attendant<'_> {
                 }
                 Ok(())
             }
-            (FromInside::Sample(usage), _) => {
+            (FromGuest::Sample(usage), _) => {
                 let usage = self.counted(usage);
                 self.tell(&FromCell::Sample(usage));
                 Ok(())
             }
-            (FromInside::Failed(failure), _) => {
+            (FromGuest::Failed(failure), _) => {
                 self.running = None;
                 self.tell(&FromCell::Failed(failure));
                 Ok(())

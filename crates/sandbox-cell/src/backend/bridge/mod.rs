@@ -1,6 +1,6 @@
-//! A cell's attendant: a process that has a container made, and speaks to the cell's caller as the keeper does.
+//! A cell's bridge: a process that has a container made, and speaks to the cell's caller as the keeper does.
 
-mod hear;
+mod messages;
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -9,20 +9,21 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Stdio};
 use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags};
 
 use super::Container;
-use super::frames::{self, CHUNK, Incoming, ToInside, WINDOW};
+use super::frames::{self, CHUNK, Incoming, ToGuest, WINDOW};
 use crate::cgroup::Counters;
 use crate::error::Failure;
 use crate::layer::LayerSet;
 use crate::limits::LimitKind;
 use crate::outcome::StopReason;
-use crate::spec::CellSpec;
-use crate::wire::{self, FromCell, Received, Run, ToCell};
+use crate::spec::{CellSpec, Command};
+use crate::wait::{is_readable, timespec};
+use crate::wire::{self, FromCell, Received, RunParams, ToCell};
 
 /// How long the program inside may take longer than it should to end a command, before the container is killed.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -33,8 +34,8 @@ const START: Duration = Duration::from_secs(60);
 /// How much of what a runtime complains about is kept.
 const COMPLAINT: usize = 4096;
 
-/// Attends a cell to its end. Called in a process of its own.
-pub(crate) fn attend(spec: &CellSpec, caller: &OwnedFd, container: Result<Box<dyn Container>, Failure>) {
+/// Serves a cell to its end, by a container. Called in a process of its own.
+pub(crate) fn bridge(spec: &CellSpec, caller: &OwnedFd, container: Result<Box<dyn Container>, Failure>) {
     let tell = |failure| {
         let _ = wire::send(caller, &FromCell::Failed(failure), &[], SendFlags::empty());
     };
@@ -44,8 +45,8 @@ pub(crate) fn attend(spec: &CellSpec, caller: &OwnedFd, container: Result<Box<dy
     };
     match start(container.as_mut()) {
         Ok((mut child, streams)) => {
-            let attendant = Attendant::new(spec, caller, container.as_ref(), streams);
-            if let Err(failure) = attendant.and_then(Attendant::attend) {
+            let bridge = Bridge::new(spec, caller, container.as_ref(), streams);
+            if let Err(failure) = bridge.and_then(Bridge::serve) {
                 tell(failure);
             }
             container.kill();
@@ -57,9 +58,9 @@ pub(crate) fn attend(spec: &CellSpec, caller: &OwnedFd, container: Result<Box<dy
     container.remove();
 }
 
-type Streams = (ChildStdin, ChildStdout, ChildStderr);
+type BridgeStreams = (ChildStdin, ChildStdout, ChildStderr);
 
-fn start(container: &mut dyn Container) -> Result<(Child, Streams), Failure> {
+fn start(container: &mut dyn Container) -> Result<(Child, BridgeStreams), Failure> {
     let mut command = container.prepare()?;
     let what = format!("cannot start {}", command.get_program().display());
     let spawned = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
@@ -72,7 +73,7 @@ fn start(container: &mut dyn Container) -> Result<(Child, Streams), Failure> {
     }
 }
 
-struct Attendant<'a> {
+struct Bridge<'a> {
     spec: &'a CellSpec,
     caller: &'a OwnedFd,
     container: &'a dyn Container,
@@ -87,18 +88,18 @@ struct Attendant<'a> {
     /// The layers in force, once it is ready.
     ready: Option<LayerSet>,
     /// A command that came before.
-    waiting: Option<(Run, Vec<OwnedFd>)>,
-    running: Option<Running>,
+    waiting: Option<(Box<RunParams>, Vec<OwnedFd>)>,
+    running: Option<BridgedRun>,
     buffer: Vec<u8>,
     /// What the container's group had counted before.
     before: Counters,
 }
 
 /// A command.
-struct Running {
+struct BridgedRun {
     /// Input files that are still to be sent, and then the command.
     files: Option<File>,
-    command: Option<Run>,
+    command: Option<(Box<Command>, Box<RunParams>)>,
     input: Option<OwnedFd>,
     room: usize,
     output: [OwnedFd; 2],
@@ -112,17 +113,17 @@ struct Running {
     ended: bool,
 }
 
-impl<'a> Attendant<'a> {
+impl<'a> Bridge<'a> {
     fn new(
         spec: &'a CellSpec,
         caller: &'a OwnedFd,
         container: &'a dyn Container,
-        (to, from, complaints): Streams,
+        (to, from, complaints): BridgeStreams,
     ) -> Result<Self, Failure> {
         for fd in [to.as_fd(), complaints.as_fd()] {
             nonblocking(fd).map_err(|errno| Failure::os("cannot prepare the container's streams", errno))?;
         }
-        let mut attendant = Self {
+        let mut bridge = Self {
             spec,
             caller,
             container,
@@ -139,11 +140,11 @@ impl<'a> Attendant<'a> {
             buffer: vec![0; wire::MAX_MESSAGE],
             before: Counters::default(),
         };
-        attendant.send(&ToInside::Create(Box::new(container.inner())))?;
-        Ok(attendant)
+        bridge.send(&ToGuest::Create(Box::new(container.inner())))?;
+        Ok(bridge)
     }
 
-    fn send(&mut self, message: &ToInside) -> Result<(), Failure> {
+    fn send(&mut self, message: &ToGuest) -> Result<(), Failure> {
         let frame = frames::encode(message).map_err(|error| Failure::os("cannot talk to the container", error))?;
         self.outgoing.extend(frame);
         Ok(())
@@ -153,8 +154,8 @@ impl<'a> Attendant<'a> {
         let _ = wire::send(self.caller, message, &[], SendFlags::empty());
     }
 
-    /// Attends the cell until its caller has gone.
-    fn attend(mut self) -> Result<(), Failure> {
+    /// Serves the cell until its caller has gone.
+    fn serve(mut self) -> Result<(), Failure> {
         loop {
             self.prepare_input()?;
             let [caller, from, complaints] = self.wait()?;
@@ -166,7 +167,7 @@ impl<'a> Attendant<'a> {
             if caller && !self.hear_caller()? {
                 return Ok(());
             }
-            if from && !self.hear_inside()? {
+            if from && !self.hear_guest()? {
                 self.hear_complaints();
                 return self.on_gone();
             }
@@ -191,10 +192,7 @@ impl<'a> Attendant<'a> {
         fds.extend(input.map(|fd| PollFd::new(fd, PollFlags::IN)));
         let now = Instant::now();
         let timeout = self.deadline().map(|at| at.saturating_duration_since(now) + Duration::from_millis(1));
-        let timeout = timeout.map(|left| Timespec {
-            tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX),
-            tv_nsec: i64::from(left.subsec_nanos()),
-        });
+        let timeout = timeout.map(timespec);
         match poll(&mut fds, timeout.as_ref()) {
             Ok(_) | Err(Errno::INTR) => {}
             Err(errno) => return Err(Failure::os("cannot wait for the container", errno)),
@@ -232,10 +230,10 @@ impl<'a> Attendant<'a> {
             run.kill = Some(Instant::now() + PATIENCE);
             run.reason = Some(reason);
         }
-        self.send(&ToInside::Stop(reason))
+        self.send(&ToGuest::Stop(reason))
     }
 
-    fn wants_input(&self, run: &Running) -> bool {
+    fn wants_input(&self, run: &BridgedRun) -> bool {
         run.command.is_none() && run.room > 0 && self.outgoing.len() < CHUNK
     }
 
@@ -253,17 +251,16 @@ impl<'a> Attendant<'a> {
             if read == 0 {
                 run.files = None;
             } else {
-                return self.send(&ToInside::Files(bytes));
+                return self.send(&ToGuest::Files(bytes));
             }
         }
         let Some(run) = &mut self.running else { return Ok(()) };
-        if let Some(command) = run.command.take() {
+        if let Some((command, to_run)) = run.command.take() {
             run.stop = Instant::now() + self.spec.limits.wall_time() + Duration::from_secs(1);
-            return self.send(&ToInside::Run(Box::new(command)));
+            return self.send(&ToGuest::Run { command, run: to_run });
         }
         let Some(input) = run.input.as_ref().filter(|_| run.room > 0) else { return Ok(()) };
-        let mut polled = [PollFd::new(input, PollFlags::IN)];
-        if !poll(&mut polled, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok_and(|ready| ready > 0) {
+        if !is_readable(&[input], Duration::ZERO) {
             return Ok(());
         }
         let mut bytes = vec![0; CHUNK.min(run.room)];
@@ -271,12 +268,12 @@ impl<'a> Attendant<'a> {
             Ok(read) if read > 0 => {
                 bytes.truncate(read);
                 run.room -= read;
-                self.send(&ToInside::Input(bytes))
+                self.send(&ToGuest::Input(bytes))
             }
             Err(Errno::AGAIN | Errno::INTR) => Ok(()),
             _ => {
                 run.input = None;
-                self.send(&ToInside::InputEnd)
+                self.send(&ToGuest::InputEnd)
             }
         }
     }
@@ -340,12 +337,12 @@ impl<'a> Attendant<'a> {
                         && run.limits.is_none()
                         && self.running.as_ref().is_none_or(|run| run.ended) =>
                 {
-                    self.waiting = Some((*run, fds));
+                    self.waiting = Some((run, fds));
                     self.take_command()?;
                 }
-                ToCell::Run { .. } | ToCell::Accompany(_) => return Ok(false),
+                ToCell::Run { .. } | ToCell::Accompany => return Ok(false),
                 ToCell::Stop(reason) => self.stop(reason)?,
-                ToCell::Sample => self.send(&ToInside::Sample)?,
+                ToCell::Sample => self.send(&ToGuest::Sample)?,
             },
             Err(Errno::AGAIN) => {}
             Ok(Received::Closed) | Err(_) => return Ok(false),
@@ -362,6 +359,7 @@ impl<'a> Attendant<'a> {
         let missing = || Failure::new("cannot start the program", "descriptors are missing");
         let mut fds = fds.into_iter();
         let mut next = || fds.next().ok_or_else(missing);
+        let command = wire::read_command(next()?).map_err(|errno| Failure::os("cannot read the command", errno))?;
         let (input, stdout, stderr) = (next()?, next()?, next()?);
         for fd in [&stdout, &stderr] {
             nonblocking(fd.as_fd()).map_err(|errno| Failure::os("cannot prepare the output", errno))?;
@@ -372,9 +370,9 @@ impl<'a> Attendant<'a> {
         }
         let collect = run.collect.map(|_| next().map(File::from)).transpose()?;
         self.before = self.container.counters().unwrap_or_default();
-        self.running = Some(Running {
+        self.running = Some(BridgedRun {
             files,
-            command: Some(run),
+            command: Some((Box::new(command), run)),
             input: Some(input),
             room: WINDOW,
             output: [stdout, stderr],

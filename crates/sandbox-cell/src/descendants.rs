@@ -11,7 +11,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 /// A process of a family.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Member {
+pub(crate) struct Descendant {
     pub(crate) pid: Pid,
     pub(crate) parent: Pid,
     /// Whether it has ended and waits for its parent to notice.
@@ -19,7 +19,7 @@ pub(crate) struct Member {
     start: u64,
 }
 
-impl Member {
+impl Descendant {
     fn of(pid: Pid) -> Option<Self> {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).ok()?;
         Self::parse(pid, &stat)
@@ -47,13 +47,13 @@ impl Member {
 
 /// Looks once at every process that descends from `root`, those in `spared` and below them excepted. What is seen is
 /// handled at once, because a process that forks and ends all the time is gone a moment later.
-pub(crate) fn each(root: Pid, spared: &[Pid], mut handle: impl FnMut(&Member)) {
+pub(crate) fn each(root: Pid, spared: &[Pid], mut handle: impl FnMut(&Descendant)) {
     let Ok(entries) = std::fs::read_dir("/proc") else { return };
     let mut known = HashSet::from([root]);
     let mut others = vec![];
     for entry in entries.flatten() {
         let pid = entry.file_name().to_str().and_then(|name| name.parse().ok()).and_then(Pid::from_raw);
-        let Some(member) = pid.filter(|pid| !spared.contains(pid)).and_then(Member::of) else { continue };
+        let Some(member) = pid.filter(|pid| !spared.contains(pid)).and_then(Descendant::of) else { continue };
         if known.contains(&member.parent) {
             known.insert(member.pid);
             handle(&member);
@@ -108,9 +108,9 @@ mod tests {
     fn reads_a_process_whatever_its_name() {
         let stat = "7 (a) b () Z 3 7 7 0 -1 4194304 100 0 0 0 150 50 20 30 20 0 3 0 777 0 0";
         let pid = Pid::from_raw(7).expect("a pid");
-        let member = Member::parse(pid, stat).expect("a process");
+        let member = Descendant::parse(pid, stat).expect("a process");
         assert_eq!((member.parent, member.ended, member.start), (Pid::from_raw(3).expect("a pid"), true, 777));
-        assert_eq!(Member::parse(pid, "7 (x"), None);
+        assert_eq!(Descendant::parse(pid, "7 (x"), None);
     }
 
     #[test]
@@ -118,22 +118,22 @@ mod tests {
         let script = "(sleep 60; true) & (sleep 60; true) & wait; true";
         let mut child = std::process::Command::new("sh").args(["-c", script]).spawn().expect("a child");
         let root = Pid::from_child(&child);
-        let family = || {
+        let descendants = || {
             let mut members = vec![];
             each(root, &[], |member| members.push(*member));
             members
         };
-        while family().len() < 4 {
+        while descendants().len() < 4 {
             std::thread::sleep(std::time::Duration::from_millis(5));
         }
-        let spared = family().into_iter().find(|member| member.parent == root).expect("a child of the child").pid;
+        let spared = descendants().into_iter().find(|member| member.parent == root).expect("a child of the child").pid;
         assert_eq!(signal(root, &[spared], Signal::STOP), 2);
-        let stopped = |member: &Member| {
+        let stopped = |member: &Descendant| {
             let stat = std::fs::read_to_string(format!("/proc/{}/stat", member.pid.as_raw_nonzero())).expect("stat");
             stat.rsplit_once(')').is_some_and(|(_, fields)| fields.starts_with(" T"))
         };
         let (below, others): (Vec<_>, Vec<_>) =
-            family().into_iter().partition(|member| member.pid == spared || member.parent == spared);
+            descendants().into_iter().partition(|member| member.pid == spared || member.parent == spared);
         assert!(below.len() == 2 && !below.iter().any(stopped), "{below:?}");
         while !others.iter().all(stopped) {
             std::thread::sleep(std::time::Duration::from_millis(5));

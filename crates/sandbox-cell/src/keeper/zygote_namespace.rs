@@ -1,11 +1,11 @@
-//! A nest: the namespaces that a zygote and the cells of its children have in common, and the process that makes cells in
-//! them.
+//! A zygote namespace: the user and PID namespace that a zygote shares with the cells of its children, and the process that
+//! makes cells in it.
 //!
 //! A namespace can only be entered by a process with power over the user namespace that it belongs to, and a PID namespace
 //! only from the ones above it. The cells of a zygote's children must therefore be made inside the user and PID namespace
-//! that the zygote is in. The keeper is not in them and must not be, so a process of the keeper's is: the nest's own. It
-//! is the first of its PID namespace, which ends with it, and it does one thing: it makes a cell's init when it is told
-//! to. Everything else (groups, deadlines, messages) stays with the keeper, as for any other cell.
+//! that the zygote is in. The keeper is not in them and must not be, so a child of the keeper
+//! is. It is the first process of the PID namespace, which ends with it, and it does one thing: it makes a cell's init when
+//! the keeper asks for one. Everything else (groups, deadlines, messages) stays with the keeper, as for any other cell.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -17,8 +17,9 @@ use rustix::process::{Pid, Signal, pidfd_send_signal};
 use sandbox_sys::process::{Child, Namespaces, SingleThreaded, fork_into};
 use serde::{Deserialize, Serialize};
 
+use crate::environment::CellEnvironment;
 use crate::identity;
-use crate::init::{self, Birth, Duties, Filters};
+use crate::init::{self, Duties, Filters, InitParams};
 use crate::layer::{Layer, LayerSet};
 use crate::spec::{CellSpec, Role};
 use crate::syscalls::EntryKey;
@@ -27,7 +28,7 @@ use crate::wire::{self, Received};
 /// Everything about a cell that its init has to know. Its connection comes with this, and perhaps the group that it is to
 /// be born in.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Order {
+pub(super) struct InitOrder {
     pub(super) spec: CellSpec,
     pub(super) owner: (u32, u32),
     pub(super) map: String,
@@ -38,24 +39,24 @@ pub(super) struct Order {
 }
 
 #[derive(Debug, Serialize, Deserialize)]
-enum FromNest {
+enum FromZygoteNamespace {
     /// It was made; a descriptor of its process comes with this.
     Made,
     /// It was not, and why.
     Failed(i32),
 }
 
-/// A nest, as the keeper sees it. [`Nest::end`] ends everything in it.
+/// A zygote namespace, as the keeper sees it. [`ZygoteNamespace::end`] ends everything in it.
 #[derive(Debug)]
-pub(super) struct Nest {
+pub(super) struct ZygoteNamespace {
     socket: OwnedFd,
     child: Child,
     /// What its zygote needs to enter cells.
     pub(super) key: EntryKey,
 }
 
-/// What a nest is made from.
-pub(super) struct NestParams<'a> {
+/// What a zygote namespace is made from.
+pub(super) struct ZygoteNamespaceParams<'a> {
     /// The content of its map of ids.
     pub(super) map: &'a str,
     /// The user that what is in it is charged to, on the host, if that is not the keeper's own.
@@ -66,28 +67,32 @@ pub(super) struct NestParams<'a> {
     pub(super) key: EntryKey,
 }
 
-impl Nest {
-    /// Makes a nest in which the ids of `map` exist.
-    pub(super) fn start(alone: SingleThreaded, proc: &OwnedFd, params: &NestParams<'_>) -> rustix::io::Result<Self> {
+impl ZygoteNamespace {
+    /// Makes a zygote namespace in which the ids of `map` exist.
+    pub(super) fn start(
+        alone: SingleThreaded,
+        proc: &OwnedFd,
+        params: &ZygoteNamespaceParams<'_>,
+    ) -> rustix::io::Result<Self> {
         let (ours, theirs) = wire::pair()?;
         let namespaces = Namespaces::USER.and(Namespaces::PID);
         let fork = || fork_into(alone, namespaces, None, || main(alone, &theirs, params));
         let child = params.owner.map_or_else(fork, |owner| identity::acting_as(owner, fork))?;
-        let nest = Self { socket: ours, child, key: params.key };
-        let pid = nest.child.pid.as_raw_nonzero();
+        let zygote_namespace = Self { socket: ours, child, key: params.key };
+        let pid = zygote_namespace.child.pid.as_raw_nonzero();
         for file in ["uid_map", "gid_map"] {
             let path = format!("{pid}/{file}");
             let file = rustix::fs::openat(proc, &path, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty());
             if let Err(errno) = file.and_then(|file| rustix::io::write(&file, params.map.as_bytes())) {
-                super::workshop::kill_and_wait(&nest.child);
+                super::factory::kill_and_wait(&zygote_namespace.child);
                 return Err(errno);
             }
         }
-        Ok(nest)
+        Ok(zygote_namespace)
     }
 
     /// Ends everything in it, without waiting: the process that is returned has to be reaped when it has ended, which takes
-    /// as long as the slowest of all that is in the nest.
+    /// as long as the slowest of all that is in the zygote namespace.
     pub(super) fn end(self) -> Child {
         let _ = pidfd_send_signal(&self.child.pidfd, Signal::KILL);
         self.child
@@ -96,7 +101,7 @@ impl Nest {
     /// Has a cell's init made.
     pub(super) fn make(
         &self,
-        order: &Order,
+        order: &InitOrder,
         socket: BorrowedFd<'_>,
         birthplace: Option<BorrowedFd<'_>>,
     ) -> rustix::io::Result<Child> {
@@ -110,17 +115,17 @@ impl Nest {
         }
         let mut buffer = [0; 64];
         match wire::receive(&self.socket, &mut buffer, RecvFlags::empty())? {
-            Received::Message(FromNest::Made, mut fds) => {
+            Received::Message(FromZygoteNamespace::Made, mut fds) => {
                 let pidfd = fds.pop().ok_or(Errno::PROTO)?;
                 Ok(Child { pid: pid_behind(&pidfd).ok_or(Errno::SRCH)?, pidfd })
             }
-            Received::Message(FromNest::Failed(errno), _) => Err(Errno::from_raw_os_error(errno)),
+            Received::Message(FromZygoteNamespace::Failed(errno), _) => Err(Errno::from_raw_os_error(errno)),
             Received::Closed => Err(Errno::PIPE),
         }
     }
 }
 
-/// How long a nest may take to make an init.
+/// How long a zygote namespace may take to make an init.
 const MAKE: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
 
 /// Waits for an answer. False if none comes.
@@ -141,13 +146,13 @@ fn pid_behind(pidfd: &OwnedFd) -> Option<Pid> {
     Pid::from_raw(pid.trim().parse().ok()?)
 }
 
-/// The nest's own process: makes inits until the keeper is gone.
-fn main(alone: SingleThreaded, socket: &OwnedFd, params: &NestParams<'_>) {
+/// The zygote namespace's own process: makes inits until the keeper is gone.
+fn main(alone: SingleThreaded, socket: &OwnedFd, params: &ZygoteNamespaceParams<'_>) {
     let _ = serve(alone, socket, params);
 }
 
-fn serve(alone: SingleThreaded, socket: &OwnedFd, params: &NestParams<'_>) -> rustix::io::Result<()> {
-    let _ = rustix::thread::set_name(c"sandbox-nest");
+fn serve(alone: SingleThreaded, socket: &OwnedFd, params: &ZygoteNamespaceParams<'_>) -> rustix::io::Result<()> {
+    let _ = rustix::thread::set_name(c"sandbox-zygotes");
     sandbox_sys::process::close_all_except(&[socket.as_fd()])?;
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
     // Inits that end need nobody to wait for them: the keeper watches a descriptor.
@@ -164,8 +169,8 @@ fn serve(alone: SingleThreaded, socket: &OwnedFd, params: &NestParams<'_>) -> ru
                 }
                 let made = make(alone, &order, &fds, params);
                 let answer = match &made {
-                    Ok(_) => FromNest::Made,
-                    Err(errno) => FromNest::Failed(errno.raw_os_error()),
+                    Ok(_) => FromZygoteNamespace::Made,
+                    Err(errno) => FromZygoteNamespace::Failed(errno.raw_os_error()),
                 };
                 let child: Vec<_> = made.iter().map(|child| child.pidfd.as_fd()).collect();
                 wire::send(socket, &answer, &child, SendFlags::empty())?;
@@ -175,17 +180,20 @@ fn serve(alone: SingleThreaded, socket: &OwnedFd, params: &NestParams<'_>) -> ru
     }
 }
 
-fn make(alone: SingleThreaded, order: &Order, fds: &[OwnedFd], params: &NestParams<'_>) -> rustix::io::Result<Child> {
+fn make(
+    alone: SingleThreaded,
+    order: &InitOrder,
+    fds: &[OwnedFd],
+    params: &ZygoteNamespaceParams<'_>,
+) -> rustix::io::Result<Child> {
     let socket = fds.first().ok_or(Errno::PROTO)?;
     let has = |layer| !order.without.contains(layer);
-    let birth = Birth {
+    let params = InitParams {
         alone,
         socket,
         spec: &order.spec,
-        id_maps: &[],
-        map: Some(&order.map),
+        environment: CellEnvironment::ZygoteNamespace(&order.map),
         owner: order.owner,
-        layout: None,
         without: order.without,
         init_ids: order.init_ids,
         program_ids: order.program_ids,
@@ -196,5 +204,5 @@ fn make(alone: SingleThreaded, order: &Order, fds: &[OwnedFd], params: &NestPara
         .into_iter()
         .filter(|(layer, _)| has(*layer))
         .fold(Namespaces::MOUNT, |all, (_, namespace)| all.and(namespace));
-    fork_into(alone, namespaces, fds.get(1).map(AsFd::as_fd), || init::main(&birth))
+    fork_into(alone, namespaces, fds.get(1).map(AsFd::as_fd), || init::main(&params))
 }

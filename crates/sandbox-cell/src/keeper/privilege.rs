@@ -13,7 +13,7 @@ pub(super) fn namespaces() -> LayerSet {
 }
 
 /// Whether this process can make namespaces and give ids without a user namespace of its own.
-pub(super) fn has_power() -> bool {
+pub(super) fn is_privileged() -> bool {
     holds(
         CapabilitySet::SYS_ADMIN
             | CapabilitySet::SETUID
@@ -24,7 +24,7 @@ pub(super) fn has_power() -> bool {
 }
 
 /// Whether this process can at least give ids to cells and do what belongs to it, as root can in most containers.
-pub(super) fn can_give_ids() -> bool {
+pub(super) fn can_assign_ids() -> bool {
     holds(
         CapabilitySet::SETUID
             | CapabilitySet::SETGID
@@ -41,7 +41,7 @@ fn holds(needed: CapabilitySet) -> bool {
 }
 
 /// Without privilege, a user namespace in which the keeper is root and may make the others.
-pub(super) fn gain_power(alone: SingleThreaded) -> Result<(), Failure> {
+pub(super) fn enter_user_namespace(alone: SingleThreaded) -> Result<(), Failure> {
     let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
     unshare(alone, Namespaces::USER)
         .map_err(|e| Failure::missing(Layer::User, format!("the kernel refused a user namespace ({e})")))?;

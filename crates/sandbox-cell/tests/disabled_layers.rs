@@ -1,6 +1,6 @@
 //! Layers that are left out: the cell is made without, it shows, and nothing outlives it.
 //!
-//! The keepers must be started while the process has one thread, so this file has a `main` of its own.
+//! The keepers are this same program, started once more, so this file has a `main` of its own.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
 
 mod harness;
@@ -17,6 +17,7 @@ use sandbox_cell::{
 use sandbox_testing::{eventually, needs};
 
 fn main() {
+    sandbox_cell::keeper_main_if_asked();
     let tests: &[Test] = &[
         ("every_layer_can_be_left_out", every_layer_can_be_left_out),
         ("all_layers_can_be_left_out", all_layers_can_be_left_out),
@@ -48,7 +49,7 @@ fn a_confined_keeper_leaves_nothing_out(keeper: &Keeper) {
 fn omitting(layers: &[Layer]) -> CellSpec {
     let mut limits = Limits::default();
     limits.set(LimitKind::WallTime, 20_000_000, &Caps::default()).unwrap();
-    CellSpec { limits, omit: layers.iter().copied().collect(), ..CellSpec::new() }
+    CellSpec { limits, disabled_layers: layers.iter().copied().collect(), ..CellSpec::new() }
 }
 
 fn ready(keeper: &Keeper, spec: &CellSpec) -> Result<LayerSet, Failure> {
@@ -71,7 +72,7 @@ fn every_layer_can_be_left_out(keeper: &Keeper) {
     for layer in Layer::ALL {
         let spec = omitting(&[layer]);
         let isolation = ready(keeper, &spec).unwrap_or_else(|failure| panic!("{}: {failure}", layer.name()));
-        assert_eq!(isolation, all.without(spec.omit), "{}", layer.name());
+        assert_eq!(isolation, all.without(spec.disabled_layers), "{}", layer.name());
         let (outcome, text) =
             script(keeper, &[layer], "echo here > note; cat note; pwd; : > $TMPDIR/x && rm $TMPDIR/x");
         assert_eq!((outcome.status, text.as_str()), (RunStatus::Exited(0), "here\n/sandbox\n"), "{}", layer.name());
@@ -157,11 +158,12 @@ fn without_mount(keeper: &Keeper) {
     assert!(!script(keeper, &[], &look).1.contains("from the host"));
     // A volume below a directory of the host is the cell's own, and leaves nothing there.
     let mut spec = omitting(&[Layer::Mount]);
-    spec.volumes.push(Volume { target: "/run/omit-test/result".into(), size: 1 << 20, inodes: 10 });
+    spec.volumes.push(Volume { target: "/run/disabled_layers-test/result".into(), size: 1 << 20, inodes: 10 });
     let mut cell = keeper.create(&spec).unwrap();
-    let (outcome, text) = run(&mut cell, &["/bin/sh", "-c", "echo x > /run/omit-test/result/x; ls /run"], None);
+    let (outcome, text) =
+        run(&mut cell, &["/bin/sh", "-c", "echo x > /run/disabled_layers-test/result/x; ls /run"], None);
     assert_eq!(outcome.status, RunStatus::Exited(0), "{text}");
-    assert!(!std::path::Path::new("/run/omit-test").exists());
+    assert!(!std::path::Path::new("/run/disabled_layers-test").exists());
     for entry in std::fs::read_dir("/run").unwrap().flatten().filter(|entry| entry.path().is_dir()) {
         assert!(text.contains(entry.file_name().to_str().unwrap()), "{text}");
     }

@@ -2,12 +2,12 @@
 //!
 //! # Theory of operation
 //!
-//! There is no root file system of the cell's own. The keeper makes a directory for it ([`ground`]) with a place each for
+//! There is no root file system of the cell's own. The keeper makes a directory for it ([`directory`]) with a place each for
 //! the working directory, the home directory, temporary files and volumes; programs can write there and nowhere else,
 //! and of the host they can read the system's directories and what the cell was asked to show, where it is. Landlock
 //! keeps them to that, so there are no such cells without it.
 //!
-//! Callers speak of paths as in any other cell: `/sandbox`, `/tmp`, the targets of mounts. [`Layout`] knows where these really
+//! Callers speak of paths as in any other cell: `/sandbox`, `/tmp`, the targets of mounts. [`CellLayout`] knows where these really
 //! are, and rewrites a command's words, variables and working directory accordingly.
 //!
 //! Nothing limits the size of a directory, so init measures it from time to time ([`usage`]), as it does with memory. And
@@ -15,7 +15,7 @@
 //! ([`mod@clear`]).
 
 mod clear;
-mod ground;
+mod directory;
 mod usage;
 
 use std::ffi::OsString;
@@ -23,7 +23,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
 pub(crate) use clear::clear;
-pub(crate) use ground::Ground;
+pub(crate) use directory::CellsDirectory;
 pub(crate) use usage::measure;
 
 use crate::spec::{CellSpec, Command, HOME_DIR, WORK_DIR};
@@ -36,7 +36,7 @@ const OWN: [(&str, &str); 3] = [(WORK_DIR, "work"), (HOME_DIR, "home"), ("/tmp",
 
 /// Where things are that a cell knows by other names.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Layout {
+pub(crate) struct CellLayout {
     /// The cell's directory.
     root: PathBuf,
     /// Its writable places: the name in the cell, and where it is. First those that every cell has, then its volumes.
@@ -46,7 +46,7 @@ pub(crate) struct Layout {
     in_place: bool,
 }
 
-impl Layout {
+impl CellLayout {
     /// The layout of a cell whose directory is `root`.
     pub(crate) fn new(root: PathBuf, spec: &CellSpec) -> Self {
         let own = OWN.map(|(name, place)| (PathBuf::from(name), root.join(place)));
@@ -137,11 +137,11 @@ mod tests {
     use super::*;
     use crate::spec::{Mount, Volume};
 
-    fn layout() -> Layout {
+    fn layout() -> CellLayout {
         let mut spec = CellSpec::new();
         spec.mounts = vec![Mount::read_only("/home/u/py", "/opt/python"), Mount::read_only("/data/7", "/build")];
         spec.volumes = vec![Volume { target: "/run/result".into(), size: 1, inodes: 1 }];
-        Layout::new("/tmp/ground/3".into(), &spec)
+        CellLayout::new("/tmp/ground/3".into(), &spec)
     }
 
     #[test]

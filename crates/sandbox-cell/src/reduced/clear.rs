@@ -103,7 +103,7 @@ mod tests {
         for closed in ["a/b/c", "a/b", "a"] {
             std::fs::set_permissions(at(closed), PermissionsExt::from_mode(0o0)).expect("chmod");
         }
-        nest(&at("deep"), 400);
+        zygote_namespace(&at("deep"), 400);
         let top = std::fs::File::open(dir.path()).expect("open");
         clear(top.as_fd()).expect("cleared");
         assert_eq!(std::fs::read_dir(dir.path()).expect("readable").count(), 0);
@@ -111,7 +111,7 @@ mod tests {
     }
 
     /// Directories within directories, deeper than a path can say.
-    fn nest(path: &Path, depth: usize) {
+    fn zygote_namespace(path: &Path, depth: usize) {
         std::fs::create_dir(path).expect("mkdir");
         let mut dir: OwnedFd = std::fs::File::open(path).expect("open").into();
         let name = "x".repeat(50);

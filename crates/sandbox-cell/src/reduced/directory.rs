@@ -11,7 +11,8 @@ use std::time::Duration;
 
 use rustix::fs::{AtFlags, CWD, FlockOperation, Gid, Mode, OFlags, Uid, flock};
 
-use super::{Layout, clear};
+use super::{CellLayout, clear};
+use crate::random::random_token;
 use crate::spec::CellSpec;
 
 const PREFIX: &str = "sandbox-run-cells-";
@@ -21,14 +22,14 @@ const SWEEP_AGE: Duration = Duration::from_secs(10);
 
 /// The directory in which a keeper's cells have theirs.
 #[derive(Debug)]
-pub(crate) struct Ground {
+pub(crate) struct CellsDirectory {
     path: PathBuf,
     dir: OwnedFd,
     /// Whether cells have users of their own, which have to come by.
     shared: bool,
 }
 
-impl Ground {
+impl CellsDirectory {
     /// Makes the directory and removes those that dead keepers have left.
     pub(crate) fn make(shared: bool) -> io::Result<Self> {
         Self::make_in(&std::env::temp_dir().canonicalize()?, shared)
@@ -38,9 +39,7 @@ impl Ground {
         sweep(parent);
         let mode = if shared { 0o711 } else { 0o700 };
         for _ in 0..100 {
-            let mut random = [0; 8];
-            rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty())?;
-            let path = parent.join(format!("{PREFIX}{:016x}", u64::from_ne_bytes(random)));
+            let path = parent.join(format!("{PREFIX}{}", random_token::<8>()?));
             match std::fs::DirBuilder::new().mode(mode).create(&path) {
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => continue,
                 made => made?,
@@ -55,8 +54,8 @@ impl Ground {
     }
 
     /// Makes the directory of a cell, with its places.
-    pub(crate) fn prepare(&self, number: u64, spec: &CellSpec, owner: Option<(u32, u32)>) -> io::Result<Layout> {
-        let layout = Layout::new(self.path.join(number.to_string()), spec);
+    pub(crate) fn prepare(&self, number: u64, spec: &CellSpec, owner: Option<(u32, u32)>) -> io::Result<CellLayout> {
+        let layout = CellLayout::new(self.path.join(number.to_string()), spec);
         let root = number.to_string();
         rustix::fs::mkdirat(&self.dir, &root, Mode::RWXU)?;
         let root = rustix::fs::openat(&self.dir, &root, DIRECTORY, Mode::empty())?;
@@ -83,7 +82,7 @@ impl Ground {
     }
 }
 
-impl Drop for Ground {
+impl Drop for CellsDirectory {
     fn drop(&mut self) {
         let _ = clear(self.dir.as_fd());
         let _ = std::fs::remove_dir(&self.path);
@@ -125,25 +124,25 @@ mod tests {
     fn a_ground_goes_with_its_keeper_or_with_the_next() {
         let parent = tempfile::tempdir().expect("tempdir");
         let count = || std::fs::read_dir(parent.path()).expect("readable").count();
-        let ground = Ground::make_in(parent.path(), false).expect("made");
-        let layout = ground.prepare(7, &CellSpec::new(), None).expect("prepared");
+        let directory = CellsDirectory::make_in(parent.path(), false).expect("made");
+        let layout = directory.prepare(7, &CellSpec::new(), None).expect("prepared");
         std::fs::write(layout.writable().next().expect("a place").join("file"), "x").expect("writable");
         std::fs::create_dir(parent.path().join("sandbox-run-cells-dead")).expect("mkdir");
         std::fs::write(parent.path().join("sandbox-run-cells-dead/file"), "x").expect("write");
         std::fs::create_dir(parent.path().join("other")).expect("mkdir");
         // Young ones stay.
-        drop(Ground::make_in(parent.path(), false).expect("made"));
+        drop(CellsDirectory::make_in(parent.path(), false).expect("made"));
         assert_eq!(count(), 3);
         let old = std::time::SystemTime::now() - 2 * SWEEP_AGE;
         for entry in std::fs::read_dir(parent.path()).expect("readable").flatten() {
             std::fs::File::open(entry.path()).and_then(|dir| dir.set_modified(old)).expect("aged");
         }
         // Of the old ones, those whose keeper lives.
-        drop(Ground::make_in(parent.path(), true).expect("made"));
+        drop(CellsDirectory::make_in(parent.path(), true).expect("made"));
         assert_eq!(count(), 2);
-        ground.remove(7);
+        directory.remove(7);
         assert!(!layout.root().exists());
-        drop(ground);
+        drop(directory);
         assert_eq!(count(), 1);
     }
 }

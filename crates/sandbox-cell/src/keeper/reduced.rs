@@ -1,38 +1,38 @@
-//! Making cells without namespaces: when it is done, and what it takes. See [`crate::bare`].
+//! Making cells without namespaces: when it is done, and what it takes. See [`crate::reduced`].
 
 use rustix::fs::Mode;
 
+use super::factory::CellFactory;
 use super::ids::{CellIds, Ids};
-use super::power::{namespaces, try_namespaces};
-use super::workshop::Workshop;
-use crate::bare::{Ground, LANDLOCK_ABI, Layout};
+use super::privilege::{namespaces, try_namespaces};
 use crate::error::Failure;
 use crate::layer::Layer;
+use crate::reduced::{CellLayout, CellsDirectory, LANDLOCK_ABI};
 use crate::spec::{CellSpec, Mount, Network, Role};
 
-impl Workshop {
+impl CellFactory {
     /// Whether a cell is made without namespaces: if there can be none, and nobody requires one.
-    pub(super) fn is_bare(&mut self, spec: &CellSpec) -> Result<bool, Failure> {
+    pub(super) fn is_reduced(&mut self, spec: &CellSpec) -> Result<bool, Failure> {
         if self.contained {
             return Ok(true);
         }
-        if spec.required.without(spec.omit).intersects(namespaces()) {
+        if spec.required.without(spec.disabled_layers()).intersects(namespaces()) {
             return self.namespaces.clone().map(|()| false);
         }
-        if self.namespaces.is_ok() && spec.omit.is_empty() && !std::mem::replace(&mut self.tried, true) {
+        if self.namespaces.is_ok() && spec.disabled_layers().is_empty() && !std::mem::replace(&mut self.tried, true) {
             self.namespaces = try_namespaces(self.alone);
         }
         Ok(self.namespaces.is_err())
     }
 
     /// Refuses what cannot be had without namespaces.
-    pub(super) fn check_bare(&self, spec: &CellSpec) -> Result<(), Failure> {
+    pub(super) fn check_reduced(&self, spec: &CellSpec) -> Result<(), Failure> {
         let refuse = |why: String| Err(Failure::of_request("cannot make the cell with reduced isolation", why));
         if self.landlock < LANDLOCK_ABI {
             let why = format!("without namespaces it has to be version {LANDLOCK_ABI} or later (Linux 6.2)");
             return Err(Failure::missing(Layer::Landlock, why));
         }
-        if !spec.omit.is_empty() {
+        if !spec.disabled_layers().is_empty() {
             return refuse("no layer can be left out".to_owned());
         }
         if spec.role != Role::Plain || !spec.slots.is_empty() {
@@ -61,27 +61,27 @@ impl Workshop {
     }
 
     /// Makes the directory of a cell without namespaces.
-    pub(super) fn lay_out(&mut self, number: u64, spec: &CellSpec, ids: CellIds) -> Result<Layout, Failure> {
+    pub(super) fn lay_out(&mut self, number: u64, spec: &CellSpec, ids: CellIds) -> Result<CellLayout, Failure> {
         let failed = |error: std::io::Error| Failure::os("cannot make a directory for the cell", error);
         let own_ids = !matches!(self.ids, Ids::Single);
         if self.contained {
             // The filter of every cell holds: the container's namespaces are the cell's.
-            return Ok(Layout::in_place(spec));
+            return Ok(CellLayout::in_place(spec));
         }
-        let ground = match &mut self.ground {
-            Some(ground) => ground,
-            none => none.insert(Ground::make(own_ids).map_err(failed)?),
+        let directory = match &mut self.directory {
+            Some(directory) => directory,
+            none => none.insert(CellsDirectory::make(own_ids).map_err(failed)?),
         };
-        ground.prepare(number, spec, own_ids.then(|| ids.owner())).map_err(|error| {
-            ground.remove(number);
+        directory.prepare(number, spec, own_ids.then(|| ids.owner())).map_err(|error| {
+            directory.remove(number);
             failed(error)
         })
     }
 
     /// Removes what a cell, of which no process is left, has on the host's disk.
     pub(super) fn clear(&self, number: u64) {
-        if let Some(ground) = &self.ground {
-            ground.remove(number);
+        if let Some(directory) = &self.directory {
+            directory.remove(number);
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The program inside a container: a keeper of its own, and one cell, which is served over the container's streams.
 //!
 //! The container is the outer wall; inside, the cell is made like any cell where there are no namespaces
-//! ([`crate::bare`]), with the same filter and rules, so that a program is confined twice. If the container was made for
+//! ([`crate::reduced`]), with the same filter and rules, so that a program is confined twice. If the container was made for
 //! the one cell, everything is where cells have it, and the wall between this program and the cell is thinner
 //! only by that both have the same user.
 
@@ -18,15 +18,15 @@ use rustix::process::DumpableBehavior;
 
 use super::CONTAINED;
 use super::docker::END;
-use super::frames::{self, CHUNK, FromInside, Incoming, ToInside};
+use super::frames::{self, CHUNK, FromGuest, Incoming, ToGuest};
 use crate::archive::Archive;
 use crate::error::Failure;
 use crate::keeper::{Cell, Keeper, Start, Stdio};
-use crate::wire::Run;
+use crate::spec::Command;
+use crate::wire::RunParams;
 
-/// What a program does when its first argument is [`super::INSIDE_COMMAND`]; `what` is its second. The process must have a
-/// single thread.
-pub fn inside(what: Option<&OsStr>) -> Result<(), Failure> {
+/// What a program does when its first argument is [`super::GUEST_COMMAND`]; `what` is its second.
+pub fn serve_in_container(what: Option<&OsStr>) -> Result<(), Failure> {
     match what.and_then(OsStr::to_str) {
         // The user is the cell's alone, so that everything it has is the cell's.
         Some(END) if !rustix::process::geteuid().is_root() => {
@@ -34,36 +34,36 @@ pub fn inside(what: Option<&OsStr>) -> Result<(), Failure> {
                 .map_err(|errno| Failure::os("cannot end what is left of a cell", errno))
         }
         Some(END) => Err(Failure::new("cannot end what is left of a cell", "it would end root's processes")),
-        Some(CONTAINED) => serve_inside(true),
-        _ => serve_inside(false),
+        Some(CONTAINED) => serve_guest(true),
+        _ => serve_guest(false),
     }
 }
 
 /// Serves a cell on standard input and output, until either is closed. `contained` says that the container was made for
 /// this cell alone.
-fn serve_inside(contained: bool) -> Result<(), Failure> {
+fn serve_guest(contained: bool) -> Result<(), Failure> {
     let failed = |error: io::Error| Failure::os("cannot serve a cell in a container", error);
-    let keeper = Keeper::start()?;
-    // What runs beside must not reach into this process. (Not before: the keeper, a fork, has to write to its own /proc.)
+    // What runs beside must not reach into this process.
     rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(|errno| failed(errno.into()))?;
+    let keeper = Keeper::start()?;
     if contained {
         keeper.contain()?;
     }
-    Served { keeper: &keeper, incoming: Incoming::default(), cell: None, files: None, running: None }
+    GuestServer { keeper: &keeper, incoming: Incoming::default(), cell: None, files: None, running: None }
         .serve()
         .map_err(failed)
 }
 
-struct Served<'k> {
+struct GuestServer<'k> {
     keeper: &'k Keeper,
     incoming: Incoming,
     cell: Option<(Cell, bool)>,
     files: Option<Archive>,
-    running: Option<Running>,
+    running: Option<GuestRun>,
 }
 
 /// The streams of a command.
-struct Running {
+struct GuestRun {
     stdin: Option<OwnedFd>,
     /// Input that did not fit yet, and whether more comes.
     pending: Vec<u8>,
@@ -73,13 +73,13 @@ struct Running {
     collect: Option<File>,
 }
 
-fn say(message: &FromInside) -> io::Result<()> {
+fn say(message: &FromGuest) -> io::Result<()> {
     let mut out = io::stdout().lock();
     frames::write(&mut out, message)?;
     out.flush()
 }
 
-impl Served<'_> {
+impl GuestServer<'_> {
     fn serve(mut self) -> io::Result<()> {
         loop {
             let [messages, cell, stdout, stderr] = self.wait()?;
@@ -127,10 +127,10 @@ impl Served<'_> {
         Ok([ready(0), at_cell && ready(1), running && ready(at_streams), running && ready(at_streams + 1)])
     }
 
-    fn obey(&mut self, message: ToInside) -> io::Result<()> {
+    fn obey(&mut self, message: ToGuest) -> io::Result<()> {
         let done = match message {
-            ToInside::Create(spec) => self.keeper.create(&spec).map(|cell| self.cell = Some((cell, false))),
-            ToInside::Files(bytes) => {
+            ToGuest::Create(spec) => self.keeper.create(&spec).map(|cell| self.cell = Some((cell, false))),
+            ToGuest::Files(bytes) => {
                 let files = match &mut self.files {
                     Some(files) => files,
                     none => none.insert(Archive::new()?),
@@ -138,32 +138,32 @@ impl Served<'_> {
                 files.append(&bytes)?;
                 Ok(())
             }
-            ToInside::Run(run) => self.start(&run)?,
-            ToInside::Input(bytes) => {
+            ToGuest::Run { command, run } => self.start(&command, &run)?,
+            ToGuest::Input(bytes) => {
                 if let Some(running) = &mut self.running {
                     running.pending.extend_from_slice(&bytes);
                 }
                 Ok(())
             }
-            ToInside::InputEnd => {
+            ToGuest::InputEnd => {
                 if let Some(running) = &mut self.running {
                     running.more = false;
                 }
                 Ok(())
             }
-            ToInside::Stop(reason) => self.cell.as_ref().map_or(Ok(()), |(cell, _)| cell.stop(reason)),
-            ToInside::Sample => match &mut self.cell {
+            ToGuest::Stop(reason) => self.cell.as_ref().map_or(Ok(()), |(cell, _)| cell.stop(reason)),
+            ToGuest::Sample => match &mut self.cell {
                 Some((cell, _)) => match cell.metrics() {
-                    Ok(usage) => return say(&FromInside::Sample(usage)),
+                    Ok(usage) => return say(&FromGuest::Sample(usage)),
                     Err(failure) => Err(failure),
                 },
                 None => Ok(()),
             },
         };
-        done.or_else(|failure| say(&FromInside::Failed(failure)))
+        done.or_else(|failure| say(&FromGuest::Failed(failure)))
     }
 
-    fn start(&mut self, run: &Run) -> io::Result<Result<(), Failure>> {
+    fn start(&mut self, command: &Command, run: &RunParams) -> io::Result<Result<(), Failure>> {
         let Some((cell, _)) = &self.cell else { return Err(io::ErrorKind::InvalidData.into()) };
         let pipe = || pipe_with(PipeFlags::CLOEXEC);
         let ((stdin_end, stdin), (stdout, stdout_end), (stderr, stderr_end)) = (pipe()?, pipe()?, pipe()?);
@@ -176,12 +176,12 @@ impl Served<'_> {
             files: self.files.as_ref(),
             collect: collect.as_ref().map(|(caps, (_, writer))| (*caps, writer.as_fd())),
             last: run.last,
-            ..Start::new(&run.command, stdio)
+            ..Start::new(command, stdio)
         });
         let collect = collect.map(|(_, (reader, _))| File::from(reader));
         let (stdout, stderr) = (File::from(stdout), File::from(stderr));
         let (stdin, pending, more) = (Some(stdin), vec![], true);
-        self.running = Some(Running { stdin, pending, more, stdout, stderr, collect });
+        self.running = Some(GuestRun { stdin, pending, more, stdout, stderr, collect });
         self.files = None;
         Ok(started)
     }
@@ -192,25 +192,25 @@ impl Served<'_> {
             Ok(outcome) => outcome,
             Err(failure) => {
                 self.cell = None;
-                return say(&FromInside::Failed(failure));
+                return say(&FromGuest::Failed(failure));
             }
         };
         if !*told && let Some(ready) = cell.is_ready() {
             *told = true;
-            say(&FromInside::Ready { isolation: ready.isolation, prepare: ready.prepare })?;
+            say(&FromGuest::Ready { isolation: ready.isolation, prepare: ready.prepare })?;
         }
         let (Some(outcome), Some(mut running)) = (outcome, self.running.take()) else { return Ok(()) };
         // Every writer is dead; what they wrote is in the pipes.
         for error in [false, true] {
             while running.pass_on(error)? {}
         }
-        say(&FromInside::Ended(Box::new(outcome)))?;
+        say(&FromGuest::Ended(Box::new(outcome)))?;
         if let Some(mut collect) = running.collect {
             let mut buffer = vec![0; CHUNK];
             loop {
                 let read = io::Read::read(&mut collect, &mut buffer)?;
                 // Nothing is the end; whoever reads it notices if that came too early.
-                say(&FromInside::Collected(buffer[..read].to_vec()))?;
+                say(&FromGuest::Collected(buffer[..read].to_vec()))?;
                 if read == 0 {
                     break;
                 }
@@ -220,7 +220,7 @@ impl Served<'_> {
     }
 }
 
-impl Running {
+impl GuestRun {
     /// Gives the command what it can take of its input.
     fn feed(&mut self) -> io::Result<()> {
         let Some(stdin) = &self.stdin else { return Ok(()) };
@@ -243,7 +243,7 @@ impl Running {
             self.stdin = None;
         }
         if written > 0 {
-            say(&FromInside::Room(u32::try_from(written).unwrap_or(u32::MAX)))?;
+            say(&FromGuest::Room(u32::try_from(written).unwrap_or(u32::MAX)))?;
         }
         Ok(())
     }
@@ -255,7 +255,7 @@ impl Running {
         match rustix::io::read(stream, buffer.as_mut_slice()) {
             Ok(read) if read > 0 => {
                 buffer.truncate(read);
-                say(&FromInside::Output { error, bytes: buffer })?;
+                say(&FromGuest::Output { error, bytes: buffer })?;
                 Ok(true)
             }
             Ok(_) | Err(Errno::AGAIN | Errno::INTR) => Ok(false),

@@ -6,9 +6,8 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fs::{CWD, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::net::SendFlags;
@@ -17,23 +16,25 @@ use sandbox_sys::process::{Child, Namespaces, SingleThreaded, fork_into, unshare
 use sandbox_sys::seccomp::Instruction;
 
 use super::ids::{CellIds, Ids};
-use super::nest::{Nest, NestParams, Order};
-use super::power::{can_give_ids, gain_power, has_power, namespaces};
-use super::supervise::{Boot, CellState, Kept};
-use crate::bare::{Ground, Layout};
-use crate::cgroup::{Group, Tree};
+use super::privilege::{can_assign_ids, enter_user_namespace, is_privileged, namespaces};
+use super::supervise::{BootPhase, CellEntry, CellState};
+use super::zygote_namespace::{InitOrder, ZygoteNamespace, ZygoteNamespaceParams};
+use crate::cgroup::{Cgroup, CgroupTree};
+use crate::environment::CellEnvironment;
 use crate::error::Failure;
 use crate::init;
 use crate::layer::{Layer, LayerSet};
+use crate::reduced::CellsDirectory;
 use crate::rootfs;
 use crate::spec::{CellSpec, Mount, Network, Role};
 use crate::syscalls::{self, EntryKey, Sockets};
+use crate::wait::is_readable;
 use crate::wire::{self, Sources, ToInit};
 
 /// Everything that cells are made from.
-pub(super) struct Workshop {
+pub(super) struct CellFactory {
     pub(super) alone: SingleThreaded,
-    pub(super) tree: Tree,
+    pub(super) tree: CgroupTree,
     pub(super) ids: Ids,
     /// The syscall filters of cells so far, by the sockets that they allow.
     filters: Vec<(Sockets, Vec<Instruction>)>,
@@ -48,7 +49,7 @@ pub(super) struct Workshop {
     /// Whether that was tried to the end.
     pub(super) tried: bool,
     /// Where cells without namespaces have their directories, once there was one.
-    pub(super) ground: Option<Ground>,
+    pub(super) directory: Option<CellsDirectory>,
     /// The network that the keeper was started in; it moves on with every cell.
     net: OwnedFd,
     /// Whether this is a container that was made for the one cell: see [`crate::backend`].
@@ -59,13 +60,25 @@ pub(super) struct Workshop {
     pub(super) leaving: Vec<Child>,
 }
 
-impl Workshop {
+/// A cell's process and what belongs to it.
+struct MadeCell {
+    group: Cgroup,
+    child: Child,
+    /// The connection to its init.
+    init: OwnedFd,
+    /// What a zygote needs to enter it, if it is in a zygote's namespaces.
+    key: Option<EntryKey>,
+    /// The namespaces that were made with it, if it is a zygote's.
+    zygote_namespace: Option<ZygoteNamespace>,
+}
+
+impl CellFactory {
     /// Finds out what the host offers, before a cell is asked for. Makes nothing that outlives this process.
     pub(super) fn open(alone: SingleThreaded) -> Result<Self, Failure> {
-        let tree = Tree::locate();
-        let privileged = has_power();
-        let namespaces = if privileged { Ok(()) } else { gain_power(alone) };
-        let ids = Ids::claim(privileged || (namespaces.is_err() && can_give_ids()))?;
+        let tree = CgroupTree::locate();
+        let privileged = is_privileged();
+        let namespaces = if privileged { Ok(()) } else { enter_user_namespace(alone) };
+        let ids = Ids::claim(privileged || (namespaces.is_err() && can_assign_ids()))?;
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let proc = rustix::fs::openat(CWD, c"/proc", flags, Mode::empty());
         let proc = proc.map_err(|e| Failure::os("cannot open /proc", e))?;
@@ -81,7 +94,7 @@ impl Workshop {
             landlock: sandbox_sys::landlock::abi_version(),
             namespaces,
             tried: false,
-            ground: None,
+            directory: None,
             contained: false,
             sources: None,
             leaving: vec![],
@@ -141,69 +154,72 @@ impl Workshop {
         rootfs::check_targets(&spec.mounts, &spec.volumes, &spec.slots)?;
         spec.mounts.iter().try_for_each(|mount| self.check_source(&mount.source, mount.writable))?;
         spec.image.as_ref().map_or(Ok(()), |image| self.check_source(image, false))?;
-        self.check_omissions(spec)
+        #[cfg(feature = "canary")]
+        self.check_disabled_layers(spec)?;
+        Ok(())
     }
 
     /// Refuses what this host cannot keep.
-    fn check(&self, spec: &CellSpec, bare: bool) -> Result<LayerSet, Failure> {
+    fn check(&self, spec: &CellSpec, reduced: bool) -> Result<LayerSet, Failure> {
         self.check_spec(spec)?;
         // A namespace that cannot be made is an error when the cell is made; here are the layers that may be absent.
         let mut layers = self.tree.layers().union(LayerSet::required_by_default());
-        if bare {
+        if reduced {
             layers = layers.without(namespaces());
-            self.check_bare(spec)?;
+            self.check_reduced(spec)?;
         }
         if self.landlock > 0 {
             layers.insert(Layer::Landlock);
         }
-        let layers = layers.without(spec.omit);
-        match spec.required.without(spec.omit).without(layers).iter().next() {
+        let layers = layers.without(spec.disabled_layers());
+        match spec.required.without(spec.disabled_layers()).without(layers).iter().next() {
             None => Ok(layers),
             Some(Layer::Landlock) => Err(Failure::missing(Layer::Landlock, "the kernel does not offer it")),
             Some(layer) => Err(Failure::missing(layer, self.tree.why_missing(layer))),
         }
     }
 
-    /// Layers are left out by tests, which have a keeper of their own, never on behalf of somebody else.
-    fn check_omissions(&self, spec: &CellSpec) -> Result<(), Failure> {
-        let refuse = |why: &str| Err(Failure::of_request("cannot leave out a layer of isolation", why));
-        if spec.omit.is_empty() {
+    /// Refuses cells without layers that a test may not disable here: a confined keeper serves others.
+    #[cfg(feature = "canary")]
+    fn check_disabled_layers(&self, spec: &CellSpec) -> Result<(), Failure> {
+        let refuse = |why: &str| Err(Failure::of_request("cannot disable a layer of isolation", why));
+        if spec.disabled_layers().is_empty() {
             return Ok(());
         }
         if self.sources.is_some() {
             return refuse("the keeper was confined");
         }
         for layer in [Layer::User, Layer::Pid, Layer::Net] {
-            if spec.omit.contains(layer) && matches!(self.ids, Ids::Single) {
+            if spec.disabled_layers().contains(layer) && matches!(self.ids, Ids::Single) {
                 return refuse(&format!("without root's power the {} namespace is what makes a cell", layer.name()));
             }
         }
-        if spec.omit.contains(Layer::Net) && matches!(spec.network, Network::Gateway(_)) {
+        if spec.disabled_layers().contains(Layer::Net) && matches!(spec.network, Network::Gateway(_)) {
             return refuse("a proxy needs a network of its own");
         }
-        if spec.omit.contains(Layer::Mount) && spec.image.is_some() {
+        if spec.disabled_layers().contains(Layer::Mount) && spec.image.is_some() {
             return refuse("an image needs a root of its own");
         }
         Ok(())
     }
 
     /// Makes a cell; init is still locking itself when this returns.
-    /// For a zygote's child, `nest` is where.
+    /// For a zygote's child, `zygote namespace` is where.
     pub(super) fn make(
         &mut self,
         number: u64,
         spec: CellSpec,
         caller: OwnedFd,
-        nest: Option<&Nest>,
-    ) -> Result<Kept, Failure> {
+        zygote_namespace: Option<&ZygoteNamespace>,
+    ) -> Result<CellEntry, Failure> {
         let began = Instant::now();
         self.tree.prepare();
-        let bare = self.is_bare(&spec)?;
-        let mut layers = self.check(&spec, bare)?;
+        let reduced = self.is_reduced(&spec)?;
+        let mut layers = self.check(&spec, reduced)?;
         if spec.role == Role::Zygote {
             layers = layers.without([Layer::User, Layer::Pid, Layer::Landlock].into_iter().collect());
         }
-        if !layers.contains(Layer::Pid) && nest.is_none() && spec.role != Role::Zygote {
+        if !layers.contains(Layer::Pid) && zygote_namespace.is_none() && spec.role != Role::Zygote {
             // What such a cell leaves when its init ends becomes the keeper's to end.
             rustix::process::set_child_subreaper(Some(rustix::process::getpid()))
                 .map_err(|e| Failure::os("cannot adopt a cell's processes", e))?;
@@ -212,24 +228,11 @@ impl Workshop {
             .ids
             .take()
             .ok_or_else(|| Failure::new("cannot make the cell", "2048 cells exist already, no more ids are free"))?;
-        let layout = if bare { self.lay_out(number, &spec, ids).map(Some) } else { Ok(None) };
-        let own_nest = if spec.role == Role::Zygote { self.make_nest(&spec, ids).map(Some) } else { Ok(None) };
-        let (nest, made) = match own_nest {
-            Ok(own_nest) => {
-                let nest = own_nest.as_ref().or(nest);
-                let key = nest.map(|nest| nest.key);
-                let made = layout
-                    .map_err(|failure| (failure, true))
-                    .and_then(|layout| self.make_process(number, &spec, ids, layers, layout.as_ref(), nest));
-                (own_nest, made.map(|process| (process, key)))
-            }
-            Err(failure) => (None, Err((failure, true))),
-        };
-        match made {
-            Ok(((group, child, init), key)) => {
+        match self.make_in(number, &spec, ids, layers, reduced, zygote_namespace) {
+            Ok(MadeCell { group, child, init, key, zygote_namespace }) => {
                 let counts_cpu = self.tree.counts_cpu();
-                let (fresh, boot, pending, state, root) = (true, Boot::Building, None, CellState::Idle, None);
-                Ok(Kept {
+                let (fresh, boot, pending, state, root) = (true, BootPhase::Building, None, CellState::Idle, None);
+                Ok(CellEntry {
                     caller,
                     init,
                     child,
@@ -241,7 +244,7 @@ impl Workshop {
                     began,
                     fresh,
                     key,
-                    nest,
+                    zygote_namespace,
                     root,
                     alone: self.alone,
                     boot,
@@ -250,7 +253,6 @@ impl Workshop {
                 })
             }
             Err((failure, gone)) => {
-                self.leaving.extend(nest.map(Nest::end));
                 self.clear(number);
                 // Ids of a process that does not die are never used again.
                 if gone {
@@ -261,6 +263,38 @@ impl Workshop {
         }
     }
 
+    /// Prepares the environment of a cell, and makes its process in it. If that fails, whether nothing of it is left.
+    fn make_in(
+        &mut self,
+        number: u64,
+        spec: &CellSpec,
+        ids: CellIds,
+        layers: LayerSet,
+        reduced: bool,
+        zygote_namespace: Option<&ZygoteNamespace>,
+    ) -> Result<MadeCell, (Failure, bool)> {
+        let nothing_left = |failure| (failure, true);
+        if reduced {
+            let layout = self.lay_out(number, spec, ids).map_err(nothing_left)?;
+            return self.make_process(number, spec, ids, layers, CellEnvironment::Reduced(&layout));
+        }
+        if spec.role == Role::Zygote {
+            let own = self.make_zygote_namespace(spec, ids).map_err(nothing_left)?;
+            return match self.make_process(number, spec, ids, layers, CellEnvironment::ZygoteNamespace(&own)) {
+                Ok(made) => Ok(MadeCell { zygote_namespace: Some(own), ..made }),
+                Err(failed) => {
+                    self.leaving.push(own.end());
+                    Err(failed)
+                }
+            };
+        }
+        if let Some(zygote_namespace) = zygote_namespace {
+            return self.make_process(number, spec, ids, layers, CellEnvironment::ZygoteNamespace(zygote_namespace));
+        }
+        let id_maps = self.id_maps(&spec.mounts, ids).map_err(nothing_left)?;
+        self.make_process(number, spec, ids, layers, CellEnvironment::Namespaces { id_maps: &id_maps })
+    }
+
     /// Makes a cell's process. If that fails, whether nothing of it is left.
     fn make_process(
         &mut self,
@@ -268,62 +302,65 @@ impl Workshop {
         spec: &CellSpec,
         ids: CellIds,
         layers: LayerSet,
-        layout: Option<&Layout>,
-        nest: Option<&Nest>,
-    ) -> Result<(Group, Child, OwnedFd), (Failure, bool)> {
+        environment: CellEnvironment<'_, &ZygoteNamespace>,
+    ) -> Result<MadeCell, (Failure, bool)> {
         let no_group = |e| Failure::os("cannot make a control group for the cell", e);
         let no_process = |e: Errno| Failure::os("cannot make the cell's namespaces", e).with_fix(Layer::Pid.fix());
-        let undo = |child: &Child, group: Option<&Group>, failure: Failure| {
+        let undo = |child: &Child, group: Option<&Cgroup>, failure: Failure| {
             let gone = kill_and_wait(child);
-            let _ = group.map(Group::remove);
+            let _ = group.map(Cgroup::remove);
             (failure, gone)
         };
         // On v2 init is born in its group; on v1 the group is made while init is busy.
         let early = if self.tree.has_birthplace() {
-            Some(self.tree.create(number, &spec.limits, spec.omit).map_err(|error| (no_group(error), true))?)
+            Some(
+                self.tree
+                    .create(number, &spec.limits, spec.disabled_layers())
+                    .map_err(|error| (no_group(error), true))?,
+            )
         } else {
             None
         };
-        let id_maps = if layout.is_some() { Ok(vec![]) } else { self.id_maps(&spec.mounts, ids) };
-        let id_maps = id_maps.map_err(|failure| (failure, true))?;
         let program_ids = if layers.contains(Layer::User) { ids.program() } else { ids.init().map(|_| ids.owner()) };
         let born = wire::pair().and_then(|(ours, theirs)| {
-            let birthplace = early.as_ref().and_then(Group::birthplace);
-            if let Some(nest) = nest {
-                let order = Order {
-                    spec: spec.clone(),
-                    owner: ids.owner(),
-                    map: ids.map(),
-                    without: without(layers),
-                    init_ids: ids.init(),
-                    program_ids,
-                    duties: self.duties(spec, layers),
-                };
-                return nest.make(&order, theirs.as_fd(), birthplace).map(|child| (child, ours));
-            }
-            let filters = self.filters_of(spec, layout.is_some());
-            let birth = init::Birth {
+            let birthplace = early.as_ref().and_then(Cgroup::birthplace);
+            let environment = match environment {
+                CellEnvironment::ZygoteNamespace(zygote_namespace) => {
+                    let order = InitOrder {
+                        spec: spec.clone(),
+                        owner: ids.owner(),
+                        map: ids.map(),
+                        without: without(layers),
+                        init_ids: ids.init(),
+                        program_ids,
+                        duties: self.duties(spec, layers),
+                    };
+                    return zygote_namespace.make(&order, theirs.as_fd(), birthplace).map(|child| (child, ours));
+                }
+                CellEnvironment::Namespaces { id_maps } => CellEnvironment::Namespaces { id_maps },
+                CellEnvironment::Reduced(layout) => CellEnvironment::Reduced(layout),
+            };
+            let filters = self.filters_of(spec, environment.is_reduced());
+            let params = init::InitParams {
                 alone: self.alone,
                 socket: &theirs,
                 spec,
-                id_maps: &id_maps,
-                map: None,
+                environment,
                 owner: ids.owner(),
-                layout,
                 without: without(layers),
                 init_ids: ids.init(),
                 program_ids,
                 filters: &filters,
                 duties: self.duties(spec, layers),
             };
-            let private = if layout.is_some() { Namespaces::NONE } else { Namespaces::MOUNT };
             // Mounts are private even where the host's directories are to be seen in the cell.
+            let private = if environment.is_reduced() { Namespaces::NONE } else { Namespaces::MOUNT };
             let namespaces =
                 [(Layer::Pid, Namespaces::PID), (Layer::Ipc, Namespaces::IPC), (Layer::Uts, Namespaces::UTS)]
                     .into_iter()
                     .filter(|(layer, _)| layers.contains(*layer))
                     .fold(private, |all, (_, namespace)| all.and(namespace));
-            fork_into(self.alone, namespaces, birthplace, || init::main(&birth)).map(|child| (child, ours))
+            fork_into(self.alone, namespaces, birthplace, || init::main(&params)).map(|child| (child, ours))
         });
         let (child, ours) = match born {
             Ok(born) => born,
@@ -333,7 +370,7 @@ impl Workshop {
             }
         };
         // Init builds its root meanwhile.
-        let group = match early.map_or_else(|| self.tree.create(number, &spec.limits, spec.omit), Ok) {
+        let group = match early.map_or_else(|| self.tree.create(number, &spec.limits, spec.disabled_layers()), Ok) {
             Ok(group) => group,
             Err(error) => return Err(undo(&child, None, no_group(error))),
         };
@@ -343,25 +380,30 @@ impl Workshop {
         {
             return Err(undo(&child, Some(&group), no_group(error)));
         }
-        if let Err(errno) = self.give_places(&ours, &group, layers, layout.is_some() || nest.is_some()) {
+        let needs_network = matches!(environment, CellEnvironment::Namespaces { .. });
+        if let Err(errno) = self.hand_over(&ours, &group, layers, needs_network) {
             return Err(undo(&child, Some(&group), no_process(errno)));
         }
-        Ok((group, child, ours))
+        let key = match environment {
+            CellEnvironment::ZygoteNamespace(zygote_namespace) => Some(zygote_namespace.key),
+            CellEnvironment::Namespaces { .. } | CellEnvironment::Reduced(_) => None,
+        };
+        Ok(MadeCell { group, child, init: ours, key, zygote_namespace: None })
     }
 
     /// What init has to do because no cgroup does, and nobody has said that it should not be done.
     fn duties(&self, spec: &CellSpec, layers: LayerSet) -> init::Duties {
-        let present = layers.union(spec.omit);
+        let present = layers.union(spec.disabled_layers());
         let own_user = layers.contains(Layer::User) || !matches!(self.ids, Ids::Single);
         init::Duties {
             memory: !present.contains(Layer::Memory),
             cpu_time: !self.tree.counts_cpu(),
             processes: match present.contains(Layer::Pids) {
-                true => init::Processes::Elsewhere,
+                true => init::ProcessLimit::Elsewhere,
                 // By the container.
-                false if self.contained => init::Processes::Elsewhere,
-                false if own_user => init::Processes::ByUser,
-                false => init::Processes::ByCounting,
+                false if self.contained => init::ProcessLimit::Elsewhere,
+                false if own_user => init::ProcessLimit::ByUser,
+                false => init::ProcessLimit::ByCounting,
             },
         }
     }
@@ -418,32 +460,39 @@ impl Workshop {
         self.unowned.as_ref().map_or_else(|| Err(Errno::NOENT.into()), OwnedFd::try_clone)
     }
 
-    /// A nest in which every id exists that cells can have, for a zygote with these ids.
-    fn make_nest(&mut self, spec: &CellSpec, ids: CellIds) -> Result<Nest, Failure> {
+    /// A zygote namespace in which every id exists that cells can have, for a zygote with these ids.
+    fn make_zygote_namespace(&mut self, spec: &CellSpec, ids: CellIds) -> Result<ZygoteNamespace, Failure> {
         let failed = |errno: Errno| Failure::os("cannot make the namespaces of a zygote", errno);
         let key = EntryKey::random().map_err(failed)?;
         let internet = spec.network != Network::None;
         let zygote = |named| syscalls::compile(&syscalls::policy_of_zygotes(Sockets { internet, named }, key));
-        let params = NestParams {
+        let params = ZygoteNamespaceParams {
             map: &self.ids.map(),
             owner: ids.init().map(|(uid, _)| uid),
             children: self.filters_of(spec, false),
             zygote: init::Filters { usual: zygote(true), no_named_sockets: zygote(false) },
             key,
         };
-        Nest::start(self.alone, &self.proc, &params).map_err(failed)
+        ZygoteNamespace::start(self.alone, &self.proc, &params).map_err(failed)
     }
 
-    /// Hands init its network namespace, unless it makes its own, and, on v1, its groups.
-    fn give_places(&self, init: &OwnedFd, group: &Group, layers: LayerSet, no_net: bool) -> rustix::io::Result<()> {
-        let new = (layers.contains(Layer::Net) && !no_net).then(|| new_network(self.alone, &self.proc)).transpose()?;
-        let net = if no_net { None } else { Some(new.as_ref().unwrap_or(&self.net)) };
+    /// Hands init its network namespace, if it needs one, and, on v1, its groups.
+    fn hand_over(
+        &self,
+        init: &OwnedFd,
+        group: &Cgroup,
+        layers: LayerSet,
+        needs_network: bool,
+    ) -> rustix::io::Result<()> {
+        let is_new = needs_network && layers.contains(Layer::Net);
+        let new = is_new.then(|| new_network(self.alone, &self.proc)).transpose()?;
+        let net = needs_network.then(|| new.as_ref().unwrap_or(&self.net));
         let joined_by_init = group.joined_by_init();
         let back = group.ways_back();
         let groups = joined_by_init.iter().chain(group.joined_by_program()).chain(back);
         let fds: Vec<_> = net.map(AsFd::as_fd).into_iter().chain(groups.map(AsFd::as_fd)).collect();
         let count = |files: &[std::fs::File]| u8::try_from(files.len()).unwrap_or(u8::MAX);
-        let places = ToInit::Places { init: count(joined_by_init), back: count(back) };
+        let places = ToInit::Handover { init: count(joined_by_init), back: count(back) };
         match wire::send(init, &places, &fds, SendFlags::DONTWAIT) {
             // Init has failed already; its reason is waiting to be received.
             Err(Errno::PIPE | Errno::CONNRESET) => Ok(()),
@@ -455,12 +504,12 @@ impl Workshop {
 /// Ends a process that was never put among the cells. Returns whether it has gone: every cell waits meanwhile, so one that
 /// does not die soon is not waited for.
 pub(super) fn kill_and_wait(child: &Child) -> bool {
-    const PATIENCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
+    const PATIENCE: Duration = Duration::from_millis(200);
     let _ = pidfd_send_signal(&child.pidfd, Signal::KILL);
-    // It may be a nest's child, which only the descriptor can tell of.
-    let gone = rustix::event::poll(&mut [PollFd::new(&child.pidfd, PollFlags::IN)], Some(&PATIENCE));
+    // It may be a zygote namespace's child, which only the descriptor can tell of.
+    let gone = is_readable(&[&child.pidfd], PATIENCE);
     let _ = rustix::process::waitid(WaitId::PidFd(child.pidfd.as_fd()), WaitIdOptions::EXITED | WaitIdOptions::NOHANG);
-    gone.is_ok_and(|gone| gone > 0)
+    gone
 }
 
 /// The layers that are not among these.

@@ -1,0 +1,40 @@
+//! The environment that a cell is made in: decided once by the keeper, and followed by init.
+
+use std::os::fd::OwnedFd;
+
+use crate::reduced::CellLayout;
+
+/// The environment that a cell is made in. `Zygote` is what its holder needs of a zygote's namespaces: the keeper has a
+/// handle, init the content of a map.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum CellEnvironment<'a, Zygote> {
+    /// Namespaces of the cell's own. For each mount, the user namespace that maps the ids in it, if there is one.
+    Namespaces { id_maps: &'a [Option<OwnedFd>] },
+    /// Namespaces of the cell's own inside the user and PID namespace of a zygote.
+    ZygoteNamespace(Zygote),
+    /// No namespaces: places on the host's disk, or in a container that was made for the cell.
+    Reduced(&'a CellLayout),
+}
+
+impl<'a, Zygote> CellEnvironment<'a, Zygote> {
+    /// Whether the cell has no namespaces.
+    pub(crate) fn is_reduced(&self) -> bool {
+        matches!(self, Self::Reduced(_))
+    }
+
+    /// Where the cell's places are, if it has no root of its own.
+    pub(crate) fn layout(&self) -> Option<&'a CellLayout> {
+        match self {
+            Self::Reduced(layout) => Some(layout),
+            Self::Namespaces { .. } | Self::ZygoteNamespace(_) => None,
+        }
+    }
+
+    /// The user namespaces that map the ids of mounts.
+    pub(crate) fn id_maps(&self) -> &'a [Option<OwnedFd>] {
+        match self {
+            Self::Namespaces { id_maps } => id_maps,
+            Self::ZygoteNamespace(_) | Self::Reduced(_) => &[],
+        }
+    }
+}

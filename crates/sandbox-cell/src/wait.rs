@@ -1,0 +1,43 @@
+//! Waiting for descriptors.
+
+use std::os::fd::AsFd;
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+/// A duration as the kernel takes it.
+#[must_use]
+pub fn timespec(duration: Duration) -> Timespec {
+    Timespec {
+        tv_sec: i64::try_from(duration.as_secs()).unwrap_or(i64::MAX),
+        tv_nsec: i64::from(duration.subsec_nanos()),
+    }
+}
+
+/// Whether one of these descriptors is readable, or becomes so within `patience`. A connection whose other side has closed
+/// is readable.
+#[must_use]
+pub fn is_readable<Fd: AsFd>(fds: &[Fd], patience: Duration) -> bool {
+    let mut fds: Vec<_> = fds.iter().map(|fd| PollFd::new(fd, PollFlags::IN)).collect();
+    poll(&mut fds, Some(&timespec(patience))).is_ok_and(|ready| ready > 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pipe_is_readable_once_it_holds_something() {
+        let (reader, writer) = rustix::pipe::pipe().expect("pipe");
+        assert!(!is_readable(&[&reader], Duration::ZERO));
+        rustix::io::write(&writer, b"x").expect("written");
+        assert!(is_readable(&[&reader], Duration::ZERO));
+        assert!(!is_readable::<std::os::fd::OwnedFd>(&[], Duration::ZERO));
+    }
+
+    #[test]
+    fn no_duration_is_too_long() {
+        assert_eq!(timespec(Duration::MAX).tv_sec, i64::MAX);
+        assert_eq!(timespec(Duration::from_millis(1500)).tv_nsec, 500_000_000);
+    }
+}
