@@ -3,7 +3,6 @@
 //! The keeper must be started while the process has one thread, so this file has a `main` of its own.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
 
-use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use libtest_mimic::Arguments;
@@ -16,7 +15,7 @@ use serde_json::Value;
 
 fn main() {
     let executor = Arc::new(Executor::start().unwrap());
-    let data_dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join("data");
+    let data_dir = sandbox_testing::data_dir();
     let settings = Settings { data_dir: Some(data_dir.clone()), ..Settings::default() };
     let memory = Mutex::new(Memory::open(Some(&data_dir)));
     let registry = Registry::shipped().unwrap();
