@@ -1,8 +1,8 @@
 //! Hostile programs against the sandbox of this host, judged from outside.
 //!
-//! Each program ([`catalogue`]) runs like any request ([`runner`]), beside an innocent neighbour ([`neighbour`]), in a
-//! world that was planted for it ([`world`]). Whether it was stopped is decided by the state of that world and of the
-//! host afterwards, and by the result ([`judge`], [`baseline`]). In builds with the feature `canary`, the module of that name
+//! Each program (`catalogue`) runs like any request (`runner`), beside an innocent neighbour (`neighbour`), in a
+//! world that was planted for it (`world`). Whether it was stopped is decided by the state of that world and of the
+//! host afterwards, and by the result (`judge`, `baseline`). In builds with the feature `canary`, the module of that name
 //! disables layers and checks that this is noticed.
 
 mod baseline;

@@ -3,7 +3,7 @@
 //! The keeper is this same program, started once more, so this file has a `main` of its own.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,8 +17,7 @@ use serde_json::Value;
 
 fn main() {
     sandbox_cell::keeper_main_if_asked();
-    let data_dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join("data");
-    let settings = Settings { data_dir: Some(data_dir), ..Settings::default() };
+    let settings = Settings { data_dir: Some(sandbox_testing::data_dir()), ..Settings::default() };
     let (executor, registry) = (Executor::start().unwrap(), Registry::shipped().unwrap());
     let variables = HostVariables::of_this_process();
     // No case has a template, so that nothing has to be rendered.

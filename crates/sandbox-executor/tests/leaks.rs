@@ -1,7 +1,7 @@
 //! Many runs of one executor, in a row and at once, leave nothing behind: no process, group, mount or descriptor, here or
 //! in the keeper.
 //!
-//! The keeper must be started while the process has one thread, so this file has a `main` of its own.
+//! The keeper is this same program, started once more, so this file has a `main` of its own.
 #![expect(clippy::unwrap_used, reason = "a test that cannot continue should panic")]
 
 use std::path::PathBuf;
@@ -24,6 +24,7 @@ const AT_ONCE: usize = 20;
 const PROGRAM: &str = "/opt/program";
 
 fn main() {
+    sandbox_cell::keeper_main_if_asked();
     let settings = Settings { data_dir: Some(data_dir()), ..Settings::default() };
     let executor = Executor::start().unwrap();
     let (registry, variables) = (Registry::default(), HostVariables::default());

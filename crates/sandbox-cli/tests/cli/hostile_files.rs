@@ -47,8 +47,9 @@ fn files_that_take_too_long_cost_only_themselves() {
     let result = python(&code, &["--memory", "1g", "--inodes", "300000", "--timeout", "6s"]);
     assert_eq!(result["verdict"], "timeout", "{:#}", result["error"]);
     assert!(!result["files"].as_object().unwrap().is_empty(), "what arrived in time comes back");
-    let omitted = result["files_omitted"].as_array().unwrap();
-    assert!(omitted.contains(&json!({"path": ".", "why": "not_collected"})), "the rest was given up: {omitted:?}");
+    // A fast machine collects all of them. No machine takes much longer than the time limit.
+    let seconds = |phase: &str| result["metrics"]["phases"][phase].as_f64().unwrap();
+    assert!(seconds("run") + seconds("collect") < 40.0, "{:#}", result["metrics"]);
 }
 
 #[test]

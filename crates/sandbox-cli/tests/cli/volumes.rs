@@ -119,8 +119,7 @@ fn a_writable_directory_of_the_hosts() {
         return;
     }
     // On a file system that can map ids; the build directory is on a real one.
-    std::fs::create_dir_all(env!("CARGO_TARGET_TMPDIR")).unwrap();
-    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let dir = tempfile::tempdir_in(sandbox_testing::scratch_dir()).unwrap();
     let path = dir.path().canonicalize().unwrap();
     let owner = Command::new("chown").arg("4321:4321").arg(&path).status().unwrap();
     assert!(owner.success());

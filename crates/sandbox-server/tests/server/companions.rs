@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use sandbox_testing::PATIENCE;
 use serde_json::{Value, json};
 
 use crate::Server;
@@ -57,7 +58,7 @@ fn a_compiler_that_waits_says_and_makes_what_any_other_does() {
         let (_, expected) = plain.post(&request);
         assert!(["cold", "ready"].iter().any(|start| expected["compile"]["start"] == *start), "{name}: {expected:#}");
         // A compiler gets warm when one was missed; a comment makes that another program.
-        let patience = Instant::now() + Duration::from_secs(120);
+        let patience = Instant::now() + PATIENCE;
         let mut round = 0;
         let answer = loop {
             round += 1;

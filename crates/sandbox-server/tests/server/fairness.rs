@@ -10,7 +10,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::json;
 
 use crate::jobs::Redis;
-use sandbox_testing::eventually;
+use sandbox_testing::{PATIENCE, eventually};
 
 use crate::Server;
 
@@ -95,7 +95,7 @@ fn http2_request() -> Vec<u8> {
 /// Reads HTTP/2 frames to the end and answers pings, so that only silence can be held against this client. Returns the
 /// kinds of frames that came.
 fn closed_in_spite_of_pongs(mut stream: TcpStream) -> Vec<u8> {
-    let until = Instant::now() + Duration::from_secs(60);
+    let until = Instant::now() + PATIENCE;
     let mut kinds = vec![];
     let mut head = [0; 9];
     while stream.read_exact(&mut head).is_ok() {

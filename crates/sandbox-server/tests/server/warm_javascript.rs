@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use sandbox_testing::PATIENCE;
 use serde_json::{Value, json};
 
 use super::Server;
@@ -26,7 +27,7 @@ impl Pair {
 
     /// Runs it as often as it takes until an interpreter waited for it.
     fn warm(&self, request: &Value) -> Value {
-        let until = Instant::now() + Duration::from_secs(60);
+        let until = Instant::now() + PATIENCE;
         loop {
             let (status, answer) = self.warm.post(request);
             assert_eq!(status, 200, "{request}: {answer:#}");
