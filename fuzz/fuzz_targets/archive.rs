@@ -4,11 +4,11 @@
 use std::io::{self, Read};
 
 use libfuzzer_sys::fuzz_target;
-use sandbox_cell::RelativePath;
-use sandbox_cell::archive::{Caps, MOST_NAMED, Omission, Sink, read_all, read_volume};
+use sandbox_base::RelativePath;
+use sandbox_cell::archive::{FileCaps, MOST_NAMED, Omission, Sink, read_all, read_volume};
 
-const FILES: Caps = Caps { count: 4, bytes: 64 };
-const VOLUMES: [Caps; 2] = [Caps { count: 3, bytes: 32 }, Caps { count: 1, bytes: 8 }];
+const FILES: FileCaps = FileCaps { count: 4, bytes: 64 };
+const VOLUMES: [FileCaps; 2] = [FileCaps { count: 3, bytes: 32 }, FileCaps { count: 1, bytes: 8 }];
 
 #[derive(Default)]
 struct Taken {

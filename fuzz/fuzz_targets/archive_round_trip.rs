@@ -4,11 +4,11 @@
 use std::io::{self, Read};
 
 use libfuzzer_sys::fuzz_target;
-use sandbox_cell::RelativePath;
-use sandbox_cell::archive::{Caps, Omission, Sink, read_all, read_volume};
+use sandbox_base::RelativePath;
+use sandbox_cell::archive::{FileCaps, Omission, Sink, read_all, read_volume};
 use sandbox_cell::fuzz::{Piece, write};
 
-const CAPS: Caps = Caps { count: 1000, bytes: 1 << 20 };
+const CAPS: FileCaps = FileCaps { count: 1000, bytes: 1 << 20 };
 
 type Seen = (Option<u8>, String, Option<(bool, Vec<u8>)>);
 

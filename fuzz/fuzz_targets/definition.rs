@@ -4,7 +4,7 @@
 use std::path::{Component, Path};
 
 use libfuzzer_sys::fuzz_target;
-use sandbox_cell::RelativePath;
+use sandbox_base::RelativePath;
 use sandbox_runtimes::Definition;
 
 const BASE: &str = include_str!("../../runtimes/bash.toml");

@@ -4,7 +4,7 @@
 use std::sync::LazyLock;
 
 use libfuzzer_sys::fuzz_target;
-use sandbox_cell::RelativePath;
+use sandbox_base::RelativePath;
 use sandbox_executor::{JsonRequest, Settings, VolumeRequest};
 
 static SETTINGS: LazyLock<Settings> = LazyLock::new(Settings::default);

@@ -4,7 +4,7 @@
 use std::path::{Component, Path};
 
 use libfuzzer_sys::fuzz_target;
-use sandbox_cell::RelativePath;
+use sandbox_base::RelativePath;
 
 fuzz_target!(|text: &str| {
     match RelativePath::new(text) {

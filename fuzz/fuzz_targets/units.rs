@@ -4,9 +4,9 @@
 use std::time::Duration;
 
 use libfuzzer_sys::fuzz_target;
-use sandbox_cell::Limits;
-use sandbox_cell::limits::{Caps, TABLE};
-use sandbox_cell::units::{format_duration, format_size, parse_duration, parse_size};
+use sandbox_base::Limits;
+use sandbox_base::limits::{Caps, TABLE};
+use sandbox_base::units::{format_duration, format_size, parse_duration, parse_size};
 
 /// Written for people, a number keeps two digits at least: a value is near another if no more than that was lost.
 fn near(a: f64, b: f64) -> bool {

@@ -3,7 +3,8 @@
 //! Each is a file in `attacks/GROUP/` that begins with comments of the form `key: value`: what it tries, where that was
 //! seen to work, which walls stop it, and what it needs.
 
-use sandbox_cell::{Layer, LayerSet, LimitKind};
+use sandbox_base::LimitKind;
+use sandbox_cell::{Layer, LayerSet};
 use sandbox_executor::NetworkMode;
 
 /// Groups, in the order in which they are shown.
@@ -168,7 +169,7 @@ fn set(attack: &mut Attack, key: &str, value: &'static str) -> Result<(), String
         "limits" => {
             for pair in value.split_whitespace() {
                 let (name, value) = pair.split_once('=').ok_or("limits are name=value")?;
-                let info = sandbox_cell::limits::TABLE.iter().find(|info| info.name == name);
+                let info = sandbox_base::limits::TABLE.iter().find(|info| info.name == name);
                 let kind = info.ok_or_else(|| format!("'{name}' is no limit"))?.kind;
                 attack.limits.push((kind, kind.parse(value).map_err(|error| error.to_string())?));
             }

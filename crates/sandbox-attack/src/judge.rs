@@ -1,6 +1,6 @@
 //! From what an attack did to whether it was stopped. Its own word counts only when it says that it has won.
 
-use sandbox_cell::printable;
+use sandbox_base::printable;
 use sandbox_executor::{RunResult, Verdict};
 
 use crate::ResultDisplay;
@@ -129,7 +129,7 @@ fn everything(result: &RunResult) -> String {
 
 /// The share of the CPUs that a program may use, if it is at stake.
 fn share_cap(attack: &Attack) -> Option<f64> {
-    let cpus = attack.limits.iter().find(|(kind, _)| *kind == sandbox_cell::LimitKind::Cpus)?;
+    let cpus = attack.limits.iter().find(|(kind, _)| *kind == sandbox_base::LimitKind::Cpus)?;
     u32::try_from(cpus.1).ok().map(|thousandths| f64::from(thousandths) / 1000.0)
 }
 

@@ -22,7 +22,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
-use sandbox_cell::{LayerSet, reason};
+use sandbox_base::reason;
+use sandbox_cell::LayerSet;
 use sandbox_executor::{Executor, HostVariables, Input, Request, RunResult, RunService, Settings, Source};
 use sandbox_runtimes::{Registry, Store};
 

@@ -8,8 +8,9 @@ use std::sync::mpsc::{Sender, channel};
 use std::time::{Duration, Instant};
 
 use rustix::pipe::{PipeFlags, pipe_with};
-use sandbox_cell::limits::Caps;
-use sandbox_cell::{Layer, LayerSet, LimitKind, Mount, RelativePath};
+use sandbox_base::limits::Caps;
+use sandbox_base::{LimitKind, RelativePath};
+use sandbox_cell::{Layer, LayerSet, Mount};
 use sandbox_executor::{
     CheckedRequest, Input, InputFile, NetworkMode, Observer, Request, RunResult, RunService, Source, Stream,
     TemplateRequest, VolumeRequest,
@@ -334,7 +335,7 @@ fn deadline(attack: &Attack) -> u64 {
 }
 
 fn request(attack: &Attack, language: &str, world: &World, required: LayerSet) -> Result<Request, String> {
-    let mut limits = sandbox_cell::Limits::default();
+    let mut limits = sandbox_base::Limits::default();
     let mut set = |kind: LimitKind, value| limits.set(kind, value, &Caps::default()).map_err(|error| error.to_string());
     set(LimitKind::WallTime, PATIENCE)?;
     for (kind, value) in &attack.limits {
@@ -382,7 +383,7 @@ fn parts(text: &str) -> Result<Vec<InputFile>, String> {
 
 /// Whether the suite is to stop.
 pub(crate) fn is_cancelled(cancel: BorrowedFd<'_>) -> bool {
-    sandbox_cell::wait::is_readable(&[cancel], Duration::ZERO)
+    sandbox_base::wait::is_readable(&[cancel], Duration::ZERO)
 }
 
 /// A request whose cells are made without some layers.

@@ -9,7 +9,7 @@ use std::os::unix::net::{SocketAddr, UnixListener};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use sandbox_cell::random::{random_bytes, random_token};
+use sandbox_base::random::{random_bytes, random_token};
 use sandbox_sys::ipc::{MessageQueue, SharedMemory, remove_segment};
 use sandbox_sys::keyring::SessionKey;
 use tempfile::TempDir;

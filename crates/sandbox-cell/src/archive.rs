@@ -12,7 +12,7 @@ use std::io::{self, Read, Seek, Write};
 
 use serde::{Deserialize, Serialize};
 
-use crate::path::RelativePath;
+use sandbox_base::RelativePath;
 
 /// One thing in the stream.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,5 +1,6 @@
 //! Errors for the person who reads them: what was tried, why it failed, what to do.
 
+use sandbox_base::reason;
 use serde::{Deserialize, Serialize};
 
 use crate::layer::Layer;
@@ -55,14 +56,6 @@ impl Failure {
         self.fix = Some(fix.into());
         self
     }
-}
-
-/// The kernel's reason in words, without the number that Rust appends.
-#[must_use]
-pub fn reason(error: &std::io::Error) -> String {
-    let text = error.to_string();
-    let end = text.find(" (os error").unwrap_or(text.len());
-    text[..end].to_lowercase()
 }
 
 #[cfg(test)]

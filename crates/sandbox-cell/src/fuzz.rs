@@ -6,8 +6,8 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::archive::{ArchiveEntry, Omission, write_entry};
-use crate::path::RelativePath;
 use crate::wire::{FromCell, FromInit, ToCell, ToInit, ToKeeper};
+use sandbox_base::RelativePath;
 
 /// Reads a message of each kind. What can be read can be written, and means the same when it is read again.
 pub fn wire(bytes: &[u8]) {

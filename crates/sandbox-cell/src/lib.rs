@@ -22,7 +22,6 @@
 pub mod archive;
 pub mod backend;
 mod cgroup;
-pub mod data_dir;
 mod descendants;
 mod environment;
 mod error;
@@ -33,13 +32,9 @@ mod init;
 mod keeper;
 mod landlock_rules;
 mod layer;
-pub mod limits;
-pub mod lock_file;
-mod outcome;
-mod path;
+pub mod outcome;
 mod pools;
 pub mod probe;
-pub mod random;
 mod reduced;
 mod rootfs;
 mod service;
@@ -47,18 +42,13 @@ mod spec;
 mod stdio;
 mod step;
 mod syscalls;
-mod text;
-pub mod units;
-pub mod wait;
 mod wire;
 
 pub use backend::Backend;
-pub use error::{Failure, reason};
+pub use error::Failure;
 pub use keeper::{Cell, GatewaySockets, Keeper, Parking, Ready, Start, Stdio, keeper_main_if_asked, null};
 pub use layer::{Layer, LayerSet};
-pub use limits::{LimitKind, Limits};
 pub use outcome::{CellEnd, Outcome, RunStatus, StopReason, Usage};
-pub use path::{PathError, RelativePath};
 pub use rootfs::own_files;
 pub use sandbox_sys::ZYGOTE_LIBRARY;
 pub use sandbox_sys::signal::name as signal_name;
@@ -68,5 +58,4 @@ pub use spec::{
     ZygoteNamespaceId, base_environment,
 };
 pub use syscalls::filter_bytes;
-pub use text::{printable, visible};
 pub use wire::Sources;

@@ -2,12 +2,13 @@
 
 use sandbox_sys::process::{Namespaces, SingleThreaded, fork_into};
 
-use crate::error::{Failure, reason};
+use crate::error::Failure;
 use crate::keeper::Keeper;
 use crate::layer::{Layer, LayerSet};
 use crate::pools;
 pub use crate::pools::SharedPool;
 use crate::spec::CellSpec;
+use sandbox_base::reason;
 
 /// What was found out about a host.
 #[derive(Debug, Clone)]

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::archive::FileCaps;
 use crate::layer::LayerSet;
-use crate::limits::Limits;
+use sandbox_base::limits::Limits;
 
 /// The directory in which programs run, as they see it.
 pub const WORK_DIR: &str = "/sandbox";

@@ -7,8 +7,9 @@ use std::path::Path;
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
-use crate::error::{Failure, reason};
+use crate::error::Failure;
 use crate::layer::Layer;
+use sandbox_base::reason;
 
 /// A step of init's.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -140,7 +141,7 @@ impl StepError {
     /// What to tell the caller, if the cell was not ready yet.
     pub(crate) fn of_cell(&self) -> Failure {
         let error = std::io::Error::from_raw_os_error(self.errno);
-        let step = crate::printable(&self.step.text());
+        let step = sandbox_base::printable(&self.step.text());
         match self.step.layer() {
             Some(layer) => Failure::missing(layer, format!("cannot {step}: {}", reason(&error))),
             None => Failure::os(format!("cannot lock the cell (step: {step})"), error),
@@ -150,7 +151,7 @@ impl StepError {
     /// What to tell the caller, if a command was to be started.
     pub(crate) fn of_command(&self) -> Failure {
         let error = std::io::Error::from_raw_os_error(self.errno);
-        let step = crate::printable(&self.step.text());
+        let step = sandbox_base::printable(&self.step.text());
         match &self.step {
             InitStep::MakeInputFiles if self.errno == libc::ENOSPC => {
                 Failure::of_request(format!("cannot {step} in the cell"), "they do not fit within the disk limit")

@@ -23,11 +23,11 @@ use crate::archive::FileCaps;
 use crate::backend::{Backend, ToolEnvironment};
 use crate::error::Failure;
 use crate::layer::LayerSet;
-use crate::limits::{LimitKind, Limits};
 use crate::outcome::{Outcome, RunStatus, StopReason, Usage};
 use crate::spec::{CellSpec, Command, MOST_PORTS, Mount, ZygoteNamespaceId};
 use crate::step::StepError;
 use crate::syscalls::EntryKey;
+use sandbox_base::limits::{LimitKind, Limits};
 
 /// The longest message.
 pub(crate) const MAX_MESSAGE: usize = 160 * 1024;

@@ -11,11 +11,11 @@ use std::os::fd::AsFd;
 use std::time::Duration;
 
 use harness::{Test, conclude, run, start};
+use sandbox_base::limits::{Caps, Limits};
+use sandbox_base::{LimitKind, RelativePath};
 use sandbox_cell::archive::{self, Archive, Omission, Sink};
-use sandbox_cell::limits::{Caps, Limits};
 use sandbox_cell::{
-    Cell, CellSpec, Command, Keeper, Layer, LimitKind, Mount, RelativePath, RunStatus, Sources, Start, Stdio,
-    StopReason, Volume, null,
+    Cell, CellSpec, Command, Keeper, Layer, Mount, RunStatus, Sources, Start, Stdio, StopReason, Volume, null,
 };
 use sandbox_testing::{eventually, needs};
 

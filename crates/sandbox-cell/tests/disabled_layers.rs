@@ -9,10 +9,10 @@ use std::os::fd::AsFd;
 use std::time::Duration;
 
 use harness::{Test, conclude, run, start};
-use sandbox_cell::limits::{Caps, Limits};
+use sandbox_base::LimitKind;
+use sandbox_base::limits::{Caps, Limits};
 use sandbox_cell::{
-    CellSpec, Command, Failure, Keeper, Layer, LayerSet, LimitKind, Outcome, RunStatus, Sources, Stdio, StopReason,
-    Volume, null,
+    CellSpec, Command, Failure, Keeper, Layer, LayerSet, Outcome, RunStatus, Sources, Stdio, StopReason, Volume, null,
 };
 use sandbox_testing::{eventually, needs};
 
@@ -135,7 +135,7 @@ fn without_user(keeper: &Keeper) {
     assert_eq!(std::fs::read_to_string("/proc/sys/user/max_user_namespaces").unwrap(), nested);
     // Input files are the program's own.
     let mut files = sandbox_cell::archive::Archive::new().unwrap();
-    files.add(sandbox_cell::RelativePath::new("in").unwrap(), false, b"x").unwrap();
+    files.add(sandbox_base::RelativePath::new("in").unwrap(), false, b"x").unwrap();
     let mut cell = keeper.create(&omitting(&[Layer::User])).unwrap();
     let null = null().unwrap();
     let stdio = Stdio { stdin: null.as_fd(), stdout: null.as_fd(), stderr: null.as_fd() };

@@ -13,8 +13,9 @@ use std::time::Duration;
 
 use harness::{Test, conclude, run, start};
 use rustix::process::{Pid, Signal, kill_process};
-use sandbox_cell::limits::{Caps, Limits};
-use sandbox_cell::{Cell, CellEnd, CellSpec, Keeper, LimitKind, Role, RunStatus, StopReason};
+use sandbox_base::LimitKind;
+use sandbox_base::limits::{Caps, Limits};
+use sandbox_cell::{Cell, CellEnd, CellSpec, Keeper, Role, RunStatus, StopReason};
 use sandbox_testing::frozen::{Frozen, field, find};
 use sandbox_testing::{eventually, needs};
 

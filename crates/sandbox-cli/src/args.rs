@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use sandbox_cell::LimitKind;
+use sandbox_base::LimitKind;
 use sandbox_executor::NetworkMode;
 
 const EXAMPLES: &str = "\
@@ -520,7 +520,7 @@ impl LimitOptions {
 mod tests {
     use super::*;
     use clap::CommandFactory;
-    use sandbox_cell::limits::TABLE;
+    use sandbox_base::limits::TABLE;
 
     #[test]
     fn the_definition_is_sound() {

@@ -3,8 +3,8 @@
 use std::io::Write;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use sandbox_cell::reason;
-use sandbox_cell::units::{format_duration, format_size, parse_duration};
+use sandbox_base::reason;
+use sandbox_base::units::{format_duration, format_size, parse_duration};
 use sandbox_executor::Settings;
 use sandbox_runtimes::{Kind, Listed, Store};
 

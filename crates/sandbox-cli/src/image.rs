@@ -5,8 +5,8 @@ use std::io::Write;
 use std::os::fd::AsFd;
 use std::path::Path;
 
-use sandbox_cell::reason;
-use sandbox_cell::units::format_size;
+use sandbox_base::reason;
+use sandbox_base::units::format_size;
 use sandbox_executor::{Executor, Settings};
 use sandbox_images::{Answer, ImageName, Listed, UNPACK_DIR, pack};
 

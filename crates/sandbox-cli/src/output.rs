@@ -10,8 +10,8 @@ use std::time::Duration;
 use anstyle::{AnsiColor, Style};
 use indicatif::ProgressBar;
 use rustix::event::{EventfdFlags, eventfd};
-use sandbox_cell::printable;
-use sandbox_cell::units::{format_duration, format_size};
+use sandbox_base::printable;
+use sandbox_base::units::{format_duration, format_size};
 use sandbox_executor::{EventEncoder, Observer, RunResult, Step, Stream, Verdict};
 use serde::Serialize;
 
@@ -287,7 +287,7 @@ mod tests {
     fn a_summary_says_what_to_do() {
         let mut result = RunResult::internal_error("memory limit of 64 MiB reached".to_owned());
         result.verdict = Verdict::MemoryLimit;
-        let kind = sandbox_cell::LimitKind::Memory;
+        let kind = sandbox_base::LimitKind::Memory;
         result.limit = Some(sandbox_executor::LimitHit { kind, cap: 1.0, used: 1.0 });
         let line = anstream::adapter::strip_str(&summary(&result)).to_string();
         assert_eq!(line, "✗ memory_limit: memory limit of 64 MiB reached (raise it with --memory) · 0s · CPU 0s · 0 B");

@@ -8,8 +8,9 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use sandbox_cell::limits::Caps;
-use sandbox_cell::{Layer, LimitKind, Mount, reason};
+use sandbox_base::limits::Caps;
+use sandbox_base::{LimitKind, reason};
+use sandbox_cell::{Layer, Mount};
 use sandbox_executor::{
     HostRule, Input, InputFile, Isolation, NetworkMode, NetworkRequest, Request, Settings, Source, VolumeRequest,
     own_command, parse_layers,

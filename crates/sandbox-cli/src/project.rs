@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Component, Path};
 
-use sandbox_cell::{RelativePath, printable, reason};
+use sandbox_base::{RelativePath, printable, reason};
 use sandbox_executor::InputFile;
 use sandbox_runtimes::{Definition, Registry};
 

@@ -5,8 +5,8 @@ use std::os::fd::AsFd;
 use std::time::Duration;
 
 use clap::ValueEnum;
+use sandbox_base::data_dir::keep_private;
 use sandbox_cell::Failure;
-use sandbox_cell::data_dir::keep_private;
 use sandbox_executor::{CheckedRequest, Executor, HostVariables, Refused, RunResult, RunService, Settings, Verdict};
 use sandbox_runtimes::Registry;
 use sandbox_sys::signal::{SignalFd, SignalSet};

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{Access, AtFlags, FileType, Mode, OFlags};
 use rustix::io::Errno;
-use sandbox_cell::{printable, reason};
+use sandbox_base::{printable, reason};
 use sandbox_executor::{OutputFile, RunResult};
 use serde::Serialize;
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::path::Path;
 
-use sandbox_cell::reason;
+use sandbox_base::reason;
 use sandbox_executor::TemplateRequest;
 use serde_json::Value;
 

@@ -4,7 +4,7 @@
 //! type input. Every control character but newline, tab and carriage return is shown as its picture (ESC as ␛);
 //! text stays as it is. Bytes may arrive in any portions, so an unfinished character waits for its rest.
 
-use sandbox_cell::visible;
+use sandbox_base::visible;
 
 /// A filter with the unfinished end of what went through it.
 #[derive(Debug, Default)]

@@ -64,7 +64,7 @@ impl Capture {
     /// the pipe will never come.
     pub(crate) fn has_more(&self) -> bool {
         let Some(pipe) = &self.pipe else { return false };
-        sandbox_cell::wait::is_readable(&[pipe], std::time::Duration::ZERO)
+        sandbox_base::wait::is_readable(&[pipe], std::time::Duration::ZERO)
     }
 }
 

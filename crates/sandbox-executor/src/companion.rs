@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use rustix::pipe::{PipeFlags, pipe_with};
-use sandbox_cell::wait::is_readable;
+use sandbox_base::wait::is_readable;
 use sandbox_cell::{Cell, CellSpec, Command, Failure, Keeper, Stdio, null};
 
 use crate::stage::failure;

@@ -7,9 +7,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use sandbox_base::RelativePath;
+use sandbox_base::wait::is_readable;
 use sandbox_cell::archive::{Archive, FileCaps, Omission};
-use sandbox_cell::wait::is_readable;
-use sandbox_cell::{Backend, Failure, Keeper, Mount, RelativePath, RunStatus, Sources, signal_name};
+use sandbox_cell::{Backend, Failure, Keeper, Mount, RunStatus, Sources, signal_name};
 use sandbox_runtimes::{StageName, Store};
 
 use crate::event::Observer;

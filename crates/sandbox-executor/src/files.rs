@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::{self, Read};
 
 use base64::Engine;
-use sandbox_cell::RelativePath;
+use sandbox_base::RelativePath;
 use sandbox_cell::archive::{Archive, Omission, Sink, read_volume};
 
 use crate::request::RequestError;

@@ -5,10 +5,9 @@ use std::io::{self, Read, Seek};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 
-use sandbox_cell::limits::Caps as LimitCaps;
-use sandbox_cell::{
-    CellSpec, Command, Failure, Keeper, LimitKind, Limits, Mount, Outcome, RunStatus, Stdio, StopReason, null,
-};
+use sandbox_base::limits::Caps as LimitCaps;
+use sandbox_base::{LimitKind, Limits};
+use sandbox_cell::{CellSpec, Command, Failure, Keeper, Mount, Outcome, RunStatus, Stdio, StopReason, null};
 use sandbox_images::{Answer, Caps, Image, Job, UNPACK_COMMAND, UNPACK_DIR, Unpacked};
 use sandbox_runtimes::{Definition, Inside, Memory, Missing, Runtime};
 

@@ -6,9 +6,10 @@
 use std::collections::BTreeMap;
 
 use base64::Engine;
-use sandbox_cell::limits::TABLE;
-use sandbox_cell::units::shorten;
-use sandbox_cell::{Layer, LimitKind, RelativePath};
+use sandbox_base::limits::TABLE;
+use sandbox_base::units::shorten;
+use sandbox_base::{LimitKind, RelativePath};
+use sandbox_cell::Layer;
 use sandbox_network::HostRule;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;

@@ -4,9 +4,10 @@ use std::io::{self, Read};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use sandbox_base::wait::is_readable;
+use sandbox_base::{LimitKind, RelativePath};
 use sandbox_cell::archive::{FileCaps, Omission, Sink};
-use sandbox_cell::wait::is_readable;
-use sandbox_cell::{Failure, LimitKind, Mount, RelativePath, RunStatus, StopReason};
+use sandbox_cell::{Failure, Mount, RunStatus, StopReason};
 use sandbox_runtimes::{Claim, Entry, Kind, StageName, Staging, Store};
 
 use crate::event::Observer;

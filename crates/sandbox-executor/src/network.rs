@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use sandbox_cell::units::shorten;
+use sandbox_base::units::shorten;
 use sandbox_cell::{Gateway, MOST_PORTS, Network};
 use sandbox_network::{AddressPolicy, HostRule};
 

@@ -6,10 +6,9 @@
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
+use sandbox_base::{LimitKind, Limits, RelativePath};
 use sandbox_cell::archive::FileCaps;
-use sandbox_cell::{
-    CellSpec, Command, Gateway, LimitKind, Limits, Mount, Network, PROXY_PORT, RelativePath, Volume, WORK_DIR,
-};
+use sandbox_cell::{CellSpec, Command, Gateway, Mount, Network, PROXY_PORT, Volume, WORK_DIR};
 use sandbox_network::{AddressPolicy, PackageIndex, hide_credentials, hosts_in};
 use sandbox_runtimes::{
     Invocation, Kind, OUT_DIR, Packages, RESULT_DIR, RUNNER_FILE, Runtime, Stage, StageName, WarmUp, set_all,
@@ -519,7 +518,7 @@ impl Key {
     }
 
     fn finish(self) -> String {
-        sandbox_cell::random::hex(&self.0.finalize()[..20])
+        sandbox_base::random::hex(&self.0.finalize()[..20])
     }
 }
 

@@ -4,7 +4,8 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
-use sandbox_cell::{LayerSet, Limits, Mount, PathError, RelativePath};
+use sandbox_base::{Limits, PathError, RelativePath};
+use sandbox_cell::{LayerSet, Mount};
 use sandbox_images::Image;
 use sandbox_runtimes::{Definition, Missing};
 

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use base64::Engine;
+use sandbox_base::LimitKind;
 use sandbox_cell::archive::Omission;
-use sandbox_cell::{LayerSet, LimitKind, Usage};
+use sandbox_cell::{LayerSet, Usage};
 use sandbox_network::NetworkUse;
 use serde::{Deserialize, Serialize};
 

@@ -3,9 +3,9 @@
 
 use std::path::PathBuf;
 
+use sandbox_base::limits::{Caps, LimitError, LimitKind, Limits, TABLE};
+use sandbox_base::units::parse_size;
 use sandbox_cell::archive::FileCaps;
-use sandbox_cell::limits::{Caps, LimitError, LimitKind, Limits, TABLE};
-use sandbox_cell::units::parse_size;
 use sandbox_cell::{Backend, Layer, LayerSet};
 use sandbox_network::{DenyList, HostRule};
 

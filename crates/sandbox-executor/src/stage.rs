@@ -10,11 +10,12 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
+use sandbox_base::wait::timespec;
+use sandbox_base::{LimitKind, reason};
 use sandbox_cell::archive::{self, Archive, Arrival, FileCaps, Sink};
-use sandbox_cell::wait::timespec;
 use sandbox_cell::{
-    Cell, CellEnd, CellSpec, Command, Failure, GatewaySockets, LayerSet, LimitKind, Mount, Network, Outcome, Ready,
-    RunStatus, Start, Stdio, StopReason, Usage, Volume, reason,
+    Cell, CellEnd, CellSpec, Command, Failure, GatewaySockets, LayerSet, Mount, Network, Outcome, Ready, RunStatus,
+    Start, Stdio, StopReason, Usage, Volume,
 };
 use sandbox_network::{AddressPolicy, CellGateway, GatewaySocketSet, NetworkUse};
 
@@ -212,7 +213,7 @@ struct Forward<'a>(&'a mut dyn Sink);
 impl Sink for Forward<'_> {
     fn file(
         &mut self,
-        path: &sandbox_cell::RelativePath,
+        path: &sandbox_base::RelativePath,
         executable: bool,
         size: u64,
         content: &mut dyn io::Read,

@@ -13,9 +13,10 @@ use std::collections::BTreeMap;
 use minijinja::value::Serde;
 use minijinja::{Environment, Error, ErrorKind, UndefinedBehavior, Value};
 use regex_lite::{Captures, Regex};
+use sandbox_base::limits::Caps;
+use sandbox_base::{LimitKind, Limits};
 use sandbox_cell::archive::Archive;
-use sandbox_cell::limits::Caps;
-use sandbox_cell::{CellSpec, Command, Failure, LayerSet, LimitKind, Limits, Mount, RunStatus};
+use sandbox_cell::{CellSpec, Command, Failure, LayerSet, Mount, RunStatus};
 use sandbox_network::AddressPolicy;
 use serde::{Deserialize, Serialize};
 
@@ -270,7 +271,7 @@ pub(crate) fn guard(stdout: &mut String, token: &str) -> bool {
 
 /// A token that nobody can guess.
 pub(crate) fn new_token() -> std::io::Result<String> {
-    Ok(sandbox_cell::random::random_token::<16>()?)
+    Ok(sandbox_base::random::random_token::<16>()?)
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! What can be set through the environment, for the reference and the man pages. A test holds it against what is read.
 
-use sandbox_cell::limits::{LimitInfo, TABLE};
+use sandbox_base::limits::{LimitInfo, TABLE};
 
 /// A variable of the environment.
 #[derive(Debug, Clone, Copy)]

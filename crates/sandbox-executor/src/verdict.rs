@@ -1,7 +1,8 @@
 //! From the facts of a run to a verdict that explains itself. A pure function.
 
-use sandbox_cell::limits::Unit;
-use sandbox_cell::{CellEnd, Layer, LayerSet, LimitKind, Limits, Outcome, RunStatus, StopReason, signal_name, visible};
+use sandbox_base::limits::Unit;
+use sandbox_base::{LimitKind, Limits, visible};
+use sandbox_cell::{CellEnd, Layer, LayerSet, Outcome, RunStatus, StopReason, signal_name};
 use sandbox_runtimes::Pattern;
 
 use crate::result::{LimitHit, Verdict};

@@ -10,10 +10,11 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
 
-use sandbox_cell::data_dir::make_dir;
-use sandbox_cell::lock_file::{LockKind, try_lock};
-use sandbox_cell::units::{parse_size, shorten};
-use sandbox_cell::{Mount, Volume, reason};
+use sandbox_base::data_dir::make_dir;
+use sandbox_base::lock_file::{LockKind, try_lock};
+use sandbox_base::reason;
+use sandbox_base::units::{parse_size, shorten};
+use sandbox_cell::{Mount, Volume};
 
 use crate::settings::Settings;
 

@@ -13,11 +13,12 @@ use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags,
     SocketType, recvmsg, sendmsg, socketpair,
 };
+use sandbox_base::RelativePath;
+use sandbox_base::limits::{Caps, LimitKind, Limits};
+use sandbox_base::wait::is_readable;
 use sandbox_cell::archive::Archive;
-use sandbox_cell::limits::{Caps, LimitKind, Limits};
-use sandbox_cell::wait::is_readable;
 use sandbox_cell::{
-    Cell, CellSpec, Failure, Keeper, Network, RelativePath, Role, Start, Stdio, ZYGOTE_LIBRARY, ZygoteNamespaceId, null,
+    Cell, CellSpec, Failure, Keeper, Network, Role, Start, Stdio, ZYGOTE_LIBRARY, ZygoteNamespaceId, null,
 };
 use sandbox_runtimes::{RESULT_DIR, ZYGOTE_LIBRARY_FILE};
 

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use libtest_mimic::Arguments;
-use sandbox_cell::limits::Caps;
-use sandbox_cell::{LimitKind, RelativePath};
+use sandbox_base::limits::Caps;
+use sandbox_base::{LimitKind, RelativePath};
 use sandbox_executor::{Executor, HostVariables, Input, InputFile, Request, RunService, Settings, Source};
 use sandbox_runtimes::Registry;
 use sandbox_testing::features::{Case, Runner};

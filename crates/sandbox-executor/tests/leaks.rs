@@ -9,8 +9,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use libtest_mimic::{Arguments, Trial};
-use sandbox_cell::limits::Caps;
-use sandbox_cell::{LimitKind, Mount};
+use sandbox_base::LimitKind;
+use sandbox_base::limits::Caps;
+use sandbox_cell::Mount;
 use sandbox_executor::{Executor, HostVariables, Input, Request, RunResult, RunService, Settings, Source};
 use sandbox_runtimes::Registry;
 use sandbox_testing::command::{fixture, groups, processes};

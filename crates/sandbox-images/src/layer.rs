@@ -54,7 +54,7 @@ pub(crate) fn apply<R: Read>(tree: &Tree, layer: R, tally: &mut Tally) -> io::Re
 
 fn about(path: &[u8], error: &io::Error) -> io::Error {
     let path: String = String::from_utf8_lossy(path).chars().take(100).collect();
-    io::Error::other(format!("{path:?}: {}", sandbox_cell::reason(error)))
+    io::Error::other(format!("{path:?}: {}", sandbox_base::reason(error)))
 }
 
 fn put<R: Read>(

@@ -47,7 +47,7 @@ impl<R: Read> Hashing<R> {
     /// Reads what is left, and returns the digest of all and the reader.
     pub(crate) fn finish(mut self) -> io::Result<(String, R)> {
         io::copy(&mut self, &mut io::sink())?;
-        let digest = sandbox_cell::random::hex(&self.hasher.finalize());
+        let digest = sandbox_base::random::hex(&self.hasher.finalize());
         Ok((digest, self.inner))
     }
 }

@@ -17,9 +17,9 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use sandbox_cell::data_dir::make_dir;
-use sandbox_cell::lock_file::{LockKind, lock, try_lock_existing};
-use sandbox_cell::reason;
+use sandbox_base::data_dir::make_dir;
+use sandbox_base::lock_file::{LockKind, lock, try_lock_existing};
+use sandbox_base::reason;
 use serde::{Deserialize, Serialize};
 
 use crate::ROOT;

@@ -92,7 +92,7 @@ impl RedisStore {
     pub(crate) async fn create(&self, new: &NewJob, bounds: &Bounds) -> Result<Created> {
         let job = new.queued();
         let owner = new.owner.as_deref().unwrap_or_default();
-        let digest = sandbox_cell::random::hex(&new.digest());
+        let digest = sandbox_base::random::hex(&new.digest());
         let webhook = new.webhook.as_ref().and_then(|webhook| serde_json::to_string(webhook).ok()).unwrap_or_default();
         let key = new.idempotency_key.as_ref().map(|key| format!("{}:key:{key}", self.prefix));
         let answer: Vec<String> = self

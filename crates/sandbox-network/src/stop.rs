@@ -5,10 +5,11 @@ use std::net::{SocketAddr, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use rustix::io::Errno;
 use rustix::net::sockopt::socket_error;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, connect, socket_with};
+use sandbox_base::wait::timespec;
 
 /// Ends every wait once it was given.
 #[derive(Debug)]
@@ -41,8 +42,8 @@ impl StopSignal {
             let mut polled: Vec<_> = self.0.iter().map(|event| PollFd::new(event, PollFlags::IN)).collect();
             polled.extend(fds.iter().map(|(fd, flags)| PollFd::from_borrowed_fd(*fd, *flags)));
             let left = until.saturating_duration_since(Instant::now());
-            let timeout = Timespec::try_from(left).ok();
-            match poll(&mut polled, timeout.as_ref()) {
+            let timeout = timespec(left);
+            match poll(&mut polled, Some(&timeout)) {
                 Ok(_) if self.0.is_some() && !polled[0].revents().is_empty() => {
                     return Err(ErrorKind::ConnectionAborted.into());
                 }

@@ -359,7 +359,7 @@ impl Definition {
             return Some(format!("'{name}' is not a name: use lower-case letters, digits, '+', '-' and '_'"));
         }
         for path in std::iter::once(&self.source).chain(&self.entries) {
-            if let Err(error) = sandbox_cell::RelativePath::new(path.clone()) {
+            if let Err(error) = sandbox_base::RelativePath::new(path.clone()) {
                 return Some(format!("source or entries: {error}"));
             }
         }
@@ -396,12 +396,12 @@ impl Definition {
         let restricted = self.run.restricted.iter().map(|restricted| &restricted.runner);
         let warm = self.run.warm.iter().map(|warm| &warm.zygote);
         for runner in self.run.runner.iter().chain(restricted).chain(warm) {
-            if let Err(error) = sandbox_cell::RelativePath::new(runner.clone()) {
+            if let Err(error) = sandbox_base::RelativePath::new(runner.clone()) {
                 return Some(format!("run.runner: {error}"));
             }
         }
         for path in self.prepare.iter().flat_map(|prepare| prepare.files.iter()).flat_map(|(name, file)| [name, file]) {
-            if let Err(error) = sandbox_cell::RelativePath::new(path.clone()) {
+            if let Err(error) = sandbox_base::RelativePath::new(path.clone()) {
                 return Some(format!("prepare.files: {error}"));
             }
         }

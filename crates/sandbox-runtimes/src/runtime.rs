@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use sandbox_cell::{Command, Limits, Mount, WORK_DIR, base_environment};
+use sandbox_base::Limits;
+use sandbox_cell::{Command, Mount, WORK_DIR, base_environment};
 
 use crate::definition::{Definition, Tool};
 use crate::discover::{Missing, Placed, Places};

@@ -23,9 +23,9 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::time::{Duration, SystemTime};
 
+use sandbox_base::data_dir::{keep_private, make_dir};
+use sandbox_base::lock_file::{LockKind, share, try_lock};
 use sandbox_cell::archive::read_volume;
-use sandbox_cell::data_dir::{keep_private, make_dir};
-use sandbox_cell::lock_file::{LockKind, share, try_lock};
 use serde::{Deserialize, Serialize};
 
 /// What an entry is.

@@ -184,7 +184,7 @@ fn read_key(text: &str) -> Result<Key, String> {
     let mut parts = text.split(';');
     let key = parts.next().unwrap_or_default().trim();
     let digest = digest_of(key)?;
-    let short = sandbox_cell::random::hex(&digest[..4]);
+    let short = sandbox_base::random::hex(&digest[..4]);
     let mut client = Client {
         name: Some(format!("key-{short}")),
         scopes: vec![Scope::Execute, Scope::Jobs, Scope::Metrics],
@@ -286,7 +286,7 @@ mod tests {
 
     #[test]
     fn keys_open_and_others_do_not() {
-        let digest = sandbox_cell::random::hex(&Sha256::digest(b"second-key-0123456"));
+        let digest = sandbox_base::random::hex(&Sha256::digest(b"second-key-0123456"));
         let keys = Keys::new(&["first-key-0123456".to_owned(), format!("sha256:{digest}")]).expect("valid");
         assert!(check(&keys, &headers("authorization", "Bearer first-key-0123456")).is_ok());
         assert!(check(&keys, &headers("x-api-key", "second-key-0123456")).is_ok());

@@ -9,7 +9,7 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::sse::Event;
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
-use sandbox_cell::units::parse_duration;
+use sandbox_base::units::parse_duration;
 use sandbox_executor::JsonRequest;
 use sandbox_jobs::{Bounds, Created, Exceeded, Job, JobId, JobStatus, NewJob, Page, StoreError};
 use serde::Deserialize;

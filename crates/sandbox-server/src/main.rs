@@ -40,9 +40,9 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use config::Config;
+use sandbox_base::data_dir::keep_private;
 use sandbox_cell::Failure;
 use sandbox_cell::backend::{Backend, GUEST_COMMAND, serve_in_container};
-use sandbox_cell::data_dir::keep_private;
 use sandbox_executor::{Executor, HostVariables, RENDER_COMMAND, RunService};
 use sandbox_runtimes::Registry;
 

@@ -7,7 +7,7 @@ use std::os::unix::fs::{MetadataExt, lchown};
 use std::path::Path;
 
 use rustix::fs::{Gid, Uid};
-use sandbox_cell::data_dir::is_own;
+use sandbox_base::data_dir::is_own;
 
 /// Makes this process an ordinary user's, if it is root's. Returns the user's id, if it changed. The process must have a
 /// single thread.

@@ -13,7 +13,7 @@ use axum::http::uri::Authority;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Uri, Version, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use sandbox_cell::units::shorten;
+use sandbox_base::units::shorten;
 use tower_http::cors::{AllowOrigin, Any, CorsLayer};
 
 use crate::app::App;

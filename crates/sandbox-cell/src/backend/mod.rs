@@ -31,8 +31,8 @@ pub(crate) use environment::ToolEnvironment;
 use crate::cgroup::Counters;
 use crate::error::Failure;
 use crate::layer::LayerSet;
-use crate::random::random_token;
 use crate::spec::CellSpec;
+use sandbox_base::random::random_token;
 
 /// The first argument with which a program calls [`serve_in_container()`], with what follows it.
 pub const GUEST_COMMAND: &str = "__cell";

@@ -27,7 +27,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use crate::layer::{Layer, LayerSet};
-use crate::limits::Limits;
+use sandbox_base::limits::Limits;
 
 /// Where groups for cells are made.
 #[derive(Debug)]

@@ -10,7 +10,7 @@ use rustix::event::{EventfdFlags, eventfd};
 
 use super::{Counters, locate};
 use crate::layer::{Layer, LayerSet};
-use crate::limits::Limits;
+use sandbox_base::limits::Limits;
 
 /// The file through which a single thread joins. A process with one thread can use it for itself, and unlike
 /// `cgroup.procs` it does not make the kernel wait for every CPU to pass through the scheduler, which takes milliseconds.

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::{Counters, locate};
 use crate::layer::{Layer, LayerSet};
-use crate::limits::Limits;
+use sandbox_base::limits::Limits;
 
 #[derive(Debug)]
 pub(crate) struct TreeV2 {

@@ -18,10 +18,10 @@ use rustix::io::Errno;
 
 use super::InitParams;
 use crate::archive::{ArchiveEntry, FileCaps, MOST_NAMED, Omission, next_entry, write_entry};
-use crate::path::{MAX_DEPTH, MAX_LENGTH, RelativePath};
 use crate::reduced::CellLayout;
 use crate::spec::{Volume, WORK_DIR};
-use crate::wait::timespec;
+use sandbox_base::wait::timespec;
+use sandbox_base::{MAX_DEPTH, MAX_LENGTH, RelativePath};
 
 /// What is known of an input file, to tell whether a program has changed it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -351,7 +351,7 @@ pub(super) fn any_of_size(params: &InitParams<'_>, size: u64) -> bool {
                 return true;
             }
             // As deep as input paths may go; a program can zygote namespace deeper than a path can say.
-            if metadata.is_dir() && dir.components().count() < top + crate::path::MAX_DEPTH {
+            if metadata.is_dir() && dir.components().count() < top + sandbox_base::MAX_DEPTH {
                 dirs.push(entry.path());
             }
         }

@@ -13,10 +13,10 @@ use sandbox_sys::spawn::{Program, SpawnStep, spawn};
 
 use super::lock::{Locked, TO_ENTER};
 use super::{InitParams, ProcessLimit, watch};
-use crate::limits::Limits;
 use crate::rootfs;
 use crate::spec::{Command, Role};
 use crate::step::{InitStep, StepError, shortened};
+use sandbox_base::limits::Limits;
 
 /// A command as the system wants it.
 pub(super) struct ExecArgs {

@@ -18,12 +18,12 @@ use super::writable::{DiskWatch, Used};
 use super::{InitParams, ProcessLimit, kill, watch};
 use crate::archive::FileCaps;
 use crate::layer::Layer;
-use crate::limits::{LimitKind, Limits};
 use crate::outcome::RunStatus;
 use crate::spec::Command;
 use crate::step::{InitStep, StepError};
-use crate::wait::timespec;
 use crate::wire::{self, FromInit, Received, Report, RunParams, ToInit};
+use sandbox_base::limits::{LimitKind, Limits};
+use sandbox_base::wait::timespec;
 
 /// A program that runs.
 struct RunningProgram {

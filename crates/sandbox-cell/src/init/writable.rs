@@ -3,10 +3,10 @@
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-use crate::limits::{LimitKind, Limits};
 use crate::reduced;
 use crate::rootfs;
 use crate::spec::Volume;
+use sandbox_base::limits::{LimitKind, Limits};
 
 /// The writable places of a cell.
 pub(super) enum Writable<'a> {

@@ -28,8 +28,8 @@ use crate::reduced::CellsDirectory;
 use crate::rootfs;
 use crate::spec::{CellSpec, Mount, Network, Role};
 use crate::syscalls::{self, EntryKey, Sockets};
-use crate::wait::is_readable;
 use crate::wire::{self, Sources, ToInit};
+use sandbox_base::wait::is_readable;
 
 /// Everything that cells are made from.
 pub(super) struct CellFactory {

@@ -6,9 +6,9 @@
 use std::os::fd::{AsFd, OwnedFd};
 
 use crate::error::Failure;
-use crate::random::random_bytes;
 use rustix::fs::{FileType, Mode, OFlags};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, socket_with};
+use sandbox_base::random::random_bytes;
 
 /// The user and group id of programs, as they see it.
 pub(super) const PROGRAM: u32 = 1000;

@@ -33,13 +33,13 @@ use crate::archive::{Archive, FileCaps};
 use crate::backend::{Backend, ToolEnvironment};
 use crate::error::Failure;
 use crate::layer::LayerSet;
-use crate::limits::Limits;
 use crate::outcome::{Outcome, StopReason, Usage};
 use crate::spec::{CellSpec, Command, Gateway, Mount, Network, ZygoteNamespaceId};
 use crate::stdio;
 use crate::syscalls::EntryKey;
-use crate::wait::{is_readable, timespec};
 use crate::wire::{self, FromCell, Received, RunParams, Sources, ToCell, ToKeeper};
+use sandbox_base::limits::Limits;
+use sandbox_base::wait::{is_readable, timespec};
 
 /// A running keeper process. When it and all its cells are dropped, that waits until it has ended, with nothing left.
 #[derive(Debug, Clone)]

@@ -36,8 +36,8 @@ use crate::error::Failure;
 use crate::spec::{CellSpec, Role};
 use crate::stdio;
 use crate::step::MAX_REPORT;
-use crate::wait::timespec;
 use crate::wire::{self, FromCell, FromInit, Received, ToCell, ToKeeper};
+use sandbox_base::wait::timespec;
 
 /// Signals that the keeper ignores, and that every init has to reset.
 pub(crate) const IGNORED_SIGNALS: [i32; 6] =

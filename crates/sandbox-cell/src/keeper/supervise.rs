@@ -13,13 +13,13 @@ use super::zygote_namespace::ZygoteNamespace;
 use crate::cgroup::{Cgroup, Counters};
 use crate::error::Failure;
 use crate::layer::{Layer, LayerSet};
-use crate::limits::{Caps, LimitKind, Limits};
 use crate::outcome::{CellEnd, Outcome, RunStatus, StopReason, Usage};
 use crate::rootfs;
 use crate::spec::{self, CellSpec, Mount, Network};
 use crate::step::StepError;
 use crate::syscalls::EntryKey;
 use crate::wire::{self, FromCell, Report, RunParams, ToInit};
+use sandbox_base::limits::{Caps, LimitKind, Limits};
 
 /// What a program gets between SIGTERM and SIGKILL.
 const GRACE: Duration = Duration::from_millis(200);

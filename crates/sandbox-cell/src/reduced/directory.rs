@@ -12,8 +12,8 @@ use std::time::Duration;
 use rustix::fs::{AtFlags, CWD, FlockOperation, Gid, Mode, OFlags, Uid, flock};
 
 use super::{CellLayout, clear};
-use crate::random::random_token;
 use crate::spec::CellSpec;
+use sandbox_base::random::random_token;
 
 const PREFIX: &str = "sandbox-run-cells-";
 

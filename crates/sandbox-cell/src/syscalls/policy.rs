@@ -355,7 +355,7 @@ pub(crate) struct EntryKey(pub(crate) u64);
 impl EntryKey {
     /// One that cannot be guessed.
     pub(crate) fn random() -> rustix::io::Result<Self> {
-        crate::random::random_bytes().map(u64::from_ne_bytes).map(Self)
+        sandbox_base::random::random_bytes().map(u64::from_ne_bytes).map(Self)
     }
 }
 

@@ -28,7 +28,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use sandbox_cell::limits::{Caps, LimitKind, Limits};
+use sandbox_base::limits::{Caps, LimitKind, Limits};
 use sandbox_cell::{Cell, CellSpec, Failure, Keeper, Mount, Network};
 use serde::{Deserialize, Serialize};
 

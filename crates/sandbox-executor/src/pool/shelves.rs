@@ -47,7 +47,7 @@ pub(super) struct Made {
 impl Made {
     fn has_ended(&self) -> bool {
         // A cell that has something to say has come to an end.
-        sandbox_cell::wait::is_readable(&[&self.cell], Duration::ZERO)
+        sandbox_base::wait::is_readable(&[&self.cell], Duration::ZERO)
             || self.companion.as_ref().is_some_and(Companion::has_ended)
     }
 }

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
-use sandbox_cell::limits::{Caps, TABLE as LIMITS};
+use sandbox_base::limits::{Caps, TABLE as LIMITS};
 use sandbox_executor::{HostRule, Settings};
 use sandbox_jobs::Bounds;
 

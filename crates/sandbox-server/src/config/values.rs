@@ -6,7 +6,7 @@ use std::ops::RangeInclusive;
 use std::str::FromStr;
 use std::time::Duration;
 
-use sandbox_cell::units::{parse_duration, parse_size};
+use sandbox_base::units::{parse_duration, parse_size};
 
 /// The text of each setting with where it came from, and what is wrong with some of them.
 pub(super) struct Values<'a> {

@@ -6,9 +6,9 @@ use super::super::frames::{FromGuest, WINDOW};
 use super::super::group::{OWN_MEMORY, OWN_PROCESSES};
 use super::Bridge;
 use crate::error::Failure;
-use crate::limits::LimitKind;
 use crate::outcome::{CellEnd, Outcome, RunStatus, StopReason, Usage};
 use crate::wire::FromCell;
+use sandbox_base::limits::LimitKind;
 
 impl Bridge<'_> {
     /// Hears the program inside. False when it has gone.

@@ -19,11 +19,11 @@ use super::frames::{self, CHUNK, Incoming, ToGuest, WINDOW};
 use crate::cgroup::Counters;
 use crate::error::Failure;
 use crate::layer::LayerSet;
-use crate::limits::LimitKind;
 use crate::outcome::StopReason;
 use crate::spec::{CellSpec, Command};
-use crate::wait::{is_readable, timespec};
 use crate::wire::{self, FromCell, Received, RunParams, ToCell};
+use sandbox_base::limits::LimitKind;
+use sandbox_base::wait::{is_readable, timespec};
 
 /// How long the program inside may take longer than it should to end a command, before the container is killed.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -323,7 +323,7 @@ impl<'a> Bridge<'a> {
         let complaint = String::from_utf8_lossy(&self.complaint);
         let lines: Vec<_> = complaint.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
         let said = lines.iter().rev().take(3).rev().copied().collect::<Vec<_>>().join(" / ");
-        let said = crate::printable(&said);
+        let said = sandbox_base::printable(&said);
         Failure::new(what, if said.is_empty() { why.to_owned() } else { said })
     }
 

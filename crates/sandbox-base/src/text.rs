@@ -24,6 +24,14 @@ pub fn printable(text: &str) -> String {
     text.chars().map(visible).collect()
 }
 
+/// The kernel's reason in words, without the number that Rust appends.
+#[must_use]
+pub fn reason(error: &std::io::Error) -> String {
+    let text = error.to_string();
+    let end = text.find(" (os error").unwrap_or(text.len());
+    text[..end].to_lowercase()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -16,9 +16,9 @@ pub struct PathError {
 }
 
 /// The deepest a path may go.
-pub(crate) const MAX_DEPTH: usize = 32;
+pub const MAX_DEPTH: usize = 32;
 /// The longest that a path may be, in bytes.
-pub(crate) const MAX_LENGTH: usize = 1024;
+pub const MAX_LENGTH: usize = 1024;
 const MAX_PART: usize = 255;
 
 impl RelativePath {

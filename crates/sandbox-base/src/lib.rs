@@ -1,0 +1,15 @@
+//! What every crate uses: units, limits, paths, text for people, waiting for descriptors, random tokens, private
+//! directories and lock files. It knows nothing of cells or requests.
+
+pub mod data_dir;
+pub mod limits;
+pub mod lock_file;
+mod path;
+pub mod random;
+mod text;
+pub mod units;
+pub mod wait;
+
+pub use limits::{LimitKind, Limits};
+pub use path::{MAX_DEPTH, MAX_LENGTH, PathError, RelativePath};
+pub use text::{printable, reason, visible};
