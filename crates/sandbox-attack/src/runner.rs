@@ -372,10 +372,11 @@ fn parts(text: &str) -> Result<Vec<InputFile>, String> {
         let comment = line.strip_prefix("// --- ").or_else(|| line.strip_prefix("# --- "));
         if let Some(path) = comment {
             let path = RelativePath::new(path).map_err(|error| error.to_string())?;
-            files.push(InputFile { path, content: vec![], executable: false });
+            files.push(InputFile { path, content: Arc::default(), executable: false });
         } else if let Some(file) = files.last_mut() {
-            file.content.extend_from_slice(line.as_bytes());
-            file.content.push(b'\n');
+            let content = Arc::make_mut(&mut file.content);
+            content.extend_from_slice(line.as_bytes());
+            content.push(b'\n');
         }
     }
     Ok(files)

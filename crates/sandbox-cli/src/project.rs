@@ -50,7 +50,7 @@ pub(crate) fn read_one(path: &Path, name: &str) -> Result<InputFile, Complaint> 
     let mut content = vec![];
     file.take(MAX_FILE).read_to_end(&mut content).map_err(failed)?;
     let path = RelativePath::new(name).map_err(|error| error.to_string())?;
-    Ok(InputFile { path, content, executable: meta.permissions().mode() & 0o100 != 0 })
+    Ok(InputFile { path, content: content.into(), executable: meta.permissions().mode() & 0o100 != 0 })
 }
 
 /// Everything in a directory, under a name in the working directory or, without one, right there.
@@ -160,7 +160,7 @@ mod tests {
                 .iter()
                 .map(|name| InputFile {
                     path: RelativePath::new(*name).expect("path"),
-                    content: vec![],
+                    content: std::sync::Arc::default(),
                     executable: false,
                 })
                 .collect();

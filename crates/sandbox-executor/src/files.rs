@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{self, Read};
+use std::sync::Arc;
 
 use base64::Engine;
 use sandbox_base::RelativePath;
@@ -23,7 +24,7 @@ pub struct InputFile {
     /// Where it goes.
     pub path: RelativePath,
     /// What is in it.
-    pub content: Vec<u8>,
+    pub content: Arc<Vec<u8>>,
     /// Whether it may be executed.
     pub executable: bool,
 }
@@ -127,7 +128,7 @@ mod tests {
     fn files(paths: &[&str]) -> Vec<InputFile> {
         let file = |path: &&str| InputFile {
             path: RelativePath::new(*path).expect("path"),
-            content: vec![],
+            content: Arc::default(),
             executable: false,
         };
         paths.iter().map(file).collect()

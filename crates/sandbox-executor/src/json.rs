@@ -4,6 +4,7 @@
 //! yields the same [`Request`] that the command line makes from its flags.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use base64::Engine;
 use sandbox_base::limits::TABLE;
@@ -218,13 +219,13 @@ impl JsonRequest {
         self.language.as_deref().unwrap_or("python")
     }
 
-    /// The request that this is, in a language of this name.
-    pub fn request(&self, language: &str, settings: &Settings) -> Result<Request, FieldError> {
+    /// The request that this is, in a language of this name. What it holds is moved, not copied.
+    pub fn into_request(mut self, language: &str, settings: &Settings) -> Result<Request, FieldError> {
         if self.webhook.is_some() {
             return Err(at("webhook")("only jobs have one; nobody waits for them".to_owned()));
         }
-        let source = match &self.code {
-            Some(code) => Source::Code(code.clone()),
+        let source = match self.code.take() {
+            Some(code) => Source::Code(code),
             None if self.files.is_empty() => return Err(at("code")("is missing".to_owned())),
             None => Source::Files,
         };
@@ -253,11 +254,13 @@ impl JsonRequest {
             }
         }
         let mut request = Request::new(source, limits, required);
-        request.entry.clone_from(&self.entry);
-        request.files = self.files.iter().map(|(path, file)| input_file(path, file)).collect::<Result<_, _>>()?;
-        request.args = self.args.iter().map(Into::into).collect();
-        request.env = self.env.iter().map(|(name, value)| (name.into(), value.into())).collect();
-        request.packages.clone_from(&self.requirements);
+        request.entry = self.entry.take();
+        let files = std::mem::take(&mut self.files);
+        request.files = files.into_iter().map(|(path, file)| input_file(&path, file)).collect::<Result<_, _>>()?;
+        request.args = std::mem::take(&mut self.args).into_iter().map(Into::into).collect();
+        let env = std::mem::take(&mut self.env);
+        request.env = env.into_iter().map(|(name, value)| (name.into(), value.into())).collect();
+        request.packages = std::mem::take(&mut self.requirements);
         request.network = self.network()?;
         request.restricted = self.restricted;
         request.template = self.template(language)?;
@@ -293,30 +296,30 @@ impl JsonRequest {
         }
     }
 
-    fn template(&self, language: &str) -> Result<Option<TemplateRequest>, FieldError> {
-        let Some(template) = &self.template else { return Ok(None) };
-        let (name, text) = match (&template.name, &template.text) {
+    fn template(&mut self, language: &str) -> Result<Option<TemplateRequest>, FieldError> {
+        let Some(template) = self.template.take() else { return Ok(None) };
+        let (name, text) = match (&template.name, template.text) {
             (Some(name), None) => {
                 let text = TemplateRequest::shipped(name, language);
                 let name = shorten(name);
                 let missing = || at("template.name")(format!("there is no template '{name}' for {language}"));
                 (format!("template '{name}'"), text.ok_or_else(missing)?.to_owned())
             }
-            (None, Some(text)) => ("template".to_owned(), text.clone()),
+            (None, Some(text)) => ("template".to_owned(), text),
             _ => return Err(at("template")("give either a name or a text".to_owned())),
         };
-        Ok(Some(TemplateRequest { name, text, variables: template.variables.clone() }))
+        Ok(Some(TemplateRequest { name, text, variables: template.variables }))
     }
 }
 
-fn input_file(path: &str, file: &JsonFile) -> Result<InputFile, FieldError> {
+fn input_file(path: &str, file: JsonFile) -> Result<InputFile, FieldError> {
     let field = || at(format!("files.{}", shorten(path)));
     let relative = RelativePath::new(path).map_err(|error| field()(error.to_string()))?;
     let (content, executable) = match file {
-        JsonFile::Text(text) => (text.clone().into_bytes(), false),
+        JsonFile::Text(text) => (text.into_bytes(), false),
         JsonFile::Full(full) => {
             let bytes = match full.encoding.as_deref() {
-                None | Some("utf-8") => full.content.clone().into_bytes(),
+                None | Some("utf-8") => full.content.into_bytes(),
                 Some("base64") => base64::engine::general_purpose::STANDARD
                     .decode(&full.content)
                     .map_err(|error| field()(format!("is not base64: {error}")))?,
@@ -328,7 +331,7 @@ fn input_file(path: &str, file: &JsonFile) -> Result<InputFile, FieldError> {
             (bytes, full.executable)
         }
     };
-    Ok(InputFile { path: relative, content, executable })
+    Ok(InputFile { path: relative, content: Arc::new(content), executable })
 }
 
 #[cfg(test)]
@@ -339,13 +342,13 @@ mod tests {
     fn read(value: Value) -> Result<Request, String> {
         let request: JsonRequest = serde_json::from_value(value).map_err(|error| error.to_string())?;
         let settings = Settings { named_volumes: true, ..Settings::default() };
-        request.request("python", &settings).map_err(|error| error.to_string())
+        request.into_request("python", &settings).map_err(|error| error.to_string())
     }
 
     #[test]
     fn clients_share_no_volumes_unless_the_operator_says_so() {
         let request = JsonRequest { code: Some("1".into()), volumes: vec!["v:/data".into()], ..JsonRequest::default() };
-        let refused = request.request("python", &Settings::default()).expect_err("refused").to_string();
+        let refused = request.into_request("python", &Settings::default()).expect_err("refused").to_string();
         assert!(refused.starts_with("volumes: named volumes are shared by all clients"), "{refused}");
     }
 

@@ -5,6 +5,7 @@
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use sandbox_base::{LimitKind, Limits, RelativePath};
 use sandbox_cell::archive::FileCaps;
@@ -336,7 +337,7 @@ impl Planner<'_> {
         let mut files = vec![];
         for (name, text) in &definition.files {
             let path = RelativePath::new(name.clone()).map_err(|error| RequestError::Entry(error.to_string()))?;
-            files.push(InputFile { path, content: text.clone().into_bytes(), executable: false });
+            files.push(InputFile { path, content: Arc::new(text.clone().into_bytes()), executable: false });
         }
         for file in &files {
             key.file(file);
@@ -583,7 +584,7 @@ mod tests {
                 .iter()
                 .map(|name| InputFile {
                     path: RelativePath::new(*name).expect("path"),
-                    content: vec![],
+                    content: Arc::default(),
                     executable: false,
                 })
                 .collect();

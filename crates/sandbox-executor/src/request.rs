@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use sandbox_base::{Limits, PathError, RelativePath};
 use sandbox_cell::{LayerSet, Mount};
@@ -247,7 +248,7 @@ impl Request {
                 let code = self.rendered.as_ref().map_or(code, |rendered| &rendered.code);
                 let entry = self.entry.clone().unwrap_or_else(|| language.source.clone());
                 let path = RelativePath::new(entry.clone())?;
-                files.push(InputFile { path, content: code.clone().into_bytes(), executable: false });
+                files.push(InputFile { path, content: Arc::new(code.clone().into_bytes()), executable: false });
                 files::check(&files)?;
                 entry
             }
@@ -352,7 +353,7 @@ mod tests {
                 .iter()
                 .map(|(path, content)| InputFile {
                     path: RelativePath::new(*path).expect("path"),
-                    content: content.as_bytes().to_vec(),
+                    content: Arc::new(content.as_bytes().to_vec()),
                     executable: false,
                 })
                 .collect();

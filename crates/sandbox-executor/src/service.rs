@@ -40,17 +40,22 @@ pub struct RunService {
 /// A request that was checked completely, and what was found out for it. Nothing was created yet.
 #[derive(Debug)]
 pub struct CheckedRequest {
-    request: Request,
     input: Input,
-    runtime: Option<Arc<Runtime>>,
-    resolved: Resolved,
-    /// What will be done, unless a template has to be rendered first.
-    plan: Option<Plan>,
+    work: Work,
     /// Where what is made is kept, if not in the service's store.
     store: Option<Arc<Store>>,
     /// Layers that the program's cell lacks, and whether the compiler's lacks them too.
     #[cfg(feature = "canary")]
     disabled_layers: (sandbox_cell::LayerSet, bool),
+}
+
+/// What is to be done for a request.
+#[derive(Debug)]
+enum Work {
+    /// This. The request itself is no longer needed.
+    Plan(Box<Plan>),
+    /// A template has to be rendered before there is a plan.
+    Template(Box<(Request, Option<Arc<Runtime>>, Resolved)>),
 }
 
 /// Why a request was refused.
@@ -241,12 +246,12 @@ impl RunService {
     }
 
     /// Checks a JSON request of an owner completely, before anything is created.
-    pub fn check_json(&self, json: &JsonRequest, owner: Option<&str>) -> Result<CheckedRequest, Refused> {
+    pub fn check_json(&self, mut json: JsonRequest, owner: Option<&str>) -> Result<CheckedRequest, Refused> {
         let definition = self.language(json.language())?;
-        let mut request = json.request(&definition.name, &self.settings)?;
+        let (image, input) = (json.image.take(), json.stdin.take().unwrap_or_default().into_bytes());
+        let mut request = json.into_request(&definition.name, &self.settings)?;
         request.owner = owner.map(str::to_owned);
-        request.image = json.image.as_deref().map(|name| self.image(name)).transpose()?;
-        let input = json.stdin.clone().unwrap_or_default().into_bytes();
+        request.image = image.map(|name| self.image(&name)).transpose()?;
         let input = if input.is_empty() { Input::Empty } else { Input::Bytes(input) };
         self.check(request, Some(definition), input)
     }
@@ -268,16 +273,13 @@ impl RunService {
         };
         let resolved = Resolved::new(&request, &self.settings, &self.variables)?;
         // Also finds what only a plan shows: packages, entry, volumes.
-        let plan = match request.template {
-            Some(_) => None,
-            None => Some(request.plan(runtime.as_deref(), &self.settings, &resolved)?),
+        let work = match request.template {
+            Some(_) => Work::Template(Box::new((request, runtime, resolved))),
+            None => Work::Plan(Box::new(request.plan(runtime.as_deref(), &self.settings, &resolved)?)),
         };
         Ok(CheckedRequest {
-            request,
             input,
-            runtime,
-            resolved,
-            plan,
+            work,
             store: None,
             #[cfg(feature = "canary")]
             disabled_layers: Default::default(),
@@ -311,10 +313,11 @@ impl RunService {
     ) -> Result<Arc<RunResult>, Refused> {
         #[cfg(feature = "canary")]
         let (layers, compiler) = checked.disabled_layers;
-        let CheckedRequest { mut request, input, runtime, resolved, plan, store, .. } = checked;
-        let plan = match (plan, &runtime) {
-            (Some(plan), _) => plan,
-            (None, runtime) => {
+        let CheckedRequest { input, work, store, .. } = checked;
+        let plan = match work {
+            Work::Plan(plan) => *plan,
+            Work::Template(parts) => {
+                let (mut request, runtime, resolved) = *parts;
                 let language = runtime.as_ref().map_or("", |runtime| &runtime.definition.name);
                 self.executor.render(&mut request, language, &self.renderer)?;
                 request.plan(runtime.as_deref(), &self.settings, &resolved)?

@@ -46,7 +46,7 @@ fn run(service: &RunService, case: &Case) -> Value {
         .iter()
         .map(|(name, content)| InputFile {
             path: RelativePath::new(name.clone()).unwrap(),
-            content: content.clone().into_bytes(),
+            content: Arc::new(content.clone().into_bytes()),
             executable: false,
         })
         .collect();

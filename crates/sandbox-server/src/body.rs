@@ -97,7 +97,8 @@ async fn collect(app: &App, who: &Who, request: Request, announced: usize) -> Re
             (bytes, held) = (vec![], Held::nothing());
             continue;
         }
-        held.and(app.bodies.take(who, chunk.len() + (scan.entries() - before) * ENTRY)?);
+        // Twice: while it is parsed, there are the body and what comes of it; while it runs, its files and those of its cell.
+        held.and(app.bodies.take(who, 2 * chunk.len() + (scan.entries() - before) * ENTRY)?);
         bytes.extend_from_slice(&chunk);
     }
     refused.map_or(Ok((bytes, held)), Err)
@@ -135,8 +136,8 @@ pub(crate) async fn check(
 ) -> Result<CheckedRequest, Problem> {
     // An image may have to be asked what is in it.
     if size <= SMALL && request.image.is_none() {
-        return Ok(app.service.check_json(&request, client.name.as_deref())?);
+        return Ok(app.service.check_json(request, client.name.as_deref())?);
     }
     let (own, owner) = (Arc::clone(app), client.name.clone());
-    elsewhere(app, move || Ok(own.service.check_json(&request, owner.as_deref())?)).await
+    elsewhere(app, move || Ok(own.service.check_json(request, owner.as_deref())?)).await
 }

@@ -102,7 +102,7 @@ fn carry_out(app: &App, handle: &Handle, job: &Job) {
     let mut recorder = Recorder { store: &app.jobs, handle, run, encoder: EventEncoder::default() };
     let result = app
         .service
-        .check_json(&job.request, job.owner.as_deref())
+        .check_json(job.request.clone(), job.owner.as_deref())
         .and_then(|checked| perform(app, &job.id.to_string(), (checked, job.waited()), &cancel, &mut recorder))
         .unwrap_or_else(|refused| internal_error(refused.to_string()));
     running(app).remove(&job.id);

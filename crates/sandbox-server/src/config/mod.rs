@@ -236,8 +236,8 @@ impl Config {
         };
         let zygotes = values.number("zygotes", 0..=64);
         let (max_body, max_held) = (values.size("max-body"), values.size("max-held"));
-        if max_body.zip(max_held).is_some_and(|(body, held)| held / 2 < body) {
-            values.wrong("max-held", "must be at least twice max-body, or no request of that size could be taken");
+        if max_body.zip(max_held).is_some_and(|(body, held)| held / 4 < body) {
+            values.wrong("max-held", "must be at least four times max-body, or no request of that size could be taken");
         }
         let otlp_endpoint = values.optional("otlp-endpoint");
         refuse_missing_features(values);
