@@ -542,7 +542,7 @@ mod tests {
             let stated = row.split('|').nth(3).expect("a third column").trim();
             match info.default {
                 Some(default) => assert_eq!(info.kind.parse(stated), Ok(default), "{}", info.flag),
-                None => assert_eq!(stated, "none of its own", "{}", info.flag),
+                None => assert_eq!(stated, "unlimited", "{}", info.flag),
             }
         }
     }
