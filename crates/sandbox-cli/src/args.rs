@@ -379,7 +379,7 @@ pub(crate) enum OutputAllow {
 pub(crate) struct NetworkOptions {
     /// What the program can reach [default: none, or allowlist with --allow-host]
     #[arg(long, value_enum, value_name = "MODE", help_heading = "Isolation")]
-    pub(crate) network: Option<Network>,
+    pub(crate) network: Option<NetworkFlag>,
 
     /// Let the program reach a host: HOST, HOST:PORT, *.NAME or *.NAME:PORT; ports 80 and 443 if none is named
     #[arg(long, value_name = "HOST", help_heading = "Isolation")]
@@ -412,7 +412,7 @@ impl BackendName {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Network {
+pub(crate) enum NetworkFlag {
     /// Nothing at all
     None,
     /// A loopback interface of its own
@@ -423,13 +423,13 @@ pub(crate) enum Network {
     Full,
 }
 
-impl From<Network> for NetworkMode {
-    fn from(network: Network) -> Self {
+impl From<NetworkFlag> for NetworkMode {
+    fn from(network: NetworkFlag) -> Self {
         match network {
-            Network::None => Self::None,
-            Network::Localhost => Self::Localhost,
-            Network::Allowlist => Self::Allowlist,
-            Network::Full => Self::Full,
+            NetworkFlag::None => Self::None,
+            NetworkFlag::Localhost => Self::Localhost,
+            NetworkFlag::Allowlist => Self::Allowlist,
+            NetworkFlag::Full => Self::Full,
         }
     }
 }

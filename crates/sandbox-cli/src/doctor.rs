@@ -7,7 +7,7 @@ use anstyle::{AnsiColor, Style};
 use sandbox_cell::LayerSet;
 use sandbox_cell::probe::{Finding, HostReport, SharedPool, examine};
 use sandbox_executor::Settings;
-use sandbox_runtimes::{Memory, Places, Registry, Runtime};
+use sandbox_runtimes::{Places, Registry, Runtime, ToolchainCache};
 use serde_json::{Value, json};
 
 use crate::exit;
@@ -44,7 +44,7 @@ pub(crate) fn doctor(as_json: bool) -> u8 {
 type Language = (String, Result<Runtime, String>);
 
 fn languages(settings: &Settings) -> Vec<Language> {
-    let mut memory = Memory::open(settings.data_dir.as_deref());
+    let mut memory = ToolchainCache::open(settings.data_dir.as_deref());
     let places = Places::of_this_process();
     let Ok(registry) = Registry::shipped() else { return vec![] };
     registry

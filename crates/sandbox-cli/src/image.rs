@@ -8,7 +8,7 @@ use std::path::Path;
 use sandbox_base::reason;
 use sandbox_base::units::format_size;
 use sandbox_executor::{Executor, Settings};
-use sandbox_images::{Answer, ImageName, Listed, UNPACK_DIR, pack};
+use sandbox_images::{ImageName, ListedImage, UNPACK_DIR, UnpackResult, pack};
 
 use crate::args::ImageAction;
 use crate::exit;
@@ -61,7 +61,12 @@ fn act(action: ImageAction, executor: Option<Started>) -> Result<(), Failed> {
     written.map_err(|error| (reason(&error), exit::INTERNAL))
 }
 
-fn import(path: &Path, name: Option<&ImageName>, executor: &Executor, settings: &Settings) -> Result<Listed, Failed> {
+fn import(
+    path: &Path,
+    name: Option<&ImageName>,
+    executor: &Executor,
+    settings: &Settings,
+) -> Result<ListedImage, Failed> {
     let refuse = |why: &str| usage(format!("cannot import '{}': {why}", path.display()));
     let store = image_store(settings).map_err(usage)?;
     let import = store.import().map_err(|error| (error.to_string(), exit::INTERNAL))?;
@@ -80,7 +85,7 @@ fn import(path: &Path, name: Option<&ImageName>, executor: &Executor, settings: 
     listed.ok_or_else(|| ("the image is gone already".to_owned(), exit::INTERNAL))
 }
 
-fn table(list: &[Listed], out: &mut impl Write) -> std::io::Result<()> {
+fn table(list: &[ListedImage], out: &mut impl Write) -> std::io::Result<()> {
     for listed in list {
         let about = &listed.about;
         let digest = about.digest.strip_prefix("sha256:").unwrap_or(&about.digest);
@@ -96,7 +101,7 @@ fn table(list: &[Listed], out: &mut impl Write) -> std::io::Result<()> {
 
 /// Unpacks the image that standard input is. This is what runs in a cell.
 pub(crate) fn unpack(job: &str) -> u8 {
-    let answer: Answer = (|| {
+    let answer: UnpackResult = (|| {
         let job = serde_json::from_str(job).map_err(|error| error.to_string())?;
         let file = std::io::stdin().as_fd().try_clone_to_owned().map_err(|error| reason(&error))?;
         sandbox_images::unpack(&File::from(file), Path::new(UNPACK_DIR), job)

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use anstyle::{AnsiColor, Style};
 use sandbox_executor::Settings;
-use sandbox_runtimes::{Memory, Places, Registry};
+use sandbox_runtimes::{Places, Registry, ToolchainCache};
 use serde::Serialize;
 
 use crate::exit;
@@ -14,7 +14,7 @@ use crate::prepare;
 
 /// A language in the list.
 #[derive(Serialize)]
-struct Listed {
+struct ListedLanguage {
     name: String,
     aliases: Vec<String>,
     extensions: Vec<String>,
@@ -54,9 +54,9 @@ pub(crate) fn languages(json: bool, runtimes: Option<&Path>) -> u8 {
     if written.is_ok() { 0 } else { exit::INTERNAL }
 }
 
-fn list(registry: &Registry, settings: &Settings) -> Vec<Listed> {
+fn list(registry: &Registry, settings: &Settings) -> Vec<ListedLanguage> {
     let places = Places::of_this_process();
-    let mut memory = Memory::open(settings.data_dir.as_deref());
+    let mut memory = ToolchainCache::open(settings.data_dir.as_deref());
     let mut listed = vec![];
     for definition in registry.all() {
         let found = definition.discover(&places, &mut memory);
@@ -71,7 +71,7 @@ fn list(registry: &Registry, settings: &Settings) -> Vec<Listed> {
             missing.extend(compile.into_iter().chain(prepare).map(|error| error.to_string()));
             missing.extend(install.map(|error| format!("for packages: {error}")));
         }
-        listed.push(Listed {
+        listed.push(ListedLanguage {
             name: definition.name.clone(),
             aliases: definition.aliases.clone(),
             extensions: definition.extensions.clone(),
@@ -88,9 +88,9 @@ const BOLD: Style = Style::new().bold();
 const DIM: Style = Style::new().dimmed();
 const BAD: Style = AnsiColor::Yellow.on_default();
 
-fn table(list: &[Listed], out: &mut impl Write) -> std::io::Result<()> {
-    let aliases = |listed: &Listed| listed.aliases.join(", ");
-    let width = |f: &dyn Fn(&Listed) -> usize| list.iter().map(f).max().unwrap_or(0);
+fn table(list: &[ListedLanguage], out: &mut impl Write) -> std::io::Result<()> {
+    let aliases = |listed: &ListedLanguage| listed.aliases.join(", ");
+    let width = |f: &dyn Fn(&ListedLanguage) -> usize| list.iter().map(f).max().unwrap_or(0);
     let names = width(&|listed| listed.name.len());
     let others = width(&|listed| aliases(listed).len());
     let versions = width(&|listed| listed.version.as_ref().map_or(1, String::len));

@@ -49,7 +49,7 @@ pub(crate) enum Reason {
 
 /// What became of a result's files.
 #[derive(Debug, Default)]
-pub(crate) struct Saved {
+pub(crate) struct SaveReport {
     pub(crate) unsaved: Vec<Unsaved>,
     /// How many were executable and are not any more.
     pub(crate) stripped: usize,
@@ -77,8 +77,8 @@ impl Destination {
     }
 
     /// Writes a result's files.
-    pub(crate) fn save(&self, result: &RunResult) -> Saved {
-        let mut saved = Saved::default();
+    pub(crate) fn save(&self, result: &RunResult) -> SaveReport {
+        let mut saved = SaveReport::default();
         for (path, file) in &result.files {
             let executable = file.executable && self.allows(OutputAllow::Executable);
             let why = match self.save_one(path, file, executable) {
@@ -89,33 +89,33 @@ impl Destination {
                 Err(why) => why,
             };
             let (why, error) = match why {
-                Refused::Policy(why) => (why, None),
-                Refused::Io(error) => (Reason::Failed, Some(reason(&error))),
+                SaveError::Policy(why) => (why, None),
+                SaveError::Io(error) => (Reason::Failed, Some(reason(&error))),
             };
             saved.unsaved.push(Unsaved { path: path.clone(), why, error });
         }
         saved
     }
 
-    fn save_one(&self, path: &str, file: &OutputFile, executable: bool) -> Result<(), Refused> {
+    fn save_one(&self, path: &str, file: &OutputFile, executable: bool) -> Result<(), SaveError> {
         if !self.allows(OutputAllow::Hidden) && path.split('/').any(|part| part.starts_with('.')) {
-            return Err(Refused::Policy(Reason::Hidden));
+            return Err(SaveError::Policy(Reason::Hidden));
         }
-        let content = file.bytes().map_err(|error| Refused::Io(std::io::Error::other(error)))?;
+        let content = file.bytes().map_err(|error| SaveError::Io(std::io::Error::other(error)))?;
         let (dirs, name) = path.rsplit_once('/').unwrap_or(("", path));
         let dir = self.directory(dirs)?;
         let mode = Mode::from_raw_mode(if executable { 0o755 } else { 0o644 });
         match rustix::fs::openat(&dir, name, NEW, mode) {
             Ok(to) => Ok(File::from(to).write_all(&content)?),
             Err(Errno::EXIST) if self.allows(OutputAllow::Overwrite) => replace(&dir, name, mode, &content),
-            Err(Errno::EXIST) => Err(Refused::Policy(Reason::Exists)),
+            Err(Errno::EXIST) => Err(SaveError::Policy(Reason::Exists)),
             Err(errno) => Err(errno.into()),
         }
     }
 
     /// Opens a directory below, made as needed. One part at a time, and none of them a link: nothing leads out, whoever
     /// changes the directories meanwhile.
-    fn directory(&self, dirs: &str) -> Result<OwnedFd, Refused> {
+    fn directory(&self, dirs: &str) -> Result<OwnedFd, SaveError> {
         let mut dir = rustix::fs::openat(&self.root, c".", DIRECTORY, Mode::empty())?;
         for part in dirs.split('/').filter(|part| !part.is_empty()) {
             match rustix::fs::mkdirat(&dir, part, Mode::from_raw_mode(0o755)) {
@@ -147,33 +147,33 @@ impl Destination {
 }
 
 /// Why a file was not written.
-enum Refused {
+enum SaveError {
     Policy(Reason),
     Io(std::io::Error),
 }
 
-impl From<std::io::Error> for Refused {
+impl From<std::io::Error> for SaveError {
     fn from(error: std::io::Error) -> Self {
         Self::Io(error)
     }
 }
 
-impl From<Errno> for Refused {
+impl From<Errno> for SaveError {
     fn from(errno: Errno) -> Self {
         Self::Io(errno.into())
     }
 }
 
 /// Puts a new file in the place of another at once. Whoever has that open, or another name of it, keeps it as it is.
-fn replace(dir: &OwnedFd, name: &str, mode: Mode, content: &[u8]) -> Result<(), Refused> {
+fn replace(dir: &OwnedFd, name: &str, mode: Mode, content: &[u8]) -> Result<(), SaveError> {
     let there = rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW)?;
     if FileType::from_raw_mode(there.st_mode) != FileType::RegularFile {
-        return Err(Refused::Io(std::io::Error::other("it is there already, and not a regular file")));
+        return Err(SaveError::Io(std::io::Error::other("it is there already, and not a regular file")));
     }
     let temporary = format!(".sandbox-run-{}", std::process::id());
     let _ = rustix::fs::unlinkat(dir, &temporary, AtFlags::empty());
     let mut to = File::from(rustix::fs::openat(dir, &temporary, NEW, mode)?);
-    let written = to.write_all(content).map_err(Refused::from);
+    let written = to.write_all(content).map_err(SaveError::from);
     let placed = written.and_then(|()| Ok(rustix::fs::renameat(dir, &temporary, dir, name)?));
     if placed.is_err() {
         let _ = rustix::fs::unlinkat(dir, &temporary, AtFlags::empty());

@@ -11,7 +11,7 @@ use sandbox_base::RelativePath;
 use sandbox_base::wait::is_readable;
 use sandbox_cell::archive::{Archive, FileCaps, Omission};
 use sandbox_cell::{Backend, Failure, Keeper, Mount, RunStatus, Sources, signal_name};
-use sandbox_runtimes::{StageName, Store};
+use sandbox_runtimes::{ArtifactStore, StageName};
 
 use crate::event::Observer;
 use crate::files::{Collected, pack};
@@ -20,7 +20,7 @@ use crate::pool::{Cells, Pool, RefillGuard, Room};
 use crate::request::{Request, Source};
 use crate::result::{CompileResult, Metrics, OmittedFile, Phases, RunResult, Status, Verdict, seconds, text};
 use crate::settings::Settings;
-use crate::stage::{Ended, Input, Stage, Stream, failure};
+use crate::stage::{Input, Stage, StageEnd, Stream, failure};
 use crate::template::guard;
 use crate::verdict::{Evidence, judge};
 use crate::volumes::NamedVolume;
@@ -36,9 +36,9 @@ pub struct Executor {
 
 /// What a run needs of the host besides a keeper.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Host<'a> {
+pub(crate) struct HostContext<'a> {
     /// Where things that are made once are kept; none for a plan that makes nothing.
-    pub(crate) store: Option<&'a Store>,
+    pub(crate) store: Option<&'a ArtifactStore>,
     /// The operator's settings, which say how much of that is kept.
     pub(crate) settings: &'a Settings,
 }
@@ -53,7 +53,7 @@ pub(crate) enum Stopped {
     /// The sandbox failed.
     Failed(Failure),
     /// A step has ended badly.
-    Ended(Box<RunResult>),
+    StageEnd(Box<RunResult>),
 }
 
 impl From<Failure> for Stopped {
@@ -84,14 +84,14 @@ impl Executor {
     pub(crate) fn run(
         &self,
         plan: &Plan,
-        host: Host<'_>,
+        host: HostContext<'_>,
         input: Input,
         cancel: &[BorrowedFd<'_>],
         queued: Duration,
         observer: &mut dyn Observer,
     ) -> Result<Arc<RunResult>, Failure> {
         let phases = Phases { queue: seconds(queued), ..Phases::default() };
-        let run = Run { cells: &self.cells, plan, host, cancel, last: self.last, phases, compile: None };
+        let run = Execution { cells: &self.cells, plan, host, cancel, last: self.last, phases, compile: None };
         let (result, refill) = run.run(input, observer)?;
         let result = Arc::new(result);
         observer.finish(&result);
@@ -163,17 +163,17 @@ impl Executor {
 }
 
 /// A plan that is being carried out.
-pub(crate) struct Run<'a> {
+pub(crate) struct Execution<'a> {
     pub(crate) cells: &'a Cells,
     pub(crate) plan: &'a Plan,
-    pub(crate) host: Host<'a>,
+    pub(crate) host: HostContext<'a>,
     pub(crate) cancel: &'a [BorrowedFd<'a>],
     pub(crate) last: bool,
     pub(crate) phases: Phases,
     pub(crate) compile: Option<CompileResult>,
 }
 
-impl Run<'_> {
+impl Execution<'_> {
     fn run(mut self, input: Input, observer: &mut dyn Observer) -> Result<(RunResult, Option<RefillGuard>), Failure> {
         let (language, version) = self.plan.language();
         observer.start(language, version);
@@ -181,7 +181,7 @@ impl Run<'_> {
         let entries = match self.make_all(observer) {
             Ok(entries) => entries,
             Err(Stopped::Failed(failure)) => return Err(failure),
-            Err(Stopped::Ended(result)) => return Ok((*result, None)),
+            Err(Stopped::StageEnd(result)) => return Ok((*result, None)),
         };
         let plan = self.plan;
         let made: Vec<Mount> =
@@ -284,7 +284,7 @@ impl Run<'_> {
         Ok(Some(opened.into_iter().map(|(_, volume)| volume).collect()))
     }
 
-    fn result(self, mut ended: Ended, mut collected: Collected) -> RunResult {
+    fn result(self, mut ended: StageEnd, mut collected: Collected) -> RunResult {
         if let Some(translator) = &self.plan.translator {
             let text = String::from_utf8_lossy(&ended.stderr.kept);
             ended.stderr.kept = translator.messages(&text).into_bytes();

@@ -5,11 +5,11 @@ use std::io::{self, Read, Seek};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 
-use sandbox_base::limits::Caps as LimitCaps;
+use sandbox_base::limits::Caps;
 use sandbox_base::{LimitKind, Limits};
 use sandbox_cell::{CellSpec, Command, Failure, Keeper, Mount, Outcome, RunStatus, Stdio, StopReason, null};
-use sandbox_images::{Answer, Caps, Image, Job, UNPACK_COMMAND, UNPACK_DIR, Unpacked};
-use sandbox_runtimes::{Definition, Inside, Memory, Missing, Runtime};
+use sandbox_images::{Image, ImageCaps, UNPACK_COMMAND, UNPACK_DIR, UnpackResult, UnpackTask, Unpacked};
+use sandbox_runtimes::{Definition, Inside, Missing, Runtime, ToolchainCache};
 
 use crate::execute::Executor;
 use crate::settings::Settings;
@@ -40,7 +40,7 @@ impl Executor {
     /// its first argument is [`UNPACK_COMMAND`].
     pub fn unpack(&self, file: &File, into: &Path, program: &Path, settings: &Settings) -> Result<Unpacked, Failure> {
         let what = "cannot unpack the image";
-        let job = Job { caps: Caps { entries: MOST_ENTRIES, bytes: settings.image_size } };
+        let job = UnpackTask { caps: ImageCaps { entries: MOST_ENTRIES, bytes: settings.image_size } };
         let job = serde_json::to_string(&job).map_err(|error| failure(what, &error.into()))?;
         let limits = limits(&[
             (LimitKind::WallTime, 3_600_000_000),
@@ -55,7 +55,8 @@ impl Executor {
         let refuse = |why: String| Failure { what: what.to_owned(), why, fix: None, request: true };
         match (outcome.stopped, outcome.status) {
             (None, RunStatus::Exited(0)) => {
-                let answer: Answer = serde_json::from_slice(&answer).map_err(|error| failure(what, &error.into()))?;
+                let answer: UnpackResult =
+                    serde_json::from_slice(&answer).map_err(|error| failure(what, &error.into()))?;
                 answer.map_err(refuse)
             }
             (Some(StopReason::Limit(kind)), _) => {
@@ -72,7 +73,7 @@ impl Executor {
         definition: &Definition,
         image: &Image,
         settings: &Settings,
-        memory: &mut Memory,
+        memory: &mut ToolchainCache,
     ) -> Result<Runtime, NotFound> {
         let inside = inside(image);
         // Enough for a virtual machine to say its version.
@@ -116,7 +117,7 @@ fn limits(values: &[(LimitKind, u64)]) -> Limits {
     let mut limits = Limits::default();
     for (kind, value) in values {
         // These are within the bounds of the table, which is all that is checked here.
-        let _ = limits.set(*kind, *value, &LimitCaps::default());
+        let _ = limits.set(*kind, *value, &Caps::default());
     }
     limits
 }

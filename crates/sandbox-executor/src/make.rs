@@ -8,21 +8,21 @@ use sandbox_base::wait::is_readable;
 use sandbox_base::{LimitKind, RelativePath};
 use sandbox_cell::archive::{FileCaps, Omission, Sink};
 use sandbox_cell::{Failure, Mount, RunStatus, StopReason};
-use sandbox_runtimes::{Claim, Entry, Kind, StageName, Staging, Store};
+use sandbox_runtimes::{ArtifactKind, ArtifactStore, Claim, Entry, StageName, Staging};
 
 use crate::event::Observer;
-use crate::execute::{Run, Stopped, ending};
+use crate::execute::{Execution, Stopped, ending};
 use crate::files::pack;
 use crate::plan::{Making, Step};
 use crate::result::{CompileResult, RunResult, Verdict, seconds, text};
-use crate::stage::{Ended, Input, Stage, failure};
+use crate::stage::{Input, Stage, StageEnd, failure};
 use crate::verdict::{Evidence, judge};
 use crate::warmth::Warmth;
 
 /// How often a run looks for what another is making before it says that it waits.
 const MUTE_WAITS: u32 = 25;
 
-impl<'a> Run<'a> {
+impl<'a> Execution<'a> {
     /// Makes or finds everything that the program needs, with where it appears.
     pub(crate) fn make_all(&mut self, observer: &mut dyn Observer) -> Result<Vec<(Entry, &'a Path)>, Stopped> {
         let plan = self.plan;
@@ -44,7 +44,7 @@ impl<'a> Run<'a> {
 
     /// A run that comes no further than a step has taken that step's time all the same.
     fn timed(&self, mut made: Result<Entry, Stopped>) -> Result<Entry, Stopped> {
-        if let Err(Stopped::Ended(result)) = &mut made {
+        if let Err(Stopped::StageEnd(result)) = &mut made {
             result.metrics.phases = self.phases;
         }
         made
@@ -85,15 +85,15 @@ impl<'a> Run<'a> {
         let warmth = companion.and_then(|command| Warmth::companion(command, entries().map(|(entry, _)| entry), owner));
         let entry = self.fill(making, staging, &shown, warmth, observer)?;
         let most = match making.kind {
-            Kind::Build => self.host.settings.build_cache,
-            Kind::Environment => self.host.settings.package_cache,
+            ArtifactKind::Build => self.host.settings.build_cache,
+            ArtifactKind::Environment => self.host.settings.package_cache,
         };
         // What is in use stays, whatever its size.
         let _ = self.store()?.shrink(making.kind, most);
         Ok(entry)
     }
 
-    fn store(&self) -> Result<&'a Store, Failure> {
+    fn store(&self) -> Result<&'a ArtifactStore, Failure> {
         let none = || failure("cannot use the cache", &io::Error::other("this run has none"));
         self.host.store.ok_or_else(none)
     }
@@ -114,7 +114,7 @@ impl<'a> Run<'a> {
         if waits >= MUTE_WAITS {
             observer.step_over(making.step);
         }
-        claim.ok_or_else(|| Stopped::Ended(Box::new(self.cancelled())))
+        claim.ok_or_else(|| Stopped::StageEnd(Box::new(self.cancelled())))
     }
 
     /// Runs a step in a cell of its own and keeps what it makes.
@@ -156,7 +156,7 @@ impl<'a> Run<'a> {
             self.compile = Some(compile);
         }
         if !worked {
-            return Err(Stopped::Ended(Box::new(self.step_failed(making, ended))));
+            return Err(Stopped::StageEnd(Box::new(self.step_failed(making, ended))));
         }
         let owner = making.owner.as_deref();
         let entry =
@@ -165,7 +165,7 @@ impl<'a> Run<'a> {
     }
 
     /// The result of a run that came no further than a step.
-    fn step_failed(&self, making: &Making, mut ended: Ended) -> RunResult {
+    fn step_failed(&self, making: &Making, mut ended: StageEnd) -> RunResult {
         if let (Step::Compile, Some(translator)) = (making.step, &self.plan.translator) {
             let text = String::from_utf8_lossy(&ended.stderr.kept);
             ended.stderr.kept = translator.compiler_messages(&text).into_bytes();
@@ -214,7 +214,7 @@ impl<'a> Run<'a> {
 }
 
 impl CompileResult {
-    fn new(ended: &Ended, success: bool) -> Self {
+    fn new(ended: &StageEnd, success: bool) -> Self {
         let said = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         Self {
             success,

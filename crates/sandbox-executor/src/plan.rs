@@ -11,7 +11,8 @@ use sandbox_cell::archive::FileCaps;
 use sandbox_cell::{CellSpec, Command, Gateway, Mount, Network, PROXY_PORT, Volume, WORK_DIR};
 use sandbox_network::{AddressPolicy, PackageIndex, hide_credentials, hosts_in};
 use sandbox_runtimes::{
-    Invocation, Kind, OUT_DIR, Packages, RESULT_DIR, RUNNER_FILE, Runtime, Stage, StageName, WarmUp, set_all,
+    ArtifactKind, Invocation, OUT_DIR, Packages, RESULT_DIR, RUNNER_FILE, Runtime, StageCommand, StageName, WarmUp,
+    set_all,
 };
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -45,7 +46,7 @@ pub(crate) struct Making {
     pub(crate) step: Step,
     /// What goes on, for people who wait.
     pub(crate) what: String,
-    pub(crate) kind: Kind,
+    pub(crate) kind: ArtifactKind,
     /// To whom it belongs, if not to all.
     pub(crate) owner: Option<String>,
     pub(crate) key: String,
@@ -114,7 +115,7 @@ impl Plan {
             compile.cell.disabled_layers = layers;
             // What comes out of such a cell must never be found by others.
             let names: Vec<_> = layers.iter().map(sandbox_cell::Layer::name).collect();
-            let mut key = Key(Sha256::new());
+            let mut key = CacheKey(Sha256::new());
             key.part(compile.key.as_bytes());
             key.part(format!("without {}", names.join(" ")).as_bytes());
             compile.key = key.finish();
@@ -302,7 +303,7 @@ impl Planner<'_> {
     }
 
     /// To whom belongs what the request has made.
-    fn owner_of(&self, kind: Kind) -> Option<String> {
+    fn owner_of(&self, kind: ArtifactKind) -> Option<String> {
         self.settings.sharing.owner_of(kind, self.request.owner.as_deref())
     }
 
@@ -324,14 +325,14 @@ impl Planner<'_> {
         let variable = |name: &str| self.resolved.variables.get(name);
         let runtime = self.runtime;
         let Some(definition) = &runtime.definition.prepare else { return Ok(None) };
-        let Some(Stage { mut command, mounts }) = runtime.prepare(variable)? else { return Ok(None) };
+        let Some(StageCommand { mut command, mounts }) = runtime.prepare(variable)? else { return Ok(None) };
         let network = if definition.network { proxy_only() } else { Network::None };
         if definition.network {
             use_proxy(&mut command);
         }
         let indexes = hide_credentials(&mut command.env, &definition.pass).map_err(RequestError::Package)?;
         // It depends on the toolchain and the operator alone, so that it belongs to all.
-        let mut key = Key::new(runtime, &command, None);
+        let mut key = CacheKey::new(runtime, &command, None);
         key.indexes(&indexes);
         let mut files = vec![];
         for (name, text) in &definition.files {
@@ -344,7 +345,7 @@ impl Planner<'_> {
         Ok(Some(Making {
             step: Step::Prepare,
             what: format!("preparing {} (once)", definition.what),
-            kind: Kind::Environment,
+            kind: ArtifactKind::Environment,
             owner: None,
             key: key.finish(),
             label: format!("{} {}: {}", runtime.definition.name, runtime.version, definition.what),
@@ -377,11 +378,11 @@ impl Planner<'_> {
         if packages.is_empty() && manifests.is_empty() {
             return Ok(None);
         }
-        let Some(Stage { mut command, mounts }) = runtime.install(&packages, variable)? else { return Ok(None) };
+        let Some(StageCommand { mut command, mounts }) = runtime.install(&packages, variable)? else { return Ok(None) };
         use_proxy(&mut command);
         let indexes = hide_credentials(&mut command.env, &definition.pass).map_err(RequestError::Package)?;
-        let owner = self.owner_of(Kind::Environment);
-        let mut key = Key::new(runtime, &command, owner.as_deref());
+        let owner = self.owner_of(ArtifactKind::Environment);
+        let mut key = CacheKey::new(runtime, &command, owner.as_deref());
         key.indexes(&indexes);
         for file in &manifests {
             key.file(file);
@@ -391,7 +392,7 @@ impl Planner<'_> {
         Ok(Some(Making {
             step: Step::Install,
             what: format!("installing {what}"),
-            kind: Kind::Environment,
+            kind: ArtifactKind::Environment,
             owner,
             key: key.finish(),
             label: format!("{} {}: {what}", language.name, runtime.version),
@@ -428,9 +429,11 @@ impl Planner<'_> {
         install: Option<&Making>,
     ) -> Result<Option<Making>, RequestError> {
         let runtime = self.runtime;
-        let Some(Stage { command, mounts }) = runtime.compile(entry, install.is_some())? else { return Ok(None) };
-        let owner = self.owner_of(Kind::Build);
-        let mut key = Key::new(runtime, &command, owner.as_deref());
+        let Some(StageCommand { command, mounts }) = runtime.compile(entry, install.is_some())? else {
+            return Ok(None);
+        };
+        let owner = self.owner_of(ArtifactKind::Build);
+        let mut key = CacheKey::new(runtime, &command, owner.as_deref());
         for mount in &mounts {
             key.part(mount.source.as_os_str().as_bytes());
         }
@@ -443,7 +446,7 @@ impl Planner<'_> {
         Ok(Some(Making {
             step: Step::Compile,
             what: format!("compiling {entry}"),
-            kind: Kind::Build,
+            kind: ArtifactKind::Build,
             owner,
             key: key.finish(),
             label: format!("{} {}: {entry}", runtime.definition.name, runtime.version),
@@ -481,9 +484,9 @@ fn check_package(package: &str, language: &str, definition: &Packages) -> Result
 }
 
 /// A digest of all that goes into something. Each part has its length before it, so that no two lists are alike.
-struct Key(Sha256);
+struct CacheKey(Sha256);
 
-impl Key {
+impl CacheKey {
     /// With an owner, nobody else finds what it names, and nobody else learns that it was made.
     fn new(runtime: &Runtime, command: &Command, owner: Option<&str>) -> Self {
         let mut key = Self(Sha256::new());
@@ -529,7 +532,7 @@ pub(crate) const RUNNER: &str = RUNNER_FILE;
 mod tests {
     use super::*;
     use crate::owner::Sharing;
-    use sandbox_runtimes::{Memory, Places, Registry};
+    use sandbox_runtimes::{Places, Registry, ToolchainCache};
 
     fn request(source: Source) -> Request {
         Request::new(source, Limits::default(), sandbox_cell::LayerSet::required_by_default())
@@ -538,7 +541,7 @@ mod tests {
     fn runtime(language: &str) -> Runtime {
         let registry = Registry::shipped().expect("valid");
         let definition = registry.by_name(language).expect("known");
-        definition.discover(&Places::of_this_process(), &mut Memory::open(None)).expect("installed")
+        definition.discover(&Places::of_this_process(), &mut ToolchainCache::open(None)).expect("installed")
     }
 
     fn plan(request: &Request, runtime: &Runtime) -> Result<Plan, String> {

@@ -77,7 +77,7 @@ pub(crate) struct Stage<'a> {
 }
 
 /// How a stage ended.
-pub(crate) struct Ended {
+pub(crate) struct StageEnd {
     pub(crate) outcome: Outcome,
     pub(crate) ready: Ready,
     /// How it got its cell.
@@ -96,7 +96,7 @@ pub(crate) struct Ended {
     pub(crate) refill: Option<RefillGuard>,
 }
 
-impl Ended {
+impl StageEnd {
     /// Bytes written to the stream that wrote more.
     pub(crate) fn output(&self) -> u64 {
         self.stdout.seen.max(self.stderr.seen)
@@ -115,7 +115,7 @@ impl Stage<'_> {
         cancel: &[BorrowedFd<'_>],
         observe: &mut dyn FnMut(Stream, &[u8]),
         sink: &mut dyn Sink,
-    ) -> Result<Ended, Failure> {
+    ) -> Result<StageEnd, Failure> {
         let Taken { mut cell, start, late, refill } =
             cells.take(self.cell, self.made, self.lent, self.warmth.as_ref())?;
         if self.last {
@@ -146,7 +146,7 @@ impl Stage<'_> {
             }
             Some((caps, pipe)) => {
                 let until = began + (limit + patience).saturating_sub(outcome.usage.wall);
-                archive::read_all(&mut Timed { pipe, until }, caps, &volumes, &mut Forward(sink))
+                archive::read_all(&mut Timed { pipe, until }, caps, &volumes, &mut SinkRef(sink))
                     .map_err(|error| failure("cannot collect the files of the cell", &error))?
             }
             None => Arrival::default(),
@@ -158,7 +158,7 @@ impl Stage<'_> {
         let network = gateway.map(CellGateway::close);
         let collect_time = began.elapsed();
         let (omitted, cut) = (arrival.omitted, arrival.cut.map(|error| reason(&error)));
-        Ok(Ended { outcome, ready, start, stdout, stderr, omitted, cut, collect_time, network, refill })
+        Ok(StageEnd { outcome, ready, start, stdout, stderr, omitted, cut, collect_time, network, refill })
     }
 
     fn start(
@@ -208,9 +208,9 @@ impl io::Read for Timed {
 }
 
 /// A sink behind a reference.
-struct Forward<'a>(&'a mut dyn Sink);
+struct SinkRef<'a>(&'a mut dyn Sink);
 
-impl Sink for Forward<'_> {
+impl Sink for SinkRef<'_> {
     fn file(
         &mut self,
         path: &sandbox_base::RelativePath,

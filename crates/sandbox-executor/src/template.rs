@@ -72,7 +72,7 @@ pub(crate) struct Lines {
 
 /// What the program in the cell reads.
 #[derive(Debug, Serialize, Deserialize)]
-struct Job {
+struct RenderTask {
     template: TemplateRequest,
     language: String,
     code: String,
@@ -110,7 +110,7 @@ impl TemplateRequest {
     ) -> Result<Rendered, Failure> {
         let refuse = |why: String| Failure { what: self.name.clone(), why, fix: None, request: true };
         let internal = |why: &str| Failure { request: false, ..refuse(why.to_owned()) };
-        let job = Job { template: self.clone(), language: language.to_owned(), code: code.to_owned() };
+        let job = RenderTask { template: self.clone(), language: language.to_owned(), code: code.to_owned() };
         let job = serde_json::to_vec(&job).map_err(|error| refuse(error.to_string()))?;
         let mut limits = Limits::default();
         for (kind, value) in
@@ -152,11 +152,12 @@ impl TemplateRequest {
 /// Renders what it is given and returns the answer. To be called in a cell.
 #[must_use]
 pub fn render(job: &[u8]) -> Vec<u8> {
-    let answer = serde_json::from_slice(job).map_err(|error| error.to_string()).and_then(|job: Job| fill_in(&job));
+    let answer =
+        serde_json::from_slice(job).map_err(|error| error.to_string()).and_then(|job: RenderTask| fill_in(&job));
     serde_json::to_vec(&answer).unwrap_or_default()
 }
 
-fn fill_in(job: &Job) -> Result<Rendered, String> {
+fn fill_in(job: &RenderTask) -> Result<Rendered, String> {
     let mut environment = Environment::new();
     environment.set_fuel(Some(FUEL));
     environment.set_undefined_behavior(UndefinedBehavior::Strict);
@@ -282,7 +283,7 @@ mod tests {
     fn fill(text: &str, code: &str, variables: serde_json::Value) -> Result<Rendered, String> {
         let variables = serde_json::from_value(variables).expect("a map");
         let template = TemplateRequest { name: "t".to_owned(), text: text.to_owned(), variables };
-        let job = Job { template, language: "python".to_owned(), code: code.to_owned() };
+        let job = RenderTask { template, language: "python".to_owned(), code: code.to_owned() };
         serde_json::from_slice(&render(&serde_json::to_vec(&job).expect("json"))).expect("an answer")
     }
 

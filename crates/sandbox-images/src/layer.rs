@@ -14,7 +14,7 @@ use rustix::fs::{AtFlags, FileType, Mode, Timespec, Timestamps};
 use tar::{Archive, Entry, EntryType};
 
 use crate::read::TOO_LARGE;
-use crate::tree::{Place, Tree, names};
+use crate::tree::{DirHandle, Tree, names};
 
 const WHITEOUT: &[u8] = b".wh.";
 const OPAQUE: &[u8] = b".wh..wh..opq";
@@ -98,7 +98,7 @@ fn put<R: Read>(
     Ok(())
 }
 
-fn remember(own: &mut HashSet<Vec<u8>>, place: &Place, name: &OsStr) {
+fn remember(own: &mut HashSet<Vec<u8>>, place: &DirHandle, name: &OsStr) {
     let mut path = place.path_of(name);
     // The directories above too, as far as they are not known.
     while own.insert(path.clone()) {
@@ -107,7 +107,7 @@ fn remember(own: &mut HashSet<Vec<u8>>, place: &Place, name: &OsStr) {
     }
 }
 
-fn white_out(place: &Place, name: &OsStr, hidden: &OsStr, own: &HashSet<Vec<u8>>) -> io::Result<()> {
+fn white_out(place: &DirHandle, name: &OsStr, hidden: &OsStr, own: &HashSet<Vec<u8>>) -> io::Result<()> {
     let keep = |path: &[u8]| own.contains(path);
     match hidden.as_bytes() {
         _ if name.as_bytes() == OPAQUE => place.clear(&keep),
@@ -118,7 +118,7 @@ fn white_out(place: &Place, name: &OsStr, hidden: &OsStr, own: &HashSet<Vec<u8>>
     }
 }
 
-fn make_directory(place: &Place, name: &OsStr, mode: u32) -> io::Result<()> {
+fn make_directory(place: &DirHandle, name: &OsStr, mode: u32) -> io::Result<()> {
     match place.look(name)? {
         Some((FileType::Directory, _)) => {}
         Some(_) => {
@@ -132,7 +132,7 @@ fn make_directory(place: &Place, name: &OsStr, mode: u32) -> io::Result<()> {
     Ok(rustix::fs::fchmod(place.inside(name)?.fd(), mode)?)
 }
 
-fn make_file<R: Read>(place: &Place, name: &OsStr, entry: &mut Entry<'_, R>, tally: &mut Tally) -> io::Result<()> {
+fn make_file<R: Read>(place: &DirHandle, name: &OsStr, entry: &mut Entry<'_, R>, tally: &mut Tally) -> io::Result<()> {
     let (size, mode) = (entry.size(), entry.header().mode().unwrap_or(0o644));
     // Before anything is written: a file that is mostly holes can claim to be of any size.
     tally.bytes = tally.bytes.checked_sub(size).ok_or_else(|| io::Error::other(TOO_LARGE))?;
@@ -149,7 +149,7 @@ fn make_file<R: Read>(place: &Place, name: &OsStr, entry: &mut Entry<'_, R>, tal
 }
 
 /// A second name for a file that is there; the image's own, whatever the path says.
-fn make_link(tree: &Tree, place: &Place, name: &OsStr, target: &[u8]) -> io::Result<()> {
+fn make_link(tree: &Tree, place: &DirHandle, name: &OsStr, target: &[u8]) -> io::Result<()> {
     let target = names(target)?;
     let Some((file, parents)) = target.split_last() else { return Err(io::Error::other("the link leads nowhere")) };
     let from = tree.directory(parents, false)?;

@@ -20,8 +20,8 @@ mod unpack;
 
 pub use name::ImageName;
 pub use pack::pack;
-pub use store::{About, Image, ImageStore, Import, Listed, StoreError};
-pub use unpack::{Answer, Caps, Config, Job, Unpacked, unpack};
+pub use store::{Image, ImageError, ImageInfo, ImageStore, Import, ListedImage};
+pub use unpack::{ImageCaps, ImageConfig, UnpackResult, UnpackTask, Unpacked, unpack};
 
 /// The first argument with which a program calls [`unpack()`] on what it reads.
 pub const UNPACK_COMMAND: &str = "__unpack-image";

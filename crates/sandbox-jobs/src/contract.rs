@@ -11,12 +11,13 @@ use crate::embedded::MOST_SCANNED;
 use crate::redis::{LEASE, RedisStore};
 use crate::store::Usage;
 use crate::{
-    Bounds, Created, Delivery, Exceeded, Filter, Job, JobId, JobStatus, NewJob, Progress, RunOf, Store, Webhook,
+    Attempt, Created, Delivery, Exceeded, Filter, Job, JobId, JobStatus, JobStore, NewJob, Progress, StoreLimits,
+    Webhook,
 };
 
 const RETENTION: Duration = Duration::from_secs(60);
 
-const BOUNDS: Bounds = Bounds { waiting: 1000, waiting_per_owner: 1000, bytes_per_owner: 1 << 20 };
+const BOUNDS: StoreLimits = StoreLimits { waiting: 1000, waiting_per_owner: 1000, bytes_per_owner: 1 << 20 };
 
 /// The Redis server of this test process.
 fn redis() -> &'static RedisServer {
@@ -26,19 +27,19 @@ fn redis() -> &'static RedisServer {
 
 /// A store for one test, and what it lives in.
 struct Place {
-    store: Store,
+    store: JobStore,
     dir: Option<tempfile::TempDir>,
     prefix: String,
 }
 
 impl Place {
-    fn file(dir: &tempfile::TempDir) -> Store {
-        Store::embedded(&dir.path().join("jobs.redb"), RETENTION).expect("open")
+    fn file(dir: &tempfile::TempDir) -> JobStore {
+        JobStore::embedded(&dir.path().join("jobs.redb"), RETENTION).expect("open")
     }
 
-    async fn redis_store(prefix: &str) -> Store {
+    async fn redis_store(prefix: &str) -> JobStore {
         let store = RedisStore::connect_as(&redis().address(), None, 0, RETENTION, prefix).await.expect("connect");
-        Store::Redis(store.into())
+        JobStore::Redis(store.into())
     }
 
     async fn both() -> [Self; 2] {
@@ -67,7 +68,7 @@ fn new_job(code: &str, key: Option<&str>) -> NewJob {
     NewJob { request, idempotency_key: key.map(str::to_owned), owner: None, webhook: None, per_day: None }
 }
 
-async fn create(store: &Store, code: &str) -> Job {
+async fn create(store: &JobStore, code: &str) -> Job {
     match store.create(new_job(code, None), BOUNDS).await.expect("create") {
         Created::New(job) => job,
         other => panic!("{other:?}"),
@@ -85,7 +86,7 @@ fn stdout(data: &str) -> RunEvent {
 }
 
 /// Takes a job as a server does.
-async fn take(store: &Store) -> Option<Job> {
+async fn take(store: &JobStore) -> Option<Job> {
     let owners = store.next_owners(BOUNDS.bytes_per_owner).await.expect("owners");
     match owners.first() {
         Some(owner) => store.take(owner.as_deref()).await.expect("take"),
@@ -93,7 +94,7 @@ async fn take(store: &Store) -> Option<Job> {
     }
 }
 
-async fn get(store: &Store, id: JobId) -> Job {
+async fn get(store: &JobStore, id: JobId) -> Job {
     store.get(id).await.expect("get").expect("there")
 }
 
@@ -112,7 +113,7 @@ async fn jobs_are_taken_in_the_order_they_came() {
         }
         assert!(take(store).await.is_none());
         assert_eq!(store.waiting().await.expect("count"), 0);
-        let run = RunOf { id: ids[0], attempt: 1 };
+        let run = Attempt { id: ids[0], attempt: 1 };
         let result = RunResult { metrics: Metrics { cpu_time: 1.5, ..Metrics::default() }, ..succeeded("2") };
         store.finish(run, false, result.clone()).await.expect("finish");
         let job = get(store, ids[0]).await;
@@ -297,11 +298,11 @@ async fn quotas_are_spent_and_no_more() {
 async fn jobs_are_forgotten_some_time_after_their_end() {
     let dir = tempfile::tempdir().expect("tempdir");
     let short = Duration::from_secs(1);
-    let file = Store::embedded(&dir.path().join("jobs.redb"), short).expect("open");
+    let file = JobStore::embedded(&dir.path().join("jobs.redb"), short).expect("open");
     let address = redis().address();
     let prefix = format!("test-{}", JobId::new());
     let other = RedisStore::connect_as(&address, None, 0, short, &prefix).await.expect("connect");
-    for store in [file, Store::Redis(other.into())] {
+    for store in [file, JobStore::Redis(other.into())] {
         let (ended, waits) = (create(&store, "ended").await.id, create(&store, "waits").await.id);
         let run = take(&store).await.expect("one").run();
         store.finish(run, false, succeeded("")).await.expect("finish");
@@ -320,7 +321,7 @@ fn job_of(owner: &str, code: &str) -> NewJob {
     NewJob { owner: Some(owner.to_owned()), ..new_job(code, None) }
 }
 
-async fn create_for(store: &Store, owner: &str) -> JobId {
+async fn create_for(store: &JobStore, owner: &str) -> JobId {
     match store.create(job_of(owner, "x"), BOUNDS).await.expect("create") {
         Created::New(job) => job.id,
         other => panic!("{other:?}"),
@@ -372,11 +373,11 @@ async fn a_job_beyond_a_bound_is_refused() {
         for _ in 0..2 {
             create_for(store, "a").await;
         }
-        let few = Bounds { waiting: 3, waiting_per_owner: 2, ..BOUNDS };
+        let few = StoreLimits { waiting: 3, waiting_per_owner: 2, ..BOUNDS };
         assert_eq!(try_for("a", "x", few).await, refused(Exceeded::WaitingPerOwner), "{}", store.name());
         assert!(matches!(try_for("b", "x", few).await, Created::New(_)));
         assert_eq!(try_for("b", "x", few).await, refused(Exceeded::Waiting));
-        let small = Bounds { bytes_per_owner: 2000, ..BOUNDS };
+        let small = StoreLimits { bytes_per_owner: 2000, ..BOUNDS };
         assert_eq!(try_for("a", &"x".repeat(2000), small).await, refused(Exceeded::BytesPerOwner));
         assert!(matches!(try_for("c", &"x".repeat(500), small).await, Created::New(_)));
         assert_eq!(store.waiting().await.expect("count"), 4, "what is refused is not stored");
@@ -392,7 +393,7 @@ async fn a_retry_is_neither_refused_nor_charged() {
         let store = &place.store;
         let new = NewJob { idempotency_key: Some("a/k".to_owned()), per_day: Some(2), ..job_of("a", "x") };
         let Created::New(first) = store.create(new.clone(), BOUNDS).await.expect("create") else { panic!("new") };
-        let full = Bounds { waiting: 0, waiting_per_owner: 0, bytes_per_owner: 0 };
+        let full = StoreLimits { waiting: 0, waiting_per_owner: 0, bytes_per_owner: 0 };
         for _ in 0..3 {
             let again = store.create(new.clone(), full).await.expect("create");
             assert_eq!(again, Created::Existing(first.clone()), "{}", store.name());
@@ -419,7 +420,7 @@ async fn an_owner_whose_results_exceed_its_bytes_starts_no_more_jobs() {
 }
 
 /// Checks that what the store says an owner has is what is stored.
-async fn assert_exact(store: &Store, owner: &str, when: &str) -> Usage {
+async fn assert_exact(store: &JobStore, owner: &str, when: &str) -> Usage {
     let (counted, stored) = (store.usage(owner).await, store.measured(owner).await);
     assert_eq!(counted, stored, "{}, {when}", store.name());
     counted
@@ -470,11 +471,11 @@ async fn usage_is_exact_after_every_change() {
 #[tokio::test]
 async fn nothing_is_left_of_an_owner_whose_jobs_are_forgotten() {
     let dir = tempfile::tempdir().expect("tempdir");
-    let file = Store::embedded(&dir.path().join("jobs.redb"), Duration::ZERO).expect("open");
+    let file = JobStore::embedded(&dir.path().join("jobs.redb"), Duration::ZERO).expect("open");
     let address = redis().address();
     let prefix = format!("test-{}", JobId::new());
     let other = RedisStore::connect_as(&address, None, 0, Duration::ZERO, &prefix).await.expect("connect");
-    for store in [file, Store::Redis(other.into())] {
+    for store in [file, JobStore::Redis(other.into())] {
         let webhook = Some(Webhook::new("http://example.com/".to_owned(), "s".repeat(20)));
         let new = NewJob { webhook, idempotency_key: Some("k".to_owned()), ..job_of("a", "x") };
         let Created::New(first) = store.create(new.clone(), BOUNDS).await.expect("create") else { panic!("new") };
@@ -493,7 +494,7 @@ async fn nothing_is_left_of_an_owner_whose_jobs_are_forgotten() {
         let run = take(&store).await.expect("one").run();
         store.finish(run, false, succeeded(&"x".repeat(2000))).await.expect("finish");
         tokio::time::sleep(Duration::from_millis(20)).await;
-        let small = Bounds { bytes_per_owner: 2000, ..BOUNDS };
+        let small = StoreLimits { bytes_per_owner: 2000, ..BOUNDS };
         assert!(matches!(store.create(job_of("a", "x"), small).await.expect("create"), Created::New(_)));
     }
 }

@@ -19,12 +19,12 @@ use sandbox_executor::{RunEvent, RunResult};
 use tokio::sync::{Notify, Semaphore, watch};
 
 use self::index::{
-    ACCOUNTS, Account, DUE, ENDED, OWNED, RECORDS, Record, WAITING, account, measure_events, record, reindex,
+    ACCOUNTS, DUE, ENDED, OWNED, OwnerUsage, RECORDS, Record, WAITING, account, measure_events, record, reindex,
     set_account,
 };
 use crate::model::{
-    Bounds, Created, Event, Exceeded, Filter, Job, JobId, JobStatus, NewJob, Page, Progress, RunOf, Summary, Webhook,
-    now, today,
+    Attempt, Created, Event, Exceeded, Filter, Job, JobId, JobStatus, NewJob, Page, Progress, StoreLimits, Summary,
+    Webhook, now, today,
 };
 
 const JOBS: TableDefinition<'_, u128, &[u8]> = TableDefinition::new("jobs");
@@ -90,7 +90,7 @@ impl Embedded {
     }
 
     /// Creates a job and queues it.
-    pub fn create(&self, new: &NewJob, bounds: &Bounds) -> Result<Created> {
+    pub fn create(&self, new: &NewJob, bounds: &StoreLimits) -> Result<Created> {
         let digest = new.digest();
         let transaction = self.database.begin_write()?;
         if let Some(key) = &new.idempotency_key {
@@ -192,7 +192,7 @@ impl Embedded {
         let mut owners = vec![];
         for entry in transaction.open_table(ACCOUNTS)?.iter()? {
             let (owner, account) = entry?;
-            let Account { waiting, running, bytes, turn } = account.value().into();
+            let OwnerUsage { waiting, running, bytes, turn } = account.value().into();
             if waiting > 0 && bytes <= most_bytes {
                 owners.push((running, turn, owner.value().to_owned()));
             }
@@ -222,7 +222,7 @@ impl Embedded {
             turns.max().unwrap_or_default() + 1
         };
         let account = account(&transaction, owner)?;
-        set_account(&transaction, owner, Account { turn, ..account })?;
+        set_account(&transaction, owner, OwnerUsage { turn, ..account })?;
         transaction.commit()?;
         Ok(Some(job))
     }
@@ -234,7 +234,7 @@ impl Embedded {
     }
 
     /// Notes something that happened in a job's run; a run that is not the job's any more has no say.
-    pub fn append(&self, run: RunOf, what: &RunEvent) -> Result<()> {
+    pub fn append(&self, run: Attempt, what: &RunEvent) -> Result<()> {
         let id = run.id;
         let mut transaction = self.database.begin_write()?;
         transaction.set_durability(Durability::None);
@@ -263,7 +263,7 @@ impl Embedded {
     }
 
     /// Ends a job with its run's result, which is its last event too.
-    pub fn finish(&self, run: RunOf, cancelled: bool, result: RunResult) -> Result<()> {
+    pub fn finish(&self, run: Attempt, cancelled: bool, result: RunResult) -> Result<()> {
         let id = run.id;
         let transaction = self.database.begin_write()?;
         let Some(mut job) = get(&transaction, id)?.filter(|job| run.is_current(job)) else { return Ok(()) };
@@ -288,7 +288,7 @@ impl Embedded {
     }
 
     /// Puts a running job back into the queue, for a server that ends before it does.
-    pub fn put_back(&self, run: RunOf) -> Result<()> {
+    pub fn put_back(&self, run: Attempt) -> Result<()> {
         let id = run.id;
         let transaction = self.database.begin_write()?;
         let Some(mut job) = get(&transaction, id)?.filter(|job| run.is_current(job)) else { return Ok(()) };
@@ -480,7 +480,12 @@ fn set_delivery(transaction: &WriteTransaction, id: JobId, owner: &str, at: Opti
 }
 
 /// The bound that a new job of this size would exceed. If there is none, the job is charged.
-fn exceeded(transaction: &WriteTransaction, new: &NewJob, bytes: u64, bounds: &Bounds) -> Result<Option<Exceeded>> {
+fn exceeded(
+    transaction: &WriteTransaction,
+    new: &NewJob,
+    bytes: u64,
+    bounds: &StoreLimits,
+) -> Result<Option<Exceeded>> {
     let owner = new.owner.as_deref().unwrap_or_default();
     let account = account(transaction, owner)?;
     if transaction.open_table(WAITING)?.len()? >= bounds.waiting {
@@ -637,7 +642,7 @@ mod measure {
     impl Embedded {
         pub(crate) fn usage(&self, owner: &str) -> Usage {
             let transaction = self.database.begin_write().expect("begin");
-            let Account { waiting, running, bytes, .. } = account(&transaction, owner).expect("read");
+            let OwnerUsage { waiting, running, bytes, .. } = account(&transaction, owner).expect("read");
             Usage { waiting, running, bytes }
         }
 

@@ -194,14 +194,14 @@ impl NewJob {
 /// One run of a job. When a job is taken away from a server that seems dead, a new run of it begins, and the old one has
 /// no say any more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct RunOf {
+pub struct Attempt {
     /// The job.
     pub id: JobId,
     /// Which of its attempts this is.
     pub attempt: u32,
 }
 
-impl RunOf {
+impl Attempt {
     pub(crate) fn is_current(self, job: &Job) -> bool {
         job.id == self.id && job.status == JobStatus::Running && job.attempts == self.attempt
     }
@@ -210,8 +210,8 @@ impl RunOf {
 impl Job {
     /// The run that is going on.
     #[must_use]
-    pub fn run(&self) -> RunOf {
-        RunOf { id: self.id, attempt: self.attempts }
+    pub fn run(&self) -> Attempt {
+        Attempt { id: self.id, attempt: self.attempts }
     }
 
     /// How long it has waited for its last start.
@@ -236,7 +236,7 @@ impl Job {
 
 /// How much of the store may be used. A job that would exceed one of these is refused.
 #[derive(Debug, Clone, Copy)]
-pub struct Bounds {
+pub struct StoreLimits {
     /// The most jobs that wait.
     pub waiting: u64,
     /// The most jobs of one owner that wait.
@@ -249,11 +249,11 @@ pub struct Bounds {
 /// The bound that a job would exceed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Exceeded {
-    /// [`Bounds::waiting`].
+    /// [`StoreLimits::waiting`].
     Waiting,
-    /// [`Bounds::waiting_per_owner`].
+    /// [`StoreLimits::waiting_per_owner`].
     WaitingPerOwner,
-    /// [`Bounds::bytes_per_owner`].
+    /// [`StoreLimits::bytes_per_owner`].
     BytesPerOwner,
     /// [`NewJob::per_day`].
     PerDay,

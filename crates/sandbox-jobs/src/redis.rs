@@ -18,8 +18,8 @@ use serde::de::DeserializeOwned;
 
 use crate::embedded::{MOST_ATTEMPTS, MOST_SCANNED};
 use crate::model::{
-    Bounds, Created, Event, Exceeded, Filter, Job, JobId, JobStatus, NewJob, Page, Progress, RunOf, Summary, Webhook,
-    now, today,
+    Attempt, Created, Event, Exceeded, Filter, Job, JobId, JobStatus, NewJob, Page, Progress, StoreLimits, Summary,
+    Webhook, now, today,
 };
 
 use scripts::{
@@ -89,7 +89,7 @@ impl RedisStore {
         format!("{}:{kind}:{id}", self.prefix)
     }
 
-    pub(crate) async fn create(&self, new: &NewJob, bounds: &Bounds) -> Result<Created> {
+    pub(crate) async fn create(&self, new: &NewJob, bounds: &StoreLimits) -> Result<Created> {
         let job = new.queued();
         let owner = new.owner.as_deref().unwrap_or_default();
         let digest = sandbox_base::random::hex(&new.digest());
@@ -273,7 +273,7 @@ impl RedisStore {
     }
 
     /// Says that this server is alive and still has these jobs; returns those that somebody wants cancelled.
-    pub(crate) async fn heartbeat(&self, runs: &[RunOf]) -> Result<Vec<JobId>> {
+    pub(crate) async fn heartbeat(&self, runs: &[Attempt]) -> Result<Vec<JobId>> {
         let mut call = self.call(&HEARTBEAT);
         call.arg(LEASE.as_secs_f64());
         for run in runs {
@@ -283,7 +283,7 @@ impl RedisStore {
         Ok(cancelled.iter().filter_map(|id| id.parse().ok()).collect())
     }
 
-    pub(crate) async fn append(&self, run: RunOf, what: &RunEvent) -> Result<()> {
+    pub(crate) async fn append(&self, run: Attempt, what: &RunEvent) -> Result<()> {
         let _: i64 = self
             .call(&APPEND)
             .arg(run.id.to_string())
@@ -311,7 +311,7 @@ impl RedisStore {
         Ok(entries.into_iter().filter_map(read).collect())
     }
 
-    pub(crate) async fn finish(&self, run: RunOf, cancelled: bool, result: RunResult) -> Result<()> {
+    pub(crate) async fn finish(&self, run: Attempt, cancelled: bool, result: RunResult) -> Result<()> {
         let status = if cancelled { "cancelled" } else { "finished" };
         let (written, verdict) = (json(&result), result.verdict.name());
         let event = RunEvent::Result { result: Arc::new(result) };
@@ -320,7 +320,7 @@ impl RedisStore {
 
     async fn end(
         &self,
-        run: RunOf,
+        run: Attempt,
         from: &str,
         to: &str,
         (result, verdict): (&str, &str),
@@ -361,7 +361,7 @@ impl RedisStore {
         self.get(id).await
     }
 
-    pub(crate) async fn put_back(&self, run: RunOf) -> Result<()> {
+    pub(crate) async fn put_back(&self, run: Attempt) -> Result<()> {
         let _: i64 = self
             .call(&PUT_BACK)
             .arg(run.id.to_string())

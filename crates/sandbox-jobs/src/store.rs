@@ -7,13 +7,15 @@ use std::time::Duration;
 use sandbox_executor::{RunEvent, RunResult};
 
 use crate::embedded::{Embedded, FileError};
-use crate::model::{Bounds, Created, Event, Exceeded, Filter, Job, JobId, NewJob, Page, Progress, RunOf, Webhook};
+use crate::model::{
+    Attempt, Created, Event, Exceeded, Filter, Job, JobId, NewJob, Page, Progress, StoreLimits, Webhook,
+};
 #[cfg(feature = "redis")]
 use crate::redis::RedisStore;
 
 /// Where jobs are.
 #[derive(Debug, Clone)]
-pub enum Store {
+pub enum JobStore {
     /// In a file of this server's own.
     Embedded(Arc<Embedded>, Duration),
     /// In Redis.
@@ -48,7 +50,7 @@ async fn blocking<T: Send + 'static>(
     Ok(called.map_err(|_| StoreError::Gone)??)
 }
 
-impl Store {
+impl JobStore {
     /// The store in a file. Jobs that were running when its last user died are queued again, or given up.
     pub fn embedded(file: &Path, retention: Duration) -> Result<Self> {
         Ok(Self::Embedded(Arc::new(Embedded::open(file)?), retention))
@@ -73,7 +75,7 @@ impl Store {
     /// Creates a job and queues it.
     ///
     /// A key that is known makes no new job, whatever the bounds: what is returned is the job that it made before.
-    pub async fn create(&self, new: NewJob, bounds: Bounds) -> Result<Created> {
+    pub async fn create(&self, new: NewJob, bounds: StoreLimits) -> Result<Created> {
         let new = Arc::new(new);
         let created = self.try_create(&new, bounds).await?;
         if created != Created::Refused(Exceeded::BytesPerOwner) {
@@ -84,7 +86,7 @@ impl Store {
         self.try_create(&new, bounds).await
     }
 
-    async fn try_create(&self, new: &Arc<NewJob>, bounds: Bounds) -> Result<Created> {
+    async fn try_create(&self, new: &Arc<NewJob>, bounds: StoreLimits) -> Result<Created> {
         match self {
             Self::Embedded(store, _) => {
                 let new = Arc::clone(new);
@@ -180,7 +182,7 @@ impl Store {
         not(feature = "redis"),
         expect(unused_variables, clippy::unused_async, reason = "a file belongs to one server, which keeps its jobs")
     )]
-    pub async fn heartbeat(&self, runs: &[RunOf]) -> Result<Vec<JobId>> {
+    pub async fn heartbeat(&self, runs: &[Attempt]) -> Result<Vec<JobId>> {
         match self {
             Self::Embedded(..) => Ok(vec![]),
             #[cfg(feature = "redis")]
@@ -189,7 +191,7 @@ impl Store {
     }
 
     /// Notes something that happened in a run.
-    pub async fn append(&self, run: RunOf, what: RunEvent) -> Result<()> {
+    pub async fn append(&self, run: Attempt, what: RunEvent) -> Result<()> {
         match self {
             Self::Embedded(store, _) => blocking(store, move |store| store.append(run, &what)).await,
             #[cfg(feature = "redis")]
@@ -236,7 +238,7 @@ impl Store {
     }
 
     /// Ends a job with its run's result, which is its last event too.
-    pub async fn finish(&self, run: RunOf, cancelled: bool, result: RunResult) -> Result<()> {
+    pub async fn finish(&self, run: Attempt, cancelled: bool, result: RunResult) -> Result<()> {
         match self {
             Self::Embedded(store, _) => blocking(store, move |store| store.finish(run, cancelled, result)).await,
             #[cfg(feature = "redis")]
@@ -254,7 +256,7 @@ impl Store {
     }
 
     /// Puts a running job back into the queue, for a server that ends before it does.
-    pub async fn put_back(&self, run: RunOf) -> Result<()> {
+    pub async fn put_back(&self, run: Attempt) -> Result<()> {
         match self {
             Self::Embedded(store, _) => blocking(store, move |store| store.put_back(run)).await,
             #[cfg(feature = "redis")]
@@ -276,25 +278,25 @@ impl Store {
 
     /// Follows a job: wakes when it may have changed.
     #[must_use]
-    pub fn follow(&self, id: JobId) -> Follower {
+    pub fn follow(&self, id: JobId) -> JobWatch {
         match self {
-            Self::Embedded(store, _) => Follower::Told(Arc::clone(store), id, store.follow(id)),
+            Self::Embedded(store, _) => JobWatch::Told(Arc::clone(store), id, store.follow(id)),
             #[cfg(feature = "redis")]
-            Self::Redis(_) => Follower::Asks,
+            Self::Redis(_) => JobWatch::Asks,
         }
     }
 }
 
 /// Somebody who follows a job.
 #[derive(Debug)]
-pub enum Follower {
+pub enum JobWatch {
     /// Is told of changes.
     Told(Arc<Embedded>, JobId, tokio::sync::watch::Receiver<u64>),
     /// Has to ask from time to time.
     Asks,
 }
 
-impl Follower {
+impl JobWatch {
     /// Whether the store tells of changes, so that there is no need to ask often.
     #[must_use]
     pub fn is_told(&self) -> bool {
@@ -334,7 +336,7 @@ impl Usage {
 }
 
 #[cfg(all(test, feature = "redis"))]
-impl Store {
+impl JobStore {
     pub(crate) async fn usage(&self, owner: &str) -> Usage {
         match self {
             Self::Embedded(store, _) => store.usage(owner),

@@ -37,9 +37,9 @@ pub struct Definition {
     /// What to do once for each toolchain.
     pub prepare: Option<Prepare>,
     /// How to compile, for languages that do.
-    pub compile: Option<Compile>,
+    pub compile: Option<CompileDefinition>,
     /// How to run a program.
-    pub run: Run,
+    pub run: RunDefinition,
     /// How to install packages.
     pub packages: Option<Packages>,
     /// How to read what programs say when they fail.
@@ -139,7 +139,7 @@ pub enum StageName {
 /// How to compile.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Compile {
+pub struct CompileDefinition {
     /// A script that compiles `$1`, the file where the program begins, into the directory `$OUT`. All source files are
     /// in the working directory.
     pub script: String,
@@ -150,14 +150,14 @@ pub struct Compile {
     #[serde(default)]
     pub tools: BTreeMap<String, Tool>,
     /// What can be started before it is known what to compile, and makes that faster.
-    pub companion: Option<Companion>,
+    pub companion: Option<CompanionDefinition>,
 }
 
 /// A companion of compilers: a program that is started in a cell before it is known what to compile.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Companion {
-    /// A script that runs as long as the companion waits for [`Compile::script`], which has to find it by itself, and to
+pub struct CompanionDefinition {
+    /// A script that runs as long as the companion waits for [`CompileDefinition::script`], which has to find it by itself, and to
     /// do without it. When it is ready it writes something to its standard output, which it closes if it fails.
     pub script: String,
 }
@@ -165,7 +165,7 @@ pub struct Companion {
 /// How to run a program.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Run {
+pub struct RunDefinition {
     /// The command; the program's arguments follow. Replaced are `{executable}`, `{entry}` (the file where the program
     /// begins), `{stem}` (the same without its ending), `{runner}` (the runner's text), `{runner_file}` (a file with
     /// it), and `{heap}` (three quarters of the memory limit, in MiB).
@@ -186,7 +186,7 @@ pub struct Run {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Warm {
-    /// The command that becomes a zygote. As in `Run::argv`, and replaced are `{zygote}` (the zygote's text), `{library}`
+    /// The command that becomes a zygote. As in `RunDefinition::argv`, and replaced are `{zygote}` (the zygote's text), `{library}`
     /// (the library that it loads to become one) and `{preload}` (the modules to load, with commas between them). In its
     /// cell, `{runner_file}` has the zygote's text too: what is loaded from there is loaded anew by what a run starts.
     pub argv: Vec<String>,
@@ -220,7 +220,7 @@ impl Warm {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Restricted {
-    /// The command, as in [`Run::argv`].
+    /// The command, as in [`RunDefinition::argv`].
     pub argv: Vec<String>,
     /// A file whose text goes before the runner's.
     pub runner: String,

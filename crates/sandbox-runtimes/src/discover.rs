@@ -9,7 +9,7 @@ use sandbox_cell::Mount;
 use crate::inside::Root;
 
 use crate::definition::{Definition, Tool};
-use crate::memory::{Description, Memory};
+use crate::memory::{ToolchainCache, ToolchainDescription};
 use crate::runtime::Runtime;
 
 /// Where to look for programs.
@@ -135,7 +135,7 @@ pub(crate) struct Placed {
 
 impl Definition {
     /// Finds the toolchain.
-    pub fn discover(&self, places: &Places, memory: &mut Memory) -> Result<Runtime, Missing> {
+    pub fn discover(&self, places: &Places, memory: &mut ToolchainCache) -> Result<Runtime, Missing> {
         let watched: Vec<PathBuf> = self.find.watch.iter().flat_map(|path| places.expand(path)).collect();
         for command in places.commands(&self.find.commands, &self.find.paths) {
             let known = memory.recall(&command, &self.find.describe, &watched).cloned();
@@ -186,7 +186,7 @@ fn is_executable(file: &Path) -> bool {
 
 /// Asks a toolchain what it is. It is the host's own program, run with nothing of a request, in the root directory so
 /// that no file of the current one has a say.
-fn describe(command: &Path, script: &str) -> Option<Description> {
+fn describe(command: &Path, script: &str) -> Option<ToolchainDescription> {
     let output = std::process::Command::new("/bin/sh")
         .args(["-c", script, "sh"])
         .arg(command)
@@ -195,12 +195,12 @@ fn describe(command: &Path, script: &str) -> Option<Description> {
         .stderr(Stdio::null())
         .output()
         .ok()?;
-    let said = Description::parse(&output.stdout)?;
+    let said = ToolchainDescription::parse(&output.stdout)?;
     let real = |path: &Path| path.canonicalize().ok();
-    Some(Description { executable: real(&said.executable)?, prefix: real(&said.prefix)?, ..said })
+    Some(ToolchainDescription { executable: real(&said.executable)?, prefix: real(&said.prefix)?, ..said })
 }
 
-impl Description {
+impl ToolchainDescription {
     /// What a toolchain said.
     pub(crate) fn parse(output: &[u8]) -> Option<Self> {
         let text = std::str::from_utf8(output).ok()?;
@@ -246,7 +246,8 @@ mod tests {
         let dir = tempfile::tempdir().expect("tempdir");
         let root = dir.path().canonicalize().expect("path");
         let bin = toolchain(&root, root.to_str().expect("utf-8"));
-        let found = python().discover(&places(bin.to_str().expect("utf-8")), &mut Memory::open(None)).expect("found");
+        let found =
+            python().discover(&places(bin.to_str().expect("utf-8")), &mut ToolchainCache::open(None)).expect("found");
         assert_eq!(found.version, "3.99.1");
         assert_eq!(found.mounts, [Mount::read_only(root, "/opt/python")]);
         let variable = |name: &str| found.environment.iter().find(|(n, _)| n == name).map(|(_, v)| v.clone());
@@ -258,7 +259,7 @@ mod tests {
     fn a_toolchain_of_the_system_stays_where_it_is() {
         let dir = tempfile::tempdir().expect("tempdir");
         let bin = toolchain(dir.path(), "/usr");
-        let mut memory = Memory::open(Some(dir.path()));
+        let mut memory = ToolchainCache::open(Some(dir.path()));
         let found = python().discover(&places(bin.to_str().expect("utf-8")), &mut memory).expect("found");
         assert!(found.mounts.is_empty());
         assert!(!found.environment.iter().any(|(name, _)| name == "LD_LIBRARY_PATH"));
@@ -268,7 +269,7 @@ mod tests {
     fn what_is_missing_says_how_to_get_it() {
         let mut definition = python();
         definition.find.paths.clear();
-        let error = definition.discover(&places("/nowhere"), &mut Memory::open(None)).expect_err("missing");
+        let error = definition.discover(&places("/nowhere"), &mut ToolchainCache::open(None)).expect_err("missing");
         let text = error.to_string();
         assert!(text.starts_with("a toolchain for python was not found on this host; install Python 3.9"), "{text}");
     }
@@ -279,7 +280,7 @@ mod tests {
         executable(&dir.path().join("bad/python3"), "#!/bin/sh\nexit 3\n");
         let good = toolchain(&dir.path().join("good"), "/usr");
         let path = format!("{}:{}", dir.path().join("bad").display(), good.display());
-        assert!(python().discover(&places(&path), &mut Memory::open(None)).is_ok());
+        assert!(python().discover(&places(&path), &mut ToolchainCache::open(None)).is_ok());
     }
 
     #[test]

@@ -13,7 +13,7 @@ use sandbox_cell::base_environment;
 
 use crate::definition::Definition;
 use crate::discover::{Missing, Placed, Places};
-use crate::memory::{Description, Memory};
+use crate::memory::{ToolchainCache, ToolchainDescription};
 use crate::runtime::{Environment, Runtime, set_all};
 
 /// Where programs are if an image does not say.
@@ -62,7 +62,7 @@ impl Definition {
     pub fn discover_in<E: From<Missing>>(
         &self,
         image: Inside<'_>,
-        memory: &mut Memory,
+        memory: &mut ToolchainCache,
         mut describe: impl FnMut(&str, &Path) -> Result<Option<Vec<u8>>, E>,
     ) -> Result<Runtime, E> {
         let missing = |what: String, missing: &str| Missing {
@@ -78,7 +78,7 @@ impl Definition {
             let known = memory.recall_in(image.digest, &command, question).cloned();
             let description = match known {
                 Some(known) => known,
-                None => match describe(question, &command)?.as_deref().and_then(Description::parse) {
+                None => match describe(question, &command)?.as_deref().and_then(ToolchainDescription::parse) {
                     Some(said) => {
                         memory.remember_in(image.digest, &command, question, &said);
                         said
@@ -158,7 +158,7 @@ mod tests {
         let definition = Registry::shipped().expect("valid").by_name(language).expect("known").clone();
         let mut asked = vec![];
         let inside = Inside { name: "img", digest: "sha256:0", root, env };
-        let found = definition.discover_in(inside, &mut Memory::open(None), |_, command| {
+        let found = definition.discover_in(inside, &mut ToolchainCache::open(None), |_, command| {
             asked.push(command.to_owned());
             Ok::<_, Missing>(Some(b"version=3.9.1\nexecutable=/opt/py-3.9/bin/python3.9\nprefix=/opt/py-3.9\n".into()))
         });

@@ -23,8 +23,8 @@ use uuid::Uuid;
 use crate::auth::{Client, Keys, Scope};
 use crate::config::Config;
 use crate::follow::Followed;
-use crate::held::{Room, Who};
-use crate::metrics::Metrics;
+use crate::held::{SharedBudget, Who};
+use crate::metrics::ServerMetrics;
 use crate::problem::{Code, Problem};
 use crate::rate_limit::{RateLimits, network};
 use crate::ready::Readiness;
@@ -46,21 +46,21 @@ pub(crate) struct App {
     /// Which requests are let in where no key is needed.
     pub(crate) guard: Guard,
     pub(crate) started: Instant,
-    pub(crate) jobs: sandbox_jobs::Store,
+    pub(crate) jobs: sandbox_jobs::JobStore,
     /// How much of the store jobs may use.
-    pub(crate) bounds: sandbox_jobs::Bounds,
+    pub(crate) bounds: sandbox_jobs::StoreLimits,
     /// Jobs that run here.
     pub(crate) running: Mutex<HashMap<JobId, Arc<RunningJob>>>,
-    pub(crate) metrics: Metrics,
+    pub(crate) metrics: ServerMetrics,
     pub(crate) rate: RateLimits,
     /// The largest body.
     pub(crate) max_body: usize,
     /// Memory for what clients send.
-    pub(crate) bodies: Room,
+    pub(crate) bodies: SharedBudget,
     /// Memory for what clients have not read yet.
-    pub(crate) answers: Room,
+    pub(crate) answers: SharedBudget,
     /// Places for event streams, and for requests that wait for a job.
-    pub(crate) streams: Room,
+    pub(crate) streams: SharedBudget,
     /// How many large bodies are worked on at once.
     pub(crate) parsers: Arc<Semaphore>,
     /// How many followers of jobs read events from the store at once.
@@ -88,7 +88,7 @@ pub(crate) struct App {
 impl App {
     pub(crate) fn new(
         service: RunService,
-        jobs: sandbox_jobs::Store,
+        jobs: sandbox_jobs::JobStore,
         webhooks: Webhooks,
         isolation: Vec<&'static str>,
         config: &Config,
@@ -102,12 +102,12 @@ impl App {
             jobs,
             bounds: config.bounds,
             running: Mutex::default(),
-            metrics: Metrics::new(config.capacity),
+            metrics: ServerMetrics::new(config.capacity),
             rate: RateLimits::new(config.rate_limit),
             max_body: config.max_body,
-            bodies: Room::memory(config.max_held / 2),
-            answers: Room::memory(config.max_held / 2),
-            streams: Room::streams(config.max_streams),
+            bodies: SharedBudget::memory(config.max_held / 2),
+            answers: SharedBudget::memory(config.max_held / 2),
+            streams: SharedBudget::streams(config.max_streams),
             parsers: Arc::new(Semaphore::new(AT_ONCE)),
             readers: Semaphore::new(AT_ONCE),
             followed: Followed::default(),

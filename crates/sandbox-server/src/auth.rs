@@ -97,7 +97,7 @@ impl Client {
 }
 
 #[derive(Debug)]
-struct Key {
+struct ApiKey {
     digest: [u8; 32],
     client: Arc<Client>,
 }
@@ -105,7 +105,7 @@ struct Key {
 /// The keys that are accepted. None means that everybody may come.
 #[derive(Debug)]
 pub(crate) struct Keys {
-    accepted: Vec<Key>,
+    accepted: Vec<ApiKey>,
     anybody: Arc<Client>,
     /// How many invalid keys came from where.
     guesses: ClientLimit,
@@ -117,7 +117,7 @@ impl Keys {
     /// Takes keys, each as it is or as `sha256:` and the digest in hexadecimal, with what is particular to it. Errors do
     /// not repeat a key.
     pub(crate) fn new(keys: &[String]) -> Result<Self, String> {
-        let accepted: Vec<Key> = keys.iter().map(|key| read_key(key)).collect::<Result<_, _>>()?;
+        let accepted: Vec<ApiKey> = keys.iter().map(|key| read_key(key)).collect::<Result<_, _>>()?;
         let mut names: Vec<_> = accepted.iter().map(|key| &key.client.name).collect();
         names.sort_unstable();
         if let Some(pair) = names.windows(2).find(|pair| pair[0] == pair[1]) {
@@ -180,7 +180,7 @@ fn given(headers: &HeaderMap) -> Option<&str> {
     bearer.or_else(|| headers.get("x-api-key")?.to_str().ok()).map(str::trim)
 }
 
-fn read_key(text: &str) -> Result<Key, String> {
+fn read_key(text: &str) -> Result<ApiKey, String> {
     let mut parts = text.split(';');
     let key = parts.next().unwrap_or_default().trim();
     let digest = digest_of(key)?;
@@ -204,7 +204,7 @@ fn read_key(text: &str) -> Result<Key, String> {
             other => return Err(format!("'{other}' is not name, scopes, rate, runs or per-day")),
         }
     }
-    Ok(Key { digest, client: Arc::new(client) })
+    Ok(ApiKey { digest, client: Arc::new(client) })
 }
 
 fn read_name(value: &str) -> Result<String, String> {

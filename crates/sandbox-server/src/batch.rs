@@ -19,7 +19,7 @@ use crate::app::{App, RequestId, refuse_if_closing};
 use crate::auth::Client;
 use crate::body::{Body, check, read};
 use crate::execute::spend;
-use crate::held::{Held, Who};
+use crate::held::{Reservation, Who};
 use crate::openapi::StreamEvent;
 use crate::problem::{BadBody, Code, Problem};
 use crate::runs::{Admission, start};
@@ -155,7 +155,7 @@ async fn drive(app: Arc<App>, work: Work, out: Out) {
         runs.spawn(async move {
             let ended = match check(&app, &client, request, size).await {
                 Ok(checked) => {
-                    let admission = Admission { id, who, slot, queued, request: Held::nothing() };
+                    let admission = Admission { id, who, slot, queued, request: Reservation::nothing() };
                     match start(&app, checked, admission, false) {
                         Ok(run) => run.finish().await,
                         Err(problem) => Err(problem),
@@ -165,7 +165,9 @@ async fn drive(app: Arc<App>, work: Work, out: Out) {
             };
             let (what, held) = match ended {
                 Ok((result, held)) => (json!({ "event": "result", "index": index, "result": result }), held),
-                Err(problem) => (json!({ "event": "error", "index": index, "problem": problem }), Held::nothing()),
+                Err(problem) => {
+                    (json!({ "event": "error", "index": index, "problem": problem }), Reservation::nothing())
+                }
             };
             send(&out, &what, held).await;
         });
@@ -180,10 +182,10 @@ async fn drive(app: Arc<App>, work: Work, out: Out) {
             () = out.closed() => return,
         }
     }
-    send(&out, &json!({ "event": "end" }), Held::nothing()).await;
+    send(&out, &json!({ "event": "end" }), Reservation::nothing()).await;
 }
 
-async fn send(out: &Out, what: &Value, held: Held) {
+async fn send(out: &Out, what: &Value, held: Reservation) {
     let name = what["event"].as_str().unwrap_or("message");
     let event = Event::default().event(name).json_data(what).unwrap_or_default();
     let _ = out.send(Item { event, held: Some(Arc::new(held)) }).await;

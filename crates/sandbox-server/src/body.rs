@@ -13,7 +13,7 @@ use tokio_stream::StreamExt;
 use crate::app::App;
 use crate::auth::Client;
 use crate::connections::allowance;
-use crate::held::{Held, Who};
+use crate::held::{Reservation, Who};
 use crate::json::{ENTRY, Scan};
 use crate::problem::{Code, Problem};
 
@@ -25,7 +25,7 @@ const SMALL: usize = 64 << 10;
 pub(crate) struct Body<T> {
     pub(crate) value: T,
     pub(crate) size: usize,
-    pub(crate) held: Held,
+    pub(crate) held: Reservation,
 }
 
 /// Reads a body of some shape.
@@ -70,10 +70,10 @@ fn too_large() -> Problem {
 
 /// Takes a body in, with room for it and for what will be made of it. The client has to send it at a certain pace, and
 /// what has too many parts is not kept.
-async fn collect(app: &App, who: &Who, request: Request, announced: usize) -> Result<(Vec<u8>, Held), Problem> {
+async fn collect(app: &App, who: &Who, request: Request, announced: usize) -> Result<(Vec<u8>, Reservation), Problem> {
     let began = Instant::now();
     let mut stream = request.into_body().into_data_stream();
-    let (mut bytes, mut held) = (Vec::with_capacity(announced), Held::nothing());
+    let (mut bytes, mut held) = (Vec::with_capacity(announced), Reservation::nothing());
     let (mut scan, mut received, mut refused) = (Scan::default(), 0, None);
     loop {
         let until = began + allowance(app.read_timeout, received);
@@ -94,7 +94,7 @@ async fn collect(app: &App, who: &Who, request: Request, announced: usize) -> Re
         let before = scan.entries();
         if let Err(why) = scan.read(&chunk) {
             refused = Some(Problem::new(Code::TooManyEntries, why));
-            (bytes, held) = (vec![], Held::nothing());
+            (bytes, held) = (vec![], Reservation::nothing());
             continue;
         }
         held.and(app.bodies.take(who, chunk.len() + (scan.entries() - before) * ENTRY)?);
@@ -120,7 +120,7 @@ async fn elsewhere<T: Send + 'static>(
 
 impl Body<JsonRequest> {
     /// Checks the request completely.
-    pub(crate) async fn check(self, app: &Arc<App>, client: &Client) -> Result<(CheckedRequest, Held), Problem> {
+    pub(crate) async fn check(self, app: &Arc<App>, client: &Client) -> Result<(CheckedRequest, Reservation), Problem> {
         let Self { value, size, held } = self;
         Ok((check(app, client, value, size).await?, held))
     }

@@ -27,7 +27,7 @@ pub(crate) struct Who(pub(crate) Arc<str>);
 
 /// All that may be held.
 #[derive(Debug)]
-pub(crate) struct Room {
+pub(crate) struct SharedBudget {
     units: Arc<Semaphore>,
     size: usize,
     unit: usize,
@@ -39,13 +39,13 @@ pub(crate) struct Room {
 
 /// Some that is held, until it is dropped.
 #[derive(Debug, Default)]
-pub(crate) struct Held {
+pub(crate) struct Reservation {
     all: Option<OwnedSemaphorePermit>,
     /// The same of the client's share. The permit keeps the share alive.
     share: Option<OwnedSemaphorePermit>,
 }
 
-impl Room {
+impl SharedBudget {
     /// Memory.
     pub(crate) fn memory(bytes: usize) -> Self {
         let exhausted = "the memory budget for requests and answers (SANDBOX_MAX_HELD), or half of it for this client, \
@@ -65,22 +65,22 @@ impl Room {
     }
 
     /// Takes this much, if it is there.
-    pub(crate) fn take(&self, who: &Who, amount: usize) -> Result<Held, Problem> {
+    pub(crate) fn take(&self, who: &Who, amount: usize) -> Result<Reservation, Problem> {
         let none = |_| Problem::new(Code::AtCapacity, self.exhausted).retry_after(1);
         let share = self.share(who).try_acquire_many_owned(self.units(amount, self.most())).map_err(none)?;
         let all = Arc::clone(&self.units).try_acquire_many_owned(self.units(amount, self.size)).map_err(none)?;
-        Ok(Held { all: Some(all), share: Some(share) })
+        Ok(Reservation { all: Some(all), share: Some(share) })
     }
 
     /// Takes this much when it is there.
-    pub(crate) async fn wait(&self, who: &Who, amount: usize) -> Held {
+    pub(crate) async fn wait(&self, who: &Who, amount: usize) -> Reservation {
         let share = self.share(who).acquire_many_owned(self.units(amount, self.most())).await.ok();
         let all = Arc::clone(&self.units).acquire_many_owned(self.units(amount, self.size)).await.ok();
-        Held { all, share }
+        Reservation { all, share }
     }
 
     /// Takes this much if it is there within this time.
-    pub(crate) async fn wait_for(&self, who: &Who, amount: usize, patience: Duration) -> Result<Held, Problem> {
+    pub(crate) async fn wait_for(&self, who: &Who, amount: usize, patience: Duration) -> Result<Reservation, Problem> {
         let waited = tokio::time::timeout(patience, self.wait(who, amount)).await;
         waited.map_err(|_| Problem::new(Code::AtCapacity, self.exhausted).retry_after(1))
     }
@@ -115,7 +115,7 @@ impl Room {
     }
 }
 
-impl Held {
+impl Reservation {
     /// Nothing.
     pub(crate) fn nothing() -> Self {
         Self::default()
@@ -148,7 +148,7 @@ impl Held {
 /// Bytes with what they take.
 struct Accounted {
     bytes: Vec<u8>,
-    _held: Held,
+    _held: Reservation,
 }
 
 impl AsRef<[u8]> for Accounted {
@@ -167,8 +167,8 @@ mod tests {
 
     #[test]
     fn budget_is_released_on_drop() {
-        let room = Room::memory(10 * UNIT);
-        let mut held = Held::nothing();
+        let room = SharedBudget::memory(10 * UNIT);
+        let mut held = Reservation::nothing();
         held.and(room.take(&who("a"), 4 * UNIT).expect("there"));
         held.and(room.take(&who("a"), 1).expect("there"));
         assert!(room.take(&who("a"), 1).is_err(), "half is all for one client");
@@ -180,7 +180,7 @@ mod tests {
 
     #[test]
     fn shares_of_clients_that_hold_nothing_are_forgotten() {
-        let room = Room::streams(4);
+        let room = SharedBudget::streams(4);
         let held = room.take(&who("stays"), 2).expect("there");
         for n in 0..3 * MOST_REMEMBERED {
             drop(room.take(&who(&n.to_string()), 1).expect("there"));

@@ -11,7 +11,7 @@ use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 use sandbox_base::units::parse_duration;
 use sandbox_executor::JsonRequest;
-use sandbox_jobs::{Bounds, Created, Exceeded, Job, JobId, JobStatus, NewJob, Page, StoreError};
+use sandbox_jobs::{Created, Exceeded, Job, JobId, JobStatus, NewJob, Page, StoreError, StoreLimits};
 use serde::Deserialize;
 use serde_json::json;
 use tokio::sync::mpsc::Sender;
@@ -21,8 +21,8 @@ use crate::app::{App, refuse_if_closing};
 use crate::auth::Client;
 use crate::body::{Body, check, read};
 use crate::execute::quota_exceeded;
-use crate::follow::Follower;
-use crate::held::{Held, Who};
+use crate::follow::JobFollower;
+use crate::held::{Reservation, Who};
 use crate::openapi::StreamEvent;
 use crate::problem::{BadBody, Code, Problem};
 use crate::streams::{self, Item};
@@ -49,8 +49,8 @@ fn unknown(id: &str) -> Problem {
 }
 
 /// Why a job was not created, and which setting says so.
-fn refused(exceeded: Exceeded, bounds: &Bounds, client: &Client) -> Problem {
-    let Bounds { waiting, waiting_per_owner, bytes_per_owner } = bounds;
+fn refused(exceeded: Exceeded, bounds: &StoreLimits, client: &Client) -> Problem {
+    let StoreLimits { waiting, waiting_per_owner, bytes_per_owner } = bounds;
     let (code, detail) = match exceeded {
         Exceeded::Waiting => {
             (Code::QueueFull, format!("the queue is full: {waiting} jobs are waiting (SANDBOX_QUEUE)"))
@@ -298,7 +298,7 @@ async fn feed(
     who: &Who,
     id: JobId,
     after: &mut u64,
-    mut follower: Follower,
+    mut follower: JobFollower,
     out: &Sender<Item>,
 ) -> Result<(), StoreError> {
     loop {
@@ -314,7 +314,7 @@ async fn feed(
 
 /// Sends the next events of a job; says whether there may be more.
 async fn send_some(app: &App, who: &Who, id: JobId, after: &mut u64, out: &Sender<Item>) -> Result<bool, StoreError> {
-    let mut held = Held::nothing();
+    let mut held = Reservation::nothing();
     let mut paid = 0;
     // Events are read by few at a time, and given up again if there is no room for them: only what waits for the client
     // to take it is kept, and that has been accounted for.
@@ -331,7 +331,7 @@ async fn send_some(app: &App, who: &Who, id: JobId, after: &mut u64, out: &Sende
             break events;
         }
         drop((events, turn));
-        held = Held::nothing();
+        held = Reservation::nothing();
         held.and(app.answers.wait(who, size).await);
         paid = size;
     };

@@ -15,11 +15,11 @@ pub(crate) const ENTRY: usize = 128;
 pub(crate) struct Scan {
     entries: usize,
     depth: usize,
-    place: Place,
+    place: JsonPosition,
 }
 
 #[derive(Debug, Default, Clone, Copy)]
-enum Place {
+enum JsonPosition {
     #[default]
     Outside,
     InString,
@@ -31,23 +31,23 @@ impl Scan {
     pub(crate) fn read(&mut self, piece: &[u8]) -> Result<(), String> {
         for byte in piece {
             self.place = match (self.place, byte) {
-                (Place::Outside, b'"') => Place::InString,
-                (Place::Outside, b'{' | b'[') => {
+                (JsonPosition::Outside, b'"') => JsonPosition::InString,
+                (JsonPosition::Outside, b'{' | b'[') => {
                     self.depth += 1;
                     self.entries += 1;
-                    Place::Outside
+                    JsonPosition::Outside
                 }
-                (Place::Outside, b'}' | b']') => {
+                (JsonPosition::Outside, b'}' | b']') => {
                     self.depth = self.depth.saturating_sub(1);
-                    Place::Outside
+                    JsonPosition::Outside
                 }
-                (Place::Outside, b',') => {
+                (JsonPosition::Outside, b',') => {
                     self.entries += 1;
-                    Place::Outside
+                    JsonPosition::Outside
                 }
-                (Place::Outside, _) | (Place::InString, b'"') => Place::Outside,
-                (Place::InString, b'\\') => Place::Escaped,
-                (Place::InString | Place::Escaped, _) => Place::InString,
+                (JsonPosition::Outside, _) | (JsonPosition::InString, b'"') => JsonPosition::Outside,
+                (JsonPosition::InString, b'\\') => JsonPosition::Escaped,
+                (JsonPosition::InString | JsonPosition::Escaped, _) => JsonPosition::InString,
             };
             if self.depth > DEEPEST {
                 return Err(format!("the body nests lists and objects deeper than {DEEPEST} levels"));

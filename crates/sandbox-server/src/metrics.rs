@@ -9,49 +9,50 @@ use prometheus_client::registry::Registry;
 use sandbox_executor::RunResult;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Ended {
+struct RunLabels {
     language: String,
     verdict: String,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Phase {
+struct PhaseLabels {
     phase: &'static str,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Start {
+struct StartLabels {
     start: &'static str,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Answered {
+struct ResponseLabels {
     status: u16,
 }
 
 /// What is counted.
 #[derive(Debug)]
-pub(crate) struct Metrics {
+pub(crate) struct ServerMetrics {
     registry: Registry,
-    runs: Family<Ended, Counter>,
-    phases: Family<Phase, Histogram>,
-    answers: Family<Answered, Counter>,
+    runs: Family<RunLabels, Counter>,
+    phases: Family<PhaseLabels, Histogram>,
+    answers: Family<ResponseLabels, Counter>,
     cached_builds: Counter,
     load: Gauge,
     queue: Gauge,
     ready: Gauge,
-    starts: Family<Start, Counter>,
+    starts: Family<StartLabels, Counter>,
 }
 
-impl Metrics {
+impl ServerMetrics {
     pub(crate) fn new(capacity: usize) -> Self {
         let mut registry = Registry::with_prefix("sandbox");
-        let runs = Family::<Ended, Counter>::default();
+        let runs = Family::<RunLabels, Counter>::default();
         // From a tenth of a millisecond to about three minutes.
-        let phases =
-            Family::<Phase, Histogram>::new_with_constructor(|| Histogram::new(exponential_buckets(1e-4, 2.0, 21)));
-        let answers = Family::<Answered, Counter>::default();
-        let starts = Family::<Start, Counter>::default();
+        let phases = Family::<PhaseLabels, Histogram>::new_with_constructor(|| {
+            Histogram::new(exponential_buckets(1e-4, 2.0, 21))
+        });
+        let answers = Family::<ResponseLabels, Counter>::default();
+        let starts = Family::<StartLabels, Counter>::default();
         let cached_builds = Counter::default();
         let (load, queue, ready, room) =
             (Gauge::default(), Gauge::default(), Gauge::default(), Gauge::<i64>::default());
@@ -71,10 +72,10 @@ impl Metrics {
     /// Counts a run.
     pub(crate) fn run(&self, result: &RunResult) {
         let language = result.language.clone().unwrap_or_default();
-        self.runs.get_or_create(&Ended { language, verdict: result.verdict.name().to_owned() }).inc();
-        self.starts.get_or_create(&Start { start: result.metrics.start.name() }).inc();
+        self.runs.get_or_create(&RunLabels { language, verdict: result.verdict.name().to_owned() }).inc();
+        self.starts.get_or_create(&StartLabels { start: result.metrics.start.name() }).inc();
         for (phase, seconds) in result.metrics.phases.named() {
-            self.phases.get_or_create(&Phase { phase }).observe(seconds);
+            self.phases.get_or_create(&PhaseLabels { phase }).observe(seconds);
         }
         if result.compile.as_ref().is_some_and(|compile| compile.cached) {
             self.cached_builds.inc();
@@ -83,7 +84,7 @@ impl Metrics {
 
     /// Counts an answer.
     pub(crate) fn answer(&self, status: u16) {
-        self.answers.get_or_create(&Answered { status }).inc();
+        self.answers.get_or_create(&ResponseLabels { status }).inc();
     }
 
     /// Everything, as Prometheus reads it.

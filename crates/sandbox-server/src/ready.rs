@@ -29,14 +29,14 @@ const SUSPICIOUS: u64 = 3;
 /// What is known about the parts that runs need.
 #[derive(Debug, Default)]
 pub(crate) struct Readiness {
-    state: Mutex<State>,
+    state: Mutex<ReadyState>,
     /// Runs that failed since the last one that did not.
     failures: AtomicU64,
     queue: AtomicU64,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct ReadyState {
     known: Option<(Instant, Vec<&'static str>)>,
     store: Check,
     cell: Check,
@@ -91,7 +91,7 @@ impl Readiness {
         reasons
     }
 
-    async fn find_out(&self, state: &mut State, app: &Arc<App>) -> Vec<&'static str> {
+    async fn find_out(&self, state: &mut ReadyState, app: &Arc<App>) -> Vec<&'static str> {
         let mut reasons = vec![];
         if !app.service.is_alive() {
             reasons.push(NO_KEEPER);

@@ -18,7 +18,7 @@ use tokio_io_timeout::TimeoutStream;
 
 use crate::app::{self, App};
 use crate::config::Config;
-use crate::connections::{Answer, Bounds, Close, Connection, Connections};
+use crate::connections::{Close, Connection, ConnectionLimits, Connections, ResponseBody};
 use crate::{web, webhook, worker};
 
 /// How long a client that is told of the end of its connection has to acknowledge it.
@@ -42,7 +42,7 @@ pub(crate) async fn serve(app: &Arc<App>, config: &Config) -> Result<(), String>
     tokio::spawn(forget_old_jobs(Arc::clone(app), config.retention));
     let mut interrupted = signal(SignalKind::interrupt()).map_err(|error| error.to_string())?;
     let mut terminated = signal(SignalKind::terminate()).map_err(|error| error.to_string())?;
-    let connections = Connections::new(Bounds {
+    let connections = Connections::new(ConnectionLimits {
         total: config.max_connections,
         per_origin: config.max_connections_per_address,
         first_request: config.read_timeout,
@@ -164,7 +164,7 @@ fn attend(
         request.extensions_mut().insert(peer);
         request.extensions_mut().insert(arrived);
         let answer = TowerToHyperService::new(router.clone()).call(request);
-        async move { answer.await.map(|response| response.map(|body| Answer::new(body, flight))) }
+        async move { answer.await.map(|response| response.map(|body| ResponseBody::new(body, flight))) }
     });
     let served = builder.serve_connection(TokioIo::new(Box::pin(stream)), service).into_owned();
     let mut shutdown = app.shutdown.subscribe();

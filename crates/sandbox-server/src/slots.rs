@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tokio::sync::{Notify, oneshot};
 
-use self::ledger::{Kind, Ledger};
+use self::ledger::{Ledger, RunKind};
 use crate::problem::{Code, Problem};
 
 pub(crate) use self::ledger::Owner;
@@ -22,14 +22,14 @@ const GLANCE: Duration = Duration::from_secs(1);
 /// All slots of the server.
 #[derive(Debug)]
 pub(crate) struct Slots {
-    state: Mutex<State>,
+    state: Mutex<SlotState>,
     /// Wakes the worker when a job may find a slot.
     changed: Notify,
     capacity: usize,
 }
 
 #[derive(Debug)]
-struct State {
+struct SlotState {
     ledger: Ledger,
     /// The runs that wait, by ticket.
     waiting: HashMap<u64, oneshot::Sender<Slot>>,
@@ -40,7 +40,7 @@ struct State {
 pub(crate) struct Slot {
     slots: Arc<Slots>,
     owner: Owner,
-    kind: Kind,
+    kind: RunKind,
 }
 
 impl Drop for Slot {
@@ -70,7 +70,7 @@ impl Drop for Line {
 impl Slots {
     /// Slots for `capacity` runs, of which `percent` are reserved for each class. Some owners may have only so many.
     pub(crate) fn new(capacity: usize, percent: usize, caps: HashMap<Owner, usize>) -> Arc<Self> {
-        let state = State { ledger: Ledger::new(capacity, percent, caps), waiting: HashMap::new() };
+        let state = SlotState { ledger: Ledger::new(capacity, percent, caps), waiting: HashMap::new() };
         Arc::new(Self { state: Mutex::new(state), changed: Notify::new(), capacity })
     }
 
@@ -84,7 +84,7 @@ impl Slots {
         self.state().ledger.held()
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, SlotState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -105,7 +105,7 @@ impl Slots {
         changed
     }
 
-    fn enter(self: &Arc<Self>, owner: &Owner, kind: Kind) -> Line {
+    fn enter(self: &Arc<Self>, owner: &Owner, kind: RunKind) -> Line {
         let (sender, slot) = oneshot::channel();
         let mut state = self.state();
         let ticket = state.ledger.enter(owner.clone(), kind);
@@ -117,7 +117,7 @@ impl Slots {
 
     /// A slot for `/execute`: at once, or soon if other owners, jobs or batches hold what this owner is owed.
     pub(crate) async fn execute(self: &Arc<Self>, owner: &Owner) -> Result<Slot, Problem> {
-        let mut line = self.enter(owner, Kind::Execute);
+        let mut line = self.enter(owner, RunKind::Execute);
         if let Ok(slot) = line.slot.try_recv() {
             return Ok(slot);
         }
@@ -136,7 +136,7 @@ impl Slots {
 
     /// A slot for a run of a batch, when there is one.
     pub(crate) async fn batch(self: &Arc<Self>, owner: &Owner) -> Option<Slot> {
-        let mut line = self.enter(owner, Kind::Batch);
+        let mut line = self.enter(owner, RunKind::Batch);
         (&mut line.slot).await.ok()
     }
 
@@ -144,7 +144,7 @@ impl Slots {
     /// kept for them.
     pub(crate) fn job(self: &Arc<Self>, owners: Vec<Owner>) -> Option<(Owner, Slot)> {
         let owner = self.change(|ledger| ledger.offer_jobs(owners))?;
-        let slot = Slot { slots: Arc::clone(self), owner: owner.clone(), kind: Kind::Job };
+        let slot = Slot { slots: Arc::clone(self), owner: owner.clone(), kind: RunKind::Job };
         Some((owner, slot))
     }
 
@@ -185,7 +185,7 @@ mod tests {
         assert!(gone.is_err() && slots.state().waiting.is_empty());
         drop(first);
         assert_eq!(slots.held(), 0);
-        let line = slots.enter(&None, Kind::Batch);
+        let line = slots.enter(&None, RunKind::Batch);
         assert_eq!(slots.held(), 1, "it has its slot");
         drop(line);
         assert_eq!(slots.held(), 0, "and gave it back without having looked at it");

@@ -6,7 +6,7 @@ use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use sandbox_executor::{EventEncoder, Observer, RunEvent, RunResult, Step, Stream, Verdict};
-use sandbox_jobs::{Job, JobId, RunOf, Store, StoreError};
+use sandbox_jobs::{Attempt, Job, JobId, JobStore, StoreError};
 use tokio::runtime::Handle;
 
 use crate::app::App;
@@ -18,7 +18,7 @@ pub(crate) struct RunningJob {
     stop: CancelHandle,
     /// Whether a client, and not the end of the server, wants it to end.
     cancelled: AtomicBool,
-    run: RunOf,
+    run: Attempt,
 }
 
 impl RunningJob {
@@ -68,7 +68,7 @@ async fn take_one(app: &Arc<App>) -> Result<(), StoreError> {
 pub(crate) async fn report(app: Arc<App>) {
     loop {
         tokio::time::sleep(Duration::from_millis(500)).await;
-        let runs: Vec<RunOf> = running(&app).values().map(|job| job.run).collect();
+        let runs: Vec<Attempt> = running(&app).values().map(|job| job.run).collect();
         if runs.is_empty() {
             continue;
         }
@@ -121,7 +121,7 @@ fn internal_error(error: String) -> Arc<RunResult> {
 }
 
 /// Ends a job with its result.
-fn conclude(app: &App, handle: &Handle, run: RunOf, result: Arc<RunResult>) {
+fn conclude(app: &App, handle: &Handle, run: Attempt, result: Arc<RunResult>) {
     let cancelled = result.verdict == Verdict::Cancelled;
     if let Err(error) = handle.block_on(app.jobs.finish(run, cancelled, Arc::unwrap_or_clone(result))) {
         tracing::error!(%error, id = %run.id, "cannot finish a job");
@@ -130,9 +130,9 @@ fn conclude(app: &App, handle: &Handle, run: RunOf, result: Arc<RunResult>) {
 
 /// Writes events into the store.
 struct Recorder<'a> {
-    store: &'a Store,
+    store: &'a JobStore,
     handle: &'a Handle,
-    run: RunOf,
+    run: Attempt,
     encoder: EventEncoder,
 }
 

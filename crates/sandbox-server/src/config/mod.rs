@@ -12,7 +12,7 @@ use std::time::Duration;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use sandbox_base::limits::{Caps, TABLE as LIMITS};
 use sandbox_executor::{HostRule, Settings};
-use sandbox_jobs::Bounds;
+use sandbox_jobs::StoreLimits;
 
 use self::table::TABLE;
 use self::values::Values;
@@ -52,7 +52,7 @@ pub(crate) struct Config {
     pub(crate) rate_limit: Option<f64>,
     #[cfg(feature = "redis")]
     pub(crate) redis: Option<RedisConfig>,
-    pub(crate) bounds: Bounds,
+    pub(crate) bounds: StoreLimits,
     pub(crate) retention: Duration,
     /// What runs may use, and where things are kept.
     pub(crate) settings: Settings,
@@ -337,7 +337,7 @@ fn read_file(path: &Path) -> Result<BTreeMap<String, String>, String> {
 }
 
 /// How much of the job store may be used.
-fn bounds(values: &mut Values<'_>, keys: usize) -> Bounds {
+fn bounds(values: &mut Values<'_>, keys: usize) -> StoreLimits {
     let waiting = values.number("queue", 0..=u64::MAX).unwrap_or_default();
     let waiting_per_owner = if !values.text("queue-per-key").is_empty() {
         values.number("queue-per-key", 0..=u64::MAX).unwrap_or_default()
@@ -347,7 +347,7 @@ fn bounds(values: &mut Values<'_>, keys: usize) -> Bounds {
         waiting
     };
     let bytes_per_owner = values.size("job-storage").unwrap_or_default() as u64;
-    Bounds { waiting, waiting_per_owner, bytes_per_owner }
+    StoreLimits { waiting, waiting_per_owner, bytes_per_owner }
 }
 
 /// How many connections one address may have.
