@@ -8,7 +8,7 @@ use sandbox_executor::Settings;
 use sandbox_sys::signal::{SignalFd, SignalSet};
 
 use crate::args::AttackOptions;
-use crate::exit;
+use crate::exit_code;
 use crate::output::{complain, summary};
 use crate::run::{Started, close_data_dir};
 use crate::terminal::neutralise;
@@ -19,7 +19,7 @@ pub(crate) fn attack(options: &AttackOptions, executor: Started) -> u8 {
         Ok(code) => code,
         Err(error) => {
             complain(&error);
-            exit::INTERNAL
+            exit_code::INTERNAL
         }
     }
 }

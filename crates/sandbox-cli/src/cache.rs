@@ -9,7 +9,7 @@ use sandbox_executor::Settings;
 use sandbox_runtimes::{ArtifactKind, ArtifactStore, ListedArtifact};
 
 use crate::args::CacheAction;
-use crate::exit;
+use crate::exit_code;
 use crate::output::complain;
 
 /// Lists or prunes the cache.
@@ -18,7 +18,7 @@ pub(crate) fn cache(action: Option<CacheAction>) -> u8 {
         Ok(()) => 0,
         Err(complaint) => {
             complain(&complaint);
-            exit::USAGE
+            exit_code::USAGE
         }
     }
 }

@@ -10,7 +10,7 @@ use sandbox_executor::Settings;
 use sandbox_runtimes::{Places, Registry, Runtime, ToolchainCache};
 use serde_json::{Value, json};
 
-use crate::exit;
+use crate::exit_code;
 use crate::output::complain;
 
 const GOOD: Style = AnsiColor::Green.on_default();
@@ -26,7 +26,7 @@ pub(crate) fn doctor(as_json: bool) -> u8 {
         Ok(host) => host,
         Err(failure) => {
             complain(&failure.to_string());
-            return exit::INTERNAL;
+            return exit_code::INTERNAL;
         }
     };
     let languages = languages(&settings);

@@ -8,9 +8,9 @@ use sandbox_executor::Settings;
 use sandbox_runtimes::{Places, Registry, ToolchainCache};
 use serde::Serialize;
 
-use crate::exit;
+use crate::exit_code;
 use crate::output::complain;
-use crate::prepare;
+use crate::request;
 
 /// A language in the list.
 #[derive(Serialize)]
@@ -34,14 +34,14 @@ pub(crate) fn languages(json: bool, runtimes: Option<&Path>) -> u8 {
         Ok(settings) => settings,
         Err(error) => {
             complain(&error.to_string());
-            return exit::USAGE;
+            return exit_code::USAGE;
         }
     };
-    let registry = match prepare::registry(runtimes) {
+    let registry = match request::registry(runtimes) {
         Ok(registry) => registry,
         Err(complaint) => {
             complain(&complaint);
-            return exit::USAGE;
+            return exit_code::USAGE;
         }
     };
     let list = list(&registry, &settings);
@@ -51,7 +51,7 @@ pub(crate) fn languages(json: bool, runtimes: Option<&Path>) -> u8 {
     } else {
         table(&list, &mut out)
     };
-    if written.is_ok() { 0 } else { exit::INTERNAL }
+    if written.is_ok() { 0 } else { exit_code::INTERNAL }
 }
 
 fn list(registry: &Registry, settings: &Settings) -> Vec<ListedLanguage> {

@@ -6,7 +6,7 @@ use std::path::Path;
 use clap::CommandFactory;
 
 use crate::args::Arguments;
-use crate::{exit, output};
+use crate::{exit_code, output};
 
 /// The manual's section for commands.
 const SECTION: &str = "1";
@@ -21,7 +21,7 @@ pub(crate) fn manual(dir: Option<&Path>) -> u8 {
         Ok(()) => 0,
         Err(error) => {
             output::complain(&format!("cannot write the manual: {error}"));
-            exit::INTERNAL
+            exit_code::INTERNAL
         }
     }
 }

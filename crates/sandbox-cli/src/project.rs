@@ -11,7 +11,7 @@ use sandbox_base::{RelativePath, printable, reason};
 use sandbox_executor::InputFile;
 use sandbox_runtimes::{Definition, Registry};
 
-use crate::prepare::Complaint;
+use crate::request::Complaint;
 
 /// The largest file that is read.
 const MAX_FILE: u64 = 512 << 20;

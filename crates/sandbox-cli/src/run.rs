@@ -7,14 +7,14 @@ use std::time::Duration;
 use clap::ValueEnum;
 use sandbox_base::data_dir::keep_private;
 use sandbox_cell::Failure;
-use sandbox_executor::{CheckedRequest, Executor, HostVariables, Refused, RunResult, RunService, Settings, Verdict};
+use sandbox_executor::{CheckedRequest, Executor, HostVariables, Refused, RunResult, RunService, Settings};
 use sandbox_runtimes::Registry;
 use sandbox_sys::signal::{SignalFd, SignalSet};
 
 use crate::args::{BackendName, CodeOptions, Format, RunOptions};
-use crate::exit;
+use crate::exit_code;
 use crate::output::{Printer, complain, say, summary};
-use crate::prepare::{self, Complaint, Prepared};
+use crate::request::{self, Complaint, Prepared};
 use crate::save::Destination;
 
 /// An executor, or why it could not be started.
@@ -22,12 +22,12 @@ pub(crate) type Started = Result<Executor, Failure>;
 
 /// Runs code in a language.
 pub(crate) fn code(options: &CodeOptions, args: Vec<OsString>, executor: Started) -> u8 {
-    report(&options.run, executor, |settings| prepare::code(options, args, settings))
+    report(&options.run, executor, |settings| request::code(options, args, settings))
 }
 
 /// Runs a program.
 pub(crate) fn program(options: &RunOptions, argv: Vec<OsString>, executor: Started) -> u8 {
-    report(options, executor, |settings| prepare::program(options, argv, settings))
+    report(options, executor, |settings| request::program(options, argv, settings))
 }
 
 fn report(
@@ -79,7 +79,7 @@ pub(crate) fn close_data_dir(settings: &Settings) {
 fn refuse(format: Format, complaint: &str) -> u8 {
     print_result(format, &RunResult::refused(complaint.to_owned()));
     complain(complaint);
-    exit::USAGE
+    exit_code::USAGE
 }
 
 /// The request was refused, or the sandbox failed.
@@ -92,7 +92,7 @@ fn refuse_or_fail(format: Format, refused: &Refused) -> u8 {
 fn internal(format: Format, error: &str) -> u8 {
     print_result(format, &RunResult::internal_error(error.to_owned()));
     complain(error);
-    exit::INTERNAL
+    exit_code::INTERNAL
 }
 
 /// Prints a result that nothing came before, where one was asked for.
@@ -155,16 +155,16 @@ fn execute(options: &RunOptions, service: &RunService, checked: CheckedRequest) 
             match (written, complaint) {
                 (_, Some(complaint)) => {
                     complain(&complaint);
-                    exit::INTERNAL
+                    exit_code::INTERNAL
                 }
-                (Ok(()), None) => exit_code(&result, interrupted),
-                (Err(_), None) => exit::INTERNAL,
+                (Ok(()), None) => exit_code::of_result(&result, interrupted),
+                (Err(_), None) => exit_code::INTERNAL,
             }
         }
         Err(refused) if refused.is_internal() => {
-            end_with(&mut printer, &RunResult::internal_error(refused.to_string()), exit::INTERNAL)
+            end_with(&mut printer, &RunResult::internal_error(refused.to_string()), exit_code::INTERNAL)
         }
-        Err(refused) => end_with(&mut printer, &RunResult::refused(refused.to_string()), exit::USAGE),
+        Err(refused) => end_with(&mut printer, &RunResult::refused(refused.to_string()), exit_code::USAGE),
     }
 }
 
@@ -173,55 +173,4 @@ fn end_with(printer: &mut Printer, result: &RunResult, code: u8) -> u8 {
     let _ = printer.end(result, &[]);
     complain(result.error.as_deref().unwrap_or_default());
     code
-}
-
-/// The exit code: the program's own if it ended by itself.
-fn exit_code(result: &RunResult, interrupted: Option<i32>) -> u8 {
-    let own = result.exit_code.and_then(|code| u8::try_from(code).ok());
-    match result.verdict {
-        Verdict::Ok => own.unwrap_or_else(|| by_signal(result)),
-        // A program can fail with exit code 0: one that ends before its template does.
-        Verdict::RuntimeError if own == Some(0) => 1,
-        Verdict::RuntimeError => own.unwrap_or_else(|| by_signal(result)),
-        Verdict::CompileError | Verdict::PackageError => own.filter(|code| *code != 0).unwrap_or(1),
-        Verdict::Timeout => exit::TIMEOUT,
-        Verdict::Cancelled => 128 + interrupted.and_then(|signal| u8::try_from(signal).ok()).unwrap_or(13),
-        Verdict::InternalError => exit::INTERNAL,
-        Verdict::InvalidRequest => exit::USAGE,
-        Verdict::MemoryLimit | Verdict::OutputLimit | Verdict::DiskLimit | Verdict::ProcessLimit => {
-            own.unwrap_or(exit::LIMIT)
-        }
-    }
-}
-
-/// As a shell does: 128 and the signal's number.
-fn by_signal(result: &RunResult) -> u8 {
-    let signal = result.signal.as_deref().unwrap_or_default();
-    (1..=64_u8).find(|n| sandbox_sys::signal::name(i32::from(*n)) == signal).map_or(exit::LIMIT, |n| 128 + n)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn exit_codes() {
-        let code = |verdict, exit_code, signal: Option<&str>, interrupted| {
-            let mut result = RunResult::internal_error(String::new());
-            result.verdict = verdict;
-            result.exit_code = exit_code;
-            result.signal = signal.map(str::to_owned);
-            super::exit_code(&result, interrupted)
-        };
-        assert_eq!(code(Verdict::Ok, Some(0), None, None), 0);
-        assert_eq!(code(Verdict::RuntimeError, Some(3), None, None), 3);
-        assert_eq!(code(Verdict::RuntimeError, Some(0), None, None), 1);
-        assert_eq!(code(Verdict::CompileError, Some(1), None, None), 1);
-        assert_eq!(code(Verdict::RuntimeError, None, Some("SIGSEGV"), None), 139);
-        assert_eq!(code(Verdict::Timeout, Some(0), None, None), 124);
-        assert_eq!(code(Verdict::MemoryLimit, None, Some("SIGKILL"), None), 137);
-        assert_eq!(code(Verdict::DiskLimit, Some(1), None, None), 1);
-        assert_eq!(code(Verdict::Cancelled, None, Some("SIGTERM"), Some(2)), 130);
-        assert_eq!(code(Verdict::InternalError, None, None, None), 125);
-    }
 }

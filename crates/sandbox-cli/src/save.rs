@@ -16,7 +16,7 @@ use sandbox_executor::{OutputFile, RunResult};
 use serde::Serialize;
 
 use crate::args::OutputAllow;
-use crate::prepare::Complaint;
+use crate::request::Complaint;
 
 /// A directory for a run's files.
 pub(crate) struct Destination {

@@ -9,8 +9,8 @@ use sandbox_executor::TemplateRequest;
 use serde_json::Value;
 
 use crate::args::CodeOptions;
-use crate::exit;
-use crate::prepare::Complaint;
+use crate::exit_code;
+use crate::request::Complaint;
 
 /// The longest template, and the largest file with variables.
 const MOST: u64 = 16 << 20;
@@ -72,7 +72,7 @@ pub(crate) fn render() -> u8 {
     let mut job = vec![];
     let read = std::io::stdin().take(8 * MOST).read_to_end(&mut job);
     let written = read.and_then(|_| std::io::stdout().write_all(&sandbox_executor::render(&job)));
-    if written.is_ok() { 0 } else { exit::INTERNAL }
+    if written.is_ok() { 0 } else { exit_code::INTERNAL }
 }
 
 #[cfg(test)]

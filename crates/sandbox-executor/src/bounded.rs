@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde::de::{Deserializer, Error, MapAccess, SeqAccess, Visitor};
 
 /// The most input files.
-pub const FILES: usize = crate::files::MOST_FILES;
+pub const FILES: usize = crate::input_files::MOST_FILES;
 /// The most arguments.
 pub const ARGS: usize = 10_000;
 /// The most environment variables.

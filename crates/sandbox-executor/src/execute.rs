@@ -1,6 +1,5 @@
 //! Carrying out a plan: what has to be made is made or found, then the program runs.
 
-use std::fs::File;
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::path::Path;
@@ -9,13 +8,15 @@ use std::time::Duration;
 
 use sandbox_base::RelativePath;
 use sandbox_base::wait::is_readable;
-use sandbox_cell::archive::{Archive, FileCaps, Omission};
+use sandbox_cell::archive::{FileCaps, Omission};
 use sandbox_cell::{Backend, Failure, Keeper, Mount, RunStatus, Sources, signal_name};
 use sandbox_runtimes::{ArtifactStore, StageName};
 
 use crate::event::Observer;
-use crate::files::{Collected, pack};
-use crate::plan::{Making, Plan, RUNNER};
+use crate::input_files::pack;
+use crate::last_value::add_runner;
+use crate::output_files::Collected;
+use crate::plan::{Making, Plan};
 use crate::pool::{Cells, Pool, RefillGuard, Room};
 use crate::request::{Request, Source};
 use crate::result::{CompileResult, Metrics, OmittedFile, Phases, RunResult, Status, Verdict, seconds, text};
@@ -53,7 +54,7 @@ pub(crate) enum Stopped {
     /// The sandbox failed.
     Failed(Failure),
     /// A step has ended badly.
-    StageEnd(Box<RunResult>),
+    Ended(Box<RunResult>),
 }
 
 impl From<Failure> for Stopped {
@@ -181,7 +182,7 @@ impl Execution<'_> {
         let entries = match self.make_all(observer) {
             Ok(entries) => entries,
             Err(Stopped::Failed(failure)) => return Err(failure),
-            Err(Stopped::StageEnd(result)) => return Ok((*result, None)),
+            Err(Stopped::Ended(result)) => return Ok((*result, None)),
         };
         let plan = self.plan;
         let made: Vec<Mount> =
@@ -192,11 +193,11 @@ impl Execution<'_> {
         let Some(volumes) = self.open_volumes()? else { return Ok((self.cancelled(), None)) };
         let no_files = |error: io::Error| failure("cannot prepare the files", &error);
         let mut files = pack(&plan.files).map_err(no_files)?;
-        let first = u8::from(plan.remarks);
+        let first = u8::from(plan.has_runner);
         if let Some(runner) = &plan.runner_file {
             add_runner(&mut files, runner).map_err(no_files)?;
         }
-        let mut collected = Collected { remarks: plan.remarks.then_some(0), ..Collected::default() };
+        let mut collected = Collected { report_volume: plan.has_runner.then_some(0), ..Collected::default() };
         for (number, volume) in (first..).zip(&volumes) {
             if let Some(mut content) = volume.content().map_err(no_files)? {
                 files.add_volume(number, &mut content).map_err(no_files)?;
@@ -296,7 +297,7 @@ impl Execution<'_> {
             isolation: ready.isolation,
             stderr: &ended.stderr.kept,
             output: ended.output(),
-            reported: collected.error.as_deref(),
+            reported: collected.report.error.as_deref(),
             complaints: &plan.complaints,
         };
         let mut judgement = judge(outcome, evidence);
@@ -317,7 +318,7 @@ impl Execution<'_> {
         let metrics = Metrics { start: ended.start, network: ended.network, ..Metrics::new(&outcome.usage, phases) };
         let (stderr, stderr_base64) = text(ended.stderr.kept);
         let (language, version) = plan.language.clone().unzip();
-        let said = || stdout.strip_suffix('\n').unwrap_or(&stdout).to_owned();
+        let printed = || stdout.strip_suffix('\n').unwrap_or(&stdout).to_owned();
         // Without collection of files, what was left out was left out on purpose.
         if plan.collect.is_none() {
             collected.omitted.retain(|omitted| omitted.why == Omission::NotCollected);
@@ -329,7 +330,7 @@ impl Execution<'_> {
             success,
             language,
             version,
-            result: success.then(|| collected.value.unwrap_or_else(said)),
+            result: success.then(|| collected.report.value.unwrap_or_else(printed)),
             stdout,
             stderr,
             stdout_base64,
@@ -411,13 +412,4 @@ pub(crate) fn ending(status: RunStatus) -> (Option<i32>, Option<String>) {
         RunStatus::Exited(code) => (Some(code), None),
         RunStatus::Signaled(signal) => (None, Some(signal_name(signal))),
     }
-}
-
-/// Puts the runner where the interpreter finds it.
-pub(crate) fn add_runner(files: &mut Archive, runner: &str) -> io::Result<()> {
-    let mut content = Archive::new()?;
-    let path = RelativePath::new(RUNNER).map_err(io::Error::other)?;
-    content.add(path, false, runner.as_bytes())?;
-    let mut file: File = content.into_file();
-    files.add_volume(0, &mut file)
 }

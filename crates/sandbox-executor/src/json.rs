@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::bounded;
-use crate::files::InputFile;
+use crate::input_files::InputFile;
 use crate::network::{NetworkMode, NetworkRequest};
 use crate::request::{Request, Source};
 use crate::settings::Settings;

@@ -9,7 +9,7 @@ use sandbox_cell::{LayerSet, Mount};
 use sandbox_images::Image;
 use sandbox_runtimes::{Definition, Missing};
 
-use crate::files::{self, InputFile};
+use crate::input_files::{self, InputFile};
 use crate::network::NetworkRequest;
 use crate::template::{Rendered, TemplateRequest};
 use crate::volumes::{VolumeRequest, check_workdir};
@@ -204,7 +204,7 @@ impl Request {
             return Err(RequestError::LongCode { size: rendered.code.len() });
         }
         self.check_words()?;
-        files::check(&self.files)?;
+        input_files::check(&self.files)?;
         if let Some(entry) = &self.entry {
             RelativePath::new(entry.clone())?;
         }
@@ -248,7 +248,7 @@ impl Request {
                 let entry = self.entry.clone().unwrap_or_else(|| language.source.clone());
                 let path = RelativePath::new(entry.clone())?;
                 files.push(InputFile { path, content: code.clone().into_bytes(), executable: false });
-                files::check(&files)?;
+                input_files::check(&files)?;
                 entry
             }
             _ => self.find_entry(language)?,

@@ -19,7 +19,7 @@ use sandbox_cell::{
 };
 use sandbox_network::{AddressPolicy, CellGateway, GatewaySocketSet, NetworkUse};
 
-use crate::capture::Capture;
+use crate::output_capture::OutputCapture;
 use crate::pool::{Cells, RefillGuard, StartKind, Taken};
 use crate::warmth::Warmth;
 
@@ -82,8 +82,8 @@ pub(crate) struct StageEnd {
     pub(crate) ready: Ready,
     /// How it got its cell.
     pub(crate) start: StartKind,
-    pub(crate) stdout: Capture,
-    pub(crate) stderr: Capture,
+    pub(crate) stdout: OutputCapture,
+    pub(crate) stderr: OutputCapture,
     /// How many files were left out of the collection.
     pub(crate) omitted: u64,
     /// Why the collection ended early, if it did.
@@ -168,8 +168,8 @@ impl Stage<'_> {
         late: &[Mount],
     ) -> io::Result<Result<(Streams, Collection), Failure>> {
         let limit = self.cell.limits.output();
-        let (stdout, stdout_end) = Capture::new(limit)?;
-        let (stderr, stderr_end) = Capture::new(limit)?;
+        let (stdout, stdout_end) = OutputCapture::new(limit)?;
+        let (stderr, stderr_end) = OutputCapture::new(limit)?;
         let (feed, stdin_end) = Feed::new(self.input)?;
         let collection = self.collect.map(|caps| pipe_with(PipeFlags::CLOEXEC).map(|pipe| (caps, pipe))).transpose()?;
         let started = cell.start(&Start {
@@ -232,8 +232,8 @@ impl Sink for SinkRef<'_> {
 
 /// The streams of a command that is running.
 struct Streams {
-    stdout: Capture,
-    stderr: Capture,
+    stdout: OutputCapture,
+    stderr: OutputCapture,
     feed: Option<Feed>,
 }
 

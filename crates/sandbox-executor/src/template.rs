@@ -20,8 +20,8 @@ use sandbox_cell::{CellSpec, Command, Failure, LayerSet, Mount, RunStatus};
 use sandbox_network::AddressPolicy;
 use serde::{Deserialize, Serialize};
 
-use crate::files::Collected;
 use crate::literal::literal;
+use crate::output_files::Collected;
 use crate::pool::Cells;
 use crate::stage::{Input, Stage, failure};
 

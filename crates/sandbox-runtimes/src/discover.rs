@@ -6,11 +6,11 @@ use std::process::Stdio;
 
 use sandbox_cell::Mount;
 
-use crate::inside::Root;
+use crate::image_toolchains::Root;
 
 use crate::definition::{Definition, Tool};
-use crate::memory::{ToolchainCache, ToolchainDescription};
 use crate::runtime::Runtime;
+use crate::toolchain_cache::{ToolchainCache, ToolchainDescription};
 
 /// Where to look for programs.
 #[derive(Debug, Clone, Default)]

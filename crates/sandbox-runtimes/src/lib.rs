@@ -5,21 +5,21 @@
 //! and remembers the answer ([`ToolchainCache`]), because starting an interpreter only to ask its version would double the cost
 //! of a run. What stages make once for many runs (packages, compiled programs) is kept in a [`ArtifactStore`].
 
+mod artifact_store;
 mod definition;
 mod discover;
-mod inside;
-mod memory;
+mod image_toolchains;
 mod registry;
 mod runtime;
-mod store;
+mod toolchain_cache;
 
+pub use artifact_store::{ArtifactKind, ArtifactStore, Claim, Entry, ListedArtifact, Staging};
 pub use definition::{Definition, DefinitionError, EntryFrom, Errors, Packages, Pattern, Prepare, StageName, Warm};
 pub use discover::{Missing, Places};
-pub use inside::Inside;
-pub use memory::ToolchainCache;
+pub use image_toolchains::Inside;
 pub use registry::{Registry, UnknownLanguage};
 pub use runtime::{
     Environment, Invocation, OUT_DIR, RESULT_DIR, RUNNER_FILE, Runtime, StageCommand, WarmUp, ZYGOTE_LIBRARY_FILE,
     set_all,
 };
-pub use store::{ArtifactKind, ArtifactStore, Claim, Entry, ListedArtifact, Staging};
+pub use toolchain_cache::ToolchainCache;

@@ -9,7 +9,7 @@ use sandbox_cell::{Command, Mount, WORK_DIR, base_environment};
 
 use crate::definition::{Definition, Tool};
 use crate::discover::{Missing, Placed, Places};
-use crate::memory::{Fingerprint, ToolchainDescription};
+use crate::toolchain_cache::{Fingerprint, ToolchainDescription};
 
 /// Where a stage that makes something puts it, and where what was compiled appears in the run.
 pub const OUT_DIR: &str = "/build";

@@ -13,9 +13,9 @@ use sandbox_jobs::{Filter, Job, JobStatus};
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
+use crate::capacity::Owner;
 use crate::problem::{Code, Problem};
 use crate::rate_limit::{ClientLimit, network};
-use crate::slots::Owner;
 
 /// The shortest key: long enough not to be guessed, if it is random.
 const SHORTEST: usize = 16;

@@ -15,14 +15,15 @@ use tokio::sync::mpsc::Sender;
 use tokio::task::JoinSet;
 use tokio_stream::wrappers::ReceiverStream;
 
-use crate::app::{App, RequestId, refuse_if_closing};
 use crate::auth::Client;
 use crate::body::{Body, check, read};
 use crate::execute::spend;
-use crate::held::{Reservation, Who};
+use crate::memory_budget::{Reservation, Who};
+use crate::middleware::RequestId;
 use crate::openapi::StreamEvent;
 use crate::problem::{BadBody, Code, Problem};
 use crate::runs::{Admission, start};
+use crate::state::{App, refuse_if_closing};
 use crate::streams::{self, Item};
 
 /// The most inputs of one program.

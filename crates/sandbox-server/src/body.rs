@@ -10,12 +10,12 @@ use serde::de::DeserializeOwned;
 use tokio::time::Instant;
 use tokio_stream::StreamExt;
 
-use crate::app::App;
 use crate::auth::Client;
 use crate::connections::allowance;
-use crate::held::{Reservation, Who};
 use crate::json::{ENTRY, Scan};
+use crate::memory_budget::{Reservation, Who};
 use crate::problem::{Code, Problem};
+use crate::state::App;
 
 /// Up to this size, a body is worked on where it arrives; a larger one would hold others up.
 const SMALL: usize = 64 << 10;

@@ -11,13 +11,14 @@ use axum::response::Response;
 use sandbox_executor::{JsonRequest, RunResult};
 use serde::Deserialize;
 
-use crate::app::{App, RequestId, refuse_if_closing};
 use crate::auth::Client;
 use crate::body::{Body, read};
-use crate::held::Who;
+use crate::memory_budget::Who;
+use crate::middleware::RequestId;
 use crate::openapi::StreamEvent;
 use crate::problem::{BadBody, Code, Problem};
 use crate::runs::{Admission, start};
+use crate::state::{App, refuse_if_closing};
 use crate::streams;
 
 #[derive(Debug, Deserialize)]

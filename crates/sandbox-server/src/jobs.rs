@@ -17,14 +17,14 @@ use serde_json::json;
 use tokio::sync::mpsc::Sender;
 use tokio_stream::wrappers::ReceiverStream;
 
-use crate::app::{App, refuse_if_closing};
 use crate::auth::Client;
 use crate::body::{Body, check, read};
 use crate::execute::quota_exceeded;
 use crate::follow::JobFollower;
-use crate::held::{Reservation, Who};
+use crate::memory_budget::{Reservation, Who};
 use crate::openapi::StreamEvent;
 use crate::problem::{BadBody, Code, Problem};
+use crate::state::{App, refuse_if_closing};
 use crate::streams::{self, Item};
 use crate::worker::running;
 

@@ -2,21 +2,23 @@
 //!
 //! The keeper is started first, before any configuration is read; the HTTP side comes after it and asks it for cells.
 
-mod app;
 mod auth;
 mod batch;
 mod body;
+mod capacity;
 mod config;
 mod connections;
 mod descriptors;
 mod execute;
 mod follow;
 mod health;
-mod held;
-mod info;
+mod health_client;
 mod jobs;
 mod json;
+mod languages;
+mod memory_budget;
 mod metrics;
+mod middleware;
 mod openapi;
 #[cfg(feature = "otlp")]
 mod otlp;
@@ -24,9 +26,10 @@ mod privilege;
 mod problem;
 mod rate_limit;
 mod ready;
+mod routes;
 mod runs;
 mod serve;
-mod slots;
+mod state;
 mod streams;
 mod trace;
 mod web;
@@ -75,7 +78,7 @@ fn main() -> ExitCode {
         return if printed.is_ok() { ExitCode::SUCCESS } else { ExitCode::from(1) };
     }
     if matches.get_flag("health") {
-        let asked = health::ask(config.listen)
+        let asked = health_client::ask(config.listen)
             .and_then(|said| writeln!(std::io::stdout(), "{said}").map_err(|error| format!("cannot print: {error}")));
         return asked.map_or_else(|why| fail(&why, 1), |()| ExitCode::SUCCESS);
     }
@@ -169,7 +172,7 @@ fn run(mut config: Config, executor: Result<Executor, Failure>) -> Result<(), St
     let served = runtime.block_on(async {
         let jobs = open_jobs(config, &data_dir).await?;
         let app = Arc::new(
-            app::App::new(service, jobs, webhooks, isolation, config, keys).map_err(|error| error.to_string())?,
+            state::App::new(service, jobs, webhooks, isolation, config, keys).map_err(|error| error.to_string())?,
         );
         serve::serve(&app, config).await
     });

@@ -1,5 +1,10 @@
-//! Numbers for Prometheus.
+//! `GET /metrics`: counters, gauges and histograms for Prometheus.
 
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::http::header;
+use axum::response::IntoResponse;
 use prometheus_client::encoding::{EncodeLabelSet, text};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -7,6 +12,8 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
 use sandbox_executor::RunResult;
+
+use crate::state::App;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct RunLabels {
@@ -96,4 +103,15 @@ impl ServerMetrics {
         let _ = text::encode(&mut out, &self.registry);
         out
     }
+}
+
+/// `GET /metrics`.
+#[utoipa::path(get, path = "/metrics", tag = "server", responses((status = 200, description = "Numbers for Prometheus", body = String, content_type = "application/openmetrics-text")))]
+pub(crate) async fn metrics(State(app): State<Arc<App>>) -> impl IntoResponse {
+    let text = app.metrics.text(
+        app.load(),
+        app.jobs.waiting().await.unwrap_or_default(),
+        app.service.ready_cells().unwrap_or_default(),
+    );
+    ([(header::CONTENT_TYPE, "application/openmetrics-text; version=1.0.0; charset=utf-8")], text)
 }

@@ -12,14 +12,14 @@ use utoipa::openapi::{Content, Ref, ResponseBuilder};
 use utoipa::{Modify, OpenApi, ToSchema};
 
 use crate::problem::{Code, Problem};
-use crate::{batch, execute, info, jobs};
+use crate::{batch, execute, health, jobs, languages, metrics};
 
 #[derive(OpenApi)]
 #[openapi(
     info(title = "sandbox-server", description = "Runs code nobody trusts in single-use Linux sandboxes, and says exactly what happened."),
     paths(
         execute::execute, batch::batch, jobs::create, jobs::list, jobs::get, jobs::cancel, jobs::events,
-        info::health, info::ready, info::languages, info::metrics
+        health::health, health::ready, languages::languages, metrics::metrics
     ),
     components(schemas(JsonRequest, RunResult, Job, Problem, StreamEvent)),
     modifiers(&Refusals),

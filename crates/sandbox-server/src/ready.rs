@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::Mutex;
 use tokio::task::JoinHandle;
 
-use crate::app::App;
+use crate::state::App;
 
 /// The reason of a server that is asked to end.
 pub(crate) const CLOSING: &str = "shutting down";

@@ -12,10 +12,10 @@ use serde::Serialize;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
-use crate::app::App;
-use crate::held::{Reservation, Who};
+use crate::capacity::Slot;
+use crate::memory_budget::{Reservation, Who};
 use crate::problem::{Code, Problem};
-use crate::slots::Slot;
+use crate::state::App;
 use crate::streams::Item;
 use crate::trace::Trace;
 

@@ -16,9 +16,11 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_io_timeout::TimeoutStream;
 
-use crate::app::{self, App};
 use crate::config::Config;
 use crate::connections::{Close, Connection, ConnectionLimits, Connections, ResponseBody};
+use crate::middleware::Peer;
+use crate::routes::router;
+use crate::state::App;
 use crate::{web, webhook, worker};
 
 /// How long a client that is told of the end of its connection has to acknowledge it.
@@ -35,7 +37,7 @@ pub(crate) async fn serve(app: &Arc<App>, config: &Config) -> Result<(), String>
         .map_err(|error| format!("cannot listen on {}: {error}", config.listen))?;
     let address = listener.local_addr().map_err(|error| error.to_string())?;
     greet(address, app);
-    let router = app::router(app, config);
+    let router = router(app, config);
     tokio::spawn(worker::work(Arc::clone(app)));
     tokio::spawn(worker::report(Arc::clone(app)));
     tokio::spawn(webhook::deliver(Arc::clone(app)));
@@ -158,7 +160,7 @@ fn attend(
         .keep_alive_interval(Some(Duration::from_secs(20)))
         .keep_alive_timeout(config.read_timeout.max(Duration::from_secs(1)));
     let connection = Arc::new(connection);
-    let (peer, router, requests) = (app::Peer(peer.ip()), router.clone(), Arc::clone(&connection));
+    let (peer, router, requests) = (Peer(peer.ip()), router.clone(), Arc::clone(&connection));
     let service = service_fn(move |mut request: Request<Incoming>| {
         let flight = requests.begin();
         request.extensions_mut().insert(peer);

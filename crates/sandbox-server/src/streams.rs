@@ -10,7 +10,7 @@ use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use tokio_stream::Stream;
 
-use crate::held::Reservation;
+use crate::memory_budget::Reservation;
 use crate::runs::{RunHandle, Update};
 
 /// An event, with what it takes.

@@ -16,8 +16,8 @@ use axum::response::{IntoResponse, Response};
 use sandbox_base::units::shorten;
 use tower_http::cors::{AllowOrigin, Any, CorsLayer};
 
-use crate::app::App;
 use crate::problem::{Code, Problem};
+use crate::state::App;
 
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 const SEC_FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");

@@ -21,11 +21,11 @@ use sha2::Sha256;
 use tokio::sync::Notify;
 use ureq::http::Uri;
 
-use crate::app::App;
+use crate::capacity::Owner;
 use crate::config::Config;
 use crate::jobs::shown;
 use crate::problem::{Code, Problem};
-use crate::slots::Owner;
+use crate::state::App;
 
 /// The most attempts of a delivery.
 const ATTEMPTS: u32 = 6;

@@ -9,8 +9,8 @@ use sandbox_executor::{EventEncoder, Observer, RunEvent, RunResult, Step, Stream
 use sandbox_jobs::{Attempt, Job, JobId, JobStore, StoreError};
 use tokio::runtime::Handle;
 
-use crate::app::App;
 use crate::runs::{CancelHandle, perform};
+use crate::state::App;
 
 /// A job that runs here.
 #[derive(Debug)]

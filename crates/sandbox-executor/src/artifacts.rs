@@ -12,7 +12,7 @@ use sandbox_runtimes::{ArtifactKind, ArtifactStore, Claim, Entry, StageName, Sta
 
 use crate::event::Observer;
 use crate::execute::{Execution, Stopped, ending};
-use crate::files::pack;
+use crate::input_files::pack;
 use crate::plan::{Making, Step};
 use crate::result::{CompileResult, RunResult, Verdict, seconds, text};
 use crate::stage::{Input, Stage, StageEnd, failure};
@@ -44,7 +44,7 @@ impl<'a> Execution<'a> {
 
     /// A run that comes no further than a step has taken that step's time all the same.
     fn timed(&self, mut made: Result<Entry, Stopped>) -> Result<Entry, Stopped> {
-        if let Err(Stopped::StageEnd(result)) = &mut made {
+        if let Err(Stopped::Ended(result)) = &mut made {
             result.metrics.phases = self.phases;
         }
         made
@@ -114,7 +114,7 @@ impl<'a> Execution<'a> {
         if waits >= MUTE_WAITS {
             observer.step_over(making.step);
         }
-        claim.ok_or_else(|| Stopped::StageEnd(Box::new(self.cancelled())))
+        claim.ok_or_else(|| Stopped::Ended(Box::new(self.cancelled())))
     }
 
     /// Runs a step in a cell of its own and keeps what it makes.
@@ -156,7 +156,7 @@ impl<'a> Execution<'a> {
             self.compile = Some(compile);
         }
         if !worked {
-            return Err(Stopped::StageEnd(Box::new(self.step_failed(making, ended))));
+            return Err(Stopped::Ended(Box::new(self.step_failed(making, ended))));
         }
         let owner = making.owner.as_deref();
         let entry =

@@ -13,8 +13,8 @@ use sandbox_cell::base_environment;
 
 use crate::definition::Definition;
 use crate::discover::{Missing, Placed, Places};
-use crate::memory::{ToolchainCache, ToolchainDescription};
 use crate::runtime::{Environment, Runtime, set_all};
+use crate::toolchain_cache::{ToolchainCache, ToolchainDescription};
 
 /// Where programs are if an image does not say.
 const USUAL_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
