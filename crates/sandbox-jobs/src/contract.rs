@@ -1,5 +1,8 @@
 //! What every store must do, checked on each: the embedded one, and Redis, whose real server is started here.
 
+mod first_release;
+mod owners;
+
 use std::sync::OnceLock;
 use std::time::Duration;
 
@@ -96,6 +99,24 @@ async fn take(store: &JobStore) -> Option<Job> {
 
 async fn get(store: &JobStore, id: JobId) -> Job {
     store.get(id).await.expect("get").expect("there")
+}
+
+fn job_of(owner: &str, code: &str) -> NewJob {
+    NewJob { owner: Some(owner.to_owned()), ..new_job(code, None) }
+}
+
+async fn create_for(store: &JobStore, owner: &str) -> JobId {
+    match store.create(job_of(owner, "x"), BOUNDS).await.expect("create") {
+        Created::New(job) => job.id,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Checks that what the store says an owner has is what is stored.
+async fn assert_exact(store: &JobStore, owner: &str, when: &str) -> Usage {
+    let (counted, stored) = (store.usage(owner).await, store.measured(owner).await);
+    assert_eq!(counted, stored, "{}, {when}", store.name());
+    counted
 }
 
 #[tokio::test]
@@ -317,188 +338,6 @@ async fn jobs_are_forgotten_some_time_after_their_end() {
     }
 }
 
-fn job_of(owner: &str, code: &str) -> NewJob {
-    NewJob { owner: Some(owner.to_owned()), ..new_job(code, None) }
-}
-
-async fn create_for(store: &JobStore, owner: &str) -> JobId {
-    match store.create(job_of(owner, "x"), BOUNDS).await.expect("create") {
-        Created::New(job) => job.id,
-        other => panic!("{other:?}"),
-    }
-}
-
-#[tokio::test]
-async fn owners_are_served_in_turn() {
-    for place in Place::both().await {
-        let store = &place.store;
-        for owner in ["a", "a", "a", "b", "c", "c"] {
-            create_for(store, owner).await;
-        }
-        create(store, "of nobody").await;
-        let mut order = vec![];
-        while let Some(job) = take(store).await {
-            order.push(job.owner.unwrap_or_default());
-        }
-        assert_eq!(order, ["", "a", "b", "c", "a", "c", "a"], "{}", store.name());
-    }
-}
-
-#[tokio::test]
-async fn the_owner_with_the_fewest_running_jobs_is_served_next() {
-    for place in Place::both().await {
-        let store = &place.store;
-        for owner in ["slow", "slow", "slow", "quick", "quick", "quick"] {
-            create_for(store, owner).await;
-        }
-        let mut order = vec![];
-        while let Some(job) = take(store).await {
-            order.push(job.owner.clone().unwrap_or_default());
-            if job.owner.as_deref() == Some("quick") {
-                store.finish(job.run(), false, succeeded("")).await.expect("finish");
-            }
-        }
-        assert_eq!(order, ["quick", "slow", "quick", "quick", "slow", "slow"], "{}", store.name());
-        assert!(store.take(Some("quick")).await.expect("take").is_none(), "it has no more");
-    }
-}
-
-#[tokio::test]
-async fn a_job_beyond_a_bound_is_refused() {
-    let refused = |exceeded| Created::Refused(exceeded);
-    for place in Place::both().await {
-        let store = &place.store;
-        let try_for =
-            async |owner: &str, code: &str, bounds| store.create(job_of(owner, code), bounds).await.expect("create");
-        for _ in 0..2 {
-            create_for(store, "a").await;
-        }
-        let few = StoreLimits { waiting: 3, waiting_per_owner: 2, ..BOUNDS };
-        assert_eq!(try_for("a", "x", few).await, refused(Exceeded::WaitingPerOwner), "{}", store.name());
-        assert!(matches!(try_for("b", "x", few).await, Created::New(_)));
-        assert_eq!(try_for("b", "x", few).await, refused(Exceeded::Waiting));
-        let small = StoreLimits { bytes_per_owner: 2000, ..BOUNDS };
-        assert_eq!(try_for("a", &"x".repeat(2000), small).await, refused(Exceeded::BytesPerOwner));
-        assert!(matches!(try_for("c", &"x".repeat(500), small).await, Created::New(_)));
-        assert_eq!(store.waiting().await.expect("count"), 4, "what is refused is not stored");
-        let once = NewJob { per_day: Some(1), ..job_of("d", "x") };
-        assert!(matches!(store.create(once.clone(), BOUNDS).await.expect("create"), Created::New(_)));
-        assert_eq!(store.create(once, BOUNDS).await.expect("create"), refused(Exceeded::PerDay));
-    }
-}
-
-#[tokio::test]
-async fn a_retry_is_neither_refused_nor_charged() {
-    for place in Place::both().await {
-        let store = &place.store;
-        let new = NewJob { idempotency_key: Some("a/k".to_owned()), per_day: Some(2), ..job_of("a", "x") };
-        let Created::New(first) = store.create(new.clone(), BOUNDS).await.expect("create") else { panic!("new") };
-        let full = StoreLimits { waiting: 0, waiting_per_owner: 0, bytes_per_owner: 0 };
-        for _ in 0..3 {
-            let again = store.create(new.clone(), full).await.expect("create");
-            assert_eq!(again, Created::Existing(first.clone()), "{}", store.name());
-        }
-        assert!(store.spend("a", 1, 2).await.expect("spend"), "one of two is left");
-        assert!(!store.spend("a", 1, 2).await.expect("spend"));
-    }
-}
-
-#[tokio::test]
-async fn an_owner_whose_results_exceed_its_bytes_starts_no_more_jobs() {
-    for place in Place::both().await {
-        let store = &place.store;
-        for owner in ["a", "a", "b"] {
-            create_for(store, owner).await;
-        }
-        let run = take(store).await.expect("one").run();
-        store.finish(run, false, succeeded(&"x".repeat(10_000))).await.expect("finish");
-        let owners = async |most| store.next_owners(most).await.expect("owners");
-        let both = owners(100_000).await;
-        assert_eq!(both, [Some("b".to_owned()), Some("a".to_owned())], "{}", store.name());
-        assert_eq!(owners(10_000).await, [Some("b".to_owned())]);
-    }
-}
-
-/// Checks that what the store says an owner has is what is stored.
-async fn assert_exact(store: &JobStore, owner: &str, when: &str) -> Usage {
-    let (counted, stored) = (store.usage(owner).await, store.measured(owner).await);
-    assert_eq!(counted, stored, "{}, {when}", store.name());
-    counted
-}
-
-#[tokio::test]
-async fn usage_is_exact_after_every_change() {
-    for place in Place::both().await {
-        let store = &place.store;
-        let webhook = Webhook::new("http://example.com/".to_owned(), "s".repeat(20));
-        let with_webhook = NewJob { webhook: Some(webhook.clone()), ..job_of("a", "told") };
-        let Created::New(told) = store.create(with_webhook, BOUNDS).await.expect("create") else { panic!("new") };
-        for _ in 0..5 {
-            create_for(store, "a").await;
-        }
-        create_for(store, "b").await;
-        let usage = assert_exact(store, "a", "created").await;
-        assert_eq!((usage.waiting, usage.running), (6, 0));
-        let takes = async || store.take(Some("a")).await.expect("take").expect("one").run();
-        let (first, second, third) = (takes().await, takes().await, takes().await);
-        for run in [first, second, third] {
-            store.append(run, stdout(&"é".repeat(100))).await.expect("append");
-        }
-        let usage = assert_exact(store, "a", "running").await;
-        assert_eq!((usage.waiting, usage.running), (3, 3));
-        store.finish(first, false, succeeded(&"é".repeat(100))).await.expect("finish");
-        store.finish(first, false, succeeded("twice")).await.expect("finish");
-        assert_exact(store, "a", "finished").await;
-        let failed = Webhook { attempts: 1, error: Some("why".to_owned()), ..webhook };
-        store.note_delivery(told.id, failed, Some(Duration::from_secs(60))).await.expect("note");
-        assert_exact(store, "a", "told").await;
-        store.put_back(second).await.expect("put back");
-        assert_exact(store, "a", "put back").await;
-        let waiting = create_for(store, "a").await;
-        store.cancel(waiting).await.expect("cancel");
-        store.cancel(waiting).await.expect("cancel");
-        let usage = assert_exact(store, "a", "cancelled").await;
-        assert_eq!((usage.waiting, usage.running), (4, 1));
-        let place = place.after_a_kill().await;
-        let store = &place.store;
-        store.next_owners(BOUNDS.bytes_per_owner).await.expect("owners");
-        let usage = assert_exact(store, "a", "killed").await;
-        assert_eq!((usage.waiting, usage.running), (5, 0), "{}", store.name());
-        assert_eq!(assert_exact(store, "b", "killed").await.waiting, 1);
-    }
-}
-
-#[tokio::test]
-async fn nothing_is_left_of_an_owner_whose_jobs_are_forgotten() {
-    let dir = tempfile::tempdir().expect("tempdir");
-    let file = JobStore::embedded(&dir.path().join("jobs.redb"), Duration::ZERO).expect("open");
-    let address = redis().address();
-    let prefix = format!("test-{}", JobId::new());
-    let other = RedisStore::connect_as(&address, None, 0, Duration::ZERO, &prefix).await.expect("connect");
-    for store in [file, JobStore::Redis(other.into())] {
-        let webhook = Some(Webhook::new("http://example.com/".to_owned(), "s".repeat(20)));
-        let new = NewJob { webhook, idempotency_key: Some("k".to_owned()), ..job_of("a", "x") };
-        let Created::New(first) = store.create(new.clone(), BOUNDS).await.expect("create") else { panic!("new") };
-        let run = take(&store).await.expect("one").run();
-        store.append(run, stdout("")).await.expect("append");
-        store.finish(run, false, succeeded(&"x".repeat(1000))).await.expect("finish");
-        let second = create_for(&store, "a").await;
-        store.cancel(second).await.expect("cancel");
-        tokio::time::sleep(Duration::from_millis(20)).await;
-        assert_eq!(store.expire().await.expect("expire"), 2, "{}", store.name());
-        assert_eq!(store.usage("a").await, Usage::default(), "{}", store.name());
-        assert!(store.take_delivery(Duration::ZERO, vec![]).await.expect("take").is_none());
-        let Created::New(again) = store.create(new, BOUNDS).await.expect("create") else { panic!("its key is free") };
-        assert_ne!(again.id, first.id);
-        // A full store makes room by itself if there is something to forget.
-        let run = take(&store).await.expect("one").run();
-        store.finish(run, false, succeeded(&"x".repeat(2000))).await.expect("finish");
-        tokio::time::sleep(Duration::from_millis(20)).await;
-        let small = StoreLimits { bytes_per_owner: 2000, ..BOUNDS };
-        assert!(matches!(store.create(job_of("a", "x"), small).await.expect("create"), Created::New(_)));
-    }
-}
-
 #[tokio::test]
 async fn a_page_ends_where_enough_was_looked_at() {
     const JOBS: usize = 2 * MOST_SCANNED + MOST_SCANNED / 2;
@@ -522,140 +361,4 @@ async fn a_page_ends_where_enough_was_looked_at() {
         }
         assert_eq!((found, pages), (vec![oldest.id], 3), "{}", store.name());
     }
-}
-
-#[tokio::test]
-async fn webhooks_of_some_owners_can_be_left_out() {
-    for place in Place::both().await {
-        let store = &place.store;
-        for owner in ["a", "a", "b"] {
-            let webhook = Some(Webhook::new("http://example.com/".to_owned(), "s".repeat(20)));
-            store.create(NewJob { webhook, ..job_of(owner, "x") }, BOUNDS).await.expect("create");
-        }
-        while let Some(job) = take(store).await {
-            store.finish(job.run(), false, succeeded("")).await.expect("finish");
-        }
-        let due = async |without: &[&str]| {
-            let without = without.iter().map(|owner| Some((*owner).to_owned())).collect();
-            let job = store.take_delivery(Duration::from_secs(60), without).await.expect("take");
-            job.and_then(|job| job.owner).unwrap_or_default()
-        };
-        assert_eq!(due(&["a"]).await, "b", "{}", store.name());
-        assert_eq!((due(&["a"]).await, due(&[]).await, due(&["b"]).await), (String::new(), "a".into(), "a".into()));
-        assert_eq!(due(&[]).await, "");
-    }
-}
-
-/// A job as 0.1.0 stored it.
-fn old_job(id: JobId, status: &str, owner: &str) -> serde_json::Value {
-    let result = if status == "finished" { json!({"verdict": "ok"}) } else { json!(null) };
-    json!({
-        "id": id, "status": status, "created_at": 1.7e9, "started_at": null,
-        "finished_at": if status == "finished" { json!(crate::model::now()) } else { json!(null) },
-        "attempts": u32::from(status != "queued"), "request": {"language": "python", "code": "print(1)"},
-        "result": result, "owner": owner,
-        "webhook": {"url": "http://example.com/", "secret": "s".repeat(20), "status": "pending", "attempts": 0}
-    })
-}
-
-fn old_file(path: &std::path::Path, jobs: &[(JobId, &str)]) {
-    use redb::{Database, TableDefinition};
-    const JOBS: TableDefinition<'_, u128, &[u8]> = TableDefinition::new("jobs");
-    const QUEUE: TableDefinition<'_, u128, ()> = TableDefinition::new("queue");
-    const EVENTS: TableDefinition<'_, (u128, u64), &[u8]> = TableDefinition::new("events");
-    const DELIVERIES: TableDefinition<'_, u128, u64> = TableDefinition::new("deliveries");
-    let database = Database::create(path).expect("make");
-    let transaction = database.begin_write().expect("begin");
-    for (id, status) in jobs {
-        let bytes = old_job(*id, status, "a").to_string();
-        transaction.open_table(JOBS).expect("open").insert(id.number(), bytes.as_bytes()).expect("insert");
-        match *status {
-            "queued" => drop(transaction.open_table(QUEUE).expect("open").insert(id.number(), ()).expect("insert")),
-            "finished" => {
-                let mut events = transaction.open_table(EVENTS).expect("open");
-                events.insert((id.number(), 1), br#"{"event": "result"}"#.as_slice()).expect("insert");
-                transaction.open_table(DELIVERIES).expect("open").insert(id.number(), 0).expect("insert");
-            }
-            _ => {}
-        }
-    }
-    transaction.commit().expect("commit");
-}
-
-/// Runs a Redis command.
-async fn command(connection: &mut ::redis::aio::MultiplexedConnection, words: &[&str]) -> String {
-    let (name, arguments) = words.split_first().expect("a name");
-    let answer: ::redis::Value = ::redis::cmd(name).arg(arguments).query_async(connection).await.expect(name);
-    ::redis::from_redis_value(answer).unwrap_or_default()
-}
-
-async fn old_redis(prefix: &str, jobs: &[(JobId, &str)]) {
-    let client = ::redis::Client::open(format!("redis://{}/0", redis().address())).expect("address");
-    let mut connection = client.get_multiplexed_async_connection().await.expect("connect");
-    let (queue, all, due) = (format!("{prefix}:queue"), format!("{prefix}:jobs"), format!("{prefix}:deliveries"));
-    command(&mut connection, &["XGROUP", "CREATE", &queue, "workers", "0", "MKSTREAM"]).await;
-    for (id, status) in jobs {
-        let (id, old) = (id.to_string(), old_job(*id, status, "a"));
-        let (job, attempts) = (format!("{prefix}:job:{id}"), old["attempts"].to_string());
-        let (request, webhook) = (old["request"].to_string(), old["webhook"].to_string());
-        command(&mut connection, &["HSET", &job, "status", status, "attempts", &attempts, "created_at", "1.7e9"]).await;
-        command(&mut connection, &["HSET", &job, "request", &request, "language", "python", "owner", "a"]).await;
-        command(&mut connection, &["HSET", &job, "webhook", &webhook]).await;
-        command(&mut connection, &["ZADD", &all, "0", &id]).await;
-        if *status == "finished" {
-            let (at, result) = (old["finished_at"].to_string(), old["result"].to_string());
-            command(&mut connection, &["HSET", &job, "finished_at", &at, "result", &result, "verdict", "ok"]).await;
-            let events = format!("{prefix}:events:{id}");
-            command(&mut connection, &["XADD", &events, "1-0", "what", r#"{"event": "result"}"#]).await;
-            command(&mut connection, &["ZADD", &due, "0", &id]).await;
-            continue;
-        }
-        let entry = command(&mut connection, &["XADD", &queue, "*", "id", &id]).await;
-        command(&mut connection, &["HSET", &job, "entry", &entry]).await;
-        if *status == "running" {
-            // By a server that has been silent for a minute.
-            let read = ["XREADGROUP", "GROUP", "workers", "dead", "STREAMS", &queue, ">"];
-            command(&mut connection, &read).await;
-            let claim = ["XCLAIM", &queue, "workers", "dead", "0", &entry, "IDLE", "60000", "JUSTID"];
-            command(&mut connection, &claim).await;
-        }
-    }
-}
-
-#[tokio::test]
-async fn jobs_of_the_first_release_are_taken_over() {
-    let jobs: Vec<(JobId, &str)> = ["finished", "running", "queued", "queued"].map(|s| (JobId::new(), s)).into();
-    let dir = tempfile::tempdir().expect("tempdir");
-    old_file(&dir.path().join("jobs.redb"), &jobs);
-    let prefix = format!("test-{}", JobId::new());
-    old_redis(&prefix, &jobs).await;
-    for store in [Place::file(&dir), Place::redis_store(&prefix).await] {
-        let usage = assert_exact(&store, "a", "taken over").await;
-        assert_eq!((usage.waiting, usage.running), (3, 0), "{}", store.name());
-        let list = store.list(Filter { status: None, owner: Some("a".to_owned()) }, 10, None).await.expect("list");
-        assert_eq!(list.jobs.len(), 4);
-        let due = store.take_delivery(Duration::from_secs(60), vec![]).await.expect("take").expect("one");
-        assert_eq!(due.id, jobs[0].0);
-        for (id, status) in &jobs[1..] {
-            let job = take(&store).await.expect("one");
-            let attempts = if *status == "running" { 2 } else { 1 };
-            assert_eq!((job.id, job.attempts, job.owner.as_deref()), (*id, attempts, Some("a")), "{}", store.name());
-            store.finish(job.run(), false, succeeded("")).await.expect("finish");
-        }
-        assert!(take(&store).await.is_none());
-        assert_exact(&store, "a", "finished").await;
-    }
-}
-
-#[tokio::test]
-async fn a_server_of_the_first_release_may_go_on_queueing() {
-    let prefix = format!("test-{}", JobId::new());
-    let store = Place::redis_store(&prefix).await;
-    create_for(&store, "a").await;
-    let late = JobId::new();
-    old_redis(&prefix, &[(late, "queued")]).await;
-    store.expire().await.expect("expire");
-    let taken = [take(&store).await.expect("one").id, take(&store).await.expect("one").id];
-    assert!(taken.contains(&late));
-    assert_exact(&store, "a", "taken over").await;
 }

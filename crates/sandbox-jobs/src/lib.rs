@@ -6,6 +6,7 @@
 //! is run again.
 
 mod embedded;
+mod idempotency;
 mod model;
 #[cfg(feature = "redis")]
 mod redis;

@@ -4,7 +4,6 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use sandbox_executor::{JsonRequest, RunEvent, RunResult};
 use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
 /// A job's id. Later jobs have larger ones.
@@ -182,12 +181,6 @@ impl NewJob {
             owner: self.owner.clone(),
             webhook: self.webhook.clone(),
         }
-    }
-
-    /// What tells one request from another.
-    pub(crate) fn digest(&self) -> [u8; 32] {
-        let url = self.webhook.as_ref().map(|webhook| &webhook.url);
-        Sha256::digest(serde_json::to_vec(&(&self.request, url)).unwrap_or_default()).into()
     }
 }
 

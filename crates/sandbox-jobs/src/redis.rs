@@ -17,6 +17,7 @@ use sandbox_executor::{RunEvent, RunResult};
 use serde::de::DeserializeOwned;
 
 use crate::embedded::{MOST_ATTEMPTS, MOST_SCANNED};
+use crate::idempotency::known_key;
 use crate::model::{
     Attempt, Created, Event, Exceeded, Filter, Job, JobId, JobStatus, NewJob, Page, Progress, StoreLimits, Summary,
     Webhook, now, today,
@@ -122,10 +123,7 @@ impl RedisStore {
         };
         let (known_id, known_digest) = known.split_once(' ').unwrap_or((known, ""));
         let id: JobId = known_id.parse().map_err(|_| vanished("the job of the key"))?;
-        match self.get(id).await? {
-            Some(job) if known_digest == digest => Ok(Created::Existing(job)),
-            _ => Ok(Created::Conflict(id)),
-        }
+        Ok(known_key(id, self.get(id).await?, known_digest == digest))
     }
 
     pub(crate) async fn get(&self, id: JobId) -> Result<Option<Job>> {
