@@ -10,14 +10,14 @@ use sandbox_runtimes::{ArtifactKind, ArtifactStore, ListedArtifact};
 
 use crate::args::CacheAction;
 use crate::exit_code;
-use crate::output::complain;
+use crate::output::print_error;
 
 /// Lists or prunes the cache.
 pub(crate) fn cache(action: Option<CacheAction>) -> u8 {
     match act(action.unwrap_or(CacheAction::List { json: false })) {
         Ok(()) => 0,
-        Err(complaint) => {
-            complain(&complaint);
+        Err(error) => {
+            print_error(&error);
             exit_code::USAGE
         }
     }

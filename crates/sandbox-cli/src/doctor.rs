@@ -7,11 +7,11 @@ use anstyle::{AnsiColor, Style};
 use sandbox_cell::LayerSet;
 use sandbox_cell::probe::{Finding, HostReport, SharedPool, examine};
 use sandbox_executor::Settings;
-use sandbox_runtimes::{Places, Registry, Runtime, ToolchainCache};
+use sandbox_runtimes::{Registry, Runtime, SearchPaths, ToolchainCache};
 use serde_json::{Value, json};
 
 use crate::exit_code;
-use crate::output::complain;
+use crate::output::print_error;
 
 const GOOD: Style = AnsiColor::Green.on_default();
 const WARN: Style = AnsiColor::Yellow.on_default();
@@ -25,7 +25,7 @@ pub(crate) fn doctor(as_json: bool) -> u8 {
     let host = match examine(settings.required()) {
         Ok(host) => host,
         Err(failure) => {
-            complain(&failure.to_string());
+            print_error(&failure.to_string());
             return exit_code::INTERNAL;
         }
     };
@@ -45,7 +45,7 @@ type Language = (String, Result<Runtime, String>);
 
 fn languages(settings: &Settings) -> Vec<Language> {
     let mut memory = ToolchainCache::open(settings.data_dir.as_deref());
-    let places = Places::of_this_process();
+    let places = SearchPaths::of_this_process();
     let Ok(registry) = Registry::shipped() else { return vec![] };
     registry
         .all()

@@ -12,7 +12,7 @@ use sandbox_images::{ImageName, ListedImage, UNPACK_DIR, UnpackResult, pack};
 
 use crate::args::ImageAction;
 use crate::exit_code;
-use crate::output::complain;
+use crate::output::print_error;
 use crate::request::image_store;
 use crate::run::Started;
 
@@ -20,8 +20,8 @@ use crate::run::Started;
 pub(crate) fn image(action: ImageAction, executor: Option<Started>) -> u8 {
     match act(action, executor) {
         Ok(()) => 0,
-        Err((complaint, code)) => {
-            complain(&complaint);
+        Err((error, code)) => {
+            print_error(&error);
             code
         }
     }
@@ -30,8 +30,8 @@ pub(crate) fn image(action: ImageAction, executor: Option<Started>) -> u8 {
 /// A message, and the exit code.
 type Failed = (String, u8);
 
-fn usage(complaint: impl Into<Box<dyn std::error::Error>>) -> Failed {
-    (complaint.into().to_string(), exit_code::USAGE)
+fn usage(error: impl Into<Box<dyn std::error::Error>>) -> Failed {
+    (error.into().to_string(), exit_code::USAGE)
 }
 
 fn act(action: ImageAction, executor: Option<Started>) -> Result<(), Failed> {

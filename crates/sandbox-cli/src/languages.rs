@@ -5,11 +5,11 @@ use std::path::Path;
 
 use anstyle::{AnsiColor, Style};
 use sandbox_executor::Settings;
-use sandbox_runtimes::{Places, Registry, ToolchainCache};
+use sandbox_runtimes::{Registry, SearchPaths, ToolchainCache};
 use serde::Serialize;
 
 use crate::exit_code;
-use crate::output::complain;
+use crate::output::print_error;
 use crate::request;
 
 /// A language in the list.
@@ -33,14 +33,14 @@ pub(crate) fn languages(json: bool, runtimes: Option<&Path>) -> u8 {
     let settings = match Settings::read(|name| std::env::var(name).ok()) {
         Ok(settings) => settings,
         Err(error) => {
-            complain(&error.to_string());
+            print_error(&error.to_string());
             return exit_code::USAGE;
         }
     };
     let registry = match request::registry(runtimes) {
         Ok(registry) => registry,
-        Err(complaint) => {
-            complain(&complaint);
+        Err(error) => {
+            print_error(&error);
             return exit_code::USAGE;
         }
     };
@@ -55,7 +55,7 @@ pub(crate) fn languages(json: bool, runtimes: Option<&Path>) -> u8 {
 }
 
 fn list(registry: &Registry, settings: &Settings) -> Vec<ListedLanguage> {
-    let places = Places::of_this_process();
+    let places = SearchPaths::of_this_process();
     let mut memory = ToolchainCache::open(settings.data_dir.as_deref());
     let mut listed = vec![];
     for definition in registry.all() {

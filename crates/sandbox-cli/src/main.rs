@@ -33,7 +33,7 @@ fn main() -> ExitCode {
     if first.as_ref().is_some_and(|word| word == "attack")
         && let Err(error) = sandbox_attack::restart_with_secret()
     {
-        output::complain(&error);
+        output::print_error(&error);
     }
     let runs = first.is_some_and(|word| {
         let others = ["doctor", "completions", "man", "languages", "cache", sandbox_attack::NEIGHBOUR_COMMAND];
@@ -67,7 +67,7 @@ fn act(arguments: Arguments, executor: Option<Result<Executor, Failure>>) -> u8 
         (Some(Action::Cell { what }), _) => match sandbox_cell::backend::serve_in_container(what.as_deref()) {
             Ok(()) => 0,
             Err(failure) => {
-                output::complain(&failure.to_string());
+                output::print_error(&failure.to_string());
                 exit_code::INTERNAL
             }
         },

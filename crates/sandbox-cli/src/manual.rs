@@ -20,7 +20,7 @@ pub(crate) fn manual(dir: Option<&Path>) -> u8 {
     match written {
         Ok(()) => 0,
         Err(error) => {
-            output::complain(&format!("cannot write the manual: {error}"));
+            output::print_error(&format!("cannot write the manual: {error}"));
             exit_code::INTERNAL
         }
     }

@@ -275,7 +275,7 @@ pub(crate) fn say(line: &str) {
 }
 
 /// Prints an error. Parts of it may come from anywhere.
-pub(crate) fn complain(what: &str) {
+pub(crate) fn print_error(what: &str) {
     say(&format!("{BAD}sandbox-run:{BAD:#} {}", printable(what)));
 }
 

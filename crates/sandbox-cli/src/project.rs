@@ -11,7 +11,7 @@ use sandbox_base::{RelativePath, printable, reason};
 use sandbox_executor::InputFile;
 use sandbox_runtimes::{Definition, Registry};
 
-use crate::request::Complaint;
+use crate::request::UsageError;
 
 /// The largest file that is read.
 const MAX_FILE: u64 = 512 << 20;
@@ -20,12 +20,12 @@ const MAX_FILE: u64 = 512 << 20;
 const NOT_SOURCE: [&str; 8] =
     [".git", ".hg", ".svn", "node_modules", "__pycache__", ".venv", ".mypy_cache", ".pytest_cache"];
 
-fn refuse(path: &Path, why: &str) -> Complaint {
+fn refuse(path: &Path, why: &str) -> UsageError {
     format!("cannot read '{}': {why}", printable(&path.to_string_lossy()))
 }
 
 /// The name of one of several files: its path if that is below the current directory, else its last part.
-pub(crate) fn name_of(path: &Path) -> Result<String, Complaint> {
+pub(crate) fn name_of(path: &Path) -> Result<String, UsageError> {
     let normal: Vec<_> = path.components().filter(|part| !matches!(part, Component::CurDir)).collect();
     let below = !normal.is_empty() && normal.iter().all(|part| matches!(part, Component::Normal(_)));
     let name = if below { normal.iter().collect() } else { path.file_name().map(Into::into).unwrap_or_default() };
@@ -37,7 +37,7 @@ pub(crate) fn name_of(path: &Path) -> Result<String, Complaint> {
 }
 
 /// A file under a name in the working directory.
-pub(crate) fn read_one(path: &Path, name: &str) -> Result<InputFile, Complaint> {
+pub(crate) fn read_one(path: &Path, name: &str) -> Result<InputFile, UsageError> {
     let failed = |error: std::io::Error| refuse(path, &reason(&error));
     let file = File::open(path).map_err(failed)?;
     let meta = file.metadata().map_err(failed)?;
@@ -54,7 +54,7 @@ pub(crate) fn read_one(path: &Path, name: &str) -> Result<InputFile, Complaint> 
 }
 
 /// Everything in a directory, under a name in the working directory or, without one, right there.
-pub(crate) fn read_dir(dir: &Path, name: &str) -> Result<Vec<InputFile>, Complaint> {
+pub(crate) fn read_dir(dir: &Path, name: &str) -> Result<Vec<InputFile>, UsageError> {
     let root = dir.canonicalize().map_err(|error| refuse(dir, &reason(&error)))?;
     if root.parent().is_none() {
         return Err(refuse(dir, "it is the root directory, not a project"));
@@ -68,7 +68,7 @@ pub(crate) fn read_dir(dir: &Path, name: &str) -> Result<Vec<InputFile>, Complai
     Ok(files)
 }
 
-fn read_below(root: &Path, dir: &Path, name: &str, built: bool, files: &mut Vec<InputFile>) -> Result<(), Complaint> {
+fn read_below(root: &Path, dir: &Path, name: &str, built: bool, files: &mut Vec<InputFile>) -> Result<(), UsageError> {
     let failed = |error: std::io::Error| refuse(dir, &reason(&error));
     let mut entries: Vec<_> = std::fs::read_dir(dir).map_err(failed)?.collect::<Result<_, _>>().map_err(failed)?;
     entries.sort_by_key(std::fs::DirEntry::file_name);
@@ -95,7 +95,7 @@ fn read_below(root: &Path, dir: &Path, name: &str, built: bool, files: &mut Vec<
 }
 
 /// What `--input FILE[:NAME]` names.
-pub(crate) fn read_input(text: &OsStr) -> Result<Vec<InputFile>, Complaint> {
+pub(crate) fn read_input(text: &OsStr) -> Result<Vec<InputFile>, UsageError> {
     let bytes = text.as_bytes();
     let colon = bytes.iter().rposition(|byte| *byte == b':').filter(|_| !Path::new(text).exists());
     let (path, name) = if let Some(at) = colon {

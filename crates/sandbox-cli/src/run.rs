@@ -13,8 +13,8 @@ use sandbox_sys::signal::{SignalFd, SignalSet};
 
 use crate::args::{BackendName, CodeOptions, Format, RunOptions};
 use crate::exit_code;
-use crate::output::{Printer, complain, say, summary};
-use crate::request::{self, Complaint, Prepared};
+use crate::output::{Printer, print_error, say, summary};
+use crate::request::{self, PreparedRequest, UsageError};
 use crate::save::Destination;
 
 /// An executor, or why it could not be started.
@@ -33,7 +33,7 @@ pub(crate) fn program(options: &RunOptions, argv: Vec<OsString>, executor: Start
 fn report(
     options: &RunOptions,
     executor: Started,
-    prepare: impl FnOnce(&mut Settings) -> Result<Prepared, Complaint>,
+    prepare: impl FnOnce(&mut Settings) -> Result<PreparedRequest, UsageError>,
 ) -> u8 {
     let backend = options.backend.map(BackendName::name);
     let variable = |name: &str| match (name, backend) {
@@ -47,7 +47,7 @@ fn report(
     };
     let prepared = match prepare(&mut settings) {
         Ok(prepared) => prepared,
-        Err(complaint) => return refuse(format, &complaint),
+        Err(error) => return refuse(format, &error),
     };
     close_data_dir(&settings);
     let executor = executor.and_then(|executor| executor.use_backend(&settings.backend).map(|()| executor));
@@ -76,9 +76,9 @@ pub(crate) fn close_data_dir(settings: &Settings) {
 }
 
 /// The request was refused.
-fn refuse(format: Format, complaint: &str) -> u8 {
-    print_result(format, &RunResult::refused(complaint.to_owned()));
-    complain(complaint);
+fn refuse(format: Format, error: &str) -> u8 {
+    print_result(format, &RunResult::refused(error.to_owned()));
+    print_error(error);
     exit_code::USAGE
 }
 
@@ -91,7 +91,7 @@ fn refuse_or_fail(format: Format, refused: &Refused) -> u8 {
 /// The sandbox failed before anything ran.
 fn internal(format: Format, error: &str) -> u8 {
     print_result(format, &RunResult::internal_error(error.to_owned()));
-    complain(error);
+    print_error(error);
     exit_code::INTERNAL
 }
 
@@ -106,7 +106,7 @@ fn print_result(format: Format, result: &RunResult) {
 
 /// Prints a refusal as a result, if the command line was one that asks for results. It could not be parsed, so its words
 /// have to do.
-pub(crate) fn print_refusal(complaint: &str) {
+pub(crate) fn print_refusal(message: &str) {
     let words: Vec<_> = std::env::args().skip(1).take_while(|word| word != "--").collect();
     let is_run = words.first().is_some_and(|first| first.starts_with('-') || first == "exec");
     let format = words.iter().enumerate().find_map(|(at, word)| match word.as_str() {
@@ -115,7 +115,7 @@ pub(crate) fn print_refusal(complaint: &str) {
         word => word.strip_prefix("--format="),
     });
     let format = format.filter(|_| is_run).and_then(|format| Format::from_str(format, false).ok());
-    let first_line = complaint.lines().next().unwrap_or_default();
+    let first_line = message.lines().next().unwrap_or_default();
     let error = first_line.strip_prefix("error: ").unwrap_or(first_line);
     print_result(format.unwrap_or(Format::Text), &RunResult::refused(error.to_owned()));
 }
@@ -125,7 +125,7 @@ fn execute(options: &RunOptions, service: &RunService, checked: CheckedRequest) 
     let destination = options.output_dir.as_deref().map(|dir| Destination::open(dir, &options.output_allow));
     let destination = match destination.transpose() {
         Ok(destination) => destination,
-        Err(complaint) => return refuse(format, &complaint),
+        Err(error) => return refuse(format, &error),
     };
     // Blocked here, so that the writing thread inherits it: an interruption arrives at the descriptor and nowhere else.
     let signals = SignalSet::of(&[libc::SIGINT, libc::SIGTERM, libc::SIGHUP]);
@@ -151,10 +151,10 @@ fn execute(options: &RunOptions, service: &RunService, checked: CheckedRequest) 
                 say(&format!("{files} without execute permission (keep it with --output-allow executable)"));
             }
             let interrupted = interruption.next();
-            let complaint = destination.and_then(|destination| destination.complaint(&saved.unsaved));
-            match (written, complaint) {
-                (_, Some(complaint)) => {
-                    complain(&complaint);
+            let unsaved = destination.and_then(|destination| destination.unsaved_message(&saved.unsaved));
+            match (written, unsaved) {
+                (_, Some(unsaved)) => {
+                    print_error(&unsaved);
                     exit_code::INTERNAL
                 }
                 (Ok(()), None) => exit_code::of_result(&result, interrupted),
@@ -171,6 +171,6 @@ fn execute(options: &RunOptions, service: &RunService, checked: CheckedRequest) 
 /// Ends a run of which nothing is known but why it failed.
 fn end_with(printer: &mut Printer, result: &RunResult, code: u8) -> u8 {
     let _ = printer.end(result, &[]);
-    complain(result.error.as_deref().unwrap_or_default());
+    print_error(result.error.as_deref().unwrap_or_default());
     code
 }

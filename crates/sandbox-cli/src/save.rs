@@ -16,7 +16,7 @@ use sandbox_executor::{OutputFile, RunResult};
 use serde::Serialize;
 
 use crate::args::OutputAllow;
-use crate::request::Complaint;
+use crate::request::UsageError;
 
 /// A directory for a run's files.
 pub(crate) struct Destination {
@@ -62,7 +62,7 @@ const NEW: OFlags =
 
 impl Destination {
     /// Opens a directory, made as needed. Done before the run, so that no run is in vain.
-    pub(crate) fn open(dir: &Path, allowed: &[OutputAllow]) -> Result<Self, Complaint> {
+    pub(crate) fn open(dir: &Path, allowed: &[OutputAllow]) -> Result<Self, UsageError> {
         let failed = |why: String| format!("cannot write to '{}': {why}", printable(&dir.to_string_lossy()));
         std::fs::create_dir_all(dir).map_err(|error| failed(reason(&error)))?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -128,7 +128,7 @@ impl Destination {
     }
 
     /// One line on what was not written, and how to have it written.
-    pub(crate) fn complaint(&self, unsaved: &[Unsaved]) -> Option<Complaint> {
+    pub(crate) fn unsaved_message(&self, unsaved: &[Unsaved]) -> Option<UsageError> {
         const MOST: usize = 3;
         let describe = |file: &Unsaved| {
             let path = printable(&self.dir.join(&file.path).to_string_lossy());
@@ -261,7 +261,7 @@ mod tests {
         let dir = tempfile::tempdir().expect("tempdir");
         let destination = Destination::open(dir.path(), &[]).expect("opened");
         let saved = destination.save(&result(&[(".\x1b]0;owned\x07\n", "x", FileEncoding::Utf8)]));
-        let complaint = destination.complaint(&saved.unsaved).expect("complaint");
-        assert!(!complaint.contains(char::is_control) && complaint.contains("␛]0;owned␇␊"), "{complaint}");
+        let error = destination.unsaved_message(&saved.unsaved).expect("message");
+        assert!(!error.contains(char::is_control) && error.contains("␛]0;owned␇␊"), "{error}");
     }
 }

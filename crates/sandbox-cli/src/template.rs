@@ -10,13 +10,13 @@ use serde_json::Value;
 
 use crate::args::CodeOptions;
 use crate::exit_code;
-use crate::request::Complaint;
+use crate::request::UsageError;
 
 /// The longest template, and the largest file with variables.
 const MOST: u64 = 16 << 20;
 
 /// The template that the flags ask for.
-pub(crate) fn read(options: &CodeOptions, language: &str) -> Result<Option<TemplateRequest>, Complaint> {
+pub(crate) fn read(options: &CodeOptions, language: &str) -> Result<Option<TemplateRequest>, UsageError> {
     let Some(template) = &options.template else {
         if options.var.is_empty() && options.vars.is_empty() {
             return Ok(None);
@@ -42,7 +42,7 @@ pub(crate) fn read(options: &CodeOptions, language: &str) -> Result<Option<Templ
     Ok(Some(TemplateRequest { name: format!("template '{name}'"), text, variables }))
 }
 
-fn variable(text: &str) -> Result<(String, Value), Complaint> {
+fn variable(text: &str) -> Result<(String, Value), UsageError> {
     let (name, value) = text.split_once('=').ok_or_else(|| format!("--var takes NAME=VALUE, not '{text}'"))?;
     let (name, value) = match (name.strip_suffix(':'), value.strip_prefix('@')) {
         (Some(name), _) => {
@@ -59,7 +59,7 @@ fn variable(text: &str) -> Result<(String, Value), Complaint> {
     Ok((name.to_owned(), value))
 }
 
-fn read_text(file: &Path) -> Result<String, Complaint> {
+fn read_text(file: &Path) -> Result<String, UsageError> {
     let refuse = |error: &std::io::Error| format!("cannot read '{}': {}", file.display(), reason(error));
     let mut text = String::new();
     let opened = std::fs::File::open(file).map_err(|error| refuse(&error))?;

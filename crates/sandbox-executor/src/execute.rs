@@ -16,7 +16,7 @@ use crate::event::Observer;
 use crate::input_files::pack;
 use crate::last_value::add_runner;
 use crate::output_files::Collected;
-use crate::plan::{Making, Plan};
+use crate::plan::{ArtifactPlan, Plan};
 use crate::pool::{Cells, Pool, RefillGuard, Room};
 use crate::request::{Request, Source};
 use crate::result::{CompileResult, Metrics, OmittedFile, Phases, RunResult, Status, Verdict, seconds, text};
@@ -124,15 +124,15 @@ impl Executor {
         if let Cells::Pooled(pool) = &self.cells
             && plan.named_volumes.is_empty()
         {
-            let shown = |making: &Making| Mount::read_only("/", &making.target);
-            let made: Vec<Mount> = plan.install.iter().chain(&plan.compile).map(shown).collect();
+            let shown = |artifact: &ArtifactPlan| Mount::read_only("/", &artifact.target);
+            let artifact_mounts: Vec<Mount> = plan.install.iter().chain(&plan.compile).map(shown).collect();
             let zygote = plan.zygote.as_ref().and_then(|up| Warmth::zygote(up, std::iter::empty(), None));
-            pool.expect(&plan.cell, &made, zygote.as_ref());
+            pool.expect(&plan.cell, &artifact_mounts, zygote.as_ref());
             if let Some(compile) = &plan.compile {
                 let prepared = plan.prepare.iter().filter(|prepare| prepare.stages.contains(&StageName::Compile));
-                let made: Vec<Mount> = plan.install.iter().chain(prepared).map(shown).collect();
+                let artifact_mounts: Vec<Mount> = plan.install.iter().chain(prepared).map(shown).collect();
                 // A companion takes long to get warm and much memory: it has to be needed once before.
-                pool.expect(&compile.cell, &made, None);
+                pool.expect(&compile.cell, &artifact_mounts, None);
             }
         }
     }
@@ -179,13 +179,13 @@ impl Execution<'_> {
         let (language, version) = self.plan.language();
         observer.start(language, version);
         // The entries are locked as long as they are held.
-        let entries = match self.make_all(observer) {
+        let entries = match self.make_artifacts(observer) {
             Ok(entries) => entries,
             Err(Stopped::Failed(failure)) => return Err(failure),
             Err(Stopped::Ended(result)) => return Ok((*result, None)),
         };
         let plan = self.plan;
-        let made: Vec<Mount> =
+        let artifact_mounts: Vec<Mount> =
             entries.iter().map(|(entry, target)| Mount::read_only(&entry.content, *target)).collect();
         // What a zygote shows must stay in the store as long as the zygote.
         let seen = || entries.iter().map(|(entry, _)| entry);
@@ -213,15 +213,15 @@ impl Execution<'_> {
         let collects = plan.collect.is_some() || !plan.cell.volumes.is_empty();
         let stage = Stage {
             cell: &plan.cell,
-            made: &made,
-            lent: &plan.lent,
+            artifact_mounts: &artifact_mounts,
+            host_mounts: &plan.host_mounts,
             warmth,
             command: &plan.command,
             files: &files,
             input,
             collect: collects.then(|| plan.collect.unwrap_or(FileCaps { count: 0, bytes: 0 })),
             patience: COLLECT + Duration::from_secs(named_bytes / COLLECT_RATE),
-            reach: &plan.reach,
+            address_policy: &plan.address_policy,
             last: self.last,
         };
         let mut watch = Watch { plan, observer, held: Default::default() };
@@ -298,7 +298,7 @@ impl Execution<'_> {
             stderr: &ended.stderr.kept,
             output: ended.output(),
             reported: collected.report.error.as_deref(),
-            complaints: &plan.complaints,
+            error_patterns: &plan.error_patterns,
         };
         let mut judgement = judge(outcome, evidence);
         let (mut stdout, stdout_base64) = text(ended.stdout.kept);

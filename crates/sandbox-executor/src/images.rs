@@ -9,7 +9,7 @@ use sandbox_base::limits::Caps;
 use sandbox_base::{LimitKind, Limits};
 use sandbox_cell::{CellSpec, Command, Failure, Keeper, Mount, Outcome, RunStatus, Stdio, StopReason, null};
 use sandbox_images::{Image, ImageCaps, UNPACK_COMMAND, UNPACK_DIR, UnpackResult, UnpackTask, Unpacked};
-use sandbox_runtimes::{Definition, Inside, Missing, Runtime, ToolchainCache};
+use sandbox_runtimes::{Definition, Missing, Runtime, ToolchainCache, ToolchainImage};
 
 use crate::execute::Executor;
 use crate::settings::Settings;
@@ -75,17 +75,17 @@ impl Executor {
         settings: &Settings,
         memory: &mut ToolchainCache,
     ) -> Result<Runtime, NotFound> {
-        let inside = inside(image);
+        let toolchain_image = toolchain_image(image);
         // Enough for a virtual machine to say its version.
         let limits = limits(&[(LimitKind::WallTime, 30_000_000), (LimitKind::Memory, 1 << 30)]);
         let cell =
             CellSpec { image: Some(image.root.clone()), limits, required: settings.required(), ..CellSpec::new() };
-        definition.discover_in(inside, memory, |script, command| {
+        definition.discover_in(toolchain_image, memory, |script, command| {
             let words = ["/bin/sh".into(), "-c".into(), script.into(), "sh".into(), command.as_os_str().to_owned()];
-            let command = Command { env: inside.environment(), ..Command::new::<std::ffi::OsString>(words) };
+            let command = Command { env: toolchain_image.environment(), ..Command::new::<std::ffi::OsString>(words) };
             let nothing = null().map_err(|error| failure("cannot open /dev/null", &error))?;
             match ask(self.cells.keeper(), &cell, &command, nothing.as_fd()) {
-                Ok((outcome, said)) => Ok((outcome.status == RunStatus::Exited(0)).then_some(said)),
+                Ok((outcome, output)) => Ok((outcome.status == RunStatus::Exited(0)).then_some(output)),
                 // There is no shell to ask with.
                 Err(failure) if failure.request => Err(NotFound::Missing(Missing {
                     what: "/bin/sh, which stages are written for,".to_owned(),
@@ -99,9 +99,9 @@ impl Executor {
 }
 
 /// An image as a place to look for toolchains.
-pub(crate) fn inside(image: &Image) -> Inside<'_> {
+pub(crate) fn toolchain_image(image: &Image) -> ToolchainImage<'_> {
     let env = image.config.env.as_deref().unwrap_or_default();
-    Inside { name: &image.name, digest: &image.digest, root: &image.root, env }
+    ToolchainImage { name: &image.name, digest: &image.digest, root: &image.root, env }
 }
 
 /// The command that an image itself wants to run, and where.
@@ -138,8 +138,8 @@ fn ask(
     let stdio = Stdio { stdin, stdout: answer.as_fd(), stderr: nothing.as_fd() };
     let outcome = cell.run(command, stdio, None)?;
     cell.delete()?;
-    let mut said = vec![];
-    let read = answer.rewind().and_then(|()| (&mut answer).take(MAX_ANSWER).read_to_end(&mut said));
+    let mut output = vec![];
+    let read = answer.rewind().and_then(|()| (&mut answer).take(MAX_ANSWER).read_to_end(&mut output));
     read.map_err(|error| failure("cannot read the answer of a program in a cell", &error))?;
-    Ok((outcome, said))
+    Ok((outcome, output))
 }

@@ -17,13 +17,13 @@ use serde::{Deserialize, Serialize};
 use self::language::Planner;
 #[cfg(feature = "canary")]
 use crate::cache_key::CacheKey;
-use crate::images::inside;
+use crate::images::toolchain_image;
 use crate::input_files::InputFile;
 use crate::request::{Request, RequestError, Source};
 use crate::resolve::{HostMount, Resolved};
 use crate::settings::Settings;
 use crate::template::Translator;
-use crate::verdict::Complaints;
+use crate::verdict::ErrorPatterns;
 use crate::volumes::VolumeRequest;
 
 /// A step before the run.
@@ -41,7 +41,7 @@ pub enum Step {
 
 /// A step, what it makes, and how.
 #[derive(Debug, Clone)]
-pub(crate) struct Making {
+pub(crate) struct ArtifactPlan {
     pub(crate) step: Step,
     /// What goes on, for people who wait.
     pub(crate) what: String,
@@ -59,9 +59,9 @@ pub(crate) struct Making {
     /// What can wait in a cell for the command.
     pub(crate) companion: Option<Command>,
     pub(crate) files: Vec<InputFile>,
-    pub(crate) complaints: Complaints,
+    pub(crate) error_patterns: ErrorPatterns,
     /// What may be reached.
-    pub(crate) reach: AddressPolicy,
+    pub(crate) address_policy: AddressPolicy,
 }
 
 /// All that is needed to carry out a request.
@@ -70,19 +70,19 @@ pub(crate) struct Plan {
     /// To whom belongs what waits in a cell and has seen the packages, if not to all.
     pub(crate) owner: Option<String>,
     pub(crate) language: Option<(String, String)>,
-    pub(crate) prepare: Option<Making>,
-    pub(crate) install: Option<Making>,
-    pub(crate) compile: Option<Making>,
+    pub(crate) prepare: Option<ArtifactPlan>,
+    pub(crate) install: Option<ArtifactPlan>,
+    pub(crate) compile: Option<ArtifactPlan>,
     pub(crate) cell: CellSpec,
     /// Directories of the host's that the request has shown in it, read-only.
-    pub(crate) lent: Vec<Mount>,
+    pub(crate) host_mounts: Vec<Mount>,
     /// What may be reached from it.
-    pub(crate) reach: AddressPolicy,
+    pub(crate) address_policy: AddressPolicy,
     pub(crate) command: Command,
     /// What becomes a zygote whose children could run the command.
     pub(crate) zygote: Option<WarmUp>,
     pub(crate) files: Vec<InputFile>,
-    pub(crate) complaints: Complaints,
+    pub(crate) error_patterns: ErrorPatterns,
     /// Whether the language has a runner. The cell's first volume is then for its report.
     pub(crate) has_runner: bool,
     /// The runner's text, if the interpreter wants it in a file.
@@ -123,7 +123,7 @@ impl Plan {
 
     /// Whether something is made that has to be kept somewhere.
     #[must_use]
-    pub(crate) fn makes_something(&self) -> bool {
+    pub(crate) fn makes_artifacts(&self) -> bool {
         self.install.is_some() || self.compile.is_some()
     }
 }
@@ -141,7 +141,7 @@ impl Request {
         resolved: &Resolved,
     ) -> Result<Plan, RequestError> {
         self.network.check(settings).map_err(RequestError::Network)?;
-        let (network, reach) = self.network.plan(settings);
+        let (network, address_policy) = self.network.plan(settings);
         let mut cell = CellSpec {
             image: self.image_root(),
             limits: self.limits.clone(),
@@ -155,9 +155,9 @@ impl Request {
                 cell.mounts.extend(mount.clone());
                 let mut command = Command::new(argv.iter().cloned());
                 if let Some(image) = &self.image {
-                    command.env = inside(image).environment();
+                    command.env = toolchain_image(image).environment();
                 }
-                let (files, complaints) = (self.files.clone(), Complaints::default());
+                let (files, error_patterns) = (self.files.clone(), ErrorPatterns::default());
                 let (language, prepare, install, compile, runner_file) = (None, None, None, None, None);
                 let (named_volumes, translator, token, has_runner) = (vec![], None, None, false);
                 Plan {
@@ -167,12 +167,12 @@ impl Request {
                     install,
                     compile,
                     cell,
-                    lent: vec![],
-                    reach,
+                    host_mounts: vec![],
+                    address_policy,
                     command,
                     zygote: None,
                     files,
-                    complaints,
+                    error_patterns,
                     has_runner,
                     runner_file,
                     named_volumes,
@@ -183,7 +183,7 @@ impl Request {
             }
             (Source::Code(_) | Source::Files, Some(runtime)) => {
                 cell.mounts.clone_from(&runtime.mounts);
-                Planner { request: self, runtime, settings, resolved }.plan(cell, reach, collect)?
+                Planner { request: self, runtime, settings, resolved }.plan(cell, address_policy, collect)?
             }
             (Source::Code(_) | Source::Files, None) => return Err(RequestError::EmptyCode),
         };
@@ -199,7 +199,7 @@ impl Request {
         }
         for HostMount { mount, is_dir } in &resolved.mounts {
             // A cell that is ready can still show a directory.
-            let list = if mount.writable || !is_dir { &mut plan.cell.mounts } else { &mut plan.lent };
+            let list = if mount.writable || !is_dir { &mut plan.cell.mounts } else { &mut plan.host_mounts };
             list.push(mount.clone());
         }
         for volume in &self.volumes {
@@ -240,7 +240,7 @@ mod tests {
     use super::*;
     use crate::owner::Sharing;
     use sandbox_base::{Limits, RelativePath};
-    use sandbox_runtimes::{Places, Registry, ToolchainCache};
+    use sandbox_runtimes::{Registry, SearchPaths, ToolchainCache};
 
     fn request(source: Source) -> Request {
         Request::new(source, Limits::default(), sandbox_cell::LayerSet::required_by_default())
@@ -249,7 +249,7 @@ mod tests {
     fn runtime(language: &str) -> Runtime {
         let registry = Registry::shipped().expect("valid");
         let definition = registry.by_name(language).expect("known");
-        definition.discover(&Places::of_this_process(), &mut ToolchainCache::open(None)).expect("installed")
+        definition.discover(&SearchPaths::of_this_process(), &mut ToolchainCache::open(None)).expect("installed")
     }
 
     fn plan(request: &Request, runtime: &Runtime) -> Result<Plan, String> {
@@ -281,7 +281,7 @@ mod tests {
         assert_eq!(homes.len(), 1);
         assert_eq!(homes[0].1, "/x");
         assert_eq!(plan.command.cwd, PathBuf::from("/sandbox/a/b"));
-        assert!(!plan.makes_something());
+        assert!(!plan.makes_artifacts());
     }
 
     #[test]

@@ -262,13 +262,13 @@ impl Request {
             let missing = || RequestError::Entry(format!("the entry '{entry}' is not among the files"));
             return if has(entry) { Ok(entry.clone()) } else { Err(missing()) };
         }
-        let said = language.entry_from.as_ref().and_then(|from| {
+        let found = language.entry_from.as_ref().and_then(|from| {
             let file = self.files.iter().find(|file| file.path.as_str() == from.file)?;
             let text = std::str::from_utf8(&file.content).ok()?;
             Some(from.pattern.0.captures(text)?.get(1)?.as_str().to_owned())
         });
         if let Some(entry) =
-            said.filter(|entry| has(entry)).or_else(|| language.entries.iter().find(|e| has(e)).cloned())
+            found.filter(|entry| has(entry)).or_else(|| language.entries.iter().find(|e| has(e)).cloned())
         {
             return Ok(entry);
         }

@@ -322,7 +322,7 @@ impl RunService {
         };
         #[cfg(feature = "canary")]
         let plan = plan.with_disabled_layers(layers, compiler);
-        let kept = if plan.makes_something() && store.is_none() { Some(self.store()?) } else { store.as_deref() };
+        let kept = if plan.makes_artifacts() && store.is_none() { Some(self.store()?) } else { store.as_deref() };
         let host = HostContext { store: kept, settings: &self.settings };
         Ok(self.executor.run(&plan, host, input, cancel, queued, observer)?)
     }

@@ -58,9 +58,9 @@ const BEGIN: Duration = Duration::from_secs(65);
 pub(crate) struct Stage<'a> {
     pub(crate) cell: &'a CellSpec,
     /// What was made before and is shown in it.
-    pub(crate) made: &'a [Mount],
+    pub(crate) artifact_mounts: &'a [Mount],
     /// What else of the host is shown in it, read-only.
-    pub(crate) lent: &'a [Mount],
+    pub(crate) host_mounts: &'a [Mount],
     /// What could wait for the command.
     pub(crate) warmth: Option<Warmth>,
     pub(crate) command: &'a Command,
@@ -71,7 +71,7 @@ pub(crate) struct Stage<'a> {
     /// How long that may take after the command's deadline.
     pub(crate) patience: Duration,
     /// What a cell with a proxy may reach.
-    pub(crate) reach: &'a AddressPolicy,
+    pub(crate) address_policy: &'a AddressPolicy,
     /// Whether the keeper will be asked for nothing more.
     pub(crate) last: bool,
 }
@@ -117,18 +117,19 @@ impl Stage<'_> {
         sink: &mut dyn Sink,
     ) -> Result<StageEnd, Failure> {
         let Taken { mut cell, start, late, refill } =
-            cells.take(self.cell, self.made, self.lent, self.warmth.as_ref())?;
+            cells.take(self.cell, self.artifact_mounts, self.host_mounts, self.warmth.as_ref())?;
         if self.last {
             cells.keeper().close();
         }
-        let (has_gateway, reach) = (matches!(self.cell.network, Network::Gateway(_)), self.reach.clone());
+        let (has_gateway, address_policy) =
+            (matches!(self.cell.network, Network::Gateway(_)), self.address_policy.clone());
         let volumes: Vec<FileCaps> = self.cell.volumes.iter().map(Volume::caps).collect();
         let (limit, patience) = (self.cell.limits.wall_time(), self.patience);
         let (mut streams, collection) =
             self.start(&cell, start, &late).map_err(|error| failure("cannot start the stage", &error))??;
         let gateway = if has_gateway { cell.take_gateway()? } else { None };
         let gateway = gateway.map(|GatewaySockets { proxy, dns, ports }| {
-            CellGateway::serve(GatewaySocketSet { proxy, dns, ports }, reach)
+            CellGateway::serve(GatewaySocketSet { proxy, dns, ports }, address_policy)
         });
         let gateway = gateway.transpose();
         let gateway = gateway.map_err(|error| failure("cannot serve the cell's gateway", &error))?;

@@ -121,15 +121,15 @@ impl TemplateRequest {
         let cell = CellSpec { limits, mounts: vec![Mount::read_only(renderer, PLACE)], required, ..CellSpec::new() };
         let stage = Stage {
             cell: &cell,
-            made: &[],
-            lent: &[],
+            artifact_mounts: &[],
+            host_mounts: &[],
             warmth: None,
             command: &Command::new([PLACE, RENDER_COMMAND]),
             files: &Archive::new().map_err(|error| failure("cannot render the template", &error))?,
             input: Input::Bytes(job),
             collect: None,
             patience: std::time::Duration::ZERO,
-            reach: &AddressPolicy::default(),
+            address_policy: &AddressPolicy::default(),
             last: false,
         };
         let ended = stage.run(cells, &[], &mut |_, _| {}, &mut Collected::default())?;

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use sandbox_images::Image;
-use sandbox_runtimes::{Definition, Missing, Places, Runtime, ToolchainCache};
+use sandbox_runtimes::{Definition, Missing, Runtime, SearchPaths, ToolchainCache};
 
 use crate::execute::Executor;
 use crate::images::NotFound;
@@ -41,7 +41,7 @@ impl Toolchains {
         if let Some(known) = lock(&self.host).get(&definition.name) {
             return known.clone();
         }
-        let found = definition.discover(&Places::of_this_process(), &mut self.memory()).map(Arc::new);
+        let found = definition.discover(&SearchPaths::of_this_process(), &mut self.memory()).map(Arc::new);
         lock(&self.host).insert(definition.name.clone(), found.clone());
         found
     }

@@ -192,8 +192,8 @@ fn finish(
 ) -> io::Result<ImageContents> {
     let contents = description.rootfs.diff_ids;
     if contents.len() != layers.len() {
-        let (own, said) = (layers.len(), contents.len());
-        return Err(bad(format!("it has {own} layers, but its description has {said}")));
+        let (own, declared) = (layers.len(), contents.len());
+        return Err(bad(format!("it has {own} layers, but its description has {declared}")));
     }
     for (layer, content) in layers.iter_mut().zip(contents) {
         layer.content = Some(content);
@@ -229,11 +229,11 @@ pub(crate) fn is_digest(hex: &str) -> bool {
 }
 
 /// Refuses what is not what it was said to be.
-pub(crate) fn verify(what: &str, said: &str, is: &str) -> io::Result<()> {
-    if said.strip_prefix("sha256:") == Some(is) {
+pub(crate) fn verify(what: &str, declared: &str, is: &str) -> io::Result<()> {
+    if declared.strip_prefix("sha256:") == Some(is) {
         return Ok(());
     }
-    Err(bad(format!("{what} should have the digest {}, but has sha256:{is}; the file is damaged", shown(said))))
+    Err(bad(format!("{what} should have the digest {}, but has sha256:{is}; the file is damaged", shown(declared))))
 }
 
 fn shown(text: &str) -> String {

@@ -133,11 +133,11 @@ fn unpack_layer(file: &File, blob: &Blob, tree: &Tree, tally: &mut Tally, stream
     apply(tree, &mut content, tally)?;
     let (content, bounded) = content.finish()?;
     let (digest, _) = bounded.into_inner().into_inner().finish()?;
-    if let Some(said) = &blob.digest {
-        verify("it", said, &digest)?;
+    if let Some(declared) = &blob.digest {
+        verify("it", declared, &digest)?;
     }
-    if let Some(said) = &blob.content {
-        verify("its content", said, &content)?;
+    if let Some(declared) = &blob.content {
+        verify("its content", declared, &content)?;
     }
     Ok(content)
 }

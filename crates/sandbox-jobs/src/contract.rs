@@ -134,9 +134,9 @@ async fn jobs_are_taken_in_the_order_they_came() {
         }
         assert!(take(store).await.is_none());
         assert_eq!(store.waiting().await.expect("count"), 0);
-        let run = Attempt { id: ids[0], attempt: 1 };
+        let attempt = Attempt { id: ids[0], number: 1 };
         let result = RunResult { metrics: Metrics { cpu_time: 1.5, ..Metrics::default() }, ..succeeded("2") };
-        store.finish(run, false, result.clone()).await.expect("finish");
+        store.finish(attempt, false, result.clone()).await.expect("finish");
         let job = get(store, ids[0]).await;
         assert_eq!(job.status, JobStatus::Finished);
         assert_eq!(job.result, Some(result));
@@ -151,19 +151,19 @@ async fn events_can_be_followed_from_anywhere() {
         let store = &place.store;
         let id = create(store, "x").await.id;
         let mut follower = store.follow(id);
-        let run = take(store).await.expect("one").run();
+        let attempt = take(store).await.expect("one").attempt();
         for data in ["1", "2"] {
-            store.append(run, stdout(data)).await.expect("append");
+            store.append(attempt, stdout(data)).await.expect("append");
         }
         follower.changed(Duration::from_millis(200)).await;
         let progress = async || store.progress(id).await.expect("progress");
         let running = Progress { status: JobStatus::Running, attempts: 1, events: 2 };
         assert_eq!(progress().await, Some(running));
-        store.finish(run, false, succeeded("")).await.expect("finish");
+        store.finish(attempt, false, succeeded("")).await.expect("finish");
         assert_eq!(progress().await, Some(Progress { status: JobStatus::Finished, events: 3, ..running }));
         assert_eq!(store.progress(JobId::new()).await.expect("progress"), None);
         store.probe().await.expect("writable");
-        store.append(run, stdout("late")).await.expect("append");
+        store.append(attempt, stdout("late")).await.expect("append");
         let numbers = async |after| -> Vec<u64> {
             store.events(id, after, 100).await.expect("events").iter().map(|event| event.number).collect()
         };
@@ -177,7 +177,7 @@ async fn a_kill_loses_no_job() {
     for place in Place::both().await {
         let running = create(&place.store, "running").await.id;
         let queued = create(&place.store, "queued").await.id;
-        let first = take(&place.store).await.expect("one").run();
+        let first = take(&place.store).await.expect("one").attempt();
         place.store.append(first, stdout("")).await.expect("append");
         let place = place.after_a_kill().await;
         let store = &place.store;
@@ -192,7 +192,7 @@ async fn a_kill_loses_no_job() {
         store.append(first, stdout("late")).await.expect("append");
         store.finish(first, false, succeeded("late")).await.expect("finish");
         assert_eq!(get(store, running).await.status, JobStatus::Running);
-        store.finish(taken[0].run(), false, succeeded("right")).await.expect("finish");
+        store.finish(taken[0].attempt(), false, succeeded("right")).await.expect("finish");
         assert_eq!(get(store, running).await.result, Some(succeeded("right")));
     }
 }
@@ -222,12 +222,12 @@ async fn cancelled_jobs_never_start_or_are_told() {
         assert!(take(store).await.is_none());
         assert_eq!(store.events(id, 0, 100).await.expect("events")[0].what, RunEvent::Cancelled);
         let id = create(store, "y").await.id;
-        let run = take(store).await.expect("one").run();
+        let attempt = take(store).await.expect("one").attempt();
         assert_eq!(store.cancel(id).await.expect("cancel").map(|job| job.status), Some(JobStatus::Running));
-        let told = store.heartbeat(&[run]).await.expect("heartbeat");
+        let told = store.heartbeat(&[attempt]).await.expect("heartbeat");
         assert!(told == [id] || store.name() == "embedded", "whoever runs it elsewhere hears of it");
         assert!(store.cancel(JobId::new()).await.expect("cancel").is_none());
-        store.put_back(run).await.expect("put back");
+        store.put_back(attempt).await.expect("put back");
         let again = take(store).await.expect("one");
         assert_eq!((again.id, again.attempts), (id, 1), "its own server's end is not its fault");
     }
@@ -259,8 +259,8 @@ async fn lists_have_pages() {
         assert_eq!(first.jobs.iter().map(|job| job.id).collect::<Vec<_>>(), [ids[4], ids[3]]);
         let second = store.list(Filter::default(), 10, first.next).await.expect("list");
         assert_eq!((second.jobs.len(), second.next), (3, None));
-        let run = take(store).await.expect("one").run();
-        store.finish(run, false, succeeded("")).await.expect("finish");
+        let attempt = take(store).await.expect("one").attempt();
+        store.finish(attempt, false, succeeded("")).await.expect("finish");
         let finished =
             store.list(Filter { status: Some(JobStatus::Finished), owner: None }, 10, None).await.expect("list");
         assert_eq!(finished.jobs.iter().map(|job| job.id).collect::<Vec<_>>(), [ids[0]]);
@@ -284,8 +284,8 @@ async fn somebody_is_told_of_the_end_until_they_know() {
         create(store, "nobody is told of this one").await;
         assert!(store.take_delivery(lease, vec![]).await.expect("take").is_none(), "it has not ended");
         for _ in 0..2 {
-            let run = take(store).await.expect("one").run();
-            store.finish(run, false, succeeded("")).await.expect("finish");
+            let attempt = take(store).await.expect("one").attempt();
+            store.finish(attempt, false, succeeded("")).await.expect("finish");
         }
         let due = store.take_delivery(lease, vec![]).await.expect("take").expect("one");
         assert_eq!((due.id, &due.webhook), (job.id, &Some(webhook.clone())), "{}", store.name());
@@ -325,8 +325,8 @@ async fn jobs_are_forgotten_some_time_after_their_end() {
     let other = RedisStore::connect_as(&address, None, 0, short, &prefix).await.expect("connect");
     for store in [file, JobStore::Redis(other.into())] {
         let (ended, waits) = (create(&store, "ended").await.id, create(&store, "waits").await.id);
-        let run = take(&store).await.expect("one").run();
-        store.finish(run, false, succeeded("")).await.expect("finish");
+        let attempt = take(&store).await.expect("one").attempt();
+        store.finish(attempt, false, succeeded("")).await.expect("finish");
         store.expire().await.expect("expire");
         assert!(store.get(ended).await.expect("get").is_some());
         tokio::time::sleep(Duration::from_millis(1500)).await;

@@ -222,11 +222,11 @@ impl Embedded {
     }
 
     /// Notes something that happened in a job's run; a run that is not the job's any more has no say.
-    pub fn append(&self, run: Attempt, what: &RunEvent) -> Result<()> {
-        let id = run.id;
+    pub fn append(&self, attempt: Attempt, what: &RunEvent) -> Result<()> {
+        let id = attempt.id;
         let mut transaction = self.database.begin_write()?;
         transaction.set_durability(Durability::None);
-        if record(&transaction, id)?.is_none_or(|record| !record.has(run)) {
+        if record(&transaction, id)?.is_none_or(|record| !record.has(attempt)) {
             return Ok(());
         }
         let number = add_event(&transaction, id, what)?;
@@ -251,10 +251,10 @@ impl Embedded {
     }
 
     /// Ends a job with its run's result, which is its last event too.
-    pub fn finish(&self, run: Attempt, cancelled: bool, result: RunResult) -> Result<()> {
-        let id = run.id;
+    pub fn finish(&self, attempt: Attempt, cancelled: bool, result: RunResult) -> Result<()> {
+        let id = attempt.id;
         let transaction = self.database.begin_write()?;
-        let Some(mut job) = get(&transaction, id)?.filter(|job| run.is_current(job)) else { return Ok(()) };
+        let Some(mut job) = get(&transaction, id)?.filter(|job| attempt.is_current(job)) else { return Ok(()) };
         let status = if cancelled { JobStatus::Cancelled } else { JobStatus::Finished };
         let number = end(&transaction, &mut job, status, Some(result))?;
         transaction.commit()?;
@@ -276,10 +276,10 @@ impl Embedded {
     }
 
     /// Puts a running job back into the queue, for a server that ends before it does.
-    pub fn put_back(&self, run: Attempt) -> Result<()> {
-        let id = run.id;
+    pub fn put_back(&self, attempt: Attempt) -> Result<()> {
+        let id = attempt.id;
         let transaction = self.database.begin_write()?;
-        let Some(mut job) = get(&transaction, id)?.filter(|job| run.is_current(job)) else { return Ok(()) };
+        let Some(mut job) = get(&transaction, id)?.filter(|job| attempt.is_current(job)) else { return Ok(()) };
         drop_events(&transaction, id)?;
         job.status = JobStatus::Queued;
         // It was not its fault.

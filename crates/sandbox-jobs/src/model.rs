@@ -191,20 +191,20 @@ pub struct Attempt {
     /// The job.
     pub id: JobId,
     /// Which of its attempts this is.
-    pub attempt: u32,
+    pub number: u32,
 }
 
 impl Attempt {
     pub(crate) fn is_current(self, job: &Job) -> bool {
-        job.id == self.id && job.status == JobStatus::Running && job.attempts == self.attempt
+        job.id == self.id && job.status == JobStatus::Running && job.attempts == self.number
     }
 }
 
 impl Job {
     /// The run that is going on.
     #[must_use]
-    pub fn run(&self) -> Attempt {
-        Attempt { id: self.id, attempt: self.attempts }
+    pub fn attempt(&self) -> Attempt {
+        Attempt { id: self.id, number: self.attempts }
     }
 
     /// How long it has waited for its last start.

@@ -274,18 +274,18 @@ impl RedisStore {
     pub(crate) async fn heartbeat(&self, runs: &[Attempt]) -> Result<Vec<JobId>> {
         let mut call = self.call(&HEARTBEAT);
         call.arg(LEASE.as_secs_f64());
-        for run in runs {
-            call.arg(run.id.to_string()).arg(run.attempt);
+        for attempt in runs {
+            call.arg(attempt.id.to_string()).arg(attempt.number);
         }
         let cancelled: Vec<String> = call.invoke_async(&mut self.connection.clone()).await?;
         Ok(cancelled.iter().filter_map(|id| id.parse().ok()).collect())
     }
 
-    pub(crate) async fn append(&self, run: Attempt, what: &RunEvent) -> Result<()> {
+    pub(crate) async fn append(&self, attempt: Attempt, what: &RunEvent) -> Result<()> {
         let _: i64 = self
             .call(&APPEND)
-            .arg(run.id.to_string())
-            .arg(run.attempt)
+            .arg(attempt.id.to_string())
+            .arg(attempt.number)
             .arg(json(what))
             .invoke_async(&mut self.connection.clone())
             .await?;
@@ -309,16 +309,16 @@ impl RedisStore {
         Ok(entries.into_iter().filter_map(read).collect())
     }
 
-    pub(crate) async fn finish(&self, run: Attempt, cancelled: bool, result: RunResult) -> Result<()> {
+    pub(crate) async fn finish(&self, attempt: Attempt, cancelled: bool, result: RunResult) -> Result<()> {
         let status = if cancelled { "cancelled" } else { "finished" };
         let (written, verdict) = (json(&result), result.verdict.name());
         let event = RunEvent::Result { result: Arc::new(result) };
-        self.end(run, "running", status, (&written, verdict), &event).await.map(drop)
+        self.end(attempt, "running", status, (&written, verdict), &event).await.map(drop)
     }
 
     async fn end(
         &self,
-        run: Attempt,
+        attempt: Attempt,
         from: &str,
         to: &str,
         (result, verdict): (&str, &str),
@@ -326,9 +326,9 @@ impl RedisStore {
     ) -> Result<bool> {
         let ended: i64 = self
             .call(&END)
-            .arg(run.id.to_string())
+            .arg(attempt.id.to_string())
             .arg(from)
-            .arg(run.attempt)
+            .arg(attempt.number)
             .arg(to)
             .arg(now())
             .arg(result)
@@ -343,7 +343,7 @@ impl RedisStore {
     pub(crate) async fn cancel(&self, id: JobId) -> Result<Option<Job>> {
         let Some(job) = self.get(id).await? else { return Ok(None) };
         let queued = job.status == JobStatus::Queued;
-        if queued && self.end(job.run(), "queued", "cancelled", ("", ""), &RunEvent::Cancelled).await? {
+        if queued && self.end(job.attempt(), "queued", "cancelled", ("", ""), &RunEvent::Cancelled).await? {
             return self.get(id).await;
         }
         if !job.status.is_final() {
@@ -359,11 +359,11 @@ impl RedisStore {
         self.get(id).await
     }
 
-    pub(crate) async fn put_back(&self, run: Attempt) -> Result<()> {
+    pub(crate) async fn put_back(&self, attempt: Attempt) -> Result<()> {
         let _: i64 = self
             .call(&PUT_BACK)
-            .arg(run.id.to_string())
-            .arg(run.attempt)
+            .arg(attempt.id.to_string())
+            .arg(attempt.number)
             .invoke_async(&mut self.connection.clone())
             .await?;
         Ok(())

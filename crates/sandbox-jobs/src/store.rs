@@ -191,11 +191,11 @@ impl JobStore {
     }
 
     /// Notes something that happened in a run.
-    pub async fn append(&self, run: Attempt, what: RunEvent) -> Result<()> {
+    pub async fn append(&self, attempt: Attempt, what: RunEvent) -> Result<()> {
         match self {
-            Self::Embedded(store, _) => blocking(store, move |store| store.append(run, &what)).await,
+            Self::Embedded(store, _) => blocking(store, move |store| store.append(attempt, &what)).await,
             #[cfg(feature = "redis")]
-            Self::Redis(store) => Ok(store.append(run, &what).await?),
+            Self::Redis(store) => Ok(store.append(attempt, &what).await?),
         }
     }
 
@@ -238,11 +238,11 @@ impl JobStore {
     }
 
     /// Ends a job with its run's result, which is its last event too.
-    pub async fn finish(&self, run: Attempt, cancelled: bool, result: RunResult) -> Result<()> {
+    pub async fn finish(&self, attempt: Attempt, cancelled: bool, result: RunResult) -> Result<()> {
         match self {
-            Self::Embedded(store, _) => blocking(store, move |store| store.finish(run, cancelled, result)).await,
+            Self::Embedded(store, _) => blocking(store, move |store| store.finish(attempt, cancelled, result)).await,
             #[cfg(feature = "redis")]
-            Self::Redis(store) => Ok(store.finish(run, cancelled, result).await?),
+            Self::Redis(store) => Ok(store.finish(attempt, cancelled, result).await?),
         }
     }
 
@@ -256,11 +256,11 @@ impl JobStore {
     }
 
     /// Puts a running job back into the queue, for a server that ends before it does.
-    pub async fn put_back(&self, run: Attempt) -> Result<()> {
+    pub async fn put_back(&self, attempt: Attempt) -> Result<()> {
         match self {
-            Self::Embedded(store, _) => blocking(store, move |store| store.put_back(run)).await,
+            Self::Embedded(store, _) => blocking(store, move |store| store.put_back(attempt)).await,
             #[cfg(feature = "redis")]
-            Self::Redis(store) => Ok(store.put_back(run).await?),
+            Self::Redis(store) => Ok(store.put_back(attempt).await?),
         }
     }
 

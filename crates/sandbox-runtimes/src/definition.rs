@@ -341,7 +341,7 @@ impl Definition {
             }
             Some(_) => return Err(value("like: give the name of a language".to_owned())),
         };
-        if let Some(what) = definition.complaint() {
+        if let Some(what) = definition.problem() {
             return Err(value(what));
         }
         let restricted = definition.run.restricted.as_mut().map(|restricted| &mut restricted.runner);
@@ -353,7 +353,7 @@ impl Definition {
         Ok((definition, table))
     }
 
-    fn complaint(&self) -> Option<String> {
+    fn problem(&self) -> Option<String> {
         let names = || std::iter::once(&self.name).chain(&self.aliases);
         if let Some(name) = names().find(|name| !is_name(name)) {
             return Some(format!("'{name}' is not a name: use lower-case letters, digits, '+', '-' and '_'"));

@@ -15,8 +15,8 @@ mod toolchain_cache;
 
 pub use artifact_store::{ArtifactKind, ArtifactStore, Claim, Entry, ListedArtifact, Staging};
 pub use definition::{Definition, DefinitionError, EntryFrom, Errors, Packages, Pattern, Prepare, StageName, Warm};
-pub use discover::{Missing, Places};
-pub use image_toolchains::Inside;
+pub use discover::{Missing, SearchPaths};
+pub use image_toolchains::ToolchainImage;
 pub use registry::{Registry, UnknownLanguage};
 pub use runtime::{
     Environment, Invocation, OUT_DIR, RESULT_DIR, RUNNER_FILE, Runtime, StageCommand, WarmUp, ZYGOTE_LIBRARY_FILE,

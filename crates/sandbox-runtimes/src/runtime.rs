@@ -8,7 +8,7 @@ use sandbox_base::Limits;
 use sandbox_cell::{Command, Mount, WORK_DIR, base_environment};
 
 use crate::definition::{Definition, Tool};
-use crate::discover::{Missing, Placed, Places};
+use crate::discover::{LocatedTool, Missing, SearchPaths};
 use crate::toolchain_cache::{Fingerprint, ToolchainDescription};
 
 /// Where a stage that makes something puts it, and where what was compiled appears in the run.
@@ -44,7 +44,7 @@ pub struct Runtime {
     /// Where its executable is in a cell.
     executable: PathBuf,
     /// The tools of its stages, found once: whoever serves requests may not be able to look everywhere later.
-    tools: BTreeMap<String, Result<Placed, Missing>>,
+    tools: BTreeMap<String, Result<LocatedTool, Missing>>,
 }
 
 /// A command, and what the cell needs to see for it besides the toolchain.
@@ -83,7 +83,7 @@ pub struct Invocation<'a> {
 }
 
 impl Runtime {
-    pub(crate) fn new(definition: &Definition, description: &ToolchainDescription, places: &Places) -> Self {
+    pub(crate) fn new(definition: &Definition, description: &ToolchainDescription, places: &SearchPaths) -> Self {
         let (mut mounts, inside, executable) = place(&definition.name, description);
         let mut environment = base_environment();
         if !mounts.is_empty() {
@@ -115,7 +115,7 @@ impl Runtime {
         definition: &Definition,
         description: ToolchainDescription,
         mut environment: Environment,
-        tools: BTreeMap<String, Result<Placed, Missing>>,
+        tools: BTreeMap<String, Result<LocatedTool, Missing>>,
         digest: &str,
     ) -> Self {
         let ToolchainDescription { version, executable, prefix } = description;
@@ -321,7 +321,7 @@ mod tests {
             executable: "/home/u/chain/bin/tool".into(),
             prefix: "/home/u/chain".into(),
         };
-        Runtime::new(&definition, &description, &Places::default())
+        Runtime::new(&definition, &description, &SearchPaths::default())
     }
 
     fn variable(environment: &Environment, name: &str) -> Option<String> {

@@ -144,15 +144,15 @@ mod tests {
         let watched = [dir.path().join("choice")];
         std::fs::write(&watched[0], "1").expect("write");
         ToolchainCache::open(Some(dir.path())).remember(&command, "version?", &watched, &description);
-        let memory = || ToolchainCache::open(Some(dir.path()));
-        assert_eq!(memory().recall(&command, "version?", &watched), Some(&description));
-        assert_eq!(memory().recall(&command, "name?", &watched), None);
-        assert_eq!(memory().recall(&command, "version?", &[]), None);
+        let cache = || ToolchainCache::open(Some(dir.path()));
+        assert_eq!(cache().recall(&command, "version?", &watched), Some(&description));
+        assert_eq!(cache().recall(&command, "name?", &watched), None);
+        assert_eq!(cache().recall(&command, "version?", &[]), None);
         std::fs::write(&watched[0], "22").expect("write");
-        assert_eq!(memory().recall(&command, "version?", &watched), None);
-        memory().remember(&command, "version?", &watched, &description);
+        assert_eq!(cache().recall(&command, "version?", &watched), None);
+        cache().remember(&command, "version?", &watched, &description);
         std::fs::write(&command, "22").expect("write");
-        assert_eq!(memory().recall(&command, "version?", &watched), None);
+        assert_eq!(cache().recall(&command, "version?", &watched), None);
     }
 
     #[test]

@@ -13,7 +13,7 @@ use tokio_stream::StreamExt;
 use crate::auth::Client;
 use crate::connections::allowance;
 use crate::json::{ENTRY, Scan};
-use crate::memory_budget::{Reservation, Who};
+use crate::memory_budget::{ClientId, Reservation};
 use crate::problem::{Code, Problem};
 use crate::state::App;
 
@@ -31,7 +31,7 @@ pub(crate) struct Body<T> {
 /// Reads a body of some shape.
 pub(crate) async fn read<T: DeserializeOwned + Send + 'static>(
     app: &Arc<App>,
-    who: &Who,
+    client_id: &ClientId,
     request: Request,
 ) -> Result<Body<T>, Problem> {
     require_json(request.headers())?;
@@ -39,7 +39,7 @@ pub(crate) async fn read<T: DeserializeOwned + Send + 'static>(
     if announced.is_some_and(|length: usize| length > app.max_body) {
         return Err(too_large());
     }
-    let (bytes, held) = collect(app, who, request, announced.unwrap_or_default()).await?;
+    let (bytes, held) = collect(app, client_id, request, announced.unwrap_or_default()).await?;
     let size = bytes.len();
     let parse = move || {
         // A list would be taken for the fields in their order.
@@ -70,7 +70,12 @@ fn too_large() -> Problem {
 
 /// Takes a body in, with room for it and for what will be made of it. The client has to send it at a certain pace, and
 /// what has too many parts is not kept.
-async fn collect(app: &App, who: &Who, request: Request, announced: usize) -> Result<(Vec<u8>, Reservation), Problem> {
+async fn collect(
+    app: &App,
+    client_id: &ClientId,
+    request: Request,
+    announced: usize,
+) -> Result<(Vec<u8>, Reservation), Problem> {
     let began = Instant::now();
     let mut stream = request.into_body().into_data_stream();
     let (mut bytes, mut held) = (Vec::with_capacity(announced), Reservation::nothing());
@@ -97,7 +102,7 @@ async fn collect(app: &App, who: &Who, request: Request, announced: usize) -> Re
             (bytes, held) = (vec![], Reservation::nothing());
             continue;
         }
-        held.and(app.bodies.take(who, chunk.len() + (scan.entries() - before) * ENTRY)?);
+        held.and(app.bodies.take(client_id, chunk.len() + (scan.entries() - before) * ENTRY)?);
         bytes.extend_from_slice(&chunk);
     }
     refused.map_or(Ok((bytes, held)), Err)

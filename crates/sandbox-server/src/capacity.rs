@@ -51,13 +51,13 @@ impl Drop for Slot {
 }
 
 /// A run in line. Dropping it leaves the line.
-struct Line {
+struct WaitingRun {
     slots: Arc<Slots>,
     ticket: u64,
     slot: oneshot::Receiver<Slot>,
 }
 
-impl Drop for Line {
+impl Drop for WaitingRun {
     fn drop(&mut self) {
         let mut state = self.slots.state();
         state.waiting.remove(&self.ticket);
@@ -105,24 +105,24 @@ impl Slots {
         changed
     }
 
-    fn enter(self: &Arc<Self>, owner: &Owner, kind: RunKind) -> Line {
+    fn enter(self: &Arc<Self>, owner: &Owner, kind: RunKind) -> WaitingRun {
         let (sender, slot) = oneshot::channel();
         let mut state = self.state();
         let ticket = state.ledger.enter(owner.clone(), kind);
         state.waiting.insert(ticket, sender);
         drop(state);
         self.change(|_| ());
-        Line { slots: Arc::clone(self), ticket, slot }
+        WaitingRun { slots: Arc::clone(self), ticket, slot }
     }
 
     /// A slot for `/execute`: at once, or soon if other owners, jobs or batches hold what this owner is owed.
     pub(crate) async fn execute(self: &Arc<Self>, owner: &Owner) -> Result<Slot, Problem> {
-        let mut line = self.enter(owner, RunKind::Execute);
-        if let Ok(slot) = line.slot.try_recv() {
+        let mut waiting_run = self.enter(owner, RunKind::Execute);
+        if let Ok(slot) = waiting_run.slot.try_recv() {
             return Ok(slot);
         }
-        if self.state().ledger.is_owed(line.ticket)
-            && let Ok(Ok(slot)) = tokio::time::timeout(PATIENCE, &mut line.slot).await
+        if self.state().ledger.is_owed(waiting_run.ticket)
+            && let Ok(Ok(slot)) = tokio::time::timeout(PATIENCE, &mut waiting_run.slot).await
         {
             return Ok(slot);
         }
@@ -136,8 +136,8 @@ impl Slots {
 
     /// A slot for a run of a batch, when there is one.
     pub(crate) async fn batch(self: &Arc<Self>, owner: &Owner) -> Option<Slot> {
-        let mut line = self.enter(owner, RunKind::Batch);
-        (&mut line.slot).await.ok()
+        let mut waiting_run = self.enter(owner, RunKind::Batch);
+        (&mut waiting_run.slot).await.ok()
     }
 
     /// A slot for a job of one of these owners, the first that may have one. Until this is called again, the share of jobs is
@@ -185,9 +185,9 @@ mod tests {
         assert!(gone.is_err() && slots.state().waiting.is_empty());
         drop(first);
         assert_eq!(slots.held(), 0);
-        let line = slots.enter(&None, RunKind::Batch);
+        let waiting_run = slots.enter(&None, RunKind::Batch);
         assert_eq!(slots.held(), 1, "it has its slot");
-        drop(line);
+        drop(waiting_run);
         assert_eq!(slots.held(), 0, "and gave it back without having looked at it");
     }
 

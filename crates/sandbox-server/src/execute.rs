@@ -13,7 +13,7 @@ use serde::Deserialize;
 
 use crate::auth::Client;
 use crate::body::{Body, read};
-use crate::memory_budget::Who;
+use crate::memory_budget::ClientId;
 use crate::middleware::RequestId;
 use crate::openapi::StreamEvent;
 use crate::problem::{BadBody, Code, Problem};
@@ -42,7 +42,7 @@ pub(crate) struct Options {
 pub(crate) async fn execute(
     State(app): State<Arc<App>>,
     Extension(client): Extension<Arc<Client>>,
-    Extension(who): Extension<Who>,
+    Extension(client_id): Extension<ClientId>,
     options: Result<Query<Options>, QueryRejection>,
     request: Request,
 ) -> Result<Response, Problem> {
@@ -51,14 +51,14 @@ pub(crate) async fn execute(
     let streams = options.stream || accepts.contains("text/event-stream");
     let id = request.extensions().get::<RequestId>().map(|id| id.0.clone()).unwrap_or_default();
     refuse_if_closing(&app)?;
-    let request: Body<JsonRequest> = read(&app, &who, request).await?;
-    let stream = streams.then(|| app.streams.take(&who, 1)).transpose()?;
+    let request: Body<JsonRequest> = read(&app, &client_id, request).await?;
+    let stream = streams.then(|| app.streams.take(&client_id, 1)).transpose()?;
     let began = Instant::now();
     let slot = app.slots.execute(&client.name).await?;
     let queued = began.elapsed();
     let (checked, request) = request.check(&app, &client).await?;
     spend(&app, &client, 1).await?;
-    let run = start(&app, checked, Admission { id, who, slot, queued, request }, streams)?;
+    let run = start(&app, checked, Admission { id, client_id, slot, queued, request }, streams)?;
     let Some(stream) = stream else {
         let (result, held) = run.finish().await?;
         return Ok(held.answer(StatusCode::OK, &result));

@@ -21,7 +21,7 @@ use crate::auth::Client;
 use crate::body::{Body, check, read};
 use crate::execute::quota_exceeded;
 use crate::follow::JobFollower;
-use crate::memory_budget::{Reservation, Who};
+use crate::memory_budget::{ClientId, Reservation};
 use crate::openapi::StreamEvent;
 use crate::problem::{BadBody, Code, Problem};
 use crate::state::{App, refuse_if_closing};
@@ -103,7 +103,7 @@ async fn find(app: &Arc<App>, client: &Client, id: JobId) -> Result<Job, Problem
 pub(crate) async fn create(
     State(app): State<Arc<App>>,
     Extension(client): Extension<Arc<Client>>,
-    Extension(who): Extension<Who>,
+    Extension(client_id): Extension<ClientId>,
     request: Request,
 ) -> Result<Response, Problem> {
     refuse_if_closing(&app)?;
@@ -116,7 +116,7 @@ pub(crate) async fn create(
         }
         Some(_) => return Err(Problem::new(Code::InvalidRequest, "Idempotency-Key must have 1 to 200 characters")),
     };
-    let Body { value: mut request, size, held } = read::<JsonRequest>(&app, &who, request).await?;
+    let Body { value: mut request, size, held } = read::<JsonRequest>(&app, &client_id, request).await?;
     let webhook = request.webhook.take().map(|webhook| app.webhooks.check(webhook)).transpose()?;
     check(&app, &client, request.clone(), size).await?;
     let (owner, per_day) = (client.name.clone(), client.per_day);
@@ -162,7 +162,7 @@ pub(crate) struct GetOptions {
 pub(crate) async fn get(
     State(app): State<Arc<App>>,
     Extension(client): Extension<Arc<Client>>,
-    Extension(who): Extension<Who>,
+    Extension(client_id): Extension<ClientId>,
     Path(id): Path<String>,
     options: Result<Query<GetOptions>, QueryRejection>,
 ) -> Result<Response, Problem> {
@@ -174,7 +174,7 @@ pub(crate) async fn get(
     let wait = wait.unwrap_or_default().min(LONGEST_WAIT);
     if !wait.is_zero() && !job.status.is_final() {
         drop(job);
-        let place = app.streams.take(&who, 1)?;
+        let place = app.streams.take(&client_id, 1)?;
         let mut follower = app.followed.follow(&app.jobs, id);
         let ended = async {
             while !follower.news().is_final() {
@@ -185,7 +185,7 @@ pub(crate) async fn get(
         drop(place);
         job = find(&app, &client, id).await?;
     }
-    app.answers.answer(&who, &job)
+    app.answers.answer(&client_id, &job)
 }
 
 /// `DELETE /v1/execute/{id}`: a job that waits never starts, one that runs is ended.
@@ -199,7 +199,7 @@ pub(crate) async fn get(
 pub(crate) async fn cancel(
     State(app): State<Arc<App>>,
     Extension(client): Extension<Arc<Client>>,
-    Extension(who): Extension<Who>,
+    Extension(client_id): Extension<ClientId>,
     Path(id): Path<String>,
 ) -> Result<Response, Problem> {
     let id = parse_id(&id)?;
@@ -212,7 +212,7 @@ pub(crate) async fn cancel(
             here.cancel();
         }
     }
-    app.answers.answer(&who, &shown(job))
+    app.answers.answer(&client_id, &shown(job))
 }
 
 #[derive(Debug, Deserialize)]
@@ -264,7 +264,7 @@ pub(crate) async fn list(
 pub(crate) async fn events(
     State(app): State<Arc<App>>,
     Extension(client): Extension<Arc<Client>>,
-    Extension(who): Extension<Who>,
+    Extension(client_id): Extension<ClientId>,
     Path(id): Path<String>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
@@ -276,14 +276,14 @@ pub(crate) async fn events(
         Some(None) => return Err(Problem::new(Code::InvalidRequest, "Last-Event-ID must be a number")),
     };
     find(&app, &client, id).await?;
-    let place = app.streams.take(&who, 1)?;
+    let place = app.streams.take(&client_id, 1)?;
     let follower = app.followed.follow(&app.jobs, id);
     // A client that reads slowly makes this wait, not the memory grow.
     let (sender, receiver) = tokio::sync::mpsc::channel(1);
     let mut shutdown = app.shutdown.subscribe();
     tokio::spawn(async move {
         tokio::select! {
-            _ = feed(&app, &who, id, &mut after, follower, &sender) => {}
+            _ = feed(&app, &client_id, id, &mut after, follower, &sender) => {}
             () = sender.closed() => {}
             // Any server can go on from the last event.
             _ = shutdown.wait_for(|over| *over) => {}
@@ -295,7 +295,7 @@ pub(crate) async fn events(
 /// Sends a job's events as they come, until there will be no more. Fails when the client has gone away.
 async fn feed(
     app: &App,
-    who: &Who,
+    client_id: &ClientId,
     id: JobId,
     after: &mut u64,
     mut follower: JobFollower,
@@ -304,7 +304,7 @@ async fn feed(
     loop {
         // The state before the events: one that is final has all of them.
         let is_final = follower.news().is_final();
-        while send_some(app, who, id, after, out).await? {}
+        while send_some(app, client_id, id, after, out).await? {}
         if is_final {
             return Ok(());
         }
@@ -313,7 +313,13 @@ async fn feed(
 }
 
 /// Sends the next events of a job; says whether there may be more.
-async fn send_some(app: &App, who: &Who, id: JobId, after: &mut u64, out: &Sender<Item>) -> Result<bool, StoreError> {
+async fn send_some(
+    app: &App,
+    client_id: &ClientId,
+    id: JobId,
+    after: &mut u64,
+    out: &Sender<Item>,
+) -> Result<bool, StoreError> {
     let mut held = Reservation::nothing();
     let mut paid = 0;
     // Events are read by few at a time, and given up again if there is no room for them: only what waits for the client
@@ -326,13 +332,13 @@ async fn send_some(app: &App, who: &Who, id: JobId, after: &mut u64, out: &Sende
         if size <= paid {
             break events;
         }
-        if let Ok(room) = app.answers.take(who, size) {
-            held = room;
+        if let Ok(budget) = app.answers.take(client_id, size) {
+            held = budget;
             break events;
         }
         drop((events, turn));
         held = Reservation::nothing();
-        held.and(app.answers.wait(who, size).await);
+        held.and(app.answers.wait(client_id, size).await);
         paid = size;
     };
     let more = events.len() == EVENTS_AT_ONCE;

@@ -78,8 +78,9 @@ fn main() -> ExitCode {
         return if printed.is_ok() { ExitCode::SUCCESS } else { ExitCode::from(1) };
     }
     if matches.get_flag("health") {
-        let asked = health_client::ask(config.listen)
-            .and_then(|said| writeln!(std::io::stdout(), "{said}").map_err(|error| format!("cannot print: {error}")));
+        let asked = health_client::ask(config.listen).and_then(|report| {
+            writeln!(std::io::stdout(), "{report}").map_err(|error| format!("cannot print: {error}"))
+        });
         return asked.map_or_else(|why| fail(&why, 1), |()| ExitCode::SUCCESS);
     }
     match executor.map_or(Ok(()), |executor| run(config, executor)) {

@@ -23,7 +23,7 @@ const MOST_REMEMBERED: usize = 1024;
 
 /// Who asks: the key's name, or the address where no key is needed.
 #[derive(Debug, Clone)]
-pub(crate) struct Who(pub(crate) Arc<str>);
+pub(crate) struct ClientId(pub(crate) Arc<str>);
 
 /// All that may be held.
 #[derive(Debug)]
@@ -65,23 +65,28 @@ impl SharedBudget {
     }
 
     /// Takes this much, if it is there.
-    pub(crate) fn take(&self, who: &Who, amount: usize) -> Result<Reservation, Problem> {
+    pub(crate) fn take(&self, client_id: &ClientId, amount: usize) -> Result<Reservation, Problem> {
         let none = |_| Problem::new(Code::AtCapacity, self.exhausted).retry_after(1);
-        let share = self.share(who).try_acquire_many_owned(self.units(amount, self.most())).map_err(none)?;
+        let share = self.share(client_id).try_acquire_many_owned(self.units(amount, self.most())).map_err(none)?;
         let all = Arc::clone(&self.units).try_acquire_many_owned(self.units(amount, self.size)).map_err(none)?;
         Ok(Reservation { all: Some(all), share: Some(share) })
     }
 
     /// Takes this much when it is there.
-    pub(crate) async fn wait(&self, who: &Who, amount: usize) -> Reservation {
-        let share = self.share(who).acquire_many_owned(self.units(amount, self.most())).await.ok();
+    pub(crate) async fn wait(&self, client_id: &ClientId, amount: usize) -> Reservation {
+        let share = self.share(client_id).acquire_many_owned(self.units(amount, self.most())).await.ok();
         let all = Arc::clone(&self.units).acquire_many_owned(self.units(amount, self.size)).await.ok();
         Reservation { all, share }
     }
 
     /// Takes this much if it is there within this time.
-    pub(crate) async fn wait_for(&self, who: &Who, amount: usize, patience: Duration) -> Result<Reservation, Problem> {
-        let waited = tokio::time::timeout(patience, self.wait(who, amount)).await;
+    pub(crate) async fn wait_for(
+        &self,
+        client_id: &ClientId,
+        amount: usize,
+        patience: Duration,
+    ) -> Result<Reservation, Problem> {
+        let waited = tokio::time::timeout(patience, self.wait(client_id, amount)).await;
         waited.map_err(|_| Problem::new(Code::AtCapacity, self.exhausted).retry_after(1))
     }
 
@@ -95,23 +100,23 @@ impl SharedBudget {
         u32::try_from(amount.div_ceil(self.unit).min(most)).unwrap_or(u32::MAX)
     }
 
-    fn share(&self, who: &Who) -> Arc<Semaphore> {
+    fn share(&self, client_id: &ClientId) -> Arc<Semaphore> {
         let mut shares = self.shares.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(share) = shares.get(&who.0).and_then(Weak::upgrade) {
+        if let Some(share) = shares.get(&client_id.0).and_then(Weak::upgrade) {
             return share;
         }
         if shares.len() >= MOST_REMEMBERED {
             shares.retain(|_, share| share.strong_count() > 0);
         }
         let share = Arc::new(Semaphore::new(self.most()));
-        shares.insert(Arc::clone(&who.0), Arc::downgrade(&share));
+        shares.insert(Arc::clone(&client_id.0), Arc::downgrade(&share));
         share
     }
 
     /// Answers with JSON, if there is room for it.
-    pub(crate) fn answer(&self, who: &Who, value: &impl Serialize) -> Result<Response, Problem> {
+    pub(crate) fn answer(&self, client_id: &ClientId, value: &impl Serialize) -> Result<Response, Problem> {
         let bytes = serde_json::to_vec(value).unwrap_or_default();
-        Ok(self.take(who, bytes.len())?.respond(StatusCode::OK, bytes))
+        Ok(self.take(client_id, bytes.len())?.respond(StatusCode::OK, bytes))
     }
 }
 
@@ -161,33 +166,33 @@ impl AsRef<[u8]> for Accounted {
 mod tests {
     use super::*;
 
-    fn who(name: &str) -> Who {
-        Who(name.into())
+    fn client_id(name: &str) -> ClientId {
+        ClientId(name.into())
     }
 
     #[test]
     fn budget_is_released_on_drop() {
-        let room = SharedBudget::memory(10 * UNIT);
+        let budget = SharedBudget::memory(10 * UNIT);
         let mut held = Reservation::nothing();
-        held.and(room.take(&who("a"), 4 * UNIT).expect("there"));
-        held.and(room.take(&who("a"), 1).expect("there"));
-        assert!(room.take(&who("a"), 1).is_err(), "half is all for one client");
-        let rest = room.take(&who("b"), 5 * UNIT).expect("there");
-        assert!(room.take(&who("c"), 1).is_err());
+        held.and(budget.take(&client_id("a"), 4 * UNIT).expect("there"));
+        held.and(budget.take(&client_id("a"), 1).expect("there"));
+        assert!(budget.take(&client_id("a"), 1).is_err(), "half is all for one client");
+        let rest = budget.take(&client_id("b"), 5 * UNIT).expect("there");
+        assert!(budget.take(&client_id("c"), 1).is_err());
         drop((held, rest));
-        assert!(room.take(&who("a"), 1000 * UNIT).is_ok(), "more than all is all");
+        assert!(budget.take(&client_id("a"), 1000 * UNIT).is_ok(), "more than all is all");
     }
 
     #[test]
     fn shares_of_clients_that_hold_nothing_are_forgotten() {
-        let room = SharedBudget::streams(4);
-        let held = room.take(&who("stays"), 2).expect("there");
+        let budget = SharedBudget::streams(4);
+        let held = budget.take(&client_id("stays"), 2).expect("there");
         for n in 0..3 * MOST_REMEMBERED {
-            drop(room.take(&who(&n.to_string()), 1).expect("there"));
+            drop(budget.take(&client_id(&n.to_string()), 1).expect("there"));
         }
-        assert!(room.shares.lock().expect("lock").len() <= MOST_REMEMBERED);
-        assert!(room.take(&who("stays"), 1).is_err());
+        assert!(budget.shares.lock().expect("lock").len() <= MOST_REMEMBERED);
+        assert!(budget.take(&client_id("stays"), 1).is_err());
         drop(held);
-        assert!(room.take(&who("stays"), 1).is_ok());
+        assert!(budget.take(&client_id("stays"), 1).is_ok());
     }
 }

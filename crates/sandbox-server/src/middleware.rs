@@ -11,7 +11,7 @@ use axum::response::{IntoResponse, Response};
 use uuid::Uuid;
 
 use crate::auth::{Client, Scope};
-use crate::memory_budget::Who;
+use crate::memory_budget::ClientId;
 use crate::rate_limit::network;
 use crate::state::App;
 
@@ -33,15 +33,15 @@ pub(crate) async fn authorize(
     let peer = peer(&request);
     let allowed = app.keys.check(request.headers(), peer).and_then(|client: Arc<Client>| {
         let address = || peer.map(network).unwrap_or_default();
-        let who = client.name.as_ref().map_or_else(address, |name| format!("key {name}"));
-        app.rate.count(&who, client.rate)?;
+        let client_id = client.name.as_ref().map_or_else(address, |name| format!("key {name}"));
+        app.rate.count(&client_id, client.rate)?;
         scope.map_or(Ok(()), |scope| client.may(scope))?;
-        Ok((client, Who(who.into())))
+        Ok((client, ClientId(client_id.into())))
     });
     match allowed {
-        Ok((client, who)) => {
+        Ok((client, client_id)) => {
             request.extensions_mut().insert(client);
-            request.extensions_mut().insert(who);
+            request.extensions_mut().insert(client_id);
             next.run(request).await
         }
         Err(problem) => problem.into_response(),

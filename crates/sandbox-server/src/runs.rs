@@ -13,7 +13,7 @@ use tokio::runtime::Handle;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use crate::capacity::Slot;
-use crate::memory_budget::{Reservation, Who};
+use crate::memory_budget::{ClientId, Reservation};
 use crate::problem::{Code, Problem};
 use crate::state::App;
 use crate::streams::Item;
@@ -164,7 +164,7 @@ pub(crate) struct Admission {
     /// The request's id.
     pub(crate) id: String,
     /// The client, whose memory budget pays for what it has not read yet.
-    pub(crate) who: Who,
+    pub(crate) client_id: ClientId,
     /// The right to run.
     pub(crate) slot: Slot,
     /// How long the request waited for it.
@@ -186,14 +186,14 @@ pub(crate) fn start(
     let (sender, updates) = unbounded_channel();
     let run = RunHandle { cancel: cancel.clone(), updates };
     let (app, handle) = (Arc::clone(app), Handle::current());
-    let Admission { id, who, slot, queued, request } = admission;
+    let Admission { id, client_id, slot, queued, request } = admission;
     tokio::task::spawn_blocking(move || {
-        let room = |bytes: usize| handle.block_on(app.answers.wait_for(&who, bytes, PATIENCE));
+        let budget = |bytes: usize| handle.block_on(app.answers.wait_for(&client_id, bytes, PATIENCE));
         let owned = Some((slot, request));
         let mut forward = ClientObserver {
             updates: sender,
             watched,
-            room: &room,
+            budget: &budget,
             encoder: EventEncoder::default(),
             owned,
             failed: None,
@@ -211,7 +211,7 @@ struct ClientObserver<'a> {
     updates: UnboundedSender<Update>,
     watched: bool,
     /// Reserves memory for what the client has not read yet.
-    room: &'a dyn Fn(usize) -> Result<Reservation, Problem>,
+    budget: &'a dyn Fn(usize) -> Result<Reservation, Problem>,
     encoder: EventEncoder,
     /// What the run gives back before the client hears of its end, so that the client's next request finds it.
     owned: Option<(Slot, Reservation)>,
@@ -224,7 +224,7 @@ impl ClientObserver<'_> {
         if self.failed.is_some() {
             return;
         }
-        match (self.room)(event.size()) {
+        match (self.budget)(event.size()) {
             Ok(held) => drop(self.updates.send(Update::Event(event, held))),
             Err(problem) => self.failed = Some(problem),
         }
@@ -262,7 +262,7 @@ impl Observer for ClientObserver<'_> {
             self.send(event);
         }
         let slot = self.owned.take().map(|(slot, _)| slot);
-        let held = (self.room)(result.size());
+        let held = (self.budget)(result.size());
         drop(slot);
         self.end(match held {
             Ok(held) => Update::Event(RunEvent::Result { result: Arc::clone(result) }, held),

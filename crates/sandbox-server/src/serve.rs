@@ -145,7 +145,7 @@ fn attend(
     app: &Arc<App>,
     config: &Config,
 ) {
-    let arrived = web::Arrived(stream.local_addr().map_or(peer.ip(), |address| address.ip()));
+    let local_address = web::LocalAddress(stream.local_addr().map_or(peer.ip(), |address| address.ip()));
     let _ = stream.set_nodelay(true);
     // A client that does not read holds nobody up for longer than this.
     let mut stream = TimeoutStream::new(stream);
@@ -164,7 +164,7 @@ fn attend(
     let service = service_fn(move |mut request: Request<Incoming>| {
         let flight = requests.begin();
         request.extensions_mut().insert(peer);
-        request.extensions_mut().insert(arrived);
+        request.extensions_mut().insert(local_address);
         let answer = TowerToHyperService::new(router.clone()).call(request);
         async move { answer.await.map(|response| response.map(|body| ResponseBody::new(body, flight))) }
     });

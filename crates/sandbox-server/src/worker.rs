@@ -18,7 +18,7 @@ pub(crate) struct RunningJob {
     stop: CancelHandle,
     /// Whether a client, and not the end of the server, wants it to end.
     cancelled: AtomicBool,
-    run: Attempt,
+    attempt: Attempt,
 }
 
 impl RunningJob {
@@ -68,7 +68,7 @@ async fn take_one(app: &Arc<App>) -> Result<(), StoreError> {
 pub(crate) async fn report(app: Arc<App>) {
     loop {
         tokio::time::sleep(Duration::from_millis(500)).await;
-        let runs: Vec<Attempt> = running(&app).values().map(|job| job.run).collect();
+        let runs: Vec<Attempt> = running(&app).values().map(|job| job.attempt).collect();
         if runs.is_empty() {
             continue;
         }
@@ -92,14 +92,16 @@ pub(crate) fn running(app: &App) -> MutexGuard<'_, HashMap<JobId, Arc<RunningJob
 
 /// Carries a job out, in a thread that may block.
 fn carry_out(app: &App, handle: &Handle, job: &Job) {
-    let run = job.run();
+    let attempt = job.attempt();
     let cancel = match CancelHandle::new() {
         Ok(cancel) => cancel,
-        Err(error) => return conclude(app, handle, run, internal_error(format!("cannot prepare the run: {error}"))),
+        Err(error) => {
+            return conclude(app, handle, attempt, internal_error(format!("cannot prepare the run: {error}")));
+        }
     };
-    let here = Arc::new(RunningJob { stop: cancel.clone(), cancelled: AtomicBool::new(false), run });
+    let here = Arc::new(RunningJob { stop: cancel.clone(), cancelled: AtomicBool::new(false), attempt });
     running(app).insert(job.id, Arc::clone(&here));
-    let mut recorder = Recorder { store: &app.jobs, handle, run, encoder: EventEncoder::default() };
+    let mut recorder = Recorder { store: &app.jobs, handle, attempt, encoder: EventEncoder::default() };
     let result = app
         .service
         .check_json(&job.request, job.owner.as_deref())
@@ -108,12 +110,12 @@ fn carry_out(app: &App, handle: &Handle, job: &Job) {
     running(app).remove(&job.id);
     if result.verdict == Verdict::Cancelled && !here.cancelled.load(Ordering::Relaxed) {
         // The server ends, the job does not: another server runs it.
-        if let Err(error) = handle.block_on(app.jobs.put_back(run)) {
+        if let Err(error) = handle.block_on(app.jobs.put_back(attempt)) {
             tracing::error!(%error, id = %job.id, "cannot put a job back");
         }
         return;
     }
-    conclude(app, handle, run, result);
+    conclude(app, handle, attempt, result);
 }
 
 fn internal_error(error: String) -> Arc<RunResult> {
@@ -121,10 +123,10 @@ fn internal_error(error: String) -> Arc<RunResult> {
 }
 
 /// Ends a job with its result.
-fn conclude(app: &App, handle: &Handle, run: Attempt, result: Arc<RunResult>) {
+fn conclude(app: &App, handle: &Handle, attempt: Attempt, result: Arc<RunResult>) {
     let cancelled = result.verdict == Verdict::Cancelled;
-    if let Err(error) = handle.block_on(app.jobs.finish(run, cancelled, Arc::unwrap_or_clone(result))) {
-        tracing::error!(%error, id = %run.id, "cannot finish a job");
+    if let Err(error) = handle.block_on(app.jobs.finish(attempt, cancelled, Arc::unwrap_or_clone(result))) {
+        tracing::error!(%error, id = %attempt.id, "cannot finish a job");
     }
 }
 
@@ -132,14 +134,14 @@ fn conclude(app: &App, handle: &Handle, run: Attempt, result: Arc<RunResult>) {
 struct Recorder<'a> {
     store: &'a JobStore,
     handle: &'a Handle,
-    run: Attempt,
+    attempt: Attempt,
     encoder: EventEncoder,
 }
 
 impl Recorder<'_> {
     fn record(&self, event: RunEvent) {
-        if let Err(error) = self.handle.block_on(self.store.append(self.run, event)) {
-            tracing::error!(%error, id = %self.run.id, "cannot record an event");
+        if let Err(error) = self.handle.block_on(self.store.append(self.attempt, event)) {
+            tracing::error!(%error, id = %self.attempt.id, "cannot record an event");
         }
     }
 }

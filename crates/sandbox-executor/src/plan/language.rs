@@ -8,7 +8,7 @@ use sandbox_cell::{CellSpec, Gateway, Mount, Network, Volume};
 use sandbox_network::{AddressPolicy, hide_credentials, hosts_in};
 use sandbox_runtimes::{ArtifactKind, Invocation, OUT_DIR, Packages, Runtime, StageCommand, set_all};
 
-use super::{Making, Plan, Step, use_proxy};
+use super::{ArtifactPlan, Plan, Step, use_proxy};
 use crate::cache_key::CacheKey;
 use crate::input_files::InputFile;
 use crate::network::WEB;
@@ -16,7 +16,7 @@ use crate::request::{Request, RequestError};
 use crate::resolve::Resolved;
 use crate::settings::Settings;
 use crate::template::{TOKEN, Translator};
-use crate::verdict::Complaints;
+use crate::verdict::ErrorPatterns;
 use crate::{last_value, warm_start};
 
 /// Plans code in a language.
@@ -31,7 +31,7 @@ impl Planner<'_> {
     pub(super) fn plan(
         &self,
         mut cell: CellSpec,
-        reach: AddressPolicy,
+        address_policy: AddressPolicy,
         collect: Option<FileCaps>,
     ) -> Result<Plan, RequestError> {
         let (request, runtime, definition) = (self.request, self.runtime, &self.runtime.definition);
@@ -75,12 +75,12 @@ impl Planner<'_> {
             install,
             compile,
             cell,
-            lent: vec![],
-            reach,
+            host_mounts: vec![],
+            address_policy,
             command,
             zygote,
             files,
-            complaints: Complaints { reasons: errors.run, first: false, memory: errors.memory },
+            error_patterns: ErrorPatterns { reasons: errors.run, first: false, memory: errors.memory },
             has_runner,
             runner_file,
             named_volumes: vec![],
@@ -109,7 +109,7 @@ impl Planner<'_> {
         }
     }
 
-    fn prepare(&self) -> Result<Option<Making>, RequestError> {
+    fn prepare(&self) -> Result<Option<ArtifactPlan>, RequestError> {
         let variable = |name: &str| self.resolved.variables.get(name);
         let runtime = self.runtime;
         let Some(definition) = &runtime.definition.prepare else { return Ok(None) };
@@ -130,7 +130,7 @@ impl Planner<'_> {
         for file in &files {
             key.file(file);
         }
-        Ok(Some(Making {
+        Ok(Some(ArtifactPlan {
             step: Step::Prepare,
             what: format!("preparing {} (once)", definition.what),
             kind: ArtifactKind::Environment,
@@ -143,12 +143,16 @@ impl Planner<'_> {
             command,
             companion: None,
             files,
-            complaints: Complaints { reasons: runtime.definition.errors.install.clone(), first: true, memory: vec![] },
-            reach: AddressPolicy { indexes, ..self.install_reach(&definition.pass) },
+            error_patterns: ErrorPatterns {
+                reasons: runtime.definition.errors.install.clone(),
+                first: true,
+                memory: vec![],
+            },
+            address_policy: AddressPolicy { indexes, ..self.install_policy(&definition.pass) },
         }))
     }
 
-    fn install(&self, files: &[InputFile]) -> Result<Option<Making>, RequestError> {
+    fn install(&self, files: &[InputFile]) -> Result<Option<ArtifactPlan>, RequestError> {
         let variable = |name: &str| self.resolved.variables.get(name);
         let (runtime, language) = (self.runtime, &self.runtime.definition);
         let mut packages = self.request.packages.clone();
@@ -177,7 +181,7 @@ impl Planner<'_> {
         }
         let named: Vec<&str> = manifests.iter().map(|file| file.path.as_str()).collect();
         let what = packages.iter().map(String::as_str).chain(named).collect::<Vec<_>>().join(", ");
-        Ok(Some(Making {
+        Ok(Some(ArtifactPlan {
             step: Step::Install,
             what: format!("installing {what}"),
             kind: ArtifactKind::Environment,
@@ -190,13 +194,13 @@ impl Planner<'_> {
             command,
             companion: None,
             files: manifests,
-            complaints: Complaints { reasons: language.errors.install.clone(), first: true, memory: vec![] },
-            reach: AddressPolicy { indexes, ..self.install_reach(&definition.pass) },
+            error_patterns: ErrorPatterns { reasons: language.errors.install.clone(), first: true, memory: vec![] },
+            address_policy: AddressPolicy { indexes, ..self.install_policy(&definition.pass) },
         }))
     }
 
     /// What installs may reach: the web, and the hosts from which the operator has packages come, wherever those are.
-    fn install_reach(&self, variables: &[String]) -> AddressPolicy {
+    fn install_policy(&self, variables: &[String]) -> AddressPolicy {
         let values = variables.iter().filter_map(|name| self.resolved.variables.get(name)?.into_string().ok());
         let always = values.flat_map(|text| hosts_in(&text)).collect();
         AddressPolicy {
@@ -213,9 +217,9 @@ impl Planner<'_> {
         &self,
         entry: &str,
         files: &[InputFile],
-        prepare: Option<&Making>,
-        install: Option<&Making>,
-    ) -> Result<Option<Making>, RequestError> {
+        prepare: Option<&ArtifactPlan>,
+        install: Option<&ArtifactPlan>,
+    ) -> Result<Option<ArtifactPlan>, RequestError> {
         let runtime = self.runtime;
         let Some(StageCommand { command, mounts }) = runtime.compile(entry, install.is_some())? else {
             return Ok(None);
@@ -231,7 +235,7 @@ impl Planner<'_> {
         for made in prepare.iter().chain(&install) {
             key.part(made.key.as_bytes());
         }
-        Ok(Some(Making {
+        Ok(Some(ArtifactPlan {
             step: Step::Compile,
             what: format!("compiling {entry}"),
             kind: ArtifactKind::Build,
@@ -244,8 +248,12 @@ impl Planner<'_> {
             companion: runtime.companion(&command),
             command,
             files: files.to_vec(),
-            complaints: Complaints { reasons: runtime.definition.errors.compile.clone(), first: true, memory: vec![] },
-            reach: AddressPolicy::default(),
+            error_patterns: ErrorPatterns {
+                reasons: runtime.definition.errors.compile.clone(),
+                first: true,
+                memory: vec![],
+            },
+            address_policy: AddressPolicy::default(),
         }))
     }
 }

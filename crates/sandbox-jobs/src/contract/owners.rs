@@ -29,7 +29,7 @@ async fn the_owner_with_the_fewest_running_jobs_is_served_next() {
         while let Some(job) = take(store).await {
             order.push(job.owner.clone().unwrap_or_default());
             if job.owner.as_deref() == Some("quick") {
-                store.finish(job.run(), false, succeeded("")).await.expect("finish");
+                store.finish(job.attempt(), false, succeeded("")).await.expect("finish");
             }
         }
         assert_eq!(order, ["quick", "slow", "quick", "quick", "slow", "slow"], "{}", store.name());
@@ -84,8 +84,8 @@ async fn an_owner_whose_results_exceed_its_bytes_starts_no_more_jobs() {
         for owner in ["a", "a", "b"] {
             create_for(store, owner).await;
         }
-        let run = take(store).await.expect("one").run();
-        store.finish(run, false, succeeded(&"x".repeat(10_000))).await.expect("finish");
+        let attempt = take(store).await.expect("one").attempt();
+        store.finish(attempt, false, succeeded(&"x".repeat(10_000))).await.expect("finish");
         let owners = async |most| store.next_owners(most).await.expect("owners");
         let both = owners(100_000).await;
         assert_eq!(both, [Some("b".to_owned()), Some("a".to_owned())], "{}", store.name());
@@ -106,10 +106,10 @@ async fn usage_is_exact_after_every_change() {
         create_for(store, "b").await;
         let usage = assert_exact(store, "a", "created").await;
         assert_eq!((usage.waiting, usage.running), (6, 0));
-        let takes = async || store.take(Some("a")).await.expect("take").expect("one").run();
+        let takes = async || store.take(Some("a")).await.expect("take").expect("one").attempt();
         let (first, second, third) = (takes().await, takes().await, takes().await);
-        for run in [first, second, third] {
-            store.append(run, stdout(&"é".repeat(100))).await.expect("append");
+        for attempt in [first, second, third] {
+            store.append(attempt, stdout(&"é".repeat(100))).await.expect("append");
         }
         let usage = assert_exact(store, "a", "running").await;
         assert_eq!((usage.waiting, usage.running), (3, 3));
@@ -146,9 +146,9 @@ async fn nothing_is_left_of_an_owner_whose_jobs_are_forgotten() {
         let webhook = Some(Webhook::new("http://example.com/".to_owned(), "s".repeat(20)));
         let new = NewJob { webhook, idempotency_key: Some("k".to_owned()), ..job_of("a", "x") };
         let Created::New(first) = store.create(new.clone(), BOUNDS).await.expect("create") else { panic!("new") };
-        let run = take(&store).await.expect("one").run();
-        store.append(run, stdout("")).await.expect("append");
-        store.finish(run, false, succeeded(&"x".repeat(1000))).await.expect("finish");
+        let attempt = take(&store).await.expect("one").attempt();
+        store.append(attempt, stdout("")).await.expect("append");
+        store.finish(attempt, false, succeeded(&"x".repeat(1000))).await.expect("finish");
         let second = create_for(&store, "a").await;
         store.cancel(second).await.expect("cancel");
         tokio::time::sleep(Duration::from_millis(20)).await;
@@ -158,8 +158,8 @@ async fn nothing_is_left_of_an_owner_whose_jobs_are_forgotten() {
         let Created::New(again) = store.create(new, BOUNDS).await.expect("create") else { panic!("its key is free") };
         assert_ne!(again.id, first.id);
         // A full store makes room by itself if there is something to forget.
-        let run = take(&store).await.expect("one").run();
-        store.finish(run, false, succeeded(&"x".repeat(2000))).await.expect("finish");
+        let attempt = take(&store).await.expect("one").attempt();
+        store.finish(attempt, false, succeeded(&"x".repeat(2000))).await.expect("finish");
         tokio::time::sleep(Duration::from_millis(20)).await;
         let small = StoreLimits { bytes_per_owner: 2000, ..BOUNDS };
         assert!(matches!(store.create(job_of("a", "x"), small).await.expect("create"), Created::New(_)));
@@ -175,7 +175,7 @@ async fn webhooks_of_some_owners_can_be_left_out() {
             store.create(NewJob { webhook, ..job_of(owner, "x") }, BOUNDS).await.expect("create");
         }
         while let Some(job) = take(store).await {
-            store.finish(job.run(), false, succeeded("")).await.expect("finish");
+            store.finish(job.attempt(), false, succeeded("")).await.expect("finish");
         }
         let due = async |without: &[&str]| {
             let without = without.iter().map(|owner| Some((*owner).to_owned())).collect();

@@ -52,8 +52,8 @@ impl Record {
         serde_json::from_slice(bytes).ok()
     }
 
-    pub(super) fn has(&self, run: Attempt) -> bool {
-        self.summary.status == JobStatus::Running && self.attempts == run.attempt
+    pub(super) fn has(&self, attempt: Attempt) -> bool {
+        self.summary.status == JobStatus::Running && self.attempts == attempt.number
     }
 
     fn counts(&self, status: JobStatus) -> u64 {
