@@ -1,4 +1,4 @@
-//! `sandbox-run cache`: what was made once for many runs, its size, and how to be rid of it.
+//! `sandbox-run cache`: lists and removes cached package environments and compiled programs.
 
 use std::io::Write;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -25,7 +25,7 @@ pub(crate) fn cache(action: Option<CacheAction>) -> u8 {
 
 fn act(action: CacheAction) -> Result<(), String> {
     let settings = Settings::read(|name| std::env::var(name).ok()).map_err(|error| error.to_string())?;
-    let dir = settings.data_dir.ok_or("there is no data directory; name one with SANDBOX_DATA_DIR")?;
+    let dir = settings.data_dir.ok_or("no data directory; set SANDBOX_DATA_DIR")?;
     let store = ArtifactStore::new(&dir);
     let list = store.list();
     let mut out = anstream::stdout().lock();

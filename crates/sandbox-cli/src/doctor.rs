@@ -65,7 +65,7 @@ fn server_warnings(variable: impl Fn(&str) -> Option<String>) -> Vec<String> {
         return vec![];
     }
     vec![format!(
-        "sandbox-server, started with these variables, listens on {host} and needs no API key: everyone who can reach it can \
+        "sandbox-server, started with these variables, listens on {host} without an API key: everyone who can reach it can \
          run code; set SANDBOX_API_KEYS or HTTP_HOST=127.0.0.1, unless its flags or its configuration file do"
     )]
 }

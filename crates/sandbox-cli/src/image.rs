@@ -82,7 +82,7 @@ fn import(
     let stem = path.file_stem().unwrap_or_default().to_string_lossy();
     let image = import.publish(unpacked, name, stem.trim_end_matches(".tar")).map_err(usage)?;
     let listed = store.list().into_iter().find(|listed| listed.about.digest == image.digest);
-    listed.ok_or_else(|| ("the image is gone already".to_owned(), exit_code::INTERNAL))
+    listed.ok_or_else(|| ("the image was removed meanwhile".to_owned(), exit_code::INTERNAL))
 }
 
 fn table(list: &[ListedImage], out: &mut impl Write) -> std::io::Result<()> {
@@ -91,7 +91,7 @@ fn table(list: &[ListedImage], out: &mut impl Write) -> std::io::Result<()> {
         let digest = about.digest.strip_prefix("sha256:").unwrap_or(&about.digest);
         let skipped = match about.skipped {
             0 => String::new(),
-            skipped => format!(" ({skipped} devices or the like left out)"),
+            skipped => format!(" ({skipped} devices and special files dropped)"),
         };
         let (digest, size) = (&digest[..12.min(digest.len())], format_size(about.size));
         writeln!(out, "{digest}  {size:>10}  {:>6} files  {}{skipped}", about.entries, listed.names.join(", "))?;

@@ -1,4 +1,4 @@
-//! `sandbox-run`: runs code nobody trusts and says exactly what happened.
+//! `sandbox-run`: runs untrusted code in single-use sandboxes, and reports precisely what happened.
 
 mod args;
 mod attack;

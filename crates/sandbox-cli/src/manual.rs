@@ -1,4 +1,4 @@
-//! `sandbox-run man`.
+//! `sandbox-run man`: prints or writes man pages.
 
 use std::io::{self, Write};
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! Files of the user's on their way into a request.
+//! Reads the user's files and projects into a request.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -31,7 +31,7 @@ pub(crate) fn name_of(path: &Path) -> Result<String, UsageError> {
     let name = if below { normal.iter().collect() } else { path.file_name().map(Into::into).unwrap_or_default() };
     let name: std::path::PathBuf = name;
     match name.to_str() {
-        Some("") | None => Err(refuse(path, "it has no name that could be used in the sandbox")),
+        Some("") | None => Err(refuse(path, "its name cannot be used in the sandbox")),
         Some(name) => Ok(name.to_owned()),
     }
 }
@@ -57,13 +57,13 @@ pub(crate) fn read_one(path: &Path, name: &str) -> Result<InputFile, UsageError>
 pub(crate) fn read_dir(dir: &Path, name: &str) -> Result<Vec<InputFile>, UsageError> {
     let root = dir.canonicalize().map_err(|error| refuse(dir, &reason(&error)))?;
     if root.parent().is_none() {
-        return Err(refuse(dir, "it is the root directory, not a project"));
+        return Err(refuse(dir, "it is the root directory"));
     }
     let built = ["Cargo.toml", "pom.xml"].iter().any(|file| root.join(file).exists());
     let mut files = vec![];
     read_below(&root, &root, name, built, &mut files)?;
     if files.is_empty() {
-        return Err(refuse(dir, "there are no files in the directory"));
+        return Err(refuse(dir, "the directory is empty"));
     }
     Ok(files)
 }
@@ -83,7 +83,7 @@ fn read_below(root: &Path, dir: &Path, name: &str, built: bool, files: &mut Vec<
         let inner = if name.is_empty() { own } else { format!("{name}/{own}") };
         let kind = entry.file_type().map_err(failed)?;
         if kind.is_symlink() && !path.canonicalize().is_ok_and(|real| real.starts_with(root)) {
-            return Err(refuse(&path, "it is a link that leads out of the directory"));
+            return Err(refuse(&path, "it is a link to a file outside the directory"));
         }
         if kind.is_dir() {
             read_below(root, &path, &inner, built, files)?;
@@ -148,7 +148,7 @@ mod tests {
         assert_eq!(names(files), ["Cargo.toml", "data/target/z", "src/main.rs"]);
         assert_eq!(names(read_dir(&dir.path().join("src"), "in").expect("read")), ["in/main.rs"]);
         std::os::unix::fs::symlink("/etc/passwd", dir.path().join("link")).expect("link");
-        assert!(read_dir(dir.path(), "").expect_err("refused").contains("leads out of the directory"));
+        assert!(read_dir(dir.path(), "").expect_err("refused").contains("outside the directory"));
         assert!(read_dir(&dir.path().join("none"), "").is_err());
     }
 

@@ -72,7 +72,7 @@ pub(crate) fn code(
     let (source, files) = read_source(options)?;
     let definition = match (&options.lang, options.file.as_slice()) {
         (Some(lang), _) => registry.by_name(lang).map_err(|error| error.to_string())?,
-        (None, []) => return Err("give the language with --lang, such as --lang python".to_owned()),
+        (None, []) => return Err("no language; set it with --lang, such as --lang python".to_owned()),
         (None, [first, ..]) => language_of(&registry, first, &source, &files)?,
     };
     let is_code = matches!(source, Source::Code(_));
@@ -103,7 +103,7 @@ fn language_of<'r>(
         Source::Files if first.is_dir() => project::language(registry, files),
         _ => registry.by_file(first),
     };
-    found.ok_or_else(|| format!("cannot tell the language of '{}'; give it with --lang", first.display()))
+    found.ok_or_else(|| format!("cannot determine the language of '{}'; set it with --lang", first.display()))
 }
 
 /// What a single file is called in the cell: as its author called it, if the compiler will know it by that name.
@@ -117,7 +117,7 @@ fn own_name(definition: &Definition, file: &Path) -> Option<String> {
 fn read_source(options: &CodeOptions) -> Result<(Source, Vec<InputFile>), UsageError> {
     match options.file.as_slice() {
         [] => Ok((Source::Code(read_code(options)?), vec![])),
-        _ if options.code.is_some() => Err("give the code with --code or with --file, not both".to_owned()),
+        _ if options.code.is_some() => Err("--code and --file cannot be combined".to_owned()),
         [file] if !file.is_dir() => {
             Ok((Source::Code(as_text(read_file(file)?, &format!("'{}'", file.display()))?), vec![]))
         }
@@ -145,7 +145,7 @@ pub(crate) fn program(
 ) -> Result<PreparedRequest, UsageError> {
     let mut workdir = None;
     if let (Some(name), []) = (&options.image, argv.as_slice()) {
-        let nothing = || format!("the image '{name}' does not say what to run; say it after --");
+        let nothing = || format!("the image '{name}' has no default command; give one after --");
         let (own, dir) = own_command(&open_image(name, settings)?).ok_or_else(nothing)?;
         argv = own;
         workdir = dir;
@@ -213,14 +213,14 @@ fn open_image(name: &str, settings: &Settings) -> Result<Image, UsageError> {
 
 /// Where images are.
 pub(crate) fn image_store(settings: &Settings) -> Result<ImageStore, UsageError> {
-    let dir = settings.data_dir.as_deref().ok_or("there is no data directory; name one with SANDBOX_DATA_DIR")?;
+    let dir = settings.data_dir.as_deref().ok_or("no data directory; set SANDBOX_DATA_DIR")?;
     Ok(ImageStore::new(dir))
 }
 
 fn variable(pair: &OsStr) -> Result<(OsString, OsString), UsageError> {
     let bytes = pair.as_bytes();
     let at = bytes.iter().position(|byte| *byte == b'=').filter(|at| *at > 0);
-    let at = at.ok_or_else(|| format!("--env takes NAME=VALUE, not '{}'", pair.display()))?;
+    let at = at.ok_or_else(|| format!("invalid environment variable '{}': expected NAME=VALUE", pair.display()))?;
     Ok((OsString::from_vec(bytes[..at].to_vec()), OsString::from_vec(bytes[at + 1..].to_vec())))
 }
 
@@ -249,7 +249,7 @@ fn read_file(file: &Path) -> Result<Vec<u8>, UsageError> {
 fn read_standard_input() -> Result<Vec<u8>, UsageError> {
     let stdin = std::io::stdin();
     if stdin.is_terminal() {
-        return Err("there is no code; give it with --code, with --file or on standard input".to_owned());
+        return Err("no code; give it with --code, with --file or on standard input".to_owned());
     }
     let mut bytes = vec![];
     stdin
@@ -297,7 +297,7 @@ fn show_program(path: &Path) -> Result<Mount, UsageError> {
         return Err(refuse("it is not a file"));
     }
     if meta.permissions().mode() & 0o005 != 0o005 {
-        return Err(refuse("the sandbox's user may not read and execute it; chmod o+rx would allow that"));
+        return Err(refuse("the sandbox's user cannot read and execute it; allow it with chmod o+rx"));
     }
     let name = source.file_name().unwrap_or_default();
     let target = Path::new("/opt/program").join(name);

@@ -1,4 +1,4 @@
-//! Running something and reporting it.
+//! Runs code or a program, and reports the result.
 
 use std::ffi::OsString;
 use std::os::fd::AsFd;
@@ -57,7 +57,7 @@ fn report(
     };
     let own = match std::env::current_exe() {
         Ok(own) => own,
-        Err(error) => return internal(format, &format!("cannot find this program: {error}")),
+        Err(error) => return internal(format, &format!("cannot find the path of this program: {error}")),
     };
     let variables = HostVariables::of_this_process();
     let service = RunService::new(executor, settings, Registry::default(), variables, own);

@@ -1,4 +1,4 @@
-//! Files of a result on their way into a directory of the user's.
+//! Saves the files of a result in a directory of the user.
 //!
 //! Their names, content and modes come from untrusted code, and the directory may be a checkout or a home directory. So
 //! nothing hidden is written (`.git/hooks`, `.bashrc`), nothing is overwritten and nothing becomes executable unless the
@@ -113,7 +113,7 @@ impl Destination {
         }
     }
 
-    /// Opens a directory below, made as needed. One part at a time, and none of them a link: nothing leads out, whoever
+    /// Opens a directory below, made as needed. One part at a time, and none of them a link: nothing leads out, whatever process
     /// changes the directories meanwhile.
     fn directory(&self, dirs: &str) -> Result<OwnedFd, SaveError> {
         let mut dir = rustix::fs::openat(&self.root, c".", DIRECTORY, Mode::empty())?;
@@ -133,8 +133,8 @@ impl Destination {
         let describe = |file: &Unsaved| {
             let path = printable(&self.dir.join(&file.path).to_string_lossy());
             match file.why {
-                Reason::Hidden => format!("'{path}': it is hidden (allow it with --output-allow hidden)"),
-                Reason::Exists => format!("'{path}': it exists (allow it with --output-allow overwrite)"),
+                Reason::Hidden => format!("'{path}' is hidden (allow it with --output-allow hidden)"),
+                Reason::Exists => format!("'{path}' exists (allow it with --output-allow overwrite)"),
                 Reason::Failed => format!("'{path}': {}", file.error.as_deref().unwrap_or("it cannot be written")),
             }
         };
@@ -164,11 +164,11 @@ impl From<Errno> for SaveError {
     }
 }
 
-/// Puts a new file in the place of another at once. Whoever has that open, or another name of it, keeps it as it is.
+/// Puts a new file in the place of another at once. Processes that have it open, and other links to it, keep the old content.
 fn replace(dir: &OwnedFd, name: &str, mode: Mode, content: &[u8]) -> Result<(), SaveError> {
     let there = rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW)?;
     if FileType::from_raw_mode(there.st_mode) != FileType::RegularFile {
-        return Err(SaveError::Io(std::io::Error::other("it is there already, and not a regular file")));
+        return Err(SaveError::Io(std::io::Error::other("it exists and is not a regular file")));
     }
     let temporary = format!(".sandbox-run-{}", std::process::id());
     let _ = rustix::fs::unlinkat(dir, &temporary, AtFlags::empty());
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn complaints_control_no_terminal() {
+    fn messages_contain_no_control_characters() {
         let dir = tempfile::tempdir().expect("tempdir");
         let destination = Destination::open(dir.path(), &[]).expect("opened");
         let saved = destination.save(&result(&[(".\x1b]0;owned\x07\n", "x", FileEncoding::Utf8)]));

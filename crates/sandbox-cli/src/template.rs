@@ -1,4 +1,4 @@
-//! `--template`, `--var` and `--vars`.
+//! `--template`, `--var` and `--vars`: reads a template and its variables.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -21,7 +21,7 @@ pub(crate) fn read(options: &CodeOptions, language: &str) -> Result<Option<Templ
         if options.var.is_empty() && options.vars.is_empty() {
             return Ok(None);
         }
-        return Err("--var and --vars are for templates; name one with --template".to_owned());
+        return Err("--var and --vars require --template".to_owned());
     };
     let name = template.display().to_string();
     let text = match TemplateRequest::shipped(&name, language) {
@@ -32,7 +32,7 @@ pub(crate) fn read(options: &CodeOptions, language: &str) -> Result<Option<Templ
     for file in &options.vars {
         let text = read_text(file)?;
         let found: BTreeMap<String, Value> = serde_json::from_str(&text)
-            .map_err(|error| format!("'{}' is not a JSON object of variables: {error}", file.display()))?;
+            .map_err(|error| format!("'{}' is not a JSON object: {error}", file.display()))?;
         variables.extend(found);
     }
     for text in &options.var {
@@ -43,7 +43,8 @@ pub(crate) fn read(options: &CodeOptions, language: &str) -> Result<Option<Templ
 }
 
 fn variable(text: &str) -> Result<(String, Value), UsageError> {
-    let (name, value) = text.split_once('=').ok_or_else(|| format!("--var takes NAME=VALUE, not '{text}'"))?;
+    let (name, value) =
+        text.split_once('=').ok_or_else(|| format!("invalid template variable '{text}': expected NAME=VALUE"))?;
     let (name, value) = match (name.strip_suffix(':'), value.strip_prefix('@')) {
         (Some(name), _) => {
             let json = serde_json::from_str(value).map_err(|error| format!("--var {name}: not JSON: {error}"))?;
@@ -54,7 +55,7 @@ fn variable(text: &str) -> Result<(String, Value), UsageError> {
     };
     let fits = |c: char| c.is_ascii_alphanumeric() || c == '_';
     if name.is_empty() || name.starts_with(|c: char| c.is_ascii_digit()) || !name.chars().all(fits) {
-        return Err(format!("'{name}' is not a name for a variable of a template"));
+        return Err(format!("invalid template variable name '{name}'"));
     }
     Ok((name.to_owned(), value))
 }

@@ -1,4 +1,4 @@
-//! The steps before a run: what they make is found in the store, or made in a cell and kept.
+//! Artifacts of the steps before a run: package environments and compiled programs, found in the store or made in a cell.
 
 use std::io::{self, Read};
 use std::path::Path;
@@ -94,7 +94,7 @@ impl<'a> Execution<'a> {
     }
 
     fn store(&self) -> Result<&'a ArtifactStore, Failure> {
-        let none = || failure("cannot use the cache", &io::Error::other("this run has none"));
+        let none = || failure("cannot use the cache", &io::Error::other("this run has no cache"));
         self.host.store.ok_or_else(none)
     }
 
@@ -108,7 +108,7 @@ impl<'a> Execution<'a> {
             !is_readable(self.cancel, Duration::ZERO)
         };
         let claim = self.store()?.claim(artifact.kind, &artifact.key, patient).map_err(|error| Failure {
-            fix: Some("name a directory that can be written with SANDBOX_DATA_DIR".to_owned()),
+            fix: Some("set SANDBOX_DATA_DIR to a writable directory".to_owned()),
             ..failure("cannot use the cache", &error)
         })?;
         if waits >= MUTE_WAITS {
@@ -160,7 +160,7 @@ impl<'a> Execution<'a> {
         }
         let owner = artifact.owner.as_deref();
         let entry =
-            staging.publish(&artifact.label, owner).map_err(|error| failure("cannot keep what was made", &error))?;
+            staging.publish(&artifact.label, owner).map_err(|error| failure("cannot store the artifact", &error))?;
         Ok(entry)
     }
 
@@ -191,16 +191,16 @@ impl<'a> Execution<'a> {
         result.error = match (ended.outcome.stopped, judgement.limit) {
             (Some(StopReason::Limit(_)) | None, Some(limit)) => {
                 let raise = match limit.kind {
-                    LimitKind::WallTime => format!("; {prefix}_TIMEOUT raises it"),
-                    LimitKind::Memory => format!("; {prefix}_MEMORY raises it"),
-                    LimitKind::Disk => format!("; {prefix}_DISK raises it"),
+                    LimitKind::WallTime => format!("; raise it with {prefix}_TIMEOUT"),
+                    LimitKind::Memory => format!("; raise it with {prefix}_MEMORY"),
+                    LimitKind::Disk => format!("; raise it with {prefix}_DISK"),
                     _ => String::new(),
                 };
                 Some(format!("{doing}: {}{raise}", judgement.error.unwrap_or_default()))
             }
             (None, None) if judgement.verdict == Verdict::Ok => {
                 let why = ended.cut.as_deref().unwrap_or("the cell ended early");
-                Some(format!("{doing}: cannot collect what was made: {why}"))
+                Some(format!("{doing}: cannot collect the artifact: {why}"))
             }
             _ => judgement.error,
         };

@@ -1,4 +1,4 @@
-//! Carrying out a plan: what has to be made is made or found, then the program runs.
+//! Executes a plan: artifacts are found in the store or made, then the program runs.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -144,7 +144,7 @@ impl Executor {
         }
     }
 
-    /// How many cells neither answer nor die; the keeper goes on trying to delete them.
+    /// How many cells do not respond and cannot be killed; the keeper keeps trying to remove them.
     #[must_use]
     pub fn lost_cells(&self) -> usize {
         self.cells.keeper().lost_cells()
@@ -267,8 +267,8 @@ impl Execution<'_> {
         }
         let dir = self.host.settings.data_dir.as_deref().ok_or_else(|| Failure {
             what: "cannot keep a volume".to_owned(),
-            why: "there is no data directory".to_owned(),
-            fix: Some("name one with SANDBOX_DATA_DIR".to_owned()),
+            why: "no data directory".to_owned(),
+            fix: Some("set SANDBOX_DATA_DIR".to_owned()),
             request: true,
         })?;
         // In the order of their names, so that no two runs wait for each other.
@@ -354,7 +354,7 @@ impl Execution<'_> {
 }
 
 /// Stands between a program's output and the observer while a template is in use: lines of standard error are
-/// translated, and the last line of standard output may be the token, which is nobody's business.
+/// translated, and the last line of standard output may be the token, which is not shown.
 struct Watch<'a> {
     plan: &'a Plan,
     observer: &'a mut dyn Observer,

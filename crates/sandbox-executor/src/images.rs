@@ -63,7 +63,7 @@ impl Executor {
                 let cap = kind.format(spec.limits.get(kind).unwrap_or(0));
                 Err(refuse(format!("it takes more than {cap} of {}", kind.info().name)))
             }
-            (_, status) => Err(failure(what, &io::Error::other(format!("the program that does it ended: {status:?}")))),
+            (_, status) => Err(failure(what, &io::Error::other(format!("the unpacking program failed: {status:?}")))),
         }
     }
 
@@ -133,13 +133,13 @@ fn ask(
         let answer = rustix::fs::memfd_create("sandbox-answer", rustix::fs::MemfdFlags::CLOEXEC)?;
         Ok::<_, io::Error>((File::from(answer), null()?))
     };
-    let (mut answer, nothing) = prepare().map_err(|error| failure("cannot ask a program in a cell", &error))?;
+    let (mut answer, nothing) = prepare().map_err(|error| failure("cannot query a program in a cell", &error))?;
     let mut cell = keeper.create(spec)?;
     let stdio = Stdio { stdin, stdout: answer.as_fd(), stderr: nothing.as_fd() };
     let outcome = cell.run(command, stdio, None)?;
     cell.delete()?;
     let mut output = vec![];
     let read = answer.rewind().and_then(|()| (&mut answer).take(MAX_ANSWER).read_to_end(&mut output));
-    read.map_err(|error| failure("cannot read the answer of a program in a cell", &error))?;
+    read.map_err(|error| failure("cannot read the output of a program in a cell", &error))?;
     Ok((outcome, output))
 }

@@ -72,7 +72,7 @@ mod tests {
     #[test]
     fn files_must_not_be_in_each_others_way() {
         assert!(check(&files(&["a", "b/c", "b/d"])).is_ok());
-        assert_eq!(check(&files(&["a", "b", "a"])).expect_err("refused").to_string(), "there are two files named 'a'");
+        assert_eq!(check(&files(&["a", "b", "a"])).expect_err("refused").to_string(), "duplicate file 'a'");
         let both = check(&files(&["a/b", "a"])).expect_err("refused").to_string();
         assert_eq!(both, "'a' is both a file and a directory");
     }

@@ -1,4 +1,4 @@
-//! One output stream of a program: read as it is written, kept up to a cap.
+//! Captures one output stream of a program as it is written, up to the output limit.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 

@@ -34,7 +34,7 @@ impl Sharing {
         }
     }
 
-    /// To whom something in the store belongs that is made for this owner; nobody in particular if it is shared.
+    /// The owner of an artifact that is made for this owner; none if it is shared.
     pub(crate) fn owner_of(self, kind: ArtifactKind, owner: Option<&str>) -> Option<String> {
         let shared = match self {
             Self::None => false,

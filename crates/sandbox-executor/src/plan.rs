@@ -1,4 +1,4 @@
-//! From a request to what has to be done: which stages there are, in which cells, and what each of them makes.
+//! The plan of a request: its stages, their cells, and the artifacts that they make.
 //!
 //! A stage that makes something (what is prepared for a toolchain, packages, a compiled program) is named by a digest
 //! of everything that goes into it, so that it is made once.
@@ -205,7 +205,7 @@ impl Request {
         for volume in &self.volumes {
             if let Some((name, volume)) = volume.volume() {
                 if plan.named_volumes.contains(&name) {
-                    return Err(RequestError::Place(format!("the volume '{name}' is given twice")));
+                    return Err(RequestError::Place(format!("duplicate volume '{name}'")));
                 }
                 plan.named_volumes.push(name);
                 plan.cell.volumes.push(volume);
@@ -337,14 +337,14 @@ mod tests {
             plan(&request, &python)
         };
         for bad in ["--index-url=x", "-r", "", " six", "a\nb", &"x".repeat(400)] {
-            assert!(with(bad).expect_err(bad).contains("an example is requests=="), "{bad:?}");
+            assert!(with(bad).expect_err(bad).contains("expected one such as requests=="), "{bad:?}");
         }
         let mut bash = request(Source::Code("1".into()));
         bash.packages = vec!["x".into()];
-        assert_eq!(plan(&bash, &runtime("bash")).expect_err("none"), "bash has no packages");
+        assert_eq!(plan(&bash, &runtime("bash")).expect_err("none"), "bash does not support packages");
         let mut restricted = request(Source::Code("1".into()));
         restricted.restricted = true;
-        assert_eq!(plan(&restricted, &runtime("bash")).expect_err("none"), "bash has no restricted mode");
+        assert_eq!(plan(&restricted, &runtime("bash")).expect_err("none"), "bash does not support restricted mode");
         assert!(plan(&restricted, &python).is_ok());
     }
 }

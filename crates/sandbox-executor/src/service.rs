@@ -141,7 +141,7 @@ impl RunService {
         let store = match &self.settings.data_dir {
             Some(dir) => ArtifactStore::new(dir),
             None => ArtifactStore::temporary(self.settings.passes_data_dir(true))
-                .map_err(|error| failure("cannot make a temporary directory", &error))?,
+                .map_err(|error| failure("cannot create a temporary directory", &error))?,
         };
         Ok(self.store.get_or_init(|| store))
     }
@@ -235,7 +235,7 @@ impl RunService {
         &self.settings
     }
 
-    /// The languages, with their toolchains or what is missing.
+    /// Languages and their toolchains or what is missing.
     pub fn languages(&self) -> impl Iterator<Item = (&Definition, Result<Arc<Runtime>, Missing>)> {
         self.registry.all().map(|definition| (definition, self.toolchains.on_host(definition)))
     }

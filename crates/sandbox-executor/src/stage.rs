@@ -92,7 +92,7 @@ pub(crate) struct StageEnd {
     pub(crate) collect_time: Duration,
     /// What went over the network, if it had one.
     pub(crate) network: Option<NetworkUse>,
-    /// Held until somebody has the result, if the run did not take long.
+    /// Held until the caller has the result, if the run was short.
     pub(crate) refill: Option<RefillGuard>,
 }
 
@@ -136,14 +136,14 @@ impl Stage<'_> {
         let mut refill = Some(refill);
         let (outcome, mut ready) = streams.follow(&mut cell, limit, &mut refill, cancel, observe)?;
         if start != StartKind::Cold {
-            // It was made before anybody waited for it.
+            // It was made before the run.
             ready.prepare = Duration::ZERO;
         }
         let began = Instant::now();
         let arrival = match collection {
             // Nothing will come of it, and its writer may never be gone.
             Some(_) if outcome.end == CellEnd::Lost => {
-                Arrival { omitted: 0, cut: Some(io::Error::other("the cell does not answer")) }
+                Arrival { omitted: 0, cut: Some(io::Error::other("the cell does not respond")) }
             }
             Some((caps, pipe)) => {
                 let until = began + (limit + patience).saturating_sub(outcome.usage.wall);
@@ -457,7 +457,7 @@ impl Feed {
         }
     }
 
-    /// Writes what fits. False when all is written or nobody reads.
+    /// Writes what fits. False when all is written or the reader is gone.
     fn write(&mut self) -> bool {
         while self.written < self.pending.len() {
             match rustix::io::write(&self.pipe, &self.pending[self.written..]) {

@@ -37,7 +37,7 @@ const PLACE: &str = "/opt/renderer";
 /// How many instructions a template may use.
 const FUEL: u64 = 1_000_000;
 
-/// Characters that mark the snippet's place in the rendered text, and that nobody uses.
+/// Characters that mark the snippet's place in the rendered text, and that do not occur in practice.
 const MARKS: [char; 2] = ['\u{10fffe}', '\u{10ffff}'];
 
 /// A template with its variables.
@@ -136,11 +136,11 @@ impl TemplateRequest {
         match (ended.outcome.stopped, ended.outcome.status) {
             (None, RunStatus::Exited(0)) => {
                 let answer: Result<Rendered, String> = serde_json::from_slice(&ended.stdout.kept)
-                    .map_err(|_| internal("the renderer gave an answer that makes no sense"))?;
+                    .map_err(|_| internal("invalid response of the renderer"))?;
                 answer.map_err(refuse)
             }
             (Some(sandbox_cell::StopReason::Limit(kind)), _) => Err(refuse(format!(
-                "rendering it takes more than {} of {}",
+                "rendering exceeds {} of {}",
                 kind.format(cell.limits.get(kind).unwrap_or(0)),
                 kind.info().name
             ))),
@@ -205,8 +205,8 @@ fn explain(error: &Error) -> String {
     let line = error.line().map(|line| format!(" (line {line})")).unwrap_or_default();
     let detail = error.detail().map(|detail| format!(": {detail}")).unwrap_or_default();
     match error.kind() {
-        ErrorKind::UndefinedError => format!("a variable is missing{line}{detail}; give it with --var NAME=VALUE"),
-        ErrorKind::OutOfFuel => format!("the template takes too long{line}; does it have an endless loop?"),
+        ErrorKind::UndefinedError => format!("undefined variable{line}{detail}; set it with --var NAME=VALUE"),
+        ErrorKind::OutOfFuel => format!("the template takes too long{line}; check it for an endless loop"),
         _ => format!("{}{line}{detail}", error.kind()),
     }
 }
@@ -270,7 +270,7 @@ pub(crate) fn guard(stdout: &mut String, token: &str) -> bool {
     false
 }
 
-/// A token that nobody can guess.
+/// An unguessable token.
 pub(crate) fn new_token() -> std::io::Result<String> {
     Ok(sandbox_base::random::random_token::<16>()?)
 }
@@ -305,7 +305,7 @@ mod tests {
     #[test]
     fn mistakes_are_explained() {
         let missing = fill("a\n{{ nothing }}", "x", json!({})).expect_err("refused");
-        assert!(missing.starts_with("a variable is missing (line 2)"), "{missing}");
+        assert!(missing.starts_with("undefined variable (line 2)"), "{missing}");
         let endless = "{% for a in range(100000) %}{% for b in range(100000) %}{% endfor %}{% endfor %}";
         assert!(fill(endless, "x", json!({})).expect_err("refused").contains("takes too long"));
         assert!(fill("{% if %}", "x", json!({})).expect_err("refused").contains("syntax error"));

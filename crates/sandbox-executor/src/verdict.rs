@@ -1,4 +1,4 @@
-//! From the facts of a run to a verdict that explains itself. A pure function.
+//! The verdict: why a run ended, decided from evidence by a pure function. Each limit, memory among them, has its own.
 
 use sandbox_base::limits::Unit;
 use sandbox_base::{LimitKind, Limits, visible};
@@ -26,17 +26,17 @@ pub(crate) struct Evidence<'a> {
     pub(crate) output: u64,
     /// The reason of the failure, as the language's runner saw it.
     pub(crate) reported: Option<&'a str>,
-    /// How the language's programs say what is wrong.
+    /// The error messages of the language.
     pub(crate) error_patterns: &'a ErrorPatterns,
 }
 
-/// How programs say what is wrong: expressions whose first group is the reason.
+/// Patterns of error messages, whose first group is the reason.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ErrorPatterns {
     /// The first match is the reason, if `first`; otherwise the last one is.
     pub(crate) reasons: Vec<Pattern>,
     pub(crate) first: bool,
-    /// What is said by one who has run out of memory before the cell did.
+    /// Messages of programs that ran out of memory before the cell did.
     pub(crate) memory: Vec<Pattern>,
 }
 
@@ -58,7 +58,7 @@ pub(crate) fn judge(outcome: &Outcome, evidence: Evidence<'_>) -> Judgement {
     if outcome.end == CellEnd::Lost
         && let Some(error) = &mut judgement.error
     {
-        error.push_str("; the cell did not end and was given up");
+        error.push_str("; the cell could not be killed and was abandoned");
     }
     judgement
 }
@@ -81,7 +81,7 @@ fn by_end(outcome: &Outcome, evidence: Evidence<'_>) -> Judgement {
                 None => by_limit(kind, used(kind, outcome, evidence), evidence),
             }
         }
-        None if outcome.end == CellEnd::Lost => failed_cell("the cell does not answer"),
+        None if outcome.end == CellEnd::Lost => failed_cell("the cell does not respond"),
         // In a PID namespace no program can do that. Elsewhere it is what the program, or one of its own, has done.
         None if outcome.end == CellEnd::InitDied && evidence.isolation.contains(Layer::Pid) => {
             failed_cell("the cell's init was killed, and the program with it")
@@ -204,7 +204,7 @@ fn explain(signal: i32) -> &'static str {
         "SIGSEGV" | "SIGBUS" => " (invalid memory access)",
         "SIGFPE" => " (arithmetic error)",
         "SIGILL" => " (invalid instruction)",
-        "SIGABRT" => " (it aborted)",
+        "SIGABRT" => " (aborted)",
         "SIGSYS" => " (a system call of a foreign architecture)",
         _ => "",
     }
@@ -352,7 +352,10 @@ mod tests {
         assert_eq!(lost.verdict, Verdict::InternalError);
         let late = verdict(&ended(CellEnd::Lost, Some(StopReason::Limit(LimitKind::WallTime))), "");
         assert_eq!(late.verdict, Verdict::Timeout);
-        assert_eq!(late.error.as_deref(), Some("time limit of 3s reached; the cell did not end and was given up"));
+        assert_eq!(
+            late.error.as_deref(),
+            Some("time limit of 3s reached; the cell could not be killed and was abandoned")
+        );
         let full = verdict(&ended(CellEnd::InitDied, Some(StopReason::Limit(LimitKind::Memory))), "");
         assert_eq!(full.verdict, Verdict::MemoryLimit);
         let limits = Limits::default();

@@ -32,8 +32,10 @@ pub(crate) struct Tally {
 
 impl Tally {
     fn count(&mut self, size: u64) -> io::Result<()> {
-        self.entries =
-            self.entries.checked_sub(1).ok_or_else(|| io::Error::other("it has more files than an image may have"))?;
+        self.entries = self
+            .entries
+            .checked_sub(1)
+            .ok_or_else(|| io::Error::other("it exceeds the maximum number of files in an image"))?;
         self.bytes = self.bytes.checked_sub(size).ok_or_else(|| io::Error::other(TOO_LARGE))?;
         Ok(())
     }
@@ -80,15 +82,15 @@ fn put<R: Read>(
         EntryType::Directory => make_directory(&place, name, mode)?,
         EntryType::Regular | EntryType::Continuous | EntryType::GNUSparse => make_file(&place, name, entry, tally)?,
         EntryType::Symlink => {
-            let target = entry.link_name_bytes().ok_or_else(|| io::Error::other("the link leads nowhere"))?;
+            let target = entry.link_name_bytes().ok_or_else(|| io::Error::other("the link target does not exist"))?;
             place.remove(name, &|_| false)?;
             rustix::fs::symlinkat(&*target, place.fd(), *name)?;
         }
         EntryType::Link => {
-            let target = entry.link_name_bytes().ok_or_else(|| io::Error::other("the link leads nowhere"))?;
+            let target = entry.link_name_bytes().ok_or_else(|| io::Error::other("the link target does not exist"))?;
             make_link(tree, &place, name, &target)?;
         }
-        // Devices, pipes and what nobody knows.
+        // Devices, pipes and unknown types.
         _ => {
             tally.skipped += 1;
             return Ok(());
@@ -127,7 +129,7 @@ fn make_directory(place: &DirHandle, name: &OsStr, mode: u32) -> io::Result<()> 
         }
         None => rustix::fs::mkdirat(place.fd(), name, Mode::from_raw_mode(0o700))?,
     }
-    // Whoever owns the store has to be able to remove it again.
+    // The owner of the store must be able to remove it again.
     let mode = Mode::from_raw_mode(mode & 0o1777 | 0o700);
     Ok(rustix::fs::fchmod(place.inside(name)?.fd(), mode)?)
 }
@@ -151,12 +153,14 @@ fn make_file<R: Read>(place: &DirHandle, name: &OsStr, entry: &mut Entry<'_, R>,
 /// A second name for a file that is there; the image's own, whatever the path says.
 fn make_link(tree: &Tree, place: &DirHandle, name: &OsStr, target: &[u8]) -> io::Result<()> {
     let target = names(target)?;
-    let Some((file, parents)) = target.split_last() else { return Err(io::Error::other("the link leads nowhere")) };
+    let Some((file, parents)) = target.split_last() else {
+        return Err(io::Error::other("the link target does not exist"));
+    };
     let from = tree.directory(parents, false)?;
     match from.look(file)? {
         Some((FileType::RegularFile | FileType::Symlink, _)) => {}
-        Some(_) => return Err(io::Error::other("the link leads to something that is not a file")),
-        None => return Err(io::Error::other("the link leads nowhere")),
+        Some(_) => return Err(io::Error::other("the link target is not a file")),
+        None => return Err(io::Error::other("the link target does not exist")),
     }
     if from.path_of(file) == place.path_of(name) {
         return Ok(());

@@ -1,6 +1,6 @@
 //! Container images as root file systems of cells.
 //!
-//! An image is a file that nobody vouches for. It is therefore unpacked in a cell ([`unpack()`]): a program of our own reads
+//! An image is an untrusted file. It is therefore unpacked in a cell ([`unpack()`]): a program of our own reads
 //! it from its standard input and makes files in one directory of the host's, which is all it can write to. Inside,
 //! every path is resolved by hand, component by component, without the kernel ever following a link
 //! (`tree.rs`).

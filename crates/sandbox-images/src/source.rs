@@ -117,7 +117,7 @@ impl<'a> Layout<'a> {
                 None => name.rsplit_once('/').map_or(target.clone(), |(dir, _)| format!("{dir}/{target}")),
             };
         }
-        Err(bad(format!("'{}' is missing in it", shown(&name))))
+        Err(bad(format!("'{}' is missing", shown(&name))))
     }
 
     /// A description, and its digest.
@@ -130,7 +130,7 @@ impl<'a> Layout<'a> {
         let mut hashing = Hashing::new(Section::new(self.file, at, size));
         hashing.read_to_end(&mut text)?;
         let value = serde_json::from_slice(&text);
-        let value = value.map_err(|error| bad(format!("'{}' makes no sense: {error}", shown(name))))?;
+        let value = value.map_err(|error| bad(format!("invalid '{}': {error}", shown(name))))?;
         Ok((value, hashing.finish()?.0))
     }
 
@@ -165,7 +165,7 @@ impl<'a> Layout<'a> {
     fn saved(&self) -> io::Result<ImageContents> {
         let (saved, _): (Vec<DockerManifest>, _) = self.json("manifest.json")?;
         let [saved] = saved.as_slice() else {
-            return Err(bad("it holds several images; save them one by one"));
+            return Err(bad("it contains several images; save them one by one"));
         };
         let (description, digest): (ImageDescription, _) = self.json(&saved.config)?;
         // The file is named by its digest.
@@ -249,8 +249,8 @@ fn only(descriptors: &[Descriptor]) -> io::Result<&Descriptor> {
     let fitting: Vec<_> = descriptors.iter().filter(fits).collect();
     match fitting.as_slice() {
         [only] => Ok(only),
-        [] => Err(bad(format!("it has nothing for Linux on {}", architecture()))),
-        _ => Err(bad("it holds several images; save them one by one")),
+        [] => Err(bad(format!("it has no image for Linux on {}", architecture()))),
+        _ => Err(bad("it contains several images; save them one by one")),
     }
 }
 

@@ -8,7 +8,7 @@
 //! images/import.lock       locked by the one who imports
 //! ```
 //!
-//! An image is unpacked under another name and renamed when it is complete. What somebody who died has left is removed by
+//! An image is unpacked under another name and renamed when it is complete. What a process that died has left is removed by
 //! the next one who imports.
 
 use std::fs::{DirBuilder, File};
@@ -37,9 +37,7 @@ const LEAST_DIGEST: usize = 12;
 #[derive(Debug, thiserror::Error)]
 pub enum ImageError {
     /// There is no such image.
-    #[error(
-        "there is no image '{0}'; `sandbox-run image list` shows those there are, `sandbox-run image import` adds one"
-    )]
+    #[error("no image '{0}'; list images with `sandbox-run image list`, add one with `sandbox-run image import`")]
     Unknown(String),
     /// It is used by a run.
     #[error("the image '{0}' is in use; try again when its runs have ended")]
@@ -319,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn images_are_found_by_name_and_digest_and_removed_when_nobody_needs_them() {
+    fn images_are_found_by_name_and_digest_and_removed_when_unused() {
         let dir = tempfile::tempdir().expect("tempdir");
         let store = ImageStore::new(dir.path());
         assert!(matches!(store.open("x"), Err(ImageError::Unknown(_))));

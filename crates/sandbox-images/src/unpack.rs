@@ -146,7 +146,7 @@ fn unpack_layer(file: &File, blob: &Blob, tree: &Tree, tally: &mut Tally, stream
 fn complete(tree: &Tree) -> io::Result<()> {
     let root = tree.root();
     if root.entries()?.is_empty() {
-        return Err(io::Error::other("there is nothing in it"));
+        return Err(io::Error::other("it is empty"));
     }
     let etc = own_directory(&root, "etc")?;
     for (name, own) in sandbox_cell::own_files() {

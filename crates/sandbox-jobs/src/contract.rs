@@ -188,7 +188,7 @@ async fn a_kill_loses_no_job() {
         taken.sort_by_key(|job| job.id);
         assert_eq!((taken[0].id, taken[0].attempts, taken[1].id), (running, 2, queued), "{}", store.name());
         assert!(store.events(running, 0, 100).await.expect("events").is_empty(), "it begins anew");
-        // Whoever was thought dead has no say any more.
+        // Reports of a server that was considered dead are ignored.
         store.append(first, stdout("late")).await.expect("append");
         store.finish(first, false, succeeded("late")).await.expect("finish");
         assert_eq!(get(store, running).await.status, JobStatus::Running);
@@ -225,7 +225,7 @@ async fn cancelled_jobs_never_start_or_are_told() {
         let attempt = take(store).await.expect("one").attempt();
         assert_eq!(store.cancel(id).await.expect("cancel").map(|job| job.status), Some(JobStatus::Running));
         let told = store.heartbeat(&[attempt]).await.expect("heartbeat");
-        assert!(told == [id] || store.name() == "embedded", "whoever runs it elsewhere hears of it");
+        assert!(told == [id] || store.name() == "embedded", "the server that runs it learns of it");
         assert!(store.cancel(JobId::new()).await.expect("cancel").is_none());
         store.put_back(attempt).await.expect("put back");
         let again = take(store).await.expect("one");
@@ -274,14 +274,14 @@ async fn lists_have_pages() {
 }
 
 #[tokio::test]
-async fn somebody_is_told_of_the_end_until_they_know() {
+async fn deliveries_are_retried_until_they_succeed() {
     let lease = Duration::from_secs(60);
     for place in Place::both().await {
         let store = &place.store;
         let webhook = Webhook::new("http://example.com/".to_owned(), "s".repeat(20));
         let new = NewJob { webhook: Some(webhook.clone()), ..new_job("x", None) };
         let Created::New(job) = store.create(new, BOUNDS).await.expect("create") else { panic!("new") };
-        create(store, "nobody is told of this one").await;
+        create(store, "without a webhook").await;
         assert!(store.take_delivery(lease, vec![]).await.expect("take").is_none(), "it has not ended");
         for _ in 0..2 {
             let attempt = take(store).await.expect("one").attempt();
@@ -296,7 +296,7 @@ async fn somebody_is_told_of_the_end_until_they_know() {
         tokio::time::sleep(Duration::from_millis(100)).await;
         let again = store.take_delivery(Duration::ZERO, vec![]).await.expect("take").expect("one");
         assert_eq!(again.webhook, Some(failed));
-        // Whoever had it died.
+        // The server that had it died.
         assert_eq!(store.take_delivery(lease, vec![]).await.expect("take").expect("one").id, job.id);
         let known = Webhook { attempts: 2, status: Delivery::Delivered, ..webhook };
         store.note_delivery(job.id, known.clone(), None).await.expect("note");

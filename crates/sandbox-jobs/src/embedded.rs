@@ -34,7 +34,7 @@ use crate::model::{
 const JOBS: TableDefinition<'_, u128, &[u8]> = TableDefinition::new("jobs");
 const EVENTS: TableDefinition<'_, (u128, u64), &[u8]> = TableDefinition::new("events");
 const KEYS: TableDefinition<'_, &str, (u128, &[u8])> = TableDefinition::new("idempotency");
-/// How many runs somebody has had on a day.
+/// The number of runs of an owner on a day.
 const QUOTAS: TableDefinition<'_, (u64, &str), u64> = TableDefinition::new("quotas");
 
 /// How often a job is started before it is given up: one that takes the server down with it must not do so for ever.
@@ -138,7 +138,7 @@ impl Embedded {
         Ok(self.database.begin_write()?.abort()?)
     }
 
-    /// Jobs, the newest first, from before `cursor` on.
+    /// Jobs, newest first, from before `cursor` on.
     pub fn list(&self, filter: &Filter, limit: usize, cursor: Option<JobId>) -> Result<Page> {
         let transaction = self.database.begin_read()?;
         let records = transaction.open_table(RECORDS)?;
@@ -217,7 +217,7 @@ impl Embedded {
 
     /// Waits until a job may have been queued.
     pub async fn something_queued(&self) {
-        // Also from time to time, should somebody else have taken the word.
+        // Also from time to time, in case another worker consumed the notification.
         let _ = tokio::time::timeout(Duration::from_secs(1), self.queued.notified()).await;
     }
 
@@ -289,7 +289,7 @@ impl Embedded {
         Ok(())
     }
 
-    /// Takes runs from what somebody may have on a day. Says no, and takes nothing, if there are not so many left.
+    /// Charges runs against a daily quota. Returns false, and charges nothing, if too few are left.
     pub fn spend(&self, who: &str, runs: u64, most: u64) -> Result<bool> {
         let transaction = self.database.begin_write()?;
         let spent = spend(&transaction, who, runs, most)?;
@@ -336,7 +336,7 @@ impl Embedded {
     #[must_use]
     pub fn follow(&self, id: JobId) -> watch::Receiver<u64> {
         let mut followed = self.followed();
-        // Those that nobody follows any more, and that nothing happens to, would stay for ever.
+        // Entries without followers, whose jobs do not change, would otherwise stay forever.
         if followed.len() >= MOST_FOLLOWED {
             followed.retain(|_, sender| sender.receiver_count() > 0);
         }

@@ -270,7 +270,7 @@ impl RedisStore {
         }
     }
 
-    /// Says that this server is alive and still has these jobs; returns those that somebody wants cancelled.
+    /// Renews the leases of these jobs; returns those that are to be cancelled.
     pub(crate) async fn heartbeat(&self, runs: &[Attempt]) -> Result<Vec<JobId>> {
         let mut call = self.call(&HEARTBEAT);
         call.arg(LEASE.as_secs_f64());
@@ -427,7 +427,7 @@ impl RedisStore {
 
 /// The end of a job that was started too often, as arguments: the limit, the time, the result, the event and the verdict.
 fn give_up(call: &mut ScriptInvocation<'_>) {
-    let error = format!("the server died {MOST_ATTEMPTS} times while it ran");
+    let error = format!("the server died {MOST_ATTEMPTS} times while running this job");
     let result = RunResult::internal_error(error);
     call.arg(MOST_ATTEMPTS).arg(now()).arg(json(&result));
     let verdict = result.verdict.name();

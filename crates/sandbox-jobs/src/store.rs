@@ -13,7 +13,7 @@ use crate::model::{
 #[cfg(feature = "redis")]
 use crate::redis::RedisStore;
 
-/// Where jobs are.
+/// A job store.
 #[derive(Debug, Clone)]
 pub enum JobStore {
     /// In a file of this server's own.
@@ -34,13 +34,13 @@ pub enum StoreError {
     #[error("Redis failed: {0}")]
     Redis(#[from] ::redis::RedisError),
     /// The server is about to end.
-    #[error("the job store is gone")]
+    #[error("the job store is closed")]
     Gone,
 }
 
 type Result<T> = std::result::Result<T, StoreError>;
 
-/// Calls the file where waiting for the disk harms nobody.
+/// Calls the embedded store on a thread that may block on the disk.
 async fn blocking<T: Send + 'static>(
     store: &Arc<Embedded>,
     call: impl FnOnce(&Embedded) -> std::result::Result<T, FileError> + Send + 'static,
@@ -124,7 +124,7 @@ impl JobStore {
         }
     }
 
-    /// Jobs, the newest first, from before `cursor` on.
+    /// Jobs, newest first, from before `cursor` on.
     pub async fn list(&self, filter: Filter, limit: usize, cursor: Option<JobId>) -> Result<Page> {
         match self {
             Self::Embedded(store, _) => {
@@ -176,7 +176,7 @@ impl JobStore {
         }
     }
 
-    /// Says that these runs go on; returns the jobs that somebody wants cancelled elsewhere. To be called every second or
+    /// Renews the leases of these attempts; returns the jobs that are to be cancelled. To be called every second or
     /// so: a server that is silent loses its jobs to others.
     #[cfg_attr(
         not(feature = "redis"),
@@ -208,7 +208,7 @@ impl JobStore {
         }
     }
 
-    /// A job of whose end somebody is to be told now, of any owner but these. Whoever gets it has this long to do so.
+    /// Takes a job whose webhook is due, of any owner except these. Its delivery is leased for this long.
     pub async fn take_delivery(&self, lease: Duration, without: Vec<Option<String>>) -> Result<Option<Job>> {
         match self {
             Self::Embedded(store, _) => blocking(store, move |store| store.take_delivery(lease, &without)).await,
@@ -217,7 +217,7 @@ impl JobStore {
         }
     }
 
-    /// Notes what came of telling somebody, and when to try again.
+    /// Records the outcome of a delivery, and when to retry.
     pub async fn note_delivery(&self, id: JobId, webhook: Webhook, again: Option<Duration>) -> Result<()> {
         match self {
             Self::Embedded(store, _) => blocking(store, move |store| store.note_delivery(id, &webhook, again)).await,
@@ -226,7 +226,7 @@ impl JobStore {
         }
     }
 
-    /// Takes runs from what somebody may have on a day (of UTC). Says no, and takes nothing, if there are not so many
+    /// Charges runs against a daily quota (in UTC). Returns false, and charges nothing, if there are not so many
     /// left.
     pub async fn spend(&self, who: &str, runs: u64, most: u64) -> Result<bool> {
         let owned = who.to_owned();
@@ -287,17 +287,17 @@ impl JobStore {
     }
 }
 
-/// Somebody who follows a job.
+/// Follows a job.
 #[derive(Debug)]
 pub enum JobWatch {
-    /// Is told of changes.
+    /// The store notifies it of changes.
     Told(Arc<Embedded>, JobId, tokio::sync::watch::Receiver<u64>),
-    /// Has to ask from time to time.
+    /// It has to poll.
     Asks,
 }
 
 impl JobWatch {
-    /// Whether the store tells of changes, so that there is no need to ask often.
+    /// Whether the store notifies of changes, so that polling can be rare.
     #[must_use]
     pub fn is_told(&self) -> bool {
         matches!(self, Self::Told(..))

@@ -1,19 +1,19 @@
-//! What stages make once for many runs: package environments and compiled programs, by content.
+//! The artifact store: package environments and compiled programs, made once for many runs and found by cache key.
 //!
 //! # Theory of operation
 //!
 //! An entry is a directory named by a key, which is a digest of all that went into it. It is filled under another name
-//! and renamed when it is complete, so that whoever dies in the middle leaves nothing that could be mistaken for it.
+//! and renamed when it is complete, so that a process that dies in the middle leaves nothing that could be mistaken for it.
 //! Beside it is a file to lock: shared by those who use the entry, exclusively by the one who makes or removes it.
 //! Locks vanish with their owners, whether those are threads of one process or other processes.
 //!
 //! A crash of the host must not leave empty files under a name that promises full ones. What took long to make is on the
-//! disk before it has its name. A compiled program is not: somebody waits for it, and writing everything that the host
+//! disk before it has its name. A compiled program is not: a run waits for it, and writing everything that the host
 //! has not written yet can take long. Its name says since when the host has been up, and is none that is asked for
 //! afterwards.
 //!
 //! What is put here came out of a cell as a stream of checked entries; the host makes the files, in a directory that
-//! nobody else writes to.
+//! no other user can write to.
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions, Permissions};
@@ -51,7 +51,7 @@ impl ArtifactKind {
     }
 }
 
-/// How often somebody who waits for another looks again.
+/// The polling interval while another process makes an entry.
 const LOOK: Duration = Duration::from_millis(20);
 
 /// A directory of entries.
@@ -75,7 +75,7 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// The same entry, for somebody else to hold.
+    /// Another handle to the same entry.
     pub fn share(&self) -> io::Result<Self> {
         Ok(Self { content: self.content.clone(), lock: self.lock.try_clone()? })
     }
@@ -86,7 +86,7 @@ impl Entry {
 pub enum Claim {
     /// It is there.
     Ready(Entry),
-    /// It is to be made, by nobody else.
+    /// It does not exist; the caller alone may make it.
     Vacant(Staging),
 }
 
@@ -165,7 +165,7 @@ impl ArtifactStore {
         Ok(found)
     }
 
-    /// Asks for an entry. If somebody else is making it, waits for them as long as `patient` says so.
+    /// Asks for an entry. If another process is making it, waits as long as `patient` returns true.
     pub fn claim(&self, kind: ArtifactKind, key: &str, mut patient: impl FnMut() -> bool) -> io::Result<Option<Claim>> {
         let boot = self.boot.as_ref().filter(|_| kind == ArtifactKind::Build);
         let name = boot.map_or_else(|| key.to_owned(), |boot| format!("{key}-{boot}"));
@@ -187,7 +187,7 @@ impl ArtifactStore {
                     return Ok(Some(entry(lock)));
                 }
                 let temporary = dir.with_extension("tmp");
-                // Whoever made this died while doing it.
+                // Its maker died.
                 remove_tree(&temporary)?;
                 make_directory(&temporary)?;
                 make_directory(&temporary.join("content"))?;

@@ -282,7 +282,7 @@ impl<'de> Deserialize<'de> for Pattern {
         let text = String::deserialize(deserializer)?;
         Regex::new(&text)
             .map(Self)
-            .map_err(|error| serde::de::Error::custom(format!("'{text}' is not a regular expression: {error}")))
+            .map_err(|error| serde::de::Error::custom(format!("invalid regular expression '{text}': {error}")))
     }
 }
 
@@ -305,7 +305,7 @@ pub enum DefinitionError {
         /// What is wrong, and where.
         source: Box<toml::de::Error>,
     },
-    /// A value makes no sense.
+    /// A value is invalid.
     #[error("{file}: {what}")]
     Value {
         /// The file.
@@ -335,11 +335,11 @@ impl Definition {
             // From the text, so that an error names the line.
             None => toml::from_str(text).map_err(syntax)?,
             Some(toml::Value::String(name)) => {
-                let base = like(&name).ok_or_else(|| value(format!("like: there is no language '{name}'")))?;
+                let base = like(&name).ok_or_else(|| value(format!("like: unknown language '{name}'")))?;
                 table = merge(base, table);
                 table.clone().try_into().map_err(syntax)?
             }
-            Some(_) => return Err(value("like: give the name of a language".to_owned())),
+            Some(_) => return Err(value("like: expected the name of a language".to_owned())),
         };
         if let Some(what) = definition.problem() {
             return Err(value(what));
@@ -356,7 +356,7 @@ impl Definition {
     fn problem(&self) -> Option<String> {
         let names = || std::iter::once(&self.name).chain(&self.aliases);
         if let Some(name) = names().find(|name| !is_name(name)) {
-            return Some(format!("'{name}' is not a name: use lower-case letters, digits, '+', '-' and '_'"));
+            return Some(format!("invalid name '{name}': use lower-case letters, digits, '+', '-' and '_'"));
         }
         for path in std::iter::once(&self.source).chain(&self.entries) {
             if let Err(error) = sandbox_base::RelativePath::new(path.clone()) {
@@ -374,7 +374,7 @@ impl Definition {
         let normal = |path: &Path| path.components().skip(1).all(|part| matches!(part, Component::Normal(_)));
         let inside = |path: &Path| path.starts_with("/etc") && normal(path);
         if let Some(path) = self.find.system.iter().find(|path| !inside(Path::new(path))) {
-            return Some(format!("find.system: '{path}' is not a part of /etc"));
+            return Some(format!("find.system: '{path}' is not below /etc"));
         }
         let argvs = std::iter::once(("run.argv", &self.run.argv));
         let restricted = self.run.restricted.iter().map(|restricted| ("run.restricted.argv", &restricted.argv));
@@ -387,7 +387,7 @@ impl Definition {
                 .iter()
                 .find(|word| word.starts_with('{') && word.ends_with('}') && !PLACEHOLDERS.contains(&word.as_str()));
             if let Some(word) = unknown {
-                return Some(format!("{name}: {word} means nothing; use {}", PLACEHOLDERS.join(", ")));
+                return Some(format!("{name}: unknown placeholder {word}; expected {}", PLACEHOLDERS.join(", ")));
             }
             if argv.iter().any(|word| word.starts_with("{runner")) && self.run.runner.is_none() {
                 return Some(format!("{name} uses {{runner}}, but there is no run.runner"));
@@ -480,7 +480,7 @@ mod tests {
         assert_eq!((moon.name.as_str(), moon.source.as_str()), ("moon", "main.lua"));
         assert_eq!((moon.find.commands, moon.find.missing), (vec!["moon".to_owned()], "install it".to_owned()));
         let error = parse("like = \"nothing\"\nname = \"x\"").expect_err("refused").to_string();
-        assert_eq!(error, "x.toml: like: there is no language 'nothing'");
+        assert_eq!(error, "x.toml: like: unknown language 'nothing'");
         assert!(parse("like = 3").is_err());
     }
 
@@ -494,22 +494,22 @@ mod tests {
     }
 
     #[test]
-    fn complaints_name_the_file_and_the_mistake() {
+    fn errors_name_the_file_and_the_mistake() {
         let wrong = |from: &str, to: &str| parse(&MINIMAL.replace(from, to)).expect_err("refused").to_string();
-        assert!(wrong("name = \"lua\"", "name = \"L ua\"").contains("x.toml: 'L ua' is not a name"));
+        assert!(wrong("name = \"lua\"", "name = \"L ua\"").contains("x.toml: invalid name 'L ua'"));
         assert!(wrong("source = \"main.lua\"", "source = \"../main.lua\"").contains("climbs"));
         assert!(wrong("extensions", "extentions").contains("extentions"));
         assert!(wrong("commands = [\"lua\"]", "commands = []").contains("find.commands must list"));
         assert!(wrong("commands = [\"lua\"]", "commands = [\"/bin/lua\"]").contains("without directories"));
         assert!(wrong("argv = [\"{executable}\", \"{entry}\"]", "argv = []").contains("run.argv is empty"));
-        assert!(wrong("{entry}", "{source}").contains("{source} means nothing; use {executable}"));
+        assert!(wrong("{entry}", "{source}").contains("unknown placeholder {source}; expected {executable}"));
         assert!(wrong("{entry}", "{runner}").contains("there is no run.runner"));
-        assert!(wrong("missing", "system = [\"/root\"]\nmissing").contains("not a part of /etc"));
-        assert!(wrong("missing", "system = [\"/etc/../root\"]\nmissing").contains("not a part of /etc"));
+        assert!(wrong("missing", "system = [\"/root\"]\nmissing").contains("not below /etc"));
+        assert!(wrong("missing", "system = [\"/etc/../root\"]\nmissing").contains("not below /etc"));
         assert!(wrong("[run]", "[run]\nrunner = \"../x\"").contains("run.runner: path \"../x\" climbs"));
         assert!(wrong("[run]", "[run]\nrunner = \"/x\"").contains("run.runner: path \"/x\" is absolute"));
         assert!(wrong("[run]", "[run]\nrunner = \"none\"").contains("cannot read none"));
-        assert!(wrong("[run]", "[errors]\nrun = [\"(\"]\n[run]").contains("is not a regular expression"));
+        assert!(wrong("[run]", "[errors]\nrun = [\"(\"]\n[run]").contains("invalid regular expression"));
         let prepare = "[prepare]\nwhat = \"x\"\nscript = \"x\"\ntarget = \"/a/../b\"\nstages = []\n[run]";
         assert!(wrong("[run]", prepare).contains("prepare.target"));
     }

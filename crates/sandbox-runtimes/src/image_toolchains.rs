@@ -90,7 +90,7 @@ impl Definition {
                 let found = places.commands(&tool.commands, &tool.paths).next();
                 let dir = found.and_then(|file| Some(file.parent()?.to_owned()));
                 let placed = dir.map(|dir| LocatedTool { mount: None, dir });
-                (name.clone(), placed.ok_or_else(|| missing(format!("'{name}'"), "put it into the image")))
+                (name.clone(), placed.ok_or_else(|| missing(format!("'{name}'"), "add it to the image")))
             });
             let tools = tools.collect();
             return Ok(Runtime::inside(self, description, environment, tools, image.digest));
@@ -180,7 +180,7 @@ mod tests {
         assert_eq!(variable("PATH").as_deref(), Some("/opt/py-3.9/bin:/bin"));
         assert_eq!((variable("HOME").as_deref(), variable("X").as_deref()), (Some("/home/sandbox"), Some("1")));
         let error = found.install(&["six".to_owned()], |_| None).expect_err("no uv").to_string();
-        assert_eq!(error, "'uv' was not found in the image 'img'; put it into the image");
+        assert_eq!(error, "'uv' was not found in the image 'img'; add it to the image");
     }
 
     #[test]

@@ -43,7 +43,7 @@ pub struct Runtime {
     pub(crate) environment: Environment,
     /// Where its executable is in a cell.
     executable: PathBuf,
-    /// The tools of its stages, found once: whoever serves requests may not be able to look everywhere later.
+    /// The tools of its stages, located once: later the server may lack the privileges to search everywhere.
     tools: BTreeMap<String, Result<LocatedTool, Missing>>,
 }
 

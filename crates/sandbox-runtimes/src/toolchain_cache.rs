@@ -1,4 +1,4 @@
-//! What toolchains said about themselves, remembered between runs.
+//! The cache of discovered toolchains: versions and paths, kept between runs.
 //!
 //! An entry holds as long as the same question is asked and the files behind the answer are the same: same path, inode,
 //! size and time of change. A memory that cannot be read or written only costs time.
@@ -50,7 +50,7 @@ pub struct ToolchainCache {
 }
 
 impl ToolchainCache {
-    /// The memory kept in a directory, or none at all.
+    /// The cache in a directory; without one, an empty cache that is not saved.
     #[must_use]
     pub fn open(directory: Option<&Path>) -> Self {
         let file = directory.map(|dir| dir.join("runtimes.json"));
@@ -132,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn remembers_until_the_file_changes() {
+    fn entries_are_valid_until_a_file_changes() {
         let dir = tempfile::tempdir().expect("tempdir");
         let command = dir.path().join("tool");
         std::fs::write(&command, "1").expect("write");
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn a_broken_or_absent_memory_is_an_empty_one() {
+    fn a_damaged_or_missing_cache_is_empty() {
         let dir = tempfile::tempdir().expect("tempdir");
         std::fs::write(dir.path().join("runtimes.json"), "{not json").expect("write");
         assert!(ToolchainCache::open(Some(dir.path())).recall(Path::new("/bin/sh"), "?", &[]).is_none());

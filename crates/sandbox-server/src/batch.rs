@@ -91,7 +91,7 @@ impl Batch {
 #[utoipa::path(
     post, path = "/v1/batch", tag = "jobs", request_body = Batch,
     responses(
-        (status = 200, description = "Server-sent events: a result with the index of its input for each, then end", content_type = "text/event-stream", body = StreamEvent),
+        (status = 200, description = "Server-sent events: one result for each input, with its index, then `end`", content_type = "text/event-stream", body = StreamEvent),
         BadBody,
     )
 )]
@@ -105,7 +105,7 @@ pub(crate) async fn batch(
     let id = request.extensions().get::<RequestId>().map(|id| id.0.clone()).unwrap_or_default();
     let Body { value: batch, size, held } = read::<Batch>(&app, &client_id, request).await?;
     if !(1..=MOST_INPUTS).contains(&batch.inputs.len()) {
-        return Err(Problem::new(Code::InvalidRequest, format!("inputs: give 1 to {MOST_INPUTS}")));
+        return Err(Problem::new(Code::InvalidRequest, format!("inputs: expected 1 to {MOST_INPUTS}")));
     }
     let place = app.streams.take(&client_id, 1)?;
     let work = Work { client, client_id, id, batch: Arc::new(batch), size };

@@ -1,5 +1,4 @@
-//! Reading what a client sends: no more than it may send, no more than there is room for, not too slowly, and as JSON of
-//! some shape.
+//! Reads request bodies: bounded in size, within the memory budget, with a timeout, as typed JSON.
 
 use std::sync::Arc;
 
@@ -60,7 +59,7 @@ fn require_json(headers: &HeaderMap) -> Result<(), Problem> {
     if essence.is_some_and(|kind| kind.eq_ignore_ascii_case("application/json")) && kinds.next().is_none() {
         return Ok(());
     }
-    let given = essence.map_or("there is no Content-Type".to_owned(), |kind| format!("the Content-Type is '{kind}'"));
+    let given = essence.map_or("missing Content-Type".to_owned(), |kind| format!("unsupported Content-Type '{kind}'"));
     Err(Problem::new(Code::UnsupportedMediaType, format!("{given}; send 'Content-Type: application/json'")))
 }
 
@@ -83,11 +82,13 @@ async fn collect(
     loop {
         let until = began + allowance(app.read_timeout, received);
         let next = tokio::time::timeout_at(until, stream.next()).await;
-        let Some(chunk) = next.map_err(|_| Problem::new(Code::RequestTimeout, "the body arrives too slowly"))? else {
+        let Some(chunk) =
+            next.map_err(|_| Problem::new(Code::RequestTimeout, "the request body arrived too slowly"))?
+        else {
             break;
         };
-        let chunk =
-            chunk.map_err(|error| Problem::new(Code::MalformedJson, format!("cannot read the body: {error}")))?;
+        let chunk = chunk
+            .map_err(|error| Problem::new(Code::MalformedJson, format!("cannot read the request body: {error}")))?;
         received += chunk.len();
         if received > app.max_body {
             return Err(too_large());
@@ -108,12 +109,12 @@ async fn collect(
     refused.map_or(Ok((bytes, held)), Err)
 }
 
-/// Does work that takes a while where it holds nobody up, a few pieces of it at a time.
+/// Does slow work on a blocking thread, a few pieces of it at a time.
 async fn elsewhere<T: Send + 'static>(
     app: &App,
     work: impl FnOnce() -> Result<T, Problem> + Send + 'static,
 ) -> Result<T, Problem> {
-    let mistake = || Problem::new(Code::Internal, "the server made a mistake");
+    let mistake = || Problem::new(Code::Internal, "internal server error");
     let place = Arc::clone(&app.parsers).acquire_owned().await.map_err(|_| mistake())?;
     let done = tokio::task::spawn_blocking(move || {
         let done = work();

@@ -1,4 +1,5 @@
-//! Slots for runs: admission of synchronous runs, batches and jobs by the rules of the [`ledger`].
+//! Capacity: each run takes one of `SANDBOX_CAPACITY` slots, by the rules of the [`ledger`]. `/execute` gets 429 if it would
+//! have to wait for long; batches and jobs wait.
 
 mod ledger;
 
@@ -50,7 +51,7 @@ impl Drop for Slot {
     }
 }
 
-/// A run in line. Dropping it leaves the line.
+/// A run that waits for a slot. Dropping it gives up the wait.
 struct WaitingRun {
     slots: Arc<Slots>,
     ticket: u64,
@@ -127,7 +128,7 @@ impl Slots {
             return Ok(slot);
         }
         let detail = if self.state().ledger.is_capped(owner) {
-            "at capacity: the key has as many concurrent runs as its runs= allows".to_owned()
+            "at capacity: the concurrent runs of this API key have reached its runs= limit".to_owned()
         } else {
             format!("at capacity: {} concurrent runs (SANDBOX_CAPACITY)", self.capacity)
         };
@@ -164,7 +165,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn slots_are_free_again_when_they_are_dropped() {
+    async fn slots_are_released_on_drop() {
         let slots = Slots::new(2, 25, HashMap::new());
         let both = (slots.execute(&None).await.expect("free"), slots.execute(&None).await.expect("free"));
         assert!(slots.execute(&None).await.is_err());
@@ -178,7 +179,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_client_that_goes_away_leaves_the_line() {
+    async fn a_client_that_disconnects_gives_up_its_wait() {
         let slots = Slots::new(1, 25, HashMap::new());
         let first = slots.batch(&None).await.expect("free");
         let gone = tokio::time::timeout(Duration::ZERO, slots.batch(&None)).await;

@@ -1,4 +1,4 @@
-//! `POST /execute`: a run while the client waits, as one answer or as a stream of events.
+//! `POST /execute`: a synchronous run, answered with its result or as a stream of events.
 
 use std::sync::Arc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
@@ -30,13 +30,13 @@ pub(crate) struct Options {
 /// The route.
 #[utoipa::path(
     post, path = "/execute", tag = "runs", request_body = JsonRequest,
-    params(("stream" = Option<bool>, Query, description = "Send events as they happen")),
+    params(("stream" = Option<bool>, Query, description = "Stream events as they happen")),
     responses(
-        (status = 200, description = "The run has ended, well or badly; with Accept: text/event-stream, its events", content(
+        (status = 200, description = "The result of the run, whether the program succeeded or failed; with Accept: text/event-stream, its events", content(
             (RunResult = "application/json"), (StreamEvent = "text/event-stream")
         )),
         BadBody,
-        (status = 429, description = "The server is at capacity; nothing was done", body = Problem, content_type = "application/problem+json"),
+        (status = 429, description = "The server is at capacity; nothing was run", body = Problem, content_type = "application/problem+json"),
     )
 )]
 pub(crate) async fn execute(
@@ -67,7 +67,7 @@ pub(crate) async fn execute(
     Ok(streams::respond(run, stream))
 }
 
-/// Takes runs from what somebody may have on a day.
+/// Charges runs against the daily quota of a client.
 pub(crate) async fn spend(app: &App, client: &Client, runs: usize) -> Result<(), Problem> {
     let (Some(most), Some(name)) = (client.per_day, &client.name) else { return Ok(()) };
     if app.jobs.spend(name, runs as u64, most).await? { Ok(()) } else { Err(quota_exceeded(most)) }
@@ -76,6 +76,6 @@ pub(crate) async fn spend(app: &App, client: &Client, runs: usize) -> Result<(),
 /// The key has had its runs of the day.
 pub(crate) fn quota_exceeded(most: u64) -> Problem {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-    let detail = format!("the key may have {most} runs a day; the day begins at midnight UTC");
+    let detail = format!("the API key is limited to {most} runs per day; the quota resets at midnight UTC");
     Problem::new(Code::QuotaExceeded, detail).retry_after(86_400 - since % 86_400)
 }

@@ -1,4 +1,4 @@
-//! Following jobs: one watcher in the server for each job that clients follow, however many of them do.
+//! Following jobs: one watcher for each followed job, shared by all clients that follow it.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -118,7 +118,7 @@ async fn keep_watch(store: JobStore, id: JobId, followers: watch::Sender<News>, 
         let news = match store.progress(id).await {
             Ok(progress) => progress.map_or(News::Gone, News::At),
             Err(error) => {
-                tracing::error!(%error, %id, "cannot see how far a job is");
+                tracing::error!(%error, %id, "cannot read the progress of a job");
                 followers.borrow().to_owned()
             }
         };

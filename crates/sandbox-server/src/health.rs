@@ -14,44 +14,44 @@ use crate::middleware::peer;
 use crate::ready;
 use crate::state::App;
 
-/// How the server is.
+/// The state of the server.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 pub(crate) struct Health {
     /// `ok`, `not_ready` or `shutting_down`.
     status: &'static str,
-    /// Why no work can be done.
+    /// Why the server is not ready.
     reasons: Vec<&'static str>,
-    /// How many runs there may be at one time.
+    /// The maximum number of concurrent runs.
     capacity: usize,
-    /// How many runs there are now.
+    /// The number of current runs.
     load: usize,
     /// Seconds since the start.
     uptime: f64,
-    /// What only those learn who may see the metrics.
+    /// Details for keys with the scope `metrics`.
     #[serde(flatten)]
     details: Option<Details>,
 }
 
-/// What is not for everyone.
+/// Details that are not public.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 struct Details {
     version: &'static str,
-    /// How many jobs wait.
+    /// The number of queued jobs.
     queue: Option<u64>,
-    /// Where jobs are kept.
+    /// The kind of job store.
     store: &'static str,
-    /// The layers of isolation that work.
+    /// The isolation layers that work on this host.
     isolation: Vec<&'static str>,
-    /// Cells that neither answer nor die.
+    /// Cells that do not respond and cannot be killed.
     lost_cells: usize,
-    /// How many runs there were.
+    /// The number of runs since the start.
     runs: u64,
-    /// What the operator should know.
+    /// Warnings for the operator.
     warnings: Vec<String>,
 }
 
-/// `GET /health`. Where there are keys, a key with the scope `metrics` is needed to see all of it.
-#[utoipa::path(get, path = "/health", tag = "server", responses((status = 200, description = "What the server has to do", body = Health)))]
+/// The state of the server. If API keys are set, details need the scope `metrics`.
+#[utoipa::path(get, path = "/health", tag = "server", responses((status = 200, description = "The state of the server", body = Health)))]
 pub(crate) async fn health(State(app): State<Arc<App>>, request: Request) -> Json<Health> {
     let client = app.keys.check(request.headers(), peer(&request));
     drop(request);
@@ -84,10 +84,10 @@ pub(crate) async fn health(State(app): State<Arc<App>>, request: Request) -> Jso
     })
 }
 
-/// `GET /readyz`: whether work is taken.
+/// Whether the server is ready.
 #[utoipa::path(
     get, path = "/readyz", tag = "server",
-    responses((status = 200, description = "Work is taken"), (status = 503, description = "No work can be done; the body gives the reasons"))
+    responses((status = 200, description = "The server is ready"), (status = 503, description = "The server is not ready; the body lists the reasons"))
 )]
 pub(crate) async fn ready(State(app): State<Arc<App>>) -> impl IntoResponse {
     match app.readiness.reasons(&app).await.as_slice() {

@@ -1,11 +1,11 @@
-//! `sandbox-server --health`: asks a server that runs how it is, so that a health check needs no other program.
+//! `sandbox-server --health`: queries a running server, so that a health check needs no other program.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
-/// What the server at this address says about itself, or why it takes no work.
+/// The health of the server at this address, or why it is not ready.
 pub(crate) fn ask(listen: SocketAddr) -> Result<String, String> {
-    // Who listens everywhere is reached here.
+    // A server that listens on all addresses is reached on loopback.
     let host = match listen.ip() {
         ip if !ip.is_unspecified() => ip,
         IpAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
@@ -22,7 +22,7 @@ pub(crate) fn ask(listen: SocketAddr) -> Result<String, String> {
             Ok((status, text)) => {
                 Err(format!("the server is not ready ({status}): {}", text.trim().replace('\n', "; ")))
             }
-            Err(error) => Err(format!("the server at {address} does not answer: {error}")),
+            Err(error) => Err(format!("cannot query the server at {address}: {error}")),
         }
     };
     get("readyz")?;

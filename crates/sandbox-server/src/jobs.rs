@@ -1,4 +1,4 @@
-//! `/v1/execute`: runs that nobody waits for.
+//! `/v1/execute`: asynchronous jobs.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -45,18 +45,18 @@ impl From<StoreError> for Problem {
 
 fn unknown(id: &str) -> Problem {
     let shown: String = id.chars().take(40).collect();
-    Problem::new(Code::NotFound, format!("there is no job '{shown}'; jobs are forgotten some time after their end"))
+    Problem::new(Code::NotFound, format!("no job '{shown}'; ended jobs are deleted after SANDBOX_JOB_RETENTION"))
 }
 
 /// Why a job was not created, and which setting says so.
 fn refused(exceeded: Exceeded, bounds: &StoreLimits, client: &Client) -> Problem {
     let StoreLimits { waiting, waiting_per_owner, bytes_per_owner } = bounds;
     let (code, detail) = match exceeded {
-        Exceeded::Waiting => {
-            (Code::QueueFull, format!("the queue is full: {waiting} jobs are waiting (SANDBOX_QUEUE)"))
-        }
+        Exceeded::Waiting => (Code::QueueFull, format!("the job queue is full: {waiting} queued jobs (SANDBOX_QUEUE)")),
         Exceeded::WaitingPerOwner => {
-            let detail = format!("the key has {waiting_per_owner} waiting jobs already (SANDBOX_QUEUE_PER_KEY)");
+            let detail = format!(
+                "the job queue of this API key is full: {waiting_per_owner} queued jobs (SANDBOX_QUEUE_PER_KEY)"
+            );
             (Code::QueueFull, detail)
         }
         Exceeded::BytesPerOwner => {
@@ -83,7 +83,7 @@ pub(crate) fn shown(mut job: Job) -> Job {
     job
 }
 
-/// A job, if it is there for somebody, without what only the server has to know.
+/// A job that the client may see, without fields that are internal to the server.
 async fn find(app: &Arc<App>, client: &Client, id: JobId) -> Result<Job, Problem> {
     let job = app.jobs.get(id).await?.filter(|job| client.sees(job)).ok_or_else(|| unknown(&id.to_string()))?;
     Ok(shown(job))
@@ -92,12 +92,12 @@ async fn find(app: &Arc<App>, client: &Client, id: JobId) -> Result<Job, Problem
 /// `POST /v1/execute`.
 #[utoipa::path(
     post, path = "/v1/execute", tag = "jobs", request_body = JsonRequest,
-    params(("Idempotency-Key" = Option<String>, Header, description = "The same key makes the same job once")),
+    params(("Idempotency-Key" = Option<String>, Header, description = "Requests with the same key create one job")),
     responses(
-        (status = 202, description = "The job is queued; Location says where it is", body = Object),
-        (status = 409, description = "The key was used for another request", body = Problem, content_type = "application/problem+json"),
+        (status = 202, description = "The job was queued; Location is its URL", body = Object),
+        (status = 409, description = "The idempotency key was used for another request", body = Problem, content_type = "application/problem+json"),
         BadBody,
-        (status = 429, description = "Too many jobs wait, the jobs of the key take too much storage, or its runs of the day are used up; nothing was created", body = Problem, content_type = "application/problem+json"),
+        (status = 429, description = "The job queue or the job storage is full, or the daily quota is exhausted; no job was created", body = Problem, content_type = "application/problem+json"),
     )
 )]
 pub(crate) async fn create(
@@ -126,7 +126,7 @@ pub(crate) async fn create(
     let job = match created {
         Created::New(job) | Created::Existing(job) => job,
         Created::Conflict(id) => {
-            let detail = format!("the Idempotency-Key belongs to another request, job {id}");
+            let detail = format!("the Idempotency-Key was used for another request, job {id}");
             return Err(Problem::new(Code::IdempotencyConflict, detail));
         }
         Created::Refused(exceeded) => return Err(refused(exceeded, &app.bounds, &client)),
@@ -150,13 +150,13 @@ pub(crate) struct GetOptions {
     get, path = "/v1/execute/{id}", tag = "jobs",
     params(
         ("id" = String, Path, description = "The job's id"),
-        ("wait" = Option<String>, Query, description = "How long to wait for its end, such as 5s"),
+        ("wait" = Option<String>, Query, description = "Wait up to this long for the job to end, such as 5s"),
     ),
     responses(
         (status = 200, description = "The job, with its result if it has ended", body = Job),
         (status = 429, description = "Too many event streams or waiting requests", body = Problem, content_type = "application/problem+json"),
-        (status = 404, description = "There is no such job", body = Problem, content_type = "application/problem+json"),
-        (status = 422, description = "A parameter makes no sense", body = Problem, content_type = "application/problem+json"),
+        (status = 404, description = "No such job", body = Problem, content_type = "application/problem+json"),
+        (status = 422, description = "Invalid parameter", body = Problem, content_type = "application/problem+json"),
     )
 )]
 pub(crate) async fn get(
@@ -192,8 +192,8 @@ pub(crate) async fn get(
 #[utoipa::path(
     delete, path = "/v1/execute/{id}", tag = "jobs", params(("id" = String, Path, description = "The job's id")),
     responses(
-        (status = 200, description = "The job; one that waited never starts, one that runs is ended", body = Job),
-        (status = 404, description = "There is no such job", body = Problem, content_type = "application/problem+json"),
+        (status = 200, description = "The job; a queued job never starts, a running one is stopped", body = Job),
+        (status = 404, description = "No such job", body = Problem, content_type = "application/problem+json"),
     )
 )]
 pub(crate) async fn cancel(
@@ -226,14 +226,14 @@ pub(crate) struct ListOptions {
 #[utoipa::path(
     get, path = "/v1/execute", tag = "jobs",
     params(
-        ("status" = Option<JobStatus>, Query, description = "Only jobs that are this far"),
-        ("limit" = Option<usize>, Query, description = "How many, at most 200"),
-        ("cursor" = Option<String>, Query, description = "`next` of the page before"),
+        ("status" = Option<JobStatus>, Query, description = "Only jobs with this status"),
+        ("limit" = Option<usize>, Query, description = "Number of jobs, at most 200"),
+        ("cursor" = Option<String>, Query, description = "`next` of the previous page"),
     ),
     responses(
-        (status = 200, description = "Jobs, the newest first", body = Page),
-        (status = 404, description = "The cursor is not a job's id", body = Problem, content_type = "application/problem+json"),
-        (status = 422, description = "A parameter makes no sense", body = Problem, content_type = "application/problem+json"),
+        (status = 200, description = "Jobs, newest first", body = Page),
+        (status = 404, description = "The cursor is not a job id", body = Problem, content_type = "application/problem+json"),
+        (status = 422, description = "Invalid parameter", body = Problem, content_type = "application/problem+json"),
     )
 )]
 pub(crate) async fn list(
@@ -252,13 +252,13 @@ pub(crate) async fn list(
     get, path = "/v1/execute/{id}/events", tag = "jobs",
     params(
         ("id" = String, Path, description = "The job's id"),
-        ("Last-Event-ID" = Option<u64>, Header, description = "The number of the last event that is known"),
+        ("Last-Event-ID" = Option<u64>, Header, description = "Number of the last event received; the stream continues after it"),
     ),
     responses(
         (status = 200, description = "Server-sent events: step, stdout, stderr, and at the end result or cancelled", content_type = "text/event-stream", body = StreamEvent),
         (status = 429, description = "Too many event streams or waiting requests", body = Problem, content_type = "application/problem+json"),
-        (status = 404, description = "There is no such job", body = Problem, content_type = "application/problem+json"),
-        (status = 422, description = "A parameter makes no sense", body = Problem, content_type = "application/problem+json"),
+        (status = 404, description = "No such job", body = Problem, content_type = "application/problem+json"),
+        (status = 422, description = "Invalid parameter", body = Problem, content_type = "application/problem+json"),
     )
 )]
 pub(crate) async fn events(

@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 
 use crate::state::App;
 
-/// `GET /v1/languages`.
-#[utoipa::path(get, path = "/v1/languages", tag = "server", responses((status = 200, description = "The languages, with their toolchains", body = Vec<Object>)))]
+/// List languages and their toolchains.
+#[utoipa::path(get, path = "/v1/languages", tag = "server", responses((status = 200, description = "Languages and their toolchains", body = Vec<Object>)))]
 pub(crate) async fn languages(State(app): State<Arc<App>>) -> Json<Value> {
     let list: Vec<Value> = app
         .service

@@ -1,4 +1,4 @@
-//! `sandbox-server`: runs code nobody trusts for those who ask over HTTP.
+//! `sandbox-server`: runs untrusted code over HTTP.
 //!
 //! The keeper is started first, before any configuration is read; the HTTP side comes after it and asks it for cells.
 
@@ -71,7 +71,7 @@ fn main() -> ExitCode {
     let executor = serves.then(Executor::start);
     let config = match Config::read(&matches, |name| std::env::var_os(name)) {
         Ok(config) => config,
-        Err(error) => return fail(&format!("the configuration makes no sense:\n{error}"), 2),
+        Err(error) => return fail(&format!("invalid configuration:\n{error}"), 2),
     };
     if matches.get_flag("print-config") {
         let printed = writeln!(std::io::stdout(), "{}", config.print());
@@ -115,8 +115,7 @@ fn run(mut config: Config, executor: Result<Executor, Failure>) -> Result<(), St
         // What this host has says nothing about others' containers; this much they must have.
         config.settings.required().iter().map(sandbox_cell::Layer::name).collect()
     };
-    let data_dir =
-        config.settings.data_dir.clone().ok_or("there is no data directory; name one with SANDBOX_DATA_DIR")?;
+    let data_dir = config.settings.data_dir.clone().ok_or("no data directory; set SANDBOX_DATA_DIR")?;
     let closed = keep_private(&data_dir, config.settings.passes_data_dir(config.zygotes > 0))
         .map_err(|error| format!("cannot make {} private: {error}", data_dir.display()))?;
     // The keeper, and so the cells, keep the limit that this process was started with.
@@ -126,7 +125,7 @@ fn run(mut config: Config, executor: Result<Executor, Failure>) -> Result<(), St
     if let Some(dir) = &config.runtimes {
         registry.add_directory(dir).map_err(|error| error.to_string())?;
     }
-    let renderer = std::env::current_exe().map_err(|error| format!("cannot find this program: {error}"))?;
+    let renderer = std::env::current_exe().map_err(|error| format!("cannot find the path of this program: {error}"))?;
     let variables = HostVariables::of_this_process();
     let mut service = RunService::new(executor, config.settings.clone(), registry, variables, renderer);
     service.find_toolchains();
@@ -155,7 +154,7 @@ fn run(mut config: Config, executor: Result<Executor, Failure>) -> Result<(), St
         tracing::warn!("data directory: {note}");
     }
     if let Some(uid) = user {
-        tracing::info!(uid, "no longer root; only the keeper is");
+        tracing::info!(uid, "dropped root privileges; only the keeper keeps them");
     }
     descriptors::fit(&mut config, open_files);
     let config = &config;

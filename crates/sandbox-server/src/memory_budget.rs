@@ -1,7 +1,7 @@
-//! Budgets that clients share: memory for requests and answers on their way, and places for event streams.
+//! The memory budget of requests and responses in flight, and the budget of event streams.
 //!
-//! A client that sends much or reads slowly holds some of a budget. One client can hold half of it at most, so that the
-//! others always find the rest.
+//! A client that sends large requests or reads slowly reserves a part of a budget, at most half of it, so that the rest
+//! remains for other clients.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -15,29 +15,29 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::problem::{Code, Problem};
 
-/// What memory is counted in: small enough to be exact, large enough for a semaphore's count.
+/// The unit in which memory is counted: small enough to be precise, large enough for a semaphore's count.
 const UNIT: usize = 1024;
 
-/// How many clients' shares are remembered before those that hold nothing are forgotten.
+/// How many shares are kept before those without a reservation are removed.
 const MOST_REMEMBERED: usize = 1024;
 
-/// Who asks: the key's name, or the address where no key is needed.
+/// Identifies a client: the name of its key, or its address where no key is required.
 #[derive(Debug, Clone)]
 pub(crate) struct ClientId(pub(crate) Arc<str>);
 
-/// All that may be held.
+/// A budget, shared by all clients.
 #[derive(Debug)]
 pub(crate) struct SharedBudget {
     units: Arc<Semaphore>,
     size: usize,
     unit: usize,
-    /// What is said to a client for which nothing is left.
+    /// The detail of the problem if the budget is exhausted.
     exhausted: &'static str,
-    /// What is left of each client's share.
+    /// The remaining share of each client.
     shares: Mutex<HashMap<Arc<str>, Weak<Semaphore>>>,
 }
 
-/// Some that is held, until it is dropped.
+/// A part of a budget, released on drop.
 #[derive(Debug, Default)]
 pub(crate) struct Reservation {
     all: Option<OwnedSemaphorePermit>,
@@ -46,17 +46,17 @@ pub(crate) struct Reservation {
 }
 
 impl SharedBudget {
-    /// Memory.
+    /// A budget of memory.
     pub(crate) fn memory(bytes: usize) -> Self {
-        let exhausted = "the memory budget for requests and answers (SANDBOX_MAX_HELD), or half of it for this client, \
-                         is exhausted";
+        let exhausted = "the memory budget for requests and responses (SANDBOX_MAX_HELD) is exhausted, or this client \
+                         uses half of it";
         Self::new(bytes / UNIT, UNIT, exhausted)
     }
 
-    /// Places for streams.
+    /// A budget of event streams.
     pub(crate) fn streams(places: usize) -> Self {
-        let exhausted = "the number of event streams and waiting requests (SANDBOX_MAX_STREAMS), or half of it for \
-                         this client, is reached";
+        let exhausted = "the limit on event streams and waiting requests (SANDBOX_MAX_STREAMS) is reached, or this \
+                         client uses half of it";
         Self::new(places, 1, exhausted)
     }
 
@@ -64,7 +64,7 @@ impl SharedBudget {
         Self { units: Arc::new(Semaphore::new(size)), size, unit, exhausted, shares: Mutex::default() }
     }
 
-    /// Takes this much, if it is there.
+    /// Reserves this much if it is available.
     pub(crate) fn take(&self, client_id: &ClientId, amount: usize) -> Result<Reservation, Problem> {
         let none = |_| Problem::new(Code::AtCapacity, self.exhausted).retry_after(1);
         let share = self.share(client_id).try_acquire_many_owned(self.units(amount, self.most())).map_err(none)?;
@@ -72,14 +72,14 @@ impl SharedBudget {
         Ok(Reservation { all: Some(all), share: Some(share) })
     }
 
-    /// Takes this much when it is there.
+    /// Reserves this much as soon as it is available.
     pub(crate) async fn wait(&self, client_id: &ClientId, amount: usize) -> Reservation {
         let share = self.share(client_id).acquire_many_owned(self.units(amount, self.most())).await.ok();
         let all = Arc::clone(&self.units).acquire_many_owned(self.units(amount, self.size)).await.ok();
         Reservation { all, share }
     }
 
-    /// Takes this much if it is there within this time.
+    /// Reserves this much if it becomes available within this time.
     pub(crate) async fn wait_for(
         &self,
         client_id: &ClientId,
@@ -90,12 +90,12 @@ impl SharedBudget {
         waited.map_err(|_| Problem::new(Code::AtCapacity, self.exhausted).retry_after(1))
     }
 
-    /// The most that one client can hold.
+    /// The maximum for one client.
     fn most(&self) -> usize {
         self.size.div_ceil(2)
     }
 
-    /// What is larger than all takes all.
+    /// An amount that is larger than the budget takes all of it.
     fn units(&self, amount: usize, most: usize) -> u32 {
         u32::try_from(amount.div_ceil(self.unit).min(most)).unwrap_or(u32::MAX)
     }
@@ -113,7 +113,7 @@ impl SharedBudget {
         share
     }
 
-    /// Answers with JSON, if there is room for it.
+    /// Responds with JSON, if the budget allows it.
     pub(crate) fn answer(&self, client_id: &ClientId, value: &impl Serialize) -> Result<Response, Problem> {
         let bytes = serde_json::to_vec(value).unwrap_or_default();
         Ok(self.take(client_id, bytes.len())?.respond(StatusCode::OK, bytes))
@@ -121,12 +121,12 @@ impl SharedBudget {
 }
 
 impl Reservation {
-    /// Nothing.
+    /// An empty reservation.
     pub(crate) fn nothing() -> Self {
         Self::default()
     }
 
-    /// This and that together, of one client.
+    /// Adds another reservation of the same client.
     pub(crate) fn and(&mut self, more: Self) {
         let merge = |mine: &mut Option<OwnedSemaphorePermit>, more: Option<OwnedSemaphorePermit>| match (mine, more) {
             (Some(permit), Some(more)) => permit.merge(more),
@@ -137,7 +137,7 @@ impl Reservation {
         merge(&mut self.share, more.share);
     }
 
-    /// Answers with JSON; what it takes is held until the client has read it.
+    /// Responds with JSON; the reservation lasts until the client has read it.
     pub(crate) fn answer(self, status: StatusCode, value: &impl Serialize) -> Response {
         self.respond(status, serde_json::to_vec(value).unwrap_or_default())
     }
@@ -150,7 +150,7 @@ impl Reservation {
     }
 }
 
-/// Bytes with what they take.
+/// Bytes with their reservation.
 struct Accounted {
     bytes: Vec<u8>,
     _held: Reservation,
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn shares_of_clients_that_hold_nothing_are_forgotten() {
+    fn shares_without_a_reservation_are_removed() {
         let budget = SharedBudget::streams(4);
         let held = budget.take(&client_id("stays"), 2).expect("there");
         for n in 0..3 * MOST_REMEMBERED {

@@ -36,7 +36,7 @@ struct ResponseLabels {
     status: u16,
 }
 
-/// What is counted.
+/// The server's metrics.
 #[derive(Debug)]
 pub(crate) struct ServerMetrics {
     registry: Registry,
@@ -64,15 +64,15 @@ impl ServerMetrics {
         let (load, queue, ready, room) =
             (Gauge::default(), Gauge::default(), Gauge::default(), Gauge::<i64>::default());
         room.set(i64::try_from(capacity).unwrap_or(i64::MAX));
-        registry.register("runs", "Runs that have ended", runs.clone());
-        registry.register("phase_seconds", "How long each part of a run took", phases.clone());
-        registry.register("http_answers", "Answers over HTTP", answers.clone());
-        registry.register("cached_builds", "Runs whose program had been compiled before", cached_builds.clone());
-        registry.register("load", "Runs that go on", load.clone());
-        registry.register("queue", "Jobs that wait", queue.clone());
-        registry.register("cells_ready", "Cells that wait for a run", ready.clone());
-        registry.register("starts", "Runs by how they got their cell", starts.clone());
-        registry.register("capacity", "Runs at one time", room);
+        registry.register("runs", "Completed runs", runs.clone());
+        registry.register("phase_seconds", "Duration of each phase of a run", phases.clone());
+        registry.register("http_answers", "HTTP responses", answers.clone());
+        registry.register("cached_builds", "Runs that found their program in the compile cache", cached_builds.clone());
+        registry.register("load", "Current runs", load.clone());
+        registry.register("queue", "Queued jobs", queue.clone());
+        registry.register("cells_ready", "Ready cells", ready.clone());
+        registry.register("starts", "Runs by kind of start", starts.clone());
+        registry.register("capacity", "Maximum number of concurrent runs", room);
         Self { registry, runs, phases, answers, cached_builds, load, queue, ready, starts }
     }
 
@@ -105,8 +105,8 @@ impl ServerMetrics {
     }
 }
 
-/// `GET /metrics`.
-#[utoipa::path(get, path = "/metrics", tag = "server", responses((status = 200, description = "Numbers for Prometheus", body = String, content_type = "application/openmetrics-text")))]
+/// Metrics for Prometheus.
+#[utoipa::path(get, path = "/metrics", tag = "server", responses((status = 200, description = "Metrics for Prometheus", body = String, content_type = "application/openmetrics-text")))]
 pub(crate) async fn metrics(State(app): State<Arc<App>>) -> impl IntoResponse {
     let text = app.metrics.text(
         app.load(),

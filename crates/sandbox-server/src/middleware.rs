@@ -24,7 +24,7 @@ pub(crate) fn peer(request: &Request) -> Option<IpAddr> {
     request.extensions().get::<Peer>().map(|peer| peer.0)
 }
 
-/// Finds out who asks, and whether they may.
+/// Authenticates the client, applies its rate limit and checks the scope.
 pub(crate) async fn authorize(
     State((app, scope)): State<(Arc<App>, Option<Scope>)>,
     mut request: Request,
@@ -54,7 +54,7 @@ pub(crate) struct RequestId(pub(crate) String);
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
-/// Gives every request an id, logs it, and closes doors in browsers.
+/// Assigns a request id, logs the request and sets security headers.
 pub(crate) async fn annotate(State(app): State<Arc<App>>, mut request: Request, next: Next) -> Response {
     let usable =
         |id: &&HeaderValue| id.len() <= 100 && id.to_str().is_ok_and(|id| id.chars().all(|c| c.is_ascii_graphic()));

@@ -78,7 +78,7 @@ pub(crate) fn record(id: &str, admitted: SystemTime, result: &RunResult) {
         span.set_status(Status::error(result.error.clone().unwrap_or_default()));
     }
     let context = Context::new().with_span(span);
-    // They follow each other in this order; what is between them belongs to nobody.
+    // They follow each other in this order; gaps between them belong to none.
     let mut at = began;
     for (name, seconds) in result.metrics.phases.named() {
         let builder = SpanBuilder::from_name(name).with_start_time(at);

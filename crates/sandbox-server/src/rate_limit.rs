@@ -173,7 +173,7 @@ impl RateLimits {
     pub(crate) fn count(&self, client: &str, own: Option<f64>) -> Result<(), Problem> {
         let Some(per_second) = own.or(self.per_second) else { return Ok(()) };
         self.limit(per_second).count(client).map_err(|wait| {
-            let detail = format!("{per_second} requests a second are allowed");
+            let detail = format!("the limit is {per_second} requests per second");
             Problem::new(Code::TooManyRequests, detail).retry_after(wait)
         })
     }

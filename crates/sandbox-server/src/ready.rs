@@ -1,4 +1,4 @@
-//! Whether the server can do its work, found out when a client asks and about once a second at most.
+//! Readiness: checks the keeper, the job store and the sandbox on demand, at most about once a second.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::state::App;
 pub(crate) const CLOSING: &str = "shutting down";
 
 const NO_KEEPER: &str = "the keeper has ended; restart the server";
-const NO_STORE: &str = "the job store fails or does not answer";
+const NO_STORE: &str = "the job store is unavailable";
 const NO_CELL: &str = "no sandbox can be created";
 
 /// How long an answer holds.
@@ -51,7 +51,7 @@ impl Check {
     async fn passes(&mut self, part: &str, check: impl Future<Output = Result<(), String>> + Send + 'static) -> bool {
         let pending = self.0.get_or_insert_with(|| tokio::spawn(check));
         let Ok(ended) = tokio::time::timeout(PATIENCE, pending).await else {
-            tracing::error!(part, "a health check does not end");
+            tracing::error!(part, "a health check hangs");
             return false;
         };
         self.0 = None;

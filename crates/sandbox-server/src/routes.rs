@@ -36,11 +36,9 @@ pub(crate) fn router(app: &Arc<App>, config: &Config) -> Router {
         .route("/health", get(health::health))
         .route("/livez", get(|| async { "ok\n" }))
         .route("/readyz", get(health::ready))
-        .fallback(|| async {
-            Problem::new(Code::NotFound, "no route has this path; GET /health and POST /execute exist")
-        })
+        .fallback(|| async { Problem::new(Code::NotFound, "no such path; see GET /docs for all routes") })
         .method_not_allowed_fallback(|| async {
-            Problem::new(Code::MethodNotAllowed, "the route exists, for another method")
+            Problem::new(Code::MethodNotAllowed, "this path exists, but not for this method")
         })
         .layer(RequestBodyTimeoutLayer::new(config.read_timeout));
     let routes = match config.cors.layer() {
@@ -50,6 +48,6 @@ pub(crate) fn router(app: &Arc<App>, config: &Config) -> Router {
     routes
         .layer(from_fn_with_state(Arc::clone(app), web::guard))
         .layer(from_fn_with_state(Arc::clone(app), annotate))
-        .layer(CatchPanicLayer::custom(|_| Problem::new(Code::Internal, "the server made a mistake").into_response()))
+        .layer(CatchPanicLayer::custom(|_| Problem::new(Code::Internal, "internal server error").into_response()))
         .with_state(Arc::clone(app))
 }

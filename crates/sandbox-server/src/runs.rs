@@ -60,7 +60,7 @@ pub(crate) fn perform(
     if let Ok(result) = &ended {
         let lost_cells = app.service.lost_cells();
         if lost_cells > 0 {
-            tracing::error!(lost_cells, "cells neither answer nor die; look for processes in state D");
+            tracing::error!(lost_cells, "cells do not respond and cannot be killed; look for processes in state D");
         }
         trace.end(result);
     }

@@ -1,4 +1,4 @@
-//! Listening, and ending well.
+//! Listening for connections, and graceful shutdown.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -82,7 +82,7 @@ pub(crate) async fn serve(app: &Arc<App>, config: &Config) -> Result<(), String>
         idle(app).await;
     });
     if tokio::time::timeout(config.shutdown_timeout, &mut ended).await.is_err() {
-        tracing::warn!(load = app.load(), "ending what is left");
+        tracing::warn!(load = app.load(), "stopping the remaining runs");
         app.kill_runs();
         let _ = tokio::time::timeout(Duration::from_secs(3), idle(app)).await;
     }
@@ -100,7 +100,7 @@ async fn forget_old_jobs(app: Arc<App>, retention: Duration) {
     loop {
         tokio::time::sleep(retention.clamp(Duration::from_millis(100), Duration::from_secs(60))).await;
         if let Err(error) = app.jobs.expire().await {
-            tracing::error!(%error, "cannot forget old jobs");
+            tracing::error!(%error, "cannot delete expired jobs");
         }
     }
 }
@@ -115,7 +115,7 @@ fn warnings(address: SocketAddr, app: &App) -> Vec<String> {
     }
     if app.keys.is_open() && !address.ip().is_loopback() {
         warnings.push(format!(
-            "everyone who can reach {address} can run code, as no API key is needed; set SANDBOX_API_KEYS or listen on \
+            "no API key is required: everyone who can reach {address} can run code; set SANDBOX_API_KEYS or listen on \
              127.0.0.1"
         ));
     }
@@ -147,7 +147,7 @@ fn attend(
 ) {
     let local_address = web::LocalAddress(stream.local_addr().map_or(peer.ip(), |address| address.ip()));
     let _ = stream.set_nodelay(true);
-    // A client that does not read holds nobody up for longer than this.
+    // A client that does not read delays others no longer than this.
     let mut stream = TimeoutStream::new(stream);
     stream.set_write_timeout(Some(config.write_timeout));
     let mut builder = Builder::new(TokioExecutor::new());
@@ -197,6 +197,6 @@ fn attend(
 
 fn log_end(ended: Result<(), Box<dyn std::error::Error + Send + Sync>>) {
     if let Err(error) = ended {
-        tracing::debug!(%error, "a connection ended badly");
+        tracing::debug!(%error, "connection failed");
     }
 }

@@ -23,36 +23,36 @@ use crate::web::Guard;
 use crate::webhook::Webhooks;
 use crate::worker::RunningJob;
 
-/// How much work of a kind that takes memory and a thread is done at once.
+/// The maximum concurrency of work that takes memory and a thread.
 const AT_ONCE: usize = 4;
 
-/// What all requests share.
+/// The shared state.
 #[derive(Debug)]
 pub(crate) struct App {
     pub(crate) service: RunService,
     pub(crate) slots: Arc<Slots>,
     pub(crate) keys: Keys,
-    /// Which requests are let in where no key is needed.
+    /// Checks requests of browsers where no key is required.
     pub(crate) guard: Guard,
     pub(crate) started: Instant,
     pub(crate) jobs: sandbox_jobs::JobStore,
-    /// How much of the store jobs may use.
+    /// Limits of the job store.
     pub(crate) bounds: sandbox_jobs::StoreLimits,
-    /// Jobs that run here.
+    /// The jobs that this server is running.
     pub(crate) running: Mutex<HashMap<JobId, Arc<RunningJob>>>,
     pub(crate) metrics: ServerMetrics,
     pub(crate) rate: RateLimits,
-    /// The largest body.
+    /// The maximum size of a request body.
     pub(crate) max_body: usize,
-    /// Memory for what clients send.
+    /// The memory budget of requests.
     pub(crate) bodies: SharedBudget,
-    /// Memory for what clients have not read yet.
+    /// The memory budget of responses.
     pub(crate) answers: SharedBudget,
-    /// Places for event streams, and for requests that wait for a job.
+    /// The budget of event streams and of requests that wait for a job.
     pub(crate) streams: SharedBudget,
-    /// How many large bodies are worked on at once.
+    /// Bounds how many large bodies are parsed concurrently.
     pub(crate) parsers: Arc<Semaphore>,
-    /// How many followers of jobs read events from the store at once.
+    /// Bounds how many followers of jobs read events from the store concurrently.
     pub(crate) readers: Semaphore,
     /// The jobs that clients follow.
     pub(crate) followed: Followed,
@@ -60,17 +60,17 @@ pub(crate) struct App {
     pub(crate) read_timeout: Duration,
     pub(crate) readiness: Readiness,
     pub(crate) webhooks: Webhooks,
-    /// What the operator should know, once the server listens.
+    /// Warnings for the operator, once the server listens.
     pub(crate) warnings: OnceLock<Vec<String>>,
-    /// The layers of isolation that this host has.
+    /// The isolation layers of this host.
     pub(crate) isolation: Vec<&'static str>,
-    /// How many runs there were.
+    /// The number of runs since the start.
     pub(crate) runs: AtomicU64,
-    /// Whether no more work is taken.
+    /// Whether the server is shutting down.
     pub(crate) closing: AtomicBool,
-    /// Becomes true with it, for those that wait.
+    /// Becomes true at the same time, for tasks that wait.
     pub(crate) shutdown: watch::Sender<bool>,
-    /// Becomes readable when all runs have to end.
+    /// Becomes readable when all runs must end.
     pub(crate) kill: OwnedFd,
 }
 
@@ -113,7 +113,7 @@ impl App {
         })
     }
 
-    /// How many runs are going on.
+    /// The number of current runs.
     pub(crate) fn load(&self) -> usize {
         self.slots.held()
     }
@@ -124,10 +124,10 @@ impl App {
     }
 }
 
-/// Whether the server still takes work.
+/// Refuses work during shutdown.
 pub(crate) fn refuse_if_closing(app: &App) -> Result<(), Problem> {
     if app.closing.load(Ordering::Relaxed) {
-        return Err(Problem::new(Code::ShuttingDown, "try another server, or this one in a moment").retry_after(5));
+        return Err(Problem::new(Code::ShuttingDown, "the server is shutting down; try again").retry_after(5));
     }
     Ok(())
 }

@@ -70,7 +70,7 @@ impl AllowedHost {
         if text == "*" {
             return Ok(Self::Any);
         }
-        let wrong = || format!("'{text}' is not a host name or an IP address without a port, nor *");
+        let wrong = || format!("invalid host '{text}': expected a host name or an IP address without a port, or *");
         if let Ok(address) = text.parse::<IpAddr>() {
             return Ok(Self::Is(Host::Address(address.to_canonical())));
         }
@@ -148,7 +148,7 @@ impl Cors {
             self.any = true;
             return Ok(());
         }
-        let wrong = || format!("'{text}' is not an origin such as https://app.example.com");
+        let wrong = || format!("invalid origin '{text}': expected one such as https://app.example.com");
         let origin = Origin::parse(text).filter(|_| !text.contains('*')).ok_or_else(wrong)?;
         self.origins.push((HeaderValue::from_str(&origin.to_string()).map_err(|_| wrong())?, origin));
         Ok(())
@@ -237,7 +237,7 @@ impl Guard {
         }
         let unknown = |given: &str| {
             let detail = format!(
-                "the host '{}' is not a name of this server; add it to SANDBOX_ALLOWED_HOSTS, or set SANDBOX_API_KEYS",
+                "the host '{}' is not allowed; add it to SANDBOX_ALLOWED_HOSTS, or set SANDBOX_API_KEYS",
                 shorten(given)
             );
             Problem::new(Code::ForbiddenHost, detail)
@@ -267,7 +267,7 @@ impl Guard {
         let headers = request.headers();
         let refuse = |from: &str| {
             let detail = format!(
-                "pages of {} may not use this server; add the origin to SANDBOX_CORS_ORIGINS, or set SANDBOX_API_KEYS",
+                "the origin {} is not allowed; add it to SANDBOX_CORS_ORIGINS, or set SANDBOX_API_KEYS",
                 shorten(from)
             );
             Problem::new(Code::ForbiddenOrigin, detail)

@@ -1,4 +1,4 @@
-//! Carrying out jobs: one loop that takes them from the queue as slots become free, another that says that they go on.
+//! The worker: one loop takes jobs from the queue as slots become free, another renews their leases.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -64,7 +64,7 @@ async fn take_one(app: &Arc<App>) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Says from time to time that the jobs which run here go on, and hears which of them nobody wants any more.
+/// Renews the leases of the jobs that run here, and learns which of them were cancelled.
 pub(crate) async fn report(app: Arc<App>) {
     loop {
         tokio::time::sleep(Duration::from_millis(500)).await;
@@ -80,7 +80,7 @@ pub(crate) async fn report(app: Arc<App>) {
                     }
                 }
             }
-            Err(error) => tracing::error!(%error, "cannot say that jobs go on"),
+            Err(error) => tracing::error!(%error, "cannot renew the leases of jobs"),
         }
     }
 }
@@ -111,7 +111,7 @@ fn carry_out(app: &App, handle: &Handle, job: &Job) {
     if result.verdict == Verdict::Cancelled && !here.cancelled.load(Ordering::Relaxed) {
         // The server ends, the job does not: another server runs it.
         if let Err(error) = handle.block_on(app.jobs.put_back(attempt)) {
-            tracing::error!(%error, id = %job.id, "cannot put a job back");
+            tracing::error!(%error, id = %job.id, "cannot requeue a job");
         }
         return;
     }

@@ -105,5 +105,5 @@ sorted({k: v for k, v in zip('ab', range(2))}), mean([1, 2])
     let own = restricted("def open(x):\n    return x\nopen(3)");
     assert_eq!(own["result"], "3", "a name of the program's own is fine: {own:#}");
     let output = run(&["--lang", "bash", "--restricted", "--code", "ls"]);
-    assert!(String::from_utf8_lossy(&output.stderr).contains("bash has no restricted mode"));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("bash does not support restricted mode"));
 }

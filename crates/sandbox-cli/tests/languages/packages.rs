@@ -138,7 +138,7 @@ fn too_slow_too_large_or_unknown_leave_nothing() {
     let args = ["--install-timeout", "1s", "--package", "demo", "--code", "1"];
     let slow = run(&index, data.path(), &args);
     assert_eq!((&slow["verdict"], &slow["limit"]["kind"]), (&"package_error".into(), &"wall_time".into()), "{slow:#}");
-    assert_eq!(slow["error"], "installing: time limit of 1s reached; SANDBOX_INSTALL_TIMEOUT raises it");
+    assert_eq!(slow["error"], "installing: time limit of 1s reached; raise it with SANDBOX_INSTALL_TIMEOUT");
     assert_eq!(left(), Vec::<String>::new());
 }
 
@@ -183,7 +183,7 @@ files["evil.py"] = "tried = " + repr(tried)
     assert!(tried.contains("through the proxy: 403") && tried.contains("processes: False"), "{tried}");
     assert!(tried.ends_with("False\n"), "links do not leave a cell: {tried}");
     assert_eq!(entries(host.path()), Vec::<String>::new());
-    assert!(canary.accept().is_err(), "somebody came through");
+    assert!(canary.accept().is_err(), "a connection came through");
 }
 
 const USER: &str = "operator";

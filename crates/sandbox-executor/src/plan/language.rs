@@ -103,7 +103,7 @@ impl Planner<'_> {
             volumes: vec![Volume { target: OUT_DIR.into(), size: limits.disk(), inodes: limits.inodes() }],
             limits: limits.clone(),
             network,
-            // Installers and compilers use what there is; nobody has asked them for a share of the CPU.
+            // Installers and compilers may use all CPUs; no request asks for a share of them.
             required: self.settings.required(),
             ..CellSpec::new()
         }
@@ -268,6 +268,6 @@ fn check_package(package: &str, language: &str, definition: &Packages) -> Result
         return Ok(());
     }
     let shown: String = package.chars().filter(|c| !c.is_control()).take(80).collect();
-    let what = format!("'{shown}' is not how {language} packages are written; an example is {}", definition.example);
+    let what = format!("invalid {language} package '{shown}': expected one such as {}", definition.example);
     Err(RequestError::Package(what))
 }

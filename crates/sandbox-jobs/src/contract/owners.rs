@@ -9,7 +9,7 @@ async fn owners_are_served_in_turn() {
         for owner in ["a", "a", "a", "b", "c", "c"] {
             create_for(store, owner).await;
         }
-        create(store, "of nobody").await;
+        create(store, "without an owner").await;
         let mut order = vec![];
         while let Some(job) = take(store).await {
             order.push(job.owner.unwrap_or_default());

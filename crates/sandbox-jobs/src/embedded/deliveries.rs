@@ -1,4 +1,4 @@
-//! Webhook deliveries of the embedded store: which are due, and what came of them.
+//! Webhook deliveries of the embedded store: which are due, and their outcome.
 
 use std::time::Duration;
 
@@ -11,9 +11,9 @@ use crate::model::{Job, JobId, Webhook, now};
 /// When the next attempt is due, in milliseconds since 1970.
 pub(super) const DELIVERIES: TableDefinition<'_, u128, u64> = TableDefinition::new("deliveries");
 impl Embedded {
-    /// A job of whose end somebody is to be told now, of any owner but these. Whoever gets it has this long to do so.
+    /// Takes a job whose webhook is due, of any owner except these. Its delivery is leased for this long.
     pub fn take_delivery(&self, lease: Duration, without: &[Option<String>]) -> Result<Option<Job>> {
-        // Seldom is there anything to do, and reading holds nobody up.
+        // Usually nothing is due, and a read transaction blocks no other.
         if self.due(without)?.is_none() {
             return Ok(None);
         }
@@ -52,7 +52,7 @@ impl Embedded {
         Ok(first)
     }
 
-    /// Notes what came of telling somebody, and when to try again.
+    /// Records the outcome of a delivery, and when to retry.
     pub fn note_delivery(&self, id: JobId, webhook: &Webhook, again: Option<Duration>) -> Result<()> {
         let transaction = self.database.begin_write()?;
         let Some(mut job) = get(&transaction, id)? else { return Ok(()) };
@@ -65,7 +65,7 @@ impl Embedded {
     }
 }
 
-/// Sets when somebody is to be told of a job's end, in milliseconds since 1970.
+/// Sets when the webhook of a job is due, in milliseconds since 1970.
 pub(super) fn set_delivery(transaction: &WriteTransaction, id: JobId, owner: &str, at: Option<u64>) -> Result<()> {
     let id = id.number();
     let (mut deliveries, mut due) = (transaction.open_table(DELIVERIES)?, transaction.open_table(DUE)?);

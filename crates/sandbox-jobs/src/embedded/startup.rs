@@ -86,7 +86,7 @@ pub(super) fn make_indexes(transaction: &WriteTransaction) -> Result<()> {
 fn interrupted(transaction: &WriteTransaction, mut job: Job) -> Result<()> {
     drop_events(transaction, job.id)?;
     if job.attempts >= MOST_ATTEMPTS {
-        let error = format!("the server died {} times while it ran", job.attempts);
+        let error = format!("the server died {} times while running this job", job.attempts);
         let result = RunResult::internal_error(error);
         end(transaction, &mut job, JobStatus::Finished, Some(result))?;
         return Ok(());
