@@ -94,7 +94,7 @@ fn standard_input_for_two_purposes() {
 fn arguments_without_end() {
     let long = "x".repeat(120_000);
     let output = run(&["--lang", "python", "--code", "1", "--", &long, &long]);
-    assert!(complaint(&output).starts_with("arguments and environment have 240004 bytes together"));
+    assert!(complaint(&output).starts_with("arguments and environment have 240004 bytes in total"));
 }
 
 #[test]
