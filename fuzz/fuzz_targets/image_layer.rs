@@ -5,7 +5,7 @@ use std::io::Write;
 use std::os::fd::OwnedFd;
 
 use libfuzzer_sys::fuzz_target;
-use sandbox_images::{Caps, Job, unpack};
+use sandbox_images::{ImageCaps, UnpackTask, unpack};
 
 fuzz_target!(|layers: (&[u8], &[u8])| {
     let dir = tempfile::tempdir_in("/dev/shm").expect("tempdir");
@@ -22,7 +22,7 @@ fuzz_target!(|layers: (&[u8], &[u8])| {
     file.write_all(layers.0).expect("write");
     let into = dir.path().join("b");
     std::fs::create_dir(&into).expect("mkdir");
-    let answer = unpack(&file, &into, Job { caps: Caps { entries: 50, bytes: 1 << 20 } });
+    let answer = unpack(&file, &into, UnpackTask { caps: ImageCaps { entries: 50, bytes: 1 << 20 } });
     if let Err(why) = answer {
         assert!(why.len() < 1000, "{why}");
     }

@@ -25,7 +25,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use sandbox_base::reason;
 use sandbox_cell::LayerSet;
 use sandbox_executor::{Executor, HostVariables, Input, Request, RunResult, RunService, Settings, Source};
-use sandbox_runtimes::{Registry, Store};
+use sandbox_runtimes::{ArtifactStore, Registry};
 
 use catalogue::Attack;
 use runner::{AttackRecord, AttackRunner, is_cancelled};
@@ -149,7 +149,7 @@ fn open<'a>(
     display: ResultDisplay,
 ) -> Result<AttackRunner<'a>, String> {
     let settings = service.settings();
-    let scratch = Store::temporary(settings.passes_data_dir(false)).map_err(|error| reason(&error))?;
+    let scratch = ArtifactStore::temporary(settings.passes_data_dir(false)).map_err(|error| reason(&error))?;
     let baseline = baseline::HostBaseline::new().map_err(|error| reason(&error))?;
     let nothing = Source::Program { argv: vec!["true".into()], mount: None };
     let request = Request::new(nothing, settings.defaults.clone(), settings.required());

@@ -15,7 +15,7 @@ use sandbox_executor::{
     CheckedRequest, Input, InputFile, NetworkMode, Observer, Request, RunResult, RunService, Source, Stream,
     TemplateRequest, VolumeRequest,
 };
-use sandbox_runtimes::{Definition, Store};
+use sandbox_runtimes::{ArtifactStore, Definition};
 
 use crate::ResultDisplay;
 use crate::baseline::{self, HostBaseline};
@@ -47,7 +47,7 @@ const NEIGHBOUR_PROGRAM: &str = "/opt/neighbour";
 pub(crate) struct AttackRunner<'a> {
     pub(crate) service: &'a RunService,
     /// Where things are kept that are not used again.
-    pub(crate) scratch: Arc<Store>,
+    pub(crate) scratch: Arc<ArtifactStore>,
     pub(crate) baseline: HostBaseline,
     /// The layers that this host has.
     pub(crate) layers: LayerSet,

@@ -24,39 +24,38 @@ Examples:
   sandbox-run attack
 
 Exit code:
-  the program's own, or
-  124  its time was up
-  137  it was killed by a limit
-  130  it was interrupted (143 by SIGTERM, 129 by SIGHUP)
+  The program's own, or the compiler's or installer's if the program never
+  started, or
+  124  timed out
+  137  killed because of a limit
+  130  interrupted (143 by SIGTERM, 129 by SIGHUP)
   125  the sandbox failed
-  2    the request makes no sense
-  A program that does not compile has its compiler's, packages that cannot be
-  installed have their installer's.
+  2    invalid request
 
 Sizes are bytes, or 64k, 256m, 1g. Durations are seconds, or 500ms, 3s, 1m30s.
-For every limit there is a variable that changes its default (SANDBOX_TIMEOUT,
-SANDBOX_MEMORY, …) and one that caps it (SANDBOX_MAX_TIMEOUT, …).";
+Every limit has a variable for its default (SANDBOX_TIMEOUT, SANDBOX_MEMORY, …)
+and one for its maximum (SANDBOX_MAX_TIMEOUT, …).";
 
 const ATTACK: &str = "\
-Attack the sandbox with hostile programs, and see whether it holds on this host.
+Attack the sandbox with hostile programs to check that it holds on this host.
 
-Each program runs like any other code, beside an innocent neighbour, in a world that was planted for it: secrets \
-in files, environments, shared memory and keyrings, processes, sockets. Whether it was stopped is judged from \
-outside: by what became of that world, by what the program's output gives away, by the verdict and the time of \
-its end. Its own word counts only when it says that it got through.
+Each program runs like any other code, beside an innocent process, in prepared surroundings: secrets in files, \
+environments, shared memory and keyrings, processes, sockets. Whether an attack was stopped is judged from \
+outside: by the state of these surroundings, the program's output, the verdict and the time at which it ended. \
+The program's own report counts only if it claims success.
 
-Programs whose toolchain is missing are listed as not attempted. Nothing but what the suite has planted is \
-touched, and all of that is removed afterwards. It takes about a minute; as an ordinary user it tests what an \
-ordinary user gets.
+Programs whose toolchain is missing are listed as not attempted. The suite touches only what it has created, \
+and removes all of it afterwards. It takes about a minute. Run as an ordinary user, it tests the isolation that \
+an ordinary user gets.
 
-What succeeds and cannot be helped, because the kernel offers no way to forbid it without breaking ordinary \
-programs, is listed as a known limit.
+Attacks that cannot be stopped, because the kernel offers no way to do so without breaking ordinary programs, \
+are listed as known limits.
 
 Exit code: 0 if nothing was breached, 1 otherwise.";
 
-/// Runs code nobody trusts in a single-use Linux sandbox, and says exactly what happened.
+/// Run untrusted code in single-use Linux sandboxes, and get a precise account of what happened.
 ///
-/// Without a command, runs code in a language: from --code, from --file, or from standard input.
+/// Without a command, run code in a language: from --code, from --file, or from standard input.
 #[derive(Debug, Parser)]
 #[command(name = "sandbox-run", version, after_help = EXAMPLES)]
 #[command(args_conflicts_with_subcommands = true, disable_help_subcommand = true, max_term_width = 110)]
@@ -67,17 +66,17 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     pub(crate) run: CodeOptions,
 
-    /// Arguments of the program
+    /// Arguments for the program
     #[arg(last = true, value_name = "ARG", help_heading = "Arguments")]
     pub(crate) program_args: Vec<OsString>,
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Action {
-    /// Run a program of the system, or a file, instead of code
+    /// Run a system program or an executable file instead of code
     ///
-    /// A plain name is looked up in the sandbox (/usr/bin and the like). A path to a file elsewhere on the host is
-    /// shown there, read-only.
+    /// A plain name is looked up in the sandbox (/usr/bin and the like). A file elsewhere on the host is mounted
+    /// read-only in the sandbox.
     #[command(after_help = "Example:\n  sandbox-run exec --memory 64m -- ./hello world")]
     Exec {
         #[command(flatten)]
@@ -86,47 +85,47 @@ pub(crate) enum Action {
         #[arg(last = true, required_unless_present = "image", value_name = "ARGV", help_heading = "Arguments")]
         argv: Vec<OsString>,
     },
-    /// List the languages, with the toolchains found on this host, and what is missing
+    /// List languages, the toolchains found on this host, and what is missing
     Languages {
         /// Print JSON
         #[arg(long)]
         json: bool,
-        /// Directory with more definitions of languages
+        /// Read more language definitions from a directory
         #[arg(long, value_name = "DIR", env = "SANDBOX_RUNTIMES")]
         runtimes: Option<PathBuf>,
     },
-    /// List or remove what was made once for many runs: package environments and compiled programs
+    /// List or remove cached package environments and compiled programs
     Cache {
         #[command(subcommand)]
         action: Option<CacheAction>,
     },
-    /// Import, list or remove images: root file systems that code can run in instead of this host's
+    /// Import, list or remove images: root file systems to run code in instead of the host's
     Image {
         #[command(subcommand)]
         action: ImageAction,
     },
-    /// Show which layers of isolation work on this host, and what to do about those that do not
+    /// Show which isolation layers work on this host, and how to fix those that do not
     Doctor {
         /// Print JSON
         #[arg(long)]
         json: bool,
     },
-    /// Attack the sandbox with hostile programs, and see whether it holds on this host
+    /// Attack the sandbox with hostile programs to check that it holds on this host
     #[command(long_about = ATTACK, after_help = "Examples:\n  sandbox-run attack\n  sandbox-run attack --only network")]
     Attack(AttackOptions),
-    /// Live beside an attack; used inside the sandbox
+    /// Run beside an attack; used inside the sandbox
     #[command(name = sandbox_attack::NEIGHBOUR_COMMAND, hide = true)]
     Neighbour,
     /// Unpack an image; used inside the sandbox
     #[command(name = sandbox_images::UNPACK_COMMAND, hide = true)]
     UnpackImage {
-        /// What is to be done, as JSON
+        /// The task, as JSON
         job: String,
     },
     /// Serve a cell; used inside a container
     #[command(name = sandbox_cell::backend::GUEST_COMMAND, hide = true)]
     Cell {
-        /// What for
+        /// The purpose of the cell
         what: Option<OsString>,
     },
     /// Render a template; used inside the sandbox
@@ -137,7 +136,7 @@ pub(crate) enum Action {
         /// The shell
         shell: clap_complete::Shell,
     },
-    /// Print the manual page, or write those of all commands into a directory
+    /// Print the man page, or write the man pages of all commands to a directory
     Man {
         /// The directory
         dir: Option<PathBuf>,
@@ -154,13 +153,13 @@ pub(crate) struct AttackOptions {
     #[cfg(feature = "canary")]
     #[arg(long, hide = true, conflicts_with = "warm")]
     pub(crate) canary: bool,
-    /// Attack as a server runs programs: in cells that were ready, in forks of warm interpreters
+    /// Run programs as a server does: in ready cells, in forks of warm interpreters
     #[arg(long)]
     pub(crate) warm: bool,
-    /// Only attacks whose name contains this
+    /// Run only the attacks whose name contains TEXT
     #[arg(long, value_name = "TEXT")]
     pub(crate) only: Option<String>,
-    /// List the attacks and carry out none
+    /// List the attacks without running them
     #[arg(long)]
     pub(crate) list: bool,
 }
@@ -169,14 +168,14 @@ pub(crate) struct AttackOptions {
 pub(crate) enum ImageAction {
     /// Import an image from a file or directory
     ///
-    /// Takes what `docker save` and `docker export` write, OCI layouts (a directory or a tar file), and any tar file of
-    /// a root file system; compressed with gzip or zstd or not at all. It is unpacked in a sandbox. Digests are
-    /// verified; devices, set-id bits and owners are left out.
+    /// Accepts the output of `docker save` and `docker export`, OCI layouts (a directory or a tar file), and any tar
+    /// file of a root file system, uncompressed or compressed with gzip or zstd. The image is unpacked in a sandbox.
+    /// Digests are verified; devices, set-id bits and owners are dropped.
     Import {
         /// The file or directory
         #[arg(value_name = "FILE|DIR")]
         path: PathBuf,
-        /// What to call it [default: as it is called in the file, or like the file]
+        /// Name of the image [default: the name in the file, or the file's name]
         #[arg(long)]
         name: Option<String>,
     },
@@ -186,7 +185,7 @@ pub(crate) enum ImageAction {
         #[arg(long)]
         json: bool,
     },
-    /// Remove an image that nothing uses at the moment
+    /// Remove an image that is not in use
     Rm {
         /// Its name or digest
         name: String,
@@ -195,15 +194,15 @@ pub(crate) enum ImageAction {
 
 #[derive(Debug, Clone, Subcommand)]
 pub(crate) enum CacheAction {
-    /// List entries with their sizes, the last used first
+    /// List entries with their sizes, most recently used first
     List {
         /// Print JSON
         #[arg(long)]
         json: bool,
     },
-    /// Remove entries that nothing uses at the moment
+    /// Remove entries that are not in use
     Prune {
-        /// Only those that were not used for this long, such as 24h
+        /// Remove only entries that were not used for this long, such as 24h
         #[arg(long, value_name = "DURATION")]
         unused_for: Option<String>,
     },
@@ -211,51 +210,51 @@ pub(crate) enum CacheAction {
 
 #[derive(Debug, Args)]
 pub(crate) struct CodeOptions {
-    /// Language of the code; guessed from --file's ending if not given
+    /// Language of the code [default: by the extension of --file]
     #[arg(short, long, value_name = "LANGUAGE")]
     pub(crate) lang: Option<String>,
 
-    /// Code to run
+    /// Run this code
     #[arg(short, long, value_name = "CODE", allow_hyphen_values = true)]
     pub(crate) code: Option<OsString>,
 
-    /// File with code to run, or a project's directory; several make up one program that begins in the first
+    /// Run a file, or the project in a directory; several make up one program that starts in the first
     #[arg(short, long, value_name = "FILE|DIR")]
     pub(crate) file: Vec<PathBuf>,
 
-    /// The file in which the program begins [default: the one with a usual name]
+    /// File in which the program starts [default: the language's usual name]
     #[arg(long, value_name = "FILE")]
     pub(crate) entry: Option<String>,
 
-    /// Install a package, in its ecosystem's spelling (requests==2.31.0, lodash@4, serde@1[derive], …)
+    /// Install a package, as its package manager spells it (requests==2.31.0, lodash@4, serde@1[derive], …)
     #[arg(short, long, value_name = "PACKAGE")]
     pub(crate) package: Vec<String>,
 
-    /// Allow only safe built-ins: no import, no open, no eval (Python; a convenience, not the sandbox)
+    /// Allow only safe built-ins: no import, no open, no eval (Python only; in addition to the sandbox)
     #[arg(long)]
     pub(crate) restricted: bool,
 
-    /// Put the code into a template: a file, or `harness`, which runs a function on cases
+    /// Put the code into a template: a file, or `harness`, which runs a function on test cases
     #[arg(long, value_name = "FILE|NAME", help_heading = "Templates")]
     pub(crate) template: Option<PathBuf>,
 
-    /// A variable of the template: text (NAME=TEXT), a file's content (NAME=@FILE) or JSON (NAME:=JSON)
+    /// Set a template variable: text (NAME=TEXT), the content of a file (NAME=@FILE) or JSON (NAME:=JSON)
     #[arg(long, value_name = "NAME=VALUE", help_heading = "Templates")]
     pub(crate) var: Vec<String>,
 
-    /// A JSON file with variables of the template
+    /// Read template variables from a JSON file
     #[arg(long, value_name = "FILE", help_heading = "Templates")]
     pub(crate) vars: Vec<PathBuf>,
 
-    /// Directory with more definitions of languages
+    /// Read more language definitions from a directory
     #[arg(long, value_name = "DIR", env = "SANDBOX_RUNTIMES", hide_env_values = true)]
     pub(crate) runtimes: Option<PathBuf>,
 
-    /// Time for compiling [default: 60s]
+    /// Limit the time for compiling [default: 60s]
     #[arg(long, value_name = "DURATION", help_heading = "Limits")]
     pub(crate) compile_timeout: Option<String>,
 
-    /// Time for installing packages [default: 5m]
+    /// Limit the time for installing packages [default: 5m]
     #[arg(long, value_name = "DURATION", help_heading = "Limits")]
     pub(crate) install_timeout: Option<String>,
 
@@ -264,7 +263,7 @@ pub(crate) struct CodeOptions {
 }
 
 impl CodeOptions {
-    /// Whether it is a program of an image's that is to run, and no code.
+    /// Whether to run the image's program rather than code.
     pub(crate) fn is_program(&self) -> bool {
         self.run.image.is_some() && self.lang.is_none() && self.code.is_none() && self.file.is_empty()
     }
@@ -272,23 +271,23 @@ impl CodeOptions {
 
 #[derive(Debug, Args)]
 pub(crate) struct RunOptions {
-    /// Run in an image (see `sandbox-run image`) instead of this host's system
+    /// Run in an image (see `sandbox-run image`) instead of the host's system
     #[arg(long, value_name = "NAME")]
     pub(crate) image: Option<String>,
 
-    /// What the program reads: a file, or - for this command's own standard input
+    /// Read the program's standard input from a file, or from this command's with - [default: empty]
     #[arg(long, value_name = "FILE|-", allow_hyphen_values = true)]
     pub(crate) stdin: Option<PathBuf>,
 
-    /// Put a file or directory into the working directory, under another name if one is given
+    /// Copy a file or directory into the working directory, optionally under another name
     #[arg(short, long, value_name = "FILE[:NAME]", help_heading = "Files")]
     pub(crate) input: Vec<OsString>,
 
-    /// Write the files that the program made or changed into this directory
+    /// Write the files that the program created or changed to a directory
     #[arg(short, long, value_name = "DIR", help_heading = "Files")]
     pub(crate) output_dir: Option<PathBuf>,
 
-    /// Let --output-dir replace files, write hidden ones or keep execute permission (a list)
+    /// Let --output-dir overwrite files, write hidden files or keep execute permission (comma-separated)
     #[arg(
         long,
         value_enum,
@@ -299,25 +298,25 @@ pub(crate) struct RunOptions {
     )]
     pub(crate) output_allow: Vec<OutputAllow>,
 
-    /// Start the program in this directory: below the usual one, or an absolute path in the sandbox
+    /// Start the program in a directory: below the working directory, or an absolute path in the sandbox
     #[arg(long, value_name = "DIR", help_heading = "Files")]
     pub(crate) workdir: Option<PathBuf>,
 
-    /// A directory of the host's, or one that is kept between runs
+    /// Mount a host directory, or a named volume that persists between runs
     #[arg(
         short,
         long,
         value_name = "VOLUME",
         help_heading = "Files",
-        help = "Show a directory of the host's (HOST:TARGET[:ro|rw], if allowed), or keep one between runs (NAME:TARGET[:SIZE])"
+        help = "Mount a host directory (HOST:TARGET[:ro|rw], if allowed), or a named volume that persists between runs (NAME:TARGET[:SIZE])"
     )]
     pub(crate) volume: Vec<String>,
 
-    /// Allow a directory of the host's, and all below it, as a volume
+    /// Allow a host directory, and everything below it, to be mounted as a volume
     #[arg(long, value_name = "DIR", help_heading = "Files")]
     pub(crate) allow_path: Vec<PathBuf>,
 
-    /// Set an environment variable; nothing is inherited
+    /// Set an environment variable; none are inherited
     #[arg(short, long, value_name = "NAME=VALUE")]
     pub(crate) env: Vec<OsString>,
 
@@ -327,19 +326,19 @@ pub(crate) struct RunOptions {
     #[command(flatten)]
     pub(crate) limits: LimitOptions,
 
-    /// What makes the sandbox [default: native, or what `SANDBOX_BACKEND` says]
+    /// Choose the backend that creates the sandbox [default: native, or `SANDBOX_BACKEND`]
     #[arg(long, value_enum, help_heading = "Isolation")]
     pub(crate) backend: Option<BackendName>,
 
-    /// How much isolation there must be [default: full]
+    /// Choose the isolation mode [default: full]
     #[arg(long, value_enum, help_heading = "Isolation")]
     pub(crate) isolation: Option<IsolationMode>,
 
-    /// Refuse to run without these isolation layers too (a list such as memory,landlock, or all)
+    /// Refuse to run without these additional isolation layers (such as memory,landlock, or all)
     #[arg(long, value_name = "LAYERS", help_heading = "Isolation")]
     pub(crate) require: Option<String>,
 
-    /// What to print: text for people, the result as JSON, or one JSON event a line as it happens
+    /// Choose the output: text, the result as JSON, or one JSON event per line as it happens
     #[arg(long, value_enum, default_value_t = Format::Text, help_heading = "Output")]
     pub(crate) format: Format,
 
@@ -347,7 +346,7 @@ pub(crate) struct RunOptions {
     #[arg(long, conflicts_with = "format", help_heading = "Output")]
     pub(crate) json: bool,
 
-    /// Print no summary
+    /// Do not print a summary
     #[arg(short, long, help_heading = "Output")]
     pub(crate) quiet: bool,
 
@@ -363,12 +362,12 @@ impl RunOptions {
     }
 }
 
-/// What may be done in the directory for output files.
+/// What --output-dir may do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum OutputAllow {
-    /// Replace files that exist
+    /// Replace existing files
     Overwrite,
-    /// Write files and directories whose name begins with a dot
+    /// Write files and directories whose name starts with a dot
     Hidden,
     /// Keep the execute permission of files
     Executable,
@@ -377,26 +376,26 @@ pub(crate) enum OutputAllow {
 /// What a program can reach.
 #[derive(Debug, Args)]
 pub(crate) struct NetworkOptions {
-    /// What the program can reach [default: none, or allowlist with --allow-host]
+    /// Choose what the program can reach [default: none, or allowlist with --allow-host]
     #[arg(long, value_enum, value_name = "MODE", help_heading = "Isolation")]
-    pub(crate) network: Option<Network>,
+    pub(crate) network: Option<NetworkFlag>,
 
-    /// Let the program reach a host: HOST, HOST:PORT, *.NAME or *.NAME:PORT; ports 80 and 443 if none is named
+    /// Allow a host: HOST, HOST:PORT, *.NAME or *.NAME:PORT [default ports: 80 and 443]
     #[arg(long, value_name = "HOST", help_heading = "Isolation")]
     pub(crate) allow_host: Vec<String>,
 
-    /// Let the program resolve names, where it could not
+    /// Allow DNS lookups in network modes that have none
     #[arg(long, help_heading = "Isolation")]
     pub(crate) allow_dns: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum BackendName {
-    /// This program itself
+    /// Built in: namespaces, cgroups, seccomp and Landlock
     Native,
-    /// An OCI runtime: runc, or what `SANDBOX_OCI_RUNTIME` names
+    /// An OCI runtime: runc, or the one in `SANDBOX_OCI_RUNTIME`
     Oci,
-    /// Docker, or what `SANDBOX_DOCKER_BIN` names
+    /// Docker, or the program in `SANDBOX_DOCKER_BIN`
     Docker,
 }
 
@@ -412,41 +411,41 @@ impl BackendName {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Network {
-    /// Nothing at all
+pub(crate) enum NetworkFlag {
+    /// No network
     None,
-    /// A loopback interface of its own
+    /// A private loopback interface
     Localhost,
-    /// The hosts given with --allow-host
+    /// Only the hosts given with --allow-host
     Allowlist,
-    /// Every public address: the web, and all ports through its proxy
+    /// All public addresses, through a proxy
     Full,
 }
 
-impl From<Network> for NetworkMode {
-    fn from(network: Network) -> Self {
+impl From<NetworkFlag> for NetworkMode {
+    fn from(network: NetworkFlag) -> Self {
         match network {
-            Network::None => Self::None,
-            Network::Localhost => Self::Localhost,
-            Network::Allowlist => Self::Allowlist,
-            Network::Full => Self::Full,
+            NetworkFlag::None => Self::None,
+            NetworkFlag::Localhost => Self::Localhost,
+            NetworkFlag::Allowlist => Self::Allowlist,
+            NetworkFlag::Full => Self::Full,
         }
     }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum IsolationMode {
-    /// Namespaces and a filter of system calls
+    /// Namespaces and a syscall filter
     Full,
-    /// Where there can be no namespaces, as in most containers: Landlock and the filter; no network, no packages
+    /// Landlock and a syscall filter, for hosts that refuse namespaces, such as most containers; no network, no packages
     Reduced,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {
-    /// Output as it comes, then a summary on standard error
+    /// Output as it is written, then a summary on standard error
     Text,
-    /// The result, when it is there
+    /// The result, at the end
     Json,
     /// Events as they happen, the result last
     StreamJson,
@@ -455,43 +454,43 @@ pub(crate) enum Format {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Limits")]
 pub(crate) struct LimitOptions {
-    /// Time from start to end [default: 3s]
+    /// Limit the time from start to end [default: 3s]
     #[arg(short, long, value_name = "DURATION", allow_hyphen_values = true)]
     timeout: Option<String>,
 
-    /// CPU time of all processes together [default: none of its own]
+    /// Limit total CPU time [default: unlimited]
     #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
     cpu_time: Option<String>,
 
-    /// Memory of all processes together, without swap [default: 256m]
+    /// Limit the total memory of all processes, without swap [default: 256m]
     #[arg(short, long, value_name = "SIZE", allow_hyphen_values = true)]
     memory: Option<String>,
 
-    /// Share of the machine's CPUs, such as 0.5 or 2 [default: 1]
+    /// Limit the number of CPUs, such as 0.5 or 2 [default: 1]
     #[arg(long, value_name = "NUMBER", allow_hyphen_values = true)]
     cpus: Option<String>,
 
-    /// Bytes in all writable directories together [default: 64m]
+    /// Limit the total size of all writable directories [default: 64m]
     #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
     disk: Option<String>,
 
-    /// Files in all writable directories together [default: 16384]
+    /// Limit the number of files in all writable directories [default: 16384]
     #[arg(long, value_name = "NUMBER", allow_hyphen_values = true)]
     inodes: Option<String>,
 
-    /// Processes and threads at one time [default: 64]
+    /// Limit the number of processes and threads [default: 64]
     #[arg(long, value_name = "NUMBER", allow_hyphen_values = true)]
     pids: Option<String>,
 
-    /// Bytes on standard output, and as many on standard error [default: 1m]
+    /// Limit the size of standard output, and of standard error [default: 1m]
     #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
     output_limit: Option<String>,
 
-    /// Open files of one process [default: 256]
+    /// Limit the open files of each process [default: 256]
     #[arg(long, value_name = "NUMBER", allow_hyphen_values = true)]
     open_files: Option<String>,
 
-    /// Size of a single file [default: 64m]
+    /// Limit the size of each file [default: 64m]
     #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
     file_size: Option<String>,
 }

@@ -8,8 +8,8 @@ use sandbox_executor::Settings;
 use sandbox_sys::signal::{SignalFd, SignalSet};
 
 use crate::args::AttackOptions;
-use crate::exit;
-use crate::output::{complain, summary};
+use crate::exit_code;
+use crate::output::{print_error, summary};
 use crate::run::{Started, close_data_dir};
 use crate::terminal::neutralise;
 
@@ -18,8 +18,8 @@ pub(crate) fn attack(options: &AttackOptions, executor: Started) -> u8 {
     match carry_out(options, executor) {
         Ok(code) => code,
         Err(error) => {
-            complain(&error);
-            exit::INTERNAL
+            print_error(&error);
+            exit_code::INTERNAL
         }
     }
 }

@@ -1,4 +1,4 @@
-//! `sandbox-run cache`: what was made once for many runs, its size, and how to be rid of it.
+//! `sandbox-run cache`: lists and removes cached package environments and compiled programs.
 
 use std::io::Write;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -6,27 +6,27 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use sandbox_base::reason;
 use sandbox_base::units::{format_duration, format_size, parse_duration};
 use sandbox_executor::Settings;
-use sandbox_runtimes::{Kind, Listed, Store};
+use sandbox_runtimes::{ArtifactKind, ArtifactStore, ListedArtifact};
 
 use crate::args::CacheAction;
-use crate::exit;
-use crate::output::complain;
+use crate::exit_code;
+use crate::output::print_error;
 
 /// Lists or prunes the cache.
 pub(crate) fn cache(action: Option<CacheAction>) -> u8 {
     match act(action.unwrap_or(CacheAction::List { json: false })) {
         Ok(()) => 0,
-        Err(complaint) => {
-            complain(&complaint);
-            exit::USAGE
+        Err(error) => {
+            print_error(&error);
+            exit_code::USAGE
         }
     }
 }
 
 fn act(action: CacheAction) -> Result<(), String> {
     let settings = Settings::read(|name| std::env::var(name).ok()).map_err(|error| error.to_string())?;
-    let dir = settings.data_dir.ok_or("there is no data directory; name one with SANDBOX_DATA_DIR")?;
-    let store = Store::new(&dir);
+    let dir = settings.data_dir.ok_or("no data directory; set SANDBOX_DATA_DIR")?;
+    let store = ArtifactStore::new(&dir);
     let list = store.list();
     let mut out = anstream::stdout().lock();
     let written = match action {
@@ -40,7 +40,7 @@ fn act(action: CacheAction) -> Result<(), String> {
             let least = least.map_err(|error| format!("--unused-for: {error}"))?.unwrap_or_default();
             let (mut removed, mut bytes, mut kept) = (0, 0, 0);
             for entry in list.iter().filter(|entry| unused(entry) >= least) {
-                let kind = Kind::ALL.into_iter().find(|kind| kind.name() == entry.kind);
+                let kind = ArtifactKind::ALL.into_iter().find(|kind| kind.name() == entry.kind);
                 let gone = kind.map_or(Ok(false), |kind| store.remove(kind, &entry.key));
                 if gone.map_err(|error| format!("cannot remove {}: {}", entry.key, reason(&error)))? {
                     (removed, bytes) = (removed + 1, bytes + entry.size);
@@ -56,12 +56,12 @@ fn act(action: CacheAction) -> Result<(), String> {
 }
 
 /// How long an entry was not used.
-fn unused(entry: &Listed) -> Duration {
+fn unused(entry: &ListedArtifact) -> Duration {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     now.saturating_sub(Duration::from_secs(entry.used))
 }
 
-fn table(list: &[Listed], out: &mut impl Write) -> std::io::Result<()> {
+fn table(list: &[ListedArtifact], out: &mut impl Write) -> std::io::Result<()> {
     for entry in list {
         let ago = Duration::from_secs(unused(entry).as_secs());
         let (size, used) = (format_size(entry.size), format!("used {} ago", format_duration(ago)));

@@ -7,11 +7,11 @@ use anstyle::{AnsiColor, Style};
 use sandbox_cell::LayerSet;
 use sandbox_cell::probe::{Finding, HostReport, SharedPool, examine};
 use sandbox_executor::Settings;
-use sandbox_runtimes::{Memory, Places, Registry, Runtime};
+use sandbox_runtimes::{Registry, Runtime, SearchPaths, ToolchainCache};
 use serde_json::{Value, json};
 
-use crate::exit;
-use crate::output::complain;
+use crate::exit_code;
+use crate::output::print_error;
 
 const GOOD: Style = AnsiColor::Green.on_default();
 const WARN: Style = AnsiColor::Yellow.on_default();
@@ -25,8 +25,8 @@ pub(crate) fn doctor(as_json: bool) -> u8 {
     let host = match examine(settings.required()) {
         Ok(host) => host,
         Err(failure) => {
-            complain(&failure.to_string());
-            return exit::INTERNAL;
+            print_error(&failure.to_string());
+            return exit_code::INTERNAL;
         }
     };
     let languages = languages(&settings);
@@ -44,8 +44,8 @@ pub(crate) fn doctor(as_json: bool) -> u8 {
 type Language = (String, Result<Runtime, String>);
 
 fn languages(settings: &Settings) -> Vec<Language> {
-    let mut memory = Memory::open(settings.data_dir.as_deref());
-    let places = Places::of_this_process();
+    let mut memory = ToolchainCache::open(settings.data_dir.as_deref());
+    let places = SearchPaths::of_this_process();
     let Ok(registry) = Registry::shipped() else { return vec![] };
     registry
         .all()
@@ -65,7 +65,7 @@ fn server_warnings(variable: impl Fn(&str) -> Option<String>) -> Vec<String> {
         return vec![];
     }
     vec![format!(
-        "sandbox-server, started with these variables, listens on {host} and needs no API key: everyone who can reach it can \
+        "sandbox-server, started with these variables, listens on {host} without an API key: everyone who can reach it can \
          run code; set SANDBOX_API_KEYS or HTTP_HOST=127.0.0.1, unless its flags or its configuration file do"
     )]
 }

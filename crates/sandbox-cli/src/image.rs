@@ -8,20 +8,20 @@ use std::path::Path;
 use sandbox_base::reason;
 use sandbox_base::units::format_size;
 use sandbox_executor::{Executor, Settings};
-use sandbox_images::{Answer, ImageName, Listed, UNPACK_DIR, pack};
+use sandbox_images::{ImageName, ListedImage, UNPACK_DIR, UnpackResult, pack};
 
 use crate::args::ImageAction;
-use crate::exit;
-use crate::output::complain;
-use crate::prepare::image_store;
+use crate::exit_code;
+use crate::output::print_error;
+use crate::request::image_store;
 use crate::run::Started;
 
 /// Imports, lists or removes images.
 pub(crate) fn image(action: ImageAction, executor: Option<Started>) -> u8 {
     match act(action, executor) {
         Ok(()) => 0,
-        Err((complaint, code)) => {
-            complain(&complaint);
+        Err((error, code)) => {
+            print_error(&error);
             code
         }
     }
@@ -30,8 +30,8 @@ pub(crate) fn image(action: ImageAction, executor: Option<Started>) -> u8 {
 /// A message, and the exit code.
 type Failed = (String, u8);
 
-fn usage(complaint: impl Into<Box<dyn std::error::Error>>) -> Failed {
-    (complaint.into().to_string(), exit::USAGE)
+fn usage(error: impl Into<Box<dyn std::error::Error>>) -> Failed {
+    (error.into().to_string(), exit_code::USAGE)
 }
 
 fn act(action: ImageAction, executor: Option<Started>) -> Result<(), Failed> {
@@ -40,7 +40,7 @@ fn act(action: ImageAction, executor: Option<Started>) -> Result<(), Failed> {
     let written = match action {
         ImageAction::Import { path, name } => {
             let executor = executor.ok_or_else(|| usage("cannot start the keeper"))?;
-            let executor = executor.map_err(|failure| (failure.to_string(), exit::INTERNAL))?;
+            let executor = executor.map_err(|failure| (failure.to_string(), exit_code::INTERNAL))?;
             let name = name.map(|name| ImageName::new(&name)).transpose().map_err(usage)?;
             let listed = import(&path, name.as_ref(), &executor, &settings)?;
             table(&[listed], &mut out)
@@ -58,35 +58,40 @@ fn act(action: ImageAction, executor: Option<Started>) -> Result<(), Failed> {
             Ok(())
         }
     };
-    written.map_err(|error| (reason(&error), exit::INTERNAL))
+    written.map_err(|error| (reason(&error), exit_code::INTERNAL))
 }
 
-fn import(path: &Path, name: Option<&ImageName>, executor: &Executor, settings: &Settings) -> Result<Listed, Failed> {
+fn import(
+    path: &Path,
+    name: Option<&ImageName>,
+    executor: &Executor,
+    settings: &Settings,
+) -> Result<ListedImage, Failed> {
     let refuse = |why: &str| usage(format!("cannot import '{}': {why}", path.display()));
     let store = image_store(settings).map_err(usage)?;
-    let import = store.import().map_err(|error| (error.to_string(), exit::INTERNAL))?;
+    let import = store.import().map_err(|error| (error.to_string(), exit_code::INTERNAL))?;
     let file = if path.is_dir() { pack(path, import.dir()) } else { File::open(path) };
     let file = file.map_err(|error| refuse(&reason(&error)))?;
     if !file.metadata().is_ok_and(|meta| meta.is_file()) {
         return Err(refuse("it is neither a file nor a directory"));
     }
-    let own = std::env::current_exe().map_err(|error| (reason(&error), exit::INTERNAL))?;
+    let own = std::env::current_exe().map_err(|error| (reason(&error), exit_code::INTERNAL))?;
     let unpacked = executor.unpack(&file, import.dir(), &own, settings).map_err(|failure| {
-        if failure.request { refuse(&failure.why) } else { (failure.to_string(), exit::INTERNAL) }
+        if failure.request { refuse(&failure.why) } else { (failure.to_string(), exit_code::INTERNAL) }
     })?;
     let stem = path.file_stem().unwrap_or_default().to_string_lossy();
     let image = import.publish(unpacked, name, stem.trim_end_matches(".tar")).map_err(usage)?;
     let listed = store.list().into_iter().find(|listed| listed.about.digest == image.digest);
-    listed.ok_or_else(|| ("the image is gone already".to_owned(), exit::INTERNAL))
+    listed.ok_or_else(|| ("the image was removed meanwhile".to_owned(), exit_code::INTERNAL))
 }
 
-fn table(list: &[Listed], out: &mut impl Write) -> std::io::Result<()> {
+fn table(list: &[ListedImage], out: &mut impl Write) -> std::io::Result<()> {
     for listed in list {
         let about = &listed.about;
         let digest = about.digest.strip_prefix("sha256:").unwrap_or(&about.digest);
         let skipped = match about.skipped {
             0 => String::new(),
-            skipped => format!(" ({skipped} devices or the like left out)"),
+            skipped => format!(" ({skipped} devices and special files dropped)"),
         };
         let (digest, size) = (&digest[..12.min(digest.len())], format_size(about.size));
         writeln!(out, "{digest}  {size:>10}  {:>6} files  {}{skipped}", about.entries, listed.names.join(", "))?;
@@ -96,11 +101,11 @@ fn table(list: &[Listed], out: &mut impl Write) -> std::io::Result<()> {
 
 /// Unpacks the image that standard input is. This is what runs in a cell.
 pub(crate) fn unpack(job: &str) -> u8 {
-    let answer: Answer = (|| {
+    let answer: UnpackResult = (|| {
         let job = serde_json::from_str(job).map_err(|error| error.to_string())?;
         let file = std::io::stdin().as_fd().try_clone_to_owned().map_err(|error| reason(&error))?;
         sandbox_images::unpack(&File::from(file), Path::new(UNPACK_DIR), job)
     })();
     let text = serde_json::to_vec(&answer).unwrap_or_default();
-    if std::io::stdout().write_all(&text).is_ok() { 0 } else { exit::INTERNAL }
+    if std::io::stdout().write_all(&text).is_ok() { 0 } else { exit_code::INTERNAL }
 }

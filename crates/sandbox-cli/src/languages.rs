@@ -5,16 +5,16 @@ use std::path::Path;
 
 use anstyle::{AnsiColor, Style};
 use sandbox_executor::Settings;
-use sandbox_runtimes::{Memory, Places, Registry};
+use sandbox_runtimes::{Registry, SearchPaths, ToolchainCache};
 use serde::Serialize;
 
-use crate::exit;
-use crate::output::complain;
-use crate::prepare;
+use crate::exit_code;
+use crate::output::print_error;
+use crate::request;
 
 /// A language in the list.
 #[derive(Serialize)]
-struct Listed {
+struct ListedLanguage {
     name: String,
     aliases: Vec<String>,
     extensions: Vec<String>,
@@ -33,15 +33,15 @@ pub(crate) fn languages(json: bool, runtimes: Option<&Path>) -> u8 {
     let settings = match Settings::read(|name| std::env::var(name).ok()) {
         Ok(settings) => settings,
         Err(error) => {
-            complain(&error.to_string());
-            return exit::USAGE;
+            print_error(&error.to_string());
+            return exit_code::USAGE;
         }
     };
-    let registry = match prepare::registry(runtimes) {
+    let registry = match request::registry(runtimes) {
         Ok(registry) => registry,
-        Err(complaint) => {
-            complain(&complaint);
-            return exit::USAGE;
+        Err(error) => {
+            print_error(&error);
+            return exit_code::USAGE;
         }
     };
     let list = list(&registry, &settings);
@@ -51,12 +51,12 @@ pub(crate) fn languages(json: bool, runtimes: Option<&Path>) -> u8 {
     } else {
         table(&list, &mut out)
     };
-    if written.is_ok() { 0 } else { exit::INTERNAL }
+    if written.is_ok() { 0 } else { exit_code::INTERNAL }
 }
 
-fn list(registry: &Registry, settings: &Settings) -> Vec<Listed> {
-    let places = Places::of_this_process();
-    let mut memory = Memory::open(settings.data_dir.as_deref());
+fn list(registry: &Registry, settings: &Settings) -> Vec<ListedLanguage> {
+    let places = SearchPaths::of_this_process();
+    let mut memory = ToolchainCache::open(settings.data_dir.as_deref());
     let mut listed = vec![];
     for definition in registry.all() {
         let found = definition.discover(&places, &mut memory);
@@ -71,7 +71,7 @@ fn list(registry: &Registry, settings: &Settings) -> Vec<Listed> {
             missing.extend(compile.into_iter().chain(prepare).map(|error| error.to_string()));
             missing.extend(install.map(|error| format!("for packages: {error}")));
         }
-        listed.push(Listed {
+        listed.push(ListedLanguage {
             name: definition.name.clone(),
             aliases: definition.aliases.clone(),
             extensions: definition.extensions.clone(),
@@ -88,9 +88,9 @@ const BOLD: Style = Style::new().bold();
 const DIM: Style = Style::new().dimmed();
 const BAD: Style = AnsiColor::Yellow.on_default();
 
-fn table(list: &[Listed], out: &mut impl Write) -> std::io::Result<()> {
-    let aliases = |listed: &Listed| listed.aliases.join(", ");
-    let width = |f: &dyn Fn(&Listed) -> usize| list.iter().map(f).max().unwrap_or(0);
+fn table(list: &[ListedLanguage], out: &mut impl Write) -> std::io::Result<()> {
+    let aliases = |listed: &ListedLanguage| listed.aliases.join(", ");
+    let width = |f: &dyn Fn(&ListedLanguage) -> usize| list.iter().map(f).max().unwrap_or(0);
     let names = width(&|listed| listed.name.len());
     let others = width(&|listed| aliases(listed).len());
     let versions = width(&|listed| listed.version.as_ref().map_or(1, String::len));

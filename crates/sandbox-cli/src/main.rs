@@ -1,15 +1,16 @@
-//! `sandbox-run`: runs code nobody trusts and says exactly what happened.
+//! `sandbox-run`: runs untrusted code in single-use sandboxes, and reports precisely what happened.
 
 mod args;
 mod attack;
 mod cache;
 mod doctor;
+mod exit_code;
 mod image;
 mod languages;
 mod manual;
 mod output;
-mod prepare;
 mod project;
+mod request;
 mod run;
 mod save;
 mod template;
@@ -24,18 +25,6 @@ use sandbox_cell::backend::GUEST_COMMAND;
 use sandbox_executor::{Executor, RENDER_COMMAND};
 use sandbox_images::UNPACK_COMMAND;
 
-/// Exit codes that are not the program's own.
-pub(crate) mod exit {
-    /// The command line or the request makes no sense.
-    pub(crate) const USAGE: u8 = 2;
-    /// The program's time was up.
-    pub(crate) const TIMEOUT: u8 = 124;
-    /// The sandbox itself failed.
-    pub(crate) const INTERNAL: u8 = 125;
-    /// The program was killed because of a limit.
-    pub(crate) const LIMIT: u8 = 137;
-}
-
 fn main() -> ExitCode {
     sandbox_cell::keeper_main_if_asked();
     // The keeper comes before everything else, because it looks around on the host while the flags are parsed. It makes
@@ -44,7 +33,7 @@ fn main() -> ExitCode {
     if first.as_ref().is_some_and(|word| word == "attack")
         && let Err(error) = sandbox_attack::restart_with_secret()
     {
-        output::complain(&error);
+        output::print_error(&error);
     }
     let runs = first.is_some_and(|word| {
         let others = ["doctor", "completions", "man", "languages", "cache", sandbox_attack::NEIGHBOUR_COMMAND];
@@ -59,7 +48,7 @@ fn main() -> ExitCode {
                 run::print_refusal(&error.to_string());
             }
             let _ = error.print();
-            u8::try_from(error.exit_code()).unwrap_or(exit::USAGE)
+            u8::try_from(error.exit_code()).unwrap_or(exit_code::USAGE)
         }
     };
     ExitCode::from(code)
@@ -78,8 +67,8 @@ fn act(arguments: Arguments, executor: Option<Result<Executor, Failure>>) -> u8 
         (Some(Action::Cell { what }), _) => match sandbox_cell::backend::serve_in_container(what.as_deref()) {
             Ok(()) => 0,
             Err(failure) => {
-                output::complain(&failure.to_string());
-                exit::INTERNAL
+                output::print_error(&failure.to_string());
+                exit_code::INTERNAL
             }
         },
         (Some(Action::UnpackImage { job }), _) => image::unpack(&job),
@@ -94,7 +83,7 @@ fn act(arguments: Arguments, executor: Option<Result<Executor, Failure>>) -> u8 
         (Some(Action::Man { dir }), _) => manual::manual(dir.as_deref()),
         (None | Some(Action::Exec { .. } | Action::Attack(_)), None) => {
             let _ = Arguments::command().print_help();
-            exit::USAGE
+            exit_code::USAGE
         }
     }
 }

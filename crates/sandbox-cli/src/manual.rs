@@ -1,4 +1,4 @@
-//! `sandbox-run man`.
+//! `sandbox-run man`: prints or writes man pages.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::path::Path;
 use clap::CommandFactory;
 
 use crate::args::Arguments;
-use crate::{exit, output};
+use crate::{exit_code, output};
 
 /// The manual's section for commands.
 const SECTION: &str = "1";
@@ -20,8 +20,8 @@ pub(crate) fn manual(dir: Option<&Path>) -> u8 {
     match written {
         Ok(()) => 0,
         Err(error) => {
-            output::complain(&format!("cannot write the manual: {error}"));
-            exit::INTERNAL
+            output::print_error(&format!("cannot write the manual: {error}"));
+            exit_code::INTERNAL
         }
     }
 }

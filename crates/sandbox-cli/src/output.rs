@@ -1,4 +1,4 @@
-//! What people and programs see: streamed output, events, results, summaries.
+//! Output: streamed bytes, events, results and summaries.
 
 use std::io::{IsTerminal, Write};
 use std::os::fd::OwnedFd;
@@ -24,7 +24,7 @@ type Portion = (Stream, Vec<u8>);
 
 /// Writes a run's output as it comes.
 ///
-/// Writing happens in a thread of its own: whoever reads our output may be slow, and the program must not wait for
+/// Writing happens in a thread of its own: the reader of our output may be slow, and the program must not wait for
 /// them. What waits here is bounded by the output limit of the run.
 pub(crate) struct Printer {
     format: Format,
@@ -35,7 +35,7 @@ pub(crate) struct Printer {
     last_byte: Option<u8>,
     /// Started with the first thing to write.
     writer: Option<(Sender<Portion>, JoinHandle<()>)>,
-    /// Becomes readable when our output has nobody to read it any more.
+    /// Becomes readable when the reader of our output is gone.
     broken: Arc<OwnedFd>,
     /// Whether the person who waits is told what goes on.
     quiet: bool,
@@ -59,7 +59,7 @@ impl Printer {
         })
     }
 
-    /// Becomes readable when nobody reads our output any more.
+    /// Becomes readable when the reader of our output is gone.
     pub(crate) fn broken(&self) -> Arc<OwnedFd> {
         Arc::clone(&self.broken)
     }
@@ -119,7 +119,7 @@ impl Printer {
         Ok(())
     }
 
-    /// What a compiler or installer had to say, which nobody has seen yet.
+    /// The output of a compiler or installer, which was not shown yet.
     fn show_messages(&mut self, result: &RunResult) {
         let stopped = matches!(result.verdict, Verdict::CompileError | Verdict::PackageError);
         let warnings = result.compile.as_ref().map(|compile| compile.stderr.as_str());
@@ -275,7 +275,7 @@ pub(crate) fn say(line: &str) {
 }
 
 /// Prints an error. Parts of it may come from anywhere.
-pub(crate) fn complain(what: &str) {
+pub(crate) fn print_error(what: &str) {
     say(&format!("{BAD}sandbox-run:{BAD:#} {}", printable(what)));
 }
 

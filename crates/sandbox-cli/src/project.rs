@@ -1,4 +1,4 @@
-//! Files of the user's on their way into a request.
+//! Reads the user's files and projects into a request.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -11,7 +11,7 @@ use sandbox_base::{RelativePath, printable, reason};
 use sandbox_executor::InputFile;
 use sandbox_runtimes::{Definition, Registry};
 
-use crate::prepare::Complaint;
+use crate::request::UsageError;
 
 /// The largest file that is read.
 const MAX_FILE: u64 = 512 << 20;
@@ -20,24 +20,24 @@ const MAX_FILE: u64 = 512 << 20;
 const NOT_SOURCE: [&str; 8] =
     [".git", ".hg", ".svn", "node_modules", "__pycache__", ".venv", ".mypy_cache", ".pytest_cache"];
 
-fn refuse(path: &Path, why: &str) -> Complaint {
+fn refuse(path: &Path, why: &str) -> UsageError {
     format!("cannot read '{}': {why}", printable(&path.to_string_lossy()))
 }
 
 /// The name of one of several files: its path if that is below the current directory, else its last part.
-pub(crate) fn name_of(path: &Path) -> Result<String, Complaint> {
+pub(crate) fn name_of(path: &Path) -> Result<String, UsageError> {
     let normal: Vec<_> = path.components().filter(|part| !matches!(part, Component::CurDir)).collect();
     let below = !normal.is_empty() && normal.iter().all(|part| matches!(part, Component::Normal(_)));
     let name = if below { normal.iter().collect() } else { path.file_name().map(Into::into).unwrap_or_default() };
     let name: std::path::PathBuf = name;
     match name.to_str() {
-        Some("") | None => Err(refuse(path, "it has no name that could be used in the sandbox")),
+        Some("") | None => Err(refuse(path, "its name cannot be used in the sandbox")),
         Some(name) => Ok(name.to_owned()),
     }
 }
 
 /// A file under a name in the working directory.
-pub(crate) fn read_one(path: &Path, name: &str) -> Result<InputFile, Complaint> {
+pub(crate) fn read_one(path: &Path, name: &str) -> Result<InputFile, UsageError> {
     let failed = |error: std::io::Error| refuse(path, &reason(&error));
     let file = File::open(path).map_err(failed)?;
     let meta = file.metadata().map_err(failed)?;
@@ -54,21 +54,21 @@ pub(crate) fn read_one(path: &Path, name: &str) -> Result<InputFile, Complaint> 
 }
 
 /// Everything in a directory, under a name in the working directory or, without one, right there.
-pub(crate) fn read_dir(dir: &Path, name: &str) -> Result<Vec<InputFile>, Complaint> {
+pub(crate) fn read_dir(dir: &Path, name: &str) -> Result<Vec<InputFile>, UsageError> {
     let root = dir.canonicalize().map_err(|error| refuse(dir, &reason(&error)))?;
     if root.parent().is_none() {
-        return Err(refuse(dir, "it is the root directory, not a project"));
+        return Err(refuse(dir, "it is the root directory"));
     }
     let built = ["Cargo.toml", "pom.xml"].iter().any(|file| root.join(file).exists());
     let mut files = vec![];
     read_below(&root, &root, name, built, &mut files)?;
     if files.is_empty() {
-        return Err(refuse(dir, "there are no files in the directory"));
+        return Err(refuse(dir, "the directory is empty"));
     }
     Ok(files)
 }
 
-fn read_below(root: &Path, dir: &Path, name: &str, built: bool, files: &mut Vec<InputFile>) -> Result<(), Complaint> {
+fn read_below(root: &Path, dir: &Path, name: &str, built: bool, files: &mut Vec<InputFile>) -> Result<(), UsageError> {
     let failed = |error: std::io::Error| refuse(dir, &reason(&error));
     let mut entries: Vec<_> = std::fs::read_dir(dir).map_err(failed)?.collect::<Result<_, _>>().map_err(failed)?;
     entries.sort_by_key(std::fs::DirEntry::file_name);
@@ -83,7 +83,7 @@ fn read_below(root: &Path, dir: &Path, name: &str, built: bool, files: &mut Vec<
         let inner = if name.is_empty() { own } else { format!("{name}/{own}") };
         let kind = entry.file_type().map_err(failed)?;
         if kind.is_symlink() && !path.canonicalize().is_ok_and(|real| real.starts_with(root)) {
-            return Err(refuse(&path, "it is a link that leads out of the directory"));
+            return Err(refuse(&path, "it is a link to a file outside the directory"));
         }
         if kind.is_dir() {
             read_below(root, &path, &inner, built, files)?;
@@ -95,7 +95,7 @@ fn read_below(root: &Path, dir: &Path, name: &str, built: bool, files: &mut Vec<
 }
 
 /// What `--input FILE[:NAME]` names.
-pub(crate) fn read_input(text: &OsStr) -> Result<Vec<InputFile>, Complaint> {
+pub(crate) fn read_input(text: &OsStr) -> Result<Vec<InputFile>, UsageError> {
     let bytes = text.as_bytes();
     let colon = bytes.iter().rposition(|byte| *byte == b':').filter(|_| !Path::new(text).exists());
     let (path, name) = if let Some(at) = colon {
@@ -148,7 +148,7 @@ mod tests {
         assert_eq!(names(files), ["Cargo.toml", "data/target/z", "src/main.rs"]);
         assert_eq!(names(read_dir(&dir.path().join("src"), "in").expect("read")), ["in/main.rs"]);
         std::os::unix::fs::symlink("/etc/passwd", dir.path().join("link")).expect("link");
-        assert!(read_dir(dir.path(), "").expect_err("refused").contains("leads out of the directory"));
+        assert!(read_dir(dir.path(), "").expect_err("refused").contains("outside the directory"));
         assert!(read_dir(&dir.path().join("none"), "").is_err());
     }
 

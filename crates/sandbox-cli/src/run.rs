@@ -1,4 +1,4 @@
-//! Running something and reporting it.
+//! Runs code or a program, and reports the result.
 
 use std::ffi::OsString;
 use std::os::fd::AsFd;
@@ -7,14 +7,14 @@ use std::time::Duration;
 use clap::ValueEnum;
 use sandbox_base::data_dir::keep_private;
 use sandbox_cell::Failure;
-use sandbox_executor::{CheckedRequest, Executor, HostVariables, Refused, RunResult, RunService, Settings, Verdict};
+use sandbox_executor::{CheckedRequest, Executor, HostVariables, Refused, RunResult, RunService, Settings};
 use sandbox_runtimes::Registry;
 use sandbox_sys::signal::{SignalFd, SignalSet};
 
 use crate::args::{BackendName, CodeOptions, Format, RunOptions};
-use crate::exit;
-use crate::output::{Printer, complain, say, summary};
-use crate::prepare::{self, Complaint, Prepared};
+use crate::exit_code;
+use crate::output::{Printer, print_error, say, summary};
+use crate::request::{self, PreparedRequest, UsageError};
 use crate::save::Destination;
 
 /// An executor, or why it could not be started.
@@ -22,18 +22,18 @@ pub(crate) type Started = Result<Executor, Failure>;
 
 /// Runs code in a language.
 pub(crate) fn code(options: &CodeOptions, args: Vec<OsString>, executor: Started) -> u8 {
-    report(&options.run, executor, |settings| prepare::code(options, args, settings))
+    report(&options.run, executor, |settings| request::code(options, args, settings))
 }
 
 /// Runs a program.
 pub(crate) fn program(options: &RunOptions, argv: Vec<OsString>, executor: Started) -> u8 {
-    report(options, executor, |settings| prepare::program(options, argv, settings))
+    report(options, executor, |settings| request::program(options, argv, settings))
 }
 
 fn report(
     options: &RunOptions,
     executor: Started,
-    prepare: impl FnOnce(&mut Settings) -> Result<Prepared, Complaint>,
+    prepare: impl FnOnce(&mut Settings) -> Result<PreparedRequest, UsageError>,
 ) -> u8 {
     let backend = options.backend.map(BackendName::name);
     let variable = |name: &str| match (name, backend) {
@@ -47,7 +47,7 @@ fn report(
     };
     let prepared = match prepare(&mut settings) {
         Ok(prepared) => prepared,
-        Err(complaint) => return refuse(format, &complaint),
+        Err(error) => return refuse(format, &error),
     };
     close_data_dir(&settings);
     let executor = executor.and_then(|executor| executor.use_backend(&settings.backend).map(|()| executor));
@@ -57,7 +57,7 @@ fn report(
     };
     let own = match std::env::current_exe() {
         Ok(own) => own,
-        Err(error) => return internal(format, &format!("cannot find this program: {error}")),
+        Err(error) => return internal(format, &format!("cannot find the path of this program: {error}")),
     };
     let variables = HostVariables::of_this_process();
     let service = RunService::new(executor, settings, Registry::default(), variables, own);
@@ -76,10 +76,10 @@ pub(crate) fn close_data_dir(settings: &Settings) {
 }
 
 /// The request was refused.
-fn refuse(format: Format, complaint: &str) -> u8 {
-    print_result(format, &RunResult::refused(complaint.to_owned()));
-    complain(complaint);
-    exit::USAGE
+fn refuse(format: Format, error: &str) -> u8 {
+    print_result(format, &RunResult::refused(error.to_owned()));
+    print_error(error);
+    exit_code::USAGE
 }
 
 /// The request was refused, or the sandbox failed.
@@ -91,8 +91,8 @@ fn refuse_or_fail(format: Format, refused: &Refused) -> u8 {
 /// The sandbox failed before anything ran.
 fn internal(format: Format, error: &str) -> u8 {
     print_result(format, &RunResult::internal_error(error.to_owned()));
-    complain(error);
-    exit::INTERNAL
+    print_error(error);
+    exit_code::INTERNAL
 }
 
 /// Prints a result that nothing came before, where one was asked for.
@@ -106,7 +106,7 @@ fn print_result(format: Format, result: &RunResult) {
 
 /// Prints a refusal as a result, if the command line was one that asks for results. It could not be parsed, so its words
 /// have to do.
-pub(crate) fn print_refusal(complaint: &str) {
+pub(crate) fn print_refusal(message: &str) {
     let words: Vec<_> = std::env::args().skip(1).take_while(|word| word != "--").collect();
     let is_run = words.first().is_some_and(|first| first.starts_with('-') || first == "exec");
     let format = words.iter().enumerate().find_map(|(at, word)| match word.as_str() {
@@ -115,7 +115,7 @@ pub(crate) fn print_refusal(complaint: &str) {
         word => word.strip_prefix("--format="),
     });
     let format = format.filter(|_| is_run).and_then(|format| Format::from_str(format, false).ok());
-    let first_line = complaint.lines().next().unwrap_or_default();
+    let first_line = message.lines().next().unwrap_or_default();
     let error = first_line.strip_prefix("error: ").unwrap_or(first_line);
     print_result(format.unwrap_or(Format::Text), &RunResult::refused(error.to_owned()));
 }
@@ -125,7 +125,7 @@ fn execute(options: &RunOptions, service: &RunService, checked: CheckedRequest) 
     let destination = options.output_dir.as_deref().map(|dir| Destination::open(dir, &options.output_allow));
     let destination = match destination.transpose() {
         Ok(destination) => destination,
-        Err(complaint) => return refuse(format, &complaint),
+        Err(error) => return refuse(format, &error),
     };
     // Blocked here, so that the writing thread inherits it: an interruption arrives at the descriptor and nowhere else.
     let signals = SignalSet::of(&[libc::SIGINT, libc::SIGTERM, libc::SIGHUP]);
@@ -151,77 +151,26 @@ fn execute(options: &RunOptions, service: &RunService, checked: CheckedRequest) 
                 say(&format!("{files} without execute permission (keep it with --output-allow executable)"));
             }
             let interrupted = interruption.next();
-            let complaint = destination.and_then(|destination| destination.complaint(&saved.unsaved));
-            match (written, complaint) {
-                (_, Some(complaint)) => {
-                    complain(&complaint);
-                    exit::INTERNAL
+            let unsaved = destination.and_then(|destination| destination.unsaved_message(&saved.unsaved));
+            match (written, unsaved) {
+                (_, Some(unsaved)) => {
+                    print_error(&unsaved);
+                    exit_code::INTERNAL
                 }
-                (Ok(()), None) => exit_code(&result, interrupted),
-                (Err(_), None) => exit::INTERNAL,
+                (Ok(()), None) => exit_code::of_result(&result, interrupted),
+                (Err(_), None) => exit_code::INTERNAL,
             }
         }
         Err(refused) if refused.is_internal() => {
-            end_with(&mut printer, &RunResult::internal_error(refused.to_string()), exit::INTERNAL)
+            end_with(&mut printer, &RunResult::internal_error(refused.to_string()), exit_code::INTERNAL)
         }
-        Err(refused) => end_with(&mut printer, &RunResult::refused(refused.to_string()), exit::USAGE),
+        Err(refused) => end_with(&mut printer, &RunResult::refused(refused.to_string()), exit_code::USAGE),
     }
 }
 
 /// Ends a run of which nothing is known but why it failed.
 fn end_with(printer: &mut Printer, result: &RunResult, code: u8) -> u8 {
     let _ = printer.end(result, &[]);
-    complain(result.error.as_deref().unwrap_or_default());
+    print_error(result.error.as_deref().unwrap_or_default());
     code
-}
-
-/// The exit code: the program's own if it ended by itself.
-fn exit_code(result: &RunResult, interrupted: Option<i32>) -> u8 {
-    let own = result.exit_code.and_then(|code| u8::try_from(code).ok());
-    match result.verdict {
-        Verdict::Ok => own.unwrap_or_else(|| by_signal(result)),
-        // A program can fail with exit code 0: one that ends before its template does.
-        Verdict::RuntimeError if own == Some(0) => 1,
-        Verdict::RuntimeError => own.unwrap_or_else(|| by_signal(result)),
-        Verdict::CompileError | Verdict::PackageError => own.filter(|code| *code != 0).unwrap_or(1),
-        Verdict::Timeout => exit::TIMEOUT,
-        Verdict::Cancelled => 128 + interrupted.and_then(|signal| u8::try_from(signal).ok()).unwrap_or(13),
-        Verdict::InternalError => exit::INTERNAL,
-        Verdict::InvalidRequest => exit::USAGE,
-        Verdict::MemoryLimit | Verdict::OutputLimit | Verdict::DiskLimit | Verdict::ProcessLimit => {
-            own.unwrap_or(exit::LIMIT)
-        }
-    }
-}
-
-/// As a shell does: 128 and the signal's number.
-fn by_signal(result: &RunResult) -> u8 {
-    let signal = result.signal.as_deref().unwrap_or_default();
-    (1..=64_u8).find(|n| sandbox_sys::signal::name(i32::from(*n)) == signal).map_or(exit::LIMIT, |n| 128 + n)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn exit_codes() {
-        let code = |verdict, exit_code, signal: Option<&str>, interrupted| {
-            let mut result = RunResult::internal_error(String::new());
-            result.verdict = verdict;
-            result.exit_code = exit_code;
-            result.signal = signal.map(str::to_owned);
-            super::exit_code(&result, interrupted)
-        };
-        assert_eq!(code(Verdict::Ok, Some(0), None, None), 0);
-        assert_eq!(code(Verdict::RuntimeError, Some(3), None, None), 3);
-        assert_eq!(code(Verdict::RuntimeError, Some(0), None, None), 1);
-        assert_eq!(code(Verdict::CompileError, Some(1), None, None), 1);
-        assert_eq!(code(Verdict::RuntimeError, None, Some("SIGSEGV"), None), 139);
-        assert_eq!(code(Verdict::Timeout, Some(0), None, None), 124);
-        assert_eq!(code(Verdict::MemoryLimit, None, Some("SIGKILL"), None), 137);
-        assert_eq!(code(Verdict::DiskLimit, Some(1), None, None), 1);
-        assert_eq!(code(Verdict::Cancelled, None, Some("SIGTERM"), Some(2)), 130);
-        assert_eq!(code(Verdict::InternalError, None, None, None), 125);
-    }
 }

@@ -1,4 +1,4 @@
-//! Files of a result on their way into a directory of the user's.
+//! Saves the files of a result in a directory of the user.
 //!
 //! Their names, content and modes come from untrusted code, and the directory may be a checkout or a home directory. So
 //! nothing hidden is written (`.git/hooks`, `.bashrc`), nothing is overwritten and nothing becomes executable unless the
@@ -16,7 +16,7 @@ use sandbox_executor::{OutputFile, RunResult};
 use serde::Serialize;
 
 use crate::args::OutputAllow;
-use crate::prepare::Complaint;
+use crate::request::UsageError;
 
 /// A directory for a run's files.
 pub(crate) struct Destination {
@@ -49,7 +49,7 @@ pub(crate) enum Reason {
 
 /// What became of a result's files.
 #[derive(Debug, Default)]
-pub(crate) struct Saved {
+pub(crate) struct SaveReport {
     pub(crate) unsaved: Vec<Unsaved>,
     /// How many were executable and are not any more.
     pub(crate) stripped: usize,
@@ -62,7 +62,7 @@ const NEW: OFlags =
 
 impl Destination {
     /// Opens a directory, made as needed. Done before the run, so that no run is in vain.
-    pub(crate) fn open(dir: &Path, allowed: &[OutputAllow]) -> Result<Self, Complaint> {
+    pub(crate) fn open(dir: &Path, allowed: &[OutputAllow]) -> Result<Self, UsageError> {
         let failed = |why: String| format!("cannot write to '{}': {why}", printable(&dir.to_string_lossy()));
         std::fs::create_dir_all(dir).map_err(|error| failed(reason(&error)))?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -77,8 +77,8 @@ impl Destination {
     }
 
     /// Writes a result's files.
-    pub(crate) fn save(&self, result: &RunResult) -> Saved {
-        let mut saved = Saved::default();
+    pub(crate) fn save(&self, result: &RunResult) -> SaveReport {
+        let mut saved = SaveReport::default();
         for (path, file) in &result.files {
             let executable = file.executable && self.allows(OutputAllow::Executable);
             let why = match self.save_one(path, file, executable) {
@@ -89,33 +89,33 @@ impl Destination {
                 Err(why) => why,
             };
             let (why, error) = match why {
-                Refused::Policy(why) => (why, None),
-                Refused::Io(error) => (Reason::Failed, Some(reason(&error))),
+                SaveError::Policy(why) => (why, None),
+                SaveError::Io(error) => (Reason::Failed, Some(reason(&error))),
             };
             saved.unsaved.push(Unsaved { path: path.clone(), why, error });
         }
         saved
     }
 
-    fn save_one(&self, path: &str, file: &OutputFile, executable: bool) -> Result<(), Refused> {
+    fn save_one(&self, path: &str, file: &OutputFile, executable: bool) -> Result<(), SaveError> {
         if !self.allows(OutputAllow::Hidden) && path.split('/').any(|part| part.starts_with('.')) {
-            return Err(Refused::Policy(Reason::Hidden));
+            return Err(SaveError::Policy(Reason::Hidden));
         }
-        let content = file.bytes().map_err(|error| Refused::Io(std::io::Error::other(error)))?;
+        let content = file.bytes().map_err(|error| SaveError::Io(std::io::Error::other(error)))?;
         let (dirs, name) = path.rsplit_once('/').unwrap_or(("", path));
         let dir = self.directory(dirs)?;
         let mode = Mode::from_raw_mode(if executable { 0o755 } else { 0o644 });
         match rustix::fs::openat(&dir, name, NEW, mode) {
             Ok(to) => Ok(File::from(to).write_all(&content)?),
             Err(Errno::EXIST) if self.allows(OutputAllow::Overwrite) => replace(&dir, name, mode, &content),
-            Err(Errno::EXIST) => Err(Refused::Policy(Reason::Exists)),
+            Err(Errno::EXIST) => Err(SaveError::Policy(Reason::Exists)),
             Err(errno) => Err(errno.into()),
         }
     }
 
-    /// Opens a directory below, made as needed. One part at a time, and none of them a link: nothing leads out, whoever
+    /// Opens a directory below, made as needed. One part at a time, and none of them a link: nothing leads out, whatever process
     /// changes the directories meanwhile.
-    fn directory(&self, dirs: &str) -> Result<OwnedFd, Refused> {
+    fn directory(&self, dirs: &str) -> Result<OwnedFd, SaveError> {
         let mut dir = rustix::fs::openat(&self.root, c".", DIRECTORY, Mode::empty())?;
         for part in dirs.split('/').filter(|part| !part.is_empty()) {
             match rustix::fs::mkdirat(&dir, part, Mode::from_raw_mode(0o755)) {
@@ -128,13 +128,13 @@ impl Destination {
     }
 
     /// One line on what was not written, and how to have it written.
-    pub(crate) fn complaint(&self, unsaved: &[Unsaved]) -> Option<Complaint> {
+    pub(crate) fn unsaved_message(&self, unsaved: &[Unsaved]) -> Option<UsageError> {
         const MOST: usize = 3;
         let describe = |file: &Unsaved| {
             let path = printable(&self.dir.join(&file.path).to_string_lossy());
             match file.why {
-                Reason::Hidden => format!("'{path}': it is hidden (allow it with --output-allow hidden)"),
-                Reason::Exists => format!("'{path}': it exists (allow it with --output-allow overwrite)"),
+                Reason::Hidden => format!("'{path}' is hidden (allow it with --output-allow hidden)"),
+                Reason::Exists => format!("'{path}' exists (allow it with --output-allow overwrite)"),
                 Reason::Failed => format!("'{path}': {}", file.error.as_deref().unwrap_or("it cannot be written")),
             }
         };
@@ -147,33 +147,33 @@ impl Destination {
 }
 
 /// Why a file was not written.
-enum Refused {
+enum SaveError {
     Policy(Reason),
     Io(std::io::Error),
 }
 
-impl From<std::io::Error> for Refused {
+impl From<std::io::Error> for SaveError {
     fn from(error: std::io::Error) -> Self {
         Self::Io(error)
     }
 }
 
-impl From<Errno> for Refused {
+impl From<Errno> for SaveError {
     fn from(errno: Errno) -> Self {
         Self::Io(errno.into())
     }
 }
 
-/// Puts a new file in the place of another at once. Whoever has that open, or another name of it, keeps it as it is.
-fn replace(dir: &OwnedFd, name: &str, mode: Mode, content: &[u8]) -> Result<(), Refused> {
+/// Puts a new file in the place of another at once. Processes that have it open, and other links to it, keep the old content.
+fn replace(dir: &OwnedFd, name: &str, mode: Mode, content: &[u8]) -> Result<(), SaveError> {
     let there = rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW)?;
     if FileType::from_raw_mode(there.st_mode) != FileType::RegularFile {
-        return Err(Refused::Io(std::io::Error::other("it is there already, and not a regular file")));
+        return Err(SaveError::Io(std::io::Error::other("it exists and is not a regular file")));
     }
     let temporary = format!(".sandbox-run-{}", std::process::id());
     let _ = rustix::fs::unlinkat(dir, &temporary, AtFlags::empty());
     let mut to = File::from(rustix::fs::openat(dir, &temporary, NEW, mode)?);
-    let written = to.write_all(content).map_err(Refused::from);
+    let written = to.write_all(content).map_err(SaveError::from);
     let placed = written.and_then(|()| Ok(rustix::fs::renameat(dir, &temporary, dir, name)?));
     if placed.is_err() {
         let _ = rustix::fs::unlinkat(dir, &temporary, AtFlags::empty());
@@ -257,11 +257,11 @@ mod tests {
     }
 
     #[test]
-    fn complaints_control_no_terminal() {
+    fn messages_contain_no_control_characters() {
         let dir = tempfile::tempdir().expect("tempdir");
         let destination = Destination::open(dir.path(), &[]).expect("opened");
         let saved = destination.save(&result(&[(".\x1b]0;owned\x07\n", "x", FileEncoding::Utf8)]));
-        let complaint = destination.complaint(&saved.unsaved).expect("complaint");
-        assert!(!complaint.contains(char::is_control) && complaint.contains("␛]0;owned␇␊"), "{complaint}");
+        let error = destination.unsaved_message(&saved.unsaved).expect("message");
+        assert!(!error.contains(char::is_control) && error.contains("␛]0;owned␇␊"), "{error}");
     }
 }

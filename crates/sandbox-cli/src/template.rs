@@ -1,4 +1,4 @@
-//! `--template`, `--var` and `--vars`.
+//! `--template`, `--var` and `--vars`: reads a template and its variables.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -9,19 +9,19 @@ use sandbox_executor::TemplateRequest;
 use serde_json::Value;
 
 use crate::args::CodeOptions;
-use crate::exit;
-use crate::prepare::Complaint;
+use crate::exit_code;
+use crate::request::UsageError;
 
 /// The longest template, and the largest file with variables.
 const MOST: u64 = 16 << 20;
 
 /// The template that the flags ask for.
-pub(crate) fn read(options: &CodeOptions, language: &str) -> Result<Option<TemplateRequest>, Complaint> {
+pub(crate) fn read(options: &CodeOptions, language: &str) -> Result<Option<TemplateRequest>, UsageError> {
     let Some(template) = &options.template else {
         if options.var.is_empty() && options.vars.is_empty() {
             return Ok(None);
         }
-        return Err("--var and --vars are for templates; name one with --template".to_owned());
+        return Err("--var and --vars require --template".to_owned());
     };
     let name = template.display().to_string();
     let text = match TemplateRequest::shipped(&name, language) {
@@ -32,7 +32,7 @@ pub(crate) fn read(options: &CodeOptions, language: &str) -> Result<Option<Templ
     for file in &options.vars {
         let text = read_text(file)?;
         let found: BTreeMap<String, Value> = serde_json::from_str(&text)
-            .map_err(|error| format!("'{}' is not a JSON object of variables: {error}", file.display()))?;
+            .map_err(|error| format!("'{}' is not a JSON object: {error}", file.display()))?;
         variables.extend(found);
     }
     for text in &options.var {
@@ -42,8 +42,9 @@ pub(crate) fn read(options: &CodeOptions, language: &str) -> Result<Option<Templ
     Ok(Some(TemplateRequest { name: format!("template '{name}'"), text, variables }))
 }
 
-fn variable(text: &str) -> Result<(String, Value), Complaint> {
-    let (name, value) = text.split_once('=').ok_or_else(|| format!("--var takes NAME=VALUE, not '{text}'"))?;
+fn variable(text: &str) -> Result<(String, Value), UsageError> {
+    let (name, value) =
+        text.split_once('=').ok_or_else(|| format!("invalid template variable '{text}': expected NAME=VALUE"))?;
     let (name, value) = match (name.strip_suffix(':'), value.strip_prefix('@')) {
         (Some(name), _) => {
             let json = serde_json::from_str(value).map_err(|error| format!("--var {name}: not JSON: {error}"))?;
@@ -54,12 +55,12 @@ fn variable(text: &str) -> Result<(String, Value), Complaint> {
     };
     let fits = |c: char| c.is_ascii_alphanumeric() || c == '_';
     if name.is_empty() || name.starts_with(|c: char| c.is_ascii_digit()) || !name.chars().all(fits) {
-        return Err(format!("'{name}' is not a name for a variable of a template"));
+        return Err(format!("invalid template variable name '{name}'"));
     }
     Ok((name.to_owned(), value))
 }
 
-fn read_text(file: &Path) -> Result<String, Complaint> {
+fn read_text(file: &Path) -> Result<String, UsageError> {
     let refuse = |error: &std::io::Error| format!("cannot read '{}': {}", file.display(), reason(error));
     let mut text = String::new();
     let opened = std::fs::File::open(file).map_err(|error| refuse(&error))?;
@@ -72,7 +73,7 @@ pub(crate) fn render() -> u8 {
     let mut job = vec![];
     let read = std::io::stdin().take(8 * MOST).read_to_end(&mut job);
     let written = read.and_then(|_| std::io::stdout().write_all(&sandbox_executor::render(&job)));
-    if written.is_ok() { 0 } else { exit::INTERNAL }
+    if written.is_ok() { 0 } else { exit_code::INTERNAL }
 }
 
 #[cfg(test)]

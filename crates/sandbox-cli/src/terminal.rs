@@ -1,4 +1,4 @@
-//! Making a program's output harmless for a terminal.
+//! Neutralises control sequences in a program's output for a terminal.
 //!
 //! Control sequences can set titles, move the cursor over earlier lines, change colours for good, and on some terminals
 //! type input. Every control character but newline, tab and carriage return is shown as its picture (ESC as ␛);

@@ -55,7 +55,7 @@ fn every_attack_is_stopped() {
     assert_eq!(known, ["interfere/locks.c", "deceive/forged-checks.py"]);
 }
 
-/// Gives somebody what was made once for Go, which takes a minute, if it is there.
+/// Gives another user the artifacts that were prepared for Go, which take a minute to make, if they exist.
 fn share_prepared(data: &Path, owner: &str) {
     let from = data_dir().join("environments");
     let to = data.join("environments");

@@ -1,4 +1,4 @@
-//! Which backend makes cells, as the operator says it.
+//! The backend that creates cells, from the operator's settings.
 
 use sandbox_cell::backend::{Backend, Docker, DockerMode};
 use sandbox_cell::{Layer, LayerSet};
@@ -22,7 +22,7 @@ pub(crate) fn read(get: impl Fn(&str) -> Option<String>) -> Result<Backend, (Str
             let mode = match or(MODE, usual).as_str() {
                 "run" => DockerMode::Run,
                 "exec" => DockerMode::Exec(container),
-                other => return Err((MODE.to_owned(), format!("'{other}' is neither run nor exec"))),
+                other => return Err((MODE.to_owned(), format!("invalid value '{other}': expected run or exec"))),
             };
             Ok(Backend::Docker(Docker {
                 program: or("SANDBOX_DOCKER_BIN", "docker"),
@@ -32,12 +32,12 @@ pub(crate) fn read(get: impl Fn(&str) -> Option<String>) -> Result<Backend, (Str
                 network: or("SANDBOX_NETWORK", "none"),
             }))
         }
-        other => Err((BACKEND.to_owned(), format!("'{other}' is none of native, oci and docker"))),
+        other => Err((BACKEND.to_owned(), format!("invalid value '{other}': expected native, oci or docker"))),
     }
 }
 
 /// The layers without which nothing runs. Docker gives containers no user namespace by itself, and a container that is
-/// shared is no wall between those who share it: whoever chooses that has agreed to it.
+/// shared does not isolate its users from each other: the operator who chooses it accepts that.
 pub(crate) fn required(backend: &Backend, isolation: Isolation) -> LayerSet {
     match backend {
         Backend::Native | Backend::Oci(_) => isolation.required(),

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde::de::{Deserializer, Error, MapAccess, SeqAccess, Visitor};
 
 /// The most input files.
-pub const FILES: usize = crate::files::MOST_FILES;
+pub const FILES: usize = crate::input_files::MOST_FILES;
 /// The most arguments.
 pub const ARGS: usize = 10_000;
 /// The most environment variables.
@@ -21,7 +21,7 @@ pub const FEW: usize = 100;
 pub const HOSTS: usize = 1000;
 
 fn too_many<E: Error>(most: usize) -> E {
-    E::custom(format_args!("too many entries, the most is {most}"))
+    E::custom(format_args!("too many entries: the maximum is {most}"))
 }
 
 /// Reads a list.
@@ -105,7 +105,7 @@ mod tests {
                     .map_err(|error| error.to_string())
             };
             assert!(read(most).is_ok(), "{field}");
-            assert_eq!(read(most + 1).expect_err(field), format!("too many entries, the most is {most}"));
+            assert_eq!(read(most + 1).expect_err(field), format!("too many entries: the maximum is {most}"));
         }
         let network = json!({"code": "1", "network": {"mode": "allowlist", "hosts": names(super::HOSTS + 1)}});
         assert!(serde_json::from_value::<JsonRequest>(network).is_err());

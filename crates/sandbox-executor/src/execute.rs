@@ -1,6 +1,5 @@
-//! Carrying out a plan: what has to be made is made or found, then the program runs.
+//! Executes a plan: artifacts are found in the store or made, then the program runs.
 
-use std::fs::File;
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::path::Path;
@@ -9,18 +8,20 @@ use std::time::Duration;
 
 use sandbox_base::RelativePath;
 use sandbox_base::wait::is_readable;
-use sandbox_cell::archive::{Archive, FileCaps, Omission};
+use sandbox_cell::archive::{FileCaps, Omission};
 use sandbox_cell::{Backend, Failure, Keeper, Mount, RunStatus, Sources, signal_name};
-use sandbox_runtimes::{StageName, Store};
+use sandbox_runtimes::{ArtifactStore, StageName};
 
 use crate::event::Observer;
-use crate::files::{Collected, pack};
-use crate::plan::{Making, Plan, RUNNER};
+use crate::input_files::pack;
+use crate::last_value::add_runner;
+use crate::output_files::Collected;
+use crate::plan::{ArtifactPlan, Plan};
 use crate::pool::{Cells, Pool, RefillGuard, Room};
 use crate::request::{Request, Source};
 use crate::result::{CompileResult, Metrics, OmittedFile, Phases, RunResult, Status, Verdict, seconds, text};
 use crate::settings::Settings;
-use crate::stage::{Ended, Input, Stage, Stream, failure};
+use crate::stage::{Input, Stage, StageEnd, Stream, failure};
 use crate::template::guard;
 use crate::verdict::{Evidence, judge};
 use crate::volumes::NamedVolume;
@@ -36,9 +37,9 @@ pub struct Executor {
 
 /// What a run needs of the host besides a keeper.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Host<'a> {
+pub(crate) struct HostContext<'a> {
     /// Where things that are made once are kept; none for a plan that makes nothing.
-    pub(crate) store: Option<&'a Store>,
+    pub(crate) store: Option<&'a ArtifactStore>,
     /// The operator's settings, which say how much of that is kept.
     pub(crate) settings: &'a Settings,
 }
@@ -84,14 +85,14 @@ impl Executor {
     pub(crate) fn run(
         &self,
         plan: &Plan,
-        host: Host<'_>,
+        host: HostContext<'_>,
         input: Input,
         cancel: &[BorrowedFd<'_>],
         queued: Duration,
         observer: &mut dyn Observer,
     ) -> Result<Arc<RunResult>, Failure> {
         let phases = Phases { queue: seconds(queued), ..Phases::default() };
-        let run = Run { cells: &self.cells, plan, host, cancel, last: self.last, phases, compile: None };
+        let run = Execution { cells: &self.cells, plan, host, cancel, last: self.last, phases, compile: None };
         let (result, refill) = run.run(input, observer)?;
         let result = Arc::new(result);
         observer.finish(&result);
@@ -123,15 +124,15 @@ impl Executor {
         if let Cells::Pooled(pool) = &self.cells
             && plan.named_volumes.is_empty()
         {
-            let shown = |making: &Making| Mount::read_only("/", &making.target);
-            let made: Vec<Mount> = plan.install.iter().chain(&plan.compile).map(shown).collect();
+            let shown = |artifact: &ArtifactPlan| Mount::read_only("/", &artifact.target);
+            let artifact_mounts: Vec<Mount> = plan.install.iter().chain(&plan.compile).map(shown).collect();
             let zygote = plan.zygote.as_ref().and_then(|up| Warmth::zygote(up, std::iter::empty(), None));
-            pool.expect(&plan.cell, &made, zygote.as_ref());
+            pool.expect(&plan.cell, &artifact_mounts, zygote.as_ref());
             if let Some(compile) = &plan.compile {
                 let prepared = plan.prepare.iter().filter(|prepare| prepare.stages.contains(&StageName::Compile));
-                let made: Vec<Mount> = plan.install.iter().chain(prepared).map(shown).collect();
+                let artifact_mounts: Vec<Mount> = plan.install.iter().chain(prepared).map(shown).collect();
                 // A companion takes long to get warm and much memory: it has to be needed once before.
-                pool.expect(&compile.cell, &made, None);
+                pool.expect(&compile.cell, &artifact_mounts, None);
             }
         }
     }
@@ -143,7 +144,7 @@ impl Executor {
         }
     }
 
-    /// How many cells neither answer nor die; the keeper goes on trying to delete them.
+    /// How many cells do not respond and cannot be killed; the keeper keeps trying to remove them.
     #[must_use]
     pub fn lost_cells(&self) -> usize {
         self.cells.keeper().lost_cells()
@@ -163,28 +164,28 @@ impl Executor {
 }
 
 /// A plan that is being carried out.
-pub(crate) struct Run<'a> {
+pub(crate) struct Execution<'a> {
     pub(crate) cells: &'a Cells,
     pub(crate) plan: &'a Plan,
-    pub(crate) host: Host<'a>,
+    pub(crate) host: HostContext<'a>,
     pub(crate) cancel: &'a [BorrowedFd<'a>],
     pub(crate) last: bool,
     pub(crate) phases: Phases,
     pub(crate) compile: Option<CompileResult>,
 }
 
-impl Run<'_> {
+impl Execution<'_> {
     fn run(mut self, input: Input, observer: &mut dyn Observer) -> Result<(RunResult, Option<RefillGuard>), Failure> {
         let (language, version) = self.plan.language();
         observer.start(language, version);
         // The entries are locked as long as they are held.
-        let entries = match self.make_all(observer) {
+        let entries = match self.make_artifacts(observer) {
             Ok(entries) => entries,
             Err(Stopped::Failed(failure)) => return Err(failure),
             Err(Stopped::Ended(result)) => return Ok((*result, None)),
         };
         let plan = self.plan;
-        let made: Vec<Mount> =
+        let artifact_mounts: Vec<Mount> =
             entries.iter().map(|(entry, target)| Mount::read_only(&entry.content, *target)).collect();
         // What a zygote shows must stay in the store as long as the zygote.
         let seen = || entries.iter().map(|(entry, _)| entry);
@@ -192,11 +193,11 @@ impl Run<'_> {
         let Some(volumes) = self.open_volumes()? else { return Ok((self.cancelled(), None)) };
         let no_files = |error: io::Error| failure("cannot prepare the files", &error);
         let mut files = pack(&plan.files).map_err(no_files)?;
-        let first = u8::from(plan.remarks);
+        let first = u8::from(plan.has_runner);
         if let Some(runner) = &plan.runner_file {
             add_runner(&mut files, runner).map_err(no_files)?;
         }
-        let mut collected = Collected { remarks: plan.remarks.then_some(0), ..Collected::default() };
+        let mut collected = Collected { report_volume: plan.has_runner.then_some(0), ..Collected::default() };
         for (number, volume) in (first..).zip(&volumes) {
             if let Some(mut content) = volume.content().map_err(no_files)? {
                 files.add_volume(number, &mut content).map_err(no_files)?;
@@ -212,15 +213,15 @@ impl Run<'_> {
         let collects = plan.collect.is_some() || !plan.cell.volumes.is_empty();
         let stage = Stage {
             cell: &plan.cell,
-            made: &made,
-            lent: &plan.lent,
+            artifact_mounts: &artifact_mounts,
+            host_mounts: &plan.host_mounts,
             warmth,
             command: &plan.command,
             files: &files,
             input,
             collect: collects.then(|| plan.collect.unwrap_or(FileCaps { count: 0, bytes: 0 })),
             patience: COLLECT + Duration::from_secs(named_bytes / COLLECT_RATE),
-            reach: &plan.reach,
+            address_policy: &plan.address_policy,
             last: self.last,
         };
         let mut watch = Watch { plan, observer, held: Default::default() };
@@ -266,8 +267,8 @@ impl Run<'_> {
         }
         let dir = self.host.settings.data_dir.as_deref().ok_or_else(|| Failure {
             what: "cannot keep a volume".to_owned(),
-            why: "there is no data directory".to_owned(),
-            fix: Some("name one with SANDBOX_DATA_DIR".to_owned()),
+            why: "no data directory".to_owned(),
+            fix: Some("set SANDBOX_DATA_DIR".to_owned()),
             request: true,
         })?;
         // In the order of their names, so that no two runs wait for each other.
@@ -284,7 +285,7 @@ impl Run<'_> {
         Ok(Some(opened.into_iter().map(|(_, volume)| volume).collect()))
     }
 
-    fn result(self, mut ended: Ended, mut collected: Collected) -> RunResult {
+    fn result(self, mut ended: StageEnd, mut collected: Collected) -> RunResult {
         if let Some(translator) = &self.plan.translator {
             let text = String::from_utf8_lossy(&ended.stderr.kept);
             ended.stderr.kept = translator.messages(&text).into_bytes();
@@ -296,8 +297,8 @@ impl Run<'_> {
             isolation: ready.isolation,
             stderr: &ended.stderr.kept,
             output: ended.output(),
-            reported: collected.error.as_deref(),
-            complaints: &plan.complaints,
+            reported: collected.report.error.as_deref(),
+            error_patterns: &plan.error_patterns,
         };
         let mut judgement = judge(outcome, evidence);
         let (mut stdout, stdout_base64) = text(ended.stdout.kept);
@@ -317,7 +318,7 @@ impl Run<'_> {
         let metrics = Metrics { start: ended.start, network: ended.network, ..Metrics::new(&outcome.usage, phases) };
         let (stderr, stderr_base64) = text(ended.stderr.kept);
         let (language, version) = plan.language.clone().unzip();
-        let said = || stdout.strip_suffix('\n').unwrap_or(&stdout).to_owned();
+        let printed = || stdout.strip_suffix('\n').unwrap_or(&stdout).to_owned();
         // Without collection of files, what was left out was left out on purpose.
         if plan.collect.is_none() {
             collected.omitted.retain(|omitted| omitted.why == Omission::NotCollected);
@@ -329,7 +330,7 @@ impl Run<'_> {
             success,
             language,
             version,
-            result: success.then(|| collected.value.unwrap_or_else(said)),
+            result: success.then(|| collected.report.value.unwrap_or_else(printed)),
             stdout,
             stderr,
             stdout_base64,
@@ -353,7 +354,7 @@ impl Run<'_> {
 }
 
 /// Stands between a program's output and the observer while a template is in use: lines of standard error are
-/// translated, and the last line of standard output may be the token, which is nobody's business.
+/// translated, and the last line of standard output may be the token, which is not shown.
 struct Watch<'a> {
     plan: &'a Plan,
     observer: &'a mut dyn Observer,
@@ -411,13 +412,4 @@ pub(crate) fn ending(status: RunStatus) -> (Option<i32>, Option<String>) {
         RunStatus::Exited(code) => (Some(code), None),
         RunStatus::Signaled(signal) => (None, Some(signal_name(signal))),
     }
-}
-
-/// Puts the runner where the interpreter finds it.
-pub(crate) fn add_runner(files: &mut Archive, runner: &str) -> io::Result<()> {
-    let mut content = Archive::new()?;
-    let path = RelativePath::new(RUNNER).map_err(io::Error::other)?;
-    content.add(path, false, runner.as_bytes())?;
-    let mut file: File = content.into_file();
-    files.add_volume(0, &mut file)
 }

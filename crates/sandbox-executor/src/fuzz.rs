@@ -1,4 +1,4 @@
-//! What fuzz targets see of this crate and nobody else does. It is there only when they are built.
+//! Internals for fuzz targets; compiled only for them.
 
 use std::path::Path;
 

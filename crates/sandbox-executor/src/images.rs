@@ -5,11 +5,11 @@ use std::io::{self, Read, Seek};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 
-use sandbox_base::limits::Caps as LimitCaps;
+use sandbox_base::limits::Caps;
 use sandbox_base::{LimitKind, Limits};
 use sandbox_cell::{CellSpec, Command, Failure, Keeper, Mount, Outcome, RunStatus, Stdio, StopReason, null};
-use sandbox_images::{Answer, Caps, Image, Job, UNPACK_COMMAND, UNPACK_DIR, Unpacked};
-use sandbox_runtimes::{Definition, Inside, Memory, Missing, Runtime};
+use sandbox_images::{Image, ImageCaps, UNPACK_COMMAND, UNPACK_DIR, UnpackResult, UnpackTask, Unpacked};
+use sandbox_runtimes::{Definition, Missing, Runtime, ToolchainCache, ToolchainImage};
 
 use crate::execute::Executor;
 use crate::settings::Settings;
@@ -40,7 +40,7 @@ impl Executor {
     /// its first argument is [`UNPACK_COMMAND`].
     pub fn unpack(&self, file: &File, into: &Path, program: &Path, settings: &Settings) -> Result<Unpacked, Failure> {
         let what = "cannot unpack the image";
-        let job = Job { caps: Caps { entries: MOST_ENTRIES, bytes: settings.image_size } };
+        let job = UnpackTask { caps: ImageCaps { entries: MOST_ENTRIES, bytes: settings.image_size } };
         let job = serde_json::to_string(&job).map_err(|error| failure(what, &error.into()))?;
         let limits = limits(&[
             (LimitKind::WallTime, 3_600_000_000),
@@ -55,14 +55,15 @@ impl Executor {
         let refuse = |why: String| Failure { what: what.to_owned(), why, fix: None, request: true };
         match (outcome.stopped, outcome.status) {
             (None, RunStatus::Exited(0)) => {
-                let answer: Answer = serde_json::from_slice(&answer).map_err(|error| failure(what, &error.into()))?;
+                let answer: UnpackResult =
+                    serde_json::from_slice(&answer).map_err(|error| failure(what, &error.into()))?;
                 answer.map_err(refuse)
             }
             (Some(StopReason::Limit(kind)), _) => {
                 let cap = kind.format(spec.limits.get(kind).unwrap_or(0));
                 Err(refuse(format!("it takes more than {cap} of {}", kind.info().name)))
             }
-            (_, status) => Err(failure(what, &io::Error::other(format!("the program that does it ended: {status:?}")))),
+            (_, status) => Err(failure(what, &io::Error::other(format!("the unpacking program failed: {status:?}")))),
         }
     }
 
@@ -72,19 +73,19 @@ impl Executor {
         definition: &Definition,
         image: &Image,
         settings: &Settings,
-        memory: &mut Memory,
+        memory: &mut ToolchainCache,
     ) -> Result<Runtime, NotFound> {
-        let inside = inside(image);
+        let toolchain_image = toolchain_image(image);
         // Enough for a virtual machine to say its version.
         let limits = limits(&[(LimitKind::WallTime, 30_000_000), (LimitKind::Memory, 1 << 30)]);
         let cell =
             CellSpec { image: Some(image.root.clone()), limits, required: settings.required(), ..CellSpec::new() };
-        definition.discover_in(inside, memory, |script, command| {
+        definition.discover_in(toolchain_image, memory, |script, command| {
             let words = ["/bin/sh".into(), "-c".into(), script.into(), "sh".into(), command.as_os_str().to_owned()];
-            let command = Command { env: inside.environment(), ..Command::new::<std::ffi::OsString>(words) };
+            let command = Command { env: toolchain_image.environment(), ..Command::new::<std::ffi::OsString>(words) };
             let nothing = null().map_err(|error| failure("cannot open /dev/null", &error))?;
             match ask(self.cells.keeper(), &cell, &command, nothing.as_fd()) {
-                Ok((outcome, said)) => Ok((outcome.status == RunStatus::Exited(0)).then_some(said)),
+                Ok((outcome, output)) => Ok((outcome.status == RunStatus::Exited(0)).then_some(output)),
                 // There is no shell to ask with.
                 Err(failure) if failure.request => Err(NotFound::Missing(Missing {
                     what: "/bin/sh, which stages are written for,".to_owned(),
@@ -98,9 +99,9 @@ impl Executor {
 }
 
 /// An image as a place to look for toolchains.
-pub(crate) fn inside(image: &Image) -> Inside<'_> {
+pub(crate) fn toolchain_image(image: &Image) -> ToolchainImage<'_> {
     let env = image.config.env.as_deref().unwrap_or_default();
-    Inside { name: &image.name, digest: &image.digest, root: &image.root, env }
+    ToolchainImage { name: &image.name, digest: &image.digest, root: &image.root, env }
 }
 
 /// The command that an image itself wants to run, and where.
@@ -116,7 +117,7 @@ fn limits(values: &[(LimitKind, u64)]) -> Limits {
     let mut limits = Limits::default();
     for (kind, value) in values {
         // These are within the bounds of the table, which is all that is checked here.
-        let _ = limits.set(*kind, *value, &LimitCaps::default());
+        let _ = limits.set(*kind, *value, &Caps::default());
     }
     limits
 }
@@ -132,13 +133,13 @@ fn ask(
         let answer = rustix::fs::memfd_create("sandbox-answer", rustix::fs::MemfdFlags::CLOEXEC)?;
         Ok::<_, io::Error>((File::from(answer), null()?))
     };
-    let (mut answer, nothing) = prepare().map_err(|error| failure("cannot ask a program in a cell", &error))?;
+    let (mut answer, nothing) = prepare().map_err(|error| failure("cannot query a program in a cell", &error))?;
     let mut cell = keeper.create(spec)?;
     let stdio = Stdio { stdin, stdout: answer.as_fd(), stderr: nothing.as_fd() };
     let outcome = cell.run(command, stdio, None)?;
     cell.delete()?;
-    let mut said = vec![];
-    let read = answer.rewind().and_then(|()| (&mut answer).take(MAX_ANSWER).read_to_end(&mut said));
-    read.map_err(|error| failure("cannot read the answer of a program in a cell", &error))?;
-    Ok((outcome, said))
+    let mut output = vec![];
+    let read = answer.rewind().and_then(|()| (&mut answer).take(MAX_ANSWER).read_to_end(&mut output));
+    read.map_err(|error| failure("cannot read the output of a program in a cell", &error))?;
+    Ok((outcome, output))
 }

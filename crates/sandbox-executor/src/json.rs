@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::bounded;
-use crate::files::InputFile;
+use crate::input_files::InputFile;
 use crate::network::{NetworkMode, NetworkRequest};
 use crate::request::{Request, Source};
 use crate::settings::Settings;
@@ -213,7 +213,7 @@ fn at(field: impl Into<String>) -> impl FnOnce(String) -> FieldError {
 }
 
 impl JsonRequest {
-    /// The name of the language; Python if nobody says.
+    /// The name of the language [default: python].
     #[must_use]
     pub fn language(&self) -> &str {
         self.language.as_deref().unwrap_or("python")
@@ -222,7 +222,7 @@ impl JsonRequest {
     /// The request that this is, in a language of this name. What it holds is moved, not copied.
     pub fn into_request(mut self, language: &str, settings: &Settings) -> Result<Request, FieldError> {
         if self.webhook.is_some() {
-            return Err(at("webhook")("only jobs have one; nobody waits for them".to_owned()));
+            return Err(at("webhook")("only jobs (POST /v1/execute) can have a webhook".to_owned()));
         }
         let source = match self.code.take() {
             Some(code) => Source::Code(code),
@@ -239,10 +239,7 @@ impl JsonRequest {
         for (name, value) in &self.limits {
             let kind = LimitKind::by_name(name).ok_or_else(|| {
                 let known: Vec<_> = TABLE.iter().map(|info| info.name).collect();
-                at(format!("limits.{}", shorten(name)))(format!(
-                    "there is no such limit; the limits are {}",
-                    known.join(", ")
-                ))
+                at(format!("limits.{}", shorten(name)))(format!("unknown limit: expected one of {}", known.join(", ")))
             })?;
             given.push((format!("limits.{name}"), kind, value));
         }
@@ -302,11 +299,11 @@ impl JsonRequest {
             (Some(name), None) => {
                 let text = TemplateRequest::shipped(name, language);
                 let name = shorten(name);
-                let missing = || at("template.name")(format!("there is no template '{name}' for {language}"));
+                let missing = || at("template.name")(format!("no template '{name}' for {language}"));
                 (format!("template '{name}'"), text.ok_or_else(missing)?.to_owned())
             }
             (None, Some(text)) => ("template".to_owned(), text),
-            _ => return Err(at("template")("give either a name or a text".to_owned())),
+            _ => return Err(at("template")("expected either a name or a text".to_owned())),
         };
         Ok(Some(TemplateRequest { name, text, variables: template.variables }))
     }
@@ -322,9 +319,9 @@ fn input_file(path: &str, file: JsonFile) -> Result<InputFile, FieldError> {
                 None | Some("utf-8") => full.content.into_bytes(),
                 Some("base64") => base64::engine::general_purpose::STANDARD
                     .decode(&full.content)
-                    .map_err(|error| field()(format!("is not base64: {error}")))?,
+                    .map_err(|error| field()(format!("invalid base64: {error}")))?,
                 Some(other) => {
-                    let why = format!("'{}' is not an encoding; use utf-8 or base64", shorten(other));
+                    let why = format!("unknown encoding '{}': expected utf-8 or base64", shorten(other));
                     return Err(field()(why));
                 }
             };
@@ -414,15 +411,15 @@ mod tests {
         assert!(refused(json!({"code": "1", "tiemout": 1})).contains("unknown field `tiemout`"));
         assert!(refused(json!({"code": "1", "timeout": "soon"})).starts_with("timeout: wall_time: 'soon' is not"));
         assert!(refused(json!({"code": "1", "timeout": -1})).starts_with("timeout: "));
-        assert!(refused(json!({"code": "1", "limits": {"moeny": 1}})).starts_with("limits.moeny: there is no such"));
+        assert!(refused(json!({"code": "1", "limits": {"moeny": 1}})).starts_with("limits.moeny: unknown limit"));
         assert!(refused(json!({"code": "1", "limits": {"memory": "1p"}})).starts_with("limits.memory: "));
         assert!(refused(json!({"code": "1", "files": {"../x": ""}})).contains("climbs"));
         let bad = json!({"code": "1", "files": {"x": {"content": "???", "encoding": "base64"}}});
-        assert!(refused(bad).starts_with("files.x: is not base64"));
-        assert!(refused(json!({"code": "1", "network": "all"})).starts_with("network: 'all' is not a mode"));
+        assert!(refused(bad).starts_with("files.x: invalid base64"));
+        assert!(refused(json!({"code": "1", "network": "all"})).starts_with("network: unknown network mode 'all'"));
         let bad = json!({"code": "1", "network": {"mode": "allowlist", "hosts": ["http://x"]}});
         assert!(refused(bad).starts_with("network.hosts: 'http://x' is not a host"));
-        assert!(refused(json!({"code": "1", "template": {}})).starts_with("template: give either"));
+        assert!(refused(json!({"code": "1", "template": {}})).starts_with("template: expected either"));
         assert!(refused(json!({"code": "1", "volumes": ["x"]})).starts_with("volumes: "));
     }
 }

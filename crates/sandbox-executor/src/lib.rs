@@ -5,20 +5,23 @@
 //! [`RunResult`], which says what happened, why, and what was used. The same result type serves the command line, HTTP
 //! and stored jobs.
 
+mod artifacts;
 mod backend;
 pub mod bounded;
-mod capture;
+mod cache_key;
 mod companion;
 mod event;
 mod execute;
-mod files;
 #[cfg(fuzzing)]
 pub mod fuzz;
 mod images;
+mod input_files;
 mod json;
+mod last_value;
 mod literal;
-mod make;
 mod network;
+mod output_capture;
+mod output_files;
 mod owner;
 mod plan;
 mod pool;
@@ -33,13 +36,14 @@ mod toolchains;
 mod variables;
 mod verdict;
 mod volumes;
+mod warm_start;
 mod warmth;
 mod zygote;
 
 pub use event::{EventEncoder, Observer, OutputChunk, RunEvent};
 pub use execute::Executor;
-pub use files::InputFile;
 pub use images::{NotFound, own_command};
+pub use input_files::InputFile;
 pub use json::{
     FieldError, FullFile, FullNetwork, JsonFile, JsonNetwork, JsonRequest, JsonTemplate, JsonWebhook, Quantity,
 };

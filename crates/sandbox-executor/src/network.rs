@@ -1,4 +1,4 @@
-//! What a request wants to reach, and what it gets.
+//! The network mode of a request, and the address policy that follows from it.
 
 use std::fmt;
 
@@ -42,10 +42,9 @@ impl NetworkMode {
 
     /// Reads a name.
     pub fn parse(text: &str) -> Result<Self, String> {
-        Self::ALL
-            .into_iter()
-            .find(|mode| mode.name() == text)
-            .ok_or_else(|| format!("'{}' is not a mode; the modes are none, localhost, allowlist, full", shorten(text)))
+        Self::ALL.into_iter().find(|mode| mode.name() == text).ok_or_else(|| {
+            format!("unknown network mode '{}': expected none, localhost, allowlist or full", shorten(text))
+        })
     }
 }
 
@@ -72,19 +71,21 @@ impl NetworkRequest {
     pub(crate) fn check(&self, settings: &Settings) -> Result<(), String> {
         let most = settings.max_network;
         if self.mode > most {
-            return Err(format!("'{}' is more than the operator allows, which is '{most}'", self.mode));
+            return Err(format!("network mode '{}' exceeds the maximum '{most}' (SANDBOX_MAX_NETWORK)", self.mode));
         }
         if self.dns == Some(true) && self.mode < NetworkMode::Allowlist && most < NetworkMode::Full {
             // Questions for names go out, and can carry anything.
-            return Err(format!("resolving any name is more than the operator allows, which is '{most}'"));
+            return Err(format!("DNS lookups exceed the maximum network mode '{most}' (SANDBOX_MAX_NETWORK)"));
         }
         match (self.mode, self.hosts.is_empty()) {
-            (NetworkMode::Allowlist, true) => return Err("the mode allowlist needs at least one host".to_owned()),
+            (NetworkMode::Allowlist, true) => {
+                return Err("network mode allowlist requires at least one host".to_owned());
+            }
             (NetworkMode::Allowlist, false) | (_, true) => {}
-            (mode, false) => return Err(format!("hosts can only be allowed in the mode allowlist, not in '{mode}'")),
+            (mode, false) => return Err(format!("hosts require network mode allowlist, not '{mode}'")),
         }
         if self.ports().len() > MOST_PORTS {
-            return Err(format!("the hosts are at more than {MOST_PORTS} ports"));
+            return Err(format!("the hosts use more than {MOST_PORTS} ports"));
         }
         Ok(())
     }

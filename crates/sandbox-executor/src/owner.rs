@@ -9,7 +9,7 @@
 //! without packages, and what is prepared once for a toolchain. They were started before any request reached them, each
 //! is used for one run only, and a zygote's child gets fresh random state after the fork.
 
-use sandbox_runtimes::Kind;
+use sandbox_runtimes::ArtifactKind;
 
 /// What runs of different owners share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -34,11 +34,11 @@ impl Sharing {
         }
     }
 
-    /// To whom something in the store belongs that is made for this owner; nobody in particular if it is shared.
-    pub(crate) fn owner_of(self, kind: Kind, owner: Option<&str>) -> Option<String> {
+    /// The owner of an artifact that is made for this owner; none if it is shared.
+    pub(crate) fn owner_of(self, kind: ArtifactKind, owner: Option<&str>) -> Option<String> {
         let shared = match self {
             Self::None => false,
-            Self::Packages => kind == Kind::Environment,
+            Self::Packages => kind == ArtifactKind::Environment,
             Self::All => true,
         };
         owner.filter(|_| !shared).map(str::to_owned)
@@ -58,8 +58,8 @@ mod tests {
     fn nothing_is_shared_unless_the_operator_says_so() {
         let owners = |sharing: Sharing| {
             [
-                sharing.owner_of(Kind::Environment, Some("a")),
-                sharing.owner_of(Kind::Build, Some("a")),
+                sharing.owner_of(ArtifactKind::Environment, Some("a")),
+                sharing.owner_of(ArtifactKind::Build, Some("a")),
                 sharing.owner_of_warm(Some("a")),
             ]
             .map(|owner| owner.is_some())
@@ -68,6 +68,6 @@ mod tests {
         assert_eq!(owners(Sharing::parse("packages").expect("valid")), [false, true, true]);
         assert_eq!(owners(Sharing::parse("all").expect("valid")), [false, false, false]);
         assert!(Sharing::parse("some").is_err());
-        assert_eq!(Sharing::None.owner_of(Kind::Build, None), None, "a single owner has no name");
+        assert_eq!(Sharing::None.owner_of(ArtifactKind::Build, None), None, "a single owner has no name");
     }
 }

@@ -10,7 +10,7 @@ use sandbox_cell::{LayerSet, Mount};
 use sandbox_images::Image;
 use sandbox_runtimes::{Definition, Missing};
 
-use crate::files::{self, InputFile};
+use crate::input_files::{self, InputFile};
 use crate::network::NetworkRequest;
 use crate::template::{Rendered, TemplateRequest};
 use crate::volumes::{VolumeRequest, check_workdir};
@@ -86,12 +86,12 @@ pub enum RequestError {
     #[error("the code is empty")]
     EmptyCode,
     /// The code is too long.
-    #[error("the code has {size} bytes, the most is {MAX_SOURCE}; keep data out of it")]
+    #[error("the code has {size} bytes, the maximum is {MAX_SOURCE}; pass data as files")]
     LongCode {
         /// Its size.
         size: usize,
     },
-    /// What it wants to reach makes no sense, or is more than it may.
+    /// Its network request is invalid, or exceeds what the operator allows.
     #[error("network: {0}")]
     Network(String),
     /// A NUL byte where none can be.
@@ -101,19 +101,19 @@ pub enum RequestError {
         what: &'static str,
     },
     /// A name that no variable can have.
-    #[error("'{name}' is not a name for an environment variable")]
+    #[error("invalid environment variable name '{name}'")]
     VariableName {
         /// The name.
         name: String,
     },
     /// Too many or too long arguments and variables.
-    #[error("arguments and environment have {size} bytes together, the most is {MAX_WORDS}")]
+    #[error("arguments and environment have {size} bytes in total, the maximum is {MAX_WORDS}")]
     LongWords {
         /// Their size.
         size: usize,
     },
     /// Two files of one name.
-    #[error("there are two files named '{path}'")]
+    #[error("duplicate file '{path}'")]
     DuplicateFile {
         /// The name.
         path: String,
@@ -125,13 +125,13 @@ pub enum RequestError {
         path: String,
     },
     /// Too many files.
-    #[error("there are {count} files, the most is 20000")]
+    #[error("{count} files exceed the maximum of 20000")]
     ManyFiles {
         /// How many.
         count: usize,
     },
     /// Too large files.
-    #[error("the files have {size} bytes together, the most is 512 MiB")]
+    #[error("the files have {size} bytes in total, the maximum is 512 MiB")]
     LongFiles {
         /// Their size.
         size: usize,
@@ -143,7 +143,7 @@ pub enum RequestError {
     #[error("{0}")]
     Package(String),
     /// Something that this language has not.
-    #[error("{language} has no {what}")]
+    #[error("{language} does not support {what}")]
     Unsupported {
         /// The language.
         language: String,
@@ -197,7 +197,7 @@ impl Request {
             _ => {}
         }
         if self.template.is_some() && !matches!(self.source, Source::Code(_)) {
-            return Err(RequestError::Entry("a template goes around code, not around files or programs".to_owned()));
+            return Err(RequestError::Entry("a template requires code, not files or a program".to_owned()));
         }
         if let Some(rendered) = &self.rendered
             && rendered.code.len() > MAX_SOURCE
@@ -205,7 +205,7 @@ impl Request {
             return Err(RequestError::LongCode { size: rendered.code.len() });
         }
         self.check_words()?;
-        files::check(&self.files)?;
+        input_files::check(&self.files)?;
         if let Some(entry) = &self.entry {
             RelativePath::new(entry.clone())?;
         }
@@ -213,7 +213,7 @@ impl Request {
             check_workdir(workdir).map_err(RequestError::Place)?;
         }
         if self.packages.len() > MOST_PACKAGES {
-            return Err(RequestError::Package(format!("there are {} packages, the most is 200", self.packages.len())));
+            return Err(RequestError::Package(format!("{} packages exceed the maximum of 200", self.packages.len())));
         }
         Ok(())
     }
@@ -249,7 +249,7 @@ impl Request {
                 let entry = self.entry.clone().unwrap_or_else(|| language.source.clone());
                 let path = RelativePath::new(entry.clone())?;
                 files.push(InputFile { path, content: Arc::new(code.clone().into_bytes()), executable: false });
-                files::check(&files)?;
+                input_files::check(&files)?;
                 entry
             }
             _ => self.find_entry(language)?,
@@ -263,13 +263,13 @@ impl Request {
             let missing = || RequestError::Entry(format!("the entry '{entry}' is not among the files"));
             return if has(entry) { Ok(entry.clone()) } else { Err(missing()) };
         }
-        let said = language.entry_from.as_ref().and_then(|from| {
+        let found = language.entry_from.as_ref().and_then(|from| {
             let file = self.files.iter().find(|file| file.path.as_str() == from.file)?;
             let text = std::str::from_utf8(&file.content).ok()?;
             Some(from.pattern.0.captures(text)?.get(1)?.as_str().to_owned())
         });
         if let Some(entry) =
-            said.filter(|entry| has(entry)).or_else(|| language.entries.iter().find(|e| has(e)).cloned())
+            found.filter(|entry| has(entry)).or_else(|| language.entries.iter().find(|e| has(e)).cloned())
         {
             return Ok(entry);
         }
@@ -288,13 +288,13 @@ impl Request {
         let what = match sources.as_slice() {
             [only] => return Ok((*only).to_owned()),
             [] => format!(
-                "none of the files is {} source; their names end in {}",
+                "no file is {} source; expected a name that ends in {}",
                 language.name,
                 language.extensions.join(", ")
             ),
             several => {
                 let shown: Vec<_> = several.iter().take(5).copied().collect();
-                format!("the program could begin in {}; name the file with --entry", shown.join(", "))
+                format!("ambiguous entry: the program could start in {}; choose one with --entry", shown.join(", "))
             }
         };
         Err(RequestError::Entry(what))
@@ -319,7 +319,7 @@ mod tests {
         assert_eq!(refused(&request(Source::Code(" \n".into()))), "the code is empty");
         assert_eq!(refused(&request(Source::Code("a\0b".into()))), "the code contains a NUL byte");
         let long = refused(&request(Source::Code("x".repeat(10 << 20))));
-        assert!(long.starts_with("the code has 10485760 bytes, the most is 4194304"), "{long}");
+        assert!(long.starts_with("the code has 10485760 bytes, the maximum is 4194304"), "{long}");
         assert_eq!(refused(&request(Source::Files)), "the code is empty");
     }
 
@@ -332,15 +332,15 @@ mod tests {
         for name in ["", "A=B", "A\0"] {
             let mut bad = program();
             bad.env = vec![(name.into(), "x".into())];
-            assert!(refused(&bad).contains("is not a name"), "{name:?}");
+            assert!(refused(&bad).contains("invalid environment variable name"), "{name:?}");
         }
         let mut long = program();
         long.args = vec!["x".repeat(200_000).into()];
-        assert!(refused(&long).contains("the most is 131072"));
+        assert!(refused(&long).contains("the maximum is 131072"));
         assert_eq!(refused(&request(Source::Program { argv: vec![], mount: None })), "the code is empty");
         let mut astray = program();
         astray.workdir = Some("../x".into());
-        assert!(refused(&astray).contains("is not a plain path"));
+        assert!(refused(&astray).contains("expected a plain path"));
     }
 
     #[test]
@@ -371,8 +371,8 @@ mod tests {
         let files = [("src/org/example/App.java", main), ("src/org/example/Other.java", "class Other {}")];
         assert_eq!(entry("java", &files, None), Ok("src/org/example/App.java".into()));
         let several = entry("python", &[("a.py", ""), ("b.py", "")], None).expect_err("unclear");
-        assert_eq!(several, "the program could begin in a.py, b.py; name the file with --entry");
-        assert!(entry("go", &[("a.py", "")], None).expect_err("none").starts_with("none of the files is go source"));
+        assert_eq!(several, "ambiguous entry: the program could start in a.py, b.py; choose one with --entry");
+        assert!(entry("go", &[("a.py", "")], None).expect_err("none").starts_with("no file is go source"));
         assert!(entry("go", &[("a.go", "")], Some("b.go")).expect_err("missing").contains("not among the files"));
     }
 
@@ -386,6 +386,6 @@ mod tests {
         assert_eq!((files.len(), entry.as_str()), (1, "pkg/x.py"));
         request.files = files;
         let error = request.files_and_entry(python).expect_err("twice").to_string();
-        assert_eq!(error, "there are two files named 'pkg/x.py'");
+        assert_eq!(error, "duplicate file 'pkg/x.py'");
     }
 }

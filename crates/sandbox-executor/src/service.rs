@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use sandbox_cell::{CellSpec, Failure, ServiceFiles, Sources};
 use sandbox_images::{Image, ImageStore};
-use sandbox_runtimes::{Definition, Missing, Registry, Runtime, Store};
+use sandbox_runtimes::{ArtifactStore, Definition, Missing, Registry, Runtime};
 
 use crate::event::Observer;
-use crate::execute::{Executor, Host};
+use crate::execute::{Executor, HostContext};
 use crate::images::NotFound;
 use crate::json::{FieldError, JsonRequest};
 use crate::plan::Plan;
@@ -29,7 +29,7 @@ pub struct RunService {
     settings: Settings,
     registry: Registry,
     /// Made when it is first needed.
-    store: OnceLock<Store>,
+    store: OnceLock<ArtifactStore>,
     toolchains: Toolchains,
     images: Option<ImageStore>,
     variables: HostVariables,
@@ -43,7 +43,7 @@ pub struct CheckedRequest {
     input: Input,
     work: Work,
     /// Where what is made is kept, if not in the service's store.
-    store: Option<Arc<Store>>,
+    store: Option<Arc<ArtifactStore>>,
     /// Layers that the program's cell lacks, and whether the compiler's lacks them too.
     #[cfg(feature = "canary")]
     disabled_layers: (sandbox_cell::LayerSet, bool),
@@ -90,7 +90,7 @@ impl CheckedRequest {
 
     /// Keeps what is made for the run in another store than the service's.
     #[must_use]
-    pub fn keep_in(mut self, store: &Arc<Store>) -> Self {
+    pub fn keep_in(mut self, store: &Arc<ArtifactStore>) -> Self {
         self.store = Some(Arc::clone(store));
         self
     }
@@ -139,14 +139,14 @@ impl RunService {
     }
 
     /// Where what is made once is kept: in the data directory, or as long as this process runs.
-    fn store(&self) -> Result<&Store, Failure> {
+    fn store(&self) -> Result<&ArtifactStore, Failure> {
         if let Some(store) = self.store.get() {
             return Ok(store);
         }
         let store = match &self.settings.data_dir {
-            Some(dir) => Store::new(dir),
-            None => Store::temporary(self.settings.passes_data_dir(true))
-                .map_err(|error| failure("cannot make a temporary directory", &error))?,
+            Some(dir) => ArtifactStore::new(dir),
+            None => ArtifactStore::temporary(self.settings.passes_data_dir(true))
+                .map_err(|error| failure("cannot create a temporary directory", &error))?,
         };
         Ok(self.store.get_or_init(|| store))
     }
@@ -240,7 +240,7 @@ impl RunService {
         &self.settings
     }
 
-    /// The languages, with their toolchains or what is missing.
+    /// Languages and their toolchains or what is missing.
     pub fn languages(&self) -> impl Iterator<Item = (&Definition, Result<Arc<Runtime>, Missing>)> {
         self.registry.all().map(|definition| (definition, self.toolchains.on_host(definition)))
     }
@@ -325,8 +325,8 @@ impl RunService {
         };
         #[cfg(feature = "canary")]
         let plan = plan.with_disabled_layers(layers, compiler);
-        let kept = if plan.makes_something() && store.is_none() { Some(self.store()?) } else { store.as_deref() };
-        let host = Host { store: kept, settings: &self.settings };
+        let kept = if plan.makes_artifacts() && store.is_none() { Some(self.store()?) } else { store.as_deref() };
+        let host = HostContext { store: kept, settings: &self.settings };
         Ok(self.executor.run(&plan, host, input, cancel, queued, observer)?)
     }
 }

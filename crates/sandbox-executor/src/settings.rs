@@ -1,5 +1,5 @@
-//! What an operator sets through the environment: defaults and caps of limits, limits of the other stages, required
-//! layers, the data directory, what comes back, which paths may be shown.
+//! The operator's settings, from the environment: defaults and caps of limits, limits of other stages, required layers, the
+//! data directory, limits of output files, host paths that may be mounted.
 
 use std::path::PathBuf;
 
@@ -52,9 +52,9 @@ pub struct Settings {
     pub network_allow: Vec<HostRule>,
     /// What nothing may reach, besides what is never reached.
     pub network_deny: DenyList,
-    /// The only hosts that installs may reach, besides the indexes; any public one if nobody has said.
+    /// The only hosts that installs may reach, besides the package indexes [default: any public host].
     pub install_hosts: Option<Vec<HostRule>>,
-    /// Whether JSON requests may name volumes that persist: whoever knows a name sees what others have put there.
+    /// Whether JSON requests may use named volumes, which all clients that know the name share.
     pub named_volumes: bool,
     /// What runs of different owners share.
     pub sharing: Sharing,
@@ -171,7 +171,7 @@ impl Default for Settings {
     }
 }
 
-/// Every variable that makes no sense, each with the reason.
+/// Every invalid variable, each with the reason.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{}", .0.iter().map(|(variable, why)| format!("{variable}: {why}")).collect::<Vec<_>>().join("; "))]
 pub struct SettingsError(pub Vec<(String, String)>);
@@ -237,7 +237,9 @@ impl Settings {
         match get(ISOLATION).as_deref() {
             None | Some("full") => {}
             Some("reduced") => settings.isolation = Isolation::Reduced,
-            Some(other) => errors.push((ISOLATION.to_owned(), format!("'{other}' is neither full nor reduced"))),
+            Some(other) => {
+                errors.push((ISOLATION.to_owned(), format!("invalid value '{other}': expected full or reduced")))
+            }
         }
         match backend::read(get) {
             Ok(backend) => settings.backend = backend,
@@ -246,7 +248,9 @@ impl Settings {
         match get(NAMED_VOLUMES).as_deref() {
             None | Some("no") => {}
             Some("yes") => settings.named_volumes = true,
-            Some(other) => errors.push((NAMED_VOLUMES.to_owned(), format!("'{other}' is neither yes nor no"))),
+            Some(other) => {
+                errors.push((NAMED_VOLUMES.to_owned(), format!("invalid value '{other}': expected yes or no")))
+            }
         }
         if let Some(text) = get(VOLUME_PATHS) {
             settings.volume_paths = std::env::split_paths(&text).collect();
@@ -321,7 +325,7 @@ impl Settings {
 /// Reads the name of a module that can be imported.
 fn module_name(name: &str) -> Result<String, String> {
     let fits = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
-    if fits { Ok(name.to_owned()) } else { Err(format!("'{name}' is not the name of a module")) }
+    if fits { Ok(name.to_owned()) } else { Err(format!("invalid module name '{name}'")) }
 }
 
 /// Reads a list of layers, or `all`.

@@ -19,7 +19,7 @@ use sandbox_cell::{
 };
 use sandbox_network::{AddressPolicy, CellGateway, GatewaySocketSet, NetworkUse};
 
-use crate::capture::Capture;
+use crate::output_capture::OutputCapture;
 use crate::pool::{Cells, RefillGuard, StartKind, Taken};
 use crate::warmth::Warmth;
 
@@ -58,9 +58,9 @@ const BEGIN: Duration = Duration::from_secs(65);
 pub(crate) struct Stage<'a> {
     pub(crate) cell: &'a CellSpec,
     /// What was made before and is shown in it.
-    pub(crate) made: &'a [Mount],
+    pub(crate) artifact_mounts: &'a [Mount],
     /// What else of the host is shown in it, read-only.
-    pub(crate) lent: &'a [Mount],
+    pub(crate) host_mounts: &'a [Mount],
     /// What could wait for the command.
     pub(crate) warmth: Option<Warmth>,
     pub(crate) command: &'a Command,
@@ -71,19 +71,19 @@ pub(crate) struct Stage<'a> {
     /// How long that may take after the command's deadline.
     pub(crate) patience: Duration,
     /// What a cell with a proxy may reach.
-    pub(crate) reach: &'a AddressPolicy,
+    pub(crate) address_policy: &'a AddressPolicy,
     /// Whether the keeper will be asked for nothing more.
     pub(crate) last: bool,
 }
 
 /// How a stage ended.
-pub(crate) struct Ended {
+pub(crate) struct StageEnd {
     pub(crate) outcome: Outcome,
     pub(crate) ready: Ready,
     /// How it got its cell.
     pub(crate) start: StartKind,
-    pub(crate) stdout: Capture,
-    pub(crate) stderr: Capture,
+    pub(crate) stdout: OutputCapture,
+    pub(crate) stderr: OutputCapture,
     /// How many files were left out of the collection.
     pub(crate) omitted: u64,
     /// Why the collection ended early, if it did.
@@ -92,11 +92,11 @@ pub(crate) struct Ended {
     pub(crate) collect_time: Duration,
     /// What went over the network, if it had one.
     pub(crate) network: Option<NetworkUse>,
-    /// Held until somebody has the result, if the run did not take long.
+    /// Held until the caller has the result, if the run was short.
     pub(crate) refill: Option<RefillGuard>,
 }
 
-impl Ended {
+impl StageEnd {
     /// Bytes written to the stream that wrote more.
     pub(crate) fn output(&self) -> u64 {
         self.stdout.seen.max(self.stderr.seen)
@@ -115,38 +115,39 @@ impl Stage<'_> {
         cancel: &[BorrowedFd<'_>],
         observe: &mut dyn FnMut(Stream, &[u8]),
         sink: &mut dyn Sink,
-    ) -> Result<Ended, Failure> {
+    ) -> Result<StageEnd, Failure> {
         let Taken { mut cell, start, late, refill } =
-            cells.take(self.cell, self.made, self.lent, self.warmth.as_ref())?;
+            cells.take(self.cell, self.artifact_mounts, self.host_mounts, self.warmth.as_ref())?;
         if self.last {
             cells.keeper().close();
         }
-        let (has_gateway, reach) = (matches!(self.cell.network, Network::Gateway(_)), self.reach.clone());
+        let (has_gateway, address_policy) =
+            (matches!(self.cell.network, Network::Gateway(_)), self.address_policy.clone());
         let volumes: Vec<FileCaps> = self.cell.volumes.iter().map(Volume::caps).collect();
         let (limit, patience) = (self.cell.limits.wall_time(), self.patience);
         let (mut streams, collection) =
             self.start(&cell, start, &late).map_err(|error| failure("cannot start the stage", &error))??;
         let gateway = if has_gateway { cell.take_gateway()? } else { None };
         let gateway = gateway.map(|GatewaySockets { proxy, dns, ports }| {
-            CellGateway::serve(GatewaySocketSet { proxy, dns, ports }, reach)
+            CellGateway::serve(GatewaySocketSet { proxy, dns, ports }, address_policy)
         });
         let gateway = gateway.transpose();
         let gateway = gateway.map_err(|error| failure("cannot serve the cell's gateway", &error))?;
         let mut refill = Some(refill);
         let (outcome, mut ready) = streams.follow(&mut cell, limit, &mut refill, cancel, observe)?;
         if start != StartKind::Cold {
-            // It was made before anybody waited for it.
+            // It was made before the run.
             ready.prepare = Duration::ZERO;
         }
         let began = Instant::now();
         let arrival = match collection {
             // Nothing will come of it, and its writer may never be gone.
             Some(_) if outcome.end == CellEnd::Lost => {
-                Arrival { omitted: 0, cut: Some(io::Error::other("the cell does not answer")) }
+                Arrival { omitted: 0, cut: Some(io::Error::other("the cell does not respond")) }
             }
             Some((caps, pipe)) => {
                 let until = began + (limit + patience).saturating_sub(outcome.usage.wall);
-                archive::read_all(&mut Timed { pipe, until }, caps, &volumes, &mut Forward(sink))
+                archive::read_all(&mut Timed { pipe, until }, caps, &volumes, &mut SinkRef(sink))
                     .map_err(|error| failure("cannot collect the files of the cell", &error))?
             }
             None => Arrival::default(),
@@ -158,7 +159,7 @@ impl Stage<'_> {
         let network = gateway.map(CellGateway::close);
         let collect_time = began.elapsed();
         let (omitted, cut) = (arrival.omitted, arrival.cut.map(|error| reason(&error)));
-        Ok(Ended { outcome, ready, start, stdout, stderr, omitted, cut, collect_time, network, refill })
+        Ok(StageEnd { outcome, ready, start, stdout, stderr, omitted, cut, collect_time, network, refill })
     }
 
     fn start(
@@ -168,8 +169,8 @@ impl Stage<'_> {
         late: &[Mount],
     ) -> io::Result<Result<(Streams, Collection), Failure>> {
         let limit = self.cell.limits.output();
-        let (stdout, stdout_end) = Capture::new(limit)?;
-        let (stderr, stderr_end) = Capture::new(limit)?;
+        let (stdout, stdout_end) = OutputCapture::new(limit)?;
+        let (stderr, stderr_end) = OutputCapture::new(limit)?;
         let (feed, stdin_end) = Feed::new(self.input)?;
         let collection = self.collect.map(|caps| pipe_with(PipeFlags::CLOEXEC).map(|pipe| (caps, pipe))).transpose()?;
         let started = cell.start(&Start {
@@ -208,9 +209,9 @@ impl io::Read for Timed {
 }
 
 /// A sink behind a reference.
-struct Forward<'a>(&'a mut dyn Sink);
+struct SinkRef<'a>(&'a mut dyn Sink);
 
-impl Sink for Forward<'_> {
+impl Sink for SinkRef<'_> {
     fn file(
         &mut self,
         path: &sandbox_base::RelativePath,
@@ -232,8 +233,8 @@ impl Sink for Forward<'_> {
 
 /// The streams of a command that is running.
 struct Streams {
-    stdout: Capture,
-    stderr: Capture,
+    stdout: OutputCapture,
+    stderr: OutputCapture,
     feed: Option<Feed>,
 }
 
@@ -456,7 +457,7 @@ impl Feed {
         }
     }
 
-    /// Writes what fits. False when all is written or nobody reads.
+    /// Writes what fits. False when all is written or the reader is gone.
     fn write(&mut self) -> bool {
         while self.written < self.pending.len() {
             match rustix::io::write(&self.pipe, &self.pending[self.written..]) {

@@ -20,8 +20,8 @@ use sandbox_cell::{CellSpec, Command, Failure, LayerSet, Mount, RunStatus};
 use sandbox_network::AddressPolicy;
 use serde::{Deserialize, Serialize};
 
-use crate::files::Collected;
 use crate::literal::literal;
+use crate::output_files::Collected;
 use crate::pool::Cells;
 use crate::stage::{Input, Stage, failure};
 
@@ -37,7 +37,7 @@ const PLACE: &str = "/opt/renderer";
 /// How many instructions a template may use.
 const FUEL: u64 = 1_000_000;
 
-/// Characters that mark the snippet's place in the rendered text, and that nobody uses.
+/// Characters that mark the snippet's place in the rendered text, and that do not occur in practice.
 const MARKS: [char; 2] = ['\u{10fffe}', '\u{10ffff}'];
 
 /// A template with its variables.
@@ -72,7 +72,7 @@ pub(crate) struct Lines {
 
 /// What the program in the cell reads.
 #[derive(Debug, Serialize, Deserialize)]
-struct Job {
+struct RenderTask {
     template: TemplateRequest,
     language: String,
     code: String,
@@ -110,7 +110,7 @@ impl TemplateRequest {
     ) -> Result<Rendered, Failure> {
         let refuse = |why: String| Failure { what: self.name.clone(), why, fix: None, request: true };
         let internal = |why: &str| Failure { request: false, ..refuse(why.to_owned()) };
-        let job = Job { template: self.clone(), language: language.to_owned(), code: code.to_owned() };
+        let job = RenderTask { template: self.clone(), language: language.to_owned(), code: code.to_owned() };
         let job = serde_json::to_vec(&job).map_err(|error| refuse(error.to_string()))?;
         let mut limits = Limits::default();
         for (kind, value) in
@@ -121,26 +121,26 @@ impl TemplateRequest {
         let cell = CellSpec { limits, mounts: vec![Mount::read_only(renderer, PLACE)], required, ..CellSpec::new() };
         let stage = Stage {
             cell: &cell,
-            made: &[],
-            lent: &[],
+            artifact_mounts: &[],
+            host_mounts: &[],
             warmth: None,
             command: &Command::new([PLACE, RENDER_COMMAND]),
             files: &Archive::new().map_err(|error| failure("cannot render the template", &error))?,
             input: Input::Bytes(job),
             collect: None,
             patience: std::time::Duration::ZERO,
-            reach: &AddressPolicy::default(),
+            address_policy: &AddressPolicy::default(),
             last: false,
         };
         let ended = stage.run(cells, &[], &mut |_, _| {}, &mut Collected::default())?;
         match (ended.outcome.stopped, ended.outcome.status) {
             (None, RunStatus::Exited(0)) => {
                 let answer: Result<Rendered, String> = serde_json::from_slice(&ended.stdout.kept)
-                    .map_err(|_| internal("the renderer gave an answer that makes no sense"))?;
+                    .map_err(|_| internal("invalid response of the renderer"))?;
                 answer.map_err(refuse)
             }
             (Some(sandbox_cell::StopReason::Limit(kind)), _) => Err(refuse(format!(
-                "rendering it takes more than {} of {}",
+                "rendering exceeds {} of {}",
                 kind.format(cell.limits.get(kind).unwrap_or(0)),
                 kind.info().name
             ))),
@@ -152,11 +152,12 @@ impl TemplateRequest {
 /// Renders what it is given and returns the answer. To be called in a cell.
 #[must_use]
 pub fn render(job: &[u8]) -> Vec<u8> {
-    let answer = serde_json::from_slice(job).map_err(|error| error.to_string()).and_then(|job: Job| fill_in(&job));
+    let answer =
+        serde_json::from_slice(job).map_err(|error| error.to_string()).and_then(|job: RenderTask| fill_in(&job));
     serde_json::to_vec(&answer).unwrap_or_default()
 }
 
-fn fill_in(job: &Job) -> Result<Rendered, String> {
+fn fill_in(job: &RenderTask) -> Result<Rendered, String> {
     let mut environment = Environment::new();
     environment.set_fuel(Some(FUEL));
     environment.set_undefined_behavior(UndefinedBehavior::Strict);
@@ -204,8 +205,8 @@ fn explain(error: &Error) -> String {
     let line = error.line().map(|line| format!(" (line {line})")).unwrap_or_default();
     let detail = error.detail().map(|detail| format!(": {detail}")).unwrap_or_default();
     match error.kind() {
-        ErrorKind::UndefinedError => format!("a variable is missing{line}{detail}; give it with --var NAME=VALUE"),
-        ErrorKind::OutOfFuel => format!("the template takes too long{line}; does it have an endless loop?"),
+        ErrorKind::UndefinedError => format!("undefined variable{line}{detail}; set it with --var NAME=VALUE"),
+        ErrorKind::OutOfFuel => format!("the template takes too long{line}; check it for an endless loop"),
         _ => format!("{}{line}{detail}", error.kind()),
     }
 }
@@ -269,7 +270,7 @@ pub(crate) fn guard(stdout: &mut String, token: &str) -> bool {
     false
 }
 
-/// A token that nobody can guess.
+/// An unguessable token.
 pub(crate) fn new_token() -> std::io::Result<String> {
     Ok(sandbox_base::random::random_token::<16>()?)
 }
@@ -282,7 +283,7 @@ mod tests {
     fn fill(text: &str, code: &str, variables: serde_json::Value) -> Result<Rendered, String> {
         let variables = serde_json::from_value(variables).expect("a map");
         let template = TemplateRequest { name: "t".to_owned(), text: text.to_owned(), variables };
-        let job = Job { template, language: "python".to_owned(), code: code.to_owned() };
+        let job = RenderTask { template, language: "python".to_owned(), code: code.to_owned() };
         serde_json::from_slice(&render(&serde_json::to_vec(&job).expect("json"))).expect("an answer")
     }
 
@@ -304,7 +305,7 @@ mod tests {
     #[test]
     fn mistakes_are_explained() {
         let missing = fill("a\n{{ nothing }}", "x", json!({})).expect_err("refused");
-        assert!(missing.starts_with("a variable is missing (line 2)"), "{missing}");
+        assert!(missing.starts_with("undefined variable (line 2)"), "{missing}");
         let endless = "{% for a in range(100000) %}{% for b in range(100000) %}{% endfor %}{% endfor %}";
         assert!(fill(endless, "x", json!({})).expect_err("refused").contains("takes too long"));
         assert!(fill("{% if %}", "x", json!({})).expect_err("refused").contains("syntax error"));

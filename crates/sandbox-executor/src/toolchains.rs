@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use sandbox_images::Image;
-use sandbox_runtimes::{Definition, Memory, Missing, Places, Runtime};
+use sandbox_runtimes::{Definition, Missing, Runtime, SearchPaths, ToolchainCache};
 
 use crate::execute::Executor;
 use crate::images::NotFound;
@@ -22,7 +22,7 @@ pub(crate) struct Toolchains {
     /// In images, by the image's digest and the language.
     images: Mutex<HashMap<(String, String), Arc<Runtime>>>,
     /// What toolchains said about themselves, kept on disk.
-    memory: OnceLock<Mutex<Memory>>,
+    memory: OnceLock<Mutex<ToolchainCache>>,
 }
 
 impl Toolchains {
@@ -32,8 +32,8 @@ impl Toolchains {
     }
 
     /// Read when it is first needed.
-    fn memory(&self) -> MutexGuard<'_, Memory> {
-        lock(self.memory.get_or_init(|| Mutex::new(Memory::open(self.data_dir.as_deref()))))
+    fn memory(&self) -> MutexGuard<'_, ToolchainCache> {
+        lock(self.memory.get_or_init(|| Mutex::new(ToolchainCache::open(self.data_dir.as_deref()))))
     }
 
     /// The toolchain of a language on the host.
@@ -41,7 +41,7 @@ impl Toolchains {
         if let Some(known) = lock(&self.host).get(&definition.name) {
             return known.clone();
         }
-        let found = definition.discover(&Places::of_this_process(), &mut self.memory()).map(Arc::new);
+        let found = definition.discover(&SearchPaths::of_this_process(), &mut self.memory()).map(Arc::new);
         lock(&self.host).insert(definition.name.clone(), found.clone());
         found
     }

@@ -1,4 +1,4 @@
-//! From the facts of a run to a verdict that explains itself. A pure function.
+//! The verdict: why a run ended, decided from evidence by a pure function. Each limit, memory among them, has its own.
 
 use sandbox_base::limits::Unit;
 use sandbox_base::{LimitKind, Limits, visible};
@@ -26,21 +26,21 @@ pub(crate) struct Evidence<'a> {
     pub(crate) output: u64,
     /// The reason of the failure, as the language's runner saw it.
     pub(crate) reported: Option<&'a str>,
-    /// How the language's programs say what is wrong.
-    pub(crate) complaints: &'a Complaints,
+    /// The error messages of the language.
+    pub(crate) error_patterns: &'a ErrorPatterns,
 }
 
-/// How programs say what is wrong: expressions whose first group is the reason.
+/// Patterns of error messages, whose first group is the reason.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Complaints {
+pub(crate) struct ErrorPatterns {
     /// The first match is the reason, if `first`; otherwise the last one is.
     pub(crate) reasons: Vec<Pattern>,
     pub(crate) first: bool,
-    /// What is said by one who has run out of memory before the cell did.
+    /// Messages of programs that ran out of memory before the cell did.
     pub(crate) memory: Vec<Pattern>,
 }
 
-impl Complaints {
+impl ErrorPatterns {
     fn reason(&self, text: &str) -> Option<String> {
         self.reasons.iter().find_map(|Pattern(pattern)| {
             let mut found = pattern.captures_iter(text);
@@ -58,7 +58,7 @@ pub(crate) fn judge(outcome: &Outcome, evidence: Evidence<'_>) -> Judgement {
     if outcome.end == CellEnd::Lost
         && let Some(error) = &mut judgement.error
     {
-        error.push_str("; the cell did not end and was given up");
+        error.push_str("; the cell could not be killed and was abandoned");
     }
     judgement
 }
@@ -81,7 +81,7 @@ fn by_end(outcome: &Outcome, evidence: Evidence<'_>) -> Judgement {
                 None => by_limit(kind, used(kind, outcome, evidence), evidence),
             }
         }
-        None if outcome.end == CellEnd::Lost => failed_cell("the cell does not answer"),
+        None if outcome.end == CellEnd::Lost => failed_cell("the cell does not respond"),
         // In a PID namespace no program can do that. Elsewhere it is what the program, or one of its own, has done.
         None if outcome.end == CellEnd::InitDied && evidence.isolation.contains(Layer::Pid) => {
             failed_cell("the cell's init was killed, and the program with it")
@@ -157,12 +157,12 @@ fn in_units(kind: LimitKind, value: u64) -> f64 {
 fn by_itself(status: RunStatus, evidence: Evidence<'_>) -> Judgement {
     let text = String::from_utf8_lossy(evidence.stderr);
     let last_line = text.lines().rev().find_map(clean);
-    let reported = evidence.reported.and_then(clean).or_else(|| evidence.complaints.reason(&text));
+    let reported = evidence.reported.and_then(clean).or_else(|| evidence.error_patterns.reason(&text));
     let mut judgement = Judgement { verdict: Verdict::RuntimeError, limit: None, error: None };
     // The kernel keeps no record of some refusals; the program's own words then tell which limit it was. They only
     // explain a failure, they never make one.
     let last_words = reported.as_deref().or(last_line.as_deref());
-    if evidence.complaints.memory.iter().any(|Pattern(pattern)| pattern.is_match(&text)) {
+    if evidence.error_patterns.memory.iter().any(|Pattern(pattern)| pattern.is_match(&text)) {
         let cap = evidence.limits.memory();
         return by_limit(LimitKind::Memory, cap, evidence);
     }
@@ -204,7 +204,7 @@ fn explain(signal: i32) -> &'static str {
         "SIGSEGV" | "SIGBUS" => " (invalid memory access)",
         "SIGFPE" => " (arithmetic error)",
         "SIGILL" => " (invalid instruction)",
-        "SIGABRT" => " (it aborted)",
+        "SIGABRT" => " (aborted)",
         "SIGSYS" => " (a system call of a foreign architecture)",
         _ => "",
     }
@@ -224,19 +224,23 @@ mod tests {
     fn verdict(outcome: &Outcome, stderr: &str) -> Judgement {
         let limits = Limits::default();
         let isolation = Layer::ALL.into_iter().collect();
-        let complaints = Complaints::default();
+        let error_patterns = ErrorPatterns::default();
         let (stderr, output, reported) = (stderr.as_bytes(), 2 << 20, None);
-        judge(outcome, Evidence { limits: &limits, isolation, stderr, output, reported, complaints: &complaints })
+        judge(
+            outcome,
+            Evidence { limits: &limits, isolation, stderr, output, reported, error_patterns: &error_patterns },
+        )
     }
 
     /// The reason that the language's patterns find.
     fn reason(language: &str, stderr: &str) -> Judgement {
         let registry = sandbox_runtimes::Registry::shipped().expect("valid");
         let errors = registry.by_name(language).expect("known").errors.clone();
-        let complaints = Complaints { reasons: errors.run, first: false, memory: errors.memory };
+        let error_patterns = ErrorPatterns { reasons: errors.run, first: false, memory: errors.memory };
         let (limits, isolation) = (Limits::default(), Layer::ALL.into_iter().collect());
         let (stderr, output, reported) = (stderr.as_bytes(), 0, None);
-        let evidence = Evidence { limits: &limits, isolation, stderr, output, reported, complaints: &complaints };
+        let evidence =
+            Evidence { limits: &limits, isolation, stderr, output, reported, error_patterns: &error_patterns };
         judge(&outcome(RunStatus::Exited(1), None, &[]), evidence)
     }
 
@@ -348,18 +352,21 @@ mod tests {
         assert_eq!(lost.verdict, Verdict::InternalError);
         let late = verdict(&ended(CellEnd::Lost, Some(StopReason::Limit(LimitKind::WallTime))), "");
         assert_eq!(late.verdict, Verdict::Timeout);
-        assert_eq!(late.error.as_deref(), Some("time limit of 3s reached; the cell did not end and was given up"));
+        assert_eq!(
+            late.error.as_deref(),
+            Some("time limit of 3s reached; the cell could not be killed and was abandoned")
+        );
         let full = verdict(&ended(CellEnd::InitDied, Some(StopReason::Limit(LimitKind::Memory))), "");
         assert_eq!(full.verdict, Verdict::MemoryLimit);
         let limits = Limits::default();
-        let complaints = Complaints::default();
+        let error_patterns = ErrorPatterns::default();
         let evidence = Evidence {
             limits: &limits,
             isolation: LayerSet::default(),
             stderr: b"",
             output: 0,
             reported: None,
-            complaints: &complaints,
+            error_patterns: &error_patterns,
         };
         let reduced = judge(&ended(CellEnd::InitDied, None), evidence);
         assert_eq!(reduced.verdict, Verdict::RuntimeError);

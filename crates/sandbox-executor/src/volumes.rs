@@ -1,4 +1,4 @@
-//! Volumes: directories of the host's that a run is shown, and named places that persist between runs.
+//! Volumes: host directories that are mounted in a cell, and named volumes that persist between runs.
 //!
 //! What a named volume holds is kept as one file, the stream that came out of the last cell. The host never looks into
 //! it: it is unpacked inside the next cell, into a place of fixed size, and replaced when that cell has ended. While a
@@ -18,7 +18,7 @@ use sandbox_cell::{Mount, Volume};
 
 use crate::settings::Settings;
 
-/// How many bytes a named volume can hold if nobody says.
+/// The default size of a named volume.
 const DEFAULT_SIZE: u64 = 64 << 20;
 
 /// A volume that a request asks for.
@@ -51,7 +51,7 @@ impl VolumeRequest {
         let mut parts = text.split(':');
         let (Some(source), Some(target), option, None) = (parts.next(), parts.next(), parts.next(), parts.next())
         else {
-            return refuse("give HOST:TARGET[:ro|rw] or NAME:TARGET[:SIZE]");
+            return refuse("expected HOST:TARGET[:ro|rw] or NAME:TARGET[:SIZE]");
         };
         if !target.starts_with('/') {
             return refuse("the target is not an absolute path");
@@ -61,22 +61,22 @@ impl VolumeRequest {
             let writable = match option {
                 None | Some("ro") => false,
                 Some("rw") => true,
-                Some(_) => return refuse("a directory of the host's is ro or rw"),
+                Some(_) => return refuse("the mode of a host directory must be ro or rw"),
             };
             return Ok(Self::Host { source: source.into(), target, writable });
         }
         let fits = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
         if source.is_empty() || source.len() > 64 || source.starts_with('.') || !source.chars().all(fits) {
-            return refuse("a name has letters, digits, '.', '_' and '-'; a path has a '/'");
+            return refuse(
+                "a volume name may contain letters, digits, '.', '_' and '-'; a host path must contain a '/'",
+            );
         }
         let size = match option.map(parse_size) {
             None => DEFAULT_SIZE,
             Some(Ok(size)) if size >= 4096 => size,
-            Some(Ok(_)) => return refuse("4 KiB is the least size"),
+            Some(Ok(_)) => return refuse("the minimum size is 4 KiB"),
             Some(Err(_)) if matches!(option, Some("ro" | "rw")) => {
-                return refuse(
-                    "a named volume is always writable; for a directory of the host's give a path with a '/'",
-                );
+                return refuse("a named volume is always writable; a host path must contain a '/'");
             }
             Some(Err(error)) => return refuse(&error.to_string()),
         };
@@ -87,9 +87,9 @@ impl VolumeRequest {
     pub(crate) fn mount(&self, settings: &Settings) -> Option<Result<Mount, String>> {
         let Self::Host { source, target, writable } = self else { return None };
         let shown = source.display();
-        // One answer for what is forbidden and what is not there: nobody learns what the host has.
+        // One answer for forbidden and for missing paths, so that it reveals nothing about the host.
         let forbidden = format!(
-            "volume {shown}: the path is not allowed; the operator allows it with --allow-path {shown} or \
+            "volume {shown}: the path is not allowed; allow it with --allow-path {shown} or \
              SANDBOX_VOLUME_PATHS={shown}"
         );
         let allowed: Vec<PathBuf> = settings.volume_paths.iter().filter_map(|path| path.canonicalize().ok()).collect();
@@ -117,7 +117,7 @@ impl VolumeRequest {
 pub(crate) fn check_workdir(path: &Path) -> Result<(), String> {
     let normal = |part: Component<'_>| matches!(part, Component::Normal(_) | Component::RootDir);
     if path.as_os_str().is_empty() || !path.components().all(normal) {
-        return Err(format!("the working directory '{}' is not a plain path", path.display()));
+        return Err(format!("invalid working directory '{}': expected a plain path", path.display()));
     }
     Ok(())
 }
@@ -202,7 +202,7 @@ mod tests {
             assert!(mount(path).expect_err(path).contains("is not allowed"), "{path}");
         }
         assert!(mount("allowed/none").expect_err("missing").contains("no such file"));
-        assert!(mount("none").expect_err("missing").contains("is not allowed"), "nobody learns what is not there");
+        assert!(mount("none").expect_err("missing").contains("is not allowed"), "missing paths are not revealed");
     }
 
     #[test]

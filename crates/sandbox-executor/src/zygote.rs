@@ -22,7 +22,7 @@ use sandbox_cell::{
 };
 use sandbox_runtimes::{RESULT_DIR, ZYGOTE_LIBRARY_FILE};
 
-use crate::execute::add_runner;
+use crate::last_value::add_runner;
 use crate::stage::failure;
 use crate::warmth::Warmth;
 

@@ -14,7 +14,7 @@ use rustix::fs::{AtFlags, FileType, Mode, Timespec, Timestamps};
 use tar::{Archive, Entry, EntryType};
 
 use crate::read::TOO_LARGE;
-use crate::tree::{Place, Tree, names};
+use crate::tree::{DirHandle, Tree, names};
 
 const WHITEOUT: &[u8] = b".wh.";
 const OPAQUE: &[u8] = b".wh..wh..opq";
@@ -32,8 +32,10 @@ pub(crate) struct Tally {
 
 impl Tally {
     fn count(&mut self, size: u64) -> io::Result<()> {
-        self.entries =
-            self.entries.checked_sub(1).ok_or_else(|| io::Error::other("it has more files than an image may have"))?;
+        self.entries = self
+            .entries
+            .checked_sub(1)
+            .ok_or_else(|| io::Error::other("it exceeds the maximum number of files in an image"))?;
         self.bytes = self.bytes.checked_sub(size).ok_or_else(|| io::Error::other(TOO_LARGE))?;
         Ok(())
     }
@@ -80,15 +82,15 @@ fn put<R: Read>(
         EntryType::Directory => make_directory(&place, name, mode)?,
         EntryType::Regular | EntryType::Continuous | EntryType::GNUSparse => make_file(&place, name, entry, tally)?,
         EntryType::Symlink => {
-            let target = entry.link_name_bytes().ok_or_else(|| io::Error::other("the link leads nowhere"))?;
+            let target = entry.link_name_bytes().ok_or_else(|| io::Error::other("the link target does not exist"))?;
             place.remove(name, &|_| false)?;
             rustix::fs::symlinkat(&*target, place.fd(), *name)?;
         }
         EntryType::Link => {
-            let target = entry.link_name_bytes().ok_or_else(|| io::Error::other("the link leads nowhere"))?;
+            let target = entry.link_name_bytes().ok_or_else(|| io::Error::other("the link target does not exist"))?;
             make_link(tree, &place, name, &target)?;
         }
-        // Devices, pipes and what nobody knows.
+        // Devices, pipes and unknown types.
         _ => {
             tally.skipped += 1;
             return Ok(());
@@ -98,7 +100,7 @@ fn put<R: Read>(
     Ok(())
 }
 
-fn remember(own: &mut HashSet<Vec<u8>>, place: &Place, name: &OsStr) {
+fn remember(own: &mut HashSet<Vec<u8>>, place: &DirHandle, name: &OsStr) {
     let mut path = place.path_of(name);
     // The directories above too, as far as they are not known.
     while own.insert(path.clone()) {
@@ -107,7 +109,7 @@ fn remember(own: &mut HashSet<Vec<u8>>, place: &Place, name: &OsStr) {
     }
 }
 
-fn white_out(place: &Place, name: &OsStr, hidden: &OsStr, own: &HashSet<Vec<u8>>) -> io::Result<()> {
+fn white_out(place: &DirHandle, name: &OsStr, hidden: &OsStr, own: &HashSet<Vec<u8>>) -> io::Result<()> {
     let keep = |path: &[u8]| own.contains(path);
     match hidden.as_bytes() {
         _ if name.as_bytes() == OPAQUE => place.clear(&keep),
@@ -118,7 +120,7 @@ fn white_out(place: &Place, name: &OsStr, hidden: &OsStr, own: &HashSet<Vec<u8>>
     }
 }
 
-fn make_directory(place: &Place, name: &OsStr, mode: u32) -> io::Result<()> {
+fn make_directory(place: &DirHandle, name: &OsStr, mode: u32) -> io::Result<()> {
     match place.look(name)? {
         Some((FileType::Directory, _)) => {}
         Some(_) => {
@@ -127,12 +129,12 @@ fn make_directory(place: &Place, name: &OsStr, mode: u32) -> io::Result<()> {
         }
         None => rustix::fs::mkdirat(place.fd(), name, Mode::from_raw_mode(0o700))?,
     }
-    // Whoever owns the store has to be able to remove it again.
+    // The owner of the store must be able to remove it again.
     let mode = Mode::from_raw_mode(mode & 0o1777 | 0o700);
     Ok(rustix::fs::fchmod(place.inside(name)?.fd(), mode)?)
 }
 
-fn make_file<R: Read>(place: &Place, name: &OsStr, entry: &mut Entry<'_, R>, tally: &mut Tally) -> io::Result<()> {
+fn make_file<R: Read>(place: &DirHandle, name: &OsStr, entry: &mut Entry<'_, R>, tally: &mut Tally) -> io::Result<()> {
     let (size, mode) = (entry.size(), entry.header().mode().unwrap_or(0o644));
     // Before anything is written: a file that is mostly holes can claim to be of any size.
     tally.bytes = tally.bytes.checked_sub(size).ok_or_else(|| io::Error::other(TOO_LARGE))?;
@@ -149,14 +151,16 @@ fn make_file<R: Read>(place: &Place, name: &OsStr, entry: &mut Entry<'_, R>, tal
 }
 
 /// A second name for a file that is there; the image's own, whatever the path says.
-fn make_link(tree: &Tree, place: &Place, name: &OsStr, target: &[u8]) -> io::Result<()> {
+fn make_link(tree: &Tree, place: &DirHandle, name: &OsStr, target: &[u8]) -> io::Result<()> {
     let target = names(target)?;
-    let Some((file, parents)) = target.split_last() else { return Err(io::Error::other("the link leads nowhere")) };
+    let Some((file, parents)) = target.split_last() else {
+        return Err(io::Error::other("the link target does not exist"));
+    };
     let from = tree.directory(parents, false)?;
     match from.look(file)? {
         Some((FileType::RegularFile | FileType::Symlink, _)) => {}
-        Some(_) => return Err(io::Error::other("the link leads to something that is not a file")),
-        None => return Err(io::Error::other("the link leads nowhere")),
+        Some(_) => return Err(io::Error::other("the link target is not a file")),
+        None => return Err(io::Error::other("the link target does not exist")),
     }
     if from.path_of(file) == place.path_of(name) {
         return Ok(());

@@ -1,6 +1,6 @@
 //! Container images as root file systems of cells.
 //!
-//! An image is a file that nobody vouches for. It is therefore unpacked in a cell ([`unpack()`]): a program of our own reads
+//! An image is an untrusted file. It is therefore unpacked in a cell ([`unpack()`]): a program of our own reads
 //! it from its standard input and makes files in one directory of the host's, which is all it can write to. Inside,
 //! every path is resolved by hand, component by component, without the kernel ever following a link
 //! (`tree.rs`).
@@ -20,8 +20,8 @@ mod unpack;
 
 pub use name::ImageName;
 pub use pack::pack;
-pub use store::{About, Image, ImageStore, Import, Listed, StoreError};
-pub use unpack::{Answer, Caps, Config, Job, Unpacked, unpack};
+pub use store::{Image, ImageError, ImageInfo, ImageStore, Import, ListedImage};
+pub use unpack::{ImageCaps, ImageConfig, UnpackResult, UnpackTask, Unpacked, unpack};
 
 /// The first argument with which a program calls [`unpack()`] on what it reads.
 pub const UNPACK_COMMAND: &str = "__unpack-image";

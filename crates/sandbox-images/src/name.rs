@@ -17,7 +17,7 @@ impl ImageName {
         if name.len() > MAX_NAME || !name.chars().all(plain) || !name.split('/').all(part) {
             let shown: String = name.chars().filter(|c| !c.is_control()).take(50).collect();
             return Err(format!(
-                "'{shown}' is not a name for an image; use letters, digits and ._-:/@, such as python:3.12-slim"
+                "invalid image name '{shown}': use letters, digits and ._-:/@, such as python:3.12-slim"
             ));
         }
         Ok(Self(name.to_owned()))

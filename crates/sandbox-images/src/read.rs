@@ -87,7 +87,7 @@ impl<R: Read> Read for Bounded<'_, R> {
     }
 }
 
-pub(crate) const TOO_LARGE: &str = "it unpacks to more than an image may have; SANDBOX_IMAGE_SIZE allows more";
+pub(crate) const TOO_LARGE: &str = "it exceeds the maximum size of an unpacked image; raise it with SANDBOX_IMAGE_SIZE";
 
 /// What a stream is compressed with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

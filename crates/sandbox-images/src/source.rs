@@ -10,7 +10,7 @@ use serde::de::DeserializeOwned;
 use tar::{Archive, EntryType};
 
 use crate::read::{Hashing, Section};
-use crate::unpack::Config;
+use crate::unpack::ImageConfig;
 
 /// The largest description.
 const MAX_JSON: u64 = 4 << 20;
@@ -22,14 +22,14 @@ const MOST_PARTS: usize = 10_000;
 const MOST_STEPS: usize = 4;
 
 /// What is to be unpacked.
-pub(crate) struct Source {
+pub(crate) struct ImageContents {
     /// Layers, the lowest first.
     pub(crate) layers: Vec<Blob>,
     /// The digest of the description, if there is one.
     pub(crate) digest: Option<String>,
     /// What the image is called in its file.
     pub(crate) name: Option<String>,
-    pub(crate) config: Config,
+    pub(crate) config: ImageConfig,
 }
 
 /// A layer in the file.
@@ -47,16 +47,16 @@ fn bad(why: impl Into<String>) -> io::Error {
 }
 
 /// Finds out what a file is.
-pub(crate) fn recognise(file: &File) -> io::Result<Source> {
+pub(crate) fn recognise(file: &File) -> io::Result<ImageContents> {
     let size = file.metadata()?.len();
     match Layout::read(file)? {
         Some(layout) if layout.has("index.json") && layout.has("oci-layout") => layout.oci(),
         Some(layout) if layout.has("manifest.json") && layout.looks_saved() => layout.saved(),
-        _ => Ok(Source {
+        _ => Ok(ImageContents {
             layers: vec![Blob { at: 0, size, digest: None, content: None }],
             digest: None,
             name: None,
-            config: Config::default(),
+            config: ImageConfig::default(),
         }),
     }
 }
@@ -101,7 +101,7 @@ impl<'a> Layout<'a> {
 
     /// A root file system may well have a file called `manifest.json`.
     fn looks_saved(&self) -> bool {
-        self.json::<Vec<Saved>>("manifest.json").is_ok_and(|(saved, _)| !saved.is_empty())
+        self.json::<Vec<DockerManifest>>("manifest.json").is_ok_and(|(saved, _)| !saved.is_empty())
     }
 
     /// A file, or the one that a link beside it stands for: layers that are there twice are saved like that.
@@ -117,7 +117,7 @@ impl<'a> Layout<'a> {
                 None => name.rsplit_once('/').map_or(target.clone(), |(dir, _)| format!("{dir}/{target}")),
             };
         }
-        Err(bad(format!("'{}' is missing in it", shown(&name))))
+        Err(bad(format!("'{}' is missing", shown(&name))))
     }
 
     /// A description, and its digest.
@@ -130,7 +130,7 @@ impl<'a> Layout<'a> {
         let mut hashing = Hashing::new(Section::new(self.file, at, size));
         hashing.read_to_end(&mut text)?;
         let value = serde_json::from_slice(&text);
-        let value = value.map_err(|error| bad(format!("'{}' makes no sense: {error}", shown(name))))?;
+        let value = value.map_err(|error| bad(format!("invalid '{}': {error}", shown(name))))?;
         Ok((value, hashing.finish()?.0))
     }
 
@@ -141,7 +141,7 @@ impl<'a> Layout<'a> {
         Ok(value)
     }
 
-    fn oci(&self) -> io::Result<Source> {
+    fn oci(&self) -> io::Result<ImageContents> {
         let (index, _): (Index, _) = self.json("index.json")?;
         let mut descriptor = only(&index.manifests)?.clone();
         let name = descriptor.name();
@@ -153,7 +153,7 @@ impl<'a> Layout<'a> {
             descriptor = only(&index.manifests)?.clone();
         }
         let manifest: Manifest = self.described(&descriptor)?;
-        let description: Description = self.described(&manifest.config)?;
+        let description: ImageDescription = self.described(&manifest.config)?;
         let mut layers = vec![];
         for layer in &manifest.layers {
             let (at, size) = self.part(&blob_path(&layer.digest)?)?;
@@ -162,12 +162,12 @@ impl<'a> Layout<'a> {
         finish(layers, description, manifest.config.digest, name)
     }
 
-    fn saved(&self) -> io::Result<Source> {
-        let (saved, _): (Vec<Saved>, _) = self.json("manifest.json")?;
+    fn saved(&self) -> io::Result<ImageContents> {
+        let (saved, _): (Vec<DockerManifest>, _) = self.json("manifest.json")?;
         let [saved] = saved.as_slice() else {
-            return Err(bad("it holds several images; save them one by one"));
+            return Err(bad("it contains several images; save them one by one"));
         };
-        let (description, digest): (Description, _) = self.json(&saved.config)?;
+        let (description, digest): (ImageDescription, _) = self.json(&saved.config)?;
         // The file is named by its digest.
         let stem = saved.config.rsplit('/').next().unwrap_or_default().trim_end_matches(".json");
         if stem.len() == 64 {
@@ -184,11 +184,16 @@ impl<'a> Layout<'a> {
 }
 
 /// Puts together what was read, if it fits together.
-fn finish(mut layers: Vec<Blob>, description: Description, digest: String, name: Option<String>) -> io::Result<Source> {
+fn finish(
+    mut layers: Vec<Blob>,
+    description: ImageDescription,
+    digest: String,
+    name: Option<String>,
+) -> io::Result<ImageContents> {
     let contents = description.rootfs.diff_ids;
     if contents.len() != layers.len() {
-        let (own, said) = (layers.len(), contents.len());
-        return Err(bad(format!("it has {own} layers, but its description has {said}")));
+        let (own, declared) = (layers.len(), contents.len());
+        return Err(bad(format!("it has {own} layers, but its description has {declared}")));
     }
     for (layer, content) in layers.iter_mut().zip(contents) {
         layer.content = Some(content);
@@ -200,7 +205,7 @@ fn finish(mut layers: Vec<Blob>, description: Description, digest: String, name:
         let theirs = shown(&description.architecture);
         return Err(bad(format!("it is for {theirs} processors; this machine has {}", architecture())));
     }
-    Ok(Source { layers, digest: Some(digest), name, config: description.config.unwrap_or_default() })
+    Ok(ImageContents { layers, digest: Some(digest), name, config: description.config.unwrap_or_default() })
 }
 
 /// This machine's architecture, as images name it.
@@ -224,11 +229,11 @@ pub(crate) fn is_digest(hex: &str) -> bool {
 }
 
 /// Refuses what is not what it was said to be.
-pub(crate) fn verify(what: &str, said: &str, is: &str) -> io::Result<()> {
-    if said.strip_prefix("sha256:") == Some(is) {
+pub(crate) fn verify(what: &str, declared: &str, is: &str) -> io::Result<()> {
+    if declared.strip_prefix("sha256:") == Some(is) {
         return Ok(());
     }
-    Err(bad(format!("{what} should have the digest {}, but has sha256:{is}; the file is damaged", shown(said))))
+    Err(bad(format!("{what} should have the digest {}, but has sha256:{is}; the file is damaged", shown(declared))))
 }
 
 fn shown(text: &str) -> String {
@@ -244,8 +249,8 @@ fn only(descriptors: &[Descriptor]) -> io::Result<&Descriptor> {
     let fitting: Vec<_> = descriptors.iter().filter(fits).collect();
     match fitting.as_slice() {
         [only] => Ok(only),
-        [] => Err(bad(format!("it has nothing for Linux on {}", architecture()))),
-        _ => Err(bad("it holds several images; save them one by one")),
+        [] => Err(bad(format!("it has no image for Linux on {}", architecture()))),
+        _ => Err(bad("it contains several images; save them one by one")),
     }
 }
 
@@ -293,7 +298,7 @@ struct Manifest {
 
 /// What `docker save` says about an image.
 #[derive(Deserialize)]
-struct Saved {
+struct DockerManifest {
     #[serde(rename = "Config")]
     config: String,
     #[serde(rename = "RepoTags")]
@@ -303,12 +308,12 @@ struct Saved {
 }
 
 #[derive(Deserialize)]
-struct Description {
+struct ImageDescription {
     #[serde(default)]
     architecture: String,
     #[serde(default)]
     os: String,
-    config: Option<Config>,
+    config: Option<ImageConfig>,
     rootfs: RootFs,
 }
 

@@ -8,7 +8,7 @@
 //! images/import.lock       locked by the one who imports
 //! ```
 //!
-//! An image is unpacked under another name and renamed when it is complete. What somebody who died has left is removed by
+//! An image is unpacked under another name and renamed when it is complete. What a process that died has left is removed by
 //! the next one who imports.
 
 use std::fs::{DirBuilder, File};
@@ -25,7 +25,7 @@ use serde::{Deserialize, Serialize};
 use crate::ROOT;
 use crate::name::ImageName;
 use crate::source::is_digest;
-use crate::unpack::{Config, Unpacked};
+use crate::unpack::{ImageConfig, Unpacked};
 
 /// What images that are being unpacked are called.
 const STAGING: &str = "importing";
@@ -35,11 +35,9 @@ const LEAST_DIGEST: usize = 12;
 
 /// Why the store refused or failed.
 #[derive(Debug, thiserror::Error)]
-pub enum StoreError {
+pub enum ImageError {
     /// There is no such image.
-    #[error(
-        "there is no image '{0}'; `sandbox-run image list` shows those there are, `sandbox-run image import` adds one"
-    )]
+    #[error("no image '{0}'; list images with `sandbox-run image list`, add one with `sandbox-run image import`")]
     Unknown(String),
     /// It is used by a run.
     #[error("the image '{0}' is in use; try again when its runs have ended")]
@@ -57,9 +55,9 @@ pub enum StoreError {
     },
 }
 
-fn failed(what: impl Into<String>) -> impl FnOnce(io::Error) -> StoreError {
+fn failed(what: impl Into<String>) -> impl FnOnce(io::Error) -> ImageError {
     let what = what.into();
-    move |source| StoreError::Io { what, source }
+    move |source| ImageError::Io { what, source }
 }
 
 /// The images in a data directory.
@@ -78,23 +76,23 @@ pub struct Image {
     /// Its root file system.
     pub root: PathBuf,
     /// How it wants to be run.
-    pub config: Config,
+    pub config: ImageConfig,
     _lock: Arc<File>,
 }
 
 /// An image in a list.
 #[derive(Debug, Clone, Serialize)]
-pub struct Listed {
+pub struct ListedImage {
     /// What it is called; nothing if an import was cut off before it got a name.
     pub names: Vec<String>,
     /// What is known about it.
     #[serde(flatten)]
-    pub about: About,
+    pub about: ImageInfo,
 }
 
 /// What is known about an image.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct About {
+pub struct ImageInfo {
     /// `sha256:…`
     pub digest: String,
     /// How many bytes its layers have.
@@ -104,7 +102,7 @@ pub struct About {
     /// How many entries were left out.
     pub skipped: u64,
     /// How it wants to be run.
-    pub config: Config,
+    pub config: ImageConfig,
 }
 
 /// An image that is being unpacked. Unless it is published, nothing is left of it.
@@ -132,7 +130,7 @@ impl ImageStore {
     }
 
     /// A directory to unpack an image into. Waits for others who import.
-    pub fn import(&self) -> Result<Import, StoreError> {
+    pub fn import(&self) -> Result<Import, ImageError> {
         let begin = || {
             make_dir(&self.dir)?;
             DirBuilder::new().mode(0o755).recursive(true).create(self.names_dir())?;
@@ -146,9 +144,9 @@ impl ImageStore {
     }
 
     /// The image of this name, or with this digest.
-    pub fn open(&self, name: &str) -> Result<Image, StoreError> {
+    pub fn open(&self, name: &str) -> Result<Image, ImageError> {
         let hex = self.find(name)?;
-        let unknown = || StoreError::Unknown(name.to_owned());
+        let unknown = || ImageError::Unknown(name.to_owned());
         let file = self.lock_file(&hex);
         let lock = match try_lock_existing(&file, LockKind::Shared) {
             Ok(Some(lock)) => lock,
@@ -159,13 +157,13 @@ impl ImageStore {
         };
         let about = self.about(&hex).ok_or_else(unknown)?;
         let root = self.dir.join(&hex).join(ROOT).canonicalize().map_err(failed(format!("open the image '{name}'")))?;
-        let About { digest, config, .. } = about;
+        let ImageInfo { digest, config, .. } = about;
         Ok(Image { name: name.to_owned(), digest, root, config, _lock: Arc::new(lock) })
     }
 
     /// The digest that a name, or the beginning of a digest, stands for.
-    fn find(&self, name: &str) -> Result<String, StoreError> {
-        let unknown = || StoreError::Unknown(name.chars().filter(|c| !c.is_control()).take(200).collect());
+    fn find(&self, name: &str) -> Result<String, ImageError> {
+        let unknown = || ImageError::Unknown(name.chars().filter(|c| !c.is_control()).take(200).collect());
         if let Ok(checked) = ImageName::new(name)
             && let Ok(text) = std::fs::read_to_string(self.names_dir().join(checked.file()))
             && is_digest(text.trim())
@@ -201,25 +199,25 @@ impl ImageStore {
         names
     }
 
-    fn about(&self, hex: &str) -> Option<About> {
+    fn about(&self, hex: &str) -> Option<ImageInfo> {
         let text = std::fs::read(self.dir.join(hex).join("image.json")).ok()?;
         serde_json::from_slice(&text).ok()
     }
 
     /// All images.
     #[must_use]
-    pub fn list(&self) -> Vec<Listed> {
+    pub fn list(&self) -> Vec<ListedImage> {
         let names = self.names();
         let listed = |hex: String| {
             let about = self.about(&hex)?;
             let own = names.iter().filter(|(_, digest)| *digest == hex).map(|(name, _)| name.to_string());
-            Some(Listed { names: own.collect(), about })
+            Some(ListedImage { names: own.collect(), about })
         };
         self.digests().into_iter().filter_map(listed).collect()
     }
 
     /// Removes a name, and the image if it has no other. Given by its digest, it is removed with all its names.
-    pub fn remove(&self, name: &str) -> Result<(), StoreError> {
+    pub fn remove(&self, name: &str) -> Result<(), ImageError> {
         let hex = self.find(name)?;
         let named = ImageName::new(name).ok().map(|name| self.names_dir().join(name.file())).filter(|f| f.exists());
         let names: Vec<_> = self.names().into_iter().filter(|(_, digest)| *digest == hex).collect();
@@ -231,7 +229,7 @@ impl ImageStore {
         let lock_file = self.lock_file(&hex);
         let lock = try_lock_existing(&lock_file, LockKind::Exclusive);
         let lock = lock.map_err(failed(format!("lock {}", lock_file.display())))?;
-        let _lock = lock.ok_or_else(|| StoreError::InUse(name.to_owned()))?;
+        let _lock = lock.ok_or_else(|| ImageError::InUse(name.to_owned()))?;
         for (name, _) in names {
             remove_name(&self.names_dir().join(name.file()))?;
         }
@@ -251,17 +249,17 @@ impl Import {
     }
 
     /// Makes the image known by a name: the one that is given, or its own, or one like `file`'s.
-    pub fn publish(self, unpacked: Unpacked, name: Option<&ImageName>, file: &str) -> Result<Image, StoreError> {
+    pub fn publish(self, unpacked: Unpacked, name: Option<&ImageName>, file: &str) -> Result<Image, ImageError> {
         let Unpacked { digest, name: own, config, size, entries, skipped } = unpacked;
         let hex = digest.strip_prefix("sha256:").unwrap_or_default().to_owned();
         if !is_digest(&hex) {
-            return Err(StoreError::Name(format!("'{digest}' is not a SHA-256 digest")));
+            return Err(ImageError::Name(format!("'{digest}' is not a SHA-256 digest")));
         }
         let own = || own.and_then(|own| ImageName::new(&own).ok());
         let name = name.cloned().or_else(own).or_else(|| ImageName::like(file));
-        let name = name.ok_or_else(|| StoreError::Name("give the image a name with --name".to_owned()))?;
+        let name = name.ok_or_else(|| ImageError::Name("give the image a name with --name".to_owned()))?;
         let store = self.store.clone();
-        let about = About { digest, size, entries, skipped, config };
+        let about = ImageInfo { digest, size, entries, skipped, config };
         let publish = || {
             let target = store.dir.join(&hex);
             lock(&store.lock_file(&hex), LockKind::Shared, 0o644)?;
@@ -301,10 +299,17 @@ mod tests {
 
     fn unpacked(digit: &str, name: Option<&str>) -> Unpacked {
         let digest = format!("sha256:{}", digit.repeat(64));
-        Unpacked { digest, name: name.map(str::to_owned), config: Config::default(), size: 5, entries: 1, skipped: 0 }
+        Unpacked {
+            digest,
+            name: name.map(str::to_owned),
+            config: ImageConfig::default(),
+            size: 5,
+            entries: 1,
+            skipped: 0,
+        }
     }
 
-    fn import(store: &ImageStore, digit: &str, own: Option<&str>, name: Option<&str>) -> Result<Image, StoreError> {
+    fn import(store: &ImageStore, digit: &str, own: Option<&str>, name: Option<&str>) -> Result<Image, ImageError> {
         let import = store.import()?;
         std::fs::create_dir(import.dir().join(ROOT)).expect("mkdir");
         let name = name.map(|name| ImageName::new(name).expect("name"));
@@ -312,10 +317,10 @@ mod tests {
     }
 
     #[test]
-    fn images_are_found_by_name_and_digest_and_removed_when_nobody_needs_them() {
+    fn images_are_found_by_name_and_digest_and_removed_when_unused() {
         let dir = tempfile::tempdir().expect("tempdir");
         let store = ImageStore::new(dir.path());
-        assert!(matches!(store.open("x"), Err(StoreError::Unknown(_))));
+        assert!(matches!(store.open("x"), Err(ImageError::Unknown(_))));
         let image = import(&store, "a", Some("team/x:1"), None).expect("imported");
         assert_eq!((image.name.as_str(), image.root.is_dir()), ("team/x:1", true));
         import(&store, "a", None, Some("y")).expect("again");
@@ -326,7 +331,7 @@ mod tests {
         assert!(store.open("aaa").is_err(), "too short");
 
         store.remove("y").expect("one of two names");
-        assert!(matches!(store.remove("team/x:1"), Err(StoreError::InUse(_))));
+        assert!(matches!(store.remove("team/x:1"), Err(ImageError::InUse(_))));
         drop(image);
         store.remove("team/x:1").expect("the last name");
         assert!(store.open("team/x:1").is_err());

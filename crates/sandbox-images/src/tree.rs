@@ -32,7 +32,7 @@ pub(crate) struct Tree {
 
 /// A directory in a tree, with the way that leads to it.
 #[derive(Clone)]
-pub(crate) struct Place {
+pub(crate) struct DirHandle {
     dirs: Vec<(OsString, Rc<OwnedFd>)>,
     root: Rc<OwnedFd>,
 }
@@ -65,12 +65,12 @@ impl Tree {
     }
 
     /// The root itself.
-    pub(crate) fn root(&self) -> Place {
-        Place { dirs: vec![], root: Rc::clone(&self.root) }
+    pub(crate) fn root(&self) -> DirHandle {
+        DirHandle { dirs: vec![], root: Rc::clone(&self.root) }
     }
 
     /// The directory that these names lead to; what is missing is made if that is wanted.
-    pub(crate) fn directory(&self, names: &[&OsStr], make: bool) -> io::Result<Place> {
+    pub(crate) fn directory(&self, names: &[&OsStr], make: bool) -> io::Result<DirHandle> {
         let mut place = self.root();
         let mut ahead: VecDeque<OsString> = names.iter().map(|name| (*name).to_owned()).collect();
         let mut links = 0;
@@ -114,7 +114,7 @@ impl Tree {
     }
 }
 
-impl Place {
+impl DirHandle {
     pub(crate) fn fd(&self) -> &OwnedFd {
         self.dirs.last().map_or(&self.root, |(_, fd)| fd)
     }

@@ -12,12 +12,12 @@ use serde::{Deserialize, Serialize};
 use crate::ROOT;
 use crate::layer::{Tally, apply};
 use crate::read::{Bounded, Compression, Hashing, Plain, Section};
-use crate::source::{Blob, Source, recognise, verify};
-use crate::tree::{Place, Tree};
+use crate::source::{Blob, ImageContents, recognise, verify};
+use crate::tree::{DirHandle, Tree};
 
 /// How much an image may have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Caps {
+pub struct ImageCaps {
     /// Files, directories and links, in all layers together.
     pub entries: u64,
     /// Bytes, unpacked, in all layers together.
@@ -26,15 +26,15 @@ pub struct Caps {
 
 /// What is to be done.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
-pub struct Job {
+pub struct UnpackTask {
     /// How much it may have.
-    pub caps: Caps,
+    pub caps: ImageCaps,
 }
 
 /// How an image wants to be run.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]
-pub struct Config {
+pub struct ImageConfig {
     /// Variables, each `NAME=VALUE`.
     pub env: Option<Vec<String>>,
     /// Where its command begins.
@@ -53,7 +53,7 @@ pub struct Unpacked {
     /// What it is called in its file.
     pub name: Option<String>,
     /// How it wants to be run.
-    pub config: Config,
+    pub config: ImageConfig,
     /// How many bytes its files had, in all layers together.
     pub size: u64,
     /// How many files, directories and links there were.
@@ -63,14 +63,14 @@ pub struct Unpacked {
 }
 
 /// What the cell answers.
-pub type Answer = Result<Unpacked, String>;
+pub type UnpackResult = Result<Unpacked, String>;
 
 /// Unpacks the image in `file` below the directory `into`. To be called in a cell.
-pub fn unpack(file: &File, into: &Path, job: Job) -> Answer {
+pub fn unpack(file: &File, into: &Path, job: UnpackTask) -> UnpackResult {
     unpack_all(file, into, job).map_err(|error| error.to_string())
 }
 
-fn unpack_all(file: &File, into: &Path, job: Job) -> io::Result<Unpacked> {
+fn unpack_all(file: &File, into: &Path, job: UnpackTask) -> io::Result<Unpacked> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let into: OwnedFd = rustix::fs::openat(CWD, into, flags, Mode::empty())?;
     let mut left = job.caps.bytes;
@@ -84,7 +84,7 @@ fn unpack_all(file: &File, into: &Path, job: Job) -> io::Result<Unpacked> {
     let mut tally = Tally { entries: job.caps.entries, bytes: job.caps.bytes, skipped: 0 };
     // Of what is in the streams and not in files (headers, what is skipped), twice as much is enough.
     let mut stream = job.caps.bytes.saturating_mul(2).saturating_add(1 << 20);
-    let Source { layers, digest, name, config } = source;
+    let ImageContents { layers, digest, name, config } = source;
     let mut content = String::new();
     for (number, layer) in (1..).zip(&layers) {
         let unpacked = unpack_layer(file, layer, &tree, &mut tally, &mut stream);
@@ -133,11 +133,11 @@ fn unpack_layer(file: &File, blob: &Blob, tree: &Tree, tally: &mut Tally, stream
     apply(tree, &mut content, tally)?;
     let (content, bounded) = content.finish()?;
     let (digest, _) = bounded.into_inner().into_inner().finish()?;
-    if let Some(said) = &blob.digest {
-        verify("it", said, &digest)?;
+    if let Some(declared) = &blob.digest {
+        verify("it", declared, &digest)?;
     }
-    if let Some(said) = &blob.content {
-        verify("its content", said, &content)?;
+    if let Some(declared) = &blob.content {
+        verify("its content", declared, &content)?;
     }
     Ok(content)
 }
@@ -146,7 +146,7 @@ fn unpack_layer(file: &File, blob: &Blob, tree: &Tree, tally: &mut Tally, stream
 fn complete(tree: &Tree) -> io::Result<()> {
     let root = tree.root();
     if root.entries()?.is_empty() {
-        return Err(io::Error::other("there is nothing in it"));
+        return Err(io::Error::other("it is empty"));
     }
     let etc = own_directory(&root, "etc")?;
     for (name, own) in sandbox_cell::own_files() {
@@ -165,7 +165,7 @@ fn complete(tree: &Tree) -> io::Result<()> {
 }
 
 /// A directory that is one, not a link to one.
-fn own_directory(place: &Place, name: &str) -> io::Result<Place> {
+fn own_directory(place: &DirHandle, name: &str) -> io::Result<DirHandle> {
     let name = OsStr::new(name);
     if !matches!(place.look(name)?, Some((rustix::fs::FileType::Directory, _))) {
         place.remove(name, &|_| false)?;
@@ -175,7 +175,7 @@ fn own_directory(place: &Place, name: &str) -> io::Result<Place> {
 }
 
 /// The text of a small file; nothing if it is none.
-fn read_text(place: &Place, name: &OsStr) -> io::Result<String> {
+fn read_text(place: &DirHandle, name: &OsStr) -> io::Result<String> {
     let Some((rustix::fs::FileType::RegularFile, _)) = place.look(name)? else { return Ok(String::new()) };
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let file = File::from(rustix::fs::openat(place.fd(), name, flags, Mode::empty())?);

@@ -5,11 +5,11 @@
 //! cancelled. Events are written without waiting for the disk: should they be lost, so is the run that made them, and
 //! the job runs again.
 
+mod deliveries;
 mod index;
+mod startup;
 
 use std::collections::HashMap;
-use std::fs::{File, OpenOptions, Permissions};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -18,23 +18,23 @@ use redb::{Database, Durability, ReadableTable, ReadableTableMetadata, TableDefi
 use sandbox_executor::{RunEvent, RunResult};
 use tokio::sync::{Notify, Semaphore, watch};
 
+use self::deliveries::set_delivery;
+#[cfg(all(test, feature = "redis"))]
+use self::index::measure_events;
 use self::index::{
-    ACCOUNTS, Account, DUE, ENDED, OWNED, RECORDS, Record, WAITING, account, measure_events, record, reindex,
-    set_account,
+    ACCOUNTS, ENDED, OWNED, OwnerUsage, RECORDS, Record, WAITING, account, record, reindex, set_account,
 };
+use self::startup::{make_indexes, open_private};
+use crate::idempotency::known_key;
 use crate::model::{
-    Bounds, Created, Event, Exceeded, Filter, Job, JobId, JobStatus, NewJob, Page, Progress, RunOf, Summary, Webhook,
+    Attempt, Created, Event, Exceeded, Filter, Job, JobId, JobStatus, NewJob, Page, Progress, StoreLimits, Summary,
     now, today,
 };
 
 const JOBS: TableDefinition<'_, u128, &[u8]> = TableDefinition::new("jobs");
-/// The queue of 0.1.0, which did not know owners.
-const OLD_QUEUE: TableDefinition<'_, u128, ()> = TableDefinition::new("queue");
 const EVENTS: TableDefinition<'_, (u128, u64), &[u8]> = TableDefinition::new("events");
 const KEYS: TableDefinition<'_, &str, (u128, &[u8])> = TableDefinition::new("idempotency");
-/// When somebody is to be told of a job's end, in milliseconds since 1970.
-const DELIVERIES: TableDefinition<'_, u128, u64> = TableDefinition::new("deliveries");
-/// How many runs somebody has had on a day.
+/// The number of runs of an owner on a day.
 const QUOTAS: TableDefinition<'_, (u64, &str), u64> = TableDefinition::new("quotas");
 
 /// How often a job is started before it is given up: one that takes the server down with it must not do so for ever.
@@ -90,23 +90,11 @@ impl Embedded {
     }
 
     /// Creates a job and queues it.
-    pub fn create(&self, new: &NewJob, bounds: &Bounds) -> Result<Created> {
+    pub fn create(&self, new: &NewJob, bounds: &StoreLimits) -> Result<Created> {
         let digest = new.digest();
         let transaction = self.database.begin_write()?;
-        if let Some(key) = &new.idempotency_key {
-            let known = {
-                let keys = transaction.open_table(KEYS)?;
-                let entry = keys.get(key.as_str())?;
-                entry.map(|entry| (entry.value().0, entry.value().1 == digest.as_slice()))
-            };
-            if let Some((id, same)) = known {
-                let id = JobId::from_number(id);
-                let job = get(&transaction, id)?;
-                return Ok(match job {
-                    Some(job) if same => Created::Existing(job),
-                    _ => Created::Conflict(id),
-                });
-            }
+        if let Some(known) = find_key(&transaction, new, &digest)? {
+            return Ok(known);
         }
         let job = new.queued();
         let bytes = serde_json::to_vec(&job).unwrap_or_default().len() as u64;
@@ -150,7 +138,7 @@ impl Embedded {
         Ok(self.database.begin_write()?.abort()?)
     }
 
-    /// Jobs, the newest first, from before `cursor` on.
+    /// Jobs, newest first, from before `cursor` on.
     pub fn list(&self, filter: &Filter, limit: usize, cursor: Option<JobId>) -> Result<Page> {
         let transaction = self.database.begin_read()?;
         let records = transaction.open_table(RECORDS)?;
@@ -192,7 +180,7 @@ impl Embedded {
         let mut owners = vec![];
         for entry in transaction.open_table(ACCOUNTS)?.iter()? {
             let (owner, account) = entry?;
-            let Account { waiting, running, bytes, turn } = account.value().into();
+            let OwnerUsage { waiting, running, bytes, turn } = account.value().into();
             if waiting > 0 && bytes <= most_bytes {
                 owners.push((running, turn, owner.value().to_owned()));
             }
@@ -222,23 +210,23 @@ impl Embedded {
             turns.max().unwrap_or_default() + 1
         };
         let account = account(&transaction, owner)?;
-        set_account(&transaction, owner, Account { turn, ..account })?;
+        set_account(&transaction, owner, OwnerUsage { turn, ..account })?;
         transaction.commit()?;
         Ok(Some(job))
     }
 
     /// Waits until a job may have been queued.
     pub async fn something_queued(&self) {
-        // Also from time to time, should somebody else have taken the word.
+        // Also from time to time, in case another worker consumed the notification.
         let _ = tokio::time::timeout(Duration::from_secs(1), self.queued.notified()).await;
     }
 
     /// Notes something that happened in a job's run; a run that is not the job's any more has no say.
-    pub fn append(&self, run: RunOf, what: &RunEvent) -> Result<()> {
-        let id = run.id;
+    pub fn append(&self, attempt: Attempt, what: &RunEvent) -> Result<()> {
+        let id = attempt.id;
         let mut transaction = self.database.begin_write()?;
         transaction.set_durability(Durability::None);
-        if record(&transaction, id)?.is_none_or(|record| !record.has(run)) {
+        if record(&transaction, id)?.is_none_or(|record| !record.has(attempt)) {
             return Ok(());
         }
         let number = add_event(&transaction, id, what)?;
@@ -263,10 +251,10 @@ impl Embedded {
     }
 
     /// Ends a job with its run's result, which is its last event too.
-    pub fn finish(&self, run: RunOf, cancelled: bool, result: RunResult) -> Result<()> {
-        let id = run.id;
+    pub fn finish(&self, attempt: Attempt, cancelled: bool, result: RunResult) -> Result<()> {
+        let id = attempt.id;
         let transaction = self.database.begin_write()?;
-        let Some(mut job) = get(&transaction, id)?.filter(|job| run.is_current(job)) else { return Ok(()) };
+        let Some(mut job) = get(&transaction, id)?.filter(|job| attempt.is_current(job)) else { return Ok(()) };
         let status = if cancelled { JobStatus::Cancelled } else { JobStatus::Finished };
         let number = end(&transaction, &mut job, status, Some(result))?;
         transaction.commit()?;
@@ -288,10 +276,10 @@ impl Embedded {
     }
 
     /// Puts a running job back into the queue, for a server that ends before it does.
-    pub fn put_back(&self, run: RunOf) -> Result<()> {
-        let id = run.id;
+    pub fn put_back(&self, attempt: Attempt) -> Result<()> {
+        let id = attempt.id;
         let transaction = self.database.begin_write()?;
-        let Some(mut job) = get(&transaction, id)?.filter(|job| run.is_current(job)) else { return Ok(()) };
+        let Some(mut job) = get(&transaction, id)?.filter(|job| attempt.is_current(job)) else { return Ok(()) };
         drop_events(&transaction, id)?;
         job.status = JobStatus::Queued;
         // It was not its fault.
@@ -301,60 +289,7 @@ impl Embedded {
         Ok(())
     }
 
-    /// A job of whose end somebody is to be told now, of any owner but these. Whoever gets it has this long to do so.
-    pub fn take_delivery(&self, lease: Duration, without: &[Option<String>]) -> Result<Option<Job>> {
-        // Seldom is there anything to do, and reading holds nobody up.
-        if self.due(without)?.is_none() {
-            return Ok(None);
-        }
-        let transaction = self.database.begin_write()?;
-        // What was due may have been taken since; it is this one's if it still is.
-        let Some((owner, at, id)) = self.due(without)? else { return Ok(None) };
-        if transaction.open_table(DUE)?.get((owner.as_str(), at, id))?.is_none() {
-            return Ok(None);
-        }
-        let id = JobId::from_number(id);
-        let job = get(&transaction, id)?;
-        let again = job.is_some().then(|| milliseconds(now() + lease.as_secs_f64()));
-        set_delivery(&transaction, id, &owner, again)?;
-        transaction.commit()?;
-        Ok(job)
-    }
-
-    /// The delivery that has been due for longest: owner, time and job.
-    fn due(&self, without: &[Option<String>]) -> Result<Option<(String, u64, u128)>> {
-        let transaction = self.database.begin_read()?;
-        let (due, accounts) = (transaction.open_table(DUE)?, transaction.open_table(ACCOUNTS)?);
-        let time = milliseconds(now());
-        let mut first: Option<(String, u64, u128)> = None;
-        for entry in accounts.iter()? {
-            let (owner, _) = entry?;
-            let owner = owner.value();
-            if without.iter().any(|other| other.as_deref().unwrap_or_default() == owner) {
-                continue;
-            }
-            let Some(entry) = due.range((owner, 0, 0)..=(owner, time, u128::MAX))?.next() else { continue };
-            let (_, at, id) = entry?.0.value();
-            if first.as_ref().is_none_or(|(_, first, _)| at < *first) {
-                first = Some((owner.to_owned(), at, id));
-            }
-        }
-        Ok(first)
-    }
-
-    /// Notes what came of telling somebody, and when to try again.
-    pub fn note_delivery(&self, id: JobId, webhook: &Webhook, again: Option<Duration>) -> Result<()> {
-        let transaction = self.database.begin_write()?;
-        let Some(mut job) = get(&transaction, id)? else { return Ok(()) };
-        let again = again.map(|after| milliseconds(now() + after.as_secs_f64()));
-        set_delivery(&transaction, id, job.owner.as_deref().unwrap_or_default(), again)?;
-        job.webhook = Some(webhook.clone());
-        put(&transaction, &job)?;
-        transaction.commit()?;
-        Ok(())
-    }
-
-    /// Takes runs from what somebody may have on a day. Says no, and takes nothing, if there are not so many left.
+    /// Charges runs against a daily quota. Returns false, and charges nothing, if too few are left.
     pub fn spend(&self, who: &str, runs: u64, most: u64) -> Result<bool> {
         let transaction = self.database.begin_write()?;
         let spent = spend(&transaction, who, runs, most)?;
@@ -401,7 +336,7 @@ impl Embedded {
     #[must_use]
     pub fn follow(&self, id: JobId) -> watch::Receiver<u64> {
         let mut followed = self.followed();
-        // Those that nobody follows any more, and that nothing happens to, would stay for ever.
+        // Entries without followers, whose jobs do not change, would otherwise stay forever.
         if followed.len() >= MOST_FOLLOWED {
             followed.retain(|_, sender| sender.receiver_count() > 0);
         }
@@ -429,6 +364,16 @@ fn milliseconds(seconds: f64) -> u64 {
 
 fn read_job(bytes: &[u8]) -> Option<Job> {
     serde_json::from_slice(bytes).ok()
+}
+
+/// The job of a request whose idempotency key is known.
+fn find_key(transaction: &WriteTransaction, new: &NewJob, digest: &[u8]) -> Result<Option<Created>> {
+    let Some(key) = &new.idempotency_key else { return Ok(None) };
+    let keys = transaction.open_table(KEYS)?;
+    let Some(entry) = keys.get(key.as_str())? else { return Ok(None) };
+    let (number, stored) = entry.value();
+    let id = JobId::from_number(number);
+    Ok(Some(known_key(id, get(transaction, id)?, stored == digest)))
 }
 
 fn get(transaction: &WriteTransaction, id: JobId) -> Result<Option<Job>> {
@@ -462,25 +407,13 @@ fn forget(transaction: &WriteTransaction, id: JobId) -> Result<()> {
     reindex(transaction, id, Some(&record), None)
 }
 
-/// Sets when somebody is to be told of a job's end, in milliseconds since 1970.
-fn set_delivery(transaction: &WriteTransaction, id: JobId, owner: &str, at: Option<u64>) -> Result<()> {
-    let id = id.number();
-    let (mut deliveries, mut due) = (transaction.open_table(DELIVERIES)?, transaction.open_table(DUE)?);
-    let before = match at {
-        Some(at) => deliveries.insert(id, at)?,
-        None => deliveries.remove(id)?,
-    };
-    if let Some(before) = before {
-        due.remove((owner, before.value(), id))?;
-    }
-    if let Some(at) = at {
-        due.insert((owner, at, id), ())?;
-    }
-    Ok(())
-}
-
 /// The bound that a new job of this size would exceed. If there is none, the job is charged.
-fn exceeded(transaction: &WriteTransaction, new: &NewJob, bytes: u64, bounds: &Bounds) -> Result<Option<Exceeded>> {
+fn exceeded(
+    transaction: &WriteTransaction,
+    new: &NewJob,
+    bytes: u64,
+    bounds: &StoreLimits,
+) -> Result<Option<Exceeded>> {
     let owner = new.owner.as_deref().unwrap_or_default();
     let account = account(transaction, owner)?;
     if transaction.open_table(WAITING)?.len()? >= bounds.waiting {
@@ -509,76 +442,6 @@ fn spend(transaction: &WriteTransaction, who: &str, runs: u64, most: u64) -> Res
     Ok(true)
 }
 
-/// Makes the indexes from what is stored, by this release or by one that had none. Jobs that were running are queued again,
-/// or given up.
-fn make_indexes(transaction: &WriteTransaction) -> Result<()> {
-    transaction.delete_table(OLD_QUEUE)?;
-    transaction.delete_table(RECORDS)?;
-    transaction.delete_table(OWNED)?;
-    transaction.delete_table(WAITING)?;
-    transaction.delete_table(ENDED)?;
-    transaction.delete_table(ACCOUNTS)?;
-    transaction.delete_table(DUE)?;
-    transaction.open_table(EVENTS)?;
-    transaction.open_table(QUOTAS)?;
-    // Readers expect every table to be there.
-    transaction.open_table(RECORDS)?;
-    transaction.open_table(OWNED)?;
-    transaction.open_table(WAITING)?;
-    transaction.open_table(ENDED)?;
-    transaction.open_table(ACCOUNTS)?;
-    transaction.open_table(DUE)?;
-    let ids: Vec<u128> = {
-        let jobs = transaction.open_table(JOBS)?;
-        jobs.iter()?.map(|entry| Ok(entry?.0.value())).collect::<Result<_>>()?
-    };
-    let keys: HashMap<u128, String> = {
-        let keys = transaction.open_table(KEYS)?;
-        let all = keys.iter()?.map(|entry| entry.map(|(key, of)| (of.value().0, key.value().to_owned())));
-        all.collect::<std::result::Result<_, _>>()?
-    };
-    for number in ids {
-        let id = JobId::from_number(number);
-        let stored = {
-            let jobs = transaction.open_table(JOBS)?;
-            let found = jobs.get(number)?;
-            found.and_then(|bytes| Some((read_job(bytes.value())?, bytes.value().len())))
-        };
-        let Some((job, bytes)) = stored else { continue };
-        let event_bytes = measure_events(transaction, id)?;
-        let found = Record { event_bytes, key: keys.get(&number).cloned(), ..Record::of(&job, bytes) };
-        reindex(transaction, id, None, Some(&found))?;
-        if job.status == JobStatus::Running {
-            interrupted(transaction, job)?;
-        }
-    }
-    let deliveries: Vec<(u128, u64)> = {
-        let deliveries = transaction.open_table(DELIVERIES)?;
-        deliveries.iter()?.map(|entry| Ok(entry.map(|(id, at)| (id.value(), at.value()))?)).collect::<Result<_>>()?
-    };
-    for (number, at) in deliveries {
-        let id = JobId::from_number(number);
-        match record(transaction, id)? {
-            Some(record) => set_delivery(transaction, id, &record.owner, Some(at))?,
-            None => drop(transaction.open_table(DELIVERIES)?.remove(number)?),
-        }
-    }
-    Ok(())
-}
-
-/// Queues a job again whose server died, or gives it up.
-fn interrupted(transaction: &WriteTransaction, mut job: Job) -> Result<()> {
-    drop_events(transaction, job.id)?;
-    if job.attempts >= MOST_ATTEMPTS {
-        let error = format!("the server died {} times while it ran", job.attempts);
-        let result = RunResult::internal_error(error);
-        end(transaction, &mut job, JobStatus::Finished, Some(result))?;
-        return Ok(());
-    }
-    job.status = JobStatus::Queued;
-    put(transaction, &job)
-}
-
 fn add_event(transaction: &WriteTransaction, id: JobId, what: &RunEvent) -> Result<u64> {
     let bytes = serde_json::to_vec(what).unwrap_or_default();
     let number = {
@@ -592,15 +455,6 @@ fn add_event(transaction: &WriteTransaction, id: JobId, what: &RunEvent) -> Resu
     };
     resize_events(transaction, id, |size| size + bytes.len() as u64)?;
     Ok(number)
-}
-
-/// Opens or makes a file that nobody else can read: jobs hold code, variables and the secrets of webhooks.
-fn open_private(file: &Path) -> std::io::Result<File> {
-    let opened = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(file)?;
-    if opened.metadata()?.mode() & 0o077 != 0 {
-        opened.set_permissions(Permissions::from_mode(0o600))?;
-    }
-    Ok(opened)
 }
 
 fn drop_events(transaction: &WriteTransaction, id: JobId) -> Result<()> {
@@ -637,7 +491,7 @@ mod measure {
     impl Embedded {
         pub(crate) fn usage(&self, owner: &str) -> Usage {
             let transaction = self.database.begin_write().expect("begin");
-            let Account { waiting, running, bytes, .. } = account(&transaction, owner).expect("read");
+            let OwnerUsage { waiting, running, bytes, .. } = account(&transaction, owner).expect("read");
             Usage { waiting, running, bytes }
         }
 

@@ -1,11 +1,12 @@
 //! Jobs: runs with an id, stored and queued.
 //!
 //! A [`Job`] is created, taken by a worker, and finished or cancelled; while it runs, what happens is appended to its
-//! events, which can be followed before, during and after the run. There are two stores with one contract ([`Store`]):
+//! events, which can be followed before, during and after the run. There are two stores with one contract ([`JobStore`]):
 //! one file for one server, and Redis for many. Neither loses a job when a server is killed: a job that was running then
 //! is run again.
 
 mod embedded;
+mod idempotency;
 mod model;
 #[cfg(feature = "redis")]
 mod redis;
@@ -13,12 +14,12 @@ mod store;
 
 pub use embedded::{Embedded, FileError};
 pub use model::{
-    Bounds, Created, Delivery, Event, Exceeded, Filter, Job, JobId, JobStatus, NewJob, Page, Progress, RunOf, Summary,
-    Webhook,
+    Attempt, Created, Delivery, Event, Exceeded, Filter, Job, JobId, JobStatus, NewJob, Page, Progress, StoreLimits,
+    Summary, Webhook,
 };
 #[cfg(feature = "redis")]
 pub use redis::RedisStore;
-pub use store::{Follower, Store, StoreError};
+pub use store::{JobStore, JobWatch, StoreError};
 
 #[cfg(all(test, feature = "redis"))]
 mod contract;

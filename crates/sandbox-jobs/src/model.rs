@@ -1,10 +1,9 @@
-//! What a job is.
+//! The job model: a job, its status, its webhook, and the limits of a store.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use sandbox_executor::{JsonRequest, RunEvent, RunResult};
 use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
 /// A job's id. Later jobs have larger ones.
@@ -46,22 +45,22 @@ impl std::str::FromStr for JobId {
     fn from_str(text: &str) -> Result<Self, String> {
         Uuid::try_parse(text)
             .map(Self)
-            .map_err(|_| format!("'{}' is not a job's id", text.chars().take(40).collect::<String>()))
+            .map_err(|_| format!("invalid job id '{}'", text.chars().take(40).collect::<String>()))
     }
 }
 
-/// How far a job is.
+/// The status of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum JobStatus {
-    /// It waits.
+    /// Waiting in the queue.
     Queued,
-    /// It runs.
+    /// Running.
     Running,
-    /// It has a result.
+    /// Ended with a result.
     Finished,
-    /// Somebody did not want it any more.
+    /// Cancelled by a client.
     Cancelled,
 }
 
@@ -73,7 +72,7 @@ impl JobStatus {
     }
 }
 
-/// How far a job is.
+/// The progress of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Progress {
     /// Its status.
@@ -90,41 +89,41 @@ pub struct Progress {
 pub struct Job {
     /// Its id.
     pub id: JobId,
-    /// How far it is.
+    /// Its status.
     pub status: JobStatus,
-    /// When it was created, in seconds since 1970; and so on.
+    /// When it was created, in seconds since 1970.
     pub created_at: f64,
-    /// When it was last started.
+    /// When it was last started, in seconds since 1970.
     pub started_at: Option<f64>,
-    /// When it ended.
+    /// When it ended, in seconds since 1970.
     pub finished_at: Option<f64>,
     /// How often it was started.
     pub attempts: u32,
-    /// What was asked for.
+    /// The request.
     pub request: JsonRequest,
-    /// What came of it.
+    /// The result, if it has ended.
     pub result: Option<RunResult>,
-    /// Whose it is; nobody's where no key is needed.
+    /// The name of the API key that created it, if keys are required.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner: Option<String>,
-    /// Who is told of its end.
+    /// The webhook to call when it ends.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub webhook: Option<Webhook>,
 }
 
-/// Who is told of a job's end, and whether they were.
+/// A webhook to call when the job ends, and the state of its delivery.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Webhook {
-    /// Where to.
+    /// The URL.
     pub url: String,
-    /// What it is signed with. It is stored, and never shown.
+    /// The secret for signatures. It is stored and never returned.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[cfg_attr(feature = "openapi", schema(ignore))]
     pub secret: String,
-    /// How far it is.
+    /// Its status.
     pub status: Delivery,
-    /// How often it was tried.
+    /// The number of attempts.
     pub attempts: u32,
     /// Why the last attempt failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -139,31 +138,31 @@ impl Webhook {
     }
 }
 
-/// How far telling somebody is.
+/// The state of a webhook delivery.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Delivery {
-    /// It will be tried, or tried again.
+    /// Waiting for the next attempt.
     Pending,
-    /// They know.
+    /// Delivered.
     Delivered,
-    /// It was given up.
+    /// Failed after the last attempt.
     Failed,
 }
 
 /// A job to be created.
 #[derive(Debug, Clone)]
 pub struct NewJob {
-    /// What is asked for.
+    /// The request.
     pub request: JsonRequest,
-    /// A key with which the same job is not created twice.
+    /// The idempotency key, if there is one.
     pub idempotency_key: Option<String>,
-    /// Whose it is.
+    /// The name of its API key.
     pub owner: Option<String>,
-    /// Who is to be told of its end.
+    /// The webhook to call when it ends.
     pub webhook: Option<Webhook>,
-    /// The most runs of its owner on a day, of which it is one if it is new.
+    /// The daily quota of its owner, which a new job is charged against.
     pub per_day: Option<u64>,
 }
 
@@ -183,35 +182,29 @@ impl NewJob {
             webhook: self.webhook.clone(),
         }
     }
-
-    /// What tells one request from another.
-    pub(crate) fn digest(&self) -> [u8; 32] {
-        let url = self.webhook.as_ref().map(|webhook| &webhook.url);
-        Sha256::digest(serde_json::to_vec(&(&self.request, url)).unwrap_or_default()).into()
-    }
 }
 
-/// One run of a job. When a job is taken away from a server that seems dead, a new run of it begins, and the old one has
-/// no say any more.
+/// An attempt to run a job. When a server seems dead, its jobs are started again, and stores ignore what the earlier attempt
+/// still reports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct RunOf {
+pub struct Attempt {
     /// The job.
     pub id: JobId,
-    /// Which of its attempts this is.
-    pub attempt: u32,
+    /// The number of the attempt, from 1.
+    pub number: u32,
 }
 
-impl RunOf {
+impl Attempt {
     pub(crate) fn is_current(self, job: &Job) -> bool {
-        job.id == self.id && job.status == JobStatus::Running && job.attempts == self.attempt
+        job.id == self.id && job.status == JobStatus::Running && job.attempts == self.number
     }
 }
 
 impl Job {
-    /// The run that is going on.
+    /// The current attempt.
     #[must_use]
-    pub fn run(&self) -> RunOf {
-        RunOf { id: self.id, attempt: self.attempts }
+    pub fn attempt(&self) -> Attempt {
+        Attempt { id: self.id, number: self.attempts }
     }
 
     /// How long it has waited for its last start.
@@ -234,32 +227,32 @@ impl Job {
     }
 }
 
-/// How much of the store may be used. A job that would exceed one of these is refused.
+/// Limits of a store. A job that would exceed one of them is refused.
 #[derive(Debug, Clone, Copy)]
-pub struct Bounds {
-    /// The most jobs that wait.
+pub struct StoreLimits {
+    /// The maximum number of queued jobs.
     pub waiting: u64,
-    /// The most jobs of one owner that wait.
+    /// The maximum number of queued jobs of one owner.
     pub waiting_per_owner: u64,
-    /// The most bytes that the jobs of one owner take: requests, results and events. An owner that exceeds it with results
-    /// starts no more jobs until some of them are forgotten.
+    /// The maximum size of the jobs of one owner: requests, results and events. An owner that exceeds it with results starts no
+    /// more jobs until some of them are deleted.
     pub bytes_per_owner: u64,
 }
 
-/// The bound that a job would exceed.
+/// The limit that a job would exceed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Exceeded {
-    /// [`Bounds::waiting`].
+    /// [`StoreLimits::waiting`].
     Waiting,
-    /// [`Bounds::waiting_per_owner`].
+    /// [`StoreLimits::waiting_per_owner`].
     WaitingPerOwner,
-    /// [`Bounds::bytes_per_owner`].
+    /// [`StoreLimits::bytes_per_owner`].
     BytesPerOwner,
     /// [`NewJob::per_day`].
     PerDay,
 }
 
-/// What came of creating a job.
+/// The outcome of creating a job.
 #[derive(Debug, PartialEq)]
 pub enum Created {
     /// It is new.
@@ -268,14 +261,14 @@ pub enum Created {
     Existing(Job),
     /// The key was used for another request.
     Conflict(JobId),
-    /// There is no room for it; nothing was stored or charged.
+    /// It would exceed a limit; nothing was stored or charged.
     Refused(Exceeded),
 }
 
 /// Which jobs to list.
 #[derive(Debug, Clone, Default)]
 pub struct Filter {
-    /// Only those that are this far.
+    /// Only those with this status.
     pub status: Option<JobStatus>,
     /// Only those of this owner.
     pub owner: Option<String>,
@@ -287,37 +280,37 @@ impl Filter {
     }
 }
 
-/// A job without what it was asked and what it answered, which may be large.
+/// A job without its request and result, which may be large.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Summary {
     /// Its id.
     pub id: JobId,
-    /// How far it is.
+    /// Its status.
     pub status: JobStatus,
     /// Its language.
     pub language: String,
-    /// Why its run ended, if it did.
+    /// The verdict of its run, if it has ended.
     pub verdict: Option<String>,
     /// When it was created.
     pub created_at: f64,
-    /// When it was last started.
+    /// When it was last started, in seconds since 1970.
     pub started_at: Option<f64>,
-    /// When it ended.
+    /// When it ended, in seconds since 1970.
     pub finished_at: Option<f64>,
 }
 
-/// Some of the jobs, the newest first. A page may be short, or empty, though there is a next one.
+/// A page of jobs, newest first. A page may be short or empty although a next one exists.
 #[derive(Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Page {
     /// The jobs.
     pub jobs: Vec<Summary>,
-    /// Where the next page begins, if there is one.
+    /// The cursor of the next page, if there is one.
     pub next: Option<JobId>,
 }
 
-/// Something that happened in a job. The last one has the result.
+/// An event of a job. The last one has the result.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Event {
     /// Its number, from 1.

@@ -17,9 +17,10 @@ use sandbox_executor::{RunEvent, RunResult};
 use serde::de::DeserializeOwned;
 
 use crate::embedded::{MOST_ATTEMPTS, MOST_SCANNED};
+use crate::idempotency::known_key;
 use crate::model::{
-    Bounds, Created, Event, Exceeded, Filter, Job, JobId, JobStatus, NewJob, Page, Progress, RunOf, Summary, Webhook,
-    now, today,
+    Attempt, Created, Event, Exceeded, Filter, Job, JobId, JobStatus, NewJob, Page, Progress, StoreLimits, Summary,
+    Webhook, now, today,
 };
 
 use scripts::{
@@ -89,7 +90,7 @@ impl RedisStore {
         format!("{}:{kind}:{id}", self.prefix)
     }
 
-    pub(crate) async fn create(&self, new: &NewJob, bounds: &Bounds) -> Result<Created> {
+    pub(crate) async fn create(&self, new: &NewJob, bounds: &StoreLimits) -> Result<Created> {
         let job = new.queued();
         let owner = new.owner.as_deref().unwrap_or_default();
         let digest = sandbox_base::random::hex(&new.digest());
@@ -122,10 +123,7 @@ impl RedisStore {
         };
         let (known_id, known_digest) = known.split_once(' ').unwrap_or((known, ""));
         let id: JobId = known_id.parse().map_err(|_| vanished("the job of the key"))?;
-        match self.get(id).await? {
-            Some(job) if known_digest == digest => Ok(Created::Existing(job)),
-            _ => Ok(Created::Conflict(id)),
-        }
+        Ok(known_key(id, self.get(id).await?, known_digest == digest))
     }
 
     pub(crate) async fn get(&self, id: JobId) -> Result<Option<Job>> {
@@ -272,22 +270,22 @@ impl RedisStore {
         }
     }
 
-    /// Says that this server is alive and still has these jobs; returns those that somebody wants cancelled.
-    pub(crate) async fn heartbeat(&self, runs: &[RunOf]) -> Result<Vec<JobId>> {
+    /// Renews the leases of these jobs; returns those that are to be cancelled.
+    pub(crate) async fn heartbeat(&self, runs: &[Attempt]) -> Result<Vec<JobId>> {
         let mut call = self.call(&HEARTBEAT);
         call.arg(LEASE.as_secs_f64());
-        for run in runs {
-            call.arg(run.id.to_string()).arg(run.attempt);
+        for attempt in runs {
+            call.arg(attempt.id.to_string()).arg(attempt.number);
         }
         let cancelled: Vec<String> = call.invoke_async(&mut self.connection.clone()).await?;
         Ok(cancelled.iter().filter_map(|id| id.parse().ok()).collect())
     }
 
-    pub(crate) async fn append(&self, run: RunOf, what: &RunEvent) -> Result<()> {
+    pub(crate) async fn append(&self, attempt: Attempt, what: &RunEvent) -> Result<()> {
         let _: i64 = self
             .call(&APPEND)
-            .arg(run.id.to_string())
-            .arg(run.attempt)
+            .arg(attempt.id.to_string())
+            .arg(attempt.number)
             .arg(json(what))
             .invoke_async(&mut self.connection.clone())
             .await?;
@@ -311,16 +309,16 @@ impl RedisStore {
         Ok(entries.into_iter().filter_map(read).collect())
     }
 
-    pub(crate) async fn finish(&self, run: RunOf, cancelled: bool, result: RunResult) -> Result<()> {
+    pub(crate) async fn finish(&self, attempt: Attempt, cancelled: bool, result: RunResult) -> Result<()> {
         let status = if cancelled { "cancelled" } else { "finished" };
         let (written, verdict) = (json(&result), result.verdict.name());
         let event = RunEvent::Result { result: Arc::new(result) };
-        self.end(run, "running", status, (&written, verdict), &event).await.map(drop)
+        self.end(attempt, "running", status, (&written, verdict), &event).await.map(drop)
     }
 
     async fn end(
         &self,
-        run: RunOf,
+        attempt: Attempt,
         from: &str,
         to: &str,
         (result, verdict): (&str, &str),
@@ -328,9 +326,9 @@ impl RedisStore {
     ) -> Result<bool> {
         let ended: i64 = self
             .call(&END)
-            .arg(run.id.to_string())
+            .arg(attempt.id.to_string())
             .arg(from)
-            .arg(run.attempt)
+            .arg(attempt.number)
             .arg(to)
             .arg(now())
             .arg(result)
@@ -345,7 +343,7 @@ impl RedisStore {
     pub(crate) async fn cancel(&self, id: JobId) -> Result<Option<Job>> {
         let Some(job) = self.get(id).await? else { return Ok(None) };
         let queued = job.status == JobStatus::Queued;
-        if queued && self.end(job.run(), "queued", "cancelled", ("", ""), &RunEvent::Cancelled).await? {
+        if queued && self.end(job.attempt(), "queued", "cancelled", ("", ""), &RunEvent::Cancelled).await? {
             return self.get(id).await;
         }
         if !job.status.is_final() {
@@ -361,11 +359,11 @@ impl RedisStore {
         self.get(id).await
     }
 
-    pub(crate) async fn put_back(&self, run: RunOf) -> Result<()> {
+    pub(crate) async fn put_back(&self, attempt: Attempt) -> Result<()> {
         let _: i64 = self
             .call(&PUT_BACK)
-            .arg(run.id.to_string())
-            .arg(run.attempt)
+            .arg(attempt.id.to_string())
+            .arg(attempt.number)
             .invoke_async(&mut self.connection.clone())
             .await?;
         Ok(())
@@ -429,7 +427,7 @@ impl RedisStore {
 
 /// The end of a job that was started too often, as arguments: the limit, the time, the result, the event and the verdict.
 fn give_up(call: &mut ScriptInvocation<'_>) {
-    let error = format!("the server died {MOST_ATTEMPTS} times while it ran");
+    let error = format!("the server died {MOST_ATTEMPTS} times while running this job");
     let result = RunResult::internal_error(error);
     call.arg(MOST_ATTEMPTS).arg(now()).arg(json(&result));
     let verdict = result.verdict.name();

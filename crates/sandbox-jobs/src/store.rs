@@ -7,13 +7,15 @@ use std::time::Duration;
 use sandbox_executor::{RunEvent, RunResult};
 
 use crate::embedded::{Embedded, FileError};
-use crate::model::{Bounds, Created, Event, Exceeded, Filter, Job, JobId, NewJob, Page, Progress, RunOf, Webhook};
+use crate::model::{
+    Attempt, Created, Event, Exceeded, Filter, Job, JobId, NewJob, Page, Progress, StoreLimits, Webhook,
+};
 #[cfg(feature = "redis")]
 use crate::redis::RedisStore;
 
-/// Where jobs are.
+/// A job store.
 #[derive(Debug, Clone)]
-pub enum Store {
+pub enum JobStore {
     /// In a file of this server's own.
     Embedded(Arc<Embedded>, Duration),
     /// In Redis.
@@ -32,13 +34,13 @@ pub enum StoreError {
     #[error("Redis failed: {0}")]
     Redis(#[from] ::redis::RedisError),
     /// The server is about to end.
-    #[error("the job store is gone")]
+    #[error("the job store is closed")]
     Gone,
 }
 
 type Result<T> = std::result::Result<T, StoreError>;
 
-/// Calls the file where waiting for the disk harms nobody.
+/// Calls the embedded store on a thread that may block on the disk.
 async fn blocking<T: Send + 'static>(
     store: &Arc<Embedded>,
     call: impl FnOnce(&Embedded) -> std::result::Result<T, FileError> + Send + 'static,
@@ -48,7 +50,7 @@ async fn blocking<T: Send + 'static>(
     Ok(called.map_err(|_| StoreError::Gone)??)
 }
 
-impl Store {
+impl JobStore {
     /// The store in a file. Jobs that were running when its last user died are queued again, or given up.
     pub fn embedded(file: &Path, retention: Duration) -> Result<Self> {
         Ok(Self::Embedded(Arc::new(Embedded::open(file)?), retention))
@@ -73,7 +75,7 @@ impl Store {
     /// Creates a job and queues it.
     ///
     /// A key that is known makes no new job, whatever the bounds: what is returned is the job that it made before.
-    pub async fn create(&self, new: NewJob, bounds: Bounds) -> Result<Created> {
+    pub async fn create(&self, new: NewJob, bounds: StoreLimits) -> Result<Created> {
         let new = Arc::new(new);
         let created = self.try_create(&new, bounds).await?;
         if created != Created::Refused(Exceeded::BytesPerOwner) {
@@ -84,7 +86,7 @@ impl Store {
         self.try_create(&new, bounds).await
     }
 
-    async fn try_create(&self, new: &Arc<NewJob>, bounds: Bounds) -> Result<Created> {
+    async fn try_create(&self, new: &Arc<NewJob>, bounds: StoreLimits) -> Result<Created> {
         match self {
             Self::Embedded(store, _) => {
                 let new = Arc::clone(new);
@@ -122,7 +124,7 @@ impl Store {
         }
     }
 
-    /// Jobs, the newest first, from before `cursor` on.
+    /// Jobs, newest first, from before `cursor` on.
     pub async fn list(&self, filter: Filter, limit: usize, cursor: Option<JobId>) -> Result<Page> {
         match self {
             Self::Embedded(store, _) => {
@@ -174,13 +176,13 @@ impl Store {
         }
     }
 
-    /// Says that these runs go on; returns the jobs that somebody wants cancelled elsewhere. To be called every second or
+    /// Renews the leases of these attempts; returns the jobs that are to be cancelled. To be called every second or
     /// so: a server that is silent loses its jobs to others.
     #[cfg_attr(
         not(feature = "redis"),
         expect(unused_variables, clippy::unused_async, reason = "a file belongs to one server, which keeps its jobs")
     )]
-    pub async fn heartbeat(&self, runs: &[RunOf]) -> Result<Vec<JobId>> {
+    pub async fn heartbeat(&self, runs: &[Attempt]) -> Result<Vec<JobId>> {
         match self {
             Self::Embedded(..) => Ok(vec![]),
             #[cfg(feature = "redis")]
@@ -189,11 +191,11 @@ impl Store {
     }
 
     /// Notes something that happened in a run.
-    pub async fn append(&self, run: RunOf, what: RunEvent) -> Result<()> {
+    pub async fn append(&self, attempt: Attempt, what: RunEvent) -> Result<()> {
         match self {
-            Self::Embedded(store, _) => blocking(store, move |store| store.append(run, &what)).await,
+            Self::Embedded(store, _) => blocking(store, move |store| store.append(attempt, &what)).await,
             #[cfg(feature = "redis")]
-            Self::Redis(store) => Ok(store.append(run, &what).await?),
+            Self::Redis(store) => Ok(store.append(attempt, &what).await?),
         }
     }
 
@@ -206,7 +208,7 @@ impl Store {
         }
     }
 
-    /// A job of whose end somebody is to be told now, of any owner but these. Whoever gets it has this long to do so.
+    /// Takes a job whose webhook is due, of any owner except these. Its delivery is leased for this long.
     pub async fn take_delivery(&self, lease: Duration, without: Vec<Option<String>>) -> Result<Option<Job>> {
         match self {
             Self::Embedded(store, _) => blocking(store, move |store| store.take_delivery(lease, &without)).await,
@@ -215,7 +217,7 @@ impl Store {
         }
     }
 
-    /// Notes what came of telling somebody, and when to try again.
+    /// Records the outcome of a delivery, and when to retry.
     pub async fn note_delivery(&self, id: JobId, webhook: Webhook, again: Option<Duration>) -> Result<()> {
         match self {
             Self::Embedded(store, _) => blocking(store, move |store| store.note_delivery(id, &webhook, again)).await,
@@ -224,7 +226,7 @@ impl Store {
         }
     }
 
-    /// Takes runs from what somebody may have on a day (of UTC). Says no, and takes nothing, if there are not so many
+    /// Charges runs against a daily quota (in UTC). Returns false, and charges nothing, if there are not so many
     /// left.
     pub async fn spend(&self, who: &str, runs: u64, most: u64) -> Result<bool> {
         let owned = who.to_owned();
@@ -236,11 +238,11 @@ impl Store {
     }
 
     /// Ends a job with its run's result, which is its last event too.
-    pub async fn finish(&self, run: RunOf, cancelled: bool, result: RunResult) -> Result<()> {
+    pub async fn finish(&self, attempt: Attempt, cancelled: bool, result: RunResult) -> Result<()> {
         match self {
-            Self::Embedded(store, _) => blocking(store, move |store| store.finish(run, cancelled, result)).await,
+            Self::Embedded(store, _) => blocking(store, move |store| store.finish(attempt, cancelled, result)).await,
             #[cfg(feature = "redis")]
-            Self::Redis(store) => Ok(store.finish(run, cancelled, result).await?),
+            Self::Redis(store) => Ok(store.finish(attempt, cancelled, result).await?),
         }
     }
 
@@ -254,11 +256,11 @@ impl Store {
     }
 
     /// Puts a running job back into the queue, for a server that ends before it does.
-    pub async fn put_back(&self, run: RunOf) -> Result<()> {
+    pub async fn put_back(&self, attempt: Attempt) -> Result<()> {
         match self {
-            Self::Embedded(store, _) => blocking(store, move |store| store.put_back(run)).await,
+            Self::Embedded(store, _) => blocking(store, move |store| store.put_back(attempt)).await,
             #[cfg(feature = "redis")]
-            Self::Redis(store) => Ok(store.put_back(run).await?),
+            Self::Redis(store) => Ok(store.put_back(attempt).await?),
         }
     }
 
@@ -276,26 +278,26 @@ impl Store {
 
     /// Follows a job: wakes when it may have changed.
     #[must_use]
-    pub fn follow(&self, id: JobId) -> Follower {
+    pub fn follow(&self, id: JobId) -> JobWatch {
         match self {
-            Self::Embedded(store, _) => Follower::Told(Arc::clone(store), id, store.follow(id)),
+            Self::Embedded(store, _) => JobWatch::Told(Arc::clone(store), id, store.follow(id)),
             #[cfg(feature = "redis")]
-            Self::Redis(_) => Follower::Asks,
+            Self::Redis(_) => JobWatch::Asks,
         }
     }
 }
 
-/// Somebody who follows a job.
+/// Follows a job.
 #[derive(Debug)]
-pub enum Follower {
-    /// Is told of changes.
+pub enum JobWatch {
+    /// The store notifies it of changes.
     Told(Arc<Embedded>, JobId, tokio::sync::watch::Receiver<u64>),
-    /// Has to ask from time to time.
+    /// It has to poll.
     Asks,
 }
 
-impl Follower {
-    /// Whether the store tells of changes, so that there is no need to ask often.
+impl JobWatch {
+    /// Whether the store notifies of changes, so that polling can be rare.
     #[must_use]
     pub fn is_told(&self) -> bool {
         matches!(self, Self::Told(..))
@@ -334,7 +336,7 @@ impl Usage {
 }
 
 #[cfg(all(test, feature = "redis"))]
-impl Store {
+impl JobStore {
     pub(crate) async fn usage(&self, owner: &str) -> Usage {
         match self {
             Self::Embedded(store, _) => store.usage(owner),

@@ -37,9 +37,9 @@ pub struct Definition {
     /// What to do once for each toolchain.
     pub prepare: Option<Prepare>,
     /// How to compile, for languages that do.
-    pub compile: Option<Compile>,
+    pub compile: Option<CompileDefinition>,
     /// How to run a program.
-    pub run: Run,
+    pub run: RunDefinition,
     /// How to install packages.
     pub packages: Option<Packages>,
     /// How to read what programs say when they fail.
@@ -139,7 +139,7 @@ pub enum StageName {
 /// How to compile.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Compile {
+pub struct CompileDefinition {
     /// A script that compiles `$1`, the file where the program begins, into the directory `$OUT`. All source files are
     /// in the working directory.
     pub script: String,
@@ -150,14 +150,14 @@ pub struct Compile {
     #[serde(default)]
     pub tools: BTreeMap<String, Tool>,
     /// What can be started before it is known what to compile, and makes that faster.
-    pub companion: Option<Companion>,
+    pub companion: Option<CompanionDefinition>,
 }
 
 /// A companion of compilers: a program that is started in a cell before it is known what to compile.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Companion {
-    /// A script that runs as long as the companion waits for [`Compile::script`], which has to find it by itself, and to
+pub struct CompanionDefinition {
+    /// A script that runs as long as the companion waits for [`CompileDefinition::script`], which has to find it by itself, and to
     /// do without it. When it is ready it writes something to its standard output, which it closes if it fails.
     pub script: String,
 }
@@ -165,7 +165,7 @@ pub struct Companion {
 /// How to run a program.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Run {
+pub struct RunDefinition {
     /// The command; the program's arguments follow. Replaced are `{executable}`, `{entry}` (the file where the program
     /// begins), `{stem}` (the same without its ending), `{runner}` (the runner's text), `{runner_file}` (a file with
     /// it), and `{heap}` (three quarters of the memory limit, in MiB).
@@ -186,7 +186,7 @@ pub struct Run {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Warm {
-    /// The command that becomes a zygote. As in `Run::argv`, and replaced are `{zygote}` (the zygote's text), `{library}`
+    /// The command that becomes a zygote. As in `RunDefinition::argv`, and replaced are `{zygote}` (the zygote's text), `{library}`
     /// (the library that it loads to become one) and `{preload}` (the modules to load, with commas between them). In its
     /// cell, `{runner_file}` has the zygote's text too: what is loaded from there is loaded anew by what a run starts.
     pub argv: Vec<String>,
@@ -220,7 +220,7 @@ impl Warm {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Restricted {
-    /// The command, as in [`Run::argv`].
+    /// The command, as in [`RunDefinition::argv`].
     pub argv: Vec<String>,
     /// A file whose text goes before the runner's.
     pub runner: String,
@@ -282,7 +282,7 @@ impl<'de> Deserialize<'de> for Pattern {
         let text = String::deserialize(deserializer)?;
         Regex::new(&text)
             .map(Self)
-            .map_err(|error| serde::de::Error::custom(format!("'{text}' is not a regular expression: {error}")))
+            .map_err(|error| serde::de::Error::custom(format!("invalid regular expression '{text}': {error}")))
     }
 }
 
@@ -305,7 +305,7 @@ pub enum DefinitionError {
         /// What is wrong, and where.
         source: Box<toml::de::Error>,
     },
-    /// A value makes no sense.
+    /// A value is invalid.
     #[error("{file}: {what}")]
     Value {
         /// The file.
@@ -335,13 +335,13 @@ impl Definition {
             // From the text, so that an error names the line.
             None => toml::from_str(text).map_err(syntax)?,
             Some(toml::Value::String(name)) => {
-                let base = like(&name).ok_or_else(|| value(format!("like: there is no language '{name}'")))?;
+                let base = like(&name).ok_or_else(|| value(format!("like: unknown language '{name}'")))?;
                 table = merge(base, table);
                 table.clone().try_into().map_err(syntax)?
             }
-            Some(_) => return Err(value("like: give the name of a language".to_owned())),
+            Some(_) => return Err(value("like: expected the name of a language".to_owned())),
         };
-        if let Some(what) = definition.complaint() {
+        if let Some(what) = definition.problem() {
             return Err(value(what));
         }
         let restricted = definition.run.restricted.as_mut().map(|restricted| &mut restricted.runner);
@@ -353,10 +353,10 @@ impl Definition {
         Ok((definition, table))
     }
 
-    fn complaint(&self) -> Option<String> {
+    fn problem(&self) -> Option<String> {
         let names = || std::iter::once(&self.name).chain(&self.aliases);
         if let Some(name) = names().find(|name| !is_name(name)) {
-            return Some(format!("'{name}' is not a name: use lower-case letters, digits, '+', '-' and '_'"));
+            return Some(format!("invalid name '{name}': use lower-case letters, digits, '+', '-' and '_'"));
         }
         for path in std::iter::once(&self.source).chain(&self.entries) {
             if let Err(error) = sandbox_base::RelativePath::new(path.clone()) {
@@ -374,7 +374,7 @@ impl Definition {
         let normal = |path: &Path| path.components().skip(1).all(|part| matches!(part, Component::Normal(_)));
         let inside = |path: &Path| path.starts_with("/etc") && normal(path);
         if let Some(path) = self.find.system.iter().find(|path| !inside(Path::new(path))) {
-            return Some(format!("find.system: '{path}' is not a part of /etc"));
+            return Some(format!("find.system: '{path}' is not below /etc"));
         }
         let argvs = std::iter::once(("run.argv", &self.run.argv));
         let restricted = self.run.restricted.iter().map(|restricted| ("run.restricted.argv", &restricted.argv));
@@ -387,7 +387,7 @@ impl Definition {
                 .iter()
                 .find(|word| word.starts_with('{') && word.ends_with('}') && !PLACEHOLDERS.contains(&word.as_str()));
             if let Some(word) = unknown {
-                return Some(format!("{name}: {word} means nothing; use {}", PLACEHOLDERS.join(", ")));
+                return Some(format!("{name}: unknown placeholder {word}; expected {}", PLACEHOLDERS.join(", ")));
             }
             if argv.iter().any(|word| word.starts_with("{runner")) && self.run.runner.is_none() {
                 return Some(format!("{name} uses {{runner}}, but there is no run.runner"));
@@ -480,7 +480,7 @@ mod tests {
         assert_eq!((moon.name.as_str(), moon.source.as_str()), ("moon", "main.lua"));
         assert_eq!((moon.find.commands, moon.find.missing), (vec!["moon".to_owned()], "install it".to_owned()));
         let error = parse("like = \"nothing\"\nname = \"x\"").expect_err("refused").to_string();
-        assert_eq!(error, "x.toml: like: there is no language 'nothing'");
+        assert_eq!(error, "x.toml: like: unknown language 'nothing'");
         assert!(parse("like = 3").is_err());
     }
 
@@ -494,22 +494,22 @@ mod tests {
     }
 
     #[test]
-    fn complaints_name_the_file_and_the_mistake() {
+    fn errors_name_the_file_and_the_mistake() {
         let wrong = |from: &str, to: &str| parse(&MINIMAL.replace(from, to)).expect_err("refused").to_string();
-        assert!(wrong("name = \"lua\"", "name = \"L ua\"").contains("x.toml: 'L ua' is not a name"));
+        assert!(wrong("name = \"lua\"", "name = \"L ua\"").contains("x.toml: invalid name 'L ua'"));
         assert!(wrong("source = \"main.lua\"", "source = \"../main.lua\"").contains("climbs"));
         assert!(wrong("extensions", "extentions").contains("extentions"));
         assert!(wrong("commands = [\"lua\"]", "commands = []").contains("find.commands must list"));
         assert!(wrong("commands = [\"lua\"]", "commands = [\"/bin/lua\"]").contains("without directories"));
         assert!(wrong("argv = [\"{executable}\", \"{entry}\"]", "argv = []").contains("run.argv is empty"));
-        assert!(wrong("{entry}", "{source}").contains("{source} means nothing; use {executable}"));
+        assert!(wrong("{entry}", "{source}").contains("unknown placeholder {source}; expected {executable}"));
         assert!(wrong("{entry}", "{runner}").contains("there is no run.runner"));
-        assert!(wrong("missing", "system = [\"/root\"]\nmissing").contains("not a part of /etc"));
-        assert!(wrong("missing", "system = [\"/etc/../root\"]\nmissing").contains("not a part of /etc"));
+        assert!(wrong("missing", "system = [\"/root\"]\nmissing").contains("not below /etc"));
+        assert!(wrong("missing", "system = [\"/etc/../root\"]\nmissing").contains("not below /etc"));
         assert!(wrong("[run]", "[run]\nrunner = \"../x\"").contains("run.runner: path \"../x\" climbs"));
         assert!(wrong("[run]", "[run]\nrunner = \"/x\"").contains("run.runner: path \"/x\" is absolute"));
         assert!(wrong("[run]", "[run]\nrunner = \"none\"").contains("cannot read none"));
-        assert!(wrong("[run]", "[errors]\nrun = [\"(\"]\n[run]").contains("is not a regular expression"));
+        assert!(wrong("[run]", "[errors]\nrun = [\"(\"]\n[run]").contains("invalid regular expression"));
         let prepare = "[prepare]\nwhat = \"x\"\nscript = \"x\"\ntarget = \"/a/../b\"\nstages = []\n[run]";
         assert!(wrong("[run]", prepare).contains("prepare.target"));
     }

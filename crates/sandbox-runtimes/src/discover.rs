@@ -6,24 +6,24 @@ use std::process::Stdio;
 
 use sandbox_cell::Mount;
 
-use crate::inside::Root;
+use crate::image_toolchains::ImageRoot;
 
 use crate::definition::{Definition, Tool};
-use crate::memory::{Description, Memory};
 use crate::runtime::Runtime;
+use crate::toolchain_cache::{ToolchainCache, ToolchainDescription};
 
 /// Where to look for programs.
 #[derive(Debug, Clone, Default)]
-pub struct Places {
+pub struct SearchPaths {
     /// A list as in the variable `PATH`.
     pub path: String,
     /// The home directory.
     pub home: Option<PathBuf>,
     /// The root below which all of it is, if it is not the host's.
-    pub(crate) root: Option<Root>,
+    pub(crate) root: Option<ImageRoot>,
 }
 
-impl Places {
+impl SearchPaths {
     /// Those of this process.
     #[must_use]
     pub fn of_this_process() -> Self {
@@ -127,7 +127,7 @@ impl Missing {
 
 /// A tool as a cell sees it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Placed {
+pub(crate) struct LocatedTool {
     pub(crate) mount: Option<Mount>,
     /// The directory to search for it.
     pub(crate) dir: PathBuf,
@@ -135,13 +135,13 @@ pub(crate) struct Placed {
 
 impl Definition {
     /// Finds the toolchain.
-    pub fn discover(&self, places: &Places, memory: &mut Memory) -> Result<Runtime, Missing> {
+    pub fn discover(&self, places: &SearchPaths, cache: &mut ToolchainCache) -> Result<Runtime, Missing> {
         let watched: Vec<PathBuf> = self.find.watch.iter().flat_map(|path| places.expand(path)).collect();
         for command in places.commands(&self.find.commands, &self.find.paths) {
-            let known = memory.recall(&command, &self.find.describe, &watched).cloned();
+            let known = cache.recall(&command, &self.find.describe, &watched).cloned();
             let description = known.or_else(|| {
                 let description = describe(&command, &self.find.describe)?;
-                memory.remember(&command, &self.find.describe, &watched, &description);
+                cache.remember(&command, &self.find.describe, &watched, &description);
                 Some(description)
             });
             if let Some(description) = description {
@@ -155,17 +155,22 @@ impl Definition {
 impl Tool {
     /// Finds a tool and says how a cell gets to see it. `prefix` is the toolchain's, with its place in the cell: many
     /// tools come with it.
-    pub(crate) fn locate(&self, name: &str, places: &Places, prefix: (&Path, &Path)) -> Result<Placed, Missing> {
+    pub(crate) fn locate(
+        &self,
+        name: &str,
+        places: &SearchPaths,
+        prefix: (&Path, &Path),
+    ) -> Result<LocatedTool, Missing> {
         let missing = || Missing::on_host(format!("'{name}'"), self.missing.clone());
         let own = self.commands.iter().map(|command| prefix.0.join("bin").join(command));
         let command = own.filter(|file| is_executable(file)).chain(places.commands(&self.commands, &self.paths)).next();
         let command = command.ok_or_else(missing)?;
         let command_dir = command.parent().unwrap_or(Path::new("/"));
         if command_dir.starts_with("/usr") {
-            return Ok(Placed { mount: None, dir: command_dir.to_owned() });
+            return Ok(LocatedTool { mount: None, dir: command_dir.to_owned() });
         }
         if let Ok(inside) = command_dir.strip_prefix(prefix.0) {
-            return Ok(Placed { mount: None, dir: prefix.1.join(inside) });
+            return Ok(LocatedTool { mount: None, dir: prefix.1.join(inside) });
         }
         let file = command.canonicalize().map_err(|_| missing())?;
         let target = Path::new("/opt/tools").join(name);
@@ -173,10 +178,10 @@ impl Tool {
         if self.levels == 0 {
             let target = target.join(command.file_name().unwrap_or_default());
             let dir = target.parent().unwrap_or(Path::new("/")).to_owned();
-            return Ok(Placed { mount: Some(Mount::read_only(root, target)), dir });
+            return Ok(LocatedTool { mount: Some(Mount::read_only(root, target)), dir });
         }
         let inside = file.parent().and_then(|dir| dir.strip_prefix(root).ok()).ok_or_else(missing)?;
-        Ok(Placed { dir: target.join(inside), mount: Some(Mount::read_only(root, target)) })
+        Ok(LocatedTool { dir: target.join(inside), mount: Some(Mount::read_only(root, target)) })
     }
 }
 
@@ -186,7 +191,7 @@ fn is_executable(file: &Path) -> bool {
 
 /// Asks a toolchain what it is. It is the host's own program, run with nothing of a request, in the root directory so
 /// that no file of the current one has a say.
-fn describe(command: &Path, script: &str) -> Option<Description> {
+fn describe(command: &Path, script: &str) -> Option<ToolchainDescription> {
     let output = std::process::Command::new("/bin/sh")
         .args(["-c", script, "sh"])
         .arg(command)
@@ -195,12 +200,16 @@ fn describe(command: &Path, script: &str) -> Option<Description> {
         .stderr(Stdio::null())
         .output()
         .ok()?;
-    let said = Description::parse(&output.stdout)?;
+    let description = ToolchainDescription::parse(&output.stdout)?;
     let real = |path: &Path| path.canonicalize().ok();
-    Some(Description { executable: real(&said.executable)?, prefix: real(&said.prefix)?, ..said })
+    Some(ToolchainDescription {
+        executable: real(&description.executable)?,
+        prefix: real(&description.prefix)?,
+        ..description
+    })
 }
 
-impl Description {
+impl ToolchainDescription {
     /// What a toolchain said.
     pub(crate) fn parse(output: &[u8]) -> Option<Self> {
         let text = std::str::from_utf8(output).ok()?;
@@ -222,8 +231,8 @@ mod tests {
         Registry::shipped().expect("valid").by_name("python").expect("known").clone()
     }
 
-    fn places(path: &str) -> Places {
-        Places { path: path.to_owned(), ..Places::default() }
+    fn places(path: &str) -> SearchPaths {
+        SearchPaths { path: path.to_owned(), ..SearchPaths::default() }
     }
 
     fn executable(file: &Path, text: &str) {
@@ -246,7 +255,8 @@ mod tests {
         let dir = tempfile::tempdir().expect("tempdir");
         let root = dir.path().canonicalize().expect("path");
         let bin = toolchain(&root, root.to_str().expect("utf-8"));
-        let found = python().discover(&places(bin.to_str().expect("utf-8")), &mut Memory::open(None)).expect("found");
+        let found =
+            python().discover(&places(bin.to_str().expect("utf-8")), &mut ToolchainCache::open(None)).expect("found");
         assert_eq!(found.version, "3.99.1");
         assert_eq!(found.mounts, [Mount::read_only(root, "/opt/python")]);
         let variable = |name: &str| found.environment.iter().find(|(n, _)| n == name).map(|(_, v)| v.clone());
@@ -258,8 +268,8 @@ mod tests {
     fn a_toolchain_of_the_system_stays_where_it_is() {
         let dir = tempfile::tempdir().expect("tempdir");
         let bin = toolchain(dir.path(), "/usr");
-        let mut memory = Memory::open(Some(dir.path()));
-        let found = python().discover(&places(bin.to_str().expect("utf-8")), &mut memory).expect("found");
+        let mut cache = ToolchainCache::open(Some(dir.path()));
+        let found = python().discover(&places(bin.to_str().expect("utf-8")), &mut cache).expect("found");
         assert!(found.mounts.is_empty());
         assert!(!found.environment.iter().any(|(name, _)| name == "LD_LIBRARY_PATH"));
     }
@@ -268,7 +278,7 @@ mod tests {
     fn what_is_missing_says_how_to_get_it() {
         let mut definition = python();
         definition.find.paths.clear();
-        let error = definition.discover(&places("/nowhere"), &mut Memory::open(None)).expect_err("missing");
+        let error = definition.discover(&places("/nowhere"), &mut ToolchainCache::open(None)).expect_err("missing");
         let text = error.to_string();
         assert!(text.starts_with("a toolchain for python was not found on this host; install Python 3.9"), "{text}");
     }
@@ -279,7 +289,7 @@ mod tests {
         executable(&dir.path().join("bad/python3"), "#!/bin/sh\nexit 3\n");
         let good = toolchain(&dir.path().join("good"), "/usr");
         let path = format!("{}:{}", dir.path().join("bad").display(), good.display());
-        assert!(python().discover(&places(&path), &mut Memory::open(None)).is_ok());
+        assert!(python().discover(&places(&path), &mut ToolchainCache::open(None)).is_ok());
     }
 
     #[test]
@@ -288,7 +298,7 @@ mod tests {
         for version in ["v20.9.1", "v20.10.0", "v18.0.0", "other"] {
             std::fs::create_dir_all(dir.path().join("nvm").join(version).join("bin")).expect("mkdir");
         }
-        let places = Places { home: Some(dir.path().to_owned()), ..Places::default() };
+        let places = SearchPaths { home: Some(dir.path().to_owned()), ..SearchPaths::default() };
         let found = places.expand("~/nvm/v*/bin");
         let found: Vec<_> = found.iter().map(|path| path.strip_prefix(dir.path()).expect("inside")).collect();
         assert_eq!(found, ["nvm/v20.10.0/bin", "nvm/v20.9.1/bin", "nvm/v18.0.0/bin"].map(Path::new));

@@ -2,23 +2,24 @@
 //!
 //! A language is a definition file ([`Definition`]); together with the toolchain that is found on the host it becomes
 //! a [`Runtime`], from which the commands of its stages are planned. Discovery asks each toolchain to describe itself
-//! and remembers the answer ([`Memory`]), because starting an interpreter only to ask its version would double the cost
-//! of a run. What stages make once for many runs (packages, compiled programs) is kept in a [`Store`].
+//! and remembers the answer ([`ToolchainCache`]), because starting an interpreter only to ask its version would double the cost
+//! of a run. What stages make once for many runs (packages, compiled programs) is kept in a [`ArtifactStore`].
 
+mod artifact_store;
 mod definition;
 mod discover;
-mod inside;
-mod memory;
+mod image_toolchains;
 mod registry;
 mod runtime;
-mod store;
+mod toolchain_cache;
 
+pub use artifact_store::{ArtifactKind, ArtifactStore, Claim, Entry, ListedArtifact, Staging};
 pub use definition::{Definition, DefinitionError, EntryFrom, Errors, Packages, Pattern, Prepare, StageName, Warm};
-pub use discover::{Missing, Places};
-pub use inside::Inside;
-pub use memory::Memory;
+pub use discover::{Missing, SearchPaths};
+pub use image_toolchains::ToolchainImage;
 pub use registry::{Registry, UnknownLanguage};
 pub use runtime::{
-    Environment, Invocation, OUT_DIR, RESULT_DIR, RUNNER_FILE, Runtime, Stage, WarmUp, ZYGOTE_LIBRARY_FILE, set_all,
+    Environment, Invocation, OUT_DIR, RESULT_DIR, RUNNER_FILE, Runtime, StageCommand, WarmUp, ZYGOTE_LIBRARY_FILE,
+    set_all,
 };
-pub use store::{Claim, Entry, Kind, Listed, Staging, Store};
+pub use toolchain_cache::ToolchainCache;

@@ -158,7 +158,7 @@ impl Registry {
         for existing in &self.definitions {
             let taken = |name: &&String| names(existing).any(|other| other == *name);
             if let Some(name) = names(&definition).find(taken) {
-                let what = format!("the name '{name}' belongs to {}", existing.name);
+                let what = format!("the name '{name}' is already used by {}", existing.name);
                 return Err(DefinitionError::Value { file: file.to_owned(), what });
             }
         }
@@ -292,7 +292,7 @@ mod tests {
 
         std::fs::write(dir.path().join("bad.toml"), definition("mine", "aliases = [\"js\"]")).expect("write");
         let error = Registry::shipped().expect("valid").add_directory(dir.path()).expect_err("refused").to_string();
-        assert!(error.ends_with("bad.toml: the name 'js' belongs to javascript"), "{error}");
+        assert!(error.ends_with("bad.toml: the name 'js' is already used by javascript"), "{error}");
         assert!(Registry::shipped().expect("valid").add_directory(Path::new("/no/such/dir")).is_err());
     }
 }

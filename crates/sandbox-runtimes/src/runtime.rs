@@ -8,8 +8,8 @@ use sandbox_base::Limits;
 use sandbox_cell::{Command, Mount, WORK_DIR, base_environment};
 
 use crate::definition::{Definition, Tool};
-use crate::discover::{Missing, Placed, Places};
-use crate::memory::{Description, Fingerprint};
+use crate::discover::{LocatedTool, Missing, SearchPaths};
+use crate::toolchain_cache::{Fingerprint, ToolchainDescription};
 
 /// Where a stage that makes something puts it, and where what was compiled appears in the run.
 pub const OUT_DIR: &str = "/build";
@@ -43,13 +43,13 @@ pub struct Runtime {
     pub(crate) environment: Environment,
     /// Where its executable is in a cell.
     executable: PathBuf,
-    /// The tools of its stages, found once: whoever serves requests may not be able to look everywhere later.
-    tools: BTreeMap<String, Result<Placed, Missing>>,
+    /// The tools of its stages, located once: later the server may lack the privileges to search everywhere.
+    tools: BTreeMap<String, Result<LocatedTool, Missing>>,
 }
 
 /// A command, and what the cell needs to see for it besides the toolchain.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Stage {
+pub struct StageCommand {
     /// What to run.
     pub command: Command,
     /// Tools.
@@ -83,7 +83,7 @@ pub struct Invocation<'a> {
 }
 
 impl Runtime {
-    pub(crate) fn new(definition: &Definition, description: &Description, places: &Places) -> Self {
+    pub(crate) fn new(definition: &Definition, description: &ToolchainDescription, places: &SearchPaths) -> Self {
         let (mut mounts, inside, executable) = place(&definition.name, description);
         let mut environment = base_environment();
         if !mounts.is_empty() {
@@ -113,12 +113,12 @@ impl Runtime {
     /// A toolchain of an image, where it is in place.
     pub(crate) fn inside(
         definition: &Definition,
-        description: Description,
+        description: ToolchainDescription,
         mut environment: Environment,
-        tools: BTreeMap<String, Result<Placed, Missing>>,
+        tools: BTreeMap<String, Result<LocatedTool, Missing>>,
         digest: &str,
     ) -> Self {
-        let Description { version, executable, prefix } = description;
+        let ToolchainDescription { version, executable, prefix } = description;
         let dir = executable.parent().unwrap_or(&prefix).to_owned();
         search_first(&mut environment, &dir);
         Self {
@@ -140,21 +140,21 @@ impl Runtime {
     }
 
     /// Prepares what is done once. `variable` gives the host's variables.
-    pub fn prepare(&self, variable: impl Fn(&str) -> Option<OsString>) -> Result<Option<Stage>, Missing> {
+    pub fn prepare(&self, variable: impl Fn(&str) -> Option<OsString>) -> Result<Option<StageCommand>, Missing> {
         let Some(prepare) = &self.definition.prepare else { return Ok(None) };
         let mut environment = self.with(&prepare.env);
         set_all(&mut environment, prepare.pass.iter().filter_map(|name| Some((name, variable(name)?))));
         let mounts = self.tools(&prepare.tools, &mut environment)?;
-        Ok(Some(Stage { command: script(&prepare.script, environment, []), mounts }))
+        Ok(Some(StageCommand { command: script(&prepare.script, environment, []), mounts }))
     }
 
     /// Compiles the program that begins in `entry`, with packages or without.
-    pub fn compile(&self, entry: &str, packages: bool) -> Result<Option<Stage>, Missing> {
+    pub fn compile(&self, entry: &str, packages: bool) -> Result<Option<StageCommand>, Missing> {
         let Some(compile) = &self.definition.compile else { return Ok(None) };
         let mut environment = self.with(&compile.env);
         self.add_package_variables(&mut environment, packages);
         let mounts = self.tools(&compile.tools, &mut environment)?;
-        Ok(Some(Stage { command: script(&compile.script, environment, [entry.into()]), mounts }))
+        Ok(Some(StageCommand { command: script(&compile.script, environment, [entry.into()]), mounts }))
     }
 
     /// The companion of such a compile command, if the language has one.
@@ -169,14 +169,14 @@ impl Runtime {
         &self,
         packages: &[String],
         variable: impl Fn(&str) -> Option<OsString>,
-    ) -> Result<Option<Stage>, Missing> {
+    ) -> Result<Option<StageCommand>, Missing> {
         let Some(definition) = &self.definition.packages else { return Ok(None) };
         let mut environment = self.with(&definition.install_env);
         let passed = definition.pass.iter().filter_map(|name| Some((name, variable(name)?)));
         set_all(&mut environment, passed);
         let mounts = self.tools(&definition.tools, &mut environment)?;
         let command = script(&definition.script, environment, packages.iter().map(OsString::from));
-        Ok(Some(Stage { command, mounts }))
+        Ok(Some(StageCommand { command, mounts }))
     }
 
     /// Runs a program. `None` if there is no restricted way to run it and one is asked for.
@@ -297,7 +297,7 @@ fn script(script: &str, env: Environment, args: impl IntoIterator<Item = OsStrin
 
 /// Where a toolchain appears in a cell: in place if it belongs to the system, else at a neutral path. The mount, the
 /// directory, and the executable in it.
-fn place(language: &str, description: &Description) -> (Vec<Mount>, PathBuf, PathBuf) {
+fn place(language: &str, description: &ToolchainDescription) -> (Vec<Mount>, PathBuf, PathBuf) {
     if description.prefix.starts_with("/usr") {
         return (vec![], description.prefix.clone(), description.executable.clone());
     }
@@ -316,12 +316,12 @@ mod tests {
 
     fn runtime(name: &str) -> Runtime {
         let definition = Registry::shipped().expect("valid").by_name(name).expect("known").clone();
-        let description = Description {
+        let description = ToolchainDescription {
             version: "1.0".to_owned(),
             executable: "/home/u/chain/bin/tool".into(),
             prefix: "/home/u/chain".into(),
         };
-        Runtime::new(&definition, &description, &Places::default())
+        Runtime::new(&definition, &description, &SearchPaths::default())
     }
 
     fn variable(environment: &Environment, name: &str) -> Option<String> {

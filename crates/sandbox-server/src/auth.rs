@@ -1,4 +1,4 @@
-//! API keys: who somebody is, and what they may do.
+//! API keys: authentication of clients, their scopes and limits.
 //!
 //! A key is compared by its digest, in constant time. Behind a key may stand what is particular to it:
 //! `KEY;name=ci;scopes=execute+jobs;rate=10;runs=4;per-day=1000`.
@@ -13,9 +13,9 @@ use sandbox_jobs::{Filter, Job, JobStatus};
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
+use crate::capacity::Owner;
 use crate::problem::{Code, Problem};
 use crate::rate_limit::{ClientLimit, network};
-use crate::slots::Owner;
 
 /// The shortest key: long enough not to be guessed, if it is random.
 const SHORTEST: usize = 16;
@@ -52,17 +52,17 @@ impl Scope {
     }
 }
 
-/// Somebody who asks.
+/// A client.
 #[derive(Debug)]
 pub(crate) struct Client {
-    /// Their name; nobody has one where no key is needed.
+    /// The name of its key; none where no key is required.
     pub(crate) name: Option<String>,
     scopes: Vec<Scope>,
-    /// Requests a second, if that is particular to them.
+    /// Requests per second, if the key has a limit of its own.
     pub(crate) rate: Option<f64>,
-    /// The most concurrent runs of all kinds, if that is particular to them.
+    /// The maximum number of concurrent runs, if the key has a limit of its own.
     runs: Option<usize>,
-    /// Runs a day.
+    /// Runs per day.
     pub(crate) per_day: Option<u64>,
 }
 
@@ -78,7 +78,7 @@ impl Client {
         if self.scopes.contains(&scope) {
             return Ok(());
         }
-        Err(Problem::new(Code::Forbidden, format!("the key does not have the scope '{}'", scope.name())))
+        Err(Problem::new(Code::Forbidden, format!("the API key lacks the scope '{}'", scope.name())))
     }
 
     fn is_admin(&self) -> bool {
@@ -97,19 +97,19 @@ impl Client {
 }
 
 #[derive(Debug)]
-struct Key {
+struct ApiKey {
     digest: [u8; 32],
     client: Arc<Client>,
 }
 
-/// The keys that are accepted. None means that everybody may come.
+/// The accepted keys. Without any, no key is required.
 #[derive(Debug)]
 pub(crate) struct Keys {
-    accepted: Vec<Key>,
+    accepted: Vec<ApiKey>,
     anybody: Arc<Client>,
     /// How many invalid keys came from where.
     guesses: ClientLimit,
-    /// Where which key was valid: whoever guesses at the same address does not lock its owner out.
+    /// The addresses at which each key was valid, so that guesses from the same address do not lock its owner out.
     acquainted: Mutex<HashSet<(String, usize)>>,
 }
 
@@ -117,11 +117,11 @@ impl Keys {
     /// Takes keys, each as it is or as `sha256:` and the digest in hexadecimal, with what is particular to it. Errors do
     /// not repeat a key.
     pub(crate) fn new(keys: &[String]) -> Result<Self, String> {
-        let accepted: Vec<Key> = keys.iter().map(|key| read_key(key)).collect::<Result<_, _>>()?;
+        let accepted: Vec<ApiKey> = keys.iter().map(|key| read_key(key)).collect::<Result<_, _>>()?;
         let mut names: Vec<_> = accepted.iter().map(|key| &key.client.name).collect();
         names.sort_unstable();
         if let Some(pair) = names.windows(2).find(|pair| pair[0] == pair[1]) {
-            return Err(format!("two keys have the name '{}'", pair[0].as_deref().unwrap_or_default()));
+            return Err(format!("two API keys have the name '{}'", pair[0].as_deref().unwrap_or_default()));
         }
         let (guesses, acquainted) = (ClientLimit::new(GUESSES_PER_SECOND, GUESSES_AT_ONCE), Mutex::default());
         Ok(Self { accepted, anybody: Arc::new(Client::anybody()), guesses, acquainted })
@@ -146,7 +146,7 @@ impl Keys {
             return Ok(Arc::clone(&self.anybody));
         }
         let key = given(headers)
-            .ok_or_else(|| Problem::new(Code::Unauthorized, "send a key as 'Authorization: Bearer KEY'"))?;
+            .ok_or_else(|| Problem::new(Code::Unauthorized, "send an API key as 'Authorization: Bearer KEY'"))?;
         let from = from.map(network).unwrap_or_default();
         let known = self.find(key);
         let mut acquainted = self.acquainted.lock().unwrap_or_else(PoisonError::into_inner);
@@ -154,11 +154,11 @@ impl Keys {
         if pair.as_ref().is_none_or(|pair| !acquainted.contains(pair)) {
             let guessed = if known.is_some() { self.guesses.look(&from) } else { self.guesses.count(&from) };
             guessed.map_err(|wait| {
-                let detail = "too many invalid keys came from this address";
+                let detail = "too many invalid API keys from this address";
                 Problem::new(Code::TooManyRequests, detail).retry_after(wait)
             })?;
         }
-        let (index, pair) = known.zip(pair).ok_or_else(|| Problem::new(Code::Unauthorized, "the key is not valid"))?;
+        let (index, pair) = known.zip(pair).ok_or_else(|| Problem::new(Code::Unauthorized, "invalid API key"))?;
         if acquainted.len() >= MOST_ACQUAINTED {
             acquainted.clear();
         }
@@ -180,7 +180,7 @@ fn given(headers: &HeaderMap) -> Option<&str> {
     bearer.or_else(|| headers.get("x-api-key")?.to_str().ok()).map(str::trim)
 }
 
-fn read_key(text: &str) -> Result<Key, String> {
+fn read_key(text: &str) -> Result<ApiKey, String> {
     let mut parts = text.split(';');
     let key = parts.next().unwrap_or_default().trim();
     let digest = digest_of(key)?;
@@ -201,50 +201,51 @@ fn read_key(text: &str) -> Result<Key, String> {
             "rate" => client.rate = Some(number(name, value).and_then(positive)?),
             "runs" => client.runs = Some(number(name, value).and_then(at_least_one)?),
             "per-day" => client.per_day = Some(number(name, value)?),
-            other => return Err(format!("'{other}' is not name, scopes, rate, runs or per-day")),
+            other => return Err(format!("unknown option '{other}': expected name, scopes, rate, runs or per-day")),
         }
     }
-    Ok(Key { digest, client: Arc::new(client) })
+    Ok(ApiKey { digest, client: Arc::new(client) })
 }
 
 fn read_name(value: &str) -> Result<String, String> {
     let fits = (1..=40).contains(&value.len()) && value.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c));
-    if fits { Ok(value.to_owned()) } else { Err(format!("'{value}' is not a name for a key")) }
+    if fits { Ok(value.to_owned()) } else { Err(format!("invalid key name '{value}'")) }
 }
 
 fn read_scope(value: &str) -> Result<Scope, String> {
     let found = Scope::ALL.iter().find(|(_, name)| *name == value.trim());
     found.map(|(scope, _)| *scope).ok_or_else(|| {
         let names: Vec<&str> = Scope::ALL.iter().map(|(_, name)| *name).collect();
-        format!("'{value}' is not a scope; the scopes are {}", names.join(", "))
+        format!("unknown scope '{value}': expected one of {}", names.join(", "))
     })
 }
 
 fn number<T: FromStr>(name: &str, value: &str) -> Result<T, String> {
-    value.trim().parse().map_err(|_| format!("{name}: '{value}' is not a number"))
+    value.trim().parse().map_err(|_| format!("invalid {name} '{value}': expected a number"))
 }
 
 fn positive(rate: f64) -> Result<f64, String> {
-    if rate > 0.0 && rate.is_finite() { Ok(rate) } else { Err("rate: give requests a second".to_owned()) }
+    if rate > 0.0 && rate.is_finite() { Ok(rate) } else { Err("invalid rate: expected requests per second".to_owned()) }
 }
 
 fn at_least_one(runs: usize) -> Result<usize, String> {
-    if (1..=2000).contains(&runs) { Ok(runs) } else { Err("runs: give a number from 1 to 2000".to_owned()) }
+    if (1..=2000).contains(&runs) { Ok(runs) } else { Err("invalid runs: expected a number from 1 to 2000".to_owned()) }
 }
 
 fn digest_of(key: &str) -> Result<[u8; 32], String> {
     let Some(hex) = key.strip_prefix("sha256:") else {
         if key.len() < SHORTEST {
-            return Err(format!("a key of {} characters is too short; use at least {SHORTEST}", key.len()));
+            return Err(format!("an API key of {} characters is too short: expected at least {SHORTEST}", key.len()));
         }
         return Ok(Sha256::digest(key.as_bytes()).into());
     };
     let mut digest = [0; 32];
     let valid = hex.len() == 64 && hex.is_ascii();
     for (byte, at) in digest.iter_mut().zip((0..64).step_by(2)).filter(|_| valid) {
-        *byte = u8::from_str_radix(&hex[at..at + 2], 16).map_err(|_| "a digest is not hexadecimal".to_owned())?;
+        *byte = u8::from_str_radix(&hex[at..at + 2], 16)
+            .map_err(|_| "invalid key digest: expected hexadecimal digits".to_owned())?;
     }
-    if valid { Ok(digest) } else { Err("a digest does not have 64 hexadecimal digits".to_owned()) }
+    if valid { Ok(digest) } else { Err("invalid key digest: expected 64 hexadecimal digits".to_owned()) }
 }
 
 #[cfg(test)]

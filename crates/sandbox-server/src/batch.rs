@@ -15,14 +15,15 @@ use tokio::sync::mpsc::Sender;
 use tokio::task::JoinSet;
 use tokio_stream::wrappers::ReceiverStream;
 
-use crate::app::{App, RequestId, refuse_if_closing};
 use crate::auth::Client;
 use crate::body::{Body, check, read};
 use crate::execute::spend;
-use crate::held::{Held, Who};
+use crate::memory_budget::{ClientId, Reservation};
+use crate::middleware::RequestId;
 use crate::openapi::StreamEvent;
 use crate::problem::{BadBody, Code, Problem};
 use crate::runs::{Admission, start};
+use crate::state::{App, refuse_if_closing};
 use crate::streams::{self, Item};
 
 /// The most inputs of one program.
@@ -90,24 +91,24 @@ impl Batch {
 #[utoipa::path(
     post, path = "/v1/batch", tag = "jobs", request_body = Batch,
     responses(
-        (status = 200, description = "Server-sent events: a result with the index of its input for each, then end", content_type = "text/event-stream", body = StreamEvent),
+        (status = 200, description = "Server-sent events: one result for each input, with its index, then `end`", content_type = "text/event-stream", body = StreamEvent),
         BadBody,
     )
 )]
 pub(crate) async fn batch(
     State(app): State<Arc<App>>,
     Extension(client): Extension<Arc<Client>>,
-    Extension(who): Extension<Who>,
+    Extension(client_id): Extension<ClientId>,
     request: Request,
 ) -> Result<Response, Problem> {
     refuse_if_closing(&app)?;
     let id = request.extensions().get::<RequestId>().map(|id| id.0.clone()).unwrap_or_default();
-    let Body { value: batch, size, held } = read::<Batch>(&app, &who, request).await?;
+    let Body { value: batch, size, held } = read::<Batch>(&app, &client_id, request).await?;
     if !(1..=MOST_INPUTS).contains(&batch.inputs.len()) {
-        return Err(Problem::new(Code::InvalidRequest, format!("inputs: give 1 to {MOST_INPUTS}")));
+        return Err(Problem::new(Code::InvalidRequest, format!("inputs: expected 1 to {MOST_INPUTS}")));
     }
-    let place = app.streams.take(&who, 1)?;
-    let work = Work { client, who, id, batch: Arc::new(batch), size };
+    let place = app.streams.take(&client_id, 1)?;
+    let work = Work { client, client_id, id, batch: Arc::new(batch), size };
     // Those that have only an input of their own are right if the first one is.
     let checked = |index: &usize| *index == 0 || !work.batch.inputs[*index].is_plain();
     for index in (0..work.batch.inputs.len()).filter(checked) {
@@ -127,7 +128,7 @@ type Out = Sender<Item>;
 /// What is to be done for a client.
 struct Work {
     client: Arc<Client>,
-    who: Who,
+    client_id: ClientId,
     id: String,
     batch: Arc<Batch>,
     size: usize,
@@ -150,12 +151,12 @@ async fn drive(app: Arc<App>, work: Work, out: Out) {
         };
         let Some(slot) = slot else { return };
         let queued = began.elapsed();
-        let (app, out, id, who) = (Arc::clone(&app), out.clone(), work.id.clone(), work.who.clone());
+        let (app, out, id, client_id) = (Arc::clone(&app), out.clone(), work.id.clone(), work.client_id.clone());
         let (request, size, client) = (work.request(index), work.size, Arc::clone(&work.client));
         runs.spawn(async move {
             let ended = match check(&app, &client, request, size).await {
                 Ok(checked) => {
-                    let admission = Admission { id, who, slot, queued, request: Held::nothing() };
+                    let admission = Admission { id, client_id, slot, queued, request: Reservation::nothing() };
                     match start(&app, checked, admission, false) {
                         Ok(run) => run.finish().await,
                         Err(problem) => Err(problem),
@@ -165,7 +166,9 @@ async fn drive(app: Arc<App>, work: Work, out: Out) {
             };
             let (what, held) = match ended {
                 Ok((result, held)) => (json!({ "event": "result", "index": index, "result": result }), held),
-                Err(problem) => (json!({ "event": "error", "index": index, "problem": problem }), Held::nothing()),
+                Err(problem) => {
+                    (json!({ "event": "error", "index": index, "problem": problem }), Reservation::nothing())
+                }
             };
             send(&out, &what, held).await;
         });
@@ -180,10 +183,10 @@ async fn drive(app: Arc<App>, work: Work, out: Out) {
             () = out.closed() => return,
         }
     }
-    send(&out, &json!({ "event": "end" }), Held::nothing()).await;
+    send(&out, &json!({ "event": "end" }), Reservation::nothing()).await;
 }
 
-async fn send(out: &Out, what: &Value, held: Held) {
+async fn send(out: &Out, what: &Value, held: Reservation) {
     let name = what["event"].as_str().unwrap_or("message");
     let event = Event::default().event(name).json_data(what).unwrap_or_default();
     let _ = out.send(Item { event, held: Some(Arc::new(held)) }).await;

@@ -1,5 +1,4 @@
-//! Reading what a client sends: no more than it may send, no more than there is room for, not too slowly, and as JSON of
-//! some shape.
+//! Reads request bodies: bounded in size, within the memory budget, with a timeout, as typed JSON.
 
 use std::sync::Arc;
 
@@ -10,12 +9,12 @@ use serde::de::DeserializeOwned;
 use tokio::time::Instant;
 use tokio_stream::StreamExt;
 
-use crate::app::App;
 use crate::auth::Client;
 use crate::connections::allowance;
-use crate::held::{Held, Who};
 use crate::json::{ENTRY, Scan};
+use crate::memory_budget::{ClientId, Reservation};
 use crate::problem::{Code, Problem};
+use crate::state::App;
 
 /// Up to this size, a body is worked on where it arrives; a larger one would hold others up.
 const SMALL: usize = 64 << 10;
@@ -25,13 +24,13 @@ const SMALL: usize = 64 << 10;
 pub(crate) struct Body<T> {
     pub(crate) value: T,
     pub(crate) size: usize,
-    pub(crate) held: Held,
+    pub(crate) held: Reservation,
 }
 
 /// Reads a body of some shape.
 pub(crate) async fn read<T: DeserializeOwned + Send + 'static>(
     app: &Arc<App>,
-    who: &Who,
+    client_id: &ClientId,
     request: Request,
 ) -> Result<Body<T>, Problem> {
     require_json(request.headers())?;
@@ -39,7 +38,7 @@ pub(crate) async fn read<T: DeserializeOwned + Send + 'static>(
     if announced.is_some_and(|length: usize| length > app.max_body) {
         return Err(too_large());
     }
-    let (bytes, held) = collect(app, who, request, announced.unwrap_or_default()).await?;
+    let (bytes, held) = collect(app, client_id, request, announced.unwrap_or_default()).await?;
     let size = bytes.len();
     let parse = move || {
         // A list would be taken for the fields in their order.
@@ -60,7 +59,7 @@ fn require_json(headers: &HeaderMap) -> Result<(), Problem> {
     if essence.is_some_and(|kind| kind.eq_ignore_ascii_case("application/json")) && kinds.next().is_none() {
         return Ok(());
     }
-    let given = essence.map_or("there is no Content-Type".to_owned(), |kind| format!("the Content-Type is '{kind}'"));
+    let given = essence.map_or("missing Content-Type".to_owned(), |kind| format!("unsupported Content-Type '{kind}'"));
     Err(Problem::new(Code::UnsupportedMediaType, format!("{given}; send 'Content-Type: application/json'")))
 }
 
@@ -70,19 +69,26 @@ fn too_large() -> Problem {
 
 /// Takes a body in, with room for it and for what will be made of it. The client has to send it at a certain pace, and
 /// what has too many parts is not kept.
-async fn collect(app: &App, who: &Who, request: Request, announced: usize) -> Result<(Vec<u8>, Held), Problem> {
+async fn collect(
+    app: &App,
+    client_id: &ClientId,
+    request: Request,
+    announced: usize,
+) -> Result<(Vec<u8>, Reservation), Problem> {
     let began = Instant::now();
     let mut stream = request.into_body().into_data_stream();
-    let (mut bytes, mut held) = (Vec::with_capacity(announced), Held::nothing());
+    let (mut bytes, mut held) = (Vec::with_capacity(announced), Reservation::nothing());
     let (mut scan, mut received, mut refused) = (Scan::default(), 0, None);
     loop {
         let until = began + allowance(app.read_timeout, received);
         let next = tokio::time::timeout_at(until, stream.next()).await;
-        let Some(chunk) = next.map_err(|_| Problem::new(Code::RequestTimeout, "the body arrives too slowly"))? else {
+        let Some(chunk) =
+            next.map_err(|_| Problem::new(Code::RequestTimeout, "the request body arrived too slowly"))?
+        else {
             break;
         };
-        let chunk =
-            chunk.map_err(|error| Problem::new(Code::MalformedJson, format!("cannot read the body: {error}")))?;
+        let chunk = chunk
+            .map_err(|error| Problem::new(Code::MalformedJson, format!("cannot read the request body: {error}")))?;
         received += chunk.len();
         if received > app.max_body {
             return Err(too_large());
@@ -94,22 +100,22 @@ async fn collect(app: &App, who: &Who, request: Request, announced: usize) -> Re
         let before = scan.entries();
         if let Err(why) = scan.read(&chunk) {
             refused = Some(Problem::new(Code::TooManyEntries, why));
-            (bytes, held) = (vec![], Held::nothing());
+            (bytes, held) = (vec![], Reservation::nothing());
             continue;
         }
         // Twice: while it is parsed, there are the body and what comes of it; while it runs, its files and those of its cell.
-        held.and(app.bodies.take(who, 2 * chunk.len() + (scan.entries() - before) * ENTRY)?);
+        held.and(app.bodies.take(client_id, 2 * chunk.len() + (scan.entries() - before) * ENTRY)?);
         bytes.extend_from_slice(&chunk);
     }
     refused.map_or(Ok((bytes, held)), Err)
 }
 
-/// Does work that takes a while where it holds nobody up, a few pieces of it at a time.
+/// Does slow work on a blocking thread, a few pieces of it at a time.
 async fn elsewhere<T: Send + 'static>(
     app: &App,
     work: impl FnOnce() -> Result<T, Problem> + Send + 'static,
 ) -> Result<T, Problem> {
-    let mistake = || Problem::new(Code::Internal, "the server made a mistake");
+    let mistake = || Problem::new(Code::Internal, "internal server error");
     let place = Arc::clone(&app.parsers).acquire_owned().await.map_err(|_| mistake())?;
     let done = tokio::task::spawn_blocking(move || {
         let done = work();
@@ -121,7 +127,7 @@ async fn elsewhere<T: Send + 'static>(
 
 impl Body<JsonRequest> {
     /// Checks the request completely.
-    pub(crate) async fn check(self, app: &Arc<App>, client: &Client) -> Result<(CheckedRequest, Held), Problem> {
+    pub(crate) async fn check(self, app: &Arc<App>, client: &Client) -> Result<(CheckedRequest, Reservation), Problem> {
         let Self { value, size, held } = self;
         Ok((check(app, client, value, size).await?, held))
     }

@@ -30,9 +30,9 @@ pub(crate) fn allowance(timeout: Duration, bytes: usize) -> Duration {
 
 /// One client as far as addresses tell: an IPv4 address, or the /64 network from which an IPv6 host picks freely.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) struct Origin(IpAddr);
+pub(crate) struct ClientNetwork(IpAddr);
 
-impl Origin {
+impl ClientNetwork {
     pub(crate) fn of(address: IpAddr) -> Self {
         Self(match address.to_canonical() {
             IpAddr::V6(v6) => Ipv6Addr::from_bits(v6.to_bits() >> 64 << 64).into(),
@@ -43,7 +43,7 @@ impl Origin {
 
 /// How many connections there may be, and how long each may do nothing.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Bounds {
+pub(crate) struct ConnectionLimits {
     /// All connections.
     pub(crate) total: usize,
     /// Those of one origin.
@@ -68,7 +68,7 @@ pub(crate) enum Close {
 /// All open connections.
 #[derive(Debug)]
 pub(crate) struct Connections {
-    bounds: Bounds,
+    bounds: ConnectionLimits,
     began: Instant,
     table: Mutex<Table>,
     /// Wakes the sweeper when the first connection comes.
@@ -79,9 +79,9 @@ pub(crate) struct Connections {
 struct Table {
     next: u64,
     open: HashMap<u64, Open>,
-    origins: HashMap<Origin, Members>,
+    origins: HashMap<ClientNetwork, Members>,
     /// Origins with an idle connection, by their number of connections.
-    evictable: BTreeSet<(usize, Origin)>,
+    evictable: BTreeSet<(usize, ClientNetwork)>,
 }
 
 #[derive(Debug, Default)]
@@ -93,7 +93,7 @@ struct Members {
 
 #[derive(Debug)]
 struct Open {
-    origin: Origin,
+    origin: ClientNetwork,
     closing: Arc<Closing>,
     idle_since: Instant,
     /// Whether it has brought a request.
@@ -110,7 +110,7 @@ struct Closing {
 
 impl Table {
     /// Changes an origin's members, and keeps the order of eviction in step. Origins without connections are forgotten.
-    fn change(&mut self, origin: Origin, change: impl FnOnce(&mut Members)) {
+    fn change(&mut self, origin: ClientNetwork, change: impl FnOnce(&mut Members)) {
         let members = self.origins.entry(origin).or_default();
         self.evictable.remove(&(members.count, origin));
         change(members);
@@ -138,7 +138,7 @@ impl Table {
     }
 
     /// Closes the connection of this origin that has been idle longest. Says whether there was one.
-    fn evict_from(&mut self, origin: Origin) -> bool {
+    fn evict_from(&mut self, origin: ClientNetwork) -> bool {
         let oldest = self.origins.get(&origin).and_then(|members| members.idle.first()).map(|(_, id)| *id);
         oldest.inspect(|id| self.close(*id, Close::Now)).is_some()
     }
@@ -150,7 +150,7 @@ impl Table {
 }
 
 impl Connections {
-    pub(crate) fn new(bounds: Bounds) -> Arc<Self> {
+    pub(crate) fn new(bounds: ConnectionLimits) -> Arc<Self> {
         let (began, table, opened) = (Instant::now(), Mutex::default(), Notify::new());
         Arc::new(Self { bounds, began, table, opened })
     }
@@ -166,7 +166,7 @@ impl Connections {
 
     /// Takes a connection in. If there are too many, one that is idle is closed for it; if none is, there is no room.
     pub(crate) fn admit(self: &Arc<Self>, address: IpAddr, now: Instant) -> Option<Connection> {
-        let origin = Origin::of(address);
+        let origin = ClientNetwork::of(address);
         let mut table = self.table();
         let of_origin = table.origins.get(&origin).map_or(0, |members| members.count);
         if of_origin >= self.bounds.per_origin && !table.evict_from(origin) {
@@ -319,19 +319,19 @@ impl Drop for Flight {
 /// An answer's body. A client that does not take what is offered to it loses its connection; this also covers HTTP/2
 /// streams whose window is closed, of which the socket knows nothing.
 #[derive(Debug)]
-pub(crate) struct Answer {
+pub(crate) struct ResponseBody {
     body: Body,
     flight: Arc<Flight>,
 }
 
-impl Answer {
+impl ResponseBody {
     pub(crate) fn new(body: Body, flight: Flight) -> Self {
         flight.offer(0);
         Self { body, flight: Arc::new(flight) }
     }
 }
 
-impl hyper::body::Body for Answer {
+impl hyper::body::Body for ResponseBody {
     type Data = Bytes;
     type Error = axum::Error;
 
@@ -377,7 +377,7 @@ impl AsRef<[u8]> for Unwritten {
 mod tests {
     use super::*;
 
-    const BOUNDS: Bounds = Bounds {
+    const BOUNDS: ConnectionLimits = ConnectionLimits {
         total: 4,
         per_origin: 3,
         first_request: Duration::from_secs(5),
@@ -449,7 +449,7 @@ mod tests {
 
     #[test]
     fn an_ipv6_client_is_its_network() {
-        let of = |text: &str| Origin::of(text.parse().expect("address"));
+        let of = |text: &str| ClientNetwork::of(text.parse().expect("address"));
         assert_eq!(of("2001:db8:1:2:3::4"), of("2001:db8:1:2:ffff::1"));
         assert_ne!(of("2001:db8:1:2::1"), of("2001:db8:1:3::1"));
         assert_eq!(of("::ffff:192.0.2.1"), of("192.0.2.1"));

@@ -1,4 +1,4 @@
-//! Open files: as many as the system allows, and no more connections than there are descriptors for.
+//! File descriptors: raises the limit, and bounds connections by the descriptors that are available.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
@@ -26,7 +26,7 @@ pub(crate) fn fit(config: &mut Config, allowed: u64) {
         tracing::warn!(
             open_files = allowed,
             max_connections = most,
-            "the limit of open files allows fewer connections than configured; raise it (LimitNOFILE=, ulimit -n)"
+            "the limit on open files allows fewer connections than configured; raise it (LimitNOFILE=, ulimit -n)"
         );
         config.max_connections = most;
     }

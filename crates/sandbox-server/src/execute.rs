@@ -1,4 +1,4 @@
-//! `POST /execute`: a run while the client waits, as one answer or as a stream of events.
+//! `POST /execute`: a synchronous run, answered with its result or as a stream of events.
 
 use std::sync::Arc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
@@ -11,13 +11,14 @@ use axum::response::Response;
 use sandbox_executor::{JsonRequest, RunResult};
 use serde::Deserialize;
 
-use crate::app::{App, RequestId, refuse_if_closing};
 use crate::auth::Client;
 use crate::body::{Body, read};
-use crate::held::Who;
+use crate::memory_budget::ClientId;
+use crate::middleware::RequestId;
 use crate::openapi::StreamEvent;
 use crate::problem::{BadBody, Code, Problem};
 use crate::runs::{Admission, start};
+use crate::state::{App, refuse_if_closing};
 use crate::streams;
 
 #[derive(Debug, Deserialize)]
@@ -29,19 +30,19 @@ pub(crate) struct Options {
 /// The route.
 #[utoipa::path(
     post, path = "/execute", tag = "runs", request_body = JsonRequest,
-    params(("stream" = Option<bool>, Query, description = "Send events as they happen")),
+    params(("stream" = Option<bool>, Query, description = "Stream events as they happen")),
     responses(
-        (status = 200, description = "The run has ended, well or badly; with Accept: text/event-stream, its events", content(
+        (status = 200, description = "The result of the run, whether the program succeeded or failed; with Accept: text/event-stream, its events", content(
             (RunResult = "application/json"), (StreamEvent = "text/event-stream")
         )),
         BadBody,
-        (status = 429, description = "The server is at capacity; nothing was done", body = Problem, content_type = "application/problem+json"),
+        (status = 429, description = "The server is at capacity; nothing was run", body = Problem, content_type = "application/problem+json"),
     )
 )]
 pub(crate) async fn execute(
     State(app): State<Arc<App>>,
     Extension(client): Extension<Arc<Client>>,
-    Extension(who): Extension<Who>,
+    Extension(client_id): Extension<ClientId>,
     options: Result<Query<Options>, QueryRejection>,
     request: Request,
 ) -> Result<Response, Problem> {
@@ -50,14 +51,14 @@ pub(crate) async fn execute(
     let streams = options.stream || accepts.contains("text/event-stream");
     let id = request.extensions().get::<RequestId>().map(|id| id.0.clone()).unwrap_or_default();
     refuse_if_closing(&app)?;
-    let request: Body<JsonRequest> = read(&app, &who, request).await?;
-    let stream = streams.then(|| app.streams.take(&who, 1)).transpose()?;
+    let request: Body<JsonRequest> = read(&app, &client_id, request).await?;
+    let stream = streams.then(|| app.streams.take(&client_id, 1)).transpose()?;
     let began = Instant::now();
     let slot = app.slots.execute(&client.name).await?;
     let queued = began.elapsed();
     let (checked, request) = request.check(&app, &client).await?;
     spend(&app, &client, 1).await?;
-    let run = start(&app, checked, Admission { id, who, slot, queued, request }, streams)?;
+    let run = start(&app, checked, Admission { id, client_id, slot, queued, request }, streams)?;
     let Some(stream) = stream else {
         let (result, held) = run.finish().await?;
         return Ok(held.answer(StatusCode::OK, &result));
@@ -66,7 +67,7 @@ pub(crate) async fn execute(
     Ok(streams::respond(run, stream))
 }
 
-/// Takes runs from what somebody may have on a day.
+/// Charges runs against the daily quota of a client.
 pub(crate) async fn spend(app: &App, client: &Client, runs: usize) -> Result<(), Problem> {
     let (Some(most), Some(name)) = (client.per_day, &client.name) else { return Ok(()) };
     if app.jobs.spend(name, runs as u64, most).await? { Ok(()) } else { Err(quota_exceeded(most)) }
@@ -75,6 +76,6 @@ pub(crate) async fn spend(app: &App, client: &Client, runs: usize) -> Result<(),
 /// The key has had its runs of the day.
 pub(crate) fn quota_exceeded(most: u64) -> Problem {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-    let detail = format!("the key may have {most} runs a day; the day begins at midnight UTC");
+    let detail = format!("the API key is limited to {most} runs per day; the quota resets at midnight UTC");
     Problem::new(Code::QuotaExceeded, detail).retry_after(86_400 - since % 86_400)
 }

@@ -1,11 +1,11 @@
-//! Following jobs: one watcher in the server for each job that clients follow, however many of them do.
+//! Following jobs: one watcher for each followed job, shared by all clients that follow it.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
-use sandbox_jobs::{JobId, Progress, Store};
+use sandbox_jobs::{JobId, JobStore, Progress};
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
@@ -67,12 +67,12 @@ impl Drop for Watcher {
 
 /// A client's part in watching a job.
 #[derive(Debug)]
-pub(crate) struct Follower {
+pub(crate) struct JobFollower {
     news: watch::Receiver<News>,
     _watcher: Arc<Watcher>,
 }
 
-impl Follower {
+impl JobFollower {
     /// How far the job is, as far as is known.
     pub(crate) fn news(&mut self) -> News {
         *self.news.borrow_and_update()
@@ -89,7 +89,7 @@ impl Follower {
 
 impl Followed {
     /// Follows a job.
-    pub(crate) fn follow(&self, store: &Store, id: JobId) -> Follower {
+    pub(crate) fn follow(&self, store: &JobStore, id: JobId) -> JobFollower {
         let mut jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
         let known = jobs.get(&id).and_then(Weak::upgrade).filter(|watcher| !watcher.news.borrow().is_final());
         let watcher = known.unwrap_or_else(|| {
@@ -105,12 +105,12 @@ impl Followed {
         });
         let mut news = watcher.news.clone();
         news.mark_changed();
-        Follower { news, _watcher: watcher }
+        JobFollower { news, _watcher: watcher }
     }
 }
 
 /// Tells followers how far a job is until it has ended.
-async fn keep_watch(store: Store, id: JobId, followers: watch::Sender<News>, watchers: Arc<AtomicUsize>) {
+async fn keep_watch(store: JobStore, id: JobId, followers: watch::Sender<News>, watchers: Arc<AtomicUsize>) {
     // Followed before it is looked at, so that no change falls between.
     let mut changes = store.follow(id);
     let mut pause = ASKS.0;
@@ -118,7 +118,7 @@ async fn keep_watch(store: Store, id: JobId, followers: watch::Sender<News>, wat
         let news = match store.progress(id).await {
             Ok(progress) => progress.map_or(News::Gone, News::At),
             Err(error) => {
-                tracing::error!(%error, %id, "cannot see how far a job is");
+                tracing::error!(%error, %id, "cannot read the progress of a job");
                 followers.borrow().to_owned()
             }
         };

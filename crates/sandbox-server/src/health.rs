@@ -1,30 +1,97 @@
-//! `sandbox-server --health`: asks a server that runs how it is, so that a health check needs no other program.
+//! `GET /health` and `GET /readyz`: the state of the server, and whether it takes work.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::time::Duration;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
-/// What the server at this address says about itself, or why it takes no work.
-pub(crate) fn ask(listen: SocketAddr) -> Result<String, String> {
-    // Who listens everywhere is reached here.
-    let host = match listen.ip() {
-        ip if !ip.is_unspecified() => ip,
-        IpAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
-        IpAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
+use axum::Json;
+use axum::extract::{Request, State};
+use axum::http::StatusCode;
+use axum::response::IntoResponse;
+use serde::Serialize;
+
+use crate::auth::Scope;
+use crate::middleware::peer;
+use crate::ready;
+use crate::state::App;
+
+/// The state of the server.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+pub(crate) struct Health {
+    /// `ok`, `not_ready` or `shutting_down`.
+    status: &'static str,
+    /// Why the server is not ready.
+    reasons: Vec<&'static str>,
+    /// The maximum number of concurrent runs.
+    capacity: usize,
+    /// The number of current runs.
+    load: usize,
+    /// Seconds since the start.
+    uptime: f64,
+    /// Details for keys with the scope `metrics`.
+    #[serde(flatten)]
+    details: Option<Details>,
+}
+
+/// Details that are not public.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+struct Details {
+    version: &'static str,
+    /// The number of queued jobs.
+    queue: Option<u64>,
+    /// The kind of job store.
+    store: &'static str,
+    /// The isolation layers that work on this host.
+    isolation: Vec<&'static str>,
+    /// Cells that do not respond and cannot be killed.
+    lost_cells: usize,
+    /// The number of runs since the start.
+    runs: u64,
+    /// Warnings for the operator.
+    warnings: Vec<String>,
+}
+
+/// The state of the server. If API keys are set, details need the scope `metrics`.
+#[utoipa::path(get, path = "/health", tag = "server", responses((status = 200, description = "The state of the server", body = Health)))]
+pub(crate) async fn health(State(app): State<Arc<App>>, request: Request) -> Json<Health> {
+    let client = app.keys.check(request.headers(), peer(&request));
+    drop(request);
+    let details = if client.is_ok_and(|client| client.may(Scope::Metrics).is_ok()) {
+        Some(Details {
+            version: env!("CARGO_PKG_VERSION"),
+            queue: app.readiness.queue(&app).await,
+            store: app.jobs.name(),
+            isolation: app.isolation.clone(),
+            lost_cells: app.service.lost_cells(),
+            runs: app.runs.load(Ordering::Relaxed),
+            warnings: app.warnings.get().cloned().unwrap_or_default(),
+        })
+    } else {
+        None
     };
-    let address = SocketAddr::new(host, listen.port());
-    let agent = ureq::Agent::config_builder().timeout_global(Some(Duration::from_secs(5))).proxy(None);
-    let agent = ureq::Agent::new_with_config(agent.http_status_as_error(false).build());
-    let get = |path: &str| {
-        let answer = agent.get(format!("http://{address}/{path}")).call();
-        let read = answer.and_then(|mut answer| Ok((answer.status(), answer.body_mut().read_to_string()?)));
-        match read {
-            Ok((status, text)) if status.is_success() => Ok(text),
-            Ok((status, text)) => {
-                Err(format!("the server is not ready ({status}): {}", text.trim().replace('\n', "; ")))
-            }
-            Err(error) => Err(format!("the server at {address} does not answer: {error}")),
-        }
+    let reasons = app.readiness.reasons(&app).await;
+    let status = match reasons.as_slice() {
+        [] => "ok",
+        [ready::CLOSING, ..] => "shutting_down",
+        _ => "not_ready",
     };
-    get("readyz")?;
-    get("health")
+    Json(Health {
+        status,
+        reasons,
+        capacity: app.slots.capacity(),
+        load: app.load(),
+        uptime: app.started.elapsed().as_secs_f64(),
+        details,
+    })
+}
+
+/// Whether the server is ready.
+#[utoipa::path(
+    get, path = "/readyz", tag = "server",
+    responses((status = 200, description = "The server is ready"), (status = 503, description = "The server is not ready; the body lists the reasons"))
+)]
+pub(crate) async fn ready(State(app): State<Arc<App>>) -> impl IntoResponse {
+    match app.readiness.reasons(&app).await.as_slice() {
+        [] => (StatusCode::OK, "ok\n".to_owned()),
+        reasons => (StatusCode::SERVICE_UNAVAILABLE, format!("{}\n", reasons.join("\n"))),
+    }
 }

@@ -1,4 +1,4 @@
-//! `/v1/execute`: runs that nobody waits for.
+//! `/v1/execute`: asynchronous jobs.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,20 +11,20 @@ use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 use sandbox_base::units::parse_duration;
 use sandbox_executor::JsonRequest;
-use sandbox_jobs::{Bounds, Created, Exceeded, Job, JobId, JobStatus, NewJob, Page, StoreError};
+use sandbox_jobs::{Created, Exceeded, Job, JobId, JobStatus, NewJob, Page, StoreError, StoreLimits};
 use serde::Deserialize;
 use serde_json::json;
 use tokio::sync::mpsc::Sender;
 use tokio_stream::wrappers::ReceiverStream;
 
-use crate::app::{App, refuse_if_closing};
 use crate::auth::Client;
 use crate::body::{Body, check, read};
 use crate::execute::quota_exceeded;
-use crate::follow::Follower;
-use crate::held::{Held, Who};
+use crate::follow::JobFollower;
+use crate::memory_budget::{ClientId, Reservation};
 use crate::openapi::StreamEvent;
 use crate::problem::{BadBody, Code, Problem};
+use crate::state::{App, refuse_if_closing};
 use crate::streams::{self, Item};
 use crate::worker::running;
 
@@ -45,18 +45,18 @@ impl From<StoreError> for Problem {
 
 fn unknown(id: &str) -> Problem {
     let shown: String = id.chars().take(40).collect();
-    Problem::new(Code::NotFound, format!("there is no job '{shown}'; jobs are forgotten some time after their end"))
+    Problem::new(Code::NotFound, format!("no job '{shown}'; ended jobs are deleted after SANDBOX_JOB_RETENTION"))
 }
 
 /// Why a job was not created, and which setting says so.
-fn refused(exceeded: Exceeded, bounds: &Bounds, client: &Client) -> Problem {
-    let Bounds { waiting, waiting_per_owner, bytes_per_owner } = bounds;
+fn refused(exceeded: Exceeded, bounds: &StoreLimits, client: &Client) -> Problem {
+    let StoreLimits { waiting, waiting_per_owner, bytes_per_owner } = bounds;
     let (code, detail) = match exceeded {
-        Exceeded::Waiting => {
-            (Code::QueueFull, format!("the queue is full: {waiting} jobs are waiting (SANDBOX_QUEUE)"))
-        }
+        Exceeded::Waiting => (Code::QueueFull, format!("the job queue is full: {waiting} queued jobs (SANDBOX_QUEUE)")),
         Exceeded::WaitingPerOwner => {
-            let detail = format!("the key has {waiting_per_owner} waiting jobs already (SANDBOX_QUEUE_PER_KEY)");
+            let detail = format!(
+                "the job queue of this API key is full: {waiting_per_owner} queued jobs (SANDBOX_QUEUE_PER_KEY)"
+            );
             (Code::QueueFull, detail)
         }
         Exceeded::BytesPerOwner => {
@@ -83,7 +83,7 @@ pub(crate) fn shown(mut job: Job) -> Job {
     job
 }
 
-/// A job, if it is there for somebody, without what only the server has to know.
+/// A job that the client may see, without fields that are internal to the server.
 async fn find(app: &Arc<App>, client: &Client, id: JobId) -> Result<Job, Problem> {
     let job = app.jobs.get(id).await?.filter(|job| client.sees(job)).ok_or_else(|| unknown(&id.to_string()))?;
     Ok(shown(job))
@@ -92,18 +92,18 @@ async fn find(app: &Arc<App>, client: &Client, id: JobId) -> Result<Job, Problem
 /// `POST /v1/execute`.
 #[utoipa::path(
     post, path = "/v1/execute", tag = "jobs", request_body = JsonRequest,
-    params(("Idempotency-Key" = Option<String>, Header, description = "The same key makes the same job once")),
+    params(("Idempotency-Key" = Option<String>, Header, description = "Requests with the same key create one job")),
     responses(
-        (status = 202, description = "The job is queued; Location says where it is", body = Object),
-        (status = 409, description = "The key was used for another request", body = Problem, content_type = "application/problem+json"),
+        (status = 202, description = "The job was queued; Location is its URL", body = Object),
+        (status = 409, description = "The idempotency key was used for another request", body = Problem, content_type = "application/problem+json"),
         BadBody,
-        (status = 429, description = "Too many jobs wait, the jobs of the key take too much storage, or its runs of the day are used up; nothing was created", body = Problem, content_type = "application/problem+json"),
+        (status = 429, description = "The job queue or the job storage is full, or the daily quota is exhausted; no job was created", body = Problem, content_type = "application/problem+json"),
     )
 )]
 pub(crate) async fn create(
     State(app): State<Arc<App>>,
     Extension(client): Extension<Arc<Client>>,
-    Extension(who): Extension<Who>,
+    Extension(client_id): Extension<ClientId>,
     request: Request,
 ) -> Result<Response, Problem> {
     refuse_if_closing(&app)?;
@@ -116,7 +116,7 @@ pub(crate) async fn create(
         }
         Some(_) => return Err(Problem::new(Code::InvalidRequest, "Idempotency-Key must have 1 to 200 characters")),
     };
-    let Body { value: mut request, size, held } = read::<JsonRequest>(&app, &who, request).await?;
+    let Body { value: mut request, size, held } = read::<JsonRequest>(&app, &client_id, request).await?;
     let webhook = request.webhook.take().map(|webhook| app.webhooks.check(webhook)).transpose()?;
     check(&app, &client, request.clone(), size).await?;
     let (owner, per_day) = (client.name.clone(), client.per_day);
@@ -126,7 +126,7 @@ pub(crate) async fn create(
     let job = match created {
         Created::New(job) | Created::Existing(job) => job,
         Created::Conflict(id) => {
-            let detail = format!("the Idempotency-Key belongs to another request, job {id}");
+            let detail = format!("the Idempotency-Key was used for another request, job {id}");
             return Err(Problem::new(Code::IdempotencyConflict, detail));
         }
         Created::Refused(exceeded) => return Err(refused(exceeded, &app.bounds, &client)),
@@ -150,19 +150,19 @@ pub(crate) struct GetOptions {
     get, path = "/v1/execute/{id}", tag = "jobs",
     params(
         ("id" = String, Path, description = "The job's id"),
-        ("wait" = Option<String>, Query, description = "How long to wait for its end, such as 5s"),
+        ("wait" = Option<String>, Query, description = "Wait up to this long for the job to end, such as 5s"),
     ),
     responses(
         (status = 200, description = "The job, with its result if it has ended", body = Job),
         (status = 429, description = "Too many event streams or waiting requests", body = Problem, content_type = "application/problem+json"),
-        (status = 404, description = "There is no such job", body = Problem, content_type = "application/problem+json"),
-        (status = 422, description = "A parameter makes no sense", body = Problem, content_type = "application/problem+json"),
+        (status = 404, description = "No such job", body = Problem, content_type = "application/problem+json"),
+        (status = 422, description = "Invalid parameter", body = Problem, content_type = "application/problem+json"),
     )
 )]
 pub(crate) async fn get(
     State(app): State<Arc<App>>,
     Extension(client): Extension<Arc<Client>>,
-    Extension(who): Extension<Who>,
+    Extension(client_id): Extension<ClientId>,
     Path(id): Path<String>,
     options: Result<Query<GetOptions>, QueryRejection>,
 ) -> Result<Response, Problem> {
@@ -174,7 +174,7 @@ pub(crate) async fn get(
     let wait = wait.unwrap_or_default().min(LONGEST_WAIT);
     if !wait.is_zero() && !job.status.is_final() {
         drop(job);
-        let place = app.streams.take(&who, 1)?;
+        let place = app.streams.take(&client_id, 1)?;
         let mut follower = app.followed.follow(&app.jobs, id);
         let ended = async {
             while !follower.news().is_final() {
@@ -185,21 +185,21 @@ pub(crate) async fn get(
         drop(place);
         job = find(&app, &client, id).await?;
     }
-    app.answers.answer(&who, &job)
+    app.answers.answer(&client_id, &job)
 }
 
 /// `DELETE /v1/execute/{id}`: a job that waits never starts, one that runs is ended.
 #[utoipa::path(
     delete, path = "/v1/execute/{id}", tag = "jobs", params(("id" = String, Path, description = "The job's id")),
     responses(
-        (status = 200, description = "The job; one that waited never starts, one that runs is ended", body = Job),
-        (status = 404, description = "There is no such job", body = Problem, content_type = "application/problem+json"),
+        (status = 200, description = "The job; a queued job never starts, a running one is stopped", body = Job),
+        (status = 404, description = "No such job", body = Problem, content_type = "application/problem+json"),
     )
 )]
 pub(crate) async fn cancel(
     State(app): State<Arc<App>>,
     Extension(client): Extension<Arc<Client>>,
-    Extension(who): Extension<Who>,
+    Extension(client_id): Extension<ClientId>,
     Path(id): Path<String>,
 ) -> Result<Response, Problem> {
     let id = parse_id(&id)?;
@@ -212,7 +212,7 @@ pub(crate) async fn cancel(
             here.cancel();
         }
     }
-    app.answers.answer(&who, &shown(job))
+    app.answers.answer(&client_id, &shown(job))
 }
 
 #[derive(Debug, Deserialize)]
@@ -226,14 +226,14 @@ pub(crate) struct ListOptions {
 #[utoipa::path(
     get, path = "/v1/execute", tag = "jobs",
     params(
-        ("status" = Option<JobStatus>, Query, description = "Only jobs that are this far"),
-        ("limit" = Option<usize>, Query, description = "How many, at most 200"),
-        ("cursor" = Option<String>, Query, description = "`next` of the page before"),
+        ("status" = Option<JobStatus>, Query, description = "Only jobs with this status"),
+        ("limit" = Option<usize>, Query, description = "Number of jobs, at most 200"),
+        ("cursor" = Option<String>, Query, description = "`next` of the previous page"),
     ),
     responses(
-        (status = 200, description = "Jobs, the newest first", body = Page),
-        (status = 404, description = "The cursor is not a job's id", body = Problem, content_type = "application/problem+json"),
-        (status = 422, description = "A parameter makes no sense", body = Problem, content_type = "application/problem+json"),
+        (status = 200, description = "Jobs, newest first", body = Page),
+        (status = 404, description = "The cursor is not a job id", body = Problem, content_type = "application/problem+json"),
+        (status = 422, description = "Invalid parameter", body = Problem, content_type = "application/problem+json"),
     )
 )]
 pub(crate) async fn list(
@@ -252,19 +252,19 @@ pub(crate) async fn list(
     get, path = "/v1/execute/{id}/events", tag = "jobs",
     params(
         ("id" = String, Path, description = "The job's id"),
-        ("Last-Event-ID" = Option<u64>, Header, description = "The number of the last event that is known"),
+        ("Last-Event-ID" = Option<u64>, Header, description = "Number of the last event received; the stream continues after it"),
     ),
     responses(
         (status = 200, description = "Server-sent events: step, stdout, stderr, and at the end result or cancelled", content_type = "text/event-stream", body = StreamEvent),
         (status = 429, description = "Too many event streams or waiting requests", body = Problem, content_type = "application/problem+json"),
-        (status = 404, description = "There is no such job", body = Problem, content_type = "application/problem+json"),
-        (status = 422, description = "A parameter makes no sense", body = Problem, content_type = "application/problem+json"),
+        (status = 404, description = "No such job", body = Problem, content_type = "application/problem+json"),
+        (status = 422, description = "Invalid parameter", body = Problem, content_type = "application/problem+json"),
     )
 )]
 pub(crate) async fn events(
     State(app): State<Arc<App>>,
     Extension(client): Extension<Arc<Client>>,
-    Extension(who): Extension<Who>,
+    Extension(client_id): Extension<ClientId>,
     Path(id): Path<String>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
@@ -276,14 +276,14 @@ pub(crate) async fn events(
         Some(None) => return Err(Problem::new(Code::InvalidRequest, "Last-Event-ID must be a number")),
     };
     find(&app, &client, id).await?;
-    let place = app.streams.take(&who, 1)?;
+    let place = app.streams.take(&client_id, 1)?;
     let follower = app.followed.follow(&app.jobs, id);
     // A client that reads slowly makes this wait, not the memory grow.
     let (sender, receiver) = tokio::sync::mpsc::channel(1);
     let mut shutdown = app.shutdown.subscribe();
     tokio::spawn(async move {
         tokio::select! {
-            _ = feed(&app, &who, id, &mut after, follower, &sender) => {}
+            _ = feed(&app, &client_id, id, &mut after, follower, &sender) => {}
             () = sender.closed() => {}
             // Any server can go on from the last event.
             _ = shutdown.wait_for(|over| *over) => {}
@@ -295,16 +295,16 @@ pub(crate) async fn events(
 /// Sends a job's events as they come, until there will be no more. Fails when the client has gone away.
 async fn feed(
     app: &App,
-    who: &Who,
+    client_id: &ClientId,
     id: JobId,
     after: &mut u64,
-    mut follower: Follower,
+    mut follower: JobFollower,
     out: &Sender<Item>,
 ) -> Result<(), StoreError> {
     loop {
         // The state before the events: one that is final has all of them.
         let is_final = follower.news().is_final();
-        while send_some(app, who, id, after, out).await? {}
+        while send_some(app, client_id, id, after, out).await? {}
         if is_final {
             return Ok(());
         }
@@ -313,8 +313,14 @@ async fn feed(
 }
 
 /// Sends the next events of a job; says whether there may be more.
-async fn send_some(app: &App, who: &Who, id: JobId, after: &mut u64, out: &Sender<Item>) -> Result<bool, StoreError> {
-    let mut held = Held::nothing();
+async fn send_some(
+    app: &App,
+    client_id: &ClientId,
+    id: JobId,
+    after: &mut u64,
+    out: &Sender<Item>,
+) -> Result<bool, StoreError> {
+    let mut held = Reservation::nothing();
     let mut paid = 0;
     // Events are read by few at a time, and given up again if there is no room for them: only what waits for the client
     // to take it is kept, and that has been accounted for.
@@ -326,13 +332,13 @@ async fn send_some(app: &App, who: &Who, id: JobId, after: &mut u64, out: &Sende
         if size <= paid {
             break events;
         }
-        if let Ok(room) = app.answers.take(who, size) {
-            held = room;
+        if let Ok(budget) = app.answers.take(client_id, size) {
+            held = budget;
             break events;
         }
         drop((events, turn));
-        held = Held::nothing();
-        held.and(app.answers.wait(who, size).await);
+        held = Reservation::nothing();
+        held.and(app.answers.wait(client_id, size).await);
         paid = size;
     };
     let more = events.len() == EVENTS_AT_ONCE;

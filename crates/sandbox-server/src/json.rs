@@ -1,5 +1,5 @@
-//! Counting what is in a JSON text while it arrives, before anything is made of it: a short text can describe very many
-//! things, each of which takes much more memory than its few bytes.
+//! Bounds the entries and the depth of a JSON text while it arrives, before it is parsed: a short text can describe very many
+//! values, each of which takes much more memory than its few bytes.
 
 /// The most entries of all lists and objects together.
 pub(crate) const MOST_ENTRIES: usize = 200_000;
@@ -10,16 +10,16 @@ pub(crate) const DEEPEST: usize = 64;
 /// About what one entry takes in memory besides its text.
 pub(crate) const ENTRY: usize = 128;
 
-/// Reads a text in pieces. It does not judge whether the text is JSON; whoever parses it does.
+/// Scans a text in pieces. It does not validate the text; the parser does.
 #[derive(Debug, Default)]
 pub(crate) struct Scan {
     entries: usize,
     depth: usize,
-    place: Place,
+    place: JsonPosition,
 }
 
 #[derive(Debug, Default, Clone, Copy)]
-enum Place {
+enum JsonPosition {
     #[default]
     Outside,
     InString,
@@ -31,26 +31,26 @@ impl Scan {
     pub(crate) fn read(&mut self, piece: &[u8]) -> Result<(), String> {
         for byte in piece {
             self.place = match (self.place, byte) {
-                (Place::Outside, b'"') => Place::InString,
-                (Place::Outside, b'{' | b'[') => {
+                (JsonPosition::Outside, b'"') => JsonPosition::InString,
+                (JsonPosition::Outside, b'{' | b'[') => {
                     self.depth += 1;
                     self.entries += 1;
-                    Place::Outside
+                    JsonPosition::Outside
                 }
-                (Place::Outside, b'}' | b']') => {
+                (JsonPosition::Outside, b'}' | b']') => {
                     self.depth = self.depth.saturating_sub(1);
-                    Place::Outside
+                    JsonPosition::Outside
                 }
-                (Place::Outside, b',') => {
+                (JsonPosition::Outside, b',') => {
                     self.entries += 1;
-                    Place::Outside
+                    JsonPosition::Outside
                 }
-                (Place::Outside, _) | (Place::InString, b'"') => Place::Outside,
-                (Place::InString, b'\\') => Place::Escaped,
-                (Place::InString | Place::Escaped, _) => Place::InString,
+                (JsonPosition::Outside, _) | (JsonPosition::InString, b'"') => JsonPosition::Outside,
+                (JsonPosition::InString, b'\\') => JsonPosition::Escaped,
+                (JsonPosition::InString | JsonPosition::Escaped, _) => JsonPosition::InString,
             };
             if self.depth > DEEPEST {
-                return Err(format!("the body nests lists and objects deeper than {DEEPEST} levels"));
+                return Err(format!("the body nests lists and objects more than {DEEPEST} levels deep"));
             }
             if self.entries > MOST_ENTRIES {
                 return Err(format!("the body has more than {MOST_ENTRIES} entries in lists and objects"));
@@ -93,6 +93,6 @@ mod tests {
         assert_eq!(refused, "the body has more than 200000 entries in lists and objects");
         assert!(entries(&"[".repeat(DEEPEST)).is_ok());
         let refused = entries(&"{\"\":[".repeat(DEEPEST)).expect_err("refused");
-        assert_eq!(refused, "the body nests lists and objects deeper than 64 levels");
+        assert_eq!(refused, "the body nests lists and objects more than 64 levels deep");
     }
 }

@@ -1,22 +1,24 @@
-//! `sandbox-server`: runs code nobody trusts for those who ask over HTTP.
+//! `sandbox-server`: runs untrusted code over HTTP.
 //!
 //! The keeper is started first, before any configuration is read; the HTTP side comes after it and asks it for cells.
 
-mod app;
 mod auth;
 mod batch;
 mod body;
+mod capacity;
 mod config;
 mod connections;
 mod descriptors;
 mod execute;
 mod follow;
 mod health;
-mod held;
-mod info;
+mod health_client;
 mod jobs;
 mod json;
+mod languages;
+mod memory_budget;
 mod metrics;
+mod middleware;
 mod openapi;
 #[cfg(feature = "otlp")]
 mod otlp;
@@ -24,9 +26,10 @@ mod privilege;
 mod problem;
 mod rate_limit;
 mod ready;
+mod routes;
 mod runs;
 mod serve;
-mod slots;
+mod state;
 mod streams;
 mod trace;
 mod web;
@@ -68,15 +71,16 @@ fn main() -> ExitCode {
     let executor = serves.then(Executor::start);
     let config = match Config::read(&matches, |name| std::env::var_os(name)) {
         Ok(config) => config,
-        Err(error) => return fail(&format!("the configuration makes no sense:\n{error}"), 2),
+        Err(error) => return fail(&format!("invalid configuration:\n{error}"), 2),
     };
     if matches.get_flag("print-config") {
         let printed = writeln!(std::io::stdout(), "{}", config.print());
         return if printed.is_ok() { ExitCode::SUCCESS } else { ExitCode::from(1) };
     }
     if matches.get_flag("health") {
-        let asked = health::ask(config.listen)
-            .and_then(|said| writeln!(std::io::stdout(), "{said}").map_err(|error| format!("cannot print: {error}")));
+        let asked = health_client::ask(config.listen).and_then(|report| {
+            writeln!(std::io::stdout(), "{report}").map_err(|error| format!("cannot print: {error}"))
+        });
         return asked.map_or_else(|why| fail(&why, 1), |()| ExitCode::SUCCESS);
     }
     match executor.map_or(Ok(()), |executor| run(config, executor)) {
@@ -111,8 +115,7 @@ fn run(mut config: Config, executor: Result<Executor, Failure>) -> Result<(), St
         // What this host has says nothing about others' containers; this much they must have.
         config.settings.required().iter().map(sandbox_cell::Layer::name).collect()
     };
-    let data_dir =
-        config.settings.data_dir.clone().ok_or("there is no data directory; name one with SANDBOX_DATA_DIR")?;
+    let data_dir = config.settings.data_dir.clone().ok_or("no data directory; set SANDBOX_DATA_DIR")?;
     let closed = keep_private(&data_dir, config.settings.passes_data_dir(config.zygotes > 0))
         .map_err(|error| format!("cannot make {} private: {error}", data_dir.display()))?;
     // The keeper, and so the cells, keep the limit that this process was started with.
@@ -122,7 +125,7 @@ fn run(mut config: Config, executor: Result<Executor, Failure>) -> Result<(), St
     if let Some(dir) = &config.runtimes {
         registry.add_directory(dir).map_err(|error| error.to_string())?;
     }
-    let renderer = std::env::current_exe().map_err(|error| format!("cannot find this program: {error}"))?;
+    let renderer = std::env::current_exe().map_err(|error| format!("cannot find the path of this program: {error}"))?;
     let variables = HostVariables::of_this_process();
     let mut service = RunService::new(executor, config.settings.clone(), registry, variables, renderer);
     service.find_toolchains();
@@ -151,7 +154,7 @@ fn run(mut config: Config, executor: Result<Executor, Failure>) -> Result<(), St
         tracing::warn!("data directory: {note}");
     }
     if let Some(uid) = user {
-        tracing::info!(uid, "no longer root; only the keeper is");
+        tracing::info!(uid, "dropped root privileges; only the keeper keeps them");
     }
     descriptors::fit(&mut config, open_files);
     let config = &config;
@@ -169,7 +172,7 @@ fn run(mut config: Config, executor: Result<Executor, Failure>) -> Result<(), St
     let served = runtime.block_on(async {
         let jobs = open_jobs(config, &data_dir).await?;
         let app = Arc::new(
-            app::App::new(service, jobs, webhooks, isolation, config, keys).map_err(|error| error.to_string())?,
+            state::App::new(service, jobs, webhooks, isolation, config, keys).map_err(|error| error.to_string())?,
         );
         serve::serve(&app, config).await
     });
@@ -179,12 +182,12 @@ fn run(mut config: Config, executor: Result<Executor, Failure>) -> Result<(), St
 
 /// The store for jobs: Redis if there is one, else a file.
 #[cfg_attr(not(feature = "redis"), expect(clippy::unused_async, reason = "a file is opened without waiting"))]
-async fn open_jobs(config: &Config, data_dir: &Path) -> Result<sandbox_jobs::Store, String> {
+async fn open_jobs(config: &Config, data_dir: &Path) -> Result<sandbox_jobs::JobStore, String> {
     #[cfg(feature = "redis")]
     if let Some(redis) = &config.redis {
         let (address, password) = (redis.address.as_str(), redis.password.as_deref());
-        let opened = sandbox_jobs::Store::redis(address, password, redis.database, config.retention).await;
+        let opened = sandbox_jobs::JobStore::redis(address, password, redis.database, config.retention).await;
         return opened.map_err(|error| error.to_string());
     }
-    sandbox_jobs::Store::embedded(&data_dir.join("jobs.redb"), config.retention).map_err(|error| error.to_string())
+    sandbox_jobs::JobStore::embedded(&data_dir.join("jobs.redb"), config.retention).map_err(|error| error.to_string())
 }

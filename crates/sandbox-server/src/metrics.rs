@@ -1,5 +1,10 @@
-//! Numbers for Prometheus.
+//! `GET /metrics`: counters, gauges and histograms for Prometheus.
 
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::http::header;
+use axum::response::IntoResponse;
 use prometheus_client::encoding::{EncodeLabelSet, text};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -8,73 +13,76 @@ use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
 use sandbox_executor::RunResult;
 
+use crate::state::App;
+
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Ended {
+struct RunLabels {
     language: String,
     verdict: String,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Phase {
+struct PhaseLabels {
     phase: &'static str,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Start {
+struct StartLabels {
     start: &'static str,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Answered {
+struct ResponseLabels {
     status: u16,
 }
 
-/// What is counted.
+/// The server's metrics.
 #[derive(Debug)]
-pub(crate) struct Metrics {
+pub(crate) struct ServerMetrics {
     registry: Registry,
-    runs: Family<Ended, Counter>,
-    phases: Family<Phase, Histogram>,
-    answers: Family<Answered, Counter>,
+    runs: Family<RunLabels, Counter>,
+    phases: Family<PhaseLabels, Histogram>,
+    answers: Family<ResponseLabels, Counter>,
     cached_builds: Counter,
     load: Gauge,
     queue: Gauge,
     ready: Gauge,
-    starts: Family<Start, Counter>,
+    starts: Family<StartLabels, Counter>,
 }
 
-impl Metrics {
+impl ServerMetrics {
     pub(crate) fn new(capacity: usize) -> Self {
         let mut registry = Registry::with_prefix("sandbox");
-        let runs = Family::<Ended, Counter>::default();
+        let runs = Family::<RunLabels, Counter>::default();
         // From a tenth of a millisecond to about three minutes.
-        let phases =
-            Family::<Phase, Histogram>::new_with_constructor(|| Histogram::new(exponential_buckets(1e-4, 2.0, 21)));
-        let answers = Family::<Answered, Counter>::default();
-        let starts = Family::<Start, Counter>::default();
+        let phases = Family::<PhaseLabels, Histogram>::new_with_constructor(|| {
+            Histogram::new(exponential_buckets(1e-4, 2.0, 21))
+        });
+        let answers = Family::<ResponseLabels, Counter>::default();
+        let starts = Family::<StartLabels, Counter>::default();
         let cached_builds = Counter::default();
         let (load, queue, ready, room) =
             (Gauge::default(), Gauge::default(), Gauge::default(), Gauge::<i64>::default());
         room.set(i64::try_from(capacity).unwrap_or(i64::MAX));
-        registry.register("runs", "Runs that have ended", runs.clone());
-        registry.register("phase_seconds", "How long each part of a run took", phases.clone());
-        registry.register("http_answers", "Answers over HTTP", answers.clone());
-        registry.register("cached_builds", "Runs whose program had been compiled before", cached_builds.clone());
-        registry.register("load", "Runs that go on", load.clone());
-        registry.register("queue", "Jobs that wait", queue.clone());
-        registry.register("cells_ready", "Cells that wait for a run", ready.clone());
-        registry.register("starts", "Runs by how they got their cell", starts.clone());
-        registry.register("capacity", "Runs at one time", room);
+        registry.register("runs", "Completed runs", runs.clone());
+        registry.register("phase_seconds", "Duration of each phase of a run", phases.clone());
+        registry.register("http_answers", "HTTP responses", answers.clone());
+        registry.register("cached_builds", "Runs that found their program in the compile cache", cached_builds.clone());
+        registry.register("load", "Current runs", load.clone());
+        registry.register("queue", "Queued jobs", queue.clone());
+        registry.register("cells_ready", "Ready cells", ready.clone());
+        registry.register("starts", "Runs by kind of start", starts.clone());
+        registry.register("capacity", "Maximum number of concurrent runs", room);
         Self { registry, runs, phases, answers, cached_builds, load, queue, ready, starts }
     }
 
     /// Counts a run.
     pub(crate) fn run(&self, result: &RunResult) {
         let language = result.language.clone().unwrap_or_default();
-        self.runs.get_or_create(&Ended { language, verdict: result.verdict.name().to_owned() }).inc();
-        self.starts.get_or_create(&Start { start: result.metrics.start.name() }).inc();
+        self.runs.get_or_create(&RunLabels { language, verdict: result.verdict.name().to_owned() }).inc();
+        self.starts.get_or_create(&StartLabels { start: result.metrics.start.name() }).inc();
         for (phase, seconds) in result.metrics.phases.named() {
-            self.phases.get_or_create(&Phase { phase }).observe(seconds);
+            self.phases.get_or_create(&PhaseLabels { phase }).observe(seconds);
         }
         if result.compile.as_ref().is_some_and(|compile| compile.cached) {
             self.cached_builds.inc();
@@ -83,7 +91,7 @@ impl Metrics {
 
     /// Counts an answer.
     pub(crate) fn answer(&self, status: u16) {
-        self.answers.get_or_create(&Answered { status }).inc();
+        self.answers.get_or_create(&ResponseLabels { status }).inc();
     }
 
     /// Everything, as Prometheus reads it.
@@ -95,4 +103,15 @@ impl Metrics {
         let _ = text::encode(&mut out, &self.registry);
         out
     }
+}
+
+/// Metrics for Prometheus.
+#[utoipa::path(get, path = "/metrics", tag = "server", responses((status = 200, description = "Metrics for Prometheus", body = String, content_type = "application/openmetrics-text")))]
+pub(crate) async fn metrics(State(app): State<Arc<App>>) -> impl IntoResponse {
+    let text = app.metrics.text(
+        app.load(),
+        app.jobs.waiting().await.unwrap_or_default(),
+        app.service.ready_cells().unwrap_or_default(),
+    );
+    ([(header::CONTENT_TYPE, "application/openmetrics-text; version=1.0.0; charset=utf-8")], text)
 }

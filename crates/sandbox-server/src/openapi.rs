@@ -1,4 +1,4 @@
-//! The API document, made from the types and routes, and a page that shows it.
+//! The OpenAPI document, generated from types and routes, and the page at `/docs`.
 
 use std::fmt::Write;
 
@@ -12,21 +12,21 @@ use utoipa::openapi::{Content, Ref, ResponseBuilder};
 use utoipa::{Modify, OpenApi, ToSchema};
 
 use crate::problem::{Code, Problem};
-use crate::{batch, execute, info, jobs};
+use crate::{batch, execute, health, jobs, languages, metrics};
 
 #[derive(OpenApi)]
 #[openapi(
-    info(title = "sandbox-server", description = "Runs code nobody trusts in single-use Linux sandboxes, and says exactly what happened."),
+    info(title = "sandbox-server", description = "Run untrusted code in single-use Linux sandboxes, and get a precise account of what happened."),
     paths(
         execute::execute, batch::batch, jobs::create, jobs::list, jobs::get, jobs::cancel, jobs::events,
-        info::health, info::ready, info::languages, info::metrics
+        health::health, health::ready, languages::languages, metrics::metrics
     ),
     components(schemas(JsonRequest, RunResult, Job, Problem, StreamEvent)),
     modifiers(&Refusals),
     tags(
-        (name = "runs", description = "Runs while the client waits"),
-        (name = "jobs", description = "Runs that nobody waits for"),
-        (name = "server", description = "About the server"),
+        (name = "runs", description = "Synchronous runs"),
+        (name = "jobs", description = "Asynchronous jobs"),
+        (name = "server", description = "Server state"),
     )
 )]
 struct Document;
@@ -48,8 +48,8 @@ impl Modify for Refusals {
                 add(StatusCode::BAD_REQUEST, "The request does not name exactly one host");
                 add(StatusCode::FORBIDDEN, "The host, the origin or the scope of the key is not allowed");
                 if !["/health", "/readyz"].contains(&path.as_str()) {
-                    add(StatusCode::UNAUTHORIZED, "An API key is needed");
-                    add(StatusCode::TOO_MANY_REQUESTS, "Too many requests, or too many invalid keys, in a short time");
+                    add(StatusCode::UNAUTHORIZED, "An API key is required");
+                    add(StatusCode::TOO_MANY_REQUESTS, "Rate limit exceeded, or too many invalid API keys");
                 }
             }
         }

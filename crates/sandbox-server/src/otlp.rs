@@ -22,7 +22,7 @@ impl Export {
     pub(crate) fn start(endpoint: &str) -> Result<Self, String> {
         let exporter = opentelemetry_otlp::SpanExporter::builder()
             .with_http()
-            .with_http_client(Client(
+            .with_http_client(ExporterClient(
                 ureq::Agent::config_builder().timeout_global(Some(Duration::from_secs(10))).build().new_agent(),
             ))
             .with_endpoint(format!("{}/v1/traces", endpoint.trim_end_matches('/')))
@@ -47,10 +47,10 @@ impl Drop for Export {
 
 /// Sends what the exporter has, from the exporter's own thread.
 #[derive(Debug)]
-struct Client(ureq::Agent);
+struct ExporterClient(ureq::Agent);
 
 #[async_trait::async_trait]
-impl HttpClient for Client {
+impl HttpClient for ExporterClient {
     async fn send_bytes(&self, request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
         let mut response = self.0.run(request.map(|body| body.to_vec()))?;
         let body = response.body_mut().read_to_vec()?;
@@ -78,7 +78,7 @@ pub(crate) fn record(id: &str, admitted: SystemTime, result: &RunResult) {
         span.set_status(Status::error(result.error.clone().unwrap_or_default()));
     }
     let context = Context::new().with_span(span);
-    // They follow each other in this order; what is between them belongs to nobody.
+    // They follow each other in this order; gaps between them belong to none.
     let mut at = began;
     for (name, seconds) in result.metrics.phases.named() {
         let builder = SpanBuilder::from_name(name).with_start_time(at);

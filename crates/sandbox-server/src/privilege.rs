@@ -1,4 +1,4 @@
-//! Giving up root: the side that talks to the network keeps no power of its own.
+//! Drops root privileges: the network-facing process keeps none.
 //!
 //! The keeper was started before and stays as it is; from here on it is asked like by anybody else, and it has been told
 //! what it may show.
@@ -15,9 +15,8 @@ pub(crate) fn give_up(user: &str, data_dir: &Path) -> Result<Option<u32>, String
     if !rustix::process::geteuid().is_root() || user == "root" {
         return Ok(None);
     }
-    let (uid, gid) =
-        look_up(user).ok_or_else(|| format!("there is no user '{user}'; name another with SANDBOX_USER"))?;
-    let failed = |error: std::io::Error| format!("cannot hand {} over: {error}", data_dir.display());
+    let (uid, gid) = look_up(user).ok_or_else(|| format!("no user '{user}'; set SANDBOX_USER to an existing one"))?;
+    let failed = |error: std::io::Error| format!("cannot change the owner of {}: {error}", data_dir.display());
     let theirs = data_dir.metadata().map_err(failed)?.uid() == uid;
     if !theirs && !is_own(data_dir).map_err(failed)? {
         return Err(format!(
@@ -28,7 +27,7 @@ pub(crate) fn give_up(user: &str, data_dir: &Path) -> Result<Option<u32>, String
     }
     // The directory may be a link, as the operator has named it.
     hand_over(&data_dir.canonicalize().map_err(failed)?, uid, gid).map_err(failed)?;
-    let failed = |errno| format!("cannot become {user}: {errno}");
+    let failed = |errno| format!("cannot switch to the user {user}: {errno}");
     rustix::thread::set_thread_groups(&[]).map_err(failed)?;
     let (new_uid, new_gid) = (Uid::from_raw(uid), Gid::from_raw(gid));
     rustix::thread::set_thread_res_gid(new_gid, new_gid, new_gid).map_err(failed)?;
@@ -36,7 +35,7 @@ pub(crate) fn give_up(user: &str, data_dir: &Path) -> Result<Option<u32>, String
     rustix::thread::set_no_new_privs(true).map_err(failed)?;
     std::fs::read_dir(data_dir).map(|_| Some(uid)).map_err(|error| {
         format!(
-            "the user {user} cannot reach {}: {error}; name another directory with SANDBOX_DATA_DIR, or another user \
+            "the user {user} cannot access {}: {error}; set SANDBOX_DATA_DIR to another directory, or another user \
              with SANDBOX_USER",
             data_dir.display()
         )

@@ -9,9 +9,9 @@ use serde::ser::{Serialize, SerializeMap, Serializer};
 #[derive(Debug, Clone)]
 pub(crate) struct Problem {
     code: Code,
-    /// What is wrong this time.
+    /// This occurrence of the problem.
     detail: String,
-    /// The field that is to blame, if one is.
+    /// The invalid field, if the problem is one.
     field: Option<String>,
     /// When to try again, in seconds.
     retry_after: Option<u64>,
@@ -40,25 +40,25 @@ impl utoipa::PartialSchema for Problem {
 
 impl utoipa::ToSchema for Problem {}
 
-/// For the API document: what can be wrong with a body, wherever one is taken.
+/// For the API document: the responses to an invalid body, on every route that takes one.
 #[derive(utoipa::IntoResponses)]
 #[expect(dead_code, reason = "it is only described")]
 pub(crate) enum BadBody {
-    /// The body is not JSON of the right shape
+    /// Malformed JSON body
     #[response(status = 400, content_type = "application/problem+json")]
     Malformed(Problem),
-    /// The body arrives too slowly
+    /// The request body arrived too slowly
     #[response(status = 408, content_type = "application/problem+json")]
     TooSlow(Problem),
-    /// The body is too large, or has too many parts
+    /// The body is too large, or has too many entries
     #[response(status = 413, content_type = "application/problem+json")]
     TooLarge(Problem),
     /// The body is not JSON
     #[response(status = 415, content_type = "application/problem+json")]
     NotJson(Problem),
-    /// The request makes no sense
+    /// Invalid request
     #[response(status = 422, content_type = "application/problem+json")]
-    Senseless(Problem),
+    Invalid(Problem),
 }
 
 impl Serialize for Problem {
@@ -77,7 +77,7 @@ impl Serialize for Problem {
     }
 }
 
-/// What can go wrong: a stable code, its status and its title.
+/// A kind of problem: a stable code, its status and its title.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Code {
     MalformedJson,
@@ -136,57 +136,43 @@ impl Code {
     /// Its stable name, its status, and what it means.
     pub(crate) fn describe(self) -> (&'static str, StatusCode, &'static str) {
         match self {
-            Self::MalformedJson => {
-                ("malformed_json", StatusCode::BAD_REQUEST, "the body is not JSON of the right shape")
-            }
-            Self::InvalidRequest => ("invalid_request", StatusCode::UNPROCESSABLE_ENTITY, "the request makes no sense"),
-            Self::UnknownLanguage => {
-                ("unknown_language", StatusCode::UNPROCESSABLE_ENTITY, "there is no such language")
-            }
+            Self::MalformedJson => ("malformed_json", StatusCode::BAD_REQUEST, "malformed JSON body"),
+            Self::InvalidRequest => ("invalid_request", StatusCode::UNPROCESSABLE_ENTITY, "invalid request"),
+            Self::UnknownLanguage => ("unknown_language", StatusCode::UNPROCESSABLE_ENTITY, "unknown language"),
             Self::LanguageMissing => {
                 ("language_missing", StatusCode::UNPROCESSABLE_ENTITY, "the language is not installed on this server")
             }
-            Self::BodyTooLarge => ("body_too_large", StatusCode::PAYLOAD_TOO_LARGE, "the body is too large"),
+            Self::BodyTooLarge => ("body_too_large", StatusCode::PAYLOAD_TOO_LARGE, "request body too large"),
             Self::TooManyEntries => (
                 "too_many_entries",
                 StatusCode::PAYLOAD_TOO_LARGE,
-                "the body has too many parts, or nests them too deep",
+                "the body has too many entries, or nests them too deeply",
             ),
-            Self::RequestTimeout => {
-                ("request_timeout", StatusCode::REQUEST_TIMEOUT, "the request took too long to arrive")
-            }
-            Self::Unauthorized => ("unauthorized", StatusCode::UNAUTHORIZED, "an API key is needed"),
-            Self::Forbidden => ("forbidden", StatusCode::FORBIDDEN, "the API key does not open this"),
+            Self::RequestTimeout => ("request_timeout", StatusCode::REQUEST_TIMEOUT, "the request arrived too slowly"),
+            Self::Unauthorized => ("unauthorized", StatusCode::UNAUTHORIZED, "API key required"),
+            Self::Forbidden => ("forbidden", StatusCode::FORBIDDEN, "insufficient scope"),
             Self::InvalidHost => ("invalid_host", StatusCode::BAD_REQUEST, "the request must name exactly one host"),
-            Self::ForbiddenHost => ("forbidden_host", StatusCode::FORBIDDEN, "the host is not a name of this server"),
-            Self::ForbiddenOrigin => {
-                ("forbidden_origin", StatusCode::FORBIDDEN, "pages of this origin may not use the server")
-            }
-            Self::NotFound => ("not_found", StatusCode::NOT_FOUND, "there is nothing here"),
-            Self::MethodNotAllowed => {
-                ("method_not_allowed", StatusCode::METHOD_NOT_ALLOWED, "this cannot be done here")
-            }
+            Self::ForbiddenHost => ("forbidden_host", StatusCode::FORBIDDEN, "host not allowed"),
+            Self::ForbiddenOrigin => ("forbidden_origin", StatusCode::FORBIDDEN, "origin not allowed"),
+            Self::NotFound => ("not_found", StatusCode::NOT_FOUND, "not found"),
+            Self::MethodNotAllowed => ("method_not_allowed", StatusCode::METHOD_NOT_ALLOWED, "method not allowed"),
             Self::UnsupportedMediaType => {
                 ("unsupported_media_type", StatusCode::UNSUPPORTED_MEDIA_TYPE, "the body must be application/json")
             }
-            Self::AtCapacity => ("at_capacity", StatusCode::TOO_MANY_REQUESTS, "the server is at capacity"),
-            Self::QueueFull => ("queue_full", StatusCode::TOO_MANY_REQUESTS, "too many jobs wait"),
-            Self::StorageFull => (
-                "storage_full",
-                StatusCode::TOO_MANY_REQUESTS,
-                "the jobs of the key take all the storage that it may use",
-            ),
+            Self::AtCapacity => ("at_capacity", StatusCode::TOO_MANY_REQUESTS, "at capacity"),
+            Self::QueueFull => ("queue_full", StatusCode::TOO_MANY_REQUESTS, "job queue full"),
+            Self::StorageFull => {
+                ("storage_full", StatusCode::TOO_MANY_REQUESTS, "job storage of the API key exhausted")
+            }
             Self::IdempotencyConflict => {
-                ("idempotency_conflict", StatusCode::CONFLICT, "the key was used for another request")
+                ("idempotency_conflict", StatusCode::CONFLICT, "idempotency key used for another request")
             }
-            Self::TooManyRequests => {
-                ("too_many_requests", StatusCode::TOO_MANY_REQUESTS, "too many requests in a short time")
-            }
+            Self::TooManyRequests => ("too_many_requests", StatusCode::TOO_MANY_REQUESTS, "rate limit exceeded"),
             Self::QuotaExceeded => {
-                ("quota_exceeded", StatusCode::TOO_MANY_REQUESTS, "the key has had all its runs for the day")
+                ("quota_exceeded", StatusCode::TOO_MANY_REQUESTS, "daily quota of the API key exhausted")
             }
             Self::ShuttingDown => ("shutting_down", StatusCode::SERVICE_UNAVAILABLE, "the server is shutting down"),
-            Self::Internal => ("internal_error", StatusCode::INTERNAL_SERVER_ERROR, "the sandbox failed"),
+            Self::Internal => ("internal_error", StatusCode::INTERNAL_SERVER_ERROR, "internal error"),
         }
     }
 }
@@ -201,19 +187,19 @@ impl Problem {
         self.code
     }
 
-    /// Says when to try again.
+    /// Sets when to try again.
     pub(crate) fn retry_after(mut self, seconds: u64) -> Self {
         self.retry_after = Some(seconds);
         self
     }
 
-    /// Says which input of several is to blame.
+    /// Names the input that the problem is about.
     pub(crate) fn of_input(mut self, index: usize) -> Self {
         self.detail = format!("inputs[{index}]: {}", self.detail);
         self
     }
 
-    /// Says which field is to blame.
+    /// Names the field that the problem is about.
     pub(crate) fn at(mut self, field: &str) -> Self {
         self.field = Some(field.to_owned());
         self

@@ -173,7 +173,7 @@ impl RateLimits {
     pub(crate) fn count(&self, client: &str, own: Option<f64>) -> Result<(), Problem> {
         let Some(per_second) = own.or(self.per_second) else { return Ok(()) };
         self.limit(per_second).count(client).map_err(|wait| {
-            let detail = format!("{per_second} requests a second are allowed");
+            let detail = format!("the limit is {per_second} requests per second");
             Problem::new(Code::TooManyRequests, detail).retry_after(wait)
         })
     }
@@ -201,9 +201,9 @@ mod tests {
     #[test]
     fn limits_are_used_up_and_recover() {
         let rate = RateLimits::new(Some(2.0));
-        let taken = |who: &str, at: u64| {
+        let taken = |client_id: &str, at: u64| {
             reach(&rate.limit(2.0), at);
-            rate.count(who, None).is_ok()
+            rate.count(client_id, None).is_ok()
         };
         assert_eq!([0; 6].map(|at| taken("a", at)), [true, true, true, true, false, false]);
         assert!(taken("b", 0), "another has a limit of its own");

@@ -1,4 +1,4 @@
-//! Whether the server can do its work, found out when a client asks and about once a second at most.
+//! Readiness: checks the keeper, the job store and the sandbox on demand, at most about once a second.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -8,13 +8,13 @@ use std::time::{Duration, Instant};
 use tokio::sync::Mutex;
 use tokio::task::JoinHandle;
 
-use crate::app::App;
+use crate::state::App;
 
 /// The reason of a server that is asked to end.
 pub(crate) const CLOSING: &str = "shutting down";
 
 const NO_KEEPER: &str = "the keeper has ended; restart the server";
-const NO_STORE: &str = "the job store fails or does not answer";
+const NO_STORE: &str = "the job store is unavailable";
 const NO_CELL: &str = "no sandbox can be created";
 
 /// How long an answer holds.
@@ -29,14 +29,14 @@ const SUSPICIOUS: u64 = 3;
 /// What is known about the parts that runs need.
 #[derive(Debug, Default)]
 pub(crate) struct Readiness {
-    state: Mutex<State>,
+    state: Mutex<ReadyState>,
     /// Runs that failed since the last one that did not.
     failures: AtomicU64,
     queue: AtomicU64,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct ReadyState {
     known: Option<(Instant, Vec<&'static str>)>,
     store: Check,
     cell: Check,
@@ -51,7 +51,7 @@ impl Check {
     async fn passes(&mut self, part: &str, check: impl Future<Output = Result<(), String>> + Send + 'static) -> bool {
         let pending = self.0.get_or_insert_with(|| tokio::spawn(check));
         let Ok(ended) = tokio::time::timeout(PATIENCE, pending).await else {
-            tracing::error!(part, "a health check does not end");
+            tracing::error!(part, "a health check hangs");
             return false;
         };
         self.0 = None;
@@ -91,7 +91,7 @@ impl Readiness {
         reasons
     }
 
-    async fn find_out(&self, state: &mut State, app: &Arc<App>) -> Vec<&'static str> {
+    async fn find_out(&self, state: &mut ReadyState, app: &Arc<App>) -> Vec<&'static str> {
         let mut reasons = vec![];
         if !app.service.is_alive() {
             reasons.push(NO_KEEPER);

@@ -12,10 +12,10 @@ use serde::Serialize;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
-use crate::app::App;
-use crate::held::{Held, Who};
+use crate::capacity::Slot;
+use crate::memory_budget::{ClientId, Reservation};
 use crate::problem::{Code, Problem};
-use crate::slots::Slot;
+use crate::state::App;
 use crate::streams::Item;
 use crate::trace::Trace;
 
@@ -60,7 +60,7 @@ pub(crate) fn perform(
     if let Ok(result) = &ended {
         let lost_cells = app.service.lost_cells();
         if lost_cells > 0 {
-            tracing::error!(lost_cells, "cells neither answer nor die; look for processes in state D");
+            tracing::error!(lost_cells, "cells do not respond and cannot be killed; look for processes in state D");
         }
         trace.end(result);
     }
@@ -100,7 +100,7 @@ impl Observer for Counted<'_> {
 #[derive(Debug)]
 pub(crate) enum Update {
     /// An event, with the memory that it takes.
-    Event(RunEvent, Held),
+    Event(RunEvent, Reservation),
     /// The run could not be carried out.
     Failed(Problem),
 }
@@ -119,7 +119,7 @@ impl Update {
             Self::Event(event, held) => (Event::default().event(event.name()).json_data(&event), held),
             Self::Failed(problem) => {
                 let error = ErrorEvent { event: "error", problem: &problem };
-                (Event::default().event(error.event).json_data(&error), Held::nothing())
+                (Event::default().event(error.event).json_data(&error), Reservation::nothing())
             }
         };
         Item { event: event.unwrap_or_default(), held: Some(Arc::new(held)) }
@@ -146,7 +146,7 @@ impl RunHandle {
     }
 
     /// Waits for the end; the memory that the result takes comes with it.
-    pub(crate) async fn finish(mut self) -> Result<(Arc<RunResult>, Held), Problem> {
+    pub(crate) async fn finish(mut self) -> Result<(Arc<RunResult>, Reservation), Problem> {
         while let Some(update) = self.updates.recv().await {
             match update {
                 Update::Event(RunEvent::Result { result }, held) => return Ok((result, held)),
@@ -164,13 +164,13 @@ pub(crate) struct Admission {
     /// The request's id.
     pub(crate) id: String,
     /// The client, whose memory budget pays for what it has not read yet.
-    pub(crate) who: Who,
+    pub(crate) client_id: ClientId,
     /// The right to run.
     pub(crate) slot: Slot,
     /// How long the request waited for it.
     pub(crate) queued: Duration,
     /// The memory of the request.
-    pub(crate) request: Held,
+    pub(crate) request: Reservation,
 }
 
 /// Starts a run in a thread of its own. If it is `watched`, every event is sent, else only the result. What waits to be
@@ -186,12 +186,18 @@ pub(crate) fn start(
     let (sender, updates) = unbounded_channel();
     let run = RunHandle { cancel: cancel.clone(), updates };
     let (app, handle) = (Arc::clone(app), Handle::current());
-    let Admission { id, who, slot, queued, request } = admission;
+    let Admission { id, client_id, slot, queued, request } = admission;
     tokio::task::spawn_blocking(move || {
-        let room = |bytes: usize| handle.block_on(app.answers.wait_for(&who, bytes, PATIENCE));
+        let budget = |bytes: usize| handle.block_on(app.answers.wait_for(&client_id, bytes, PATIENCE));
         let owned = Some((slot, request));
-        let mut forward =
-            Forward { updates: sender, watched, room: &room, encoder: EventEncoder::default(), owned, failed: None };
+        let mut forward = ClientObserver {
+            updates: sender,
+            watched,
+            budget: &budget,
+            encoder: EventEncoder::default(),
+            owned,
+            failed: None,
+        };
         if let Err(refused) = perform(&app, &id, (checked, queued), &cancel, &mut forward) {
             drop(forward.owned.take());
             forward.end(Update::Failed(refused.into()));
@@ -201,24 +207,24 @@ pub(crate) fn start(
 }
 
 /// Passes events on to a client.
-struct Forward<'a> {
+struct ClientObserver<'a> {
     updates: UnboundedSender<Update>,
     watched: bool,
     /// Reserves memory for what the client has not read yet.
-    room: &'a dyn Fn(usize) -> Result<Held, Problem>,
+    budget: &'a dyn Fn(usize) -> Result<Reservation, Problem>,
     encoder: EventEncoder,
     /// What the run gives back before the client hears of its end, so that the client's next request finds it.
-    owned: Option<(Slot, Held)>,
+    owned: Option<(Slot, Reservation)>,
     /// Why nothing more is passed on: the client does not read.
     failed: Option<Problem>,
 }
 
-impl Forward<'_> {
+impl ClientObserver<'_> {
     fn send(&mut self, event: RunEvent) {
         if self.failed.is_some() {
             return;
         }
-        match (self.room)(event.size()) {
+        match (self.budget)(event.size()) {
             Ok(held) => drop(self.updates.send(Update::Event(event, held))),
             Err(problem) => self.failed = Some(problem),
         }
@@ -230,7 +236,7 @@ impl Forward<'_> {
     }
 }
 
-impl Observer for Forward<'_> {
+impl Observer for ClientObserver<'_> {
     fn start(&mut self, language: Option<&str>, version: Option<&str>) {
         if self.watched {
             self.send(EventEncoder::start(language, version));
@@ -256,7 +262,7 @@ impl Observer for Forward<'_> {
             self.send(event);
         }
         let slot = self.owned.take().map(|(slot, _)| slot);
-        let held = (self.room)(result.size());
+        let held = (self.budget)(result.size());
         drop(slot);
         self.end(match held {
             Ok(held) => Update::Event(RunEvent::Result { result: Arc::clone(result) }, held),

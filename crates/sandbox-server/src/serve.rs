@@ -1,4 +1,4 @@
-//! Listening, and ending well.
+//! Listening for connections, and graceful shutdown.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -16,9 +16,11 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_io_timeout::TimeoutStream;
 
-use crate::app::{self, App};
 use crate::config::Config;
-use crate::connections::{Answer, Bounds, Close, Connection, Connections};
+use crate::connections::{Close, Connection, ConnectionLimits, Connections, ResponseBody};
+use crate::middleware::Peer;
+use crate::routes::router;
+use crate::state::App;
 use crate::{web, webhook, worker};
 
 /// How long a client that is told of the end of its connection has to acknowledge it.
@@ -35,14 +37,14 @@ pub(crate) async fn serve(app: &Arc<App>, config: &Config) -> Result<(), String>
         .map_err(|error| format!("cannot listen on {}: {error}", config.listen))?;
     let address = listener.local_addr().map_err(|error| error.to_string())?;
     greet(address, app);
-    let router = app::router(app, config);
+    let router = router(app, config);
     tokio::spawn(worker::work(Arc::clone(app)));
     tokio::spawn(worker::report(Arc::clone(app)));
     tokio::spawn(webhook::deliver(Arc::clone(app)));
     tokio::spawn(forget_old_jobs(Arc::clone(app), config.retention));
     let mut interrupted = signal(SignalKind::interrupt()).map_err(|error| error.to_string())?;
     let mut terminated = signal(SignalKind::terminate()).map_err(|error| error.to_string())?;
-    let connections = Connections::new(Bounds {
+    let connections = Connections::new(ConnectionLimits {
         total: config.max_connections,
         per_origin: config.max_connections_per_address,
         first_request: config.read_timeout,
@@ -80,7 +82,7 @@ pub(crate) async fn serve(app: &Arc<App>, config: &Config) -> Result<(), String>
         idle(app).await;
     });
     if tokio::time::timeout(config.shutdown_timeout, &mut ended).await.is_err() {
-        tracing::warn!(load = app.load(), "ending what is left");
+        tracing::warn!(load = app.load(), "stopping the remaining runs");
         app.kill_runs();
         let _ = tokio::time::timeout(Duration::from_secs(3), idle(app)).await;
     }
@@ -98,7 +100,7 @@ async fn forget_old_jobs(app: Arc<App>, retention: Duration) {
     loop {
         tokio::time::sleep(retention.clamp(Duration::from_millis(100), Duration::from_secs(60))).await;
         if let Err(error) = app.jobs.expire().await {
-            tracing::error!(%error, "cannot forget old jobs");
+            tracing::error!(%error, "cannot delete expired jobs");
         }
     }
 }
@@ -113,7 +115,7 @@ fn warnings(address: SocketAddr, app: &App) -> Vec<String> {
     }
     if app.keys.is_open() && !address.ip().is_loopback() {
         warnings.push(format!(
-            "everyone who can reach {address} can run code, as no API key is needed; set SANDBOX_API_KEYS or listen on \
+            "no API key is required: everyone who can reach {address} can run code; set SANDBOX_API_KEYS or listen on \
              127.0.0.1"
         ));
     }
@@ -143,9 +145,9 @@ fn attend(
     app: &Arc<App>,
     config: &Config,
 ) {
-    let arrived = web::Arrived(stream.local_addr().map_or(peer.ip(), |address| address.ip()));
+    let local_address = web::LocalAddress(stream.local_addr().map_or(peer.ip(), |address| address.ip()));
     let _ = stream.set_nodelay(true);
-    // A client that does not read holds nobody up for longer than this.
+    // A client that does not read delays others no longer than this.
     let mut stream = TimeoutStream::new(stream);
     stream.set_write_timeout(Some(config.write_timeout));
     let mut builder = Builder::new(TokioExecutor::new());
@@ -158,13 +160,13 @@ fn attend(
         .keep_alive_interval(Some(Duration::from_secs(20)))
         .keep_alive_timeout(config.read_timeout.max(Duration::from_secs(1)));
     let connection = Arc::new(connection);
-    let (peer, router, requests) = (app::Peer(peer.ip()), router.clone(), Arc::clone(&connection));
+    let (peer, router, requests) = (Peer(peer.ip()), router.clone(), Arc::clone(&connection));
     let service = service_fn(move |mut request: Request<Incoming>| {
         let flight = requests.begin();
         request.extensions_mut().insert(peer);
-        request.extensions_mut().insert(arrived);
+        request.extensions_mut().insert(local_address);
         let answer = TowerToHyperService::new(router.clone()).call(request);
-        async move { answer.await.map(|response| response.map(|body| Answer::new(body, flight))) }
+        async move { answer.await.map(|response| response.map(|body| ResponseBody::new(body, flight))) }
     });
     let served = builder.serve_connection(TokioIo::new(Box::pin(stream)), service).into_owned();
     let mut shutdown = app.shutdown.subscribe();
@@ -195,6 +197,6 @@ fn attend(
 
 fn log_end(ended: Result<(), Box<dyn std::error::Error + Send + Sync>>) {
     if let Err(error) = ended {
-        tracing::debug!(%error, "a connection ended badly");
+        tracing::debug!(%error, "connection failed");
     }
 }

@@ -10,22 +10,22 @@ use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use tokio_stream::Stream;
 
-use crate::held::Held;
+use crate::memory_budget::Reservation;
 use crate::runs::{RunHandle, Update};
 
 /// An event, with what it takes.
 #[derive(Debug)]
 pub(crate) struct Item {
     pub(crate) event: Event,
-    pub(crate) held: Option<Arc<Held>>,
+    pub(crate) held: Option<Arc<Reservation>>,
 }
 
 /// A stream of events with its place among the streams.
 struct Paced<S> {
     items: S,
     /// What the event before takes: the next one is asked for when the connection has room for it.
-    last: Option<Arc<Held>>,
-    _place: Held,
+    last: Option<Arc<Reservation>>,
+    _place: Reservation,
 }
 
 impl<S: Stream<Item = Item> + Unpin> Stream for Paced<S> {
@@ -51,6 +51,6 @@ impl Stream for RunHandle {
 }
 
 /// Answers with events.
-pub(crate) fn respond(items: impl Stream<Item = Item> + Unpin + Send + 'static, place: Held) -> Response {
+pub(crate) fn respond(items: impl Stream<Item = Item> + Unpin + Send + 'static, place: Reservation) -> Response {
     Sse::new(Paced { items, last: None, _place: place }).keep_alive(KeepAlive::default()).into_response()
 }

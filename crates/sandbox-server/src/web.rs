@@ -16,8 +16,8 @@ use axum::response::{IntoResponse, Response};
 use sandbox_base::units::shorten;
 use tower_http::cors::{AllowOrigin, Any, CorsLayer};
 
-use crate::app::App;
 use crate::problem::{Code, Problem};
+use crate::state::App;
 
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 const SEC_FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
@@ -28,7 +28,7 @@ const PREFLIGHT_AGE: Duration = Duration::from_secs(600);
 
 /// The address at which a connection arrived.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Arrived(pub(crate) IpAddr);
+pub(crate) struct LocalAddress(pub(crate) IpAddr);
 
 /// A host as a client names it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -70,7 +70,7 @@ impl AllowedHost {
         if text == "*" {
             return Ok(Self::Any);
         }
-        let wrong = || format!("'{text}' is not a host name or an IP address without a port, nor *");
+        let wrong = || format!("invalid host '{text}': expected a host name or an IP address without a port, or *");
         if let Ok(address) = text.parse::<IpAddr>() {
             return Ok(Self::Is(Host::Address(address.to_canonical())));
         }
@@ -148,7 +148,7 @@ impl Cors {
             self.any = true;
             return Ok(());
         }
-        let wrong = || format!("'{text}' is not an origin such as https://app.example.com");
+        let wrong = || format!("invalid origin '{text}': expected one such as https://app.example.com");
         let origin = Origin::parse(text).filter(|_| !text.contains('*')).ok_or_else(wrong)?;
         self.origins.push((HeaderValue::from_str(&origin.to_string()).map_err(|_| wrong())?, origin));
         Ok(())
@@ -207,10 +207,11 @@ impl Guard {
         self.hosts.contains(&AllowedHost::Any)
     }
 
-    fn knows(&self, host: &Host, arrived: Option<IpAddr>) -> bool {
+    fn knows(&self, host: &Host, local_address: Option<IpAddr>) -> bool {
         let is_own = match host {
             Host::Address(address) => {
-                address.is_loopback() || arrived.is_some_and(|arrived| arrived.to_canonical() == *address)
+                address.is_loopback()
+                    || local_address.is_some_and(|local_address| local_address.to_canonical() == *address)
             }
             Host::Name(name) => name == "localhost" || self.machine.as_ref() == Some(name),
         };
@@ -227,7 +228,7 @@ impl Guard {
         uri: &Uri,
         version: Version,
         headers: &HeaderMap,
-        arrived: Option<IpAddr>,
+        local_address: Option<IpAddr>,
     ) -> Result<Option<Authority>, Problem> {
         let mut named = headers.get_all(header::HOST).iter();
         let host = named.next();
@@ -236,7 +237,7 @@ impl Guard {
         }
         let unknown = |given: &str| {
             let detail = format!(
-                "the host '{}' is not a name of this server; add it to SANDBOX_ALLOWED_HOSTS, or set SANDBOX_API_KEYS",
+                "the host '{}' is not allowed; add it to SANDBOX_ALLOWED_HOSTS, or set SANDBOX_API_KEYS",
                 shorten(given)
             );
             Problem::new(Code::ForbiddenHost, detail)
@@ -248,7 +249,7 @@ impl Guard {
         // The target's authority counts if there is one (HTTP/2, absolute form), but both have to be right.
         let authorities = [uri.authority().cloned(), host.transpose()?];
         for authority in authorities.iter().flatten() {
-            let known = Host::of(authority).is_some_and(|host| self.knows(&host, arrived));
+            let known = Host::of(authority).is_some_and(|host| self.knows(&host, local_address));
             if !known || port_of(authority, 0).is_none() {
                 return Err(unknown(authority.as_str()));
             }
@@ -266,7 +267,7 @@ impl Guard {
         let headers = request.headers();
         let refuse = |from: &str| {
             let detail = format!(
-                "pages of {} may not use this server; add the origin to SANDBOX_CORS_ORIGINS, or set SANDBOX_API_KEYS",
+                "the origin {} is not allowed; add it to SANDBOX_CORS_ORIGINS, or set SANDBOX_API_KEYS",
                 shorten(from)
             );
             Problem::new(Code::ForbiddenOrigin, detail)
@@ -296,8 +297,8 @@ impl Guard {
     }
 
     fn check(&self, request: &Request) -> Result<(), Problem> {
-        let arrived = request.extensions().get::<Arrived>().map(|arrived| arrived.0);
-        let authority = self.check_host(request.uri(), request.version(), request.headers(), arrived)?;
+        let local_address = request.extensions().get::<LocalAddress>().map(|local_address| local_address.0);
+        let authority = self.check_host(request.uri(), request.version(), request.headers(), local_address)?;
         self.check_origin(request, authority.as_ref())
     }
 }
@@ -332,7 +333,7 @@ mod tests {
             request = request.header(*name, *value);
         }
         let mut request = request.body(Body::empty()).expect("request");
-        request.extensions_mut().insert(Arrived([192, 0, 2, 7].into()));
+        request.extensions_mut().insert(LocalAddress([192, 0, 2, 7].into()));
         request
     }
 

@@ -21,11 +21,11 @@ use sha2::Sha256;
 use tokio::sync::Notify;
 use ureq::http::Uri;
 
-use crate::app::App;
+use crate::capacity::Owner;
 use crate::config::Config;
 use crate::jobs::shown;
 use crate::problem::{Code, Problem};
-use crate::slots::Owner;
+use crate::state::App;
 
 /// The most attempts of a delivery.
 const ATTEMPTS: u32 = 6;
@@ -56,7 +56,7 @@ impl Webhooks {
         let wrong = |why: &str| Problem::new(Code::InvalidRequest, format!("webhook: {why}")).at("webhook");
         let JsonWebhook { url, secret } = webhook;
         if !(16..=256).contains(&secret.len()) || secret_bytes(&secret).is_none() {
-            return Err(wrong("secret: give 16 to 256 characters, or whsec_ and base64"));
+            return Err(wrong("secret: expected 16 to 256 characters, or whsec_ and base64"));
         }
         let (host, port) = target(&url).map_err(|why| wrong(&format!("url: {why}")))?;
         let checked = match &host {
@@ -76,7 +76,7 @@ impl Webhooks {
         let body = json!({ "type": "job.ended", "timestamp": shown.finished_at, "data": shown }).to_string();
         let seconds = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs().to_string();
         let id = job.id.to_string();
-        let signature = sign(&webhook.secret, &id, &seconds, &body).ok_or("the secret cannot be used")?;
+        let signature = sign(&webhook.secret, &id, &seconds, &body).ok_or("invalid secret")?;
         let answer = self
             .agent
             .post(&webhook.url)
@@ -86,7 +86,7 @@ impl Webhooks {
             .header("webhook-signature", &signature)
             .send(&body)
             .map_err(|error| error.to_string())?;
-        if answer.status().is_success() { Ok(()) } else { Err(format!("the answer was {}", answer.status())) }
+        if answer.status().is_success() { Ok(()) } else { Err(format!("the response was {}", answer.status())) }
     }
 
     /// The state of a webhook after an attempt, and the time until the next one.
@@ -111,7 +111,7 @@ fn target(url: &str) -> Result<(HostName, u16), &'static str> {
     let uri = url.parse::<Uri>().map_err(|_| "is not a URL")?.to_string();
     let url = WebAddress::parse(&uri).map_err(|error| match error {
         WebAddressError::Scheme => "must begin with https:// or http://",
-        WebAddressError::Host => "has no host that could be reached",
+        WebAddressError::Host => "has no valid host",
     })?;
     if url.user_info.is_some() {
         return Err("must not have a user or a password");
@@ -191,7 +191,7 @@ pub(crate) async fn deliver(app: Arc<App>) {
                 continue;
             }
             Err(error) => {
-                tracing::error!(%error, "cannot read the webhooks that are due");
+                tracing::error!(%error, "cannot read the due webhooks");
                 tokio::time::sleep(Duration::from_secs(1)).await;
                 continue;
             }

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use sandbox_executor::JsonWebhook;
 use sandbox_jobs::Webhook;
 
-use crate::app::App;
 use crate::config::Config;
 use crate::problem::{Code, Problem};
+use crate::state::App;
 
 /// How many are delivered at one time.
 pub(crate) const AT_ONCE: usize = 0;

@@ -1,4 +1,4 @@
-//! Carrying out jobs: one loop that takes them from the queue as slots become free, another that says that they go on.
+//! The worker: one loop takes jobs from the queue as slots become free, another renews their leases.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -6,11 +6,11 @@ use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use sandbox_executor::{EventEncoder, Observer, RunEvent, RunResult, Step, Stream, Verdict};
-use sandbox_jobs::{Job, JobId, RunOf, Store, StoreError};
+use sandbox_jobs::{Attempt, Job, JobId, JobStore, StoreError};
 use tokio::runtime::Handle;
 
-use crate::app::App;
 use crate::runs::{CancelHandle, perform};
+use crate::state::App;
 
 /// A job that runs here.
 #[derive(Debug)]
@@ -18,7 +18,7 @@ pub(crate) struct RunningJob {
     stop: CancelHandle,
     /// Whether a client, and not the end of the server, wants it to end.
     cancelled: AtomicBool,
-    run: RunOf,
+    attempt: Attempt,
 }
 
 impl RunningJob {
@@ -64,11 +64,11 @@ async fn take_one(app: &Arc<App>) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Says from time to time that the jobs which run here go on, and hears which of them nobody wants any more.
+/// Renews the leases of the jobs that run here, and learns which of them were cancelled.
 pub(crate) async fn report(app: Arc<App>) {
     loop {
         tokio::time::sleep(Duration::from_millis(500)).await;
-        let runs: Vec<RunOf> = running(&app).values().map(|job| job.run).collect();
+        let runs: Vec<Attempt> = running(&app).values().map(|job| job.attempt).collect();
         if runs.is_empty() {
             continue;
         }
@@ -80,7 +80,7 @@ pub(crate) async fn report(app: Arc<App>) {
                     }
                 }
             }
-            Err(error) => tracing::error!(%error, "cannot say that jobs go on"),
+            Err(error) => tracing::error!(%error, "cannot renew the leases of jobs"),
         }
     }
 }
@@ -92,14 +92,16 @@ pub(crate) fn running(app: &App) -> MutexGuard<'_, HashMap<JobId, Arc<RunningJob
 
 /// Carries a job out, in a thread that may block.
 fn carry_out(app: &App, handle: &Handle, job: &Job) {
-    let run = job.run();
+    let attempt = job.attempt();
     let cancel = match CancelHandle::new() {
         Ok(cancel) => cancel,
-        Err(error) => return conclude(app, handle, run, internal_error(format!("cannot prepare the run: {error}"))),
+        Err(error) => {
+            return conclude(app, handle, attempt, internal_error(format!("cannot prepare the run: {error}")));
+        }
     };
-    let here = Arc::new(RunningJob { stop: cancel.clone(), cancelled: AtomicBool::new(false), run });
+    let here = Arc::new(RunningJob { stop: cancel.clone(), cancelled: AtomicBool::new(false), attempt });
     running(app).insert(job.id, Arc::clone(&here));
-    let mut recorder = Recorder { store: &app.jobs, handle, run, encoder: EventEncoder::default() };
+    let mut recorder = Recorder { store: &app.jobs, handle, attempt, encoder: EventEncoder::default() };
     let result = app
         .service
         .check_json(job.request.clone(), job.owner.as_deref())
@@ -108,12 +110,12 @@ fn carry_out(app: &App, handle: &Handle, job: &Job) {
     running(app).remove(&job.id);
     if result.verdict == Verdict::Cancelled && !here.cancelled.load(Ordering::Relaxed) {
         // The server ends, the job does not: another server runs it.
-        if let Err(error) = handle.block_on(app.jobs.put_back(run)) {
-            tracing::error!(%error, id = %job.id, "cannot put a job back");
+        if let Err(error) = handle.block_on(app.jobs.put_back(attempt)) {
+            tracing::error!(%error, id = %job.id, "cannot requeue a job");
         }
         return;
     }
-    conclude(app, handle, run, result);
+    conclude(app, handle, attempt, result);
 }
 
 fn internal_error(error: String) -> Arc<RunResult> {
@@ -121,25 +123,25 @@ fn internal_error(error: String) -> Arc<RunResult> {
 }
 
 /// Ends a job with its result.
-fn conclude(app: &App, handle: &Handle, run: RunOf, result: Arc<RunResult>) {
+fn conclude(app: &App, handle: &Handle, attempt: Attempt, result: Arc<RunResult>) {
     let cancelled = result.verdict == Verdict::Cancelled;
-    if let Err(error) = handle.block_on(app.jobs.finish(run, cancelled, Arc::unwrap_or_clone(result))) {
-        tracing::error!(%error, id = %run.id, "cannot finish a job");
+    if let Err(error) = handle.block_on(app.jobs.finish(attempt, cancelled, Arc::unwrap_or_clone(result))) {
+        tracing::error!(%error, id = %attempt.id, "cannot finish a job");
     }
 }
 
 /// Writes events into the store.
 struct Recorder<'a> {
-    store: &'a Store,
+    store: &'a JobStore,
     handle: &'a Handle,
-    run: RunOf,
+    attempt: Attempt,
     encoder: EventEncoder,
 }
 
 impl Recorder<'_> {
     fn record(&self, event: RunEvent) {
-        if let Err(error) = self.handle.block_on(self.store.append(self.run, event)) {
-            tracing::error!(%error, id = %self.run.id, "cannot record an event");
+        if let Err(error) = self.handle.block_on(self.store.append(self.attempt, event)) {
+            tracing::error!(%error, id = %self.attempt.id, "cannot record an event");
         }
     }
 }

@@ -14,7 +14,7 @@ use base64::engine::general_purpose::STANDARD;
 
 /// An index that serves until it is dropped.
 #[derive(Debug)]
-pub struct PackageIndex {
+pub struct TestIndex {
     shared: Arc<IndexState>,
     port: u16,
 }
@@ -34,7 +34,7 @@ struct IndexState {
     over: AtomicBool,
 }
 
-impl PackageIndex {
+impl TestIndex {
     /// Starts an empty index.
     pub fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -105,7 +105,7 @@ impl PackageIndex {
     }
 }
 
-impl Drop for PackageIndex {
+impl Drop for TestIndex {
     fn drop(&mut self) {
         self.shared.over.store(true, Ordering::Relaxed);
         let _ = TcpStream::connect(("127.0.0.1", self.port));

@@ -38,16 +38,13 @@ fn messages_say_what_to_do() {
     assert_eq!(with("--memory", "1k"), "memory: 1 KiB is too little, the least is 4 MiB");
     assert_eq!(with("--timeout", "48h"), "wall_time: 48h is above the maximum of 24h");
     assert_eq!(with("--pids", "1.5"), "processes: '1.5' is not a number that makes sense here");
-    assert_eq!(with("--env", "novalue"), "--env takes NAME=VALUE, not 'novalue'");
+    assert_eq!(with("--env", "novalue"), "invalid environment variable 'novalue': expected NAME=VALUE");
     assert!(with("--require", "moat").starts_with("unknown isolation layer 'moat'; the layers are user, pid"));
     assert_eq!(line(&["--lang", "pyhton", "--code", "1"]), "unknown language 'pyhton'; did you mean 'python'?");
-    assert_eq!(line(&["--code", "1"]), "give the language with --lang, such as --lang python");
-    assert_eq!(
-        line(&["--lang", "python", "--code", "1", "--file", "x.py"]),
-        "give the code with --code or with --file, not both"
-    );
+    assert_eq!(line(&["--code", "1"]), "no language; set it with --lang, such as --lang python");
+    assert_eq!(line(&["--lang", "python", "--code", "1", "--file", "x.py"]), "--code and --file cannot be combined");
     assert_eq!(line(&["--file", "/nowhere/x.py"]), "cannot read '/nowhere/x.py': no such file or directory");
-    assert_eq!(line(&["--lang", "python", "--file", "/"]), "cannot read '/': it is the root directory, not a project");
+    assert_eq!(line(&["--lang", "python", "--file", "/"]), "cannot read '/': it is the root directory");
     assert_eq!(line(&["--file", "notes.txt"]), "cannot read 'notes.txt': no such file or directory");
     assert_eq!(line(&["--lang", "python", "--code", ""]), "the code is empty");
     assert_eq!(
@@ -79,7 +76,7 @@ fn code_that_is_not_text() {
     let long = file("long.py", &vec![b'#'; 10_000_000]);
     assert_eq!(
         complaint(&run(&["--file", &long])),
-        "the code has 10000000 bytes, the most is 4194304; keep data out of it"
+        "the code has 10000000 bytes, the maximum is 4194304; pass data as files"
     );
     assert_eq!(
         complaint(&run_with_input(&["--lang", "python"], b"\xfe\xff")),
@@ -97,7 +94,7 @@ fn standard_input_for_two_purposes() {
 fn arguments_without_end() {
     let long = "x".repeat(120_000);
     let output = run(&["--lang", "python", "--code", "1", "--", &long, &long]);
-    assert!(complaint(&output).starts_with("arguments and environment have 240004 bytes together"));
+    assert!(complaint(&output).starts_with("arguments and environment have 240004 bytes in total"));
 }
 
 #[test]

@@ -60,7 +60,7 @@ fn names_that_could_do_harm_are_refused() {
         ("../x", "climbs out"),
         ("a/../../x", "climbs out"),
         ("", "is empty"),
-        ("main.py", "there are two files named 'main.py'"),
+        ("main.py", "duplicate file 'main.py'"),
         ("main.py/x", "'main.py' is both a file and a directory"),
     ] {
         let input = format!("{file}:{name}");
@@ -138,7 +138,7 @@ fn the_working_directory_can_be_another() {
     assert_eq!(result["files"].as_object().unwrap().keys().collect::<Vec<_>>(), ["sub/dir/made"]);
     let absolute = python("import os; print(os.getcwd())", &["--workdir", "/tmp"]);
     assert_eq!(absolute["stdout"], "/tmp\n");
-    for (dir, why) in [("..", "is not a plain path"), ("/no/such", "cannot enter the working directory")] {
+    for (dir, why) in [("..", "expected a plain path"), ("/no/such", "cannot enter the working directory")] {
         let output = run(&["--lang", "python", "--code", "1", "--workdir", dir]);
         let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!(output.status.code(), Some(2));

@@ -62,7 +62,7 @@ fn names_control_no_terminal() {
     let code = r"import os; os.mkdir('.\x1b[2J'); open('.\x1b[2J/a\nb', 'w').write('x')";
     let output = run(&["--lang", "python", "--code", code, "--output-dir", dir.path().to_str().unwrap()]);
     let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(complaint.contains("/.␛[2J/a␊b': it is hidden"), "{complaint}");
+    assert!(complaint.contains("/.␛[2J/a␊b' is hidden"), "{complaint}");
     assert!(!complaint.contains(['\u{1b}', '\u{7}']), "{complaint}");
     // What is in the request is printed too.
     let output = run(&["--lang", "py\x1b]0;x\x07", "--code", "1"]);

@@ -23,7 +23,7 @@ fn every_layer_is_in_force_as_root() {
 }
 
 #[test]
-fn programs_are_nobody_with_no_power() {
+fn programs_run_unprivileged() {
     let code = "
 import os
 print(os.getuid(), os.geteuid(), os.getgid(), os.getgroups())
@@ -56,7 +56,7 @@ fn only_the_standard_streams_are_open() {
 }
 
 #[test]
-fn nobody_else_can_be_seen() {
+fn other_processes_are_invisible() {
     assert_eq!(stdout("import os; print([p for p in os.listdir('/proc') if p.isdigit()])"), "['2']");
     assert_eq!(stdout("import os; print(os.getpid(), os.getppid(), os.uname().nodename)"), "2 1 sandbox");
     assert_eq!(stdout("import os\ntry: os.kill(1, 9)\nexcept PermissionError: print('refused')"), "refused");

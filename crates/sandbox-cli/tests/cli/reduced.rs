@@ -204,7 +204,7 @@ fn programs_reach_nothing_else() {
         assert_eq!(result["stdout"], "True True\nTrue True\n", "{user} {result}");
         assert_eq!(std::fs::read_to_string(&file).unwrap(), "kept");
     }
-    // Whoever has no user of its own owns files outside; their modes are no more its own than their content.
+    // Without a dedicated user, the program owns files outside; neither their modes nor their content are its to change.
     std::os::unix::fs::chown(&file, Some(4322), Some(4322)).unwrap();
     let program =
         format!("import os\ntry: os.chmod('{0}', 0)\nexcept PermissionError: print('refused')", file.display());

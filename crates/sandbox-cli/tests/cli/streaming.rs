@@ -1,4 +1,4 @@
-//! Output arrives as it is written, in order, and nobody has to wait for anybody.
+//! Output arrives as it is written and in order, and neither side waits for the other.
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::Stdio;
@@ -111,7 +111,7 @@ fn large_input_passes_through() {
 }
 
 #[test]
-fn input_that_nobody_reads_is_no_problem() {
+fn unread_input_is_ignored() {
     let output = run_with_input(
         &["--lang", "python", "--quiet", "--stdin", "-", "--code", "print('x')"],
         &vec![b'a'; 3_000_000],

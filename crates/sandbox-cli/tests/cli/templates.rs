@@ -59,19 +59,19 @@ fn errors_name_the_snippets_lines() {
 #[test]
 fn mistakes_are_explained() {
     let missing = Template::new("{{ code }}\n{{ nothing }}").complaint(&[]);
-    assert!(missing.contains("a variable is missing (line 2)") && missing.contains("--var NAME=VALUE"), "{missing}");
+    assert!(missing.contains("undefined variable (line 2)") && missing.contains("--var NAME=VALUE"), "{missing}");
     let endless = "{% for a in range(99999) %}{% for b in range(99999) %}x{% endfor %}{% endfor %}";
     assert!(Template::new(endless).complaint(&[]).contains("takes too long (line 1)"));
     let bomb = "{% set n = namespace(x='aaaaaaaa') %}{% for i in range(60) %}{% set n.x = n.x ~ n.x %}{% endfor %}";
-    assert!(Template::new(bomb).complaint(&[]).contains("takes more than 128 MiB of memory"));
+    assert!(Template::new(bomb).complaint(&[]).contains("rendering exceeds 128 MiB of memory"));
     let wide = "{{ code | indent(99999999999) }}";
     let complaint = Template::new(wide).output("a\nb", &[]);
     assert!(!complaint.status.success(), "{complaint:?}");
     assert!(Template::new("{% if %}").complaint(&[]).contains("syntax error (line 1)"));
-    assert!(Template::new("x").complaint(&["--var", "a b=c"]).contains("is not a name for a variable"));
+    assert!(Template::new("x").complaint(&["--var", "a b=c"]).contains("invalid template variable name"));
     assert!(Template::new("x").complaint(&["--vars", "/no/such/file"]).contains("cannot read"));
     let without = run(&["--lang", "python", "--code", "1", "--var", "a=b"]);
-    assert!(String::from_utf8_lossy(&without.stderr).contains("--var and --vars are for templates"));
+    assert!(String::from_utf8_lossy(&without.stderr).contains("--var and --vars require --template"));
 }
 
 #[test]
@@ -84,7 +84,7 @@ fn a_template_can_insist_on_its_end() {
         assert_eq!(early["verdict"], "runtime_error", "{cheat}: {early:#}");
         assert_eq!(early["error"], "the program ended before its template did");
     }
-    // Nor is it shown to somebody who watches.
+    // Nor is it part of streamed output.
     let path = template.0.path().join("t.tmpl");
     let output = run(&["--lang", "python", "--template", path.to_str().unwrap(), "--code", "print('begin')"]);
     assert_eq!(String::from_utf8_lossy(&output.stdout), "begin\nend\n");

@@ -1,4 +1,4 @@
-//! Deadlines hold whatever a program does, and whoever interrupts the command ends the program too.
+//! Deadlines hold whatever a program does, and interrupting the command ends the program too.
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::Stdio;
@@ -164,7 +164,7 @@ fn an_interruption_at_any_moment_is_one() {
     // From before the command can catch the signal, through every step of making the cell, to the running program.
     for n in 0..60 {
         let mut child = sandbox(&["exec", "--json", "-t", "20s", "--", "sleep", "30"])
-            // The signal may come while a coverage profile is half written, which nobody could read.
+            // The signal may come while a coverage profile is half written and unreadable.
             .env("LLVM_PROFILE_FILE", "/dev/null")
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -209,7 +209,7 @@ fn a_killed_keeper_takes_its_cells_along() {
     assert_eq!(output.status.code(), Some(125));
     assert_eq!(result(&output)["verdict"], "internal_error");
     eventually("init and program are gone", || !processes().iter().any(|(pid, ..)| *pid == init || *pid == program));
-    // Nobody was left to remove the groups; the next keeper does, once they are old enough. Tests do not wait.
+    // No process is left to remove the groups; the next keeper does, once they are old enough. Tests do not wait.
     for group in groups(&format!("-{keeper}-")) {
         eventually("the group is empty", || remove_group(&group) || !group.exists());
     }

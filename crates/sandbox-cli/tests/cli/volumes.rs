@@ -93,7 +93,7 @@ fn host_directories_are_refused_unless_allowed() {
     let text = |output: &Output| String::from_utf8_lossy(&output.stderr).into_owned();
     let refused = shown(&plain, &[]);
     assert_eq!(refused.status.code(), Some(2));
-    assert!(text(&refused).contains("the path is not allowed; the operator allows it with --allow-path"));
+    assert!(text(&refused).contains("the path is not allowed; allow it with --allow-path"));
     let through_link = shown(&volume(path.join("link").to_str().unwrap(), ""), &allowed);
     assert!(text(&through_link).contains("is not allowed"), "{}", text(&through_link));
 

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use sandbox_testing::command::{as_ordinary_user, processes, result, sandbox};
-use sandbox_testing::package_index::{PackageIndex, entries};
+use sandbox_testing::package_index::{TestIndex, entries};
 use sandbox_testing::{eventually, needs};
 use serde_json::Value;
 
@@ -27,21 +27,21 @@ pub(crate) const TESTS: &[(&str, fn())] = &[
     ("an_ordinary_user_compiles_and_installs", an_ordinary_user_compiles_and_installs),
 ];
 
-fn command(index: &PackageIndex, data: &Path, args: &[&str]) -> Command {
+fn command(index: &TestIndex, data: &Path, args: &[&str]) -> Command {
     let mut command = sandbox(&["--lang", "python", "--json", "--timeout", "20s"]);
     command.args(args).env("SANDBOX_DATA_DIR", data).env("SANDBOX_PYTHON_INDEX", index.address());
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     command
 }
 
-fn run(index: &PackageIndex, data: &Path, args: &[&str]) -> Value {
+fn run(index: &TestIndex, data: &Path, args: &[&str]) -> Value {
     result(&command(index, data, args).output().unwrap())
 }
 
 const USE: [&str; 4] = ["--package", "demo", "--code", "import demo; demo.value"];
 
-fn index_with_demo() -> PackageIndex {
-    let index = PackageIndex::start();
+fn index_with_demo() -> TestIndex {
+    let index = TestIndex::start();
     index.offer("demo", "");
     index
 }
@@ -77,7 +77,7 @@ fn two_at_once_install_once() {
     assert_eq!(index.downloads(), alone.downloads());
 }
 
-fn wait_for_install(index: &PackageIndex, data: &Path) -> Child {
+fn wait_for_install(index: &TestIndex, data: &Path) -> Child {
     index.stall(true);
     let mut child = command(index, data, &USE);
     // Killed while it is being covered, it would leave half a profile.
@@ -138,7 +138,7 @@ fn too_slow_too_large_or_unknown_leave_nothing() {
     let args = ["--install-timeout", "1s", "--package", "demo", "--code", "1"];
     let slow = run(&index, data.path(), &args);
     assert_eq!((&slow["verdict"], &slow["limit"]["kind"]), (&"package_error".into(), &"wall_time".into()), "{slow:#}");
-    assert_eq!(slow["error"], "installing: time limit of 1s reached; SANDBOX_INSTALL_TIMEOUT raises it");
+    assert_eq!(slow["error"], "installing: time limit of 1s reached; raise it with SANDBOX_INSTALL_TIMEOUT");
     assert_eq!(left(), Vec::<String>::new());
 }
 
@@ -148,7 +148,7 @@ fn a_hostile_build_stays_in_its_cell() {
     let canary = TcpListener::bind("127.0.0.1:0").unwrap();
     canary.set_nonblocking(true).unwrap();
     let port = canary.local_addr().unwrap().port();
-    let index = PackageIndex::start();
+    let index = TestIndex::start();
     let attack = format!(
         r#"
 tried = []
@@ -183,7 +183,7 @@ files["evil.py"] = "tried = " + repr(tried)
     assert!(tried.contains("through the proxy: 403") && tried.contains("processes: False"), "{tried}");
     assert!(tried.ends_with("False\n"), "links do not leave a cell: {tried}");
     assert_eq!(entries(host.path()), Vec::<String>::new());
-    assert!(canary.accept().is_err(), "somebody came through");
+    assert!(canary.accept().is_err(), "a connection came through");
 }
 
 const USER: &str = "operator";
@@ -223,7 +223,7 @@ files["seen.txt"] = "\n".join(seen)
 "#;
 
 /// Installs a package whose build looks for the password, and says what it saw.
-fn search(index: &PackageIndex, address: &str, authority: Option<&Path>) -> Value {
+fn search(index: &TestIndex, address: &str, authority: Option<&Path>) -> Value {
     let data = tempfile::tempdir().unwrap();
     index.offer("evil", &SEARCH.replace("PORT", &index.port().to_string()));
     let code = "import sys\nseen = open('/opt/packages/seen.txt').read()\nprint('index-1.sandbox.internal' in seen)\n\
@@ -239,7 +239,7 @@ fn search(index: &PackageIndex, address: &str, authority: Option<&Path>) -> Valu
 }
 
 fn a_build_script_does_not_see_the_password_of_the_index() {
-    let index = PackageIndex::start();
+    let index = TestIndex::start();
     let port = index.port();
     index.lock(USER, DECODED, &format!("http://127.0.0.1:{port}"));
     let result = search(&index, &format!("http://{USER}:{PASSWORD}@127.0.0.1:{port}/simple/"), None);
@@ -281,7 +281,7 @@ fn an_index_with_a_password_is_reached_over_tls() {
     make.args(["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"]);
     make.args(["-addext", "basicConstraints=critical,CA:FALSE"]).arg("-keyout").arg(&key).arg("-out").arg(&certificate);
     assert!(make.stderr(Stdio::null()).status().unwrap().success());
-    let index = PackageIndex::start();
+    let index = TestIndex::start();
     let mut front = Command::new("python3");
     front.args(["-c", TLS]).arg(&certificate).arg(&key).arg(index.port().to_string());
     // It ends with this test, whose end of its input it waits for.

@@ -192,7 +192,10 @@ fn a_list_of_files() {
     let output = run_with_input_in(unclear.path(), &["--lang", "python", "--file", "."], b"");
     let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(2));
-    assert!(complaint.contains("the program could begin in a.py, b.py; name the file with --entry"), "{complaint}");
+    assert!(
+        complaint.contains("ambiguous entry: the program could start in a.py, b.py; choose one with --entry"),
+        "{complaint}"
+    );
 }
 
 fn the_file_is_named_as_its_author_named_it() {

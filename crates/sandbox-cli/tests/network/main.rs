@@ -92,7 +92,7 @@ fn an_allow_list_is_a_list_of_all_that_can_be_reached() {
     );
     let Some(result) = python(&code, &["--allow-host", "api.example.com"]) else { return };
     let expected = [
-        // Its address alone is nothing before somebody has asked for its name.
+        // Its address alone is refused until its name was resolved.
         "ConnectionResetError",
         "I am 203.0.113.80, you want api.example.com",
         "403 evil.example.net:80 is not among the hosts that are allowed",
@@ -317,11 +317,11 @@ fn an_ordinary_user_has_all_of_it() {
 #[test]
 fn the_operator_has_the_last_word() {
     for (flags, why) in [
-        (&["--network", "full"][..], "'full' is more than the operator allows, which is 'localhost'"),
-        (&["--allow-host", "a.example"], "'allowlist' is more than the operator allows"),
-        (&["--allow-dns"], "resolving any name is more than the operator allows"),
-        (&["--network", "allowlist"], "needs at least one host"),
-        (&["--network", "localhost", "--allow-host", "a.example"], "only be allowed in the mode allowlist"),
+        (&["--network", "full"][..], "network mode 'full' exceeds the maximum 'localhost' (SANDBOX_MAX_NETWORK)"),
+        (&["--allow-host", "a.example"], "network mode 'allowlist' exceeds the maximum"),
+        (&["--allow-dns"], "DNS lookups exceed the maximum network mode"),
+        (&["--network", "allowlist"], "requires at least one host"),
+        (&["--network", "localhost", "--allow-host", "a.example"], "hosts require network mode allowlist"),
         (&["--allow-host", "http://a.example/"], "is not a host"),
         (&["--allow-host", "*.com"], "is not a host"),
     ] {

@@ -225,7 +225,7 @@ fn a_backend_that_is_not_there_says_so() {
     assert!(said.contains("cannot start /no/such/runtime: no such file or directory; install it"), "{said}");
     let strange = Candidate::new("", &[("SANDBOX_BACKEND", "vm")]);
     let output = strange.command(&data, &["--lang", "python", "--code", "1"]).output().unwrap();
-    assert!(String::from_utf8_lossy(&output.stderr).contains("'vm' is none of native, oci and docker"));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("invalid value 'vm': expected native, oci or docker"));
 }
 
 #[test]

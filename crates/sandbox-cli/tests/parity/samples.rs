@@ -1,4 +1,4 @@
-//! Programs whose results must be the same, whoever makes the sandbox.
+//! Programs whose results must be the same with every backend.
 
 /// A program and what is to become of it.
 pub(crate) struct Sample {

@@ -1,4 +1,4 @@
-//! Layers as they are, and as nobody should write them.
+//! Tests with ordinary and with malicious layers.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -190,7 +190,7 @@ fn second_names_are_of_the_images_own_files() {
     assert_eq!(inode("a"), inode("d/c"));
     assert!(refused(Layer::new().link("x", "../secret")).contains("climbs"));
     assert!(refused(Layer::new().link("x", "/etc/passwd")).contains("no such file"));
-    assert!(refused(Layer::new().symlink("up", "..").link("x", "up/secret")).contains("leads nowhere"));
+    assert!(refused(Layer::new().symlink("up", "..").link("x", "up/secret")).contains("does not exist"));
     assert!(refused(Layer::new().dir("d").link("x", "d")).contains("not a file"));
     // A second name of a link is a link; writing over it changes neither the first nor what it leads to.
     let (dir, _) = good(vec![Layer::new().symlink("l", "../secret").link("m", "l").file("m", "changed")]);
@@ -200,9 +200,9 @@ fn second_names_are_of_the_images_own_files() {
 #[test]
 fn there_is_an_end_to_everything() {
     let many = (0..200).fold(Layer::new(), |layer, number| layer.file(&format!("f{number}"), ""));
-    assert!(refused(many).contains("more files than"));
+    assert!(refused(many).contains("maximum number of files"));
     let large = Layer::new().file("a", &"x".repeat(600)).file("b", &"x".repeat(600));
-    assert!(refused(large).contains("unpacks to more than"));
+    assert!(refused(large).contains("maximum size"));
     let mut cut_off = Layer::new().file("a", &"x".repeat(600)).bytes();
     cut_off.truncate(800);
     let dir = tempfile::tempdir().expect("tempdir");

@@ -7,7 +7,7 @@ use redb::{ReadableTable, TableDefinition, WriteTransaction};
 use serde::{Deserialize, Serialize};
 
 use super::{EVENTS, Result, milliseconds};
-use crate::model::{Job, JobId, JobStatus, RunOf, Summary};
+use crate::model::{Attempt, Job, JobId, JobStatus, Summary};
 
 /// Small records of all jobs.
 pub(super) const RECORDS: TableDefinition<'_, u128, &[u8]> = TableDefinition::new("records");
@@ -52,8 +52,8 @@ impl Record {
         serde_json::from_slice(bytes).ok()
     }
 
-    pub(super) fn has(&self, run: RunOf) -> bool {
-        self.summary.status == JobStatus::Running && self.attempts == run.attempt
+    pub(super) fn has(&self, attempt: Attempt) -> bool {
+        self.summary.status == JobStatus::Running && self.attempts == attempt.number
     }
 
     fn counts(&self, status: JobStatus) -> u64 {
@@ -63,27 +63,27 @@ impl Record {
 
 /// What an owner has.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Account {
+pub(super) struct OwnerUsage {
     pub(super) waiting: u64,
     pub(super) running: u64,
     pub(super) bytes: u64,
     pub(super) turn: u64,
 }
 
-impl From<(u64, u64, u64, u64)> for Account {
+impl From<(u64, u64, u64, u64)> for OwnerUsage {
     fn from((waiting, running, bytes, turn): (u64, u64, u64, u64)) -> Self {
         Self { waiting, running, bytes, turn }
     }
 }
 
-pub(super) fn account(transaction: &WriteTransaction, owner: &str) -> Result<Account> {
+pub(super) fn account(transaction: &WriteTransaction, owner: &str) -> Result<OwnerUsage> {
     let accounts = transaction.open_table(ACCOUNTS)?;
     let found = accounts.get(owner)?;
     Ok(found.map(|found| found.value().into()).unwrap_or_default())
 }
 
-pub(super) fn set_account(transaction: &WriteTransaction, owner: &str, account: Account) -> Result<()> {
-    let Account { waiting, running, bytes, turn } = account;
+pub(super) fn set_account(transaction: &WriteTransaction, owner: &str, account: OwnerUsage) -> Result<()> {
+    let OwnerUsage { waiting, running, bytes, turn } = account;
     transaction.open_table(ACCOUNTS)?.insert(owner, (waiting, running, bytes, turn))?;
     Ok(())
 }

@@ -183,7 +183,7 @@ end
     )
 });
 
-/// Renews the leases of runs (pairs of id and attempt), and returns the ids of those that somebody wants cancelled.
+/// Renews the leases of runs (pairs of id and attempt), and returns the ids of those that are to be cancelled.
 pub(super) static HEARTBEAT: LazyLock<Script> = LazyLock::new(|| {
     script(
         r"
@@ -234,7 +234,7 @@ return 1
     )
 });
 
-/// Takes the job of whose end somebody is to be told next, of any owner but those after the lease.
+/// Takes the job whose webhook is due next, of any owner except those listed after the lease.
 pub(super) static TAKE_DELIVERY: LazyLock<Script> = LazyLock::new(|| {
     script(
         r"
@@ -253,7 +253,7 @@ return known and first or ''
     )
 });
 
-/// Notes what came of telling somebody: the job's new field, and after how many seconds to try again, if that is to be.
+/// Records the outcome of a delivery: the job's new webhook field, and after how many seconds to retry, if at all.
 pub(super) static NOTE_DELIVERY: LazyLock<Script> = LazyLock::new(|| {
     script(
         r"

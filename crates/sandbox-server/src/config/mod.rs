@@ -1,4 +1,4 @@
-//! Configuration: flags, environment, a file, defaults, in this order. One table says what there is.
+//! Configuration: flags, environment, a file, defaults, in this order. All settings are in one table.
 
 mod table;
 mod values;
@@ -12,7 +12,7 @@ use std::time::Duration;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use sandbox_base::limits::{Caps, TABLE as LIMITS};
 use sandbox_executor::{HostRule, Settings};
-use sandbox_jobs::Bounds;
+use sandbox_jobs::StoreLimits;
 
 use self::table::TABLE;
 use self::values::Values;
@@ -52,7 +52,7 @@ pub(crate) struct Config {
     pub(crate) rate_limit: Option<f64>,
     #[cfg(feature = "redis")]
     pub(crate) redis: Option<RedisConfig>,
-    pub(crate) bounds: Bounds,
+    pub(crate) bounds: StoreLimits,
     pub(crate) retention: Duration,
     /// What runs may use, and where things are kept.
     pub(crate) settings: Settings,
@@ -84,40 +84,40 @@ impl std::fmt::Debug for RedisConfig {
 pub(crate) fn command() -> Command {
     let mut command = Command::new("sandbox-server")
         .version(env!("CARGO_PKG_VERSION"))
-        .about("Serves runs of code nobody trusts over HTTP, each in a single-use Linux sandbox")
+        .about("Run untrusted code over HTTP, each run in a single-use Linux sandbox")
         .after_help(
-            "Every flag is also a variable and a key of the file; a flag beats a variable, which beats the file.\n\
-             Limits of runs: SANDBOX_TIMEOUT, SANDBOX_MAX_TIMEOUT, SANDBOX_MEMORY, … as for sandbox-run.\n\n\
-             Exit code:\n  0  it was asked to end (with --health: the server takes work)\n  \
-             1  it cannot serve, or not any more; the last line says why\n  \
-             2  the configuration makes no sense",
+            "Every flag is also a variable and a key in the file; flags override variables, variables override the file.\n\
+             Limits of runs are variables, as for sandbox-run: SANDBOX_TIMEOUT, SANDBOX_MAX_TIMEOUT, SANDBOX_MEMORY, …\n\n\
+             Exit code:\n  0  stopped by a signal (with --health: the server is ready)\n  \
+             1  cannot serve; the last line gives the reason\n  \
+             2  invalid configuration",
         )
         .arg(
             Arg::new("config")
                 .long("config")
                 .value_name("FILE")
-                .help("a TOML file with settings")
+                .help("Read settings from a TOML file")
                 .env("SANDBOX_CONFIG"),
         )
         .arg(
             Arg::new("print-config")
                 .long("print-config")
                 .action(ArgAction::SetTrue)
-                .help("print the settings in effect and end"),
+                .help("Print the effective settings and exit"),
         )
         .arg(
             Arg::new("health")
                 .long("health")
                 .action(ArgAction::SetTrue)
-                .help("ask the server with these settings how it is, print what it says and end; for health checks"),
+                .help("Query the health of the server with these settings, print the response and exit"),
         )
-        .arg(Arg::new("man").long("man").action(ArgAction::SetTrue).help("print the manual page and end"))
+        .arg(Arg::new("man").long("man").action(ArgAction::SetTrue).help("Print the man page and exit"))
         .arg(
             Arg::new("cold")
                 .long("cold")
                 .action(ArgAction::SetTrue)
                 .conflicts_with_all(["ready-cells", "zygotes"])
-                .help("keep nothing ready and nothing warm: short for --ready-cells 0 --zygotes 0"),
+                .help("Start every run cold; short for --ready-cells 0 --zygotes 0"),
         );
     for setting in TABLE {
         let default =
@@ -190,7 +190,7 @@ impl Config {
         }
         let known = |key: &String| TABLE.iter().any(|setting| setting.flag.replace('-', "_") == *key);
         for key in file.keys().filter(|key| !known(key) && !key.starts_with("SANDBOX_")) {
-            errors.push(format!("the file's key '{key}' is unknown"));
+            errors.push(format!("unknown key '{key}' in the file"));
         }
         let setting = |name: &str| match name {
             "SANDBOX_BACKEND" => origins.get("backend").map(|(value, _)| value.clone()),
@@ -201,7 +201,7 @@ impl Config {
             errors.extend(error.0.into_iter().map(|(name, why)| format!("{name}: {why}")));
             Settings::default()
         });
-        // A service's files do not belong into root's home, where nobody else can go.
+        // A service's files do not belong in root's home directory, which other users cannot enter.
         let named = variable("SANDBOX_DATA_DIR").or_else(|| file.get("SANDBOX_DATA_DIR").cloned());
         if named.is_none() && rustix::process::geteuid().is_root() {
             settings.data_dir = Some(PathBuf::from("/var/lib/sandbox-server"));
@@ -237,7 +237,7 @@ impl Config {
         let zygotes = values.number("zygotes", 0..=64);
         let (max_body, max_held) = (values.size("max-body"), values.size("max-held"));
         if max_body.zip(max_held).is_some_and(|(body, held)| held / 4 < body) {
-            values.wrong("max-held", "must be at least four times max-body, or no request of that size could be taken");
+            values.wrong("max-held", "must be at least four times max-body, so that a request of that size fits");
         }
         let otlp_endpoint = values.optional("otlp-endpoint");
         refuse_missing_features(values);
@@ -245,7 +245,7 @@ impl Config {
             "json" => true,
             "pretty" => false,
             other => {
-                let why = format!("'{other}' is neither pretty nor json");
+                let why = format!("invalid value '{other}': expected pretty or json");
                 values.wrong("log-format", why);
                 false
             }
@@ -337,7 +337,7 @@ fn read_file(path: &Path) -> Result<BTreeMap<String, String>, String> {
 }
 
 /// How much of the job store may be used.
-fn bounds(values: &mut Values<'_>, keys: usize) -> Bounds {
+fn bounds(values: &mut Values<'_>, keys: usize) -> StoreLimits {
     let waiting = values.number("queue", 0..=u64::MAX).unwrap_or_default();
     let waiting_per_owner = if !values.text("queue-per-key").is_empty() {
         values.number("queue-per-key", 0..=u64::MAX).unwrap_or_default()
@@ -347,7 +347,7 @@ fn bounds(values: &mut Values<'_>, keys: usize) -> Bounds {
         waiting
     };
     let bytes_per_owner = values.size("job-storage").unwrap_or_default() as u64;
-    Bounds { waiting, waiting_per_owner, bytes_per_owner }
+    StoreLimits { waiting, waiting_per_owner, bytes_per_owner }
 }
 
 /// How many connections one address may have.
@@ -385,7 +385,7 @@ fn cors(values: &mut Values<'_>, has_keys: bool) -> Cors {
         }
     }
     if cors.is_any() && !has_keys {
-        values.wrong("cors-origins", "* needs api-keys: without keys, every web page could run code");
+        values.wrong("cors-origins", "* requires api-keys: without keys, any web page could run code");
     }
     cors
 }

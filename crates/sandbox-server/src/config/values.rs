@@ -1,4 +1,4 @@
-//! Settings as they were given, read as what they mean. All mistakes are collected, so that they are told at once.
+//! Parses settings. All errors are collected and reported together.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -38,7 +38,7 @@ impl<'a> Values<'a> {
         let text = self.text(flag);
         let value = text.parse().ok();
         if value.is_none() {
-            self.wrong(flag, format!("'{text}' is not {what}"));
+            self.wrong(flag, format!("invalid value '{text}': expected {what}"));
         }
         value
     }
@@ -51,17 +51,20 @@ impl<'a> Values<'a> {
         let text = self.text(flag);
         let value = text.parse().ok().filter(|value| range.contains(value));
         if value.is_none() {
-            self.wrong(flag, format!("'{text}' is not a number from {} to {}", range.start(), range.end()));
+            self.wrong(
+                flag,
+                format!("invalid value '{text}': expected a number from {} to {}", range.start(), range.end()),
+            );
         }
         value
     }
 
     pub(super) fn rate(&mut self, flag: &str) -> Option<f64> {
-        let rate = self.parsed::<f64>(flag, "a number of requests a second")?;
+        let rate = self.parsed::<f64>(flag, "a number of requests per second")?;
         if rate > 0.0 && rate.is_finite() {
             return Some(rate);
         }
-        self.wrong(flag, format!("'{rate}' is not a number of requests a second"));
+        self.wrong(flag, format!("invalid value '{rate}': expected a number of requests per second"));
         None
     }
 

@@ -98,7 +98,7 @@ fn an_init_that_was_stopped_costs_a_run_nothing_but_its_files() {
 }
 
 #[test]
-fn a_cell_that_does_not_die_is_reported_and_delays_nobody() {
+fn a_cell_that_cannot_be_killed_is_reported_and_delays_no_run() {
     if !needs::root() {
         return;
     }
@@ -115,7 +115,7 @@ fn a_cell_that_does_not_die_is_reported_and_delays_nobody() {
         (200, &"timeout".into(), &"begun\n".into()),
         "{result:#}"
     );
-    assert!(result["error"].as_str().unwrap().contains("did not end and was given up"), "{result:#}");
+    assert!(result["error"].as_str().unwrap().contains("could not be killed and was abandoned"), "{result:#}");
     assert_eq!(server.get("/health").1["lost_cells"], 1);
     let (status, other) = server.post(&json!({"code": "print(1)"}));
     assert_eq!((status, &other["verdict"]), (200, &"ok".into()), "{other:#}");

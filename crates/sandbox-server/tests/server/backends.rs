@@ -1,4 +1,4 @@
-//! Cells that somebody else makes.
+//! Cells of other backends.
 
 use serde_json::json;
 

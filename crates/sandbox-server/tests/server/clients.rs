@@ -59,7 +59,7 @@ fn keys_open_what_they_are_for() {
         assert!(status == 403 && problem["code"] == "forbidden" || status == 429, "{path}: {problem:#}");
     }
     assert_eq!(server.get_as(OPERATOR, "/metrics").0, 403);
-    // A job is there for its owner, and for whoever may see all.
+    // A job is visible to its owner, and to keys that may see all jobs.
     let (status, job) = server.send_as(ALICE, "/v1/execute", &hello);
     assert_eq!(status, 202, "{job:#}");
     let path = format!("/v1/execute/{}", job["id"].as_str().unwrap());
@@ -149,7 +149,7 @@ fn a_client_may_close_its_side_first() {
     stream.shutdown(Shutdown::Write).unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
-    // Whoever closes half of a connection may have gone away; both are right, and neither is an error of the server's.
+    // A client that closes half of a connection may be gone; both responses are right, and neither is a server error.
     assert!(answer.is_empty() || answer.contains("heard"), "{answer}");
     // One that stops in the middle of its body has sent no request.
     let mut stream = TcpStream::connect(&server.address).unwrap();
@@ -162,13 +162,13 @@ fn a_client_may_close_its_side_first() {
 }
 
 #[test]
-fn memory_is_bounded_whoever_does_not_read() {
+fn memory_is_bounded_when_clients_do_not_read() {
     const CLIENTS: usize = 60;
     let server =
         Server::start(&["--capacity", "3", "--max-held", "32m", "--max-body", "2m", "--http-write-timeout", "60s"]);
     assert_eq!(server.post(&json!({"code": "1"})).0, 200);
     let before = server.memory();
-    // Each answer is larger than what sockets hold; nobody reads any.
+    // Each answer is larger than what sockets hold; no client reads any.
     let body = json!({"code": "print('x' * 7_000_000)", "limits": {"output": "8m"}, "timeout": 20}).to_string();
     let mut silent = vec![];
     let mut refused = 0;
@@ -190,7 +190,7 @@ fn memory_is_bounded_whoever_does_not_read() {
     }
     let held = server.memory().saturating_sub(before);
     // Three runs with what they make of 7 MB, and 32 MB that are held; all sixty would be more than a gigabyte.
-    assert!(held < 250 << 20, "{held} bytes for {} answers that nobody reads", silent.len());
+    assert!(held < 250 << 20, "{held} bytes for {} unread answers", silent.len());
     assert!(refused > 0, "others are told to come again");
     // They who hold up others go away, and all is well.
     drop(silent);

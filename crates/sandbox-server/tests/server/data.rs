@@ -1,4 +1,4 @@
-//! What the server keeps on the disk is for nobody else on the host.
+//! The server's files are private: other users of the host cannot read them.
 
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::Path;

@@ -344,6 +344,6 @@ fn readiness_knows_of_a_dead_job_store() {
     assert_eq!(server.get("/readyz").0, 200);
     redis.kill();
     eventually("it is not ready", || server.get("/readyz").0 == 503);
-    assert_eq!(server.get("/health").1["reasons"], json!(["the job store fails or does not answer"]));
+    assert_eq!(server.get("/health").1["reasons"], json!(["the job store is unavailable"]));
     assert_eq!(server.post(&json!({"code": "1"})).0, 200, "runs need no store");
 }

@@ -30,7 +30,7 @@ impl Server {
 
 #[test]
 fn connections_end_with_their_run() {
-    // A server that accepts nobody: connections to it are never made, and never refused.
+    // A server that accepts no connection: connections to it are never made, and never refused.
     let full = TcpListener::bind("127.0.0.1:0").unwrap();
     rustix::net::listen(&full, 0).unwrap();
     let target = full.local_addr().unwrap();

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::path::Path;
 use std::process::Command;
 
-use sandbox_images::{Caps, ImageName, ImageStore, Job, unpack};
+use sandbox_images::{ImageCaps, ImageName, ImageStore, UnpackTask, unpack};
 use serde_json::json;
 
 use crate::Server;
@@ -28,8 +28,8 @@ fn import(data: &Path) {
     image.append_data(&mut header, "bin/readlink", readlink.as_slice()).unwrap();
     let image = image.into_inner().unwrap();
     let import = ImageStore::new(data).import().unwrap();
-    let caps = Caps { entries: 100, bytes: 100 << 20 };
-    let unpacked = unpack(&image, import.dir(), Job { caps }).unwrap();
+    let caps = ImageCaps { entries: 100, bytes: 100 << 20 };
+    let unpacked = unpack(&image, import.dir(), UnpackTask { caps }).unwrap();
     import.publish(unpacked, Some(&ImageName::new("shell").unwrap()), "").unwrap();
 }
 

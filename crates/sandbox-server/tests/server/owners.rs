@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use sandbox_testing::eventually;
-use sandbox_testing::package_index::PackageIndex;
+use sandbox_testing::package_index::TestIndex;
 use serde_json::{Value, json};
 
 use crate::Server;
@@ -58,8 +58,8 @@ fn a_compiled_program_is_cached_for_its_owner_only() {
 }
 
 /// An index with a package that makes state of all kinds at import.
-fn index() -> PackageIndex {
-    let index = PackageIndex::start();
+fn index() -> TestIndex {
+    let index = TestIndex::start();
     let module = "import random, secrets\ntoken = secrets.token_hex(8)\nsource = random.Random()\n";
     index.offer("tokens", &format!("files['tokens.py'] = {module:?}"));
     index

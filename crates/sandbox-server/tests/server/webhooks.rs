@@ -37,7 +37,7 @@ impl Message {
     }
 }
 
-/// Somebody on loopback who is told, and answers with these statuses in turn; the last one from then on.
+/// A receiver on loopback that answers with these statuses in turn, and then always with the last one.
 pub(crate) fn receiver(statuses: &'static [&'static str]) -> (u16, Receiver<Message>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -76,7 +76,7 @@ fn wait_for(server: &Server, id: &str, status: &str) -> Value {
 }
 
 #[test]
-fn somebody_is_told_until_they_understand() {
+fn delivery_is_retried_until_it_succeeds() {
     let (port, messages) = receiver(&["500 No", "302 Found\r\nLocation: http://127.0.0.1:1/", "204 Yes"]);
     let allow = format!("localhost:{port}");
     let server = Server::start(&["--webhook-allow", &allow, "--webhook-retry", "50ms"]);
@@ -104,7 +104,7 @@ fn it_is_given_up_some_time() {
     let id = server.submit(&json!({"code": "1", "webhook": webhook}));
     let job = wait_for(&server, &id, "failed");
     assert_eq!((&job["webhook"]["attempts"], messages.iter().take(6).count()), (&6.into(), 6));
-    assert_eq!(job["webhook"]["error"], "the answer was 404 Not Found");
+    assert_eq!(job["webhook"]["error"], "the response was 404 Not Found");
 }
 
 #[test]
@@ -124,7 +124,7 @@ fn the_next_server_goes_on_telling() {
 }
 
 #[test]
-fn nobody_behind_the_wall_is_told() {
+fn webhooks_to_private_addresses_are_refused() {
     let (port, messages) = receiver(&["200 Yes"]);
     let server = Server::start(&["--webhook-retry", "1ms"]);
     let refused = |url: &str, why: &str| {

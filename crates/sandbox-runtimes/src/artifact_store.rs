@@ -1,19 +1,19 @@
-//! What stages make once for many runs: package environments and compiled programs, by content.
+//! The artifact store: package environments and compiled programs, made once for many runs and found by cache key.
 //!
 //! # Theory of operation
 //!
 //! An entry is a directory named by a key, which is a digest of all that went into it. It is filled under another name
-//! and renamed when it is complete, so that whoever dies in the middle leaves nothing that could be mistaken for it.
+//! and renamed when it is complete, so that a process that dies in the middle leaves nothing that could be mistaken for it.
 //! Beside it is a file to lock: shared by those who use the entry, exclusively by the one who makes or removes it.
 //! Locks vanish with their owners, whether those are threads of one process or other processes.
 //!
 //! A crash of the host must not leave empty files under a name that promises full ones. What took long to make is on the
-//! disk before it has its name. A compiled program is not: somebody waits for it, and writing everything that the host
+//! disk before it has its name. A compiled program is not: a run waits for it, and writing everything that the host
 //! has not written yet can take long. Its name says since when the host has been up, and is none that is asked for
 //! afterwards.
 //!
 //! What is put here came out of a cell as a stream of checked entries; the host makes the files, in a directory that
-//! nobody else writes to.
+//! no other user can write to.
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions, Permissions};
@@ -30,14 +30,14 @@ use serde::{Deserialize, Serialize};
 
 /// What an entry is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum ArtifactKind {
     /// Packages, or what was prepared for a toolchain.
     Environment,
     /// A compiled program.
     Build,
 }
 
-impl Kind {
+impl ArtifactKind {
     /// Every kind.
     pub const ALL: [Self; 2] = [Self::Environment, Self::Build];
 
@@ -51,12 +51,12 @@ impl Kind {
     }
 }
 
-/// How often somebody who waits for another looks again.
+/// The polling interval while another process makes an entry.
 const LOOK: Duration = Duration::from_millis(20);
 
 /// A directory of entries.
 #[derive(Debug)]
-pub struct Store {
+pub struct ArtifactStore {
     root: PathBuf,
     /// The directory of each kind, once it was needed.
     real: [OnceLock<PathBuf>; 2],
@@ -75,7 +75,7 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// The same entry, for somebody else to hold.
+    /// Another handle to the same entry.
     pub fn share(&self) -> io::Result<Self> {
         Ok(Self { content: self.content.clone(), lock: self.lock.try_clone()? })
     }
@@ -86,7 +86,7 @@ impl Entry {
 pub enum Claim {
     /// It is there.
     Ready(Entry),
-    /// It is to be made, by nobody else.
+    /// It does not exist; the caller alone may make it.
     Vacant(Staging),
 }
 
@@ -103,7 +103,7 @@ pub struct Staging {
 
 /// An entry in a list.
 #[derive(Debug, Clone, Serialize)]
-pub struct Listed {
+pub struct ListedArtifact {
     /// `environments` or `builds`.
     pub kind: &'static str,
     /// Its key.
@@ -120,14 +120,14 @@ pub struct Listed {
 }
 
 #[derive(Debug, Serialize, Deserialize)]
-struct About {
+struct EntryRecord {
     label: String,
     #[serde(default)]
     owner: Option<String>,
     size: u64,
 }
 
-impl Store {
+impl ArtifactStore {
     /// The store in a data directory.
     #[must_use]
     pub fn new(data_dir: &Path) -> Self {
@@ -148,12 +148,12 @@ impl Store {
         self.root.clone()
     }
 
-    fn dir(&self, kind: Kind) -> PathBuf {
+    fn dir(&self, kind: ArtifactKind) -> PathBuf {
         self.root.join(kind.name())
     }
 
     /// The same, which exists, as a real path: mounts take no other.
-    fn real_dir(&self, kind: Kind) -> io::Result<PathBuf> {
+    fn real_dir(&self, kind: ArtifactKind) -> io::Result<PathBuf> {
         let real = &self.real[kind as usize];
         if let Some(known) = real.get().filter(|known| known.is_dir()) {
             return Ok(known.clone());
@@ -165,9 +165,9 @@ impl Store {
         Ok(found)
     }
 
-    /// Asks for an entry. If somebody else is making it, waits for them as long as `patient` says so.
-    pub fn claim(&self, kind: Kind, key: &str, mut patient: impl FnMut() -> bool) -> io::Result<Option<Claim>> {
-        let boot = self.boot.as_ref().filter(|_| kind == Kind::Build);
+    /// Asks for an entry. If another process is making it, waits as long as `patient` returns true.
+    pub fn claim(&self, kind: ArtifactKind, key: &str, mut patient: impl FnMut() -> bool) -> io::Result<Option<Claim>> {
+        let boot = self.boot.as_ref().filter(|_| kind == ArtifactKind::Build);
         let name = boot.map_or_else(|| key.to_owned(), |boot| format!("{key}-{boot}"));
         let dir = self.real_dir(kind)?.join(name);
         let lock_file = dir.with_extension("lock");
@@ -187,7 +187,7 @@ impl Store {
                     return Ok(Some(entry(lock)));
                 }
                 let temporary = dir.with_extension("tmp");
-                // Whoever made this died while doing it.
+                // Its maker died.
                 remove_tree(&temporary)?;
                 make_directory(&temporary)?;
                 make_directory(&temporary.join("content"))?;
@@ -208,13 +208,13 @@ impl Store {
 
     /// All entries, the last used first.
     #[must_use]
-    pub fn list(&self) -> Vec<Listed> {
-        let mut all: Vec<Listed> = Kind::ALL.iter().flat_map(|kind| self.list_kind(*kind)).collect();
+    pub fn list(&self) -> Vec<ListedArtifact> {
+        let mut all: Vec<ListedArtifact> = ArtifactKind::ALL.iter().flat_map(|kind| self.list_kind(*kind)).collect();
         all.sort_by_key(|entry| std::cmp::Reverse(entry.used));
         all
     }
 
-    fn list_kind(&self, kind: Kind) -> Vec<Listed> {
+    fn list_kind(&self, kind: ArtifactKind) -> Vec<ListedArtifact> {
         let mut found = vec![];
         for entry in std::fs::read_dir(self.dir(kind)).into_iter().flatten().flatten() {
             let dir = entry.path();
@@ -227,15 +227,15 @@ impl Store {
             if dir.extension().is_some() {
                 continue;
             }
-            let About { label, owner, size } = about;
+            let EntryRecord { label, owner, size } = about;
             let used = dir.with_extension("lock").metadata().map_or(0, |meta| meta.mtime().unsigned_abs());
-            found.push(Listed { kind: kind.name(), key, label, owner, size, used });
+            found.push(ListedArtifact { kind: kind.name(), key, label, owner, size, used });
         }
         found
     }
 
     /// Removes an entry. False if it is in use or not there.
-    pub fn remove(&self, kind: Kind, key: &str) -> io::Result<bool> {
+    pub fn remove(&self, kind: ArtifactKind, key: &str) -> io::Result<bool> {
         let dir = self.dir(kind).join(key);
         let lock_file = dir.with_extension("lock");
         if !lock_file.exists() {
@@ -256,11 +256,11 @@ impl Store {
 
     /// Removes entries of a kind that are not in use until no more than this is left: of the owner who has most bytes, the
     /// least recently used entry. So an owner who stays within an equal share never loses anything to another.
-    pub fn shrink(&self, kind: Kind, most: u64) -> io::Result<()> {
+    pub fn shrink(&self, kind: ArtifactKind, most: u64) -> io::Result<()> {
         let mut entries = self.list_kind(kind);
         let mut total: u64 = entries.iter().map(|entry| entry.size).sum();
         entries.sort_by_key(|entry| std::cmp::Reverse(entry.used));
-        let mut owners: BTreeMap<Option<String>, (u64, Vec<Listed>)> = BTreeMap::new();
+        let mut owners: BTreeMap<Option<String>, (u64, Vec<ListedArtifact>)> = BTreeMap::new();
         for entry in entries {
             let (size, of_owner) = owners.entry(entry.owner.clone()).or_default();
             *size += entry.size;
@@ -312,7 +312,7 @@ impl Staging {
 
     /// Makes the entry visible. It counts for an owner, if it does not belong to all.
     pub fn publish(mut self, label: &str, owner: Option<&str>) -> io::Result<Entry> {
-        let about = About { label: label.to_owned(), owner: owner.map(str::to_owned), size: self.size };
+        let about = EntryRecord { label: label.to_owned(), owner: owner.map(str::to_owned), size: self.size };
         std::fs::write(self.temporary.join("about.json"), serde_json::to_vec(&about)?)?;
         if self.lasts {
             rustix::fs::syncfs(File::open(&self.temporary)?)?;
@@ -348,15 +348,15 @@ mod tests {
     use super::*;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
-    fn vacant(store: &Store, key: &str) -> Staging {
-        match store.claim(Kind::Build, key, || true).expect("claim") {
+    fn vacant(store: &ArtifactStore, key: &str) -> Staging {
+        match store.claim(ArtifactKind::Build, key, || true).expect("claim") {
             Some(Claim::Vacant(staging)) => staging,
             other => panic!("not vacant: {other:?}"),
         }
     }
 
-    fn ready(store: &Store, key: &str) -> Entry {
-        match store.claim(Kind::Build, key, || true).expect("claim") {
+    fn ready(store: &ArtifactStore, key: &str) -> Entry {
+        match store.claim(ArtifactKind::Build, key, || true).expect("claim") {
             Some(Claim::Ready(entry)) => entry,
             other => panic!("not ready: {other:?}"),
         }
@@ -364,7 +364,7 @@ mod tests {
 
     #[test]
     fn builds_are_not_found_after_the_hosts_next_start() {
-        let mut store = Store::temporary(false).expect("tempdir");
+        let mut store = ArtifactStore::temporary(false).expect("tempdir");
         drop(vacant(&store, "k").publish("a label", None).expect("publish"));
         drop(ready(&store, "k"));
         store.boot = Some("00000000".to_owned());
@@ -372,18 +372,18 @@ mod tests {
         assert_eq!(store.list().len(), 1, "until it is the longest unused");
         // Nothing that takes long to make is lost.
         store.boot = boot();
-        let Some(Claim::Vacant(staging)) = store.claim(Kind::Environment, "k", || true).expect("claim") else {
+        let Some(Claim::Vacant(staging)) = store.claim(ArtifactKind::Environment, "k", || true).expect("claim") else {
             panic!()
         };
         drop(staging.publish("a label", None).expect("publish"));
         store.boot = Some("00000000".to_owned());
-        let found = store.claim(Kind::Environment, "k", || true).expect("claim");
+        let found = store.claim(ArtifactKind::Environment, "k", || true).expect("claim");
         assert!(matches!(found, Some(Claim::Ready(_))), "{found:?}");
     }
 
     #[test]
     fn an_entry_is_made_once_and_found_afterwards() {
-        let store = Store::temporary(false).expect("tempdir");
+        let store = ArtifactStore::temporary(false).expect("tempdir");
         let staging = vacant(&store, "k");
         std::fs::write(staging.temporary.join("content/f"), "x").expect("write");
         assert!(store.list().is_empty(), "not before it is published");
@@ -392,18 +392,18 @@ mod tests {
         assert_eq!(std::fs::read(entry.content.join("f")).expect("read"), b"x");
         let list = store.list();
         assert_eq!((list[0].label.as_str(), list[0].kind), ("a label", "builds"));
-        assert!(!store.remove(Kind::Build, &list[0].key).expect("remove"), "it is in use");
+        assert!(!store.remove(ArtifactKind::Build, &list[0].key).expect("remove"), "it is in use");
         drop(entry);
-        assert!(store.remove(Kind::Build, &list[0].key).expect("remove"));
-        assert!(!store.remove(Kind::Build, &list[0].key).expect("remove"), "it is gone");
-        assert_eq!(std::fs::read_dir(store.dir(Kind::Build)).expect("dir").count(), 0);
+        assert!(store.remove(ArtifactKind::Build, &list[0].key).expect("remove"));
+        assert!(!store.remove(ArtifactKind::Build, &list[0].key).expect("remove"), "it is gone");
+        assert_eq!(std::fs::read_dir(store.dir(ArtifactKind::Build)).expect("dir").count(), 0);
     }
 
     #[test]
     fn what_is_given_up_leaves_nothing() {
-        let store = Store::temporary(false).expect("tempdir");
+        let store = ArtifactStore::temporary(false).expect("tempdir");
         drop(vacant(&store, "k"));
-        assert_eq!(std::fs::read_dir(store.dir(Kind::Build)).expect("dir").count(), 0);
+        assert_eq!(std::fs::read_dir(store.dir(ArtifactKind::Build)).expect("dir").count(), 0);
         // As after a kill in the middle.
         let staging = vacant(&store, "k");
         std::fs::write(staging.temporary.join("content/half"), "x").expect("write");
@@ -417,11 +417,11 @@ mod tests {
 
     #[test]
     fn many_who_ask_at_once_make_it_once() {
-        let store = Store::temporary(false).expect("tempdir");
+        let store = ArtifactStore::temporary(false).expect("tempdir");
         let made = AtomicUsize::new(0);
         std::thread::scope(|scope| {
             for _ in 0..8 {
-                scope.spawn(|| match store.claim(Kind::Environment, "k", || true).expect("claim") {
+                scope.spawn(|| match store.claim(ArtifactKind::Environment, "k", || true).expect("claim") {
                     Some(Claim::Vacant(staging)) => {
                         std::thread::sleep(Duration::from_millis(50));
                         made.fetch_add(1, Ordering::Relaxed);
@@ -437,42 +437,42 @@ mod tests {
 
     #[test]
     fn who_waits_can_give_up() {
-        let store = Store::temporary(false).expect("tempdir");
+        let store = ArtifactStore::temporary(false).expect("tempdir");
         let _staging = vacant(&store, "k");
-        assert!(store.claim(Kind::Build, "k", || false).expect("claim").is_none());
+        assert!(store.claim(ArtifactKind::Build, "k", || false).expect("claim").is_none());
     }
 
     #[test]
     fn the_longest_unused_go_first() {
-        let store = Store::temporary(false).expect("tempdir");
+        let store = ArtifactStore::temporary(false).expect("tempdir");
         for (key, age) in [("old", 100), ("new", 0), ("older", 200)] {
             keep(&store, key, None, age);
         }
-        store.shrink(Kind::Build, 20).expect("shrink");
+        store.shrink(ArtifactKind::Build, 20).expect("shrink");
         assert_eq!(labels(&store), ["new", "old"]);
     }
 
     #[test]
     fn an_owner_cannot_evict_what_others_have_within_their_share() {
-        let store = Store::temporary(false).expect("tempdir");
+        let store = ArtifactStore::temporary(false).expect("tempdir");
         keep(&store, "theirs", Some("polite"), 1000);
         for (key, age) in [("a", 3), ("b", 2), ("c", 1), ("d", 0)] {
             keep(&store, key, Some("greedy"), age);
-            store.shrink(Kind::Build, 30).expect("shrink");
+            store.shrink(ArtifactKind::Build, 30).expect("shrink");
         }
         assert_eq!(labels(&store), ["d", "c", "theirs"]);
         assert_eq!(store.list().pop().and_then(|entry| entry.owner).as_deref(), Some("polite"));
     }
 
     /// Keeps ten bytes that were last used some seconds ago.
-    fn keep(store: &Store, key: &str, owner: Option<&str>, age: u64) {
+    fn keep(store: &ArtifactStore, key: &str, owner: Option<&str>, age: u64) {
         let mut staging = vacant(store, key);
         staging.size = 10;
         let entry = staging.publish(key, owner).expect("publish");
         entry.lock.set_modified(SystemTime::now() - Duration::from_secs(age)).expect("touch");
     }
 
-    fn labels(store: &Store) -> Vec<String> {
+    fn labels(store: &ArtifactStore) -> Vec<String> {
         store.list().into_iter().map(|entry| entry.label).collect()
     }
 }

@@ -1,4 +1,5 @@
-//! Slots for runs: admission of synchronous runs, batches and jobs by the rules of the [`ledger`].
+//! Capacity: each run takes one of `SANDBOX_CAPACITY` slots, by the rules of the [`ledger`]. `/execute` gets 429 if it would
+//! have to wait for long; batches and jobs wait.
 
 mod ledger;
 
@@ -8,7 +9,7 @@ use std::time::Duration;
 
 use tokio::sync::{Notify, oneshot};
 
-use self::ledger::{Kind, Ledger};
+use self::ledger::{Ledger, RunKind};
 use crate::problem::{Code, Problem};
 
 pub(crate) use self::ledger::Owner;
@@ -22,14 +23,14 @@ const GLANCE: Duration = Duration::from_secs(1);
 /// All slots of the server.
 #[derive(Debug)]
 pub(crate) struct Slots {
-    state: Mutex<State>,
+    state: Mutex<SlotState>,
     /// Wakes the worker when a job may find a slot.
     changed: Notify,
     capacity: usize,
 }
 
 #[derive(Debug)]
-struct State {
+struct SlotState {
     ledger: Ledger,
     /// The runs that wait, by ticket.
     waiting: HashMap<u64, oneshot::Sender<Slot>>,
@@ -40,7 +41,7 @@ struct State {
 pub(crate) struct Slot {
     slots: Arc<Slots>,
     owner: Owner,
-    kind: Kind,
+    kind: RunKind,
 }
 
 impl Drop for Slot {
@@ -50,14 +51,14 @@ impl Drop for Slot {
     }
 }
 
-/// A run in line. Dropping it leaves the line.
-struct Line {
+/// A run that waits for a slot. Dropping it gives up the wait.
+struct WaitingRun {
     slots: Arc<Slots>,
     ticket: u64,
     slot: oneshot::Receiver<Slot>,
 }
 
-impl Drop for Line {
+impl Drop for WaitingRun {
     fn drop(&mut self) {
         let mut state = self.slots.state();
         state.waiting.remove(&self.ticket);
@@ -70,7 +71,7 @@ impl Drop for Line {
 impl Slots {
     /// Slots for `capacity` runs, of which `percent` are reserved for each class. Some owners may have only so many.
     pub(crate) fn new(capacity: usize, percent: usize, caps: HashMap<Owner, usize>) -> Arc<Self> {
-        let state = State { ledger: Ledger::new(capacity, percent, caps), waiting: HashMap::new() };
+        let state = SlotState { ledger: Ledger::new(capacity, percent, caps), waiting: HashMap::new() };
         Arc::new(Self { state: Mutex::new(state), changed: Notify::new(), capacity })
     }
 
@@ -84,7 +85,7 @@ impl Slots {
         self.state().ledger.held()
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, SlotState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -105,29 +106,29 @@ impl Slots {
         changed
     }
 
-    fn enter(self: &Arc<Self>, owner: &Owner, kind: Kind) -> Line {
+    fn enter(self: &Arc<Self>, owner: &Owner, kind: RunKind) -> WaitingRun {
         let (sender, slot) = oneshot::channel();
         let mut state = self.state();
         let ticket = state.ledger.enter(owner.clone(), kind);
         state.waiting.insert(ticket, sender);
         drop(state);
         self.change(|_| ());
-        Line { slots: Arc::clone(self), ticket, slot }
+        WaitingRun { slots: Arc::clone(self), ticket, slot }
     }
 
     /// A slot for `/execute`: at once, or soon if other owners, jobs or batches hold what this owner is owed.
     pub(crate) async fn execute(self: &Arc<Self>, owner: &Owner) -> Result<Slot, Problem> {
-        let mut line = self.enter(owner, Kind::Execute);
-        if let Ok(slot) = line.slot.try_recv() {
+        let mut waiting_run = self.enter(owner, RunKind::Execute);
+        if let Ok(slot) = waiting_run.slot.try_recv() {
             return Ok(slot);
         }
-        if self.state().ledger.is_owed(line.ticket)
-            && let Ok(Ok(slot)) = tokio::time::timeout(PATIENCE, &mut line.slot).await
+        if self.state().ledger.is_owed(waiting_run.ticket)
+            && let Ok(Ok(slot)) = tokio::time::timeout(PATIENCE, &mut waiting_run.slot).await
         {
             return Ok(slot);
         }
         let detail = if self.state().ledger.is_capped(owner) {
-            "at capacity: the key has as many concurrent runs as its runs= allows".to_owned()
+            "at capacity: the concurrent runs of this API key have reached its runs= limit".to_owned()
         } else {
             format!("at capacity: {} concurrent runs (SANDBOX_CAPACITY)", self.capacity)
         };
@@ -136,15 +137,15 @@ impl Slots {
 
     /// A slot for a run of a batch, when there is one.
     pub(crate) async fn batch(self: &Arc<Self>, owner: &Owner) -> Option<Slot> {
-        let mut line = self.enter(owner, Kind::Batch);
-        (&mut line.slot).await.ok()
+        let mut waiting_run = self.enter(owner, RunKind::Batch);
+        (&mut waiting_run.slot).await.ok()
     }
 
     /// A slot for a job of one of these owners, the first that may have one. Until this is called again, the share of jobs is
     /// kept for them.
     pub(crate) fn job(self: &Arc<Self>, owners: Vec<Owner>) -> Option<(Owner, Slot)> {
         let owner = self.change(|ledger| ledger.offer_jobs(owners))?;
-        let slot = Slot { slots: Arc::clone(self), owner: owner.clone(), kind: Kind::Job };
+        let slot = Slot { slots: Arc::clone(self), owner: owner.clone(), kind: RunKind::Job };
         Some((owner, slot))
     }
 
@@ -164,7 +165,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn slots_are_free_again_when_they_are_dropped() {
+    async fn slots_are_released_on_drop() {
         let slots = Slots::new(2, 25, HashMap::new());
         let both = (slots.execute(&None).await.expect("free"), slots.execute(&None).await.expect("free"));
         assert!(slots.execute(&None).await.is_err());
@@ -178,16 +179,16 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_client_that_goes_away_leaves_the_line() {
+    async fn a_client_that_disconnects_gives_up_its_wait() {
         let slots = Slots::new(1, 25, HashMap::new());
         let first = slots.batch(&None).await.expect("free");
         let gone = tokio::time::timeout(Duration::ZERO, slots.batch(&None)).await;
         assert!(gone.is_err() && slots.state().waiting.is_empty());
         drop(first);
         assert_eq!(slots.held(), 0);
-        let line = slots.enter(&None, Kind::Batch);
+        let waiting_run = slots.enter(&None, RunKind::Batch);
         assert_eq!(slots.held(), 1, "it has its slot");
-        drop(line);
+        drop(waiting_run);
         assert_eq!(slots.held(), 0, "and gave it back without having looked at it");
     }
 

@@ -1,4 +1,4 @@
-//! What toolchains said about themselves, remembered between runs.
+//! The cache of discovered toolchains: versions and paths, kept between runs.
 //!
 //! An entry holds as long as the same question is asked and the files behind the answer are the same: same path, inode,
 //! size and time of change. A memory that cannot be read or written only costs time.
@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 /// A toolchain's description of itself.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Description {
+pub(crate) struct ToolchainDescription {
     pub(crate) version: String,
     pub(crate) executable: PathBuf,
     pub(crate) prefix: PathBuf,
@@ -34,23 +34,23 @@ impl Fingerprint {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-struct Entry {
+struct CachedToolchain {
     /// The script that asked.
     question: String,
     /// Of the command that was found, of the executable that it turned out to be, and of files that have a say in that.
     fingerprints: Vec<Fingerprint>,
-    description: Description,
+    description: ToolchainDescription,
 }
 
 /// A file of descriptions.
 #[derive(Debug)]
-pub struct Memory {
+pub struct ToolchainCache {
     file: Option<PathBuf>,
-    entries: BTreeMap<PathBuf, Entry>,
+    entries: BTreeMap<PathBuf, CachedToolchain>,
 }
 
-impl Memory {
-    /// The memory kept in a directory, or none at all.
+impl ToolchainCache {
+    /// The cache in a directory; without one, an empty cache that is not saved.
     #[must_use]
     pub fn open(directory: Option<&Path>) -> Self {
         let file = directory.map(|dir| dir.join("runtimes.json"));
@@ -59,31 +59,43 @@ impl Memory {
         Self { file, entries }
     }
 
-    pub(crate) fn recall(&self, command: &Path, question: &str, watched: &[PathBuf]) -> Option<&Description> {
+    pub(crate) fn recall(&self, command: &Path, question: &str, watched: &[PathBuf]) -> Option<&ToolchainDescription> {
         let entry = self.entries.get(command).filter(|entry| entry.question == question)?;
         let now = fingerprints(command, &entry.description, watched)?;
         (entry.fingerprints == now).then_some(&entry.description)
     }
 
     /// What was said in an image, which never changes.
-    pub(crate) fn recall_in(&self, digest: &str, command: &Path, question: &str) -> Option<&Description> {
+    pub(crate) fn recall_in(&self, digest: &str, command: &Path, question: &str) -> Option<&ToolchainDescription> {
         let entry = self.entries.get(&inside(digest, command)).filter(|entry| entry.question == question)?;
         Some(&entry.description)
     }
 
-    pub(crate) fn remember_in(&mut self, digest: &str, command: &Path, question: &str, description: &Description) {
+    pub(crate) fn remember_in(
+        &mut self,
+        digest: &str,
+        command: &Path,
+        question: &str,
+        description: &ToolchainDescription,
+    ) {
         let Some(file) = &self.file else { return };
         let question = question.to_owned();
-        let entry = Entry { question, fingerprints: vec![], description: description.clone() };
+        let entry = CachedToolchain { question, fingerprints: vec![], description: description.clone() };
         self.entries.insert(inside(digest, command), entry);
         let _ = save(file, &self.entries);
     }
 
-    pub(crate) fn remember(&mut self, command: &Path, question: &str, watched: &[PathBuf], description: &Description) {
+    pub(crate) fn remember(
+        &mut self,
+        command: &Path,
+        question: &str,
+        watched: &[PathBuf],
+        description: &ToolchainDescription,
+    ) {
         let (Some(fingerprints), Some(file)) = (fingerprints(command, description, watched), &self.file) else {
             return;
         };
-        let entry = Entry { question: question.to_owned(), fingerprints, description: description.clone() };
+        let entry = CachedToolchain { question: question.to_owned(), fingerprints, description: description.clone() };
         self.entries.insert(command.to_owned(), entry);
         let _ = save(file, &self.entries);
     }
@@ -94,13 +106,13 @@ fn inside(digest: &str, command: &Path) -> PathBuf {
     Path::new(digest).join(command.strip_prefix("/").unwrap_or(command))
 }
 
-fn fingerprints(command: &Path, description: &Description, watched: &[PathBuf]) -> Option<Vec<Fingerprint>> {
+fn fingerprints(command: &Path, description: &ToolchainDescription, watched: &[PathBuf]) -> Option<Vec<Fingerprint>> {
     let files = [command, description.executable.as_path()].into_iter();
     files.chain(watched.iter().map(PathBuf::as_path)).map(Fingerprint::of).collect()
 }
 
 /// Writes the file whole or not at all; others may be doing the same.
-fn save(file: &Path, entries: &BTreeMap<PathBuf, Entry>) -> std::io::Result<()> {
+fn save(file: &Path, entries: &BTreeMap<PathBuf, CachedToolchain>) -> std::io::Result<()> {
     if let Some(dir) = file.parent() {
         std::fs::DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
     }
@@ -120,31 +132,34 @@ mod tests {
     use super::*;
 
     #[test]
-    fn remembers_until_the_file_changes() {
+    fn entries_are_valid_until_a_file_changes() {
         let dir = tempfile::tempdir().expect("tempdir");
         let command = dir.path().join("tool");
         std::fs::write(&command, "1").expect("write");
-        let description =
-            Description { version: "1.2".to_owned(), executable: command.clone(), prefix: dir.path().to_owned() };
+        let description = ToolchainDescription {
+            version: "1.2".to_owned(),
+            executable: command.clone(),
+            prefix: dir.path().to_owned(),
+        };
         let watched = [dir.path().join("choice")];
         std::fs::write(&watched[0], "1").expect("write");
-        Memory::open(Some(dir.path())).remember(&command, "version?", &watched, &description);
-        let memory = || Memory::open(Some(dir.path()));
-        assert_eq!(memory().recall(&command, "version?", &watched), Some(&description));
-        assert_eq!(memory().recall(&command, "name?", &watched), None);
-        assert_eq!(memory().recall(&command, "version?", &[]), None);
+        ToolchainCache::open(Some(dir.path())).remember(&command, "version?", &watched, &description);
+        let cache = || ToolchainCache::open(Some(dir.path()));
+        assert_eq!(cache().recall(&command, "version?", &watched), Some(&description));
+        assert_eq!(cache().recall(&command, "name?", &watched), None);
+        assert_eq!(cache().recall(&command, "version?", &[]), None);
         std::fs::write(&watched[0], "22").expect("write");
-        assert_eq!(memory().recall(&command, "version?", &watched), None);
-        memory().remember(&command, "version?", &watched, &description);
+        assert_eq!(cache().recall(&command, "version?", &watched), None);
+        cache().remember(&command, "version?", &watched, &description);
         std::fs::write(&command, "22").expect("write");
-        assert_eq!(memory().recall(&command, "version?", &watched), None);
+        assert_eq!(cache().recall(&command, "version?", &watched), None);
     }
 
     #[test]
-    fn a_broken_or_absent_memory_is_an_empty_one() {
+    fn a_damaged_or_missing_cache_is_empty() {
         let dir = tempfile::tempdir().expect("tempdir");
         std::fs::write(dir.path().join("runtimes.json"), "{not json").expect("write");
-        assert!(Memory::open(Some(dir.path())).recall(Path::new("/bin/sh"), "?", &[]).is_none());
-        assert!(Memory::open(None).recall(Path::new("/bin/sh"), "?", &[]).is_none());
+        assert!(ToolchainCache::open(Some(dir.path())).recall(Path::new("/bin/sh"), "?", &[]).is_none());
+        assert!(ToolchainCache::open(None).recall(Path::new("/bin/sh"), "?", &[]).is_none());
     }
 }

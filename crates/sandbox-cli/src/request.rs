@@ -25,7 +25,7 @@ use crate::{project, template};
 const MAX_READ: u64 = 16 << 20;
 
 /// A request as the flags ask for it.
-pub(crate) struct Prepared {
+pub(crate) struct PreparedRequest {
     pub(crate) request: Request,
     /// The language; none for a program of the system.
     pub(crate) language: Option<Definition>,
@@ -33,10 +33,10 @@ pub(crate) struct Prepared {
 }
 
 /// A message for the person who typed the command.
-pub(crate) type Complaint = String;
+pub(crate) type UsageError = String;
 
 /// The languages that are defined, with those in a directory of the user's.
-pub(crate) fn registry(runtimes: Option<&Path>) -> Result<Registry, Complaint> {
+pub(crate) fn registry(runtimes: Option<&Path>) -> Result<Registry, UsageError> {
     let mut registry = Registry::shipped().map_err(|error| error.to_string())?;
     if let Some(dir) = runtimes {
         registry.add_directory(dir).map_err(|error| error.to_string())?;
@@ -45,7 +45,7 @@ pub(crate) fn registry(runtimes: Option<&Path>) -> Result<Registry, Complaint> {
 }
 
 /// No more of the languages than the flags need.
-fn registry_for(options: &CodeOptions) -> Result<Registry, Complaint> {
+fn registry_for(options: &CodeOptions) -> Result<Registry, UsageError> {
     let file = options.file.first().filter(|file| !file.is_dir());
     match Registry::just(options.lang.as_deref(), file.map(PathBuf::as_path)) {
         Some(one) if options.runtimes.is_none() => one.map_err(|error| error.to_string()),
@@ -54,7 +54,11 @@ fn registry_for(options: &CodeOptions) -> Result<Registry, Complaint> {
 }
 
 /// Code in a language.
-pub(crate) fn code(options: &CodeOptions, args: Vec<OsString>, settings: &mut Settings) -> Result<Prepared, Complaint> {
+pub(crate) fn code(
+    options: &CodeOptions,
+    args: Vec<OsString>,
+    settings: &mut Settings,
+) -> Result<PreparedRequest, UsageError> {
     for (text, limits) in
         [(&options.compile_timeout, &mut settings.compile), (&options.install_timeout, &mut settings.install)]
     {
@@ -68,7 +72,7 @@ pub(crate) fn code(options: &CodeOptions, args: Vec<OsString>, settings: &mut Se
     let (source, files) = read_source(options)?;
     let definition = match (&options.lang, options.file.as_slice()) {
         (Some(lang), _) => registry.by_name(lang).map_err(|error| error.to_string())?,
-        (None, []) => return Err("give the language with --lang, such as --lang python".to_owned()),
+        (None, []) => return Err("no language; set it with --lang, such as --lang python".to_owned()),
         (None, [first, ..]) => language_of(&registry, first, &source, &files)?,
     };
     let is_code = matches!(source, Source::Code(_));
@@ -85,7 +89,7 @@ pub(crate) fn code(options: &CodeOptions, args: Vec<OsString>, settings: &mut Se
     request.restricted = options.restricted;
     request.template = template::read(options, &definition.name)?;
     let input = open_input(&options.run, options.code.is_none() && options.file.is_empty())?;
-    Ok(Prepared { request, language: Some(definition.clone()), input })
+    Ok(PreparedRequest { request, language: Some(definition.clone()), input })
 }
 
 /// The language of a file or a project.
@@ -94,12 +98,12 @@ fn language_of<'r>(
     first: &Path,
     source: &Source,
     files: &[InputFile],
-) -> Result<&'r Definition, Complaint> {
+) -> Result<&'r Definition, UsageError> {
     let found = match source {
         Source::Files if first.is_dir() => project::language(registry, files),
         _ => registry.by_file(first),
     };
-    found.ok_or_else(|| format!("cannot tell the language of '{}'; give it with --lang", first.display()))
+    found.ok_or_else(|| format!("cannot determine the language of '{}'; set it with --lang", first.display()))
 }
 
 /// What a single file is called in the cell: as its author called it, if the compiler will know it by that name.
@@ -110,10 +114,10 @@ fn own_name(definition: &Definition, file: &Path) -> Option<String> {
 }
 
 /// The code, or the files of a project.
-fn read_source(options: &CodeOptions) -> Result<(Source, Vec<InputFile>), Complaint> {
+fn read_source(options: &CodeOptions) -> Result<(Source, Vec<InputFile>), UsageError> {
     match options.file.as_slice() {
         [] => Ok((Source::Code(read_code(options)?), vec![])),
-        _ if options.code.is_some() => Err("give the code with --code or with --file, not both".to_owned()),
+        _ if options.code.is_some() => Err("--code and --file cannot be combined".to_owned()),
         [file] if !file.is_dir() => {
             Ok((Source::Code(as_text(read_file(file)?, &format!("'{}'", file.display()))?), vec![]))
         }
@@ -138,10 +142,10 @@ pub(crate) fn program(
     options: &RunOptions,
     mut argv: Vec<OsString>,
     settings: &mut Settings,
-) -> Result<Prepared, Complaint> {
+) -> Result<PreparedRequest, UsageError> {
     let mut workdir = None;
     if let (Some(name), []) = (&options.image, argv.as_slice()) {
-        let nothing = || format!("the image '{name}' does not say what to run; say it after --");
+        let nothing = || format!("the image '{name}' has no default command; give one after --");
         let (own, dir) = own_command(&open_image(name, settings)?).ok_or_else(nothing)?;
         argv = own;
         workdir = dir;
@@ -159,10 +163,10 @@ pub(crate) fn program(
     let mut request = request(options, Source::Program { argv, mount }, settings)?;
     request.workdir = request.workdir.or(workdir);
     let input = open_input(options, false)?;
-    Ok(Prepared { request, language: None, input })
+    Ok(PreparedRequest { request, language: None, input })
 }
 
-fn request(options: &RunOptions, source: Source, settings: &mut Settings) -> Result<Request, Complaint> {
+fn request(options: &RunOptions, source: Source, settings: &mut Settings) -> Result<Request, UsageError> {
     let mut limits = settings.defaults.clone();
     if let Some(isolation) = options.isolation {
         settings.isolation = match isolation {
@@ -203,38 +207,38 @@ fn request(options: &RunOptions, source: Source, settings: &mut Settings) -> Res
 }
 
 /// An image by its name.
-fn open_image(name: &str, settings: &Settings) -> Result<Image, Complaint> {
+fn open_image(name: &str, settings: &Settings) -> Result<Image, UsageError> {
     image_store(settings)?.open(name).map_err(|error| error.to_string())
 }
 
 /// Where images are.
-pub(crate) fn image_store(settings: &Settings) -> Result<ImageStore, Complaint> {
-    let dir = settings.data_dir.as_deref().ok_or("there is no data directory; name one with SANDBOX_DATA_DIR")?;
+pub(crate) fn image_store(settings: &Settings) -> Result<ImageStore, UsageError> {
+    let dir = settings.data_dir.as_deref().ok_or("no data directory; set SANDBOX_DATA_DIR")?;
     Ok(ImageStore::new(dir))
 }
 
-fn variable(pair: &OsStr) -> Result<(OsString, OsString), Complaint> {
+fn variable(pair: &OsStr) -> Result<(OsString, OsString), UsageError> {
     let bytes = pair.as_bytes();
     let at = bytes.iter().position(|byte| *byte == b'=').filter(|at| *at > 0);
-    let at = at.ok_or_else(|| format!("--env takes NAME=VALUE, not '{}'", pair.display()))?;
+    let at = at.ok_or_else(|| format!("invalid environment variable '{}': expected NAME=VALUE", pair.display()))?;
     Ok((OsString::from_vec(bytes[..at].to_vec()), OsString::from_vec(bytes[at + 1..].to_vec())))
 }
 
-fn read_code(options: &CodeOptions) -> Result<String, Complaint> {
+fn read_code(options: &CodeOptions) -> Result<String, UsageError> {
     match &options.code {
         Some(code) => as_text(code.clone().into_vec(), "--code"),
         None => as_text(read_standard_input()?, "standard input"),
     }
 }
 
-fn as_text(bytes: Vec<u8>, what: &str) -> Result<String, Complaint> {
+fn as_text(bytes: Vec<u8>, what: &str) -> Result<String, UsageError> {
     String::from_utf8(bytes).map_err(|error| {
         let at = error.utf8_error().valid_up_to();
         format!("the code in {what} is not UTF-8 (byte {at}); save it as UTF-8")
     })
 }
 
-fn read_file(file: &Path) -> Result<Vec<u8>, Complaint> {
+fn read_file(file: &Path) -> Result<Vec<u8>, UsageError> {
     let refuse = |error: &std::io::Error| format!("cannot read '{}': {}", file.display(), reason(error));
     let opened = File::open(file).map_err(|error| refuse(&error))?;
     let mut bytes = vec![];
@@ -242,10 +246,10 @@ fn read_file(file: &Path) -> Result<Vec<u8>, Complaint> {
     Ok(bytes)
 }
 
-fn read_standard_input() -> Result<Vec<u8>, Complaint> {
+fn read_standard_input() -> Result<Vec<u8>, UsageError> {
     let stdin = std::io::stdin();
     if stdin.is_terminal() {
-        return Err("there is no code; give it with --code, with --file or on standard input".to_owned());
+        return Err("no code; give it with --code, with --file or on standard input".to_owned());
     }
     let mut bytes = vec![];
     stdin
@@ -256,7 +260,7 @@ fn read_standard_input() -> Result<Vec<u8>, Complaint> {
 }
 
 /// What the program is to read.
-fn open_input(options: &RunOptions, code_from_stdin: bool) -> Result<Input, Complaint> {
+fn open_input(options: &RunOptions, code_from_stdin: bool) -> Result<Input, UsageError> {
     match options.stdin.as_deref() {
         None => Ok(Input::Empty),
         Some(path) if path == Path::new("-") => {
@@ -285,7 +289,7 @@ fn belongs_to_system(path: &Path) -> bool {
 }
 
 /// Shows a file of the user's in the cell, where its user must be able to execute it.
-fn show_program(path: &Path) -> Result<Mount, Complaint> {
+fn show_program(path: &Path) -> Result<Mount, UsageError> {
     let refuse = |why: &str| format!("cannot run '{}': {why}", path.display());
     let source = path.canonicalize().map_err(|error| refuse(&reason(&error)))?;
     let meta = source.metadata().map_err(|error| refuse(&reason(&error)))?;
@@ -293,7 +297,7 @@ fn show_program(path: &Path) -> Result<Mount, Complaint> {
         return Err(refuse("it is not a file"));
     }
     if meta.permissions().mode() & 0o005 != 0o005 {
-        return Err(refuse("the sandbox's user may not read and execute it; chmod o+rx would allow that"));
+        return Err(refuse("the sandbox's user cannot read and execute it; allow it with chmod o+rx"));
     }
     let name = source.file_name().unwrap_or_default();
     let target = Path::new("/opt/program").join(name);

@@ -1,4 +1,4 @@
-//! The steps before a run: what they make is found in the store, or made in a cell and kept.
+//! Artifacts of the steps before a run: package environments and compiled programs, found in the store or made in a cell.
 
 use std::io::{self, Read};
 use std::path::Path;
@@ -8,23 +8,23 @@ use sandbox_base::wait::is_readable;
 use sandbox_base::{LimitKind, RelativePath};
 use sandbox_cell::archive::{FileCaps, Omission, Sink};
 use sandbox_cell::{Failure, Mount, RunStatus, StopReason};
-use sandbox_runtimes::{Claim, Entry, Kind, StageName, Staging, Store};
+use sandbox_runtimes::{ArtifactKind, ArtifactStore, Claim, Entry, StageName, Staging};
 
 use crate::event::Observer;
-use crate::execute::{Run, Stopped, ending};
-use crate::files::pack;
-use crate::plan::{Making, Step};
+use crate::execute::{Execution, Stopped, ending};
+use crate::input_files::pack;
+use crate::plan::{ArtifactPlan, Step};
 use crate::result::{CompileResult, RunResult, Verdict, seconds, text};
-use crate::stage::{Ended, Input, Stage, failure};
+use crate::stage::{Input, Stage, StageEnd, failure};
 use crate::verdict::{Evidence, judge};
 use crate::warmth::Warmth;
 
 /// How often a run looks for what another is making before it says that it waits.
 const MUTE_WAITS: u32 = 25;
 
-impl<'a> Run<'a> {
+impl<'a> Execution<'a> {
     /// Makes or finds everything that the program needs, with where it appears.
-    pub(crate) fn make_all(&mut self, observer: &mut dyn Observer) -> Result<Vec<(Entry, &'a Path)>, Stopped> {
+    pub(crate) fn make_artifacts(&mut self, observer: &mut dyn Observer) -> Result<Vec<(Entry, &'a Path)>, Stopped> {
         let plan = self.plan;
         let mut entries = vec![];
         if let Some(install) = &plan.install {
@@ -53,14 +53,14 @@ impl<'a> Run<'a> {
     /// Finds what a step makes, or makes it with what was made `before`.
     fn make(
         &mut self,
-        making: &Making,
+        artifact: &ArtifactPlan,
         stage: StageName,
         before: &[(Entry, &Path)],
         observer: &mut dyn Observer,
     ) -> Result<Entry, Stopped> {
-        let staging = match self.claim(making, observer)? {
+        let staging = match self.claim(artifact, observer)? {
             Claim::Ready(entry) => {
-                if making.step == Step::Compile {
+                if artifact.step == Step::Compile {
                     self.compile = Some(CompileResult::cached());
                 }
                 return Ok(entry);
@@ -78,41 +78,41 @@ impl<'a> Run<'a> {
             _ => None,
         };
         let entries = || before.iter().chain(&prepared);
-        let shown: Vec<Mount> = entries().map(|(entry, target)| Mount::read_only(&entry.content, *target)).collect();
-        let companion = making.companion.as_ref();
+        let mounts: Vec<Mount> = entries().map(|(entry, target)| Mount::read_only(&entry.content, *target)).collect();
+        let companion = artifact.companion.as_ref();
         // Without packages it holds nothing of any request, and waits for all owners.
         let owner = self.plan.owner.as_deref().filter(|_| !before.is_empty());
         let warmth = companion.and_then(|command| Warmth::companion(command, entries().map(|(entry, _)| entry), owner));
-        let entry = self.fill(making, staging, &shown, warmth, observer)?;
-        let most = match making.kind {
-            Kind::Build => self.host.settings.build_cache,
-            Kind::Environment => self.host.settings.package_cache,
+        let entry = self.fill(artifact, staging, &mounts, warmth, observer)?;
+        let most = match artifact.kind {
+            ArtifactKind::Build => self.host.settings.build_cache,
+            ArtifactKind::Environment => self.host.settings.package_cache,
         };
         // What is in use stays, whatever its size.
-        let _ = self.store()?.shrink(making.kind, most);
+        let _ = self.store()?.shrink(artifact.kind, most);
         Ok(entry)
     }
 
-    fn store(&self) -> Result<&'a Store, Failure> {
-        let none = || failure("cannot use the cache", &io::Error::other("this run has none"));
+    fn store(&self) -> Result<&'a ArtifactStore, Failure> {
+        let none = || failure("cannot use the cache", &io::Error::other("this run has no cache"));
         self.host.store.ok_or_else(none)
     }
 
-    fn claim(&self, making: &Making, observer: &mut dyn Observer) -> Result<Claim, Stopped> {
+    fn claim(&self, artifact: &ArtifactPlan, observer: &mut dyn Observer) -> Result<Claim, Stopped> {
         let mut waits = 0;
         let patient = || {
             waits += 1;
             if waits == MUTE_WAITS {
-                observer.step(making.step, &format!("waiting for another run that is {}", making.what));
+                observer.step(artifact.step, &format!("waiting for another run that is {}", artifact.what));
             }
             !is_readable(self.cancel, Duration::ZERO)
         };
-        let claim = self.store()?.claim(making.kind, &making.key, patient).map_err(|error| Failure {
-            fix: Some("name a directory that can be written with SANDBOX_DATA_DIR".to_owned()),
+        let claim = self.store()?.claim(artifact.kind, &artifact.key, patient).map_err(|error| Failure {
+            fix: Some("set SANDBOX_DATA_DIR to a writable directory".to_owned()),
             ..failure("cannot use the cache", &error)
         })?;
         if waits >= MUTE_WAITS {
-            observer.step_over(making.step);
+            observer.step_over(artifact.step);
         }
         claim.ok_or_else(|| Stopped::Ended(Box::new(self.cancelled())))
     }
@@ -120,35 +120,35 @@ impl<'a> Run<'a> {
     /// Runs a step in a cell of its own and keeps what it makes.
     fn fill(
         &mut self,
-        making: &Making,
+        artifact: &ArtifactPlan,
         mut staging: Staging,
-        shown: &[Mount],
+        mounts: &[Mount],
         warmth: Option<Warmth>,
         observer: &mut dyn Observer,
     ) -> Result<Entry, Stopped> {
-        observer.step(making.step, &making.what);
-        let files = pack(&making.files).map_err(|error| failure("cannot prepare the files", &error))?;
+        observer.step(artifact.step, &artifact.what);
+        let files = pack(&artifact.files).map_err(|error| failure("cannot prepare the files", &error))?;
         let mut sink = StagingSink(&mut staging);
         let stage = Stage {
-            cell: &making.cell,
-            made: shown,
-            lent: &[],
+            cell: &artifact.cell,
+            artifact_mounts: mounts,
+            host_mounts: &[],
             warmth,
-            command: &making.command,
+            command: &artifact.command,
             files: &files,
             input: Input::Empty,
             collect: Some(FileCaps { count: 0, bytes: 0 }),
             // What is made may be large, and its size and the time for it are the operator's.
-            patience: making.cell.limits.wall_time(),
-            reach: &making.reach,
+            patience: artifact.cell.limits.wall_time(),
+            address_policy: &artifact.address_policy,
             last: false,
         };
         let ended = stage.run(self.cells, self.cancel, &mut |_, _| {}, &mut sink);
-        observer.step_over(making.step);
+        observer.step_over(artifact.step);
         let ended = ended?;
         let is_whole = ended.cut.is_none();
         let worked = ended.outcome.status == RunStatus::Exited(0) && ended.outcome.stopped.is_none() && is_whole;
-        if making.step == Step::Compile {
+        if artifact.step == Step::Compile {
             let mut compile = CompileResult::new(&ended, worked);
             if let Some(translator) = &self.plan.translator {
                 compile.stderr = translator.compiler_messages(&compile.stderr);
@@ -156,30 +156,30 @@ impl<'a> Run<'a> {
             self.compile = Some(compile);
         }
         if !worked {
-            return Err(Stopped::Ended(Box::new(self.step_failed(making, ended))));
+            return Err(Stopped::Ended(Box::new(self.step_failed(artifact, ended))));
         }
-        let owner = making.owner.as_deref();
+        let owner = artifact.owner.as_deref();
         let entry =
-            staging.publish(&making.label, owner).map_err(|error| failure("cannot keep what was made", &error))?;
+            staging.publish(&artifact.label, owner).map_err(|error| failure("cannot store the artifact", &error))?;
         Ok(entry)
     }
 
     /// The result of a run that came no further than a step.
-    fn step_failed(&self, making: &Making, mut ended: Ended) -> RunResult {
-        if let (Step::Compile, Some(translator)) = (making.step, &self.plan.translator) {
+    fn step_failed(&self, artifact: &ArtifactPlan, mut ended: StageEnd) -> RunResult {
+        if let (Step::Compile, Some(translator)) = (artifact.step, &self.plan.translator) {
             let text = String::from_utf8_lossy(&ended.stderr.kept);
             ended.stderr.kept = translator.compiler_messages(&text).into_bytes();
         }
         let evidence = Evidence {
-            limits: &making.cell.limits,
+            limits: &artifact.cell.limits,
             isolation: ended.ready.isolation,
             stderr: &ended.stderr.kept,
             output: ended.output(),
             reported: None,
-            complaints: &making.complaints,
+            error_patterns: &artifact.error_patterns,
         };
         let judgement = judge(&ended.outcome, evidence);
-        let (verdict, doing, prefix) = match making.step {
+        let (verdict, doing, prefix) = match artifact.step {
             Step::Compile => (Verdict::CompileError, "compiling", "SANDBOX_COMPILE"),
             Step::Prepare | Step::Install => (Verdict::PackageError, "installing", "SANDBOX_INSTALL"),
         };
@@ -191,16 +191,16 @@ impl<'a> Run<'a> {
         result.error = match (ended.outcome.stopped, judgement.limit) {
             (Some(StopReason::Limit(_)) | None, Some(limit)) => {
                 let raise = match limit.kind {
-                    LimitKind::WallTime => format!("; {prefix}_TIMEOUT raises it"),
-                    LimitKind::Memory => format!("; {prefix}_MEMORY raises it"),
-                    LimitKind::Disk => format!("; {prefix}_DISK raises it"),
+                    LimitKind::WallTime => format!("; raise it with {prefix}_TIMEOUT"),
+                    LimitKind::Memory => format!("; raise it with {prefix}_MEMORY"),
+                    LimitKind::Disk => format!("; raise it with {prefix}_DISK"),
                     _ => String::new(),
                 };
                 Some(format!("{doing}: {}{raise}", judgement.error.unwrap_or_default()))
             }
             (None, None) if judgement.verdict == Verdict::Ok => {
                 let why = ended.cut.as_deref().unwrap_or("the cell ended early");
-                Some(format!("{doing}: cannot collect what was made: {why}"))
+                Some(format!("{doing}: cannot collect the artifact: {why}"))
             }
             _ => judgement.error,
         };
@@ -214,15 +214,15 @@ impl<'a> Run<'a> {
 }
 
 impl CompileResult {
-    fn new(ended: &Ended, success: bool) -> Self {
-        let said = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    fn new(ended: &StageEnd, success: bool) -> Self {
+        let text_of = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         Self {
             success,
             cached: false,
             start: Some(ended.start),
             exit_code: ending(ended.outcome.status).0,
-            stdout: said(&ended.stdout.kept),
-            stderr: said(&ended.stderr.kept),
+            stdout: text_of(&ended.stdout.kept),
+            stderr: text_of(&ended.stderr.kept),
             time: seconds(ended.outcome.usage.wall),
             memory_peak: ended.outcome.usage.memory_peak,
         }

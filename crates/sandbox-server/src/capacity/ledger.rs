@@ -10,7 +10,7 @@ pub(crate) type Owner = Option<String>;
 
 /// The kind of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum RunKind {
     /// A synchronous run: `/execute`.
     Execute,
     /// One of the runs of a batch, which are synchronous too.
@@ -26,7 +26,7 @@ enum Class {
     Jobs,
 }
 
-impl Kind {
+impl RunKind {
     fn class(self) -> Class {
         if self == Self::Job { Class::Jobs } else { Class::Sync }
     }
@@ -34,19 +34,19 @@ impl Kind {
 
 /// The runs of an owner.
 #[derive(Debug, Default)]
-struct Account {
+struct OwnerRuns {
     held: [usize; 3],
     /// The class that was admitted last.
     last: Option<Class>,
 }
 
-impl Account {
+impl OwnerRuns {
     fn all(&self) -> usize {
         self.held.iter().sum()
     }
 
     fn sync(&self) -> usize {
-        self.held[Kind::Execute as usize] + self.held[Kind::Batch as usize]
+        self.held[RunKind::Execute as usize] + self.held[RunKind::Batch as usize]
     }
 }
 
@@ -54,7 +54,7 @@ impl Account {
 #[derive(Debug)]
 struct Waiter {
     owner: Owner,
-    kind: Kind,
+    kind: RunKind,
 }
 
 /// Who runs, who waits, and what each may have.
@@ -65,7 +65,7 @@ pub(super) struct Ledger {
     reserved: usize,
     /// The most concurrent runs of some owners, over all kinds.
     caps: HashMap<Owner, usize>,
-    accounts: HashMap<Owner, Account>,
+    accounts: HashMap<Owner, OwnerRuns>,
     /// Synchronous runs that wait, by ticket: in the order in which they came.
     waiters: BTreeMap<u64, Waiter>,
     next_ticket: u64,
@@ -94,13 +94,13 @@ impl Ledger {
 
     /// The number of runs that have a slot.
     pub(super) fn held(&self) -> usize {
-        self.accounts.values().map(Account::all).sum()
+        self.accounts.values().map(OwnerRuns::all).sum()
     }
 
     fn held_by(&self, class: Class) -> usize {
-        let of = |account: &Account| match class {
+        let of = |account: &OwnerRuns| match class {
             Class::Sync => account.sync(),
-            Class::Jobs => account.held[Kind::Job as usize],
+            Class::Jobs => account.held[RunKind::Job as usize],
         };
         self.accounts.values().map(of).sum()
     }
@@ -120,7 +120,7 @@ impl Ledger {
 
     /// How many more runs an owner may have.
     fn room(&self, owner: &Owner) -> usize {
-        let held = self.accounts.get(owner).map_or(0, Account::all);
+        let held = self.accounts.get(owner).map_or(0, OwnerRuns::all);
         self.caps.get(owner).map_or(usize::MAX, |cap| cap.saturating_sub(held))
     }
 
@@ -159,7 +159,7 @@ impl Ledger {
     }
 
     /// Puts a synchronous run in line and returns its ticket.
-    pub(super) fn enter(&mut self, owner: Owner, kind: Kind) -> u64 {
+    pub(super) fn enter(&mut self, owner: Owner, kind: RunKind) -> u64 {
         self.next_ticket += 1;
         self.waiters.insert(self.next_ticket, Waiter { owner, kind });
         self.next_ticket
@@ -176,7 +176,7 @@ impl Ledger {
         let Some(waiter) = self.waiters.get(&ticket) else { return false };
         let owner = &waiter.owner;
         let in_line = self.waiters.values().filter(|other| other.owner == *owner && other.kind == waiter.kind).count();
-        let none = Account::default();
+        let none = OwnerRuns::default();
         let account = self.accounts.get(owner).unwrap_or(&none);
         let holds_sync = |owner: &Owner| self.accounts.get(owner).is_some_and(|account| account.sync() > 0);
         let mut owners: Vec<&Owner> = self.accounts.keys().filter(|owner| holds_sync(owner)).collect();
@@ -192,7 +192,7 @@ impl Ledger {
     }
 
     /// Gives free slots to synchronous runs that wait, and returns their tickets.
-    pub(super) fn settle(&mut self) -> Vec<(u64, Owner, Kind)> {
+    pub(super) fn settle(&mut self) -> Vec<(u64, Owner, RunKind)> {
         let mut admitted = vec![];
         while self.may_grow(Class::Sync) && !self.job_goes_first() {
             let fits = self.waiters.iter().filter(|(_, waiter)| self.sync_may_start(&waiter.owner));
@@ -234,7 +234,7 @@ impl Ledger {
             return None;
         }
         let owner = self.jobs.iter().find(|owner| self.job_may_start(owner)).cloned()?;
-        self.admit(owner.clone(), Kind::Job);
+        self.admit(owner.clone(), RunKind::Job);
         Some(owner)
     }
 
@@ -243,7 +243,7 @@ impl Ledger {
         !self.may_grow(Class::Jobs)
     }
 
-    fn admit(&mut self, owner: Owner, kind: Kind) {
+    fn admit(&mut self, owner: Owner, kind: RunKind) {
         let class = kind.class();
         let account = self.accounts.entry(owner).or_default();
         account.held[kind as usize] += 1;
@@ -252,7 +252,7 @@ impl Ledger {
     }
 
     /// Frees the slot of a run.
-    pub(super) fn release(&mut self, owner: &Owner, kind: Kind) {
+    pub(super) fn release(&mut self, owner: &Owner, kind: RunKind) {
         if let Some(account) = self.accounts.get_mut(owner) {
             account.held[kind as usize] = account.held[kind as usize].saturating_sub(1);
         }
@@ -278,7 +278,7 @@ mod tests {
 
     /// Asks for a synchronous run as `/execute` does: at once, or not at all.
     fn execute(ledger: &mut Ledger, owner: &Owner) -> bool {
-        let ticket = ledger.enter(owner.clone(), Kind::Execute);
+        let ticket = ledger.enter(owner.clone(), RunKind::Execute);
         let admitted = ledger.settle().iter().any(|(admitted, ..)| *admitted == ticket);
         ledger.leave(ticket);
         admitted
@@ -312,10 +312,10 @@ mod tests {
             assert!(execute(&mut ledger, &None));
         }
         assert_eq!(ledger.offer_jobs(vec![None]), None);
-        ledger.release(&None, Kind::Execute);
+        ledger.release(&None, RunKind::Execute);
         assert!(!execute(&mut ledger, &None), "the share of jobs is for the job that waits");
         assert_eq!(ledger.offer_jobs(vec![None]), Some(None));
-        ledger.release(&None, Kind::Job);
+        ledger.release(&None, RunKind::Job);
         ledger.offer_jobs(vec![]);
         assert!(execute(&mut ledger, &None), "without jobs it is free for all");
     }
@@ -325,20 +325,20 @@ mod tests {
         let mut ledger = ledger(1);
         let mut order = String::new();
         let mut running = None;
-        let mut tickets = VecDeque::from([ledger.enter(None, Kind::Batch)]);
+        let mut tickets = VecDeque::from([ledger.enter(None, RunKind::Batch)]);
         for _ in 0..8 {
             if let Some(kind) = running.take() {
                 ledger.release(&None, kind);
             }
             if let Some((ticket, ..)) = ledger.settle().first() {
                 assert_eq!(tickets.pop_front(), Some(*ticket));
-                tickets.push_back(ledger.enter(None, Kind::Batch));
-                running = Some(Kind::Batch);
+                tickets.push_back(ledger.enter(None, RunKind::Batch));
+                running = Some(RunKind::Batch);
                 order.push('s');
             }
             if ledger.offer_jobs(vec![None]).is_some() {
                 assert!(running.is_none());
-                running = Some(Kind::Job);
+                running = Some(RunKind::Job);
                 order.push('j');
             }
         }
@@ -351,18 +351,18 @@ mod tests {
         for _ in 0..4 {
             assert!(execute(&mut ledger, &owner("a")));
         }
-        let more = ledger.enter(owner("a"), Kind::Execute);
+        let more = ledger.enter(owner("a"), RunKind::Execute);
         assert!(!ledger.is_owed(more), "a has them all");
         ledger.leave(more);
-        let other: Vec<u64> = (0..3).map(|_| ledger.enter(owner("b"), Kind::Execute)).collect();
+        let other: Vec<u64> = (0..3).map(|_| ledger.enter(owner("b"), RunKind::Execute)).collect();
         ledger.leave(other[2]);
         assert!(ledger.is_owed(other[1]), "half of four");
-        let third = ledger.enter(owner("b"), Kind::Execute);
+        let third = ledger.enter(owner("b"), RunKind::Execute);
         assert!(!ledger.is_owed(third), "more than half");
         ledger.leave(third);
-        let again = ledger.enter(owner("a"), Kind::Batch);
+        let again = ledger.enter(owner("a"), RunKind::Batch);
         for expected in [other[0], other[1], again] {
-            ledger.release(&owner("a"), Kind::Execute);
+            ledger.release(&owner("a"), RunKind::Execute);
             assert_eq!(ledger.settle().iter().map(|(ticket, ..)| *ticket).collect::<Vec<_>>(), [expected]);
         }
     }
@@ -370,11 +370,11 @@ mod tests {
     #[test]
     fn a_batch_does_not_starve_other_runs_of_its_owner() {
         let mut ledger = ledger(2);
-        let batch: Vec<u64> = (0..3).map(|_| ledger.enter(None, Kind::Batch)).collect();
+        let batch: Vec<u64> = (0..3).map(|_| ledger.enter(None, RunKind::Batch)).collect();
         assert_eq!(ledger.settle().len(), 2);
-        let run = ledger.enter(None, Kind::Execute);
+        let run = ledger.enter(None, RunKind::Execute);
         assert!(ledger.is_owed(run) && ledger.settle().is_empty());
-        ledger.release(&None, Kind::Batch);
+        ledger.release(&None, RunKind::Batch);
         assert_eq!(ledger.settle()[0].0, run, "not {}", batch[2]);
     }
 
@@ -393,20 +393,20 @@ mod tests {
     fn the_last_slot_of_a_key_goes_to_each_class_in_turn() {
         let mut ledger = Ledger::new(8, 25, HashMap::from([(owner("a"), 1)]));
         let mut order = String::new();
-        let (mut running, mut ticket) = (None, ledger.enter(owner("a"), Kind::Execute));
+        let (mut running, mut ticket) = (None, ledger.enter(owner("a"), RunKind::Execute));
         for _ in 0..6 {
             if let Some(kind) = running.take() {
                 ledger.release(&owner("a"), kind);
             }
             if !ledger.settle().is_empty() {
-                ticket = ledger.enter(owner("a"), Kind::Execute);
+                ticket = ledger.enter(owner("a"), RunKind::Execute);
                 assert!(ledger.is_capped(&owner("a")));
-                running = Some(Kind::Execute);
+                running = Some(RunKind::Execute);
                 order.push('s');
             }
             if ledger.offer_jobs(vec![owner("a")]).is_some() {
                 assert!(ledger.is_owed(ticket), "its own job is in the way");
-                running = Some(Kind::Job);
+                running = Some(RunKind::Job);
                 order.push('j');
             }
         }
@@ -441,11 +441,11 @@ mod tests {
         ) {
             let name = |number: u8| owner(&number.to_string());
             let mut ledger = Ledger::new(capacity, percent, HashMap::from([(name(0), cap)]));
-            let mut running: Vec<(Owner, Kind)> = vec![];
+            let mut running: Vec<(Owner, RunKind)> = vec![];
             for op in ops {
                 match op {
                     Op::Enter(owner, batch) => {
-                        ledger.enter(name(owner), if batch { Kind::Batch } else { Kind::Execute });
+                        ledger.enter(name(owner), if batch { RunKind::Batch } else { RunKind::Execute });
                     }
                     Op::Leave(which) => {
                         let ticket = ledger.waiters.keys().nth(which % ledger.waiters.len().max(1)).copied();
@@ -453,7 +453,7 @@ mod tests {
                     }
                     Op::Jobs(owners) => {
                         let owners = owners.into_iter().map(name).collect();
-                        running.extend(ledger.offer_jobs(owners).map(|owner| (owner, Kind::Job)));
+                        running.extend(ledger.offer_jobs(owners).map(|owner| (owner, RunKind::Job)));
                     }
                     Op::Release(_) if running.is_empty() => {}
                     Op::Release(which) => {
@@ -489,13 +489,13 @@ mod tests {
             }
             for number in 1..owners {
                 for _ in 0..capacity {
-                    ledger.enter(name(number), Kind::Batch);
+                    ledger.enter(name(number), RunKind::Batch);
                 }
             }
             for _ in 0..capacity - capacity / usize::from(owners) {
-                ledger.release(&name(0), Kind::Execute);
+                ledger.release(&name(0), RunKind::Execute);
                 for _ in 0..capacity {
-                    ledger.enter(name(0), Kind::Execute);
+                    ledger.enter(name(0), RunKind::Execute);
                 }
                 ledger.settle();
             }

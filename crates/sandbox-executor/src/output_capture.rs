@@ -1,4 +1,4 @@
-//! One output stream of a program: read as it is written, kept up to a cap.
+//! Captures one output stream of a program as it is written, up to the output limit.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -8,7 +8,7 @@ use rustix::pipe::{PipeFlags, pipe_with};
 
 /// The reading end of a pipe, and what came out of it.
 #[derive(Debug)]
-pub(crate) struct Capture {
+pub(crate) struct OutputCapture {
     pipe: Option<OwnedFd>,
     pub(crate) kept: Vec<u8>,
     /// Everything that was written, kept or not.
@@ -16,7 +16,7 @@ pub(crate) struct Capture {
     cap: usize,
 }
 
-impl Capture {
+impl OutputCapture {
     /// A new stream, with the end to be given to the program.
     pub(crate) fn new(cap: u64) -> rustix::io::Result<(Self, OwnedFd)> {
         let (reader, writer) = pipe_with(PipeFlags::CLOEXEC)?;
@@ -74,7 +74,7 @@ mod tests {
 
     #[test]
     fn keeps_up_to_the_cap_and_counts_the_rest() {
-        let (mut capture, writer) = Capture::new(5).expect("pipe");
+        let (mut capture, writer) = OutputCapture::new(5).expect("pipe");
         let mut buffer = [0; 16];
         assert!(!capture.has_more());
         assert_eq!(capture.read(&mut buffer), b"");

@@ -12,9 +12,9 @@ use rustix::fs::{CWD, Dir, FileType, Mode, OFlags, ResolveFlags};
 use sandbox_cell::base_environment;
 
 use crate::definition::Definition;
-use crate::discover::{Missing, Placed, Places};
-use crate::memory::{Description, Memory};
+use crate::discover::{LocatedTool, Missing, SearchPaths};
 use crate::runtime::{Environment, Runtime, set_all};
+use crate::toolchain_cache::{ToolchainCache, ToolchainDescription};
 
 /// Where programs are if an image does not say.
 const USUAL_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
@@ -24,7 +24,7 @@ const OWN: [&str; 3] = ["HOME", "USER", "TMPDIR"];
 
 /// An image as a place to look for toolchains.
 #[derive(Debug, Clone, Copy)]
-pub struct Inside<'a> {
+pub struct ToolchainImage<'a> {
     /// Its name.
     pub name: &'a str,
     /// What tells it from every other.
@@ -35,7 +35,7 @@ pub struct Inside<'a> {
     pub env: &'a [String],
 }
 
-impl Inside<'_> {
+impl ToolchainImage<'_> {
     /// The variables of every program that runs from it.
     #[must_use]
     pub fn environment(&self) -> Environment {
@@ -49,10 +49,10 @@ impl Inside<'_> {
         environment
     }
 
-    fn places(&self, environment: &Environment) -> std::io::Result<Places> {
+    fn places(&self, environment: &Environment) -> std::io::Result<SearchPaths> {
         let path = environment.iter().find(|(name, _)| name == "PATH").map(|(_, value)| value.clone());
         let path = path.and_then(|path| path.into_string().ok()).unwrap_or_default();
-        Ok(Places { path, home: None, root: Some(Root::open(self.root)?) })
+        Ok(SearchPaths { path, home: None, root: Some(ImageRoot::open(self.root)?) })
     }
 }
 
@@ -61,8 +61,8 @@ impl Definition {
     /// it printed, if it worked.
     pub fn discover_in<E: From<Missing>>(
         &self,
-        image: Inside<'_>,
-        memory: &mut Memory,
+        image: ToolchainImage<'_>,
+        cache: &mut ToolchainCache,
         mut describe: impl FnMut(&str, &Path) -> Result<Option<Vec<u8>>, E>,
     ) -> Result<Runtime, E> {
         let missing = |what: String, missing: &str| Missing {
@@ -75,13 +75,13 @@ impl Definition {
         let places = image.places(&environment).map_err(|_| toolchain())?;
         for command in places.commands(&self.find.commands, &self.find.paths) {
             let question = &self.find.describe;
-            let known = memory.recall_in(image.digest, &command, question).cloned();
+            let known = cache.recall_in(image.digest, &command, question).cloned();
             let description = match known {
                 Some(known) => known,
-                None => match describe(question, &command)?.as_deref().and_then(Description::parse) {
-                    Some(said) => {
-                        memory.remember_in(image.digest, &command, question, &said);
-                        said
+                None => match describe(question, &command)?.as_deref().and_then(ToolchainDescription::parse) {
+                    Some(description) => {
+                        cache.remember_in(image.digest, &command, question, &description);
+                        description
                     }
                     None => continue,
                 },
@@ -89,8 +89,8 @@ impl Definition {
             let tools = self.tools().map(|(name, tool)| {
                 let found = places.commands(&tool.commands, &tool.paths).next();
                 let dir = found.and_then(|file| Some(file.parent()?.to_owned()));
-                let placed = dir.map(|dir| Placed { mount: None, dir });
-                (name.clone(), placed.ok_or_else(|| missing(format!("'{name}'"), "put it into the image")))
+                let placed = dir.map(|dir| LocatedTool { mount: None, dir });
+                (name.clone(), placed.ok_or_else(|| missing(format!("'{name}'"), "add it to the image")))
             });
             let tools = tools.collect();
             return Ok(Runtime::inside(self, description, environment, tools, image.digest));
@@ -101,9 +101,9 @@ impl Definition {
 
 /// An image's root.
 #[derive(Debug, Clone)]
-pub(crate) struct Root(Arc<OwnedFd>);
+pub(crate) struct ImageRoot(Arc<OwnedFd>);
 
-impl Root {
+impl ImageRoot {
     fn open(path: &Path) -> std::io::Result<Self> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let root = rustix::fs::openat2(CWD, path, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS)?;
@@ -157,8 +157,8 @@ mod tests {
     fn discover(language: &str, root: &Path, env: &[String]) -> Result<(Runtime, Vec<PathBuf>), Missing> {
         let definition = Registry::shipped().expect("valid").by_name(language).expect("known").clone();
         let mut asked = vec![];
-        let inside = Inside { name: "img", digest: "sha256:0", root, env };
-        let found = definition.discover_in(inside, &mut Memory::open(None), |_, command| {
+        let inside = ToolchainImage { name: "img", digest: "sha256:0", root, env };
+        let found = definition.discover_in(inside, &mut ToolchainCache::open(None), |_, command| {
             asked.push(command.to_owned());
             Ok::<_, Missing>(Some(b"version=3.9.1\nexecutable=/opt/py-3.9/bin/python3.9\nprefix=/opt/py-3.9\n".into()))
         });
@@ -180,7 +180,7 @@ mod tests {
         assert_eq!(variable("PATH").as_deref(), Some("/opt/py-3.9/bin:/bin"));
         assert_eq!((variable("HOME").as_deref(), variable("X").as_deref()), (Some("/home/sandbox"), Some("1")));
         let error = found.install(&["six".to_owned()], |_| None).expect_err("no uv").to_string();
-        assert_eq!(error, "'uv' was not found in the image 'img'; put it into the image");
+        assert_eq!(error, "'uv' was not found in the image 'img'; add it to the image");
     }
 
     #[test]

@@ -1,0 +1,274 @@
+//! The plan of code in a language: the steps that install packages and compile, and the run itself.
+
+use std::os::unix::ffi::OsStrExt;
+use std::sync::Arc;
+
+use sandbox_base::{Limits, RelativePath};
+use sandbox_cell::archive::FileCaps;
+use sandbox_cell::{CellSpec, Gateway, Mount, Network, Volume};
+use sandbox_network::{AddressPolicy, hide_credentials, hosts_in};
+use sandbox_runtimes::{ArtifactKind, Invocation, OUT_DIR, Packages, Runtime, StageCommand, set_all};
+
+use super::{ArtifactPlan, Plan, Step, use_proxy};
+use crate::cache_key::CacheKey;
+use crate::input_files::InputFile;
+use crate::network::WEB;
+use crate::request::{Request, RequestError};
+use crate::resolve::Resolved;
+use crate::settings::Settings;
+use crate::template::{TOKEN, Translator};
+use crate::verdict::ErrorPatterns;
+use crate::{last_value, warm_start};
+
+/// Plans code in a language.
+pub(super) struct Planner<'a> {
+    pub(super) request: &'a Request,
+    pub(super) runtime: &'a Runtime,
+    pub(super) settings: &'a Settings,
+    pub(super) resolved: &'a Resolved,
+}
+
+impl Planner<'_> {
+    pub(super) fn plan(
+        &self,
+        mut cell: CellSpec,
+        address_policy: AddressPolicy,
+        collect: Option<FileCaps>,
+    ) -> Result<Plan, RequestError> {
+        let (request, runtime, definition) = (self.request, self.runtime, &self.runtime.definition);
+        let (files, entry) = request.files_and_entry(definition)?;
+        let install = self.install(&files)?;
+        let prepare = self.prepare()?;
+        let compile = self.compile(&entry, &files, prepare.as_ref(), install.as_ref())?;
+        let invocation = Invocation {
+            entry: &entry,
+            limits: &request.limits,
+            packages: install.is_some(),
+            restricted: request.restricted,
+            preload: &self.settings.preload,
+            elsewhere: request.workdir.is_some(),
+        };
+        let no_restricted = || RequestError::Unsupported { language: definition.name.clone(), what: "restricted mode" };
+        let mut command = runtime.run(&invocation).ok_or_else(no_restricted)?;
+        let zygote = warm_start::may_start_warm(request, definition, compile.is_some());
+        let zygote = if zygote { runtime.zygote(&invocation) } else { None };
+        if request.restricted && (install.is_some() || !request.volumes.is_empty()) {
+            let what = "restricted mode with packages or volumes";
+            return Err(RequestError::Unsupported { language: definition.name.clone(), what });
+        }
+        let wants_file = definition.run.argv.iter().any(|word| word == "{runner_file}");
+        let runner_file = definition.run.runner.clone().filter(|_| wants_file);
+        let has_runner = definition.run.runner.is_some();
+        if has_runner {
+            cell.volumes.push(last_value::volume());
+        }
+        let errors = definition.errors.clone();
+        let rendered = request.rendered.as_ref();
+        let guarded = rendered.is_some_and(|rendered| rendered.guarded);
+        let token = self.resolved.token.clone().filter(|_| guarded);
+        set_all(&mut command.env, token.iter().map(|token| (TOKEN, token)));
+        let lines = rendered.and_then(|rendered| rendered.lines);
+        let translator = lines.map(|lines| Translator::new(lines, &entry));
+        Ok(Plan {
+            owner: self.settings.sharing.owner_of_warm(request.owner.as_deref()),
+            language: Some((definition.name.clone(), runtime.version.clone())),
+            prepare,
+            install,
+            compile,
+            cell,
+            host_mounts: vec![],
+            address_policy,
+            command,
+            zygote,
+            files,
+            error_patterns: ErrorPatterns { reasons: errors.run, first: false, memory: errors.memory },
+            has_runner,
+            runner_file,
+            named_volumes: vec![],
+            collect,
+            translator,
+            token,
+        })
+    }
+
+    /// To whom belongs what the request has made.
+    fn owner_of(&self, kind: ArtifactKind) -> Option<String> {
+        self.settings.sharing.owner_of(kind, self.request.owner.as_deref())
+    }
+
+    /// A cell for a stage that makes something.
+    fn cell(&self, limits: &Limits, network: Network, mounts: &[Mount]) -> CellSpec {
+        CellSpec {
+            image: self.request.image_root(),
+            mounts: self.runtime.mounts.iter().chain(mounts).cloned().collect(),
+            volumes: vec![Volume { target: OUT_DIR.into(), size: limits.disk(), inodes: limits.inodes() }],
+            limits: limits.clone(),
+            network,
+            // Installers and compilers may use all CPUs; no request asks for a share of them.
+            required: self.settings.required(),
+            ..CellSpec::new()
+        }
+    }
+
+    fn prepare(&self) -> Result<Option<ArtifactPlan>, RequestError> {
+        let variable = |name: &str| self.resolved.variables.get(name);
+        let runtime = self.runtime;
+        let Some(definition) = &runtime.definition.prepare else { return Ok(None) };
+        let Some(StageCommand { mut command, mounts }) = runtime.prepare(variable)? else { return Ok(None) };
+        let network = if definition.network { proxy_only() } else { Network::None };
+        if definition.network {
+            use_proxy(&mut command);
+        }
+        let indexes = hide_credentials(&mut command.env, &definition.pass).map_err(RequestError::Package)?;
+        // It depends on the toolchain and the operator alone, so that it belongs to all.
+        let mut key = CacheKey::new(runtime, &command, None);
+        key.indexes(&indexes);
+        let mut files = vec![];
+        for (name, text) in &definition.files {
+            let path = RelativePath::new(name.clone()).map_err(|error| RequestError::Entry(error.to_string()))?;
+            files.push(InputFile { path, content: Arc::new(text.clone().into_bytes()), executable: false });
+        }
+        for file in &files {
+            key.file(file);
+        }
+        Ok(Some(ArtifactPlan {
+            step: Step::Prepare,
+            what: format!("preparing {} (once)", definition.what),
+            kind: ArtifactKind::Environment,
+            owner: None,
+            key: key.finish(),
+            label: format!("{} {}: {}", runtime.definition.name, runtime.version, definition.what),
+            target: definition.target.clone(),
+            stages: definition.stages.clone(),
+            cell: self.cell(&self.settings.install, network, &mounts),
+            command,
+            companion: None,
+            files,
+            error_patterns: ErrorPatterns {
+                reasons: runtime.definition.errors.install.clone(),
+                first: true,
+                memory: vec![],
+            },
+            address_policy: AddressPolicy { indexes, ..self.install_policy(&definition.pass) },
+        }))
+    }
+
+    fn install(&self, files: &[InputFile]) -> Result<Option<ArtifactPlan>, RequestError> {
+        let variable = |name: &str| self.resolved.variables.get(name);
+        let (runtime, language) = (self.runtime, &self.runtime.definition);
+        let mut packages = self.request.packages.clone();
+        let Some(definition) = &language.packages else {
+            if packages.is_empty() {
+                return Ok(None);
+            }
+            return Err(RequestError::Unsupported { language: language.name.clone(), what: "packages" });
+        };
+        packages.iter().try_for_each(|package| check_package(package, &language.name, definition))?;
+        packages.sort();
+        packages.dedup();
+        let is_manifest = |file: &&InputFile| definition.manifests.iter().any(|name| name == file.path.as_str());
+        let manifests: Vec<InputFile> = files.iter().filter(is_manifest).cloned().collect();
+        if packages.is_empty() && manifests.is_empty() {
+            return Ok(None);
+        }
+        let Some(StageCommand { mut command, mounts }) = runtime.install(&packages, variable)? else { return Ok(None) };
+        use_proxy(&mut command);
+        let indexes = hide_credentials(&mut command.env, &definition.pass).map_err(RequestError::Package)?;
+        let owner = self.owner_of(ArtifactKind::Environment);
+        let mut key = CacheKey::new(runtime, &command, owner.as_deref());
+        key.indexes(&indexes);
+        for file in &manifests {
+            key.file(file);
+        }
+        let named: Vec<&str> = manifests.iter().map(|file| file.path.as_str()).collect();
+        let what = packages.iter().map(String::as_str).chain(named).collect::<Vec<_>>().join(", ");
+        Ok(Some(ArtifactPlan {
+            step: Step::Install,
+            what: format!("installing {what}"),
+            kind: ArtifactKind::Environment,
+            owner,
+            key: key.finish(),
+            label: format!("{} {}: {what}", language.name, runtime.version),
+            target: definition.target.clone(),
+            stages: vec![],
+            cell: self.cell(&self.settings.install, proxy_only(), &mounts),
+            command,
+            companion: None,
+            files: manifests,
+            error_patterns: ErrorPatterns { reasons: language.errors.install.clone(), first: true, memory: vec![] },
+            address_policy: AddressPolicy { indexes, ..self.install_policy(&definition.pass) },
+        }))
+    }
+
+    /// What installs may reach: the web, and the hosts from which the operator has packages come, wherever those are.
+    fn install_policy(&self, variables: &[String]) -> AddressPolicy {
+        let values = variables.iter().filter_map(|name| self.resolved.variables.get(name)?.into_string().ok());
+        let always = values.flat_map(|text| hosts_in(&text)).collect();
+        AddressPolicy {
+            hosts: self.settings.install_hosts.clone(),
+            ports: Some(WEB.to_vec()),
+            always,
+            private: vec![],
+            deny: self.settings.network_deny.clone(),
+            indexes: vec![],
+        }
+    }
+
+    fn compile(
+        &self,
+        entry: &str,
+        files: &[InputFile],
+        prepare: Option<&ArtifactPlan>,
+        install: Option<&ArtifactPlan>,
+    ) -> Result<Option<ArtifactPlan>, RequestError> {
+        let runtime = self.runtime;
+        let Some(StageCommand { command, mounts }) = runtime.compile(entry, install.is_some())? else {
+            return Ok(None);
+        };
+        let owner = self.owner_of(ArtifactKind::Build);
+        let mut key = CacheKey::new(runtime, &command, owner.as_deref());
+        for mount in &mounts {
+            key.part(mount.source.as_os_str().as_bytes());
+        }
+        for file in files {
+            key.file(file);
+        }
+        for made in prepare.iter().chain(&install) {
+            key.part(made.key.as_bytes());
+        }
+        Ok(Some(ArtifactPlan {
+            step: Step::Compile,
+            what: format!("compiling {entry}"),
+            kind: ArtifactKind::Build,
+            owner,
+            key: key.finish(),
+            label: format!("{} {}: {entry}", runtime.definition.name, runtime.version),
+            target: OUT_DIR.into(),
+            stages: vec![],
+            cell: self.cell(&self.settings.compile, Network::None, &mounts),
+            companion: runtime.companion(&command),
+            command,
+            files: files.to_vec(),
+            error_patterns: ErrorPatterns {
+                reasons: runtime.definition.errors.compile.clone(),
+                first: true,
+                memory: vec![],
+            },
+            address_policy: AddressPolicy::default(),
+        }))
+    }
+}
+
+/// The network of an install cell: installers use a proxy.
+fn proxy_only() -> Network {
+    Network::Gateway(Gateway { proxy: true, dns: false, ports: vec![] })
+}
+
+fn check_package(package: &str, language: &str, definition: &Packages) -> Result<(), RequestError> {
+    if package.len() <= 300 && definition.pattern.0.is_match(package) {
+        return Ok(());
+    }
+    let shown: String = package.chars().filter(|c| !c.is_control()).take(80).collect();
+    let what = format!("invalid {language} package '{shown}': expected one such as {}", definition.example);
+    Err(RequestError::Package(what))
+}

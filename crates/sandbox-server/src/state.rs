@@ -1,0 +1,133 @@
+//! The state that all requests share: the run service, budgets, limits, the job store and the shutdown flags.
+
+use std::collections::HashMap;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::{Duration, Instant};
+
+use sandbox_executor::RunService;
+use sandbox_jobs::JobId;
+use tokio::sync::{Semaphore, watch};
+
+use crate::auth::Keys;
+use crate::capacity::Slots;
+use crate::config::Config;
+use crate::follow::Followed;
+use crate::memory_budget::SharedBudget;
+use crate::metrics::ServerMetrics;
+use crate::problem::{Code, Problem};
+use crate::rate_limit::RateLimits;
+use crate::ready::Readiness;
+use crate::web::Guard;
+use crate::webhook::Webhooks;
+use crate::worker::RunningJob;
+
+/// The maximum concurrency of work that takes memory and a thread.
+const AT_ONCE: usize = 4;
+
+/// The shared state.
+#[derive(Debug)]
+pub(crate) struct App {
+    pub(crate) service: RunService,
+    pub(crate) slots: Arc<Slots>,
+    pub(crate) keys: Keys,
+    /// Checks requests of browsers where no key is required.
+    pub(crate) guard: Guard,
+    pub(crate) started: Instant,
+    pub(crate) jobs: sandbox_jobs::JobStore,
+    /// Limits of the job store.
+    pub(crate) bounds: sandbox_jobs::StoreLimits,
+    /// The jobs that this server is running.
+    pub(crate) running: Mutex<HashMap<JobId, Arc<RunningJob>>>,
+    pub(crate) metrics: ServerMetrics,
+    pub(crate) rate: RateLimits,
+    /// The maximum size of a request body.
+    pub(crate) max_body: usize,
+    /// The memory budget of requests.
+    pub(crate) bodies: SharedBudget,
+    /// The memory budget of responses.
+    pub(crate) answers: SharedBudget,
+    /// The budget of event streams and of requests that wait for a job.
+    pub(crate) streams: SharedBudget,
+    /// Bounds how many large bodies are parsed concurrently.
+    pub(crate) parsers: Arc<Semaphore>,
+    /// Bounds how many followers of jobs read events from the store concurrently.
+    pub(crate) readers: Semaphore,
+    /// The jobs that clients follow.
+    pub(crate) followed: Followed,
+    /// How long a client may be silent while it sends a body.
+    pub(crate) read_timeout: Duration,
+    pub(crate) readiness: Readiness,
+    pub(crate) webhooks: Webhooks,
+    /// Warnings for the operator, once the server listens.
+    pub(crate) warnings: OnceLock<Vec<String>>,
+    /// The isolation layers of this host.
+    pub(crate) isolation: Vec<&'static str>,
+    /// The number of runs since the start.
+    pub(crate) runs: AtomicU64,
+    /// Whether the server is shutting down.
+    pub(crate) closing: AtomicBool,
+    /// Becomes true at the same time, for tasks that wait.
+    pub(crate) shutdown: watch::Sender<bool>,
+    /// Becomes readable when all runs must end.
+    pub(crate) kill: OwnedFd,
+}
+
+impl App {
+    pub(crate) fn new(
+        service: RunService,
+        jobs: sandbox_jobs::JobStore,
+        webhooks: Webhooks,
+        isolation: Vec<&'static str>,
+        config: &Config,
+        keys: Keys,
+    ) -> std::io::Result<Self> {
+        Ok(Self {
+            service,
+            slots: Slots::new(config.capacity, config.reserved_share, keys.caps()),
+            keys,
+            guard: Guard::new(config.allowed_hosts.clone(), config.cors.clone()),
+            jobs,
+            bounds: config.bounds,
+            running: Mutex::default(),
+            metrics: ServerMetrics::new(config.capacity),
+            rate: RateLimits::new(config.rate_limit),
+            max_body: config.max_body,
+            bodies: SharedBudget::memory(config.max_held / 2),
+            answers: SharedBudget::memory(config.max_held / 2),
+            streams: SharedBudget::streams(config.max_streams),
+            parsers: Arc::new(Semaphore::new(AT_ONCE)),
+            readers: Semaphore::new(AT_ONCE),
+            followed: Followed::default(),
+            read_timeout: config.read_timeout,
+            readiness: Readiness::default(),
+            webhooks,
+            warnings: OnceLock::new(),
+            isolation,
+            started: Instant::now(),
+            runs: AtomicU64::new(0),
+            closing: AtomicBool::new(false),
+            shutdown: watch::Sender::new(false),
+            kill: rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC)?,
+        })
+    }
+
+    /// The number of current runs.
+    pub(crate) fn load(&self) -> usize {
+        self.slots.held()
+    }
+
+    /// Ends all runs.
+    pub(crate) fn kill_runs(&self) {
+        let _ = rustix::io::write(&self.kill, &1_u64.to_ne_bytes());
+    }
+}
+
+/// Refuses work during shutdown.
+pub(crate) fn refuse_if_closing(app: &App) -> Result<(), Problem> {
+    if app.closing.load(Ordering::Relaxed) {
+        return Err(Problem::new(Code::ShuttingDown, "the server is shutting down; try again").retry_after(5));
+    }
+    Ok(())
+}
