@@ -294,7 +294,7 @@ mod tests {
                 .iter()
                 .map(|name| InputFile {
                     path: RelativePath::new(*name).expect("path"),
-                    content: Arc::default(),
+                    content: std::sync::Arc::default(),
                     executable: false,
                 })
                 .collect();

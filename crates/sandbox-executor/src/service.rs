@@ -41,7 +41,7 @@ pub struct RunService {
 #[derive(Debug)]
 pub struct CheckedRequest {
     input: Input,
-    work: Work,
+    work: PendingWork,
     /// Where what is made is kept, if not in the service's store.
     store: Option<Arc<ArtifactStore>>,
     /// Layers that the program's cell lacks, and whether the compiler's lacks them too.
@@ -51,7 +51,7 @@ pub struct CheckedRequest {
 
 /// What is to be done for a request.
 #[derive(Debug)]
-enum Work {
+enum PendingWork {
     /// This. The request itself is no longer needed.
     Plan(Box<Plan>),
     /// A template has to be rendered before there is a plan.
@@ -274,8 +274,8 @@ impl RunService {
         let resolved = Resolved::new(&request, &self.settings, &self.variables)?;
         // Also finds what only a plan shows: packages, entry, volumes.
         let work = match request.template {
-            Some(_) => Work::Template(Box::new((request, runtime, resolved))),
-            None => Work::Plan(Box::new(request.plan(runtime.as_deref(), &self.settings, &resolved)?)),
+            Some(_) => PendingWork::Template(Box::new((request, runtime, resolved))),
+            None => PendingWork::Plan(Box::new(request.plan(runtime.as_deref(), &self.settings, &resolved)?)),
         };
         Ok(CheckedRequest {
             input,
@@ -315,8 +315,8 @@ impl RunService {
         let (layers, compiler) = checked.disabled_layers;
         let CheckedRequest { input, work, store, .. } = checked;
         let plan = match work {
-            Work::Plan(plan) => *plan,
-            Work::Template(parts) => {
+            PendingWork::Plan(plan) => *plan,
+            PendingWork::Template(parts) => {
                 let (mut request, runtime, resolved) = *parts;
                 let language = runtime.as_ref().map_or("", |runtime| &runtime.definition.name);
                 self.executor.render(&mut request, language, &self.renderer)?;

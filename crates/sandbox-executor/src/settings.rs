@@ -234,23 +234,10 @@ impl Settings {
             }
         }
         settings.read_owners(get, &mut errors);
-        match get(ISOLATION).as_deref() {
-            None | Some("full") => {}
-            Some("reduced") => settings.isolation = Isolation::Reduced,
-            Some(other) => {
-                errors.push((ISOLATION.to_owned(), format!("invalid value '{other}': expected full or reduced")))
-            }
-        }
+        settings.read_choices(get, &mut errors);
         match backend::read(get) {
             Ok(backend) => settings.backend = backend,
             Err(error) => errors.push(error),
-        }
-        match get(NAMED_VOLUMES).as_deref() {
-            None | Some("no") => {}
-            Some("yes") => settings.named_volumes = true,
-            Some(other) => {
-                errors.push((NAMED_VOLUMES.to_owned(), format!("invalid value '{other}': expected yes or no")))
-            }
         }
         if let Some(text) = get(VOLUME_PATHS) {
             settings.volume_paths = std::env::split_paths(&text).collect();
@@ -306,6 +293,24 @@ impl Settings {
 }
 
 impl Settings {
+    /// Reads settings that have one of two values.
+    fn read_choices(&mut self, get: impl Fn(&str) -> Option<String>, errors: &mut Vec<(String, String)>) {
+        match get(ISOLATION).as_deref() {
+            None | Some("full") => {}
+            Some("reduced") => self.isolation = Isolation::Reduced,
+            Some(other) => {
+                errors.push((ISOLATION.to_owned(), format!("invalid value '{other}': expected full or reduced")));
+            }
+        }
+        match get(NAMED_VOLUMES).as_deref() {
+            None | Some("no") => {}
+            Some("yes") => self.named_volumes = true,
+            Some(other) => {
+                errors.push((NAMED_VOLUMES.to_owned(), format!("invalid value '{other}': expected yes or no")));
+            }
+        }
+    }
+
     /// Reads what runs of different owners have in common.
     fn read_owners(&mut self, get: impl Fn(&str) -> Option<String>, errors: &mut Vec<(String, String)>) {
         match get(SHARE).map(|text| Sharing::parse(text.trim())) {

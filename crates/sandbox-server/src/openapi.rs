@@ -1,4 +1,4 @@
-//! The OpenAPI document, generated from types and routes, and the page at `/docs`.
+//! The `OpenAPI` document, generated from types and routes, and the page at `/docs`.
 
 use std::fmt::Write;
 
