@@ -1,6 +1,6 @@
 //! A request as JSON: what the HTTP interface and stored jobs carry.
 //!
-//! Reading it checks shapes and names; [`JsonRequest::request`] checks values against the operator's settings and
+//! Reading it checks shapes and names; [`JsonRequest::into_request`] checks values against the operator's settings and
 //! yields the same [`Request`] that the command line makes from its flags.
 
 use std::collections::BTreeMap;
