@@ -8,7 +8,6 @@
 mod backend;
 pub mod bounded;
 mod capture;
-mod companion;
 mod event;
 mod execute;
 mod files;
@@ -21,7 +20,7 @@ mod make;
 mod network;
 mod owner;
 mod plan;
-mod pool;
+mod prestart;
 mod request;
 mod resolve;
 mod result;
@@ -33,8 +32,6 @@ mod toolchains;
 mod variables;
 mod verdict;
 mod volumes;
-mod warmth;
-mod zygote;
 
 pub use event::{EventEncoder, Observer, OutputChunk, RunEvent};
 pub use execute::Executor;
@@ -46,13 +43,13 @@ pub use json::{
 pub use network::{NetworkMode, NetworkRequest};
 pub use owner::Sharing;
 pub use plan::Step;
-pub use pool::StartKind;
 pub use request::{Request, RequestError, Source};
 pub use resolve::HostVariables;
 pub use result::{
     CompileResult, FileEncoding, LimitHit, Metrics, OmittedFile, OutputFile, Phases, RunResult, Status, Verdict,
 };
 pub use sandbox_network::{GATEWAY_THREAD, HostRule, HostUse, NetworkUse, Refusal};
+pub use sandbox_pool::StartKind;
 pub use service::{CheckedRequest, Refused, RunService};
 pub use settings::{Isolation, Settings, SettingsError, parse_layers};
 pub use stage::{Input, Stream};

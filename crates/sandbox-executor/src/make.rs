@@ -8,16 +8,17 @@ use sandbox_base::wait::is_readable;
 use sandbox_base::{LimitKind, RelativePath};
 use sandbox_cell::archive::{FileCaps, Omission, Sink};
 use sandbox_cell::{Failure, Mount, RunStatus, StopReason};
+use sandbox_pool::Prestart;
 use sandbox_runtimes::{Claim, Entry, Kind, StageName, Staging, Store};
 
 use crate::event::Observer;
 use crate::execute::{Run, Stopped, ending};
 use crate::files::pack;
 use crate::plan::{Making, Step};
+use crate::prestart::prestart_for_compiler;
 use crate::result::{CompileResult, RunResult, Verdict, seconds, text};
 use crate::stage::{Ended, Input, Stage, failure};
 use crate::verdict::{Evidence, judge};
-use crate::warmth::Warmth;
 
 /// How often a run looks for what another is making before it says that it waits.
 const MUTE_WAITS: u32 = 25;
@@ -80,10 +81,9 @@ impl<'a> Run<'a> {
         let entries = || before.iter().chain(&prepared);
         let shown: Vec<Mount> = entries().map(|(entry, target)| Mount::read_only(&entry.content, *target)).collect();
         let companion = making.companion.as_ref();
-        // Without packages it holds nothing of any request, and waits for all owners.
-        let owner = self.plan.owner.as_deref().filter(|_| !before.is_empty());
-        let warmth = companion.and_then(|command| Warmth::companion(command, entries().map(|(entry, _)| entry), owner));
-        let entry = self.fill(making, staging, &shown, warmth, observer)?;
+        let seen = entries().map(|(entry, _)| entry);
+        let prestart = prestart_for_compiler(self.plan, companion, !before.is_empty(), seen);
+        let entry = self.fill(making, staging, &shown, prestart, observer)?;
         let most = match making.kind {
             Kind::Build => self.host.settings.build_cache,
             Kind::Environment => self.host.settings.package_cache,
@@ -123,7 +123,7 @@ impl<'a> Run<'a> {
         making: &Making,
         mut staging: Staging,
         shown: &[Mount],
-        warmth: Option<Warmth>,
+        prestart: Option<Prestart>,
         observer: &mut dyn Observer,
     ) -> Result<Entry, Stopped> {
         observer.step(making.step, &making.what);
@@ -133,7 +133,7 @@ impl<'a> Run<'a> {
             cell: &making.cell,
             made: shown,
             lent: &[],
-            warmth,
+            prestart,
             command: &making.command,
             files: &files,
             input: Input::Empty,
@@ -145,7 +145,7 @@ impl<'a> Run<'a> {
         };
         let ended = stage.run(self.cells, self.cancel, &mut |_, _| {}, &mut sink);
         observer.step_over(making.step);
-        let ended = ended?;
+        let ended = ended.map_err(|error| self.stopped(error))?;
         let is_whole = ended.cut.is_none();
         let worked = ended.outcome.status == RunStatus::Exited(0) && ended.outcome.stopped.is_none() && is_whole;
         if making.step == Step::Compile {

@@ -19,6 +19,7 @@ use sha2::{Digest, Sha256};
 use crate::files::InputFile;
 use crate::images::inside;
 use crate::network::WEB;
+use crate::prestart::zygote_for;
 use crate::request::{Request, RequestError, Source};
 use crate::resolve::{HostMount, Resolved};
 use crate::settings::Settings;
@@ -257,11 +258,7 @@ impl Planner<'_> {
         };
         let no_restricted = || RequestError::Unsupported { language: definition.name.clone(), what: "restricted mode" };
         let mut command = runtime.run(&invocation).ok_or_else(no_restricted)?;
-        let mut names = request.env.iter().map(|(name, _)| name.as_os_str());
-        let cold = definition.run.warm.as_ref().is_none_or(|warm| warm.is_cold(&mut names));
-        // Whether a directory can be entered is found out by starting a program in it.
-        let cold = cold || compile.is_some() || request.workdir.is_some();
-        let zygote = if cold { None } else { runtime.zygote(&invocation) };
+        let zygote = zygote_for(request, runtime, &invocation, compile.is_some());
         if request.restricted && (install.is_some() || !request.volumes.is_empty()) {
             let what = "restricted mode with packages or volumes";
             return Err(RequestError::Unsupported { language: definition.name.clone(), what });

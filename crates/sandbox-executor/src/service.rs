@@ -19,7 +19,7 @@ use crate::request::{Request, RequestError, Source};
 use crate::resolve::{HostVariables, Resolved, Unresolved};
 use crate::result::RunResult;
 use crate::settings::Settings;
-use crate::stage::{Input, failure};
+use crate::stage::{Input, StageError, failure};
 use crate::toolchains::Toolchains;
 
 /// Carries out requests, from many threads at once.
@@ -220,13 +220,13 @@ impl RunService {
     /// Whether the keeper process has not ended.
     #[must_use]
     pub fn is_alive(&self) -> bool {
-        self.executor.cells.keeper().is_alive()
+        self.executor.cells.keeper.is_alive()
     }
 
     /// Makes a cell and deletes it, to see whether that works. Blocks.
     pub fn try_cell(&self) -> Result<(), Failure> {
         let spec = CellSpec { required: self.settings.required(), ..CellSpec::new() };
-        self.executor.cells.keeper().create(&spec)?.ready().map(drop)
+        self.executor.cells.keeper.create(&spec)?.ready().map(drop)
     }
 
     /// The operator's settings.
@@ -316,7 +316,14 @@ impl RunService {
             (Some(plan), _) => plan,
             (None, runtime) => {
                 let language = runtime.as_ref().map_or("", |runtime| &runtime.definition.name);
-                self.executor.render(&mut request, language, &self.renderer)?;
+                match self.executor.render(&mut request, language, &self.renderer, cancel) {
+                    Ok(()) => {}
+                    Err(StageError::Failed(failure)) => return Err(failure.into()),
+                    Err(StageError::Cancelled) => {
+                        let named = |runtime: &Arc<Runtime>| (runtime.definition.name.clone(), runtime.version.clone());
+                        return Ok(Executor::cancel_early(runtime.as_ref().map(named), queued, observer));
+                    }
+                }
                 request.plan(runtime.as_deref(), &self.settings, &resolved)?
             }
         };

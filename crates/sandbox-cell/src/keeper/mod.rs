@@ -281,10 +281,26 @@ pub struct Cell {
 impl Cell {
     /// Waits until the cell is ready and says what it is made of.
     pub fn ready(&mut self) -> Result<Ready, Failure> {
+        self.ready_unless(&[])?.ok_or_else(|| Failure::new("the cell did not get ready", "the wait was cancelled"))
+    }
+
+    /// The same, unless one of `cancel` becomes readable first: then there is no answer.
+    pub fn ready_unless(&mut self, cancel: &[BorrowedFd<'_>]) -> Result<Option<Ready>, Failure> {
         let until = Instant::now() + READY;
         loop {
             if let Some(ready) = self.ready {
-                return Ok(ready);
+                return Ok(Some(ready));
+            }
+            if !cancel.is_empty() {
+                let fds: Vec<_> = [self.socket.as_fd()].into_iter().chain(cancel.iter().copied()).collect();
+                let arrived = is_readable(&fds, until.saturating_duration_since(Instant::now()));
+                if is_readable(cancel, Duration::ZERO) {
+                    return Ok(None);
+                }
+                // A signal ends a wait early.
+                if !arrived && Instant::now() < until {
+                    continue;
+                }
             }
             self.wait_until(until, "the cell did not get ready")?;
             if let Some(FromCell::Ended(outcome)) = self.receive()? {

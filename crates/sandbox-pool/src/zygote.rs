@@ -20,18 +20,17 @@ use sandbox_cell::archive::Archive;
 use sandbox_cell::{
     Cell, CellSpec, Failure, Keeper, Network, Role, Start, Stdio, ZYGOTE_LIBRARY, ZygoteNamespaceId, null,
 };
-use sandbox_runtimes::{RESULT_DIR, ZYGOTE_LIBRARY_FILE};
+use sandbox_runtimes::{RESULT_DIR, RUNNER_FILE, ZYGOTE_LIBRARY_FILE};
 
-use crate::execute::add_runner;
-use crate::stage::failure;
-use crate::warmth::Warmth;
+use crate::failure;
+use crate::prestart::Prestart;
 
 /// A zygote that is warm. Dropping it ends it, and every cell in its zygote namespace.
 #[derive(Debug)]
 pub(crate) struct Zygote {
     _cell: Cell,
     control: OwnedFd,
-    nest: ZygoteNamespaceId,
+    namespace: ZygoteNamespaceId,
 }
 
 /// How long a zygote may take to warm up.
@@ -48,7 +47,7 @@ impl Zygote {
     pub(crate) const POSSIBLE: bool = !ZYGOTE_LIBRARY.is_empty();
 
     /// Starts a zygote for cells like `spec` and waits until it is warm.
-    pub(crate) fn start(keeper: &Keeper, spec: &CellSpec, warmth: &Warmth) -> Result<Self, Failure> {
+    pub(crate) fn start(keeper: &Keeper, spec: &CellSpec, prestart: &Prestart) -> Result<Self, Failure> {
         let internal = |error: std::io::Error| failure("cannot start a zygote", &error);
         let mut limits = Limits::default();
         let longest = LimitKind::WallTime.info().most;
@@ -59,21 +58,21 @@ impl Zygote {
         // Children keep its syscall filter, so it may make the sockets that they may. There is nothing to reach from it.
         let network = if spec.network == Network::None { Network::None } else { Network::Localhost };
         let mut volumes = spec.volumes.clone();
-        volumes.retain(|volume| volume.target == Path::new(RESULT_DIR) && warmth.runner_file.is_some());
+        volumes.retain(|volume| volume.target == Path::new(RESULT_DIR) && prestart.runner_file.is_some());
         let spec = CellSpec { role, limits, network, volumes, slots: vec![], ..spec.clone() };
         let mut cell = keeper.create(&spec)?;
-        let files = files(warmth).map_err(internal)?;
+        let files = files(prestart).map_err(internal)?;
         let (control, theirs) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
             .map_err(|errno| internal(errno.into()))?;
         let null = null().map_err(internal)?;
         let stdio = Stdio { stdin: null.as_fd(), stdout: null.as_fd(), stderr: null.as_fd() };
         let extra = Some(theirs.as_fd());
-        cell.start(&Start { extra, files: Some(&files), last: true, ..Start::new(&warmth.command, stdio) })?;
+        cell.start(&Start { extra, files: Some(&files), last: true, ..Start::new(&prestart.command, stdio) })?;
         drop(theirs);
         let gone =
             || Failure { what: "a zygote did not get warm".into(), why: "it ended".into(), fix: None, request: false };
-        let nest = cell.ready()?.zygote_namespace.ok_or_else(gone)?;
-        let zygote = Self { _cell: cell, control, nest };
+        let namespace = cell.ready()?.zygote_namespace.ok_or_else(gone)?;
+        let zygote = Self { _cell: cell, control, namespace };
         if !zygote.is_readable(WARM_UP) || !zygote.says_something() {
             return Err(gone());
         }
@@ -98,7 +97,7 @@ impl Zygote {
 
     /// Begins to make a cell like `spec` for a child.
     pub(crate) fn make(&self, keeper: &Keeper, spec: &CellSpec) -> Result<Cell, Failure> {
-        keeper.create(&CellSpec { role: Role::Child(self.nest), ..spec.clone() })
+        keeper.create(&CellSpec { role: Role::Child(self.namespace), ..spec.clone() })
     }
 
     /// Has a child forked into a cell that was made for one.
@@ -120,12 +119,14 @@ impl Zygote {
 }
 
 /// What a zygote needs besides an interpreter.
-fn files(warmth: &Warmth) -> std::io::Result<Archive> {
+fn files(prestart: &Prestart) -> std::io::Result<Archive> {
     let mut files = Archive::new()?;
     let path = |name: &str| RelativePath::new(name).map_err(std::io::Error::other);
     files.add(path(ZYGOTE_LIBRARY_FILE)?, true, ZYGOTE_LIBRARY)?;
-    if let Some(text) = &warmth.runner_file {
-        add_runner(&mut files, text)?;
+    if let Some(text) = &prestart.runner_file {
+        let mut content = Archive::new()?;
+        content.add(path(RUNNER_FILE)?, false, text.as_bytes())?;
+        files.add_volume(0, &mut content.into_file())?;
     }
     Ok(files)
 }
