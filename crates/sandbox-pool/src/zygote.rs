@@ -17,10 +17,10 @@ use sandbox_base::RelativePath;
 use sandbox_base::limits::{Caps, LimitKind, Limits};
 use sandbox_base::wait::is_readable;
 use sandbox_cell::archive::Archive;
-use sandbox_cell::{
-    Cell, CellSpec, Failure, Keeper, Network, Role, Start, Stdio, ZYGOTE_LIBRARY, ZygoteNamespaceId, null,
-};
+use sandbox_cell::{Cell, CellSpec, Failure, Keeper, Network, Role, Start, Stdio, ZygoteNamespaceId, null};
 use sandbox_runtimes::{RESULT_DIR, RUNNER_FILE, ZYGOTE_LIBRARY_FILE};
+use sandbox_zygote::ZYGOTE_LIBRARY;
+use sandbox_zygote::protocol::{GREETING, MOST_FDS};
 
 use crate::failure;
 use crate::prestart::Prestart;
@@ -90,9 +90,9 @@ impl Zygote {
     }
 
     fn says_something(&self) -> bool {
-        let (mut buffer, mut none) = ([0; 16], RecvAncillaryBuffer::default());
+        let (mut buffer, mut none) = ([0; GREETING.len()], RecvAncillaryBuffer::default());
         let received = recvmsg(&self.control, &mut [IoSliceMut::new(&mut buffer)], &mut none, RecvFlags::DONTWAIT);
-        received.is_ok_and(|message| message.bytes > 0)
+        received.is_ok_and(|message| message.bytes == GREETING.len()) && buffer == GREETING
     }
 
     /// Begins to make a cell like `spec` for a child.
@@ -104,7 +104,7 @@ impl Zygote {
     pub(crate) fn enter(&self, cell: &mut Cell) -> Result<(), Failure> {
         let Some(parking) = cell.take_parking()? else { return Ok(()) };
         let fds: Vec<_> = parking.fds.iter().map(AsFd::as_fd).collect();
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(16))];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_FDS))];
         let mut control = SendAncillaryBuffer::new(&mut space);
         control.push(SendAncillaryMessage::ScmRights(&fds));
         sendmsg(&self.control, &[IoSlice::new(&parking.message)], &mut control, SendFlags::NOSIGNAL)

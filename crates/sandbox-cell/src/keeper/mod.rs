@@ -28,6 +28,7 @@ use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{RecvFlags, SendFlags};
 use rustix::process::WaitIdOptions;
 use sandbox_sys::process::Child;
+use sandbox_zygote::protocol::EnterParams;
 
 use crate::archive::{Archive, FileCaps};
 use crate::backend::{Backend, ToolEnvironment};
@@ -240,7 +241,7 @@ pub struct Ready {
 #[derive(Debug)]
 pub struct Parking {
     /// What the zygote has to be told: a message, and the descriptors that go with it.
-    pub message: [u8; 24],
+    pub message: [u8; EnterParams::SIZE],
     /// The descriptors.
     pub fds: Vec<OwnedFd>,
 }
@@ -508,17 +509,10 @@ fn command_file(command: &Command) -> Result<OwnedFd, Failure> {
 }
 
 impl Parking {
-    /// As the zygote reads it: `Kit` in `sandbox-sys/zygote/lib.rs`.
     fn new(fds: Vec<OwnedFd>, id: Option<u32>, key: Option<EntryKey>, landlock: bool) -> Self {
-        let groups = fds.len().saturating_sub(8 + usize::from(landlock));
-        let words =
-            [u32::from(landlock), u32::try_from(groups).unwrap_or(u32::MAX), id.is_some().into(), id.unwrap_or(0)];
-        let mut message = [0; 24];
-        for (bytes, word) in message.chunks_exact_mut(4).zip(words) {
-            bytes.copy_from_slice(&word.to_ne_bytes());
-        }
-        message[16..].copy_from_slice(&key.map_or(0, |key| key.0).to_ne_bytes());
-        Self { message, fds }
+        let mut params = EnterParams { landlock, groups: 0, id, key: key.map_or(0, |key| key.0) };
+        params.groups = u32::try_from(fds.len().saturating_sub(params.first_group())).unwrap_or(u32::MAX);
+        Self { message: params.encode(), fds }
     }
 }
 
