@@ -1,6 +1,7 @@
 //! The run service: one way from a request to its result, for the command line, HTTP, batches, jobs and the attack
 //! suite.
 
+use std::collections::BTreeMap;
 use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -8,6 +9,7 @@ use std::time::Duration;
 
 use sandbox_cell::{CellSpec, Failure, ServiceFiles, Sources};
 use sandbox_images::{Image, ImageStore};
+use sandbox_pool::WarmStart;
 use sandbox_runtimes::{Definition, Missing, Registry, Runtime, Store};
 
 use crate::event::Observer;
@@ -215,6 +217,19 @@ impl RunService {
     #[must_use]
     pub fn ready_cells(&self) -> Option<usize> {
         self.executor.ready_cells()
+    }
+
+    /// Whether programs start warm, for each language that can and whose toolchain was found.
+    #[must_use]
+    pub fn warm_starts(&self) -> BTreeMap<String, WarmStart> {
+        let able = self.toolchains.found().into_iter().filter(|runtime| runtime.can_start_warm());
+        able.map(|runtime| {
+            let language = runtime.definition.name.clone();
+            let known = || self.executor.cells.pool.warm_start(&language);
+            let start = runtime.starts_cold().map_or_else(known, WarmStart::Off);
+            (language, start)
+        })
+        .collect()
     }
 
     /// Whether the keeper process has not ended.

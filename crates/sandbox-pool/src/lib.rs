@@ -17,7 +17,8 @@
 //! now ([`RefillGuard`]).
 //!
 //! A cell can be more than ready: the child of a zygote can wait in it (`prestart.rs`). Such cells have shelves of their
-//! own, and each of these has a thread that has the zygote. A zygote ends with its shelf, which is removed when it was
+//! own, and each of these has a thread that has the zygote. The first zygote of a language has to pass a test
+//! (`self_test.rs`) before runs get its children; if it does not, the language starts cold (`warm_starts.rs`). A zygote ends with its shelf, which is removed when it was
 //! not used for a while or when another needs the place. A companion can wait in a cell too, and helps what the run
 //! starts. It is as slow to start as what it helps, and large; so there are few, and none before a run has missed one.
 
@@ -25,8 +26,10 @@ mod companion;
 mod makers;
 mod order;
 mod prestart;
+mod self_test;
 mod shelves;
 mod wait;
+mod warm_starts;
 mod zygote;
 
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -42,6 +45,9 @@ pub use self::prestart::Prestart;
 use self::prestart::PrestartKind;
 use self::shelves::{Demand, ShelfId, Shelves};
 use self::wait::{Cancelled, wait_for_cell};
+pub use self::warm_starts::WarmStart;
+use self::warm_starts::WarmStarts;
+use self::zygote::Zygote;
 
 /// How a run got its cell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -160,7 +166,8 @@ impl Pool {
         let mut pool = Self { keeper, shared: None, makers: Mutex::default() };
         if limits.cells > 0 {
             let (keeper, shelves) = (pool.keeper.clone(), Mutex::new(Shelves::new(limits)));
-            let shared = Arc::new(PoolShared { keeper, shelves, plain: Arc::default() });
+            let warm_starts = WarmStarts::default();
+            let shared = Arc::new(PoolShared { keeper, shelves, warm_starts, plain: Arc::default() });
             pool.start_maker(&shared, "ready-cells", PoolShared::make_plain)?;
             pool.shared = Some(shared);
         }
@@ -173,6 +180,7 @@ impl Pool {
         let all = [made, lent].concat();
         let refill = RefillGuard::new(self.shared.as_ref());
         if let Some(shared) = &self.shared {
+            let prestart = prestart.filter(|prestart| shared.warm_starts.allow(prestart));
             if let Some(order) = prestart.and_then(|prestart| CellOrder::warm(spec, made, lent, prestart))
                 && let Some(cell) = self.take_ready(shared, &order, cancelled)?
             {
@@ -201,6 +209,16 @@ impl Pool {
             shelves.expect(&order, Instant::now(), |id| self.start_maker_of(shared, id, &order));
         }
         wake_makers(&shelves);
+    }
+
+    /// Whether programs of a language start warm, as far as that depends on zygotes.
+    #[must_use]
+    pub fn warm_start(&self, language: &str) -> WarmStart {
+        match &self.shared {
+            _ if !Zygote::POSSIBLE => WarmStart::Off("there are no zygotes for this architecture".to_owned()),
+            Some(shared) if shared.lock().limits().zygotes > 0 => shared.warm_starts.of(language),
+            _ => WarmStart::Disabled,
+        }
     }
 
     /// How many cells are ready; none if none are kept.

@@ -8,7 +8,9 @@ use sandbox_cell::{Cell, Failure, Keeper};
 use crate::companion::CompanionProcess;
 use crate::order::CellOrder;
 use crate::prestart::Prestart;
+use crate::self_test;
 use crate::shelves::{LOOK, ShelfCell, ShelfId, Shelves};
+use crate::warm_starts::WarmStarts;
 use crate::zygote::Zygote;
 
 /// What the pool and its threads share.
@@ -16,6 +18,7 @@ use crate::zygote::Zygote;
 pub(crate) struct PoolShared {
     pub(crate) keeper: Keeper,
     pub(crate) shelves: Mutex<CellShelves>,
+    pub(crate) warm_starts: WarmStarts,
     /// Wakes the maker of plain cells.
     pub(crate) plain: Arc<Condvar>,
 }
@@ -67,10 +70,10 @@ impl PoolShared {
 
     /// Makes cells with forked interpreters in them until their shelf is removed.
     pub(crate) fn make_warm(&self, wanted: &Condvar, id: ShelfId, order: &CellOrder, prestart: &Prestart) {
-        let mut zygote = Zygote::start(&self.keeper, &order.spec, prestart);
+        let mut zygote = self.start_zygote(order, prestart);
         let mut served = false;
         // A zygote that fails to start would fail again: its runs start without one.
-        while let Ok(warm) = &zygote {
+        while let Some(warm) = &zygote {
             let soon = Instant::now() + LOOK;
             let Some(orders) = self.wait_for_orders(wanted, soon, |other, _| other == id) else { return };
             if !self.lock().has(id) {
@@ -82,7 +85,7 @@ impl PoolShared {
                 if !std::mem::take(&mut served) {
                     break;
                 }
-                zygote = Zygote::start(&self.keeper, &order.spec, prestart);
+                zygote = self.start_zygote(order, prestart);
                 continue;
             }
             let made: Vec<_> = orders.iter().map(|(_, order)| warm.make(&self.keeper, &order.spec)).collect();
@@ -96,6 +99,25 @@ impl PoolShared {
             }
         }
         self.lock().fail(id);
+    }
+
+    /// Starts a zygote. The first of a language is tested before a run gets one of its children.
+    fn start_zygote(&self, order: &CellOrder, prestart: &Prestart) -> Option<Zygote> {
+        let language = prestart.language.as_deref().unwrap_or_default();
+        let zygote = Zygote::start(&self.keeper, &order.spec, prestart)
+            .map_err(|failure| self.warm_starts.fail(language, failure.to_string()))
+            .ok()?;
+        if !self.warm_starts.work(language) {
+            let tested = prestart.self_test.as_ref();
+            let works = tested.map_or(Ok(()), |test| self_test::compare(&self.keeper, &zygote, &order.spec, test));
+            match works {
+                Ok(()) => self.warm_starts.accept(language),
+                // A server that ends takes the cells of the test away.
+                Err(_) if self.lock().is_closed() => {}
+                Err(reason) => self.warm_starts.refuse(language, reason),
+            }
+        }
+        Some(zygote).filter(|_| self.warm_starts.allow(prestart))
     }
 
     /// Makes cells with companions in them until their shelf is removed. One after the other, and not while requests come

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use sandbox_cell::Command;
-use sandbox_runtimes::{Entry, WarmUp};
+use sandbox_runtimes::{Entry, WarmSelfTest, WarmUp};
 
 /// A process that is started in a ready cell before the run that uses it, and how to start it.
 #[derive(Debug, Clone)]
@@ -13,6 +13,9 @@ pub struct Prestart {
     pub(crate) command: Command,
     /// What a zygote's cell has where runs have the runner's file.
     pub(crate) runner_file: Option<String>,
+    /// The language that it serves, and the test of its warm starts; for a zygote.
+    pub(crate) language: Option<String>,
+    pub(crate) self_test: Option<Arc<WarmSelfTest>>,
     /// Its owner, if it has seen packages, whose code may have left state in it.
     owner: Option<String>,
     /// The store's entries that it sees, which must be kept as long.
@@ -35,7 +38,9 @@ impl Prestart {
     pub fn zygote<'a>(up: &WarmUp, packages: impl Iterator<Item = &'a Entry>, owner: Option<&str>) -> Option<Self> {
         let prestart = Self::new(PrestartKind::Zygote, &up.command, packages)?;
         let owner = owner.filter(|_| !prestart.held.is_empty()).map(str::to_owned);
-        Some(Self { runner_file: up.runner_file.clone(), owner, ..prestart })
+        let (runner_file, language) = (up.runner_file.clone(), Some(up.language.clone()));
+        let self_test = up.self_test.clone().map(Arc::new);
+        Some(Self { runner_file, language, self_test, owner, ..prestart })
     }
 
     /// A companion that sees these entries; none if they cannot be locked in the store.
@@ -55,7 +60,15 @@ impl Prestart {
 
     fn new<'a>(kind: PrestartKind, command: &Command, seen: impl Iterator<Item = &'a Entry>) -> Option<Self> {
         let held: std::io::Result<Vec<_>> = seen.map(Entry::share).collect();
-        Some(Self { kind, command: command.clone(), runner_file: None, owner: None, held: Arc::new(held.ok()?) })
+        Some(Self {
+            kind,
+            command: command.clone(),
+            runner_file: None,
+            language: None,
+            self_test: None,
+            owner: None,
+            held: Arc::new(held.ok()?),
+        })
     }
 }
 

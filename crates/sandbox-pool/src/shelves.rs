@@ -141,6 +141,10 @@ impl<Order: ShelfOrder, Made: ShelfCell, Handle> Shelves<Order, Made, Handle> {
         Self { limits, all: vec![], stray: 0, busy: 0, closed: false, next_number: 0 }
     }
 
+    pub(crate) fn limits(&self) -> PoolLimits {
+        self.limits
+    }
+
     /// Has a cell made before a run asks for one. `start` starts the maker of a new shelf.
     pub(crate) fn expect(&mut self, order: &Order, now: Instant, start: impl FnOnce(ShelfId) -> Option<Handle>) {
         self.find_or_add(order, now, start);

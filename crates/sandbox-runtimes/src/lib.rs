@@ -13,12 +13,15 @@ mod registry;
 mod runtime;
 mod store;
 
-pub use definition::{Definition, DefinitionError, EntryFrom, Errors, Packages, Pattern, Prepare, StageName, Warm};
+pub use definition::{
+    Definition, DefinitionError, EntryFrom, Errors, Packages, Pattern, Prepare, StageName, TestedVersions, Warm,
+};
 pub use discover::{Missing, Places};
 pub use inside::Inside;
 pub use memory::Memory;
 pub use registry::{Registry, UnknownLanguage};
 pub use runtime::{
-    Environment, Invocation, OUT_DIR, RESULT_DIR, RUNNER_FILE, Runtime, Stage, WarmUp, ZYGOTE_LIBRARY_FILE, set_all,
+    Environment, Invocation, OUT_DIR, RESULT_DIR, RUNNER_FILE, Runtime, Stage, WarmSelfTest, WarmUp,
+    ZYGOTE_LIBRARY_FILE, set_all,
 };
 pub use store::{Claim, Entry, Kind, Listed, Staging, Store};

@@ -1,12 +1,15 @@
 //! What the server says about itself.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use axum::Json;
 use axum::extract::{Request, State};
 use axum::http::{StatusCode, header};
 use axum::response::IntoResponse;
+use sandbox_executor::WarmStart;
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -44,6 +47,8 @@ struct Details {
     isolation: Vec<&'static str>,
     /// Cells that neither answer nor die.
     lost_cells: usize,
+    /// For each language that can start warm: `on`, or why it starts cold.
+    warm_starts: BTreeMap<String, String>,
     /// How many runs there were.
     runs: u64,
     /// What the operator should know.
@@ -62,6 +67,7 @@ pub(crate) async fn health(State(app): State<Arc<App>>, request: Request) -> Jso
             store: app.jobs.name(),
             isolation: app.isolation.clone(),
             lost_cells: app.service.lost_cells(),
+            warm_starts: warm_starts(&app),
             runs: app.runs.load(Ordering::Relaxed),
             warnings: app.warnings.get().cloned().unwrap_or_default(),
         })
@@ -82,6 +88,30 @@ pub(crate) async fn health(State(app): State<Arc<App>>, request: Request) -> Jso
         uptime: app.started.elapsed().as_secs_f64(),
         details,
     })
+}
+
+fn warm_starts(app: &App) -> BTreeMap<String, String> {
+    app.service.warm_starts().into_iter().map(|(language, start)| (language, start.to_string())).collect()
+}
+
+/// Logs which languages start cold although they could start warm, once that is known.
+pub(crate) async fn log_cold_starts(app: Arc<App>) {
+    /// How often and how long results of the self-tests are waited for.
+    const LOOK: Duration = Duration::from_millis(500);
+    const LOOKS: usize = 240;
+    let mut known = BTreeMap::new();
+    for _ in 0..LOOKS {
+        for (language, start) in app.service.warm_starts() {
+            let is_new = known.insert(language.clone(), start.clone()).as_ref() != Some(&start);
+            if let (true, WarmStart::Off(reason)) = (is_new, start) {
+                tracing::warn!(language, reason, "programs start cold");
+            }
+        }
+        if !known.values().any(|start| *start == WarmStart::Pending) {
+            return;
+        }
+        tokio::time::sleep(LOOK).await;
+    }
 }
 
 /// `GET /readyz`: whether work is taken.

@@ -19,7 +19,7 @@ use tokio_io_timeout::TimeoutStream;
 use crate::app::{self, App};
 use crate::config::Config;
 use crate::connections::{Answer, Bounds, Close, Connection, Connections};
-use crate::{web, webhook, worker};
+use crate::{info, web, webhook, worker};
 
 /// How long a client that is told of the end of its connection has to acknowledge it.
 const FAREWELL: Duration = Duration::from_millis(500);
@@ -38,6 +38,7 @@ pub(crate) async fn serve(app: &Arc<App>, config: &Config) -> Result<(), String>
     let router = app::router(app, config);
     tokio::spawn(worker::work(Arc::clone(app)));
     tokio::spawn(worker::report(Arc::clone(app)));
+    tokio::spawn(info::log_cold_starts(Arc::clone(app)));
     tokio::spawn(webhook::deliver(Arc::clone(app)));
     tokio::spawn(forget_old_jobs(Arc::clone(app), config.retention));
     let mut interrupted = signal(SignalKind::interrupt()).map_err(|error| error.to_string())?;
