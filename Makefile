@@ -68,7 +68,6 @@ test: setup-test lint $(TESTS) bench-smoke fuzz-short
 
 lint:
 	$(CARGO) fmt --all --check
-	rustfmt --edition 2024 --check crates/sandbox-sys/zygote/lib.rs
 	$(CARGO) fmt --manifest-path fuzz/Cargo.toml --check
 	$(CARGO) clippy --workspace --all-targets --all-features --locked -- -D warnings
 	$(CARGO) clippy -p sandbox-jobs -p sandbox-server --no-default-features --locked -- -D warnings

@@ -50,7 +50,6 @@ pub use keeper::{Cell, GatewaySockets, Keeper, Parking, Ready, Start, Stdio, kee
 pub use layer::{Layer, LayerSet};
 pub use outcome::{CellEnd, Outcome, RunStatus, StopReason, Usage};
 pub use rootfs::own_files;
-pub use sandbox_sys::ZYGOTE_LIBRARY;
 pub use sandbox_sys::signal::name as signal_name;
 pub use service::{ServiceFiles, confine_service};
 pub use spec::{

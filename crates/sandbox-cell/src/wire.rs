@@ -28,6 +28,7 @@ use crate::spec::{CellSpec, Command, MOST_PORTS, Mount, ZygoteNamespaceId};
 use crate::step::StepError;
 use crate::syscalls::EntryKey;
 use sandbox_base::limits::{LimitKind, Limits};
+use sandbox_zygote::protocol;
 
 /// The longest message.
 pub(crate) const MAX_MESSAGE: usize = 160 * 1024;
@@ -38,6 +39,10 @@ const MAX_COMMAND: usize = 160 * 1024;
 /// The most descriptors in one message: what a zygote needs to enter a cell, which is a socket, seven namespaces, a
 /// Landlock ruleset and four groups. (Others have fewer, such as the sockets of a gateway.)
 const MAX_FDS: usize = 6 + MOST_PORTS;
+const _: () = assert!(protocol::MOST_FDS <= MAX_FDS);
+
+// A zygote's child gets its command as text, which is not longer than the file, and with a few limits.
+const _: () = assert!(MAX_COMMAND + 16 * protocol::MOST_LIMITS + 64 <= protocol::MOST_COMMAND);
 
 /// Caller to keeper, on the control connection.
 #[derive(Debug, Serialize, Deserialize)]
@@ -219,16 +224,22 @@ pub(crate) fn send<M: Serialize>(
     fds: &[BorrowedFd<'_>],
     flags: SendFlags,
 ) -> rustix::io::Result<()> {
-    send_with(socket, &postcard::to_stdvec(message).map_err(|_| Errno::INVAL)?, fds, flags)
+    send_with(socket, &postcard::to_stdvec(message).map_err(|_| Errno::INVAL)?, MAX_MESSAGE, fds, flags)
 }
 
 /// Sends bytes that are nobody's message but a program's, with descriptors.
 pub(crate) fn send_bytes(socket: impl AsFd, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> rustix::io::Result<()> {
-    send_with(socket, bytes, fds, SendFlags::DONTWAIT)
+    send_with(socket, bytes, protocol::MOST_COMMAND, fds, SendFlags::DONTWAIT)
 }
 
-fn send_with(socket: impl AsFd, bytes: &[u8], fds: &[BorrowedFd<'_>], flags: SendFlags) -> rustix::io::Result<()> {
-    if bytes.len() > MAX_MESSAGE || fds.len() > MAX_FDS {
+fn send_with(
+    socket: impl AsFd,
+    bytes: &[u8],
+    most: usize,
+    fds: &[BorrowedFd<'_>],
+    flags: SendFlags,
+) -> rustix::io::Result<()> {
+    if bytes.len() > most || fds.len() > MAX_FDS {
         return Err(Errno::TOOBIG);
     }
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FDS))];

@@ -89,7 +89,12 @@ fn as_value(host: &HostReport, required: LayerSet, languages: &[Language], warni
     let languages: Vec<Value> = languages
         .iter()
         .map(|(name, runtime)| match runtime {
-            Ok(runtime) => json!({ "language": name, "version": runtime.version, "path": runtime.host_executable }),
+            Ok(runtime) => json!({
+                "language": name,
+                "version": runtime.version,
+                "path": runtime.host_executable,
+                "starts_cold": runtime.starts_cold(),
+            }),
             Err(fix) => json!({ "language": name, "version": null, "fix": fix }),
         })
         .collect();
@@ -129,7 +134,8 @@ fn as_text(host: &HostReport, languages: &[Language], warnings: &[String]) -> St
         text.push_str(&match runtime {
             Ok(runtime) => {
                 let (version, path) = (&runtime.version, runtime.host_executable.display());
-                format!("  {GOOD}✓{GOOD:#} {name:<9} {version} {DIM}{path}{DIM:#}\n")
+                let cold = runtime.starts_cold().map(|why| format!("              starts cold on servers: {why}\n"));
+                format!("  {GOOD}✓{GOOD:#} {name:<9} {version} {DIM}{path}{DIM:#}\n{}", cold.unwrap_or_default())
             }
             Err(fix) => format!("  {BAD}✗{BAD:#} {name:<9} {fix}\n"),
         });

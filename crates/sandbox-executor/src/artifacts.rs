@@ -8,16 +8,18 @@ use sandbox_base::wait::is_readable;
 use sandbox_base::{LimitKind, RelativePath};
 use sandbox_cell::archive::{FileCaps, Omission, Sink};
 use sandbox_cell::{Failure, Mount, RunStatus, StopReason};
+use sandbox_pool::Prestart;
 use sandbox_runtimes::{ArtifactKind, ArtifactStore, Claim, Entry, StageName, Staging};
 
 use crate::event::Observer;
 use crate::execute::{Execution, Stopped, ending};
 use crate::input_files::pack;
 use crate::plan::{ArtifactPlan, Step};
+use crate::warm_start::prestart_for_compiler;
+
 use crate::result::{CompileResult, RunResult, Verdict, seconds, text};
 use crate::stage::{Input, Stage, StageEnd, failure};
 use crate::verdict::{Evidence, judge};
-use crate::warmth::Warmth;
 
 /// How often a run looks for what another is making before it says that it waits.
 const MUTE_WAITS: u32 = 25;
@@ -80,10 +82,9 @@ impl<'a> Execution<'a> {
         let entries = || before.iter().chain(&prepared);
         let mounts: Vec<Mount> = entries().map(|(entry, target)| Mount::read_only(&entry.content, *target)).collect();
         let companion = artifact.companion.as_ref();
-        // Without packages it holds nothing of any request, and waits for all owners.
-        let owner = self.plan.owner.as_deref().filter(|_| !before.is_empty());
-        let warmth = companion.and_then(|command| Warmth::companion(command, entries().map(|(entry, _)| entry), owner));
-        let entry = self.fill(artifact, staging, &mounts, warmth, observer)?;
+        let shown = entries().map(|(entry, _)| entry);
+        let prestart = prestart_for_compiler(self.plan, companion, !before.is_empty(), shown);
+        let entry = self.fill(artifact, staging, &mounts, prestart, observer)?;
         let most = match artifact.kind {
             ArtifactKind::Build => self.host.settings.build_cache,
             ArtifactKind::Environment => self.host.settings.package_cache,
@@ -123,7 +124,7 @@ impl<'a> Execution<'a> {
         artifact: &ArtifactPlan,
         mut staging: Staging,
         mounts: &[Mount],
-        warmth: Option<Warmth>,
+        prestart: Option<Prestart>,
         observer: &mut dyn Observer,
     ) -> Result<Entry, Stopped> {
         observer.step(artifact.step, &artifact.what);
@@ -133,7 +134,7 @@ impl<'a> Execution<'a> {
             cell: &artifact.cell,
             artifact_mounts: mounts,
             host_mounts: &[],
-            warmth,
+            prestart,
             command: &artifact.command,
             files: &files,
             input: Input::Empty,
@@ -145,7 +146,7 @@ impl<'a> Execution<'a> {
         };
         let ended = stage.run(self.cells, self.cancel, &mut |_, _| {}, &mut sink);
         observer.step_over(artifact.step);
-        let ended = ended?;
+        let ended = ended.map_err(|error| self.stopped(error))?;
         let is_whole = ended.cut.is_none();
         let worked = ended.outcome.status == RunStatus::Exited(0) && ended.outcome.stopped.is_none() && is_whole;
         if artifact.step == Step::Compile {

@@ -10,6 +10,7 @@ use sandbox_base::RelativePath;
 use sandbox_base::wait::is_readable;
 use sandbox_cell::archive::{FileCaps, Omission};
 use sandbox_cell::{Backend, Failure, Keeper, Mount, RunStatus, Sources, signal_name};
+use sandbox_pool::{Pool, PoolLimits, RefillGuard, WantedCell};
 use sandbox_runtimes::{ArtifactStore, StageName};
 
 use crate::event::Observer;
@@ -17,15 +18,27 @@ use crate::input_files::pack;
 use crate::last_value::add_runner;
 use crate::output_files::Collected;
 use crate::plan::{ArtifactPlan, Plan};
-use crate::pool::{Cells, Pool, RefillGuard, Room};
 use crate::request::{Request, Source};
 use crate::result::{CompileResult, Metrics, OmittedFile, Phases, RunResult, Status, Verdict, seconds, text};
 use crate::settings::Settings;
-use crate::stage::{Input, Stage, StageEnd, Stream, failure};
+use crate::stage::{Input, Stage, StageEnd, StageError, Stream, failure};
 use crate::template::guard;
 use crate::verdict::{Evidence, judge};
 use crate::volumes::NamedVolume;
-use crate::warmth::Warmth;
+use crate::warm_start::prestart_for_run;
+
+/// Where cells come from: the keeper that makes them, and those that it has made ahead.
+#[derive(Debug)]
+pub(crate) struct Cells {
+    pub(crate) pool: Pool,
+    pub(crate) keeper: Keeper,
+}
+
+impl Cells {
+    fn new(keeper: Keeper, limits: PoolLimits) -> io::Result<Self> {
+        Ok(Self { pool: Pool::new(keeper.clone(), limits)?, keeper })
+    }
+}
 
 /// Runs plans in cells.
 #[derive(Debug)]
@@ -66,14 +79,22 @@ impl From<Failure> for Stopped {
 impl Executor {
     /// An executor with a keeper of its own: see [`Keeper::start`].
     pub fn start() -> Result<Self, Failure> {
-        Ok(Self { cells: Cells::OnTheSpot(Keeper::start()?), last: false })
+        let cells = Cells::new(Keeper::start()?, PoolLimits { cells: 0, zygotes: 0 });
+        Ok(Self { cells: cells.map_err(|error| failure("cannot start threads", &error))?, last: false })
     }
 
     /// Puts a request's code into its template, if it has one. That is done in a cell, by a program that calls
     /// [`crate::render`] when its first argument is [`crate::RENDER_COMMAND`].
-    pub(crate) fn render(&self, request: &mut Request, language: &str, renderer: &Path) -> Result<(), Failure> {
+    pub(crate) fn render(
+        &self,
+        request: &mut Request,
+        language: &str,
+        renderer: &Path,
+        cancel: &[BorrowedFd<'_>],
+    ) -> Result<(), StageError> {
         if let (Some(template), Source::Code(code)) = (&request.template, &request.source) {
-            request.rendered = Some(template.render(&self.cells, renderer, language, code, request.required)?);
+            let rendered = template.render(&self.cells, renderer, language, code, request.required, cancel)?;
+            request.rendered = Some(rendered);
         }
         Ok(())
     }
@@ -100,60 +121,73 @@ impl Executor {
         Ok(result)
     }
 
+    /// Ends a run that was cancelled before there was a plan. It has waited for its turn for `queued`.
+    pub(crate) fn cancel_early(
+        language: Option<(String, String)>,
+        queued: Duration,
+        observer: &mut dyn Observer,
+    ) -> Arc<RunResult> {
+        let (language, version) = language.unzip();
+        observer.start(language.as_deref(), version.as_deref());
+        let phases = Phases { queue: seconds(queued), ..Phases::default() };
+        let metrics = Metrics { phases, ..Metrics::default() };
+        let unfinished = RunResult { language, version, metrics, ..RunResult::internal_error(String::new()) };
+        let result = Arc::new(cancelled(unfinished));
+        observer.finish(&result);
+        result
+    }
+
     /// Has all cells from now on made by another backend. A confined executor stays with what it has.
     pub fn use_backend(&self, backend: &Backend) -> Result<(), Failure> {
-        self.cells.keeper().use_backend(backend)
+        self.cells.keeper.use_backend(backend)
     }
 
     /// Forbids all runs from now on to be shown anything else of the host than this; see [`Keeper::confine`].
     pub fn confine(&self, sources: &Sources) -> Result<(), Failure> {
-        self.cells.keeper().confine(sources)
+        self.cells.keeper.confine(sources)
     }
 
     /// Keeps up to so many cells ready from now on, some with interpreters forked from up to so many zygotes. Starts
     /// threads.
     pub fn keep_ready(&mut self, cells: usize, zygotes: usize) -> io::Result<()> {
         if cells > 0 {
-            self.cells = Cells::Pooled(Pool::new(self.cells.keeper().clone(), Room { cells, zygotes })?);
+            self.cells = Cells::new(self.cells.keeper.clone(), PoolLimits { cells, zygotes })?;
         }
         Ok(())
     }
 
     /// Has a cell for such a plan made ready before there is one.
     pub(crate) fn expect(&self, plan: &Plan) {
-        if let Cells::Pooled(pool) = &self.cells
-            && plan.named_volumes.is_empty()
-        {
+        if plan.named_volumes.is_empty() {
             let shown = |artifact: &ArtifactPlan| Mount::read_only("/", &artifact.target);
             let artifact_mounts: Vec<Mount> = plan.install.iter().chain(&plan.compile).map(shown).collect();
-            let zygote = plan.zygote.as_ref().and_then(|up| Warmth::zygote(up, std::iter::empty(), None));
-            pool.expect(&plan.cell, &artifact_mounts, zygote.as_ref());
+            let prestart = prestart_for_run(plan, std::iter::empty());
+            let expect = |spec, made, prestart| self.cells.pool.expect(&WantedCell { spec, made, lent: &[], prestart });
+            expect(&plan.cell, &artifact_mounts, prestart.as_ref());
             if let Some(compile) = &plan.compile {
                 let prepared = plan.prepare.iter().filter(|prepare| prepare.stages.contains(&StageName::Compile));
                 let artifact_mounts: Vec<Mount> = plan.install.iter().chain(prepared).map(shown).collect();
                 // A companion takes long to get warm and much memory: it has to be needed once before.
-                pool.expect(&compile.cell, &artifact_mounts, None);
+                expect(&compile.cell, &artifact_mounts, None);
             }
         }
     }
 
     /// Gives up everything that is kept ready.
     pub fn keep_nothing(&self) {
-        if let Cells::Pooled(pool) = &self.cells {
-            pool.close();
-        }
+        self.cells.pool.close();
     }
 
     /// How many cells do not respond and cannot be killed; the keeper keeps trying to remove them.
     #[must_use]
     pub fn lost_cells(&self) -> usize {
-        self.cells.keeper().lost_cells()
+        self.cells.keeper.lost_cells()
     }
 
     /// How many cells are ready; none if none are kept.
     #[must_use]
     pub fn ready_cells(&self) -> Option<usize> {
-        self.cells.ready()
+        self.cells.pool.ready_cells()
     }
 
     /// Says that the next plan is the last one: the keeper ends with its run, and dropping the executor waits for that.
@@ -187,9 +221,7 @@ impl Execution<'_> {
         let plan = self.plan;
         let artifact_mounts: Vec<Mount> =
             entries.iter().map(|(entry, target)| Mount::read_only(&entry.content, *target)).collect();
-        // What a zygote shows must stay in the store as long as the zygote.
-        let seen = || entries.iter().map(|(entry, _)| entry);
-        let warmth = plan.zygote.as_ref().and_then(|up| Warmth::zygote(up, seen(), plan.owner.as_deref()));
+        let prestart = prestart_for_run(plan, entries.iter().map(|(entry, _)| entry));
         let Some(volumes) = self.open_volumes()? else { return Ok((self.cancelled(), None)) };
         let no_files = |error: io::Error| failure("cannot prepare the files", &error);
         let mut files = pack(&plan.files).map_err(no_files)?;
@@ -215,7 +247,7 @@ impl Execution<'_> {
             cell: &plan.cell,
             artifact_mounts: &artifact_mounts,
             host_mounts: &plan.host_mounts,
-            warmth,
+            prestart,
             command: &plan.command,
             files: &files,
             input,
@@ -225,8 +257,13 @@ impl Execution<'_> {
             last: self.last,
         };
         let mut watch = Watch { plan, observer, held: Default::default() };
-        let mut ended =
-            stage.run(self.cells, self.cancel, &mut |stream, bytes| watch.output(stream, bytes), &mut collected)?;
+        let ended =
+            stage.run(self.cells, self.cancel, &mut |stream, bytes| watch.output(stream, bytes), &mut collected);
+        let mut ended = match ended {
+            Ok(ended) => ended,
+            Err(StageError::Cancelled) => return Ok((self.cancelled(), None)),
+            Err(StageError::Failed(failure)) => return Err(failure),
+        };
         watch.end();
         let named = plan.cell.volumes.iter().skip(usize::from(first));
         for (volume, (target, (number, next))) in volumes.iter().zip(named.zip(&collected.volumes)) {
@@ -247,8 +284,15 @@ impl Execution<'_> {
     }
 
     pub(crate) fn cancelled(&self) -> RunResult {
-        let error = Some("cancelled by the caller".to_owned());
-        RunResult { verdict: Verdict::Cancelled, error, ..self.unfinished() }
+        cancelled(self.unfinished())
+    }
+
+    /// What becomes of a run whose stage did not run.
+    pub(crate) fn stopped(&self, error: StageError) -> Stopped {
+        match error {
+            StageError::Cancelled => Stopped::Ended(Box::new(self.cancelled())),
+            StageError::Failed(failure) => Stopped::Failed(failure),
+        }
     }
 
     /// What can be said of a run that did not come to run anything.
@@ -351,6 +395,11 @@ impl Execution<'_> {
             files_omitted_count: ended.omitted,
         }
     }
+}
+
+/// The result of a run whose caller went away before its program began.
+fn cancelled(unfinished: RunResult) -> RunResult {
+    RunResult { verdict: Verdict::Cancelled, error: Some("cancelled by the caller".to_owned()), ..unfinished }
 }
 
 /// Stands between a program's output and the observer while a template is in use: lines of standard error are

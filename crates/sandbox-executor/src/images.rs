@@ -51,7 +51,7 @@ impl Executor {
         let mounts = vec![Mount::read_only(program, PLACE), directory];
         let spec = CellSpec { mounts, limits, required: settings.required(), ..CellSpec::new() };
         let command = Command::new([PLACE, UNPACK_COMMAND, &job]);
-        let (outcome, answer) = ask(self.cells.keeper(), &spec, &command, file.as_fd())?;
+        let (outcome, answer) = ask(&self.cells.keeper, &spec, &command, file.as_fd())?;
         let refuse = |why: String| Failure { what: what.to_owned(), why, fix: None, request: true };
         match (outcome.stopped, outcome.status) {
             (None, RunStatus::Exited(0)) => {
@@ -84,7 +84,7 @@ impl Executor {
             let words = ["/bin/sh".into(), "-c".into(), script.into(), "sh".into(), command.as_os_str().to_owned()];
             let command = Command { env: toolchain_image.environment(), ..Command::new::<std::ffi::OsString>(words) };
             let nothing = null().map_err(|error| failure("cannot open /dev/null", &error))?;
-            match ask(self.cells.keeper(), &cell, &command, nothing.as_fd()) {
+            match ask(&self.cells.keeper, &cell, &command, nothing.as_fd()) {
                 Ok((outcome, output)) => Ok((outcome.status == RunStatus::Exited(0)).then_some(output)),
                 // There is no shell to ask with.
                 Err(failure) if failure.request => Err(NotFound::Missing(Missing {

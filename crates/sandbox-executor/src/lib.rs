@@ -9,7 +9,6 @@ mod artifacts;
 mod backend;
 pub mod bounded;
 mod cache_key;
-mod companion;
 mod event;
 mod execute;
 #[cfg(fuzzing)]
@@ -24,7 +23,6 @@ mod output_capture;
 mod output_files;
 mod owner;
 mod plan;
-mod pool;
 mod request;
 mod resolve;
 mod result;
@@ -37,8 +35,6 @@ mod variables;
 mod verdict;
 mod volumes;
 mod warm_start;
-mod warmth;
-mod zygote;
 
 pub use event::{EventEncoder, Observer, OutputChunk, RunEvent};
 pub use execute::Executor;
@@ -50,13 +46,13 @@ pub use json::{
 pub use network::{NetworkMode, NetworkRequest};
 pub use owner::Sharing;
 pub use plan::Step;
-pub use pool::StartKind;
 pub use request::{Request, RequestError, Source};
 pub use resolve::HostVariables;
 pub use result::{
     CompileResult, FileEncoding, LimitHit, Metrics, OmittedFile, OutputFile, Phases, RunResult, Status, Verdict,
 };
 pub use sandbox_network::{GATEWAY_THREAD, HostRule, HostUse, NetworkUse, Refusal};
+pub use sandbox_pool::{StartKind, WarmStart};
 pub use service::{CheckedRequest, Refused, RunService};
 pub use settings::{Isolation, Settings, SettingsError, parse_layers};
 pub use stage::{Input, Stream};

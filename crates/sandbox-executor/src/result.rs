@@ -8,9 +8,8 @@ use sandbox_base::LimitKind;
 use sandbox_cell::archive::Omission;
 use sandbox_cell::{LayerSet, Usage};
 use sandbox_network::NetworkUse;
+use sandbox_pool::StartKind;
 use serde::{Deserialize, Serialize};
-
-use crate::pool::StartKind;
 
 /// Success or not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,6 +1,7 @@
 //! The run service: one way from a request to its result, for the command line, HTTP, batches, jobs and the attack
 //! suite.
 
+use std::collections::BTreeMap;
 use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -8,6 +9,7 @@ use std::time::Duration;
 
 use sandbox_cell::{CellSpec, Failure, ServiceFiles, Sources};
 use sandbox_images::{Image, ImageStore};
+use sandbox_pool::WarmStart;
 use sandbox_runtimes::{ArtifactStore, Definition, Missing, Registry, Runtime};
 
 use crate::event::Observer;
@@ -19,7 +21,7 @@ use crate::request::{Request, RequestError, Source};
 use crate::resolve::{HostVariables, Resolved, Unresolved};
 use crate::result::RunResult;
 use crate::settings::Settings;
-use crate::stage::{Input, failure};
+use crate::stage::{Input, StageError, failure};
 use crate::toolchains::Toolchains;
 
 /// Carries out requests, from many threads at once.
@@ -222,16 +224,29 @@ impl RunService {
         self.executor.ready_cells()
     }
 
+    /// Whether programs start warm, for each language that can and whose toolchain was found.
+    #[must_use]
+    pub fn warm_starts(&self) -> BTreeMap<String, WarmStart> {
+        let able = self.toolchains.found().into_iter().filter(|runtime| runtime.can_start_warm());
+        able.map(|runtime| {
+            let language = runtime.definition.name.clone();
+            let known = || self.executor.cells.pool.warm_start(&language);
+            let start = runtime.starts_cold().map_or_else(known, WarmStart::Off);
+            (language, start)
+        })
+        .collect()
+    }
+
     /// Whether the keeper process has not ended.
     #[must_use]
     pub fn is_alive(&self) -> bool {
-        self.executor.cells.keeper().is_alive()
+        self.executor.cells.keeper.is_alive()
     }
 
     /// Makes a cell and deletes it, to see whether that works. Blocks.
     pub fn try_cell(&self) -> Result<(), Failure> {
         let spec = CellSpec { required: self.settings.required(), ..CellSpec::new() };
-        self.executor.cells.keeper().create(&spec)?.ready().map(drop)
+        self.executor.cells.keeper.create(&spec)?.ready().map(drop)
     }
 
     /// The operator's settings.
@@ -319,7 +334,14 @@ impl RunService {
             PendingWork::Template(parts) => {
                 let (mut request, runtime, resolved) = *parts;
                 let language = runtime.as_ref().map_or("", |runtime| &runtime.definition.name);
-                self.executor.render(&mut request, language, &self.renderer)?;
+                match self.executor.render(&mut request, language, &self.renderer, cancel) {
+                    Ok(()) => {}
+                    Err(StageError::Failed(failure)) => return Err(failure.into()),
+                    Err(StageError::Cancelled) => {
+                        let named = |runtime: &Arc<Runtime>| (runtime.definition.name.clone(), runtime.version.clone());
+                        return Ok(Executor::cancel_early(runtime.as_ref().map(named), queued, observer));
+                    }
+                }
                 request.plan(runtime.as_deref(), &self.settings, &resolved)?
             }
         };

@@ -10,7 +10,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
-use sandbox_base::wait::timespec;
+use sandbox_base::wait::{is_readable, timespec};
 use sandbox_base::{LimitKind, reason};
 use sandbox_cell::archive::{self, Archive, Arrival, FileCaps, Sink};
 use sandbox_cell::{
@@ -18,10 +18,10 @@ use sandbox_cell::{
     Start, Stdio, StopReason, Usage, Volume,
 };
 use sandbox_network::{AddressPolicy, CellGateway, GatewaySocketSet, NetworkUse};
+use sandbox_pool::{Prestart, RefillGuard, StartKind, TakeError, TakenCell, WantedCell};
 
+use crate::execute::Cells;
 use crate::output_capture::OutputCapture;
-use crate::pool::{Cells, RefillGuard, StartKind, Taken};
-use crate::warmth::Warmth;
 
 /// An output stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,7 +62,7 @@ pub(crate) struct Stage<'a> {
     /// What else of the host is shown in it, read-only.
     pub(crate) host_mounts: &'a [Mount],
     /// What could wait for the command.
-    pub(crate) warmth: Option<Warmth>,
+    pub(crate) prestart: Option<Prestart>,
     pub(crate) command: &'a Command,
     pub(crate) files: &'a Archive,
     pub(crate) input: Input,
@@ -96,6 +96,29 @@ pub(crate) struct StageEnd {
     pub(crate) refill: Option<RefillGuard>,
 }
 
+/// Why a stage did not run.
+pub(crate) enum StageError {
+    /// The caller went away before its command began.
+    Cancelled,
+    /// The sandbox failed.
+    Failed(Failure),
+}
+
+impl From<Failure> for StageError {
+    fn from(failure: Failure) -> Self {
+        Self::Failed(failure)
+    }
+}
+
+impl From<TakeError> for StageError {
+    fn from(error: TakeError) -> Self {
+        match error {
+            TakeError::Cancelled => Self::Cancelled,
+            TakeError::Failed(failure) => Self::Failed(failure),
+        }
+    }
+}
+
 impl StageEnd {
     /// Bytes written to the stream that wrote more.
     pub(crate) fn output(&self) -> u64 {
@@ -115,11 +138,13 @@ impl Stage<'_> {
         cancel: &[BorrowedFd<'_>],
         observe: &mut dyn FnMut(Stream, &[u8]),
         sink: &mut dyn Sink,
-    ) -> Result<StageEnd, Failure> {
-        let Taken { mut cell, start, late, refill } =
-            cells.take(self.cell, self.artifact_mounts, self.host_mounts, self.warmth.as_ref())?;
+    ) -> Result<StageEnd, StageError> {
+        let is_cancelled = || is_readable(cancel, Duration::ZERO);
+        let prestart = self.prestart.as_ref();
+        let wanted = WantedCell { spec: self.cell, made: self.artifact_mounts, lent: self.host_mounts, prestart };
+        let TakenCell { mut cell, start, late, refill } = cells.pool.take(&wanted, &is_cancelled)?;
         if self.last {
-            cells.keeper().close();
+            cells.keeper.close();
         }
         let (has_gateway, address_policy) =
             (matches!(self.cell.network, Network::Gateway(_)), self.address_policy.clone());
@@ -127,7 +152,12 @@ impl Stage<'_> {
         let (limit, patience) = (self.cell.limits.wall_time(), self.patience);
         let (mut streams, collection) =
             self.start(&cell, start, &late).map_err(|error| failure("cannot start the stage", &error))??;
-        let gateway = if has_gateway { cell.take_gateway()? } else { None };
+        let gateway = if has_gateway {
+            cell.ready_unless(cancel)?.ok_or(StageError::Cancelled)?;
+            cell.take_gateway()?
+        } else {
+            None
+        };
         let gateway = gateway.map(|GatewaySockets { proxy, dns, ports }| {
             CellGateway::serve(GatewaySocketSet { proxy, dns, ports }, address_policy)
         });

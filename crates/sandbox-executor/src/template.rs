@@ -9,6 +9,7 @@
 //! snippet that ends the program before that has not passed.
 
 use std::collections::BTreeMap;
+use std::os::fd::BorrowedFd;
 
 use minijinja::value::Serde;
 use minijinja::{Environment, Error, ErrorKind, UndefinedBehavior, Value};
@@ -16,14 +17,14 @@ use regex_lite::{Captures, Regex};
 use sandbox_base::limits::Caps;
 use sandbox_base::{LimitKind, Limits};
 use sandbox_cell::archive::Archive;
-use sandbox_cell::{CellSpec, Command, Failure, LayerSet, Mount, RunStatus};
+use sandbox_cell::{CellSpec, Command, Failure, LayerSet, Mount, RunStatus, StopReason};
 use sandbox_network::AddressPolicy;
 use serde::{Deserialize, Serialize};
 
+use crate::execute::Cells;
 use crate::literal::literal;
 use crate::output_files::Collected;
-use crate::pool::Cells;
-use crate::stage::{Input, Stage, failure};
+use crate::stage::{Input, Stage, StageError, failure};
 
 /// The variable through which a template gets what it has to print at its end.
 pub(crate) const TOKEN: &str = "TEMPLATE_TOKEN";
@@ -107,7 +108,8 @@ impl TemplateRequest {
         language: &str,
         code: &str,
         required: LayerSet,
-    ) -> Result<Rendered, Failure> {
+        cancel: &[BorrowedFd<'_>],
+    ) -> Result<Rendered, StageError> {
         let refuse = |why: String| Failure { what: self.name.clone(), why, fix: None, request: true };
         let internal = |why: &str| Failure { request: false, ..refuse(why.to_owned()) };
         let job = RenderTask { template: self.clone(), language: language.to_owned(), code: code.to_owned() };
@@ -123,7 +125,7 @@ impl TemplateRequest {
             cell: &cell,
             artifact_mounts: &[],
             host_mounts: &[],
-            warmth: None,
+            prestart: None,
             command: &Command::new([PLACE, RENDER_COMMAND]),
             files: &Archive::new().map_err(|error| failure("cannot render the template", &error))?,
             input: Input::Bytes(job),
@@ -132,19 +134,21 @@ impl TemplateRequest {
             address_policy: &AddressPolicy::default(),
             last: false,
         };
-        let ended = stage.run(cells, &[], &mut |_, _| {}, &mut Collected::default())?;
+        let ended = stage.run(cells, cancel, &mut |_, _| {}, &mut Collected::default())?;
         match (ended.outcome.stopped, ended.outcome.status) {
             (None, RunStatus::Exited(0)) => {
                 let answer: Result<Rendered, String> = serde_json::from_slice(&ended.stdout.kept)
                     .map_err(|_| internal("invalid response of the renderer"))?;
-                answer.map_err(refuse)
+                Ok(answer.map_err(refuse)?)
             }
-            (Some(sandbox_cell::StopReason::Limit(kind)), _) => Err(refuse(format!(
+            (Some(StopReason::Cancelled), _) => Err(StageError::Cancelled),
+            (Some(StopReason::Limit(kind)), _) => Err(refuse(format!(
                 "rendering exceeds {} of {}",
                 kind.format(cell.limits.get(kind).unwrap_or(0)),
                 kind.info().name
-            ))),
-            _ => Err(internal("the renderer failed")),
+            ))
+            .into()),
+            _ => Err(internal("the renderer failed").into()),
         }
     }
 }

@@ -1,14 +1,40 @@
-//! Which runs may start warm, as the child of a zygote, and which have to start cold.
+//! Which runs may start warm, and what waits for them in a ready cell: the child of a zygote for a program, a companion for
+//! a compiler. What the cell itself must be like is decided by the pool (`sandbox-pool/src/order.rs`).
 
-use sandbox_runtimes::Definition;
+use sandbox_cell::Command;
+use sandbox_pool::Prestart;
+use sandbox_runtimes::{Entry, Invocation, Runtime, WarmUp};
 
+use crate::plan::Plan;
 use crate::request::Request;
 
-/// Whether a zygote of the language may serve a run. Compiled programs have no interpreter to warm up, some variables change
-/// how the interpreter itself starts, and whether a working directory can be entered is found out by starting a program
-/// in it.
-pub(crate) fn may_start_warm(request: &Request, definition: &Definition, compiles: bool) -> bool {
+/// The zygote whose children can run a request's program faithfully, if there is one. Compiled programs start by
+/// themselves, and so does an interpreter that reads one of the request's variables when it starts.
+pub(crate) fn zygote_for(
+    request: &Request,
+    runtime: &Runtime,
+    invocation: &Invocation<'_>,
+    is_compiled: bool,
+) -> Option<WarmUp> {
     let mut names = request.env.iter().map(|(name, _)| name.as_os_str());
-    let cold = definition.run.warm.as_ref().is_none_or(|warm| warm.is_cold(&mut names));
-    !cold && !compiles && request.workdir.is_none()
+    let reads_variable = runtime.definition.run.warm.as_ref()?.is_cold(&mut names);
+    // Whether a directory can be entered is found out by starting a program in it.
+    let starts_elsewhere = request.workdir.is_some();
+    if reads_variable || starts_elsewhere || is_compiled { None } else { runtime.zygote(invocation) }
+}
+
+/// What can wait for a plan's program that uses these packages.
+pub(crate) fn prestart_for_run<'a>(plan: &Plan, packages: impl Iterator<Item = &'a Entry>) -> Option<Prestart> {
+    Prestart::zygote(plan.zygote.as_ref()?, packages, plan.owner.as_deref())
+}
+
+/// What can wait for a compiler that uses `packages`, and in whose cell these entries are shown. Without packages it holds
+/// nothing of any request, and waits for all owners.
+pub(crate) fn prestart_for_compiler<'a>(
+    plan: &Plan,
+    companion: Option<&Command>,
+    packages: bool,
+    shown: impl Iterator<Item = &'a Entry>,
+) -> Option<Prestart> {
+    Prestart::companion(companion?, shown, plan.owner.as_deref().filter(|_| packages))
 }

@@ -203,6 +203,31 @@ pub struct Warm {
     /// stands for any ending.
     #[serde(default)]
     pub cold: Vec<String>,
+    /// The versions that warm starts were tested with. Others start cold.
+    pub tested: Option<TestedVersions>,
+    /// A program that prints facts about its interpreter. A server runs it warm and cold before any other program starts
+    /// warm, and all programs start cold if the two differ.
+    pub self_test: Option<String>,
+}
+
+/// A range of versions.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TestedVersions {
+    /// The first version.
+    pub from: String,
+    /// The last version, with all that begin with it: `3.13` includes `3.13.2`.
+    pub to: String,
+}
+
+impl TestedVersions {
+    /// Whether a version is in the range.
+    #[must_use]
+    pub fn contains(&self, version: &str) -> bool {
+        let parts = |text: &str| text.split('.').map(|part| part.parse().unwrap_or(0)).collect::<Vec<u32>>();
+        let (version, from, to) = (parts(version), parts(&self.from), parts(&self.to));
+        version >= from && version[..to.len().min(version.len())] <= to[..]
+    }
 }
 
 impl Warm {
@@ -491,6 +516,17 @@ mod tests {
         assert!(lua.is_source("a/B.LUA") && !lua.is_source("lua") && !lua.is_source("x.py"));
         let runner = "[run]\nrunner = \"runner.lua\"";
         assert_eq!(parse(&MINIMAL.replace("[run]", runner)).expect("valid").run.runner.as_deref(), Some("print(1)"));
+    }
+
+    #[test]
+    fn a_range_of_versions_includes_both_ends() {
+        let range = TestedVersions { from: "3.9".to_owned(), to: "3.13".to_owned() };
+        for version in ["3.9", "3.9.0", "3.10.4", "3.13", "3.13.99"] {
+            assert!(range.contains(version), "{version}");
+        }
+        for version in ["3.8.18", "2.7", "3.14.0", "4.0", "unknown"] {
+            assert!(!range.contains(version), "{version}");
+        }
     }
 
     #[test]

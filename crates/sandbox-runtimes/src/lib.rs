@@ -14,12 +14,14 @@ mod runtime;
 mod toolchain_cache;
 
 pub use artifact_store::{ArtifactKind, ArtifactStore, Claim, Entry, ListedArtifact, Staging};
-pub use definition::{Definition, DefinitionError, EntryFrom, Errors, Packages, Pattern, Prepare, StageName, Warm};
+pub use definition::{
+    Definition, DefinitionError, EntryFrom, Errors, Packages, Pattern, Prepare, StageName, TestedVersions, Warm,
+};
 pub use discover::{Missing, SearchPaths};
 pub use image_toolchains::ToolchainImage;
 pub use registry::{Registry, UnknownLanguage};
 pub use runtime::{
-    Environment, Invocation, OUT_DIR, RESULT_DIR, RUNNER_FILE, Runtime, StageCommand, WarmUp, ZYGOTE_LIBRARY_FILE,
-    set_all,
+    Environment, Invocation, OUT_DIR, RESULT_DIR, RUNNER_FILE, Runtime, StageCommand, WarmSelfTest, WarmUp,
+    ZYGOTE_LIBRARY_FILE, set_all,
 };
 pub use toolchain_cache::ToolchainCache;

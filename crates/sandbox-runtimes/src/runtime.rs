@@ -63,6 +63,23 @@ pub struct WarmUp {
     pub command: Command,
     /// What its cell has where runs have the runner's file, if the command names that.
     pub runner_file: Option<String>,
+    /// The language.
+    pub language: String,
+    /// A program that must end alike in its children and in an interpreter that starts by itself.
+    pub self_test: Option<WarmSelfTest>,
+}
+
+/// A program that shows whether warm starts work.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WarmSelfTest {
+    /// How it is run.
+    pub command: Command,
+    /// The name of its file in the working directory.
+    pub entry: String,
+    /// Its text.
+    pub program: String,
+    /// The runner, if the command names its file.
+    pub runner_file: Option<String>,
 }
 
 /// How a program is to be run.
@@ -212,10 +229,28 @@ impl Runtime {
         Some(command)
     }
 
+    /// Whether programs of the language can start warm. Compiled ones start by themselves.
+    #[must_use]
+    pub fn can_start_warm(&self) -> bool {
+        self.definition.run.warm.is_some() && self.definition.compile.is_none()
+    }
+
+    /// Why programs always start cold although the language can start warm; none if this toolchain can too.
+    #[must_use]
+    pub fn starts_cold(&self) -> Option<String> {
+        let tested = self.definition.run.warm.as_ref().filter(|_| self.can_start_warm())?.tested.as_ref()?;
+        let (name, version) = (&self.definition.name, &self.version);
+        let why = || format!("{name} {version} is outside the tested versions {} to {}", tested.from, tested.to);
+        (!tested.contains(version)).then(why)
+    }
+
     /// What becomes a zygote for such runs, if there are any.
     #[must_use]
     pub fn zygote(&self, invocation: &Invocation<'_>) -> Option<WarmUp> {
         let warm = self.definition.run.warm.as_ref().filter(|_| !invocation.restricted)?;
+        if self.starts_cold().is_some() {
+            return None;
+        }
         let run = self.run(&Invocation { entry: "", elsewhere: false, ..*invocation })?;
         let heap = heap(invocation.limits);
         let library = format!("{WORK_DIR}/{ZYGOTE_LIBRARY_FILE}");
@@ -232,7 +267,21 @@ impl Runtime {
         let mut command = Command { argv: argv.collect(), ..run };
         set_all(&mut command.env, warm.env.iter().map(|(name, value)| (name, value.replace("{library}", &library))));
         let wants_file = warm.argv.iter().any(|word| word == "{runner_file}");
-        Some(WarmUp { command, runner_file: wants_file.then(|| warm.zygote.clone()) })
+        Some(WarmUp {
+            command,
+            runner_file: wants_file.then(|| warm.zygote.clone()),
+            language: self.definition.name.clone(),
+            self_test: self.self_test(invocation),
+        })
+    }
+
+    fn self_test(&self, invocation: &Invocation<'_>) -> Option<WarmSelfTest> {
+        let (run, entry) = (&self.definition.run, self.definition.source.clone());
+        let program = run.warm.as_ref()?.self_test.clone()?;
+        let command = self.run(&Invocation { entry: &entry, elsewhere: false, ..*invocation })?;
+        let wants_file = run.argv.iter().any(|word| word == "{runner_file}");
+        let runner_file = run.runner.clone().filter(|_| wants_file);
+        Some(WarmSelfTest { command, entry, program, runner_file })
     }
 
     fn add_package_variables(&self, environment: &mut Environment, packages: bool) {
@@ -316,8 +365,9 @@ mod tests {
 
     fn runtime(name: &str) -> Runtime {
         let definition = Registry::shipped().expect("valid").by_name(name).expect("known").clone();
+        let tested = definition.run.warm.as_ref().and_then(|warm| warm.tested.as_ref());
         let description = ToolchainDescription {
-            version: "1.0".to_owned(),
+            version: tested.map_or_else(|| "1.0".to_owned(), |tested| tested.to.clone()),
             executable: "/home/u/chain/bin/tool".into(),
             prefix: "/home/u/chain".into(),
         };
@@ -385,6 +435,14 @@ mod tests {
         assert!(javascript.runner_file.expect("a file").contains("rehearse"), "the zygote's text");
         assert_eq!(runtime("python").zygote(&Invocation { restricted: true, ..invocation }), None);
         assert_eq!(runtime("bash").zygote(&invocation), None);
+        let test = runtime("javascript").zygote(&invocation).and_then(|up| up.self_test).expect("a self-test");
+        assert_eq!((test.entry.as_str(), test.command.argv.last()), ("main.js", Some(&"main.js".into())));
+        assert!(test.runner_file.is_some());
+        let old = Runtime { version: "3.4.2".to_owned(), ..runtime("python") };
+        assert_eq!(old.zygote(&invocation), None);
+        assert!(old.starts_cold().expect("a reason").starts_with("python 3.4.2 is outside the tested versions 3."));
+        assert_eq!(runtime("python").starts_cold(), None);
+        assert!(!runtime("typescript").can_start_warm());
     }
 
     #[test]

@@ -1,12 +1,15 @@
 //! `GET /health` and `GET /readyz`: the state of the server, and whether it takes work.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use axum::Json;
 use axum::extract::{Request, State};
 use axum::http::StatusCode;
 use axum::response::IntoResponse;
+use sandbox_executor::WarmStart;
 use serde::Serialize;
 
 use crate::auth::Scope;
@@ -42,6 +45,8 @@ struct Details {
     store: &'static str,
     /// The isolation layers that work on this host.
     isolation: Vec<&'static str>,
+    /// For each language that can start warm: `on`, or why it starts cold.
+    warm_starts: BTreeMap<String, String>,
     /// Cells that do not respond and cannot be killed.
     lost_cells: usize,
     /// The number of runs since the start.
@@ -61,6 +66,7 @@ pub(crate) async fn health(State(app): State<Arc<App>>, request: Request) -> Jso
             queue: app.readiness.queue(&app).await,
             store: app.jobs.name(),
             isolation: app.isolation.clone(),
+            warm_starts: warm_starts(&app),
             lost_cells: app.service.lost_cells(),
             runs: app.runs.load(Ordering::Relaxed),
             warnings: app.warnings.get().cloned().unwrap_or_default(),
@@ -93,5 +99,29 @@ pub(crate) async fn ready(State(app): State<Arc<App>>) -> impl IntoResponse {
     match app.readiness.reasons(&app).await.as_slice() {
         [] => (StatusCode::OK, "ok\n".to_owned()),
         reasons => (StatusCode::SERVICE_UNAVAILABLE, format!("{}\n", reasons.join("\n"))),
+    }
+}
+
+fn warm_starts(app: &App) -> BTreeMap<String, String> {
+    app.service.warm_starts().into_iter().map(|(language, start)| (language, start.to_string())).collect()
+}
+
+/// Logs which languages start cold although they could start warm, once that is known.
+pub(crate) async fn log_cold_starts(app: Arc<App>) {
+    /// How often and how long results of the self-tests are waited for.
+    const LOOK: Duration = Duration::from_millis(500);
+    const LOOKS: usize = 240;
+    let mut known = BTreeMap::new();
+    for _ in 0..LOOKS {
+        for (language, start) in app.service.warm_starts() {
+            let is_new = known.insert(language.clone(), start.clone()).as_ref() != Some(&start);
+            if let (true, WarmStart::Off(reason)) = (is_new, start) {
+                tracing::warn!(language, reason, "programs start cold");
+            }
+        }
+        if !known.values().any(|start| *start == WarmStart::Pending) {
+            return;
+        }
+        tokio::time::sleep(LOOK).await;
     }
 }

@@ -21,7 +21,7 @@ use crate::connections::{Close, Connection, ConnectionLimits, Connections, Respo
 use crate::middleware::Peer;
 use crate::routes::router;
 use crate::state::App;
-use crate::{web, webhook, worker};
+use crate::{health, web, webhook, worker};
 
 /// How long a client that is told of the end of its connection has to acknowledge it.
 const FAREWELL: Duration = Duration::from_millis(500);
@@ -40,6 +40,7 @@ pub(crate) async fn serve(app: &Arc<App>, config: &Config) -> Result<(), String>
     let router = router(app, config);
     tokio::spawn(worker::work(Arc::clone(app)));
     tokio::spawn(worker::report(Arc::clone(app)));
+    tokio::spawn(health::log_cold_starts(Arc::clone(app)));
     tokio::spawn(webhook::deliver(Arc::clone(app)));
     tokio::spawn(forget_old_jobs(Arc::clone(app), config.retention));
     let mut interrupted = signal(SignalKind::interrupt()).map_err(|error| error.to_string())?;

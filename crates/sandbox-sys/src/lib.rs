@@ -1,6 +1,6 @@
 //! Raw Linux, as far as `rustix` does not already wrap it safely.
 //!
-//! This is the only crate of the workspace that contains `unsafe` code. Every function here is a thin, safe
+//! This and the library of zygotes (`sandbox-zygote`) are the only crates that contain `unsafe` code. Every function here is a thin, safe
 //! wrapper around one kernel interface; policy (what to mount, which calls to refuse) lives in `sandbox-cell`.
 
 pub mod ipc;
@@ -13,10 +13,6 @@ pub mod process;
 pub mod seccomp;
 pub mod signal;
 pub mod spawn;
-
-/// The shared library that interpreters load to become zygotes, as a file's content; empty where there is none for this
-/// architecture. See `zygote/lib.rs`.
-pub const ZYGOTE_LIBRARY: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/zygote.so"));
 
 /// The result of a system call.
 pub type Result<T> = std::result::Result<T, rustix::io::Errno>;

@@ -8,8 +8,9 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
-use rustix::process::{Pid, Resource, WaitOptions};
+use rustix::process::{Pid, WaitOptions};
 use sandbox_sys::process::{Child, Namespaces, SingleThreaded, exit_now, fork_into};
+use sandbox_zygote::protocol::{ChildCommand, NAMESPACES, STREAMS, decode_pid};
 
 use crate::step::{InitStep, StepError, at};
 use crate::wire;
@@ -21,22 +22,13 @@ pub(super) struct Park {
     pub(super) child: Option<Pid>,
 }
 
-/// What the child shall run.
-pub(super) struct ChildCommand<'a> {
-    pub(super) args: &'a [CString],
-    pub(super) env: &'a [CString],
-    pub(super) cwd: &'a CString,
-    pub(super) stdio: [BorrowedFd<'a>; 3],
-    pub(super) rlimits: &'a [(Resource, u64)],
-}
-
-/// The cell's namespaces, in the order in which a zygote expects them: `sandbox-sys/zygote/lib.rs`.
+/// The cell's namespaces, in the order in which a zygote expects them.
 pub(super) fn namespaces(proc: &OwnedFd) -> Result<Vec<OwnedFd>, StepError> {
     let open = |name: &str| {
         rustix::fs::openat(proc, format!("self/ns/{name}"), OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
             .map_err(at(InitStep::OpenNamespace(name.to_owned())))
     };
-    ["pid", "ipc", "uts", "net", "cgroup", "mnt", "user"].into_iter().map(open).collect()
+    NAMESPACES.into_iter().map(open).collect()
 }
 
 impl Park {
@@ -55,32 +47,20 @@ impl Park {
     /// Hears from the child that it waits. False if it is gone.
     pub(super) fn hear(&mut self) -> bool {
         let mut id = [0; 4];
-        let heard = rustix::io::read(&self.socket, &mut id);
-        self.child = Pid::from_raw(i32::from_ne_bytes(id)).filter(|_| heard == Ok(id.len()) && self.child.is_none());
+        let length = rustix::io::read(&self.socket, &mut id).unwrap_or(0);
+        self.child = decode_pid(&id[..length]).and_then(Pid::from_raw).filter(|_| self.child.is_none());
         self.child.is_some()
     }
 
-    /// Tells the child what to run.
-    pub(super) fn go(self, go: &ChildCommand<'_>) -> rustix::io::Result<()> {
+    /// Sends the child what to run, and its standard streams.
+    pub(super) fn go(
+        self,
+        command: &ChildCommand<'_, CString>,
+        streams: [BorrowedFd<'_>; STREAMS],
+    ) -> rustix::io::Result<()> {
         let mut message = vec![];
-        message.extend((go.rlimits.len() as u64).to_ne_bytes());
-        for (resource, value) in go.rlimits {
-            message.extend((*resource as u64).to_ne_bytes());
-            message.extend(value.to_ne_bytes());
-        }
-        // For the interpreter: text, each part ended by a NUL.
-        let mut part = |bytes: &[u8]| {
-            message.extend(bytes);
-            message.push(0);
-        };
-        part(go.cwd.as_bytes());
-        for list in [go.args, go.env] {
-            part(list.len().to_string().as_bytes());
-            for text in list {
-                part(text.as_bytes());
-            }
-        }
-        wire::send_bytes(&self.socket, &message, &go.stdio)
+        command.encode(|bytes| message.extend_from_slice(bytes));
+        wire::send_bytes(&self.socket, &message, &streams)
     }
 }
 

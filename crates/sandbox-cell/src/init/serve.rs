@@ -13,7 +13,7 @@ use sandbox_sys::process::{CpuTimes, children_cpu_times};
 use super::files::{self, Files};
 use super::launch::{self, ExecArgs};
 use super::lock::Locked;
-use super::park::{self, ChildCommand, Park};
+use super::park::{self, Park};
 use super::writable::{DiskWatch, Used};
 use super::{InitParams, ProcessLimit, kill, watch};
 use crate::archive::FileCaps;
@@ -24,6 +24,7 @@ use crate::step::{InitStep, StepError};
 use crate::wire::{self, FromInit, Received, Report, RunParams, ToInit};
 use sandbox_base::limits::{LimitKind, Limits};
 use sandbox_base::wait::timespec;
+use sandbox_zygote::protocol::ChildCommand;
 
 /// A program that runs.
 struct RunningProgram {
@@ -277,8 +278,10 @@ fn start(
         Some(park) => {
             let pid = park.child.ok_or_else(|| invalid(InitStep::FindChild))?;
             let ExecArgs { args, env, cwd, .. } = &words;
-            let go = ChildCommand { args, env, cwd, stdio: streams, rlimits: &launch::rlimits(params, &limits) };
-            park.go(&go).map_err(|errno| StepError::new(InitStep::TellChild, errno))?;
+            let rlimits = launch::rlimits(params, &limits);
+            let rlimits: Vec<_> = rlimits.iter().map(|(resource, value)| (*resource as u64, *value)).collect();
+            park.go(&ChildCommand { limits: &rlimits, cwd, args, env }, streams)
+                .map_err(|errno| StepError::new(InitStep::TellChild, errno))?;
             pid
         }
         None => words.launch(params, locked, &limits, streams, extra.as_ref().map(AsFd::as_fd))?,

@@ -28,6 +28,7 @@ use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{RecvFlags, SendFlags};
 use rustix::process::WaitIdOptions;
 use sandbox_sys::process::Child;
+use sandbox_zygote::protocol::EnterParams;
 
 use crate::archive::{Archive, FileCaps};
 use crate::backend::{Backend, ToolEnvironment};
@@ -240,7 +241,7 @@ pub struct Ready {
 #[derive(Debug)]
 pub struct Parking {
     /// What the zygote has to be told: a message, and the descriptors that go with it.
-    pub message: [u8; 24],
+    pub message: [u8; EnterParams::SIZE],
     /// The descriptors.
     pub fds: Vec<OwnedFd>,
 }
@@ -281,10 +282,26 @@ pub struct Cell {
 impl Cell {
     /// Waits until the cell is ready and says what it is made of.
     pub fn ready(&mut self) -> Result<Ready, Failure> {
+        self.ready_unless(&[])?.ok_or_else(|| Failure::new("the cell did not get ready", "the wait was cancelled"))
+    }
+
+    /// The same, unless one of `cancel` becomes readable first: then there is no answer.
+    pub fn ready_unless(&mut self, cancel: &[BorrowedFd<'_>]) -> Result<Option<Ready>, Failure> {
         let until = Instant::now() + READY;
         loop {
             if let Some(ready) = self.ready {
-                return Ok(ready);
+                return Ok(Some(ready));
+            }
+            if !cancel.is_empty() {
+                let fds: Vec<_> = [self.socket.as_fd()].into_iter().chain(cancel.iter().copied()).collect();
+                let arrived = is_readable(&fds, until.saturating_duration_since(Instant::now()));
+                if is_readable(cancel, Duration::ZERO) {
+                    return Ok(None);
+                }
+                // A signal ends a wait early.
+                if !arrived && Instant::now() < until {
+                    continue;
+                }
             }
             self.wait_until(until, "the cell did not get ready")?;
             if let Some(FromCell::Ended(outcome)) = self.receive()? {
@@ -492,17 +509,10 @@ fn command_file(command: &Command) -> Result<OwnedFd, Failure> {
 }
 
 impl Parking {
-    /// As the zygote reads it: `Kit` in `sandbox-sys/zygote/lib.rs`.
     fn new(fds: Vec<OwnedFd>, id: Option<u32>, key: Option<EntryKey>, landlock: bool) -> Self {
-        let groups = fds.len().saturating_sub(8 + usize::from(landlock));
-        let words =
-            [u32::from(landlock), u32::try_from(groups).unwrap_or(u32::MAX), id.is_some().into(), id.unwrap_or(0)];
-        let mut message = [0; 24];
-        for (bytes, word) in message.chunks_exact_mut(4).zip(words) {
-            bytes.copy_from_slice(&word.to_ne_bytes());
-        }
-        message[16..].copy_from_slice(&key.map_or(0, |key| key.0).to_ne_bytes());
-        Self { message, fds }
+        let mut params = EnterParams { landlock, groups: 0, id, key: key.map_or(0, |key| key.0) };
+        params.groups = u32::try_from(fds.len().saturating_sub(params.first_group())).unwrap_or(u32::MAX);
+        Self { message: params.encode(), fds }
     }
 }
 

@@ -12,13 +12,14 @@ use sandbox_runtimes::{ArtifactKind, Invocation, OUT_DIR, Packages, Runtime, Sta
 use super::{ArtifactPlan, Plan, Step, use_proxy};
 use crate::cache_key::CacheKey;
 use crate::input_files::InputFile;
+use crate::last_value;
 use crate::network::WEB;
 use crate::request::{Request, RequestError};
 use crate::resolve::Resolved;
 use crate::settings::Settings;
 use crate::template::{TOKEN, Translator};
 use crate::verdict::ErrorPatterns;
-use crate::{last_value, warm_start};
+use crate::warm_start::zygote_for;
 
 /// Plans code in a language.
 pub(super) struct Planner<'a> {
@@ -50,8 +51,7 @@ impl Planner<'_> {
         };
         let no_restricted = || RequestError::Unsupported { language: definition.name.clone(), what: "restricted mode" };
         let mut command = runtime.run(&invocation).ok_or_else(no_restricted)?;
-        let zygote = warm_start::may_start_warm(request, definition, compile.is_some());
-        let zygote = if zygote { runtime.zygote(&invocation) } else { None };
+        let zygote = zygote_for(request, runtime, &invocation, compile.is_some());
         if request.restricted && (install.is_some() || !request.volumes.is_empty()) {
             let what = "restricted mode with packages or volumes";
             return Err(RequestError::Unsupported { language: definition.name.clone(), what });

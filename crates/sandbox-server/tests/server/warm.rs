@@ -5,6 +5,7 @@ use std::path::Path;
 use serde_json::{Map, Value, json};
 
 use super::Server;
+use sandbox_testing::eventually;
 
 /// A server that keeps everything ready, and one that keeps nothing.
 struct Pair {
@@ -254,4 +255,50 @@ fn the_pool_is_counted() {
     let starts: f64 =
         ["cold", "ready", "warm"].map(|s| number(&format!("sandbox_starts_total{{start=\"{s}\"}}"))).iter().sum();
     assert!((starts - 1.0).abs() < 0.5, "{starts}");
+}
+
+/// A copy of Python's definition with one change.
+fn changed_python(from: &str, to: &str) -> tempfile::TempDir {
+    let (dir, source) = (tempfile::tempdir().unwrap(), Path::new(env!("CARGO_MANIFEST_DIR")).join("../../runtimes"));
+    for name in ["python.toml", "python.runner.py", "python.restricted.py", "python.zygote.py"] {
+        let text = std::fs::read_to_string(source.join(name)).unwrap();
+        assert!(name != "python.toml" || text.contains(from));
+        std::fs::write(dir.path().join(name), text.replace(from, to)).unwrap();
+    }
+    dir
+}
+
+#[test]
+fn languages_that_fail_the_self_test_start_cold() {
+    // A child has the command line of its zygote.
+    let dir = changed_python("import os, sys\nprint(", "import os, sys\nprint(open('/proc/self/cmdline').read(), ");
+    let server = Server::start(&["--runtimes", dir.path().to_str().unwrap()]);
+    let reason = || server.get("/health").1["warm_starts"]["python"].as_str().unwrap().to_owned();
+    eventually("the test is over", || reason().contains("the output of the self-test is"));
+    for _ in 0..20 {
+        let (_, result) = server.post(&json!({"code": "print(1)"}));
+        assert_eq!((&result["verdict"], &result["stdout"]), (&"ok".into(), &"1\n".into()), "{result:#}");
+        assert_ne!(result["metrics"]["start"], "warm", "{result:#}");
+    }
+    eventually("JavaScript starts warm", || server.get("/health").1["warm_starts"]["javascript"] == "on");
+}
+
+#[test]
+fn untested_versions_start_cold() {
+    let dir = changed_python("tested = { from = \"3.10\"", "tested = { from = \"3.99\"");
+    let server = Server::start(&["--runtimes", dir.path().to_str().unwrap()]);
+    let reason = server.get("/health").1["warm_starts"]["python"].as_str().unwrap().to_owned();
+    assert!(reason.contains("outside the tested versions 3.99 to 3."), "{reason}");
+    let (_, result) = server.post(&json!({"code": "print(1)"}));
+    assert_ne!(result["metrics"]["start"], "warm", "{result:#}");
+}
+
+#[test]
+fn warm_starts_are_reported() {
+    let server = Server::start(&[]);
+    eventually("both languages start warm", || {
+        server.get("/health").1["warm_starts"] == json!({"python": "on", "javascript": "on"})
+    });
+    let cold = Server::start(&["--cold"]);
+    assert_eq!(cold.get("/health").1["warm_starts"]["python"], "no interpreters are kept warm");
 }

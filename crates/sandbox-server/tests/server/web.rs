@@ -225,7 +225,10 @@ fn health_tells_everyone_no_more_than_it_must() {
     for key in ["", "wrong-key-of-sixteen", "another-key-of-sixteen"] {
         assert_eq!(keys(key), "capacity load reasons status uptime");
     }
-    assert_eq!(keys(KEY), "capacity isolation load lost_cells queue reasons runs status store uptime version warnings");
+    assert_eq!(
+        keys(KEY),
+        "capacity isolation load lost_cells queue reasons runs status store uptime version warm_starts warnings"
+    );
 }
 
 #[test]

@@ -10,7 +10,7 @@ use rustix::pipe::{PipeFlags, pipe_with};
 use sandbox_base::wait::is_readable;
 use sandbox_cell::{Cell, CellSpec, Command, Failure, Keeper, Stdio, null};
 
-use crate::stage::failure;
+use crate::failure;
 
 /// How long a companion may take to be ready.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -20,9 +20,9 @@ const LOOK: Duration = Duration::from_millis(100);
 
 /// A companion that is ready in its cell.
 #[derive(Debug)]
-pub(crate) struct Companion(OwnedFd);
+pub(crate) struct CompanionProcess(OwnedFd);
 
-impl Companion {
+impl CompanionProcess {
     /// Makes a cell like `spec` with a companion in it, and waits until that is ready, as long as `wanted` says so.
     pub(crate) fn start(
         keeper: &Keeper,

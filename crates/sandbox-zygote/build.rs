@@ -1,11 +1,11 @@
-//! Compiles the library that zygotes load (`zygote/lib.rs`), which is of another kind than everything else: shared, and
-//! on top of nothing. It is then a part of this crate.
+//! Compiles this crate's sources as the library that zygotes load, which is of another kind than everything else: shared,
+//! and on top of nothing. It is then a part of the crate as a file.
 
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 
 fn main() -> ExitCode {
-    println!("cargo::rerun-if-changed=zygote");
+    println!("cargo::rerun-if-changed=src");
     println!("cargo::rerun-if-changed=build.rs");
     let variable = |name: &str| std::env::var(name).unwrap_or_default();
     let out = PathBuf::from(variable("OUT_DIR")).join("zygote.so");
@@ -14,12 +14,19 @@ fn main() -> ExitCode {
         return if std::fs::write(out, b"").is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
     }
     let compiled = Command::new(variable("RUSTC"))
-        .args(["--crate-name=zygote", "--crate-type=cdylib", "--edition=2024", "--target", &variable("TARGET")])
+        .args([
+            "--cfg=zygote_library",
+            "--crate-name=zygote",
+            "--crate-type=cdylib",
+            "--edition=2024",
+            "--target",
+            &variable("TARGET"),
+        ])
         .args(["-Copt-level=s", "-Cpanic=abort", "-Ctarget-feature=-crt-static", "-Cstrip=symbols"])
         .args(["-Clink-arg=-nostdlib", "-Clink-arg=-Wl,-z,now", "-Clink-arg=-Wl,--build-id=none"])
         .arg("-o")
         .arg(&out)
-        .arg("zygote/lib.rs")
+        .arg("src/lib.rs")
         .status();
     if compiled.is_ok_and(|status| status.success()) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

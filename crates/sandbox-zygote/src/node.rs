@@ -18,8 +18,9 @@
 use core::ffi::c_void;
 use core::ptr::{null, null_mut};
 
+use crate::entry::{CommandText, ZygoteFds, sandbox_wait, serve};
+use crate::syscall::{SYS_CLOSE, SYS_GETRANDOM, call, exit, must, plain};
 use crate::threads::{bring_to_rest, in_child, need};
-use crate::{Go, Rest, SYS_CLOSE, SYS_GETRANDOM, call, exit, must, plain, sandbox_wait, serve};
 
 const SYS_FSTAT: usize = 5;
 const SYS_MADVISE: usize = 28;
@@ -44,8 +45,14 @@ extern "C" fn at_exit(status: i32, _: *mut c_void) {
     exit(status as usize);
 }
 
-#[unsafe(no_mangle)]
-unsafe extern "C" fn madvise(address: usize, length: usize, advice: i32) -> i32 {
+/// In the place of the C library's: does not pass on that memory is to be left out of forks.
+///
+/// # Safety
+///
+/// As for the C library's.
+#[must_use]
+#[cfg_attr(zygote_library, unsafe(no_mangle))]
+pub unsafe extern "C" fn madvise(address: usize, length: usize, advice: i32) -> i32 {
     const MADV_DONTFORK: i32 = 10;
     if advice == MADV_DONTFORK {
         return 0;
@@ -65,8 +72,13 @@ type Value = *const c_void;
 type Callback = unsafe extern "C" fn(Env, *const c_void) -> Value;
 
 /// Node.js loads the addon.
-#[unsafe(no_mangle)]
-unsafe extern "C" fn napi_register_module_v1(env: Env, exports: Value) -> Value {
+///
+/// # Safety
+///
+/// To be called by Node.js, with values of its own.
+#[must_use]
+#[cfg_attr(zygote_library, unsafe(no_mangle))]
+pub unsafe extern "C" fn napi_register_module_v1(env: Env, exports: Value) -> Value {
     type Function = unsafe extern "C" fn(Env, *const u8, usize, Callback, *const c_void, *mut Value) -> i32;
     type Set = unsafe extern "C" fn(Env, Value, *const u8, Value) -> i32;
     for (name, callback) in [(c"serve", become_zygote as Callback), (c"wait", wait_for_program), (c"pipe", make_pipe)] {
@@ -82,13 +94,14 @@ unsafe extern "C" fn napi_register_module_v1(env: Env, exports: Value) -> Value 
 
 /// The buffer that a function got as its argument.
 unsafe fn argument(env: Env, info: *const c_void) -> (*mut u8, usize) {
-    type Arguments = unsafe extern "C" fn(Env, *const c_void, *mut usize, *mut Value, *mut Value, *mut c_void) -> i32;
+    type CallbackInfo =
+        unsafe extern "C" fn(Env, *const c_void, *mut usize, *mut Value, *mut Value, *mut c_void) -> i32;
     type Buffer = unsafe extern "C" fn(Env, Value, *mut *mut u8, *mut usize) -> i32;
     let (mut count, mut first) = (1, null());
     let (mut data, mut length) = (null_mut(), 0);
     // SAFETY: the types are those of Node.js's functions, and each gets places for what it returns.
     unsafe {
-        need::<Arguments>(c"napi_get_cb_info")(env, info, &raw mut count, &raw mut first, null_mut(), null_mut());
+        need::<CallbackInfo>(c"napi_get_cb_info")(env, info, &raw mut count, &raw mut first, null_mut(), null_mut());
         need::<Buffer>(c"napi_get_buffer_info")(env, first, &raw mut data, &raw mut length);
     }
     (data, length)
@@ -122,7 +135,7 @@ unsafe extern "C" fn become_zygote(env: Env, _: *const c_void) -> Value {
         on_exit(at_exit, null_mut());
         bring_to_rest();
         let children = Children::new(event_loop);
-        let park = serve(CONTROL, Rest::Replaced(&children));
+        let park = serve(CONTROL, ZygoteFds::Replaced(&children));
         if park >= 0 {
             need::<Number>(c"napi_create_int32")(env, park, &raw mut place);
         }
@@ -133,29 +146,29 @@ unsafe extern "C" fn become_zygote(env: Env, _: *const c_void) -> Value {
 /// Waits for what to run, which it returns as text. Its argument is a buffer with the number that children were given.
 unsafe extern "C" fn wait_for_program(env: Env, info: *const c_void) -> Value {
     type Text = unsafe extern "C" fn(Env, *const u8, usize, *mut Value) -> i32;
-    let (mut go, mut text) = (Go { data: null(), length: 0 }, null());
+    let (mut command, mut text) = (CommandText { data: null(), length: 0 }, null());
     // SAFETY: the types are those of Node.js's functions, and each gets places for what it returns.
     unsafe {
         let (data, length) = argument(env, info);
         if length != size_of::<i32>() {
             exit(126);
         }
-        sandbox_wait(data.cast::<i32>().read_unaligned(), &raw mut go);
-        need::<Text>(c"napi_create_string_utf8")(env, go.data, go.length, &raw mut text);
+        sandbox_wait(data.cast::<i32>().read_unaligned(), &raw mut command);
+        need::<Text>(c"napi_create_string_utf8")(env, command.data, command.length, &raw mut text);
     }
     text
 }
 
 /// A descriptor of the zygote's, which no child may keep.
 #[derive(Clone, Copy, PartialEq)]
-struct Shared {
+struct SharedFd {
     fd: usize,
-    kind: Kind,
+    kind: FdKind,
 }
 
 /// What a child has to know about the zygote.
 pub(crate) struct Children {
-    shared: [Shared; 64],
+    shared: [SharedFd; 64],
     count: usize,
     event_loop: *mut c_void,
     fork_loop: unsafe extern "C" fn(*mut c_void) -> i32,
@@ -176,7 +189,7 @@ impl Children {
             let set_seed = need(c"_ZN2v84base21RandomNumberGenerator7SetSeedEl");
             let fork_loop = need(c"uv_loop_fork");
             Self {
-                shared: [Shared { fd: 0, kind: Kind::Other }; 64],
+                shared: [SharedFd { fd: 0, kind: FdKind::Other }; 64],
                 count: 0,
                 event_loop,
                 fork_loop,
@@ -193,11 +206,11 @@ impl Children {
         const FIRST: usize = 3;
         const MOST: usize = 1024;
         for fd in FIRST..MOST {
-            let Some(kind) = Kind::of(fd) else { continue };
+            let Some(kind) = FdKind::of(fd) else { continue };
             if self.count == self.shared.len() {
                 exit(126);
             }
-            self.shared[self.count] = Shared { fd, kind };
+            self.shared[self.count] = SharedFd { fd, kind };
             self.count += 1;
         }
     }
@@ -210,10 +223,10 @@ impl Children {
         let idle = must(plain(SYS_EVENTFD2, [0, CLOSE_ON_EXEC | NONBLOCKING]));
         for shared in &self.shared[..self.count] {
             // Gone, or in the place of one that is gone: event loops make one of their pipes anew after a fork.
-            if shared.fd == kept || shared.fd == idle || Kind::of(shared.fd) != Some(shared.kind) {
+            if shared.fd == kept || shared.fd == idle || FdKind::of(shared.fd) != Some(shared.kind) {
                 continue;
             }
-            if shared.kind == Kind::Poll {
+            if shared.kind == FdKind::Poll {
                 let new = must(plain(SYS_EPOLL_CREATE1, [CLOSE_ON_EXEC]));
                 must(plain(SYS_DUP3, [new, shared.fd, CLOSE_ON_EXEC]));
                 plain(SYS_CLOSE, [new]);
@@ -237,7 +250,7 @@ impl Children {
 
 /// What a descriptor is, as far as it matters.
 #[derive(Clone, Copy, PartialEq)]
-enum Kind {
+enum FdKind {
     /// A pipe, by its inode.
     Pipe(u64),
     /// What event loops wait with.
@@ -245,7 +258,7 @@ enum Kind {
     Other,
 }
 
-impl Kind {
+impl FdKind {
     /// The kind of a descriptor, if there is one.
     fn of(fd: usize) -> Option<Self> {
         const FORMAT: u32 = 0o170_000;

@@ -17,21 +17,20 @@ use sandbox_base::RelativePath;
 use sandbox_base::limits::{Caps, LimitKind, Limits};
 use sandbox_base::wait::is_readable;
 use sandbox_cell::archive::Archive;
-use sandbox_cell::{
-    Cell, CellSpec, Failure, Keeper, Network, Role, Start, Stdio, ZYGOTE_LIBRARY, ZygoteNamespaceId, null,
-};
-use sandbox_runtimes::{RESULT_DIR, ZYGOTE_LIBRARY_FILE};
+use sandbox_cell::{Cell, CellSpec, Failure, Keeper, Network, Role, Start, Stdio, ZygoteNamespaceId, null};
+use sandbox_runtimes::{RESULT_DIR, RUNNER_FILE, ZYGOTE_LIBRARY_FILE};
+use sandbox_zygote::ZYGOTE_LIBRARY;
+use sandbox_zygote::protocol::{GREETING, MOST_FDS};
 
-use crate::last_value::add_runner;
-use crate::stage::failure;
-use crate::warmth::Warmth;
+use crate::failure;
+use crate::prestart::Prestart;
 
 /// A zygote that is warm. Dropping it ends it, and every cell in its zygote namespace.
 #[derive(Debug)]
 pub(crate) struct Zygote {
     _cell: Cell,
     control: OwnedFd,
-    nest: ZygoteNamespaceId,
+    namespace: ZygoteNamespaceId,
 }
 
 /// How long a zygote may take to warm up.
@@ -48,7 +47,7 @@ impl Zygote {
     pub(crate) const POSSIBLE: bool = !ZYGOTE_LIBRARY.is_empty();
 
     /// Starts a zygote for cells like `spec` and waits until it is warm.
-    pub(crate) fn start(keeper: &Keeper, spec: &CellSpec, warmth: &Warmth) -> Result<Self, Failure> {
+    pub(crate) fn start(keeper: &Keeper, spec: &CellSpec, prestart: &Prestart) -> Result<Self, Failure> {
         let internal = |error: std::io::Error| failure("cannot start a zygote", &error);
         let mut limits = Limits::default();
         let longest = LimitKind::WallTime.info().most;
@@ -59,21 +58,21 @@ impl Zygote {
         // Children keep its syscall filter, so it may make the sockets that they may. There is nothing to reach from it.
         let network = if spec.network == Network::None { Network::None } else { Network::Localhost };
         let mut volumes = spec.volumes.clone();
-        volumes.retain(|volume| volume.target == Path::new(RESULT_DIR) && warmth.runner_file.is_some());
+        volumes.retain(|volume| volume.target == Path::new(RESULT_DIR) && prestart.runner_file.is_some());
         let spec = CellSpec { role, limits, network, volumes, slots: vec![], ..spec.clone() };
         let mut cell = keeper.create(&spec)?;
-        let files = files(warmth).map_err(internal)?;
+        let files = files(prestart).map_err(internal)?;
         let (control, theirs) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
             .map_err(|errno| internal(errno.into()))?;
         let null = null().map_err(internal)?;
         let stdio = Stdio { stdin: null.as_fd(), stdout: null.as_fd(), stderr: null.as_fd() };
         let extra = Some(theirs.as_fd());
-        cell.start(&Start { extra, files: Some(&files), last: true, ..Start::new(&warmth.command, stdio) })?;
+        cell.start(&Start { extra, files: Some(&files), last: true, ..Start::new(&prestart.command, stdio) })?;
         drop(theirs);
         let gone =
             || Failure { what: "a zygote did not get warm".into(), why: "it ended".into(), fix: None, request: false };
-        let nest = cell.ready()?.zygote_namespace.ok_or_else(gone)?;
-        let zygote = Self { _cell: cell, control, nest };
+        let namespace = cell.ready()?.zygote_namespace.ok_or_else(gone)?;
+        let zygote = Self { _cell: cell, control, namespace };
         if !zygote.is_readable(WARM_UP) || !zygote.says_something() {
             return Err(gone());
         }
@@ -91,21 +90,21 @@ impl Zygote {
     }
 
     fn says_something(&self) -> bool {
-        let (mut buffer, mut none) = ([0; 16], RecvAncillaryBuffer::default());
+        let (mut buffer, mut none) = ([0; GREETING.len()], RecvAncillaryBuffer::default());
         let received = recvmsg(&self.control, &mut [IoSliceMut::new(&mut buffer)], &mut none, RecvFlags::DONTWAIT);
-        received.is_ok_and(|message| message.bytes > 0)
+        received.is_ok_and(|message| message.bytes == GREETING.len()) && buffer == GREETING
     }
 
     /// Begins to make a cell like `spec` for a child.
     pub(crate) fn make(&self, keeper: &Keeper, spec: &CellSpec) -> Result<Cell, Failure> {
-        keeper.create(&CellSpec { role: Role::Child(self.nest), ..spec.clone() })
+        keeper.create(&CellSpec { role: Role::Child(self.namespace), ..spec.clone() })
     }
 
     /// Has a child forked into a cell that was made for one.
     pub(crate) fn enter(&self, cell: &mut Cell) -> Result<(), Failure> {
         let Some(parking) = cell.take_parking()? else { return Ok(()) };
         let fds: Vec<_> = parking.fds.iter().map(AsFd::as_fd).collect();
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(16))];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_FDS))];
         let mut control = SendAncillaryBuffer::new(&mut space);
         control.push(SendAncillaryMessage::ScmRights(&fds));
         sendmsg(&self.control, &[IoSlice::new(&parking.message)], &mut control, SendFlags::NOSIGNAL)
@@ -120,12 +119,14 @@ impl Zygote {
 }
 
 /// What a zygote needs besides an interpreter.
-fn files(warmth: &Warmth) -> std::io::Result<Archive> {
+fn files(prestart: &Prestart) -> std::io::Result<Archive> {
     let mut files = Archive::new()?;
     let path = |name: &str| RelativePath::new(name).map_err(std::io::Error::other);
     files.add(path(ZYGOTE_LIBRARY_FILE)?, true, ZYGOTE_LIBRARY)?;
-    if let Some(text) = &warmth.runner_file {
-        add_runner(&mut files, text)?;
+    if let Some(text) = &prestart.runner_file {
+        let mut content = Archive::new()?;
+        content.add(path(RUNNER_FILE)?, false, text.as_bytes())?;
+        files.add_volume(0, &mut content.into_file())?;
     }
     Ok(files)
 }

@@ -19,7 +19,7 @@ use core::arch::{asm, naked_asm};
 use core::ffi::{CStr, c_void};
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use crate::{SYS_GETPID, SYS_MMAP, call, exit, must, plain};
+use crate::syscall::{SYS_GETPID, SYS_MMAP, call, exit, must, plain};
 
 const SYS_PAUSE: usize = 34;
 const SYS_NANOSLEEP: usize = 35;
@@ -134,21 +134,23 @@ const RESTING: usize = 2;
 const REVIVED: usize = 3;
 
 impl Thread {
-    const NONE: Self = Self {
-        rest: Context { rsp: 0, rbp: 0, rbx: 0, rip: 0 },
-        back: Context { rsp: 0, rbp: 0, rbx: 0, rip: 0 },
-        start: AtomicUsize::new(0),
-        argument: AtomicUsize::new(0),
-        name: AtomicUsize::new(0),
-        id: AtomicUsize::new(0),
-        state: AtomicUsize::new(RUNS),
-        condition: AtomicUsize::new(0),
-        heir: AtomicUsize::new(0),
-    };
+    const fn new() -> Self {
+        Self {
+            rest: Context { rsp: 0, rbp: 0, rbx: 0, rip: 0 },
+            back: Context { rsp: 0, rbp: 0, rbx: 0, rip: 0 },
+            start: AtomicUsize::new(0),
+            argument: AtomicUsize::new(0),
+            name: AtomicUsize::new(0),
+            id: AtomicUsize::new(0),
+            state: AtomicUsize::new(RUNS),
+            condition: AtomicUsize::new(0),
+            heir: AtomicUsize::new(0),
+        }
+    }
 }
 
 const MOST: usize = 32;
-static mut THREADS: [Thread; MOST] = [Thread::NONE; MOST];
+static mut THREADS: [Thread; MOST] = [const { Thread::new() }; MOST];
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
 /// The thread with this number, counted from zero.
@@ -162,8 +164,13 @@ fn all() -> impl Iterator<Item = *mut Thread> {
     (0..COUNT.load(Ordering::SeqCst).min(MOST)).map(thread)
 }
 
-#[unsafe(no_mangle)]
-unsafe extern "C" fn pthread_create(
+/// In the place of the C library's: notes the zygote's threads, and gives each a stack of its own.
+///
+/// # Safety
+///
+/// As for the C library's.
+#[cfg_attr(zygote_library, unsafe(no_mangle))]
+pub unsafe extern "C" fn pthread_create(
     name: *mut usize,
     attributes: *mut c_void,
     start: Start,
@@ -244,8 +251,13 @@ unsafe extern "C" fn begin(own: *mut c_void) -> *mut c_void {
     }
 }
 
-#[unsafe(no_mangle)]
-unsafe extern "C" fn pthread_join(name: usize, result: *mut *mut c_void) -> i32 {
+/// In the place of the C library's: waits for the thread that was revived, if there is one.
+///
+/// # Safety
+///
+/// As for the C library's.
+#[cfg_attr(zygote_library, unsafe(no_mangle))]
+pub unsafe extern "C" fn pthread_join(name: usize, result: *mut *mut c_void) -> i32 {
     let mut joined = name;
     if CHILD.load(Ordering::Relaxed) {
         // SAFETY: the atomic parts of a static place.
@@ -261,8 +273,13 @@ unsafe extern "C" fn pthread_join(name: usize, result: *mut *mut c_void) -> i32 
     unsafe { JOIN.get::<Join>()(joined, result) }
 }
 
-#[unsafe(no_mangle)]
-unsafe extern "C" fn pthread_cond_wait(condition: *mut c_void, mutex: *mut c_void) -> i32 {
+/// In the place of the C library's: a thread of the zygote's returns every now and then, or comes to rest.
+///
+/// # Safety
+///
+/// As for the C library's.
+#[cfg_attr(zygote_library, unsafe(no_mangle))]
+pub unsafe extern "C" fn pthread_cond_wait(condition: *mut c_void, mutex: *mut c_void) -> i32 {
     if CHILD.load(Ordering::Relaxed) {
         // SAFETY: the type is that of the C library's function, and the rest is the caller's promise.
         return unsafe { WAIT.get::<Wait>()(condition, mutex) };
@@ -351,8 +368,13 @@ unsafe extern "C" fn go_on(own: *mut c_void) -> *mut c_void {
     )
 }
 
-#[unsafe(no_mangle)]
-unsafe extern "C" fn pthread_cond_signal(condition: *mut c_void) -> i32 {
+/// In the place of the C library's: revives a thread that rests.
+///
+/// # Safety
+///
+/// As for the C library's.
+#[cfg_attr(zygote_library, unsafe(no_mangle))]
+pub unsafe extern "C" fn pthread_cond_signal(condition: *mut c_void) -> i32 {
     if CHILD.load(Ordering::Relaxed) {
         for own in all() {
             // SAFETY: the atomic parts of a static place.
@@ -383,6 +405,7 @@ fn current() -> Option<*mut Thread> {
     // SAFETY: the atomic parts of a static place.
     let known = all().find(|own| unsafe { &**own }.id.load(Ordering::SeqCst) == id as usize);
     known.or_else(|| {
+        // SAFETY: the type is that of the C library's function.
         let name = unsafe { need::<unsafe extern "C" fn() -> usize>(c"pthread_self")() };
         // SAFETY: as above. Whoever started it may not have noted its name yet; then it is found next time.
         let own = all().find(|own| unsafe { &**own }.name.load(Ordering::SeqCst) == name)?;
@@ -396,10 +419,10 @@ fn current() -> Option<*mut Thread> {
 pub(crate) fn bring_to_rest() {
     RESTS.store(true, Ordering::SeqCst);
     // SAFETY: the atomic parts of a static place.
-    while all()
-        .map(|own| unsafe { &*own })
-        .any(|own| own.id.load(Ordering::SeqCst) != 0 && own.state.load(Ordering::SeqCst) != RESTING)
-    {
+    let is_awake = |own: *mut Thread| unsafe {
+        (*own).id.load(Ordering::SeqCst) != 0 && (*own).state.load(Ordering::SeqCst) != RESTING
+    };
+    while all().any(is_awake) {
         nap();
     }
     // Looked for now, and not in every child.
