@@ -39,6 +39,7 @@ def zygote():
     ssl = modules.get("_ssl")
     shut_down, run_handlers, leave_now, collect = threading._shutdown, atexit._run_exitfuncs, os._exit, gc.collect
     known = set(modules)
+    execute, executable = os.execv, sys.executable
 
     # Sources of random numbers that exist already, however deep in a package. Each child renews them. (The standard
     # library's own takes care of itself after a fork, and what asks the kernel needs nothing.)
@@ -79,7 +80,14 @@ def zygote():
                 for name in [name for name in namespace if name != "__builtins__"]:
                     namespace[name] = None
         finally:
-            leave_now(flush() or (code & 255 if -(1 << 63) <= code < 1 << 63 else 255))
+            lost = flush()
+            if -(1 << 63) <= code < 1 << 63:
+                leave_now(lost or code & 255)
+            try:
+                # What an interpreter says about such a code depends on its version.
+                execute(executable, [executable, "-S", "-c", f"raise SystemExit({int(code)})"])
+            finally:
+                leave_now(255)
 
     def weak(module):
         try:
