@@ -81,8 +81,8 @@ impl Original {
     }
 }
 
-type Create = unsafe extern "C" fn(*mut usize, *mut c_void, Start, *mut c_void) -> i32;
-type Start = unsafe extern "C" fn(*mut c_void) -> *mut c_void;
+type Create = unsafe extern "C" fn(*mut usize, *mut c_void, ThreadStart, *mut c_void) -> i32;
+type ThreadStart = unsafe extern "C" fn(*mut c_void) -> *mut c_void;
 type Join = unsafe extern "C" fn(usize, *mut *mut c_void) -> i32;
 type Wait = unsafe extern "C" fn(*mut c_void, *mut c_void) -> i32;
 type Signal = unsafe extern "C" fn(*mut c_void) -> i32;
@@ -173,7 +173,7 @@ fn all() -> impl Iterator<Item = *mut Thread> {
 pub unsafe extern "C" fn pthread_create(
     name: *mut usize,
     attributes: *mut c_void,
-    start: Start,
+    start: ThreadStart,
     argument: *mut c_void,
 ) -> i32 {
     // SAFETY: the type is that of the C library's function.
@@ -205,7 +205,7 @@ unsafe fn create_apart(
     create: Create,
     name: *mut usize,
     attributes: *mut c_void,
-    start: Start,
+    start: ThreadStart,
     argument: *mut c_void,
 ) -> i32 {
     const STACK: usize = 8 << 20;
@@ -235,7 +235,7 @@ unsafe extern "C" fn begin(own: *mut c_void) -> *mut c_void {
     // SAFETY: what it was started with is of that type. If another went on with it, that one is to have its stack back.
     unsafe {
         let (start, argument) = ((*own).start.load(Ordering::SeqCst), (*own).argument.load(Ordering::SeqCst));
-        let result = (*(&raw const start).cast::<Start>())(argument as *mut c_void);
+        let result = (*(&raw const start).cast::<ThreadStart>())(argument as *mut c_void);
         if (*own).state.load(Ordering::SeqCst) == REVIVED {
             asm!(
                 "mov rsp, [rdi]",
