@@ -51,7 +51,7 @@ fn a_request_can_run_in_an_image() {
     assert!(answer["detail"].as_str().unwrap().contains("was not found in the image 'shell'"), "{answer:#}");
     let (status, answer) = server.post(&json!({"language": "bash", "image": "nothing", "code": "1"}));
     assert_eq!((status, &answer["field"]), (422, &json!("image")), "{answer:#}");
-    assert!(answer["detail"].as_str().unwrap().contains("there is no image 'nothing'"), "{answer:#}");
+    assert!(answer["detail"].as_str().unwrap().contains("no image 'nothing'"), "{answer:#}");
 }
 
 #[test]

@@ -196,7 +196,7 @@ fn cors_is_for_the_origins_that_are_listed() {
         Command::new(env!("CARGO_BIN_EXE_sandbox-server")).args(["--print-config", "--cors-origins", "*"]).output();
     let open = open.unwrap();
     let text = String::from_utf8_lossy(&open.stderr);
-    assert!(open.status.code() == Some(2) && text.contains("cors-origins: * needs api-keys"), "{text}");
+    assert!(open.status.code() == Some(2) && text.contains("cors-origins: * requires api-keys"), "{text}");
 }
 
 #[test]
