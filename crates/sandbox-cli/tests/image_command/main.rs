@@ -97,7 +97,7 @@ fn every_kind_of_file_is_imported() {
         assert!(run(data, &["image", "rm", name]).status.success());
     }
     let gone = run(data, &["--image", "root", "--", "/bin/ls"]);
-    assert!(said(&gone).contains("there is no image 'root'"), "{}", said(&gone));
+    assert!(said(&gone).contains("no image 'root'"), "{}", said(&gone));
     assert_eq!(shell(data, "plain", "echo $GREETING"), "hello\n");
 }
 
