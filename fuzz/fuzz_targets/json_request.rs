@@ -14,7 +14,7 @@ fuzz_target!(|bytes: &[u8]| {
     let stored = serde_json::to_vec(&json).expect("a request can be stored");
     let again: JsonRequest = serde_json::from_slice(&stored).expect("and read again");
     assert_eq!(again, json);
-    let request = match json.request("python", &SETTINGS) {
+    let request = match json.clone().into_request("python", &SETTINGS) {
         Ok(request) => request,
         Err(error) => {
             assert!(!error.field.is_empty() && !error.why.is_empty());
