@@ -17,6 +17,7 @@
 //! with others, below the root of the tree.
 
 mod locate;
+mod sweep;
 mod v1;
 mod v2;
 
@@ -288,9 +289,6 @@ pub(crate) enum Alarm<'a> {
 /// The prefix of every group's name.
 const PREFIX: &str = "sandbox-run-";
 
-/// How long a group whose keeper is gone is left alone: it may belong to a keeper that this process cannot see.
-const SWEEP_AGE: Duration = Duration::from_secs(10);
-
 /// The name that marks this process's groups.
 fn own_name() -> String {
     let pid = rustix::process::getpid().as_raw_nonzero();
@@ -307,34 +305,6 @@ fn start_time(pid: &str) -> Option<u64> {
 fn stat_field(pid: &str, index: usize) -> Option<u64> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(index)?.parse().ok()
-}
-
-/// Removes groups in `parent` whose keeper no longer lives.
-fn sweep(parent: &Path) {
-    let Ok(entries) = std::fs::read_dir(parent) else { return };
-    for entry in entries.flatten() {
-        let name = entry.file_name();
-        let Some(owner) = name.to_str().and_then(|name| name.strip_prefix(PREFIX)) else { continue };
-        let mut parts = owner.split('-');
-        let (Some(pid), Some(start)) = (parts.next(), parts.next()) else { continue };
-        let alive = start_time(pid).is_some_and(|ticks| ticks.to_string() == start);
-        let age = entry.metadata().and_then(|m| m.modified()).ok().and_then(|t| t.elapsed().ok());
-        if !alive && age.is_some_and(|age| age > SWEEP_AGE) {
-            remove_tree(&entry.path());
-        }
-    }
-}
-
-/// Removes a group and those below it. Groups with processes in them stay.
-fn remove_tree(group: &Path) {
-    if let Ok(entries) = std::fs::read_dir(group) {
-        for entry in entries.flatten() {
-            if entry.file_type().is_ok_and(|t| t.is_dir()) {
-                remove_tree(&entry.path());
-            }
-        }
-    }
-    let _ = std::fs::remove_dir(group);
 }
 
 /// Removes a directory that may be gone already.
@@ -433,31 +403,6 @@ mod tests {
         assert_eq!(number(dir.path(), "pids.max"), Some(64));
         assert!(set(dir.path(), "missing", "1").is_err());
         assert!(set_if_present(dir.path(), "missing", "1").is_ok());
-    }
-
-    #[test]
-    fn sweeping_spares_the_living_the_young_and_the_foreign() {
-        let dir = tempfile::tempdir().expect("tempdir");
-        let old = std::time::SystemTime::now() - 2 * SWEEP_AGE;
-        let own = own_name();
-        for (name, aged) in [
-            (own.as_str(), true),
-            ("sandbox-run-999999999-1", true),
-            ("sandbox-run-999999999-2-7", false),
-            ("else", true),
-        ] {
-            let path = dir.path().join(name);
-            std::fs::create_dir(&path).expect("mkdir");
-            if aged {
-                File::open(&path).and_then(|f| f.set_modified(old)).expect("age");
-            }
-        }
-        sweep(dir.path());
-        let exists = |name: &str| dir.path().join(name).exists();
-        assert!(exists(&own));
-        assert!(!exists("sandbox-run-999999999-1"));
-        assert!(exists("sandbox-run-999999999-2-7"));
-        assert!(exists("else"));
     }
 
     #[test]

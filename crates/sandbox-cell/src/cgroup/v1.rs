@@ -43,7 +43,7 @@ impl TreeV1 {
 
     pub(super) fn sweep(&self) {
         for dir in self.place.values() {
-            super::sweep(dir);
+            super::sweep::sweep(dir);
         }
     }
 

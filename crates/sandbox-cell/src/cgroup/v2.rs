@@ -80,7 +80,7 @@ impl TreeV2 {
 
     pub(super) fn sweep(&self) {
         if let Some(parent) = self.base.parent() {
-            super::sweep(parent);
+            super::sweep::sweep(parent);
         }
     }
 
@@ -93,7 +93,7 @@ impl TreeV2 {
         std::fs::create_dir(&cell)?;
         let group = Self::fill(&cell, limits, self.layers.without(disabled));
         if group.is_err() {
-            super::remove_tree(&cell);
+            super::sweep::remove_tree(&cell);
         }
         group
     }
@@ -131,7 +131,7 @@ impl TreeV2 {
     }
 
     pub(super) fn remove(&self) {
-        super::remove_tree(&self.base);
+        super::sweep::remove_tree(&self.base);
         if let Some(leaf) = &self.leaf
             && let Some(own) = leaf.parent()
         {
