@@ -20,7 +20,7 @@ pub(crate) struct HostBaseline {
     pub(crate) executable: PathBuf,
     pub(crate) temp_dir: PathBuf,
     pub(crate) host_name: String,
-    /// Addresses of the host's.
+    /// The host's addresses.
     pub(crate) addresses: Vec<String>,
     /// Control groups of the suite's own that are not roots.
     pub(crate) groups: Vec<String>,

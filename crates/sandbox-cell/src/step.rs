@@ -84,7 +84,7 @@ pub(crate) enum InitStep {
     SetResourceLimits,
     DropPrivileges,
     EnterWorkingDirectory,
-    /// Show a path of the host's.
+    /// Mount a host path.
     Show(String),
     /// Show a directory or file that the cell was asked for.
     Mount {

@@ -99,7 +99,7 @@ pub(crate) enum Action {
         #[command(subcommand)]
         action: Option<CacheAction>,
     },
-    /// Import, list or remove images: root file systems to run code in instead of the host's
+    /// Import, list or remove container images to run code in
     Image {
         #[command(subcommand)]
         action: ImageAction,
@@ -271,7 +271,7 @@ impl CodeOptions {
 
 #[derive(Debug, Args)]
 pub(crate) struct RunOptions {
-    /// Run in an image (see `sandbox-run image`) instead of the host's system
+    /// Run in a container image instead of the host's file system; see `sandbox-run image`
     #[arg(long, value_name = "NAME")]
     pub(crate) image: Option<String>,
 

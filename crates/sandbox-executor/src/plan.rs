@@ -74,7 +74,7 @@ pub(crate) struct Plan {
     pub(crate) install: Option<ArtifactPlan>,
     pub(crate) compile: Option<ArtifactPlan>,
     pub(crate) cell: CellSpec,
-    /// Directories of the host's that the request has shown in it, read-only.
+    /// Host directories that the request has mounted in it, read-only.
     pub(crate) host_mounts: Vec<Mount>,
     /// What may be reached from it.
     pub(crate) address_policy: AddressPolicy,
@@ -98,6 +98,36 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
+    /// The plan of a program that needs nothing but its cell.
+    pub(crate) fn of_program(
+        cell: CellSpec,
+        address_policy: AddressPolicy,
+        command: Command,
+        files: Vec<InputFile>,
+        collect: Option<FileCaps>,
+    ) -> Self {
+        Self {
+            owner: None,
+            language: None,
+            prepare: None,
+            install: None,
+            compile: None,
+            cell,
+            host_mounts: vec![],
+            address_policy,
+            command,
+            zygote: None,
+            files,
+            error_patterns: ErrorPatterns::default(),
+            has_runner: false,
+            runner_file: None,
+            named_volumes: vec![],
+            collect,
+            translator: None,
+            token: None,
+        }
+    }
+
     /// The language and the toolchain's version, if it is code in one.
     #[must_use]
     pub(crate) fn language(&self) -> (Option<&str>, Option<&str>) {
@@ -157,29 +187,7 @@ impl Request {
                 if let Some(image) = &self.image {
                     command.env = toolchain_image(image).environment();
                 }
-                let (files, error_patterns) = (self.files.clone(), ErrorPatterns::default());
-                let (language, prepare, install, compile, runner_file) = (None, None, None, None, None);
-                let (named_volumes, translator, token, has_runner) = (vec![], None, None, false);
-                Plan {
-                    owner: None,
-                    language,
-                    prepare,
-                    install,
-                    compile,
-                    cell,
-                    host_mounts: vec![],
-                    address_policy,
-                    command,
-                    zygote: None,
-                    files,
-                    error_patterns,
-                    has_runner,
-                    runner_file,
-                    named_volumes,
-                    collect,
-                    translator,
-                    token,
-                }
+                Plan::of_program(cell, address_policy, command, self.files.clone(), collect)
             }
             (Source::Code(_) | Source::Files, Some(runtime)) => {
                 cell.mounts.clone_from(&runtime.mounts);

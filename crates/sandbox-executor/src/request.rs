@@ -47,7 +47,7 @@ pub struct Request {
     pub owner: Option<String>,
     /// What to run.
     pub source: Source,
-    /// The image to run it in, instead of the host's system.
+    /// The container image to run it in, if not on the host.
     pub image: Option<Image>,
     /// A template around the code.
     pub template: Option<TemplateRequest>,
@@ -67,7 +67,7 @@ pub struct Request {
     pub env: Vec<(OsString, OsString)>,
     /// Where the program starts, if not in the usual directory: a path in that, or an absolute one.
     pub workdir: Option<PathBuf>,
-    /// Places that persist, and directories of the host's.
+    /// Named volumes and host directories.
     pub volumes: Vec<VolumeRequest>,
     /// Whether files that the program made are wanted.
     pub collect: bool,

@@ -33,7 +33,7 @@ pub enum VolumeRequest {
         /// How many bytes it can hold.
         size: u64,
     },
-    /// A directory or file of the host's.
+    /// A host directory or file.
     Host {
         /// Where it is on the host.
         source: PathBuf,

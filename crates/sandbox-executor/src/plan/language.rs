@@ -75,19 +75,13 @@ impl Planner<'_> {
             prepare,
             install,
             compile,
-            cell,
-            host_mounts: vec![],
-            address_policy,
-            command,
             zygote,
-            files,
             error_patterns: ErrorPatterns { reasons: errors.run, first: false, memory: errors.memory },
             has_runner,
             runner_file,
-            named_volumes: vec![],
-            collect,
             translator,
             token,
+            ..Plan::of_program(cell, address_policy, command, files, collect)
         })
     }
 

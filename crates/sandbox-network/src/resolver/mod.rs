@@ -96,7 +96,7 @@ mod tests {
         assert_eq!(resolve(&host, late), Vec::<IpAddr>::new());
         let local = HostName::parse("localhost").expect("a name");
         assert!(!resolve(&local, LookupDeadline::usual()).is_empty());
-        assert!(resolve(&local, unwanted).is_empty(), "nobody waited for it");
+        assert!(resolve(&local, unwanted).is_empty(), "the stopped look-up returned an address");
     }
 
     #[test]
