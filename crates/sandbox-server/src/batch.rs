@@ -140,11 +140,27 @@ impl Work {
     }
 }
 
-/// Runs all, as slots become free. When the client goes away, the runs that go on are dropped, which ends them.
+/// Reserves memory for the next run's copy of the request, or waits until other runs of the batch have ended. A run that
+/// is alone is covered by the reservation of the batch, so that a batch always proceeds.
+async fn reserve(app: &App, work: &Work, runs: &mut JoinSet<()>) -> Reservation {
+    while !runs.is_empty() {
+        if let Ok(reservation) = app.bodies.take(&work.client_id, 2 * work.size) {
+            return reservation;
+        }
+        runs.join_next().await;
+    }
+    Reservation::nothing()
+}
+
+/// Runs all, as slots become free. When the client goes away, the runs in progress are dropped, which ends them.
 async fn drive(app: Arc<App>, work: Work, out: Out) {
     let mut runs = JoinSet::new();
     for index in 0..work.batch.inputs.len() {
         let began = Instant::now();
+        let memory = tokio::select! {
+            memory = reserve(&app, &work, &mut runs) => memory,
+            () = out.closed() => return,
+        };
         let slot = tokio::select! {
             slot = app.slots.batch(&work.client.name) => slot,
             () = out.closed() => return,
@@ -156,7 +172,7 @@ async fn drive(app: Arc<App>, work: Work, out: Out) {
         runs.spawn(async move {
             let ended = match check(&app, &client, request, size).await {
                 Ok(checked) => {
-                    let admission = Admission { id, client_id, slot, queued, request: Reservation::nothing() };
+                    let admission = Admission { id, client_id, slot, queued, request: memory };
                     match start(&app, checked, admission, false) {
                         Ok(run) => run.finish().await,
                         Err(problem) => Err(problem),

@@ -236,8 +236,9 @@ impl Config {
         };
         let zygotes = values.number("zygotes", 0..=64);
         let (max_body, max_held) = (values.size("max-body"), values.size("max-held"));
-        if max_body.zip(max_held).is_some_and(|(body, held)| held / 4 < body) {
-            values.wrong("max-held", "must be at least four times max-body, so that a request of that size fits");
+        // Half of it is for requests, half of that for one client, and a body is charged twice; a fifth more for its parts.
+        if max_body.zip(max_held).is_some_and(|(body, held)| held / 10 < body) {
+            values.wrong("max-held", "must be at least ten times max-body, so that a request of that size fits");
         }
         let otlp_endpoint = values.optional("otlp-endpoint");
         refuse_missing_features(values);

@@ -162,6 +162,22 @@ fn a_client_may_close_its_side_first() {
 }
 
 #[test]
+fn the_smallest_memory_budget_fits_the_largest_request() {
+    let server = Server::start(&["--max-held", "10m", "--max-body", "1m"]);
+    let file = "x".repeat((1 << 20) - 200);
+    let program = json!({"language": "bash", "code": "wc -c < f", "files": {"f": file}});
+    let (status, result) = server.post(&program);
+    assert_eq!((status, &result["stdout"]), (200, &format!("{}\n", file.len()).into()), "{result:#}");
+    // The runs of a batch take turns where there is no memory for several.
+    let batch = json!({"request": program, "inputs": [{}, {}, {}, {}, {}]}).to_string();
+    let (_, (status, text)) = server.send_to("/v1/batch", &[], batch.as_bytes());
+    assert_eq!(status, 200, "{text}");
+    let text = text.as_str().unwrap();
+    assert_eq!(text.matches(r#""verdict":"ok""#).count(), 5, "{text}");
+    assert!(text.contains("event: end"), "{text}");
+}
+
+#[test]
 fn memory_is_bounded_when_clients_do_not_read() {
     const CLIENTS: usize = 60;
     let server =
