@@ -56,7 +56,7 @@ pub(super) struct CellFactory {
     pub(super) contained: bool,
     /// What of the host cells may be shown; anything if nobody has said.
     sources: Option<Sources>,
-    /// Processes that were killed and have to be reaped when they have ended.
+    /// Processes that have to be reaped when they have ended.
     pub(super) leaving: Vec<Child>,
 }
 

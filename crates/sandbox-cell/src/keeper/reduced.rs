@@ -1,14 +1,19 @@
 //! Making cells without namespaces: when it is done, and what it takes. See [`crate::reduced`].
 
+use std::ffi::CStr;
+use std::os::fd::{AsFd, BorrowedFd};
+
 use rustix::fs::Mode;
+use sandbox_sys::process::{Child, Namespaces, fork_into};
 
 use super::factory::CellFactory;
 use super::ids::{CellIds, Ids};
 use super::privilege::{namespaces, try_namespaces};
 use crate::error::Failure;
 use crate::layer::Layer;
-use crate::reduced::{CellLayout, CellsDirectory, LANDLOCK_ABI};
+use crate::reduced::{AbandonedDirectory, CellLayout, CellsDirectory, LANDLOCK_ABI};
 use crate::spec::{CellSpec, Mount, Network, Role};
+use crate::stdio;
 
 impl CellFactory {
     /// Whether a cell is made without namespaces: if there can be none, and nobody requires one.
@@ -68,6 +73,9 @@ impl CellFactory {
             // The filter of every cell holds: the container's namespaces are the cell's.
             return Ok(CellLayout::in_place(spec));
         }
+        if self.directory.is_none() {
+            self.sweep_directories();
+        }
         let directory = match &mut self.directory {
             Some(directory) => directory,
             none => none.insert(CellsDirectory::make(own_ids).map_err(failed)?),
@@ -78,12 +86,44 @@ impl CellFactory {
         })
     }
 
-    /// Removes what a cell, of which no process is left, has on the host's disk.
-    pub(super) fn clear(&self, number: u64) {
-        if let Some(directory) = &self.directory {
+    /// Has another process remove what dead keepers have left: that may be much, and this one has deadlines to watch.
+    fn sweep_directories(&mut self) {
+        let abandoned = AbandonedDirectory::find();
+        if abandoned.is_empty() {
+            return;
+        }
+        let sweeper = fork_into(self.alone, Namespaces::NONE, None, || {
+            let kept: Vec<_> = abandoned.iter().map(AsFd::as_fd).collect();
+            if become_helper(c"sandbox-sweep", &kept) {
+                abandoned.iter().for_each(AbandonedDirectory::remove);
+            }
+        });
+        self.leaving.extend(sweeper);
+    }
+
+    /// Removes what a cell, of which no process is left, has on the host's disk. If that is much, the returned process does
+    /// it: the keeper has deadlines to watch.
+    pub(super) fn clear(&self, number: u64) -> Option<Child> {
+        let directory = self.directory.as_ref()?;
+        if directory.remove_if_small(number) {
+            return None;
+        }
+        let forked = fork_into(self.alone, Namespaces::NONE, None, || {
+            if become_helper(c"sandbox-clear", &[directory.as_fd()]) {
+                directory.remove(number);
+            }
+        });
+        if forked.is_err() {
             directory.remove(number);
         }
+        forked.ok()
     }
+}
+
+/// Makes a fork of the keeper a process that holds nothing of it but these descriptors.
+fn become_helper(name: &CStr, kept: &[BorrowedFd<'_>]) -> bool {
+    let _ = rustix::thread::set_name(name);
+    sandbox_sys::process::close_all_except(kept).is_ok() && stdio::let_go_of_all().is_ok()
 }
 
 /// Whether every user can go through a directory.

@@ -71,7 +71,7 @@ struct KeeperServer<'a> {
     cells: HashMap<u64, CellEntry>,
     /// The bridges to cells of another backend.
     bridges: Bridges,
-    /// Processes that were killed and are not a cell's init, to be reaped when they have ended.
+    /// Processes that are not a cell's init and end by themselves or were killed, to be reaped when they have ended.
     leaving: HashMap<u64, Child>,
     next: u64,
     /// Whether the control connection has closed.
@@ -230,6 +230,7 @@ impl KeeperServer<'_> {
                 Ok(()) => {
                     self.next += 1;
                     self.cells.insert(number, cell);
+                    self.leave(leaving);
                     return;
                 }
                 Err(errno) => {
@@ -251,7 +252,7 @@ impl KeeperServer<'_> {
         }
     }
 
-    /// Reaps processes that were killed as soon as they have ended.
+    /// Reaps processes as soon as they have ended.
     fn leave(&mut self, children: impl IntoIterator<Item = Child>) {
         for child in children {
             let number = self.next;
@@ -364,7 +365,7 @@ impl KeeperServer<'_> {
     /// Kills a cell: the kernel ends every process in the PID namespace of an init that dies.
     fn kill(&mut self, number: u64) {
         let Some(cell) = self.cells.get_mut(&number) else { return };
-        if let CellState::Dying { group: Some(_), .. } = cell.state {
+        if let CellState::Dying { group: Some(_), .. } | CellState::Clearing(_) = cell.state {
             // Init is gone already, and what is left of the cell is about to be removed.
             return;
         }
@@ -381,8 +382,13 @@ impl KeeperServer<'_> {
         self.leave(zygote_namespace.map(ZygoteNamespace::end));
     }
 
-    /// Init has ended, and with it everything in the cell.
+    /// Init has ended, and with it everything in the cell; or the process that removed what was left of it.
     fn on_exit(&mut self, number: u64) {
+        if let Some(CellState::Clearing(child)) = self.cells.get(&number).map(|cell| &cell.state) {
+            reap(child);
+            self.forget(number);
+            return;
+        }
         // Its last words may still be on their way through our queue.
         while self.on_init(number) {}
         let Some(cell) = self.cells.get_mut(&number) else { return };
@@ -404,9 +410,9 @@ impl KeeperServer<'_> {
     fn remove_group(&mut self, number: u64) {
         const PATIENCE: Duration = Duration::from_secs(5);
         const SELDOM: Duration = Duration::from_secs(1);
-        // The inits that live, whose processes are theirs to end.
-        let living = |cell: &&CellEntry| !matches!(cell.state, CellState::Dying { group: Some(_), .. });
-        let spared: Vec<_> = self.cells.values().filter(living).map(|cell| cell.child.pid).collect();
+        // The inits that live, whose processes are theirs to end, and the keeper's own helpers.
+        let helpers = self.leaving.values().map(|child| child.pid);
+        let spared: Vec<_> = self.cells.values().filter_map(CellEntry::living_child).chain(helpers).collect();
         let Some(cell) = self.cells.get_mut(&number) else { return };
         let left = cell.shares_pids() && end_orphans(&spared) > 0;
         let CellState::Dying { group, since } = &mut cell.state else { return };
@@ -421,10 +427,22 @@ impl KeeperServer<'_> {
                 return;
             }
         }
-        if !left && let Ok(factory) = &self.factory {
-            factory.clear(number);
+        let clearing = if left { None } else { self.factory.as_ref().ok().and_then(|factory| factory.clear(number)) };
+        if let Some(child) = clearing
+            && epoll::add(&self.epoll, &child.pidfd, token(number, EventSource::Exit), epoll::EventFlags::IN).is_ok()
+        {
+            cell.state = CellState::Clearing(child);
+            if self.closing {
+                let_go_of_stderr();
+            }
+            return;
         }
         // Gone, or given up at the end: the next keeper sweeps it.
+        self.forget(number);
+    }
+
+    /// Nothing is left of a cell, or nothing that this keeper can do anything about.
+    fn forget(&mut self, number: u64) {
         if let Some(cell) = self.cells.remove(&number)
             && let Ok(factory) = &mut self.factory
         {

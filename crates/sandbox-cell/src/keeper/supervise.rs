@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::{Gid, Mode, OFlags, Uid};
 use rustix::net::SendFlags;
-use rustix::process::{Signal, pidfd_send_signal};
+use rustix::process::{Pid, Signal, pidfd_send_signal};
 use sandbox_sys::process::{Child, SingleThreaded};
 
 use super::ids::CellIds;
@@ -96,6 +96,8 @@ pub(super) enum CellState {
         group: Option<Instant>,
         since: Instant,
     },
+    /// Nothing is left but its directory, which a process removes.
+    Clearing(Child),
 }
 
 /// A command that runs.
@@ -128,7 +130,7 @@ impl CellEntry {
     /// When this cell next needs attention.
     pub(super) fn deadline(&self) -> Option<Instant> {
         match &self.state {
-            CellState::Idle => None,
+            CellState::Idle | CellState::Clearing(_) => None,
             CellState::Dying { group, .. } => *group,
             CellState::Running(run) => match &run.ending {
                 Some(ending) => Some(ending.kill.unwrap_or(ending.give_up)),
@@ -144,6 +146,15 @@ impl CellEntry {
 
     fn tell_init(&self, message: &ToInit) {
         let _ = wire::send(&self.init, message, &[], SendFlags::DONTWAIT);
+    }
+
+    /// Its child of the keeper's that lives or may still live: its init, or the process that clears up after it.
+    pub(super) fn living_child(&self) -> Option<Pid> {
+        match &self.state {
+            CellState::Dying { group: Some(_), .. } => None,
+            CellState::Clearing(child) => Some(child.pid),
+            CellState::Idle | CellState::Running(_) | CellState::Dying { group: None, .. } => Some(self.child.pid),
+        }
     }
 
     /// Whether its processes outlive their init.
@@ -530,7 +541,7 @@ impl CellEntry {
         }
         match std::mem::replace(&mut self.state, CellState::Idle) {
             CellState::Running(run) => self.account_for(&run, CellEnd::InitDied),
-            CellState::Idle | CellState::Dying { .. } => {}
+            CellState::Idle | CellState::Dying { .. } | CellState::Clearing(_) => {}
         }
     }
 

@@ -10,21 +10,34 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, Dir, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 
-/// Removes everything in a directory. The directory itself stays.
+/// Removes everything in a directory, however long that takes. The directory itself stays.
 pub(crate) fn clear(top: BorrowedFd<'_>) -> rustix::io::Result<()> {
+    clear_some(top, usize::MAX).map(drop)
+}
+
+/// Removes what is in a directory if that is at most `most` names, and otherwise a part of it. Returns whether everything
+/// is gone.
+pub(crate) fn clear_some(top: BorrowedFd<'_>, most: usize) -> rustix::io::Result<bool> {
     let mut moved = 0_u64;
+    let mut left = most;
     loop {
-        let names = names(top)?;
+        let names = names(top, left)?;
         if names.is_empty() {
-            return Ok(());
+            return Ok(left > 0);
         }
+        left -= names.len();
         for name in names {
             if !unlink(top, &name)? {
                 let dir = enter(top, &name)?;
-                for inner in self::names(dir.as_fd())? {
+                let inner = self::names(dir.as_fd(), left)?;
+                left -= inner.len();
+                for inner in inner {
                     if !unlink(dir.as_fd(), &inner)? {
                         move_up(dir.as_fd(), &inner, top, &mut moved)?;
                     }
+                }
+                if left == 0 {
+                    return Ok(false);
                 }
                 rustix::fs::unlinkat(top, &name, AtFlags::REMOVEDIR)?;
             }
@@ -32,9 +45,13 @@ pub(crate) fn clear(top: BorrowedFd<'_>) -> rustix::io::Result<()> {
     }
 }
 
-fn names(dir: BorrowedFd<'_>) -> rustix::io::Result<Vec<CString>> {
+/// The names in a directory, or the first `most` of them.
+fn names(dir: BorrowedFd<'_>, most: usize) -> rustix::io::Result<Vec<CString>> {
     let mut names = vec![];
     for entry in Dir::read_from(dir)? {
+        if names.len() == most {
+            break;
+        }
         let name = entry?.file_name().to_owned();
         if !matches!(name.to_bytes(), b"." | b"..") {
             names.push(name);
@@ -103,15 +120,33 @@ mod tests {
         for closed in ["a/b/c", "a/b", "a"] {
             std::fs::set_permissions(at(closed), PermissionsExt::from_mode(0o0)).expect("chmod");
         }
-        zygote_namespace(&at("deep"), 400);
+        make_nested(&at("deep"), 400);
         let top = std::fs::File::open(dir.path()).expect("open");
         clear(top.as_fd()).expect("cleared");
         assert_eq!(std::fs::read_dir(dir.path()).expect("readable").count(), 0);
         assert_eq!(std::fs::read_to_string(outside.path().join("kept")).expect("still there"), "x");
     }
 
+    #[test]
+    fn a_part_is_removed_at_a_time() {
+        let dir = tempfile::tempdir().expect("tempdir");
+        std::fs::create_dir_all(dir.path().join("a/b")).expect("mkdir");
+        for number in 0..10 {
+            std::fs::write(dir.path().join(format!("a/b/{number}")), "x").expect("write");
+        }
+        let top = std::fs::File::open(dir.path()).expect("open");
+        let mut turns = 1;
+        while !clear_some(top.as_fd(), 4).expect("cleared in part") {
+            turns += 1;
+            assert!(turns < 20, "it does not come to an end");
+        }
+        assert_eq!(std::fs::read_dir(dir.path()).expect("readable").count(), 0);
+        assert!(turns > 2, "{turns}");
+        assert!(clear_some(top.as_fd(), 4).expect("nothing is there"));
+    }
+
     /// Directories within directories, deeper than a path can say.
-    fn zygote_namespace(path: &Path, depth: usize) {
+    fn make_nested(path: &Path, depth: usize) {
         std::fs::create_dir(path).expect("mkdir");
         let mut dir: OwnedFd = std::fs::File::open(path).expect("open").into();
         let name = "x".repeat(50);

@@ -4,14 +4,15 @@
 //! that its keeper is dead, also if that was in another container with the same temporary files.
 
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rustix::fs::{AtFlags, CWD, FlockOperation, Gid, Mode, OFlags, Uid, flock};
 
-use super::{CellLayout, clear};
+use super::CellLayout;
+use super::clear::{clear, clear_some};
 use crate::spec::CellSpec;
 use sandbox_base::random::random_token;
 
@@ -19,6 +20,9 @@ const PREFIX: &str = "sandbox-run-cells-";
 
 /// How old a directory must be before its lock is tried: its keeper may just be about to take it.
 const SWEEP_AGE: Duration = Duration::from_secs(10);
+
+/// How many names the keeper removes by itself.
+const SMALL: usize = 64;
 
 /// The directory in which a keeper's cells have theirs.
 #[derive(Debug)]
@@ -30,13 +34,12 @@ pub(crate) struct CellsDirectory {
 }
 
 impl CellsDirectory {
-    /// Makes the directory and removes those that dead keepers have left.
+    /// Makes the directory.
     pub(crate) fn make(shared: bool) -> io::Result<Self> {
         Self::make_in(&std::env::temp_dir().canonicalize()?, shared)
     }
 
     fn make_in(parent: &Path, shared: bool) -> io::Result<Self> {
-        sweep(parent);
         let mode = if shared { 0o711 } else { 0o700 };
         for _ in 0..100 {
             let path = parent.join(format!("{PREFIX}{}", random_token::<8>()?));
@@ -72,13 +75,31 @@ impl CellsDirectory {
         Ok(layout)
     }
 
-    /// Removes the directory of a cell, of which no process is left.
+    /// Removes the directory of a cell, of which no process is left, however long that takes.
     pub(crate) fn remove(&self, number: u64) {
+        self.remove_with(number, |dir| clear(dir).is_ok());
+    }
+
+    /// Removes it if it holds little, as is usual: init has cleared it. Returns whether there is nothing more to do.
+    pub(crate) fn remove_if_small(&self, number: u64) -> bool {
+        // What cannot be removed now cannot be removed by trying longer.
+        self.remove_with(number, |dir| clear_some(dir, SMALL).unwrap_or(true))
+    }
+
+    fn remove_with(&self, number: u64, clear: impl FnOnce(BorrowedFd<'_>) -> bool) -> bool {
         let name = number.to_string();
-        if let Ok(dir) = rustix::fs::openat(&self.dir, &name, DIRECTORY, Mode::empty()) {
-            let _ = clear(dir.as_fd());
+        let Ok(dir) = rustix::fs::openat(&self.dir, &name, DIRECTORY, Mode::empty()) else { return true };
+        let cleared = clear(dir.as_fd());
+        if cleared {
             let _ = rustix::fs::unlinkat(&self.dir, &name, AtFlags::REMOVEDIR);
         }
+        cleared
+    }
+}
+
+impl AsFd for CellsDirectory {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.dir.as_fd()
     }
 }
 
@@ -95,24 +116,47 @@ fn open(path: &Path) -> rustix::io::Result<OwnedFd> {
     rustix::fs::openat(CWD, path, DIRECTORY, Mode::empty())
 }
 
-/// Removes what dead keepers of the same user have left.
-fn sweep(parent: &Path) {
-    let own = rustix::process::geteuid().as_raw();
-    for entry in std::fs::read_dir(parent).into_iter().flatten().flatten() {
-        let is_ours = entry.file_name().to_str().is_some_and(|name| name.starts_with(PREFIX));
-        let old = |metadata: &std::fs::Metadata| {
+/// The directory of a keeper that is dead. It is locked, so that no other keeper removes it too.
+pub(crate) struct AbandonedDirectory {
+    path: PathBuf,
+    dir: OwnedFd,
+}
+
+impl AbandonedDirectory {
+    /// Finds those that dead keepers of the same user have left.
+    pub(crate) fn find() -> Vec<Self> {
+        Self::find_in(&std::env::temp_dir())
+    }
+
+    fn find_in(parent: &Path) -> Vec<Self> {
+        let own = rustix::process::geteuid().as_raw();
+        let is_old = |metadata: &std::fs::Metadata| {
             let age = metadata.modified().ok().and_then(|time| time.elapsed().ok());
             metadata.uid() == own && age.is_some_and(|age| age > SWEEP_AGE)
         };
-        if is_ours
-            && entry.metadata().is_ok_and(|metadata| old(&metadata))
-            && let Ok(dir) = open(&entry.path())
-            && rustix::fs::fstat(&dir).is_ok_and(|stat| stat.st_uid == own)
-            && flock(&dir, FlockOperation::NonBlockingLockExclusive).is_ok()
-        {
-            let _ = clear(dir.as_fd());
-            let _ = std::fs::remove_dir(entry.path());
-        }
+        let lock = |entry: std::fs::DirEntry| {
+            let is_ours = entry.file_name().to_str().is_some_and(|name| name.starts_with(PREFIX));
+            if !is_ours || !entry.metadata().is_ok_and(|metadata| is_old(&metadata)) {
+                return None;
+            }
+            let path = entry.path();
+            let dir = open(&path).ok().filter(|dir| rustix::fs::fstat(dir).is_ok_and(|stat| stat.st_uid == own))?;
+            flock(&dir, FlockOperation::NonBlockingLockExclusive).ok()?;
+            Some(Self { path, dir })
+        };
+        std::fs::read_dir(parent).into_iter().flatten().flatten().filter_map(lock).collect()
+    }
+
+    /// Removes it with all that is in it, however long that takes.
+    pub(crate) fn remove(&self) {
+        let _ = clear(self.dir.as_fd());
+        let _ = std::fs::remove_dir(&self.path);
+    }
+}
+
+impl AsFd for AbandonedDirectory {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.dir.as_fd()
     }
 }
 
@@ -121,7 +165,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_ground_goes_with_its_keeper_or_with_the_next() {
+    fn a_directory_is_removed_by_its_keeper_or_by_the_next() {
         let parent = tempfile::tempdir().expect("tempdir");
         let count = || std::fs::read_dir(parent.path()).expect("readable").count();
         let directory = CellsDirectory::make_in(parent.path(), false).expect("made");
@@ -131,16 +175,22 @@ mod tests {
         std::fs::write(parent.path().join("sandbox-run-cells-dead/file"), "x").expect("write");
         std::fs::create_dir(parent.path().join("other")).expect("mkdir");
         // Young ones stay.
-        drop(CellsDirectory::make_in(parent.path(), false).expect("made"));
+        AbandonedDirectory::find_in(parent.path()).iter().for_each(AbandonedDirectory::remove);
         assert_eq!(count(), 3);
         let old = std::time::SystemTime::now() - 2 * SWEEP_AGE;
         for entry in std::fs::read_dir(parent.path()).expect("readable").flatten() {
             std::fs::File::open(entry.path()).and_then(|dir| dir.set_modified(old)).expect("aged");
         }
         // Of the old ones, those whose keeper lives.
-        drop(CellsDirectory::make_in(parent.path(), true).expect("made"));
+        AbandonedDirectory::find_in(parent.path()).iter().for_each(AbandonedDirectory::remove);
         assert_eq!(count(), 2);
-        directory.remove(7);
+        assert!(directory.remove_if_small(7));
+        assert!(!layout.root().exists());
+        let layout = directory.prepare(8, &CellSpec::new(), None).expect("prepared");
+        let place = layout.writable().next().expect("a place");
+        (0..SMALL).for_each(|number| std::fs::write(place.join(number.to_string()), "x").expect("writable"));
+        assert!(!directory.remove_if_small(8));
+        directory.remove(8);
         assert!(!layout.root().exists());
         drop(directory);
         assert_eq!(count(), 1);
