@@ -80,7 +80,8 @@ async fn collect(
     let (mut bytes, mut held) = (Vec::with_capacity(announced), Reservation::nothing());
     let (mut scan, mut received, mut refused) = (Scan::default(), 0, None);
     loop {
-        let until = began + allowance(app.read_timeout, received);
+        // Not slower on the whole than it may be, and never silent for long.
+        let until = (began + allowance(app.read_timeout, received)).min(Instant::now() + app.read_timeout);
         let next = tokio::time::timeout_at(until, stream.next()).await;
         let Some(chunk) =
             next.map_err(|_| Problem::new(Code::RequestTimeout, "the request body arrived too slowly"))?

@@ -7,7 +7,6 @@ use axum::middleware::from_fn_with_state;
 use axum::response::IntoResponse;
 use axum::routing::{get, post};
 use tower_http::catch_panic::CatchPanicLayer;
-use tower_http::timeout::RequestBodyTimeoutLayer;
 
 use crate::auth::Scope;
 use crate::config::Config;
@@ -39,8 +38,7 @@ pub(crate) fn router(app: &Arc<App>, config: &Config) -> Router {
         .fallback(|| async { Problem::new(Code::NotFound, "no such path; see GET /docs for all routes") })
         .method_not_allowed_fallback(|| async {
             Problem::new(Code::MethodNotAllowed, "this path exists, but not for this method")
-        })
-        .layer(RequestBodyTimeoutLayer::new(config.read_timeout));
+        });
     let routes = match config.cors.layer() {
         Some(cors) => routes.layer(cors),
         None => routes,

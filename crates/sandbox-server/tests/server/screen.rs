@@ -12,9 +12,8 @@ use serde_json::{Value, json};
 
 use crate::Server;
 
-/// Codes that depend on more than a request: the server has to fail or end, a store to be full, or one of two timers to
-/// expire before the other.
-const NOT_SHOWN: [&str; 4] = ["internal_error", "request_timeout", "shutting_down", "storage_full"];
+/// Codes that depend on more than a request: the server has to fail or end, or a store to be full.
+const NOT_SHOWN: [&str; 3] = ["internal_error", "shutting_down", "storage_full"];
 
 /// A language whose toolchain no host has.
 const MISSING: &str = r#"
@@ -138,6 +137,10 @@ fn problems_of_servers() -> Vec<Value> {
     problems.push(as_key(DAILY));
     let problem = (0..PATIENT).map(|_| as_key(SLOW)).find(|answer| answer["code"] == "too_many_requests");
     problems.push(problem.unwrap());
+
+    let server = Server::start(&["--http-read-timeout", "1s"]);
+    let head = "POST /execute HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n";
+    problems.push(raw(&server, head));
     problems
 }
 
