@@ -164,7 +164,7 @@ impl Stage<'_> {
         let gateway = gateway.transpose();
         let gateway = gateway.map_err(|error| failure("cannot serve the cell's gateway", &error))?;
         let mut refill = Some(refill);
-        let (outcome, mut ready) = streams.follow(&mut cell, limit, &mut refill, cancel, observe)?;
+        let (mut outcome, mut ready) = streams.follow(&mut cell, limit, &mut refill, cancel, observe)?;
         if start != StartKind::Cold {
             // It was made before the run.
             ready.prepare = Duration::ZERO;
@@ -177,8 +177,13 @@ impl Stage<'_> {
             }
             Some((caps, pipe)) => {
                 let until = began + (limit + patience).saturating_sub(outcome.usage.wall);
-                archive::read_all(&mut Timed { pipe, until }, caps, &volumes, &mut SinkRef(sink))
-                    .map_err(|error| failure("cannot collect the files of the cell", &error))?
+                let mut pipe = TimedPipe { pipe, until, cancel };
+                let arrival = archive::read_all(&mut pipe, caps, &volumes, &mut SinkRef(sink))
+                    .map_err(|error| failure("cannot collect the files of the cell", &error))?;
+                if arrival.cut.is_some() && is_cancelled() {
+                    outcome.stopped.get_or_insert(StopReason::Cancelled);
+                }
+                arrival
             }
             None => Arrival::default(),
         };
@@ -221,17 +226,23 @@ impl Stage<'_> {
 /// Where files come from when all is over, and how many may.
 type Collection = Option<(FileCaps, File)>;
 
-/// A pipe that is read until some time, and no longer.
-struct Timed {
+/// A pipe that is read until some time, or until one of `cancel` becomes readable.
+struct TimedPipe<'a> {
     pipe: File,
     until: Instant,
+    cancel: &'a [BorrowedFd<'a>],
 }
 
-impl io::Read for Timed {
+impl io::Read for TimedPipe<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let left = self.until.saturating_duration_since(Instant::now());
-        match poll(&mut [PollFd::new(&self.pipe, PollFlags::IN)], Some(&timespec(left))) {
+        let mut fds = vec![PollFd::new(&self.pipe, PollFlags::IN)];
+        fds.extend(self.cancel.iter().map(|fd| PollFd::from_borrowed_fd(*fd, PollFlags::IN)));
+        match poll(&mut fds, Some(&timespec(left))) {
             Ok(0) => Err(io::Error::new(io::ErrorKind::TimedOut, "it took too long")),
+            Ok(_) if fds.iter().skip(1).any(|fd| !fd.revents().is_empty()) => {
+                Err(io::Error::other("the run was cancelled"))
+            }
             Ok(_) => self.pipe.read(buffer),
             Err(errno) => Err(errno.into()),
         }
@@ -508,5 +519,29 @@ impl Feed {
     /// Whether the program has closed its end.
     fn is_broken(&self) -> bool {
         self.source.is_none()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Read;
+
+    #[test]
+    fn a_collection_that_does_not_come_is_cancelled() {
+        let (reader, _writer) = rustix::pipe::pipe().expect("a pipe");
+        let (cancel, cancelled) = rustix::pipe::pipe().expect("a pipe");
+        drop(cancelled);
+        let until = Instant::now() + Duration::from_secs(600);
+        let mut pipe = TimedPipe { pipe: File::from(reader), until, cancel: &[cancel.as_fd()] };
+        let error = pipe.read(&mut [0; 16]).expect_err("nothing has been written");
+        assert_eq!(error.to_string(), "the run was cancelled");
+    }
+
+    #[test]
+    fn a_collection_that_takes_too_long_is_given_up() {
+        let (reader, _writer) = rustix::pipe::pipe().expect("a pipe");
+        let mut pipe = TimedPipe { pipe: File::from(reader), until: Instant::now(), cancel: &[] };
+        assert_eq!(pipe.read(&mut [0; 16]).expect_err("nothing has been written").kind(), io::ErrorKind::TimedOut);
     }
 }

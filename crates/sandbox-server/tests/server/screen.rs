@@ -139,7 +139,8 @@ fn problems_of_servers() -> Vec<Value> {
     problems.push(problem.unwrap());
 
     let server = Server::start(&["--http-read-timeout", "1s"]);
-    let head = "POST /execute HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n";
+    let head =
+        "POST /execute HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n";
     problems.push(raw(&server, head));
     problems
 }
