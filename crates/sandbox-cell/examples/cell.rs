@@ -5,7 +5,7 @@ use std::os::fd::AsFd;
 use sandbox_cell::{CellSpec, Command, Keeper, Stdio};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    sandbox_cell::keeper_main_if_asked();
+    sandbox_cell::keeper_main_if_asked(None);
     let keeper = Keeper::start()?;
     let argv: Vec<_> = std::env::args_os().skip(1).collect();
     let mut cell = keeper.create(&CellSpec::new())?;

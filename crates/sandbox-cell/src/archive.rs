@@ -133,7 +133,7 @@ impl Archive {
     }
 
     /// Adds a part of another archive.
-    pub(crate) fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
+    pub fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.entries += 1;
         self.file.write_all(bytes)
     }

@@ -30,29 +30,29 @@ impl std::fmt::Display for Failure {
 
 impl Failure {
     /// An operation that the kernel refused.
-    pub(crate) fn os(what: impl Into<String>, error: impl Into<std::io::Error>) -> Self {
+    pub fn os(what: impl Into<String>, error: impl Into<std::io::Error>) -> Self {
         Self { what: what.into(), why: reason(&error.into()), fix: None, request: false }
     }
 
     /// Something else that went wrong.
-    pub(crate) fn new(what: impl Into<String>, why: impl Into<String>) -> Self {
+    pub fn new(what: impl Into<String>, why: impl Into<String>) -> Self {
         Self { what: what.into(), why: why.into(), fix: None, request: false }
     }
 
     /// A request that cannot be carried out as it is.
-    pub(crate) fn of_request(what: impl Into<String>, why: impl Into<String>) -> Self {
+    pub fn of_request(what: impl Into<String>, why: impl Into<String>) -> Self {
         Self { what: what.into(), why: why.into(), fix: None, request: true }
     }
 
     /// A layer that is required and missing.
-    pub(crate) fn missing(layer: Layer, why: impl Into<String>) -> Self {
+    pub fn missing(layer: Layer, why: impl Into<String>) -> Self {
         Self::new(format!("isolation layer '{}' is required and not available on this host", layer.name()), why)
             .with_fix(layer.fix())
     }
 
     /// Adds what to do.
     #[must_use]
-    pub(crate) fn with_fix(mut self, fix: impl Into<String>) -> Self {
+    pub fn with_fix(mut self, fix: impl Into<String>) -> Self {
         self.fix = Some(fix.into());
         self
     }

@@ -5,7 +5,7 @@
 //! use std::os::fd::AsFd;
 //!
 //! // First thing in `main`: the keeper is this same program, started once more.
-//! sandbox_cell::keeper_main_if_asked();
+//! sandbox_cell::keeper_main_if_asked(None);
 //! let keeper = Keeper::start()?;
 //! let mut cell = keeper.create(&CellSpec::new())?;
 //! let (null, stdout) = (null()?, std::io::stdout());
@@ -20,7 +20,7 @@
 //! `init/mod.rs`, control groups in `cgroup/mod.rs`, the root file system in `rootfs/mod.rs`.
 
 pub mod archive;
-pub mod backend;
+pub mod bridge;
 mod cgroup;
 mod descendants;
 mod environment;
@@ -44,7 +44,6 @@ mod step;
 mod syscalls;
 mod wire;
 
-pub use backend::Backend;
 pub use error::Failure;
 pub use keeper::{Cell, GatewaySockets, Keeper, Parking, Ready, Start, Stdio, keeper_main_if_asked, null};
 pub use layer::{Layer, LayerSet};

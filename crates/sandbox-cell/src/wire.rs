@@ -20,7 +20,6 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::archive::FileCaps;
-use crate::backend::{Backend, ToolEnvironment};
 use crate::error::Failure;
 use crate::layer::LayerSet;
 use crate::outcome::{Outcome, RunStatus, StopReason, Usage};
@@ -31,7 +30,7 @@ use sandbox_base::limits::{LimitKind, Limits};
 use sandbox_zygote::protocol;
 
 /// The longest message.
-pub(crate) const MAX_MESSAGE: usize = 160 * 1024;
+pub const MAX_MESSAGE: usize = 160 * 1024;
 
 /// The longest command: 128 KiB of arguments and environment, and what it takes to write them down.
 const MAX_COMMAND: usize = 160 * 1024;
@@ -51,8 +50,8 @@ pub(crate) enum ToKeeper {
     Create(Box<CellSpec>),
     /// From now on, show cells nothing else of the host than what is here or below.
     Confine(Sources),
-    /// From now on, have cells made by this backend, whose programs get this environment.
-    Use { backend: Backend, environment: ToolEnvironment },
+    /// From now on, have bridges with these settings serve cells, or serve them itself again.
+    UseBridges(Option<Vec<u8>>),
     /// The process is in a container that was made for one cell: everything is where cells have it.
     Contain,
 }
@@ -68,9 +67,14 @@ pub struct Sources {
 
 /// Caller to keeper, on a cell's connection. Closing the connection deletes the cell.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) enum ToCell {
+pub enum ToCell {
     /// Run a command, with this shown of the host at the cell's slots.
-    Run { run: Box<RunParams>, mounts: Vec<Mount> },
+    Run {
+        /// How to run it.
+        run: Box<RunParams>,
+        /// What is shown.
+        mounts: Vec<Mount>,
+    },
     /// Start a companion, before any command. Its command file and standard streams come with it.
     Accompany,
     /// End what is running.
@@ -81,29 +85,35 @@ pub(crate) enum ToCell {
 
 /// How to run a command. The command file ([`command_file`]) comes with it, then standard input, output and error.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct RunParams {
+pub struct RunParams {
     /// What it may use, if that differs from what the cell was made for.
-    pub(crate) limits: Option<Limits>,
+    pub limits: Option<Limits>,
     /// Whether a descriptor comes that the program gets as number 3.
-    pub(crate) extra: bool,
+    pub extra: bool,
     /// Whether an archive of input files comes too.
-    pub(crate) files: bool,
+    pub files: bool,
     /// What is to be collected when the command has ended, into a pipe that comes last.
-    pub(crate) collect: Option<FileCaps>,
+    pub collect: Option<FileCaps>,
     /// Whether the cell ends with the command.
-    pub(crate) last: bool,
+    pub last: bool,
 }
 
 /// Keeper to caller, on a cell's connection.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) enum FromCell {
+pub enum FromCell {
     /// The cell is ready. Its gateway's sockets come with it, if it has one, or what a zygote needs to enter it.
     Ready {
+        /// The layers that it has.
         isolation: LayerSet,
+        /// How long it took to make.
         prepare: Duration,
+        /// The namespaces of a zygote's cell.
         zygote_namespace: Option<ZygoteNamespaceId>,
+        /// The user id of its programs, if that is not init's.
         id: Option<u32>,
+        /// What its zygote needs to enter it.
         key: Option<EntryKey>,
+        /// Whether its Landlock rules are in force.
         landlock: bool,
     },
     /// A zygote's child waits in the cell for something to run.
@@ -199,7 +209,7 @@ pub(crate) fn command_file(command: &Command) -> rustix::io::Result<OwnedFd> {
 }
 
 /// Reads a command from its file.
-pub(crate) fn read_command(file: OwnedFd) -> rustix::io::Result<Command> {
+pub fn read_command(file: OwnedFd) -> rustix::io::Result<Command> {
     let file = File::from(file);
     let mut bytes = vec![0; MAX_COMMAND + 1];
     let mut length = 0;
@@ -218,7 +228,7 @@ pub(crate) fn read_command(file: OwnedFd) -> rustix::io::Result<Command> {
 }
 
 /// Sends a message with its descriptors.
-pub(crate) fn send<M: Serialize>(
+pub fn send<M: Serialize>(
     socket: impl AsFd,
     message: &M,
     fds: &[BorrowedFd<'_>],
@@ -256,7 +266,7 @@ fn send_with(
 }
 
 /// A message that was received, or the end of the connection.
-pub(crate) enum Received<M> {
+pub enum Received<M> {
     /// A message and its descriptors.
     Message(M, Vec<OwnedFd>),
     /// The other side is gone, or sent something that is not a message.
@@ -265,7 +275,7 @@ pub(crate) enum Received<M> {
 
 /// Receives a message of at most `buffer`'s size, and clears the buffer: it must not outlive the message in processes that
 /// are forked later.
-pub(crate) fn receive<M: DeserializeOwned>(
+pub fn receive<M: DeserializeOwned>(
     socket: impl AsFd,
     buffer: &mut [u8],
     flags: RecvFlags,

@@ -20,7 +20,7 @@ use sandbox_cell::{
 use sandbox_testing::{eventually, needs};
 
 fn main() {
-    sandbox_cell::keeper_main_if_asked();
+    sandbox_cell::keeper_main_if_asked(None);
     let tests: &[Test] = &[
         ("a_cell_runs_any_argv", a_cell_runs_any_argv),
         ("a_cell_runs_several_commands_one_after_the_other", several_commands),

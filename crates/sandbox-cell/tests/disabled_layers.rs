@@ -17,7 +17,7 @@ use sandbox_cell::{
 use sandbox_testing::{eventually, needs};
 
 fn main() {
-    sandbox_cell::keeper_main_if_asked();
+    sandbox_cell::keeper_main_if_asked(None);
     let tests: &[Test] = &[
         ("every_layer_can_be_left_out", every_layer_can_be_left_out),
         ("all_layers_can_be_left_out", all_layers_can_be_left_out),

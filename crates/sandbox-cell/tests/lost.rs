@@ -20,7 +20,7 @@ use sandbox_testing::frozen::{Frozen, field, find};
 use sandbox_testing::{eventually, needs};
 
 fn main() {
-    sandbox_cell::keeper_main_if_asked();
+    sandbox_cell::keeper_main_if_asked(None);
     let tests: &[Test] = &[
         ("an_init_that_was_stopped_is_killed_at_the_deadline", stopped_init),
         ("a_cell_that_does_not_die_is_given_up", frozen_cell),

@@ -123,7 +123,7 @@ pub(crate) enum Action {
         job: String,
     },
     /// Serve a cell; used inside a container
-    #[command(name = sandbox_cell::backend::GUEST_COMMAND, hide = true)]
+    #[command(name = sandbox_backends::GUEST_COMMAND, hide = true)]
     Cell {
         /// The purpose of the cell
         what: Option<OsString>,

@@ -20,13 +20,13 @@ use std::process::ExitCode;
 
 use args::{Action, Arguments};
 use clap::{CommandFactory, Parser};
+use sandbox_backends::GUEST_COMMAND;
 use sandbox_cell::Failure;
-use sandbox_cell::backend::GUEST_COMMAND;
 use sandbox_executor::{Executor, RENDER_COMMAND};
 use sandbox_images::UNPACK_COMMAND;
 
 fn main() -> ExitCode {
-    sandbox_cell::keeper_main_if_asked();
+    sandbox_backends::keeper_main_if_asked();
     // The keeper comes before everything else, because it looks around on the host while the flags are parsed. It makes
     // nothing until it is asked for a cell.
     let first = std::env::args_os().nth(1);
@@ -64,7 +64,7 @@ fn act(arguments: Arguments, executor: Option<Result<Executor, Failure>>) -> u8 
         (Some(Action::Languages { json, runtimes }), _) => languages::languages(json, runtimes.as_deref()),
         (Some(Action::Cache { action }), _) => cache::cache(action),
         (Some(Action::Image { action }), executor) => image::image(action, executor),
-        (Some(Action::Cell { what }), _) => match sandbox_cell::backend::serve_in_container(what.as_deref()) {
+        (Some(Action::Cell { what }), _) => match sandbox_backends::serve_in_container(what.as_deref()) {
             Ok(()) => 0,
             Err(failure) => {
                 output::print_error(&failure.to_string());

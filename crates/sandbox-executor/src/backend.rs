@@ -1,6 +1,6 @@
 //! The backend that creates cells, from the operator's settings.
 
-use sandbox_cell::backend::{Backend, Docker, DockerMode};
+use sandbox_backends::{Backend, Docker, DockerMode};
 use sandbox_cell::{Layer, LayerSet};
 
 use crate::settings::Isolation;

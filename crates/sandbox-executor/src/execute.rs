@@ -6,10 +6,11 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use sandbox_backends::Backend;
 use sandbox_base::RelativePath;
 use sandbox_base::wait::is_readable;
 use sandbox_cell::archive::{FileCaps, Omission};
-use sandbox_cell::{Backend, Failure, Keeper, Mount, RunStatus, Sources, signal_name};
+use sandbox_cell::{Failure, Keeper, Mount, RunStatus, Sources, signal_name};
 use sandbox_pool::{Pool, PoolLimits, RefillGuard, WantedCell};
 use sandbox_runtimes::{ArtifactStore, StageName};
 
@@ -139,7 +140,7 @@ impl Executor {
 
     /// Has all cells from now on made by another backend. A confined executor stays with what it has.
     pub fn use_backend(&self, backend: &Backend) -> Result<(), Failure> {
-        self.cells.keeper.use_backend(backend)
+        sandbox_backends::use_backend(&self.cells.keeper, backend)
     }
 
     /// Forbids all runs from now on to be shown anything else of the host than this; see [`Keeper::confine`].

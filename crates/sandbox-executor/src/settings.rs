@@ -3,10 +3,11 @@
 
 use std::path::PathBuf;
 
+use sandbox_backends::Backend;
 use sandbox_base::limits::{Caps, LimitError, LimitKind, Limits, TABLE};
 use sandbox_base::units::parse_size;
 use sandbox_cell::archive::FileCaps;
-use sandbox_cell::{Backend, Layer, LayerSet};
+use sandbox_cell::{Layer, LayerSet};
 use sandbox_network::{DenyList, HostRule};
 
 use crate::backend;

@@ -27,7 +27,7 @@ fn main() {
         std::thread::sleep(RENDER);
         return;
     }
-    sandbox_cell::keeper_main_if_asked();
+    sandbox_cell::keeper_main_if_asked(None);
     let settings = Settings { data_dir: Some(sandbox_testing::data_dir()), ..Settings::default() };
     let (executor, registry) = (Executor::start().unwrap(), Registry::shipped().unwrap());
     let renderer = std::env::current_exe().unwrap();

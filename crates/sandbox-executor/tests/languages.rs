@@ -16,7 +16,7 @@ use sandbox_testing::features::{Case, Runner};
 use serde_json::Value;
 
 fn main() {
-    sandbox_cell::keeper_main_if_asked();
+    sandbox_cell::keeper_main_if_asked(None);
     let settings = Settings { data_dir: Some(sandbox_testing::data_dir()), ..Settings::default() };
     let (executor, registry) = (Executor::start().unwrap(), Registry::shipped().unwrap());
     let variables = HostVariables::of_this_process();

@@ -25,7 +25,7 @@ const AT_ONCE: usize = 20;
 const PROGRAM: &str = "/opt/program";
 
 fn main() {
-    sandbox_cell::keeper_main_if_asked();
+    sandbox_cell::keeper_main_if_asked(None);
     let settings = Settings { data_dir: Some(data_dir()), ..Settings::default() };
     let executor = Executor::start().unwrap();
     let (registry, variables) = (Registry::default(), HostVariables::default());

@@ -43,14 +43,14 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use config::Config;
+use sandbox_backends::{Backend, GUEST_COMMAND, serve_in_container};
 use sandbox_base::data_dir::keep_private;
 use sandbox_cell::Failure;
-use sandbox_cell::backend::{Backend, GUEST_COMMAND, serve_in_container};
 use sandbox_executor::{Executor, HostVariables, RENDER_COMMAND, RunService};
 use sandbox_runtimes::Registry;
 
 fn main() -> ExitCode {
-    sandbox_cell::keeper_main_if_asked();
+    sandbox_backends::keeper_main_if_asked();
     if std::env::args_os().nth(1).is_some_and(|word| word == RENDER_COMMAND) {
         return render();
     }

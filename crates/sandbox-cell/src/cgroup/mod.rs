@@ -71,15 +71,17 @@ pub(crate) enum Cgroup {
 
 /// What a group has counted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Counters {
-    pub(crate) cpu: Duration,
-    pub(crate) memory_peak: u64,
+pub struct Counters {
+    /// CPU time of all processes.
+    pub cpu: Duration,
+    /// The most memory that was in use at once, in bytes.
+    pub memory_peak: u64,
     /// Processes and threads, init not counted; 0 where the kernel keeps no peak.
-    pub(crate) processes_peak: u64,
+    pub processes_peak: u64,
     /// How often a process was killed because memory was full.
-    pub(crate) oom_kills: u64,
+    pub oom_kills: u64,
     /// How often a new process was refused.
-    pub(crate) processes_refused: u64,
+    pub processes_refused: u64,
 }
 
 impl CgroupTree {

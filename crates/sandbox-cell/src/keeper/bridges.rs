@@ -1,4 +1,4 @@
-//! The bridges to cells of another backend, each a process of its own: see [`crate::backend`].
+//! The bridges to cells of another backend, each a process of its own: see [`crate::bridge`].
 
 use std::collections::HashMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -8,23 +8,27 @@ use sandbox_sys::process::{Child, Namespaces, fork_into};
 
 use super::factory::CellFactory;
 use super::ids::CellIds;
-use crate::backend::{self, Backend, ToolEnvironment};
+use crate::bridge::{BridgeMain, BridgeParams};
 use crate::error::Failure;
 use crate::spec::CellSpec;
 use crate::stdio;
 
 /// Bridges, by their cells' numbers.
-#[derive(Default)]
 pub(super) struct Bridges {
-    pub(super) backend: Backend,
-    /// The environment of its programs.
-    pub(super) environment: ToolEnvironment,
+    /// What a bridge does, if this program has any.
+    main: Option<BridgeMain>,
+    /// What bridges get, if cells have bridges.
+    pub(super) settings: Option<Vec<u8>>,
     present: HashMap<u64, (Child, CellIds)>,
 }
 
 impl Bridges {
+    pub(super) fn new(main: Option<BridgeMain>) -> Self {
+        Self { main, settings: None, present: HashMap::new() }
+    }
+
     pub(super) fn are_wanted(&self) -> bool {
-        self.backend != Backend::Native
+        self.settings.is_some()
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -40,20 +44,19 @@ impl Bridges {
         caller: &OwnedFd,
     ) -> Result<BorrowedFd<'_>, Failure> {
         factory.check_spec(spec)?;
+        let (Some(main), Some(settings)) = (self.main, &self.settings) else {
+            return Err(Failure::new("cannot make the cell", "this program makes no cells by other backends"));
+        };
         let no_ids = || Failure::new("cannot make the cell", "2048 cells exist already, no more ids are free");
         let ids = factory.ids.take().ok_or_else(no_ids)?;
         let outside = ids.init().map(|init| (init, ids.owner()));
-        let (backend, environment) = (&self.backend, &self.environment);
         let forked = fork_into(factory.alone, Namespaces::NONE, None, || {
             let kept = [caller.as_fd()];
             if sandbox_sys::process::close_all_except(&kept).is_err() || stdio::let_go_of_all().is_err() {
                 return;
             }
             let _ = rustix::thread::set_name(c"sandbox-bridge");
-            // The container's user has to come by.
-            rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o022));
-            let container = backend::container(backend, environment, spec, outside);
-            backend::bridge(spec, caller, container);
+            main(&BridgeParams { settings, spec, caller, ids: outside });
         });
         match forked {
             Ok(child) => {

@@ -52,7 +52,7 @@ pub(super) struct CellFactory {
     pub(super) directory: Option<CellsDirectory>,
     /// The network that the keeper was started in; it moves on with every cell.
     net: OwnedFd,
-    /// Whether this is a container that was made for the one cell: see [`crate::backend`].
+    /// Whether this is a container that was made for the one cell: everything is where cells have it.
     pub(super) contained: bool,
     /// What of the host cells may be shown; anything if nobody has said.
     sources: Option<Sources>,

@@ -18,6 +18,7 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use sandbox_sys::process::{Child, SingleThreaded, exit_now};
 
 use super::serve;
+use crate::bridge::BridgeMain;
 use crate::error::Failure;
 
 /// The whole command line of a keeper.
@@ -33,17 +34,17 @@ static CAN_BECOME_KEEPER: AtomicBool = AtomicBool::new(false);
 /// Runs the keeper and ends with it, if this process was started by [`crate::Keeper::start`]; otherwise returns at once.
 ///
 /// Must be the first call in `main` of every program that starts a keeper: before it reads its configuration, and before it
-/// starts a thread.
-pub fn keeper_main_if_asked() {
+/// starts a thread. `bridge` is for programs whose cells may be made by other backends.
+pub fn keeper_main_if_asked(bridge: Option<BridgeMain>) {
     let mut words = std::env::args_os();
     let asked = words.next().is_some_and(|name| name == NAME) && words.next().is_none();
     if asked {
-        exit_now(i32::from(keeper_main().is_err()));
+        exit_now(i32::from(keeper_main(bridge).is_err()));
     }
     CAN_BECOME_KEEPER.store(true, Ordering::Relaxed);
 }
 
-fn keeper_main() -> rustix::io::Result<()> {
+fn keeper_main(bridge: Option<BridgeMain>) -> rustix::io::Result<()> {
     let alone = SingleThreaded::prove().ok_or(Errno::PERM)?;
     let stdin = rustix::stdio::stdin();
     if socket_type(stdin)? != SocketType::SEQPACKET {
@@ -51,7 +52,7 @@ fn keeper_main() -> rustix::io::Result<()> {
     }
     // Standard input itself is about to become /dev/null.
     let control = rustix::io::fcntl_dupfd_cloexec(stdin, 3)?;
-    serve::main(alone, &control)
+    serve::main(alone, &control, bridge)
 }
 
 /// Starts a keeper that serves this connection.

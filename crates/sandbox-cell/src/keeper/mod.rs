@@ -31,7 +31,6 @@ use sandbox_sys::process::Child;
 use sandbox_zygote::protocol::EnterParams;
 
 use crate::archive::{Archive, FileCaps};
-use crate::backend::{Backend, ToolEnvironment};
 use crate::error::Failure;
 use crate::layer::LayerSet;
 use crate::outcome::{Outcome, StopReason, Usage};
@@ -105,16 +104,13 @@ impl Keeper {
         self.tell(&ToKeeper::Confine(sources.clone()))
     }
 
-    /// Has all cells from now on made by another backend.
-    pub fn use_backend(&self, backend: &Backend) -> Result<(), Failure> {
-        // Only programs of another backend read variables, and only then does the keeper get any.
-        let environment =
-            if *backend == Backend::Native { ToolEnvironment::default() } else { ToolEnvironment::of_this_process() };
-        self.tell(&ToKeeper::Use { backend: backend.clone(), environment })
+    /// Has all cells from now on served by bridges, which get these settings, or by the keeper itself again.
+    pub fn use_bridges(&self, settings: Option<Vec<u8>>) -> Result<(), Failure> {
+        self.tell(&ToKeeper::UseBridges(settings))
     }
 
-    /// Says that this process is in a container that was made for one cell; see [`crate::backend`].
-    pub(crate) fn contain(&self) -> Result<(), Failure> {
+    /// Says that this process is in a container that was made for one cell: everything is where cells have it.
+    pub fn contain(&self) -> Result<(), Failure> {
         self.tell(&ToKeeper::Contain)
     }
 

@@ -30,6 +30,7 @@ use super::bridges::Bridges;
 use super::factory::{CellFactory, kill_and_wait};
 use super::supervise::{BootPhase, CellEntry, CellState, PendingRun};
 use super::zygote_namespace::ZygoteNamespace;
+use crate::bridge::BridgeMain;
 use crate::cgroup::Alarm;
 use crate::descendants;
 use crate::error::Failure;
@@ -82,7 +83,7 @@ struct KeeperServer<'a> {
 }
 
 /// The keeper's main function: serves until its caller is gone and its last cell deleted.
-pub(super) fn main(alone: SingleThreaded, control: &OwnedFd) -> Result<(), Errno> {
+pub(super) fn main(alone: SingleThreaded, control: &OwnedFd, bridge: Option<BridgeMain>) -> Result<(), Errno> {
     detach(control)?;
     let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
     epoll::add(&epoll, control, epoll::EventData::new_u64(CONTROL), epoll::EventFlags::IN)?;
@@ -91,7 +92,7 @@ pub(super) fn main(alone: SingleThreaded, control: &OwnedFd) -> Result<(), Errno
         epoll,
         factory: CellFactory::open(alone),
         cells: HashMap::new(),
-        bridges: Bridges::default(),
+        bridges: Bridges::new(bridge),
         leaving: HashMap::new(),
         next: 0,
         closing: false,
@@ -167,11 +168,10 @@ impl KeeperServer<'_> {
                     sandbox_sys::process::exit_now(1);
                 }
             }
-            Ok(Received::Message(ToKeeper::Use { backend, environment }, _)) => {
+            Ok(Received::Message(ToKeeper::UseBridges(settings), _)) => {
                 // It names programs to start: a confined caller has no say in that any more.
                 if self.factory.as_ref().is_ok_and(|factory| !factory.is_confined()) {
-                    self.bridges.backend = backend;
-                    self.bridges.environment = environment;
+                    self.bridges.settings = settings;
                 }
             }
             Ok(Received::Message(ToKeeper::Contain, _)) => {

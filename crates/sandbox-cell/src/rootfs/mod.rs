@@ -437,7 +437,7 @@ fn mount_proc(root: &OwnedFd, all_processes: bool) -> rustix::io::Result<OwnedFd
 }
 
 /// What makes up a system on this host, and what of it a cell shows.
-pub(crate) fn system_paths() -> impl Iterator<Item = std::path::PathBuf> {
+pub fn system_paths() -> impl Iterator<Item = std::path::PathBuf> {
     let dirs = SYSTEM_DIRS.iter().map(|name| Path::new("/").join(name));
     dirs.chain(ETC.iter().map(|name| Path::new("/etc").join(name)))
 }

@@ -14,7 +14,8 @@ mod reduced;
 
 pub(crate) use compile::compile;
 pub(crate) use own::{policy_of_keeper, policy_of_service};
-pub(crate) use policy::{EntryKey, Exception, Rule, Sockets, SyscallAction, Test, policy, policy_of_zygotes};
+pub(crate) use policy::policy_of_zygotes;
+pub use policy::{EntryKey, Exception, Policy, Rule, Sockets, SyscallAction, Test, policy};
 pub(crate) use reduced::policy_without_namespaces;
 
 /// The syscall filter of a cell without a network, as the kernel reads it: an array of `struct sock_filter`. For inspection,

@@ -13,7 +13,7 @@ use super::operations;
 
 /// What the filter answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum SyscallAction {
+pub enum SyscallAction {
     /// The call goes through.
     Allow,
     /// The call fails with this error.
@@ -22,7 +22,7 @@ pub(crate) enum SyscallAction {
 
 /// A test on the low 32 bits of one argument. Flags and domains are ints: the kernel ignores the high half.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Test {
+pub enum Test {
     /// It is this value.
     Equals(u32),
     /// It has at least one of these bits.
@@ -32,30 +32,39 @@ pub(crate) enum Test {
     /// Its high 32 bits are these, which the kernel ignores where it takes an int.
     HighEquals(u32),
     /// It is `base` plus the number of a bit that is set in `bits`.
-    OneOf { base: u32, bits: u32 },
+    OneOf {
+        /// The number of bit 0.
+        base: u32,
+        /// A bit for each number.
+        bits: u32,
+    },
 }
 
 /// Arguments that make a call an exception to the rule.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Exception {
+pub struct Exception {
     /// Which arguments, counted from 0, are tested for what. All must hold.
-    pub(crate) tests: Vec<(u8, Test)>,
+    pub tests: Vec<(u8, Test)>,
     /// The answer if they do.
-    pub(crate) answer: SyscallAction,
+    pub answer: SyscallAction,
 }
 
 /// What happens to one call: the first exception that holds, or else the answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Rule {
-    pub(crate) exceptions: Vec<Exception>,
-    pub(crate) otherwise: SyscallAction,
+pub struct Rule {
+    /// The first whose tests all hold decides.
+    pub exceptions: Vec<Exception>,
+    /// The answer if there is none.
+    pub otherwise: SyscallAction,
 }
 
 /// Rules by call number, in order; what is not listed is [`Policy::unlisted`].
 #[derive(Debug, Clone)]
-pub(crate) struct Policy {
-    pub(crate) rules: Vec<(u32, Rule)>,
-    pub(crate) unlisted: SyscallAction,
+pub struct Policy {
+    /// The rule of each call that has one, by its number.
+    pub rules: Vec<(u32, Rule)>,
+    /// The answer to all other calls.
+    pub unlisted: SyscallAction,
 }
 
 /// The call does nothing and succeeds.
@@ -196,12 +205,12 @@ const REFUSED_HERE: &[c::c_long] = &[];
 
 /// Which sockets the programs of a cell can make.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Sockets {
+pub struct Sockets {
     /// TCP and UDP over IPv4 and IPv6: where the cell has a network.
-    pub(crate) internet: bool,
+    pub internet: bool,
     /// Unix sockets with names. Otherwise there are only connected pairs, as where a socket of a process outside could be
     /// reached by its path.
-    pub(crate) named: bool,
+    pub named: bool,
 }
 
 impl Sockets {
@@ -216,7 +225,8 @@ impl Sockets {
 }
 
 /// The policy of a cell with these sockets.
-pub(crate) fn policy(sockets: Sockets) -> Policy {
+#[must_use]
+pub fn policy(sockets: Sockets) -> Policy {
     let mut rules = Vec::with_capacity(512);
     let mut set = |call: c::c_long, exceptions: Vec<Exception>, otherwise: SyscallAction| {
         rules.push((u32::try_from(call).unwrap_or(u32::MAX), Rule { exceptions, otherwise }));
@@ -350,7 +360,7 @@ pub(super) fn one_of(base: u32, values: &[c::c_int]) -> Test {
 /// A number without which a zygote's filter refuses `setns`. Its halves stand where the kernel does not look: above the two
 /// ints that are the call's arguments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct EntryKey(pub(crate) u64);
+pub struct EntryKey(pub(crate) u64);
 
 impl EntryKey {
     /// One that cannot be guessed.

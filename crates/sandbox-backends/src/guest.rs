@@ -1,7 +1,7 @@
 //! The program inside a container: a keeper of its own, and one cell, which is served over the container's streams.
 //!
 //! The container is the outer wall; inside, the cell is made like any cell where there are no namespaces
-//! ([`crate::reduced`]), with the same filter and rules, so that a program is confined twice. If the container was made for
+//! (reduced isolation), with the same filter and rules, so that a program is confined twice. If the container was made for
 //! the one cell, everything is where cells have it, and the wall between this program and the cell is thinner
 //! only by that both have the same user.
 
@@ -19,11 +19,9 @@ use rustix::process::DumpableBehavior;
 use super::CONTAINED;
 use super::docker::END;
 use super::frames::{self, CHUNK, FromGuest, Incoming, ToGuest};
-use crate::archive::Archive;
-use crate::error::Failure;
-use crate::keeper::{Cell, Keeper, Start, Stdio};
-use crate::spec::Command;
-use crate::wire::RunParams;
+use sandbox_cell::archive::Archive;
+use sandbox_cell::bridge::RunParams;
+use sandbox_cell::{Cell, Command, Failure, Keeper, Start, Stdio};
 
 /// What a program does when its first argument is [`super::GUEST_COMMAND`]; `what` is its second.
 pub fn serve_in_container(what: Option<&OsStr>) -> Result<(), Failure> {

@@ -9,11 +9,8 @@ use std::time::Duration;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::error::Failure;
-use crate::layer::LayerSet;
-use crate::outcome::{Outcome, StopReason, Usage};
-use crate::spec::{CellSpec, Command};
-use crate::wire::{MAX_MESSAGE, RunParams};
+use sandbox_cell::bridge::{MAX_MESSAGE, RunParams};
+use sandbox_cell::{CellSpec, Command, Failure, LayerSet, Outcome, StopReason, Usage};
 
 /// The most bytes of a stream in one frame.
 pub(super) const CHUNK: usize = 32 * 1024;

@@ -7,7 +7,7 @@
 use serde_json::{Value, json};
 use syscall_numbers::native::sys_call_name;
 
-use crate::syscalls::{Exception, Rule, Sockets, SyscallAction, Test, policy};
+use sandbox_cell::bridge::{Exception, Rule, Sockets, SyscallAction, Test, policy};
 
 /// What the program inside needs before it locks a cell: it installs filters, and opens what it shows by a newer call.
 const FOR_SETUP: [&str; 2] = ["seccomp", "openat2"];

@@ -2,7 +2,7 @@
 //!
 //! # Theory of operation
 //!
-//! To callers a [`Cell`](crate::Cell) is a connection on which commands, descriptors and outcomes travel; who serves it does
+//! To callers a [`Cell`](sandbox_cell::Cell) is a connection on which commands, descriptors and outcomes travel; who serves it does
 //! not matter. The keeper serves native cells itself. For other backends it forks a bridge for each cell
 //! (`bridge`), which has a `Container` made and starts this same program in it ([`serve_in_container()`]). The two talk over the
 //! container's standard streams (`frames`); the bridge turns what it hears into what callers expect.
@@ -25,14 +25,11 @@ use serde::{Deserialize, Serialize};
 
 pub use guest::serve_in_container;
 
-pub(crate) use bridge::bridge;
-pub(crate) use environment::ToolEnvironment;
+use environment::ToolEnvironment;
 
-use crate::cgroup::Counters;
-use crate::error::Failure;
-use crate::layer::LayerSet;
-use crate::spec::CellSpec;
 use sandbox_base::random::random_token;
+use sandbox_cell::bridge::{BridgeParams, Counters};
+use sandbox_cell::{CellSpec, Failure, Keeper, LayerSet};
 
 /// The first argument with which a program calls [`serve_in_container()`], with what follows it.
 pub const GUEST_COMMAND: &str = "__cell";
@@ -87,6 +84,45 @@ impl Backend {
     }
 }
 
+/// Runs the keeper and ends with it, if this process was started as one: [`sandbox_cell::keeper_main_if_asked`] for programs
+/// whose cells may be made by other backends.
+pub fn keeper_main_if_asked() {
+    sandbox_cell::keeper_main_if_asked(Some(bridge_main));
+}
+
+/// What the bridges of a backend need.
+#[derive(Debug, Serialize, Deserialize)]
+struct BridgeSettings {
+    backend: Backend,
+    environment: ToolEnvironment,
+}
+
+/// Has a keeper make all cells from now on by this backend.
+pub fn use_backend(keeper: &Keeper, backend: &Backend) -> Result<(), Failure> {
+    if *backend == Backend::Native {
+        return keeper.use_bridges(None);
+    }
+    // Only programs of other backends read variables, and only then does the keeper get any.
+    let settings = BridgeSettings { backend: backend.clone(), environment: ToolEnvironment::of_this_process() };
+    let settings = postcard::to_stdvec(&settings).map_err(|error| failed(&error))?;
+    keeper.use_bridges(Some(settings))
+}
+
+fn failed(error: &postcard::Error) -> Failure {
+    Failure::new("cannot use the backend", error.to_string())
+}
+
+/// The bridge to one cell.
+fn bridge_main(params: &BridgeParams<'_>) {
+    let BridgeParams { settings, spec, caller, ids } = params;
+    // The container's user has to come by.
+    rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o022));
+    let settings: Result<BridgeSettings, _> = postcard::from_bytes(settings).map_err(|error| failed(&error));
+    let container =
+        settings.and_then(|BridgeSettings { backend, environment }| container(&backend, &environment, spec, *ids));
+    bridge::bridge(spec, caller, container);
+}
+
 /// A name for a container and its directory that nobody can foresee: others can write where that is.
 fn new_id() -> Result<String, Failure> {
     let token = random_token::<8>().map_err(|errno| Failure::os("cannot name the container", errno))?;
@@ -94,7 +130,7 @@ fn new_id() -> Result<String, Failure> {
 }
 
 /// A container for one cell.
-pub(crate) trait Container {
+trait Container {
     /// Makes all that it needs, and says how to start it. Its standard streams are this command's.
     fn prepare(&mut self) -> Result<std::process::Command, Failure>;
 
@@ -115,7 +151,7 @@ pub(crate) trait Container {
 }
 
 /// A container for a cell. The ids of its root and of its user are its own as long as it exists.
-pub(crate) fn container(
+fn container(
     backend: &Backend,
     environment: &ToolEnvironment,
     spec: &CellSpec,

@@ -2,13 +2,12 @@
 
 use std::io;
 
-use super::super::frames::{FromGuest, WINDOW};
-use super::super::group::{OWN_MEMORY, OWN_PROCESSES};
 use super::Bridge;
-use crate::error::Failure;
-use crate::outcome::{CellEnd, Outcome, RunStatus, StopReason, Usage};
-use crate::wire::FromCell;
+use crate::frames::{FromGuest, WINDOW};
+use crate::group::{OWN_MEMORY, OWN_PROCESSES};
 use sandbox_base::limits::LimitKind;
+use sandbox_cell::bridge::FromCell;
+use sandbox_cell::{CellEnd, Failure, Outcome, RunStatus, StopReason, Usage};
 
 impl Bridge<'_> {
     /// Hears the program inside. False when it has gone.

@@ -3,8 +3,8 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::rootfs;
-use crate::spec::{CellSpec, HOME_DIR, WORK_DIR};
+use sandbox_cell::bridge::system_paths;
+use sandbox_cell::{CellSpec, HOME_DIR, WORK_DIR};
 
 /// Where this program is in a container.
 pub(super) const PROGRAM: &str = "/.sandbox/run";
@@ -59,14 +59,14 @@ impl ContainerRoot {
     }
 
     fn show_system(&mut self) {
-        for path in rootfs::system_paths() {
+        for path in system_paths() {
             match path.read_link() {
                 Ok(target) => self.links.push((path, target)),
                 Err(_) if path.exists() => self.binds.push((path.clone(), path)),
                 Err(_) => {}
             }
         }
-        self.files.extend(rootfs::own_files().map(|(name, text)| (Path::new("/etc").join(name), text)));
+        self.files.extend(sandbox_cell::own_files().map(|(name, text)| (Path::new("/etc").join(name), text)));
         self.links.push(("/var/tmp".into(), "/tmp".into()));
         self.dirs.extend(["/opt", "/run"].map(PathBuf::from));
     }
@@ -139,7 +139,7 @@ impl ContainerRoot {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::spec::{Mount, Volume};
+    use sandbox_cell::{Mount, Volume};
 
     #[test]
     fn an_images_entries_are_shown_around_what_was_asked_for() {

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::cgroup::Counters;
+use sandbox_cell::bridge::Counters;
 
 /// Where the hierarchies are on every system that has them.
 const ROOT: &str = "/sys/fs/cgroup";

@@ -9,10 +9,8 @@ use super::group::{ContainerGroup, OWN_MEMORY, OWN_PROCESSES};
 use super::oci::{check, inner, of_a_container};
 use super::root::{ContainerRoot, PROGRAM};
 use super::{CONTAINED, Container, Docker, DockerMode, GUEST_COMMAND, ToolEnvironment, new_id, profile};
-use crate::cgroup::Counters;
-use crate::error::Failure;
-use crate::layer::LayerSet;
-use crate::spec::{CellSpec, Network};
+use sandbox_cell::bridge::Counters;
+use sandbox_cell::{CellSpec, Failure, LayerSet, Network};
 
 /// What follows [`GUEST_COMMAND`] to end all that a user has in a container.
 pub(super) const END: &str = "end";

@@ -10,10 +10,8 @@ use serde_json::{Value, json};
 use super::group::{ContainerGroup, OWN_MEMORY, OWN_PROCESSES};
 use super::root::{ContainerRoot, PROGRAM};
 use super::{CONTAINED, Container, GUEST_COMMAND, ToolEnvironment, new_id, profile};
-use crate::cgroup::Counters;
-use crate::error::Failure;
-use crate::layer::{Layer, LayerSet};
-use crate::spec::{CellSpec, Mount, Network, base_environment};
+use sandbox_cell::bridge::Counters;
+use sandbox_cell::{CellSpec, Failure, Layer, LayerSet, Mount, Network, base_environment};
 
 /// The user in a container, as in every cell.
 const USER: u32 = 1000;

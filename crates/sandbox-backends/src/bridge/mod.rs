@@ -16,14 +16,10 @@ use rustix::net::{RecvFlags, SendFlags};
 
 use super::Container;
 use super::frames::{self, CHUNK, Incoming, ToGuest, WINDOW};
-use crate::cgroup::Counters;
-use crate::error::Failure;
-use crate::layer::LayerSet;
-use crate::outcome::StopReason;
-use crate::spec::{CellSpec, Command};
-use crate::wire::{self, FromCell, Received, RunParams, ToCell};
 use sandbox_base::limits::LimitKind;
 use sandbox_base::wait::{is_readable, timespec};
+use sandbox_cell::bridge::{self, Counters, FromCell, Received, RunParams, ToCell};
+use sandbox_cell::{CellSpec, Command, Failure, LayerSet, StopReason};
 
 /// How long the program inside may take longer than it should to end a command, before the container is killed.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -37,7 +33,7 @@ const COMPLAINT: usize = 4096;
 /// Serves a cell to its end, by a container. Called in a process of its own.
 pub(crate) fn bridge(spec: &CellSpec, caller: &OwnedFd, container: Result<Box<dyn Container>, Failure>) {
     let tell = |failure| {
-        let _ = wire::send(caller, &FromCell::Failed(failure), &[], SendFlags::empty());
+        let _ = bridge::send(caller, &FromCell::Failed(failure), &[], SendFlags::empty());
     };
     let mut container = match container {
         Ok(container) => container,
@@ -137,7 +133,7 @@ impl<'a> Bridge<'a> {
             ready: None,
             waiting: None,
             running: None,
-            buffer: vec![0; wire::MAX_MESSAGE],
+            buffer: vec![0; bridge::MAX_MESSAGE],
             before: Counters::default(),
         };
         bridge.send(&ToGuest::Create(Box::new(container.inner())))?;
@@ -151,7 +147,7 @@ impl<'a> Bridge<'a> {
     }
 
     fn tell(&self, message: &FromCell) {
-        let _ = wire::send(self.caller, message, &[], SendFlags::empty());
+        let _ = bridge::send(self.caller, message, &[], SendFlags::empty());
     }
 
     /// Serves the cell until its caller has gone.
@@ -329,7 +325,7 @@ impl<'a> Bridge<'a> {
 
     /// Hears the caller. False when it has gone.
     fn hear_caller(&mut self) -> Result<bool, Failure> {
-        match wire::receive(self.caller, &mut self.buffer, RecvFlags::DONTWAIT) {
+        match bridge::receive(self.caller, &mut self.buffer, RecvFlags::DONTWAIT) {
             Ok(Received::Message(message, fds)) => match message {
                 // Containers have no slots, and keep the limits that they were made with.
                 ToCell::Run { run, mounts }
@@ -359,7 +355,7 @@ impl<'a> Bridge<'a> {
         let missing = || Failure::new("cannot start the program", "descriptors are missing");
         let mut fds = fds.into_iter();
         let mut next = || fds.next().ok_or_else(missing);
-        let command = wire::read_command(next()?).map_err(|errno| Failure::os("cannot read the command", errno))?;
+        let command = bridge::read_command(next()?).map_err(|errno| Failure::os("cannot read the command", errno))?;
         let (input, stdout, stderr) = (next()?, next()?, next()?);
         for fd in [&stdout, &stderr] {
             nonblocking(fd.as_fd()).map_err(|errno| Failure::os("cannot prepare the output", errno))?;
