@@ -163,7 +163,9 @@ impl Executor {
             let shown = |artifact: &ArtifactPlan| Mount::read_only("/", &artifact.target);
             let artifact_mounts: Vec<Mount> = plan.install.iter().chain(&plan.compile).map(shown).collect();
             let prestart = prestart_for_run(plan, std::iter::empty());
-            let expect = |spec, made, prestart| self.cells.pool.expect(&WantedCell { spec, made, lent: &[], prestart });
+            let expect = |spec, artifact_mounts, prestart| {
+                self.cells.pool.expect(&WantedCell { spec, artifact_mounts, host_mounts: &[], prestart });
+            };
             expect(&plan.cell, &artifact_mounts, prestart.as_ref());
             if let Some(compile) = &plan.compile {
                 let prepared = plan.prepare.iter().filter(|prepare| prepare.stages.contains(&StageName::Compile));

@@ -141,7 +141,12 @@ impl Stage<'_> {
     ) -> Result<StageEnd, StageError> {
         let is_cancelled = || is_readable(cancel, Duration::ZERO);
         let prestart = self.prestart.as_ref();
-        let wanted = WantedCell { spec: self.cell, made: self.artifact_mounts, lent: self.host_mounts, prestart };
+        let wanted = WantedCell {
+            spec: self.cell,
+            artifact_mounts: self.artifact_mounts,
+            host_mounts: self.host_mounts,
+            prestart,
+        };
         let TakenCell { mut cell, start, late, refill } = cells.pool.take(&wanted, &is_cancelled)?;
         if self.last {
             cells.keeper.close();

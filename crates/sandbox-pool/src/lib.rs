@@ -90,9 +90,9 @@ pub struct WantedCell<'a> {
     /// Its specification.
     pub spec: &'a CellSpec,
     /// Mounts of what was made for many runs. A prestarted process sees them too.
-    pub made: &'a [Mount],
+    pub artifact_mounts: &'a [Mount],
     /// Mounts of host directories that belong to this run.
-    pub lent: &'a [Mount],
+    pub host_mounts: &'a [Mount],
     /// What could wait in it.
     pub prestart: Option<&'a Prestart>,
 }
@@ -176,15 +176,16 @@ impl Pool {
 
     /// A cell for a run. It gives up waiting for one when `cancelled` says that its caller is gone.
     pub fn take(&self, wanted: &WantedCell<'_>, cancelled: &dyn Fn() -> bool) -> Result<TakenCell, TakeError> {
-        let WantedCell { spec, made, lent, prestart } = *wanted;
-        let all = [made, lent].concat();
+        let WantedCell { spec, artifact_mounts, host_mounts, prestart } = *wanted;
+        let all = [artifact_mounts, host_mounts].concat();
         let refill = RefillGuard::new(self.shared.as_ref());
         if let Some(shared) = &self.shared {
             let prestart = prestart.filter(|prestart| shared.warm_starts.allow(prestart));
-            if let Some(order) = prestart.and_then(|prestart| CellOrder::warm(spec, made, lent, prestart))
+            if let Some(order) =
+                prestart.and_then(|prestart| CellOrder::warm(spec, artifact_mounts, host_mounts, prestart))
                 && let Some(cell) = self.take_ready(shared, &order, cancelled)?
             {
-                return Ok(TakenCell { cell, start: StartKind::Warm, late: lent.to_vec(), refill });
+                return Ok(TakenCell { cell, start: StartKind::Warm, late: host_mounts.to_vec(), refill });
             }
             if let Some(order) = CellOrder::plain(spec, &all)
                 && let Some(cell) = self.take_ready(shared, &order, cancelled)?
@@ -198,12 +199,12 @@ impl Pool {
         Ok(TakenCell { cell, start: StartKind::Cold, late: vec![], refill })
     }
 
-    /// Has such a cell made before a run needs one.
+    /// Makes such a cell ready before a run needs one.
     pub fn expect(&self, wanted: &WantedCell<'_>) {
         let Some(shared) = &self.shared else { return };
-        let WantedCell { spec, made, lent, prestart } = *wanted;
-        let warm = prestart.and_then(|prestart| CellOrder::warm(spec, made, lent, prestart));
-        let plain = CellOrder::plain(spec, &[made, lent].concat());
+        let WantedCell { spec, artifact_mounts, host_mounts, prestart } = *wanted;
+        let warm = prestart.and_then(|prestart| CellOrder::warm(spec, artifact_mounts, host_mounts, prestart));
+        let plain = CellOrder::plain(spec, &[artifact_mounts, host_mounts].concat());
         let mut shelves = shared.lock();
         for order in warm.into_iter().chain(plain) {
             shelves.expect(&order, Instant::now(), |id| self.start_maker_of(shared, id, &order));

@@ -36,8 +36,13 @@ impl CellOrder {
 
     /// The same with a prestarted process. A zygote is worth its memory only where many runs are alike, so its cells have
     /// the default disk and no network. A companion lives under the limits of what it helps, which are the operator's.
-    pub(crate) fn warm(spec: &CellSpec, made: &[Mount], lent: &[Mount], prestart: &Prestart) -> Option<Self> {
-        let mut order = Self::plain(spec, lent)?;
+    pub(crate) fn warm(
+        spec: &CellSpec,
+        artifact_mounts: &[Mount],
+        host_mounts: &[Mount],
+        prestart: &Prestart,
+    ) -> Option<Self> {
+        let mut order = Self::plain(spec, host_mounts)?;
         match prestart.kind {
             PrestartKind::Zygote if order.spec.limits != Limits::default() || !Zygote::POSSIBLE => return None,
             // The memory limit could not be lowered below what the child uses already.
@@ -48,7 +53,7 @@ impl CellOrder {
         if order.spec.network != Network::None {
             return None;
         }
-        order.spec.mounts.extend(made.iter().cloned());
+        order.spec.mounts.extend(artifact_mounts.iter().cloned());
         Some(Self { prestart: Some(prestart.clone()), ..order })
     }
 }
