@@ -282,7 +282,7 @@ LAYER = [
 SEEDS = {
     "archive": ARCHIVE,
     "archive_round_trip": ROUND_TRIP,
-    "definition": DEFINITION + [path.read_text() for path in sorted((ROOT / "runtimes").glob("[cb]*.toml"))],
+    "definition": DEFINITION + [path.read_text() for path in sorted((ROOT / "languages").glob("[cb]*/language.toml"))],
     "dns": DNS,
     "dns_reply": DNS_REPLY,
     "host": HOST,

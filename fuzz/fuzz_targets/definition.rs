@@ -7,7 +7,7 @@ use libfuzzer_sys::fuzz_target;
 use sandbox_base::RelativePath;
 use sandbox_runtimes::Definition;
 
-const BASE: &str = include_str!("../../runtimes/bash.toml");
+const BASE: &str = include_str!("../../languages/bash/language.toml");
 
 fuzz_target!(|text: &str| {
     let like = |name: &str| (name == "bash").then(|| toml::from_str(BASE).expect("valid"));

@@ -1,9 +1,17 @@
 //! Literals: one value, in every language, from which no text can break out. Where it is easy to read one back, it is.
 #![no_main]
 
+use std::sync::LazyLock;
+
 use libfuzzer_sys::fuzz_target;
-use sandbox_executor::fuzz::literal;
+use sandbox_runtimes::Registry;
 use serde_json::Value;
+
+/// Writes a value as a literal of a language.
+fn literal(value: &Value, language: &str) -> Result<String, String> {
+    static REGISTRY: LazyLock<Registry> = LazyLock::new(|| Registry::shipped().expect("valid"));
+    REGISTRY.by_name(language).expect("known").literals.as_ref().expect("literals").write(value)
+}
 
 /// What is left of a literal without its strings, of which each must end.
 fn without_strings(text: &str) -> String {

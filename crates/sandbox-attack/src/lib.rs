@@ -15,6 +15,7 @@ mod report;
 mod runner;
 mod world;
 
+use std::collections::BTreeMap;
 use std::os::fd::BorrowedFd;
 use std::os::unix::process::CommandExt;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -25,7 +26,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use sandbox_base::reason;
 use sandbox_cell::LayerSet;
 use sandbox_executor::{Executor, HostVariables, Input, Request, RunResult, RunService, Settings, Source};
-use sandbox_runtimes::{ArtifactStore, Registry};
+use sandbox_runtimes::{ArtifactStore, Definition, Registry};
 
 use catalogue::Attack;
 use runner::{AttackRecord, AttackRunner, is_cancelled};
@@ -161,10 +162,12 @@ fn open<'a>(
 
 /// Has toolchains make what they make once, before anybody looks at the clock. What fails here fails again, and is said then.
 fn prepare(runner: &AttackRunner<'_>, attacks: &[Attack]) {
-    const INNOCENT: [(&str, &str); 1] = [("go", "package main\n\nfunc main() {}\n")];
-    for (language, code) in INNOCENT {
-        let is_used = attacks.iter().any(|attack| attack.file.rsplit_once('.').is_some_and(|(_, end)| end == language));
-        let Some(definition) = runner.service.language(language).ok().filter(|_| is_used) else { continue };
+    let used = attacks.iter().filter_map(|attack| runner.service.language_of_file(attack.file.as_ref()));
+    let prepared: BTreeMap<&str, &Definition> =
+        used.filter(|definition| definition.prepare.is_some()).map(|used| (used.name.as_str(), used)).collect();
+    for definition in prepared.into_values() {
+        // The toolchain is prepared before the compiler refuses this.
+        let code = "0";
         let settings = runner.service.settings();
         let request = Request::new(Source::Code(code.to_owned()), settings.defaults.clone(), settings.required());
         if let Ok(checked) = runner.service.check(request, Some(definition), Input::Empty) {

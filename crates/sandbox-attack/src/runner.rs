@@ -98,8 +98,8 @@ impl AttackRunner<'_> {
         verdict: &mut Option<&'static str>,
         start: &mut Option<&'static str>,
     ) -> Result<AttackOutcome, String> {
-        let language = language(attack)?;
-        let definition = self.service.language(language).map_err(|unknown| unknown.to_string())?;
+        let definition = self.service.language_of_file(attack.file.as_ref());
+        let definition = definition.ok_or_else(|| format!("there is no language for '{}'", attack.file))?;
         self.service.toolchain(definition).map_err(|missing| format!("needs {}", missing.what))?;
         let mut world =
             World::plant(&self.baseline).map_err(|error| format!("cannot plant what it looks for: {error}"))?;
@@ -214,7 +214,7 @@ impl AttackRunner<'_> {
         world: &World,
     ) -> Result<Option<RunResult>, String> {
         let settings = self.service.settings();
-        let mut request = request(attack, &definition.name, world, settings.required())?;
+        let mut request = request(attack, definition, world, settings.required())?;
         if !self.layers.contains(Layer::Net) {
             // Nobody has a network there. It has to do without, and may still try.
             request.network.mode = NetworkMode::None;
@@ -314,27 +314,12 @@ fn looks_at_shown(attack: &Attack) -> bool {
     attack.text.contains("SHOWN")
 }
 
-/// The language that a file's name tells.
-fn language(attack: &Attack) -> Result<&'static str, String> {
-    let ending = attack.file.rsplit_once('.').map_or("", |(_, ending)| ending);
-    match ending {
-        "c" => Ok("c"),
-        "py" => Ok("python"),
-        "js" => Ok("javascript"),
-        "sh" => Ok("bash"),
-        "go" => Ok("go"),
-        "rs" => Ok("rust"),
-        "java" => Ok("java"),
-        other => Err(format!("there is no language for '{other}'")),
-    }
-}
-
 /// When the program's time is up, in microseconds.
 fn deadline(attack: &Attack) -> u64 {
     attack.limits.iter().rfind(|(kind, _)| *kind == LimitKind::WallTime).map_or(PATIENCE, |(_, value)| *value)
 }
 
-fn request(attack: &Attack, language: &str, world: &World, required: LayerSet) -> Result<Request, String> {
+fn request(attack: &Attack, language: &Definition, world: &World, required: LayerSet) -> Result<Request, String> {
     let mut limits = sandbox_base::Limits::default();
     let mut set = |kind: LimitKind, value| limits.set(kind, value, &Caps::default()).map_err(|error| error.to_string());
     set(LimitKind::WallTime, PATIENCE)?;
@@ -356,11 +341,10 @@ fn request(attack: &Attack, language: &str, world: &World, required: LayerSet) -
         request.volumes = vec![volume(&world.shown())];
     }
     if attack.template {
-        let text = TemplateRequest::shipped("harness", language).ok_or("there is no harness")?;
+        let text = language.templates.get("harness").ok_or("there is no harness")?.clone();
         let cases = serde_json::json!([{ "args": [1], "expected": 2 }]);
         let variables = [("function".to_owned(), "f".into()), ("cases".to_owned(), cases)];
-        request.template =
-            Some(TemplateRequest { name: "harness".to_owned(), text: text.to_owned(), variables: variables.into() });
+        request.template = Some(TemplateRequest { name: "harness".to_owned(), text, variables: variables.into() });
     }
     Ok(request)
 }

@@ -16,9 +16,8 @@ use crate::request::UsageError;
 /// The largest file that is read.
 const MAX_FILE: u64 = 512 << 20;
 
-/// Directories that are made from a project and are no part of it.
-const NOT_SOURCE: [&str; 8] =
-    [".git", ".hg", ".svn", "node_modules", "__pycache__", ".venv", ".mypy_cache", ".pytest_cache"];
+/// Directories of version control, which are no part of a project. Languages add their own.
+const VERSION_CONTROL: [&str; 3] = [".git", ".hg", ".svn"];
 
 fn refuse(path: &Path, why: &str) -> UsageError {
     format!("cannot read '{}': {why}", printable(&path.to_string_lossy()))
@@ -54,21 +53,28 @@ pub(crate) fn read_one(path: &Path, name: &str) -> Result<InputFile, UsageError>
 }
 
 /// Everything in a directory, under a name in the working directory or, without one, right there.
-pub(crate) fn read_dir(dir: &Path, name: &str) -> Result<Vec<InputFile>, UsageError> {
+pub(crate) fn read_dir(registry: &Registry, dir: &Path, name: &str) -> Result<Vec<InputFile>, UsageError> {
     let root = dir.canonicalize().map_err(|error| refuse(dir, &reason(&error)))?;
     if root.parent().is_none() {
         return Err(refuse(dir, "it is the root directory"));
     }
-    let built = ["Cargo.toml", "pom.xml"].iter().any(|file| root.join(file).exists());
     let mut files = vec![];
-    read_below(&root, &root, name, built, &mut files)?;
+    read_below(registry, &root, &root, name, &mut files)?;
     if files.is_empty() {
         return Err(refuse(dir, "the directory is empty"));
     }
     Ok(files)
 }
 
-fn read_below(root: &Path, dir: &Path, name: &str, built: bool, files: &mut Vec<InputFile>) -> Result<(), UsageError> {
+fn read_below(
+    registry: &Registry,
+    root: &Path,
+    dir: &Path,
+    name: &str,
+    files: &mut Vec<InputFile>,
+) -> Result<(), UsageError> {
+    // Build tools write beside the manifest, at the root.
+    let is_beside = |manifest: &str| dir == root && root.join(manifest).exists();
     let failed = |error: std::io::Error| refuse(dir, &reason(&error));
     let mut entries: Vec<_> = std::fs::read_dir(dir).map_err(failed)?.collect::<Result<_, _>>().map_err(failed)?;
     entries.sort_by_key(std::fs::DirEntry::file_name);
@@ -77,7 +83,7 @@ fn read_below(root: &Path, dir: &Path, name: &str, built: bool, files: &mut Vec<
         let Some(own) = entry.file_name().to_str().map(str::to_owned) else {
             return Err(refuse(&path, "its name is not UTF-8"));
         };
-        if NOT_SOURCE.contains(&own.as_str()) || (built && own == "target" && dir == root) {
+        if VERSION_CONTROL.contains(&own.as_str()) || registry.ignores(&own, &is_beside) {
             continue;
         }
         let inner = if name.is_empty() { own } else { format!("{name}/{own}") };
@@ -86,7 +92,7 @@ fn read_below(root: &Path, dir: &Path, name: &str, built: bool, files: &mut Vec<
             return Err(refuse(&path, "it is a link to a file outside the directory"));
         }
         if kind.is_dir() {
-            read_below(root, &path, &inner, built, files)?;
+            read_below(registry, root, &path, &inner, files)?;
         } else if path.is_file() {
             files.push(read_one(&path, &inner)?);
         }
@@ -95,7 +101,7 @@ fn read_below(root: &Path, dir: &Path, name: &str, built: bool, files: &mut Vec<
 }
 
 /// What `--input FILE[:NAME]` names.
-pub(crate) fn read_input(text: &OsStr) -> Result<Vec<InputFile>, UsageError> {
+pub(crate) fn read_input(registry: &Registry, text: &OsStr) -> Result<Vec<InputFile>, UsageError> {
     let bytes = text.as_bytes();
     let colon = bytes.iter().rposition(|byte| *byte == b':').filter(|_| !Path::new(text).exists());
     let (path, name) = if let Some(at) = colon {
@@ -109,7 +115,7 @@ pub(crate) fn read_input(text: &OsStr) -> Result<Vec<InputFile>, UsageError> {
     if path.is_dir() {
         let name = name.trim_end_matches('/');
         RelativePath::new(name).map_err(|error| error.to_string())?;
-        return read_dir(path, name);
+        return read_dir(registry, path, name);
     }
     Ok(vec![read_one(path, &name)?])
 }
@@ -139,17 +145,18 @@ mod tests {
 
     #[test]
     fn a_project_is_read_without_what_is_made_from_it() {
+        let registry = Registry::default();
         let dir = tempfile::tempdir().expect("tempdir");
         for file in ["src/main.rs", "Cargo.toml", "target/x", ".git/HEAD", "a/node_modules/y", "data/target/z"] {
             write(&dir.path().join(file), "");
         }
         let names = |files: Vec<InputFile>| files.iter().map(|file| file.path.as_str().to_owned()).collect::<Vec<_>>();
-        let files = read_dir(dir.path(), "").expect("read");
+        let files = read_dir(&registry, dir.path(), "").expect("read");
         assert_eq!(names(files), ["Cargo.toml", "data/target/z", "src/main.rs"]);
-        assert_eq!(names(read_dir(&dir.path().join("src"), "in").expect("read")), ["in/main.rs"]);
+        assert_eq!(names(read_dir(&registry, &dir.path().join("src"), "in").expect("read")), ["in/main.rs"]);
         std::os::unix::fs::symlink("/etc/passwd", dir.path().join("link")).expect("link");
-        assert!(read_dir(dir.path(), "").expect_err("refused").contains("outside the directory"));
-        assert!(read_dir(&dir.path().join("none"), "").is_err());
+        assert!(read_dir(&registry, dir.path(), "").expect_err("refused").contains("outside the directory"));
+        assert!(read_dir(&registry, &dir.path().join("none"), "").is_err());
     }
 
     #[test]

@@ -69,14 +69,14 @@ pub(crate) fn code(
         }
     }
     let registry = registry_for(options)?;
-    let (source, files) = read_source(options)?;
+    let (source, files) = read_source(options, &registry)?;
     let definition = match (&options.lang, options.file.as_slice()) {
         (Some(lang), _) => registry.by_name(lang).map_err(|error| error.to_string())?,
         (None, []) => return Err("no language; set it with --lang, such as --lang python".to_owned()),
         (None, [first, ..]) => language_of(&registry, first, &source, &files)?,
     };
     let is_code = matches!(source, Source::Code(_));
-    let mut request = request(&options.run, source, settings)?;
+    let mut request = request(&options.run, &registry, source, settings)?;
     request.entry = match (&options.entry, options.file.as_slice()) {
         (Some(entry), _) => Some(entry.clone()),
         (None, [file]) if is_code => own_name(definition, file),
@@ -87,7 +87,7 @@ pub(crate) fn code(
     request.args = args;
     request.packages.clone_from(&options.package);
     request.restricted = options.restricted;
-    request.template = template::read(options, &definition.name)?;
+    request.template = template::read(options, definition)?;
     let input = open_input(&options.run, options.code.is_none() && options.file.is_empty())?;
     Ok(PreparedRequest { request, language: Some(definition.clone()), input })
 }
@@ -114,20 +114,20 @@ fn own_name(definition: &Definition, file: &Path) -> Option<String> {
 }
 
 /// The code, or the files of a project.
-fn read_source(options: &CodeOptions) -> Result<(Source, Vec<InputFile>), UsageError> {
+fn read_source(options: &CodeOptions, registry: &Registry) -> Result<(Source, Vec<InputFile>), UsageError> {
     match options.file.as_slice() {
         [] => Ok((Source::Code(read_code(options)?), vec![])),
         _ if options.code.is_some() => Err("--code and --file cannot be combined".to_owned()),
         [file] if !file.is_dir() => {
             Ok((Source::Code(as_text(read_file(file)?, &format!("'{}'", file.display()))?), vec![]))
         }
-        [dir] => Ok((Source::Files, project::read_dir(dir, "")?)),
+        [dir] => Ok((Source::Files, project::read_dir(registry, dir, "")?)),
         several => {
             let mut files = vec![];
             for path in several {
                 let name = project::name_of(path)?;
                 if path.is_dir() {
-                    files.extend(project::read_dir(path, &name)?);
+                    files.extend(project::read_dir(registry, path, &name)?);
                 } else {
                     files.push(project::read_one(path, &name)?);
                 }
@@ -160,13 +160,18 @@ pub(crate) fn program(
         }
         _ => None,
     };
-    let mut request = request(options, Source::Program { argv, mount }, settings)?;
+    let mut request = request(options, &Registry::default(), Source::Program { argv, mount }, settings)?;
     request.workdir = request.workdir.or(workdir);
     let input = open_input(options, false)?;
     Ok(PreparedRequest { request, language: None, input })
 }
 
-fn request(options: &RunOptions, source: Source, settings: &mut Settings) -> Result<Request, UsageError> {
+fn request(
+    options: &RunOptions,
+    registry: &Registry,
+    source: Source,
+    settings: &mut Settings,
+) -> Result<Request, UsageError> {
     let mut limits = settings.defaults.clone();
     if let Some(isolation) = options.isolation {
         settings.isolation = match isolation {
@@ -195,7 +200,7 @@ fn request(options: &RunOptions, source: Source, settings: &mut Settings) -> Res
     settings.volume_paths.extend(options.allow_path.iter().cloned());
     let mut request = Request::new(source, limits, required);
     for input in &options.input {
-        request.files.extend(project::read_input(input)?);
+        request.files.extend(project::read_input(registry, input)?);
     }
     request.image = options.image.as_deref().map(|name| open_image(name, settings)).transpose()?;
     request.env = env;

@@ -6,6 +6,7 @@ use std::path::Path;
 
 use sandbox_base::reason;
 use sandbox_executor::TemplateRequest;
+use sandbox_runtimes::Definition;
 use serde_json::Value;
 
 use crate::args::CodeOptions;
@@ -16,7 +17,7 @@ use crate::request::UsageError;
 const MOST: u64 = 16 << 20;
 
 /// The template that the flags ask for.
-pub(crate) fn read(options: &CodeOptions, language: &str) -> Result<Option<TemplateRequest>, UsageError> {
+pub(crate) fn read(options: &CodeOptions, language: &Definition) -> Result<Option<TemplateRequest>, UsageError> {
     let Some(template) = &options.template else {
         if options.var.is_empty() && options.vars.is_empty() {
             return Ok(None);
@@ -24,8 +25,8 @@ pub(crate) fn read(options: &CodeOptions, language: &str) -> Result<Option<Templ
         return Err("--var and --vars require --template".to_owned());
     };
     let name = template.display().to_string();
-    let text = match TemplateRequest::shipped(&name, language) {
-        Some(text) if !template.exists() => text.to_owned(),
+    let text = match language.templates.get(&name) {
+        Some(text) if !template.exists() => text.clone(),
         _ => read_text(template)?,
     };
     let mut variables = BTreeMap::new();

@@ -12,7 +12,7 @@ use sandbox_base::wait::is_readable;
 use sandbox_cell::archive::{FileCaps, Omission};
 use sandbox_cell::{Failure, Keeper, Mount, RunStatus, Sources, signal_name};
 use sandbox_pool::{Pool, PoolLimits, RefillGuard, WantedCell};
-use sandbox_runtimes::{ArtifactStore, StageName};
+use sandbox_runtimes::{ArtifactStore, Definition, StageName};
 
 use crate::event::Observer;
 use crate::input_files::pack;
@@ -89,7 +89,7 @@ impl Executor {
     pub(crate) fn render(
         &self,
         request: &mut Request,
-        language: &str,
+        language: &Definition,
         renderer: &Path,
         cancel: &[BorrowedFd<'_>],
     ) -> Result<(), StageError> {

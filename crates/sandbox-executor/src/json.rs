@@ -12,6 +12,7 @@ use sandbox_base::units::shorten;
 use sandbox_base::{LimitKind, RelativePath};
 use sandbox_cell::Layer;
 use sandbox_network::HostRule;
+use sandbox_runtimes::Definition;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -219,8 +220,8 @@ impl JsonRequest {
         self.language.as_deref().unwrap_or("python")
     }
 
-    /// The request that this is, in a language of this name. What it holds is moved, not copied.
-    pub fn into_request(mut self, language: &str, settings: &Settings) -> Result<Request, FieldError> {
+    /// The request that this is, in a language. What it holds is moved, not copied.
+    pub fn into_request(mut self, language: &Definition, settings: &Settings) -> Result<Request, FieldError> {
         if self.webhook.is_some() {
             return Err(at("webhook")("only jobs (POST /v1/execute) can have a webhook".to_owned()));
         }
@@ -293,14 +294,14 @@ impl JsonRequest {
         }
     }
 
-    fn template(&mut self, language: &str) -> Result<Option<TemplateRequest>, FieldError> {
+    fn template(&mut self, language: &Definition) -> Result<Option<TemplateRequest>, FieldError> {
         let Some(template) = self.template.take() else { return Ok(None) };
         let (name, text) = match (&template.name, template.text) {
             (Some(name), None) => {
-                let text = TemplateRequest::shipped(name, language);
+                let text = language.templates.get(name);
                 let name = shorten(name);
-                let missing = || at("template.name")(format!("no template '{name}' for {language}"));
-                (format!("template '{name}'"), text.ok_or_else(missing)?.to_owned())
+                let missing = || at("template.name")(format!("no template '{name}' for {}", language.name));
+                (format!("template '{name}'"), text.ok_or_else(missing)?.clone())
             }
             (None, Some(text)) => ("template".to_owned(), text),
             _ => return Err(at("template")("expected either a name or a text".to_owned())),
@@ -339,13 +340,17 @@ mod tests {
     fn read(value: Value) -> Result<Request, String> {
         let request: JsonRequest = serde_json::from_value(value).map_err(|error| error.to_string())?;
         let settings = Settings { named_volumes: true, ..Settings::default() };
-        request.into_request("python", &settings).map_err(|error| error.to_string())
+        request.into_request(&python(), &settings).map_err(|error| error.to_string())
+    }
+
+    fn python() -> Definition {
+        sandbox_runtimes::Registry::shipped().expect("valid").by_name("python").expect("known").clone()
     }
 
     #[test]
     fn clients_share_no_volumes_unless_the_operator_says_so() {
         let request = JsonRequest { code: Some("1".into()), volumes: vec!["v:/data".into()], ..JsonRequest::default() };
-        let refused = request.into_request("python", &Settings::default()).expect_err("refused").to_string();
+        let refused = request.into_request(&python(), &Settings::default()).expect_err("refused").to_string();
         assert!(refused.starts_with("volumes: named volumes are shared by all clients"), "{refused}");
     }
 

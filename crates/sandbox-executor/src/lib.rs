@@ -17,7 +17,6 @@ mod images;
 mod input_files;
 mod json;
 mod last_value;
-mod literal;
 mod network;
 mod output_capture;
 mod output_files;

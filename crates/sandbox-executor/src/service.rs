@@ -264,7 +264,7 @@ impl RunService {
     pub fn check_json(&self, mut json: JsonRequest, owner: Option<&str>) -> Result<CheckedRequest, Refused> {
         let definition = self.language(json.language())?;
         let (image, input) = (json.image.take(), json.stdin.take().unwrap_or_default().into_bytes());
-        let mut request = json.into_request(&definition.name, &self.settings)?;
+        let mut request = json.into_request(definition, &self.settings)?;
         request.owner = owner.map(str::to_owned);
         request.image = image.map(|name| self.image(&name)).transpose()?;
         let input = if input.is_empty() { Input::Empty } else { Input::Bytes(input) };
@@ -306,6 +306,12 @@ impl RunService {
         self.registry.by_name(name)
     }
 
+    /// The definition of the language of a file, by its extension.
+    #[must_use]
+    pub fn language_of_file(&self, file: &Path) -> Option<&Definition> {
+        self.registry.by_file(file)
+    }
+
     /// The toolchain of a language on the host.
     pub fn toolchain(&self, definition: &Definition) -> Result<Arc<Runtime>, Missing> {
         self.toolchains.on_host(definition)
@@ -333,8 +339,10 @@ impl RunService {
             PendingWork::Plan(plan) => *plan,
             PendingWork::Template(parts) => {
                 let (mut request, runtime, resolved) = *parts;
-                let language = runtime.as_ref().map_or("", |runtime| &runtime.definition.name);
-                match self.executor.render(&mut request, language, &self.renderer, cancel) {
+                let rendered = runtime.as_ref().map_or(Ok(()), |runtime| {
+                    self.executor.render(&mut request, &runtime.definition, &self.renderer, cancel)
+                });
+                match rendered {
                     Ok(()) => {}
                     Err(StageError::Failed(failure)) => return Err(failure.into()),
                     Err(StageError::Cancelled) => {

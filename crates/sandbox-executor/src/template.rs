@@ -19,10 +19,10 @@ use sandbox_base::{LimitKind, Limits};
 use sandbox_cell::archive::Archive;
 use sandbox_cell::{CellSpec, Command, Failure, LayerSet, Mount, RunStatus, StopReason};
 use sandbox_network::AddressPolicy;
+use sandbox_runtimes::{Definition, Literals};
 use serde::{Deserialize, Serialize};
 
 use crate::execute::Cells;
-use crate::literal::literal;
 use crate::output_files::Collected;
 use crate::stage::{Input, Stage, StageError, failure};
 
@@ -76,43 +76,31 @@ pub(crate) struct Lines {
 struct RenderTask {
     template: TemplateRequest,
     language: String,
+    /// How the language writes values; none if its definition does not say.
+    literals: Option<Literals>,
     code: String,
 }
 
-macro_rules! shipped {
-    ($($language:literal: $file:literal),*) => {
-        [$(($language, include_str!(concat!("../../../templates/", $file)))),*]
-    };
-}
-
-/// A template that runs a function on cases, for every language.
-const HARNESS: [(&str, &str); 9] = shipped![
-    "python": "harness.py", "javascript": "harness.js", "go": "harness.go", "rust": "harness.rs",
-    "java": "harness.java", "c": "harness.c", "cpp": "harness.cpp", "typescript": "harness.ts", "bash": "harness.sh"
-];
-
 impl TemplateRequest {
-    /// The text of a template that comes with the program.
-    #[must_use]
-    pub fn shipped(name: &str, language: &str) -> Option<&'static str> {
-        let (_, text) = HARNESS.iter().find(|(of, _)| name == "harness" && *of == language)?;
-        Some(text)
-    }
-
     /// Renders a snippet in a cell of its own. `renderer` is a program that does it when it is called with
     /// [`RENDER_COMMAND`].
     pub(crate) fn render(
         &self,
         cells: &Cells,
         renderer: &std::path::Path,
-        language: &str,
+        language: &Definition,
         code: &str,
         required: LayerSet,
         cancel: &[BorrowedFd<'_>],
     ) -> Result<Rendered, StageError> {
         let refuse = |why: String| Failure { what: self.name.clone(), why, fix: None, request: true };
         let internal = |why: &str| Failure { request: false, ..refuse(why.to_owned()) };
-        let job = RenderTask { template: self.clone(), language: language.to_owned(), code: code.to_owned() };
+        let job = RenderTask {
+            template: self.clone(),
+            language: language.name.clone(),
+            literals: language.literals.clone(),
+            code: code.to_owned(),
+        };
         let job = serde_json::to_vec(&job).map_err(|error| refuse(error.to_string()))?;
         let mut limits = Limits::default();
         for (kind, value) in
@@ -166,11 +154,13 @@ fn fill_in(job: &RenderTask) -> Result<Rendered, String> {
     environment.set_fuel(Some(FUEL));
     environment.set_undefined_behavior(UndefinedBehavior::Strict);
     environment.set_auto_escape_callback(|_| minijinja::AutoEscape::None);
-    let language = job.language.clone();
+    let (language, literals) = (job.language.clone(), job.literals.clone());
     environment.add_filter("literal", move |value: Value| -> Result<String, Error> {
         let invalid = |why: String| Error::new(ErrorKind::InvalidOperation, why);
         let value = serde_json::to_value(&value).map_err(|error| invalid(error.to_string()))?;
-        literal(&unmarked(value), &language).map_err(invalid)
+        let literals = literals.as_ref().ok_or_else(|| invalid(format!("{language} defines no literals")))?;
+        let written = literals.write(&unmarked(value));
+        written.map_err(|what| invalid(format!("{language} has no literal for {what}")))
     });
     let mut variables: BTreeMap<String, Value> =
         job.template.variables.iter().map(|(name, value)| (name.clone(), Value::from(Serde(value)))).collect();
@@ -287,7 +277,9 @@ mod tests {
     fn fill(text: &str, code: &str, variables: serde_json::Value) -> Result<Rendered, String> {
         let variables = serde_json::from_value(variables).expect("a map");
         let template = TemplateRequest { name: "t".to_owned(), text: text.to_owned(), variables };
-        let job = RenderTask { template, language: "python".to_owned(), code: code.to_owned() };
+        let registry = sandbox_runtimes::Registry::shipped().expect("valid");
+        let literals = registry.by_name("python").expect("known").literals.clone();
+        let job = RenderTask { template, language: "python".to_owned(), literals, code: code.to_owned() };
         serde_json::from_slice(&render(&serde_json::to_vec(&job).expect("json"))).expect("an answer")
     }
 

@@ -12,7 +12,7 @@ use sandbox_base::limits::Caps;
 use sandbox_base::{LimitKind, RelativePath};
 use sandbox_executor::{Executor, HostVariables, Input, InputFile, Request, RunService, Settings, Source};
 use sandbox_runtimes::Registry;
-use sandbox_testing::features::{Case, Runner};
+use sandbox_testing::features::{Case, LanguageDir, Runner};
 use serde_json::Value;
 
 fn main() {
@@ -24,7 +24,7 @@ fn main() {
     let service = Arc::new(RunService::new(executor, settings, registry, variables, PathBuf::new()));
     let inner = Arc::clone(&service);
     let runner: Arc<Runner> = Arc::new(move |case| run(&inner, case));
-    let trials = sandbox_testing::features::trials(&runner);
+    let trials = LanguageDir::shipped().trials(&runner);
     drop(runner);
     let conclusion = libtest_mimic::run(&Arguments::from_args(), trials);
     drop(service);

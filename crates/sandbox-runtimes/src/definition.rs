@@ -11,12 +11,19 @@ use std::path::{Component, Path, PathBuf};
 use regex_lite::Regex;
 use serde::Deserialize;
 
+use crate::literals::Literals;
+
 /// What a definition file says.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Definition {
     /// The language's name.
     pub name: String,
+    /// How people write its name, if that differs.
+    pub title: Option<String>,
+    /// Its place in lists; where several languages fit a project, the first of them is taken. Languages without one come
+    /// last.
+    pub order: Option<u32>,
     /// Other names for it.
     #[serde(default)]
     pub aliases: Vec<String>,
@@ -32,6 +39,16 @@ pub struct Definition {
     pub entry_from: Option<EntryFrom>,
     /// What a file in which a program begins has in it. If one file alone has it, that is where.
     pub entry_marker: Option<Pattern>,
+    /// Directories that tools make in projects of this language, and that are no part of them.
+    #[serde(default)]
+    pub ignore: Vec<String>,
+    /// The directory that the build tool makes beside one of the manifests ([`Packages::manifests`]).
+    pub build_dir: Option<String>,
+    /// Templates by their names, each a file beside this one.
+    #[serde(default)]
+    pub templates: BTreeMap<String, String>,
+    /// How values are written.
+    pub literals: Option<Literals>,
     /// How to find its toolchain.
     pub find: Find,
     /// What to do once for each toolchain.
@@ -344,9 +361,22 @@ pub enum DefinitionError {
 const PLACEHOLDERS: [&str; 9] =
     ["{executable}", "{entry}", "{stem}", "{runner}", "{runner_file}", "{heap}", "{zygote}", "{library}", "{preload}"];
 
+/// Keys whose value is the name of a file beside the definition; `*` stands for any key.
+const FILE_KEYS: [&[&str]; 5] = [
+    &["run", "runner"],
+    &["run", "restricted", "runner"],
+    &["run", "warm", "zygote"],
+    &["prepare", "files", "*"],
+    &["templates", "*"],
+];
+
+/// Keys that a definition does not inherit from a language with another name.
+const OWN_KEYS: [&str; 3] = ["aliases", "title", "order"];
+
 impl Definition {
     /// Reads a definition; `file` is named in errors. `like` gives the definition that this one builds on by its name,
-    /// and `beside` reads the files beside it.
+    /// and `beside` reads the files beside it. Returns the table too, in which names of files are replaced by their
+    /// content, so that another definition can build on it.
     pub fn parse(
         file: &str,
         text: &str,
@@ -356,26 +386,46 @@ impl Definition {
         let syntax = |source| DefinitionError::Syntax { file: file.to_owned(), source: Box::new(source) };
         let value = |what| DefinitionError::Value { file: file.to_owned(), what };
         let mut table: toml::Table = toml::from_str(text).map_err(syntax)?;
-        let mut definition: Self = match table.remove("like") {
-            // From the text, so that an error names the line.
-            None => toml::from_str(text).map_err(syntax)?,
+        let base = match table.remove("like") {
+            None => None,
             Some(toml::Value::String(name)) => {
-                let base = like(&name).ok_or_else(|| value(format!("like: unknown language '{name}'")))?;
-                table = merge(base, table);
-                table.clone().try_into().map_err(syntax)?
+                Some(like(&name).ok_or_else(|| value(format!("like: unknown language '{name}'")))?)
             }
             Some(_) => return Err(value("like: expected the name of a language".to_owned())),
         };
-        if let Some(what) = definition.problem() {
-            return Err(value(what));
+        for keys in FILE_KEYS {
+            read_files(&mut table, keys, &mut |name| {
+                let read =
+                    |source| DefinitionError::Read { file: format!("{name} ({} in {file})", keys.join(".")), source };
+                let invalid = |error| value(format!("{}: {error}", keys.join(".")));
+                sandbox_base::RelativePath::new(name.to_owned()).map_err(invalid)?;
+                beside(name).map_err(read)
+            })?;
         }
-        let restricted = definition.run.restricted.as_mut().map(|restricted| &mut restricted.runner);
-        let warm = definition.run.warm.as_mut().map(|warm| &mut warm.zygote);
-        let files = definition.prepare.iter_mut().flat_map(|prepare| prepare.files.values_mut());
-        for name in definition.run.runner.iter_mut().chain(restricted).chain(warm).chain(files) {
-            *name = beside(name).map_err(|source| DefinitionError::Read { file: name.clone(), source })?;
+        let is_whole = base.is_none();
+        if let Some(mut base) = base {
+            if base.get("name") != table.get("name") {
+                base.retain(|key, _| !OWN_KEYS.contains(&key));
+            }
+            table = merge(base, table);
         }
-        Ok((definition, table))
+        let definition: Self = match table.clone().try_into() {
+            Ok(definition) => definition,
+            // Once more from the text, so that the error names the line.
+            Err(source) => {
+                return Err(syntax(toml::from_str::<Self>(text).err().filter(|_| is_whole).unwrap_or(source)));
+            }
+        };
+        match definition.problem() {
+            Some(what) => Err(value(what)),
+            None => Ok((definition, table)),
+        }
+    }
+
+    /// The language's name as people write it.
+    #[must_use]
+    pub fn title(&self) -> &str {
+        self.title.as_deref().unwrap_or(&self.name)
     }
 
     fn problem(&self) -> Option<String> {
@@ -418,17 +468,18 @@ impl Definition {
                 return Some(format!("{name} uses {{runner}}, but there is no run.runner"));
             }
         }
-        let restricted = self.run.restricted.iter().map(|restricted| &restricted.runner);
-        let warm = self.run.warm.iter().map(|warm| &warm.zygote);
-        for runner in self.run.runner.iter().chain(restricted).chain(warm) {
-            if let Err(error) = sandbox_base::RelativePath::new(runner.clone()) {
-                return Some(format!("run.runner: {error}"));
-            }
-        }
-        for path in self.prepare.iter().flat_map(|prepare| prepare.files.iter()).flat_map(|(name, file)| [name, file]) {
+        let created = self.prepare.iter().flat_map(|prepare| prepare.files.keys());
+        for path in created {
             if let Err(error) = sandbox_base::RelativePath::new(path.clone()) {
                 return Some(format!("prepare.files: {error}"));
             }
+        }
+        let is_plain = |name: &&String| matches!(sandbox_base::RelativePath::new((*name).clone()), Ok(path) if !path.as_str().contains('/'));
+        if let Some(name) = self.ignore.iter().chain(&self.build_dir).find(|name| !is_plain(name)) {
+            return Some(format!("ignore or build_dir: '{name}' is not the name of a directory"));
+        }
+        if let Some(what) = self.literals.as_ref().and_then(Literals::problem) {
+            return Some(what);
         }
         let targets = self.prepare.iter().map(|prepare| ("prepare.target", &prepare.target));
         let targets = targets.chain(self.packages.iter().map(|packages| ("packages.target", &packages.target)));
@@ -454,6 +505,24 @@ impl Definition {
         let ending = Path::new(file).extension().and_then(|ending| ending.to_str());
         ending.is_some_and(|ending| self.extensions.iter().any(|own| ending.eq_ignore_ascii_case(own)))
     }
+}
+
+/// Replaces names of files by what `read` returns for them.
+fn read_files(
+    table: &mut toml::Table,
+    keys: &[&str],
+    read: &mut dyn FnMut(&str) -> Result<String, DefinitionError>,
+) -> Result<(), DefinitionError> {
+    let Some((first, rest)) = keys.split_first() else { return Ok(()) };
+    for (_, value) in table.iter_mut().filter(|(key, _)| *first == "*" || key == first) {
+        match value {
+            toml::Value::Table(inner) => read_files(inner, rest, read)?,
+            toml::Value::String(name) if rest.is_empty() => *name = read(name)?,
+            // The shape of the rest is checked with the whole definition.
+            _ => {}
+        }
+    }
+    Ok(())
 }
 
 /// Puts a table on top of another: what both have is the upper one's, tables are merged.

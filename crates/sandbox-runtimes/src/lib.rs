@@ -9,6 +9,7 @@ mod artifact_store;
 mod definition;
 mod discover;
 mod image_toolchains;
+mod literals;
 mod registry;
 mod runtime;
 mod toolchain_cache;
@@ -19,6 +20,7 @@ pub use definition::{
 };
 pub use discover::{Missing, SearchPaths};
 pub use image_toolchains::ToolchainImage;
+pub use literals::{LiteralTypes, Literals};
 pub use registry::{Registry, UnknownLanguage};
 pub use runtime::{
     Environment, Invocation, OUT_DIR, RESULT_DIR, RUNNER_FILE, Runtime, StageCommand, WarmSelfTest, WarmUp,

@@ -5,6 +5,9 @@ use std::path::Path;
 
 use crate::definition::{Definition, DefinitionError};
 
+/// The definition in a language's directory.
+const DEFINITION_FILE: &str = "language.toml";
+
 /// The definitions in effect; none by default.
 #[derive(Debug, Default)]
 pub struct Registry {
@@ -34,49 +37,35 @@ impl std::fmt::Display for UnknownLanguage {
     }
 }
 
-macro_rules! shipped {
-    ($($file:literal),*) => { [$(($file, include_str!(concat!("../../../runtimes/", $file)))),*] };
+/// A language that comes with the program: what tells whether its definition is needed, and its files.
+struct ShippedLanguage {
+    /// Its name and its aliases.
+    names: &'static [&'static str],
+    extensions: &'static [&'static str],
+    /// The language that it builds on; empty if none.
+    like: &'static str,
+    definition: &'static str,
+    /// The files beside the definition, by their names.
+    files: &'static [(&'static str, &'static str)],
+    /// See [`Definition::ignore`].
+    ignore: &'static [&'static str],
+    /// See [`Definition::build_dir`], with the manifests beside which it lies.
+    build_dir: (&'static str, &'static [&'static str]),
 }
 
-const SHIPPED: [(&str, &str); 9] = shipped![
-    "python.toml",
-    "javascript.toml",
-    "go.toml",
-    "rust.toml",
-    "java.toml",
-    "c.toml",
-    "cpp.toml",
-    "typescript.toml",
-    "bash.toml"
-];
+/// Every directory in `languages/`, in the order of the definitions. The build script writes it.
+const SHIPPED: &[ShippedLanguage] = include!(concat!(env!("OUT_DIR"), "/languages.rs"));
 
-const RUNNERS: [(&str, &str); 6] = shipped![
-    "python.runner.py",
-    "python.restricted.py",
-    "python.zygote.py",
-    "javascript.runner.js",
-    "javascript.zygote.js",
-    "java.compiler.java"
-];
+impl ShippedLanguage {
+    fn name(&self) -> &'static str {
+        self.names[0]
+    }
 
-fn shipped_runner(name: &str) -> std::io::Result<String> {
-    let found = RUNNERS.iter().find(|(file, _)| *file == name);
-    found.map(|(_, text)| (*text).to_owned()).ok_or_else(|| std::io::ErrorKind::NotFound.into())
+    fn read(&self, name: &str) -> std::io::Result<String> {
+        let found = self.files.iter().find(|(file, _)| *file == name);
+        found.map(|(_, text)| (*text).to_owned()).ok_or_else(|| std::io::ErrorKind::NotFound.into())
+    }
 }
-
-/// The names and endings of the languages that come with the program, in the order of [`SHIPPED`]: enough to tell which
-/// file to read. Reading all of them takes longer than starting a cell.
-const INDEX: [(&[&str], &[&str]); SHIPPED.len()] = [
-    (&["python", "py", "python3"], &["py"]),
-    (&["javascript", "js", "node", "nodejs"], &["js", "mjs", "cjs"]),
-    (&["go", "golang"], &["go"]),
-    (&["rust", "rs"], &["rs"]),
-    (&["java"], &["java"]),
-    (&["c"], &["c"]),
-    (&["cpp", "c++", "cxx"], &["cpp", "cc", "cxx", "c++"]),
-    (&["typescript", "ts"], &["ts", "tsx", "mts", "cts"]),
-    (&["bash", "sh", "shell"], &["sh", "bash"]),
-];
 
 impl Registry {
     /// A registry of one language that comes with the program, by its name or, without one, by a file's ending. `None` if
@@ -84,12 +73,12 @@ impl Registry {
     pub fn just(name: Option<&str>, file: Option<&Path>) -> Option<Result<Self, DefinitionError>> {
         let name = name.map(str::to_ascii_lowercase);
         let ending = file.and_then(|file| Some(file.extension()?.to_str()?.to_ascii_lowercase()));
-        let wanted = INDEX.iter().position(|(names, endings)| match (&name, &ending) {
-            (Some(name), _) => names.contains(&name.as_str()),
-            (None, Some(ending)) => endings.contains(&ending.as_str()),
+        let wanted = SHIPPED.iter().find(|language| match (&name, &ending) {
+            (Some(name), _) => language.names.contains(&name.as_str()),
+            (None, Some(ending)) => language.extensions.contains(&ending.as_str()),
             (None, None) => false,
         })?;
-        Some(Self::read(|index| index == wanted))
+        Some(Self::read(|language| language.name() == wanted.name()))
     }
 
     /// The languages that come with the program.
@@ -97,23 +86,23 @@ impl Registry {
         Self::read(|_| true)
     }
 
-    /// Reads the files that are wanted, and those on which they build.
-    fn read(wanted: impl Fn(usize) -> bool) -> Result<Self, DefinitionError> {
-        let mut registry = Self { definitions: vec![], tables: BTreeMap::new() };
-        let is_base = |file: &str| {
-            let name = file.trim_end_matches(".toml");
-            let base = format!("like = \"{name}\"");
-            SHIPPED.iter().enumerate().any(|(index, (_, text))| wanted(index) && text.contains(&base))
-        };
-        for (index, (file, text)) in SHIPPED.into_iter().enumerate() {
-            if wanted(index) {
-                let definition = registry.parse(file, text, shipped_runner)?;
-                registry.definitions.push(definition);
-            } else if is_base(file) {
-                registry.parse(file, text, shipped_runner)?;
-            }
+    /// Reads the definitions that are wanted, and those on which they build.
+    fn read(wanted: impl Fn(&ShippedLanguage) -> bool) -> Result<Self, DefinitionError> {
+        let mut registry = Self::default();
+        for language in SHIPPED.iter().filter(|language| wanted(language)) {
+            let definition = registry.parse_shipped(language)?;
+            registry.definitions.push(definition);
         }
         Ok(registry)
+    }
+
+    fn parse_shipped(&mut self, language: &ShippedLanguage) -> Result<Definition, DefinitionError> {
+        let is_base = |base: &&ShippedLanguage| base.name() == language.like && base.name() != language.name();
+        if let Some(base) = SHIPPED.iter().find(is_base).filter(|base| !self.tables.contains_key(base.name())) {
+            self.parse_shipped(base)?;
+        }
+        let file = format!("languages/{}/language.toml", language.name());
+        self.parse(&file, language.definition, |name| language.read(name))
     }
 
     fn parse(
@@ -127,8 +116,8 @@ impl Registry {
         Ok(definition)
     }
 
-    /// Adds the definitions in a directory: every file in it that ends in `.toml`. One with the name of a language that
-    /// exists takes its place.
+    /// Adds the definitions in a directory: every file in it that ends in `.toml`, and every `language.toml` in a directory
+    /// in it. One with the name of a language that exists takes its place.
     pub fn add_directory(&mut self, dir: &Path) -> Result<(), DefinitionError> {
         let unreadable = |file: &Path| {
             let file = file.display().to_string();
@@ -138,7 +127,10 @@ impl Registry {
         let mut files = vec![];
         for entry in entries {
             let path = entry.map_err(unreadable(dir))?.path();
-            if path.extension().is_some_and(|ending| ending == "toml") {
+            let inner = path.join(DEFINITION_FILE);
+            if inner.is_file() {
+                files.push(inner);
+            } else if path.extension().is_some_and(|ending| ending == "toml") {
                 files.push(path);
             }
         }
@@ -146,8 +138,7 @@ impl Registry {
         for file in files {
             let text = std::fs::read_to_string(&file).map_err(unreadable(&file))?;
             let shown = file.display().to_string();
-            let beside = |name: &str| std::fs::read_to_string(dir.join(name)).or_else(|_| shipped_runner(name));
-            let definition = self.parse(&shown, &text, beside)?;
+            let definition = self.parse(&shown, &text, |name| std::fs::read_to_string(file.with_file_name(name)))?;
             self.add(&shown, definition)?;
         }
         Ok(())
@@ -184,6 +175,23 @@ impl Registry {
     pub fn by_file(&self, file: &Path) -> Option<&Definition> {
         let file = file.to_str()?;
         self.definitions.iter().find(|definition| definition.is_source(file))
+    }
+
+    /// Whether a directory of this name is made by a tool, and is no part of a project. `is_beside` tells whether a manifest
+    /// is beside it. All languages that come with the program count, whichever of them were read.
+    #[must_use]
+    pub fn ignores(&self, name: &str, is_beside: &dyn Fn(&str) -> bool) -> bool {
+        let is_built = |dir: &str, manifest: &str| dir == name && is_beside(manifest);
+        let shipped = |language: &ShippedLanguage| {
+            let (dir, manifests) = language.build_dir;
+            language.ignore.contains(&name) || manifests.iter().any(|manifest| is_built(dir, manifest))
+        };
+        let added = |definition: &Definition| {
+            let mut manifests = definition.packages.iter().flat_map(|packages| &packages.manifests);
+            let dir = definition.build_dir.as_deref().unwrap_or_default();
+            definition.ignore.iter().any(|own| own == name) || manifests.any(|manifest| is_built(dir, manifest))
+        };
+        SHIPPED.iter().any(shipped) || self.definitions.iter().any(added)
     }
 
     fn unknown(&self, name: &str) -> UnknownLanguage {
@@ -258,7 +266,8 @@ mod tests {
     #[test]
     fn one_language_can_be_read_alone() {
         let all = Registry::shipped().expect("valid");
-        for (definition, (own, endings)) in all.all().zip(INDEX) {
+        for (definition, language) in all.all().zip(SHIPPED) {
+            let (own, endings) = (language.names, language.extensions);
             assert_eq!(names(definition).collect::<Vec<_>>(), own);
             assert_eq!(definition.extensions, endings);
             for name in own {

@@ -1,5 +1,5 @@
 //! What every language must be able to do, checked in the same way through the command line and through the library:
-//! the files in `tests/features` have a program for each feature and language.
+//! `languages/NAME/tests/features.toml` has a program for each feature.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
@@ -13,8 +13,72 @@ use serde_json::Value;
 
 use crate::{data_dir, repository};
 
-/// The languages.
-pub const LANGUAGES: [&str; 9] = ["python", "javascript", "go", "rust", "java", "c", "cpp", "typescript", "bash"];
+/// A directory of languages, each a directory with a definition and tests.
+#[derive(Debug, Clone)]
+pub struct LanguageDir(PathBuf);
+
+impl LanguageDir {
+    /// The languages that come with the program.
+    #[must_use]
+    pub fn shipped() -> Self {
+        Self(repository().join("languages"))
+    }
+
+    /// A language that the program does not know: its definition has to be read with `--runtimes`.
+    #[must_use]
+    pub fn added() -> Self {
+        Self(Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/languages"))
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+
+    /// The names of the languages.
+    #[must_use]
+    pub fn names(&self) -> Vec<String> {
+        let entries = std::fs::read_dir(&self.0).unwrap().map(|entry| entry.unwrap());
+        let mut names: Vec<String> = entries.map(|entry| entry.file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+
+    /// The directory with the tests of a language.
+    #[must_use]
+    pub fn tests(&self, language: &str) -> PathBuf {
+        self.0.join(language).join("tests")
+    }
+
+    /// The programs of a language's features, and what they print.
+    #[must_use]
+    pub fn features(&self, language: &str) -> Features {
+        let file = self.tests(language).join("features.toml");
+        let text = std::fs::read_to_string(&file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
+        toml::from_str(&text).unwrap_or_else(|error| panic!("{}: {error}", file.display()))
+    }
+
+    /// A test for each language and feature.
+    #[must_use]
+    pub fn trials(&self, runner: &Arc<Runner>) -> Vec<Trial> {
+        let mut trials = vec![];
+        for language in self.names() {
+            let features = Arc::new(self.features(&language));
+            for (name, check) in CHECKS {
+                if *name == "package" && features.package.is_none() {
+                    continue;
+                }
+                let (runner, features, language) = (Arc::clone(runner), Arc::clone(&features), language.clone());
+                trials.push(Trial::test(format!("{language}::{name}"), move || {
+                    check(&language, &features, &*runner);
+                    Ok(())
+                }));
+            }
+        }
+        trials
+    }
+}
 
 /// A run that a test asks for.
 #[derive(Debug, Clone, Default)]
@@ -40,8 +104,10 @@ pub struct Case {
 /// Runs a case and returns its result.
 pub type Runner = dyn Fn(&Case) -> Value + Send + Sync;
 
+/// A program for each feature of a language.
 #[derive(Debug, Deserialize)]
-struct Features {
+#[serde(deny_unknown_fields)]
+pub struct Features {
     hello: String,
     echo: String,
     args: String,
@@ -54,6 +120,20 @@ struct Features {
     compile_error: Failing,
     several: Several,
     package: Option<Package>,
+    /// Snippets for the template `harness`.
+    pub harness: Harness,
+}
+
+/// Snippets that define a function which adds two numbers.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Harness {
+    /// The name of the function.
+    pub function: String,
+    /// A snippet that does it.
+    pub good: String,
+    /// A snippet that ends the program instead.
+    pub cheating: String,
 }
 
 #[derive(Debug, Deserialize)]
@@ -78,31 +158,6 @@ struct Package {
     stdout: String,
     bad: String,
     bad_error: String,
-}
-
-/// The folder that holds the repository's tests.
-pub fn tests_dir() -> PathBuf {
-    repository().join("tests")
-}
-
-/// A test for each language and feature.
-pub fn trials(runner: &Arc<Runner>) -> Vec<Trial> {
-    let mut trials = vec![];
-    for language in LANGUAGES {
-        let text = std::fs::read_to_string(tests_dir().join(format!("features/{language}.toml"))).unwrap();
-        let features: Arc<Features> = Arc::new(toml::from_str(&text).unwrap());
-        for (name, check) in CHECKS {
-            if *name == "package" && features.package.is_none() {
-                continue;
-            }
-            let (runner, features) = (Arc::clone(runner), Arc::clone(&features));
-            trials.push(Trial::test(format!("{language}::{name}"), move || {
-                check(language, &features, &*runner);
-                Ok(())
-            }));
-        }
-    }
-    trials
 }
 
 /// What is checked.

@@ -10,6 +10,7 @@ use std::time::Duration;
 use sandbox_testing::{TestServer, eventually};
 use serde_json::{Value, json};
 
+mod added_language;
 mod answers;
 mod backends;
 mod browser;

@@ -60,7 +60,7 @@ fn essence(result: &Value) -> Value {
 
 /// The programs of a language that all tests use: name, code, input.
 fn programs(language: &str) -> Vec<(String, String, String)> {
-    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/programs").join(language);
+    let dir = sandbox_testing::features::LanguageDir::shipped().tests(language).join("programs");
     let mut files: Vec<_> = std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path()).collect();
     files.retain(|path| path.extension().is_some_and(|ending| ending != "out" && ending != "in"));
     files.sort();
@@ -259,12 +259,18 @@ fn the_pool_is_counted() {
 
 /// A copy of Python's definition with one change.
 fn changed_python(from: &str, to: &str) -> tempfile::TempDir {
-    let (dir, source) = (tempfile::tempdir().unwrap(), Path::new(env!("CARGO_MANIFEST_DIR")).join("../../runtimes"));
-    for name in ["python.toml", "python.runner.py", "python.restricted.py", "python.zygote.py"] {
-        let text = std::fs::read_to_string(source.join(name)).unwrap();
-        assert!(name != "python.toml" || text.contains(from));
-        std::fs::write(dir.path().join(name), text.replace(from, to)).unwrap();
+    let (dir, source) = (tempfile::tempdir().unwrap(), sandbox_testing::repository().join("languages/python"));
+    let copy = dir.path().join("python");
+    std::fs::create_dir(&copy).unwrap();
+    for entry in std::fs::read_dir(source).unwrap().map(|entry| entry.unwrap()) {
+        if entry.path().is_file() {
+            std::fs::copy(entry.path(), copy.join(entry.file_name())).unwrap();
+        }
     }
+    let definition = copy.join("language.toml");
+    let text = std::fs::read_to_string(&definition).unwrap();
+    assert!(text.contains(from));
+    std::fs::write(definition, text.replace(from, to)).unwrap();
     dir
 }
 
