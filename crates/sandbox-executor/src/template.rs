@@ -93,7 +93,7 @@ impl TemplateRequest {
         required: LayerSet,
         cancel: &[BorrowedFd<'_>],
     ) -> Result<Rendered, StageError> {
-        let refuse = |why: String| Failure { what: self.name.clone(), why, fix: None, request: true };
+        let refuse = |why: String| Failure::of_request(self.name.clone(), why);
         let internal = |why: &str| Failure { request: false, ..refuse(why.to_owned()) };
         let job = RenderTask {
             template: self.clone(),

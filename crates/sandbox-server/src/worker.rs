@@ -31,7 +31,9 @@ impl RunningJob {
 
 /// Takes jobs until the server closes.
 pub(crate) async fn work(app: Arc<App>) {
-    while !app.closing.load(Ordering::Relaxed) {
+    while !app.is_draining() {
+        // Without a keeper every job would fail.
+        app.keeper.wait().await;
         if let Err(error) = take_one(&app).await {
             // Synchronous runs need not wait for jobs that cannot be taken.
             app.slots.job(vec![]);
@@ -93,6 +95,9 @@ pub(crate) fn running(app: &App) -> MutexGuard<'_, HashMap<JobId, Arc<RunningJob
 /// Carries a job out, in a thread that may block.
 fn carry_out(app: &App, handle: &Handle, job: &Job) {
     let attempt = job.attempt();
+    if attempt.number > 1 {
+        app.metrics.retry();
+    }
     let cancel = match CancelHandle::new() {
         Ok(cancel) => cancel,
         Err(error) => {
@@ -105,17 +110,43 @@ fn carry_out(app: &App, handle: &Handle, job: &Job) {
     let result = app
         .service
         .check_json(job.request.clone(), job.owner.as_deref())
-        .and_then(|checked| perform(app, &job.id.to_string(), (checked, job.waited()), &cancel, &mut recorder))
-        .unwrap_or_else(|refused| internal_error(refused.to_string()));
+        .and_then(|checked| perform(app, &job.id.to_string(), (checked, job.waited()), &cancel, &mut recorder));
     running(app).remove(&job.id);
-    if result.verdict == Verdict::Cancelled && !here.cancelled.load(Ordering::Relaxed) {
-        // The server ends, the job does not: another server runs it.
+    let ends = if let Err(refused) = &result
+        && refused.is_keeper_end()
+    {
+        app.keeper.suspect(job.id).map_or(KeeperEnds::Retry, KeeperEnds::TooMany)
+    } else {
+        app.keeper.acquit(job.id);
+        KeeperEnds::None
+    };
+    let result = match (ends, result) {
+        (KeeperEnds::TooMany(ends), _) => {
+            internal_error(format!("the keeper ended {ends} times while running this job"))
+        }
+        (_, Ok(result)) => result,
+        (_, Err(refused)) => internal_error(refused.to_string()),
+    };
+    let is_cancelled = here.cancelled.load(Ordering::Relaxed);
+    if !is_cancelled && (ends == KeeperEnds::Retry || result.verdict == Verdict::Cancelled) {
+        // The server or the keeper ends, the job does not: it is run again, here or by another server.
         if let Err(error) = handle.block_on(app.jobs.put_back(attempt)) {
             tracing::error!(%error, id = %job.id, "cannot requeue a job");
         }
         return;
     }
     conclude(app, handle, attempt, result);
+}
+
+/// What becomes of a job whose keeper ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum KeeperEnds {
+    /// The keeper did not end.
+    None,
+    /// The job is run again.
+    Retry,
+    /// The job is given up: so many keepers have ended while they ran it.
+    TooMany(u32),
 }
 
 fn internal_error(error: String) -> Arc<RunResult> {

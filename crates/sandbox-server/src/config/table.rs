@@ -47,6 +47,12 @@ pub(super) const TABLE: &[Setting] = &[
         help: "Wait this long for runs to end at shutdown",
     },
     Setting {
+        flag: "role",
+        variables: &["SANDBOX_ROLE"],
+        default: "all",
+        help: "Serve clients and run jobs (all), only serve clients (api), or only run jobs (worker)",
+    },
+    Setting {
         flag: "capacity",
         variables: &["SANDBOX_CAPACITY"],
         default: "",

@@ -18,6 +18,7 @@ mod clients;
 mod companions;
 mod data;
 mod fairness;
+mod faults;
 mod gateway;
 mod images;
 mod jobs;
