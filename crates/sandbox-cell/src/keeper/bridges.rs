@@ -1,4 +1,4 @@
-//! The bridges to cells of another backend, each a process of its own: see [`crate::backend`].
+//! The bridges to cells of other backends, each in a separate process: see [`crate::backend`].
 
 use std::collections::HashMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -13,11 +13,11 @@ use crate::error::Failure;
 use crate::spec::CellSpec;
 use crate::stdio;
 
-/// Bridges, by their cells' numbers.
+/// Bridges, by the numbers of their cells.
 #[derive(Default)]
 pub(super) struct Bridges {
     pub(super) backend: Backend,
-    /// The environment of its programs.
+    /// The environment of the backend's programs.
     pub(super) environment: ToolEnvironment,
     present: HashMap<u64, (Child, CellIds)>,
 }
@@ -40,7 +40,7 @@ impl Bridges {
         caller: &OwnedFd,
     ) -> Result<BorrowedFd<'_>, Failure> {
         factory.check_spec(spec)?;
-        let no_ids = || Failure::new("cannot make the cell", "2048 cells exist already, no more ids are free");
+        let no_ids = || Failure::new("cannot create the cell", "the ids for 2048 concurrent cells are in use");
         let ids = factory.ids.take().ok_or_else(no_ids)?;
         let outside = ids.init().map(|init| (init, ids.owner()));
         let (backend, environment) = (&self.backend, &self.environment);
@@ -50,7 +50,7 @@ impl Bridges {
                 return;
             }
             let _ = rustix::thread::set_name(c"sandbox-bridge");
-            // The container's user has to come by.
+            // The container's user must be able to traverse the directory.
             rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o022));
             let container = backend::container(backend, environment, spec, outside);
             backend::bridge(spec, caller, container);
@@ -67,7 +67,7 @@ impl Bridges {
         }
     }
 
-    /// One may have ended.
+    /// Reaps bridges that have ended.
     pub(super) fn on_exit(&mut self, factory: &mut CellFactory, number: u64) {
         if let Some((child, ids)) = self.present.remove(&number) {
             let pidfd = WaitId::PidFd(child.pidfd.as_fd());

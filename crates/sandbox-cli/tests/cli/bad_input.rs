@@ -39,7 +39,7 @@ fn messages_say_what_to_do() {
     assert_eq!(with("--timeout", "48h"), "wall_time: 48h is above the maximum of 24h");
     assert_eq!(with("--pids", "1.5"), "processes: '1.5' is not a number that makes sense here");
     assert_eq!(with("--env", "novalue"), "invalid environment variable 'novalue': expected NAME=VALUE");
-    assert!(with("--require", "moat").starts_with("unknown isolation layer 'moat'; the layers are user, pid"));
+    assert!(with("--require", "moat").starts_with("unknown isolation layer 'moat': expected one of user, pid"));
     assert_eq!(line(&["--lang", "pyhton", "--code", "1"]), "unknown language 'pyhton'; did you mean 'python'?");
     assert_eq!(line(&["--code", "1"]), "no language; set it with --lang, such as --lang python");
     assert_eq!(line(&["--lang", "python", "--code", "1", "--file", "x.py"]), "--code and --file cannot be combined");
