@@ -309,7 +309,10 @@ fn an_address_with_unclear_credentials_is_refused() {
     command.env("SANDBOX_PYTHON_INDEX", format!("http://operator:se/cret@127.0.0.1:{}/simple/", index.port()));
     let output = command.output().unwrap();
     let text = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert!(text.contains("SANDBOX_PYTHON_INDEX: cannot tell the credentials") && !text.contains("cret@"), "{text}");
+    assert!(
+        text.contains("SANDBOX_PYTHON_INDEX: cannot separate the credentials") && !text.contains("cret@"),
+        "{text}"
+    );
 }
 
 fn the_run_has_no_network() {
