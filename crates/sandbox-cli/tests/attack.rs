@@ -170,7 +170,7 @@ fn every_attack_is_stopped_or_known_without_namespaces() {
         for attack in ended(&report, "not_attempted") {
             let why = attack["why"].as_str().unwrap();
             let missing = ["needs root", "needs key", "needs sysv", "needs cpu", "needs x86_64"].contains(&why);
-            let no_network = why.contains("there is no network of the cell's own");
+            let no_network = why.contains("there is no network namespace");
             assert!(missing || no_network || why.starts_with("needs a toolchain"), "{user}: {attack:#}");
         }
         let stopped = ended(&report, "stopped").len();
@@ -185,7 +185,7 @@ fn every_attack_is_stopped_or_known_without_namespaces() {
         for attack in known {
             for evidence in attack["evidence"].as_array().unwrap() {
                 let evidence = evidence.as_str().unwrap();
-                let is_weak = ["it says that it got through", "it learnt the host's name", "the verdict is"]
+                let is_weak = ["it reports that it got through", "it learnt the host name", "the verdict is"]
                     .iter()
                     .any(|words| evidence.starts_with(words))
                     || evidence == "it learnt a secret: the owner of a file";

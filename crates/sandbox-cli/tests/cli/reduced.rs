@@ -274,7 +274,7 @@ fn what_cannot_be_had_is_refused() {
         };
         refused(
             &["--network", "localhost", "--lang", "bash", "--code", "true"],
-            "there is no network of the cell's own",
+            "there is no network namespace",
         );
         refused(&["--cpus", "0.5", "--lang", "bash", "--code", "true"], "isolation layer 'cpu' is required");
     }
