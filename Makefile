@@ -133,7 +133,7 @@ fuzz-cell: setup-vm
 # Tests that coverage goes without: they take long and cover nothing that others do not, or run the program in a foreign
 # root, which cannot hold one with counters, as it is not static.
 UNMEASURED = for_an_ordinary_user without_namespaces fifty_hostile a_thousand_jobs in_warm_cells is_true \
-	compiled_programs_end_alike an_image_is_the_root_of_a_container_too
+	compiled_programs_end_alike containers_can_use_an_image
 
 # What is not counted: helpers of tests, and the library of zygotes, which runs inside interpreters without counters.
 UNCOUNTED = sandbox-testing/* $(addprefix sandbox-zygote/src/,entry.rs node.rs syscall.rs threads.rs)

@@ -204,10 +204,10 @@ mod tests {
         (1, &["deceive/planted-links.py", "test:planted_links_are_not_followed"]),
         (2, &["deceive/output-links.py", "deceive/race-the-collector.c", "persist/change-what-is-shown.py"]),
         (3, &["network/loopback.py", "network/loopback-of-its-own.py", "network/routes.js", "network/addresses.py"]),
-        (4, &["test:limits_that_make_no_sense"]),
+        (4, &["test:invalid_limits_are_refused"]),
         (5, &["deceive/output-links.py", "secrets/files-by-detours.c"]),
         (6, &["escape/leaked-descriptors.c", "secrets/descriptors.js", "secrets/files.go"]),
-        (7, &["deceive/output-names.py", "test:names_that_could_do_harm_are_refused"]),
+        (7, &["deceive/output-names.py", "test:unsafe_names_are_refused"]),
         (8, &["deceive/before-the-lock.py"]),
         (9, &["deceive/before-the-lock.py"]),
         (
@@ -220,7 +220,7 @@ mod tests {
             ],
         ),
         (11, &["escape/remount.c", "escape/gain-privileges.py", "persist/change-what-is-shown.py"]),
-        (12, &["network/gateway.py", "test:names_that_are_not_what_they_seem"]),
+        (12, &["network/gateway.py", "test:disguised_names_are_refused"]),
         (
             13,
             &[
@@ -309,7 +309,13 @@ mod tests {
             ],
         ),
         (29, &["interfere/terminal-input.c", "deceive/terminal-sequences.js", "test:a_terminal_is_protected"]),
-        (30, &["test:a_hostile_build_stays_in_its_cell", "test:a_build_script_does_not_see_the_password_of_the_index"]),
+        (
+            30,
+            &[
+                "test:a_hostile_build_is_confined_to_its_cell",
+                "test:a_build_script_does_not_see_the_password_of_the_index",
+            ],
+        ),
     ];
 
     /// The text of every test of this workspace.

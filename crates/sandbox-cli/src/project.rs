@@ -13,10 +13,10 @@ use sandbox_runtimes::{Definition, Registry};
 
 use crate::request::UsageError;
 
-/// The largest file that is read.
+/// The maximum size of a file.
 const MAX_FILE: u64 = 512 << 20;
 
-/// Directories that are made from a project and are no part of it.
+/// Generated directories, which are not part of a project.
 const NOT_SOURCE: [&str; 8] =
     [".git", ".hg", ".svn", "node_modules", "__pycache__", ".venv", ".mypy_cache", ".pytest_cache"];
 
@@ -24,7 +24,7 @@ fn refuse(path: &Path, why: &str) -> UsageError {
     format!("cannot read '{}': {why}", printable(&path.to_string_lossy()))
 }
 
-/// The name of one of several files: its path if that is below the current directory, else its last part.
+/// The name of one of several files: its path if that is below the current directory, else its file name.
 pub(crate) fn name_of(path: &Path) -> Result<String, UsageError> {
     let normal: Vec<_> = path.components().filter(|part| !matches!(part, Component::CurDir)).collect();
     let below = !normal.is_empty() && normal.iter().all(|part| matches!(part, Component::Normal(_)));
@@ -36,7 +36,7 @@ pub(crate) fn name_of(path: &Path) -> Result<String, UsageError> {
     }
 }
 
-/// A file under a name in the working directory.
+/// Reads a file under a name in the working directory.
 pub(crate) fn read_one(path: &Path, name: &str) -> Result<InputFile, UsageError> {
     let failed = |error: std::io::Error| refuse(path, &reason(&error));
     let file = File::open(path).map_err(failed)?;
@@ -53,7 +53,7 @@ pub(crate) fn read_one(path: &Path, name: &str) -> Result<InputFile, UsageError>
     Ok(InputFile { path, content: content.into(), executable: meta.permissions().mode() & 0o100 != 0 })
 }
 
-/// Everything in a directory, under a name in the working directory or, without one, right there.
+/// Reads a directory under a name in the working directory or, without one, directly into it.
 pub(crate) fn read_dir(dir: &Path, name: &str) -> Result<Vec<InputFile>, UsageError> {
     let root = dir.canonicalize().map_err(|error| refuse(dir, &reason(&error)))?;
     if root.parent().is_none() {
@@ -94,7 +94,7 @@ fn read_below(root: &Path, dir: &Path, name: &str, built: bool, files: &mut Vec<
     Ok(())
 }
 
-/// What `--input FILE[:NAME]` names.
+/// The files of `--input FILE[:NAME]`.
 pub(crate) fn read_input(text: &OsStr) -> Result<Vec<InputFile>, UsageError> {
     let bytes = text.as_bytes();
     let colon = bytes.iter().rposition(|byte| *byte == b':').filter(|_| !Path::new(text).exists());
@@ -114,7 +114,7 @@ pub(crate) fn read_input(text: &OsStr) -> Result<Vec<InputFile>, UsageError> {
     Ok(vec![read_one(path, &name)?])
 }
 
-/// The language of a project: by the file it begins with, by its manifest, or because all its source is in one.
+/// The language of a project: by its entry file, by its manifest, or because all its source files are in one.
 pub(crate) fn language<'r>(registry: &'r Registry, files: &[InputFile]) -> Option<&'r Definition> {
     let has = |name: &String| files.iter().any(|file| file.path.as_str() == name);
     let begins = |definition: &&Definition| definition.entries.iter().any(has);
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn a_project_is_read_without_what_is_made_from_it() {
+    fn generated_directories_of_a_project_are_skipped() {
         let dir = tempfile::tempdir().expect("tempdir");
         for file in ["src/main.rs", "Cargo.toml", "target/x", ".git/HEAD", "a/node_modules/y", "data/target/z"] {
             write(&dir.path().join(file), "");
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn the_language_of_a_project() {
+    fn the_language_of_a_project_is_detected() {
         let registry = Registry::shipped().expect("valid");
         let language = |names: &[&str]| {
             let files: Vec<_> = names
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn names_stay_inside() {
+    fn names_stay_in_the_working_directory() {
         assert_eq!(name_of(Path::new("./a/b.py")).as_deref(), Ok("a/b.py"));
         assert_eq!(name_of(Path::new("../a/b.py")).as_deref(), Ok("b.py"));
         assert_eq!(name_of(Path::new("/x/b.py")).as_deref(), Ok("b.py"));

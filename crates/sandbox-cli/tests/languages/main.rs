@@ -1,6 +1,5 @@
-//! Every language through the command line, against the real toolchains: its features, and programs of the kind that
-//! people really run.
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
+//! Every language through the command line, with the real toolchains: its features, and typical programs.
+#![expect(clippy::unwrap_used, reason = "a test that cannot continue should stop")]
 
 mod packages;
 mod projects;
@@ -61,7 +60,7 @@ fn run(case: &Case) -> Value {
     result(&run_with_input_in(dir.path(), &args, case.stdin.as_bytes()))
 }
 
-/// The programs in a language's folder, each with the output it must have.
+/// The programs in a language's folder, each with its expected output.
 fn programs(language: &'static str) -> Vec<Trial> {
     let dir = tests_dir().join("programs").join(language);
     let mut trials = vec![];
@@ -98,7 +97,7 @@ fn program(language: &str, expected: &Path) {
     assert_eq!(result["stdout"].as_str().unwrap(), std::fs::read_to_string(expected).unwrap());
 }
 
-/// The harness that comes with the product: cases that pass, that fail, and a snippet that cheats.
+/// The harness of the product: cases that pass, cases that fail, and a snippet that cheats.
 fn harness_template(language: &str) {
     let (function, good, cheating) = match language {
         "python" => ("add", "def add(a, b):\n    return a + b", "import os\ndef add(a, b):\n    os._exit(0)"),
@@ -158,7 +157,7 @@ fn harness_template(language: &str) {
     let cheated = run(cheating, r#"[{"args": [1, 2], "expected": 3}]"#);
     assert_eq!(cheated["success"], false, "{cheated:#}");
     if language == "bash" {
-        // A function runs in a process of its own there, so the snippet ends the program before any case.
+        // There, a function runs in a separate process, so the snippet ends the program before any case.
         assert_eq!(cheated["stdout"], "");
     }
     assert_eq!(cheated["error"], "the program ended before its template did", "{cheated:#}");
