@@ -1,9 +1,9 @@
-# The two commands to know: `make run` and `make test`. Each installs what is missing (as root, on Debian and its
-# relatives) or says what to install.
+# The two commands to know: `make run` and `make test`. Each installs missing packages (as root, on Debian and its
+# relatives) or lists them.
 
 CARGO ?= cargo
 export CARGO_TARGET_DIR = $(CURDIR)/target
-# Where scripts/setup puts tools that the system does not have.
+# Where scripts/setup puts tools that the system lacks.
 export PATH := $(CURDIR)/target/tools/bin:$(PATH)
 RELEASE = target/$(shell rustc -vV | sed -n 's/^host: //p')/release
 DEBUG = $(RELEASE:release=debug)
@@ -11,7 +11,7 @@ BIN = $(RELEASE)/sandbox-run
 
 .PHONY: run build install uninstall deb test-deb test-unit sandbox-build sandbox-push test-image test-compose test test-backends test-vm-short test-sandbox test-readme bless lint unit api measured fuzz fuzz-short fuzz-cell coverage bench bench-smoke bench-syscalls bench-load bench-fairness bench-docs test-vm setup setup-test setup-deb setup-image setup-fuzz setup-bench setup-vm clean
 
-## Run a Python snippet in a sandbox, show what happened, then serve the same over HTTP until Ctrl-C.
+## Run a Python snippet in a sandbox, show the result, then serve HTTP until Ctrl-C.
 run: build
 	$(BIN) --lang python --code 'import platform; print(f"Hello from Python {platform.python_version()} in a sandbox: 2+2 =", 2+2)'
 	HTTP_HOST=$${HTTP_HOST:-127.0.0.1} $(RELEASE)/sandbox-server
@@ -26,35 +26,35 @@ SYSCONFDIR ?= /etc
 install: build
 	packaging/install $(RELEASE) "$(DESTDIR)" "$(PREFIX)" "$(SYSCONFDIR)"
 
-## Remove what `make install` has installed. Settings that were changed, and the server's state, stay.
+## Remove the files of `make install`. Changed settings and the server's state stay.
 uninstall:
 	packaging/uninstall "$(DESTDIR)" "$(PREFIX)" "$(SYSCONFDIR)"
 
-## Make a Debian package: target/debian/*.deb.
+## Build a Debian package: target/debian/*.deb.
 deb: setup-deb build
 	rm -rf target/debian
 	packaging/install $(RELEASE) "$(CURDIR)/target/debian/root" /usr /etc
 	SOURCE_DATE_EPOCH=$${SOURCE_DATE_EPOCH:-$$(git log -1 --format=%ct)} $(CARGO) deb --quiet --no-build --no-strip --package sandbox-cli --output target/debian/
 
-## See whether the package works: installed in a fresh Debian, used, and purged.
+## Test the package: install it in a fresh Debian, use it, and purge it.
 test-deb: setup-deb deb
 	packaging/test-deb target/debian/*.deb
 
-## See whether its service works, under systemd with cgroup v2 in an emulated machine.
+## Test its service, under systemd with cgroup v2 in an emulated machine.
 test-unit: setup-deb setup-vm deb
 	packaging/test-unit target/debian/*.deb
 
-## Build the image of the server (Containerfile.sandbox). BUILD_ARGS holds more options.
+## Build the container image of the server (Containerfile.sandbox). BUILD_ARGS adds options.
 IMAGE ?= sandbox-run
 ENGINE ?= docker
 sandbox-build:
 	$(ENGINE) build --file Containerfile.sandbox --tag $(IMAGE) $(BUILD_ARGS) .
 
-## Push it to the registry that its name says.
+## Push the image to the registry in its name.
 sandbox-push:
 	$(ENGINE) push $(IMAGE)
 
-## See whether the image works, with a Docker engine of the test's own: without privileges, with namespaces, with every layer.
+## Test the image with a dedicated Docker engine: without privileges, with namespaces, with every layer.
 test-image: setup-image build
 	packaging/test-image $(RELEASE)
 
@@ -62,7 +62,7 @@ test-image: setup-image build
 test-compose: setup-image build
 	packaging/test-compose $(RELEASE)
 
-## Lints and every test. With TESTS=measured, most tests run with their coverage measured.
+## Run lints and every test. With TESTS=measured, measure the coverage of most tests.
 TESTS ?= unit
 test: setup-test lint $(TESTS) bench-smoke fuzz-short
 
@@ -79,7 +79,7 @@ lint:
 	scripts/check-names
 	typos
 
-## The server's integration tests alone.
+## Run only the server's integration tests.
 test-sandbox: setup-test
 	$(CARGO) test --locked -p sandbox-server --features otlp
 	tests/api/run
@@ -91,54 +91,54 @@ unit:
 	$(CARGO) test --workspace --locked $(FEATURES)
 	$(MAKE) api
 
-## Tests of the server that need something else: other features, or the client that tries every documented call.
+## Run server tests with special needs: other features, or the client that tries every documented call.
 api:
 	$(CARGO) test --locked -p sandbox-server --features otlp --test server otlp
 	tests/api/run
 
-## Every test once: measured where that can be, and the others.
+## Run every test once, with coverage where possible.
 measured: coverage
 	$(CARGO) test -p sandbox-cli -p sandbox-server --locked $(FEATURES) --test attack --test documents --test parity --test server -- $(UNMEASURED)
 	$(MAKE) api
 
-## Do what the README says, in a fresh clone: `make run` and every example.
+## Follow the README in a fresh clone: `make run` and every example.
 test-readme: setup-test
 	scripts/follow-readme
 
-## Write what the commands in the documents print into them, draw the picture in the README, with the programs as they are released, and write the snapshots of help and errors.
+## Update the command output in the documents and the picture in the README, with release builds, and the snapshots of help and errors.
 bless: setup-test build
 	SANDBOX_BLESS=all SANDBOX_PROGRAMS=$(CURDIR)/$(RELEASE) $(CARGO) test --locked -p sandbox-cli --test documents
 	PATH=$(CURDIR)/$(RELEASE):$$PATH scripts/record-demo
 	INSTA_UPDATE=always $(CARGO) test --locked -p sandbox-cli --test screen
 	INSTA_UPDATE=always $(CARGO) test --locked -p sandbox-server --test server screen
 
-## The same programs with every backend: runc, and a Docker engine of the test's own. Writes the table in docs/EVALUATION.md.
+## Run the same programs with every backend: runc, and a dedicated Docker engine. Writes the table in docs/EVALUATION.md.
 test-backends: setup-test
 	@command -v dockerd >/dev/null || { echo "please install Docker's engine (Debian: docker.io)" >&2; exit 1; }
 	SANDBOX_TEST_DOCKER=1 SANDBOX_BLESS=1 $(CARGO) test --locked -p sandbox-cli --test parity
 
-## Feed everything that reads bytes from outside with what nobody would write, for FUZZ_SECONDS each. FUZZ_TARGETS picks some.
+## Fuzz every parser of untrusted input, for FUZZ_SECONDS each. FUZZ_TARGETS selects some.
 FUZZ_SECONDS ?= 600
 fuzz: setup-fuzz
 	fuzz/run long $(FUZZ_SECONDS) $(FUZZ_TARGETS)
 
-## The same for a moment.
+## Fuzz briefly.
 fuzz-short: setup-fuzz
 	fuzz/run short 3 $(FUZZ_TARGETS)
 
-## Call the kernel at random from inside of cells, in a virtual machine that has to stay well, for FUZZ_SECONDS. FUZZ_SEED repeats a run.
+## Make random system calls inside cells for FUZZ_SECONDS, in a virtual machine that must stay healthy. FUZZ_SEED repeats a run.
 fuzz-cell: setup-vm
 	VM_TIMEOUT=$$(($(FUZZ_SECONDS) * 3 + 600)) tests/vm/hostile fuzz $(FUZZ_SECONDS) $(FUZZ_SEED)
 
-# Tests that coverage goes without: they take long and cover nothing that others do not, or run the program in a foreign
-# root, which cannot hold one with counters, as it is not static.
+# Tests without coverage: they take long and cover nothing that others do not, or run the program in another root, which
+# the instrumented program, not being static, cannot run in.
 UNMEASURED = for_an_ordinary_user without_namespaces fifty_hostile a_thousand_jobs in_warm_cells is_true \
-	compiled_programs_end_alike an_image_is_the_root_of_a_container_too
+	compiled_programs_end_alike containers_can_use_an_image
 
-# What is not counted: helpers of tests, and the library of zygotes, which runs inside interpreters without counters.
+# Excluded from coverage: helpers of tests, and the library of zygotes, which runs inside interpreters without counters.
 UNCOUNTED = sandbox-testing/* $(addprefix sandbox-zygote/src/,entry.rs node.rs syscall.rs threads.rs)
 
-## Line coverage of the tests; fails below 80 % of all lines or 70 % of a crate's. Counters are relocatable so that forks share them: see the tests' harness.
+## Measure the line coverage of the tests; fail below 80 % of all lines or 70 % of a crate's. Counters are relocatable so that forks share them: see the tests' harness.
 coverage: setup-test
 	@command -v cargo-tarpaulin >/dev/null || $(CARGO) install --locked --quiet cargo-tarpaulin@0.37.5
 	RUSTFLAGS="-C llvm-args=-runtime-counter-relocation" $(CARGO) tarpaulin --engine llvm --workspace --locked $(FEATURES) --follow-exec \
@@ -146,12 +146,12 @@ coverage: setup-test
 		-- $(UNMEASURED:%=--skip %)
 	scripts/coverage-by-crate target/coverage/tarpaulin-report.json
 
-## Compare with no sandbox and with others: prints tables, writes target/bench, fails if a bar is missed. BENCH holds more options.
+## Compare with no sandbox and with other sandboxes: prints tables, writes target/bench, fails if a bar is missed. BENCH adds options.
 bench: setup-bench build
 	$(CARGO) run --release --locked --quiet -p sandbox-cell --example filter > target/cell.bpf
 	python3 bench/bench.py --sandbox-run $(BIN) --sandbox-server $(RELEASE)/sandbox-server --filter target/cell.bpf $(BENCH)
 
-## See whether the benchmark itself works; decides nothing about speed.
+## Test the benchmark itself, regardless of speed.
 bench-smoke:
 	python3 bench/test_harness.py
 	$(CARGO) build --locked --bins -p sandbox-cli -p sandbox-server
@@ -161,11 +161,11 @@ bench-smoke:
 bench-syscalls: setup-bench build
 	python3 bench/hotpath.py --sandbox-server $(RELEASE)/sandbox-server
 
-## Many clients at once for five minutes: no error, no growth. LOAD holds more options.
+## Run many clients for five minutes: no error, no growth. LOAD adds options.
 bench-load: setup-bench build
 	python3 bench/load.py --sandbox-server $(RELEASE)/sandbox-server $(LOAD)
 
-## A polite client beside 1,024 silent connections, 1,000 event streams and 500 queued jobs: its p99 stays below three times the usual. FAIRNESS holds more options.
+## Run a normal client beside 1,024 silent connections, 1,000 event streams and 500 queued jobs: its p99 stays below three times the usual. FAIRNESS adds options.
 bench-fairness: setup-bench build
 	python3 bench/fairness.py --sandbox-server $(RELEASE)/sandbox-server $(FAIRNESS)
 
@@ -173,12 +173,12 @@ bench-fairness: setup-bench build
 bench-docs:
 	python3 bench/bench.py --write-docs target/bench/bench.json --syscalls target/bench/syscalls.json
 
-## The test suites on cgroup v2 and a stock Debian kernel, in a virtual machine; then attacks that would wreck a real one.
+## Run the test suites on cgroup v2 and a stock Debian kernel, in a virtual machine; then attacks that could crash a host.
 test-vm: setup-vm
 	tests/vm/run
 	tests/vm/hostile attacks 20
 
-## What differs on such a host: limits, metrics, clean-up and attacks; attacks that would wreck it; a moment of fuzz-cell.
+## Run what differs on such a host: limits, metrics, clean-up and attacks; attacks that could crash it; a short fuzz-cell.
 test-vm-short: setup-vm
 	tests/vm/run --short
 	tests/vm/hostile short

@@ -1,4 +1,4 @@
-"""The bars: what has to be reached, and what should be. Ratios and differences of figures from one run."""
+"""The bars: required and desired results, as ratios and differences of figures from one run."""
 
 import dataclasses
 from typing import Callable, Optional
@@ -20,7 +20,7 @@ class Bar:
     def judge(self, result):
         try:
             value = self.value(result)
-        except KeyError:  # that part, or that contender, did not take place
+        except KeyError:  # that part, or that contender, was not measured
             value = None
         return {
             "what": self.what,

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Measures sandbox-run and sandbox-server against no sandbox at all and against other sandboxes.
 
-Everything is measured in one run, contenders taking turns, so that whatever else the machine does falls on all
-alike; what counts are the ratios. Every answer is checked. Prints tables, writes JSON and a plot, and fails if a bar is
+Everything is measured in one run, and contenders take turns, so that other load on the host affects all of them
+equally; only the ratios count. Every answer is checked. Prints tables, writes JSON and a plot, and fails if a bar is
 missed.
 """
 
@@ -33,17 +33,17 @@ CONCURRENCY = [1, 2, 8, 64, 256]
 
 
 class Workshop:
-    """Where things are during a run: a directory that goes away, one that stays, an environment, the tools."""
+    """The surroundings of a run: a temporary directory, a persistent one, an environment, the tools."""
 
     def __init__(self, cache, syscall_filter):
         self.cache = os.path.abspath(cache)
         os.makedirs(self.cache, exist_ok=True)
         self.directory = tempfile.mkdtemp(prefix="sandbox-bench-")
-        os.chmod(self.directory, 0o755)  # the server gives root up
-        # A copy, as another build may write it anew.
+        os.chmod(self.directory, 0o755)  # the server drops root privileges
+        # A copy, because another build may replace it.
         self.filter = shutil.copy(syscall_filter, self.directory) if syscall_filter else None
         self.log = os.open(os.path.join(self.directory, "stderr.log"), os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-        # All sides use the system's interpreter, where there is one, so that those who only show /usr can use it too.
+        # All contenders use the system's interpreter, if there is one, so that those that only mount /usr can use it too.
         first = os.path.join(self.directory, "path")
         os.mkdir(first)
         if os.path.exists("/usr/bin/python3"):
@@ -67,7 +67,7 @@ class Workshop:
         subprocess.run(["cc", "-O2", "-static", "-x", "c", "-", "-o", self.hello], input=STATIC.encode(), check=True)
 
     def said(self):
-        """The last of what commands wrote to standard error."""
+        """The end of the commands' standard error."""
         with open(os.path.join(self.directory, "stderr.log"), errors="replace") as file:
             return file.read()[-2000:]
 
@@ -95,7 +95,7 @@ def start_peers(workshop, wanted, missing, stack):
 
 
 def works(contender, case, missing):
-    """Whether a peer can do it at all on this host. One that can and then fails is an error."""
+    """Whether a peer supports the case on this host. A supported case that fails is an error."""
     slot = contender.new_slot()
     try:
         once(slot, *next(case.programs()))
@@ -127,7 +127,7 @@ def latency(case, contenders, peers, rounds, cores, missing):
 
 
 def throughput(case, sides, levels, least):
-    """Runs a second at each concurrency, in three turns of each contender."""
+    """Runs per second at each concurrency, in three turns of each contender."""
     contenders = [side.contender(case) for side in sides]
     figures = {}
     for level in levels:
@@ -142,7 +142,7 @@ def throughput(case, sides, levels, least):
 
 
 def measure(arguments, workshop, stack):
-    """Everything that was asked for; what was started is ended with the stack."""
+    """Measures everything that was requested; the stack ends all started processes."""
     cores = len(os.sched_getaffinity(0))
     cli = Cli(os.path.abspath(arguments.sandbox_run), workshop)
     found = cli.tools()
@@ -252,7 +252,7 @@ def main():
     if arguments.write_docs:
         report.write_docs(ROOT, arguments.write_docs, arguments.syscalls)
         return
-    # Ends like Ctrl-C: everything that was started is stopped.
+    # Ends like Ctrl-C: all started processes are stopped.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
         with contextlib.ExitStack() as stack:
@@ -263,7 +263,7 @@ def main():
             except Failed as failure:
                 sys.exit(f"bench: {failure}\n{workshop.said()}")
             finally:
-                # Whoever presses Ctrl-C twice still wants nothing to be left.
+                # Clean up even if the user presses Ctrl-C twice.
                 signal.signal(signal.SIGINT, signal.SIG_IGN)
     except KeyboardInterrupt:
         sys.exit(130)

@@ -7,7 +7,7 @@ import os
 from install import run, virtual_environment
 from measure import CODE, Command, Contender
 
-# In a source that nobody has seen before, this is another number each time. It is also what the program prints.
+# Sources that must not be cached contain another number each time, which the program also prints.
 FRESH = "@N@"
 
 STATIC = """#include <unistd.h>
@@ -53,13 +53,13 @@ class Case:
     packages: tuple = ()
 
     def programs(self):
-        """Pairs of source and what it prints, a new one each time if the case wants that."""
+        """Pairs of source and expected output, a new one each time if the case requires that."""
         for number in COUNTER:
             text = str(number)
             yield self.source.replace(FRESH, text), self.expected.replace(FRESH, text)
 
 
-# One for all cases: no source is ever handed out twice.
+# One counter for all cases: no source is ever used twice.
 COUNTER = itertools.count(100_000)
 
 SEEN = {"c": C, "go": GO.replace(FRESH, "again"), "rust": RUST.replace(FRESH, "again")}
@@ -109,7 +109,7 @@ class Bare:
         return Contender("bare", lambda: self._slot(*program))
 
     def _slot(self, steps, source_name=None):
-        # Each has files of its own, so that many can run at once.
+        # Each has separate files, so that many can run at once.
         place = os.path.join(self.directory, f"bare-{next(self.numbers)}")
         os.mkdir(place)
         steps = [[word if word is CODE else word.replace("{}", place) for word in step] for step in steps]

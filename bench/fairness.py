@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""What a polite client notices of impolite ones: its `/execute` alone, then beside silent connections, idle event streams
-and a queue full of jobs, all held at once in the end.
+"""How much abusive clients slow down a normal one: `/execute` alone, then beside silent connections, idle event streams
+and a queue full of jobs, and finally beside all of them at once.
 
 Prints a table; fails if a request is refused, or if the p99 at the end is three times what it was alone or more.
 """
@@ -23,14 +23,14 @@ from product import Server
 
 from bench import ROOT, Workshop
 
-MOST = 3.0  # times what is usual
+MOST = 3.0  # times the usual latency
 LONGEST = 300  # seconds for everything
-# Each kind of client has an address of its own, as it would in a network.
+# Each kind of client has a separate address, as it would in a network.
 POLITE, SILENT, STREAMS, JOBS = ("127.0.0.1", "127.0.0.2", "127.0.0.3", "127.0.0.4")
 
 
 def ask(address, method, path, body=None, source=POLITE):
-    """One request on a connection of its own: status and JSON."""
+    """One request on a new connection: status and JSON."""
     connection = http.client.HTTPConnection(*address, timeout=60, source_address=(source, 0))
     try:
         headers = {"Content-Type": "application/json"} if body is not None else {}
@@ -42,7 +42,7 @@ def ask(address, method, path, body=None, source=POLITE):
 
 
 def hold(address, source, sent, count, held, over):
-    """Keeps connections open that have sent this, and opens others for those that are closed. For a process."""
+    """Keeps connections open that have sent this, and replaces those that are closed. Runs in a process."""
     selector = selectors.DefaultSelector()
     open_now = 0
     while not over.is_set():
@@ -102,13 +102,13 @@ def sleeping(seconds):
 
 
 def polite(address, count):
-    """Requests one after the other: how long each took in ms (for ever if refused), and how many were refused."""
+    """Sequential requests: the time of each in ms (infinite if refused), and the number of refusals."""
     times, refused = [], 0
     for number in range(count):
         began = time.perf_counter()
         status, answer = ask(address, "POST", "/execute", {"code": f"print({number})"})
         took = (time.perf_counter() - began) * 1000
-        # A refusal is quick, and must not pass for a fast run.
+        # A refusal is quick, and must not count as a fast run.
         times.append(float("inf") if status in (429, 503) else took)
         if status in (429, 503):
             refused += 1
@@ -169,10 +169,10 @@ def main():
             sys.exit(f"fairness: {failure}")
     (_, usual, _), (_, last, _) = rows[0], rows[-1]
     ratio = percentile(last, 0.99) / percentile(usual, 0.99)
-    print(f"p99 beside all of them: {ratio:.2f} times what is usual, at most {MOST:.0f}")
+    print(f"p99 beside all of them: {ratio:.2f} times the usual p99, at most {MOST:.0f}")
     refused = sum(refused for _, _, refused in rows)
     if refused or ratio >= MOST:
-        sys.exit(f"fairness: {refused} requests were refused, p99 is {ratio:.2f} times what is usual")
+        sys.exit(f"fairness: {refused} requests were refused, p99 is {ratio:.2f} times the usual p99")
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Counts the system calls that one request costs, by process: the server, its keeper, a cell's init, the program, and
-what waits below the keeper to be forked.
+the waiting processes below the keeper.
 
-Traces them with strace, which makes everything slow and changes no counts.
+Traces them with strace, which slows everything down but does not change the counts.
 """
 
 import argparse
@@ -26,7 +26,7 @@ from report import syscalls
 from bench import ROOT, Workshop
 
 LINE = re.compile(r"^(\d+) +(?:(\w+)\(|<\.\.\. (\w+) resumed>)(.*)")
-# A child's number, and the number that it has here if it was born in another PID namespace.
+# A child's process id, and its id in this namespace if it was created in another PID namespace.
 CHILD = re.compile(r"= (\d+)(?: /\* (\d+) in strace's PID NS \*/)?$")
 FORKS = ("clone", "clone3", "fork", "vfork")
 
@@ -36,7 +36,7 @@ def threads(pid):
 
 
 def roles(server):
-    """Threads that are there already, and whose they are."""
+    """Existing threads, and the processes that they belong to."""
     waiting = {pid: "init" if command_name(pid) == INIT else "waiting" for pid in descendants(server.keeper)}
     return {
         thread: role
@@ -45,14 +45,14 @@ def roles(server):
     }
 
 
-# What the child of each is.
+# The role of each process's children.
 BELOW = {"server": "server", "keeper": "init", "init": "program", "waiting": "program", "program": "program"}
 
 
 def classify(lines, known):
     """Process → system call → count. A call that was interrupted by another's line counts once, where it began."""
     entries = [match.groups() for match in map(LINE.match, lines) if match]
-    # Who forked whom, first: a child's first line may come before the one that says so.
+    # Parents first: a child's first line may come before the line of its fork.
     parents = {}
     for pid, began, resumed, rest in entries:
         child = CHILD.search(rest)
@@ -91,7 +91,7 @@ def trace(server, case, requests, directory):
         for _ in range(requests):
             once(slot, source, expected)
         known.update({thread: "server" for thread in threads(server.pid)})
-        time.sleep(0.5)  # what happens after the answer belongs to the request too
+        time.sleep(0.5)  # clean-up after the answer belongs to the request too
     finally:
         tracer.send_signal(signal.SIGINT)
         tracer.wait()
@@ -120,7 +120,7 @@ def main():
     parser.add_argument("--cache", default=os.path.join(ROOT, "target", "bench"))
     arguments = parser.parse_args()
     if not shutil.which("strace"):
-        sys.exit("hotpath: there is no strace (Debian: apt-get install strace)")
+        sys.exit("hotpath: strace is not installed (Debian: apt-get install strace)")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     with contextlib.ExitStack() as stack:
         workshop = Workshop(arguments.cache, None)

@@ -1,11 +1,11 @@
-"""Getting what only the benchmark needs. What cannot be had is a reason to leave something out, not a failure."""
+"""Installs what only the benchmark needs. A contender that cannot be installed is skipped with a reason."""
 
 import os
 import subprocess
 
 
 class Unavailable(Exception):
-    """Why something does not take part."""
+    """Why a contender is skipped."""
 
 
 def run(command, **options):
@@ -21,11 +21,11 @@ def run(command, **options):
 
 
 def virtual_environment(python, packages, cache, environment):
-    """The interpreter of an environment with these packages, which is made once."""
+    """The interpreter of an environment with these packages, which is created once."""
     place = os.path.join(cache, "-".join(["venv", os.path.basename(python), *packages]).replace("==", "-"))
     interpreter = os.path.join(place, "bin", "python")
     if not os.path.exists(os.path.join(place, "complete")):
-        # As the product does: trust whom the system trusts.
+        # As the product does: use the certificate authorities of the system.
         environment = {**environment, "SSL_CERT_FILE": "/etc/ssl/certs/ca-certificates.crt"}
         run(["uv", "venv", "--quiet", "--clear", "--python", python, place], env=environment)
         run(

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Many clients at once for minutes: every answer is right, memory stays as it was, and the pool's metrics make sense.
+"""Many clients at once for minutes: every answer is right, memory does not grow, and the pool's metrics are consistent.
 
-Prints a line every few seconds; fails at the first wrong answer, or if the server or its keeper has grown in the end.
+Prints a line every few seconds; fails at the first wrong answer, or if the memory of the server or its keeper has grown at the end.
 """
 
 import argparse
@@ -21,12 +21,12 @@ from product import Server
 from bench import ROOT, Workshop
 
 MIXED = ("python", "javascript", "c-seen", "python")
-# What memory may differ by without being growth: buffers of threads that were not needed before.
+# Differences below this are not growth: buffers of threads that were not needed before.
 SLACK = 16 << 20
 
 
 def scrape(server):
-    """What the server says of its pool: cells that are ready, and runs by how they started."""
+    """The server's metrics of its pool: ready cells, and runs by how they started."""
     connection = http.client.HTTPConnection(*server.address)
     try:
         connection.request("GET", "/metrics")

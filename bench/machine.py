@@ -1,4 +1,4 @@
-"""The machine on which figures were made, without anything that tells which one it is."""
+"""A description of the host on which figures were measured, without anything that identifies it."""
 
 import os
 import time

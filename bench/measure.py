@@ -1,7 +1,7 @@
-"""How long something takes: commands and HTTP requests behind one small interface, one after the other or many at once.
+"""Measures commands and HTTP requests through one small interface, sequentially or concurrently.
 
 A *slot* does one call at a time, again and again: `prepare` (not measured), `begin`, then `feed` whenever its
-descriptor is readable, until that returns what came. `stdout` makes sense of it, after the clock has stopped.
+descriptor is readable, until that returns the raw output. `stdout` decodes it after the clock has stopped.
 """
 
 import gc
@@ -13,19 +13,19 @@ import signal
 import socket
 import time
 
-# Stands for the source among the words of a command; an object of its own, as any text could be a word by accident.
+# Stands for the source among the arguments of a command; an object, because any text could be an argument by accident.
 CODE = object()
 
 
 class Failed(Exception):
-    """A contender did not do what it was asked to, or did it wrongly."""
+    """A contender failed, or gave a wrong answer."""
 
 
 class Command:
-    """Commands one after the other, as `posix_spawn` (vfork and exec) starts them; the last one's output counts."""
+    """Sequential commands, started by `posix_spawn` (vfork and exec); the output of the last one counts."""
 
     def __init__(self, steps, environment, log, source_file=None, extra=()):
-        self.steps = steps  # argument lists; CODE stands for the source, and a function for what it returns
+        self.steps = steps  # argument lists; CODE stands for the source, and a function for its result
         self.environment = environment
         self.source_file = source_file
         self.log = log
@@ -79,7 +79,7 @@ class Command:
         return output.decode(errors="replace")
 
     def close(self):
-        """Ends what is still going, if the measurement was given up."""
+        """Ends a call in progress, if the measurement was aborted."""
         if self.pid:
             os.kill(self.pid, signal.SIGKILL)
             os.waitpid(self.pid, 0)
@@ -88,7 +88,7 @@ class Command:
 
 
 class Request:
-    """A POST over a connection that stays open. No library: what a client does would be counted as the server's."""
+    """A POST over a persistent connection. No library, because its overhead would be charged to the server."""
 
     def __init__(self, address, path, encode, decode):
         self.encode, self.decode = encode, decode
@@ -103,7 +103,7 @@ class Request:
         self.used = time.monotonic()
 
     def prepare(self, source):
-        # Servers close connections on which nothing happens, as when others take long in between.
+        # Servers close idle connections, for example while other contenders run.
         if time.monotonic() - self.used > 2:
             self.socket.close()
             self._connect()
@@ -133,7 +133,7 @@ class Request:
             self.length = int(length[1]) if length else None
         if self.length is not None:
             return self.received if len(self.received) >= self.body + self.length else None
-        # In chunks. There is no such sequence within JSON.
+        # Chunked encoding. This sequence cannot occur within JSON.
         return self.received if self.received.endswith(b"\r\n0\r\n\r\n") else None
 
     def stdout(self, answer):
@@ -153,7 +153,7 @@ class Request:
 
 
 class Contender:
-    """One who takes part in a case: how to get slots, and the program as this contender wants it."""
+    """A contender in a case: how to create slots, and the program in the form that it needs."""
 
     def __init__(self, name, new_slot, every=1):
         self.name = name
@@ -180,7 +180,7 @@ def once(slot, source, expected):
 
 
 def interleaved(contenders, programs, rounds, warm_up=3):
-    """Times of each contender. They take turns, so that whatever else the machine does falls on all alike."""
+    """Times of each contender. They take turns, so that other load on the host affects all of them equally."""
     slots = {contender.name: contender.new_slot() for contender in contenders}
     times = {contender.name: [] for contender in contenders}
     with no_garbage_collection():
@@ -202,7 +202,7 @@ def interleaved(contenders, programs, rounds, warm_up=3):
 
 
 def at_once(contender, programs, concurrency, count):
-    """Times of `count` calls of which `concurrency` are under way at any time, and the seconds that all took."""
+    """Times of `count` calls, `concurrency` of them at a time, and the total time in seconds."""
     slots, times, began_at, expected = {}, [], {}, {}
     poll = select.epoll()
     left = count
@@ -226,7 +226,7 @@ def at_once(contender, programs, concurrency, count):
             while slots:
                 for descriptor, _ in poll.poll():
                     slot = slots.pop(descriptor)
-                    # It may be closed, or be another one, after this.
+                    # The descriptor may be closed or replaced after this.
                     poll.unregister(descriptor)
                     answer = slot.feed()
                     if answer is None:
@@ -247,7 +247,7 @@ def at_once(contender, programs, concurrency, count):
 
 
 class no_garbage_collection:
-    """A collection in the middle of a measurement would be somebody's slowest call."""
+    """Garbage collection during a measurement would distort the slowest calls."""
 
     def __enter__(self):
         gc.collect()

@@ -1,4 +1,4 @@
-"""What the server holds: memory of cells that are ready and that run, and what is left after many runs.
+"""The memory of the server: of ready and running cells, and what remains after many runs.
 
 Memory is the proportional set size (PSS): a page that many processes share counts as a fraction for each.
 """
@@ -56,7 +56,7 @@ def by_namespace(pids):
 
 
 def idle(server):
-    """What waits below the keeper: cells that are ready, and others (interpreters, compilers) by their names."""
+    """The waiting processes below the keeper: ready cells, and others (interpreters, compilers) by name."""
     ready, others = [], {}
     for group in by_namespace(descendants(server.keeper)):
         names = [command_name(pid) for pid in group]
@@ -76,14 +76,14 @@ def idle(server):
 
 
 def running(server, case):
-    """Bytes that one more running Python program takes, cell and interpreter together."""
+    """Bytes that each additional running Python program takes, cell and interpreter together."""
     before = pss([server.keeper, *descendants(server.keeper)])
     slots = [server.slot(case) for _ in range(SLEEPERS)]
     try:
         for slot in slots:
             slot.prepare(SLEEP)
             slot.begin()
-        time.sleep(2)  # all sleep by now, and what was taken from a pool has been replaced
+        time.sleep(2)  # all sleep by now, and the pool has been refilled
         during = pss([server.keeper, *descendants(server.keeper)])
         for slot in slots:
             while (answer := slot.feed()) is None:
@@ -96,7 +96,7 @@ def running(server, case):
 
 
 def settle(server):
-    """Waits until nothing comes or goes below the keeper."""
+    """Waits until the processes below the keeper do not change any more."""
     last, same = None, 0
     for _ in range(100):
         now = sorted(descendants(server.keeper))
@@ -108,7 +108,7 @@ def settle(server):
 
 
 def groups(server):
-    """Directories of control groups that the keeper made and that are still there."""
+    """Directories of the keeper's cgroups that still exist."""
     prefix = f"sandbox-run-{server.keeper}-"
     return sum(name.startswith(prefix) for _, names, _ in os.walk("/sys/fs/cgroup") for name in names)
 
@@ -127,7 +127,7 @@ def snapshot(server, runs):
 
 
 def growth(server, case, runs, concurrency):
-    """What there is after 1, 10, 100, … runs of one fresh server."""
+    """The state of one fresh server after 1, 10, 100, … runs."""
     programs, done, snapshots = case.programs(), 0, []
     for goal in [10**power for power in range(10) if 10**power < runs] + [runs]:
         at_once(server.contender(case), programs, concurrency, goal - done)

@@ -1,4 +1,4 @@
-"""Other sandboxes, doing the same as far as they can. Each is optional: one that cannot be had says why."""
+"""Other sandboxes, configured to do the same as far as possible. Each is optional and is skipped with a reason."""
 
 import itertools
 import json
@@ -16,7 +16,7 @@ GO_JUDGE = "v1.8.5"
 
 
 def find(name):
-    """A program that may be where only root looks."""
+    """A program that may be in a directory that is only on root's PATH."""
     path = shutil.which(name, path=os.environ.get("PATH", "") + ":/usr/sbin:/sbin")
     if not path:
         raise Unavailable(f"there is no {name}")
@@ -24,11 +24,11 @@ def find(name):
 
 
 class Bubblewrap:
-    """The same namespaces, mounts, masks, privileges and syscall filter as a cell. It has no control groups, no
-    Landlock, no limits and no account of what was used."""
+    """The same namespaces, mounts, masks, privileges and syscall filter as a cell. It has no cgroups, no
+    Landlock, no limits and no accounting of resource usage."""
 
     name = "bubblewrap"
-    FILTER = 9  # the descriptor at which it finds the filter
+    FILTER = 9  # the descriptor of the filter
 
     COMMAND = f"""--seccomp {FILTER} --unshare-all --unshare-user --uid 1000 --gid 1000 --hostname sandbox --new-session
         --die-with-parent --cap-drop ALL --clearenv --setenv PATH /usr/bin:/bin
@@ -59,7 +59,7 @@ class Bubblewrap:
             words = ["--remount-ro", "/", self.workshop.tools["python"], "-c", CODE]
         else:
             return None
-        # Opened anew each time: bubblewrap reads it to its end.
+        # Opened each time, because bubblewrap reads it to its end.
         opened = (os.POSIX_SPAWN_OPEN, self.FILTER, self.workshop.filter, os.O_RDONLY, 0)
         step = [*self.command, *words]
         return Contender(
@@ -71,7 +71,7 @@ class Bubblewrap:
 
 
 class Runc:
-    """What `runc spec` says, with limits on memory and processes, and the host's directories to read."""
+    """The configuration of `runc spec`, with limits on memory and processes, and read-only host directories."""
 
     name = "runc"
     every = 2
@@ -91,7 +91,7 @@ class Runc:
             bundle = self._bundle(case.key, [self.workshop.tools["python"], "-c", case.source], directories)
         else:
             return None
-        # The name of a container can be used again only when it is gone.
+        # The name of a container can be reused only once it is gone.
         name = lambda: f"sandbox-bench-{os.getpid()}-{next(self.numbers)}"  # noqa: E731
         step = [self.program, "--root", self.state, "run", "--bundle", bundle, name]
         return Contender(self.name, lambda: Command([step], self.workshop.environment, self.workshop.log), self.every)
@@ -106,7 +106,7 @@ class Runc:
         config["process"].update(terminal=False, args=argv, user={"uid": 1000, "gid": 1000}, capabilities={})
         config["root"]["readonly"] = True
         for source, target in shown:
-            # Runc cannot make the targets in a root that is read-only.
+            # Runc cannot create mount points in a read-only root.
             place = os.path.join(bundle, "rootfs", target.lstrip("/"))
             if os.path.isdir(source):
                 os.makedirs(place)
@@ -131,8 +131,8 @@ class Runc:
 
 
 class Docker:
-    """`docker run --rm` of an image that holds the static binary alone, without a network. The engine is one of its
-    own, with its own directories and socket, which touches neither the packet filter nor the host's network."""
+    """`docker run --rm` of an image that holds the static binary alone, without a network. The engine is
+    private, with its own directories and socket, and touches neither the packet filter nor the host's network."""
 
     name = "docker"
     every = 4
@@ -159,7 +159,7 @@ class Docker:
             raise
 
     def _unpack(self):
-        """Debian's packages, unpacked and not installed: no service is started, nothing of the system changes."""
+        """Debian's packages, unpacked but not installed: no service is started, and the system does not change."""
         place = os.path.join(self.workshop.cache, "docker")
         if not os.path.exists(os.path.join(place, "complete")):
             os.makedirs(place, exist_ok=True)
@@ -293,7 +293,7 @@ class GoJudge:
     def _install(self):
         program = os.path.join(self.workshop.cache, "bin", "go-judge")
         if not os.path.exists(program):
-            # In a module of its own: a version that is named needs no list of all versions.
+            # In a separate module: a fixed version needs no list of all versions.
             place = os.path.join(self.workshop.cache, "go-judge")
             os.makedirs(place, exist_ok=True)
             with open(os.path.join(place, "go.mod"), "w") as file:
@@ -360,9 +360,9 @@ class GoJudge:
 
 
 def remove_groups(name):
-    """Removes control groups that a peer leaves behind: empty ones, under the name that it was given here."""
+    """Removes empty cgroups that a peer leaves behind, under the name that it was given here."""
     roots = ["/sys/fs/cgroup", *(entry.path for entry in os.scandir("/sys/fs/cgroup") if entry.is_dir())]
-    for _ in range(50):  # what was in them may still be ending
+    for _ in range(50):  # their processes may still be exiting
         left = False
         for root in roots:
             for directory, _, _ in os.walk(os.path.join(root, name), topdown=False):

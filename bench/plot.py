@@ -1,4 +1,4 @@
-"""A picture of the figures, as SVG: for each case, how long each contender takes, on a logarithmic scale."""
+"""A plot of the figures, as SVG: the time of each contender in each case, on a logarithmic scale."""
 
 import math
 from xml.sax.saxutils import escape

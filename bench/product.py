@@ -1,4 +1,4 @@
-"""What is being measured: `sandbox-run`, and `sandbox-server` on loopback with a data directory of its own."""
+"""The product under test: `sandbox-run`, and `sandbox-server` on loopback with a separate data directory."""
 
 import json
 import os
@@ -10,7 +10,7 @@ from measure import CODE, Command, Contender, Failed, Request
 
 
 class Cli:
-    """`sandbox-run`, which starts from nothing each time."""
+    """`sandbox-run`, which starts cold each time."""
 
     name = "sandbox-run"
 
@@ -46,7 +46,7 @@ class Server:
 
     def __init__(self, program, workshop, capacity, cold=False):
         definitions = os.path.join(os.path.dirname(os.path.abspath(__file__)), "runtimes")
-        # The server gives root up, and definitions have to be where it can still read them.
+        # The server drops root privileges, so definitions have to be where it can still read them.
         visible = os.path.join(workshop.directory, "runtimes")
         os.makedirs(visible, exist_ok=True)
         for name in os.listdir(definitions):
@@ -56,7 +56,7 @@ class Server:
             **workshop.environment,
             "SANDBOX_DATA_DIR": os.path.join(workshop.directory, "server-data"),
             "SANDBOX_RUNTIMES": visible,
-            # With 256 runs at once on few cores, each takes long; nobody is to be killed for that.
+            # With 256 concurrent runs on few cores, each takes long and must not time out.
             "SANDBOX_TIMEOUT": "60s",
             "SANDBOX_MAX_TIMEOUT": "60s",
         }

@@ -1,6 +1,6 @@
-"""Figures for people: tables for a terminal, the generated parts of documents, and the plot in docs/PERFORMANCE.md.
+"""Reports: tables for a terminal, the generated parts of documents, and the plot in docs/PERFORMANCE.md.
 
-The tables are Markdown in both places; it reads well enough in a terminal.
+The tables are Markdown in both places; it is readable enough in a terminal.
 """
 
 import json
@@ -186,7 +186,7 @@ def machine(result):
 
 
 def syscalls(figures):
-    """What hotpath.py counted."""
+    """The counts of hotpath.py."""
     names = list(figures["processes"])
     rows = [
         [name, f"{one['calls']:.1f}", ", ".join(f"{call} {count:.1f}" for call, count in list(one["most"].items())[:8])]
@@ -197,7 +197,7 @@ def syscalls(figures):
 
 
 def speed(result):
-    """The median of each program for everybody who ran it, for pages that tell more than figures."""
+    """The median of each program for every contender that ran it, for pages with more than figures."""
     names = list(dict.fromkeys(name for case in result["cases"].values() for name in case["contenders"]))
     rows = []
     for case in result["cases"].values():
@@ -226,7 +226,7 @@ def write_docs(root, figures_file, syscalls_file):
 
 
 def fill(path, begin, content, end):
-    """Puts content between two marks of a page."""
+    """Replaces the content between two markers of a page."""
     with open(path) as file:
         page = file.read()
     pattern = f"({re.escape(begin)}\n).*?({re.escape(end)})"

@@ -1,4 +1,4 @@
-"""The harness itself: a wrong answer is never a fast one, and a bar is judged by what it says."""
+"""Tests of the harness: a wrong answer is never counted, and bars are evaluated correctly."""
 
 import http.server
 import json

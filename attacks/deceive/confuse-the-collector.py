@@ -1,4 +1,4 @@
-# tries: leaves what nobody can read, name, open or finish: closed directories, pipes, huge holes, names without end
+# tries: leaves files that are hard to read, name, open or finish: closed directories, pipes, sparse files, very long names
 # seen-in: snekbox
 # walls: collector
 # collect: yes

@@ -1,4 +1,4 @@
-// tries: kills, stops, traces or starves the init that is to report its end
+// tries: kills, stops, traces or starves init, which reports the end of the run
 // seen-in: Piston issue 196
 // walls: keeper
 // needs: x86_64
@@ -49,7 +49,7 @@ int main(void) {
     for (int fd = 3; fd < 64; fd++) close(fd);
     puts("attempted");
     fflush(stdout);
-    // Those that outlive it hold its streams open, and fill them.
+    // Survivors hold its streams open, and fill them.
     if (fork() == 0) {
         setsid();
         signal(SIGTERM, SIG_IGN);

@@ -1,4 +1,4 @@
-# tries: ends well before anything was checked
+# tries: exits successfully before anything was checked
 # seen-in: SandboxFusion
 # walls: template
 # template: yes

@@ -1,9 +1,9 @@
-# tries: reads the word that the checks say at their end, and says it itself
+# tries: reads the token that the checks print at their end, and prints it itself
 # seen-in: SandboxFusion
 # walls: template
 # template: yes
 # expect: runtime_error
-# known: code that shares a process with its checks can say that it has passed them
+# known: code that shares a process with its checks can claim that it has passed them
 import os
 pairs = open("/proc/self/environ", "rb").read().split(b"\0")
 word = [pair.split(b"=", 1)[1] for pair in pairs if pair.startswith(b"TEMPLATE_TOKEN=")]

@@ -1,4 +1,4 @@
-# tries: prints a result of its own, as the sandbox would
+# tries: prints a forged result, as the sandbox would
 # seen-in: general
 # walls: keeper
 # expect: runtime_error

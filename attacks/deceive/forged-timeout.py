@@ -1,4 +1,4 @@
-# tries: looks as if it had been killed by a limit
+# tries: pretends to have been killed by a limit
 # seen-in: general
 # walls: keeper
 # expect: runtime_error

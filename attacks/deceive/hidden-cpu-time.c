@@ -1,4 +1,4 @@
-// tries: hides its CPU time in children that end before anybody looks
+// tries: hides its CPU time in children that end before the next check
 // seen-in: general
 // walls: limits
 // limits: cpu_time=300ms wall_time=20s processes=40

@@ -1,4 +1,4 @@
-# tries: has files of the host collected as its own: by symbolic links, hard links, links in parents
+# tries: gets host files collected as its own: through symbolic links, hard links, links in parent directories
 # seen-in: go-judge up to 1.10.0, CVE-2024-28189 Judge0
 # walls: collector
 # collect: yes

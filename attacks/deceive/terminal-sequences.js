@@ -1,4 +1,4 @@
-// tries: controls the terminal of whoever reads its output or its error
+// tries: sends control sequences to the terminal of the person who reads its output or its error
 // seen-in: CVE-2019-8325 RubyGems
 // walls: terminal
 // expect: runtime_error

@@ -1,4 +1,4 @@
-// tries: crashes in a way that has the kernel run the host's crash handler as root, with the program's memory as its input
+// tries: crashes so that the kernel runs the host's crash handler as root, with the program's memory as its input
 // seen-in: sandbox-run 0.1.0
 // walls: seccomp
 #define _GNU_SOURCE

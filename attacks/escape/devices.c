@@ -1,4 +1,4 @@
-// tries: makes or opens devices: memory, disks, the console
+// tries: creates or opens devices: memory, disks, the console
 // seen-in: general
 // walls: kernel, keeper
 #define _GNU_SOURCE

@@ -1,4 +1,4 @@
-// tries: opens the host's root by its number, without a path
+// tries: opens the host's root by a file handle, without a path
 // seen-in: shocker, Docker before 1.0
 // walls: seccomp, kernel
 #define _GNU_SOURCE

@@ -1,4 +1,4 @@
-# tries: becomes root by set-user-id programs, capabilities and changes of id
+# tries: becomes root through set-user-id programs, capabilities and changes of id
 # seen-in: general
 # walls: kernel, keeper
 import ctypes, os, subprocess

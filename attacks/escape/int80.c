@@ -1,4 +1,4 @@
-// tries: calls the kernel through the 32-bit entry, where call numbers mean something else
+// tries: calls the kernel through the 32-bit entry point, where call numbers mean something else
 // seen-in: isolate 2.6
 // walls: seccomp
 // needs: x86_64

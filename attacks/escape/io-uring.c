@@ -1,4 +1,4 @@
-// tries: sets up an io_uring, whose requests no filter sees
+// tries: sets up an io_uring, whose requests bypass the syscall filter
 // seen-in: isolate 2.6, CVE-2022-29582 Linux
 // walls: seccomp
 #define _GNU_SOURCE

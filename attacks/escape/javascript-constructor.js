@@ -1,4 +1,4 @@
-// tries: gets out of a JavaScript sandbox through constructors, and has a shell read a secret
+// tries: escapes from a JavaScript sandbox through constructors, and makes a shell read a secret
 // seen-in: CVE-2026-5752 Terrarium, vm2
 // walls: mount
 const vm = require('vm');

@@ -1,4 +1,4 @@
-// tries: has the kernel load modules, by calls that need no privilege for it
+// tries: makes the kernel load modules, through calls that need no privilege
 // seen-in: general
 // walls: seccomp
 #define _GNU_SOURCE
@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 int main(void) {
-    // On any socket: the call is passed on to the module, which is loaded for it. A kernel that was asked answers otherwise.
+    // On any socket: the kernel loads a module to handle the call. If the call reaches the kernel, the error is another one.
     int pair[2];
     if (socketpair(AF_UNIX, SOCK_STREAM, 0, pair)) return 1;
     unsigned long calls[] = {0x89a0 /* SIOCBRADDBR */, 0x8983 /* SIOCSIFVLAN */};

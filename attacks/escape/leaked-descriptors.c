@@ -1,4 +1,4 @@
-// tries: finds a descriptor that somebody left open, or a working directory that leads out of the cell
+// tries: finds a leaked descriptor, or a working directory that leads out of the cell
 // seen-in: CVE-2024-21626 runc, go-judge before 1.1.5
 // walls: keeper
 #define _GNU_SOURCE
@@ -29,7 +29,7 @@ int main(void) {
         snprintf(path, sizeof path, "/proc/self/fd/%d/../../..", fd);
         if (open(path, O_PATH) >= 0) won("a way through a standard stream");
     }
-    // Up and out: the root's parent is the root.
+    // Up and out: the parent of the root is the root.
     struct stat root, above;
     stat("/", &root);
     for (int i = 0; i < 50; i++) {

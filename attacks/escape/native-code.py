@@ -1,4 +1,4 @@
-# tries: calls the kernel from Python without any wrapper, with machine code of its own
+# tries: calls the kernel from Python without any wrapper, with its own machine code
 # seen-in: dify-sandbox, code interpreters
 # walls: seccomp, user
 import ctypes, mmap, os

@@ -1,4 +1,4 @@
-// tries: makes or enters mount, network, process and other namespaces, and changes its root
+// tries: creates or enters mount, network, process and other namespaces, and changes its root
 // seen-in: general
 // walls: seccomp, kernel
 #define _GNU_SOURCE

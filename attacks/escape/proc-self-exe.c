@@ -12,7 +12,7 @@
 static void attempt(const char *path) {
     int fd = open(path, O_WRONLY | O_CLOEXEC);
     if (fd < 0) {
-        // The way around "text file busy": a handle first, the file itself when nobody runs it any more.
+        // Avoids "text file busy": first a handle, then the file itself when no process runs it any more.
         int handle = open(path, O_PATH | O_CLOEXEC);
         char again[64];
         snprintf(again, sizeof again, "/proc/self/fd/%d", handle);

@@ -1,4 +1,4 @@
-# tries: gets out of Python without built-ins through subclasses and tracebacks, and reads a secret
+# tries: escapes from Python without built-ins through subclasses and tracebacks, and reads a secret
 # seen-in: CVE-2025-68668 n8n, CVE-2025-3466 dify-sandbox
 # walls: mount
 import os

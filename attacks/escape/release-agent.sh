@@ -1,4 +1,4 @@
-# tries: has the host run a program when a control group is empty
+# tries: makes the host run a program when a cgroup becomes empty
 # seen-in: CVE-2022-0492 Linux
 # walls: mount, seccomp, kernel
 won() { echo "$1"; exit 99; }

@@ -1,4 +1,4 @@
-// tries: makes read-only mounts writable, covers them, or takes them away, with the old and the new calls
+// tries: makes read-only mounts writable, covers them, or removes them, with the old and the new calls
 // seen-in: CVE-2026-46695 BoxLite
 // walls: seccomp, kernel
 #define _GNU_SOURCE

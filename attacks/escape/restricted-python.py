@@ -1,4 +1,4 @@
-# tries: gets out of restricted Python through subclasses and tracebacks, and reads a secret
+# tries: escapes from restricted Python through subclasses and tracebacks, and reads a secret
 # seen-in: CVE-2025-68668 n8n, CVE-2025-3466 dify-sandbox
 # walls: mount, language
 # restricted: yes

@@ -1,4 +1,4 @@
-// tries: makes a program that runs as its owner, whoever starts it
+// tries: creates a set-user-id program
 // seen-in: general
 // walls: seccomp
 #define _GNU_SOURCE

@@ -8,7 +8,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-// Every call has arguments that do nothing even for root. Whoever may call gets past the check of privilege, and fails later.
+// Every call has arguments that do nothing even for root. A privileged caller passes the permission check, and fails later.
 static void check(const char *what, long result) {
     if (result < 0 && (errno == EPERM || errno == ENOSYS || errno == EACCES)) return;
     printf("%s was not refused\n", what);

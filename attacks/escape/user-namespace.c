@@ -1,4 +1,4 @@
-// tries: becomes root in a user namespace of its own
+// tries: becomes root in a new user namespace
 // seen-in: general
 // walls: seccomp, user
 #define _GNU_SOURCE

@@ -1,4 +1,4 @@
-// tries: gets a userfaultfd, with which races in the kernel are won
+// tries: creates a userfaultfd, which helps to win races in the kernel
 // seen-in: general
 // walls: seccomp
 #define _GNU_SOURCE

@@ -1,4 +1,4 @@
-// tries: waits for ever, and will not end when it is asked to
+// tries: sleeps for ever, and ignores requests to end
 // seen-in: general
 // walls: limits
 // limits: wall_time=1500ms memory=512m

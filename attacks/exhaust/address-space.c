@@ -13,7 +13,7 @@ int main(void) {
     volatile char *part = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (part == MAP_FAILED) return 1;
     for (size_t at = 0; at < 300ul << 20; at += 4096) part[at] = 1;
-    // Stays, so that whoever only looks now and then sees it.
+    // Stays alive, so that a periodic check sees it.
     for (int i = 0; i < 200; i++)
         for (size_t at = 0; at < 300ul << 20; at += 4096) part[at]++;
     puts("used 300 MiB");

@@ -1,11 +1,11 @@
-# tries: leaves directories deeper and more numerous than anybody can walk
+# tries: leaves directories that are too deep and too many to walk
 # seen-in: snekbox
 # walls: collector, limits
 # collect: yes
 # limits: wall_time=30s
 # expect: ok, disk_limit
 import os, time
-# It has to end by itself, or nobody collects anything: on a slow machine it leaves less.
+# It has to end by itself, or its files are not collected: on a slow host it leaves less.
 top, enough = os.getcwd(), time.monotonic() + 4
 def in_time(count):
     return (n for n in range(count) if time.monotonic() < enough)

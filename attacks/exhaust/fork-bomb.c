@@ -1,4 +1,4 @@
-// tries: makes more processes than it may
+// tries: creates more processes than allowed
 // seen-in: general
 // walls: pids
 // limits: processes=32 wall_time=5s

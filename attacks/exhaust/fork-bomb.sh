@@ -1,4 +1,4 @@
-# tries: doubles itself until nothing goes any more
+# tries: doubles its processes until a limit stops it
 # seen-in: general
 # walls: pids, limits
 # limits: processes=40 wall_time=1s

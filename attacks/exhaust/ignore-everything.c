@@ -15,7 +15,7 @@ int main(void) {
         if (fork() == 0) {
             setsid();
             if (fork()) _exit(0);
-            // As those do who watch for their parent's end, again and again.
+            // Like a program that watches for the end of its parent, again and again.
             for (int j = 0; j < 40; j++)
                 if (fork()) _exit(0);
             while (1) pause();

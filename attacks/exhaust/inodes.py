@@ -1,4 +1,4 @@
-# tries: makes files until there are no more names
+# tries: creates files until the inodes are used up
 # seen-in: general
 # walls: limits
 # limits: inodes=500 wall_time=8s

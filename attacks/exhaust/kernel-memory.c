@@ -1,9 +1,9 @@
-// tries: has the kernel hold memory for it: in sockets, pipes, messages and segments
+// tries: makes the kernel allocate memory for it: in sockets, pipes, messages and segments
 // seen-in: general
 // walls: memory
 // limits: memory=48m wall_time=8s open_files=2000 processes=32
 // expect: memory_limit, runtime_error
-// known-without: memory: without a control group nobody counts what the kernel holds for a program
+// known-without: memory: without a cgroup, kernel memory is not charged to the program
 // alone: yes
 #define _GNU_SOURCE
 #include <fcntl.h>

@@ -1,4 +1,4 @@
-// tries: locks memory, which the kernel then cannot take back for others
+// tries: locks memory, which the kernel then cannot reclaim
 // seen-in: general
 // walls: limits
 #define _GNU_SOURCE

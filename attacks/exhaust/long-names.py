@@ -1,4 +1,4 @@
-# tries: fills the memory with names of files, so that nothing is left for those who collect them
+# tries: fills the memory with file names, so that none is left to collect the files
 # seen-in: sandbox-run 0.1.0
 # walls: collector, limits
 # collect: yes
@@ -6,7 +6,7 @@
 # expect: memory_limit, disk_limit, ok, timeout
 # alone: yes
 import os, time
-# It may end by itself: what it leaves is in the way either way.
+# It may end by itself: its files are a problem either way.
 enough = time.monotonic() + 5
 n = 0
 while time.monotonic() < enough:

@@ -1,7 +1,7 @@
 # tries: hides memory in files, shared memory and pipes
 # seen-in: general
 # walls: limits
-# known-without: memory: without a control group nobody counts memory that no process has mapped, such as that of unnamed files
+# known-without: memory: without a cgroup, memory that no process has mapped, such as that of unnamed files, is not counted
 # limits: memory=64m disk=512m file_size=512m wall_time=8s
 # expect: memory_limit, disk_limit
 # alone: yes

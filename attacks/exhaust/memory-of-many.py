@@ -1,4 +1,4 @@
-# tries: uses more memory than it may in many processes, each of which uses little
+# tries: uses more memory than allowed in many processes, each of which uses little
 # seen-in: general
 # walls: memory
 # limits: memory=96m processes=32 wall_time=8s

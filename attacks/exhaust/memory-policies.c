@@ -1,4 +1,4 @@
-// tries: gives each of many mappings a memory policy, which the kernel holds and charges to no group
+// tries: gives each of many mappings a memory policy, which the kernel charges to no cgroup
 // seen-in: general
 // walls: seccomp
 #define _GNU_SOURCE

@@ -1,4 +1,4 @@
-// tries: uses more memory than it may
+// tries: uses more memory than allowed
 // seen-in: general
 // walls: memory
 // limits: memory=64m wall_time=5s
@@ -15,7 +15,7 @@ int main(void) {
         if (!part) return 1;
         memset(part, i + 1, 1 << 20);
     }
-    // Where memory is watched and not limited, somebody has to have time to look.
+    // Where memory is sampled and not limited, leave time for a sample.
     usleep(300000);
     puts("used 200 MiB");
 }

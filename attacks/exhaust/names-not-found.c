@@ -1,9 +1,9 @@
-// tries: looks up names that do not exist, each of which the kernel remembers
+// tries: looks up names that do not exist, each of which the kernel caches
 // seen-in: sandbox-run 0.1.0
 // walls: memory
 // limits: memory=16m wall_time=8s
 // expect: ok, memory_limit
-// known-without: memory: without a cgroup the kernel charges the names that it remembers to no one
+// known-without: memory: without a cgroup, cached names are not charged to the program
 // alone: yes
 #include <fcntl.h>
 #include <stdio.h>
@@ -33,6 +33,6 @@ int main(void) {
     long left = negative() - before;
     printf("%ld names are remembered\n", left);
     fflush(stdout);
-    // Where that cannot be seen, nothing shows that it was stopped.
+    // Where that is not visible, nothing shows that it was stopped.
     return before < 0 || left > 100000 ? 99 : 0;
 }

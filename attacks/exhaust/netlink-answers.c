@@ -1,4 +1,4 @@
-// tries: leaves answers of the kernel unread, in memory that no group is charged for
+// tries: leaves netlink replies unread, in memory that no cgroup is charged for
 // seen-in: general
 // walls: seccomp
 // limits: open_files=300

@@ -1,7 +1,7 @@
-# tries: hides memory in the buffers of connections to itself, which the kernel keeps for it
+# tries: hides memory in the socket buffers of connections to itself
 # seen-in: general
 # walls: limits
-# known-without: memory: without a control group nobody counts what the kernel holds for connections
+# known-without: memory: without a cgroup, socket buffers are not charged to the program
 # network: localhost
 # limits: memory=48m wall_time=8s processes=32
 # expect: ok, memory_limit, runtime_error
@@ -30,7 +30,7 @@ while sent < 150 << 20 and len(ends) < 200:
     try:
         for _ in range(60): sent += end.sendto(block[:60000], socket.MSG_DONTWAIT, end.getsockname())
     except OSError: pass
-# What can be read back was really there, all of it at one time.
+# Data that can be read back really was in memory, all at the same time.
 held = 0
 for end, client in ends:
     end.setblocking(False)
@@ -38,5 +38,5 @@ for end, client in ends:
         while data := end.recv(1 << 20): held += len(data)
     except OSError: pass
 print(held >> 20, "MiB in", len(ends), "sockets", flush=True)
-# Twice the limit and more cannot be an accident of counting.
+# More than twice the limit cannot be an accounting error.
 if held > 96 << 20: os._exit(99)

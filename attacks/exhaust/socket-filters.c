@@ -1,4 +1,4 @@
-// tries: has the kernel make BPF programs, of which all users share one pool, and which can hang the machine when many end
+// tries: makes the kernel create BPF programs, of which all users share one pool, and which can hang the host when many are freed
 // seen-in: sandbox-run 0.1.0; Linux 6.12 and 6.18
 // walls: seccomp
 #define _GNU_SOURCE
@@ -13,7 +13,7 @@
 #define SO_ATTACH_REUSEPORT_CBPF 51
 #endif
 
-// One of each kind is enough to see whether it can. Never try more on a machine that is needed.
+// One of each kind is enough to see whether it can. Never try more on a host that is in use.
 int main(void) {
     struct sock_filter accept_all = {BPF_RET | BPF_K, 0, 0, 0x7fff0000};
     struct sock_fprog program = {1, &accept_all};

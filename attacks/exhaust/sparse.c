@@ -1,4 +1,4 @@
-// tries: makes files that seem larger than any disk, to be copied by whoever collects them
+// tries: creates files that seem larger than any disk, to be copied by the collector
 // seen-in: snekbox
 // walls: collector, limits
 // collect: yes

@@ -1,4 +1,4 @@
-// tries: spins in every thread, for ever
+// tries: spins in every thread for ever
 // seen-in: general
 // walls: limits
 // limits: wall_time=500ms

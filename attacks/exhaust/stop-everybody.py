@@ -1,4 +1,4 @@
-# tries: stops its whole group, and with it whoever watches the clock
+# tries: stops its whole process group, including any process that enforces the deadline
 # seen-in: Piston issue 196
 # walls: keeper
 # limits: wall_time=500ms

@@ -1,4 +1,4 @@
-# tries: makes more threads than it may
+# tries: creates more threads than allowed
 # seen-in: general
 # walls: pids
 # limits: processes=32 wall_time=5s memory=256m

@@ -1,4 +1,4 @@
-# tries: reads a file that never ends into memory
+# tries: reads an endless file into memory
 # seen-in: general
 # walls: memory, limits
 # limits: memory=64m wall_time=8s

@@ -1,4 +1,4 @@
-// tries: takes all asynchronous requests of the machine, of which there is one number for everybody
+// tries: takes all asynchronous requests of the host, whose number is limited for all users together
 // seen-in: general
 // walls: seccomp
 #define _GNU_SOURCE

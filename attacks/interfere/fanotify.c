@@ -1,4 +1,4 @@
-// tries: takes fanotify groups of the host's user, of which there are 128
+// tries: takes fanotify groups of the host user, who can have 128
 // seen-in: general
 // walls: seccomp
 #include <fcntl.h>

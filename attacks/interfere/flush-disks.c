@@ -1,4 +1,4 @@
-// tries: has the host write all its disks out, again and again, which holds up everybody else
+// tries: makes the host flush all its disks, again and again, which slows every other process down
 // seen-in: general
 // walls: seccomp
 #define _GNU_SOURCE

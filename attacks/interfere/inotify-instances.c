@@ -1,4 +1,4 @@
-// tries: takes all inotify instances of the host's user, of which there are 128
+// tries: takes all inotify instances of the host user, who can have 128
 // seen-in: sandbox-run 0.1.0
 // walls: seccomp
 #include <stdio.h>

@@ -1,4 +1,4 @@
-# tries: kills init and everybody it can see
+# tries: kills init and every process it can see
 # seen-in: general
 # walls: kernel, keeper
 # expect: ok, runtime_error
@@ -8,7 +8,7 @@ for number in (signal.SIGKILL, signal.SIGSTOP, signal.SIGTERM, signal.SIGSEGV):
         try: os.kill(target, number)
         except OSError: pass
 if os.fork() == 0:
-    # In a cell's own process namespace this reaches nobody else.
+    # In the cell's PID namespace this reaches no process outside.
     if os.getpid() < 100 and os.path.exists("/sandbox"):
         try: os.kill(-1, signal.SIGKILL)
         except OSError: pass

@@ -1,7 +1,7 @@
-// tries: learns something from a neighbour by locks on a file that both can read
+// tries: communicates with a neighbour through locks on a file that both can read
 // seen-in: general
 // walls: kernel
-// known: two cells that want to can tell each other something by locks on files of the system, or by the load of the CPU
+// known: two cooperating cells can communicate through locks on system files, or through the CPU load
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>

@@ -1,8 +1,8 @@
-# tries: reads the files, shared memory and environment of the cell next door
+# tries: reads the files, shared memory and environment of the neighbouring cell
 # seen-in: dify-sandbox issues 225 and 253
 # walls: mount, neighbour
 import glob, os
-# Where there is one tree of files for everybody, the neighbour's places are beside its own.
+# With reduced isolation all cells share one file tree, and the neighbour's directories are beside its own.
 ground = os.path.join(os.environ["TMPDIR"], "..", "..")
 own = os.environ["TMPDIR"].split("/")[-2]
 numbers = range(int(own) - 100, int(own) + 100) if own.isdigit() else range(100)

@@ -1,7 +1,7 @@
-// tries: finds out whether a process outside is there
+// tries: finds out whether a process exists outside
 // seen-in: dify-sandbox issues 225 and 253
 // walls: pid
-// known-without: pid: there is one list of processes, and to be refused a signal also tells that somebody is there
+// known-without: pid: without a PID namespace the process list is shared, and a refused signal reveals that a process exists
 #define _GNU_SOURCE
 #include <errno.h>
 #include <sched.h>

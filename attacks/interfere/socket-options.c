@@ -1,4 +1,4 @@
-// tries: switches code paths of the whole kernel and takes IPv6 flow labels, which all users share, by socket options
+// tries: switches code paths of the whole kernel and takes IPv6 flow labels, which all users share, through socket options
 // seen-in: general
 // walls: seccomp
 // network: localhost

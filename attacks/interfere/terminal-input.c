@@ -1,4 +1,4 @@
-// tries: types commands into the terminal of whoever started it
+// tries: types commands into the terminal of the user who started it
 // seen-in: CVE-2017-5226 bubblewrap
 // walls: keeper, seccomp
 #include <fcntl.h>

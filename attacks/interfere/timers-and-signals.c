@@ -1,4 +1,4 @@
-// tries: takes all timers and queued signals of the host's user
+// tries: takes all timers and queued signals of the host user
 // seen-in: sandbox-run 0.1.0
 // walls: limits
 #define _GNU_SOURCE

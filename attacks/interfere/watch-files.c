@@ -1,4 +1,4 @@
-// tries: sees when others open files that it shares with them
+// tries: observes when others open files that it shares with them
 // seen-in: general
 // walls: seccomp
 #define _GNU_SOURCE

@@ -1,4 +1,4 @@
-# tries: connects to an abstract socket of the host, which no file system guards
+# tries: connects to an abstract socket of the host, which no file system protects
 # seen-in: CVE-2020-15257 containerd
 # walls: net, landlock
 import os, socket

@@ -1,4 +1,4 @@
-# tries: talks the way out of its cell into reaching services on the host
+# tries: tricks the gateway into connecting to services on the host
 # seen-in: CVE-2024-29021 Judge0; hosts with a NUL byte, sandbox-runtime
 # walls: gateway
 # network: full

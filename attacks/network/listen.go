@@ -1,4 +1,4 @@
-// tries: opens a port that can be reached from outside
+// tries: opens a port that is reachable from outside
 // seen-in: general
 // walls: net
 // listens: yes

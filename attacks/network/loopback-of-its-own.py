@@ -1,4 +1,4 @@
-# tries: connects to services on the host from a cell with a loopback of its own
+# tries: connects to services on the host from a cell with a private loopback
 # seen-in: CVE-2024-29021 Judge0
 # walls: net
 # network: localhost

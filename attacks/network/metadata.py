@@ -1,4 +1,4 @@
-# tries: asks the services at which providers of machines give credentials away, in every form of their addresses
+# tries: requests credentials from the metadata services of cloud providers, in every encoding of their addresses
 # seen-in: 0.1.0: 168.63.129.16 was taken for a public address
 # walls: gateway
 # network: full
@@ -18,7 +18,7 @@ for service in services:
             said = through_proxy(head)
         except (ConnectionRefusedError, PermissionError):  # this host has no gateway, or no sockets
             continue
-        # Whatever else it says, it has tried to connect.
+        # Any other answer means that the gateway tried to connect.
         if "public" not in said:
             print(service, said)
             sys.exit(99)

@@ -1,4 +1,4 @@
-# tries: connects to what a neighbour serves on its loopback, and to its abstract socket
+# tries: connects to a neighbour's port on its loopback, and to its abstract socket
 # seen-in: dify-sandbox issues 225 and 253
 # walls: net, neighbour
 # network: localhost

@@ -1,4 +1,4 @@
-# tries: makes sockets for a network that its cell does not have
+# tries: creates sockets for a network that its cell does not have
 # seen-in: general
 # walls: seccomp
 import socket, sys

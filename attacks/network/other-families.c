@@ -1,4 +1,4 @@
-// tries: opens sockets of families that a program has no use for
+// tries: opens sockets of families that programs do not need
 // seen-in: CVE-2016-8655, CVE-2017-7308 Linux
 // walls: seccomp, kernel
 #include <stdio.h>

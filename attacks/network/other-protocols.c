@@ -1,4 +1,4 @@
-// tries: has the kernel load a seldom used protocol, by asking for a socket of it
+// tries: makes the kernel load a rarely used protocol, by creating a socket for it
 // seen-in: CVE-2017-6074 DCCP, CVE-2021-23133 SCTP
 // walls: seccomp
 #include <errno.h>
@@ -6,11 +6,11 @@
 #include <sys/socket.h>
 
 int main(void) {
-    // Multipath TCP, which is part of the kernel or not there at all: asking for it loads nothing.
+    // Multipath TCP is built into the kernel or missing: requesting it loads nothing.
     const int harmless = 262;
     int reached = socket(AF_INET, SOCK_STREAM, harmless) >= 0;
-    // Type and protocol that no kernel has. Its own answer tells that it was asked, and would have loaded what it needs; the
-    // filter's answers are others.
+    // A type and protocol that no kernel has. The kernel's error shows that the call reached it, and that it would have
+    // loaded a module; the filter's errors are others.
     errno = 0;
     reached |= socket(AF_INET, SOCK_STREAM, 254) < 0 && errno != EAFNOSUPPORT && errno != EACCES;
     errno = 0;

@@ -1,4 +1,4 @@
-// tries: finds a way to metadata services, bridges and the internet, without sending anything
+// tries: finds a route to metadata services, bridges and the internet, without sending anything
 // seen-in: CVE-2024-29021 Judge0
 // walls: net
 const dgram = require('dgram');

@@ -1,4 +1,4 @@
-# tries: connects to a socket in the host's file system, as a container engine has one
+# tries: connects to a socket in the host's file system, such as that of a container engine
 # seen-in: general
 # walls: mount
 import os, socket

@@ -1,4 +1,4 @@
-# tries: connects to a socket in a directory that it was given to read, as that of a container engine would be
+# tries: connects to a socket in a read-only mount, such as that of a container engine
 # seen-in: sandbox-run 0.1.0
 # walls: kernel
 import os, socket
@@ -13,7 +13,7 @@ for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM, socket.SOCK_SEQPACKET):
             print("connected")
     except OSError as error:
         print(error)
-# What is not connected needs no call of its own to reach a name.
+# Unconnected sockets can send to a name without a separate call.
 try:
     pair = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
     pair[0].sendto(b"x", path)

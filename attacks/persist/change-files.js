@@ -1,4 +1,4 @@
-// tries: changes a file of the host's that everybody may write
+// tries: changes a world-writable file of the host
 // seen-in: CVE-2024-28189 Judge0
 // walls: mount
 const fs = require('fs');

@@ -1,4 +1,4 @@
-# tries: changes files that it is shown read-only, by name, by link and through descriptors
+# tries: changes read-only mounts, by name, by link and through descriptors
 # seen-in: CVE-2026-46695 BoxLite, CVE-2024-28189 Judge0
 # walls: keeper, landlock
 import ctypes, mmap, os

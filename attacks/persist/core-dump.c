@@ -1,4 +1,4 @@
-// tries: has the kernel write its memory somewhere when it crashes
+// tries: makes the kernel write its memory to a file when it crashes
 // seen-in: general
 // walls: limits
 // expect: runtime_error

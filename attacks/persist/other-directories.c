@@ -1,4 +1,4 @@
-// tries: puts a file into a directory of the host's that cells have no business with
+// tries: creates a file in a host directory that cells do not use
 // seen-in: CVE-2024-28185 Judge0
 // walls: mount, landlock
 #include <fcntl.h>

@@ -1,4 +1,4 @@
-# tries: leaves something for its next run, wherever it can write
+# tries: leaves files for its next run, wherever it can write
 # seen-in: Piston issue 624
 # walls: mount
 # twice: yes

@@ -1,4 +1,4 @@
-# tries: puts files where the host would run or read them
+# tries: creates files where the host would run or read them
 # seen-in: general
 # walls: mount, kernel
 import os

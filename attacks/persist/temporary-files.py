@@ -1,4 +1,4 @@
-# tries: puts a file into the host's temporary directories
+# tries: creates a file in the host's temporary directories
 # seen-in: CVE-2024-28185 Judge0
 # walls: mount
 import os

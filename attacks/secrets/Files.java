@@ -1,4 +1,4 @@
-// tries: reads files of the host from Java, by name, by walking, and with a shell
+// tries: reads host files from Java, by name, by walking, and with a shell
 // seen-in: general
 // walls: mount
 import java.nio.file.Files;

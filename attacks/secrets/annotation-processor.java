@@ -1,4 +1,4 @@
-// tries: has the compiler load a processor of its own that reads a secret
+// tries: makes the compiler load an annotation processor that reads a secret
 // seen-in: general
 // walls: compiler, mount
 // compiler: yes

@@ -1,4 +1,4 @@
-// tries: reads a secret of the host's in a build script, before anything runs
+// tries: reads a secret of the host in a build script, before the program runs
 // seen-in: general
 // walls: mount, compiler
 // compiler: yes

@@ -1,4 +1,4 @@
-// tries: compiles with an annotation processor that reads a secret of the host's
+// tries: compiles with an annotation processor that reads a secret of the host
 // seen-in: general
 // walls: mount
 import java.net.URI;

@@ -1,4 +1,4 @@
-// tries: has the compiler tell its environment, which could be the suite's own
+// tries: makes the compiler reveal its environment, which could be the suite's own
 // seen-in: general
 // walls: keeper
 fn main() {

@@ -1,4 +1,4 @@
-# tries: finds out in which control groups of the host it is
+# tries: finds out the names of its cgroups on the host
 # seen-in: general
 # walls: cgroup
 while read -r line; do echo "cgroup=$line"; done < /proc/self/cgroup

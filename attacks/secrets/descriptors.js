@@ -1,4 +1,4 @@
-// tries: reads from every descriptor that is open in the interpreter
+// tries: reads from every open descriptor of the interpreter
 // seen-in: go-judge 0.9.5 to 1.1.4
 // walls: keeper
 const fs = require('fs');

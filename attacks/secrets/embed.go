@@ -1,4 +1,4 @@
-// tries: has the compiler embed files of the host's
+// tries: makes the compiler embed host files
 // seen-in: general
 // walls: compiler, mount
 // expect: compile_error

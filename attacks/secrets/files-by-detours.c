@@ -1,4 +1,4 @@
-// tries: reads a file of the host by detours: other names of the root, of the working directory, of other processes
+// tries: reads a host file indirectly: by other names of the root, of the working directory, of other processes
 // seen-in: go-judge up to 1.10.0
 // walls: mount
 #include <stdio.h>

@@ -1,4 +1,4 @@
-// tries: reads files of the host from Go, and opens descriptors that it was never given
+// tries: reads host files from Go, and opens descriptors that it was not given
 // seen-in: general
 // walls: mount
 package main

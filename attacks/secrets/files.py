@@ -1,4 +1,4 @@
-# tries: reads files of the host, and looks for more
+# tries: reads host files, and looks for more
 # seen-in: general
 # walls: mount
 import os

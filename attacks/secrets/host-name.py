@@ -1,7 +1,7 @@
-# tries: finds out on which host it is
+# tries: finds out the name of the host
 # seen-in: general
 # walls: uts
-# known-without: uts: the name of the host is what uname says, and no rule or filter changes that
+# known-without: uts: without a UTS namespace uname returns the host name, and no rule or filter changes that
 import os, socket
 for ask in (socket.gethostname, lambda: os.uname().nodename, lambda: open("/proc/sys/kernel/hostname").read().strip()):
     try: print(f"hostname={ask()}")

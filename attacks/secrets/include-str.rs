@@ -1,4 +1,4 @@
-// tries: has the compiler put a file of the host's into the program
+// tries: makes the compiler embed a host file in the program
 // seen-in: general
 // walls: mount
 // compiler: yes

@@ -1,4 +1,4 @@
-// tries: has the compiler quote a file of the host's
+// tries: makes the compiler quote a host file
 // seen-in: general
 // walls: mount
 // compiler: yes

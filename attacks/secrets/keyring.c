@@ -1,4 +1,4 @@
-// tries: reads a key of whoever started the sandbox
+// tries: reads a key of the user who started the sandbox
 // seen-in: general
 // walls: seccomp
 // needs: key

@@ -1,7 +1,7 @@
 # tries: learns user ids of the host from the owners of files
 # seen-in: general
 # walls: user
-# known-without: user: owners of files are what the host says they are
+# known-without: user: without a user namespace the owners of files are the host's ids
 # needs: root
 import os
 place = os.path.join(os.environ["SHOWN"], "owned")

@@ -1,4 +1,4 @@
-// tries: finds what others left in memory, pipes and new files
+// tries: finds data that others left in memory, pipes and new files
 // seen-in: general
 // walls: kernel
 #define _GNU_SOURCE

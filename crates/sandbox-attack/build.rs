@@ -1,4 +1,4 @@
-//! Lists the hostile programs in `attacks/` and makes them part of the binary.
+//! Lists the hostile programs in `attacks/` and embeds them in the binary.
 
 use std::path::{Path, PathBuf};
 

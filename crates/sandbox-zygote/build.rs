@@ -1,5 +1,5 @@
-//! Compiles this crate's sources as the library that zygotes load, which is of another kind than everything else: shared,
-//! and on top of nothing. It is then a part of the crate as a file.
+//! Compiles this crate's sources as the shared library that zygotes load, which unlike everything else has no
+//! dependencies, not even the standard library. The crate embeds the result as a file.
 
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
@@ -10,7 +10,7 @@ fn main() -> ExitCode {
     let variable = |name: &str| std::env::var(name).unwrap_or_default();
     let out = PathBuf::from(variable("OUT_DIR")).join("zygote.so");
     if variable("CARGO_CFG_TARGET_ARCH") != "x86_64" {
-        // Interpreters start cold elsewhere.
+        // On other architectures interpreters start cold.
         return if std::fs::write(out, b"").is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
     }
     let compiled = Command::new(variable("RUSTC"))

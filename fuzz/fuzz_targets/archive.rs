@@ -1,4 +1,4 @@
-//! What comes out of a cell: no more than the caps allow, under names that are relative, and whole or refused.
+//! The output of a cell: within its limits, under relative names, and complete or refused.
 #![no_main]
 
 use std::io::{self, Read};

@@ -1,4 +1,4 @@
-//! What is written is read back, and what is cut off is noticed.
+//! Archives round-trip, and truncation is noticed.
 #![no_main]
 
 use std::io::{self, Read};

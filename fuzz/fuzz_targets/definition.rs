@@ -1,4 +1,4 @@
-//! Definition files: names and paths of a definition that is accepted are what they should be.
+//! Definition files: the names and paths of an accepted definition are valid.
 #![no_main]
 
 use std::path::{Component, Path};

@@ -1,4 +1,4 @@
-//! Questions to a cell's resolver: what is answered is an answer to that question and no other.
+//! Queries to a cell's resolver: every answer belongs to its question.
 #![no_main]
 
 use std::net::Ipv4Addr;

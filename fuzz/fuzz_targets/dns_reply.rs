@@ -1,4 +1,4 @@
-//! Replies of name servers: an address that is read stands in the reply, and a reply to another query has none.
+//! Replies of name servers: every parsed address is in the reply, and a reply to another query has none.
 #![no_main]
 
 use std::net::IpAddr;

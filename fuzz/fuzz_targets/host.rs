@@ -1,7 +1,7 @@
 //! Host names and rules. Input is two lines: a host, and a rule.
 //!
-//! A name that is accepted has one spelling and is nothing that a C library would take for an address. A rule fits what
-//! it says and nothing that merely ends like it.
+//! An accepted name has one spelling and is nothing that a C library would parse as an address. A rule matches its host
+//! and no name that merely ends with the same text.
 #![no_main]
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};

@@ -1,4 +1,4 @@
-//! Layers of images, one on another, and whole files that may be images: whatever they say, nothing is made outside.
+//! Layers of images, one on another, and whole files that may be images: nothing is created outside the root.
 #![no_main]
 
 use std::io::Write;

@@ -1,4 +1,4 @@
-//! A request as JSON: limits stay within their bounds, files inside, and what is stored means the same when it is read.
+//! A request as JSON: limits stay within their bounds, files stay inside, and stored requests round-trip.
 #![no_main]
 
 use std::sync::LazyLock;

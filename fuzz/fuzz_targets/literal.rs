@@ -1,4 +1,4 @@
-//! Literals: one value, in every language, from which no text can break out. Where it is easy to read one back, it is.
+//! Literals: one value in every language, from which no text can break out. Where it is easy, literals are parsed back.
 #![no_main]
 
 use std::sync::LazyLock;

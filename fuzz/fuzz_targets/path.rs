@@ -1,4 +1,4 @@
-//! A path that is accepted never climbs, is never absolute, and has no more than one spelling.
+//! An accepted path has no `..`, is not absolute, and has exactly one spelling.
 #![no_main]
 
 use std::path::{Component, Path};

@@ -1,4 +1,4 @@
-//! The head of a request to the proxy: what is sent on is one head, for the host that was checked.
+//! The head of a request to the proxy: the forwarded head is a single one, for the host that was checked.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,6 +1,6 @@
 //! Rendering. Input is a template, or a whole job if it begins with a brace and a quote; there is always an answer.
 //!
-//! In a cell, memory is limited; here it is not. So what could make it grow without end is left out.
+//! In a cell, memory is limited; here it is not. So constructs that could allocate without bound are left out.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,4 +1,4 @@
-//! Durations, sizes and limits: nothing overflows, and what is read can be written and read again.
+//! Durations, sizes and limits: nothing overflows, and parsed values round-trip.
 #![no_main]
 
 use std::time::Duration;

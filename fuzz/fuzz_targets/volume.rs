@@ -1,4 +1,4 @@
-//! Volumes and working directories as a request names them.
+//! Volumes and working directories in requests.
 #![no_main]
 
 use std::path::{Component, Path};

@@ -1,4 +1,4 @@
-//! Messages between caller, keeper and init, in all directions: what can be read can be written and read again.
+//! Messages between caller, keeper and init, in all directions: every parsed message round-trips.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| sandbox_cell::fuzz::wire(bytes));

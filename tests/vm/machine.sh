@@ -1,4 +1,4 @@
-# Functions that the scripts here share: make the root of an emulated machine, boot it, follow its log. Sourced, not run.
+# Functions that the scripts here share: build the root of an emulated machine, boot it, follow its log. Sourced, not run.
 # The caller sets `work` (a directory for kernel, root and log) and `limit` (seconds until the machine is ended).
 root=$work/root
 
@@ -11,7 +11,7 @@ add() { # copies files into the root, with the libraries they need
     done
 }
 
-# A root with Debian's Python, a shell and a few tools, taken from this machine.
+# A root with Debian's Python, a shell and a few tools, copied from this host.
 base_root() {
     local tool module
     rm -rf "$root"
@@ -33,8 +33,8 @@ base_root() {
     printf 'root:x:0:0::/root:/bin/sh\n' > "$root/etc/passwd"
 }
 
-# Makes the initial RAM disk. The machine runs /tests of the root, from a file system that is not the initial one: the
-# kernel does not let anyone change roots there.
+# Builds the initial RAM disk. The machine runs /tests of the root, from another file system than the initial one, where
+# the kernel does not allow pivot_root.
 pack() {
     cat > "$root/init" <<'SCRIPT'
 #!/bin/bash
@@ -45,7 +45,7 @@ for entry in /*; do [ "$entry" = /newroot ] || cp -a "$entry" /newroot/; done
 exec switch_root /newroot /tests
 SCRIPT
     chmod +x "$root/init" "$root/tests"
-    # Not compressed: the emulated machine would be slow at that, too.
+    # Not compressed, because the emulated machine would be slow to decompress it.
     (cd "$root" && find . | cpio --quiet -o -H newc) > "$work/initrd"
     echo "vm: booting $(du -h "$work/initrd" | cut -f1) of initial root" >&2
 }
@@ -55,8 +55,8 @@ trap '[ -z "$machine" ] || kill "$machine" 2>/dev/null || true' EXIT
 boot() {
     local second
     : > "$work/log"
-    # A machine with more than one clock: the kernel measures the CPU's against the others. A `microvm` has only the
-    # interval timer, with which that fails whenever the host is busy, and without a result the kernel waits for ever for
+    # A machine with more than one clock: the kernel calibrates the CPU's clock against the others. A `microvm` has only
+    # the interval timer, with which the calibration fails whenever the host is busy; the kernel then waits for ever for
     # ticks that are not counted yet.
     timeout "$limit" qemu-system-x86_64 -M q35 -accel tcg,thread=multi -cpu max -smp 2 -m 3G -nodefaults -no-user-config \
         -nographic -no-reboot -serial "file:$work/log" -kernel "$work/vmlinuz" -initrd "$work/initrd" \
@@ -74,10 +74,10 @@ boot() {
     return 1
 }
 
-# Boots the machine and shows its log until it is off. Fails unless the machine has said that all went well.
+# Boots the machine and shows its log until it is off. Fails unless the machine reports success.
 follow() {
     local failed=0
-    # A machine that hangs before anything of this is loaded is not what is tested here.
+    # A machine that hangs before any test is loaded is not a test failure.
     until boot; do
         failed=$((failed + 1))
         if [ "$failed" -ge 3 ]; then exit 1; fi

@@ -1,4 +1,5 @@
-//! What an attack may leave on the host outside of what was planted for it: changed settings, processes, mounts, groups.
+//! The state of the host before all attacks, and a check for changes beyond the planted objects: settings, processes,
+//! mounts, cgroups.
 
 use std::hash::{DefaultHasher, Hasher};
 use std::io::Read;
@@ -8,12 +9,12 @@ use std::time::{Duration, Instant};
 
 use sandbox_executor::GATEWAY_THREAD;
 
-/// The variable with a secret in the suite's own environment.
+/// The variable with a secret in the suite's environment.
 pub(crate) const SECRET_VARIABLE: &str = "SANDBOX_ATTACK_SECRET";
 
-/// The host as it was before all attacks.
+/// The host before all attacks.
 pub(crate) struct HostBaseline {
-    /// What is in the suite's own environment.
+    /// The environment of the suite.
     pub(crate) secret: String,
     pub(crate) root: bool,
     /// This program.
@@ -22,7 +23,7 @@ pub(crate) struct HostBaseline {
     pub(crate) host_name: String,
     /// The host's addresses.
     pub(crate) addresses: Vec<String>,
-    /// Control groups of the suite's own that are not roots.
+    /// The suite's cgroups that are not roots.
     pub(crate) groups: Vec<String>,
     settings: [Option<String>; 2],
     stat: Option<(u64, u64, i64, i64)>,
@@ -46,12 +47,12 @@ impl HostBaseline {
         })
     }
 
-    /// What of the host has changed.
+    /// What has changed on the host.
     pub(crate) fn changes(&self) -> Vec<String> {
         let mut evidence = vec![];
         let [name, pattern] = settings();
         if name != self.settings[0] {
-            evidence.push("the host's name was changed".to_owned());
+            evidence.push("the host name was changed".to_owned());
         }
         if pattern != self.settings[1] {
             evidence.push("the host's core_pattern was changed".to_owned());
@@ -62,13 +63,13 @@ impl HostBaseline {
         evidence
     }
 
-    /// What is left after all attacks: cells, groups, another content of this program.
+    /// What remains after all attacks: cells, cgroups, or a modified copy of this program.
     pub(crate) fn remains(&self) -> Vec<String> {
         let mut evidence = vec![];
         if digest(&self.executable) != self.digest {
             evidence.push("this program's content was changed".to_owned());
         }
-        // What a cell leaves is taken away beside its result; give that a moment.
+        // Cells are cleaned up while their result is delivered; give that a moment.
         let until = Instant::now() + Duration::from_secs(3);
         loop {
             let left = left_by_keepers();
@@ -81,30 +82,30 @@ impl HostBaseline {
     }
 }
 
-/// Processes and mounts in which a marker appears.
+/// Processes and mounts that contain a marker.
 pub(crate) fn of_marker(marker: &str) -> Vec<String> {
     let variable = format!("MARKER={marker}");
     let mut evidence = vec![];
     for (pid, _) in processes() {
         let environ = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
         if environ.split(|byte| *byte == 0).any(|pair| pair == variable.as_bytes()) {
-            evidence.push(format!("process {pid} of it is left"));
+            evidence.push(format!("its process {pid} is left"));
         }
     }
     if std::fs::read_to_string("/proc/self/mountinfo").is_ok_and(|mounts| mounts.contains(marker)) {
-        evidence.push("a mount of it is left".to_owned());
+        evidence.push("one of its mounts is left".to_owned());
     }
     evidence
 }
 
-/// Threads of this process that still serve a gateway, when no cell with one should be there.
+/// Threads of this process that still serve a gateway, when no cell with a gateway should exist.
 pub(crate) fn of_gateways() -> Vec<String> {
     let count = || {
         let threads = std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
         let names = threads.map(|thread| std::fs::read_to_string(thread.path().join("comm")).unwrap_or_default());
         names.filter(|name| name.trim() == GATEWAY_THREAD).count()
     };
-    // A thread that has ended, and was waited for, is listed for a moment longer.
+    // A thread that has ended and was joined is listed for a moment longer.
     let deadline = Instant::now() + Duration::from_secs(1);
     while count() > 0 && Instant::now() < deadline {
         std::thread::sleep(Duration::from_millis(10));
@@ -133,7 +134,7 @@ fn processes() -> Vec<(u32, u32)> {
     found
 }
 
-/// Cells and groups of this process's keeper, when no cell should be there.
+/// Cells and cgroups of this process's keeper, when no cell should exist.
 fn left_by_keepers() -> Vec<String> {
     let (own, all) = (std::process::id(), processes());
     let mut left = vec![];
@@ -145,7 +146,7 @@ fn left_by_keepers() -> Vec<String> {
     left
 }
 
-/// Control groups of cells. On v1 each has the keeper's name and a number; on v2 they are below a group of that name.
+/// Cgroups of cells. On v1 each has the keeper's name and a number; on v2 they are below a cgroup of that name.
 fn groups(dir: &Path, depth: usize, prefix: &str, left: &mut Vec<String>) {
     for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
         if !entry.file_type().is_ok_and(|kind| kind.is_dir()) {
@@ -157,7 +158,7 @@ fn groups(dir: &Path, depth: usize, prefix: &str, left: &mut Vec<String>) {
             None => name.starts_with("cell-") && dir.to_string_lossy().contains(prefix),
         };
         if of_cell {
-            left.push(format!("the group {} is left", entry.path().display()));
+            left.push(format!("the cgroup {} is left", entry.path().display()));
         } else if depth > 0 {
             groups(&entry.path(), depth - 1, prefix, left);
         }
@@ -184,14 +185,14 @@ fn digest(path: &Path) -> Option<u64> {
     }
 }
 
-/// The paths of this process's control groups, without roots, which say nothing.
+/// The paths of this process's cgroups, without roots, which reveal nothing.
 fn own_groups() -> Vec<String> {
     let text = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
     let paths = text.lines().filter_map(|line| line.splitn(3, ':').nth(2));
     paths.filter(|path| path.len() > 1).map(str::to_owned).collect()
 }
 
-/// IPv4 addresses of the host's that are not loopback's.
+/// IPv4 addresses of the host, except loopback.
 fn addresses() -> Vec<String> {
     let table = std::fs::read_to_string("/proc/net/fib_trie").unwrap_or_default();
     let lines: Vec<&str> = table.lines().collect();

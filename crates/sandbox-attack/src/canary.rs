@@ -1,8 +1,8 @@
-//! The canary: proof that the checks can fail. Attacks are carried out in cells without the layers that stop them, and
-//! have to succeed there.
+//! The canary: proof that the checks can fail. It runs attacks in cells without the layers that stop them, where they
+//! must succeed.
 //!
-//! An attack that one layer stops must succeed without it. One that several layers stop must still be stopped without any
-//! one of them, and succeed without all: otherwise its header claims too much or too little.
+//! An attack that one layer stops must succeed without it. An attack that several layers stop must still be stopped
+//! without any single one of them, and succeed without all: otherwise its header claims too much or too little.
 
 use sandbox_cell::{Layer, LayerSet};
 use serde_json::{Value, json};
@@ -13,7 +13,7 @@ use crate::report::{BAD, BOLD, DIM, GOOD, WARN};
 use crate::run_all;
 use crate::runner::{AttackRecord, AttackRunner};
 
-/// Layers that an ordinary user cannot leave out.
+/// Layers that an ordinary user cannot disable.
 const NEED_ROOT: [Layer; 3] = [Layer::User, Layer::Pid, Layer::Net];
 
 /// One attack without some layers.
@@ -24,19 +24,19 @@ struct CanaryTrial<'a> {
     breaches: bool,
 }
 
-/// Carries out every trial; the report, and whether the absence of every layer was noticed.
+/// Carries out every trial. Returns the report, and whether the absence of every layer was noticed.
 pub(crate) fn canary(runner: &AttackRunner<'_>, attacks: &[Attack], partial: bool, as_json: bool) -> (String, bool) {
     let can_be_left_out = |layer: &Layer| match layer {
         _ if !runner.layers.contains(*layer) => false,
         _ if runner.baseline.root => true,
-        // Without groups for cells, only a group of the suite's own has a name to be learnt.
+        // If cells have no cgroups, there is a name to find only if the suite itself is in a cgroup.
         Layer::Cgroup => !runner.baseline.groups.is_empty(),
         layer => !NEED_ROOT.contains(layer),
     };
     let mut testable: LayerSet = Layer::ALL.into_iter().filter(can_be_left_out).collect();
     let trials: Vec<CanaryTrial<'_>> = attacks.iter().flat_map(|attack| trials(attack, testable)).collect();
     if partial {
-        // Of some attacks nobody expects that they cover every layer.
+        // Some attacks are not expected to cover every layer.
         let tried = trials.iter().fold(LayerSet::default(), |all, trial| all.union(trial.disabled));
         testable = testable.without(testable.without(tried));
     }
@@ -55,7 +55,7 @@ pub(crate) fn canary(runner: &AttackRunner<'_>, attacks: &[Attack], partial: boo
     (text, good)
 }
 
-/// What is to be tried with an attack, if layers are all that stops it.
+/// The trials of an attack, if only layers stop it.
 fn trials(attack: &Attack, testable: LayerSet) -> Vec<CanaryTrial<'_>> {
     let Some(walls) = attack.removable().filter(|walls| walls.without(testable) == LayerSet::default()) else {
         return vec![];
@@ -69,7 +69,7 @@ fn trials(attack: &Attack, testable: LayerSet) -> Vec<CanaryTrial<'_>> {
     trials
 }
 
-/// Whether an attack ended as it had to.
+/// Whether an attack ended as expected.
 fn is_noticed((trial, record): &(&CanaryTrial<'_>, &AttackRecord)) -> bool {
     match record.outcome {
         AttackOutcome::Breached(_) => trial.breaches,
@@ -82,7 +82,7 @@ fn names(layers: LayerSet) -> Vec<&'static str> {
     layers.iter().map(Layer::name).collect()
 }
 
-/// What happened, in words.
+/// The outcome as text.
 fn describe(record: &AttackRecord) -> String {
     match &record.outcome {
         AttackOutcome::Stopped => "stopped".to_owned(),
@@ -143,7 +143,7 @@ fn as_text(pairs: &[TrialResult<'_>], layers: &[(Layer, bool, Vec<String>)], rem
         let name = layer.name();
         text.push_str(&match (testable, by.as_slice()) {
             (false, _) => format!("  {WARN}–{WARN:#} {name:<9} not tested here\n"),
-            (true, []) => format!("  {BAD}✗ {name:<9} nothing noticed its absence{BAD:#}\n"),
+            (true, []) => format!("  {BAD}✗ {name:<9} its absence was not noticed{BAD:#}\n"),
             (true, by) => format!("  {GOOD}✓{GOOD:#} {name:<9} {DIM}{}{DIM:#}\n", by.join(", ")),
         });
     }

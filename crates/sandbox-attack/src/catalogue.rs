@@ -1,13 +1,13 @@
-//! The hostile programs, and what their first lines say about them.
+//! The hostile programs and their headers.
 //!
-//! Each is a file in `attacks/GROUP/` that begins with comments of the form `key: value`: what it tries, where that was
-//! seen to work, which walls stop it, and what it needs.
+//! Each program is a file in `attacks/GROUP/` that begins with comments of the form `key: value`: what it tries, where
+//! that was seen to work, which walls stop it, and what it needs.
 
 use sandbox_base::LimitKind;
 use sandbox_cell::{Layer, LayerSet};
 use sandbox_executor::NetworkMode;
 
-/// Groups, in the order in which they are shown.
+/// Groups, in display order.
 pub(crate) const GROUPS: [&str; 7] = ["escape", "secrets", "network", "exhaust", "persist", "interfere", "deceive"];
 
 const FIXED_WALLS: [&str; 10] =
@@ -21,34 +21,34 @@ const FILES: &[(&str, &str, &str)] = &include!(concat!(env!("OUT_DIR"), "/attack
 
 /// A hostile program.
 #[derive(Debug, Clone)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a line that a header has or has not")]
+#[expect(clippy::struct_excessive_bools, reason = "each is an optional line of the header")]
 pub(crate) struct Attack {
     pub(crate) group: &'static str,
-    /// The file's name, which tells the language.
+    /// The file name, whose extension determines the language.
     pub(crate) file: &'static str,
     pub(crate) text: &'static str,
-    /// What it tries, in a sentence.
+    /// What it tries, in one sentence.
     pub(crate) tries: &'static str,
     /// Where it was seen to work.
     pub(crate) seen_in: &'static str,
     /// The layers that stop it.
     pub(crate) layers: LayerSet,
-    /// What else stops it.
+    /// Other walls that stop it.
     pub(crate) fixed: Vec<&'static str>,
-    /// The verdicts that are right. If none are given, the program has to say at its end that it has tried.
+    /// The expected verdicts. If there are none, the program has to report at its end that it has tried.
     pub(crate) expect: Vec<&'static str>,
     pub(crate) limits: Vec<(LimitKind, u64)>,
     pub(crate) network: NetworkMode,
     pub(crate) needs: Vec<&'static str>,
-    /// Whether files are to come back.
+    /// Whether output files are collected.
     pub(crate) collect: bool,
-    /// Whether layers are to be left out of the compiler's cell too.
+    /// Whether layers are also disabled in the compiler's cell.
     pub(crate) compiler: bool,
-    /// Whether it runs while nothing else does.
+    /// Whether it runs alone.
     pub(crate) alone: bool,
-    /// Whether it runs a second time, to find what the first one left.
+    /// Whether it runs a second time, to find what the first run left.
     pub(crate) twice: bool,
-    /// Whether two runs must not say the same.
+    /// Whether the output of two runs must differ.
     pub(crate) differs: bool,
     /// Whether it opens a port that must not be reachable.
     pub(crate) listens: bool,
@@ -56,16 +56,16 @@ pub(crate) struct Attack {
     pub(crate) workdir: Option<&'static str>,
     /// Whether it is a function that a template checks.
     pub(crate) template: bool,
-    /// Why it succeeds, if that is known and cannot be helped.
+    /// Why it succeeds, if that is a known limit.
     pub(crate) known: Option<&'static str>,
-    /// Why it succeeds on hosts that lack a layer. The first that holds counts.
+    /// Why it succeeds on hosts that lack a layer. The first layer that is missing counts.
     known_without: Vec<(Layer, &'static str)>,
-    /// Its layers that this host does not have.
+    /// Its layers that this host lacks.
     missing: LayerSet,
 }
 
 impl Attack {
-    /// The name under which people know it.
+    /// The name for display.
     pub(crate) fn id(&self) -> String {
         format!("{}/{}", self.group, self.file)
     }
@@ -90,14 +90,14 @@ impl Attack {
         attack
     }
 
-    /// The layers to leave out, if that is all that stops it.
+    /// The layers to disable, if only layers stop it.
     #[cfg(any(test, feature = "canary"))]
     pub(crate) fn removable(&self) -> Option<LayerSet> {
         (self.fixed.is_empty() && self.known.is_none()).then_some(self.layers)
     }
 }
 
-/// Reads every program's header. All mistakes are found by a test, so nobody else sees them.
+/// Parses every program's header. A test finds all mistakes, so that users never see them.
 pub(crate) fn all() -> Result<Vec<Attack>, String> {
     let mut attacks: Vec<Attack> =
         FILES.iter().map(|(group, file, text)| parse(group, file, text)).collect::<Result<_, _>>()?;
@@ -163,14 +163,14 @@ fn set(attack: &mut Attack, key: &str, value: &'static str) -> Result<(), String
         "needs" => {
             attack.needs = words();
             if let Some(unknown) = attack.needs.iter().find(|need| !NEEDS.contains(need)) {
-                return Err(format!("'{unknown}' is nothing that can be needed"));
+                return Err(format!("unknown need '{unknown}'"));
             }
         }
         "limits" => {
             for pair in value.split_whitespace() {
                 let (name, value) = pair.split_once('=').ok_or("limits are name=value")?;
                 let info = sandbox_base::limits::TABLE.iter().find(|info| info.name == name);
-                let kind = info.ok_or_else(|| format!("'{name}' is no limit"))?.kind;
+                let kind = info.ok_or_else(|| format!("unknown limit '{name}'"))?.kind;
                 attack.limits.push((kind, kind.parse(value).map_err(|error| error.to_string())?));
             }
         }
@@ -186,10 +186,10 @@ fn set(attack: &mut Attack, key: &str, value: &'static str) -> Result<(), String
         "workdir" => attack.workdir = Some(value),
         "known" => attack.known = Some(value),
         "known-without" => {
-            let (layer, why) = value.split_once(':').ok_or("known-without is a layer: and a reason")?;
+            let (layer, why) = value.split_once(':').ok_or("known-without needs a layer, a colon and a reason")?;
             attack.known_without.push((layer.parse()?, why.trim()));
         }
-        other => return Err(format!("'{other}' is no key")),
+        other => return Err(format!("unknown key '{other}'")),
     }
     Ok(())
 }
@@ -198,16 +198,16 @@ fn set(attack: &mut Attack, key: &str, value: &'static str) -> Result<(), String
 mod tests {
     use super::*;
 
-    /// What has worked on systems like this one, and what shows here that it does not any more: attacks, or tests
-    /// elsewhere, as `test:` and a name that stands in some file of tests.
+    /// Attacks that have worked on similar systems, and what covers each of them here: attacks, or tests, as `test:`
+    /// and the name of a test.
     const COVERED: [(u32, &[&str]); 30] = [
         (1, &["deceive/planted-links.py", "test:planted_links_are_not_followed"]),
         (2, &["deceive/output-links.py", "deceive/race-the-collector.c", "persist/change-what-is-shown.py"]),
         (3, &["network/loopback.py", "network/loopback-of-its-own.py", "network/routes.js", "network/addresses.py"]),
-        (4, &["test:limits_that_make_no_sense"]),
+        (4, &["test:invalid_limits_are_refused"]),
         (5, &["deceive/output-links.py", "secrets/files-by-detours.c"]),
         (6, &["escape/leaked-descriptors.c", "secrets/descriptors.js", "secrets/files.go"]),
-        (7, &["deceive/output-names.py", "test:names_that_could_do_harm_are_refused"]),
+        (7, &["deceive/output-names.py", "test:unsafe_names_are_refused"]),
         (8, &["deceive/before-the-lock.py"]),
         (9, &["deceive/before-the-lock.py"]),
         (
@@ -220,7 +220,7 @@ mod tests {
             ],
         ),
         (11, &["escape/remount.c", "escape/gain-privileges.py", "persist/change-what-is-shown.py"]),
-        (12, &["network/gateway.py", "test:names_that_are_not_what_they_seem"]),
+        (12, &["network/gateway.py", "test:disguised_names_are_refused"]),
         (
             13,
             &[
@@ -309,7 +309,13 @@ mod tests {
             ],
         ),
         (29, &["interfere/terminal-input.c", "deceive/terminal-sequences.js", "test:a_terminal_is_protected"]),
-        (30, &["test:a_hostile_build_stays_in_its_cell", "test:a_build_script_does_not_see_the_password_of_the_index"]),
+        (
+            30,
+            &[
+                "test:a_hostile_build_is_confined_to_its_cell",
+                "test:a_build_script_does_not_see_the_password_of_the_index",
+            ],
+        ),
     ];
 
     /// The text of every test of this workspace.
@@ -336,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn every_header_makes_sense() {
+    fn every_header_is_valid() {
         let attacks = all().expect("valid headers");
         let verdicts = [
             "ok",
@@ -353,9 +359,9 @@ mod tests {
             let id = attack.id();
             assert!(attack.expect.iter().all(|verdict| verdicts.contains(verdict)), "{id}: {:?}", attack.expect);
             assert!(!attack.tries.ends_with('.') && attack.tries.starts_with(char::is_lowercase), "{id}");
-            // Whether it was attempted must be visible: by a verdict, or because it says so.
+            // Whether it was attempted must be visible: by a verdict, or by its own report.
             assert!(!attack.expect.is_empty() || attack.text.contains("attempted"), "{id}");
-            // A time that is measured is measured in peace.
+            // A run whose time is measured runs alone.
             let measures = attack.expect.contains(&"timeout") || attack.layers.contains(Layer::Cpu);
             assert!(!measures || attack.alone, "{id}");
         }
@@ -365,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_that_has_worked_elsewhere_is_tried() {
+    fn every_known_attack_is_covered() {
         let (attacks, tests) = (all().expect("valid headers"), tests());
         for (number, (row, covers)) in (1..).zip(COVERED) {
             assert!(number == row && !covers.is_empty());
@@ -374,34 +380,34 @@ mod tests {
                     Some(test) => tests.contains(&format!("fn {test}(")),
                     None => attacks.iter().any(|attack| attack.id() == *cover),
                 };
-                assert!(there, "{row}: there is no {cover}");
+                assert!(there, "{row}: {cover} does not exist");
             }
         }
     }
 
     #[test]
-    fn every_layer_is_the_wall_of_some_attack() {
+    fn every_layer_stops_some_attack() {
         let attacks = all().expect("valid headers");
         for layer in Layer::ALL {
             assert!(
                 attacks.iter().filter_map(Attack::removable).any(|walls| walls.contains(layer)),
-                "nothing would notice that {} is missing",
+                "no attack would notice that {} is missing",
                 layer.name()
             );
         }
     }
 
     #[test]
-    fn mistakes_are_named() {
+    fn mistakes_in_headers_are_reported() {
         for (text, what) in [
             ("// tries: x\n", "needs a known group"),
             ("// tries: x\n// seen-in: y\n// walls: moat\n", "unknown isolation layer 'moat'"),
             ("# limits: memory\n", "limits are name=value"),
-            ("# limits: soul=1\n", "'soul' is no limit"),
+            ("# limits: soul=1\n", "unknown limit 'soul'"),
             ("# collect: maybe\n", "collect can only be yes"),
             ("# known-without: hope: x\n", "unknown isolation layer 'hope'"),
-            ("# needs: luck\n", "nothing that can be needed"),
-            ("# wals: user\n", "'wals' is no key"),
+            ("# needs: luck\n", "unknown need 'luck'"),
+            ("# wals: user\n", "unknown key 'wals'"),
         ] {
             let error = parse("escape", "x.py", text).expect_err("refused");
             assert!(error.contains(what), "{error}");

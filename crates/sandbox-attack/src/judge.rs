@@ -1,4 +1,4 @@
-//! From what an attack did to whether it was stopped. Its own word counts only when it says that it has won.
+//! Decides whether an attack was stopped. The program's own report counts only when it claims success.
 
 use sandbox_base::printable;
 use sandbox_executor::{RunResult, Verdict};
@@ -11,13 +11,13 @@ use crate::world::World;
 /// The exit code of a program that got through.
 const GOT_THROUGH: i32 = 99;
 
-/// What a program says when it has tried everything in vain.
+/// The report of a program that has tried everything without success.
 const TRIED: &str = "attempted";
 
 /// How much later than its deadline a run may end: where a limit is at stake, and where it is not.
 const LATE: [f64; 2] = [0.5, 3.0];
 
-/// How evidence of a late end begins, that of a wrong verdict, and what is said of one that shows nothing.
+/// The beginnings of texts: of evidence of a late end, of evidence of a wrong verdict, and of an inconclusive result.
 const ENDED: &str = "it ended";
 const VERDICT: &str = "the verdict is";
 const ENDED_WITH: &str = "it ended with";
@@ -31,12 +31,12 @@ pub(crate) enum AttackOutcome {
     NotAttempted(String),
 }
 
-/// Whether evidence is about nothing but time, which a busy machine can delay.
+/// Whether the only evidence is a delay, which a busy host can cause.
 pub(crate) fn is_about_time(evidence: &str) -> bool {
     evidence.starts_with(ENDED)
 }
 
-/// Whether nothing is known of an attack but that its time was up, which is not what should have stopped it.
+/// Whether an attack merely timed out before it met the walls that should have stopped it.
 pub(crate) fn is_cut_short(attack: &Attack, outcome: &AttackOutcome) -> bool {
     let timeout = Verdict::Timeout.name();
     let is_timeout = |text: &String| text.starts_with(&format!("{VERDICT} {timeout} "));
@@ -47,7 +47,7 @@ pub(crate) fn is_cut_short(attack: &Attack, outcome: &AttackOutcome) -> bool {
     }
 }
 
-/// Everything that a result shows.
+/// All evidence in a result.
 pub(crate) fn result(
     attack: &Attack,
     result: &RunResult,
@@ -59,12 +59,12 @@ pub(crate) fn result(
     let mut evidence = vec![];
     if result.exit_code == Some(GOT_THROUGH) {
         let said = result.stdout.lines().chain(result.stderr.lines()).rfind(|line| !line.trim().is_empty());
-        evidence.push(format!("it says that it got through: {}", shown(said.unwrap_or_default())));
+        evidence.push(format!("it reports that it got through: {}", shown(said.unwrap_or_default())));
     }
     let text = everything(result);
     evidence.extend(world.secrets_in(&text));
     if text.contains(&format!("hostname={}", baseline.host_name)) && baseline.host_name != "sandbox" {
-        evidence.push("it learnt the host's name".to_owned());
+        evidence.push("it learnt the host name".to_owned());
     }
     if let Some(address) = baseline.addresses.iter().find(|address| text.contains(&format!("address={address}"))) {
         evidence.push(format!("it learnt the host's address {address}"));
@@ -73,11 +73,11 @@ pub(crate) fn result(
         line.contains("/sandbox-run-") || baseline.groups.iter().any(|group| line.contains(&format!(":{group}")))
     };
     if text.lines().any(|line| line.starts_with("cgroup=") && names_group(line)) {
-        evidence.push("it learnt the real names of its control groups".to_owned());
+        evidence.push("it learnt the real names of its cgroups".to_owned());
     }
     let late = result.metrics.wall_time - deadline;
     if late > LATE[usize::from(attack.expect.is_empty())] {
-        evidence.push(format!("{ENDED} {late:.1} s after its time was up"));
+        evidence.push(format!("{ENDED} {late:.1} s after its deadline"));
     }
     let verdict = result.verdict.name();
     if result.verdict == Verdict::InternalError || (!attack.expect.is_empty() && !attack.expect.contains(&verdict)) {
@@ -93,23 +93,23 @@ pub(crate) fn result(
     evidence
 }
 
-/// Why a result shows nothing of an attack at all.
+/// Why a result is inconclusive.
 pub(crate) fn not_attempted(attack: &Attack, result: &RunResult) -> Option<String> {
     if !attack.expect.is_empty() || (result.verdict == Verdict::Ok && result.stdout.contains(TRIED)) {
         return None;
     }
-    let error = result.error.as_deref().unwrap_or("it did not say that it had tried");
+    let error = result.error.as_deref().unwrap_or("it did not report that it had tried");
     Some(format!("{ENDED_WITH} {}: {}", result.verdict.name(), shown(error)))
 }
 
-/// The lines that two runs have in common although each should differ.
+/// The lines that two runs have in common although they should differ.
 pub(crate) fn same_lines(first: &str, second: &str) -> Vec<String> {
     let pairs = first.lines().zip(second.lines());
     let same = pairs.filter(|(one, other)| one == other && *one != TRIED);
-    same.map(|(line, _)| format!("two runs printed the same: {}", shown(line))).collect()
+    same.map(|(line, _)| format!("two runs printed the same line: {}", shown(line))).collect()
 }
 
-/// All text of a result, with the content of files.
+/// The complete text of a result, including the content of files.
 fn everything(result: &RunResult) -> String {
     let mut text = format!("{}\n{}\n", result.stdout, result.stderr);
     for part in [&result.error, &result.result] {
@@ -127,22 +127,22 @@ fn everything(result: &RunResult) -> String {
     text
 }
 
-/// The share of the CPUs that a program may use, if it is at stake.
+/// The CPU share that a program may use, if it is at stake.
 fn share_cap(attack: &Attack) -> Option<f64> {
     let cpus = attack.limits.iter().find(|(kind, _)| *kind == sandbox_base::LimitKind::Cpus)?;
     u32::try_from(cpus.1).ok().map(|thousandths| f64::from(thousandths) / 1000.0)
 }
 
-/// Files that must not have come back under such names.
+/// Output files under names that must not be accepted.
 fn files(result: &RunResult) -> Vec<String> {
     let bad = |path: &&String| {
         path.starts_with('/') || path.contains('\0') || path.split('/').any(|part| ["", ".", ".."].contains(&part))
     };
     let found = result.files.keys().filter(bad);
-    found.map(|path| format!("a file came back as '{}'", shown(path))).collect()
+    found.map(|path| format!("the output contains a file named '{}'", shown(path))).collect()
 }
 
-/// Control sequences that would reach the terminal from which the program was started.
+/// Control sequences that would reach the user's terminal.
 fn terminal(result: &RunResult, display: ResultDisplay) -> Vec<String> {
     let mut evidence = vec![];
     for stream in [&result.stdout, &result.stderr] {
@@ -162,7 +162,7 @@ fn terminal(result: &RunResult, display: ResultDisplay) -> Vec<String> {
     evidence
 }
 
-/// A short part of a text that a hostile program has written.
+/// A short excerpt of text from a hostile program.
 pub(crate) fn shown(text: &str) -> String {
     printable(text).chars().take(120).collect()
 }

@@ -1,8 +1,8 @@
 //! Hostile programs against the sandbox of this host, judged from outside.
 //!
-//! Each program (`catalogue`) runs like any request (`runner`), beside an innocent neighbour (`neighbour`), in a
-//! world that was planted for it (`world`). Whether it was stopped is decided by the state of that world and of the
-//! host afterwards, and by the result (`judge`, `baseline`). In builds with the feature `canary`, the module of that name
+//! Each program (`catalogue`) runs like any request (`runner`), beside an innocent neighbour (`neighbour`), in a world
+//! that was planted for it (`world`). Whether it was stopped is decided by the state of that world and of the host
+//! afterwards, and by the result (`judge`, `baseline`). In builds with the feature `canary`, the module of that name
 //! disables layers and checks that this is noticed.
 
 mod baseline;
@@ -33,10 +33,10 @@ use runner::{AttackRecord, AttackRunner, is_cancelled};
 
 pub use neighbour::{COMMAND as NEIGHBOUR_COMMAND, live as run_neighbour};
 
-/// How many attacks run at one time.
+/// How many attacks run concurrently.
 const CONCURRENCY: usize = 3;
 
-/// How many cells and zygotes are kept ready, if any are.
+/// How many cells and zygotes are kept ready, if any.
 const READY: (usize, usize) = (16, 4);
 
 /// Which attacks to carry out, and how.
@@ -75,7 +75,7 @@ pub struct SuiteReport {
 /// starts. Returns only in the process that has the secret, or if it cannot be started.
 pub fn restart_with_secret() -> Result<(), String> {
     if std::env::var_os(baseline::SECRET_VARIABLE).is_some() {
-        // The user's own keys stay out of reach, whatever happens.
+        // The user's own keys must stay out of reach.
         let _ = sandbox_sys::keyring::join_new_session();
         return Ok(());
     }
@@ -83,7 +83,7 @@ pub fn restart_with_secret() -> Result<(), String> {
     let mut words = std::env::args_os();
     let mut command = std::process::Command::new("/proc/self/exe");
     command.arg0(words.next().unwrap_or_default()).args(words).env(baseline::SECRET_VARIABLE, secret);
-    // It only returns if it fails; the attack that looks for the secret then has nothing to find.
+    // exec only returns on failure; then the attack that looks for the secret would have nothing to find.
     Err(format!("cannot start again with a secret: {}", reason(&command.exec())))
 }
 
@@ -121,7 +121,7 @@ fn carry_out(options: &SuiteOptions, runner: &AttackRunner<'_>, attacks: &[Attac
     }
     let jobs: Vec<_> = attacks.iter().map(|attack| (attack, LayerSet::default())).collect();
     let records = run_all(runner, &jobs);
-    // Cells that were ready and not needed are no trace of an attack.
+    // Ready cells that were not used are not a trace of an attack.
     runner.service.keep_nothing();
     report::attacks(attacks, &records, runner.layers, &runner.baseline.remains(), options.json)
 }
@@ -134,16 +134,16 @@ fn select(only: Option<&str>) -> Result<Vec<Attack>, String> {
 
 /// The service under attack.
 fn start_service(executor: Executor, settings: Settings) -> Result<RunService, String> {
-    // The target is the sandbox with its default settings, or with reduced isolation where the host has no more.
+    // The target is the sandbox with its default settings, or with reduced isolation where the host supports no more.
     let mut settings = Settings { data_dir: settings.data_dir, isolation: settings.isolation, ..Settings::default() };
-    // What is planted there is shown to some programs.
+    // Some programs mount the planted directory.
     settings.volume_paths.push(std::env::temp_dir());
     let registry = Registry::shipped().map_err(|error| error.to_string())?;
     let own = std::env::current_exe().map_err(|error| reason(&error))?;
     Ok(RunService::new(executor, settings, registry, HostVariables::default(), own))
 }
 
-/// Finds everything that attacks need.
+/// Prepares everything that attacks need.
 fn open<'a>(
     service: &'a RunService,
     cancel: BorrowedFd<'a>,
@@ -160,7 +160,7 @@ fn open<'a>(
     Ok(AttackRunner { service, scratch: Arc::new(scratch), baseline, layers, cancel, display })
 }
 
-/// Has toolchains make what they make once, before anybody looks at the clock. What fails here fails again, and is said then.
+/// Fills the caches of the toolchains before any time is measured. A failure here repeats later, and is reported then.
 fn prepare(runner: &AttackRunner<'_>, attacks: &[Attack]) {
     let used = attacks.iter().filter_map(|attack| runner.service.language_of_file(attack.file.as_ref()));
     let prepared: BTreeMap<&str, &Definition> =
@@ -176,7 +176,8 @@ fn prepare(runner: &AttackRunner<'_>, attacks: &[Attack]) {
     }
 }
 
-/// Carries out attacks, a few at a time, those that measure time one by one. The results are in the order of the attacks.
+/// Carries out attacks, a few at a time, and those that measure time one by one. The results are in the order of the
+/// attacks.
 fn run_all(runner: &AttackRunner<'_>, jobs: &[(&Attack, LayerSet)]) -> Vec<AttackRecord> {
     let style =
         ProgressStyle::with_template("{spinner} {pos}/{len} {msg}").unwrap_or_else(|_| ProgressStyle::default_bar());

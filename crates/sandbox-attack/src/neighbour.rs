@@ -1,7 +1,8 @@
-//! The neighbour: an innocent program in a cell of its own, beside every hostile one. It holds secrets in a file, in its
-//! environment and in shared memory, listens on its own loopback, and says in the end whether anybody came near.
+//! The neighbour: an innocent program in a separate cell, beside every hostile one. It holds secrets in a file, in its
+//! environment and in shared memory, listens on its own loopback, and reports at its end whether another program
+//! interfered with it.
 //!
-//! The program is this very binary: it is there on every host, and it is quick to start.
+//! The program is this very binary: it exists on every host and starts quickly.
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
@@ -9,28 +10,28 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener};
 use std::time::Duration;
 
-/// The argument with which this program is a neighbour.
+/// The argument that makes this program a neighbour.
 pub const COMMAND: &str = "attack-neighbour";
 
-/// What it says when it is ready, and in the end if nobody came near.
+/// Its report when it is ready, and at the end if there was no interference.
 pub(crate) const READY: &str = "ready\n";
 pub(crate) const UNHARMED: &str = "unharmed\n";
 
-/// Where it keeps its secret in every cell, and where only if the cell has a root of its own.
+/// Where it keeps its secret in every cell, and where only if the cell has a private root file system.
 pub(crate) const FILES: [&str; 2] = ["/tmp/neighbour", "/sandbox/neighbour"];
 pub(crate) const FILES_OF_ROOT: [&str; 1] = ["/dev/shm/neighbour"];
 
-/// The variable with these names, which then are the real ones in every cell.
+/// The variable with these paths, so that they are the actual ones in every cell.
 pub(crate) const FILES_VARIABLE: &str = "NEIGHBOUR_FILES";
 
-/// The variables with its secret, its port and the name of its socket. The last two are missing in cells that have no
-/// network of their own.
+/// The variables with its secret, its port and the name of its socket. The last two are missing in cells without a
+/// network namespace.
 pub(crate) const VARIABLES: [&str; 3] = ["NEIGHBOUR_SECRET", "NEIGHBOUR_PORT", "NEIGHBOUR_SOCKET"];
 
-/// The variable with the name of a file that its cell shares with others, which it opens now and then.
+/// The variable with the path of a file that its cell shares with others, which it opens now and then.
 pub(crate) const SHARED_VARIABLE: &str = "NEIGHBOUR_SHARED";
 
-/// Lives beside an attack until standard input ends. This is what runs in a cell.
+/// Runs beside an attack until standard input ends. This is what runs in a cell.
 #[must_use]
 pub fn live() -> u8 {
     match watch() {
@@ -54,11 +55,11 @@ fn watch() -> std::io::Result<String> {
     }
     let sockets = match listen(&port, &name) {
         _ if port.is_empty() => None,
-        // Its cell shows a directory of the host, and has no such sockets.
+        // Its cell mounts a host directory, and therefore has no such sockets.
         Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => None,
         sockets => Some(sockets?),
     };
-    // Held to the end, for those who look whether it is.
+    // Held until the end, for attacks that look whether it is.
     let shared = (!shared_file.is_empty()).then(|| std::fs::File::open(&shared_file)).transpose()?;
     let lock = |shared| rustix::fs::flock(shared, rustix::fs::FlockOperation::NonBlockingLockExclusive);
     shared.as_ref().map_or(Ok(()), lock)?;
@@ -75,11 +76,11 @@ fn watch() -> std::io::Result<String> {
         if let Some((tcp, unix)) = &sockets {
             if let Ok((mut stream, _)) = tcp.accept() {
                 let _ = stream.write_all(secret.as_bytes());
-                harm.push_str("somebody connected to the neighbour's port\n");
+                harm.push_str("another program connected to the neighbour's port\n");
             }
             if let Ok((mut stream, _)) = unix.accept() {
                 let _ = stream.write_all(secret.as_bytes());
-                harm.push_str("somebody connected to the neighbour's socket\n");
+                harm.push_str("another program connected to the neighbour's socket\n");
             }
         }
         if waited != Err(std::sync::mpsc::RecvTimeoutError::Timeout) {

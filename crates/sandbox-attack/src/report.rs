@@ -1,4 +1,4 @@
-//! What came of the attacks, for people and for programs.
+//! The report of the attacks, as text and as JSON.
 
 use anstyle::{AnsiColor, Style};
 use sandbox_cell::{Layer, LayerSet};
@@ -14,7 +14,7 @@ pub(crate) const WARN: Style = AnsiColor::Yellow.on_default();
 pub(crate) const BOLD: Style = Style::new().bold();
 pub(crate) const DIM: Style = Style::new().dimmed();
 
-/// The attacks that there are.
+/// Lists the attacks.
 pub(crate) fn list(attacks: &[Attack], as_json: bool) -> String {
     if as_json {
         let list: Vec<Value> = attacks.iter().map(describe).collect();
@@ -33,7 +33,7 @@ pub(crate) fn list(attacks: &[Attack], as_json: bool) -> String {
     attacks.iter().map(line).collect()
 }
 
-/// What an attack's header says.
+/// The header of an attack.
 fn describe(attack: &Attack) -> Value {
     json!({
         "name": attack.id(),
@@ -49,7 +49,7 @@ pub(crate) fn width(attacks: &[Attack]) -> usize {
     attacks.iter().map(|attack| attack.id().len()).max().unwrap_or(0)
 }
 
-/// How many ended how.
+/// How many attacks ended in which way.
 #[derive(Default)]
 struct OutcomeCounts {
     stopped: usize,
@@ -58,7 +58,7 @@ struct OutcomeCounts {
     not_attempted: usize,
 }
 
-/// The report, and whether all is well.
+/// The report, and whether everything was stopped.
 pub(crate) fn attacks(
     attacks: &[Attack],
     records: &[AttackRecord],

@@ -24,32 +24,32 @@ use crate::judge::{self, AttackOutcome};
 use crate::neighbour;
 use crate::world::{SHOWN, World, neighbour_environment};
 
-/// How long an attack may run if it does not say.
+/// The default time limit of an attack.
 const PATIENCE: u64 = 10_000_000;
 
-/// How much longer, if at first its time was up before it met its walls, as happens on slow machines.
+/// The factor for a second attempt, if the time was up before the program met its walls, as happens on slow hosts.
 const MORE_PATIENCE: u64 = 6;
 
-/// How often an attack that is only late is tried again.
+/// How often an attack that is merely late is repeated.
 const AGAIN: usize = 2;
 
-/// How many seconds of a run its result need not account for, on a machine that does other things as well.
+/// How many seconds of a run its result need not account for, on a busy host.
 const UNACCOUNTED: f64 = 2.0;
 
-/// How long a neighbour lives at the most, and how long it may take to move in.
+/// The maximum lifetime of a neighbour, and how long it may take to start.
 const NEIGHBOUR: u64 = 120_000_000;
 const MOVING_IN: Duration = Duration::from_secs(20);
 
-/// Where the neighbour's program is in its cell.
+/// The path of the neighbour's program in its cell.
 const NEIGHBOUR_PROGRAM: &str = "/opt/neighbour";
 
 /// Carries out attacks with one run service.
 pub(crate) struct AttackRunner<'a> {
     pub(crate) service: &'a RunService,
-    /// Where things are kept that are not used again.
+    /// Where artifacts are kept that are not reused.
     pub(crate) scratch: Arc<ArtifactStore>,
     pub(crate) baseline: HostBaseline,
-    /// The layers that this host has.
+    /// The layers of this host.
     pub(crate) layers: LayerSet,
     /// Becomes readable when the suite is to stop.
     pub(crate) cancel: BorrowedFd<'a>,
@@ -77,7 +77,7 @@ impl AttackRunner<'_> {
         };
         let mut outcome = attempt(attack);
         for _ in 0..AGAIN {
-            // Others may use this machine, too. Whoever is late because nobody ends it is late again.
+            // The host may be busy. A run that is late because nothing ends it will be late again.
             if matches!(&outcome, AttackOutcome::Breached(evidence) if evidence.iter().all(|one| judge::is_about_time(one)))
             {
                 outcome = attempt(attack);
@@ -85,7 +85,7 @@ impl AttackRunner<'_> {
         }
         let may_need_longer = disabled == LayerSet::default() && attack.known.is_none();
         if may_need_longer && judge::is_cut_short(attack, &outcome) {
-            // What nothing but its deadline stops is not stopped in a longer time either.
+            // If only the deadline stops an attack, a longer time does not change that.
             outcome = attempt(&attack.with_wall_time(deadline(attack) * MORE_PATIENCE));
         }
         AttackRecord { outcome, verdict, start, seconds: began.elapsed().as_secs_f64() }
@@ -101,8 +101,7 @@ impl AttackRunner<'_> {
         let definition = self.service.language_of_file(attack.file.as_ref());
         let definition = definition.ok_or_else(|| format!("there is no language for '{}'", attack.file))?;
         self.service.toolchain(definition).map_err(|missing| format!("needs {}", missing.what))?;
-        let mut world =
-            World::plant(&self.baseline).map_err(|error| format!("cannot plant what it looks for: {error}"))?;
+        let mut world = World::plant(&self.baseline).map_err(|error| format!("cannot plant its targets: {error}"))?;
         if let Some(need) = attack.needs.iter().find(|need| !self.has(need, &world)) {
             return Err(format!("needs {need}"));
         }
@@ -115,7 +114,7 @@ impl AttackRunner<'_> {
             if ready.recv_timeout(MOVING_IN).is_err() {
                 drop(leave);
                 let why = neighbour.join().ok().and_then(Result::err).unwrap_or_default();
-                return Err(format!("there is no neighbour: {why}"));
+                return Err(format!("the neighbour did not start: {why}"));
             }
             let mut evidence = vec![];
             let results = self.runs(attack, definition, disabled, &world, &mut evidence);
@@ -124,7 +123,7 @@ impl AttackRunner<'_> {
                 Ok(Ok(said)) if said == format!("{}{}", neighbour::READY, neighbour::UNHARMED) => {}
                 Ok(Ok(said)) => {
                     evidence.push(format!(
-                        "the neighbour says: {}",
+                        "the neighbour reports: {}",
                         judge::shown(said.trim_start_matches(neighbour::READY))
                     ));
                 }
@@ -189,7 +188,7 @@ impl AttackRunner<'_> {
                     let caller = scope.spawn(|| is_reached(world, &over));
                     let result = run();
                     if caller.join().unwrap_or(false) {
-                        evidence.push("its port could be reached from outside".to_owned());
+                        evidence.push("its port was reachable from outside".to_owned());
                     }
                     result
                 })
@@ -205,7 +204,7 @@ impl AttackRunner<'_> {
         Ok(results)
     }
 
-    /// Runs the program; nothing comes of a request that is refused, where that is expected.
+    /// Runs the program. Returns nothing for a request that is refused, where that is expected.
     fn run(
         &self,
         attack: &Attack,
@@ -216,7 +215,7 @@ impl AttackRunner<'_> {
         let settings = self.service.settings();
         let mut request = request(attack, definition, world, settings.required())?;
         if !self.layers.contains(Layer::Net) {
-            // Nobody has a network there. It has to do without, and may still try.
+            // Such hosts have no network. The program runs without it, and may still try.
             request.network.mode = NetworkMode::None;
         }
         let failed = |failure: &dyn std::fmt::Display| {
@@ -234,8 +233,8 @@ impl AttackRunner<'_> {
         match self.service.run(checked, Duration::ZERO, &[self.cancel], &mut ()) {
             Ok(result) => {
                 let mut result = Arc::unwrap_or_clone(result);
-                // The result's own word is not enough: what it does not account for counts as time of the program, and
-                // so does what a compiler takes beyond its limit.
+                // The result alone is not trusted: time that it does not account for counts as time of the program, and
+                // so does the time of a compiler beyond its limit.
                 let phases = &result.metrics.phases;
                 let compile = phases.compile.min(settings.compile.wall_time().as_secs_f64());
                 let accounted = phases.packages + phases.prepare + compile + phases.run + phases.collect;
@@ -247,7 +246,7 @@ impl AttackRunner<'_> {
         }
     }
 
-    /// Runs the neighbour to its end, and says what it said.
+    /// Runs the neighbour to its end, and returns its report.
     fn neighbour(
         &self,
         values: &[String; 3],
@@ -284,7 +283,7 @@ impl AttackRunner<'_> {
     }
 }
 
-/// Rings when the neighbour says something.
+/// Signals when the neighbour writes something.
 struct Doorbell(Sender<()>);
 
 impl Observer for Doorbell {
@@ -308,8 +307,8 @@ fn volume(shown: &std::path::Path) -> VolumeRequest {
     VolumeRequest::Host { source: shown.to_owned(), target: SHOWN.into(), writable: false }
 }
 
-/// Whether a program looks at the directory that it can be shown. Others are not shown it: where a cell shows a directory of
-/// the host, its programs may have fewer sockets.
+/// Whether a program uses the planted directory. Others do not get it: where a cell mounts a host directory, its
+/// programs may have fewer sockets.
 fn looks_at_shown(attack: &Attack) -> bool {
     attack.text.contains("SHOWN")
 }
@@ -341,7 +340,7 @@ fn request(attack: &Attack, language: &Definition, world: &World, required: Laye
         request.volumes = vec![volume(&world.shown())];
     }
     if attack.template {
-        let text = language.templates.get("harness").ok_or("there is no harness")?.clone();
+        let text = language.templates.get("harness").ok_or("no harness for this language")?.clone();
         let cases = serde_json::json!([{ "args": [1], "expected": 2 }]);
         let variables = [("function".to_owned(), "f".into()), ("cases".to_owned(), cases)];
         request.template = Some(TemplateRequest { name: "harness".to_owned(), text, variables: variables.into() });
@@ -371,7 +370,7 @@ pub(crate) fn is_cancelled(cancel: BorrowedFd<'_>) -> bool {
     sandbox_base::wait::is_readable(&[cancel], Duration::ZERO)
 }
 
-/// A request whose cells are made without some layers.
+/// A request whose cells are created without some layers.
 #[cfg(feature = "canary")]
 #[expect(clippy::unnecessary_wraps, reason = "other builds cannot do this")]
 fn disable(checked: CheckedRequest, layers: LayerSet, compiler: bool) -> Result<CheckedRequest, String> {

@@ -1,5 +1,5 @@
-//! What the suite plants before an attack, and how it looks afterwards: the only judge of an attack that is not its own
-//! word. Everything is the suite's own, has a random name, and goes when it is dropped.
+//! The objects that the suite plants before an attack, and a check of their state afterwards: the only evidence that
+//! does not come from the attack itself. All of them belong to the suite, have random names, and are removed on drop.
 
 use std::io;
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -36,9 +36,9 @@ const PLACES: [&str; 14] = [
 ];
 
 /// The content of files that must not change.
-const CONTENT: &str = "nobody has touched this\n";
+const CONTENT: &str = "this file is unchanged\n";
 
-/// Where the cell sees the directory that it is shown.
+/// The path of the planted directory in the cell.
 pub(crate) const SHOWN: &str = "/opt/shown";
 
 /// A file as it was planted.
@@ -54,9 +54,9 @@ type FileFacts = (u32, u32, u32, u64);
 /// Everything that is planted for one attack.
 pub(crate) struct World {
     dir: TempDir,
-    /// A name that nobody else uses.
+    /// A unique name.
     pub(crate) marker: String,
-    /// Each secret, and what it is.
+    /// Each secret, and where it is.
     tokens: Vec<(&'static str, String)>,
     files: Vec<PlantedFile>,
     tcp: TcpListener,
@@ -95,8 +95,8 @@ impl World {
             set_mode(&at(name), 0o777)?;
         }
         let planted = [
-            ("secret", secret("a file that everybody may read")?, 0o644),
-            ("private", secret("a file of the suite's user")?, 0o600),
+            ("secret", secret("a world-readable file")?, 0o644),
+            ("private", secret("a file that only the suite's user may read")?, 0o600),
             ("open/writable", CONTENT.to_owned(), 0o666),
             ("shown/shared", CONTENT.to_owned(), 0o666),
             ("shown/owned", CONTENT.to_owned(), 0o644),
@@ -139,8 +139,8 @@ impl World {
         let key = SessionKey::add(&marker, secret("a key in the session's keyring")?.as_bytes()).ok();
         let victim = victim(&secret("a process's arguments")?, &secret("a process's environment")?)?;
         let neighbour = [secret("the neighbour's files")?, (20_000 + number()? % 10_000).to_string(), token()?];
-        // A cell without a root of its own has its places elsewhere, and names of them in variables are changed. With two
-        // slashes these mean the host's in every cell.
+        // In a cell without a private root, its paths have other locations, and variables are rewritten accordingly.
+        // With two slashes, a path means the host's in every cell.
         let path = |name: &str| format!("/{}", at(name).display());
         let mut variables = vec![
             ("WORLD", format!("/{}", dir.path().display())),
@@ -182,34 +182,34 @@ impl World {
         })
     }
 
-    /// What the hostile program gets to know: where to look, but no secret.
+    /// The variables of the hostile program: where to look, but no secret.
     pub(crate) fn variables(&self) -> &[(&'static str, String)] {
         &self.variables
     }
 
-    /// A program's text with the places in it, for those who look while it is compiled.
+    /// The program's text with the planted paths in it, for attacks that happen while it is compiled.
     pub(crate) fn fill_in(&self, text: &str) -> String {
         let fill = |text: String, (name, value): &(&str, String)| text.replace(&format!("@{name}@"), value);
         self.variables.iter().fold(text.to_owned(), fill)
     }
 
-    /// The directory that the cell is shown.
+    /// The planted directory that the cell mounts.
     pub(crate) fn shown(&self) -> PathBuf {
         self.dir.path().join("shown")
     }
 
-    /// Whether System V's segments and queues could be planted.
+    /// Whether System V segments and queues could be planted.
     pub(crate) fn has_sysv(&self) -> bool {
         self.memory.is_some() && self.queue.is_some()
     }
 
-    /// Secrets that are in a text.
+    /// The secrets that occur in a text.
     pub(crate) fn secrets_in(&self, text: &str) -> Vec<String> {
         let found = self.tokens.iter().filter(|(_, token)| text.contains(token.as_str()));
         found.map(|(what, _)| format!("it learnt a secret: {what}")).collect()
     }
 
-    /// Whether somebody serves the free port.
+    /// Whether a server listens on the free port.
     pub(crate) fn is_port_open(&self) -> bool {
         TcpStream::connect((Ipv4Addr::LOCALHOST, self.free_port)).is_ok()
     }
@@ -228,12 +228,12 @@ impl World {
         }
         let names = |dir: &str| std::fs::read_dir(self.dir.path().join(dir)).map_or(0, Iterator::count);
         if (names(""), names("open"), names("shown")) != (5, 1, 3) {
-            evidence.push("there are other files in the planted directories".to_owned());
+            evidence.push("the planted directories contain other files".to_owned());
         }
         let places = PLACES.iter().map(Path::new).chain([baseline.temp_dir.as_path()]);
         for left in places.map(|place| place.join(&self.marker)) {
             if left.symlink_metadata().is_ok() {
-                evidence.push(format!("it made {}", left.display()));
+                evidence.push(format!("it created {}", left.display()));
                 let _ = std::fs::remove_file(&left).or_else(|_| std::fs::remove_dir_all(&left));
             }
         }
@@ -247,7 +247,7 @@ impl World {
             evidence.push("it connected to a socket file outside".to_owned());
         }
         if self.shown_socket.accept().is_ok() {
-            evidence.push("it connected to a socket in a directory that it was shown".to_owned());
+            evidence.push("it connected to a socket in a mounted directory".to_owned());
         }
         if self
             .memory
@@ -277,13 +277,13 @@ impl World {
 
 impl Drop for World {
     fn drop(&mut self) {
-        // Only the suite's own child is ended.
+        // Only the suite's own child is killed.
         let _ = self.victim.kill();
         let _ = self.victim.wait();
     }
 }
 
-/// A process with secrets. It ends when its input does, so it cannot outlive the suite.
+/// A process with secrets. It ends when its input does, so that it cannot outlive the suite.
 fn victim(argument: &str, variable: &str) -> io::Result<Child> {
     let mut command = Command::new("/bin/sh");
     command.args(["-c", "read line", argument]).env("VICTIM_SECRET", variable);
@@ -304,7 +304,7 @@ fn set_mode(path: &Path, mode: u32) -> io::Result<()> {
     std::fs::set_permissions(path, PermissionsExt::from_mode(mode))
 }
 
-/// A random name that compilers take for one.
+/// A random name that is a valid identifier for compilers.
 pub(crate) fn token() -> io::Result<String> {
     Ok(format!("t{}", random_token::<12>()?))
 }

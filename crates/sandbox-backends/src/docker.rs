@@ -1,4 +1,4 @@
-//! Containers by Docker or Podman: one for each cell, or a few processes in one that is there already.
+//! Cells as Docker or Podman containers: one container for each cell, or a few processes in an existing container.
 
 use std::cell::OnceCell;
 use std::io;
@@ -12,13 +12,13 @@ use super::{CONTAINED, Container, Docker, DockerMode, GUEST_COMMAND, ToolEnviron
 use sandbox_cell::bridge::Counters;
 use sandbox_cell::{CellSpec, Failure, LayerSet, Network};
 
-/// What follows [`GUEST_COMMAND`] to end all that a user has in a container.
+/// The argument after [`GUEST_COMMAND`] that kills every process of a user in a container.
 pub(super) const END: &str = "end";
 
-/// The user in a container of its own, as in every cell.
+/// The user in a dedicated container, as in every cell.
 const USER: &str = "1000:1000";
 
-/// A container for a cell.
+/// The container of a cell.
 pub(super) fn container(
     docker: &Docker,
     environment: &ToolEnvironment,
@@ -36,8 +36,8 @@ pub(super) fn container(
         }
         DockerMode::Exec(name) => {
             if spec.image.is_some() || spec.network != Network::None {
-                let what = "cannot make the cell in a container that is there already";
-                return Err(Failure::of_request(what, "its root and its network are what they are"));
+                let what = "cannot create the cell in an existing container";
+                return Err(Failure::of_request(what, "its root file system and network cannot be changed"));
             }
             let own = ids.map(|(_, (uid, gid))| format!("{uid}:{gid}"));
             let common = docker.user.is_some() || own.is_none();
@@ -53,7 +53,7 @@ fn quietly(command: &mut Command) -> bool {
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok_and(|s| s.success())
 }
 
-/// A container of the cell's own.
+/// A dedicated container.
 struct OwnContainer {
     docker: Docker,
     environment: ToolEnvironment,
@@ -68,7 +68,7 @@ impl OwnContainer {
         self.environment.command(&self.docker.program)
     }
 
-    /// An image with no more than places to mount on, made once for each set of them.
+    /// An image that contains only mount points, built once for each set of them.
     fn image(&self, root: &ContainerRoot) -> Result<String, Failure> {
         let failed = |error: io::Error| Failure::os("cannot make an image for the container", error);
         let name = format!("sandbox-run-root:{:016x}", fingerprint(root));
@@ -124,21 +124,21 @@ impl OwnContainer {
         command
     }
 
-    /// The container's control group, if the engine is on this machine.
+    /// The container's cgroup, if the engine is on this host.
     fn group(&self) -> Option<&ContainerGroup> {
         let find = || {
             let mut inspect = self.docker();
             let said = inspect.args(["inspect", "--format", "{{.State.Pid}}", &self.id]).output().ok()?;
             let pid: u32 = String::from_utf8(said.stdout).ok()?.trim().parse().ok().filter(|pid| *pid > 0)?;
             let groups = std::fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
-            // Of another machine's process nothing is known here.
+            // The process of a remote engine cannot be inspected.
             groups.contains("docker").then(|| ContainerGroup::of_process(&groups)).flatten()
         };
         self.group.get_or_init(find).as_ref()
     }
 }
 
-/// What tells one skeleton from another.
+/// The key that identifies a skeleton image.
 fn fingerprint(root: &ContainerRoot) -> u64 {
     use std::hash::{DefaultHasher, Hash, Hasher};
     let mut hasher = DefaultHasher::new();
@@ -179,14 +179,14 @@ impl Container for OwnContainer {
     }
 }
 
-/// A few processes in a container that others use too.
+/// A few processes in a container that has other users.
 struct SharedContainer {
     docker: Docker,
     environment: ToolEnvironment,
     spec: CellSpec,
     name: String,
     user: Option<String>,
-    /// Whether others have the same user.
+    /// Whether other cells use the same user.
     common: bool,
 }
 
@@ -212,7 +212,7 @@ impl Container for SharedContainer {
         CellSpec { required: LayerSet::required_at_least(), ..self.spec.clone() }
     }
 
-    /// What it has, it has for all of its users together.
+    /// The container's layers do not separate a cell from the container's other users, so none is reported.
     fn provides(&self) -> LayerSet {
         LayerSet::default()
     }
@@ -221,7 +221,7 @@ impl Container for SharedContainer {
         None
     }
 
-    /// The program inside ends its cell when its streams close; what could have got away is ended by its user.
+    /// The guest ends its cell when its streams close; processes that escaped are killed by their user id.
     fn kill(&self) {
         if !self.common {
             quietly(self.exec().arg(END));
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn a_container_of_its_own_has_no_power() {
+    fn a_dedicated_container_has_no_privileges() {
         let spec = CellSpec::new();
         let (scratch, group) = (PathBuf::from("/nowhere"), OnceCell::new());
         let own = OwnContainer {
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn cells_in_a_shared_container_have_users_of_their_own() {
+    fn cells_in_a_shared_container_have_dedicated_users() {
         let mode = || docker(DockerMode::Exec("runner".into()));
         let ids = Some(((7, 7), (8, 8)));
         let made = |docker: &Docker| {

@@ -1,5 +1,5 @@
-//! The environment of the programs that a backend starts. The keeper runs with an empty environment, so the caller sends
-//! the variables that container engines read, and no others: anything else may be a secret of the caller's.
+//! The environment of the programs that a backend starts. The keeper runs with an empty environment, so the caller
+//! sends the variables that container engines read, and no others, because any other variable may be a secret.
 
 use std::ffi::{OsStr, OsString};
 use std::process::Command;
@@ -26,7 +26,7 @@ const NAMES: [&str; 16] = [
     "NOTIFY_SOCKET",
 ];
 
-/// The beginnings of others: Docker, Podman, and where a user's files are.
+/// Prefixes of further variables: Docker, Podman, and the locations of a user's files.
 const PREFIXES: [&str; 7] = ["DOCKER_", "CONTAINER_", "CONTAINERS_", "PODMAN_", "BUILDAH_", "XDG_", "LC_"];
 
 /// Environment variables for the programs of a backend.
@@ -34,12 +34,12 @@ const PREFIXES: [&str; 7] = ["DOCKER_", "CONTAINER_", "CONTAINERS_", "PODMAN_", 
 pub(crate) struct ToolEnvironment(Vec<(OsString, OsString)>);
 
 impl ToolEnvironment {
-    /// What this process has of the variables that container engines read.
+    /// The variables of this process that container engines read.
     pub(crate) fn of_this_process() -> Self {
         Self(std::env::vars_os().filter(|(name, _)| is_passed_on(name)).collect())
     }
 
-    /// A program with this environment and nothing else.
+    /// A command with exactly this environment.
     pub(super) fn command(&self, program: impl AsRef<OsStr>) -> Command {
         let mut command = Command::new(program);
         command.env_clear().envs(self.0.iter().map(|(name, value)| (name, value)));
@@ -49,7 +49,7 @@ impl ToolEnvironment {
 
 fn is_passed_on(name: &OsStr) -> bool {
     let Some(name) = name.to_str() else { return false };
-    // Proxies have lower-case names as well.
+    // Proxy variables also exist in lower case.
     let upper = name.to_ascii_uppercase();
     NAMES.contains(&name)
         || (upper.ends_with("_PROXY") && NAMES.contains(&upper.as_str()))
@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn programs_get_nothing_else() {
+    fn programs_get_no_other_variables() {
         let environment = ToolEnvironment(vec![("PATH".into(), "/usr/bin:/bin".into())]);
         let output = environment.command("env").output().expect("env runs");
         assert_eq!(String::from_utf8_lossy(&output.stdout), "PATH=/usr/bin:/bin\n");

@@ -1,5 +1,5 @@
-//! What a cell's bridge and the program inside a container say to each other, over the container's standard streams:
-//! the only thing that every runtime passes on, be it a process, a virtual machine or another machine.
+//! The protocol between a cell's bridge and the guest, over the container's standard streams: the only channel that
+//! every runtime offers, whether it starts a process, a virtual machine or a container on a remote host.
 //!
 //! A frame is a length and a message. Neither side trusts the other's lengths.
 
@@ -12,51 +12,51 @@ use serde::{Deserialize, Serialize};
 use sandbox_cell::bridge::{MAX_MESSAGE, RunParams};
 use sandbox_cell::{CellSpec, Command, Failure, LayerSet, Outcome, StopReason, Usage};
 
-/// The most bytes of a stream in one frame.
+/// The maximum number of bytes of a stream in one frame.
 pub(super) const CHUNK: usize = 32 * 1024;
 
-/// How many bytes of input may be on their way. More is sent when the program has read some: messages that matter more
-/// must not wait behind what nobody reads.
+/// How many bytes of input may be in flight. The bridge sends more once the program has read some, so that control
+/// messages never wait behind input that the program does not read.
 pub(super) const WINDOW: usize = 64 * 1024;
 
-/// The longest frame: a command, or a chunk of a stream.
+/// The maximum length of a frame: a command, or a chunk of a stream.
 const MAX_FRAME: usize = MAX_MESSAGE + 1024;
 
-/// To the program inside.
+/// Bridge to guest.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum ToGuest {
-    /// Make a cell.
+    /// Create a cell.
     Create(Box<CellSpec>),
     /// A part of the input files.
     Files(Vec<u8>),
     /// Run a command.
     Run { command: Box<Command>, run: Box<RunParams> },
-    /// What the command reads.
+    /// Input of the command.
     Input(Vec<u8>),
-    /// There is no more of it.
+    /// End of input.
     InputEnd,
     /// End the command.
     Stop(StopReason),
-    /// Say what has been used so far.
+    /// Report the resource usage so far.
     Sample,
 }
 
-/// From the program inside.
+/// Guest to bridge.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum FromGuest {
     /// The cell is ready.
     Ready { isolation: LayerSet, prepare: Duration },
-    /// So many bytes of input were read.
+    /// The program read this many bytes of input.
     Room(u32),
-    /// What the command wrote to standard output, or to standard error.
+    /// Output of the command, on standard output or standard error.
     Output { error: bool, bytes: Vec<u8> },
-    /// The command has ended; all that it wrote was sent before.
+    /// The command ended; all of its output was sent before.
     Ended(Box<Outcome>),
     /// A part of the output files.
     Collected(Vec<u8>),
-    /// What has been used so far.
+    /// The resource usage so far.
     Sample(Usage),
-    /// Something could not be done.
+    /// An operation failed.
     Failed(Failure),
 }
 
@@ -71,20 +71,20 @@ pub(super) fn encode(message: &impl Serialize) -> io::Result<Vec<u8>> {
     frame.extend(postcard::to_stdvec(message).map_err(io::Error::other)?);
     let length = frame.len() - 4;
     if length > MAX_FRAME {
-        return Err(io::Error::other("a message is too long"));
+        return Err(io::Error::other("message is too long"));
     }
     frame[..4].copy_from_slice(&u32::try_from(length).map_err(io::Error::other)?.to_le_bytes());
     Ok(frame)
 }
 
-/// Puts frames together from what arrives.
+/// Reassembles frames from the incoming bytes.
 #[derive(Debug, Default)]
 pub(super) struct Incoming {
     bytes: Vec<u8>,
 }
 
 impl Incoming {
-    /// Reads once. False at the end.
+    /// Reads once. Returns false at the end of the stream.
     pub(super) fn read(&mut self, from: &mut impl Read) -> io::Result<bool> {
         let mut buffer = vec![0; CHUNK];
         let read = from.read(&mut buffer)?;
@@ -92,12 +92,12 @@ impl Incoming {
         Ok(read > 0)
     }
 
-    /// The next message, if it has arrived whole.
+    /// The next message, if it has arrived completely.
     pub(super) fn next<M: DeserializeOwned>(&mut self) -> io::Result<Option<M>> {
         let Some((length, rest)) = self.bytes.split_first_chunk::<4>() else { return Ok(None) };
         let length = usize::try_from(u32::from_le_bytes(*length)).unwrap_or(usize::MAX);
         if length > MAX_FRAME {
-            return Err(io::Error::other("a message is too long"));
+            return Err(io::Error::other("message is too long"));
         }
         let Some(message) = rest.get(..length) else { return Ok(None) };
         let message = postcard::from_bytes(message).map_err(io::Error::other)?;
@@ -112,7 +112,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn frames_arrive_whole_however_they_are_cut() {
+    fn frames_are_reassembled_from_any_split() {
         let mut bytes = encode(&ToGuest::Input(vec![7; 1000])).expect("short");
         bytes.extend(encode(&ToGuest::InputEnd).expect("short"));
         let mut incoming = Incoming::default();

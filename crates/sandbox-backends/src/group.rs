@@ -1,31 +1,31 @@
-//! What a container's control group has counted, wherever its runtime has put it.
+//! The counters of a container's cgroup, wherever the runtime put it.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use sandbox_cell::bridge::Counters;
 
-/// Where the hierarchies are on every system that has them.
+/// The usual mount point of the cgroup hierarchies.
 const ROOT: &str = "/sys/fs/cgroup";
 
-/// What the program inside uses itself: its own keeper and init.
+/// Memory that the guest itself uses: its keeper and init.
 pub(super) const OWN_MEMORY: u64 = 8 << 20;
-/// How many processes that are.
+/// The number of processes of the guest.
 pub(super) const OWN_PROCESSES: u64 = 3;
 
-/// A group by its path in the hierarchies.
+/// A cgroup by its path in the hierarchies.
 #[derive(Debug, Clone)]
 pub(super) struct ContainerGroup {
     path: PathBuf,
 }
 
 impl ContainerGroup {
-    /// The group of this path, which may not exist yet.
+    /// The cgroup at this path, which may not exist yet.
     pub(super) fn new(path: &str) -> Self {
         Self { path: PathBuf::from(path.trim_start_matches('/')) }
     }
 
-    /// The groups that a process is in.
+    /// The cgroups of a process.
     pub(super) fn of_process(cgroups: &str) -> Option<Self> {
         let path = |line: &str| line.splitn(3, ':').nth(2).map(str::to_owned);
         let memory = cgroups
@@ -40,19 +40,19 @@ impl ContainerGroup {
         std::fs::read_to_string(dir.join(file)).ok()?.trim().parse().ok()
     }
 
-    /// A number in a file of names and numbers.
+    /// Reads one field of a file with a name and a number on each line.
     fn field(&self, controller: &str, file: &str, name: &str) -> Option<u64> {
         let dir = Path::new(ROOT).join(controller).join(&self.path);
         let text = std::fs::read_to_string(dir.join(file)).ok()?;
         text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.trim().parse().ok())
     }
 
-    /// What it uses at the moment.
+    /// The current memory usage.
     pub(super) fn memory(&self) -> Option<u64> {
         self.number("", "memory.current").or_else(|| self.number("memory", "memory.usage_in_bytes"))
     }
 
-    /// Removes what a runtime that failed has left of it.
+    /// Removes a cgroup that a failed runtime left behind.
     pub(super) fn remove(&self) {
         let _ = std::fs::remove_dir(Path::new(ROOT).join(&self.path));
         for controller in std::fs::read_dir(ROOT).into_iter().flatten().flatten() {
@@ -60,7 +60,7 @@ impl ContainerGroup {
         }
     }
 
-    /// What it has counted; nothing if it cannot be found.
+    /// The counters; empty if the cgroup cannot be found.
     pub(super) fn counters(&self) -> Option<Counters> {
         if let Some(cpu) = self.field("", "cpu.stat", "usage_usec").filter(|_| self.memory().is_some())
             && self.number("", "memory.current").is_some()
@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_processes_group_is_the_one_that_counts_memory() {
+    fn the_memory_cgroup_of_a_process_is_found() {
         let hybrid = "5:pids:/a\n4:memory:/docker/x\n0::/y\n";
         assert_eq!(ContainerGroup::of_process(hybrid).expect("there").path, Path::new("docker/x"));
         assert_eq!(

@@ -1,9 +1,10 @@
-//! The program inside a container: a keeper of its own, and one cell, which is served over the container's streams.
+//! The guest: the part of this program that runs inside a container. It starts a keeper and serves one cell over the
+//! container's standard streams.
 //!
-//! The container is the outer wall; inside, the cell is made like any cell where there are no namespaces
-//! (reduced isolation), with the same filter and rules, so that a program is confined twice. If the container was made for
-//! the one cell, everything is where cells have it, and the wall between this program and the cell is thinner
-//! only by that both have the same user.
+//! The container is the outer wall. Inside, the guest creates a cell with reduced isolation, with
+//! the same filter and rules, so that a program is confined twice. If the container was created for this cell, all
+//! paths are the usual ones. The wall between the guest and the cell is then thinner, because both run as the same
+//! user.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -23,25 +24,27 @@ use sandbox_cell::archive::Archive;
 use sandbox_cell::bridge::RunParams;
 use sandbox_cell::{Cell, Command, Failure, Keeper, Start, Stdio};
 
-/// What a program does when its first argument is [`super::GUEST_COMMAND`]; `what` is its second.
+/// The entry point of a program whose first argument is [`super::GUEST_COMMAND`]; `what` is the second argument.
 pub fn serve_in_container(what: Option<&OsStr>) -> Result<(), Failure> {
     match what.and_then(OsStr::to_str) {
-        // The user is the cell's alone, so that everything it has is the cell's.
+        // The user is dedicated to the cell, so every process of the user belongs to the cell.
         Some(END) if !rustix::process::geteuid().is_root() => {
             sandbox_sys::process::kill_all(rustix::process::Signal::KILL)
-                .map_err(|errno| Failure::os("cannot end what is left of a cell", errno))
+                .map_err(|errno| Failure::os("cannot kill the remaining processes of a cell", errno))
         }
-        Some(END) => Err(Failure::new("cannot end what is left of a cell", "it would end root's processes")),
+        Some(END) => {
+            Err(Failure::new("cannot kill the remaining processes of a cell", "this would kill all processes of root"))
+        }
         Some(CONTAINED) => serve_guest(true),
         _ => serve_guest(false),
     }
 }
 
-/// Serves a cell on standard input and output, until either is closed. `contained` says that the container was made for
-/// this cell alone.
+/// Serves a cell on standard input and output until either is closed. `contained` says that the container was created
+/// for this cell alone.
 fn serve_guest(contained: bool) -> Result<(), Failure> {
     let failed = |error: io::Error| Failure::os("cannot serve a cell in a container", error);
-    // What runs beside must not reach into this process.
+    // Other processes in the container must not be able to trace this process.
     rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(|errno| failed(errno.into()))?;
     let keeper = Keeper::start()?;
     if contained {
@@ -63,7 +66,7 @@ struct GuestServer<'k> {
 /// The streams of a command.
 struct GuestRun {
     stdin: Option<OwnedFd>,
-    /// Input that did not fit yet, and whether more comes.
+    /// Input that did not fit yet, and whether more follows.
     pending: Vec<u8>,
     more: bool,
     stdout: File,
@@ -82,7 +85,7 @@ impl GuestServer<'_> {
         loop {
             let [messages, cell, stdout, stderr] = self.wait()?;
             if messages {
-                // The end of messages is the end of the cell: dropping it ends all that is in it.
+                // The end of messages is the end of the cell: dropping the cell kills everything in it.
                 if !self.incoming.read(&mut io::stdin().lock())? {
                     return Ok(());
                 }
@@ -104,7 +107,7 @@ impl GuestServer<'_> {
         }
     }
 
-    /// Waits for messages, the cell, and the command's two outputs.
+    /// Waits for messages, the cell, and both outputs of the command.
     fn wait(&self) -> io::Result<[bool; 4]> {
         let stdin = io::stdin();
         let mut fds = vec![PollFd::new(&stdin, PollFlags::IN)];
@@ -198,7 +201,7 @@ impl GuestServer<'_> {
             say(&FromGuest::Ready { isolation: ready.isolation, prepare: ready.prepare })?;
         }
         let (Some(outcome), Some(mut running)) = (outcome, self.running.take()) else { return Ok(()) };
-        // Every writer is dead; what they wrote is in the pipes.
+        // Every writer is dead, so the pipes hold the rest of the output.
         for error in [false, true] {
             while running.pass_on(error)? {}
         }
@@ -207,7 +210,7 @@ impl GuestServer<'_> {
             let mut buffer = vec![0; CHUNK];
             loop {
                 let read = io::Read::read(&mut collect, &mut buffer)?;
-                // Nothing is the end; whoever reads it notices if that came too early.
+                // An empty frame marks the end; the reader notices if it comes too early.
                 say(&FromGuest::Collected(buffer[..read].to_vec()))?;
                 if read == 0 {
                     break;
@@ -219,7 +222,7 @@ impl GuestServer<'_> {
 }
 
 impl GuestRun {
-    /// Gives the command what it can take of its input.
+    /// Writes as much input as the command can take.
     fn feed(&mut self) -> io::Result<()> {
         let Some(stdin) = &self.stdin else { return Ok(()) };
         let mut written = 0;
@@ -228,7 +231,7 @@ impl GuestRun {
                 Ok(more) => written += more,
                 Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => break,
-                // Nobody reads it.
+                // The command has closed its input.
                 Err(_) => {
                     self.stdin = None;
                     self.pending.clear();
@@ -246,7 +249,7 @@ impl GuestRun {
         Ok(())
     }
 
-    /// Passes on what the command has written. False if there was nothing.
+    /// Forwards output of the command. Returns false if there was none.
     fn pass_on(&mut self, error: bool) -> io::Result<bool> {
         let stream = if error { &self.stderr } else { &self.stdout };
         let mut buffer = vec![0; CHUNK];

@@ -1,15 +1,16 @@
-//! Other ways to make a cell than the keeper's own: by an OCI runtime, or by Docker or Podman.
+//! Backends: cells in containers of an OCI runtime, Docker or Podman, instead of native cells.
 //!
 //! # Theory of operation
 //!
-//! To callers a [`Cell`](sandbox_cell::Cell) is a connection on which commands, descriptors and outcomes travel; who serves it does
-//! not matter. The keeper serves native cells itself. For other backends it forks a bridge for each cell
-//! (`bridge`), which has a `Container` made and starts this same program in it ([`serve_in_container()`]). The two talk over the
-//! container's standard streams (`frames`); the bridge turns what it hears into what callers expect.
+//! To callers a [`Cell`](sandbox_cell::Cell) is a connection that carries commands, descriptors and outcomes, whichever
+//! process serves it. The keeper serves native cells itself. For other backends it forks a bridge for each cell
+//! (`bridge`), which starts a `Container` and runs this same program in it, the guest ([`serve_in_container()`]). The
+//! two communicate over the container's standard streams (`frames`), and the bridge translates between the guest and
+//! the caller.
 //!
-//! So files go in and out as a stream, as they always do, and nothing of a container is ever opened from outside. Inside,
-//! the program makes a cell as it does where there are no namespaces, so that the syscall filter and Landlock hold in the
-//! container as well. Time is kept inside, and from outside once more: a container that does not answer is killed.
+//! So files enter and leave as a stream, as in native cells, and the host never opens a path in a container. Inside,
+//! the guest creates a cell with reduced isolation, so that the syscall filter and Landlock apply in the container as
+//! well. Both the guest and the bridge enforce deadlines: a container that does not respond is killed.
 
 mod bridge;
 mod docker;
@@ -31,44 +32,44 @@ use sandbox_base::random::random_token;
 use sandbox_cell::bridge::{BridgeParams, Counters};
 use sandbox_cell::{CellSpec, Failure, Keeper, LayerSet};
 
-/// The first argument with which a program calls [`serve_in_container()`], with what follows it.
+/// The first argument of a program that shall call [`serve_in_container()`] with the next one.
 pub const GUEST_COMMAND: &str = "__cell";
-/// What follows it if the container was made for the one cell.
+/// The argument after it if the container was created for one cell.
 const CONTAINED: &str = "contained";
 
-/// Who makes cells.
+/// The mechanism that creates cells.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Backend {
     /// The keeper.
     #[default]
     Native,
-    /// An OCI runtime, by its name or path: runc, crun, youki, runsc.
+    /// An OCI runtime, by name or path: runc, crun, youki, runsc.
     Oci(String),
-    /// Docker, Podman, or what else has the same command line.
+    /// Docker, Podman, or another engine with the same command line.
     Docker(Docker),
 }
 
-/// How Docker makes cells.
+/// How Docker creates cells.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Docker {
-    /// The program.
+    /// The path or name of the client.
     pub program: String,
-    /// What a cell is.
+    /// How cells map to containers.
     pub mode: DockerMode,
-    /// The user of programs; one that nobody else has if nobody says.
+    /// The user of programs [default: a dedicated user].
     pub user: Option<String>,
-    /// The directory for jobs in a container that is there already.
+    /// The directory for jobs in an existing container.
     pub job_dir: String,
-    /// The network of containers that are made.
+    /// The network of new containers.
     pub network: String,
 }
 
-/// What a cell is to Docker.
+/// How cells map to containers.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum DockerMode {
-    /// A container of its own.
+    /// A dedicated container for each cell.
     Run,
-    /// A few processes in a container that is there already, which has this name.
+    /// A few processes in the existing container with this name.
     Exec(String),
 }
 
@@ -84,25 +85,24 @@ impl Backend {
     }
 }
 
-/// Runs the keeper and ends with it, if this process was started as one: [`sandbox_cell::keeper_main_if_asked`] for programs
-/// whose cells may be made by other backends.
+/// [`sandbox_cell::keeper_main_if_asked`] for programs that can use other backends.
 pub fn keeper_main_if_asked() {
     sandbox_cell::keeper_main_if_asked(Some(bridge_main));
 }
 
-/// What the bridges of a backend need.
+/// The settings of a backend's bridges.
 #[derive(Debug, Serialize, Deserialize)]
 struct BridgeSettings {
     backend: Backend,
     environment: ToolEnvironment,
 }
 
-/// Has a keeper make all cells from now on by this backend.
+/// Makes a keeper create all further cells with this backend.
 pub fn use_backend(keeper: &Keeper, backend: &Backend) -> Result<(), Failure> {
     if *backend == Backend::Native {
         return keeper.use_bridges(None);
     }
-    // Only programs of other backends read variables, and only then does the keeper get any.
+    // Only the programs of other backends read variables, so the keeper gets none for native cells.
     let settings = BridgeSettings { backend: backend.clone(), environment: ToolEnvironment::of_this_process() };
     let settings = postcard::to_stdvec(&settings).map_err(|error| failed(&error))?;
     keeper.use_bridges(Some(settings))
@@ -115,7 +115,7 @@ fn failed(error: &postcard::Error) -> Failure {
 /// The bridge to one cell.
 fn bridge_main(params: &BridgeParams<'_>) {
     let BridgeParams { settings, spec, caller, ids } = params;
-    // The container's user has to come by.
+    // The container's user must be able to traverse the directory.
     rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o022));
     let settings: Result<BridgeSettings, _> = postcard::from_bytes(settings).map_err(|error| failed(&error));
     let container =
@@ -123,7 +123,7 @@ fn bridge_main(params: &BridgeParams<'_>) {
     bridge::bridge(spec, caller, container);
 }
 
-/// A name for a container and its directory that nobody can foresee: others can write where that is.
+/// An unpredictable name for a container and its directory, because other users can write to the parent directory.
 fn new_id() -> Result<String, Failure> {
     let token = random_token::<8>().map_err(|errno| Failure::os("cannot name the container", errno))?;
     Ok(format!("sandbox-cell-{token}"))
@@ -131,26 +131,27 @@ fn new_id() -> Result<String, Failure> {
 
 /// A container for one cell.
 trait Container {
-    /// Makes all that it needs, and says how to start it. Its standard streams are this command's.
+    /// Prepares everything and returns the command that starts the container. The container uses this command's
+    /// standard streams.
     fn prepare(&mut self) -> Result<std::process::Command, Failure>;
 
-    /// What the program inside is to make.
+    /// The specification for the guest.
     fn inner(&self) -> CellSpec;
 
-    /// The layers that it has by itself.
+    /// The layers that the container itself provides.
     fn provides(&self) -> LayerSet;
 
-    /// What has been used in it, if that can be known.
+    /// The resource usage, if it can be determined.
     fn counters(&self) -> Option<Counters>;
 
-    /// Ends everything in it.
+    /// Kills everything in the container.
     fn kill(&self);
 
-    /// Removes all that was made. Everything in it has ended.
+    /// Removes everything that was created. No process of the container is left.
     fn remove(&mut self);
 }
 
-/// A container for a cell. The ids of its root and of its user are its own as long as it exists.
+/// Creates the container of a cell. The ids of its root and its user are dedicated to it while it exists.
 fn container(
     backend: &Backend,
     environment: &ToolEnvironment,
@@ -158,7 +159,7 @@ fn container(
     ids: Option<((u32, u32), (u32, u32))>,
 ) -> Result<Box<dyn Container>, Failure> {
     match backend {
-        Backend::Native => Err(Failure::new("cannot make a container", "native cells are none")),
+        Backend::Native => Err(Failure::new("cannot create a container", "the native backend has none")),
         Backend::Oci(program) => Ok(Box::new(oci::Oci::new(program, environment, spec, ids)?)),
         Backend::Docker(docker) => Ok(docker::container(docker, environment, spec, ids)?),
     }

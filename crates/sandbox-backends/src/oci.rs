@@ -1,4 +1,4 @@
-//! Containers by an OCI runtime: a bundle with a configuration, and a command that runs it.
+//! Containers of an OCI runtime: a bundle with a configuration, and the command that runs it.
 
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
@@ -16,7 +16,7 @@ use sandbox_cell::{CellSpec, Failure, Layer, LayerSet, Mount, Network, base_envi
 /// The user in a container, as in every cell.
 const USER: u32 = 1000;
 
-/// What tells about the kernel, the host or its other users.
+/// Files that reveal the kernel, the host or its other users.
 const MASKED: [&str; 10] = [
     "/proc/acpi",
     "/proc/cmdline",
@@ -31,14 +31,14 @@ const MASKED: [&str; 10] = [
 ];
 const READ_ONLY: [&str; 5] = ["/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"];
 
-/// A container of an OCI runtime's.
+/// A container of an OCI runtime.
 pub(super) struct Oci {
     program: String,
     environment: ToolEnvironment,
     spec: CellSpec,
     id: String,
     bundle: PathBuf,
-    /// Whom the root and the user in it are outside.
+    /// The host ids of root and of the user in the container.
     ids: ((u32, u32), (u32, u32)),
 }
 
@@ -51,7 +51,7 @@ impl Oci {
     ) -> Result<Self, Failure> {
         check(spec, "oci")?;
         let ids = ids.ok_or_else(|| {
-            Failure::new("cannot make a container", "an ordinary user has no ids to give it").with_fix("run as root")
+            Failure::new("cannot create a container", "mapping ids needs root privileges").with_fix("run as root")
         })?;
         let id = new_id()?;
         let bundle = std::env::temp_dir().join(&id);
@@ -190,28 +190,29 @@ impl Container for Oci {
     }
 }
 
-/// Refuses what containers cannot have.
+/// Refuses requests that containers cannot satisfy.
 pub(super) fn check(spec: &CellSpec, backend: &str) -> Result<(), Failure> {
-    let refuse = |why: &str| Err(Failure::of_request(format!("cannot make the cell with the {backend} backend"), why));
+    let refuse =
+        |why: &str| Err(Failure::of_request(format!("cannot create the cell with the {backend} backend"), why));
     if matches!(spec.network, Network::Gateway(_)) {
         return refuse("it has no proxy: the network can be none or localhost; the native backend has all modes");
     }
     if spec.mounts.iter().any(|mount| mount.writable) {
-        return refuse("directories of the host's can only be read there; the native backend can make them writable");
+        return refuse("host directories are read-only there; the native backend supports writable ones");
     }
     if !spec.disabled_layers().is_empty() {
-        return refuse("no layer can be left out");
+        return refuse("layers cannot be disabled");
     }
     Ok(())
 }
 
-/// The layers that every container has which was made for one run.
+/// The layers of every container that was created for one run.
 pub(super) fn of_a_container() -> LayerSet {
     use Layer::{Cgroup, Cpu, Ipc, Memory, Mount, Net, Pid, Pids, Uts};
     [Pid, Mount, Net, Ipc, Uts, Cgroup, Memory, Pids, Cpu].into_iter().collect()
 }
 
-/// What the program in a container makes: everything is in place there.
+/// The specification for the guest: the container already provides all mounts.
 pub(super) fn inner(spec: &CellSpec) -> CellSpec {
     let mounts = spec.mounts.iter().map(|mount| Mount::read_only(&mount.target, &mount.target)).collect();
     CellSpec { image: None, mounts, required: LayerSet::required_at_least(), ..spec.clone() }
@@ -222,7 +223,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_container_has_no_power_and_the_cells_limits() {
+    fn a_container_has_no_privileges_and_the_limits_of_the_cell() {
         let ids = Some(((70_000, 70_000), (70_001, 70_001)));
         let oci = Oci::new("runc", &ToolEnvironment::default(), &CellSpec::new(), ids).expect("possible");
         let config = oci.config(&ContainerRoot::plan(&CellSpec::new()).expect("planned"));

@@ -1,20 +1,20 @@
-//! The syscall policy in the words of OCI runtimes.
+//! The syscall policy as a seccomp profile for OCI runtimes.
 //!
-//! Their rules are weaker than the policy: they have no order, so that an exception from an exception cannot be said, and
-//! a rule about some bits cannot say "any of them". The profile therefore never allows less than the policy and
-//! sometimes a little more; the program inside installs the policy itself, to the letter, before anything runs.
+//! Profiles are weaker than the policy. Their rules have no order, so they cannot express an exception to an exception,
+//! and a rule about bits cannot mean "any of these". The profile therefore never allows less than the policy and
+//! sometimes a little more. The guest installs the exact policy itself before anything runs.
 
 use serde_json::{Value, json};
 use syscall_numbers::native::sys_call_name;
 
 use sandbox_cell::bridge::{Exception, Rule, Sockets, SyscallAction, Test, policy};
 
-/// What the program inside needs before it locks a cell: it installs filters, and opens what it shows by a newer call.
+/// Calls that the guest needs before it locks a cell: it installs filters, and opens mounts with a newer call.
 const FOR_SETUP: [&str; 2] = ["seccomp", "openat2"];
 
-/// The profile, as in a container's configuration.
+/// The profile as it appears in a container's configuration.
 pub(super) fn profile() -> Value {
-    // Whether a container has a network is decided when the cell in it is made.
+    // Whether a cell has a network is decided later, when the guest creates it.
     let policy = policy(Sockets { internet: true, named: true });
     let mut calls = vec![allow(&FOR_SETUP, &[])];
     let mut plain = vec![];
@@ -31,10 +31,10 @@ pub(super) fn profile() -> Value {
         SyscallAction::Errno(errno) => errno,
         SyscallAction::Allow => 0,
     };
-    // Older engines do not know the number below and answer that it is not permitted. Then nobody falls back to the older
-    // call, as the program inside must.
+    // Older engines do not know this number and answer EPERM. Then no caller falls back to the older call, which the
+    // guest relies on.
     calls.push(json!({"names": ["clone3"], "action": "SCMP_ACT_ERRNO", "errnoRet": errno}));
-    // Only this architecture's own calls; the others' numbers mean something else.
+    // Only calls of the native architecture: the same numbers mean other calls elsewhere.
     let architecture = if cfg!(target_arch = "aarch64") { "SCMP_ARCH_AARCH64" } else { "SCMP_ARCH_X86_64" };
     json!({
         "defaultAction": "SCMP_ACT_ERRNO",
@@ -57,7 +57,7 @@ fn allow(names: &[&str], arguments: &[Value]) -> Value {
 enum When {
     Always,
     Never,
-    /// In any of these cases, in each of which all tests hold.
+    /// In any of these cases; in each of them all tests hold.
     Any(Vec<Vec<Value>>),
 }
 
@@ -65,7 +65,8 @@ fn when_allowed(rule: &Rule) -> When {
     let allows = |exception: &&Exception| exception.answer == SyscallAction::Allow;
     if rule.otherwise == SyscallAction::Allow {
         let refusals: Vec<_> = rule.exceptions.iter().filter(|exception| !allows(exception)).collect();
-        // None of them may hold, as far as that can be said; what only two tests together refuse is left to the policy.
+        // None of the tests may hold, as far as a profile can express that. What only two tests together refuse is left
+        // to the policy.
         let negated = |exception: &&Exception| match exception.tests.as_slice() {
             [(index, test)] => not(*index, *test),
             _ => None,
@@ -73,7 +74,7 @@ fn when_allowed(rule: &Rule) -> When {
         let tests: Vec<Value> = refusals.iter().filter_map(negated).collect();
         let indexes: Vec<_> = tests.iter().map(|test| &test["index"]).collect();
         let once = (0..indexes.len()).all(|at| !indexes[..at].contains(&indexes[at]));
-        // Runtimes take one test for each argument.
+        // Runtimes accept one test for each argument.
         return if tests.is_empty() || !once { When::Always } else { When::Any(vec![tests]) };
     }
     let cases: Vec<Vec<Value>> = rule
@@ -90,7 +91,7 @@ fn when_allowed(rule: &Rule) -> When {
 
 const LOW: u64 = 0xffff_ffff;
 
-/// A test that holds; more often than the given one if that cannot be said.
+/// A test that holds whenever the given one does, and possibly more often.
 fn is(index: u8, test: Test) -> Option<Value> {
     match test {
         Test::Equals(value) => Some(masked(index, LOW, value.into())),
@@ -126,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_policy_allows_the_profile_allows() {
+    fn the_profile_allows_everything_that_the_policy_allows() {
         assert!(rules("read").iter().any(|rule| rule.get("args").is_none()));
         for refused in ["mount", "bpf", "io_uring_setup", "userfaultfd", "keyctl", "perf_event_open", "unshare"] {
             assert!(rules(refused).is_empty(), "{refused}");

@@ -1,4 +1,4 @@
-//! What the root file system of a container is made of: the same as a native cell's, in words instead of mounts.
+//! The root file system of a container: the same as a native cell's, as a description instead of mounts.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -6,28 +6,28 @@ use std::path::{Path, PathBuf};
 use sandbox_cell::bridge::system_paths;
 use sandbox_cell::{CellSpec, HOME_DIR, WORK_DIR};
 
-/// Where this program is in a container.
+/// The path of this program in a container.
 pub(super) const PROGRAM: &str = "/.sandbox/run";
 
-/// The most mounts of an image's directories.
+/// The maximum number of mounts for an image's directories.
 const MOST_BINDS: usize = 500;
 
-/// A root.
+/// The description of a root file system.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(super) struct ContainerRoot {
-    /// Directories and what else has to be there before anything is mounted; paths without a slash in front.
+    /// Directories and mount points that must exist before anything is mounted; paths without a leading slash.
     pub(super) dirs: Vec<PathBuf>,
-    /// Files: where, and what is in them.
+    /// Files: path and content.
     pub(super) files: Vec<(PathBuf, &'static str)>,
-    /// Links: where, and what to.
+    /// Symbolic links: path and target.
     pub(super) links: Vec<(PathBuf, PathBuf)>,
-    /// What is shown, read-only: of the host, and where.
+    /// Read-only mounts: host path and target.
     pub(super) binds: Vec<(PathBuf, PathBuf)>,
-    /// What can be written to.
+    /// Writable places.
     pub(super) tmpfs: Vec<Tmpfs>,
 }
 
-/// A place that can be written to.
+/// A writable place.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Tmpfs {
     pub(super) target: PathBuf,
@@ -37,7 +37,7 @@ pub(super) struct Tmpfs {
 }
 
 impl ContainerRoot {
-    /// The root of a cell.
+    /// The root file system of a cell.
     pub(super) fn plan(spec: &CellSpec) -> io::Result<Self> {
         let mut root = Self::default();
         for (target, mode) in [(WORK_DIR, 0o755), (HOME_DIR, 0o755), ("/tmp", 0o1777), ("/dev/shm", 0o1777)] {
@@ -71,7 +71,7 @@ impl ContainerRoot {
         self.dirs.extend(["/opt", "/run"].map(PathBuf::from));
     }
 
-    /// Shows an image around what there is already, as a native cell does.
+    /// Mounts an image around the existing entries, as a native cell does.
     fn show_image(&mut self, image: &Path, dir: &Path) -> io::Result<()> {
         let own: Vec<PathBuf> = (self.binds.iter().map(|(_, target)| target.clone()))
             .chain(self.tmpfs.iter().map(|tmpfs| tmpfs.target.clone()))
@@ -95,13 +95,13 @@ impl ContainerRoot {
                 self.binds.push((source, target));
             }
             if self.binds.len() > MOST_BINDS {
-                return Err(io::Error::other("the image has too many entries to be shown one by one"));
+                return Err(io::Error::other("the image has too many top-level entries"));
             }
         }
         Ok(())
     }
 
-    /// What has to be there for something to be mounted on it.
+    /// A mount point.
     fn make_targets(&mut self) {
         self.dirs.extend(["/dev", "/proc"].map(PathBuf::from));
         self.dirs.extend(self.tmpfs.iter().map(|tmpfs| tmpfs.target.clone()));
@@ -112,11 +112,11 @@ impl ContainerRoot {
                 self.files.push((target.clone(), ""));
             }
         }
-        // What is in /dev is made there when it is mounted.
+        // Entries of /dev are created there when it is mounted.
         self.dirs.retain(|dir| dir == Path::new("/dev") || !dir.starts_with("/dev"));
     }
 
-    /// Makes what has to be there in a directory that nobody else has. It has no links yet that could lead elsewhere.
+    /// Creates the mount points in a private directory. It contains no links yet that could lead elsewhere.
     pub(super) fn make(&self, at: &Path) -> io::Result<()> {
         let inside = |path: &Path| at.join(path.strip_prefix("/").unwrap_or(path));
         let parents = self.files.iter().map(|(path, _)| path).chain(self.links.iter().map(|(path, _)| path));
@@ -142,7 +142,7 @@ mod tests {
     use sandbox_cell::{Mount, Volume};
 
     #[test]
-    fn an_images_entries_are_shown_around_what_was_asked_for() {
+    fn image_entries_are_mounted_around_the_requested_mounts() {
         let dir = tempfile::tempdir().expect("tempdir");
         for path in ["usr/bin", "opt/app", "etc", "proc", "tmp"] {
             std::fs::create_dir_all(dir.path().join(path)).expect("mkdir");

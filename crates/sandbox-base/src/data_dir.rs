@@ -1,7 +1,7 @@
-//! The directory for what outlives a run: caches, images, named volumes, jobs. Only its owner can enter it.
+//! The directory for data that outlives a run: caches, images, named volumes, jobs. Only its owner can enter it.
 //!
-//! Everything directly in it is closed to others too. Below that, modes may be wider: cells have other users, and see
-//! through mounts what no one else can reach.
+//! Its direct entries are closed to others too. Below them, modes may be wider: cells have other users, and see through
+//! mounts what no other process can reach.
 
 use std::ffi::OsStr;
 use std::fs::{DirBuilder, File};
@@ -13,7 +13,7 @@ use std::path::Path;
 use rustix::fs::{CWD, FileType, Gid, Mode, OFlags, Stat, Uid, fchmod, fchown, fstat, openat};
 use rustix::io::Errno;
 
-/// Directories that cells are shown something of.
+/// Directories of which cells mount parts.
 const SHOWN: [&str; 2] = ["builds", "environments"];
 const OTHERS: [&str; 2] = ["images", "volumes"];
 const FILES: [&str; 2] = ["jobs.redb", "runtimes.json"];
@@ -21,13 +21,13 @@ const FILES: [&str; 2] = ["jobs.redb", "runtimes.json"];
 const PRIVATE_DIR: u32 = 0o700;
 const PRIVATE_FILE: u32 = 0o600;
 
-/// A directory that others can pass, if they know a name in it, and not list.
+/// A directory that others can traverse, but not list.
 const PASSABLE_DIR: u32 = 0o711;
 
 const OPEN: OFlags = OFlags::RDONLY.union(OFlags::NOFOLLOW).union(OFlags::NONBLOCK).union(OFlags::CLOEXEC);
 
-/// Makes a directory in the data directory, which is made too if need be. It belongs to whom the data directory belongs to,
-/// also if root makes it for a server.
+/// Creates a directory in the data directory, which is created too if needed. It gets the owner of the data directory,
+/// even if root creates it for a server.
 pub fn make_dir(dir: &Path) -> io::Result<()> {
     let mut builder = DirBuilder::new();
     builder.mode(PRIVATE_DIR);
@@ -50,10 +50,10 @@ pub fn make_dir(dir: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Makes the data directory if need be, and closes it to others, with what is directly in it. Returns what was changed, or
-/// could not be, for the log.
+/// Creates the data directory if needed, and closes it and its direct entries to others. Returns the changes, and the
+/// failed ones, for the log.
 ///
-/// The directory may be a symbolic link, as the operator has named it; what is in it is not followed.
+/// The directory may be a symbolic link, because the operator has named it; links inside it are not followed.
 pub fn keep_private(dir: &Path, passed: bool) -> io::Result<Vec<String>> {
     DirBuilder::new().recursive(true).mode(PRIVATE_DIR).create(dir)?;
     let top: OwnedFd = File::open(dir)?.into();
@@ -64,7 +64,7 @@ pub fn keep_private(dir: &Path, passed: bool) -> io::Result<Vec<String>> {
         notes.extend(set_mode(&top, &owner, shown_mode, dir)?);
     } else if owner.st_mode & 0o077 != 0 {
         let mode = owner.st_mode & 0o7777;
-        notes.push(format!("{} has other files in it, and keeps the mode {mode:04o}", dir.display()));
+        notes.push(format!("{} contains other files and keeps its mode {mode:04o}", dir.display()));
     }
     if passed {
         SHOWN.iter().try_for_each(|name| make_dir(&dir.join(name)))?;
@@ -74,7 +74,7 @@ pub fn keep_private(dir: &Path, passed: bool) -> io::Result<Vec<String>> {
     for (name, mode) in wanted {
         let found = match openat(&top, name, OPEN, Mode::empty()) {
             Ok(found) => found,
-            // Not there, a link that the operator has made, or another user's.
+            // It does not exist, is a link that the operator has made, or belongs to another user.
             Err(Errno::NOENT | Errno::LOOP | Errno::ACCESS) => continue,
             Err(errno) => return Err(errno.into()),
         };
@@ -92,9 +92,9 @@ pub fn keep_private(dir: &Path, passed: bool) -> io::Result<Vec<String>> {
     Ok(notes)
 }
 
-/// Whether a directory holds nothing but what this product makes: only then is it all the product's to change.
+/// Whether a directory contains only entries of this product: only then may the product change it.
 pub fn is_own(dir: &Path) -> io::Result<bool> {
-    // One for everybody's files, such as /tmp, is not, even if it is empty.
+    // A directory for all users, such as /tmp, never qualifies, even if it is empty.
     let sticky = dir.metadata()?.mode() & 0o1000 != 0;
     let known = |name: &OsStr| {
         let mut names = SHOWN.iter().chain(&OTHERS).chain(&FILES);
@@ -106,10 +106,11 @@ pub fn is_own(dir: &Path) -> io::Result<bool> {
     Ok(!sticky && names.try_fold(true, |all, known| Ok::<_, io::Error>(all && known?))?)
 }
 
-/// Sets a mode, if it is wider than wanted or others have to pass. What another user owns is left to them.
+/// Sets a mode, if it is wider than wanted or others have to traverse the directory. Entries of other users are left
+/// alone.
 fn set_mode(file: impl AsFd, stat: &Stat, wanted: u32, path: &Path) -> io::Result<Option<String>> {
     let mode = stat.st_mode & 0o7777;
-    // A directory stays passable once it was: cells may be on their way through it.
+    // A directory stays traversable once it was, because cells may be using it.
     let fits = match wanted {
         PASSABLE_DIR => mode == PASSABLE_DIR,
         PRIVATE_DIR => mode & 0o066 == 0,
@@ -120,8 +121,8 @@ fn set_mode(file: impl AsFd, stat: &Stat, wanted: u32, path: &Path) -> io::Resul
         return Ok(None);
     }
     fchmod(file, Mode::from_raw_mode(wanted))?;
-    // What was private before, or has just been made, need not be mentioned.
-    let note = || format!("the mode of {} was {mode:04o} and is {wanted:04o} now", path.display());
+    // Entries that were private before, or have just been created, need not be mentioned.
+    let note = || format!("changed the mode of {} from {mode:04o} to {wanted:04o}", path.display());
     Ok((mode & 0o066 != 0).then(note))
 }
 
@@ -139,7 +140,7 @@ mod tests {
         std::fs::set_permissions(path, PermissionsExt::from_mode(mode)).expect("chmod");
     }
 
-    /// A data directory as an older version made it.
+    /// A data directory of an older version.
     fn old() -> (tempfile::TempDir, PathBuf) {
         let parent = tempfile::tempdir().expect("tempdir");
         let dir = parent.path().join("data");
@@ -172,25 +173,25 @@ mod tests {
         let (_parent, dir) = old();
         let notes = keep_private(&dir, false).expect("closed");
         assert_eq!(notes.len(), 6, "{notes:?}");
-        assert_eq!(notes[0], format!("the mode of {} was 0755 and is 0700 now", dir.display()));
+        assert_eq!(notes[0], format!("changed the mode of {} from 0755 to 0700", dir.display()));
         for (name, wanted) in
             [("", 0o700), ("builds", 0o700), ("images", 0o700), ("volumes", 0o700), ("jobs.redb", 0o600)]
         {
             assert_eq!(mode(&dir.join(name)), wanted, "{name}");
         }
         assert_eq!(mode(&dir.join("builds/key")), 0o755, "cells have other users");
-        assert_eq!(keep_private(&dir, false).expect("closed"), [""; 0], "there is nothing left to do");
+        assert_eq!(keep_private(&dir, false).expect("closed"), [""; 0], "nothing is left to do");
     }
 
     #[test]
-    fn others_can_pass_where_cells_have_to() {
+    fn others_can_traverse_directories_that_cells_use() {
         let (_parent, dir) = old();
         keep_private(&dir, true).expect("closed");
         for (name, wanted) in [("", 0o711), ("builds", 0o711), ("environments", 0o711), ("images", 0o700)] {
             assert_eq!(mode(&dir.join(name)), wanted, "{name}");
         }
         keep_private(&dir, false).expect("closed");
-        assert_eq!(mode(&dir), 0o711, "cells may be on their way");
+        assert_eq!(mode(&dir), 0o711, "cells may be using it");
     }
 
     #[test]
@@ -198,13 +199,13 @@ mod tests {
         let (_parent, dir) = old();
         std::fs::write(dir.join("letter.txt"), "").expect("write");
         let notes = keep_private(&dir, false).expect("closed");
-        assert!(notes[0].ends_with("has other files in it, and keeps the mode 0755"), "{notes:?}");
+        assert!(notes[0].ends_with("contains other files and keeps its mode 0755"), "{notes:?}");
         assert_eq!((mode(&dir), mode(&dir.join("volumes")), mode(&dir.join("jobs.redb"))), (0o755, 0o700, 0o600));
         assert!(!is_own(&dir).expect("readable"));
     }
 
     #[test]
-    fn only_the_operators_own_link_is_followed() {
+    fn only_the_configured_link_is_followed() {
         let (parent, dir) = old();
         let (link, outside) = (parent.path().join("link"), parent.path().join("outside"));
         symlink(&dir, &link).expect("link");

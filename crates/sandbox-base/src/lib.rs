@@ -1,4 +1,4 @@
-//! What every crate uses: units, limits, paths, text for people, waiting for descriptors, random tokens, private
+//! What every crate uses: units, limits, paths, text for display, waiting for descriptors, random tokens, private
 //! directories and lock files. It knows nothing of cells or requests.
 
 pub mod data_dir;

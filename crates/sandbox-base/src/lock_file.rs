@@ -1,7 +1,8 @@
-//! Lock files: a process that uses something locks a file beside it. The kernel releases the lock when the process ends.
+//! Lock files: a process that uses a resource locks a file beside it. The kernel releases the lock when the process
+//! ends.
 //!
-//! A lock file may be removed, and made again, by a process that holds it exclusively. A lock on a file that can no longer be
-//! found under its name excludes no one, so it is dropped and the file is opened again.
+//! A process that holds the lock exclusively may remove and recreate the file. A lock on a file that is no longer found
+//! under its name excludes no other process, so it is dropped and the file is opened again.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -14,9 +15,9 @@ use rustix::io::Errno;
 /// How a file is locked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LockKind {
-    /// Together with others that lock it so.
+    /// Shared with others that lock it in the same way.
     Shared,
-    /// Alone.
+    /// Exclusively.
     Exclusive,
 }
 
@@ -35,7 +36,7 @@ pub fn lock(path: &Path, kind: LockKind, mode: u32) -> io::Result<File> {
     }
 }
 
-/// The same without waiting: nothing if another process holds a lock that excludes this one.
+/// The same without waiting: `None` if another process holds a conflicting lock.
 pub fn try_lock(path: &Path, kind: LockKind, mode: u32) -> io::Result<Option<File>> {
     try_lock_opened(path, kind, || create(path, mode))
 }
@@ -72,7 +73,7 @@ fn create(path: &Path, mode: u32) -> io::Result<File> {
     OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(mode).open(path)
 }
 
-/// Whether an open file is the one of this name.
+/// Whether an open file is still the one with this name.
 fn is_same(file: &File, path: &Path) -> bool {
     std::fs::metadata(path).is_ok_and(|now| file.metadata().is_ok_and(|own| own.ino() == now.ino()))
 }
@@ -82,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn locks_exclude_each_other_and_end_with_their_file() {
+    fn locks_exclude_each_other_until_their_file_is_closed() {
         let dir = tempfile::tempdir().expect("dir");
         let path = dir.path().join("x.lock");
         assert!(try_lock_existing(&path, LockKind::Shared).is_err_and(|e| e.kind() == io::ErrorKind::NotFound));
@@ -96,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lock_on_a_file_that_was_replaced_counts_for_nothing() {
+    fn a_lock_on_a_replaced_file_is_dropped() {
         let dir = tempfile::tempdir().expect("dir");
         let path = dir.path().join("x.lock");
         let _old = lock(&path, LockKind::Exclusive, 0o600).expect("locked");

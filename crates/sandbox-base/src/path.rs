@@ -1,4 +1,4 @@
-//! Paths that cannot leave the directory they are meant for.
+//! Relative paths that cannot leave their directory.
 
 use serde::{Deserialize, Serialize};
 
@@ -15,9 +15,9 @@ pub struct PathError {
     why: &'static str,
 }
 
-/// The deepest a path may go.
+/// The maximum depth of a path.
 pub const MAX_DEPTH: usize = 32;
-/// The longest that a path may be, in bytes.
+/// The maximum length of a path, in bytes.
 pub const MAX_LENGTH: usize = 1024;
 const MAX_PART: usize = 255;
 
@@ -32,13 +32,13 @@ impl RelativePath {
         } else if path.contains('\0') {
             Some("contains a NUL byte")
         } else if path.starts_with('/') {
-            Some("is absolute; give it relative to the working directory")
+            Some("is absolute; expected a path relative to the working directory")
         } else if path.split('/').any(|part| part == "..") {
             Some("climbs out of the working directory with '..'")
         } else if path.split('/').any(|part| part.is_empty() || part == ".") {
-            Some("has an empty part or a '.'")
+            Some("contains an empty component or '.'")
         } else if path.split('/').any(|part| part.len() > MAX_PART) {
-            Some("has a name longer than 255 bytes")
+            Some("contains a name longer than 255 bytes")
         } else if path.split('/').count() > MAX_DEPTH {
             Some("is nested more than 32 levels deep")
         } else {
@@ -59,7 +59,7 @@ impl RelativePath {
         &self.0
     }
 
-    /// Its directories from the outermost in, without the last part.
+    /// Its parent directories, outermost first.
     pub fn parents(&self) -> impl Iterator<Item = &str> {
         self.0.match_indices('/').map(|(at, _)| &self.0[..at])
     }
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_paths_that_could_leave_or_confuse() {
+    fn refuses_unsafe_paths() {
         let deep = "a/".repeat(40) + "x";
         let long = "x".repeat(300);
         for path in

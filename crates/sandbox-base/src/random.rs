@@ -2,14 +2,14 @@
 
 use rustix::rand::{GetRandomFlags, getrandom};
 
-/// Random bytes that cannot be foreseen.
+/// Unpredictable random bytes.
 pub fn random_bytes<const N: usize>() -> rustix::io::Result<[u8; N]> {
     let mut bytes = [0; N];
     getrandom(&mut bytes, GetRandomFlags::empty())?;
     Ok(bytes)
 }
 
-/// A token of `N` random bytes in hexadecimal digits, which cannot be guessed if there are enough of them.
+/// A token of `N` random bytes as hexadecimal digits, unguessable if `N` is large enough.
 pub fn random_token<const N: usize>() -> rustix::io::Result<String> {
     random_bytes::<N>().map(|bytes| hex(&bytes))
 }

@@ -1,11 +1,11 @@
-//! Text from programs, requests and file names, made harmless for terminals, messages and logs.
+//! Makes text from programs, requests and file names harmless for terminals, messages and logs.
 
-/// A character as it may be shown: control characters as their pictures (ESC as ␛), and marks that reverse the order in
-/// which text is shown as replacement characters.
+/// A character in displayable form: control characters become their pictures (ESC becomes ␛), and marks that reverse
+/// the display order become replacement characters.
 #[must_use]
 pub fn visible(c: char) -> char {
     match c {
-        // Pictures of the control characters stand in the same order from U+2400 on.
+        // The pictures of the control characters are in the same order from U+2400 on.
         '\0'..='\u{1f}' => char::from_u32(0x2400 + u32::from(c)).unwrap_or('\u{fffd}'),
         '\u{7f}' => '\u{2421}',
         '\u{80}'..='\u{9f}'
@@ -17,14 +17,14 @@ pub fn visible(c: char) -> char {
     }
 }
 
-/// Text on one line, without anything that controls a terminal. Everything that comes out of a cell or with a request goes
-/// through this before it is printed or becomes part of a message.
+/// Text on one line, without anything that controls a terminal. All text out of a cell or a request passes through this
+/// before it is printed or becomes part of a message.
 #[must_use]
 pub fn printable(text: &str) -> String {
     text.chars().map(visible).collect()
 }
 
-/// The kernel's reason in words, without the number that Rust appends.
+/// The kernel's reason as text, without the number that Rust appends.
 #[must_use]
 pub fn reason(error: &std::io::Error) -> String {
     let text = error.to_string();
@@ -37,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_controls_a_terminal() {
+    fn control_sequences_are_neutralised() {
         assert_eq!(printable("a\x1b[31m\n\r\t\u{9b}b\u{202e}c\x7f\u{2028}"), "a␛[31m␊␍␉\u{fffd}b\u{fffd}c␡\u{fffd}");
         assert_eq!(printable("Größe 文件 🦀"), "Größe 文件 🦀");
         let all: String = (0..0x3000).filter_map(char::from_u32).collect();

@@ -1,11 +1,11 @@
 //! Durations and sizes as people write them: `1m30s`, `500ms`, `2.5`; `256m`, `64KiB`, `1048576`.
 //!
-//! Parsing is exact about what it refuses: empty, negative, not a number, unknown unit, too large. Whether zero or
-//! a large value makes sense is for the limit it is meant for to say.
+//! Parsing refuses empty, negative and non-numeric values, unknown units and values that are too large. Each limit
+//! decides itself whether zero or a large value is acceptable.
 
 use std::time::Duration;
 
-/// Why a duration or a size could not be read. The message says what was given and how to write it.
+/// Why a duration or a size could not be parsed. The message contains the value and the expected form.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("'{given}' is not a {what}: {why}")]
 pub struct UnitError {
@@ -40,7 +40,7 @@ pub fn parse_duration(text: &str) -> Result<Duration, UnitError> {
             "s" => 1e9,
             "m" => 60e9,
             "h" => 3600e9,
-            // A bare number is seconds, but only if it is all there is: "1m30" is a mistake.
+            // A bare number is seconds, but only if it is the whole text: "1m30" is a mistake.
             "" if rest.len() == trimmed.len() => 1e9,
             _ => return Err(fail(DURATION_FORM)),
         };
@@ -73,7 +73,7 @@ pub fn parse_size(text: &str) -> Result<u64, UnitError> {
         _ => return Err(fail(SIZE_FORM)),
     };
     let bytes = number * factor;
-    // Doubles are exact up to 2^53 bytes (8 PiB), which is beyond any machine.
+    // Doubles are exact up to 2^53 bytes (8 PiB), which is beyond any host.
     if bytes > 9e15 {
         return Err(fail("it is too large"));
     }
@@ -81,7 +81,7 @@ pub fn parse_size(text: &str) -> Result<u64, UnitError> {
     Ok(bytes.round() as u64)
 }
 
-/// Splits a leading decimal number off. It has at least one digit and at most one point; no sign, no exponent.
+/// Splits off a leading decimal number. It has at least one digit and at most one point; no sign, no exponent.
 fn split_number(text: &str) -> Option<(f64, &str)> {
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, rest) = text.split_at(end);
@@ -91,7 +91,7 @@ fn split_number(text: &str) -> Option<(f64, &str)> {
     number.parse().ok().map(|n| (n, rest))
 }
 
-/// What was given, short enough for one line and without control characters: for messages.
+/// A value as it appears in messages: on one line, shortened, without control characters.
 #[must_use]
 pub fn shorten(text: &str) -> String {
     const MOST: usize = 40;
@@ -99,7 +99,7 @@ pub fn shorten(text: &str) -> String {
     if text.chars().count() > MOST { format!("{clean}…") } else { clean }
 }
 
-/// Writes a duration as people read it: `250ms`, `3s`, `1m30s`.
+/// Formats a duration for people: `250ms`, `3s`, `1m30s`.
 #[must_use]
 pub fn format_duration(duration: Duration) -> String {
     let seconds = duration.as_secs_f64();
@@ -122,7 +122,7 @@ pub fn format_duration(duration: Duration) -> String {
     shown.concat()
 }
 
-/// Writes a size as people read it: `512 B`, `9.4 MiB`, `256 MiB`.
+/// Formats a size for people: `512 B`, `9.4 MiB`, `256 MiB`.
 #[must_use]
 pub fn format_size(bytes: u64) -> String {
     const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_what_is_not_a_duration() {
+    fn refuses_invalid_durations() {
         for text in
             ["", " ", "-1", "-1s", "nan", "NaN", "inf", "1e9", "1x", "s", "1m30", "1..2", "99999999999999h", "1 s 2"]
         {
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_what_is_not_a_size() {
+    fn refuses_invalid_sizes() {
         for text in ["", "-1", "-1m", "nan", "m", "1x", "1e3", "0x10", "99999999t", "12m34"] {
             assert!(parse_size(text).is_err(), "{text:?}");
         }

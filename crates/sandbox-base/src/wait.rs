@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-/// A duration as the kernel takes it.
+/// A duration in the kernel's format.
 #[must_use]
 pub fn timespec(duration: Duration) -> Timespec {
     Timespec {
@@ -14,7 +14,7 @@ pub fn timespec(duration: Duration) -> Timespec {
     }
 }
 
-/// Whether one of these descriptors is readable, or becomes so within `patience`. A connection whose other side has closed
+/// Whether one of these descriptors is readable, or becomes so within `patience`. A connection that the peer has closed
 /// is readable.
 #[must_use]
 pub fn is_readable<Fd: AsFd>(fds: &[Fd], patience: Duration) -> bool {
@@ -27,7 +27,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pipe_is_readable_once_it_holds_something() {
+    fn a_pipe_is_readable_once_it_holds_data() {
         let (reader, writer) = rustix::pipe::pipe().expect("pipe");
         assert!(!is_readable(&[&reader], Duration::ZERO));
         rustix::io::write(&writer, b"x").expect("written");
@@ -36,7 +36,7 @@ mod tests {
     }
 
     #[test]
-    fn no_duration_is_too_long() {
+    fn the_longest_duration_is_accepted() {
         assert_eq!(timespec(Duration::MAX).tv_sec, i64::MAX);
         assert_eq!(timespec(Duration::from_millis(1500)).tv_nsec, 500_000_000);
     }

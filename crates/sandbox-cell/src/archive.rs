@@ -1,10 +1,11 @@
-//! Files on their way into a cell and out of it: a flat stream of entries that init unpacks or writes inside.
+//! The archive format for files that enter and leave a cell: a flat stream of entries that init unpacks or writes
+//! inside.
 //!
-//! The host never opens a path in a cell. On the way in it writes entries to a memory file, and init, which is inside,
-//! makes the files. On the way out init writes entries to a pipe, and the host reads them ([`read_all`]) as it reads
-//! everything from a cell: nothing is trusted, paths are checked, sizes are bounded by what the reader accepts.
+//! The host never opens a path in a cell. For input it writes entries to a memory file, and init creates the files
+//! inside the cell. For output init writes entries to a pipe, and the host reads them ([`read_all`]) like everything
+//! from a cell: it trusts nothing, checks paths and bounds sizes.
 //!
-//! An entry is a header (length-prefixed) and, for a file, its bytes. A stream has several places: the working
+//! An entry is a length-prefixed header and, for a file, its bytes. A stream has several sections: the working
 //! directory is the first, the cell's volumes follow.
 
 use std::fs::File;
@@ -14,46 +15,46 @@ use serde::{Deserialize, Serialize};
 
 use sandbox_base::RelativePath;
 
-/// One thing in the stream.
+/// An entry of the stream.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum ArchiveEntry {
-    /// What follows is in this place.
+    /// The following entries belong to this section.
     Into(u8),
     /// A directory.
     Directory { path: RelativePath },
     /// A file; its bytes follow.
     File { path: RelativePath, executable: bool, size: u64 },
-    /// A symbolic link. Only volumes have them: nobody follows them but programs in cells.
+    /// A symbolic link. Only volumes have them; only programs in cells follow them.
     Link { path: RelativePath, target: String },
-    /// Something that was left out.
+    /// A path that was left out.
     Omitted { path: String, why: Omission },
-    /// The end of what came out of a cell. A stream without it was cut off.
+    /// The end of the output of a cell. A stream without it was truncated.
     End { omitted: u64 },
 }
 
-/// Why something did not come out of a cell.
+/// Why a path is missing from the output of a cell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Omission {
-    /// There were as many files as may come out before it.
+    /// The maximum number of files was reached.
     TooMany,
-    /// With it there would be more bytes than may come out.
+    /// The file would exceed the maximum total size.
     TooLarge,
-    /// It is nested too deep.
+    /// The path is nested too deeply.
     TooDeep,
-    /// It is a link, a pipe, a socket or the like.
+    /// It is a symbolic link, pipe, socket or device.
     NotAFile,
-    /// Its name is not UTF-8.
+    /// The name is not UTF-8.
     BadName,
-    /// It could not be opened: the program took away the right to read it where init has no more rights than the
-    /// program, or it changed meanwhile.
+    /// It could not be opened: the program removed the read permission and init has no more rights than the program, or
+    /// the file changed.
     Unreadable,
-    /// The cell ended, or its time was up, before this and what follows it was collected.
+    /// The cell ended, or its time was up, before this file and the following ones were collected.
     NotCollected,
 }
 
 impl Omission {
-    /// The reason in words.
+    /// The reason as text.
     #[must_use]
     pub fn describe(self) -> &'static str {
         match self {
@@ -68,35 +69,35 @@ impl Omission {
     }
 }
 
-/// What may come out of a cell's working directory, or of one of its volumes.
+/// Limits on the output of a cell's working directory, or of one of its volumes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileCaps {
-    /// How many files.
+    /// The number of files.
     pub count: u64,
-    /// How many bytes together.
+    /// The total size in bytes.
     pub bytes: u64,
 }
 
 impl FileCaps {
-    /// Takes a file of this size off what may still come.
+    /// Deducts a file of this size from the remaining allowance.
     fn take(&mut self, size: u64) -> io::Result<()> {
         match (self.count.checked_sub(1), self.bytes.checked_sub(size)) {
             (Some(count), Some(bytes)) => {
                 *self = Self { count, bytes };
                 Ok(())
             }
-            _ => Err(io::Error::other("more comes out of the cell than may")),
+            _ => Err(io::Error::other("the output of the cell exceeds its limits")),
         }
     }
 }
 
-/// How many of the things that were left out are named.
+/// How many omissions are listed by path.
 pub const MOST_NAMED: usize = 100;
 
-/// The longest header: two paths of 1024 bytes and a few numbers.
+/// The maximum length of a header: two paths of 1024 bytes and a few numbers.
 const MAX_HEADER: usize = 2100;
 
-/// Collects files for a cell.
+/// Builds the input archive of a cell.
 #[derive(Debug)]
 pub struct Archive {
     file: File,
@@ -104,13 +105,13 @@ pub struct Archive {
 }
 
 impl Archive {
-    /// An empty archive, kept in memory.
+    /// Creates an empty archive in memory.
     pub fn new() -> io::Result<Self> {
         let fd = rustix::fs::memfd_create("sandbox-files", rustix::fs::MemfdFlags::CLOEXEC)?;
         Ok(Self { file: File::from(fd), entries: 0 })
     }
 
-    /// Adds a file. Its directories are made as needed.
+    /// Adds a file. Its parent directories are created as needed.
     pub fn add(&mut self, path: RelativePath, executable: bool, content: &[u8]) -> io::Result<()> {
         self.entries += 1;
         write_entry(&mut self.file, &ArchiveEntry::File { path, executable, size: content.len() as u64 })?;
@@ -123,7 +124,7 @@ impl Archive {
         write_entry(&mut self.file, &ArchiveEntry::Directory { path })
     }
 
-    /// Adds what came out of a volume ([`Sink::volume`]) to the cell's volume with this number, counted from 0.
+    /// Adds the output of a volume ([`Sink::volume`]) to the cell's volume with this number, counted from 0.
     pub fn add_volume(&mut self, number: u8, content: &mut File) -> io::Result<()> {
         self.entries += 1;
         write_entry(&mut self.file, &ArchiveEntry::Into(number.saturating_add(1)))?;
@@ -132,54 +133,55 @@ impl Archive {
         write_entry(&mut self.file, &ArchiveEntry::Into(0))
     }
 
-    /// Adds a part of another archive.
+    /// Adds a section of another archive.
     pub fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.entries += 1;
         self.file.write_all(bytes)
     }
 
-    /// Whether nothing was added.
+    /// Whether the archive is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.entries == 0
     }
 
-    /// The memory file itself: a volume's content for [`Archive::add_volume`].
+    /// The memory file: the content of a volume for [`Archive::add_volume`].
     #[must_use]
     pub fn into_file(self) -> File {
         self.file
     }
 
-    /// The memory file, to be handed to init.
+    /// The memory file, to be passed to init.
     pub(crate) fn as_file(&self) -> &File {
         &self.file
     }
 }
 
-/// Somebody who takes what comes out of a cell.
+/// Receives the output of a cell.
 pub trait Sink {
-    /// A file in the working directory. Whatever of `content` is not read is dropped.
+    /// A file in the working directory. Unread bytes of `content` are discarded.
     fn file(&mut self, path: &RelativePath, executable: bool, size: u64, content: &mut dyn Read) -> io::Result<()>;
 
-    /// Something that was left out.
+    /// A path that was left out.
     fn omitted(&mut self, path: &str, why: Omission);
 
-    /// A part of a volume, by the volume's number. All parts together are what [`Archive::add_volume`] takes.
+    /// A part of a volume, by the volume's number. All parts together form the input of [`Archive::add_volume`].
     fn volume(&mut self, number: u8, part: &mut dyn Read) -> io::Result<()>;
 }
 
-/// How much of a stream has arrived.
+/// How much of a stream arrived.
 #[derive(Debug, Default)]
 pub struct Arrival {
-    /// How many things were left out, named or not.
+    /// The number of omissions, listed or not.
     pub omitted: u64,
-    /// Why the stream ended early, if it did. The sink has every file that arrived whole before that, and no part of one.
+    /// Why the stream ended early, if it did. The sink has every file that arrived completely before that, and no
+    /// partial file.
     pub cut: Option<io::Error>,
 }
 
-/// Reads everything that comes out of a cell. Init keeps within the caps of the working directory and of each volume; a
-/// stream that does not was not written by it, and is read no further. Whatever is wrong with the stream cuts it off;
-/// only the sink can fail.
+/// Reads the whole output of a cell. Init enforces the limits of the working directory and of each volume, so a stream
+/// that exceeds them was not written by init, and reading stops. Any error in the stream truncates it; only the sink
+/// can make this function fail.
 pub fn read_all(
     from: &mut impl Read,
     files: FileCaps,
@@ -196,9 +198,9 @@ pub fn read_all(
                 return Ok(arrival);
             }
             Ok(ArchiveEntry::Into(number)) if usize::from(number) < left.len() => place = number,
-            Ok(ArchiveEntry::Into(_)) => arrival.cut = Some(io::Error::other("there is no such volume")),
+            Ok(ArchiveEntry::Into(_)) => arrival.cut = Some(io::Error::other("the output names an unknown volume")),
             Ok(ArchiveEntry::Omitted { .. }) if arrival.omitted >= MOST_NAMED as u64 => {
-                arrival.cut = Some(io::Error::other("more was left out than is named"));
+                arrival.cut = Some(io::Error::other("the output lists too many omissions"));
             }
             Ok(ArchiveEntry::Omitted { path, why }) => {
                 arrival.omitted += 1;
@@ -214,7 +216,7 @@ pub fn read_all(
     Ok(arrival)
 }
 
-/// Gives an entry with its content to the sink. The inner result is the stream's, the outer one the sink's.
+/// Passes an entry with its content to the sink. The inner result is the stream's, the outer one the sink's.
 fn take_entry(
     from: &mut impl Read,
     entry: &ArchiveEntry,
@@ -223,7 +225,7 @@ fn take_entry(
     sink: &mut dyn Sink,
 ) -> io::Result<io::Result<()>> {
     let size = if let ArchiveEntry::File { size, .. } = entry { *size } else { 0 };
-    // Nothing in the working directory but its files counts or is wanted.
+    // In the working directory only files count.
     let counts = place > 0 || matches!(entry, ArchiveEntry::File { .. });
     if counts && let Err(error) = left.take(size) {
         return Ok(Err(error));
@@ -238,7 +240,7 @@ fn take_entry(
             sink.volume(volume, &mut header.as_slice().chain(&mut content))
         }
     };
-    // A sink that stumbles over a stream that broke has not failed itself.
+    // If the sink fails because the stream broke, the stream is at fault.
     if content.broken.is_none() {
         taken?;
         let _ = io::copy(&mut content, &mut io::sink());
@@ -246,7 +248,7 @@ fn take_entry(
     Ok(content.broken.map_or(Ok(()), Err))
 }
 
-/// The content of a file on its way out. It never ends early without an error, so that no part is taken for the whole.
+/// The content of an output file. It never ends early without an error, so that a part is never taken for the whole.
 struct Content<'a, R> {
     from: &'a mut R,
     left: u64,
@@ -278,16 +280,16 @@ impl<R: Read> Read for Content<'_, R> {
     }
 }
 
-/// Reads to the end, which must be where it was said to be.
+/// Reads to the end, which must match the announced size.
 fn skip(content: &mut io::Take<impl Read>) -> io::Result<()> {
     io::copy(content, &mut io::sink())?;
     if content.limit() > 0 { Err(io::ErrorKind::UnexpectedEof.into()) } else { Ok(()) }
 }
 
-/// Takes what a volume holds: a path, for a file whether it may be executed and its size, and its content.
+/// Receives the entries of a volume: path, for a file its executable flag and size, and the content.
 pub type TakeEntry<'a> = dyn FnMut(&RelativePath, Option<(bool, u64)>, &mut dyn Read) -> io::Result<()> + 'a;
 
-/// What a volume holds, for those who put it on the host: its directories and files, without links.
+/// Lists the directories and files of a volume, without links, for export to the host.
 pub fn read_volume(from: &mut impl Read, take: &mut TakeEntry<'_>) -> io::Result<()> {
     while let Some(entry) = next_entry(from)? {
         match entry {
@@ -320,7 +322,7 @@ pub(crate) fn next_entry(from: &mut (impl Read + ?Sized)) -> io::Result<Option<A
     }
     let length = usize::from(u16::from_le_bytes(length));
     if length > MAX_HEADER {
-        return Err(io::Error::other("an entry's header is too long"));
+        return Err(io::Error::other("archive entry header is too long"));
     }
     let mut header = vec![0; length];
     from.read_exact(&mut header)?;
@@ -337,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn what_goes_in_comes_out() {
+    fn an_archive_round_trips() {
         let mut archive = Archive::new().expect("memfd");
         assert!(archive.is_empty());
         archive.add(path("main.py"), false, b"print(1)").expect("add");
@@ -404,7 +406,7 @@ mod tests {
     const CAPS: FileCaps = FileCaps { count: 3, bytes: 3 };
 
     #[test]
-    fn what_came_out_of_a_volume_can_be_read_and_put_back() {
+    fn volume_output_can_be_listed_and_added_to_an_archive() {
         let mut taken = TakenFiles::default();
         let arrival = read_all(&mut stream().as_slice(), CAPS, &[CAPS], &mut taken).expect("whole");
         assert_eq!((arrival.omitted, arrival.cut.is_none()), (7, true));
@@ -422,7 +424,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_that_is_cut_off_gives_what_arrived_whole() {
+    fn a_truncated_stream_yields_the_complete_files() {
         let whole = stream();
         // The header of the first file, and its content.
         let first = whole.windows(3).position(|part| part == b"abc").expect("content") + 3;
@@ -436,7 +438,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_beyond_the_caps_is_cut_off() {
+    fn a_stream_that_exceeds_its_limits_is_truncated() {
         let whole = stream();
         let cut = |files, volumes: &[FileCaps]| {
             read_all(&mut whole.as_slice(), files, volumes, &mut TakenFiles::default()).expect("sink").cut
@@ -446,7 +448,7 @@ mod tests {
             let caps = |(count, bytes)| FileCaps { count, bytes };
             assert!(cut(caps(files), &[caps(volume)]).is_some(), "{files:?} {volume:?}");
         }
-        assert!(cut(CAPS, &[]).is_some(), "a volume that the cell has not");
+        assert!(cut(CAPS, &[]).is_some(), "a volume that the cell does not have");
         let mut bytes = vec![];
         for _ in 0..=MOST_NAMED {
             write_entry(&mut bytes, &ArchiveEntry::Omitted { path: "x".into(), why: Omission::TooDeep })
@@ -458,7 +460,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sink_that_fails_is_no_broken_stream() {
+    fn a_failing_sink_is_not_reported_as_a_broken_stream() {
         struct Full;
         impl Sink for Full {
             fn file(&mut self, _: &RelativePath, _: bool, _: u64, _: &mut dyn Read) -> io::Result<()> {

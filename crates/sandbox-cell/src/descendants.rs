@@ -1,20 +1,20 @@
-//! A process and all that descend from it, found through `/proc`.
+//! A process and all its descendants, found through `/proc`.
 //!
-//! Where a cell has a PID namespace, its processes end with its init. Where it has none, they have to be found one by
-//! one. None can get away: init adopts those whose parents end (it is a "child subreaper"), and the keeper does so after
-//! init. A process is known by its id and the time it started, and is signalled through a descriptor, so that a signal
-//! never reaches a later process with the same id.
+//! With a PID namespace, the processes of a cell end with its init. Without one, they have to be found individually.
+//! None can escape: init adopts orphans (it is a child subreaper), and the keeper does so once init is dead. A process
+//! is identified by its id and start time, and is signalled through a pidfd, so that a signal never reaches a later
+//! process with the same id.
 
 use std::collections::HashSet;
 
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
-/// A process of a family.
+/// A process of the tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Descendant {
     pub(crate) pid: Pid,
     pub(crate) parent: Pid,
-    /// Whether it has ended and waits for its parent to notice.
+    /// Whether it is a zombie.
     pub(crate) ended: bool,
     start: u64,
 }
@@ -25,8 +25,8 @@ impl Descendant {
         Self::parse(pid, &stat)
     }
 
-    /// Fields 3, 4 and 22 are the state, the parent and the start; the name before may contain anything and ends at the
-    /// last parenthesis.
+    /// Fields 3, 4 and 22 are the state, the parent and the start time. The name before them may contain anything and
+    /// ends at the last parenthesis.
     fn parse(pid: Pid, stat: &str) -> Option<Self> {
         let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace();
         let ended = matches!(fields.next()?, "Z" | "X");
@@ -34,9 +34,9 @@ impl Descendant {
         Some(Self { pid, parent, ended, start: fields.nth(17)?.parse().ok()? })
     }
 
-    /// Sends it a signal, if it is still the same process.
+    /// Sends a signal, if the id still belongs to the same process.
     fn signal(&self, signal: Signal) {
-        // The descriptor is bound to whoever has the id now; that this is the one shows afterwards.
+        // The pidfd refers to the process that has the id now; the check below shows whether it is the right one.
         if let Ok(pidfd) = pidfd_open(self.pid, PidfdFlags::empty())
             && Self::of(self.pid).is_some_and(|now| now.start == self.start)
         {
@@ -45,8 +45,8 @@ impl Descendant {
     }
 }
 
-/// Looks once at every process that descends from `root`, those in `spared` and below them excepted. What is seen is
-/// handled at once, because a process that forks and ends all the time is gone a moment later.
+/// Visits every descendant of `root` once, except those in `spared` and their descendants. Each process is handled as
+/// soon as it is found, because a process that keeps forking and exiting is gone a moment later.
 pub(crate) fn each(root: Pid, spared: &[Pid], mut handle: impl FnMut(&Descendant)) {
     let Ok(entries) = std::fs::read_dir("/proc") else { return };
     let mut known = HashSet::from([root]);
@@ -61,7 +61,7 @@ pub(crate) fn each(root: Pid, spared: &[Pid], mut handle: impl FnMut(&Descendant
             others.push(member);
         }
     }
-    // Ids begin anew when the highest was given, so that a child may come before its parent.
+    // Ids wrap around, so that a child may have a lower id than its parent.
     loop {
         let before = others.len();
         others.retain(|member| {
@@ -78,8 +78,8 @@ pub(crate) fn each(root: Pid, spared: &[Pid], mut handle: impl FnMut(&Descendant
     }
 }
 
-/// Sends a signal to every living process that descends from `root`, but not to those in `spared` and below them.
-/// Returns how many there were.
+/// Sends a signal to every live descendant of `root`, except those in `spared` and their descendants. Returns their
+/// number.
 pub(crate) fn signal(root: Pid, spared: &[Pid], signal: Signal) -> usize {
     let mut living = 0;
     each(root, spared, |member| {
@@ -91,8 +91,8 @@ pub(crate) fn signal(root: Pid, spared: &[Pid], signal: Signal) -> usize {
     living
 }
 
-/// Sends a signal to the children of this thread, as fast as that can be done. They keep their ids until they are waited
-/// for, which nobody else does.
+/// Sends a signal to the children of this thread, as fast as possible. They keep their ids until this process waits for
+/// them.
 pub(crate) fn signal_children(signal: Signal) {
     let children = std::fs::read_to_string("/proc/thread-self/children").unwrap_or_default();
     for pid in children.split_ascii_whitespace().filter_map(|pid| pid.parse().ok()).filter_map(Pid::from_raw) {
@@ -105,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_a_process_whatever_its_name() {
+    fn stat_is_parsed_whatever_the_process_name() {
         let stat = "7 (a) b () Z 3 7 7 0 -1 4194304 100 0 0 0 150 50 20 30 20 0 3 0 777 0 0";
         let pid = Pid::from_raw(7).expect("a pid");
         let member = Descendant::parse(pid, stat).expect("a process");
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn signals_reach_children_and_grandchildren_and_nobody_who_is_spared() {
+    fn signals_reach_all_descendants_that_are_not_spared() {
         let script = "(sleep 60; true) & (sleep 60; true) & wait; true";
         let mut child = std::process::Command::new("sh").args(["-c", script]).spawn().expect("a child");
         let root = Pid::from_child(&child);
@@ -138,7 +138,7 @@ mod tests {
         while !others.iter().all(stopped) {
             std::thread::sleep(std::time::Duration::from_millis(5));
         }
-        // Those whose parents are killed first are nobody's here; in a cell init adopts them.
+        // Orphans are not adopted by this test; in a cell init adopts them.
         for member in below.iter().chain(&others).rev() {
             member.signal(Signal::KILL);
         }

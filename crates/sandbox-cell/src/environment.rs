@@ -4,15 +4,15 @@ use std::os::fd::OwnedFd;
 
 use crate::reduced::CellLayout;
 
-/// The environment that a cell is made in. `Zygote` is what its holder needs of a zygote's namespaces: the keeper has a
-/// handle, init the content of a map.
+/// The environment that a cell is made in. `Zygote` is what the holder needs of a zygote's namespaces: for the keeper a
+/// handle, for init the content of a map.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum CellEnvironment<'a, Zygote> {
-    /// Namespaces of the cell's own. For each mount, the user namespace that maps the ids in it, if there is one.
+    /// Dedicated namespaces. For each mount, the user namespace that maps the ids in it, if there is one.
     Namespaces { id_maps: &'a [Option<OwnedFd>] },
-    /// Namespaces of the cell's own inside the user and PID namespace of a zygote.
+    /// Dedicated namespaces inside the user and PID namespace of a zygote.
     ZygoteNamespace(Zygote),
-    /// No namespaces: places on the host's disk, or in a container that was made for the cell.
+    /// No namespaces: directories on the host's disk, or a container that was created for the cell.
     Reduced(&'a CellLayout),
 }
 
@@ -22,7 +22,7 @@ impl<'a, Zygote> CellEnvironment<'a, Zygote> {
         matches!(self, Self::Reduced(_))
     }
 
-    /// Where the cell's places are, if it has no root of its own.
+    /// The locations of the cell's directories, if it has no root file system.
     pub(crate) fn layout(&self) -> Option<&'a CellLayout> {
         match self {
             Self::Reduced(layout) => Some(layout),

@@ -1,20 +1,20 @@
-//! Errors for the person who reads them: what was tried, why it failed, what to do.
+//! Errors for people: what failed, why, and what to do.
 
 use sandbox_base::reason;
 use serde::{Deserialize, Serialize};
 
 use crate::layer::Layer;
 
-/// Something that could not be done.
+/// A failed operation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 pub struct Failure {
-    /// What was tried.
+    /// The operation that failed.
     pub what: String,
     /// Why it failed.
     pub why: String,
-    /// What to do about it, where that is known.
+    /// How to fix it, where known.
     pub fix: Option<String>,
-    /// Whether the request is to blame (a program that does not exist) and not the sandbox.
+    /// Whether the request is at fault (a program that does not exist) and not the sandbox.
     pub request: bool,
     /// Whether the keeper ended, so that the same may work with the next keeper.
     pub keeper_ended: bool,
@@ -31,12 +31,12 @@ impl std::fmt::Display for Failure {
 }
 
 impl Failure {
-    /// An operation that the kernel refused.
+    /// An operation that failed with an operating system error.
     pub fn os(what: impl Into<String>, error: impl Into<std::io::Error>) -> Self {
         Self::new(what, reason(&error.into()))
     }
 
-    /// Something else that went wrong.
+    /// An operation that failed for another reason.
     pub fn new(what: impl Into<String>, why: impl Into<String>) -> Self {
         Self { what: what.into(), why: why.into(), fix: None, request: false, keeper_ended: false }
     }
@@ -51,13 +51,13 @@ impl Failure {
         Self { keeper_ended: true, ..Self::new(what, "the keeper ended") }
     }
 
-    /// A layer that is required and missing.
+    /// A required layer that is missing.
     pub fn missing(layer: Layer, why: impl Into<String>) -> Self {
         Self::new(format!("isolation layer '{}' is required and not available on this host", layer.name()), why)
             .with_fix(layer.fix())
     }
 
-    /// Adds what to do.
+    /// Adds the fix.
     #[must_use]
     pub fn with_fix(mut self, fix: impl Into<String>) -> Self {
         self.fix = Some(fix.into());

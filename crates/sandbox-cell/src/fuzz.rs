@@ -1,4 +1,4 @@
-//! What fuzz targets see of this crate and nobody else does. It is there only when they are built.
+//! Entry points for fuzz targets. They exist only in builds for fuzzing.
 
 use std::io;
 
@@ -9,7 +9,7 @@ use crate::archive::{ArchiveEntry, Omission, write_entry};
 use crate::wire::{FromCell, FromInit, ToCell, ToInit, ToKeeper, ToLauncher};
 use sandbox_base::RelativePath;
 
-/// Reads a message of each kind. What can be read can be written, and means the same when it is read again.
+/// Parses a message of each kind. A parsed message can be serialized, and parses to the same message again.
 pub fn wire(bytes: &[u8]) {
     message::<ToKeeper>(bytes);
     message::<ToLauncher>(bytes);
@@ -21,9 +21,9 @@ pub fn wire(bytes: &[u8]) {
 
 fn message<M: Serialize + DeserializeOwned>(bytes: &[u8]) {
     let Ok(message) = postcard::from_bytes::<M>(bytes) else { return };
-    let written = postcard::to_stdvec(&message).expect("a message can be written");
-    let again = postcard::from_bytes::<M>(&written).expect("and read again");
-    assert_eq!(postcard::to_stdvec(&again).expect("and written again"), written);
+    let written = postcard::to_stdvec(&message).expect("a message can be serialized");
+    let again = postcard::from_bytes::<M>(&written).expect("and parsed again");
+    assert_eq!(postcard::to_stdvec(&again).expect("and serialized again"), written);
 }
 
 /// An entry of a stream, to be written as init does.

@@ -1,5 +1,5 @@
-//! Landlock rules: what may be done below which path. Everything else that the kernel's Landlock knows is forbidden, and so
-//! are signals and abstract sockets to processes outside.
+//! Landlock rules: which access is allowed below which path. All other access that the kernel's Landlock version
+//! handles is denied, as are signals and abstract sockets to processes outside.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
@@ -11,10 +11,10 @@ use landlock::{
 use rustix::fs::FileType;
 use rustix::io::Errno;
 
-/// The newest version that is known here. Of an older kernel's, as much is used as there is.
+/// The newest supported version. On an older kernel, its subset is used.
 const KNOWN: ABI = ABI::V6;
 
-/// What may be done with files.
+/// A kind of file access.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FileAccess {
     /// Read and execute.
@@ -23,9 +23,9 @@ pub(crate) enum FileAccess {
     All,
     /// Everything but executing.
     AllButExecute,
-    /// What devices are for.
+    /// Access to devices.
     Device,
-    /// Read and write files that exist.
+    /// Read and write existing files.
     ReadAndWrite,
 }
 
@@ -41,11 +41,11 @@ impl FileAccess {
     }
 }
 
-/// Rules in the making.
+/// A ruleset under construction.
 pub(crate) struct LandlockRules(RulesetCreated);
 
 impl LandlockRules {
-    /// Rules that allow nothing yet.
+    /// A ruleset that allows nothing yet.
     pub(crate) fn new() -> rustix::io::Result<Self> {
         Ruleset::default()
             .set_compatibility(CompatLevel::BestEffort)
@@ -56,13 +56,13 @@ impl LandlockRules {
             .map_err(|_| Errno::INVAL)
     }
 
-    /// Allows something below a path, which must exist.
+    /// Allows access below a path, which must exist.
     pub(crate) fn allow(self, path: &Path, access: FileAccess) -> rustix::io::Result<Self> {
         let fd = PathFd::new(path).map_err(|_| Errno::NOENT)?;
         self.allow_at(&fd, access)
     }
 
-    /// Allows something below a path; a path that does not exist needs no rule.
+    /// Allows access below a path; a path that does not exist needs no rule.
     pub(crate) fn allow_if_present(self, path: &Path, access: FileAccess) -> rustix::io::Result<Self> {
         match PathFd::new(path) {
             Ok(fd) => self.allow_at(&fd, access),
@@ -70,15 +70,15 @@ impl LandlockRules {
         }
     }
 
-    /// Allows something below an open directory, or with an open file.
+    /// Allows access below an open directory, or to an open file.
     pub(crate) fn allow_at(self, fd: &impl AsFd, access: FileAccess) -> rustix::io::Result<Self> {
-        // Of a file only a file's rights can be given.
+        // A rule for a file may only contain rights that apply to files.
         let is_dir = FileType::from_raw_mode(rustix::fs::fstat(fd)?.st_mode).is_dir();
         let rights = if is_dir { access.rights() } else { access.rights() & AccessFs::from_file(KNOWN) };
         self.0.add_rule(PathBeneath::new(fd, rights)).map(Self).map_err(|_| Errno::INVAL)
     }
 
-    /// The rules as a descriptor, for processes that enter them later.
+    /// The ruleset as a descriptor, for processes that enter it later.
     pub(crate) fn seal(self) -> rustix::io::Result<OwnedFd> {
         let fd: Option<OwnedFd> = self.0.into();
         fd.ok_or(Errno::OPNOTSUPP)

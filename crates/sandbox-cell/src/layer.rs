@@ -10,15 +10,15 @@ pub enum Layer {
     User,
     /// PID namespace: no process outside can be seen or signalled.
     Pid,
-    /// Mount namespace with a root of its own.
+    /// Mount namespace with a dedicated root file system.
     Mount,
     /// Network namespace.
     Net,
     /// IPC namespace.
     Ipc,
-    /// UTS namespace: a host name of its own.
+    /// UTS namespace: a dedicated host name.
     Uts,
-    /// Cgroup namespace: the host's cgroup tree is out of sight.
+    /// Cgroup namespace: the host's cgroup tree is invisible.
     Cgroup,
     /// System call filter.
     Seccomp,
@@ -68,39 +68,41 @@ impl Layer {
         }
     }
 
-    /// What it is good for.
+    /// What it protects, for `doctor`.
     #[must_use]
     pub fn purpose(self) -> &'static str {
         match self {
             Self::User => "ids and capabilities mean nothing outside the cell",
-            Self::Pid => "no process outside can be seen or signalled; all inside die together",
-            Self::Mount => "a root file system of its own, read-only but for its own directories",
-            Self::Net => "no network but what the request allows",
+            Self::Pid => "processes outside are invisible; all processes inside end together",
+            Self::Mount => "a private root file system, read-only except for the cell's directories",
+            Self::Net => "no network access except what the request allows",
             Self::Ipc => "no shared memory or message queues with others",
-            Self::Uts => "the host's name stays unknown",
-            Self::Cgroup => "the host's control groups stay unknown",
-            Self::Seccomp => "most of the kernel cannot be called at all",
-            Self::Landlock => "a second wall around files, signals and sockets",
+            Self::Uts => "the host name is hidden",
+            Self::Cgroup => "the host's cgroups are hidden",
+            Self::Seccomp => "only listed system calls are allowed",
+            Self::Landlock => "a second check on access to files, signals and sockets",
             Self::Memory => "the kernel enforces the memory limit",
             Self::Pids => "the kernel enforces the process limit",
             Self::Cpu => "the kernel enforces the CPU share",
         }
     }
 
-    /// What it means for a run if the layer is missing and not required.
+    /// The consequence for runs if the layer is missing and not required.
     #[must_use]
     pub fn without_it(self) -> &'static str {
         match self {
-            Self::Landlock => "mounts alone keep programs from files",
-            Self::Memory => "memory and CPU time are watched every 10 ms instead; a program can briefly use more",
-            Self::Pids => "a resource limit of the cell's user holds instead; how it was reached is guessed",
+            Self::Landlock => "only mounts restrict access to files",
+            Self::Memory => {
+                "memory and CPU time are sampled every 10 ms instead; a program can briefly exceed the limits"
+            }
+            Self::Pids => "a resource limit of the cell's user applies instead; whether it was reached is an estimate",
             Self::Cpu => "a program can use every CPU; --cpus is refused",
-            Self::Seccomp => "nothing runs: the layer is required",
-            _ => "nothing runs, unless reduced isolation is asked for",
+            Self::Seccomp => "runs are refused: the layer is required",
+            _ => "runs are refused unless reduced isolation is enabled",
         }
     }
 
-    /// What to do on a host that lacks it.
+    /// How to provide it on a host that lacks it.
     #[must_use]
     pub fn fix(self) -> &'static str {
         match self {
@@ -127,7 +129,7 @@ impl std::str::FromStr for Layer {
     fn from_str(name: &str) -> Result<Self, String> {
         Self::ALL.into_iter().find(|layer| layer.name() == name).ok_or_else(|| {
             let names: Vec<_> = Self::ALL.iter().map(|layer| layer.name()).collect();
-            format!("unknown isolation layer '{name}'; the layers are {}", names.join(", "))
+            format!("unknown isolation layer '{name}': expected one of {}", names.join(", "))
         })
     }
 }
@@ -137,7 +139,7 @@ impl std::str::FromStr for Layer {
 pub struct LayerSet(u16);
 
 impl LayerSet {
-    /// What every run must have; a host without one of these is refused.
+    /// The layers that every run requires by default.
     #[must_use]
     pub fn required_by_default() -> Self {
         [Layer::User, Layer::Pid, Layer::Mount, Layer::Net, Layer::Ipc, Layer::Uts, Layer::Cgroup, Layer::Seccomp]
@@ -145,7 +147,7 @@ impl LayerSet {
             .collect()
     }
 
-    /// What every run must have where the operator has agreed to do without namespaces.
+    /// The layers that every run requires where the operator has allowed reduced isolation.
     #[must_use]
     pub fn required_at_least() -> Self {
         [Layer::Seccomp, Layer::Landlock].into_iter().collect()
@@ -180,7 +182,7 @@ impl LayerSet {
         self.0 & other.0 != 0
     }
 
-    /// Whether there is none in it.
+    /// Whether the set is empty.
     #[must_use]
     pub fn is_empty(self) -> bool {
         self.0 == 0

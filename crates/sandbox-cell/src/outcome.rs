@@ -1,4 +1,4 @@
-//! How a run ended and what it used: the facts, from which the executor draws a verdict.
+//! How a run ended and what it used: the facts from which the executor derives a verdict.
 
 use std::time::Duration;
 
@@ -15,17 +15,17 @@ pub enum RunStatus {
     Signaled(i32),
 }
 
-/// Why somebody asked for a run to end.
+/// Why a run was ended from outside.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum StopReason {
-    /// It used too much of something. Output is counted by the caller, everything else by keeper and init.
+    /// A limit was exceeded. The caller counts output; keeper and init count everything else.
     Limit(LimitKind),
-    /// The caller wants it to end.
+    /// The caller cancelled it.
     Cancelled,
 }
 
 impl StopReason {
-    /// Whether the program first gets a signal and a moment to end by itself.
+    /// Whether the program first gets SIGTERM and time to exit by itself.
     #[must_use]
     pub fn is_graceful(self) -> bool {
         matches!(self, Self::Cancelled | Self::Limit(LimitKind::WallTime | LimitKind::CpuTime))
@@ -39,30 +39,30 @@ pub struct Outcome {
     pub status: RunStatus,
     /// Why it was ended from outside, if it was.
     pub stopped: Option<StopReason>,
-    /// Limits that stood in its way, with what was used when it ended. A program may well have coped.
+    /// Limits that the program ran into, with the usage at its end. The program may have handled it.
     pub reached: Vec<(LimitKind, u64)>,
-    /// What it used.
+    /// The resource usage.
     pub usage: Usage,
     /// How the cell itself ended.
     pub end: CellEnd,
 }
 
-/// How a cell ended, and so where the facts about its command come from.
+/// How a cell ended, which decides where the facts about its command come from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub enum CellEnd {
-    /// As it should: init has reported.
+    /// Normally: init has reported.
     #[default]
     Orderly,
-    /// Init was killed and everything with it. The keeper tells what the control group has counted.
+    /// Init was killed with everything in the cell. The keeper reports the counters of the cgroup.
     InitDied,
-    /// Init neither answers nor dies. The caller has waited long enough; the keeper goes on trying to delete the cell.
+    /// Init survives SIGKILL. The caller does not wait any longer; the keeper keeps trying to delete the cell.
     Lost,
 }
 
-/// What a run used, up to now or in all.
+/// The resource usage of a run, so far or in total.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Usage {
-    /// Time from the program's start.
+    /// Time since the program's start.
     pub wall: Duration,
     /// CPU time of all processes.
     pub cpu: Duration,
@@ -70,9 +70,9 @@ pub struct Usage {
     pub cpu_user: Duration,
     /// The part of it in the kernel.
     pub cpu_system: Duration,
-    /// The most memory at one time, in bytes.
+    /// Peak memory usage in bytes.
     pub memory_peak: u64,
-    /// The most processes and threads at one time; 0 where the kernel does not say.
+    /// Peak number of processes and threads; 0 where the kernel does not report it.
     pub processes_peak: u64,
     /// Bytes read by system calls.
     pub io_read: u64,

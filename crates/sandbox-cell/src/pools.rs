@@ -1,20 +1,20 @@
-//! What a cell can take from pools that the whole kernel shares, and that this host cannot bound. Everything that it can is
-//! listed in docs/SECURITY.md, with who bounds it.
+//! Resource pools that the whole kernel shares and that this host cannot bound for a cell. docs/SECURITY.md lists all
+//! pools and how each is bounded.
 
 use crate::layer::{Layer, LayerSet};
 
-/// Something that is shared without a bound, or with a wide one.
+/// A pool that is shared without a bound, or with a wide one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SharedPool {
-    /// What is shared.
+    /// The shared resource.
     pub pool: &'static str,
     /// Why it is not bounded here.
     pub why: String,
-    /// What to do about it.
+    /// How to bound it.
     pub fix: &'static str,
 }
 
-/// The facts that decide.
+/// The facts about the host that decide.
 struct PoolFacts<'a> {
     layers: LayerSet,
     privileged: bool,
@@ -27,7 +27,7 @@ struct PoolFacts<'a> {
     counts_swap: bool,
 }
 
-/// What is shared on this host by cells with these layers.
+/// The unbounded pools on this host for cells with these layers.
 pub(crate) fn shared(layers: LayerSet, privileged: bool, release: &str) -> Vec<SharedPool> {
     let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
     unbounded(&PoolFacts {
@@ -44,32 +44,28 @@ pub(crate) fn shared(layers: LayerSet, privileged: bool, release: &str) -> Vec<S
 
 fn unbounded(facts: &PoolFacts<'_>) -> Vec<SharedPool> {
     let mut pools = vec![SharedPool {
-        pool: "locks on ranges of files",
+        pool: "file range locks",
         why: "no kernel charges their memory to a cgroup; it is freed when the run ends".to_owned(),
-        fix: "keep time limits short (SANDBOX_MAX_TIMEOUT), and few runs at a time (SANDBOX_CAPACITY)",
+        fix: "limit run times (SANDBOX_MAX_TIMEOUT) and concurrent runs (SANDBOX_CAPACITY)",
     }];
     let mut add = |pool, why: &str, fix| pools.push(SharedPool { pool, why: why.to_owned(), fix });
     let has_memory = facts.layers.contains(Layer::Memory);
     if !has_memory {
         add(
-            "kernel memory (sockets, pipes, epoll, names looked up, unnamed files)",
-            "no cgroup limits what the kernel holds for a cell",
+            "kernel memory (sockets, pipes, epoll, directory entries, unnamed files)",
+            "no cgroup limits the kernel memory of a cell",
             Layer::Memory.fix(),
         );
     }
     if !facts.privileged {
         add(
-            "counters of your user (queued signals, timers, message queues, pipe pages, epoll watches)",
-            "every cell runs as your user, and gets a fraction of what you may have",
-            "run as root, so that each cell gets user ids of its own",
+            "limits of your user (queued signals, timers, message queues, pipe pages, epoll watches)",
+            "every cell runs as your user and gets a fraction of its limits",
+            "run as root, so that each cell gets dedicated user ids",
         );
     }
     if has_memory && facts.swap && !facts.counts_swap {
-        add(
-            "swap",
-            "the memory cgroup does not count it",
-            "boot with swapaccount=1, use cgroup v2, or switch swap off",
-        );
+        add("swap", "the memory cgroup does not count it", "boot with swapaccount=1, use cgroup v2, or disable swap");
     }
     if version(facts.release).is_some_and(|version| version < (5, 15)) {
         add(
@@ -81,14 +77,14 @@ fn unbounded(facts: &PoolFacts<'_>) -> Vec<SharedPool> {
     if facts.core_pattern.starts_with('@') {
         add(
             "the host's crash handler",
-            "core_pattern names a socket, which may be sent the memory of a program that crashes in a cell",
+            "core_pattern names a socket, which may receive the memory of a program that crashes in a cell",
             "set kernel.core_pattern to a pipe or a file name: cells use neither",
         );
     }
     if facts.core_pattern.starts_with('|') && facts.core_limit == Some(0) && !facts.privileged {
         add(
             "the host's crash handler",
-            "it runs when a program crashes in a cell: the hard limit on core dumps is 0, where 1 would switch it off, and \
+            "it runs when a program crashes in a cell: the hard limit on core dumps is 0, only a limit of 1 disables the handler, and \
              only root can raise it",
             "start with a hard limit of 1 or more (LimitCORE=1 in a systemd unit, `ulimit -Hc 1` as root)",
         );
@@ -120,18 +116,18 @@ mod tests {
     }
 
     #[test]
-    fn a_host_with_every_layer_bounds_everything_but_locks() {
+    fn with_every_layer_only_file_locks_are_unbounded() {
         let pools: Vec<_> = unbounded(&all()).into_iter().map(|pool| pool.pool).collect();
-        assert_eq!(pools, ["locks on ranges of files"]);
+        assert_eq!(pools, ["file range locks"]);
     }
 
     #[test]
-    fn missing_bounds_are_named_with_their_fix() {
+    fn missing_bounds_are_reported_with_a_fix() {
         let pools =
             |facts: PoolFacts<'_>| unbounded(&facts).into_iter().skip(1).map(|pool| pool.pool).collect::<Vec<_>>();
         let without_memory = all().layers.without([Layer::Memory].into_iter().collect());
         assert!(pools(PoolFacts { layers: without_memory, ..all() })[0].starts_with("kernel memory"));
-        assert!(pools(PoolFacts { privileged: false, ..all() })[0].starts_with("counters of your user"));
+        assert!(pools(PoolFacts { privileged: false, ..all() })[0].starts_with("limits of your user"));
         assert_eq!(pools(PoolFacts { counts_swap: false, ..all() }), ["swap"]);
         assert_eq!(pools(PoolFacts { release: "5.14.0", ..all() }).len(), 1);
         assert_eq!(pools(PoolFacts { core_pattern: "@/run/crash.sock", ..all() }), ["the host's crash handler"]);

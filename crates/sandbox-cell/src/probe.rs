@@ -1,4 +1,4 @@
-//! What this host can do: each layer of isolation, tried for real.
+//! Probes the host: tries each layer of isolation.
 
 use sandbox_sys::process::{Namespaces, SingleThreaded, fork_into};
 
@@ -10,51 +10,51 @@ pub use crate::pools::SharedPool;
 use crate::spec::CellSpec;
 use sandbox_base::reason;
 
-/// What was found out about a host.
+/// The result of probing a host.
 #[derive(Debug, Clone)]
 pub struct HostReport {
     /// The kernel's release.
     pub kernel: String,
-    /// Whether this process has root's power, or makes do with a user namespace.
+    /// Whether this process has root privileges, or needs a user namespace.
     pub privileged: bool,
     /// `v1`, `v2` or `none`.
     pub cgroups: &'static str,
     /// Each layer.
     pub findings: Vec<Finding>,
-    /// Why no cell can be made that meets the policy, if none can.
+    /// Why no cell that meets the policy can be created, if so.
     pub failure: Option<Failure>,
-    /// Whether cells can be made, but only without namespaces.
+    /// Whether cells can be created, but only without namespaces.
     pub reduced: bool,
-    /// What cells share with the whole kernel without a bound.
+    /// Kernel resources that cells share without a bound.
     pub shared: Vec<SharedPool>,
 }
 
-/// What was found out about a layer.
+/// The result for one layer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finding {
     /// The layer.
     pub layer: Layer,
     /// Whether it works here.
     pub works: bool,
-    /// Why it does not.
+    /// Why it does not work.
     pub why: Option<String>,
 }
 
 impl HostReport {
-    /// Whether cells that meet the policy can be made.
+    /// Whether cells that meet the policy can be created.
     #[must_use]
     pub fn meets_policy(&self) -> bool {
         self.failure.is_none()
     }
 }
 
-/// Examines the host by making cells. The policy is that these layers must be there. The process must have a single
+/// Probes the host by creating cells. The policy lists the layers that must work. The process must have a single
 /// thread.
 pub fn examine(required: LayerSet) -> Result<HostReport, Failure> {
     let keeper = Keeper::start()?;
     let full = make(&keeper, LayerSet::required_by_default());
     let reduced = full.is_err();
-    // What is missing then is left out, as far as it can be.
+    // Then missing layers are left out, as far as possible.
     let made = full.or_else(|_| make(&keeper, LayerSet::default()));
     let failure = make(&keeper, required).err();
     let findings = Layer::ALL
@@ -63,7 +63,7 @@ pub fn examine(required: LayerSet) -> Result<HostReport, Failure> {
             Ok(present) if present.contains(layer) => Finding { layer, works: true, why: None },
             Ok(_) if reduced && LayerSet::required_by_default().contains(layer) => {
                 let alone = alone(layer).why;
-                let why = alone.unwrap_or_else(|| "it works by itself, but not together with the others".to_owned());
+                let why = alone.unwrap_or_else(|| "it works alone, but not together with the other layers".to_owned());
                 Finding { layer, works: false, why: Some(why) }
             }
             Ok(_) => Finding { layer, works: false, why: why_missing(&keeper, layer) },
@@ -91,12 +91,12 @@ fn make(keeper: &Keeper, required: LayerSet) -> Result<LayerSet, Failure> {
     Ok(ready.isolation)
 }
 
-/// Asks for a cell that must have the layer; the refusal gives the reason.
+/// Requests a cell that must have the layer; the refusal gives the reason.
 fn why_missing(keeper: &Keeper, layer: Layer) -> Option<String> {
     make(keeper, [layer].into_iter().collect()).err().map(|failure| failure.why)
 }
 
-/// Tries a layer by itself, on a host where the whole does not work.
+/// Tries a layer alone, on a host where a cell with all layers fails.
 fn alone(layer: Layer) -> Finding {
     let namespace = match layer {
         Layer::User => Some(Namespaces::USER),
@@ -112,13 +112,13 @@ fn alone(layer: Layer) -> Finding {
         (_, Some(namespace)) => try_namespace(namespace),
         (Layer::Seccomp, None) if sandbox_sys::seccomp::is_supported() => None,
         (Layer::Landlock, None) if sandbox_sys::landlock::abi_version() > 0 => None,
-        (Layer::Seccomp | Layer::Landlock, None) => Some("the kernel does not offer it".to_owned()),
-        _ => Some("not examined, because no cell can be made".to_owned()),
+        (Layer::Seccomp | Layer::Landlock, None) => Some("the kernel does not support it".to_owned()),
+        _ => Some("not examined, because no cell can be created".to_owned()),
     };
     Finding { layer, works: why.is_none(), why }
 }
 
-/// Makes a process in a new namespace; without privilege that takes a user namespace with it.
+/// Creates a process in a new namespace; without privileges, in a new user namespace too.
 fn try_namespace(namespace: Namespaces) -> Option<String> {
     let proof = SingleThreaded::prove()?;
     let wanted = if rustix::process::geteuid().is_root() { namespace } else { namespace.and(Namespaces::USER) };

@@ -1,4 +1,4 @@
-//! Confining a process that serves a network and asks a keeper for cells: it needs little of the system itself.
+//! Confines a process that serves a network and asks a keeper for cells, because it needs few privileges itself.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -7,22 +7,22 @@ use crate::error::Failure;
 use crate::landlock_rules::{FileAccess, LandlockRules};
 use crate::syscalls;
 
-/// What such a process may open.
+/// The files that such a process may open.
 #[derive(Debug, Clone, Default)]
 pub struct ServiceFiles {
-    /// What it may read, besides what makes up the system.
+    /// Readable paths, besides the system directories.
     pub readable: Vec<PathBuf>,
-    /// What it may read and change.
+    /// Readable and writable paths.
     pub writable: Vec<PathBuf>,
 }
 
-/// What makes up the system: programs, their settings, and what the kernel tells.
+/// The system: programs, their configuration, and the kernel's interfaces.
 const SYSTEM: [&str; 13] =
     ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/opt", "/proc", "/sys", "/run", "/dev"];
 
-/// Confines this process for good: it can open nothing but these files, execute nothing but programs of the system, reach no
-/// process outside by signals and abstract sockets, and make no system call that its work does not take. The process must
-/// have a single thread: those that exist already would not be confined.
+/// Confines this process permanently: it can open only these files, execute only programs of the system, reach no
+/// process outside by signals and abstract sockets, and make no system call that its work does not need. The process
+/// must have a single thread: other existing threads would not be confined.
 pub fn confine_service(files: &ServiceFiles) -> Result<(), Failure> {
     let failed = |step: &str| format!("cannot confine the service (step: {step})");
     rustix::thread::set_no_new_privs(true).map_err(|errno| Failure::os(failed("no new privileges"), errno))?;

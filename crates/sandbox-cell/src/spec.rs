@@ -1,4 +1,4 @@
-//! What a cell should be, and what it should run.
+//! The specification of a cell, and of a command in it.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -9,36 +9,35 @@ use crate::archive::FileCaps;
 use crate::layer::LayerSet;
 use sandbox_base::limits::Limits;
 
-/// The directory in which programs run, as they see it.
+/// The working directory of programs, by its path in the cell.
 pub const WORK_DIR: &str = "/sandbox";
 
 /// The home directory of the user in a cell.
 pub const HOME_DIR: &str = "/home/sandbox";
 
-/// Everything about a cell that is decided before it is made.
+/// Everything about a cell that is decided before it is created.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CellSpec {
-    /// An unpacked image whose directories the cell has instead of the host's system directories; absolute and free of
-    /// symbolic links.
+    /// An unpacked image that replaces the host's system directories; absolute and free of symbolic links.
     pub image: Option<PathBuf>,
-    /// Host directories and files that the cell sees.
+    /// Mounted host directories and files.
     pub mounts: Vec<Mount>,
-    /// Writable places besides the usual ones, each with a size of its own. What is to be in them comes with a
-    /// command's input files, what they hold in the end goes out with its output files.
+    /// Additional writable directories, each with its own size. Their content arrives with a command's input files and
+    /// leaves with its output files.
     pub volumes: Vec<Volume>,
-    /// Empty directories at which a command can have something of the host shown ([`crate::Start::mounts`]), so that a
-    /// cell can be made before it is known what. Absolute, under the same rules as a mount's target.
+    /// Empty directories at which a command can mount host directories ([`crate::Start::mounts`]), so that a cell can
+    /// be created before they are known. Absolute, under the same rules as a mount's target.
     pub slots: Vec<PathBuf>,
-    /// Whether it is a zygote's, or for a zygote's child.
+    /// Whether it is for a zygote, or for a zygote's child.
     pub role: Role,
-    /// What its programs may use.
+    /// The limits of its programs.
     pub limits: Limits,
-    /// What they can reach.
+    /// The network of the cell.
     pub network: Network,
-    /// Layers without which the cell must not be made.
+    /// Layers without which the cell must not be created.
     pub required: LayerSet,
-    /// Layers that the cell is made without, so that tests can check that their absence is noticed. A disabled layer is
-    /// not required, whatever `required` says. A confined keeper refuses such cells ([`crate::Keeper::confine`]).
+    /// Layers that the cell is created without, so that tests can check that their absence is noticed. A disabled layer
+    /// is not required, whatever `required` says. A confined keeper refuses such cells ([`crate::Keeper::confine`]).
     #[cfg(feature = "canary")]
     pub disabled_layers: LayerSet,
 }
@@ -61,7 +60,7 @@ impl CellSpec {
         }
     }
 
-    /// The layers that the cell is made without on purpose: none, except in builds for tests of the layers themselves.
+    /// The layers that the cell is deliberately created without: none, except in builds for tests of the layers.
     #[must_use]
     pub fn disabled_layers(&self) -> LayerSet {
         #[cfg(feature = "canary")]
@@ -71,20 +70,20 @@ impl CellSpec {
     }
 }
 
-/// What a cell is to a zygote: a program that was warmed up and is forked into other cells.
+/// The relation of a cell to a zygote: a warm program that is forked into other cells.
 ///
-/// A zygote must be able to enter the cells of its children, and those of nobody else. So it has a user and a PID
-/// namespace in which nothing but it and they live, the zygote namespace; in it, it has the one capability that entering
+/// A zygote must be able to enter the cells of its children, and no others. So it has a zygote namespace: a user and
+/// PID namespace that contains only the zygote and its children. In it, the zygote has the one capability that entering
 /// needs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Role {
-    /// Nothing.
+    /// None.
     #[default]
     Plain,
-    /// A zygote runs in it. Its programs are in the user and PID namespace of the zygote namespace, not in any of their
-    /// own, and have no Landlock rules, which their children would inherit.
+    /// A zygote runs in it. Its programs are in the user and PID namespace of the zygote namespace, and have no
+    /// Landlock rules, which their children would inherit.
     Zygote,
-    /// A child of this zygote's is going to run in it; see [`crate::Cell::take_parking`].
+    /// A child of this zygote will run in it; see [`crate::Cell::take_parking`].
     Child(ZygoteNamespaceId),
 }
 
@@ -101,64 +100,64 @@ impl Default for CellSpec {
 /// A host directory or file shown inside a cell, in addition to the system directories.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Mount {
-    /// Where it is on the host; absolute and free of symbolic links.
+    /// The path on the host; absolute and free of symbolic links.
     pub source: PathBuf,
-    /// Where it appears in the cell; absolute, and not below a directory that programs can write.
+    /// The path in the cell; absolute, and not below a directory that programs can write.
     pub target: PathBuf,
-    /// Whether programs can write to it, with the rights of its owner. Otherwise they can read what everyone can.
+    /// Whether programs can write to it, with the rights of its owner. Otherwise they can read files that everyone can.
     pub writable: bool,
-    /// Whether it was chosen by a caller and not made by this program, so that it may hold sockets of processes outside.
+    /// Whether a caller chose it, so that it may hold sockets of processes outside.
     pub foreign: bool,
 }
 
 impl Mount {
-    /// A mount that nothing can be written to.
+    /// A read-only mount.
     #[must_use]
     pub fn read_only(source: impl Into<PathBuf>, target: impl Into<PathBuf>) -> Self {
         Self { source: source.into(), target: target.into(), writable: false, foreign: false }
     }
 }
 
-/// A writable place of its own size.
+/// A writable directory with its own size.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Volume {
-    /// Where it appears in the cell, under the same rules as a mount.
+    /// The path in the cell, under the same rules as a mount.
     pub target: PathBuf,
-    /// How many bytes it can hold.
+    /// The size in bytes.
     pub size: u64,
-    /// How many files and directories it can hold.
+    /// The maximum number of files and directories.
     pub inodes: u64,
 }
 
 impl Volume {
-    /// What may come out of it: no more than it can hold.
+    /// The limits on its output: no more than it can hold.
     #[must_use]
     pub fn caps(&self) -> FileCaps {
         FileCaps { count: self.inodes, bytes: self.size }
     }
 }
 
-/// What a cell can reach.
+/// The network of a cell.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Network {
-    /// Nothing: no interface is up.
+    /// No network: no interface is up.
     None,
-    /// A loopback interface of its own.
+    /// A dedicated loopback interface.
     Localhost,
-    /// A loopback interface of its own with sockets on it that the caller is handed and serves as it likes: see
-    /// [`crate::Cell::take_gateway`]. Whatever the cell reaches, it reaches through them.
+    /// A dedicated loopback interface with sockets that the caller serves: see [`crate::Cell::take_gateway`]. The cell
+    /// reaches the outside only through them.
     Gateway(Gateway),
 }
 
-/// The ways out of a cell. None of them leads anywhere unless the caller serves it.
+/// The sockets of a gateway. None of them leads anywhere unless the caller serves it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Gateway {
     /// Whether there is a socket for a proxy, at [`PROXY_PORT`].
     pub proxy: bool,
-    /// Whether there is a socket for a resolver of names.
+    /// Whether there is a socket for a resolver.
     pub dns: bool,
-    /// Ports at which every address in the world seems to be at home in the cell: whatever address a program connects to,
-    /// the connection arrives at the port's socket, which knows the address by its own local one. At most
+    /// Ports at which every address in the world is local to the cell: whatever address a program connects to, the
+    /// connection arrives at the port's socket, whose local address is the one that the program wanted. At most
     /// [`MOST_PORTS`].
     pub ports: Vec<u16>,
 }
@@ -169,7 +168,7 @@ pub const PROXY_PORT: u16 = 3128;
 /// The port of the resolver.
 pub(crate) const DNS_PORT: u16 = 53;
 
-/// The most ports of a gateway.
+/// The maximum number of ports of a gateway.
 pub const MOST_PORTS: usize = 8;
 
 impl Gateway {
@@ -180,26 +179,26 @@ impl Gateway {
     }
 }
 
-/// A program to run in a cell.
+/// A command to run in a cell.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Command {
     /// The program and its arguments. A name without a slash is looked up along `PATH` inside the cell.
     pub argv: Vec<OsString>,
-    /// The whole environment; nothing is inherited.
+    /// The complete environment; nothing is inherited.
     pub env: Vec<(OsString, OsString)>,
     /// The working directory inside the cell.
     pub cwd: PathBuf,
 }
 
 impl Command {
-    /// A program with its arguments, a minimal environment, in the working directory.
+    /// A program with its arguments and a minimal environment, in the working directory.
     #[must_use]
     pub fn new<S: Into<OsString>>(argv: impl IntoIterator<Item = S>) -> Self {
         Self { argv: argv.into_iter().map(Into::into).collect(), env: base_environment(), cwd: PathBuf::from(WORK_DIR) }
     }
 }
 
-/// The environment that every program in a cell starts with.
+/// The environment of every program in a cell.
 #[must_use]
 pub fn base_environment() -> Vec<(OsString, OsString)> {
     [

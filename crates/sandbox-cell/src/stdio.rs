@@ -1,23 +1,23 @@
-//! Letting go of standard streams: they become `/dev/null`, because programs expect them to be open.
+//! Releasing standard streams: they are redirected to `/dev/null`, because programs expect them to be open.
 
 use std::os::fd::OwnedFd;
 
 use rustix::fs::{Mode, OFlags};
 
-/// Lets go of standard input, output and error.
+/// Releases standard input, output and error.
 pub(crate) fn let_go_of_all() -> rustix::io::Result<()> {
     let_go_of_input_and_output()?;
     let_go_of_errors()
 }
 
-/// Lets go of standard input and output.
+/// Releases standard input and output.
 pub(crate) fn let_go_of_input_and_output() -> rustix::io::Result<()> {
     let null = open_null()?;
     rustix::stdio::dup2_stdin(&null)?;
     rustix::stdio::dup2_stdout(&null)
 }
 
-/// Lets go of standard error.
+/// Releases standard error.
 pub(crate) fn let_go_of_errors() -> rustix::io::Result<()> {
     rustix::stdio::dup2_stderr(&open_null()?)
 }

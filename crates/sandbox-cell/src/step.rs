@@ -1,5 +1,5 @@
-//! The steps that init takes, by the names under which it reports that one has failed. The keeper turns them into layers,
-//! texts and fixes, here and nowhere else.
+//! The steps of init, by the names under which it reports a failure. Only this module maps them to layers, texts and
+//! fixes, for the keeper.
 
 use std::borrow::Cow;
 use std::path::Path;
@@ -11,7 +11,7 @@ use crate::error::Failure;
 use crate::layer::Layer;
 use sandbox_base::reason;
 
-/// A step of init's.
+/// A step of init.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum InitStep {
     CloseDescriptors,
@@ -86,7 +86,7 @@ pub(crate) enum InitStep {
     EnterWorkingDirectory,
     /// Mount a host path.
     Show(String),
-    /// Show a directory or file that the cell was asked for.
+    /// Make a requested directory or file accessible.
     Mount {
         source: String,
         target: String,
@@ -101,21 +101,21 @@ pub(crate) enum InitStep {
     OpenImage(String),
     ShowImageEntry(String),
     OpenNamespace(String),
-    /// Execute a program, by the name that the caller gave it.
+    /// Execute a program, by the name that the caller gave.
     Execute(String),
 }
 
-/// A step that failed, and why.
+/// A failed step, and why it failed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct StepError {
     step: InitStep,
     errno: i32,
 }
 
-/// The most characters of a path or name that a report repeats, so that every report fits into one small message.
+/// The maximum number of characters of a path or name in a report, so that every report fits into one small message.
 const MOST_REPEATED: usize = 250;
 
-/// A report never has more bytes than this.
+/// The maximum size of a report in bytes.
 pub(crate) const MAX_REPORT: usize = 2 * 4 * MOST_REPEATED + 500;
 
 /// A path for a report.
@@ -128,7 +128,7 @@ pub(crate) fn shortened(name: &str) -> String {
     name.chars().take(MOST_REPEATED).collect()
 }
 
-/// For `map_err`: the step that has failed.
+/// For `map_err`: the step that failed.
 pub(crate) fn at(step: InitStep) -> impl FnOnce(Errno) -> StepError {
     move |errno| StepError::new(step, errno)
 }
@@ -138,7 +138,7 @@ impl StepError {
         Self { step, errno: errno.raw_os_error() }
     }
 
-    /// What to tell the caller, if the cell was not ready yet.
+    /// The error for the caller, if the cell was not ready yet.
     pub(crate) fn of_cell(&self) -> Failure {
         let error = std::io::Error::from_raw_os_error(self.errno);
         let step = sandbox_base::printable(&self.step.text());
@@ -148,13 +148,13 @@ impl StepError {
         }
     }
 
-    /// What to tell the caller, if a command was to be started.
+    /// The error for the caller, if a command was being started.
     pub(crate) fn of_command(&self) -> Failure {
         let error = std::io::Error::from_raw_os_error(self.errno);
         let step = sandbox_base::printable(&self.step.text());
         match &self.step {
             InitStep::MakeInputFiles if self.errno == libc::ENOSPC => {
-                Failure::of_request(format!("cannot {step} in the cell"), "they do not fit within the disk limit")
+                Failure::of_request(format!("cannot {step} in the cell"), "they exceed the disk limit")
             }
             InitStep::Execute(_) | InitStep::EnterWorkingDirectory => {
                 Failure::of_request(format!("cannot {step} in the cell"), reason(&error))
@@ -165,7 +165,7 @@ impl StepError {
 }
 
 impl InitStep {
-    /// The layer that the step is about, where the host and not the request decides whether it works.
+    /// The layer of the step, where the host and not the request decides whether it works.
     fn layer(&self) -> Option<Layer> {
         match self {
             Self::MakeUserNamespace => Some(Layer::User),
@@ -183,20 +183,20 @@ impl InitStep {
         }
     }
 
-    /// What it does, after "cannot".
+    /// The text after "cannot".
     fn text(&self) -> Cow<'static, str> {
         let text = match self {
             Self::CloseDescriptors => "close descriptors",
             Self::OpenDevNull => "open /dev/null",
             Self::BlockSignals => "block signals",
-            Self::DisableCrashHandlers => "switch crash handlers off",
-            Self::WatchChildren => "watch for children",
+            Self::DisableCrashHandlers => "disable crash handlers",
+            Self::WatchChildren => "watch child processes",
             Self::AdoptOrphans => "adopt orphans",
             Self::SetHostName => "set the host name",
-            Self::MakeWritable => "make the writable directories",
-            Self::MakeVolume => "make a volume",
+            Self::MakeWritable => "create the writable directories",
+            Self::MakeVolume => "create a volume",
             Self::MakeMountsPrivate => "make mounts private",
-            Self::MakeRoot => "make the root",
+            Self::MakeRoot => "create the root",
             Self::AttachRoot => "attach the root",
             Self::FillRoot => "fill the root",
             Self::OpenWritable => "open the writable directories",
@@ -210,21 +210,21 @@ impl InitStep {
             Self::OpenCellDirectory => "open the cell's directory",
             Self::OpenVolumes => "open the cell's volumes",
             Self::WaitForNetwork => "wait for the network",
-            Self::MakeNetwork => "make a network",
+            Self::MakeNetwork => "create a network",
             Self::EnterNetwork => "enter the network",
             Self::BringLoopbackUp => "bring the loopback interface up",
             Self::RouteToGateway => "route everything to the gateway",
             Self::OpenGatewaySockets => "open the gateway's sockets",
             Self::JoinCgroup => "join the cgroup",
             Self::JoinProgramCgroup => "join the program's cgroup",
-            Self::MakeCgroupNamespace => "make a cgroup namespace",
+            Self::MakeCgroupNamespace => "create a cgroup namespace",
             Self::LeaveProgramCgroup => "leave the program's cgroup",
-            Self::PreferAsVictim => "offer the cell to the out-of-memory killer",
+            Self::PreferAsVictim => "make the cell the preferred victim of the out-of-memory killer",
             Self::DropGroups => "drop groups",
-            Self::MakeUserNamespace => "make a user namespace",
-            Self::AskForIds => "ask for ids",
+            Self::MakeUserNamespace => "create a user namespace",
+            Self::AskForIds => "request ids",
             Self::WaitForIds => "wait for ids",
-            Self::GiveIds => "give the cell its ids",
+            Self::GiveIds => "assign ids to the cell",
             Self::TakeIds => "take init's ids",
             Self::ForbidNestedNamespaces => "forbid nested user namespaces",
             Self::KeepCapabilities => "keep capabilities",
@@ -234,23 +234,23 @@ impl InitStep {
             Self::DropCapabilities => "drop capabilities",
             Self::TieToKeeper => "tie init to the keeper",
             Self::SealMemory => "seal init's memory",
-            Self::MakeLandlockRules => "make Landlock rules",
-            Self::GiveUpNewPrivileges => "give up gaining privileges",
+            Self::MakeLandlockRules => "create Landlock rules",
+            Self::GiveUpNewPrivileges => "set no_new_privs",
             Self::EnterLandlockRules => "enter the Landlock rules",
             Self::InstallFilter => "install the syscall filter",
-            Self::MakePlaceForChild => "make a place for a child",
-            Self::MakePipe => "make a pipe",
+            Self::MakePlaceForChild => "create a socket for a zygote's child",
+            Self::MakePipe => "create a pipe",
             Self::Fork => "fork",
-            Self::GetCommand => "get the command",
+            Self::GetCommand => "receive the command",
             Self::ReadCommand => "read the command",
             Self::FindNulByte => "read the command: an argument contains a NUL byte",
-            Self::GetStreams => "get standard streams",
-            Self::GetInputFiles => "get the input files",
-            Self::MakeInputFiles => "make the input files",
-            Self::GetOutputPipe => "get the pipe for output files",
+            Self::GetStreams => "receive standard streams",
+            Self::GetInputFiles => "receive the input files",
+            Self::MakeInputFiles => "create the input files",
+            Self::GetOutputPipe => "receive the pipe for output files",
             Self::StartCompanion => "start a companion",
-            Self::FindChild => "find the program: no child of a zygote waits",
-            Self::TellChild => "tell the program what to run",
+            Self::FindChild => "start the program: no zygote child is waiting",
+            Self::TellChild => "send the command to the zygote's child",
             Self::StartSession => "start a session",
             Self::ConnectStreams => "connect standard streams",
             Self::SetResourceLimits => "set resource limits",
@@ -259,12 +259,12 @@ impl InitStep {
             Self::Show(path) => return format!("show {path}").into(),
             Self::Mount { source, target } => return format!("mount {source} at {target}").into(),
             Self::MapIds { source, target } => {
-                return format!("map the ids, as the file system would have to, of {source} at {target}").into();
+                return format!("map ids for the writable mount of {source} at {target} (the file system must support id-mapped mounts)").into();
             }
             Self::MountVolume(target) => return format!("mount a volume at {target}").into(),
             Self::MakeSlot(path) => return format!("make {path}").into(),
             Self::OpenImage(path) => return format!("open the image at {path}").into(),
-            Self::ShowImageEntry(path) => return format!("show {path} of the image").into(),
+            Self::ShowImageEntry(path) => return format!("mount {path} from the image").into(),
             Self::OpenNamespace(name) => return format!("open the {name} namespace").into(),
             Self::Execute(name) => return format!("run {name}").into(),
         };
@@ -277,11 +277,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_missing_layer_is_named_with_its_fix() {
+    fn a_missing_layer_is_reported_with_its_fix() {
         let failure = StepError::new(InitStep::MakeUserNamespace, Errno::PERM).of_cell();
         let text = failure.to_string();
         assert!(
-            text.contains("'user'") && text.contains("cannot make a user namespace: operation not permitted"),
+            text.contains("'user'") && text.contains("cannot create a user namespace: operation not permitted"),
             "{text}"
         );
         assert_eq!(failure.fix.as_deref(), Some(Layer::User.fix()));
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_are_blamed_for_what_they_ask() {
+    fn impossible_requests_are_reported_as_request_errors() {
         let blamed = |step, errno| StepError::new(step, errno).of_command().request;
         assert!(blamed(InitStep::Execute("nothing".to_owned()), Errno::NOENT));
         assert!(blamed(InitStep::EnterWorkingDirectory, Errno::NOENT));

@@ -1,7 +1,7 @@
 //! Messages between caller, keeper and init, and the descriptors that travel with them.
 //!
-//! Every connection is a `SOCK_SEQPACKET` pair: a message arrives whole or not at all, with its descriptors. A
-//! receiver trusts nothing: sizes and descriptor counts are bounded, and what does not parse ends the connection.
+//! Every connection is a `SOCK_SEQPACKET` pair: a message arrives complete or not at all, with its descriptors. A
+//! receiver trusts nothing: sizes and descriptor counts are bounded, and an invalid message ends the connection.
 
 use std::fs::File;
 use std::io::{IoSlice, IoSliceMut, Write};
@@ -29,30 +29,30 @@ use crate::syscalls::EntryKey;
 use sandbox_base::limits::{LimitKind, Limits};
 use sandbox_zygote::protocol;
 
-/// The longest message.
+/// The maximum length of a message.
 pub const MAX_MESSAGE: usize = 160 * 1024;
 
-/// The longest command: 128 KiB of arguments and environment, and what it takes to write them down.
+/// The maximum length of a command: 128 KiB of arguments and environment, and the overhead of the encoding.
 const MAX_COMMAND: usize = 160 * 1024;
 
-/// The most descriptors in one message: what a zygote needs to enter a cell, which is a socket, seven namespaces, a
-/// Landlock ruleset and four groups. (Others have fewer, such as the sockets of a gateway.)
+/// The maximum number of descriptors in one message. The largest message lets a zygote enter a cell: a socket, seven
+/// namespaces, a Landlock ruleset and four cgroups.
 const MAX_FDS: usize = 6 + MOST_PORTS;
 const _: () = assert!(protocol::MOST_FDS <= MAX_FDS);
 
-// A zygote's child gets its command as text, which is not longer than the file, and with a few limits.
+// A zygote's child gets its command as text, which is not longer than the file, and a few limits.
 const _: () = assert!(MAX_COMMAND + 16 * protocol::MOST_LIMITS + 64 <= protocol::MOST_COMMAND);
 
 /// Caller to keeper, on the control connection.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum ToKeeper {
-    /// Make a cell. A new connection for it comes with this.
+    /// Create a cell. A new connection for it comes with this message.
     Create(Box<CellSpec>),
-    /// From now on, show cells nothing else of the host than what is here or below.
+    /// From now on, cells may mount only these host paths and those below.
     Confine(Sources),
-    /// From now on, have bridges with these settings serve cells, or serve them itself again.
+    /// From now on, create cells with this backend, whose programs get this environment.
     UseBridges(Option<Vec<u8>>),
-    /// The process is in a container that was made for one cell: everything is where cells have it.
+    /// The process is in a container that was created for one cell: all paths are the usual ones.
     Contain,
     /// A launcher has started this keeper for the process `caller`. `predecessor` is the group name of a keeper that was
     /// killed before.
@@ -77,43 +77,44 @@ pub(crate) enum FromLauncher {
     Failed(Failure),
 }
 
-/// What of the host cells may be shown, besides the system.
+/// The host paths that cells may mount, besides the system.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Sources {
-    /// What they may read.
+    /// Paths that they may read.
     pub readable: Vec<PathBuf>,
-    /// What they may write to, and read.
+    /// Paths that they may read and write.
     pub writable: Vec<PathBuf>,
 }
 
 /// Caller to keeper, on a cell's connection. Closing the connection deletes the cell.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum ToCell {
-    /// Run a command, with this shown of the host at the cell's slots.
+    /// Run a command, with these mounts at the cell's slots.
     Run {
         /// How to run it.
         run: Box<RunParams>,
-        /// What is shown.
+        /// The mounts.
         mounts: Vec<Mount>,
     },
-    /// Start a companion, before any command. Its command file and standard streams come with it.
+    /// Start a companion, before any command. Its command file and standard streams come with this message.
     Accompany,
     /// End what is running.
     Stop(StopReason),
-    /// Say what has been used so far.
+    /// Report the usage so far.
     Sample,
 }
 
-/// How to run a command. The command file ([`command_file`]) comes with it, then standard input, output and error.
+/// How to run a command. The command file ([`command_file`]) comes with this message, then standard input, output and
+/// error.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct RunParams {
-    /// What it may use, if that differs from what the cell was made for.
+    /// The limits, if they differ from those of the cell.
     pub limits: Option<Limits>,
     /// Whether a descriptor comes that the program gets as number 3.
     pub extra: bool,
     /// Whether an archive of input files comes too.
     pub files: bool,
-    /// What is to be collected when the command has ended, into a pipe that comes last.
+    /// The limits of the output files, which go into a pipe that comes last.
     pub collect: Option<FileCaps>,
     /// Whether the cell ends with the command.
     pub last: bool,
@@ -122,7 +123,8 @@ pub struct RunParams {
 /// Keeper to caller, on a cell's connection.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum FromCell {
-    /// The cell is ready. Its gateway's sockets come with it, if it has one, or what a zygote needs to enter it.
+    /// The cell is ready. Its gateway's sockets come with this message, if it has one, or the descriptors with which a
+    /// zygote enters it.
     Ready {
         /// The layers that it has.
         isolation: LayerSet,
@@ -137,57 +139,57 @@ pub enum FromCell {
         /// Whether its Landlock rules are in force.
         landlock: bool,
     },
-    /// A zygote's child waits in the cell for something to run.
+    /// A zygote's child waits in the cell for a command.
     Parked,
-    /// The command has ended and nothing of it is left running.
+    /// The command has ended and none of its processes is left.
     Ended(Box<Outcome>),
-    /// What has been used so far.
+    /// The usage so far.
     Sample(Usage),
-    /// The cell could not be made, or the command could not be started.
+    /// The cell could not be created, or the command could not be started.
     Failed(Failure),
 }
 
 /// Keeper to init.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum ToInit {
-    /// What the keeper made while init mounted its root: a network namespace to enter and, on cgroup v1, groups to
-    /// join, first `init` of them by init, the others by the program. The last `back` lead back out of the program's.
+    /// What the keeper created while init mounted its root: a network namespace to enter and, on cgroup v1, cgroups to
+    /// join. Init joins the first `init` of them, the program the others. The last `back` lead out of the program's.
     Handover { init: u8, back: u8 },
-    /// The user namespace has its ids.
+    /// The id map of the user namespace was written.
     Mapped,
     /// Start this program.
     Run(Box<RunParams>),
-    /// Start a companion of programs to come. Its command file and standard streams come with it.
+    /// Start a companion for later programs. Its command file and standard streams come with this message.
     Accompany,
     /// Send a signal to every process in the cell: SIGTERM (and SIGCONT, so that stopped ones get it).
     Terminate,
     /// Kill every process in the cell.
     Kill,
-    /// There is memory to collect the files with; the answer to a report that asks for it.
+    /// There is memory for the collection of files; the answer to a report that asks for it.
     Collect,
 }
 
 /// Init to keeper.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum FromInit {
-    /// The user namespace exists and needs its ids.
+    /// The user namespace exists and needs its id map.
     NeedsMap,
-    /// A zygote's child waits for something to run.
+    /// A zygote's child waits for a command.
     Parked,
-    /// Everything is locked; a command can come. The gateway's sockets come with it, if there is one, or what a zygote needs
-    /// to enter the cell.
+    /// Everything is locked; a command can be sent. The gateway's sockets come with this message, if there is one, or
+    /// the descriptors with which a zygote enters the cell.
     Ready { landlock: bool },
-    /// The program runs: its time begins.
+    /// The program runs: its clock starts.
     Started,
-    /// The program has ended, everything else was killed, all is reaped.
+    /// The program has ended, and everything else was killed and reaped.
     Ended(Report),
-    /// A limit that init itself watches was exceeded; init has killed everything and will report `Ended`.
+    /// A limit that init enforces was exceeded; init has killed everything and will report `Ended`.
     LimitExceeded(LimitKind),
     /// A step failed: of locking the cell, or of starting a command.
     Failed(StepError),
 }
 
-/// What init saw of a run.
+/// What init observed of a run.
 #[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Report {
@@ -197,18 +199,18 @@ pub(crate) struct Report {
     pub(crate) cpu_system: Duration,
     pub(crate) io_read: u64,
     pub(crate) io_write: u64,
-    /// Bytes and inodes used in the writable directories when it ended.
+    /// Bytes and inodes used in the writable directories at the end.
     pub(crate) disk: u64,
     pub(crate) inodes: u64,
-    /// Whether the writable directories were full when it ended.
+    /// Whether the writable directories were full at the end.
     pub(crate) disk_full: bool,
     pub(crate) inodes_full: bool,
-    /// Whether it left a file that is exactly as large as a file may be.
+    /// Whether a file has exactly the maximum file size.
     pub(crate) file_at_limit: bool,
     /// Peaks that init sampled, where no cgroup keeps them.
     pub(crate) sampled_memory: u64,
     pub(crate) sampled_processes: u64,
-    /// Whether what the program left takes so much of the memory that init waits for [`ToInit::Collect`].
+    /// Whether the program's files take so much of the memory that init waits for [`ToInit::Collect`].
     pub(crate) needs_memory: bool,
 }
 
@@ -217,8 +219,8 @@ pub(crate) fn pair() -> rustix::io::Result<(OwnedFd, OwnedFd)> {
     socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
 }
 
-/// A command on its way to init, in a memory file. The keeper passes the descriptor on and never reads it: arguments and
-/// environment of one cell must not be in the memory that the inits of later cells are forked from.
+/// A command for init, in a memory file. The keeper passes the descriptor on and never reads it: arguments and
+/// environment of one cell must not be in the memory from which the inits of later cells are forked.
 pub(crate) fn command_file(command: &Command) -> rustix::io::Result<OwnedFd> {
     let bytes = postcard::to_stdvec(command).map_err(|_| Errno::INVAL)?;
     if bytes.len() > MAX_COMMAND {
@@ -258,7 +260,7 @@ pub fn send<M: Serialize>(
     send_with(socket, &postcard::to_stdvec(message).map_err(|_| Errno::INVAL)?, MAX_MESSAGE, fds, flags)
 }
 
-/// Sends bytes that are nobody's message but a program's, with descriptors.
+/// Sends raw bytes to a program, with descriptors.
 pub(crate) fn send_bytes(socket: impl AsFd, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> rustix::io::Result<()> {
     send_with(socket, bytes, protocol::MOST_COMMAND, fds, SendFlags::DONTWAIT)
 }
@@ -286,15 +288,15 @@ fn send_with(
     }
 }
 
-/// A message that was received, or the end of the connection.
+/// A received message, or the end of the connection.
 pub enum Received<M> {
     /// A message and its descriptors.
     Message(M, Vec<OwnedFd>),
-    /// The other side is gone, or sent something that is not a message.
+    /// The peer is gone, or sent an invalid message.
     Closed,
 }
 
-/// Receives a message of at most `buffer`'s size, and clears the buffer: it must not outlive the message in processes that
+/// Receives a message of at most `buffer`'s size, and clears the buffer: it must not be in the memory of processes that
 /// are forked later.
 pub fn receive<M: DeserializeOwned>(
     socket: impl AsFd,
@@ -306,13 +308,13 @@ pub fn receive<M: DeserializeOwned>(
     let result = loop {
         let mut slices = [IoSliceMut::new(buffer)];
         match recvmsg(&socket, &mut slices, &mut control, flags | RecvFlags::CMSG_CLOEXEC) {
-            // A reset says that the other side closed without reading everything, and it says so before giving what
-            // that side had sent. It comes once; the messages or the end follow.
+            // ECONNRESET means that the peer closed without reading everything. The kernel reports it once, before the
+            // messages that the peer had sent; those or the end follow.
             Err(Errno::INTR | Errno::CONNRESET) => {}
             other => break other?,
         }
     };
-    // Collect before judging, so that whatever came is closed again on every path.
+    // Collect all descriptors before judging the message, so that they are closed on every path.
     let mut fds = vec![];
     for message in control.drain() {
         if let RecvAncillaryMessage::ScmRights(received) = message {
@@ -359,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn last_words_arrive_though_the_speaker_did_not_listen() {
+    fn messages_arrive_from_a_peer_that_closed_without_reading() {
         let (a, b) = pair().expect("socketpair");
         send(&b, &ToCell::Sample, &[], SendFlags::empty()).expect("send");
         send(&a, &ToCell::Stop(StopReason::Cancelled), &[], SendFlags::empty()).expect("send");
@@ -371,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_that_is_cut_off_is_not_a_message() {
+    fn a_truncated_message_is_refused() {
         let (a, b) = pair().expect("socketpair");
         send(&a, &run(vec![mount(1000)]), &[], SendFlags::empty()).expect("send");
         let received = receive::<ToCell>(&b, &mut [0; 100], RecvFlags::empty());
@@ -379,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_beyond_the_bound_is_refused_by_the_sender() {
+    fn the_sender_refuses_a_message_that_is_too_long() {
         let (a, _b) = pair().expect("socketpair");
         assert_eq!(send(&a, &run(vec![mount(MAX_MESSAGE)]), &[], SendFlags::empty()), Err(Errno::TOOBIG));
     }
@@ -395,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_survives_its_file() {
+    fn a_command_round_trips_through_its_file() {
         let command = Command::new(["echo", "hello"]);
         assert_eq!(read_command(command_file(&command).expect("written")), Ok(command));
         let long = Command::new(["x".repeat(MAX_COMMAND)]);

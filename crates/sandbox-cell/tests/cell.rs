@@ -1,7 +1,7 @@
-//! The library as others use it, without the command line: create, run, stop, metrics, delete.
+//! The library without the command line: create, run, stop, metrics, delete.
 //!
-//! The keeper is this same program, started once more, so this file has a `main` of its own.
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
+//! The keeper is this same program, started once more, so this file has a custom `main`.
+#![expect(clippy::unwrap_used, reason = "a test that cannot continue should stop")]
 
 mod harness;
 
@@ -24,24 +24,24 @@ fn main() {
     let tests: &[Test] = &[
         ("a_cell_runs_any_argv", a_cell_runs_any_argv),
         ("a_cell_runs_several_commands_one_after_the_other", several_commands),
-        ("input_files_are_made_inside", input_files_are_made_inside),
+        ("input_files_are_created_inside", input_files_are_created_inside),
         ("links_planted_by_a_program_are_not_followed", planted_links_are_not_followed),
         ("a_command_can_be_stopped", a_command_can_be_stopped),
-        ("metrics_of_a_running_command", metrics_of_a_running_command),
+        ("metrics_of_a_running_command_increase", metrics_of_a_running_command),
         ("dropping_a_cell_ends_it", dropping_a_cell_ends_it),
-        ("many_cells_at_once_are_apart", many_cells_at_once_are_apart),
+        ("concurrent_cells_are_isolated", concurrent_cells_are_isolated),
         ("mounts_are_read_only", mounts_are_read_only),
-        ("what_a_program_left_comes_out", what_a_program_left_comes_out),
-        ("output_files_are_capped_and_what_is_left_out_is_named", output_files_are_capped),
+        ("new_and_changed_files_are_collected", new_and_changed_files_are_collected),
+        ("output_files_are_capped_and_omissions_listed", output_files_are_capped),
         ("a_volume_carries_files_from_cell_to_cell", a_volume_carries_files_from_cell_to_cell),
-        ("a_writable_mount_belongs_to_its_owner", a_writable_mount_belongs_to_its_owner),
+        ("files_in_a_writable_mount_keep_their_owner", files_in_a_writable_mount_keep_their_owner),
         ("a_mount_is_not_redirected_by_links", a_mount_is_not_redirected_by_links),
-        ("a_gateway_is_all_that_a_cell_can_reach", a_gateway_is_all_that_a_cell_can_reach),
-        ("requests_that_make_no_sense", requests_that_make_no_sense),
-        ("a_keeper_can_be_started_beside_other_threads", a_keeper_can_be_started_beside_other_threads),
+        ("a_cell_reaches_only_its_gateway", a_cell_reaches_only_its_gateway),
+        ("invalid_requests_are_refused", invalid_requests_are_refused),
+        ("a_multithreaded_process_can_start_a_keeper", a_multithreaded_process_can_start_a_keeper),
         ("a_keeper_has_a_fixed_command_line_and_no_environment", a_keeper_has_a_fixed_command_line_and_no_environment),
     ];
-    conclude(tests, false, ("a_confined_keeper_shows_nothing_else", a_confined_keeper_shows_nothing_else));
+    conclude(tests, false, ("a_confined_keeper_mounts_nothing_else", a_confined_keeper_mounts_nothing_else));
 }
 
 fn a_cell_runs_any_argv(keeper: &Keeper) {
@@ -59,11 +59,11 @@ fn several_commands(keeper: &Keeper) {
     run(&mut cell, &["sh", "-c", "echo kept > note; sleep 60 & head -c 3000000 /dev/zero > /dev/null"], None);
     let (outcome, text) = run(&mut cell, &["sh", "-c", "cat note; ls /proc | grep -c '^[0-9]'"], None);
     assert_eq!(text.lines().next(), Some("kept"), "files stay between commands of one cell");
-    assert!(text.lines().nth(1).unwrap().parse::<u32>().unwrap() <= 3, "processes do not: {text}");
-    assert!(outcome.usage.io_read < 1_000_000, "each command has an account of its own: {:?}", outcome.usage);
+    assert!(text.lines().nth(1).unwrap().parse::<u32>().unwrap() <= 3, "processes do not stay: {text}");
+    assert!(outcome.usage.io_read < 1_000_000, "each command is accounted separately: {:?}", outcome.usage);
 }
 
-fn input_files_are_made_inside(keeper: &Keeper) {
+fn input_files_are_created_inside(keeper: &Keeper) {
     let mut files = Archive::new().unwrap();
     files.add(RelativePath::new("data/deep/a.txt").unwrap(), false, b"A").unwrap();
     files
@@ -84,7 +84,7 @@ fn planted_links_are_not_followed(keeper: &Keeper) {
         let null = null().unwrap();
         let stdio = Stdio { stdin: null.as_fd(), stdout: null.as_fd(), stderr: null.as_fd() };
         let failure = cell.run(&Command::new(["true"]), stdio, Some(&files)).expect_err(path);
-        assert!(failure.to_string().contains("make the input files"), "{failure}");
+        assert!(failure.to_string().contains("create the input files"), "{failure}");
     }
     let (_, text) = run(&mut cell, &["ls", "-A", "/tmp"], None);
     assert_eq!(text, "");
@@ -96,7 +96,7 @@ fn a_command_can_be_stopped(keeper: &Keeper) {
         [(StopReason::Cancelled, libc::SIGTERM), (StopReason::Limit(LimitKind::Output), libc::SIGKILL)]
     {
         start(&cell, &["sleep", "60"]);
-        // Not before it runs: whoever stops nothing stops nothing.
+        // Before the command runs there is nothing to stop.
         eventually("it runs", || !cell.metrics().unwrap().wall.is_zero());
         cell.stop(reason).unwrap();
         let outcome = cell.wait().unwrap();
@@ -132,7 +132,7 @@ fn dropping_a_cell_ends_it(keeper: &Keeper) {
     assert_eq!(reader.read(&mut first).unwrap(), 0);
 }
 
-fn many_cells_at_once_are_apart(keeper: &Keeper) {
+fn concurrent_cells_are_isolated(keeper: &Keeper) {
     std::thread::scope(|scope| {
         for n in 0..20 {
             scope.spawn(move || {
@@ -162,7 +162,7 @@ fn mounts_are_read_only(keeper: &Keeper) {
     assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);
 }
 
-/// What came out of a cell.
+/// The output of a cell.
 #[derive(Default)]
 struct Taken {
     files: BTreeMap<String, (bool, Vec<u8>)>,
@@ -187,7 +187,7 @@ impl Sink for Taken {
     }
 }
 
-/// Runs a script with these files and collects what it left.
+/// Runs a script with these files and collects its output files.
 fn collect(cell: &mut Cell, script: &str, files: Option<&Archive>, caps: archive::FileCaps) -> (Taken, u64) {
     let (mut reader, writer) = std::io::pipe().unwrap();
     let null = null().unwrap();
@@ -207,7 +207,7 @@ fn collect(cell: &mut Cell, script: &str, files: Option<&Archive>, caps: archive
 
 const CAPS: archive::FileCaps = archive::FileCaps { count: 10, bytes: 1 << 20 };
 
-fn what_a_program_left_comes_out(keeper: &Keeper) {
+fn new_and_changed_files_are_collected(keeper: &Keeper) {
     let mut files = Archive::new().unwrap();
     for (name, content) in [("kept", "k"), ("changed", "c"), ("replaced", "r"), ("gone", "g"), ("moded", "m")] {
         files.add(RelativePath::new(name).unwrap(), false, content.as_bytes()).unwrap();
@@ -288,7 +288,7 @@ fn a_volume_carries_files_from_cell_to_cell(keeper: &Keeper) {
     assert_eq!(names, ["d", "d/empty", "d/f", "d/g"]);
 }
 
-fn a_writable_mount_belongs_to_its_owner(keeper: &Keeper) {
+fn files_in_a_writable_mount_keep_their_owner(keeper: &Keeper) {
     use std::os::unix::fs::{MetadataExt, PermissionsExt};
     let dir = tempfile::tempdir().unwrap();
     let source = dir.path().canonicalize().unwrap();
@@ -300,7 +300,7 @@ fn a_writable_mount_belongs_to_its_owner(keeper: &Keeper) {
     let mut cell = keeper.create(&spec).unwrap();
     if let Err(failure) = cell.ready() {
         // Kernels before 6.3 cannot map ids on a tmpfs, and say so.
-        assert!(failure.to_string().contains("cannot lock the cell (step: map the ids"), "{failure}");
+        assert!(failure.to_string().contains("cannot lock the cell (step: map ids"), "{failure}");
         needs::skipped("Linux 6.3, to map ids on a tmpfs");
         return;
     }
@@ -333,7 +333,7 @@ fn a_mount_is_not_redirected_by_links(keeper: &Keeper) {
     }
 }
 
-fn a_gateway_is_all_that_a_cell_can_reach(keeper: &Keeper) {
+fn a_cell_reaches_only_its_gateway(keeper: &Keeper) {
     use std::io::Write;
     let gateway = sandbox_cell::Gateway { proxy: true, dns: true, ports: vec![80, 4321] };
     let spec = CellSpec { network: sandbox_cell::Network::Gateway(gateway.clone()), ..CellSpec::new() };
@@ -346,7 +346,7 @@ fn a_gateway_is_all_that_a_cell_can_reach(keeper: &Keeper) {
     let server = std::thread::spawn(move || {
         for listener in [proxy, web, other] {
             let (mut connection, _) = listener.accept().unwrap();
-            // Wherever the program thinks it is.
+            // Whatever address the program used.
             let local = connection.local_addr().unwrap();
             writeln!(connection, "hello from {local}").unwrap();
         }
@@ -372,7 +372,7 @@ fn a_gateway_is_all_that_a_cell_can_reach(keeper: &Keeper) {
     }
 }
 
-fn a_confined_keeper_shows_nothing_else(keeper: &Keeper) {
+fn a_confined_keeper_mounts_nothing_else(keeper: &Keeper) {
     let dir = tempfile::tempdir().unwrap();
     let root = dir.path().canonicalize().unwrap();
     for name in ["readable", "writable", "other"] {
@@ -380,7 +380,7 @@ fn a_confined_keeper_shows_nothing_else(keeper: &Keeper) {
     }
     let sources = Sources { readable: vec![root.join("readable")], writable: vec![root.join("writable")] };
     keeper.confine(&sources).unwrap();
-    // Nobody can widen it again.
+    // A second call cannot widen it.
     keeper.confine(&Sources { readable: vec!["/".into()], writable: vec!["/".into()] }).unwrap();
     let show = |source: &str, writable| {
         let mount = Mount { source: root.join(source), target: "/data".into(), writable, foreign: false };
@@ -390,19 +390,19 @@ fn a_confined_keeper_shows_nothing_else(keeper: &Keeper) {
     assert!(show("readable", false).is_ok() && show("writable", false).is_ok());
     for (source, writable) in [("readable", true), ("other", false), ("readable/../other", false), ("/etc", false)] {
         let refused = show(source, writable).expect_err(source);
-        assert!(refused.contains("the keeper was told not to"), "{refused}");
+        assert!(refused.contains("outside the paths that the keeper may expose"), "{refused}");
     }
 }
 
-fn requests_that_make_no_sense(keeper: &Keeper) {
+fn invalid_requests_are_refused(keeper: &Keeper) {
     let refused = |spec: &CellSpec| keeper.create(spec).and_then(|mut cell| cell.ready()).expect_err("refused");
     let mut spec = CellSpec::new();
     spec.mounts = vec![Mount::read_only("/tmp", "/proc/x")];
     let failure = refused(&spec);
-    assert!(failure.request && failure.to_string().contains("belongs to the cell"), "{failure}");
+    assert!(failure.request && failure.to_string().contains("reserved for the cell"), "{failure}");
     spec.mounts = vec![Mount::read_only("/no/such/place", "/data")];
     for _ in 0..50 {
-        // Init may fail before or after the keeper has given it its places.
+        // Init may fail before or after the handover.
         let failure = refused(&spec).to_string();
         assert!(failure.contains("mount /no/such/place at /data): no such file or directory"), "{failure}");
     }
@@ -419,7 +419,7 @@ fn requests_that_make_no_sense(keeper: &Keeper) {
     let mut inside = Command::new(["true"]);
     inside.cwd = "/proc/self/fd/3".into();
     assert!(cell.run(&inside, stdio, None).is_err());
-    // The cell is still good.
+    // The cell is still usable.
     assert_eq!(cell.run(&Command::new(["true"]), stdio, None).unwrap().status, RunStatus::Exited(0));
 
     let mut files = Archive::new().unwrap();
@@ -428,10 +428,10 @@ fn requests_that_make_no_sense(keeper: &Keeper) {
     limits.set(LimitKind::Disk, 64 << 10, &Caps::default()).unwrap();
     let mut small = keeper.create(&CellSpec { limits, ..CellSpec::new() }).unwrap();
     let failure = small.run(&Command::new(["true"]), stdio, Some(&files)).expect_err("refused");
-    assert!(failure.request && failure.to_string().contains("do not fit within the disk limit"), "{failure}");
+    assert!(failure.request && failure.to_string().contains("exceed the disk limit"), "{failure}");
 }
 
-fn a_keeper_can_be_started_beside_other_threads(_: &Keeper) {
+fn a_multithreaded_process_can_start_a_keeper(_: &Keeper) {
     let (done, wait) = std::sync::mpsc::channel::<()>();
     let thread = std::thread::spawn(move || wait.recv());
     let keeper = Keeper::start().unwrap();

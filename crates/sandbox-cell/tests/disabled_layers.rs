@@ -1,7 +1,7 @@
-//! Layers that are left out: the cell is made without, it shows, and nothing outlives it.
+//! Disabled layers: the cell is created without them, reports that, and nothing outlives it.
 //!
-//! The keepers are this same program, started once more, so this file has a `main` of its own.
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
+//! The keepers are this same program, started once more, so this file has a custom `main`.
+#![expect(clippy::unwrap_used, reason = "a test that cannot continue should stop")]
 
 mod harness;
 
@@ -19,29 +19,29 @@ use sandbox_testing::{eventually, needs};
 fn main() {
     sandbox_cell::keeper_main_if_asked(None);
     let tests: &[Test] = &[
-        ("every_layer_can_be_left_out", every_layer_can_be_left_out),
-        ("all_layers_can_be_left_out", all_layers_can_be_left_out),
-        ("namespaces_that_are_left_out_are_the_hosts", namespaces_are_the_hosts),
-        ("without_user_programs_still_have_no_power", without_user),
-        ("without_mount_the_hosts_directories_are_there", without_mount),
+        ("every_layer_can_be_disabled", every_layer_can_be_disabled),
+        ("all_layers_can_be_disabled_together", all_layers_can_be_disabled_together),
+        ("without_a_namespace_the_cell_is_in_the_hosts", namespaces_are_the_hosts),
+        ("without_user_programs_still_have_no_capabilities", without_user),
+        ("without_mount_the_hosts_directories_are_visible", without_mount),
         ("without_seccomp_there_is_no_filter", without_seccomp),
         ("without_landlock_there_are_no_rules", without_landlock),
-        ("without_memory_nothing_limits_it", without_memory),
-        ("without_pids_nothing_limits_them", without_pids),
-        ("without_cpu_nothing_limits_it", without_cpu),
+        ("without_memory_usage_is_unlimited", without_memory),
+        ("without_pids_processes_are_unlimited", without_pids),
+        ("without_cpu_the_share_is_unlimited", without_cpu),
         ("without_pid_nothing_outlives_its_command", without_pid_nothing_outlives_its_command),
         ("without_pid_nothing_outlives_its_cell", without_pid_nothing_outlives_its_cell),
         ("without_pid_only_the_cell_is_killed", without_pid_only_the_cell_is_killed),
-        ("without_pid_a_process_that_always_forks_is_caught", without_pid_a_comet_is_caught),
+        ("without_pid_a_process_that_keeps_forking_is_killed", without_pid_a_process_that_keeps_forking_is_killed),
     ];
-    conclude(tests, !needs::root(), ("a_confined_keeper_leaves_nothing_out", a_confined_keeper_leaves_nothing_out));
+    conclude(tests, !needs::root(), ("a_confined_keeper_disables_no_layer", a_confined_keeper_disables_no_layer));
 }
 
-fn a_confined_keeper_leaves_nothing_out(keeper: &Keeper) {
+fn a_confined_keeper_disables_no_layer(keeper: &Keeper) {
     keeper.confine(&Sources::default()).unwrap();
     for layer in Layer::ALL {
         let failure = ready(keeper, &omitting(&[layer])).expect_err("refused");
-        assert!(failure.to_string().contains("the keeper was confined"), "{failure}");
+        assert!(failure.to_string().contains("the keeper is confined"), "{failure}");
     }
     assert!(ready(keeper, &CellSpec::new()).is_ok());
 }
@@ -67,7 +67,7 @@ fn script(keeper: &Keeper, layers: &[Layer], script: &str) -> (Outcome, String) 
     answer
 }
 
-fn every_layer_can_be_left_out(keeper: &Keeper) {
+fn every_layer_can_be_disabled(keeper: &Keeper) {
     let all = ready(keeper, &CellSpec::new()).unwrap();
     for layer in Layer::ALL {
         let spec = omitting(&[layer]);
@@ -79,7 +79,7 @@ fn every_layer_can_be_left_out(keeper: &Keeper) {
     }
 }
 
-fn all_layers_can_be_left_out(keeper: &Keeper) {
+fn all_layers_can_be_disabled_together(keeper: &Keeper) {
     assert!(ready(keeper, &omitting(&Layer::ALL)).unwrap().is_empty());
     let (outcome, text) = script(keeper, &Layer::ALL, "id -u; grep CapEff /proc/self/status; touch /etc/new /usr/new");
     assert_ne!(outcome.status, RunStatus::Exited(0), "{text}");
@@ -102,14 +102,14 @@ fn namespaces_are_the_hosts(keeper: &Keeper) {
         let read = |layers: &[Layer]| script(keeper, layers, &format!("readlink {link}")).1.trim().to_owned();
         assert_ne!(read(&[]), host.to_str().unwrap(), "{name}");
         assert_eq!(read(&[layer]), host.to_str().unwrap(), "{name}");
-        // Of the mounts only the view can be the host's.
+        // Of the mounts only the visible directories can be compared.
         assert_ne!(script(keeper, &[layer], "readlink /proc/self/ns/mnt").1.trim(), host.to_str().unwrap());
     }
     let host_name = rustix::system::uname().nodename().to_string_lossy().into_owned();
     assert_eq!(script(keeper, &[Layer::Uts], "uname -n").1.trim(), host_name);
     assert_eq!(script(keeper, &[], "uname -n").1.trim(), "sandbox");
     assert_eq!(rustix::system::uname().nodename().to_string_lossy(), host_name, "the host keeps its name");
-    // Init's own group is the root that programs see; on v1 those that only programs join are below it.
+    // Init's own cgroup is the root that programs see; on v1 the cgroups that only programs join are below it.
     let group = "grep -E ':(memory|):' /proc/self/cgroup | head -1";
     assert!(script(keeper, &[Layer::Cgroup], group).1.contains("/sandbox-run-") || !limits_memory(keeper));
     assert!(!script(keeper, &[], group).1.contains("/sandbox-run-"));
@@ -129,11 +129,11 @@ fn without_user(keeper: &Keeper) {
         "id -u; id -G; grep -E 'Cap(Eff|Prm|Bnd|Amb)' /proc/self/status; cat /proc/self/uid_map",
     );
     let uid: u32 = text.lines().next().unwrap().parse().unwrap();
-    assert!(uid > 10_000, "an id of the cell's own: {text}");
+    assert!(uid > 10_000, "a dedicated id: {text}");
     assert_eq!(text.matches("0000000000000000").count(), 4, "{text}");
     assert!(text.contains("4294967295"), "the host's ids: {text}");
     assert_eq!(std::fs::read_to_string("/proc/sys/user/max_user_namespaces").unwrap(), nested);
-    // Input files are the program's own.
+    // Input files belong to the program.
     let mut files = sandbox_cell::archive::Archive::new().unwrap();
     files.add(sandbox_base::RelativePath::new("in").unwrap(), false, b"x").unwrap();
     let mut cell = keeper.create(&omitting(&[Layer::User])).unwrap();
@@ -152,11 +152,11 @@ fn without_mount(keeper: &Keeper) {
     let look = format!("cat {path}/file; echo more >> {path}/other; ls -A /home; head -1 /etc/passwd");
     let (_, text) = script(keeper, &[Layer::Mount], &look);
     assert!(text.contains("from the host"), "{text}");
-    assert!(text.lines().any(|line| line == "sandbox"), "its own home is still there: {text}");
+    assert!(text.lines().any(|line| line == "sandbox"), "the cell's home still exists: {text}");
     assert!(text.contains(std::fs::read_to_string("/etc/passwd").unwrap().lines().next().unwrap()), "{text}");
-    assert!(dir.path().join("other").exists(), "what is in /tmp is the host's");
+    assert!(dir.path().join("other").exists(), "/tmp is the host's");
     assert!(!script(keeper, &[], &look).1.contains("from the host"));
-    // A volume below a directory of the host is the cell's own, and leaves nothing there.
+    // A volume below a host directory belongs to the cell, and leaves nothing there.
     let mut spec = omitting(&[Layer::Mount]);
     spec.volumes.push(Volume { target: "/run/disabled_layers-test/result".into(), size: 1 << 20, inodes: 10 });
     let mut cell = keeper.create(&spec).unwrap();
@@ -199,7 +199,7 @@ fn in_narrow(keeper: &Keeper, layers: &[Layer], script: &str) -> (Outcome, Strin
 }
 
 fn without_memory(keeper: &Keeper) {
-    // tail keeps what has no line ends in memory.
+    // tail keeps text without line ends in memory.
     let hungry = "head -c 80000000 /dev/zero | tail | wc -c";
     let (outcome, _) = in_narrow(keeper, &[Layer::Pids, Layer::Cpu], hungry);
     assert_eq!(outcome.stopped, Some(StopReason::Limit(LimitKind::Memory)));
@@ -217,7 +217,7 @@ fn without_pids(keeper: &Keeper) {
 }
 
 fn without_cpu(keeper: &Keeper) {
-    // A crowd: where many want to run, one alone would not get a quarter of a CPU.
+    // Eight processes: on a busy host, a single one would not get a quarter of a CPU.
     let busy = "for p in 1 2 3 4 5 6 7 8; do (n=0; while [ $n -lt 20000 ]; do n=$((n+1)); done) & done; wait";
     let share = |outcome: &Outcome| outcome.usage.cpu.as_secs_f64() / outcome.usage.wall.as_secs_f64();
     assert!(share(&in_narrow(keeper, &[Layer::Pids], busy).0) < 0.25);
@@ -233,7 +233,7 @@ fn lives(argument: &str) -> bool {
     })
 }
 
-/// Daemons: in sessions of their own, with parents that have ended, deaf to signals.
+/// Daemons: in separate sessions, orphaned, ignoring signals.
 const DAEMONS: &str = "trap '' TERM HUP; setsid sh -c 'sleep NAP & sleep NAP & exec sleep NAP' & \
                        (setsid sh -c '(setsid sleep NAP &) &' &); sleep 0.3";
 
@@ -252,7 +252,7 @@ fn without_pid_nothing_outlives_its_cell(keeper: &Keeper) {
     start(&cell, &["/bin/sh", "-c", &format!("{}; sleep 7772", DAEMONS.replace("NAP", "7772"))]);
     eventually("the daemons live", || lives("7772"));
     std::thread::sleep(Duration::from_millis(400));
-    // The keeper kills init, and what init cannot end any more is the keeper's.
+    // The keeper kills init, and then the processes that init cannot kill any more.
     cell.delete().unwrap();
     assert!(!lives("7772"));
 }
@@ -270,14 +270,14 @@ fn without_pid_only_the_cell_is_killed(keeper: &Keeper) {
     bystander.kill().and_then(|()| bystander.wait()).unwrap();
 }
 
-fn without_pid_a_comet_is_caught(keeper: &Keeper) {
+fn without_pid_a_process_that_keeps_forking_is_killed(keeper: &Keeper) {
     if !needs::program("/usr/bin/python3") {
         return;
     }
-    // Each process lives just long enough to make the next one.
-    let comet = "import os\nwhile True:\n  if os.fork(): os._exit(0)\n  os.setsid()\n";
+    // Each process lives just long enough to fork the next one.
+    let forker = "import os\nwhile True:\n  if os.fork(): os._exit(0)\n  os.setsid()\n";
     let mut cell = keeper.create(&omitting(&[Layer::Pid])).unwrap();
-    let (outcome, _) = run(&mut cell, &["/usr/bin/python3", "-c", comet, "7774"], None);
+    let (outcome, _) = run(&mut cell, &["/usr/bin/python3", "-c", forker, "7774"], None);
     assert_eq!(outcome.status, RunStatus::Exited(0));
     assert!(!lives("7774"));
 }

@@ -1,8 +1,8 @@
-//! Cells whose init does not answer: it was stopped, or frozen so that not even SIGKILL ends it. Callers get an answer, and
-//! the keeper goes on serving others.
+//! Cells whose init does not respond: it was stopped, or frozen so that not even SIGKILL ends it. Callers get an
+//! answer, and the keeper continues to serve others.
 //!
-//! The keeper is this same program, started once more, so this file has a `main` of its own.
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
+//! The keeper is this same program, started once more, so this file has a custom `main`.
+#![expect(clippy::unwrap_used, reason = "a test that cannot continue should stop")]
 
 #[allow(dead_code, reason = "each test binary uses its part")]
 mod harness;
@@ -23,17 +23,17 @@ fn main() {
     sandbox_cell::keeper_main_if_asked(None);
     let tests: &[Test] = &[
         ("an_init_that_was_stopped_is_killed_at_the_deadline", stopped_init),
-        ("a_cell_that_does_not_die_is_given_up", frozen_cell),
-        ("a_nest_that_does_not_die_delays_no_other_cell", frozen_nest),
+        ("a_cell_that_survives_sigkill_is_given_up", frozen_cell),
+        ("a_frozen_zygote_namespace_delays_no_other_cell", frozen_zygote_namespace),
     ];
-    // Each needs to be root, to signal and freeze what is inside of a cell.
-    conclude(tests, !needs::root(), ("an_init_that_was_killed_is_no_success", killed_init));
+    // Each needs root, to signal and freeze processes in a cell.
+    conclude(tests, !needs::root(), ("a_killed_init_is_not_reported_as_success", killed_init));
 }
 
-/// Long enough for any answer on a busy machine. What waits for ever takes longer.
+/// Long enough for any answer on a busy host; only a hang takes longer.
 const LONG: Duration = Duration::from_secs(30);
 
-/// What something returns, unless it waits for ever.
+/// The result of an action, which must not hang.
 fn in_time<T: Send + 'static>(what: &str, action: impl FnOnce() -> T + Send + 'static) -> T {
     let (sender, receiver) = channel();
     std::thread::spawn(move || sender.send(action()));
@@ -46,15 +46,15 @@ fn short() -> CellSpec {
     CellSpec { limits, ..CellSpec::new() }
 }
 
-/// Starts a program in a cell and returns the host's ids of its process and of its init.
+/// Starts a program in a cell and returns the host ids of its process and of its init.
 fn start_and_find(cell: &mut Cell) -> (u32, u32) {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     cell.ready().unwrap();
-    // Nothing else has these arguments.
+    // These arguments are unique.
     let mark = format!("7{:03}{}", NEXT.fetch_add(1, Ordering::Relaxed), std::process::id());
     start(cell, &["sleep", &mark]);
     let found = find(&["sleep", &mark]);
-    // An init that is stopped before it has reported the start has a minute for it, not the program's time.
+    // If init is stopped before it has reported the start, it has a minute for that, not the program's time.
     eventually("the keeper knows that it runs", || cell.metrics().unwrap().wall > Duration::ZERO);
     found
 }
@@ -63,7 +63,7 @@ fn signal(pid: u32, signal: Signal) {
     kill_process(Pid::from_raw(pid.cast_signed()).unwrap(), signal).unwrap();
 }
 
-/// Another cell works as always.
+/// Another cell works as usual.
 fn others_go_on(keeper: &Keeper) {
     let keeper = keeper.clone();
     let status = in_time("another cell", move || {
@@ -101,7 +101,7 @@ fn frozen_cell(keeper: &Keeper) {
     cell.abandon();
     assert_eq!(keeper.lost_cells(), 1);
     others_go_on(keeper);
-    // Its ids are not given to anybody else as long as it lives.
+    // Its ids are not reused while it lives.
     for _ in 0..5 {
         let mut other = keeper.create(&short()).unwrap();
         let (program, _) = start_and_find(&mut other);
@@ -111,7 +111,7 @@ fn frozen_cell(keeper: &Keeper) {
     eventually("it is gone", || keeper.lost_cells() == 0);
 }
 
-fn frozen_nest(keeper: &Keeper) {
+fn frozen_zygote_namespace(keeper: &Keeper) {
     let mut cell = keeper.create(&CellSpec { role: Role::Zygote, ..CellSpec::new() }).unwrap();
     let (program, init) = start_and_find(&mut cell);
     let Some(frozen) = Frozen::new(&[program, init]) else { return };

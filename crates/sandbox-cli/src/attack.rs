@@ -13,7 +13,7 @@ use crate::output::{print_error, summary};
 use crate::run::{Started, close_data_dir};
 use crate::terminal::neutralise;
 
-/// Attacks the sandbox. 1 if something was breached, or nothing attempted.
+/// Attacks the sandbox. Returns 1 if something was breached, or nothing was attempted.
 pub(crate) fn attack(options: &AttackOptions, executor: Started) -> u8 {
     match carry_out(options, executor) {
         Ok(code) => code,
@@ -29,7 +29,7 @@ fn carry_out(options: &AttackOptions, executor: Started) -> Result<u8, String> {
         return Ok(print(&sandbox_attack::list(options.only.as_deref(), options.json)?));
     }
     let executor = executor.map_err(|failure| failure.to_string())?;
-    // Blocked before any thread starts: an interruption arrives at the descriptor and nowhere else.
+    // Blocked before any thread starts, so that the signal is delivered only to the descriptor.
     let signals = SignalSet::of(&[libc::SIGINT, libc::SIGTERM, libc::SIGHUP]);
     let interruption = signals.block().and_then(|()| SignalFd::new(&signals));
     let interruption = interruption.map_err(|errno| format!("cannot watch for signals: {errno}"))?;

@@ -1,4 +1,4 @@
-//! `sandbox-run doctor`: what works on this host, what does not, and what to do about it.
+//! `sandbox-run doctor`: which isolation layers work on this host, which do not, and how to fix them.
 
 use std::io::Write;
 use std::net::IpAddr;
@@ -19,7 +19,7 @@ const BAD: Style = AnsiColor::Red.on_default();
 const BOLD: Style = Style::new().bold();
 const DIM: Style = Style::new().dimmed();
 
-/// Examines the host. 1 if the default policy cannot be met.
+/// Examines the host. Returns 1 if the default policy cannot be met.
 pub(crate) fn doctor(as_json: bool) -> u8 {
     let settings = Settings::read(|name| std::env::var(name).ok()).unwrap_or_default();
     let host = match examine(settings.required()) {
@@ -40,7 +40,7 @@ pub(crate) fn doctor(as_json: bool) -> u8 {
     u8::from(printed.is_err() || !host.meets_policy())
 }
 
-/// A language, and its toolchain or how to get one.
+/// A language, and its toolchain or how to install one.
 type Language = (String, Result<Runtime, String>);
 
 fn languages(settings: &Settings) -> Vec<Language> {
@@ -56,7 +56,8 @@ fn languages(settings: &Settings) -> Vec<Language> {
         .collect()
 }
 
-/// What is wrong with a `sandbox-server` that is started with these variables. Its flags and its file are not known here.
+/// Problems of a `sandbox-server` that is started with these variables. Its flags and its configuration file are not
+/// known here.
 fn server_warnings(variable: impl Fn(&str) -> Option<String>) -> Vec<String> {
     let get = |name: &str| variable(name).map(|value| value.trim().to_owned()).filter(|value| !value.is_empty());
     let host = get("HTTP_HOST").unwrap_or_else(|| "0.0.0.0".to_owned());
@@ -122,9 +123,7 @@ fn as_text(host: &HostReport, languages: &[Language], warnings: &[String]) -> St
         text.push_str(&layer_lines(finding));
     }
     if !host.shared.is_empty() {
-        text.push_str(&format!(
-            "\n{BOLD}Shared with the whole kernel, without a bound of its own for each cell{BOLD:#}\n"
-        ));
+        text.push_str(&format!("\n{BOLD}Shared kernel resources without a limit for each cell{BOLD:#}\n"));
         for SharedPool { pool, why, fix } in &host.shared {
             text.push_str(&format!("  {WARN}!{WARN:#} {pool}\n              {why}\n              fix: {fix}\n"));
         }
@@ -148,22 +147,22 @@ fn as_text(host: &HostReport, languages: &[Language], warnings: &[String]) -> St
     let verdict = match (&host.failure, missing.as_slice()) {
         (Some(failure), _) if host.reduced => format!(
             "{BAD}The policy cannot be met:{BAD:#} {failure}\n\nWith --isolation reduced (SANDBOX_ISOLATION=reduced) \
-             programs run all the same. {REDUCED}"
+             programs can still run. {REDUCED}"
         ),
         (Some(failure), _) => format!("{BAD}The policy cannot be met:{BAD:#} {failure}"),
         (None, _) if host.reduced => format!("{GOOD}Runs are possible with reduced isolation.{GOOD:#} {REDUCED}"),
         (None, []) => format!("{GOOD}Every layer works: runs on this host are fully isolated.{GOOD:#}"),
         (None, missing) => {
-            format!("{GOOD}The policy is met{GOOD:#}, without {}; results say so.", missing.join(", "))
+            format!("{GOOD}The policy is met{GOOD:#}, without {}; results report that.", missing.join(", "))
         }
     };
     format!("{text}\n{verdict}\n")
 }
 
-/// What it means to do without namespaces.
-const REDUCED: &str = "Landlock and the syscall filter then keep them to their own directory, without any network; \
-                       memory, processes and disk are watched instead of limited; what else runs on this host as the same user \
-                       is not hidden from them.";
+/// The consequences of reduced isolation.
+const REDUCED: &str = "Landlock and the syscall filter then confine programs to their own directory, without a network. \
+                       Memory, processes and disk usage are sampled instead of limited. Other processes of the same user stay \
+                       visible.";
 
 fn layer_lines(finding: &Finding) -> String {
     let layer = finding.layer;
@@ -213,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn all_is_well() {
+    fn a_host_with_every_layer_is_fully_isolated() {
         let text = plain(&host(&[]), &[]);
         assert!(text.starts_with("Host  Linux 6.1.0, ordinary user, cgroups v2\n"), "{text}");
         assert!(text.ends_with("Every layer works: runs on this host are fully isolated.\n"), "{text}");
@@ -221,24 +220,24 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_explained() {
+    fn missing_layers_are_explained() {
         let languages = [("python".to_owned(), Err("install Python".to_owned()))];
         let text = plain(&host(&[Layer::Memory]), &languages);
         assert!(
-            text.contains("✗ memory    not here\n              without it: memory and CPU time are watched"),
+            text.contains("✗ memory    not here\n              without it: memory and CPU time are sampled"),
             "{text}"
         );
         assert!(text.contains("fix: run as root, or with a delegated cgroup"), "{text}");
         assert!(text.contains("! kernel memory\n              no cgroup\n              fix: run as root\n"), "{text}");
         assert!(text.contains("✗ python    install Python"), "{text}");
-        assert!(text.contains("The policy is met, without memory; results say so."), "{text}");
+        assert!(text.contains("The policy is met, without memory; results report that."), "{text}");
         let value = as_value(&host(&[Layer::Memory]), LayerSet::required_by_default(), &languages, &[]);
         assert_eq!(value["layers"][9]["works"], false);
         assert_eq!(value["languages"][0]["fix"], "install Python");
     }
 
     #[test]
-    fn a_server_for_everyone_is_a_warning() {
+    fn a_public_server_without_keys_is_a_warning() {
         let warnings = |variables: &[(&str, &str)]| {
             server_warnings(|name| Some(variables.iter().find(|(known, _)| *known == name)?.1.to_owned()))
         };

@@ -1,4 +1,4 @@
-//! Exit codes of `sandbox-run`: the program's own, or one that says why it has none.
+//! Exit codes of `sandbox-run`: the program's own, or one that explains why there is none.
 
 use sandbox_executor::{RunResult, Verdict};
 
@@ -16,7 +16,7 @@ pub(crate) fn of_result(result: &RunResult, interrupted: Option<i32>) -> u8 {
     let own = result.exit_code.and_then(|code| u8::try_from(code).ok());
     match result.verdict {
         Verdict::Ok => own.unwrap_or_else(|| by_signal(result)),
-        // A program can fail with exit code 0: one that ends before its template does.
+        // A program can fail with exit code 0: if it ends before its template does.
         Verdict::RuntimeError if own == Some(0) => 1,
         Verdict::RuntimeError => own.unwrap_or_else(|| by_signal(result)),
         Verdict::CompileError | Verdict::PackageError => own.filter(|code| *code != 0).unwrap_or(1),
@@ -30,7 +30,7 @@ pub(crate) fn of_result(result: &RunResult, interrupted: Option<i32>) -> u8 {
     }
 }
 
-/// As a shell does: 128 and the signal's number.
+/// As in a shell: 128 plus the signal number.
 fn by_signal(result: &RunResult) -> u8 {
     let signal = result.signal.as_deref().unwrap_or_default();
     (1..=64_u8).find(|n| sandbox_sys::signal::name(i32::from(*n)) == signal).map_or(LIMIT, |n| 128 + n)

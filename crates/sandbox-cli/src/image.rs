@@ -1,4 +1,4 @@
-//! `sandbox-run image`: root file systems that code can run in.
+//! `sandbox-run image`: container images that code can run in.
 
 use std::fs::File;
 use std::io::Write;
@@ -99,7 +99,7 @@ fn table(list: &[ListedImage], out: &mut impl Write) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Unpacks the image that standard input is. This is what runs in a cell.
+/// Unpacks the image on standard input. This is what runs in a cell.
 pub(crate) fn unpack(job: &str) -> u8 {
     let answer: UnpackResult = (|| {
         let job = serde_json::from_str(job).map_err(|error| error.to_string())?;

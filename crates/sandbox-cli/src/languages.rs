@@ -1,4 +1,4 @@
-//! `sandbox-run languages`: what can be run here, and what is missing.
+//! `sandbox-run languages`: the supported languages, and missing toolchains.
 
 use std::io::Write;
 use std::path::Path;
@@ -18,13 +18,13 @@ struct ListedLanguage {
     name: String,
     aliases: Vec<String>,
     extensions: Vec<String>,
-    /// The toolchain's version, if there is one.
+    /// The version of the toolchain, if it was found.
     version: Option<String>,
     /// Its executable on this host.
     path: Option<String>,
-    /// How a package is written, if there are packages.
+    /// How a package is written, if the language has packages.
     packages: Option<String>,
-    /// What is missing, and how to get it.
+    /// What is missing, and how to install it.
     missing: Vec<String>,
 }
 

@@ -27,8 +27,8 @@ use sandbox_images::UNPACK_COMMAND;
 
 fn main() -> ExitCode {
     sandbox_backends::keeper_main_if_asked();
-    // The keeper comes before everything else, because it looks around on the host while the flags are parsed. It makes
-    // nothing until it is asked for a cell.
+    // The keeper is started first, because it examines the host while the flags are parsed. It creates nothing until a
+    // cell is requested.
     let first = std::env::args_os().nth(1);
     if first.as_ref().is_some_and(|word| word == "attack")
         && let Err(error) = sandbox_attack::restart_with_secret()

@@ -8,7 +8,7 @@ use clap::CommandFactory;
 use crate::args::Arguments;
 use crate::{exit_code, output};
 
-/// The manual's section for commands.
+/// The section of the manual for commands.
 const SECTION: &str = "1";
 
 /// Prints this program's page, or writes a page for each command into a directory. Returns the exit code.

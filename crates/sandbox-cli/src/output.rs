@@ -19,13 +19,13 @@ use crate::args::Format;
 use crate::save::Unsaved;
 use crate::terminal::Neutraliser;
 
-/// Something to write, and where.
+/// Bytes to write, and the stream.
 type Portion = (Stream, Vec<u8>);
 
-/// Writes a run's output as it comes.
+/// Writes a run's output as it arrives.
 ///
-/// Writing happens in a thread of its own: the reader of our output may be slow, and the program must not wait for
-/// them. What waits here is bounded by the output limit of the run.
+/// A separate thread writes, because the reader of our output may be slow, and the program must not wait for it. The
+/// output limit of the run bounds the queue.
 pub(crate) struct Printer {
     format: Format,
     /// For each stream that goes to a terminal.
@@ -33,17 +33,17 @@ pub(crate) struct Printer {
     /// For `--format stream-json`.
     events: EventEncoder,
     last_byte: Option<u8>,
-    /// Started with the first thing to write.
+    /// Started with the first bytes to write.
     writer: Option<(Sender<Portion>, JoinHandle<()>)>,
     /// Becomes readable when the reader of our output is gone.
     broken: Arc<OwnedFd>,
-    /// Whether the person who waits is told what goes on.
+    /// Whether progress is not shown.
     quiet: bool,
     spinner: Option<ProgressBar>,
 }
 
 impl Printer {
-    /// A printer; `raw` lets control sequences through to a terminal, `quiet` says nothing of its own.
+    /// A printer; `raw` passes control sequences to a terminal, `quiet` prints no messages.
     pub(crate) fn new(format: Format, raw: bool, quiet: bool) -> std::io::Result<Self> {
         let broken = eventfd(0, EventfdFlags::CLOEXEC)?;
         let neutral = |terminal: bool| (terminal && format == Format::Text && !raw).then(Neutraliser::default);
@@ -84,8 +84,8 @@ impl Printer {
         }
     }
 
-    /// Writes what is left and, in the formats for programs, the result and which of its files were not saved. Waits until
-    /// everything is written.
+    /// Writes the remaining output and, in the formats for programs, the result and the files that were not saved.
+    /// Waits until everything is written.
     pub(crate) fn end(&mut self, result: &RunResult, unsaved: &[Unsaved]) -> std::io::Result<()> {
         let whole = Whole { result, files_unsaved: unsaved };
         match self.format {
@@ -119,7 +119,7 @@ impl Printer {
         Ok(())
     }
 
-    /// The output of a compiler or installer, which was not shown yet.
+    /// The output of a compiler or installer, which was not printed yet.
     fn show_messages(&mut self, result: &RunResult) {
         let stopped = matches!(result.verdict, Verdict::CompileError | Verdict::PackageError);
         let warnings = result.compile.as_ref().map(|compile| compile.stderr.as_str());
@@ -182,14 +182,14 @@ impl Observer for Printer {
     }
 }
 
-/// [`RunEvent::Result`](sandbox_executor::RunEvent::Result), with what the command line adds to the result.
+/// [`RunEvent::Result`](sandbox_executor::RunEvent::Result), with the fields that the command line adds.
 #[derive(Serialize)]
 struct ResultEvent<'a> {
     event: &'static str,
     result: Whole<'a>,
 }
 
-/// A result, with what the command line adds to it.
+/// A result, with the fields that the command line adds.
 #[derive(Serialize)]
 struct Whole<'a> {
     #[serde(flatten)]
@@ -219,7 +219,7 @@ const GOOD: Style = AnsiColor::Green.on_default().bold();
 const BAD: Style = AnsiColor::Red.on_default().bold();
 const DIM: Style = Style::new().dimmed();
 
-/// A line on what happened, for people.
+/// A one-line summary, for people.
 pub(crate) fn summary(result: &RunResult) -> String {
     let metrics = &result.metrics;
     let (mark, style) = if result.success { ("✓", GOOD) } else { ("✗", BAD) };
@@ -256,7 +256,7 @@ pub(crate) fn summary(result: &RunResult) -> String {
     format!("{line} {DIM}· {}{DIM:#}", facts.join(" · "))
 }
 
-/// Why it failed, and what to do about it.
+/// Why the run failed, and how to fix it.
 fn reason(result: &RunResult) -> Option<String> {
     let error = printable(result.error.as_ref()?);
     match (result.verdict, result.limit, result.exit_code) {
@@ -274,7 +274,7 @@ pub(crate) fn say(line: &str) {
     let _ = writeln!(anstream::stderr().lock(), "{line}");
 }
 
-/// Prints an error. Parts of it may come from anywhere.
+/// Prints an error. Parts of it may be untrusted.
 pub(crate) fn print_error(what: &str) {
     say(&format!("{BAD}sandbox-run:{BAD:#} {}", printable(what)));
 }
@@ -284,7 +284,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_summary_says_what_to_do() {
+    fn a_summary_includes_the_fix() {
         let mut result = RunResult::internal_error("memory limit of 64 MiB reached".to_owned());
         result.verdict = Verdict::MemoryLimit;
         let kind = sandbox_base::LimitKind::Memory;

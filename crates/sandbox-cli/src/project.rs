@@ -13,17 +13,17 @@ use sandbox_runtimes::{Definition, Registry};
 
 use crate::request::UsageError;
 
-/// The largest file that is read.
+/// The maximum size of a file.
 const MAX_FILE: u64 = 512 << 20;
 
-/// Directories of version control, which are no part of a project. Languages add their own.
+/// Generated directories, which are not part of a project.
 const VERSION_CONTROL: [&str; 3] = [".git", ".hg", ".svn"];
 
 fn refuse(path: &Path, why: &str) -> UsageError {
     format!("cannot read '{}': {why}", printable(&path.to_string_lossy()))
 }
 
-/// The name of one of several files: its path if that is below the current directory, else its last part.
+/// The name of one of several files: its path if that is below the current directory, else its file name.
 pub(crate) fn name_of(path: &Path) -> Result<String, UsageError> {
     let normal: Vec<_> = path.components().filter(|part| !matches!(part, Component::CurDir)).collect();
     let below = !normal.is_empty() && normal.iter().all(|part| matches!(part, Component::Normal(_)));
@@ -35,7 +35,7 @@ pub(crate) fn name_of(path: &Path) -> Result<String, UsageError> {
     }
 }
 
-/// A file under a name in the working directory.
+/// Reads a file under a name in the working directory.
 pub(crate) fn read_one(path: &Path, name: &str) -> Result<InputFile, UsageError> {
     let failed = |error: std::io::Error| refuse(path, &reason(&error));
     let file = File::open(path).map_err(failed)?;
@@ -52,7 +52,7 @@ pub(crate) fn read_one(path: &Path, name: &str) -> Result<InputFile, UsageError>
     Ok(InputFile { path, content: content.into(), executable: meta.permissions().mode() & 0o100 != 0 })
 }
 
-/// Everything in a directory, under a name in the working directory or, without one, right there.
+/// Reads a directory under a name in the working directory or, without one, directly into it.
 pub(crate) fn read_dir(registry: &Registry, dir: &Path, name: &str) -> Result<Vec<InputFile>, UsageError> {
     let root = dir.canonicalize().map_err(|error| refuse(dir, &reason(&error)))?;
     if root.parent().is_none() {
@@ -100,7 +100,7 @@ fn read_below(
     Ok(())
 }
 
-/// What `--input FILE[:NAME]` names.
+/// The files of `--input FILE[:NAME]`.
 pub(crate) fn read_input(registry: &Registry, text: &OsStr) -> Result<Vec<InputFile>, UsageError> {
     let bytes = text.as_bytes();
     let colon = bytes.iter().rposition(|byte| *byte == b':').filter(|_| !Path::new(text).exists());
@@ -120,7 +120,7 @@ pub(crate) fn read_input(registry: &Registry, text: &OsStr) -> Result<Vec<InputF
     Ok(vec![read_one(path, &name)?])
 }
 
-/// The language of a project: by the file it begins with, by its manifest, or because all its source is in one.
+/// The language of a project: by its entry file, by its manifest, or because all its source files are in one.
 pub(crate) fn language<'r>(registry: &'r Registry, files: &[InputFile]) -> Option<&'r Definition> {
     let has = |name: &String| files.iter().any(|file| file.path.as_str() == name);
     let begins = |definition: &&Definition| definition.entries.iter().any(has);
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn a_project_is_read_without_what_is_made_from_it() {
+    fn generated_directories_of_a_project_are_skipped() {
         let registry = Registry::default();
         let dir = tempfile::tempdir().expect("tempdir");
         for file in ["src/main.rs", "Cargo.toml", "target/x", ".git/HEAD", "a/node_modules/y", "data/target/z"] {
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn the_language_of_a_project() {
+    fn the_language_of_a_project_is_detected() {
         let registry = Registry::shipped().expect("valid");
         let language = |names: &[&str]| {
             let files: Vec<_> = names
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn names_stay_inside() {
+    fn names_stay_in_the_working_directory() {
         assert_eq!(name_of(Path::new("./a/b.py")).as_deref(), Ok("a/b.py"));
         assert_eq!(name_of(Path::new("../a/b.py")).as_deref(), Ok("b.py"));
         assert_eq!(name_of(Path::new("/x/b.py")).as_deref(), Ok("b.py"));

@@ -1,4 +1,4 @@
-//! From flags to a request: everything is checked before anything is created.
+//! Converts flags to a request: everything is checked before anything is created.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -21,21 +21,21 @@ use sandbox_runtimes::{Definition, Registry};
 use crate::args::{CodeOptions, Format, IsolationMode, RunOptions};
 use crate::{project, template};
 
-/// The most that is read of a source file; beyond it the request is refused anyway.
+/// The maximum number of bytes read of a source file; a larger one is refused anyway.
 const MAX_READ: u64 = 16 << 20;
 
-/// A request as the flags ask for it.
+/// A request from flags.
 pub(crate) struct PreparedRequest {
     pub(crate) request: Request,
-    /// The language; none for a program of the system.
+    /// The language; `None` for a system program.
     pub(crate) language: Option<Definition>,
     pub(crate) input: Input,
 }
 
-/// A message for the person who typed the command.
+/// A message for the user.
 pub(crate) type UsageError = String;
 
-/// The languages that are defined, with those in a directory of the user's.
+/// The defined languages, including those in a directory of the user.
 pub(crate) fn registry(runtimes: Option<&Path>) -> Result<Registry, UsageError> {
     let mut registry = Registry::shipped().map_err(|error| error.to_string())?;
     if let Some(dir) = runtimes {
@@ -44,7 +44,7 @@ pub(crate) fn registry(runtimes: Option<&Path>) -> Result<Registry, UsageError> 
     Ok(registry)
 }
 
-/// No more of the languages than the flags need.
+/// Loads no more languages than the flags need.
 fn registry_for(options: &CodeOptions) -> Result<Registry, UsageError> {
     let file = options.file.first().filter(|file| !file.is_dir());
     match Registry::just(options.lang.as_deref(), file.map(PathBuf::as_path)) {
@@ -53,7 +53,7 @@ fn registry_for(options: &CodeOptions) -> Result<Registry, UsageError> {
     }
 }
 
-/// Code in a language.
+/// A request to run code in a language.
 pub(crate) fn code(
     options: &CodeOptions,
     args: Vec<OsString>,
@@ -106,7 +106,7 @@ fn language_of<'r>(
     found.ok_or_else(|| format!("cannot determine the language of '{}'; set it with --lang", first.display()))
 }
 
-/// What a single file is called in the cell: as its author called it, if the compiler will know it by that name.
+/// The name of a single file in the cell: the original one, if the compiler accepts it.
 fn own_name(definition: &Definition, file: &Path) -> Option<String> {
     let name = file.file_name()?.to_str()?;
     let fits = definition.is_source(name) || definition.compile.is_none();
@@ -137,7 +137,7 @@ fn read_source(options: &CodeOptions, registry: &Registry) -> Result<(Source, Ve
     }
 }
 
-/// A program of the system or a file of the user's.
+/// A request to run a system program or a file of the user.
 pub(crate) fn program(
     options: &RunOptions,
     mut argv: Vec<OsString>,
@@ -151,7 +151,7 @@ pub(crate) fn program(
         workdir = dir;
     }
     let mount = match argv.first() {
-        // In an image, every path is the image's.
+        // In an image, every path is inside the image.
         _ if options.image.is_some() => None,
         Some(name) if name.as_bytes().contains(&b'/') && !belongs_to_system(Path::new(name)) => {
             let mount = show_program(Path::new(name))?;
@@ -183,7 +183,7 @@ fn request(
     for (kind, text) in options.limits.given() {
         let value = kind.parse(text).map_err(|error| error.to_string())?;
         limits.set(kind, value, &settings.caps).map_err(|error| error.to_string())?;
-        // Only a control group can give out shares of the CPU: who asks for one gets it or an error.
+        // Only a cgroup can limit CPU shares, so a request for one requires the layer.
         if kind == LimitKind::Cpus {
             required.insert(Layer::Cpu);
         }
@@ -211,12 +211,12 @@ fn request(
     Ok(request)
 }
 
-/// An image by its name.
+/// Opens an image by its name.
 fn open_image(name: &str, settings: &Settings) -> Result<Image, UsageError> {
     image_store(settings)?.open(name).map_err(|error| error.to_string())
 }
 
-/// Where images are.
+/// The image store.
 pub(crate) fn image_store(settings: &Settings) -> Result<ImageStore, UsageError> {
     let dir = settings.data_dir.as_deref().ok_or("no data directory; set SANDBOX_DATA_DIR")?;
     Ok(ImageStore::new(dir))
@@ -264,7 +264,7 @@ fn read_standard_input() -> Result<Vec<u8>, UsageError> {
     Ok(bytes)
 }
 
-/// What the program is to read.
+/// The standard input of the program.
 fn open_input(options: &RunOptions, code_from_stdin: bool) -> Result<Input, UsageError> {
     match options.stdin.as_deref() {
         None => Ok(Input::Empty),
@@ -293,7 +293,7 @@ fn belongs_to_system(path: &Path) -> bool {
     ["/usr", "/bin", "/sbin", "/lib", "/lib64"].iter().any(|dir| path.starts_with(dir))
 }
 
-/// Shows a file of the user's in the cell, where its user must be able to execute it.
+/// Mounts a file of the user in the cell, where the cell's user must be able to execute it.
 fn show_program(path: &Path) -> Result<Mount, UsageError> {
     let refuse = |why: &str| format!("cannot run '{}': {why}", path.display());
     let source = path.canonicalize().map_err(|error| refuse(&reason(&error)))?;
@@ -314,7 +314,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn variables_need_a_name() {
+    fn variables_without_a_name_are_refused() {
         assert_eq!(variable(OsStr::new("A=b=c")), Ok(("A".into(), "b=c".into())));
         assert_eq!(variable(OsStr::new("A=")), Ok(("A".into(), "".into())));
         assert!(variable(OsStr::new("=x")).is_err());
@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn files_of_the_system_are_used_in_place() {
+    fn system_files_are_used_in_place() {
         assert!(belongs_to_system(Path::new("/usr/bin/env")));
         assert!(belongs_to_system(Path::new("/bin/sh")));
         assert!(!belongs_to_system(Path::new("/usrlocal/x")));

@@ -67,7 +67,7 @@ fn report(
     }
 }
 
-/// Closes the data directory to others. One that cannot be closed, or made, is complained about when it is needed.
+/// Closes the data directory to others. A failure is reported only when the directory is needed.
 pub(crate) fn close_data_dir(settings: &Settings) {
     let passed = settings.passes_data_dir(false);
     if let Some(dir) = settings.data_dir.as_deref().filter(|dir| passed || dir.is_dir()) {
@@ -95,7 +95,7 @@ fn internal(format: Format, error: &str) -> u8 {
     exit_code::INTERNAL
 }
 
-/// Prints a result that nothing came before, where one was asked for.
+/// Prints a result without preceding events, if the format is for programs.
 fn print_result(format: Format, result: &RunResult) {
     if format != Format::Text
         && let Ok(mut printer) = Printer::new(format, true, true)
@@ -104,8 +104,8 @@ fn print_result(format: Format, result: &RunResult) {
     }
 }
 
-/// Prints a refusal as a result, if the command line was one that asks for results. It could not be parsed, so its words
-/// have to do.
+/// Prints a refusal as a result, if the command line requests that. It could not be parsed, so its raw arguments are
+/// examined.
 pub(crate) fn print_refusal(message: &str) {
     let words: Vec<_> = std::env::args().skip(1).take_while(|word| word != "--").collect();
     let is_run = words.first().is_some_and(|first| first.starts_with('-') || first == "exec");
@@ -127,7 +127,7 @@ fn execute(options: &RunOptions, service: &RunService, checked: CheckedRequest) 
         Ok(destination) => destination,
         Err(error) => return refuse(format, &error),
     };
-    // Blocked here, so that the writing thread inherits it: an interruption arrives at the descriptor and nowhere else.
+    // Blocked here, so that the writing thread inherits it: the signal is delivered only to the descriptor.
     let signals = SignalSet::of(&[libc::SIGINT, libc::SIGTERM, libc::SIGHUP]);
     let interruption = match signals.block().and_then(|()| SignalFd::new(&signals)) {
         Ok(interruption) => interruption,
@@ -168,7 +168,7 @@ fn execute(options: &RunOptions, service: &RunService, checked: CheckedRequest) 
     }
 }
 
-/// Ends a run of which nothing is known but why it failed.
+/// Ends a run of which only the failure is known.
 fn end_with(printer: &mut Printer, result: &RunResult, code: u8) -> u8 {
     let _ = printer.end(result, &[]);
     print_error(result.error.as_deref().unwrap_or_default());

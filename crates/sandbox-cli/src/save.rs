@@ -18,7 +18,7 @@ use serde::Serialize;
 use crate::args::OutputAllow;
 use crate::request::UsageError;
 
-/// A directory for a run's files.
+/// The destination of a run's files.
 pub(crate) struct Destination {
     root: OwnedFd,
     dir: PathBuf,
@@ -30,7 +30,7 @@ pub(crate) struct Destination {
 pub(crate) struct Unsaved {
     pub(crate) path: String,
     pub(crate) why: Reason,
-    /// What went wrong, if something did.
+    /// The error, if there was one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) error: Option<String>,
 }
@@ -39,19 +39,19 @@ pub(crate) struct Unsaved {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Reason {
-    /// A part of its path begins with a dot.
+    /// A component of its path starts with a dot.
     Hidden,
-    /// There is something with its name.
+    /// A file with its name exists.
     Exists,
     /// It could not be written.
     Failed,
 }
 
-/// What became of a result's files.
+/// What happened to a result's files.
 #[derive(Debug, Default)]
 pub(crate) struct SaveReport {
     pub(crate) unsaved: Vec<Unsaved>,
-    /// How many were executable and are not any more.
+    /// How many files lost their execute permission.
     pub(crate) stripped: usize,
 }
 
@@ -61,7 +61,7 @@ const NEW: OFlags =
     OFlags::WRONLY.union(OFlags::CREATE).union(OFlags::EXCL).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
 impl Destination {
-    /// Opens a directory, made as needed. Done before the run, so that no run is in vain.
+    /// Opens a directory, creating it as needed. Called before the run, so that no run is wasted.
     pub(crate) fn open(dir: &Path, allowed: &[OutputAllow]) -> Result<Self, UsageError> {
         let failed = |why: String| format!("cannot write to '{}': {why}", printable(&dir.to_string_lossy()));
         std::fs::create_dir_all(dir).map_err(|error| failed(reason(&error)))?;
@@ -76,7 +76,7 @@ impl Destination {
         self.allowed.contains(&what)
     }
 
-    /// Writes a result's files.
+    /// Writes the files of a result.
     pub(crate) fn save(&self, result: &RunResult) -> SaveReport {
         let mut saved = SaveReport::default();
         for (path, file) in &result.files {
@@ -113,8 +113,8 @@ impl Destination {
         }
     }
 
-    /// Opens a directory below, made as needed. One part at a time, and none of them a link: nothing leads out, whatever process
-    /// changes the directories meanwhile.
+    /// Opens a subdirectory, creating it as needed. Each component is opened separately without following links, so
+    /// that nothing leads out, whatever another process changes meanwhile.
     fn directory(&self, dirs: &str) -> Result<OwnedFd, SaveError> {
         let mut dir = rustix::fs::openat(&self.root, c".", DIRECTORY, Mode::empty())?;
         for part in dirs.split('/').filter(|part| !part.is_empty()) {
@@ -127,7 +127,7 @@ impl Destination {
         Ok(dir)
     }
 
-    /// One line on what was not written, and how to have it written.
+    /// One line on the files that were not written, and how to allow them.
     pub(crate) fn unsaved_message(&self, unsaved: &[Unsaved]) -> Option<UsageError> {
         const MOST: usize = 3;
         let describe = |file: &Unsaved| {
@@ -164,7 +164,7 @@ impl From<Errno> for SaveError {
     }
 }
 
-/// Puts a new file in the place of another at once. Processes that have it open, and other links to it, keep the old content.
+/// Replaces a file atomically. Processes that have it open, and other hard links, keep the old content.
 fn replace(dir: &OwnedFd, name: &str, mode: Mode, content: &[u8]) -> Result<(), SaveError> {
     let there = rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW)?;
     if FileType::from_raw_mode(there.st_mode) != FileType::RegularFile {
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_allowed_is_done() {
+    fn allowed_operations_are_carried_out() {
         let dir = tempfile::tempdir().expect("tempdir");
         let (file, other) = (dir.path().join("f"), dir.path().join("other"));
         std::fs::write(&file, "old").expect("write");
@@ -232,14 +232,14 @@ mod tests {
         let hidden = |path: &str| (path.to_owned(), Reason::Hidden);
         assert_eq!(save(dir.path(), &[OutputAllow::Overwrite], &result), [hidden(".git/hooks/x"), hidden("a/.b/c")]);
         assert_eq!(std::fs::read(&file).expect("read"), b"new");
-        assert_eq!(std::fs::read(&other).expect("read"), b"old", "another name of the old file keeps it");
+        assert_eq!(std::fs::read(&other).expect("read"), b"old", "another hard link keeps the old content");
         assert_eq!(std::fs::metadata(&file).expect("metadata").nlink(), 1);
         assert!(!dir.path().join(".git").exists());
         let all = [OutputAllow::Overwrite, OutputAllow::Hidden, OutputAllow::Executable];
         assert_eq!(save(dir.path(), &all, &result), []);
         let mode = std::fs::metadata(dir.path().join(".git/hooks/x")).expect("metadata").permissions().mode();
         assert_eq!(mode & 0o100, 0o100);
-        assert_eq!(std::fs::read_dir(dir.path()).expect("dir").count(), 4, "nothing temporary is left");
+        assert_eq!(std::fs::read_dir(dir.path()).expect("dir").count(), 4, "no temporary file is left");
     }
 
     #[test]

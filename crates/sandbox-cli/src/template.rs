@@ -13,10 +13,10 @@ use crate::args::CodeOptions;
 use crate::exit_code;
 use crate::request::UsageError;
 
-/// The longest template, and the largest file with variables.
+/// The maximum size of a template, and of a file with variables.
 const MOST: u64 = 16 << 20;
 
-/// The template that the flags ask for.
+/// The template that the flags select.
 pub(crate) fn read(options: &CodeOptions, language: &Definition) -> Result<Option<TemplateRequest>, UsageError> {
     let Some(template) = &options.template else {
         if options.var.is_empty() && options.vars.is_empty() {
@@ -69,7 +69,7 @@ fn read_text(file: &Path) -> Result<String, UsageError> {
     Ok(text)
 }
 
-/// Renders what comes on standard input. This is what runs in a cell.
+/// Renders the template on standard input. This is what runs in a cell.
 pub(crate) fn render() -> u8 {
     let mut job = vec![];
     let read = std::io::stdin().take(8 * MOST).read_to_end(&mut job);
@@ -83,7 +83,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn variables_are_text_files_or_json() {
+    fn variables_can_be_text_files_or_json() {
         assert_eq!(variable("a=b=c"), Ok(("a".into(), json!("b=c"))));
         assert_eq!(variable("a:=[1, true]"), Ok(("a".into(), json!([1, true]))));
         let dir = tempfile::tempdir().expect("tempdir");

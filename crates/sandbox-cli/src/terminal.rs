@@ -1,19 +1,19 @@
 //! Neutralises control sequences in a program's output for a terminal.
 //!
-//! Control sequences can set titles, move the cursor over earlier lines, change colours for good, and on some terminals
-//! type input. Every control character but newline, tab and carriage return is shown as its picture (ESC as ␛);
-//! text stays as it is. Bytes may arrive in any portions, so an unfinished character waits for its rest.
+//! Control sequences can set titles, move the cursor over earlier lines, change colours permanently, and on some
+//! terminals type input. Every control character except newline, tab and carriage return is shown as its picture (ESC
+//! as ␛); other text is unchanged. Bytes may arrive in any chunks, so an incomplete character waits for its rest.
 
 use sandbox_base::visible;
 
-/// A filter with the unfinished end of what went through it.
+/// A filter that keeps the incomplete character at the end of its input.
 #[derive(Debug, Default)]
 pub(crate) struct Neutraliser {
     unfinished: Vec<u8>,
 }
 
 impl Neutraliser {
-    /// Filters the next portion.
+    /// Filters the next chunk.
     pub(crate) fn filter(&mut self, bytes: &[u8]) -> Vec<u8> {
         let mut input = std::mem::take(&mut self.unfinished);
         input.extend_from_slice(bytes);
@@ -40,14 +40,14 @@ impl Neutraliser {
         output.into_bytes()
     }
 
-    /// What was never finished.
+    /// The incomplete character at the end.
     pub(crate) fn finish(&mut self) -> Vec<u8> {
         let rest = std::mem::take(&mut self.unfinished);
         String::from_utf8_lossy(&rest).into_owned().into_bytes()
     }
 }
 
-/// A text as it is shown on a terminal.
+/// Text as it is shown on a terminal.
 pub(crate) fn neutralise(text: &str) -> String {
     let mut filter = Neutraliser::default();
     let mut bytes = filter.filter(text.as_bytes());
@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn text_passes_and_sequences_do_not() {
+    fn text_passes_and_control_sequences_do_not() {
         assert_eq!(whole("héllo\tworld\r\n".as_bytes()), "héllo\tworld\r\n");
         assert_eq!(whole(b"\x1b]0;owned\x07\x1b[31mred"), "␛]0;owned␇␛[31mred");
         assert_eq!(whole("\u{9b}31m".as_bytes()), "\u{fffd}31m");
@@ -81,13 +81,13 @@ mod tests {
     }
 
     #[test]
-    fn portions_make_no_difference() {
+    fn chunk_boundaries_make_no_difference() {
         let text = [" añ€😀\x1b[0m".as_bytes(), b"\xff end", b"\xe2"].concat();
         for size in 1..6 {
             let mut neutraliser = Neutraliser::default();
             let mut output: Vec<u8> = text.chunks(size).flat_map(|part| neutraliser.filter(part)).collect();
             output.extend(neutraliser.finish());
-            assert_eq!(String::from_utf8(output).expect("UTF-8"), whole(&text), "portions of {size}");
+            assert_eq!(String::from_utf8(output).expect("UTF-8"), whole(&text), "chunks of {size}");
         }
     }
 }

@@ -1,6 +1,6 @@
-//! The sandbox under attack: nothing is breached as root and as an ordinary user, the absence of every layer is noticed, and
-//! deadlines hold when fifty hostile programs run at once.
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
+//! The sandbox under attack: nothing is breached as root and as an ordinary user, the absence of every layer is
+//! noticed, and deadlines hold when fifty hostile programs run at once.
+#![expect(clippy::unwrap_used, reason = "a test that cannot continue should stop")]
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -13,18 +13,18 @@ use sandbox_testing::command::{binary, fixture, in_container, keep_report, resul
 use sandbox_testing::{GuardedChild, data_dir, eventually, needs};
 use serde_json::Value;
 
-/// Time is measured here, so the tests take turns.
+/// Time is measured here, so the tests run one by one.
 fn alone() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());
     TURN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The attacks of a report that ended in a certain way.
+/// The attacks of a report with a certain outcome.
 fn ended<'r>(report: &'r Value, outcome: &str) -> Vec<&'r Value> {
     report["attacks"].as_array().unwrap().iter().filter(|attack| attack["outcome"] == outcome).collect()
 }
 
-/// What suites have in the places where they plant things.
+/// The files in the places where suites plant them.
 fn planted() -> BTreeSet<OsString> {
     let names = ["/tmp", "/var/tmp", "/dev/shm"].map(|dir| std::fs::read_dir(dir).into_iter().flatten().flatten());
     names
@@ -50,12 +50,12 @@ fn every_attack_is_stopped() {
     assert_eq!((&report["left_behind"], planted().is_subset(&before)), (&serde_json::json!([]), true));
     assert_eq!((output.status.code(), &report["success"]), (Some(0), &true.into()));
     assert!(ended(&report, "stopped").len() > 100);
-    // What is said to be impossible to stop must not be stopped by accident: then the documents are out of date.
+    // If an attack that is documented as a known limit is stopped, the documents are out of date.
     let known: Vec<_> = ended(&report, "known").iter().map(|attack| attack["name"].clone()).collect();
     assert_eq!(known, ["interfere/locks.c", "deceive/forged-checks.py"]);
 }
 
-/// Gives another user the artifacts that were prepared for Go, which take a minute to make, if they exist.
+/// Copies the artifacts that were prepared for Go, which take a minute to build, for another user, if they exist.
 fn share_prepared(data: &Path, owner: &str) {
     let from = data_dir().join("environments");
     let to = data.join("environments");
@@ -83,7 +83,7 @@ fn every_attack_is_stopped_in_warm_cells() {
         let attacks = report["attacks"].as_array().unwrap();
         attacks.iter().filter(|attack| attack["start"] == how).count()
     };
-    // Those with a network or with a disk of another size are made on the spot, and so are those that come too soon.
+    // Cells with a network or another disk size are created on demand, and so are those that are needed too early.
     assert!(started("warm") >= 5 && started("ready") >= 10, "{} warm, {} ready", started("warm"), started("ready"));
 }
 
@@ -93,7 +93,7 @@ fn every_attack_is_stopped_for_an_ordinary_user() {
         return;
     }
     let _alone = alone();
-    // In a place that the user can reach.
+    // In a directory that the user can reach.
     let dir = tempfile::Builder::new().permissions(PermissionsExt::from_mode(0o755)).tempdir().unwrap();
     let (program, data) = (dir.path().join("sandbox-run"), dir.path().join("data"));
     std::fs::copy(binary(), &program).unwrap();
@@ -114,11 +114,11 @@ fn every_attack_is_stopped_for_an_ordinary_user() {
     assert_eq!((output.status.code(), &report["left_behind"]), (Some(0), &serde_json::json!([])));
     for attack in ended(&report, "not_attempted") {
         let why = attack["why"].as_str().unwrap();
-        // Toolchains in root's home directory are not the user's, and neither are shares of the CPU.
+        // Toolchains in root's home directory are not available to the user, nor are CPU shares.
         assert!(["needs root", "needs cpu"].contains(&why) || why.starts_with("needs a toolchain"), "{attack:#}");
     }
     assert!(ended(&report, "stopped").len() > 90);
-    // What a user can leave out is noticed, what not is said.
+    // The absence of layers that a user can disable is noticed; the others are reported as untested.
     #[cfg(feature = "canary")]
     {
         let canary = result(&user(&["attack", "--canary", "--json"]));
@@ -130,7 +130,7 @@ fn every_attack_is_stopped_for_an_ordinary_user() {
     }
 }
 
-/// What succeeds where there are no namespaces and no control groups, as the programs' headers say.
+/// The attacks that succeed without namespaces and cgroups, according to the headers of the programs.
 const KNOWN_WITHOUT_NAMESPACES: [&str; 9] = [
     "secrets/home-directories.sh",
     "secrets/host-name.py",
@@ -170,22 +170,22 @@ fn every_attack_is_stopped_or_known_without_namespaces() {
         for attack in ended(&report, "not_attempted") {
             let why = attack["why"].as_str().unwrap();
             let missing = ["needs root", "needs key", "needs sysv", "needs cpu", "needs x86_64"].contains(&why);
-            let no_network = why.contains("there is no network of the cell's own");
+            let no_network = why.contains("there is no network namespace");
             assert!(missing || no_network || why.starts_with("needs a toolchain"), "{user}: {attack:#}");
         }
         let stopped = ended(&report, "stopped").len();
         assert!(stopped > 90, "{user}: {stopped}");
         let known = ended(&report, "known");
         let names: Vec<_> = known.iter().map(|attack| attack["name"].as_str().unwrap()).collect();
-        // Only root can give files to others.
+        // Only root can change the owner of files.
         let there = |name: &&str| user == "root" || *name != "secrets/owners.py";
         let expected: Vec<_> = KNOWN_WITHOUT_NAMESPACES.into_iter().filter(there).collect();
         assert_eq!(names, expected, "{user}");
-        // No limit that is known is an excuse for a secret, or for a change outside.
+        // A known limit does not excuse a leaked secret or a change outside.
         for attack in known {
             for evidence in attack["evidence"].as_array().unwrap() {
                 let evidence = evidence.as_str().unwrap();
-                let is_weak = ["it says that it got through", "it learnt the host's name", "the verdict is"]
+                let is_weak = ["it reports that it got through", "it learnt the host name", "the verdict is"]
                     .iter()
                     .any(|words| evidence.starts_with(words))
                     || evidence == "it learnt a secret: the owner of a file";
@@ -216,7 +216,7 @@ fn the_absence_of_every_layer_is_noticed() {
     for (layer, found) in report["layers"].as_object().unwrap() {
         assert_eq!((&found["testable"], &found["noticed"]), (&true.into(), &true.into()), "{layer}: {report:#}");
     }
-    // On this machine every call that attacks try exists, so each of them must see the difference.
+    // On this host every call that attacks try exists, so each of them must see the difference.
     let missed: Vec<_> = report["trials"].as_array().unwrap().iter().filter(|trial| trial["noticed"] != true).collect();
     assert!(missed.iter().all(|trial| trial["expected"] == "breached"), "{missed:#?}");
     assert_eq!(
@@ -240,16 +240,16 @@ fn an_interrupted_suite_leaves_nothing() {
 }
 
 #[test]
-fn some_attacks_can_be_chosen_and_listed() {
+fn attacks_can_be_selected_and_listed() {
     let _alone = alone();
     let list = sandbox(&["attack", "--list", "--only", "network/"]).output().unwrap();
     let text = String::from_utf8(list.stdout).unwrap();
     assert!(text.contains("network/loopback.py") && !text.contains("escape/"), "{text}");
     let none = sandbox(&["attack", "--only", "there is no such attack"]).output().unwrap();
-    assert_eq!(none.status.code(), Some(1), "nothing attempted is no success");
+    assert_eq!(none.status.code(), Some(1), "nothing attempted is not a success");
     let one = sandbox(&["attack", "--only", "host-name"]).env("SANDBOX_DATA_DIR", data_dir()).output().unwrap();
     let text = String::from_utf8(one.stdout).unwrap();
-    assert!(text.contains("✓ host-name.py  finds out on which host it is · stopped by uts"), "{text}");
+    assert!(text.contains("✓ host-name.py  finds out the name of the host · stopped by uts"), "{text}");
     assert!(text.ends_with("\n1 stopped, 0 breached\n"), "{text}");
 }
 
@@ -260,7 +260,7 @@ fn deadlines_hold_for_fifty_hostile_programs_at_once() {
     }
     let _alone = alone();
     let path = fixture().to_str().unwrap();
-    // None of them ends by itself, or within a minute, so each that ends was ended.
+    // None of them ends by itself within a minute, so each that ends was killed.
     let hang = 60.0;
     let hostile: [(&[&str], &[&str]); 5] = [
         (&[path, "fork-bomb"], &["process_limit", "timeout"]),

@@ -1,7 +1,7 @@
-//! A thousand runs in a row and fifty at once leave nothing behind and are all judged right.
+//! A thousand runs in a row and fifty at once leave nothing behind and have the right verdicts.
 //!
-//! In a test binary of its own, so that nothing else runs while it counts.
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
+//! In a separate test binary, so that nothing else runs while it counts.
+#![expect(clippy::unwrap_used, reason = "a test that cannot continue should stop")]
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use sandbox_testing::command::{fixture, groups, processes, program, python};
 use sandbox_testing::eventually;
 
-/// Everything on the host that a run could leave.
+/// Everything on the host that a run could leave behind.
 #[derive(Debug, PartialEq, Eq)]
 struct Traces {
     processes: usize,
@@ -36,10 +36,10 @@ fn traces() -> Traces {
 }
 
 #[test]
-fn a_thousand_in_a_row_and_fifty_at_once() {
+fn a_thousand_runs_in_a_row_and_fifty_at_once_leave_nothing() {
     fixture();
     let before = traces();
-    // An emulated machine is some thirty times slower and does fewer.
+    // An emulated machine is some thirty times slower and runs fewer.
     let runs = std::env::var("SANDBOX_TEST_RUNS").map_or(1000, |runs| runs.parse().unwrap());
     for n in 0..runs {
         let result = program(&["exit", &(n % 7).to_string()], &[]);
@@ -63,6 +63,6 @@ fn a_thousand_in_a_row_and_fifty_at_once() {
         let (verdict, expected) = thread.join().unwrap();
         assert_eq!(verdict, expected, "run {n} of fifty");
     }
-    // A keeper is still being taken apart for a moment after its command has ended.
+    // A keeper is still shutting down for a moment after its command has ended.
     eventually("nothing is left", || traces() == before);
 }

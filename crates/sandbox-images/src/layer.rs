@@ -1,8 +1,8 @@
-//! Putting one layer on top of those before it.
+//! Applies one layer on top of the previous ones.
 //!
-//! A layer is a tar file: what it has replaces what was there, `.wh.NAME` takes NAME of the layers below away, and
-//! `.wh..wh..opq` takes away all that they have in a directory. What a cell has no use for is left out: devices, pipes,
-//! set-id bits, owners, extended attributes.
+//! A layer is a tar file: its entries replace existing ones, `.wh.NAME` removes NAME of the layers below, and
+//! `.wh..wh..opq` removes everything that they have in a directory. Entries that a cell cannot use are left out:
+//! devices, pipes, set-id bits, owners, extended attributes.
 
 use std::collections::HashSet;
 use std::ffi::OsStr;
@@ -19,10 +19,10 @@ use crate::tree::{DirHandle, Tree, names};
 const WHITEOUT: &[u8] = b".wh.";
 const OPAQUE: &[u8] = b".wh..wh..opq";
 
-/// What may still be unpacked, and what was.
+/// The remaining allowance for unpacking, and the totals so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Tally {
-    /// Files, directories and links that may still be made.
+    /// Files, directories and links that may still be created.
     pub(crate) entries: u64,
     /// Bytes that files may still have.
     pub(crate) bytes: u64,
@@ -41,10 +41,10 @@ impl Tally {
     }
 }
 
-/// Puts a layer on a tree.
+/// Applies a layer to a tree.
 pub(crate) fn apply<R: Read>(tree: &Tree, layer: R, tally: &mut Tally) -> io::Result<()> {
     let mut archive = Archive::new(layer);
-    // What this layer has made, which its own whiteouts do not mean.
+    // The entries that this layer has created, to which its own whiteouts do not apply.
     let mut own = HashSet::new();
     for entry in archive.entries()? {
         let mut entry = entry?;
@@ -102,7 +102,7 @@ fn put<R: Read>(
 
 fn remember(own: &mut HashSet<Vec<u8>>, place: &DirHandle, name: &OsStr) {
     let mut path = place.path_of(name);
-    // The directories above too, as far as they are not known.
+    // The parent directories too, as far as they are not known.
     while own.insert(path.clone()) {
         let Some(end) = path.iter().rposition(|byte| *byte == b'/') else { return };
         path.truncate(end);
@@ -113,8 +113,8 @@ fn white_out(place: &DirHandle, name: &OsStr, hidden: &OsStr, own: &HashSet<Vec<
     let keep = |path: &[u8]| own.contains(path);
     match hidden.as_bytes() {
         _ if name.as_bytes() == OPAQUE => place.clear(&keep),
-        b"" | b"." | b".." => Err(io::Error::other("it takes nothing away")),
-        // Notes of an older file system to itself.
+        b"" | b"." | b".." => Err(io::Error::other("a whiteout without a name")),
+        // Metadata of an older union file system.
         hidden if hidden.starts_with(WHITEOUT) => Ok(()),
         _ => place.remove(hidden, &keep),
     }
@@ -136,7 +136,7 @@ fn make_directory(place: &DirHandle, name: &OsStr, mode: u32) -> io::Result<()> 
 
 fn make_file<R: Read>(place: &DirHandle, name: &OsStr, entry: &mut Entry<'_, R>, tally: &mut Tally) -> io::Result<()> {
     let (size, mode) = (entry.size(), entry.header().mode().unwrap_or(0o644));
-    // Before anything is written: a file that is mostly holes can claim to be of any size.
+    // Before anything is written: a sparse file can claim any size.
     tally.bytes = tally.bytes.checked_sub(size).ok_or_else(|| io::Error::other(TOO_LARGE))?;
     let mut file = place.make_file(name)?;
     if io::copy(&mut entry.take(size), &mut file)? < size {
@@ -150,7 +150,7 @@ fn make_file<R: Read>(place: &DirHandle, name: &OsStr, entry: &mut Entry<'_, R>,
     Ok(())
 }
 
-/// A second name for a file that is there; the image's own, whatever the path says.
+/// A hard link to an existing file, which is resolved inside the image whatever the path is.
 fn make_link(tree: &Tree, place: &DirHandle, name: &OsStr, target: &[u8]) -> io::Result<()> {
     let target = names(target)?;
     let Some((file, parents)) = target.split_last() else {

@@ -1,11 +1,10 @@
 //! Container images as root file systems of cells.
 //!
-//! An image is an untrusted file. It is therefore unpacked in a cell ([`unpack()`]): a program of our own reads
-//! it from its standard input and makes files in one directory of the host's, which is all it can write to. Inside,
-//! every path is resolved by hand, component by component, without the kernel ever following a link
-//! (`tree.rs`).
+//! An image is an untrusted file. It is therefore unpacked in a cell ([`unpack()`]): this program reads it from
+//! standard input and creates files in one host directory, which is the only one it can write to. Inside, it resolves
+//! every path itself, component by component, without the kernel ever following a link (`tree.rs`).
 //!
-//! What comes of it is kept by content ([`ImageStore`]) and shown read-only in the cells of runs that ask for it.
+//! The result is stored by content ([`ImageStore`]) and mounted read-only in the cells of runs that request it.
 
 #[cfg(fuzzing)]
 pub mod fuzz;
@@ -23,10 +22,10 @@ pub use pack::pack;
 pub use store::{Image, ImageError, ImageInfo, ImageStore, Import, ListedImage};
 pub use unpack::{ImageCaps, ImageConfig, UnpackResult, UnpackTask, Unpacked, unpack};
 
-/// The first argument with which a program calls [`unpack()`] on what it reads.
+/// The first argument of a program that shall call [`unpack()`] on its standard input.
 pub const UNPACK_COMMAND: &str = "__unpack-image";
 
-/// Where the directory that is filled appears in the cell.
+/// The path of the target directory in the cell.
 pub const UNPACK_DIR: &str = "/image";
 
 /// The unpacked root in that directory.

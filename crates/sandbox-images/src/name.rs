@@ -1,11 +1,11 @@
-//! Names of images, as people know them from registries: `python:3.12-slim`, `example.com/team/tool`.
+//! Image names, as in registries: `python:3.12-slim`, `example.com/team/tool`.
 
 use std::fmt;
 
 /// The longest name.
 const MAX_NAME: usize = 200;
 
-/// A name that was checked.
+/// A valid name.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ImageName(String);
 
@@ -23,7 +23,7 @@ impl ImageName {
         Ok(Self(name.to_owned()))
     }
 
-    /// A name like this one, of what is not a name by itself.
+    /// A valid name that resembles an arbitrary text.
     pub(crate) fn like(text: &str) -> Option<Self> {
         let replaced: String =
             text.chars().map(|c| if c.is_ascii_alphanumeric() || "._-".contains(c) { c } else { '-' }).collect();
@@ -37,7 +37,7 @@ impl ImageName {
         &self.0
     }
 
-    /// The file that stands for it: names have slashes, files have not.
+    /// The name of its file: image names have slashes, file names cannot.
     pub(crate) fn file(&self) -> String {
         self.0.replace('/', "%")
     }
@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_as_in_registries() {
+    fn registry_names_are_accepted() {
         for good in ["busybox", "python:3.12-slim", "example.com:5000/team/tool@sha256", "A_b.c"] {
             let name = ImageName::new(good).expect(good);
             assert_eq!(ImageName::of_file(&name.file()), Some(name.clone()), "{good}");

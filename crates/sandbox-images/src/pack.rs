@@ -1,11 +1,11 @@
-//! An OCI layout in a directory, put into one file: unpacking reads a file.
+//! Packs an OCI layout directory into one file, because unpacking reads a file.
 
 use std::fs::File;
 use std::io::{self, Seek};
 use std::path::{Path, PathBuf};
 
-/// Packs the files that make up a layout. They are the caller's own, so links are followed. The file vanishes when it is
-/// closed; it is made in `scratch`, because it is as large as the image.
+/// Packs the files of a layout. They belong to the caller, so links are followed. The file is temporary and vanishes
+/// when it is closed; it is created in `scratch`, because it is as large as the image.
 pub fn pack(layout: &Path, scratch: &Path) -> io::Result<File> {
     for name in ["oci-layout", "index.json"] {
         if !layout.join(name).is_file() {

@@ -7,7 +7,7 @@ use std::os::unix::fs::FileExt;
 use flate2::read::MultiGzDecoder;
 use sha2::{Digest, Sha256};
 
-/// A part of a file, read without moving its position.
+/// A section of a file, read without moving its position.
 pub(crate) struct Section<'a> {
     file: &'a File,
     at: u64,
@@ -33,7 +33,7 @@ impl Read for Section<'_> {
     }
 }
 
-/// Hashes what passes.
+/// Hashes the bytes that pass through.
 pub(crate) struct Hashing<R> {
     inner: R,
     hasher: Sha256,
@@ -44,7 +44,7 @@ impl<R: Read> Hashing<R> {
         Self { inner, hasher: Sha256::new() }
     }
 
-    /// Reads what is left, and returns the digest of all and the reader.
+    /// Reads the rest, and returns the digest of everything and the reader.
     pub(crate) fn finish(mut self) -> io::Result<(String, R)> {
         io::copy(&mut self, &mut io::sink())?;
         let digest = sandbox_base::random::hex(&self.hasher.finalize());
@@ -60,7 +60,7 @@ impl<R: Read> Read for Hashing<R> {
     }
 }
 
-/// Refuses to give more than there may be. However little is in a file, what comes out of it may be endless.
+/// Fails beyond a maximum size. A small compressed file can expand without end.
 pub(crate) struct Bounded<'a, R> {
     inner: R,
     left: &'a mut u64,
@@ -89,7 +89,7 @@ impl<R: Read> Read for Bounded<'_, R> {
 
 pub(crate) const TOO_LARGE: &str = "it exceeds the maximum size of an unpacked image; raise it with SANDBOX_IMAGE_SIZE";
 
-/// What a stream is compressed with.
+/// The compression of a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Compression {
     None,
@@ -98,7 +98,7 @@ pub(crate) enum Compression {
 }
 
 impl Compression {
-    /// By the first bytes; names are not believed.
+    /// Detected by the first bytes, because names are not trusted.
     pub(crate) fn of(start: &[u8]) -> io::Result<Self> {
         match start {
             [0x1f, 0x8b, ..] => Ok(Self::Gzip),
@@ -112,7 +112,7 @@ impl Compression {
     }
 }
 
-/// A stream without its compression.
+/// A decompressed stream.
 pub(crate) enum Plain<R: Read> {
     None(R),
     Gzip(Box<MultiGzDecoder<BufReader<R>>>),
@@ -132,7 +132,7 @@ impl<R: Read> Plain<R> {
         })
     }
 
-    /// The stream itself.
+    /// The underlying stream.
     pub(crate) fn into_inner(self) -> R {
         match self {
             Self::None(inner) => inner,
@@ -158,7 +158,7 @@ mod tests {
     use std::io::Write;
 
     #[test]
-    fn what_was_compressed_comes_out_and_is_bounded() {
+    fn streams_are_decompressed_and_bounded() {
         let mut gzip = flate2::write::GzEncoder::new(vec![], flate2::Compression::fast());
         gzip.write_all(&[7; 10_000]).expect("write");
         let gzip = gzip.finish().expect("finish");
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn a_digest_is_of_everything() {
+    fn a_digest_covers_the_whole_stream() {
         let mut hashing = Hashing::new(&b"hello"[..]);
         let _ = hashing.read(&mut [0; 2]).expect("read");
         let (digest, _) = hashing.finish().expect("finish");

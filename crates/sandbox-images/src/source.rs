@@ -1,5 +1,5 @@
-//! What kind of file an image comes in, and what it says about itself: an OCI layout, what `docker save` writes, or a
-//! root file system in a single tar file, such as `docker export` writes.
+//! Detects the format of an image file and reads its metadata: an OCI layout, the output of `docker save`, or a root
+//! file system in a single tar file, such as `docker export` writes.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -12,13 +12,13 @@ use tar::{Archive, EntryType};
 use crate::read::{Hashing, Section};
 use crate::unpack::ImageConfig;
 
-/// The largest description.
+/// The maximum size of a description.
 const MAX_JSON: u64 = 4 << 20;
 
-/// The most files in a layout: an image has no more than a few hundred layers.
+/// The maximum number of files in a layout: an image has no more than a few hundred layers.
 const MOST_PARTS: usize = 10_000;
 
-/// How often one description may refer to another.
+/// The maximum depth of references between descriptions.
 const MOST_STEPS: usize = 4;
 
 /// What is to be unpacked.
@@ -27,7 +27,7 @@ pub(crate) struct ImageContents {
     pub(crate) layers: Vec<Blob>,
     /// The digest of the description, if there is one.
     pub(crate) digest: Option<String>,
-    /// What the image is called in its file.
+    /// The image's name in the file.
     pub(crate) name: Option<String>,
     pub(crate) config: ImageConfig,
 }
@@ -36,9 +36,9 @@ pub(crate) struct ImageContents {
 pub(crate) struct Blob {
     pub(crate) at: u64,
     pub(crate) size: u64,
-    /// What it must be, as it is.
+    /// The expected digest of the stored bytes.
     pub(crate) digest: Option<String>,
-    /// What it must be without its compression.
+    /// The expected digest of the decompressed bytes.
     pub(crate) content: Option<String>,
 }
 
@@ -46,7 +46,7 @@ fn bad(why: impl Into<String>) -> io::Error {
     io::Error::other(why.into())
 }
 
-/// Finds out what a file is.
+/// Detects the format of a file.
 pub(crate) fn recognise(file: &File) -> io::Result<ImageContents> {
     let size = file.metadata()?.len();
     match Layout::read(file)? {
@@ -61,7 +61,7 @@ pub(crate) fn recognise(file: &File) -> io::Result<ImageContents> {
     }
 }
 
-/// The files of a layout, by their names: where they begin, and how long they are.
+/// The files of a layout, by name: offset and length.
 struct Layout<'a> {
     file: &'a File,
     parts: HashMap<String, (u64, u64)>,
@@ -99,12 +99,12 @@ impl<'a> Layout<'a> {
         self.parts.contains_key(name)
     }
 
-    /// A root file system may well have a file called `manifest.json`.
+    /// A root file system may contain a file called `manifest.json`.
     fn looks_saved(&self) -> bool {
         self.json::<Vec<DockerManifest>>("manifest.json").is_ok_and(|(saved, _)| !saved.is_empty())
     }
 
-    /// A file, or the one that a link beside it stands for: layers that are there twice are saved like that.
+    /// A file, or the target of a link beside it: duplicate layers are saved as links.
     fn part(&self, name: &str) -> io::Result<(u64, u64)> {
         let mut name = name.to_owned();
         for _ in 0..MOST_STEPS {
@@ -183,7 +183,7 @@ impl<'a> Layout<'a> {
     }
 }
 
-/// Puts together what was read, if it fits together.
+/// Combines the metadata, if it is consistent.
 fn finish(
     mut layers: Vec<Blob>,
     description: ImageDescription,
@@ -203,12 +203,12 @@ fn finish(
     }
     if !description.architecture.is_empty() && description.architecture != architecture() {
         let theirs = shown(&description.architecture);
-        return Err(bad(format!("it is for {theirs} processors; this machine has {}", architecture())));
+        return Err(bad(format!("it is for {theirs}, but this host is {}", architecture())));
     }
     Ok(ImageContents { layers, digest: Some(digest), name, config: description.config.unwrap_or_default() })
 }
 
-/// This machine's architecture, as images name it.
+/// The architecture of this host, as images name it.
 fn architecture() -> &'static str {
     match std::env::consts::ARCH {
         "x86_64" => "amd64",
@@ -217,7 +217,7 @@ fn architecture() -> &'static str {
     }
 }
 
-/// Where a layout keeps what has this digest.
+/// The path in a layout of the file with this digest.
 fn blob_path(digest: &str) -> io::Result<String> {
     let hex = digest.strip_prefix("sha256:").filter(|hex| is_digest(hex));
     let hex = hex.ok_or_else(|| bad(format!("'{}' is not a SHA-256 digest", shown(digest))))?;
@@ -228,7 +228,7 @@ pub(crate) fn is_digest(hex: &str) -> bool {
     hex.len() == 64 && hex.bytes().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte))
 }
 
-/// Refuses what is not what it was said to be.
+/// Verifies a digest.
 pub(crate) fn verify(what: &str, declared: &str, is: &str) -> io::Result<()> {
     if declared.strip_prefix("sha256:") == Some(is) {
         return Ok(());
@@ -240,7 +240,7 @@ fn shown(text: &str) -> String {
     text.chars().filter(|c| !c.is_control()).take(100).collect()
 }
 
-/// The one that this machine can run.
+/// The image that this host can run.
 fn only(descriptors: &[Descriptor]) -> io::Result<&Descriptor> {
     let fits = |descriptor: &&Descriptor| match &descriptor.platform {
         None => true,
@@ -296,7 +296,7 @@ struct Manifest {
     layers: Vec<Descriptor>,
 }
 
-/// What `docker save` says about an image.
+/// The manifest that `docker save` writes.
 #[derive(Deserialize)]
 struct DockerManifest {
     #[serde(rename = "Config")]

@@ -1,15 +1,15 @@
-//! Images that were unpacked, by content, and the names they go by.
+//! The store of unpacked images, by content, and their names.
 //!
 //! ```text
 //! images/3a5f…/root        the root file system
-//! images/3a5f…/image.json  what is known about it
-//! images/3a5f….lock        locked by those who use it (shared) and by the one who removes it
+//! images/3a5f…/image.json  its metadata
+//! images/3a5f….lock        locked by users (shared) and by a removal (exclusive)
 //! images/names/python:3    the digest that the name stands for
-//! images/import.lock       locked by the one who imports
+//! images/import.lock       locked during an import
 //! ```
 //!
-//! An image is unpacked under another name and renamed when it is complete. What a process that died has left is removed by
-//! the next one who imports.
+//! An image is unpacked under a temporary name and renamed when it is complete. The next import removes what an
+//! interrupted one left behind.
 
 use std::fs::{DirBuilder, File};
 use std::io;
@@ -27,10 +27,10 @@ use crate::name::ImageName;
 use crate::source::is_digest;
 use crate::unpack::{ImageConfig, Unpacked};
 
-/// What images that are being unpacked are called.
+/// The name prefix of images that are being unpacked.
 const STAGING: &str = "importing";
 
-/// The fewest characters that stand for a digest.
+/// The minimum length of an abbreviated digest.
 const LEAST_DIGEST: usize = 12;
 
 /// Why the store refused or failed.
@@ -39,16 +39,16 @@ pub enum ImageError {
     /// There is no such image.
     #[error("no image '{0}'; list images with `sandbox-run image list`, add one with `sandbox-run image import`")]
     Unknown(String),
-    /// It is used by a run.
+    /// A run uses it.
     #[error("the image '{0}' is in use; try again when its runs have ended")]
     InUse(String),
-    /// A name that is none.
+    /// An invalid name.
     #[error("{0}")]
     Name(String),
     /// The store cannot be read or written.
     #[error("cannot {what}: {}", reason(.source))]
     Io {
-        /// What was tried.
+        /// The operation that failed.
         what: String,
         /// Why it failed.
         source: io::Error,
@@ -66,16 +66,16 @@ pub struct ImageStore {
     dir: PathBuf,
 }
 
-/// An image that stays as long as this does.
+/// An image that cannot be removed while this exists.
 #[derive(Debug, Clone)]
 pub struct Image {
-    /// What it was asked for by.
+    /// The name or digest that was requested.
     pub name: String,
     /// `sha256:…`
     pub digest: String,
     /// Its root file system.
     pub root: PathBuf,
-    /// How it wants to be run.
+    /// Its default configuration for runs.
     pub config: ImageConfig,
     _lock: Arc<File>,
 }
@@ -83,39 +83,39 @@ pub struct Image {
 /// An image in a list.
 #[derive(Debug, Clone, Serialize)]
 pub struct ListedImage {
-    /// What it is called; nothing if an import was cut off before it got a name.
+    /// Its names; none if an import was interrupted before it got a name.
     pub names: Vec<String>,
-    /// What is known about it.
+    /// Its metadata.
     #[serde(flatten)]
     pub about: ImageInfo,
 }
 
-/// What is known about an image.
+/// The metadata of an image.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct ImageInfo {
     /// `sha256:…`
     pub digest: String,
-    /// How many bytes its layers have.
+    /// The total size of its layers in bytes.
     pub size: u64,
-    /// How many files, directories and links they have.
+    /// The total number of files, directories and links.
     pub entries: u64,
-    /// How many entries were left out.
+    /// The number of entries that were left out.
     pub skipped: u64,
-    /// How it wants to be run.
+    /// Its default configuration for runs.
     pub config: ImageConfig,
 }
 
-/// An image that is being unpacked. Unless it is published, nothing is left of it.
+/// An image that is being unpacked. It is removed unless it is published.
 #[derive(Debug)]
 pub struct Import {
     store: ImageStore,
     dir: PathBuf,
-    /// The right to import, which one has at a time.
+    /// The import lock, which one process can hold at a time.
     _lock: File,
 }
 
 impl ImageStore {
-    /// The store in a data directory.
+    /// Opens the store in a data directory.
     #[must_use]
     pub fn new(data_dir: &Path) -> Self {
         Self { dir: data_dir.join("images") }
@@ -129,7 +129,7 @@ impl ImageStore {
         self.dir.join(format!("{hex}.lock"))
     }
 
-    /// A directory to unpack an image into. Waits for others who import.
+    /// Creates a directory to unpack an image into. Waits for other imports.
     pub fn import(&self) -> Result<Import, ImageError> {
         let begin = || {
             make_dir(&self.dir)?;
@@ -143,14 +143,14 @@ impl ImageStore {
         begin().map_err(failed(format!("make {}", self.dir.display())))
     }
 
-    /// The image of this name, or with this digest.
+    /// The image with this name or digest.
     pub fn open(&self, name: &str) -> Result<Image, ImageError> {
         let hex = self.find(name)?;
         let unknown = || ImageError::Unknown(name.to_owned());
         let file = self.lock_file(&hex);
         let lock = match try_lock_existing(&file, LockKind::Shared) {
             Ok(Some(lock)) => lock,
-            // Only a process that removes it locks it exclusively.
+            // Only a process that removes the image locks it exclusively.
             Ok(None) => return Err(unknown()),
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(unknown()),
             Err(error) => return Err(failed(format!("lock {}", file.display()))(error)),
@@ -161,7 +161,7 @@ impl ImageStore {
         Ok(Image { name: name.to_owned(), digest, root, config, _lock: Arc::new(lock) })
     }
 
-    /// The digest that a name, or the beginning of a digest, stands for.
+    /// The digest that a name, or an abbreviated digest, stands for.
     fn find(&self, name: &str) -> Result<String, ImageError> {
         let unknown = || ImageError::Unknown(name.chars().filter(|c| !c.is_control()).take(200).collect());
         if let Ok(checked) = ImageName::new(name)
@@ -187,7 +187,7 @@ impl ImageStore {
         digests
     }
 
-    /// All names, each with the digest that it stands for.
+    /// All names, each with its digest.
     fn names(&self) -> Vec<(ImageName, String)> {
         let entries = std::fs::read_dir(self.names_dir()).into_iter().flatten().flatten();
         let read = |entry: std::fs::DirEntry| {
@@ -216,7 +216,7 @@ impl ImageStore {
         self.digests().into_iter().filter_map(listed).collect()
     }
 
-    /// Removes a name, and the image if it has no other. Given by its digest, it is removed with all its names.
+    /// Removes a name, and the image if it has no other. Given a digest, removes the image with all its names.
     pub fn remove(&self, name: &str) -> Result<(), ImageError> {
         let hex = self.find(name)?;
         let named = ImageName::new(name).ok().map(|name| self.names_dir().join(name.file())).filter(|f| f.exists());
@@ -248,7 +248,7 @@ impl Import {
         &self.dir
     }
 
-    /// Makes the image known by a name: the one that is given, or its own, or one like `file`'s.
+    /// Publishes the image under a name: the given one, or its own, or one derived from `file`.
     pub fn publish(self, unpacked: Unpacked, name: Option<&ImageName>, file: &str) -> Result<Image, ImageError> {
         let Unpacked { digest, name: own, config, size, entries, skipped } = unpacked;
         let hex = digest.strip_prefix("sha256:").unwrap_or_default().to_owned();
@@ -265,7 +265,7 @@ impl Import {
             lock(&store.lock_file(&hex), LockKind::Shared, 0o644)?;
             if store.about(&hex).is_none() {
                 std::fs::write(self.dir.join("image.json"), serde_json::to_vec_pretty(&about)?)?;
-                // A crash of the host must not leave empty files under a name that promises full ones.
+                // After a crash of the host, a published name must not lead to incomplete files.
                 rustix::fs::syncfs(File::open(&self.dir)?)?;
                 remove_tree(&target)?;
                 std::fs::rename(&self.dir, &target)?;
@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn an_import_that_is_given_up_leaves_nothing() {
+    fn an_abandoned_import_leaves_nothing() {
         let dir = tempfile::tempdir().expect("tempdir");
         let store = ImageStore::new(dir.path());
         let given_up = store.import().expect("begun");

@@ -1,8 +1,8 @@
-//! A directory in which paths of strangers are resolved without ever leading out of it.
+//! A directory tree in which untrusted paths are resolved without ever leaving it.
 //!
-//! The kernel is only ever asked about single names in directories that are open, and never to follow a link. Links are
-//! followed here, by hand: `..` leads to the directory that was entered before, at most to the root, and an absolute link
-//! begins at the root. So a path means what it will mean in the cell whose root this is, whatever else is on the host.
+//! The kernel is only asked for single names in open directories, and never follows a link. Links are resolved here:
+//! `..` leads to the parent directory, at most to the root, and an absolute link starts at the root. So a path has the
+//! meaning that it will have in the cell whose root this is, whatever else is on the host.
 
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
@@ -14,13 +14,13 @@ use std::rc::Rc;
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
-/// The deepest directory.
+/// The maximum depth of a directory.
 const MAX_DEPTH: usize = 128;
 
-/// How many links a path may lead through.
+/// The maximum number of links that a path may lead through.
 const MOST_LINKS: usize = 40;
 
-/// The longest name in a directory.
+/// The maximum length of a name in a directory.
 const MAX_NAME: usize = 255;
 
 const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
@@ -30,14 +30,14 @@ pub(crate) struct Tree {
     root: Rc<OwnedFd>,
 }
 
-/// A directory in a tree, with the way that leads to it.
+/// A directory in a tree, with its path.
 #[derive(Clone)]
 pub(crate) struct DirHandle {
     dirs: Vec<(OsString, Rc<OwnedFd>)>,
     root: Rc<OwnedFd>,
 }
 
-/// The names in a path, without those that mean nothing. A path that climbs is refused.
+/// The components of a path, without empty ones and `.`. A path with `..` is refused.
 pub(crate) fn names(path: &[u8]) -> io::Result<Vec<&OsStr>> {
     let parts = path.split(|byte| *byte == b'/').filter(|part| !part.is_empty() && *part != b".");
     let names: Vec<&OsStr> = parts.map(OsStr::from_bytes).collect();
@@ -69,7 +69,7 @@ impl Tree {
         DirHandle { dirs: vec![], root: Rc::clone(&self.root) }
     }
 
-    /// The directory that these names lead to; what is missing is made if that is wanted.
+    /// The directory at a path; missing directories are created if requested.
     pub(crate) fn directory(&self, names: &[&OsStr], make: bool) -> io::Result<DirHandle> {
         let mut place = self.root();
         let mut ahead: VecDeque<OsString> = names.iter().map(|name| (*name).to_owned()).collect();
@@ -119,13 +119,13 @@ impl DirHandle {
         self.dirs.last().map_or(&self.root, |(_, fd)| fd)
     }
 
-    /// Where it really is.
+    /// Its resolved path.
     pub(crate) fn path(&self) -> Vec<u8> {
         let names: Vec<&[u8]> = self.dirs.iter().map(|(name, _)| name.as_bytes()).collect();
         names.join(&b'/')
     }
 
-    /// Where an entry of it really is.
+    /// The resolved path of an entry.
     pub(crate) fn path_of(&self, name: &OsStr) -> Vec<u8> {
         let mut path = self.path();
         if !path.is_empty() {
@@ -144,14 +144,14 @@ impl DirHandle {
         Ok(())
     }
 
-    /// A directory in it that is one, not a link to one.
+    /// Opens a subdirectory, but not a link to one.
     pub(crate) fn inside(&self, name: &OsStr) -> io::Result<Self> {
         let mut inner = self.clone();
         inner.enter(name)?;
         Ok(inner)
     }
 
-    /// What an entry is, if there is one.
+    /// The metadata of an entry, if it exists.
     pub(crate) fn look(&self, name: &OsStr) -> io::Result<Option<(FileType, Stat)>> {
         match rustix::fs::statat(self.fd(), name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) => Ok(Some((FileType::from_raw_mode(stat.st_mode), stat))),
@@ -173,8 +173,7 @@ impl DirHandle {
         Ok(names)
     }
 
-    /// Removes an entry with all that is in it, except what `keep` wants to keep; directories that still have something in
-    /// them stay.
+    /// Removes an entry with its content, except what `keep` selects; directories that are not empty then stay.
     pub(crate) fn remove(&self, name: &OsStr, keep: &dyn Fn(&[u8]) -> bool) -> io::Result<()> {
         let Some((kind, _)) = self.look(name)? else { return Ok(()) };
         let kept = keep(&self.path_of(name));
@@ -191,12 +190,12 @@ impl DirHandle {
         }
     }
 
-    /// Removes what is in it, except what `keep` wants to keep.
+    /// Removes its content, except what `keep` selects.
     pub(crate) fn clear(&self, keep: &dyn Fn(&[u8]) -> bool) -> io::Result<()> {
         self.entries()?.iter().try_for_each(|name| self.remove(name, keep))
     }
 
-    /// Makes a file in place of whatever had its name.
+    /// Creates a file in place of any entry with its name.
     pub(crate) fn make_file(&self, name: &OsStr) -> io::Result<std::fs::File> {
         self.remove(name, &|_| false)?;
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;

@@ -1,4 +1,4 @@
-//! Unpacking an image, in the cell.
+//! Unpacks an image, inside a cell.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -15,7 +15,7 @@ use crate::read::{Bounded, Compression, Hashing, Plain, Section};
 use crate::source::{Blob, ImageContents, recognise, verify};
 use crate::tree::{DirHandle, Tree};
 
-/// How much an image may have.
+/// Limits on the content of an image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ImageCaps {
     /// Files, directories and links, in all layers together.
@@ -24,45 +24,45 @@ pub struct ImageCaps {
     pub bytes: u64,
 }
 
-/// What is to be done.
+/// The parameters of unpacking.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub struct UnpackTask {
-    /// How much it may have.
+    /// The limits.
     pub caps: ImageCaps,
 }
 
-/// How an image wants to be run.
+/// The default configuration of an image for runs.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]
 pub struct ImageConfig {
     /// Variables, each `NAME=VALUE`.
     pub env: Option<Vec<String>>,
-    /// Where its command begins.
+    /// The working directory.
     pub working_dir: String,
-    /// Its command.
+    /// The entry point.
     pub entrypoint: Option<Vec<String>>,
-    /// The command's arguments, or the command if there is no other.
+    /// The arguments of the entry point, or the command if there is none.
     pub cmd: Option<Vec<String>>,
 }
 
-/// An image that was unpacked.
+/// An unpacked image.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Unpacked {
     /// `sha256:` and the digest of its description, or of its content if it has none.
     pub digest: String,
-    /// What it is called in its file.
+    /// Its name in the file.
     pub name: Option<String>,
-    /// How it wants to be run.
+    /// Its default configuration for runs.
     pub config: ImageConfig,
-    /// How many bytes its files had, in all layers together.
+    /// The total size of its files in bytes, in all layers together.
     pub size: u64,
-    /// How many files, directories and links there were.
+    /// The number of files, directories and links.
     pub entries: u64,
-    /// How many entries were left out, because no cell has a use for them.
+    /// The number of entries that were left out because cells cannot use them.
     pub skipped: u64,
 }
 
-/// What the cell answers.
+/// The answer of the cell.
 pub type UnpackResult = Result<Unpacked, String>;
 
 /// Unpacks the image in `file` below the directory `into`. To be called in a cell.
@@ -82,7 +82,7 @@ fn unpack_all(file: &File, into: &Path, job: UnpackTask) -> io::Result<Unpacked>
     rustix::fs::fchmod(&root, Mode::from_raw_mode(0o755))?;
     let tree = Tree::new(root);
     let mut tally = Tally { entries: job.caps.entries, bytes: job.caps.bytes, skipped: 0 };
-    // Of what is in the streams and not in files (headers, what is skipped), twice as much is enough.
+    // Streams may be twice as large as their files, for headers and skipped entries.
     let mut stream = job.caps.bytes.saturating_mul(2).saturating_add(1 << 20);
     let ImageContents { layers, digest, name, config } = source;
     let mut content = String::new();
@@ -104,7 +104,7 @@ fn unpack_all(file: &File, into: &Path, job: UnpackTask) -> io::Result<Unpacked>
     })
 }
 
-/// A file without its compression, if it has one: of a layout, parts are read in an order of their own.
+/// A file without its compression, if it has one, because the parts of a layout are read out of order.
 fn decompress(file: &File, into: &OwnedFd, left: &mut u64) -> io::Result<Option<File>> {
     let compression = compression(file, 0)?;
     if compression == Compression::None {
@@ -125,7 +125,7 @@ fn compression(file: &File, at: u64) -> io::Result<Compression> {
     Compression::of(&start[..read])
 }
 
-/// Puts a layer on the tree, verifies what it is, and returns the digest of its content.
+/// Applies a layer to the tree, verifies its digest, and returns the digest of its content.
 fn unpack_layer(file: &File, blob: &Blob, tree: &Tree, tally: &mut Tally, stream: &mut u64) -> io::Result<String> {
     let compressed = Hashing::new(Section::new(file, blob.at, blob.size));
     let plain = Plain::new(compressed, compression(file, blob.at)?)?;
@@ -142,7 +142,7 @@ fn unpack_layer(file: &File, blob: &Blob, tree: &Tree, tally: &mut Tally, stream
     Ok(content)
 }
 
-/// Gives the tree what every cell has: its user, and files that say how names are resolved there.
+/// Adds what every cell needs: its user, and the configuration of name resolution.
 fn complete(tree: &Tree) -> io::Result<()> {
     let root = tree.root();
     if root.entries()?.is_empty() {
@@ -164,7 +164,7 @@ fn complete(tree: &Tree) -> io::Result<()> {
     Ok(rustix::fs::symlinkat("/tmp", var.fd(), "tmp")?)
 }
 
-/// A directory that is one, not a link to one.
+/// A directory, but not a link to one.
 fn own_directory(place: &DirHandle, name: &str) -> io::Result<DirHandle> {
     let name = OsStr::new(name);
     if !matches!(place.look(name)?, Some((rustix::fs::FileType::Directory, _))) {
@@ -174,7 +174,7 @@ fn own_directory(place: &DirHandle, name: &str) -> io::Result<DirHandle> {
     place.inside(name)
 }
 
-/// The text of a small file; nothing if it is none.
+/// The text of a small file; empty if it does not exist.
 fn read_text(place: &DirHandle, name: &OsStr) -> io::Result<String> {
     let Some((rustix::fs::FileType::RegularFile, _)) = place.look(name)? else { return Ok(String::new()) };
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -184,7 +184,7 @@ fn read_text(place: &DirHandle, name: &OsStr) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// A list of users or groups in which the cell's own are the first of their name and number.
+/// A list of users or groups in which the cell's own come first.
 fn with_own_ids(theirs: &str, own: &str) -> String {
     let id = |line: &str| line.split(':').nth(2).map(str::to_owned);
     let name = |line: &str| line.split(':').next().map(str::to_owned);
@@ -198,7 +198,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_cells_user_is_among_the_images() {
+    fn the_users_of_an_image_include_the_cells_user() {
         let merged = with_own_ids("root:x:0:0::/root:/bin/sh\napp:x:1000:1000::/:\nweb:x:33:33::/:\n", "me:x:1000:\n");
         assert_eq!(merged, "me:x:1000:\nroot:x:0:0::/root:/bin/sh\nweb:x:33:33::/:\n");
     }

@@ -1,5 +1,5 @@
-//! Man pages and the reference, made from what defines flags (`clap`) and variables (`sandbox-executor`), so that
-//! neither can say anything else than the programs do.
+//! Man pages and the reference, generated from the definitions of flags (`clap`) and variables (`sandbox-executor`), so
+//! that both always match the programs.
 
 mod page;
 mod reference;
@@ -9,8 +9,8 @@ use clap::Command;
 pub use page::{page, pages};
 pub use reference::{chapter, environment, hold};
 
-/// What stands after a command's help, as sections: a heading is a line of its own that ends in a colon. What comes
-/// under none has an empty one.
+/// The text after a command's help, as sections: a heading is a separate line that ends in a colon. Text without a
+/// heading has an empty one.
 fn sections(command: &Command) -> Vec<(String, String)> {
     let text = command.get_after_help().map(ToString::to_string).unwrap_or_default();
     let mut sections: Vec<(String, String)> = vec![];
@@ -24,7 +24,7 @@ fn sections(command: &Command) -> Vec<(String, String)> {
     sections
 }
 
-/// Commands below a command that people use.
+/// The visible subcommands of a command.
 fn subcommands(command: &Command) -> impl Iterator<Item = &Command> {
     command.get_subcommands().filter(|command| !command.is_hide_set())
 }
@@ -34,7 +34,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_stands_after_the_help_is_cut_into_sections() {
+    fn text_after_the_help_is_split_into_sections() {
         let command = Command::new("c").after_help("Examples:\n  c a\n  c b\n\nSizes are bytes.\nOr so.");
         let expected = [("Examples", "  c a\n  c b"), ("", "Sizes are bytes.\nOr so.")];
         assert_eq!(sections(&command), expected.map(|(heading, text)| (heading.to_owned(), text.to_owned())));

@@ -1,5 +1,5 @@
-//! Man pages. What `clap_mangen` knows nothing of is added here: a short synopsis, sections with examples and exit
-//! codes, variables.
+//! Man pages. Adds what `clap_mangen` does not support: a short synopsis, sections with examples and exit codes,
+//! variables.
 
 use std::io;
 
@@ -10,7 +10,7 @@ use sandbox_executor::VARIABLES;
 
 use crate::{sections, subcommands};
 
-/// The pages of a command and of all below it, each with the name of its file.
+/// The pages of a command and of its subcommands, each with its file name.
 pub fn pages(command: Command, section: &str) -> io::Result<Vec<(String, Vec<u8>)>> {
     let mut command = command.disable_help_subcommand(true);
     command.build();
@@ -30,8 +30,7 @@ pub fn page(mut command: Command, section: &str) -> io::Result<Vec<u8>> {
     command.build();
     let is_program = command.get_version().is_some();
     let source = format!("sandbox-run {}", env!("CARGO_PKG_VERSION"));
-    // An empty date would be left out, and what follows it taken for the date. A real one would differ from build to
-    // build.
+    // An empty date would be omitted, and the next field taken for the date. A real one would differ between builds.
     let man = Man::new(command.clone()).section(section).date(" ").source(source).manual("Sandbox Manual");
     let mut page = vec![];
     man.render_title(&mut page)?;
@@ -56,7 +55,7 @@ pub fn page(mut command: Command, section: &str) -> io::Result<Vec<u8>> {
     Ok(page)
 }
 
-/// How it is called. `clap_mangen` would list every flag.
+/// The synopsis. `clap_mangen` would list every flag.
 fn synopsis(command: &mut Command) -> Roff {
     let usage = command.render_usage().to_string();
     let mut roff = Roff::new();
@@ -70,7 +69,7 @@ fn synopsis(command: &mut Command) -> Roff {
     roff
 }
 
-/// A section whose lines stay as they are.
+/// A section whose lines are not filled.
 fn verbatim(heading: &str, text: &str) -> Roff {
     let mut roff = Roff::new();
     roff.control("SH", [heading]).control("nf", []);
@@ -103,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_program_has_a_page_for_each_command_that_people_use() {
+    fn every_visible_command_has_a_page() {
         let below = [Command::new("b").about("does b"), Command::new("secret").hide(true)];
         let command = Command::new("a").version("1").about("does a").after_help("Examples:\n  a b").subcommands(below);
         let pages = pages(command, "1").expect("rendered");

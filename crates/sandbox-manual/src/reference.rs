@@ -1,5 +1,5 @@
-//! The reference, as Markdown. `docs/REFERENCE.md` is made of parts between marks, each written by a test that fails if
-//! the part says something else than the code.
+//! The reference, as Markdown. `docs/REFERENCE.md` consists of parts between markers, each written by a test that fails
+//! if the part does not match the code.
 
 use std::path::Path;
 
@@ -43,7 +43,7 @@ fn describe(command: &Command, text: &mut String) {
     }
 }
 
-/// A flag as it is written: `-t, --timeout <DURATION>`, or the name of what has a place instead.
+/// A flag as it is written: `-t, --timeout <DURATION>`, or the name of a positional argument.
 fn flag(argument: &Arg) -> String {
     let value = argument.get_value_names().map(|names| names.join(" ")).unwrap_or_default();
     let takes = argument.get_num_args().is_some_and(|number| number.takes_values()) && !value.is_empty();
@@ -104,13 +104,13 @@ fn code(text: &str) -> String {
     format!("`{}`", cell(text))
 }
 
-/// What may stand in a table.
+/// Text that is safe in a table.
 fn cell(text: &str) -> String {
     text.replace('|', "\\|").replace('\n', " ")
 }
 
-/// Compares a part of a file with what it should be, and says what to do if they differ; with `SANDBOX_BLESS` set,
-/// writes it instead. For tests.
+/// Compares a part of a file with its expected content, and explains how to update it; with `SANDBOX_BLESS` set, writes
+/// it instead. For tests.
 pub fn hold(file: &Path, part: &str, expected: &str) -> Result<(), String> {
     let (begin, end) = (format!("<!-- {part}: generated -->\n"), format!("\n<!-- end of {part} -->"));
     let failed = |error: std::io::Error| format!("{}: {error}", file.display());

@@ -167,7 +167,7 @@ mod tests {
                 && !allows(&policy, "b.example", 443)
         );
         assert!(allows(&policy, "10.0.0.1", 80) && !allows(&policy, "10.0.0.1", 81));
-        assert!(allows(&policy, "c.example", 80) && !allows(&policy, "c.example", 22), "the usual ports");
+        assert!(allows(&policy, "c.example", 80) && !allows(&policy, "c.example", 22), "the default ports");
         let any = AddressPolicy { ports: Some(vec![443]), ..AddressPolicy::default() };
         assert!(allows(&any, "b.example", 443) && !allows(&any, "b.example", 22));
         assert!(any.addresses(&HostName::parse("127.0.0.1").expect("valid"), 443).is_err());
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_do_not_exist_and_names_that_are_not_public_are_refused_alike() {
+    fn unknown_names_and_private_names_are_refused_alike() {
         let refused = |name: &str| {
             let host = HostName::parse(name).expect(name);
             AddressPolicy::default().addresses(&host, 443).expect_err(name).replace(name, "NAME")
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn this_hosts_own_addresses_are_known() {
+    fn addresses_of_this_host_are_known() {
         let table = "Local:\n  +-- 0.0.0.0/0 3 0 5\n     |-- 192.0.2.1\n        /32 host LOCAL\n     |-- 192.0.2.0\n        /24 link UNICAST\n";
         assert_eq!(local_v4(table), ["192.0.2.1".parse::<Ipv4Addr>().expect("address")]);
         let table = "00000000000000000000000000000001 01 80 10 80       lo\n";
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn this_host_is_itself_in_every_disguise() {
+    fn this_host_is_recognised_in_every_encoding() {
         let address = |text: &str| text.parse::<IpAddr>().expect(text);
         let disguises = ["203.0.113.80", "::ffff:203.0.113.80", "64:ff9b::cb00:7150", "2002:cb00:7150::1"];
         for own in disguises.map(address) {
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_that_are_not_public() {
+    fn special_addresses_are_not_public() {
         for address in [
             "127.0.0.1",
             "10.1.2.3",

@@ -89,9 +89,7 @@ impl HostRule {
     pub fn parse(text: &str) -> Result<Self, String> {
         let wrong = || {
             let shown: String = text.chars().take(80).collect();
-            format!(
-                "'{shown}' is not a host; write a name, *.name or an address, and a port behind a colon if only one"
-            )
+            format!("'{shown}' is not a host: expected a name, *.name or an address, optionally with :port")
         };
         let (host, port) = split_port(text).ok_or_else(wrong)?;
         let pattern = match host.strip_prefix("*.") {
@@ -175,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn rules_fit_what_they_say() {
+    fn rules_match_their_hosts_and_ports() {
         let fits = |rule: &str, host: &str, port| {
             HostRule::parse(rule).expect(rule).fits(&HostName::parse(host).expect(host), port)
         };

@@ -131,7 +131,7 @@ pub fn hide_credentials(
     for (name, value) in environment.iter_mut().filter(|(name, _)| names.iter().any(|known| name == known.as_str())) {
         let unclear = || {
             format!(
-                "{}: cannot tell the credentials in the address apart; write special characters in them as %XX",
+                "{}: cannot separate the credentials from the URL; encode special characters in them as %XX",
                 name.to_string_lossy()
             )
         };
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_without_credentials_stay_as_they_are() {
+    fn urls_without_credentials_are_unchanged() {
         for text in [
             "https://index.example/simple/",
             "https://proxy.example,https://other.example|direct",
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn credentials_are_taken_out_of_addresses() {
+    fn credentials_are_removed_from_urls() {
         let (text, indexes) = hidden("https://user:p%40ss@index.example/pypi/simple/").expect("clear");
         assert_eq!(text, "http://index-1.sandbox.internal/pypi/simple/");
         let index = &indexes[0];
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_clear_is_refused() {
+    fn ambiguous_credentials_are_refused() {
         for text in [
             "https://user:pa/ss@index.example/simple",
             "https://user:12,34@index.example/simple",
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn credentials_open_the_index_and_nothing_else() {
+    fn credentials_apply_only_below_the_path_of_the_index() {
         let (_, indexes) = hidden("https://u:p@host.example/repository/pypi/simple/").expect("clear");
         let admits = |path: &str| indexes[0].admits(path);
         assert!(admits("/repository/pypi/simple/six/") && admits("/repository/pypi/packages/six-1.whl?x=y"));

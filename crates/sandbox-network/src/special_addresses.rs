@@ -12,17 +12,17 @@ use crate::host::{HostName, HostRule};
 const NOT_PUBLIC: [&str; 13] = [
     "0.0.0.0/8",      // this network
     "10.0.0.0/8",     // private
-    "100.64.0.0/10",  // between providers and their customers
+    "100.64.0.0/10",  // carrier-grade NAT
     "127.0.0.0/8",    // this host
     "172.16.0.0/12",  // private
-    "192.0.0.0/24",   // protocols
-    "192.88.99.0/24", // relays from 6to4, which lead elsewhere
+    "192.0.0.0/24",   // protocol assignments
+    "192.88.99.0/24", // 6to4 relays, which lead elsewhere
     "192.168.0.0/16", // private
-    "198.18.0.0/15",  // measurements
-    "224.0.0.0/4",    // many at once
-    "240.0.0.0/4",    // reserved, and everybody
-    "2001::/32",      // Teredo, which leads to IPv4 in disguise
-    "2001:2::/48",    // measurements
+    "198.18.0.0/15",  // benchmarking
+    "224.0.0.0/4",    // multicast
+    "240.0.0.0/4",    // reserved, and broadcast
+    "2001::/32",      // Teredo, which embeds IPv4 addresses
+    "2001:2::/48",    // benchmarking
 ];
 
 /// Addresses of metadata services, which hand out credentials, keys, settings, or control over the machine. They can be
@@ -42,7 +42,7 @@ const OF_PROVIDERS: [&str; 14] = [
     "fd00:42::42",        // Scaleway
     "fd00:a9fe:a9fe::1",  // Linode
     "fd00:c1::a9fe:a9fe", // Oracle
-    "fec0::/10",          // what was link-local for a site
+    "fec0::/10",          // site-local (deprecated)
 ];
 
 /// The names of such services. Their addresses are refused anyway, unless the operator allows a whole domain.
@@ -115,7 +115,7 @@ impl DenyList {
             match AddressRange::parse(part) {
                 Some(range) => deny.ranges.push(range),
                 None if part.contains('/') => {
-                    return Err(format!("'{part}' is not a range of addresses; an example is 203.0.113.0/24"));
+                    return Err(format!("'{part}' is not an address range: expected a prefix such as 203.0.113.0/24"));
                 }
                 None => deny.hosts.push(HostRule::parse(part)?),
             }
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn ranges_contain_what_begins_alike() {
+    fn ranges_contain_addresses_with_their_prefix() {
         let contains = |range: &str, other: &str| AddressRange::parse(range).expect(range).contains(address(other));
         assert!(contains("10.0.0.0/8", "10.255.0.1") && !contains("10.0.0.0/8", "11.0.0.1"));
         assert!(contains("192.0.2.7", "192.0.2.7") && !contains("192.0.2.7", "192.0.2.6"));
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn services_of_providers_are_known_in_every_disguise() {
+    fn metadata_services_are_recognised_in_every_encoding() {
         for text in [
             "169.254.169.254",
             "169.254.170.2",

@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_web_is_read() {
+    fn other_schemes_are_refused() {
         for text in ["ftp://example.com/", "/path", "", "example.com", "https:/example.com"] {
             assert_eq!(WebAddress::parse(text), Err(WebAddressError::Scheme), "{text}");
         }

@@ -1,11 +1,11 @@
-//! System V shared memory and message queues. The sandbox itself uses none: the attack suite plants them outside, as bait
-//! for programs that should not be able to reach them.
+//! System V shared memory and message queues. The sandbox itself uses none: the attack suite plants them outside, as
+//! bait for programs that should not be able to reach them.
 
 use std::ptr;
 
 use crate::{Result, check};
 
-/// A segment that everybody may read and write. Dropping it removes it.
+/// A segment that every user may read and write. Dropping it removes it.
 #[derive(Debug)]
 pub struct SharedMemory {
     id: i32,
@@ -13,7 +13,7 @@ pub struct SharedMemory {
 }
 
 impl SharedMemory {
-    /// Makes a segment under a key that nobody uses yet, with this content.
+    /// Creates a segment under an unused key, with this content.
     pub fn create(key: i32, content: &[u8]) -> Result<Self> {
         let size = content.len();
         // SAFETY: shmget touches no memory of this process.
@@ -33,11 +33,11 @@ impl SharedMemory {
         self.id
     }
 
-    /// What is in it now.
+    /// The current content.
     pub fn read(&self) -> Result<Vec<u8>> {
         let mut content = vec![0; self.size];
         self.attached(|address| {
-            // SAFETY: as in `create`, in the other direction. Others may write meanwhile; bytes have no invalid values.
+            // SAFETY: as in `create`, in the other direction. Other processes may write meanwhile; bytes have no invalid values.
             unsafe { ptr::copy_nonoverlapping(address, content.as_mut_ptr(), self.size) }
         })?;
         Ok(content)
@@ -48,7 +48,7 @@ impl SharedMemory {
         let address = unsafe { libc::shmat(self.id, ptr::null(), 0) };
         check(address as i64)?;
         act(address.cast());
-        // SAFETY: detaches what was attached above; nobody keeps a reference to it.
+        // SAFETY: detaches what was attached above; no reference to it is left.
         check(unsafe { libc::shmdt(address) }.into()).map(drop)
     }
 }
@@ -60,7 +60,7 @@ impl Drop for SharedMemory {
     }
 }
 
-/// Removes the segment that somebody made under this key, if there is one that this process may remove.
+/// Removes the segment with this key, if there is one that this process may remove.
 #[must_use]
 pub fn remove_segment(key: i32) -> bool {
     // SAFETY: shmget touches no memory; without IPC_CREAT it only looks.
@@ -69,14 +69,14 @@ pub fn remove_segment(key: i32) -> bool {
     id >= 0 && unsafe { libc::shmctl(id, libc::IPC_RMID, ptr::null_mut()) } == 0
 }
 
-/// A message queue that everybody may use, with one message in it. Dropping it removes it.
+/// A message queue that every user may use, with one message in it. Dropping it removes it.
 #[derive(Debug)]
 pub struct MessageQueue {
     id: i32,
 }
 
 impl MessageQueue {
-    /// Makes a queue under a key that nobody uses yet, and puts a message into it.
+    /// Creates a queue under an unused key, and puts a message into it.
     pub fn create(key: i32, message: &[u8]) -> Result<Self> {
         // SAFETY: msgget touches no memory.
         let id = check(unsafe { libc::msgget(key, libc::IPC_CREAT | libc::IPC_EXCL | 0o666) }.into())?;
@@ -90,7 +90,7 @@ impl MessageQueue {
         Ok(queue)
     }
 
-    /// How many messages are in it.
+    /// The number of messages in it.
     pub fn len(&self) -> Result<u64> {
         // SAFETY: `msqid_ds` is plain data for which all zeroes is a valid value.
         let mut state: libc::msqid_ds = unsafe { std::mem::zeroed() };
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_planted_is_found_and_removed() {
+    fn planted_objects_are_found_and_removed() {
         let memory = SharedMemory::create(key(1), b"hello").expect("a segment");
         assert_eq!(memory.read().expect("its content"), b"hello");
         assert!(SharedMemory::create(key(1), b"again").is_err());

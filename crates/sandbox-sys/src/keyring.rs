@@ -1,4 +1,4 @@
-//! The kernel's keyrings. The sandbox itself uses none: the attack suite plants a key that no cell should be able to read.
+//! Kernel keyrings. The sandbox itself uses none: the attack suite plants a key that no cell should be able to read.
 
 use std::ffi::CString;
 use std::ptr;
@@ -14,7 +14,7 @@ const SESSION_KEYRING: libc::c_long = -3;
 /// Leaves the session keyring that this process was started with for a new, empty one, which its children inherit.
 pub fn join_new_session() -> Result<()> {
     let none = ptr::null::<libc::c_char>();
-    // SAFETY: without a name the kernel makes an anonymous keyring and reads no memory.
+    // SAFETY: without a name the kernel creates an anonymous keyring and reads no memory.
     check(unsafe { libc::syscall(libc::SYS_keyctl, KEYCTL_JOIN_SESSION_KEYRING, none) }).map(drop)
 }
 

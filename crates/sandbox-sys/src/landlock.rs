@@ -1,4 +1,4 @@
-//! The two Landlock calls that run where the `landlock` crate cannot: after a fork, without allocating.
+//! The two Landlock calls that are needed where the `landlock` crate cannot be used: after a fork, without allocating.
 
 use std::ffi::CStr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
@@ -8,7 +8,7 @@ use rustix::io::Errno;
 
 use crate::{Result, check};
 
-/// The Landlock ABI of the running kernel; 0 when Landlock is missing or turned off.
+/// The Landlock ABI of the running kernel; 0 when Landlock is missing or disabled.
 #[must_use]
 pub fn abi_version() -> u32 {
     const LANDLOCK_CREATE_RULESET_VERSION: u32 = 1;
@@ -31,8 +31,8 @@ pub fn restrict_self(ruleset: BorrowedFd<'_>) -> Result<()> {
     check(ret).map(drop)
 }
 
-/// What of `/proc/PID` is about the process itself. The rest is about where it is: network, mounts, control groups. Its
-/// threads (`task`) have all of that once more.
+/// The files of `/proc/PID` that describe the process itself. The rest describes its surroundings: network, mounts,
+/// cgroups. The directories of its threads (`task`) contain all of that again.
 pub const OWN_FILES: [&CStr; 19] = [
     c"auxv",
     c"cmdline",
@@ -55,7 +55,7 @@ pub const OWN_FILES: [&CStr; 19] = [
     c"uid_map",
 ];
 
-/// Lets those who enter the ruleset read what `/proc` says about the calling process: its directories, and
+/// Lets processes that enter the ruleset read the `/proc` entry of the calling process: its directories, and
 /// [`OWN_FILES`].
 pub fn allow_own_process(ruleset: BorrowedFd<'_>) -> Result<()> {
     const READ_FILE: u64 = 1 << 2;

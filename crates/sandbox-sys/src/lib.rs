@@ -1,7 +1,8 @@
-//! Raw Linux, as far as `rustix` does not already wrap it safely.
+//! Linux interfaces that `rustix` does not wrap.
 //!
-//! This and the library of zygotes (`sandbox-zygote`) are the only crates that contain `unsafe` code. Every function here is a thin, safe
-//! wrapper around one kernel interface; policy (what to mount, which calls to refuse) lives in `sandbox-cell`.
+//! This crate and the library of zygotes (`sandbox-zygote`) are the only ones that contain `unsafe` code. Every
+//! function here is a thin, safe wrapper around one kernel interface; policy (what to mount, which calls to refuse) is
+//! in `sandbox-cell`.
 
 pub mod ipc;
 pub mod keyring;

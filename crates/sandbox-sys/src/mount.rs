@@ -1,4 +1,4 @@
-//! Mounts, as far as `rustix` lacks them: `mount_setattr(2)`, and attaching a mount in another mount namespace.
+//! Mount operations that `rustix` lacks: `mount_setattr(2)`, and attaching a mount in another mount namespace.
 
 use std::ffi::CStr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
@@ -37,8 +37,8 @@ pub fn set_attributes(mount: BorrowedFd<'_>, attributes: Attributes, recursive: 
     apply(mount, attr, if recursive { libc::AT_RECURSIVE } else { 0 })
 }
 
-/// Shows the files of a detached mount and, if `recursive`, of every mount below it, under other ids: those to which the
-/// user namespace maps the ids on disk.
+/// Maps the ids of the files in a detached mount and, if `recursive`, in every mount below it, as the user namespace
+/// maps them.
 pub fn map_ids(mount: BorrowedFd<'_>, namespace: BorrowedFd<'_>, recursive: bool) -> Result<()> {
     let userns_fd = u64::from(namespace.as_raw_fd().unsigned_abs());
     let attr = libc::mount_attr { attr_set: libc::MOUNT_ATTR_IDMAP, attr_clr: 0, propagation: 0, userns_fd };
@@ -61,8 +61,9 @@ fn apply(mount: BorrowedFd<'_>, attr: libc::mount_attr, flags: libc::c_int) -> R
     check(ret).map(drop)
 }
 
-/// Attaches detached mounts at absolute paths in another mount namespace. This process goes there and comes back, which
-/// leaves it at its namespace's root: as root directory, which it must have been, and as working directory.
+/// Attaches detached mounts at absolute paths in another mount namespace. This process enters that namespace and
+/// returns, which leaves it at its own namespace's root: as root directory, which it must have been, and as working
+/// directory.
 pub fn attach_in(_proof: SingleThreaded, namespace: BorrowedFd<'_>, mounts: &[(BorrowedFd<'_>, &CStr)]) -> Result<()> {
     let enter = |namespace| move_into_link_name_space(namespace, Some(LinkNameSpaceType::Mount));
     let home = rustix::fs::open(c"/proc/self/ns/mnt", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
@@ -72,7 +73,7 @@ pub fn attach_in(_proof: SingleThreaded, namespace: BorrowedFd<'_>, mounts: &[(B
     };
     let attached = mounts.iter().try_for_each(attach);
     if enter(home.as_fd()).is_err() {
-        // Whoever went on here would take somebody else's files for the host's.
+        // A process that continued here would take another namespace's files for the host's.
         exit_now(1);
     }
     attached

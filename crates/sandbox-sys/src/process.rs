@@ -1,4 +1,4 @@
-//! Making processes in new namespaces, and what the kernel says they used.
+//! Creates processes in new namespaces, and reads the kernel's accounting of their usage.
 
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::time::Duration;
@@ -7,13 +7,13 @@ use rustix::process::Pid;
 
 use crate::{Result, check};
 
-/// Proof that this process had one thread when it was asked, which makes forking without `exec` sound: no other
+/// Proof that this process had one thread when it was checked, which makes forking without `exec` sound: no other
 /// thread can hold a lock that the child would wait for.
 #[derive(Debug, Clone, Copy)]
 pub struct SingleThreaded(());
 
 impl SingleThreaded {
-    /// Looks, and gives the proof if there is exactly one thread.
+    /// Checks, and returns the proof if there is exactly one thread.
     #[must_use]
     pub fn prove() -> Option<Self> {
         let threads = std::fs::read_dir("/proc/self/task").ok()?.count();
@@ -21,7 +21,7 @@ impl SingleThreaded {
     }
 }
 
-/// Namespaces that a new process gets for itself.
+/// New namespaces for a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Namespaces(u64);
 
@@ -50,17 +50,17 @@ impl Namespaces {
     }
 }
 
-/// A child made by [`fork_into`].
+/// A child created by [`fork_into`].
 #[derive(Debug)]
 pub struct Child {
     /// Its id, as the parent sees it.
     pub pid: Pid,
-    /// A descriptor that stays bound to this very process, even after its id is used again.
+    /// A pidfd: it refers to this very process, even after its id is reused.
     pub pidfd: OwnedFd,
 }
 
-/// Forks a child into new namespaces and, on cgroup v2, straight into a cgroup. The child runs `child` and
-/// ends; the parent gets its id and a pidfd.
+/// Forks a child into new namespaces and, on cgroup v2, directly into a cgroup. The child runs `child` and ends; the
+/// parent gets its id and a pidfd.
 pub fn fork_into<F>(
     _proof: SingleThreaded,
     namespaces: Namespaces,
@@ -82,47 +82,47 @@ where
         args.flags |= CLONE_INTO_CGROUP;
         args.cgroup = u64::from(cgroup.as_raw_fd().unsigned_abs());
     }
-    // SAFETY: without CLONE_VM the child gets a copy of this single-threaded process (the proof) and goes on
-    // from here with its own memory, as after fork(2); `args` has its true size.
+    // SAFETY: without CLONE_VM the child gets a copy of this single-threaded process (the proof) and continues from
+    // here with its own memory, as after fork(2); `args` has its true size.
     let pid = check(unsafe { libc::syscall(libc::SYS_clone3, &raw mut args, size_of::<libc::clone_args>()) });
     let pid = match pid {
-        // A container's filter cannot see the flags of the newer call and answers that there is none. The older one
-        // takes the same flags, but for the one about groups.
+        // A container's filter cannot inspect the flags of clone3 and answers ENOSYS. The older call takes the same
+        // flags, except for the one about cgroups.
         Err(rustix::io::Errno::NOSYS) if cgroup.is_none() => {
             let flags = args.flags | args.exit_signal;
-            // SAFETY: as above; a null stack means that the child goes on with its copy of this one. On all
-            // architectures the third argument is where the descriptor goes.
+            // SAFETY: as above; a null stack means that the child continues with its copy of this one. On all
+            // architectures the third argument is where the descriptor is stored.
             check(unsafe { libc::syscall(libc::SYS_clone, flags, 0_usize, &raw mut pidfd, 0_usize, 0_usize) })?
         }
         other => other?,
     };
     if pid == 0 {
-        // A panic must not unwind into the copy of the parent's stack and go on as a second parent.
+        // A panic must not unwind into the copy of the parent's stack and continue as a second parent.
         let ended = std::panic::catch_unwind(std::panic::AssertUnwindSafe(child));
         exit_now(if ended.is_ok() { 0 } else { 101 })
     }
     #[expect(clippy::cast_possible_truncation, reason = "a process id is an int")]
     let pid = Pid::from_raw(pid as i32).ok_or(rustix::io::Errno::CHILD)?;
-    // SAFETY: the kernel stored a new descriptor here, which nobody else owns.
+    // SAFETY: the kernel stored a new descriptor here, which has no other owner.
     let pidfd = unsafe { OwnedFd::from_raw_fd(pidfd) };
     Ok(Child { pid, pidfd })
 }
 
-/// Ends the process at once, without running exit handlers that belong to the process it was forked from.
+/// Ends the process at once, without running exit handlers, which belong to the process it was forked from.
 pub fn exit_now(code: i32) -> ! {
     // SAFETY: _exit never returns and touches no memory.
     unsafe { libc::_exit(code) }
 }
 
-/// Closes every descriptor above 2 but those given. For a process that was just forked and shares its parent's.
+/// Closes every descriptor above 2 except these. For a process that was just forked and has copies of its parent's.
 pub fn close_all_except(kept: &[BorrowedFd<'_>]) -> Result<()> {
     let mut kept: Vec<u32> = kept.iter().filter_map(|fd| u32::try_from(fd.as_raw_fd()).ok()).collect();
     kept.sort_unstable();
     let mut next = 3;
     for fd in kept.into_iter().filter(|fd| *fd >= 3).chain([u32::MAX]) {
         if fd > next {
-            // SAFETY: the descriptors are this process's own copies. Whoever holds an `OwnedFd` for one of them in
-            // the memory inherited from the parent never uses it here: the callers never return to that code.
+            // SAFETY: the descriptors are this process's own copies. An `OwnedFd` for one of them in the memory
+            // inherited from the parent is never used here: the callers never return to that code.
             let ret = unsafe { libc::syscall(libc::SYS_close_range, next, fd - 1, 0_u32) };
             check(ret)?;
         }
@@ -131,7 +131,7 @@ pub fn close_all_except(kept: &[BorrowedFd<'_>]) -> Result<()> {
     Ok(())
 }
 
-/// Leaves the namespaces the process is in for new ones. It must have a single thread.
+/// Moves the process to new namespaces. It must have a single thread.
 pub fn unshare(_proof: SingleThreaded, namespaces: Namespaces) -> Result<()> {
     #[expect(clippy::cast_possible_truncation, reason = "namespace flags are ints")]
     // SAFETY: unshare changes kernel state of the calling thread only, which is the only one.
@@ -139,7 +139,7 @@ pub fn unshare(_proof: SingleThreaded, namespaces: Namespaces) -> Result<()> {
     check(ret.into()).map(drop)
 }
 
-/// CPU time of all children that have ended and been waited for, and of theirs.
+/// CPU time of all children that have been reaped, and of their children.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CpuTimes {
     /// In user code.
@@ -173,8 +173,8 @@ pub fn ticks_per_second() -> u64 {
     u64::try_from(unsafe { libc::sysconf(libc::_SC_CLK_TCK) }).unwrap_or(100).max(1)
 }
 
-/// Sends a signal to every other process of this PID namespace. Only its PID 1 may ask: for any other process the
-/// same call would reach everything its user owns.
+/// Sends a signal to every other process of this PID namespace. Only PID 1 may call it: for any other process the same
+/// call would reach every process of its user.
 pub fn kill_all(signal: rustix::process::Signal) -> Result<()> {
     if !rustix::process::getpid().is_init() {
         return Err(rustix::io::Errno::PERM);
@@ -189,7 +189,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_first_process_of_a_namespace_can_signal_all() {
+    fn only_pid_1_can_signal_all_processes() {
         assert_eq!(kill_all(rustix::process::Signal::CONT), Err(rustix::io::Errno::PERM));
     }
 

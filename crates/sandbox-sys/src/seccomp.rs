@@ -1,12 +1,12 @@
-//! Installing a compiled syscall filter. Compiling one is `sandbox-cell`'s job.
+//! Installs a compiled syscall filter. `sandbox-cell` compiles it.
 
 use crate::{Result, check};
 
-/// One instruction of classic BPF, laid out as the kernel reads it (`struct sock_filter`).
+/// One instruction of classic BPF, in the kernel's layout (`struct sock_filter`).
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Instruction {
-    /// What to do.
+    /// The instruction code.
     pub code: u16,
     /// How many instructions to skip if the test holds.
     pub jump_true: u8,
@@ -27,7 +27,7 @@ pub fn install(program: &[Instruction]) -> Result<()> {
     check(ret).map(drop)
 }
 
-/// Whether the kernel can filter system calls at all.
+/// Whether the kernel supports syscall filters.
 #[must_use]
 pub fn is_supported() -> bool {
     let action: u32 = libc::SECCOMP_RET_KILL_PROCESS;

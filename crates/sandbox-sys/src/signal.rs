@@ -10,7 +10,7 @@ use crate::{Result, check};
 pub struct SignalSet(libc::sigset_t);
 
 impl SignalSet {
-    /// The signals given by number; numbers the system does not know are left out.
+    /// The signals with these numbers; unknown numbers are ignored.
     #[must_use]
     pub fn of(signals: &[i32]) -> Self {
         let mut set = MaybeUninit::uninit();
@@ -35,7 +35,7 @@ impl SignalSet {
         }
     }
 
-    /// Makes this the calling thread's mask: exactly these signals wait.
+    /// Makes this the calling thread's mask: exactly these signals are blocked.
     pub fn block(&self) -> Result<()> {
         // SAFETY: the set is initialised and outlives the call; the old mask is not asked for.
         let ret = unsafe { libc::sigprocmask(libc::SIG_SETMASK, &raw const self.0, std::ptr::null_mut()) };
@@ -43,11 +43,11 @@ impl SignalSet {
     }
 }
 
-/// The classic signals, by number. Nobody starts programs with real-time signals ignored.
+/// The classic signals, by number. Programs are not started with real-time signals ignored.
 pub const CLASSIC: std::ops::RangeInclusive<i32> = 1..=31;
 
-/// Puts signals back to their default action. Rust ignores SIGPIPE, a shell may ignore others, and ignored signals
-/// survive `execve`.
+/// Resets signals to their default action. Rust ignores SIGPIPE, a shell may ignore others, and ignored signals survive
+/// `execve`.
 pub fn reset(signals: impl IntoIterator<Item = i32>) {
     for signal in signals {
         // SAFETY: SIG_DFL is valid for every signal; for those that cannot be changed the call fails harmlessly.
@@ -78,11 +78,11 @@ impl SignalFd {
         let fd = unsafe { libc::signalfd(-1, &raw const signals.0, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK) };
         let fd = check(fd.into())?;
         #[expect(clippy::cast_possible_truncation, reason = "a descriptor is an int")]
-        // SAFETY: the kernel has just given us this descriptor; nobody else owns it.
+        // SAFETY: the kernel has just returned this descriptor; it has no other owner.
         Ok(Self(unsafe { OwnedFd::from_raw_fd(fd as i32) }))
     }
 
-    /// Takes the next signal that has arrived, if there is one.
+    /// Reads the next signal that has arrived, if there is one.
     #[must_use]
     pub fn next(&self) -> Option<i32> {
         let mut info = MaybeUninit::<libc::signalfd_siginfo>::uninit();
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn a_blocked_signal_arrives_at_its_descriptor() {
+    fn a_blocked_signal_is_read_from_its_descriptor() {
         let set = SignalSet::of(&[libc::SIGUSR1]);
         set.block().expect("block");
         let fd = SignalFd::new(&set).expect("signalfd");

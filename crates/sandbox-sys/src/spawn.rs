@@ -1,8 +1,8 @@
-//! Starting the untrusted program: the steps between fork and exec.
+//! Starts the untrusted program: the steps between fork and exec.
 //!
-//! The child is made with `CLONE_VM | CLONE_VFORK`: it borrows the parent's memory while the parent waits, so no
-//! page table is copied and a failed step can simply be left in the shared [`SpawnStep`] instead of going through a
-//! pipe. The price is discipline: the child allocates nothing, locks nothing and never returns.
+//! The child is created with `CLONE_VM | CLONE_VFORK`: it borrows the parent's memory while the parent waits. So no
+//! page table is copied, and a failed step is simply stored in the shared [`SpawnStep`] instead of going through a
+//! pipe. In return, the child must not allocate, lock or return.
 
 use std::ffi::{CStr, CString};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
@@ -14,7 +14,8 @@ use rustix::thread::{CapabilitySet, CapabilitySets};
 
 use crate::signal::SignalSet;
 
-/// What to start, and what to take away from it first. Everything is prepared: the child only makes system calls.
+/// The program to start, and the restrictions to apply first. Everything is prepared: the child only makes system
+/// calls.
 #[derive(Debug)]
 pub struct Program<'a> {
     /// Absolute paths to try in order, as a shell does along `PATH`.
@@ -31,7 +32,7 @@ pub struct Program<'a> {
     pub extra: Option<BorrowedFd<'a>>,
     /// Capabilities that the program keeps; the caller must have them.
     pub kept: CapabilitySet,
-    /// `cgroup.procs` files of the groups to join.
+    /// `cgroup.procs` files of the cgroups to join.
     pub cgroups: &'a [BorrowedFd<'a>],
     /// Limits per process.
     pub rlimits: &'a [(Resource, u64)],
@@ -39,39 +40,39 @@ pub struct Program<'a> {
     pub ids: Option<(u32, u32)>,
     /// The Landlock ruleset to enter.
     pub landlock: Option<BorrowedFd<'a>>,
-    /// Whether the ruleset must first be told that a process may read about itself in `/proc`.
+    /// Whether a rule must first be added that lets the process read its own `/proc` entry.
     pub own_proc: bool,
 }
 
 /// A step between fork and exec.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SpawnStep {
-    /// Making the process itself.
+    /// Creating the process itself.
     Fork,
     /// Joining its cgroups.
     Cgroup,
-    /// Starting a session of its own.
+    /// Starting a new session.
     Session,
     /// Connecting standard input, output and error.
     Stdio,
     /// Setting per-process limits.
     Rlimit,
-    /// Giving up user id, group id and capabilities.
+    /// Dropping user id, group id and capabilities.
     Privileges,
     /// Entering the Landlock ruleset.
     Landlock,
     /// Changing to the working directory.
     WorkingDirectory,
-    /// Replacing itself by the program.
+    /// Executing the program.
     Exec,
 }
 
-/// A step that failed, and why.
+/// A failed step, and why it failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SpawnError {
     /// The step.
     pub step: SpawnStep,
-    /// What the kernel said.
+    /// The kernel's error.
     pub errno: Errno,
 }
 
@@ -86,23 +87,23 @@ struct SpawnState<'a> {
 pub fn spawn(program: &Program<'_>) -> Result<Pid, SpawnError> {
     let mut shared = SpawnState { program, args: pointers(program.args), env: pointers(program.env), failure: None };
     let pid = borrow_memory(&mut shared).map_err(|errno| SpawnError { step: SpawnStep::Fork, errno })?;
-    // The parent reaps a child that failed with all its others.
+    // The parent reaps a failed child with all its others.
     shared.failure.map_or(Ok(pid), Err)
 }
 
-/// Starts a process that uses this one's memory, on a stack of its own, while this one waits until it has executed a
+/// Starts a process that uses this one's memory, on a separate stack, while this one waits until it has executed a
 /// program or ended.
 fn borrow_memory(shared: &mut SpawnState<'_>) -> crate::Result<Pid> {
     // Deep enough for a handful of system calls and, in debug builds, their unoptimised frames.
     const STACK: usize = 128 * 1024;
-    // Not cleared: only what the child uses of it is ever touched, which is little.
+    // Not cleared: the child touches only a little of it.
     let mut stack: Vec<u128> = Vec::with_capacity(STACK / size_of::<u128>());
     let top = stack.spare_capacity_mut().as_mut_ptr_range().end;
     let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
-    // SAFETY: `child` makes system calls on what it is given and ends; it does not allocate, lock or unwind. CLONE_VFORK
-    // suspends this thread until the child has executed or ended, so `stack` and `shared` outlive the child's use of them
-    // and nobody else touches them meanwhile. `top` is the end of the stack, aligned to 16 bytes. The child gets its own
-    // copy of the descriptor table and of signal state.
+    // SAFETY: `child` only makes system calls on its arguments and ends; it does not allocate, lock or unwind.
+    // CLONE_VFORK suspends this thread until the child has executed or ended, so `stack` and `shared` outlive the
+    // child's use of them and nothing else touches them meanwhile. `top` is the end of the stack, aligned to 16 bytes.
+    // The child gets its own copy of the descriptor table and of signal state.
     let pid = unsafe { libc::clone(child, top.cast(), flags, ptr::from_mut(shared).cast()) };
     crate::check(pid.into())?;
     Pid::from_raw(pid).ok_or(Errno::CHILD)
@@ -148,7 +149,8 @@ fn prepare(program: &Program<'_>) -> Result<(), SpawnError> {
         }
         crate::landlock::restrict_self(ruleset).map_err(at(SpawnStep::Landlock))?;
     }
-    // Before the working directory is entered: a path to it may lead through /proc/self/fd, and must not find init's.
+    // Before the working directory is entered: its path may lead through /proc/self/fd, and must not find init's
+    // descriptors.
     if let Some(extra) = program.extra {
         dup_to(extra, 3).map_err(at(SpawnStep::Stdio))?;
     }
@@ -165,7 +167,7 @@ fn drop_privileges(ids: Option<(u32, u32)>, kept: CapabilitySet) -> Result<(), E
         rustix::thread::set_thread_res_uid(uid, uid, uid)?;
     }
     rustix::thread::set_capabilities(None, CapabilitySets { effective: kept, permitted: kept, inheritable: kept })?;
-    // Only ambient ones outlive the exec of a plain file.
+    // Only ambient capabilities survive the exec of a plain file.
     kept.iter().try_for_each(|capability| rustix::thread::configure_capability_in_ambient_set(capability, true))
 }
 
@@ -179,7 +181,7 @@ fn exec(shared: &SpawnState<'_>) -> Errno {
         }
         // SAFETY: errno belongs to this thread.
         let last = Errno::from_raw_os_error(unsafe { *libc::__errno_location() });
-        // As along PATH: a file that may not be executed is remembered, a missing one is passed over.
+        // As along PATH: a file that may not be executed is remembered, a missing one is skipped.
         match last {
             Errno::NOENT | Errno::NOTDIR => {}
             Errno::ACCESS => errno = last,
@@ -192,7 +194,7 @@ fn exec(shared: &SpawnState<'_>) -> Errno {
 fn dup_to(source: BorrowedFd<'_>, target: usize) -> Result<(), Errno> {
     let source = source.as_fd().as_raw_fd();
     let target = i32::try_from(target).map_err(|_| Errno::BADF)?;
-    // SAFETY: this process has a descriptor table of its own; replacing 0, 1 and 2 in it harms nobody.
+    // SAFETY: this process has its own descriptor table; replacing 0, 1 and 2 in it affects no other process.
     let ret = unsafe { libc::dup2(source, target) };
     crate::check(ret.into()).map(drop)
 }

@@ -1,4 +1,4 @@
-//! The command line under test, programs for it to run, and what it may leave on the host.
+//! The command line under test, programs for it to run, and checks for leftovers on the host.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -15,10 +15,10 @@ pub fn binary() -> &'static str {
     BINARY.get_or_init(|| build_dir().join("sandbox-run").to_str().unwrap().to_owned())
 }
 
-/// Set to a default time limit on a machine that is slow for reasons of its own.
+/// Set to a default time limit on a slow host.
 const SLOW_MACHINE: &str = "SANDBOX_TEST_TIMEOUT";
 
-/// A command with these arguments and no settings from outside.
+/// A command with these arguments and no settings from the environment.
 pub fn sandbox<S: AsRef<std::ffi::OsStr>>(args: &[S]) -> Command {
     let mut command = Command::new(binary());
     command.args(args).stdin(Stdio::null());
@@ -29,13 +29,13 @@ pub fn sandbox<S: AsRef<std::ffi::OsStr>>(args: &[S]) -> Command {
     command
 }
 
-/// Removes the settings of the person who runs the tests from a command.
+/// Removes the developer's settings from a command.
 pub fn without_settings(command: &mut Command) {
     for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("SANDBOX_") || name.starts_with("HTTP_")) {
         command.env_remove(name);
     }
-    // When coverage is measured: %c keeps the counters in a shared mapping of the file, so that keeper and init, which
-    // are forks and end by being killed, count as well.
+    // When coverage is measured, %c keeps the counters in a shared mapping of the file, so that keeper and init, which
+    // are forks and are killed, count as well.
     if let Ok(file) = std::env::var("LLVM_PROFILE_FILE") {
         command.env("LLVM_PROFILE_FILE", file.replace(".profraw", "-%c%p.profraw"));
     }
@@ -46,7 +46,7 @@ pub fn run<S: AsRef<std::ffi::OsStr>>(args: &[S]) -> Output {
     sandbox(args).output().unwrap()
 }
 
-/// Runs a command with this on its standard input.
+/// Runs a command with this standard input.
 pub fn run_with_input<S: AsRef<std::ffi::OsStr>>(args: &[S], input: &[u8]) -> Output {
     feed(sandbox(args), input)
 }
@@ -56,7 +56,7 @@ fn feed(mut command: Command, input: &[u8]) -> Output {
     let mut stdin = child.stdin.take().unwrap();
     let input = input.to_vec();
     let feeder = std::thread::spawn(move || {
-        // A program that does not read it all closes the pipe.
+        // A program that does not read everything closes the pipe.
         let _ = stdin.write_all(&input);
     });
     let output = child.wait_with_output().unwrap();
@@ -64,7 +64,7 @@ fn feed(mut command: Command, input: &[u8]) -> Output {
     output
 }
 
-/// Runs a command in a directory, with this on its standard input, and with the tests' own cache.
+/// Runs a command in a directory, with this standard input, and with the tests' cache.
 pub fn run_with_input_in<S: AsRef<std::ffi::OsStr>>(dir: &Path, args: &[S], input: &[u8]) -> Output {
     let mut command = sandbox(args);
     command.current_dir(dir).env("SANDBOX_DATA_DIR", data_dir());
@@ -95,7 +95,7 @@ pub fn fixture() -> &'static Path {
 
 fn build(name: &str) -> PathBuf {
     let source = repository().join(format!("crates/sandbox-testing/fixtures/{name}.rs"));
-    // A name of its own for each test process: they may run at the same time.
+    // A unique name for each test process: they may run concurrently.
     let target = scratch_dir().join(format!("{name}-{}", std::process::id()));
     let rustc = std::env::var("RUSTC").unwrap_or_else(|_| "rustc".to_owned());
     let built = Command::new(rustc)
@@ -110,8 +110,8 @@ fn build(name: &str) -> PathBuf {
     target
 }
 
-/// A command that runs the binary as in an unprivileged container, as `root` or as another `user`, with this directory
-/// for what is made once.
+/// A command that runs the binary as in an unprivileged container, as `root` or as another `user`, with this data
+/// directory.
 pub fn in_container<S: AsRef<std::ffi::OsStr>>(user: &str, data: &Path, args: &[S]) -> Command {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
     let mut command =
@@ -129,7 +129,7 @@ pub fn keep_report(host: &str, report: &Value) {
     std::fs::write(file, report.to_string()).unwrap();
 }
 
-/// Runs the fixture with these words and returns the result.
+/// Runs the fixture with these commands and returns the result.
 pub fn program(words: &[&str], flags: &[&str]) -> Value {
     let path = fixture().to_str().unwrap();
     let mut args = vec!["exec", "--json"];
@@ -139,7 +139,7 @@ pub fn program(words: &[&str], flags: &[&str]) -> Value {
     result(&run(&args))
 }
 
-/// Control groups that sandbox-run made, whose name contains `part`.
+/// Cgroups that sandbox-run created, whose name contains `part`.
 pub fn groups(part: &str) -> Vec<PathBuf> {
     fn walk(dir: &Path, depth: usize, part: &str, found: &mut Vec<PathBuf>) {
         for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
@@ -159,7 +159,7 @@ pub fn groups(part: &str) -> Vec<PathBuf> {
     found
 }
 
-/// Where a keeper that this process starts makes its groups: one directory per controller on v1, the top on v2.
+/// Where a keeper that this process starts creates its cgroups: one directory for each controller on v1, the top on v2.
 pub fn group_parents() -> Vec<PathBuf> {
     let own = std::fs::read_to_string("/proc/self/cgroup").unwrap();
     let mut parents = vec![];
@@ -176,7 +176,7 @@ pub fn group_parents() -> Vec<PathBuf> {
     parents
 }
 
-/// Processes, as (id, parent, name, command line). One that has ended and was not collected counts.
+/// Processes, as (id, parent, name, command line), including zombies.
 pub fn processes() -> Vec<(u32, u32, String, String)> {
     let mut found = vec![];
     for entry in std::fs::read_dir("/proc").unwrap().flatten() {
@@ -192,8 +192,8 @@ pub fn processes() -> Vec<(u32, u32, String, String)> {
     found
 }
 
-/// A command that runs the binary as an ordinary user. The user need not be able to reach the directory it is in: the
-/// binary is opened here and named by its descriptor.
+/// A command that runs the binary as an ordinary user. The user need not be able to reach its directory: the binary is
+/// opened here and named by its descriptor.
 pub fn as_ordinary_user<S: AsRef<std::ffi::OsStr>>(args: &[S]) -> Command {
     let script = "exec setpriv --reuid 4321 --regid 4321 --clear-groups --inh-caps=-all /proc/self/fd/9 \"$@\" \
                   9<\"$BINARY\"";

@@ -1,5 +1,5 @@
-//! What every language must be able to do, checked in the same way through the command line and through the library:
-//! `languages/NAME/tests/features.toml` has a program for each feature.
+//! The features that every language must support, checked in the same way through the command line and through the
+//! library. The files in `tests/features` contain a program for each feature and language.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
@@ -80,7 +80,7 @@ impl LanguageDir {
     }
 }
 
-/// A run that a test asks for.
+/// A run that a test requests.
 #[derive(Debug, Clone, Default)]
 pub struct Case {
     /// The language.
@@ -215,7 +215,7 @@ fn file_io(language: &str, features: &Features, run: &Runner) {
     succeeded(&result);
     let out = &result["files"]["out.txt"];
     assert_eq!((&out["content"], &out["encoding"]), (&"SOME TEXT\n".into(), &"utf-8".into()));
-    assert_eq!(result["files"].as_object().unwrap().len(), 1, "input and source do not come back: {result:#}");
+    assert_eq!(result["files"].as_object().unwrap().len(), 1, "input and source are not collected: {result:#}");
 }
 
 fn several_files(language: &str, features: &Features, run: &Runner) {
@@ -228,7 +228,7 @@ fn package(language: &str, features: &Features, run: &Runner) {
     let package = features.package.as_ref().unwrap();
     let with = |name: &str| run(&Case { packages: vec![name.to_owned()], ..case(language, &package.code) });
     assert_eq!(succeeded(&with(&package.name)), package.stdout);
-    // Installed once, found ever after: an environment that is installed again is another directory of the same name.
+    // Installed once and reused afterwards: a reinstalled environment would be another directory of the same name.
     let installed = environments();
     assert_eq!(succeeded(&with(&package.name)), package.stdout);
     let after = environments();
@@ -240,10 +240,10 @@ fn package(language: &str, features: &Features, run: &Runner) {
     assert!(!bad["stderr"].as_str().unwrap().is_empty(), "the installer's message");
 }
 
-/// The environments that were installed, each with the number of its inode.
+/// The installed environments, each with its inode number.
 fn environments() -> BTreeSet<(OsString, u64)> {
     let entries = std::fs::read_dir(data_dir().join("environments")).into_iter().flatten().flatten();
-    // Those that other tests install at the moment have an ending.
+    // Environments that other tests are installing have an extension.
     let finished = |path: &Path| path.extension().is_none() && path.join("content").is_dir();
     let directories = entries.filter(|entry| finished(&entry.path()));
     directories.map(|entry| (entry.file_name(), entry.metadata().unwrap().ino())).collect()

@@ -1,4 +1,4 @@
-//! Programs in cells as the host sees them, and a way to keep them from dying. For tests that are root.
+//! Programs in cells as the host sees them, and a way to keep them from dying. For tests that run as root.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -21,20 +21,19 @@ pub fn find(argv: &[&str]) -> (u32, u32) {
     }
 }
 
-/// A number in a process's status.
+/// A number in the status of a process.
 pub fn field(pid: u32, name: &str) -> u32 {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
     line.split_ascii_whitespace().next().unwrap().parse().unwrap()
 }
 
-/// Processes that are frozen, so that not even SIGKILL ends them, until this is dropped.
+/// Frozen processes, which survive even SIGKILL, until this is dropped.
 #[derive(Debug)]
 pub struct Frozen(PathBuf);
 
 impl Frozen {
-    /// Freezes processes, if this host has what keeps them from dying as well: the freezer of the first version of control
-    /// groups.
+    /// Freezes processes, if this host has a freezer that also blocks SIGKILL: the one of cgroup v1.
     pub fn new(pids: &[u32]) -> Option<Self> {
         let top = PathBuf::from("/sys/fs/cgroup/freezer");
         if !top.join("cgroup.procs").exists() {

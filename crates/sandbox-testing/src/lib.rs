@@ -1,5 +1,5 @@
-//! What the tests of this workspace share: the command line, servers, Redis, a package index, and what a test may need of
-//! its host. Only ever a development dependency, and dependent on no other crate of the workspace.
+//! Helpers that the tests of this workspace share: the command line, servers, Redis, a package index, and checks of
+//! what the host offers. It is only a development dependency, and depends on no other crate of the workspace.
 #![allow(
     clippy::unwrap_used,
     clippy::missing_panics_doc,
@@ -42,7 +42,7 @@ pub fn build_dir() -> &'static Path {
     })
 }
 
-/// The directory in which test programs may keep what they make, `CARGO_TARGET_TMPDIR`.
+/// The directory in which test programs may keep files, `CARGO_TARGET_TMPDIR`.
 pub fn scratch_dir() -> &'static Path {
     static DIR: OnceLock<PathBuf> = OnceLock::new();
     DIR.get_or_init(|| {
@@ -52,7 +52,7 @@ pub fn scratch_dir() -> &'static Path {
     })
 }
 
-/// Where tests keep what is made once: compiled programs and packages.
+/// The cache of the tests: compiled programs and packages.
 pub fn data_dir() -> PathBuf {
     scratch_dir().join("data")
 }

@@ -1,19 +1,19 @@
-//! What a test needs of its host. Without it, the test fails in CI and prints a `skipped:` line elsewhere.
+//! What a test needs from its host. Without it, the test fails in CI and prints a `skipped:` line elsewhere.
 
 use std::io::Write;
 use std::path::Path;
 
-/// Variables that forbid to skip a test.
+/// Variables that forbid skipping a test.
 const REQUIRED: [&str; 2] = ["CI", "SANDBOX_TEST_REQUIRE"];
 
-/// Whether a test may continue that needs root.
+/// Whether a test that needs root may continue.
 #[must_use = "return from the test if this is false"]
 pub fn root() -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     that("root", status.lines().any(|line| line.starts_with("Uid:\t0\t")))
 }
 
-/// Whether a test may continue that needs a program of the host.
+/// Whether a test that needs a program of the host may continue.
 #[must_use = "return from the test if this is false"]
 pub fn program(name: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
@@ -22,7 +22,7 @@ pub fn program(name: &str) -> bool {
     that(name, found)
 }
 
-/// Whether a test may continue that needs something of its host which is there or not.
+/// Whether a test that needs a feature of the host may continue.
 #[must_use = "return from the test if this is false"]
 pub fn that(what: &str, there: bool) -> bool {
     if !there {
@@ -36,6 +36,6 @@ pub fn that(what: &str, there: bool) -> bool {
 /// Reports a test, or the rest of one, that some supported hosts cannot run. CI runs it on another host.
 pub fn skipped(what: &str) {
     let thread = std::thread::current();
-    // Not by a macro: the test harness would keep the line to itself.
+    // Not by a macro: the test harness would capture the line.
     let _ = writeln!(std::io::stderr(), "skipped: {} needs {what}", thread.name().unwrap_or("a test"));
 }

@@ -1,4 +1,4 @@
-//! A package index on loopback, with packages made for the test.
+//! A package index on loopback, with packages created for the test.
 
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Write};
@@ -23,13 +23,13 @@ pub struct TestIndex {
 struct IndexState {
     /// Packages by name: an archive of version 1.0.
     packages: Mutex<HashMap<String, Vec<u8>>>,
-    /// How often an archive was asked for.
+    /// How often an archive was requested.
     downloads: AtomicUsize,
-    /// Whether archives are promised and not sent.
+    /// Whether archives are announced but not sent.
     stalled: AtomicBool,
-    /// The header without which nothing is sent, and what links begin with then.
+    /// The required header, and the URL prefix of links then.
     locked: Mutex<Option<(String, String)>>,
-    /// How often somebody came without it.
+    /// How many requests came without it.
     refused: AtomicUsize,
     over: AtomicBool,
 }
@@ -63,13 +63,13 @@ impl TestIndex {
         self.port
     }
 
-    /// From now on, only those are served who know the password. Links lead to a whole address.
+    /// From now on, requests need the password. Links are absolute URLs.
     pub fn lock(&self, user: &str, password: &str, origin: &str) {
         let header = format!("Authorization: Basic {}", STANDARD.encode(format!("{user}:{password}")));
         *self.shared.locked.lock().unwrap() = Some((header, origin.to_owned()));
     }
 
-    /// How often somebody came without the password.
+    /// How many requests came without the password.
     pub fn refused(&self) -> usize {
         self.shared.refused.load(Ordering::Relaxed)
     }
@@ -79,7 +79,7 @@ impl TestIndex {
         self.shared.downloads.load(Ordering::Relaxed)
     }
 
-    /// From now on, archives are promised and not sent.
+    /// From now on, archives are announced but not sent.
     pub fn stall(&self, stalled: bool) {
         self.shared.stalled.store(stalled, Ordering::Relaxed);
     }
@@ -173,7 +173,7 @@ impl IndexState {
     }
 }
 
-/// How many entries there are in a folder, if there is one.
+/// How many entries a folder has; 0 if it does not exist.
 pub fn entries(dir: &Path) -> Vec<String> {
     let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
     let mut names: Vec<_> = entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();

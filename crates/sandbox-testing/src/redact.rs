@@ -1,15 +1,15 @@
-//! Replaces what is different in each run: times, sizes, versions, ids.
+//! Replaces text that differs between runs: times, sizes, versions, ids.
 
 use std::sync::OnceLock;
 
 use regex_lite::Regex;
 
-/// A line in which times, sizes, versions and ids are replaced by what they are.
+/// A line in which times, sizes, versions and ids are replaced by placeholders.
 pub fn redact_line(line: &str) -> String {
     if !line.starts_with(['✓', '✗']) {
         return redact_text(line);
     }
-    // A summary: why it ended is always the same, what it used is not.
+    // A summary: the reason of the end is always the same, the usage is not.
     let mut facts = line.split(" · ");
     let verdict = facts.next().unwrap_or_default().to_owned();
     let once = |fact: &&str| !fact.starts_with("compiled in ") && !fact.starts_with("packages ");
@@ -29,7 +29,7 @@ pub fn redact_text(text: &str) -> String {
             (r"\b\d+(\.\d+)+\b", "NUMBER"),
             (r"\b\d+ processes\b", "PROCESSES"),
             (r#""memory_used": ?\d+"#, "MEMORY"),
-            // Columns are as wide as what is in them.
+            // The width of columns depends on their content.
             (r" {2,}", " "),
         ]
         .map(|(pattern, name)| (Regex::new(pattern).unwrap(), name))

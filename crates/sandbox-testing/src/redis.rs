@@ -7,7 +7,7 @@ use std::sync::mpsc::channel;
 
 use crate::GuardedChild;
 
-/// Ports below those that the kernel gives to clients.
+/// Ports below the range that the kernel assigns to clients.
 const PORTS: std::ops::Range<u16> = 20_000..32_000;
 
 /// How many ports are tried.
@@ -26,7 +26,7 @@ impl RedisServer {
         (0..ATTEMPTS).find_map(|_| Self::start_at(random_port(), password)).expect("redis-server finds no free port")
     }
 
-    /// Starts a server on a port, unless the port is taken: then the server ends before it is ready.
+    /// Starts a server on a port. If the port is taken, the server ends before it is ready.
     fn start_at(port: u16, password: Option<&str>) -> Option<Self> {
         let mut command = Command::new("setpriv");
         command.args([

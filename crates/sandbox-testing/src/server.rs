@@ -1,4 +1,4 @@
-//! Starts the real server, and speaks HTTP with it.
+//! Starts the real server, and sends HTTP requests to it.
 
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
@@ -11,19 +11,19 @@ use ureq::http::HeaderMap;
 use crate::command::without_settings;
 use crate::{GuardedChild, build_dir};
 
-/// A server on a port of its own, which ends with the test.
+/// A server on a free port, which ends with the test.
 #[derive(Debug)]
 pub struct TestServer {
     /// The process.
     pub child: GuardedChild,
-    /// Where it listens.
+    /// The address that it listens on.
     pub address: String,
-    /// What it keeps, unless that was taken for another server.
+    /// Its data directory, unless it was taken for another server.
     pub data: Option<TempDir>,
 }
 
 impl TestServer {
-    /// A command that starts the server, without settings from outside.
+    /// A command that starts the server, without settings from the environment.
     pub fn command() -> Command {
         let mut command = Command::new(build_dir().join("sandbox-server"));
         without_settings(&mut command);
@@ -43,7 +43,7 @@ impl TestServer {
         Self::launch(Self::command(), data, flags, variables)
     }
 
-    /// Starts a server with a command of the test's own.
+    /// Starts a server with a custom command.
     pub fn launch(mut command: Command, data: TempDir, flags: &[&str], variables: &[(&str, &str)]) -> Self {
         command.env("SANDBOX_DATA_DIR", data.path().join("data")).envs(variables.iter().copied());
         if !flags.contains(&"--http-host") {

@@ -4,10 +4,10 @@ use std::ops::{Deref, DerefMut};
 use std::process::Child;
 use std::time::{Duration, Instant};
 
-/// How long a test waits for anything: longer than the slowest machine takes.
+/// How long a test waits for anything: longer than the slowest host takes.
 pub const PATIENCE: Duration = Duration::from_secs(300);
 
-/// Waits for something to become true.
+/// Waits for a condition to become true.
 pub fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     let until = Instant::now() + PATIENCE;
     while !holds() {

@@ -1,4 +1,4 @@
-//! What interpreters call: `sandbox_zygote` and `sandbox_wait`.
+//! The entry points that interpreters call: `sandbox_zygote` and `sandbox_wait`.
 
 use core::arch::asm;
 use core::mem::{size_of, zeroed};
@@ -14,7 +14,7 @@ use crate::syscall::{
     SYS_SETSID, SYS_WAIT4, SYS_WRITE, call, exit, must, plain,
 };
 
-/// What a child is to run: the text of a [`crate::protocol::ChildCommand`].
+/// The command of a child: the text of a [`crate::protocol::ChildCommand`].
 #[derive(Debug)]
 #[repr(C)]
 pub struct CommandText {
@@ -23,23 +23,23 @@ pub struct CommandText {
 }
 
 unsafe extern "C" {
-    /// The C library's, which also does what other libraries have asked to be done when the process forks: some have
-    /// threads, which do not survive it, and some have random numbers, which should differ afterwards.
+    /// From the C library, because it also runs the fork handlers that other libraries have registered: some have
+    /// threads, which do not survive a fork, and some have random state, which should differ afterwards.
     fn fork() -> i32;
 
-    /// The C library's: what the kernel told the program when it started.
+    /// From the C library: reads the auxiliary vector.
     fn getauxval(kind: u64) -> usize;
 }
 
-/// Forks twice, as told above. Zero in the grandchild; in the caller the id of the child in between, which has ended or
-/// is about to.
+/// Forks twice, as described in the crate's documentation. Returns zero in the grandchild; in the caller the id of the
+/// intermediate child, which has ended or is about to.
 unsafe fn fork_twice() -> isize {
     /// `CLONE_VM | CLONE_VFORK`, and SIGCHLD at its end.
     const BORROW: usize = 0x0000_4100 | 0x11;
     let result: isize;
-    // SAFETY: the child in between has the caller's memory and its stack. Below where the caller's ends it may do what it
-    // likes: the caller waits until it has ended. (The red zone, which a compiler may use below that, is left alone.)
-    // The grandchild has a copy of everything, as after any fork, and goes on with the caller's stack.
+    // SAFETY: the intermediate child has the caller's memory and its stack. Below the end of the caller's stack it may
+    // write freely, because the caller waits until it has ended. (The red zone, which a compiler may use below that, is
+    // left alone.) The grandchild has a copy of everything, as after any fork, and continues with the caller's stack.
     unsafe {
         asm!(
             "syscall",
@@ -97,7 +97,7 @@ struct ControlMessage {
     fds: [i32; MOST_FDS],
 }
 
-/// Receives a message and its descriptors: how many bytes, and how many descriptors.
+/// Receives a message and its descriptors. Returns the number of bytes and of descriptors.
 fn receive(socket: usize, buffer: *mut u8, length: usize, fds: &mut [i32; MOST_FDS]) -> Result<(usize, usize), isize> {
     const MSG_CMSG_CLOEXEC: usize = 0x4000_0000;
     loop {
@@ -128,42 +128,42 @@ fn receive(socket: usize, buffer: *mut u8, length: usize, fds: &mut [i32; MOST_F
     }
 }
 
-/// Enters a namespace. The kernel takes two ints; what stands above them is for the filter.
+/// Enters a namespace. The kernel takes two ints; the bits above them are for the filter.
 fn set_namespace(key: u64, fd: usize, kind: usize) -> isize {
     const HIGH: usize = 0xffff_ffff << 32;
     let key = key as usize;
     plain(SYS_SETNS, [fd | key & HIGH, kind | key << 32])
 }
 
-/// Clears what was on the stack below the caller's frame.
+/// Clears the stack below the caller's frame.
 #[inline(never)]
 fn wipe_stack() {
     let mut area = [0_u8; 16 * 1024];
     for byte in &mut area {
-        // SAFETY: a byte of our own. The compiler must not leave it out.
+        // SAFETY: a local byte. The compiler must not elide the write.
         unsafe { core::ptr::write_volatile(byte, 0) };
     }
 }
 
-/// The kinds of [`NAMESPACES`].
+/// The types of [`NAMESPACES`].
 const NAMESPACE_KINDS: [usize; NAMESPACES.len()] =
     [CLONE_NEWPID, CLONE_NEWIPC, CLONE_NEWUTS, CLONE_NEWNET, CLONE_NEWCGROUP, CLONE_NEWNS, CLONE_NEWUSER];
 
-/// What becomes of the zygote's own descriptors in its children.
+/// What happens to the zygote's descriptors in its children.
 #[derive(Clone, Copy)]
 pub(crate) enum ZygoteFds<'a> {
     Kept,
     Closed,
-    /// They are needed, but not as they are.
+    /// They are needed, but have to be replaced.
     Replaced(&'a Children),
 }
 
-/// Becomes a zygote that hears of cells on `control`. With `close_all`, children keep no descriptor but their streams.
-/// Returns in a child the descriptor to wait at, and in the zygote, when it is not needed any more, -1.
+/// Becomes a zygote that receives cells on `control`. With `close_all`, children keep no descriptor except their
+/// streams. Returns the descriptor to wait at in a child, and -1 in the zygote when it is no longer needed.
 ///
 /// # Safety
 ///
-/// The process must be able to fork: no other thread may hold what a child needs.
+/// The process must be able to fork: no other thread may hold a lock that a child needs.
 #[must_use]
 #[cfg_attr(zygote_library, unsafe(no_mangle))]
 pub unsafe extern "C" fn sandbox_zygote(control: i32, close_all: i32) -> i32 {
@@ -172,7 +172,7 @@ pub unsafe extern "C" fn sandbox_zygote(control: i32, close_all: i32) -> i32 {
     unsafe { serve(control, rest) }
 }
 
-/// The same for callers who have more to say about descriptors.
+/// The same for callers that treat descriptors differently.
 pub(crate) unsafe fn serve(control: i32, rest: ZygoteFds<'_>) -> i32 {
     // SAFETY: as the caller promises.
     let park = unsafe { hear_of_cells(control, rest) };
@@ -203,10 +203,10 @@ unsafe fn hear_of_cells(control: i32, rest: ZygoteFds<'_>) -> i32 {
         if let Some(params) = params
             && set_namespace(params.key, pid_namespace, CLONE_NEWPID) == 0
         {
-            // SAFETY: only this thread goes on in the child, as after every fork.
+            // SAFETY: only this thread continues in the child, as after every fork.
             let child = unsafe { fork_twice() };
             if child == 0 {
-                // Libraries know by the id that they were forked. In another namespace it could be the same.
+                // Libraries detect a fork by the process id. In another namespace it could be the same.
                 if plain(SYS_GETPID, []) == pid {
                     exit(126);
                 }
@@ -215,7 +215,7 @@ unsafe fn hear_of_cells(control: i32, rest: ZygoteFds<'_>) -> i32 {
                 return unsafe { enter(&fds[..count], params, control, rest) } as i32;
             }
             if set_namespace(params.key, own, CLONE_NEWPID) != 0 {
-                // What is forked next would be born in somebody's cell.
+                // Otherwise the next child would be created in the previous cell.
                 return -1;
             }
             if child > 0 {
@@ -228,20 +228,20 @@ unsafe fn hear_of_cells(control: i32, rest: ZygoteFds<'_>) -> i32 {
     }
 }
 
-/// Gives a child other random bytes than the kernel gave the zygote when that started. Whoever looks for a seed there finds
-/// one that no other child has.
+/// Replaces the random bytes that the kernel gave the zygote at its start, so that code which takes a seed from there
+/// gets a different one in each child.
 ///
-/// What the C library has made of the zygote's bytes stays as it is: the value that guards stack frames, and the one that
-/// guards saved addresses. Frames that are still to be returned from and addresses that are still to be jumped to have
-/// been guarded with them, so that a child with other values would end at once. All children of a zygote have these in
-/// common, as they have the layout of memory; what a child executes has its own.
+/// The values that the C library derived from the zygote's bytes stay the same: the stack protector and the pointer
+/// guard. Existing frames and saved addresses are protected with them, so a child with other values would crash at
+/// once. All children of a zygote share these values, as they share the memory layout; a program that a child executes
+/// gets fresh ones.
 fn renew_seed() {
     const AT_RANDOM: u64 = 25;
     const LENGTH: usize = 16;
-    // SAFETY: it only looks something up.
+    // SAFETY: a look-up without side effects.
     let place = unsafe { getauxval(AT_RANDOM) };
     if place != 0 {
-        // SAFETY: the kernel put that many bytes there, on this process's stack, for it alone; it now writes others.
+        // SAFETY: the kernel put that many bytes there, on this process's stack, and now overwrites them.
         let written = must(unsafe { call(SYS_GETRANDOM, [place, LENGTH, 0, 0, 0, 0]) });
         if written != LENGTH {
             exit(126);
@@ -249,7 +249,7 @@ fn renew_seed() {
     }
 }
 
-/// Where a child waits: above the streams.
+/// The descriptor at which a child waits: above the streams.
 const PLACE: usize = 3;
 
 unsafe fn enter(fds: &[i32], params: EnterParams, control: usize, rest: ZygoteFds<'_>) -> usize {
@@ -262,7 +262,7 @@ unsafe fn enter(fds: &[i32], params: EnterParams, control: usize, rest: ZygoteFd
         // SAFETY: the byte is constant.
         must(unsafe { call(SYS_WRITE, [*group as usize, b"0".as_ptr() as usize, 1, 0, 0, 0]) });
     }
-    // It was born in the PID namespace. The user namespace is last: the others belong to the one that the zygote is in.
+    // The child was created in the PID namespace. The user namespace comes last: the others belong to the zygote's.
     for (index, kind) in NAMESPACE_KINDS.into_iter().enumerate().skip(1) {
         must(set_namespace(params.key, at(enter_fds::FIRST_NAMESPACE + index), kind));
     }
@@ -285,7 +285,7 @@ unsafe fn enter(fds: &[i32], params: EnterParams, control: usize, rest: ZygoteFd
     let none = [0_u32; 6];
     // SAFETY: the kernel reads a header and two sets of three words.
     must(unsafe { call(SYS_CAPSET, [header.as_ptr() as usize, none.as_ptr() as usize, 0, 0, 0, 0]) });
-    // Other ids made it undumpable, which would take its own /proc entry from it.
+    // Changing ids made the process undumpable, which would make its own /proc entry inaccessible.
     must(plain(SYS_PRCTL, [PR_SET_DUMPABLE, 1]));
     if params.landlock {
         must(plain(SYS_LANDLOCK_RESTRICT_SELF, [at(enter_fds::AFTER_NAMESPACES), 0]));
@@ -306,14 +306,14 @@ unsafe fn enter(fds: &[i32], params: EnterParams, control: usize, rest: ZygoteFd
     park
 }
 
-/// Says that this child is ready, waits for something to run, connects its streams and sets its limits.
+/// Reports that this child is ready, waits for a command, connects its streams and sets its limits.
 ///
 /// # Safety
 ///
-/// `text` must be a place for the result, which stays valid as long as the process.
+/// `text` must point to storage for the result, which stays valid as long as the process.
 #[cfg_attr(zygote_library, unsafe(no_mangle))]
 pub unsafe extern "C" fn sandbox_wait(park: i32, text: *mut CommandText) {
-    /// Read and write; private and of no file.
+    /// Read and write; private and anonymous.
     const PROTECTION: usize = 3;
     const MAPPING: usize = 0x22;
     let park = park as usize;
@@ -330,7 +330,7 @@ pub unsafe extern "C" fn sandbox_wait(park: i32, text: *mut CommandText) {
         plain(SYS_CLOSE, [*fd as usize]);
     }
     plain(SYS_CLOSE, [park]);
-    // SAFETY: so much was received, into a mapping that is never removed.
+    // SAFETY: this many bytes were received, into a mapping that is never removed.
     let message = unsafe { core::slice::from_raw_parts(buffer, length) };
     let Some((limits, rest)) = decode_command(message) else { exit(126) };
     for (resource, value) in limits {
@@ -338,6 +338,6 @@ pub unsafe extern "C" fn sandbox_wait(park: i32, text: *mut CommandText) {
         // SAFETY: the kernel reads two words.
         must(unsafe { call(SYS_PRLIMIT64, [0, resource as usize, pair.as_ptr() as usize, 0, 0, 0]) });
     }
-    // SAFETY: the place is the caller's own.
+    // SAFETY: the caller owns the storage.
     unsafe { *text = CommandText { data: rest.as_ptr(), length: rest.len() } };
 }

@@ -1,25 +1,25 @@
-//! The part of a zygote that an interpreter cannot do itself, and the protocol that zygotes speak ([`protocol`]).
+//! The parts of a zygote that an interpreter cannot implement, and the protocol that zygotes speak ([`protocol`]).
 //!
-//! These sources are compiled twice. `build.rs` makes a shared library of them, with `cfg(zygote_library)`, which
-//! is loaded into the interpreter's process. So it stands on nothing but the kernel and that process's own `fork`: no
-//! standard library, no allocation. As a crate they hold that library as a file ([`ZYGOTE_LIBRARY`]), share the protocol
-//! with the other sides, and are checked like all other code; they export no symbol then.
+//! These sources are compiled twice. `build.rs` makes a shared library of them, with `cfg(zygote_library)`, which is
+//! loaded into the interpreter's process. So it depends only on the kernel and on that process's `fork`: no standard
+//! library, no allocation. As a crate they embed that library as a file ([`ZYGOTE_LIBRARY`]), share the protocol with
+//! the other sides, and are linted like all other code; they export no symbol then.
 //!
 //! # Theory of operation
 //!
-//! `sandbox_zygote` turns the process that calls it into a zygote. For every cell that it is sent it forks a child into
-//! that cell, and only in those children does the call return. A child goes through the same steps as a program between
-//! fork and exec (`sandbox-sys/src/spawn.rs`). When the call returns it is locked, and has seen nothing of any request; the
-//! interpreter can make it ready further. `sandbox_wait` then says that it is, waits for what it is to run, and hands
-//! that to the interpreter.
+//! `sandbox_zygote` turns the process that calls it into a zygote. For every cell that it receives it forks a child
+//! into that cell, and only in those children does the call return. A child goes through the same steps as a program
+//! between fork and exec (`sandbox-sys/src/spawn.rs`). When the call returns, the child is locked and has seen nothing
+//! of any request; the interpreter can prepare it further. `sandbox_wait` then reports that it is ready, waits for its
+//! command, and returns that to the interpreter.
 //!
 //! The child has to be in the cell's PID namespace, and the cell's init has to be its parent: init reaps it, and its
-//! status is the run's. So there are two forks. The zygote lets its next child be born into the cell's PID namespace;
-//! that child borrows the zygote's memory, forks the real one, and ends, whereupon the real one is init's.
+//! status is the run's. So there are two forks. The zygote creates its next child in the cell's PID namespace; that
+//! child borrows the zygote's memory, forks the real one, and ends, whereupon init adopts the real one.
 //!
-//! The zygote's syscall filter is the children's too: none is made for each of them. It lets `setns` through only with a key
-//! above the arguments (`sandbox-cell/src/syscalls/policy.rs`), which comes with each cell and is wiped from a child's
-//! memory before the call returns in it.
+//! The children inherit the zygote's syscall filter and get no other. It allows `setns` only with a key above the
+//! arguments (`sandbox-cell/src/syscalls/policy.rs`), which comes with each cell and is wiped from a child's memory
+//! before the call returns in it.
 #![no_std]
 #![allow(
     clippy::cast_possible_truncation,
@@ -41,7 +41,6 @@ mod syscall;
 #[cfg(target_arch = "x86_64")]
 pub mod threads;
 
-/// The shared library that interpreters load to become zygotes, as a file's content; empty where there is none for this
-/// architecture.
+/// The content of the shared library that interpreters load to become zygotes; empty on architectures without one.
 #[cfg(not(zygote_library))]
 pub const ZYGOTE_LIBRARY: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/zygote.so"));

@@ -1,19 +1,18 @@
-//! What Node.js needs besides: it has threads, an event loop and a heap that is not meant to be forked.
+//! Additions for Node.js, which has threads, an event loop and a heap that is not meant to be forked.
 //!
 //! # Theory of operation
 //!
-//! The library is preloaded into Node.js, so that some calls of the C library's come here first, and then loaded once
-//! more as an addon, with a function that makes a zygote of the process.
+//! The library is preloaded into Node.js, so that it intercepts some calls to the C library, and then loaded once more
+//! as an addon, with a function that makes the process a zygote.
 //!
-//! - V8 asks the kernel to leave its heap out of forks. That request is not passed on.
-//! - It has threads: `threads.rs`.
-//! - The event loops' descriptors are the zygote's: two cells that had them in common could talk through them. In a
-//!   child they become descriptors of its own, of the same kind as far as anybody notices. Then the loop of the program
-//!   makes itself new ones. They must not just be closed: the other loops, of which some were the lost threads', are
-//!   still written to and taken apart in the end, and the numbers could be somebody else's by then.
-//! - Random numbers would be the same in all children; V8 is told another seed.
-//! - In the end it takes apart what it consists of, which touches what was shared until then. The kernel does that
-//!   faster.
+//! - V8 asks the kernel to exclude its heap from forks (`MADV_DONTFORK`). That request is not passed on.
+//! - It has threads: see `threads.rs`.
+//! - The descriptors of the event loops are the zygote's: two cells that share them could communicate through them. A
+//!   child replaces them with new descriptors of the same kind, and the event loop of the program creates fresh ones.
+//!   They must not simply be closed: the other loops, some of which belong to the lost threads, are still written to
+//!   and closed at exit, and the numbers could be in use for other files by then.
+//! - Random numbers would be the same in all children; V8 gets another seed.
+//! - At exit Node.js frees its heap, which touches memory that was shared until then. The kernel does that faster.
 
 use core::ffi::c_void;
 use core::ptr::{null, null_mut};
@@ -38,18 +37,18 @@ unsafe extern "C" {
     fn fflush(stream: *mut c_void) -> i32;
 }
 
-/// The first that asked to be called at the exit, so the last of those that do something there.
+/// Registered first, so called last at exit.
 extern "C" fn at_exit(status: i32, _: *mut c_void) {
     // SAFETY: none means all streams.
     unsafe { fflush(null_mut()) };
     exit(status as usize);
 }
 
-/// In the place of the C library's: does not pass on that memory is to be left out of forks.
+/// Replaces the C library's function: does not pass on the request to exclude memory from forks.
 ///
 /// # Safety
 ///
-/// As for the C library's.
+/// As for the C library's function.
 #[must_use]
 #[cfg_attr(zygote_library, unsafe(no_mangle))]
 pub unsafe extern "C" fn madvise(address: usize, length: usize, advice: i32) -> i32 {
@@ -57,10 +56,10 @@ pub unsafe extern "C" fn madvise(address: usize, length: usize, advice: i32) -> 
     if advice == MADV_DONTFORK {
         return 0;
     }
-    // SAFETY: the caller's own memory.
+    // SAFETY: the caller's memory.
     let result = unsafe { call(SYS_MADVISE, [address, length, advice as usize, 0, 0, 0]) };
     if result < 0 {
-        // SAFETY: the C library's own variable.
+        // SAFETY: the C library's variable.
         unsafe { *__errno_location() = -result as i32 };
         return -1;
     }
@@ -71,11 +70,11 @@ type Env = *const c_void;
 type Value = *const c_void;
 type Callback = unsafe extern "C" fn(Env, *const c_void) -> Value;
 
-/// Node.js loads the addon.
+/// Called when Node.js loads the addon.
 ///
 /// # Safety
 ///
-/// To be called by Node.js, with values of its own.
+/// To be called by Node.js, with its own values.
 #[must_use]
 #[cfg_attr(zygote_library, unsafe(no_mangle))]
 pub unsafe extern "C" fn napi_register_module_v1(env: Env, exports: Value) -> Value {
@@ -92,14 +91,14 @@ pub unsafe extern "C" fn napi_register_module_v1(env: Env, exports: Value) -> Va
     exports
 }
 
-/// The buffer that a function got as its argument.
+/// The buffer argument of a function.
 unsafe fn argument(env: Env, info: *const c_void) -> (*mut u8, usize) {
     type CallbackInfo =
         unsafe extern "C" fn(Env, *const c_void, *mut usize, *mut Value, *mut Value, *mut c_void) -> i32;
     type Buffer = unsafe extern "C" fn(Env, Value, *mut *mut u8, *mut usize) -> i32;
     let (mut count, mut first) = (1, null());
     let (mut data, mut length) = (null_mut(), 0);
-    // SAFETY: the types are those of Node.js's functions, and each gets places for what it returns.
+    // SAFETY: the types are those of Node.js's functions, and each gets storage for its results.
     unsafe {
         need::<CallbackInfo>(c"napi_get_cb_info")(env, info, &raw mut count, &raw mut first, null_mut(), null_mut());
         need::<Buffer>(c"napi_get_buffer_info")(env, first, &raw mut data, &raw mut length);
@@ -107,10 +106,10 @@ unsafe fn argument(env: Env, info: *const c_void) -> (*mut u8, usize) {
     (data, length)
 }
 
-/// Makes a pipe, for which Node.js has no call. Its argument is a buffer of eight bytes for the two ends.
+/// Creates a pipe, for which Node.js has no call. Its argument is a buffer of eight bytes for the two ends.
 unsafe extern "C" fn make_pipe(env: Env, info: *const c_void) -> Value {
     const CLOSE_ON_EXEC: usize = 0x8_0000;
-    // SAFETY: the values are Node.js's.
+    // SAFETY: the values come from Node.js.
     let (data, length) = unsafe { argument(env, info) };
     if length == 8 {
         // SAFETY: the kernel writes eight bytes.
@@ -119,14 +118,14 @@ unsafe extern "C" fn make_pipe(env: Env, info: *const c_void) -> Value {
     null()
 }
 
-/// Makes a zygote of the process. In children, returns where they hear what to run; in the zygote, nothing, when it is not
-/// needed any more.
+/// Makes the process a zygote. In children, returns the descriptor at which they receive their command; in the zygote,
+/// returns nothing when it is no longer needed.
 unsafe extern "C" fn become_zygote(env: Env, _: *const c_void) -> Value {
     const CONTROL: i32 = 3;
     type Loop = unsafe extern "C" fn(Env, *mut *mut c_void) -> i32;
     type Number = unsafe extern "C" fn(Env, i32, *mut Value) -> i32;
     let (mut event_loop, mut place) = (null_mut(), null());
-    // SAFETY: the types are those of Node.js's functions, and each gets places for what it returns.
+    // SAFETY: the types are those of Node.js's functions, and each gets storage for its results.
     unsafe {
         need::<Loop>(c"napi_get_uv_event_loop")(env, &raw mut event_loop);
         if event_loop.is_null() {
@@ -143,11 +142,11 @@ unsafe extern "C" fn become_zygote(env: Env, _: *const c_void) -> Value {
     place
 }
 
-/// Waits for what to run, which it returns as text. Its argument is a buffer with the number that children were given.
+/// Waits for the command, which it returns as text. Its argument is a buffer with the descriptor that the child got.
 unsafe extern "C" fn wait_for_program(env: Env, info: *const c_void) -> Value {
     type Text = unsafe extern "C" fn(Env, *const u8, usize, *mut Value) -> i32;
     let (mut command, mut text) = (CommandText { data: null(), length: 0 }, null());
-    // SAFETY: the types are those of Node.js's functions, and each gets places for what it returns.
+    // SAFETY: the types are those of Node.js's functions, and each gets storage for its results.
     unsafe {
         let (data, length) = argument(env, info);
         if length != size_of::<i32>() {
@@ -159,7 +158,7 @@ unsafe extern "C" fn wait_for_program(env: Env, info: *const c_void) -> Value {
     text
 }
 
-/// A descriptor of the zygote's, which no child may keep.
+/// A descriptor of the zygote, which no child may keep.
 #[derive(Clone, Copy, PartialEq)]
 struct SharedFd {
     fd: usize,
@@ -172,13 +171,13 @@ pub(crate) struct Children {
     count: usize,
     event_loop: *mut c_void,
     fork_loop: unsafe extern "C" fn(*mut c_void) -> i32,
-    /// The source of the engine's random numbers.
+    /// V8's random number generator.
     random: *mut c_void,
     set_seed: unsafe extern "C" fn(*mut c_void, i64),
 }
 
 impl Children {
-    /// Looks at the zygote. Where something is missing that children need, there is no zygote.
+    /// Examines the zygote. If a function that children need is missing, the process does not become one.
     unsafe fn new(event_loop: *mut c_void) -> Self {
         type Current = unsafe extern "C" fn() -> *mut c_void;
         type Random = unsafe extern "C" fn(*mut c_void) -> *mut c_void;
@@ -201,7 +200,7 @@ impl Children {
         children
     }
 
-    /// Looks which descriptors the zygote has.
+    /// Records the zygote's descriptors.
     fn look(&mut self) {
         const FIRST: usize = 3;
         const MOST: usize = 1024;
@@ -215,14 +214,14 @@ impl Children {
         }
     }
 
-    /// Makes a process of its own of a child. It has nothing of the zygote's afterwards but `kept`.
+    /// Detaches a child from the zygote. Afterwards it has no descriptor of the zygote except `kept`.
     pub(crate) fn settle(&self, kept: usize) {
         const CLOSE_ON_EXEC: usize = 0x8_0000;
         const NONBLOCKING: usize = 0x800;
         in_child();
         let idle = must(plain(SYS_EVENTFD2, [0, CLOSE_ON_EXEC | NONBLOCKING]));
         for shared in &self.shared[..self.count] {
-            // Gone, or in the place of one that is gone: event loops make one of their pipes anew after a fork.
+            // It is closed, or its number was reused: event loops recreate one of their pipes after a fork.
             if shared.fd == kept || shared.fd == idle || FdKind::of(shared.fd) != Some(shared.kind) {
                 continue;
             }
@@ -235,9 +234,9 @@ impl Children {
             }
         }
         plain(SYS_CLOSE, [idle]);
-        // Other random numbers than the zygote's other children have. The kernel writes eight bytes.
+        // A seed that no other child of the zygote has. The kernel writes eight bytes.
         let mut seed = 0_i64;
-        // SAFETY: the loop and the source of random numbers are this thread's.
+        // SAFETY: this thread owns the loop and the random number generator.
         unsafe {
             must(call(SYS_GETRANDOM, [&raw mut seed as usize, 8, 0, 0, 0, 0]));
             (self.set_seed)(self.random, seed);
@@ -248,22 +247,22 @@ impl Children {
     }
 }
 
-/// What a descriptor is, as far as it matters.
+/// The relevant kinds of descriptors.
 #[derive(Clone, Copy, PartialEq)]
 enum FdKind {
     /// A pipe, by its inode.
     Pipe(u64),
-    /// What event loops wait with.
+    /// An epoll instance of an event loop.
     Poll,
     Other,
 }
 
 impl FdKind {
-    /// The kind of a descriptor, if there is one.
+    /// The kind of a descriptor, if it is open.
     fn of(fd: usize) -> Option<Self> {
         const FORMAT: u32 = 0o170_000;
         const PIPE: u32 = 0o010_000;
-        // As the kernel has it on this architecture: the inode is the second word, the mode begins the fourth.
+        // The layout on this architecture: the inode is the second word, the mode begins the fourth.
         let mut status = [0_u64; 18];
         // SAFETY: the kernel writes 144 bytes.
         if unsafe { call(SYS_FSTAT, [fd, &raw mut status as usize, 0, 0, 0, 0]) } == EBADF {
@@ -273,7 +272,7 @@ impl FdKind {
             return Some(Self::Pipe(status[1]));
         }
         let mut event = [0_u64; 2];
-        // SAFETY: the kernel writes at most one event, of twelve bytes. It refuses what is of another kind.
+        // SAFETY: the kernel writes at most one event, of twelve bytes. It refuses descriptors of another kind.
         let polled = unsafe { call(SYS_EPOLL_WAIT, [fd, &raw mut event as usize, 1, 0, 0, 0]) };
         Some(if polled >= 0 { Self::Poll } else { Self::Other })
     }

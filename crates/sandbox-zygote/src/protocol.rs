@@ -1,8 +1,9 @@
-//! The protocol of zygotes: every message, its limits and the order of its descriptors, for all who speak it. These are
-//! the library, the pool that asks for children, the keeper that says how to enter a cell, and the init that commands them.
+//! The protocol of zygotes: every message, its limits and the order of its descriptors, shared by all sides. These are
+//! the library, the pool that requests children, the keeper that provides access to a cell, and the init that sends
+//! commands.
 //!
-//! All messages travel over sockets that preserve their borders, between processes of one machine. Numbers have its byte
-//! order.
+//! All messages travel over sockets that preserve message boundaries, between processes of one host. Numbers are in
+//! native byte order.
 //!
 //! | from | to | message | descriptors |
 //! |---|---|---|---|
@@ -16,33 +17,33 @@ use core::ffi::CStr;
 /// The first message of a zygote.
 pub const GREETING: &[u8] = b"ready";
 
-/// The most bytes of a [`ChildCommand`]. A message of this size still fits into a socket's default buffer.
+/// The maximum size of a [`ChildCommand`] in bytes. A message of this size still fits into a socket's default buffer.
 pub const MOST_COMMAND: usize = 192 * 1024;
 
-/// The most resource limits of a [`ChildCommand`].
+/// The maximum number of resource limits of a [`ChildCommand`].
 pub const MOST_LIMITS: usize = 64;
 
 /// How many descriptors come with a [`ChildCommand`]: standard input, output and error.
 pub const STREAMS: usize = 3;
 
-/// The namespaces of a cell by their names in `/proc/self/ns`, in the order in which their descriptors come with
-/// [`EnterParams`]. The user namespace is entered last: the others belong to the zygote's own.
+/// The namespaces of a cell by their names in `/proc/self/ns`, in the order of their descriptors in [`EnterParams`].
+/// The user namespace is entered last: the others belong to the zygote's.
 pub const NAMESPACES: [&str; 7] = ["pid", "ipc", "uts", "net", "cgroup", "mnt", "user"];
 
-/// The most control groups that a child joins.
+/// The maximum number of cgroups that a child joins.
 pub const MOST_GROUPS: usize = 5;
 
-/// The most descriptors in one message.
+/// The maximum number of descriptors in one message.
 pub const MOST_FDS: usize = enter_fds::AFTER_NAMESPACES + 1 + MOST_GROUPS;
 
-/// Where the descriptors are that come with [`EnterParams`]. After the namespaces come a Landlock ruleset, if there is one,
-/// and the control groups.
+/// The positions of the descriptors that come with [`EnterParams`]. After the namespaces come a Landlock ruleset, if
+/// there is one, and the cgroups.
 pub mod enter_fds {
     /// The socket at which the child waits for its command.
     pub const PARK: usize = 0;
     /// The first namespace, which is the PID namespace.
     pub const FIRST_NAMESPACE: usize = 1;
-    /// The first descriptor after those that are always there.
+    /// The first descriptor after those that are always present.
     pub const AFTER_NAMESPACES: usize = FIRST_NAMESPACE + super::NAMESPACES.len();
 }
 
@@ -51,11 +52,11 @@ pub mod enter_fds {
 pub struct EnterParams {
     /// Whether a Landlock ruleset comes with this.
     pub landlock: bool,
-    /// How many control groups come with this.
+    /// How many cgroups come with this.
     pub groups: u32,
-    /// The user and group id to take, if it is another than the zygote's.
+    /// The user and group id to take, if they differ from the zygote's.
     pub id: Option<u32>,
-    /// What the zygote's syscall filter wants to see above the arguments of `setns`.
+    /// The key that the zygote's syscall filter expects above the arguments of `setns`.
     pub key: u64,
 }
 
@@ -75,7 +76,7 @@ impl EnterParams {
         bytes
     }
 
-    /// Reads a message; none if it is not one.
+    /// Decodes a message; `None` if it is invalid.
     #[must_use]
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         let bytes: &[u8; Self::SIZE] = bytes.try_into().ok()?;
@@ -99,7 +100,7 @@ impl EnterParams {
         self.first_group() + self.groups as usize
     }
 
-    /// Where the first control group is among them.
+    /// The position of the first cgroup among them.
     #[must_use]
     pub fn first_group(&self) -> usize {
         enter_fds::AFTER_NAMESPACES + usize::from(self.landlock)
@@ -112,17 +113,17 @@ pub fn encode_pid(pid: u32) -> [u8; 4] {
     pid.to_ne_bytes()
 }
 
-/// Reads the message of a child that is ready; none if it is not one.
+/// Decodes the message of a child that is ready; `None` if it is invalid.
 #[must_use]
 pub fn decode_pid(bytes: &[u8]) -> Option<i32> {
     bytes.try_into().ok().map(i32::from_ne_bytes).filter(|pid| *pid > 0)
 }
 
-/// What a child is to run: resource limits for the library, and text for the interpreter.
+/// The command of a child: resource limits for the library, and text for the interpreter.
 ///
-/// The limits are a count and that many pairs of a resource and its value, each of eight bytes. The text has parts that
-/// end with a NUL: the working directory, the number of arguments, the arguments, the number of variables, and the
-/// variables as `NAME=VALUE`. `languages/python/zygote.py` and `languages/javascript/zygote.js` read it.
+/// The limits are a count and that many pairs of a resource and its value, each of eight bytes. The text consists of
+/// NUL-terminated parts: the working directory, the number of arguments, the arguments, the number of variables, and
+/// the variables as `NAME=VALUE`. `python.zygote.py` and `javascript.zygote.js` parse it.
 #[derive(Debug, Clone, Copy)]
 pub struct ChildCommand<'a, Text> {
     /// Resources, by the kernel's numbers, and their limits.
@@ -136,7 +137,7 @@ pub struct ChildCommand<'a, Text> {
 }
 
 impl<Text: AsRef<CStr>> ChildCommand<'_, Text> {
-    /// Writes the message, piece by piece.
+    /// Encodes the message, piece by piece.
     pub fn encode(&self, mut write: impl FnMut(&[u8])) {
         write(&(self.limits.len() as u64).to_ne_bytes());
         for (resource, value) in self.limits {
@@ -158,7 +159,7 @@ impl<Text: AsRef<CStr>> ChildCommand<'_, Text> {
     }
 }
 
-/// The two halves of a [`ChildCommand`] as the library reads it: limits and text. None if it is not one.
+/// The two halves of a [`ChildCommand`] as the library reads it: limits and text. `None` if it is invalid.
 #[must_use]
 pub fn decode_command(bytes: &[u8]) -> Option<(impl Iterator<Item = (u64, u64)>, &[u8])> {
     let word = |bytes: &[u8]| {
@@ -194,7 +195,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parameters_survive_the_wire() {
+    fn enter_params_round_trip() {
         for landlock in [false, true] {
             for id in [None, Some(0), Some(70_000)] {
                 let params = EnterParams { landlock, groups: 3, id, key: 0x0123_4567_89ab_cdef };
@@ -213,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pid_survives_the_wire() {
+    fn a_pid_round_trips() {
         assert_eq!(decode_pid(&encode_pid(4711)), Some(4711));
         assert_eq!((decode_pid(&[0; 4]), decode_pid(&[1; 3]), decode_pid(&[0xff; 4])), (None, None, None));
     }
@@ -229,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_survives_the_wire() {
+    fn a_command_round_trips() {
         let limits = [(7, 256), (1, u64::MAX)];
         let args = ["python3", "-c", "", "ä"].map(text);
         let env = std::vec![text("A=b=c"); 12];
@@ -251,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn every_descriptor_has_a_place() {
+    fn every_descriptor_has_a_position() {
         let most = EnterParams { landlock: true, groups: MOST_GROUPS as u32, id: None, key: 0 };
         assert_eq!(most.fds(), MOST_FDS);
         assert_eq!(NAMESPACES[0], "pid");

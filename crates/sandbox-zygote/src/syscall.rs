@@ -34,10 +34,10 @@ pub(crate) const CLONE_NEWUSER: usize = 0x1000_0000;
 pub(crate) const CLONE_NEWPID: usize = 0x2000_0000;
 pub(crate) const CLONE_NEWNET: usize = 0x4000_0000;
 
-/// A call that may concern memory.
+/// A call that may access memory.
 pub(crate) unsafe fn call(number: usize, arguments: [usize; 6]) -> isize {
     let result: isize;
-    // SAFETY: a system call changes no registers but these; what it does to memory is the caller's business.
+    // SAFETY: a system call changes no registers except these; the caller is responsible for its effect on memory.
     unsafe {
         asm!("syscall", inlateout("rax") number as isize => result, in("rdi") arguments[0], in("rsi") arguments[1],
              in("rdx") arguments[2], in("r10") arguments[3], in("r8") arguments[4], in("r9") arguments[5],
@@ -46,7 +46,7 @@ pub(crate) unsafe fn call(number: usize, arguments: [usize; 6]) -> isize {
     result
 }
 
-/// A call that concerns no memory of ours.
+/// A call that accesses no memory of ours.
 pub(crate) fn plain<const N: usize>(number: usize, arguments: [usize; N]) -> isize {
     let mut all = [0; 6];
     all[..N].copy_from_slice(&arguments);
@@ -61,7 +61,7 @@ pub(crate) fn exit(code: usize) -> ! {
     }
 }
 
-/// The result of a call without which a child cannot go on.
+/// The result of a call that must succeed in a child.
 pub(crate) fn must(result: isize) -> usize {
     if result < 0 {
         exit(126);
@@ -75,7 +75,7 @@ fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
     exit(127)
 }
 
-/// The compiler's own library mentions it; nothing here unwinds.
+/// The compiler's runtime library refers to it; nothing here unwinds.
 #[cfg(zygote_library)]
 #[unsafe(no_mangle)]
 extern "C" fn rust_eh_personality() {}

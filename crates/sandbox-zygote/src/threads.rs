@@ -1,19 +1,20 @@
-//! Threads that outlive a fork.
+//! Threads that survive a fork.
 //!
 //! # Theory of operation
 //!
-//! Node.js has threads, and a child of a fork has only the one that forked. The others' memory is still there, their
-//! stacks included, and so is what waits to be done by them. So the calls with which threads are started and wait for
-//! each other come here first (the library is preloaded):
+//! Node.js has threads, and after a fork the child has only the thread that forked. The memory of the others still
+//! exists, including their stacks, and so does their pending work. So the library, which is preloaded, intercepts the
+//! calls that start threads and make them wait for each other:
 //!
-//! - Threads of the zygote have stacks of their own, which are nobody else's later.
-//! - While there are no children, a thread that waits for a condition variable returns every now and then, as it may,
-//!   and does not wait with the C library: a variable for which somebody waited who is gone cannot be used any more.
-//! - When the process becomes a zygote these threads come to *rest* where they would have waited, and note how to go
-//!   on. Whether there is something to do is what they look at next.
-//! - When a child wakes up one of its resting threads, it is *revived*: a new thread goes on with its stack. That it
-//!   wakes up all does not count: Node.js does that to have them end.
-//! - A child that waits for the end of a thread that was never revived does not wait.
+//! - Threads of the zygote get dedicated stacks, which are never reused.
+//! - Before there are children, a thread that waits for a condition variable wakes up periodically, as it may. It does
+//!   not wait inside the C library, because a condition variable with a waiter that no longer exists cannot be used any
+//!   more.
+//! - When the process becomes a zygote, these threads come to *rest* where they would have waited, and save their
+//!   context. When they continue, they check again whether there is work.
+//! - When a child signals one of its resting threads, that thread is *revived*: a new thread continues on its stack. A
+//!   broadcast does not count: Node.js uses it to make threads end.
+//! - A child that joins a thread that was never revived returns at once.
 
 use core::arch::{asm, naked_asm};
 use core::ffi::{CStr, c_void};
@@ -29,7 +30,7 @@ unsafe extern "C" {
     fn dlsym(handle: *const c_void, name: *const u8) -> *const c_void;
 }
 
-/// A function of the process's, without which it cannot go on. `F` must be the type of a pointer to it.
+/// Looks up a required function of the process. `F` must be the type of a pointer to it.
 pub(crate) unsafe fn need<F: Copy>(name: &CStr) -> F {
     const { assert!(size_of::<F>() == size_of::<*const c_void>()) };
     // SAFETY: the name ends with a NUL, and zero means all libraries.
@@ -41,7 +42,7 @@ pub(crate) unsafe fn need<F: Copy>(name: &CStr) -> F {
     unsafe { *(&raw const found).cast::<F>() }
 }
 
-/// A function of the C library's in whose place there is one here.
+/// A function of the C library that this library replaces.
 struct Original {
     name: &'static CStr,
     found: AtomicUsize,
@@ -61,7 +62,7 @@ impl Original {
         if found == 0 {
             // SAFETY: the names end with a NUL, and the type is that of the C library's function.
             unsafe {
-                // Of some there are older ones of the same name, which would be found else.
+                // Some have older versions of the same name, which would be found otherwise.
                 let versioned = dlsym(core::ptr::null(), c"dlvsym".as_ptr().cast());
                 if !versioned.is_null() {
                     let versioned = *(&raw const versioned).cast::<Versioned>();
@@ -98,7 +99,7 @@ static RESTS: AtomicBool = AtomicBool::new(false);
 /// Whether this is a child.
 static CHILD: AtomicBool = AtomicBool::new(false);
 
-/// How to go on somewhere: the stack and what the compiler does not save itself.
+/// A saved context: the stack and the registers that the compiler does not save itself.
 #[repr(C)]
 struct Context {
     rsp: usize,
@@ -107,24 +108,24 @@ struct Context {
     rip: usize,
 }
 
-/// A thread of the zygote's.
+/// A thread of the zygote.
 #[repr(C)]
 struct Thread {
-    /// Where it rests, for a child to go on with.
+    /// Where it rests, for a child to continue.
     rest: Context,
-    /// Where the thread that goes on with it came from.
+    /// The context of the thread that continues it.
     back: Context,
     start: AtomicUsize,
     argument: AtomicUsize,
-    /// The C library's name for it; zero if there is none.
+    /// The C library's handle; zero if there is none.
     name: AtomicUsize,
-    /// The kernel's, once it has waited for something.
+    /// The kernel's id, once it has waited for something.
     id: AtomicUsize,
-    /// What it is doing: one of the below.
+    /// Its state: one of the constants below.
     state: AtomicUsize,
     /// The condition variable for which it would wait.
     condition: AtomicUsize,
-    /// The name of the thread that goes on with it.
+    /// The handle of the thread that continues it.
     heir: AtomicUsize,
 }
 
@@ -155,20 +156,20 @@ static COUNT: AtomicUsize = AtomicUsize::new(0);
 
 /// The thread with this number, counted from zero.
 fn thread(number: usize) -> *mut Thread {
-    // SAFETY: there are as many places.
+    // SAFETY: the index is below the number of slots.
     unsafe { (&raw mut THREADS).cast::<Thread>().add(number) }
 }
 
-/// All of them. Their contexts are not looked at through these.
+/// All of them. Their contexts are not accessed through these.
 fn all() -> impl Iterator<Item = *mut Thread> {
     (0..COUNT.load(Ordering::SeqCst).min(MOST)).map(thread)
 }
 
-/// In the place of the C library's: notes the zygote's threads, and gives each a stack of its own.
+/// Replaces the C library's function: registers the zygote's threads, and gives each a dedicated stack.
 ///
 /// # Safety
 ///
-/// As for the C library's.
+/// As for the C library's function.
 #[cfg_attr(zygote_library, unsafe(no_mangle))]
 pub unsafe extern "C" fn pthread_create(
     name: *mut usize,
@@ -184,11 +185,11 @@ pub unsafe extern "C" fn pthread_create(
     }
     let number = COUNT.fetch_add(1, Ordering::SeqCst);
     if number >= MOST {
-        // It has more threads than a zygote should.
+        // More threads than a zygote should have.
         exit(126);
     }
     let own = thread(number);
-    // SAFETY: a static place, whose atomic parts anybody may change; attributes of the caller's or fresh ones.
+    // SAFETY: a static slot, whose atomic fields any thread may change; the attributes are the caller's or fresh ones.
     unsafe {
         (*own).start.store(start as usize, Ordering::SeqCst);
         (*own).argument.store(argument as usize, Ordering::SeqCst);
@@ -209,16 +210,16 @@ unsafe fn create_apart(
     argument: *mut c_void,
 ) -> i32 {
     const STACK: usize = 8 << 20;
-    /// Read and write; private, of no file, and not accounted for before it is used.
+    /// Read and write; private, anonymous, and not accounted before it is used.
     const PROTECTION: usize = 3;
     const MAPPING: usize = 0x4022;
     type Init = unsafe extern "C" fn(*mut c_void) -> i32;
     type SetStack = unsafe extern "C" fn(*mut c_void, usize, usize) -> i32;
     let stack = must(plain(SYS_MMAP, [0, STACK, PROTECTION, MAPPING, usize::MAX, 0]));
-    // More than any C library has in them.
+    // Larger than the attributes of any C library.
     let mut fresh = [0_u64; 32];
     let mut used = attributes;
-    // SAFETY: attributes of the caller's, or fresh ones; whoever made his own is done with them after this.
+    // SAFETY: the attributes are the caller's, or fresh ones, which are not used after this.
     unsafe {
         if used.is_null() {
             used = (&raw mut fresh).cast();
@@ -229,10 +230,10 @@ unsafe fn create_apart(
     }
 }
 
-/// Where a thread of the zygote's begins, and where it ends even if another went on with it.
+/// Where a thread of the zygote begins, and where it ends even if another thread continued it.
 unsafe extern "C" fn begin(own: *mut c_void) -> *mut c_void {
     let own = own.cast::<Thread>();
-    // SAFETY: what it was started with is of that type. If another went on with it, that one is to have its stack back.
+    // SAFETY: its argument is of that type. If another thread continued it, that thread gets its own stack back.
     unsafe {
         let (start, argument) = ((*own).start.load(Ordering::SeqCst), (*own).argument.load(Ordering::SeqCst));
         let result = (*(&raw const start).cast::<ThreadStart>())(argument as *mut c_void);
@@ -251,16 +252,16 @@ unsafe extern "C" fn begin(own: *mut c_void) -> *mut c_void {
     }
 }
 
-/// In the place of the C library's: waits for the thread that was revived, if there is one.
+/// Replaces the C library's function: joins the thread that was revived, if there is one.
 ///
 /// # Safety
 ///
-/// As for the C library's.
+/// As for the C library's function.
 #[cfg_attr(zygote_library, unsafe(no_mangle))]
 pub unsafe extern "C" fn pthread_join(name: usize, result: *mut *mut c_void) -> i32 {
     let mut joined = name;
     if CHILD.load(Ordering::Relaxed) {
-        // SAFETY: the atomic parts of a static place.
+        // SAFETY: the atomic fields of a static slot.
         if let Some(known) = all().find(|known| unsafe { &**known }.name.load(Ordering::SeqCst) == name) {
             // SAFETY: the same.
             joined = unsafe { &*known }.heir.load(Ordering::SeqCst);
@@ -273,11 +274,11 @@ pub unsafe extern "C" fn pthread_join(name: usize, result: *mut *mut c_void) -> 
     unsafe { JOIN.get::<Join>()(joined, result) }
 }
 
-/// In the place of the C library's: a thread of the zygote's returns every now and then, or comes to rest.
+/// Replaces the C library's function: a thread of the zygote wakes up periodically, or comes to rest.
 ///
 /// # Safety
 ///
-/// As for the C library's.
+/// As for the C library's function.
 #[cfg_attr(zygote_library, unsafe(no_mangle))]
 pub unsafe extern "C" fn pthread_cond_wait(condition: *mut c_void, mutex: *mut c_void) -> i32 {
     if CHILD.load(Ordering::Relaxed) {
@@ -287,7 +288,7 @@ pub unsafe extern "C" fn pthread_cond_wait(condition: *mut c_void, mutex: *mut c
     let own = current();
     let mark = |state: usize| {
         if let Some(own) = own {
-            // SAFETY: the atomic parts of a static place.
+            // SAFETY: the atomic fields of a static slot.
             let own = unsafe { &*own };
             own.condition.store(condition as usize, Ordering::SeqCst);
             own.state.store(state, Ordering::SeqCst);
@@ -308,9 +309,10 @@ pub unsafe extern "C" fn pthread_cond_wait(condition: *mut c_void, mutex: *mut c
     }
 }
 
-/// Rests. Returns in a child, in the thread that goes on with this one.
+/// Rests. Returns in a child, in the thread that continues this one.
 unsafe fn rest(own: *mut Thread) {
-    // SAFETY: what is saved is what the compiler does not expect to be changed. That it rests is said when it does.
+    // SAFETY: saves what the compiler expects to be preserved. The thread is marked as resting only once its context is
+    // saved.
     unsafe {
         asm!(
             "mov [rdi], rsp",
@@ -337,8 +339,8 @@ unsafe fn rest(own: *mut Thread) {
     }
 }
 
-/// The first thing that a thread does which goes on with another: it keeps how it will go on itself, and takes the
-/// other's stack. It is back when that one has come to its end.
+/// The entry point of a thread that continues another: it saves its own context and takes the other's stack. It returns
+/// here when the other has ended.
 #[unsafe(naked)]
 unsafe extern "C" fn go_on(own: *mut c_void) -> *mut c_void {
     naked_asm!(
@@ -368,16 +370,16 @@ unsafe extern "C" fn go_on(own: *mut c_void) -> *mut c_void {
     )
 }
 
-/// In the place of the C library's: revives a thread that rests.
+/// Replaces the C library's function: revives a thread that rests.
 ///
 /// # Safety
 ///
-/// As for the C library's.
+/// As for the C library's function.
 #[cfg_attr(zygote_library, unsafe(no_mangle))]
 pub unsafe extern "C" fn pthread_cond_signal(condition: *mut c_void) -> i32 {
     if CHILD.load(Ordering::Relaxed) {
         for own in all() {
-            // SAFETY: the atomic parts of a static place.
+            // SAFETY: the atomic fields of a static slot.
             let parts = unsafe { &*own };
             if parts.condition.load(Ordering::SeqCst) == condition as usize
                 && parts.state.compare_exchange(RESTING, REVIVED, Ordering::SeqCst, Ordering::SeqCst).is_ok()
@@ -385,7 +387,7 @@ pub unsafe extern "C" fn pthread_cond_signal(condition: *mut c_void) -> i32 {
                 let mut heir = 0;
                 // SAFETY: the types are those of the C library's functions.
                 if unsafe { CREATE.get::<Create>()(&raw mut heir, core::ptr::null_mut(), go_on, own.cast()) } != 0 {
-                    // What waits to be done would never be.
+                    // Otherwise the pending work would never be done.
                     exit(126);
                 }
                 parts.heir.store(heir, Ordering::SeqCst);
@@ -396,18 +398,18 @@ pub unsafe extern "C" fn pthread_cond_signal(condition: *mut c_void) -> i32 {
     unsafe { SIGNAL.get::<Signal>()(condition) }
 }
 
-/// The thread that asks, if it is one of these: not if it is the first one.
+/// The calling thread, if it is one of these; not the main thread.
 fn current() -> Option<*mut Thread> {
     let id = plain(SYS_GETTID, []);
     if id == plain(SYS_GETPID, []) {
         return None;
     }
-    // SAFETY: the atomic parts of a static place.
+    // SAFETY: the atomic fields of a static slot.
     let known = all().find(|own| unsafe { &**own }.id.load(Ordering::SeqCst) == id as usize);
     known.or_else(|| {
         // SAFETY: the type is that of the C library's function.
         let name = unsafe { need::<unsafe extern "C" fn() -> usize>(c"pthread_self")() };
-        // SAFETY: as above. Whoever started it may not have noted its name yet; then it is found next time.
+        // SAFETY: as above. The starter may not have stored the handle yet; then the thread is found next time.
         let own = all().find(|own| unsafe { &**own }.name.load(Ordering::SeqCst) == name)?;
         // SAFETY: as above.
         unsafe { &*own }.id.store(id as usize, Ordering::SeqCst);
@@ -418,21 +420,21 @@ fn current() -> Option<*mut Thread> {
 /// Waits until the threads that wait for something rest.
 pub(crate) fn bring_to_rest() {
     RESTS.store(true, Ordering::SeqCst);
-    // SAFETY: the atomic parts of a static place.
+    // SAFETY: the atomic fields of a static slot.
     let is_awake = |own: *mut Thread| unsafe {
         (*own).id.load(Ordering::SeqCst) != 0 && (*own).state.load(Ordering::SeqCst) != RESTING
     };
     while all().any(is_awake) {
         nap();
     }
-    // Looked for now, and not in every child.
+    // Looked up now, and not in every child.
     // SAFETY: the types are those of the C library's functions.
     unsafe {
         let _ = (CREATE.get::<Create>(), JOIN.get::<Join>(), WAIT.get::<Wait>(), SIGNAL.get::<Signal>());
     }
 }
 
-/// Says that this process is a child.
+/// Marks this process as a child.
 pub(crate) fn in_child() {
     CHILD.store(true, Ordering::SeqCst);
 }

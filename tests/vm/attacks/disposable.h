@@ -1,6 +1,7 @@
-// The programs here can wreck a machine, so they run only in an emulated one that is thrown away afterwards. Including this
-// file ends a program anywhere else, before its main function: QEMU's emulator names itself in CPUID, which no setting
-// and no file of another machine can imitate by accident, and the root that tests/vm makes has a file that says so too.
+// The programs here can crash a host, so they run only in an emulated machine that is discarded afterwards. Including
+// this file ends a program anywhere else, before its main function: QEMU's emulator identifies itself in CPUID, which
+// no setting or file of another machine imitates by accident, and the root that tests/vm builds contains a marker file
+// too.
 #include <cpuid.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,10 +1,10 @@
-// Calls the kernel at random, from inside of a cell: every call that there is, with arguments that are real descriptors,
-// good and bad pointers, sizes, flags and structures that point to each other.
+// Makes random system calls inside a cell: every existing call, with arguments that are real descriptors, good and bad
+// pointers, sizes, flags and structures that point to each other.
 //
 // usage: fuzz SEED SECONDS [FIRST]
 //
-// What a child does depends on SEED and its number alone (and on what the kernel answers); FIRST begins with a later one.
-// Children end by signals, crash or hang as they like: each has a few seconds, and two threads that share everything.
+// The actions of a child depend only on SEED and its number (and on the kernel's answers); FIRST starts with a later
+// one. Children may be killed, crash or hang: each has a few seconds, and two threads that share everything.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -109,7 +109,7 @@ static const struct call calls[] = {
     {SYS_futex_waitv, "bzftz"}, {SYS_set_mempolicy_home_node, "Anzz"}, {SYS_mount, "pppwb"}, {SYS_pivot_root, "pp"},
 };
 
-// Calls that would only end the fuzzing itself: leaving, becoming another program, waiting for ever, other stacks.
+// Calls that would only end the fuzzing itself: exit, exec, endless waits, other stacks.
 static const int left_out[] = {
     SYS_exit, SYS_exit_group, SYS_execve, SYS_vfork, SYS_pause, SYS_rt_sigreturn, SYS_rt_sigsuspend, SYS_reboot,
 };
@@ -161,7 +161,7 @@ static uint64_t descriptor(uint64_t *state) {
     }
 }
 
-// A place in the arena for a structure, which other threads and calls may change.
+// Space in the arena for a structure, which other threads and calls may change.
 static uint64_t *place(uint64_t *state) { return (uint64_t *)(arena + (BELOW(ARENA - 1024) & ~63UL)); }
 
 static uint64_t path(uint64_t *state) {
@@ -246,7 +246,7 @@ static uint64_t argument(char kind, uint64_t *state) {
         case 't': return BELOW(8) ? moment(state) : pointer(state);
         case 'e': return structure(state);
         case 's': return BELOW(8) ? BELOW(66) : number(state);
-        // Never more than this child and what it made: the fuzzer itself has to go on.
+        // Only this child and its descendants: the fuzzer itself has to survive.
         case 'i': return BELOW(3) ? (BELOW(2) ? 0 : myself) : bystander;
         case 'f': return BELOW(2) ? 1UL << BELOW(32) | (BELOW(2) ? 1UL << BELOW(32) : 0) : number(state);
         case 'z': return BELOW(8) ? BELOW(48) : number(state);
@@ -276,7 +276,7 @@ static void one_call(uint64_t *state) {
         call = chosen->number;
         for (int i = 0; i < 6 && chosen->arguments[i]; i++) arguments[i] = argument(chosen->arguments[i], state);
     } else {
-        // Any number, but never one whose arguments could be those of another process or of a stack.
+        // Any number, except calls whose arguments could affect another process or a stack.
         call = BELOW(HIGHEST_CALL);
         for (int i = 0; i < 6; i++) arguments[i] = argument("dbnpvmatfzw"[BELOW(11)], state);
         if (call == SYS_kill || call == SYS_tkill || call == SYS_tgkill || call == SYS_rt_sigqueueinfo || call == SYS_rt_tgsigqueueinfo ||
@@ -338,7 +338,7 @@ static void wake_up(int signal) { (void)signal; }
 static void child(uint64_t seed) {
     setpgid(0, 0);
     myself = getpid();
-    // A child with less memory than the cell dies by itself.
+    // A child with less memory than the cell is killed alone.
     struct rlimit room = {96 << 20, 96 << 20};
     setrlimit(RLIMIT_AS, &room);
     int nowhere = open("/dev/null", O_RDWR);
@@ -352,7 +352,7 @@ static void child(uint64_t seed) {
         sleep(CHILD_SECONDS);
         _exit(0);
     }
-    // Calls that wait are interrupted, and signals to itself do not end it. Those of a crash do.
+    // Blocking calls are interrupted, and its own signals do not kill it. Those of a crash do.
     struct sigaction action = {.sa_handler = wake_up};
     for (int signal = 1; signal < 65; signal++)
         if (signal != SIGSEGV && signal != SIGBUS && signal != SIGILL && signal != SIGFPE && signal != SIGSYS) sigaction(signal, &action, NULL);
@@ -378,7 +378,7 @@ int main(int count, char **words) {
     long first = count > 3 ? atol(words[3]) : 0, number = first, ended = 0, signalled = 0, late = 0;
     shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (shared == MAP_FAILED) return 1;
-    // What children leave behind is reaped here, and not by the cell's init.
+    // Orphans are reaped here, and not by the cell's init.
     prctl(PR_SET_CHILD_SUBREAPER, 1);
     for (; seconds() < end; number++) {
         uint64_t state = seed * 1000003 + number, mixed = next(&state);

@@ -1,9 +1,9 @@
-// Takes as much as it can get of something that the whole kernel shares, and holds it.
+// Takes as much as possible of a resource that the whole kernel shares, and holds it.
 //
 // usage: take POOL SECONDS [WORKERS [BOUND]]   as many as possible by some processes, then "took N" and a pause without end
 //        take --probe POOL...                  one of each; prints for each "POOL ok" or "POOL" and the error
 //
-// SECONDS bounds the taking, BOUND (in MiB) the memory that is taken of pools that are measured in bytes.
+// SECONDS bounds the time for taking, BOUND (in MiB) the memory that is taken of pools that are measured in bytes.
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>
@@ -39,7 +39,7 @@
 
 enum { MOST_WORKERS = 4096, HUGE_PAGE = 2 << 20, BLOCK = 64 << 10 };
 
-// What one worker has taken. It is in shared memory, so that it counts even if the worker dies of its greed.
+// What one worker has taken. It is in shared memory, so that it counts even if the worker is killed for it.
 static struct tally { volatile long taken; volatile int done, error; } *tallies, *mine;
 static time_t deadline;
 static long bound;      // bytes for each worker
@@ -52,7 +52,7 @@ static time_t now(void) {
     return time.tv_sec;
 }
 
-// Counts what a call made, and tells whether to go on.
+// Counts the objects that a call created, and returns whether to continue.
 static int took(int ok, long amount) {
     if (!ok) {
         mine->error = errno;
@@ -181,7 +181,7 @@ static void namespaces(int flags) {
 static void user_namespaces(void) { namespaces(CLONE_NEWUSER); }
 static void net_namespaces(void) { namespaces(CLONE_NEWUSER | CLONE_NEWNET); }
 
-// The kernel looks at all locks of a file for each new one, so each file gets few.
+// The kernel checks all locks of a file for each new one, so each file gets few.
 static void locks(void) {
     enum { SIZE = 250 /* bytes that the kernel holds for a lock */ };
     for (int file; took_bytes((file = memfd_create("locks", 0)) >= 0, 0) || (only_one && file >= 0);)
@@ -191,7 +191,7 @@ static void locks(void) {
         }
 }
 
-// Names that are not there are remembered, too.
+// Names that do not exist are cached too.
 static void names(void) {
     char name[300];
     struct stat status;
@@ -205,8 +205,8 @@ static void semaphores(void) {
     while (took_bytes(semget(IPC_PRIVATE, 32000, 0600) >= 0, 32000 * 64)) {}
 }
 
-// Asks for all interfaces again and again without reading an answer, until the socket's buffer is full. Who has read with a
-// large buffer once gets large answers, however little is in them.
+// Requests all interfaces again and again without reading an answer, until the socket's buffer is full. After one read
+// with a large buffer, the kernel sends large answers, however little is in them.
 static void netlink(void) {
     struct { struct nlmsghdr head; struct ifinfomsg body; } ask = {
         .head = {.nlmsg_len = sizeof ask, .nlmsg_type = RTM_GETLINK, .nlmsg_flags = NLM_F_REQUEST | NLM_F_DUMP},
@@ -239,14 +239,14 @@ static void connections(int type) {
         setsockopt(from, SOL_SOCKET, SO_SNDBUF, &size, sizeof size);
         if (connect(from, (void *)&here, sizeof here)) { took(0, 0); return; }
         if (type == SOCK_STREAM && accept(listener, NULL, NULL) < 0) { took(0, 0); return; }
-        // A full receiver of datagrams is not told to the sender, so each gets a fixed number.
+        // The sender does not notice a full receiver of datagrams, so each gets a fixed number.
         for (int i = 0; i < 16; i++) {
             ssize_t sent = send(from, block, type == SOCK_STREAM ? BLOCK : 32000, MSG_DONTWAIT);
             if (sent < 0) break;
             if (!took_bytes(1, sent)) return;
         }
         if (type == SOCK_DGRAM) {
-            // A socket for each, as each has a buffer.
+            // A socket for each, because each has a buffer.
             close(from);
             listener = socket(AF_INET, type, 0);
             here.sin_port = 0;
@@ -258,7 +258,7 @@ static void connections(int type) {
 static void tcp(void) { connections(SOCK_STREAM); }
 static void udp(void) { connections(SOCK_DGRAM); }
 
-// Descriptors on their way through a socket belong to no process, only to a user.
+// Descriptors in flight through a socket belong to no process, only to a user.
 static void in_flight(void) {
     enum { EACH = 200 };
     int file = open("/dev/null", O_RDONLY);
@@ -341,7 +341,7 @@ static void cores(void) {
     }
 }
 
-// Calls that have the kernel look for a module.
+// Calls that make the kernel look for a module.
 static void modules(void) {
     int inet = socket(AF_INET, SOCK_DGRAM, 0);
     char bridge[IFNAMSIZ] = "taken0";
@@ -380,7 +380,7 @@ static void modules(void) {
     took(1, 1);
 }
 
-// Programs for the kernel's BPF machine, as long as a socket may have them. A division takes the most room when compiled.
+// BPF programs for the kernel, as long as a socket may have them. A division takes the most space when compiled.
 static struct sock_filter instructions[4096];
 static struct sock_fprog program_of(int length) {
     for (int i = 0; i < length - 1; i++) instructions[i] = (struct sock_filter)BPF_STMT(BPF_ALU | BPF_DIV | BPF_K, 3);
@@ -396,7 +396,7 @@ static void attach(int option) {
         setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &one, sizeof one);
         struct sock_fprog program = program_of(length);
         int failed = setsockopt(fd, SOL_SOCKET, option, &program, sizeof program);
-        // How long it may be depends on a setting of the kernel.
+        // The maximum length depends on a kernel setting.
         while (failed && errno == ENOMEM && length > 64 && mine->taken == 0) {
             length -= 100;
             program = program_of(length);
@@ -434,7 +434,7 @@ static const struct pool *pool_of(const char *name) {
     exit(2);
 }
 
-// A process of its own, as some cannot give back what they took.
+// In a separate process, because some resources cannot be released.
 static void probe(const struct pool *pool) {
     *mine = (struct tally){0};
     deadline = now() + 5;

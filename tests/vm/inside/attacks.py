@@ -1,6 +1,6 @@
-"""Takes everything that the whole kernel shares from inside of cells, as much as there is, and looks from outside.
+"""Exhausts every resource that the whole kernel shares from inside cells, and checks the effect from outside.
 
-While an attack holds what it took, root, an ordinary user and another cell must still get one of the same. Afterwards
+While an attack holds the resource, root, an ordinary user and another cell must still get some of it. Afterwards
 nothing may be left.
 """
 import concurrent.futures
@@ -17,7 +17,7 @@ TAKE = f"{HERE}/take"
 
 @dataclasses.dataclass
 class Attack:
-    """What is taken, and how."""
+    """A resource, and how it is exhausted."""
 
     pool: str
     workers: int = 8
@@ -25,25 +25,25 @@ class Attack:
     memory: int = 256
     bound: int = 400
     network: str = "none"
-    # Whether others want one of the same.
+    # Whether others must still get one.
     probed: bool = True
-    # Whether it counts against the user whose server makes cells, and so is tried for both users even if time is short.
+    # Whether it counts against the user of the server, and so is tried for both users even in short runs.
     by_user: bool = False
-    # How long it has to go on at least to do harm where there is no wall, in seconds.
+    # How long it has to run to do harm without protection, in seconds.
     least: int = 0
 
 
-# Faults that are known: whose cell, which attack and what the fault says, and why.
+# Known faults: server, attack, text of the fault, and reason.
 KNOWN = [
-    ("user", r": \d+ MiB taken by a cell", "without a control group the kernel's memory for a program is not counted"),
-    ("user", r"^names: afterwards: ", "without a control group the names that a cell looked up are not reclaimed"),
-    ("user", r"^pipes: (user|another cell) gets no pipes", "pages of pipes are counted for the user, who is the same in all of their cells"),
-    ("user", r"^in-flight: (user|another cell) gets no in-flight", "descriptors in sockets are counted for the user likewise"),
-    ("root", r"^locks: \d+ MiB (taken by a cell|are counted by no)", "the kernel does not count the memory of locks on files"),
+    ("user", r": \d+ MiB taken by a cell", "without a cgroup, kernel memory is not charged to the program"),
+    ("user", r"^names: afterwards: ", "without a cgroup, negative dentries of a cell are not reclaimed"),
+    ("user", r"^pipes: (user|another cell) gets no pipes", "pipe pages are counted per user, and all cells of this server have the same user"),
+    ("user", r"^in-flight: (user|another cell) gets no in-flight", "descriptors in flight are counted per user likewise"),
+    ("root", r"^locks: \d+ MiB (taken by a cell|are not charged)", "the kernel does not charge the memory of file locks"),
 ]
-# A keeper leaves 2 MiB of the kernel's memory behind each cell, which is this many names.
+# A keeper leaves up to 2 MiB of kernel memory behind for each cell, which is this many names.
 NAMES_LEFT = 12_000
-# Filters of sockets hang some kernels when they are removed in large numbers: last, and never anywhere but here.
+# Removing many socket filters hangs some kernels: last, and only in this machine.
 ATTACKS = [
     Attack("inotify", by_user=True),
     Attack("fanotify", by_user=True),
@@ -83,7 +83,7 @@ def outcomes(text):
 
 
 class Prober:
-    """Gets one of each thing, for root, for an ordinary user and for another cell."""
+    """Requests one of each resource, for root, for an ordinary user and for another cell."""
 
     def __init__(self, server):
         self.server = server
@@ -99,19 +99,19 @@ class Prober:
         try:
             result = self.server.run(f"{TAKE} --probe {' '.join(pools)}", network={"mode": "localhost"}, limits={"wall_time": "20s"})
             found["another cell"] = outcomes(result["stdout"])
-        except (AssertionError, OSError, ValueError) as error:  # no answer, no JSON, or not what a probe says
+        except (AssertionError, OSError, ValueError) as error:  # no answer, no JSON, or not the output of a probe
             found["another cell"] = {pool: f"no cell: {error}" for pool in pools}
         return found
 
 
 def took(server, attack, seconds):
-    """Starts an attack and waits until it holds what it got; gives what it says and the way to end it."""
+    """Starts an attack and waits until it holds its resources; returns its report and a way to end it."""
     limits = {
         "memory": f"{attack.memory}m", "processes": 80, "open_files": 1024, "wall_time": "10m",
         "inodes": 100000,
     }
     if server.name == "root":
-        limits["cpus"] = 2  # an ordinary user has no control group
+        limits["cpus"] = 2  # an ordinary user has no cgroup
     code = f"{TAKE} {attack.pool} {seconds} {attack.workers} {attack.bound}"
     connection, answer = server.start(code, True, seconds + 90, limits=limits, network={"mode": attack.network})
     said = ""
@@ -131,7 +131,7 @@ def took(server, attack, seconds):
 
 
 def missing(before, during, pools, when):
-    """Who no longer gets what they got before the attack."""
+    """The users who no longer get what they got before the attack."""
     return [
         f"{who} gets no {name} {when}: {during[who].get(name, 'no answer')}"
         for who, names in before.items() for name in pools
@@ -140,13 +140,13 @@ def missing(before, during, pools, when):
 
 
 def attempt(machine, server, attack, before, seconds):
-    """One attack; gives what it says and what is wrong because of it."""
+    """Runs one attack; returns its report and the faults that it caused."""
     machine.wait_for_rest()
     start, log = memory(), len(recorded())
     pools = sorted({"seccomp-filters", attack.pool} if attack.probed else {"seccomp-filters"})
     said, connection, answer = took(server, attack, max(seconds, attack.least))
     held = memory()
-    # Who took nothing took nothing away; but that filters of sockets do no harm is tried in any case.
+    # An attack that took nothing did no harm; but socket filters are checked in any case.
     harmless = said.startswith("took 0 ") and attack.pool != "filters"
     faults = [] if harmless else missing(before, Prober(server).probe(pools), pools, "during the attack")
     answer.close()
@@ -156,7 +156,7 @@ def attempt(machine, server, attack, before, seconds):
         faults.append(f"{grown // MIB} MiB taken by a cell that may have {attack.memory}")
     uncounted = grown - (held["counted"] - start["counted"])
     if server.name == "root" and uncounted > 24 * MIB:
-        faults.append(f"{uncounted // MIB} MiB are counted by no control group")
+        faults.append(f"{uncounted // MIB} MiB are not charged to any cgroup")
     if held["huge"] < start["huge"]:
         faults.append(f"{start['huge'] - held['huge']} huge pages taken")
     swapped = memory()["swapped"] - start["swapped"]
@@ -171,14 +171,14 @@ def attempt(machine, server, attack, before, seconds):
         faults += missing(before, Prober(server).probe(pools), pools, "after the attack")
     faults += [f"the kernel ran for it: {line}" for line in recorded()[log:]]
     faults += [f"the kernel says: {line}" for line in machine.log.bad()]
-    machine.free = memory()["free"]  # what is left behind is told once
+    machine.free = memory()["free"]  # leftovers are reported once
     return f"{said} ({grown // MIB} MiB)", faults
 
 
 def churn(machine, server, seconds):
-    """Has clients make and end cells as fast as they can; gives how many, and what is wrong because of it.
+    """Makes clients create and end cells as fast as they can; returns their number, and the faults that this caused.
 
-    Namespaces are freed in queues of the kernel which others need, too: they must not fall behind.
+    The kernel frees namespaces in queues that others need too: these must not fall behind.
     """
     machine.wait_for_rest()
     start, until = memory(), time.monotonic() + seconds
@@ -211,7 +211,7 @@ def known(server, fault):
 
 
 def run(machine, seconds, only=(), short=False):
-    """Every attack, or those that are named, by both servers (if short, only where that matters); gives how many succeed."""
+    """Runs all or the named attacks, by both servers (in short runs only where that matters); returns how many succeed."""
     attacks = [attack for attack in ATTACKS if not only or attack.pool in only]
     failed = 0
     before = {server.name: Prober(server).probe([attack.pool for attack in ATTACKS if attack.probed]) for server in machine.servers}
@@ -233,5 +233,5 @@ def run(machine, seconds, only=(), short=False):
             print(f"vm: {time.monotonic():.0f}s: {attack.pool} by {server.name}: {verdict}: {said}", flush=True)
             for fault, reason in zip(faults, reasons):
                 print(f"vm:     {fault}{reason and f' (known: {reason})'}", flush=True)
-    print(f"vm: {len(attacks)} attacks on what the kernel shares, {failed} breached", flush=True)
+    print(f"vm: {len(attacks)} attacks on shared kernel resources, {failed} breached", flush=True)
     return failed

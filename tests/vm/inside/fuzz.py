@@ -1,4 +1,4 @@
-"""Runs the fuzzer of system calls in cells, batch after batch, and looks from outside whether the machine stays well."""
+"""Runs the syscall fuzzer in cells, batch after batch, and checks from outside that the machine stays healthy."""
 import re
 import time
 
@@ -11,12 +11,12 @@ LEAST_CALLS, LEAST_KINDS = 2000, 80
 
 
 def batch(server, seconds, seed, network):
-    """Fuzzes in one cell; gives what the fuzzer says, and what is wrong with it."""
+    """Fuzzes in one cell; returns the fuzzer's report, and what is wrong with it."""
     limits = {"wall_time": f"{seconds + 60}s", "memory": "256m", "processes": 64}
     result = server.run(f"mkdir -p fuzz && cd fuzz && {HERE}/fuzz {seed} {seconds}", seconds + 120, limits=limits, network={"mode": network})
     said = result["stdout"].strip()
     found = re.fullmatch(r"fuzzed (\d+) calls, \d+ succeeded, (\d+) kinds, .*", said)
-    # A fuzzer may end itself: a call can take its memory, or all that its cell may have.
+    # A fuzzer may kill itself: a call can unmap its memory, or use up the limits of its cell.
     if result["verdict"] != "ok":
         return f"ended: {result['verdict']} {result.get('error')}", 0
     if not found or int(found[1]) < LEAST_CALLS or int(found[2]) < LEAST_KINDS:
@@ -25,7 +25,7 @@ def batch(server, seconds, seed, network):
 
 
 def run(machine, seconds, seed):
-    """Fuzzes for some seconds; gives how many batches did harm."""
+    """Fuzzes for some seconds; returns how many batches did harm."""
     print(f"vm: fuzz: seed {seed}", flush=True)
     end = time.monotonic() + seconds
     failed = calls = 0
@@ -48,6 +48,6 @@ def run(machine, seconds, seed):
         seed += 1
     if calls == 0:
         failed += 1
-        print("vm: fuzz: no batch came to its end", flush=True)
+        print("vm: fuzz: no batch completed", flush=True)
     print(f"vm: fuzz: {calls} calls, batches that did harm: {failed}", flush=True)
     return failed

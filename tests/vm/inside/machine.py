@@ -1,4 +1,4 @@
-"""The emulated machine as seen from outside of its cells: its servers, their cells, and whether all is well."""
+"""The emulated machine as seen from outside its cells: its servers, their cells, and health checks."""
 import ctypes
 import fcntl
 import glob
@@ -16,7 +16,7 @@ RECORDED = "/run/recorded"
 USER = 1000
 MIB = 1 << 20
 NAMESPACES_SLACK = 24
-# What a healthy kernel does not log. A control group that is out of memory is logged in other words.
+# Messages that a healthy kernel does not log. A cgroup that is out of memory is logged in other words.
 BAD = re.compile(
     r"BUG:|WARNING: CPU|Oops|general protection|blocked for more than|stall|soft lockup|Kernel panic|refcount_t"
     r"|UBSAN|KASAN|corruption|\bOut of memory: Killed|waiting for .* to become free|Bad page|Modules linked in"
@@ -64,23 +64,23 @@ def switch_swap_on(size):
 
 
 def prepare():
-    """Makes a bare machine one that servers run on, and whose kernel tells what it does for programs."""
-    # Debian's init systems bring this up; nothing here does.
+    """Prepares a bare machine for servers, and makes its kernel report what it runs on behalf of programs."""
+    # There is no init system here that would do this.
     with socket.socket() as any_socket:
         fcntl.ioctl(any_socket, 0x8914, struct.pack("16sH22x", b"lo", 0x49))  # SIOCSIFFLAGS: up, loopback, running
-    # Names that are not there are only remembered on real file systems, which the initial one is not.
+    # Negative dentries are only cached on real file systems, which the initial one is not.
     load_module("overlay")
     os.makedirs("/overlay/upper")
     os.makedirs("/overlay/work")
     options = "lowerdir=/usr,upperdir=/overlay/upper,workdir=/overlay/work"
     subprocess.run(["mount", "-t", "overlay", "-o", options, "overlay", "/usr"], check=True)
     switch_swap_on(600 * MIB)
-    # Both are run by the kernel, as root, outside of cells.
+    # The kernel runs both as root, outside cells.
     write("/proc/sys/kernel/core_pattern", f"|{HERE}/recorder core %e %P")
     write("/proc/sys/kernel/modprobe", f"{HERE}/recorder")
     write("/proc/sys/vm/nr_hugepages", "32")
     for path, value in {
-        # An emulated machine on a busy one is slow, and that alone is no fault.
+        # An emulated machine on a busy host is slow, which alone is not a fault.
         "/sys/module/rcupdate/parameters/rcu_cpu_stall_timeout": "90",
         "/proc/sys/kernel/hung_task_timeout_secs": "60",
         "/proc/sys/kernel/watchdog_thresh": "45",
@@ -95,7 +95,7 @@ class KernelLog:
     def __init__(self):
         self.file = os.open("/dev/kmsg", os.O_RDONLY | os.O_NONBLOCK)
         os.lseek(self.file, 0, os.SEEK_END)
-        # A check that cannot fail is none.
+        # Prove that the check can fail.
         write("/dev/kmsg", "vm: this is not a BUG: only a test of the one who looks for it\n")
         if not self.bad():
             raise AssertionError("a fault in the kernel's log is not noticed")
@@ -114,17 +114,17 @@ class KernelLog:
 
 
 def recorded():
-    """What the kernel has run on behalf of programs: handlers of crashes and loaders of modules.
+    """The helpers that the kernel has run on behalf of programs: crash handlers and module loaders.
 
-    A file that is executed and of no known format has kernels before 6.14 ask for a module with that name, whoever does
-    it. No filter of calls can see that, and no module but those of other formats has such a name.
+    When a file of unknown format is executed, kernels before 6.14 request a module with that name. No syscall filter
+    can see that, and only modules for binary formats have such names.
     """
     lines = read(RECORDED).splitlines() if os.path.exists(RECORDED) else []
     return [line for line in lines if "-- binfmt-" not in line]
 
 
 def processes():
-    """Processes, without threads of the kernel: the id and name of each, and its state."""
+    """Processes, without kernel threads: the id, name and state of each."""
     found = {}
     for pid in filter(str.isdigit, os.listdir("/proc")):
         try:
@@ -138,9 +138,9 @@ def processes():
 
 
 def memory():
-    """Free memory, memory that control groups count, free huge pages, names that the kernel remembers, and what it has written to swap.
+    """Free memory, memory charged to cgroups, free huge pages, negative dentries, and bytes written to swap.
 
-    Everything here is in memory, so there is no cache that would blur it.
+    Everything here is in memory, so there is no page cache that would distort it.
     """
     lines = dict(line.split(":") for line in read("/proc/meminfo").splitlines())
     of = lambda name: int(lines[name].split()[0])
@@ -152,7 +152,7 @@ def memory():
 
 
 def counts():
-    """What cells are made of, and has to be gone after them."""
+    """Kernel objects of cells, which have to be gone after them."""
     mounts = sum(len(read(f"/proc/{pid}/mountinfo").splitlines()) for pid in keepers())
     return {
         "processes": len(processes()),
@@ -195,7 +195,7 @@ class Server:
             argv = as_user(argv)
         settings = {"HTTP_HOST": "127.0.0.1", "HTTP_PORT": str(port), "HOME": home, "PATH": "/usr/bin:/usr/sbin"}
         settings |= {"SANDBOX_READY_CELLS": "2", "SANDBOX_DATA_DIR": f"{home}/data"}
-        # Attacks ask for as much as an operator would ever allow.
+        # Attacks request as much as an operator would ever allow.
         settings |= {"SANDBOX_MAX_TIMEOUT": "1h", "SANDBOX_MAX_PROCESSES": "512", "SANDBOX_MAX_OPEN_FILES": "4096"}
         settings |= {"SANDBOX_MAX_MEMORY": "1g", "SANDBOX_MAX_CPUS": "2"}
         self.process = subprocess.Popen(argv, env=settings)
@@ -214,7 +214,7 @@ class Server:
             return False
 
     def start(self, code, stream, timeout, **request):
-        """Sends a program, and gives the connection and its answer."""
+        """Sends a program; returns the connection and its answer."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
         body = json.dumps({"language": "bash", "code": code, **request})
         path = "/execute?stream=true" if stream else "/execute"
@@ -225,7 +225,7 @@ class Server:
         return connection, answer
 
     def run(self, code, timeout=60, **request):
-        """Runs a program in a cell and gives its result."""
+        """Runs a program in a cell and returns its result."""
         connection, answer = self.start(code, False, timeout, **request)
         with connection.sock or answer:
             return json.loads(answer.read())
@@ -236,7 +236,7 @@ class Server:
 
 
 class Machine:
-    """A machine with a server of root and one of an ordinary user, and what it looks like at rest."""
+    """A machine with a server of root and one of an ordinary user, and its state at rest."""
 
     def __init__(self):
         prepare()
@@ -251,13 +251,13 @@ class Machine:
         self.free = memory()["free"]
 
     def fresh_cell(self, server):
-        """Has a new cell compute something."""
+        """Runs a small computation in a new cell."""
         result = server.run("echo $((6 * 7))", limits={"wall_time": "40s"})
         if result.get("verdict") != "ok" or result.get("stdout", "").strip() != "42":
             raise AssertionError(f"a new cell of {server.name} does not work: {json.dumps(result)[:500]}")
 
     def wait_for_rest(self, free=None, slack=32 * MIB, seconds=45):
-        """Waits until nothing is left of earlier cells; gives what is left after all."""
+        """Waits until nothing is left of earlier cells; returns what is left."""
         deadline = time.monotonic() + seconds
         while True:
             left = self.left(self.free if free is None else free, slack)
@@ -283,7 +283,7 @@ class Machine:
         return found
 
     def faults(self):
-        """What is wrong with the machine, now that it should be at rest."""
+        """The faults of the machine, which should be at rest now."""
         found = self.wait_for_rest()
         found += [f"the kernel says: {line}" for line in self.log.bad()]
         if not self.keepers <= set(keepers()):

@@ -1,4 +1,4 @@
-"""What the emulated machine does: tests/vm/hostile says which of it."""
+"""The entry point in the emulated machine: runs the part that tests/vm/hostile selects."""
 import sys
 import time
 
@@ -23,7 +23,7 @@ def main():
         sys.exit(f"unknown: {what}")
     for fault in machine.faults():
         failed += 1
-        print(f"vm: in the end: {fault}", flush=True)
+        print(f"vm: at the end: {fault}", flush=True)
     for server in machine.servers:
         server.stop()
     sys.exit(bool(failed))

@@ -1,4 +1,4 @@
-//! What a bridge hears from inside its container, and what it makes of it.
+//! The bridge's handling of messages from inside its container.
 
 use std::io;
 
@@ -10,15 +10,15 @@ use sandbox_cell::bridge::FromCell;
 use sandbox_cell::{CellEnd, Failure, Outcome, RunStatus, StopReason, Usage};
 
 impl Bridge<'_> {
-    /// Hears the program inside. False when it has gone.
+    /// Receives messages from the guest. Returns false when the guest is gone.
     pub(super) fn hear_guest(&mut self) -> Result<bool, Failure> {
-        let strange = |error: io::Error| Failure::os("the container says what makes no sense", error);
+        let strange = |error: io::Error| Failure::os("invalid message from the container", error);
         let more = match self.incoming.read(&mut self.from) {
             Ok(more) => more,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(true),
             Err(error) => return Err(strange(error)),
         };
-        // One at a time: output that finds no room holds back what comes after it.
+        // One frame at a time: output that cannot be written blocks the frames after it.
         while let Some(message) = self.incoming.next().map_err(strange)? {
             self.on_message(message)?;
             while self.running.as_ref().is_some_and(|run| run.blocked.is_some()) {
@@ -28,7 +28,7 @@ impl Bridge<'_> {
         Ok(more)
     }
 
-    /// Waits until blocked output can go on, or the caller wants something else.
+    /// Waits until blocked output can continue, or until the caller sends a message.
     fn wait_for_reader(&mut self) -> Result<(), Failure> {
         let [caller, _, _] = self.wait()?;
         self.write();
@@ -97,12 +97,12 @@ impl Bridge<'_> {
                 self.tell(&FromCell::Failed(failure));
                 Ok(())
             }
-            // It comes out of the container: what makes no sense now is not believed.
+            // The container is untrusted: ignore a message that does not fit the current state.
             _ => Ok(()),
         }
     }
 
-    /// What was used, as the container's group has counted it.
+    /// Resource usage, as counted by the container's cgroup.
     fn counted(&self, usage: Usage) -> Usage {
         let Some(now) = self.container.counters() else { return usage };
         let cpu = now.cpu.saturating_sub(self.before.cpu);
@@ -113,7 +113,7 @@ impl Bridge<'_> {
         Usage { cpu, cpu_user, cpu_system: cpu.saturating_sub(cpu_user), memory_peak, processes_peak, ..usage }
     }
 
-    /// Adds to an outcome what only shows from outside.
+    /// Adds to an outcome what can only be observed from outside.
     fn complete(&self, mut outcome: Outcome) -> Outcome {
         outcome.usage = self.counted(outcome.usage);
         if let Some(now) = self.container.counters() {
@@ -130,7 +130,7 @@ impl Bridge<'_> {
         outcome
     }
 
-    /// The container is gone. If it was ended from here, or by its limits, that is how the command ended.
+    /// The container is gone. If the bridge or a limit ended it, that is how the command ended.
     pub(super) fn on_gone(&mut self) -> Result<(), Failure> {
         let Some(run) = self.running.as_ref().filter(|_| self.ready.is_some()) else {
             return Err(self.failure("cannot start the container", "it ended at once"));
@@ -144,7 +144,7 @@ impl Bridge<'_> {
         let outcome = Outcome { status, stopped, reached: vec![], usage, end };
         let outcome = self.complete(outcome);
         if outcome.stopped.is_none() {
-            return Err(self.failure("the container is gone", "it ended before its program did"));
+            return Err(self.failure("the container is gone", "it ended before the program"));
         }
         self.tell(&FromCell::Ended(Box::new(outcome)));
         Ok(())

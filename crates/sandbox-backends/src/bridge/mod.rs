@@ -1,4 +1,4 @@
-//! A cell's bridge: a process that has a container made, and speaks to the cell's caller as the keeper does.
+//! The bridge of a cell: a process that runs a container and speaks the keeper's protocol to the cell's caller.
 
 mod messages;
 
@@ -21,16 +21,16 @@ use sandbox_base::wait::{is_readable, timespec};
 use sandbox_cell::bridge::{self, Counters, FromCell, Received, RunParams, ToCell};
 use sandbox_cell::{CellSpec, Command, Failure, LayerSet, StopReason};
 
-/// How long the program inside may take longer than it should to end a command, before the container is killed.
+/// How long the guest may overrun the deadline of a command before the bridge kills the container.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// How long it may take until a container is ready.
+/// How long a container may take to become ready.
 const START: Duration = Duration::from_secs(60);
 
-/// How much of what a runtime complains about is kept.
+/// How much of a runtime's error output is kept.
 const COMPLAINT: usize = 4096;
 
-/// Serves a cell to its end, by a container. Called in a process of its own.
+/// Serves a cell through a container until the cell ends. Runs in a dedicated process.
 pub(crate) fn bridge(spec: &CellSpec, caller: &OwnedFd, container: Result<Box<dyn Container>, Failure>) {
     let tell = |failure| {
         let _ = bridge::send(caller, &FromCell::Failed(failure), &[], SendFlags::empty());
@@ -65,7 +65,7 @@ fn start(container: &mut dyn Container) -> Result<(Child, BridgeStreams), Failur
     })?;
     match (child.stdin.take(), child.stdout.take(), child.stderr.take()) {
         (Some(stdin), Some(stdout), Some(stderr)) => Ok((child, (stdin, stdout, stderr))),
-        _ => Err(Failure::new("cannot start the container", "it has no streams")),
+        _ => Err(Failure::new("cannot start the container", "its standard streams are missing")),
     }
 }
 
@@ -77,32 +77,32 @@ struct Bridge<'a> {
     from: ChildStdout,
     complaints: ChildStderr,
     complaint: Vec<u8>,
-    /// Frames on their way in.
+    /// Frames to be sent to the guest.
     outgoing: VecDeque<u8>,
     incoming: Incoming,
     began: Instant,
-    /// The layers in force, once it is ready.
+    /// The active layers, once the container is ready.
     ready: Option<LayerSet>,
-    /// A command that came before.
+    /// A command that arrived before the container was ready.
     waiting: Option<(Box<RunParams>, Vec<OwnedFd>)>,
     running: Option<BridgedRun>,
     buffer: Vec<u8>,
-    /// What the container's group had counted before.
+    /// The counters of the container's cgroup before the command.
     before: Counters,
 }
 
-/// A command.
+/// A running command.
 struct BridgedRun {
-    /// Input files that are still to be sent, and then the command.
+    /// Input files that are still to be sent; the command follows them.
     files: Option<File>,
     command: Option<(Box<Command>, Box<RunParams>)>,
     input: Option<OwnedFd>,
     room: usize,
     output: [OwnedFd; 2],
-    /// What its caller has not taken yet.
+    /// Output that the caller has not read yet.
     blocked: Option<(usize, Vec<u8>)>,
     collect: Option<File>,
-    /// When to end it from here, and then when to end the container.
+    /// When the bridge ends the command, and then when it ends the container.
     stop: Instant,
     kill: Option<Instant>,
     reason: Option<StopReason>,
@@ -150,7 +150,7 @@ impl<'a> Bridge<'a> {
         let _ = bridge::send(self.caller, message, &[], SendFlags::empty());
     }
 
-    /// Serves the cell until its caller has gone.
+    /// Serves the cell until its caller is gone.
     fn serve(mut self) -> Result<(), Failure> {
         loop {
             self.prepare_input()?;
@@ -233,7 +233,7 @@ impl<'a> Bridge<'a> {
         run.command.is_none() && run.room > 0 && self.outgoing.len() < CHUNK
     }
 
-    /// Reads what is to be sent in: first the files, then the command, then its input.
+    /// Reads what is to be sent to the guest: first the files, then the command, then its input.
     fn prepare_input(&mut self) -> Result<(), Failure> {
         let failed = |error: io::Error| Failure::os("cannot send files to the container", error);
         if self.outgoing.len() >= CHUNK || self.ready.is_none() {
@@ -280,13 +280,13 @@ impl<'a> Bridge<'a> {
             match rustix::io::write(&self.to, part) {
                 Ok(written) => drop(self.outgoing.drain(..written)),
                 Err(Errno::INTR) => {}
-                // Full; or gone, which shows when nothing more comes.
+                // The pipe is full, or closed; a closed pipe is noticed at the end of output.
                 Err(_) => return,
             }
         }
     }
 
-    /// Goes on with output that its reader had no room for.
+    /// Continues to write output for which the reader had no room.
     fn unblock(&mut self) {
         let Some(run) = &mut self.running else { return };
         let Some((at, mut bytes)) = run.blocked.take() else { return };
@@ -298,7 +298,7 @@ impl<'a> Bridge<'a> {
                     run.blocked = Some((at, bytes));
                     return;
                 }
-                // Nobody reads it.
+                // The reader is gone.
                 Err(_) => return,
             }
         }
@@ -323,11 +323,11 @@ impl<'a> Bridge<'a> {
         Failure::new(what, if said.is_empty() { why.to_owned() } else { said })
     }
 
-    /// Hears the caller. False when it has gone.
+    /// Receives messages from the caller. Returns false when the caller is gone.
     fn hear_caller(&mut self) -> Result<bool, Failure> {
         match bridge::receive(self.caller, &mut self.buffer, RecvFlags::DONTWAIT) {
             Ok(Received::Message(message, fds)) => match message {
-                // Containers have no slots, and keep the limits that they were made with.
+                // Containers have no mount slots, and their limits cannot change.
                 ToCell::Run { run, mounts }
                     if mounts.is_empty()
                         && run.limits.is_none()
@@ -346,7 +346,7 @@ impl<'a> Bridge<'a> {
         Ok(true)
     }
 
-    /// Begins with a command, if there is one and the container is ready.
+    /// Starts a command, if one is pending and the container is ready.
     fn take_command(&mut self) -> Result<(), Failure> {
         if self.ready.is_none() {
             return Ok(());

@@ -1,32 +1,32 @@
-//! Finding where this process may make control groups.
+//! Finds where this process may create cgroups.
 
 use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-/// Where groups can be made.
+/// Where cgroups can be created.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum CgroupLocation {
     V1(V1Location),
     V2(V2Location),
 }
 
-/// The directory of each controller that matters, in version 1 or mixed set-ups.
+/// The directory of each relevant controller, in version 1 or hybrid set-ups.
 pub(super) type V1Location = BTreeMap<&'static str, PathBuf>;
 
-/// Where this process is in the tree of version 2.
+/// The position of this process in the version 2 tree.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct V2Location {
-    /// The top of the tree as far as it can be seen.
+    /// The visible top of the tree.
     pub(super) top: PathBuf,
-    /// The group of this process.
+    /// The cgroup of this process.
     pub(super) own: PathBuf,
 }
 
 /// The controllers that cells use.
 pub(super) const CONTROLLERS: [&str; 4] = ["memory", "pids", "cpu", "cpuacct"];
 
-/// Finds the place from what the kernel says about this process.
+/// Determines the location from what /proc reports about this process.
 pub(super) fn find() -> Result<CgroupLocation, String> {
     let read = |path: &str| read_whole(path).map_err(|e| format!("cannot read {path}: {e}"));
     let own = read("/proc/self/cgroup")?;
@@ -35,7 +35,7 @@ pub(super) fn find() -> Result<CgroupLocation, String> {
     place(&mounts, &own, controllers)
 }
 
-/// Reads a file of /proc in large portions: each portion makes the kernel start over.
+/// Reads a file of /proc in large chunks, because the kernel regenerates the content for each read.
 fn read_whole(path: &str) -> std::io::Result<String> {
     let mut text = Vec::with_capacity(64 * 1024);
     std::fs::File::open(path)?.read_to_end(&mut text)?;
@@ -44,7 +44,7 @@ fn read_whole(path: &str) -> std::io::Result<String> {
 
 /// A cgroup mount.
 struct CgroupMount<'a> {
-    /// The part of the tree that is mounted.
+    /// The mounted part of the tree.
     root: PathBuf,
     point: PathBuf,
     version: u8,
@@ -53,7 +53,7 @@ struct CgroupMount<'a> {
 
 fn place(mounts: &str, own: &str, controllers: impl Fn(&Path) -> String) -> Result<CgroupLocation, String> {
     let mounts: Vec<CgroupMount<'_>> = mounts.lines().filter_map(parse_mount).collect();
-    // One line per hierarchy: number:controllers:path. Number 0 is version 2.
+    // One line for each hierarchy: number:controllers:path. Number 0 is version 2.
     let groups: Vec<(&str, &str)> = own
         .lines()
         .filter_map(|line| {
@@ -86,7 +86,7 @@ fn place(mounts: &str, own: &str, controllers: impl Fn(&Path) -> String) -> Resu
     Ok(CgroupLocation::V1(found))
 }
 
-/// Where a group appears in the file system, if the mount shows it.
+/// Where a cgroup appears in the file system, if the mount shows it.
 fn visible(mount: &CgroupMount<'_>, group: &str) -> Option<PathBuf> {
     let below = Path::new(group).strip_prefix(&mount.root).ok()?;
     Some(mount.point.join(below))
@@ -106,7 +106,7 @@ fn parse_mount(line: &str) -> Option<CgroupMount<'_>> {
     Some(CgroupMount { root, point, version, options })
 }
 
-/// Undoes the kernel's octal escapes for blanks and backslashes.
+/// Decodes the kernel's octal escapes for blanks and backslashes.
 fn unescape(text: &str) -> PathBuf {
     let mut result = String::new();
     let mut rest = text;
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn sees_only_the_part_that_is_mounted() {
+    fn a_partly_mounted_tree_limits_what_is_visible() {
         let mounts = "30 23 0:26 /docker/abc /sys/fs/cgroup ro - cgroup2 cgroup rw\n";
         let all = |_: &Path| "memory pids".to_owned();
         let Ok(CgroupLocation::V2(found)) = place(mounts, "0::/docker/abc/x\n", all) else { panic!("not version 2") };
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn says_when_there_is_nothing() {
+    fn fails_without_a_cgroup_mount() {
         assert!(place("22 27 0:21 / /proc rw - proc proc rw\n", "0::/\n", |_| String::new()).is_err());
     }
 

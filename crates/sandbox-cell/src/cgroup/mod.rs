@@ -1,20 +1,20 @@
-//! Control groups: what limits a cell's memory, processes and CPU, and what knows how much it used.
+//! Cgroups: they limit a cell's memory, processes and CPU, and count its usage.
 //!
 //! # Theory of operation
 //!
-//! The keeper finds once where it may make groups ([`CgroupTree::locate`]); each cell then gets a [`Cgroup`]. Two
-//! processes live in it: init, which must stay responsive, and the program. So memory and processes are limited for
-//! both together (init uses next to nothing and is counted out), while the CPU share holds for the program alone:
-//! a program that spins in sixty threads on a tenth of a CPU cannot delay the init that is about to kill it.
+//! The keeper determines once where it may create cgroups ([`CgroupTree::locate`]); each cell then gets a [`Cgroup`].
+//! It holds init, which must stay responsive, and the program. Memory and processes are limited for both together; init
+//! uses next to nothing, and its share is subtracted. The CPU share applies to the program alone: a program that spins
+//! in sixty threads on a tenth of a CPU cannot delay the init that is about to kill it.
 //!
 //! * **v2**: `sandbox-run-PID-START/cell-N/` has the limits of memory and processes; below it `init/` holds init and
-//!   `run/` holds the program and the CPU share. (Processes may only live in leaves.)
+//!   `run/` holds the program and the CPU share. (Only leaves may contain processes.)
 //! * **v1**: `sandbox-run-PID-START-N/` in each controller's hierarchy. Init joins memory and pids, the program
 //!   inherits those and joins cpu and cpuacct itself.
 //!
-//! Names carry the keeper's process id and start time, so that the next keeper can sweep what a killed one left.
-//! Everything is made below the group that the keeper itself is in, or, on v2 as root where that group is shared
-//! with others, below the root of the tree.
+//! Names contain the keeper's process id and start time, so that the next keeper can sweep the cgroups of a killed one.
+//! All cgroups are created below the cgroup of the keeper. On v2 as root, if that cgroup contains other processes, they
+//! are created below the root of the tree.
 
 mod locate;
 mod sweep;
@@ -32,18 +32,18 @@ use rustix::process::Pid;
 use crate::layer::{Layer, LayerSet};
 use sandbox_base::limits::Limits;
 
-/// Where groups for cells are made.
+/// Where the cgroups of cells are created.
 #[derive(Debug)]
 pub(crate) enum CgroupTree {
     V1(v1::TreeV1),
     V2(v2::TreeV2),
-    /// A place in a tree of version 2, where nothing was made yet.
+    /// A location in a version 2 tree where nothing was created yet.
     Found(locate::V2Location),
-    /// No group can be made here, and why.
+    /// No cgroup can be created here, and why.
     Absent(String),
 }
 
-/// Which version of control groups this host offers, for people.
+/// The cgroup version of this host, for display.
 pub(crate) fn version() -> &'static str {
     match locate::find() {
         Ok(locate::CgroupLocation::V1(_)) => "v1",
@@ -52,7 +52,7 @@ pub(crate) fn version() -> &'static str {
     }
 }
 
-/// Whether groups count swap. Version 2 always does; version 1 may be told not to.
+/// Whether cgroups account swap. Version 2 always does; on version 1 it can be disabled.
 pub(crate) fn counts_swap() -> bool {
     match locate::find() {
         Ok(locate::CgroupLocation::V1(place)) => {
@@ -63,7 +63,7 @@ pub(crate) fn counts_swap() -> bool {
     }
 }
 
-/// The group of one cell.
+/// The cgroup of one cell.
 #[derive(Debug)]
 pub(crate) enum Cgroup {
     V1(v1::CgroupV1),
@@ -71,23 +71,23 @@ pub(crate) enum Cgroup {
     Absent,
 }
 
-/// What a group has counted.
+/// The counters of a cgroup.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counters {
     /// CPU time of all processes.
     pub cpu: Duration,
     /// The most memory that was in use at once, in bytes.
     pub memory_peak: u64,
-    /// Processes and threads, init not counted; 0 where the kernel keeps no peak.
+    /// Processes and threads, not counting init; 0 where the kernel keeps no peak.
     pub processes_peak: u64,
-    /// How often a process was killed because memory was full.
+    /// How often the out-of-memory killer killed a process.
     pub oom_kills: u64,
-    /// How often a new process was refused.
+    /// How often a fork was refused.
     pub processes_refused: u64,
 }
 
 impl CgroupTree {
-    /// Finds where groups can be made. Makes nothing.
+    /// Determines where cgroups can be created. Creates nothing.
     pub(crate) fn locate() -> Self {
         match locate::find() {
             Ok(locate::CgroupLocation::V2(place)) => Self::Found(place),
@@ -96,7 +96,7 @@ impl CgroupTree {
         }
     }
 
-    /// Prepares the place for groups, once. `caller` is the process that the keeper works for.
+    /// Prepares the location for cgroups, once.
     pub(crate) fn prepare(&mut self, caller: i32) {
         if let Self::Found(place) = self {
             *self = match v2::TreeV2::prepare(place, caller) {
@@ -106,8 +106,8 @@ impl CgroupTree {
         }
     }
 
-    /// Takes over from a keeper that was killed, all of whose processes are dead: removes its groups, and leaves the leaf that it
-    /// moved its caller to.
+    /// Takes over from a killed keeper, of which no process is left: removes its cgroups, and leaves the leaf to which it
+    /// moved its caller.
     pub(crate) fn succeed(&mut self, predecessor: &str) {
         match self {
             Self::V1(tree) => tree.succeed(predecessor),
@@ -116,7 +116,7 @@ impl CgroupTree {
         }
     }
 
-    /// Removes what a killed keeper left.
+    /// Removes the cgroups of killed keepers.
     pub(crate) fn sweep(&self) {
         match self {
             Self::V1(tree) => tree.sweep(),
@@ -125,7 +125,7 @@ impl CgroupTree {
         }
     }
 
-    /// The limits that this host's groups enforce.
+    /// The limits that cgroups enforce on this host.
     pub(crate) fn layers(&self) -> LayerSet {
         match self {
             Self::V1(tree) => tree.layers(),
@@ -142,7 +142,7 @@ impl CgroupTree {
         }
     }
 
-    /// Makes the group of cell number `number`. The resources of `disabled` layers are counted but not limited.
+    /// Creates the cgroup of cell number `number`. The resources of `disabled` layers are counted but not limited.
     pub(crate) fn create(&self, number: u64, limits: &Limits, disabled: LayerSet) -> io::Result<Cgroup> {
         match self {
             Self::V1(tree) => tree.create(number, limits, disabled).map(Cgroup::V1),
@@ -151,14 +151,14 @@ impl CgroupTree {
         }
     }
 
-    /// Removes what [`CgroupTree::prepare`] made. Every group must be gone.
+    /// Removes what [`CgroupTree::prepare`] created. Every cell's cgroup must be gone.
     pub(crate) fn remove(&self) {
         if let Self::V2(tree) = self {
             tree.remove();
         }
     }
 
-    /// Whether CPU time is counted. On v2 it is even without the controller that limits it.
+    /// Whether CPU time is counted. On v2 it is, even without the cpu controller.
     pub(crate) fn counts_cpu(&self) -> bool {
         match self {
             Self::V1(tree) => tree.counts_cpu(),
@@ -167,14 +167,14 @@ impl CgroupTree {
         }
     }
 
-    /// Whether processes can be born in a group of this tree, which is then made before them.
+    /// Whether a process can be created directly in a cgroup of this tree, which then has to exist before.
     pub(crate) fn has_birthplace(&self) -> bool {
         matches!(self, Self::V2(_))
     }
 }
 
 impl Cgroup {
-    /// The group that init is to be born in (v2), if the kernel can do that.
+    /// The cgroup in which init is created (v2), if the kernel supports that.
     pub(crate) fn birthplace(&self) -> Option<BorrowedFd<'_>> {
         match self {
             Self::V2(group) => Some(group.birthplace()),
@@ -182,11 +182,11 @@ impl Cgroup {
         }
     }
 
-    /// Limits what the kernel holds for connections. For cells that can have some: it costs the others time.
+    /// Limits the kernel memory of sockets. Only cells that can have connections get this limit, because it costs time.
     pub(crate) fn limit_sockets(&self, bytes: u64) -> io::Result<()> {
         match self {
             Self::V1(group) => group.limit_sockets(bytes),
-            // On v2 it is memory like any other.
+            // On v2 socket memory is part of the memory limit.
             Self::V2(_) | Self::Absent => Ok(()),
         }
     }
@@ -217,7 +217,7 @@ impl Cgroup {
         }
     }
 
-    /// Files through which a process leaves the groups that only the program joins, one for each, if it can.
+    /// Files through which a process leaves the cgroups that only the program joins, one for each, if it can.
     pub(crate) fn ways_back(&self) -> &[File] {
         match self {
             Self::V1(group) => group.ways_back(),
@@ -225,7 +225,7 @@ impl Cgroup {
         }
     }
 
-    /// Reads what the group has counted.
+    /// Reads the counters.
     pub(crate) fn counters(&self) -> Counters {
         match self {
             Self::V1(group) => group.counters(),
@@ -234,7 +234,7 @@ impl Cgroup {
         }
     }
 
-    /// A descriptor that says when memory is full.
+    /// A descriptor that reports when memory is full.
     pub(crate) fn memory_alarm(&self) -> Option<Alarm<'_>> {
         match self {
             Self::V1(group) => group.memory_alarm().map(Alarm::Readable),
@@ -243,7 +243,7 @@ impl Cgroup {
         }
     }
 
-    /// Takes note of an alarm, so that the next can come.
+    /// Acknowledges an alarm, so that the next one can be reported.
     pub(crate) fn acknowledge_alarm(&self) {
         let mut buffer = [0; 512];
         match self.memory_alarm() {
@@ -257,11 +257,11 @@ impl Cgroup {
         }
     }
 
-    /// Frees some of what the kernel still holds for a group of which no process is left: names that were looked up and
-    /// not found, mostly. They would stay when the group is gone, until the whole machine is short of memory. Takes a
-    /// moment, so that it is done little by little; returns whether there is more to do.
+    /// Frees part of the kernel memory that is charged to a cgroup without processes, mostly negative dentries.
+    /// Otherwise it would stay allocated after the cgroup is removed, until the host runs short of memory. This takes
+    /// time, so it is done in small steps; returns whether more is left.
     pub(crate) fn reclaim_some(&self) -> bool {
-        /// What ordinary programs leave is less.
+        /// Ordinary programs leave less than this.
         const ENOUGH: u64 = 2 << 20;
         const STEP: u64 = 4 << 20;
         let held = || match self {
@@ -273,7 +273,7 @@ impl Cgroup {
         if before <= ENOUGH {
             return false;
         }
-        // The kernel says that it failed when it freed other memory than it was asked for. What counts is what is left.
+        // The kernel reports a failure if it freed other memory than requested. What matters is how much remains.
         let _ = match self {
             Self::V1(group) => group.reclaim(STEP),
             Self::V2(group) => group.reclaim(STEP),
@@ -282,7 +282,7 @@ impl Cgroup {
         (ENOUGH + 1..before).contains(&held())
     }
 
-    /// Removes the group. Fails with EBUSY while a process is still on its way out.
+    /// Removes the cgroup. Fails with EBUSY while a process is still exiting.
     pub(crate) fn remove(&self) -> io::Result<()> {
         match self {
             Self::V1(group) => group.remove(),
@@ -292,7 +292,7 @@ impl Cgroup {
     }
 }
 
-/// A descriptor to wait on, and how.
+/// A descriptor to wait on, and the condition to wait for.
 pub(crate) enum Alarm<'a> {
     /// It becomes readable.
     Readable(BorrowedFd<'a>),
@@ -314,19 +314,19 @@ pub(crate) fn name_of(keeper: Pid) -> String {
     format!("{PREFIX}{pid}-{}", start_time(&pid.to_string()).unwrap_or_default())
 }
 
-/// When a process started, in ticks since boot: with its id this names a process for all time.
+/// When a process started, in ticks since boot: together with its id this identifies a process uniquely.
 fn start_time(pid: &str) -> Option<u64> {
     stat_field(pid, 19)
 }
 
-/// A number from `/proc/PID/stat`, counted from the one after the command's name. That may contain anything, but it ends
-/// at the last parenthesis.
+/// A number from `/proc/PID/stat`, counted from the field after the command name. The name may contain anything, but it
+/// ends at the last parenthesis.
 fn stat_field(pid: &str, index: usize) -> Option<u64> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(index)?.parse().ok()
 }
 
-/// Removes a directory that may be gone already.
+/// Removes a directory that may not exist any more.
 fn remove_dir(path: &Path) -> io::Result<()> {
     match std::fs::remove_dir(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
@@ -341,7 +341,7 @@ fn set(group: &Path, file: &str, value: &str) -> io::Result<()> {
     io::Write::write_all(&mut file, value.as_bytes())
 }
 
-/// Sets a control file that only some kernels have.
+/// Sets a control file that exists only on some kernels.
 fn set_if_present(group: &Path, file: &str, value: &str) -> io::Result<()> {
     match set(group, file, value) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
@@ -354,7 +354,7 @@ fn joining(group: &Path, file: &str) -> io::Result<File> {
     OpenOptions::new().write(true).open(group.join(file))
 }
 
-/// Reads a control file, all at once: they are small, and somebody waits.
+/// Reads a control file with a single read: the files are small, and this is on the path of a request.
 fn read<'b>(group: &Path, file: &str, buffer: &'b mut [u8; 1024]) -> Option<&'b str> {
     let length = File::open(group.join(file)).and_then(|mut file| io::Read::read(&mut file, buffer)).ok()?;
     std::str::from_utf8(&buffer[..length]).ok()
@@ -371,21 +371,21 @@ fn field(group: &Path, file: &str, name: &str) -> Option<u64> {
     read(group, file, &mut buffer)?.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok())
 }
 
-/// Opens a directory, to be used as a place to be born in.
+/// Opens a cgroup directory for `CLONE_INTO_CGROUP`.
 fn open_dir(path: &Path) -> io::Result<OwnedFd> {
     use rustix::fs::{Mode, OFlags};
     Ok(rustix::fs::open(path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?)
 }
 
-/// CPU quota per period, in microseconds, for a share in thousandths.
+/// The CPU quota per period, in microseconds, for a share in thousandths.
 fn quota(milli_cpus: u64) -> u64 {
     milli_cpus * PERIOD / 1000
 }
 
-/// The period over which the CPU share is counted out, in microseconds: the kernel's default.
+/// The period of the CPU quota, in microseconds: the kernel's default.
 const PERIOD: u64 = 100_000;
 
-/// Groups that the layers stand for, as the kernel names their controllers.
+/// The controllers behind the layers, by their kernel names.
 fn layer_of(controller: &str) -> Option<Layer> {
     match controller {
         "memory" => Some(Layer::Memory),
@@ -404,7 +404,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_process_is_named_for_all_time() {
+    fn id_and_start_time_identify_a_process() {
         let own = std::process::id().to_string();
         assert!(start_time(&own).is_some());
         assert_eq!(start_time("self"), start_time(&own));

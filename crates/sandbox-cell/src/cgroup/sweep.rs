@@ -1,14 +1,14 @@
-//! The sweep after a crash: a keeper removes the groups that killed keepers left behind.
+//! The sweep after a crash: a keeper removes the cgroups of killed keepers.
 
 use std::path::Path;
 use std::time::Duration;
 
 use super::{PREFIX, start_time};
 
-/// How long a group whose keeper is gone is left alone: it may belong to a keeper that this process cannot see.
+/// How long the cgroup of a missing keeper is left alone: the keeper may exist where this process cannot see it.
 const SWEEP_AGE: Duration = Duration::from_secs(10);
 
-/// Removes groups in `parent` whose keeper no longer lives.
+/// Removes cgroups in `parent` whose keeper no longer lives.
 pub(super) fn sweep(parent: &Path) {
     let Ok(entries) = std::fs::read_dir(parent) else { return };
     for entry in entries.flatten() {
@@ -24,7 +24,7 @@ pub(super) fn sweep(parent: &Path) {
     }
 }
 
-/// Removes groups in `parent` that a keeper with this name has left. It and its processes are dead.
+/// Removes the cgroups in `parent` of a keeper with this name, of which no process is left.
 pub(super) fn sweep_after(parent: &Path, keeper: &str) {
     let Ok(entries) = std::fs::read_dir(parent) else { return };
     for entry in entries.flatten() {
@@ -36,7 +36,7 @@ pub(super) fn sweep_after(parent: &Path, keeper: &str) {
     }
 }
 
-/// Removes a group and those below it. Groups with processes in them stay.
+/// Removes a cgroup and its descendants. Cgroups that contain processes stay.
 pub(super) fn remove_tree(group: &Path) {
     if let Ok(entries) = std::fs::read_dir(group) {
         for entry in entries.flatten() {
@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sweeping_spares_the_living_the_young_and_the_foreign() {
+    fn sweep_keeps_cgroups_of_live_keepers_recent_ones_and_foreign_ones() {
         let dir = tempfile::tempdir().expect("tempdir");
         let old = std::time::SystemTime::now() - 2 * SWEEP_AGE;
         let own = own_name();

@@ -1,4 +1,4 @@
-//! Groups of version 1, also in mixed ("hybrid") set-ups: one hierarchy per controller.
+//! Cgroups of version 1, also in hybrid set-ups: one hierarchy for each controller.
 
 use std::fs::File;
 use std::io;
@@ -12,13 +12,13 @@ use super::{Counters, locate};
 use crate::layer::{Layer, LayerSet};
 use sandbox_base::limits::Limits;
 
-/// The file through which a single thread joins. A process with one thread can use it for itself, and unlike
-/// `cgroup.procs` it does not make the kernel wait for every CPU to pass through the scheduler, which takes milliseconds.
+/// The file through which a single thread joins. A process with one thread can use it for itself. Unlike `cgroup.procs`
+/// it does not make the kernel wait until every CPU has passed through the scheduler, which takes milliseconds.
 const TASKS: &str = "tasks";
 
 #[derive(Debug)]
 pub(crate) struct TreeV1 {
-    /// The controllers in which this process can make groups, and where.
+    /// The controllers for which this process can create cgroups, and where.
     place: locate::V1Location,
     name: String,
 }
@@ -81,7 +81,7 @@ impl TreeV1 {
         }
     }
 
-    /// Makes the directory of one controller's group; two controllers may share one hierarchy.
+    /// Creates the cgroup directory of one controller; two controllers may share one hierarchy.
     fn make(&self, controller: &str, number: u64) -> io::Result<Option<PathBuf>> {
         let Some(parent) = self.place.get(controller) else { return Ok(None) };
         let dir = parent.join(format!("{}-{number}", self.name));
@@ -101,7 +101,7 @@ impl CgroupV1 {
             if !disabled.contains(Layer::Memory) {
                 let bytes = limits.memory().to_string();
                 super::set(memory, "memory.limit_in_bytes", &bytes)?;
-                // Memory and swap together get the same: no swap.
+                // The limit of memory plus swap is the same as that of memory: no swap.
                 super::set_if_present(memory, "memory.memsw.limit_in_bytes", &bytes)?;
             }
             self.init.push(super::joining(memory, TASKS)?);
@@ -129,9 +129,9 @@ impl CgroupV1 {
             self.program.push(super::joining(cpuacct, TASKS)?);
         }
         let parents = [&self.cpu, &self.cpuacct].into_iter().flatten().filter_map(|group| group.parent());
-        // Two controllers of one hierarchy have one parent; leaving twice does no harm.
+        // Two controllers of one hierarchy have the same parent; leaving it twice is harmless.
         let back: io::Result<Vec<File>> = parents.map(|parent| super::joining(parent, TASKS)).collect();
-        // Whoever may make groups but not go back leaves their names to be seen.
+        // If the parents cannot be joined, init does not enter the program's cgroups, and the program sees their names.
         self.back = back.unwrap_or_default();
         Ok(())
     }
@@ -141,7 +141,7 @@ impl CgroupV1 {
         if let Some(memory) = self.memory.as_ref().filter(|_| changed(Layer::Memory, from.memory() != to.memory())) {
             let bytes = to.memory().to_string();
             let mut files = ["memory.limit_in_bytes", "memory.memsw.limit_in_bytes"];
-            // Memory may at no time exceed memory and swap together.
+            // The memory limit may at no time exceed the limit of memory plus swap.
             if to.memory() > from.memory() {
                 files.reverse();
             }
@@ -156,7 +156,7 @@ impl CgroupV1 {
         Ok(())
     }
 
-    /// What waits in sockets is not memory of the group on v1: it has a count and a limit of its own.
+    /// On v1 socket buffers are not part of the cgroup's memory: they have a separate counter and limit.
     pub(super) fn limit_sockets(&self, bytes: u64) -> io::Result<()> {
         let Some(memory) = &self.memory else { return Ok(()) };
         super::set_if_present(memory, "memory.kmem.tcp.limit_in_bytes", &bytes.to_string())
@@ -194,12 +194,12 @@ impl CgroupV1 {
         counters
     }
 
-    /// What the kernel holds for the group.
+    /// The kernel memory charged to the cgroup.
     pub(super) fn kernel_memory(&self) -> u64 {
         self.memory.as_ref().and_then(|memory| super::number(memory, "memory.kmem.usage_in_bytes")).unwrap_or(0)
     }
 
-    /// Has the kernel free some of the group's memory, of which no process is left. A lower limit makes it do so.
+    /// Makes the kernel free some memory of a cgroup without processes, by lowering its limit.
     pub(super) fn reclaim(&self, bytes: u64) -> io::Result<()> {
         let Some(memory) = &self.memory else { return Ok(()) };
         let used = super::number(memory, "memory.usage_in_bytes").unwrap_or(0);
@@ -214,7 +214,7 @@ impl CgroupV1 {
     }
 }
 
-/// Asks the kernel to signal a descriptor when the group's memory is full.
+/// Asks the kernel to signal a descriptor when the cgroup's memory is full.
 fn alarm(memory: &Path) -> io::Result<OwnedFd> {
     let control = File::open(memory.join("memory.oom_control"))?;
     let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;

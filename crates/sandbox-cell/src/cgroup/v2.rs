@@ -1,4 +1,4 @@
-//! Groups of version 2: one tree, controllers switched on level by level.
+//! Cgroups of version 2: one tree, with controllers enabled level by level.
 
 use std::fs::File;
 use std::io;
@@ -12,9 +12,9 @@ use sandbox_base::limits::Limits;
 
 #[derive(Debug)]
 pub(crate) struct TreeV2 {
-    /// The keeper's own directory, below which cells get theirs.
+    /// The keeper's directory, which contains those of the cells.
     base: PathBuf,
-    /// A leaf that this process's group was emptied into, if that was needed.
+    /// The leaf to which the processes of the keeper's cgroup were moved, if that was necessary.
     leaf: Option<PathBuf>,
     layers: LayerSet,
 }
@@ -29,8 +29,8 @@ pub(crate) struct CgroupV2 {
 
 impl TreeV2 {
     pub(super) fn prepare(place: &locate::V2Location, caller: i32) -> Result<Self, String> {
-        // A group can have processes or children with controllers, not both; only the root of the whole tree is
-        // exempt. It alone has no type.
+        // A cgroup can have processes or children with controllers, not both. Only the root of the whole tree is
+        // exempt; it alone has no cgroup.type.
         let at_root = place.own == place.top && !place.own.join("cgroup.type").exists();
         let mut why = String::new();
         if !at_root {
@@ -45,13 +45,13 @@ impl TreeV2 {
         Err(why)
     }
 
-    /// Makes room in this process's own group, if nobody else lives there: everyone moves to a leaf.
+    /// Moves all processes of this process's cgroup to a leaf, if they all belong to the caller.
     fn below_own(own: &Path, caller: i32) -> Result<Self, String> {
         let shown = |error: io::Error| format!("cgroup of this process cannot be divided: {error}");
         let leaf = own.join(format!("{}-leaf", super::own_name()));
         std::fs::create_dir(&leaf).map_err(shown)?;
         let mut made = Err(String::new());
-        // The caller may start a process meanwhile, which makes the attempt fail; the next one takes it along.
+        // If the caller starts a process meanwhile, the attempt fails; the next attempt moves that process too.
         for _ in 0..5 {
             made = move_family(own, &leaf, caller).and_then(|()| Self::make(own, Some(leaf.clone())));
             if made.is_ok() {
@@ -62,14 +62,14 @@ impl TreeV2 {
         made
     }
 
-    /// Makes the keeper's directory in `parent` and switches controllers on down to it.
+    /// Creates the keeper's directory in `parent` and enables controllers down to it.
     fn make(parent: &Path, leaf: Option<PathBuf>) -> Result<Self, String> {
         let available = std::fs::read_to_string(parent.join("cgroup.controllers")).unwrap_or_default();
         let wanted: Vec<&str> =
             available.split_ascii_whitespace().filter(|controller| super::layer_of(controller).is_some()).collect();
         enable(parent, &wanted).map_err(|e| format!("cannot enable cgroup controllers: {e}"))?;
         let base = parent.join(super::own_name());
-        std::fs::create_dir(&base).map_err(|e| format!("cannot make a cgroup: {e}"))?;
+        std::fs::create_dir(&base).map_err(|e| format!("cannot create a cgroup: {e}"))?;
         if let Err(error) = enable(&base, &wanted) {
             let _ = std::fs::remove_dir(&base);
             return Err(format!("cannot enable cgroup controllers: {error}"));
@@ -123,7 +123,7 @@ impl TreeV2 {
             program: vec![super::joining(&run, "cgroup.procs")?],
             alarm,
         };
-        // Reading arms the alarm: the kernel reports changes since the last look.
+        // Reading arms the alarm: the kernel reports changes since the last read.
         if let Some(alarm) = &group.alarm {
             let _ = rustix::io::pread(alarm, &mut [0; 512][..], 0);
         }
@@ -146,7 +146,7 @@ impl CgroupV2 {
     }
 
     pub(super) fn adjust(&self, from: &Limits, to: &Limits, disabled: LayerSet) -> io::Result<()> {
-        // Files of controllers that are off do not exist.
+        // The files of disabled controllers do not exist.
         let changed = |layer, differs: bool| differs && !disabled.contains(layer);
         if changed(Layer::Memory, from.memory() != to.memory()) {
             super::set_if_present(&self.cell, "memory.max", &to.memory().to_string())?;
@@ -174,7 +174,7 @@ impl CgroupV2 {
         let peak = super::number(&self.cell, "memory.peak");
         Counters {
             cpu: Duration::from_micros(super::field(&run, "cpu.stat", "usage_usec ").unwrap_or(0)),
-            // Kernels before 5.19 keep no peak: what is used now is the best that can be said.
+            // Kernels before 5.19 keep no peak: the current usage is the best available value.
             memory_peak: peak.or_else(|| super::number(&self.cell, "memory.current")).unwrap_or(0),
             processes_peak: super::number(&self.cell, "pids.peak").unwrap_or(0).saturating_sub(1),
             oom_kills: super::field(&self.cell, "memory.events", "oom_kill ").unwrap_or(0),
@@ -182,14 +182,14 @@ impl CgroupV2 {
         }
     }
 
-    /// What the kernel holds for the group.
+    /// The kernel memory charged to the cgroup.
     pub(super) fn kernel_memory(&self) -> u64 {
-        // Before Linux 5.18 there is no sum; what matters of it is this.
+        // Before Linux 5.18 there is no sum; these fields are the relevant part.
         let field = |name| super::field(&self.cell, "memory.stat", name);
         field("kernel ").or_else(|| field("slab ")).unwrap_or(0)
     }
 
-    /// Has the kernel free some of the group's memory, of which no process is left. Linux before 5.19 cannot be asked.
+    /// Makes the kernel free some memory of a cgroup without processes. Linux before 5.19 cannot do this.
     pub(super) fn reclaim(&self, bytes: u64) -> io::Result<()> {
         super::set(&self.cell, "memory.reclaim", &bytes.to_string())
     }
@@ -202,7 +202,7 @@ impl CgroupV2 {
     }
 }
 
-/// Removes the groups of a dead keeper. If this process is in the leaf of that keeper, moves everyone back.
+/// Removes the cgroups of a dead keeper. If this process is in that keeper's leaf, moves all processes in it back.
 pub(super) fn succeed(place: &mut locate::V2Location, predecessor: &str) {
     let leaf = format!("{predecessor}-leaf");
     if place.own.file_name().is_some_and(|name| name == leaf.as_str())
@@ -218,7 +218,7 @@ pub(super) fn succeed(place: &mut locate::V2Location, predecessor: &str) {
     super::sweep::sweep_after(&place.top, predecessor);
 }
 
-/// Switches controllers on for the children of `group`, unless they are on already.
+/// Enables controllers for the children of `group`, unless they are enabled.
 fn enable(group: &Path, controllers: &[&str]) -> io::Result<()> {
     let enabled = std::fs::read_to_string(group.join("cgroup.subtree_control"))?;
     let missing: Vec<String> = controllers
@@ -232,7 +232,7 @@ fn enable(group: &Path, controllers: &[&str]) -> io::Result<()> {
     super::set(group, "cgroup.subtree_control", &missing.join(" "))
 }
 
-/// Undoes the move to a leaf: switches the controllers off again and brings everyone back.
+/// Undoes the move to a leaf: disables the controllers and moves all processes back.
 fn move_back(leaf: &Path, own: &Path) {
     let enabled = std::fs::read_to_string(own.join("cgroup.subtree_control")).unwrap_or_default();
     let off: Vec<String> = enabled.split_ascii_whitespace().map(|controller| format!("-{controller}")).collect();
@@ -245,7 +245,7 @@ fn move_back(leaf: &Path, own: &Path) {
     let _ = std::fs::remove_dir(leaf);
 }
 
-/// Moves everyone in a group to its leaf, if they are all this process's caller and its descendants.
+/// Moves all processes of a cgroup to its leaf, if they are this process's parent and its descendants.
 fn move_family(own: &Path, leaf: &Path, caller: i32) -> Result<(), String> {
     let pids = std::fs::read_to_string(own.join("cgroup.procs")).map_err(|e| format!("cannot read the cgroup: {e}"))?;
     let pids: Vec<i32> = pids.lines().filter_map(|pid| pid.parse().ok()).collect();
@@ -254,7 +254,7 @@ fn move_family(own: &Path, leaf: &Path, caller: i32) -> Result<(), String> {
     }
     for pid in pids {
         match super::set(leaf, "cgroup.procs", &pid.to_string()) {
-            // It has ended.
+            // The process has ended.
             Err(error) if error.raw_os_error() == Some(libc::ESRCH) => {}
             other => other.map_err(|e| format!("cgroup of this process cannot be divided: {e}"))?,
         }
@@ -262,7 +262,7 @@ fn move_family(own: &Path, leaf: &Path, caller: i32) -> Result<(), String> {
     Ok(())
 }
 
-/// Whether a process is `ancestor` or descends from it. One that has just ended counts.
+/// Whether a process is `ancestor` or descends from it. A process that has just ended counts.
 fn descends(pid: i32, ancestor: i32) -> bool {
     let mut pid = pid;
     for _ in 0..32 {

@@ -1,9 +1,9 @@
-//! Files in and out, from inside the cell.
+//! Input and output files, handled inside the cell.
 //!
-//! Paths are walked one part at a time, and no link is followed: an earlier program of this cell may have planted
-//! some. When files go out every program is dead, so that nothing changes meanwhile; where that cannot be helped, what
-//! changes is left out or ends the stream. Memory for names is bounded, however many files there are: init lives under the
-//! memory limit of the program that made them.
+//! Paths are resolved one component at a time without following links, because an earlier program of this cell may have
+//! planted some. When files are collected every program is dead, so nothing changes meanwhile. Where a program may
+//! survive, changed files are left out or end the stream. Memory for names is bounded, however many files there are,
+//! because init lives under the memory limit of the program that created them.
 
 use std::collections::HashMap;
 use std::ffi::{CStr, CString};
@@ -23,7 +23,7 @@ use crate::spec::{Volume, WORK_DIR};
 use sandbox_base::wait::timespec;
 use sandbox_base::{MAX_DEPTH, MAX_LENGTH, RelativePath};
 
-/// What is known of an input file, to tell whether a program has changed it.
+/// The stamp of an input file, which shows whether a program has changed it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct FileStamp {
     inode: u64,
@@ -43,14 +43,14 @@ impl FileStamp {
     }
 }
 
-/// The places of a cell that files go to and come from.
+/// The directories of a cell that hold input and output files.
 pub(super) struct Files<'a> {
     volumes: &'a [Volume],
-    /// Where they are, if the cell has no root of its own.
+    /// Their location on the host, if the cell has no root file system.
     layout: Option<&'a CellLayout>,
-    /// Who they belong to, if that differs from init.
+    /// Their owner, if it is not init's user.
     owner: Option<(u32, u32)>,
-    /// The input files that were made in the working directory.
+    /// The input files that were created in the working directory.
     inputs: HashMap<String, FileStamp>,
 }
 
@@ -61,7 +61,7 @@ impl<'a> Files<'a> {
         Self { volumes, layout, owner, inputs: HashMap::new() }
     }
 
-    /// Whether init has no more rights over files than programs have, and programs none over their modes.
+    /// Whether init has no more rights over files than programs have, and programs cannot change file modes.
     fn is_powerless(&self) -> bool {
         self.layout.is_some() && self.owner.is_none()
     }
@@ -83,7 +83,7 @@ impl<'a> Files<'a> {
         let mut archive = File::from(archive);
         archive.rewind()?;
         let (mut place, mut number) = (self.open_place(0)?, 0);
-        // Input files are older than anything that a program does to them.
+        // Input files get an old timestamp, so that any change by a program shows.
         let stamp = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().saturating_sub(ONE_SECOND);
         while let Some(entry) = next_entry(&mut archive)? {
             match entry {
@@ -129,7 +129,7 @@ impl<'a> Files<'a> {
         Ok(rustix::fs::fstat(&file)?)
     }
 
-    /// The directory that a path is in, made as needed, and the path's last part.
+    /// Opens the parent directory of a path, creating it as needed; returns it with the last component.
     fn parent<'p>(&self, place: &OwnedFd, path: &'p RelativePath) -> io::Result<(OwnedFd, &'p str)> {
         let (dirs, name) = path.as_str().rsplit_once('/').unwrap_or(("", path.as_str()));
         Ok((self.make_directories(place, dirs.split('/').filter(|part| !part.is_empty()))?, name))
@@ -156,8 +156,8 @@ impl<'a> Files<'a> {
         Ok(())
     }
 
-    /// Sends what programs have left: all that is in the volumes, whose size is cap enough, and new and changed files of
-    /// the working directory, within the caps. Volumes come first: should the time be up, they matter more.
+    /// Sends the output: everything in the volumes, which are bounded by their size, and new and changed files of the
+    /// working directory, within the limits. Volumes come first because they matter more if time runs out.
     pub(super) fn collect(&self, caps: FileCaps, to: OwnedFd) -> io::Result<()> {
         let mut collector =
             Collector { files: self, to: File::from(to), left: caps, place: 0, named: 0, omitted: 0, room: NAMES };
@@ -181,26 +181,26 @@ const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::
 
 const ONE_SECOND: Duration = Duration::from_secs(1);
 
-/// Files on their way out.
+/// Sends output files.
 struct Collector<'a> {
     files: &'a Files<'a>,
     to: File,
-    /// What may still go out.
+    /// The remaining allowance.
     left: FileCaps,
     place: u8,
     named: usize,
     omitted: u64,
-    /// What names may still take.
+    /// The remaining memory for names.
     room: usize,
 }
 
-/// How many bytes of names are held at one time, in all directories on the way: enough for as many files as there may be by
-/// default, and far less than init gets to collect with.
+/// How many bytes of names are held at a time, across all directories of the current path: enough for the default
+/// number of files, and far less than the memory that init gets for the collection.
 const NAMES: usize = 8 << 20;
 
 impl Collector<'_> {
-    /// Everything in a directory, in the order of its names. One with more names than can be held is taken as it comes: to
-    /// find out which is first, all of it would have to be read before the first file goes out, and time is short.
+    /// Sends everything in a directory, sorted by name. A directory whose names do not fit is sent in directory order,
+    /// because sorting would require reading all of it before the first file is sent.
     fn directory(&mut self, dir: &OwnedFd, path: &str, depth: usize) -> io::Result<()> {
         match names(dir, self.room) {
             Ok(Some((mut names, taken))) => {
@@ -259,7 +259,7 @@ impl Collector<'_> {
         if size > self.left.bytes {
             return self.omit(path.as_str(), Omission::TooLarge);
         }
-        // Should it have become a pipe meanwhile, opening it must not wait for a writer.
+        // If the file was replaced by a pipe meanwhile, opening it must not block.
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let file = match rustix::fs::openat(dir, name, flags, Mode::empty()) {
             Ok(file) if rustix::fs::fstat(&file).is_ok_and(|now| FileStamp::of(&now) == FileStamp::of(stat)) => {
@@ -269,13 +269,13 @@ impl Collector<'_> {
         };
         self.left.count -= 1;
         self.left.bytes -= size;
-        // Linkers make programs executable by a call that is refused where programs have no power over modes.
+        // Where programs cannot change modes, linkers cannot mark their output executable.
         let program = self.files.is_powerless() && is_program(&file);
         write_entry(
             &mut self.to,
             &ArchiveEntry::File { path, executable: program || stat.st_mode & 0o111 != 0, size },
         )?;
-        // One that shrinks from here on cannot be what was announced: whoever reads notices that the end is missing.
+        // If the file shrinks from here on, the announced size is wrong: the stream ends, and the reader notices.
         let copied = io::copy(&mut file.take(size), &mut self.to)?;
         if copied == size { Ok(()) } else { Err(io::ErrorKind::UnexpectedEof.into()) }
     }
@@ -299,7 +299,7 @@ impl Collector<'_> {
     }
 }
 
-/// The names in a directory and the room that they take, if there is so much.
+/// The names in a directory and the memory they take, if it does not exceed `room`.
 fn names(dir: &OwnedFd, room: usize) -> rustix::io::Result<Option<(Vec<CString>, usize)>> {
     let (mut names, mut taken) = (vec![], 0);
     for entry in Dir::read_from(dir)? {
@@ -316,18 +316,18 @@ fn names(dir: &OwnedFd, room: usize) -> rustix::io::Result<Option<(Vec<CString>,
     Ok(Some((names, taken)))
 }
 
-/// Whether a name is that of something in a directory, and not of the directory itself or the one above.
+/// Whether a name is an entry of the directory, and not `.` or `..`.
 fn is_own(name: &CStr) -> bool {
     !matches!(name.to_bytes(), b"." | b"..")
 }
 
-/// Whether a file begins as compiled programs do.
+/// Whether a file is an ELF program.
 fn is_program(file: &File) -> bool {
     let mut start = [0; 4];
     file.read_at(&mut start, 0).is_ok_and(|read| read == start.len()) && start == *b"\x7fELF"
 }
 
-/// The most files that are looked at to find one of a given size.
+/// The maximum number of files visited to find one of a given size.
 const MOST_VISITED: usize = 50_000;
 
 /// Whether one of the writable directories holds a regular file of exactly this size.
@@ -345,12 +345,12 @@ pub(super) fn any_of_size(params: &InitParams<'_>, size: u64) -> bool {
             if visited > MOST_VISITED {
                 return false;
             }
-            // Does not follow links.
+            // `metadata` does not follow links.
             let Ok(metadata) = entry.metadata() else { continue };
             if metadata.is_file() && metadata.len() == size {
                 return true;
             }
-            // As deep as input paths may go; a program can zygote namespace deeper than a path can say.
+            // As deep as input paths may go; a program can create deeper directories than a path can express.
             if metadata.is_dir() && dir.components().count() < top + sandbox_base::MAX_DEPTH {
                 dirs.push(entry.path());
             }

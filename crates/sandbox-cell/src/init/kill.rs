@@ -1,9 +1,10 @@
-//! Ending the programs of a cell.
+//! Killing the programs of a cell.
 //!
-//! From PID 1 of a namespace one signal reaches all, whatever session or group they moved to, and a process that is
-//! forking meanwhile either has its child already, which is then reached too, or fails to fork. Without a PID namespace
-//! that signal would go to everything the user has, so it is never sent: init looks for those that descend from it, again
-//! and again, until it has no child left. As it adopts those whose parents end, it then has no descendant either.
+//! From PID 1 of a namespace one signal reaches all processes, whatever session or process group they moved to. A
+//! process that forks at that moment either has its child already, which then gets the signal too, or fails to fork.
+//! Without a PID namespace the same call would signal every process of the user, so it is never used there: init
+//! searches for its descendants repeatedly until it has no child left. Because it adopts orphans, it then has no
+//! descendant either.
 
 use std::time::{Duration, Instant};
 
@@ -14,10 +15,10 @@ use super::InitParams;
 use crate::descendants;
 use crate::layer::Layer;
 
-/// How long init looks for processes before it leaves the rest to the keeper.
+/// How long init searches for processes before it leaves the rest to the keeper.
 const PATIENCE: Duration = Duration::from_millis(700);
 
-/// Sends a signal to every process in the cell but init.
+/// Sends a signal to every process in the cell except init.
 pub(super) fn signal(params: &InitParams<'_>, signal: Signal) {
     if params.has(Layer::Pid) {
         let _ = sandbox_sys::process::kill_all(signal);
@@ -26,8 +27,8 @@ pub(super) fn signal(params: &InitParams<'_>, signal: Signal) {
     }
 }
 
-/// Kills every process in the cell but init, and waits until they are gone. Returns how many there were, where they have to be
-/// looked for.
+/// Kills every process in the cell except init, and waits until they are gone. Returns their number where they have to
+/// be searched for.
 pub(super) fn end(params: &InitParams<'_>) -> usize {
     if params.has(Layer::Pid) {
         signal(params, Signal::KILL);
@@ -38,8 +39,8 @@ pub(super) fn end(params: &InitParams<'_>) -> usize {
     let mut most = 0;
     while reap() && Instant::now() < give_up {
         most = most.max(descendants::signal(getpid(), &[], Signal::KILL));
-        // A process that forks and ends all the time is gone before a walk comes to it. Its parent having ended, it is a
-        // child of init, which takes no walk to find.
+        // A process that keeps forking and exiting is gone before a search finds it. Once its parent has exited it is a
+        // child of init, and children are found without a search.
         for _ in 0..100 {
             if !reap() {
                 break;
@@ -50,7 +51,7 @@ pub(super) fn end(params: &InitParams<'_>) -> usize {
     most
 }
 
-/// Takes leave of the children that have ended. Returns whether there are others.
+/// Reaps the children that have ended. Returns whether others are left.
 fn reap() -> bool {
     loop {
         match rustix::process::wait(WaitOptions::NOHANG) {

@@ -1,4 +1,4 @@
-//! From a command to a process: what it says, made ready for the system, and the limits that it gets.
+//! From a command to a process: its arguments in the form that exec needs, and its resource limits.
 
 use std::ffi::CString;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -18,11 +18,11 @@ use crate::spec::{Command, Role};
 use crate::step::{InitStep, StepError, shortened};
 use sandbox_base::limits::Limits;
 
-/// A command as the system wants it.
+/// A command in the form that exec needs.
 pub(super) struct ExecArgs {
-    /// What the caller calls it.
+    /// The name of the program as the caller gave it.
     name: String,
-    /// Where the program may be.
+    /// The paths at which the program may be.
     paths: Vec<CString>,
     pub(super) args: Vec<CString>,
     pub(super) env: Vec<CString>,
@@ -80,7 +80,7 @@ impl ExecArgs {
     }
 }
 
-/// What a program may read about itself, opened.
+/// Opens the /proc entries that a program may read about itself.
 pub(super) fn own_proc(pid: Pid) -> Vec<OwnedFd> {
     let flags = OFlags::PATH | OFlags::CLOEXEC;
     let Ok(dir) = rustix::fs::open(format!("/proc/{}", pid.as_raw_nonzero()), flags, Mode::empty()) else {
@@ -107,7 +107,7 @@ fn spawn_step(name: &str, step: SpawnStep) -> InitStep {
     }
 }
 
-/// Where a program may be: along PATH for a plain name, in the working directory for a relative path.
+/// The paths at which a program may be: along PATH for a plain name, in the working directory for a relative path.
 fn candidates(command: &Command) -> Result<Vec<CString>, std::ffi::NulError> {
     let Some(name) = command.argv.first() else { return Ok(vec![]) };
     if name.as_bytes().contains(&b'/') {
@@ -119,11 +119,11 @@ fn candidates(command: &Command) -> Result<Vec<CString>, std::ffi::NulError> {
 }
 
 pub(super) fn rlimits(params: &InitParams<'_>, limits: &Limits) -> Vec<(Resource, u64)> {
-    // Where nothing else keeps a file from filling the disk between two looks, it is no larger than where it may be.
+    // Where disk usage is only sampled, the file size limit keeps one file from filling the disk between two samples.
     let places = params.spec.volumes.iter().map(|volume| volume.size).chain([limits.disk()]);
     let largest = places.max().filter(|_| params.environment.is_reduced()).unwrap_or(u64::MAX);
     let file_size = limits.file_size().min(largest);
-    // Counted for a user: the cell's own, or else the keeper's, of whose share a cell then gets a fraction.
+    // These are counted per user: the cell's user, or the keeper's user, of whose limits a cell then gets a fraction.
     let (queues, signals) = if params.init_ids.is_some() { (819_200, 1024) } else { (102_400, 256) };
     let mut rlimits = vec![
         (Resource::Fsize, file_size),
@@ -132,19 +132,19 @@ pub(super) fn rlimits(params: &InitParams<'_>, limits: &Limits) -> Vec<(Resource
         (Resource::Msgqueue, queues),
         // Queued signals, and timers, each of which holds one.
         (Resource::Sigpending, signals),
-        // Whatever the keeper's own user may do, programs get no priority over others.
+        // Programs get no priority over others, whatever the keeper's user may do.
         (Resource::Nice, 0),
         (Resource::Rtprio, 0),
     ];
     if params.duties.processes == ProcessLimit::ByCounting {
-        // Between two looks a program could make thousands. Its user has others, so that this is only a far wall: what
-        // all of them have now, and room for several cells.
+        // Between two samples a program could create thousands of processes. The user has other processes, so this is
+        // only a coarse bound: the number that the user has now, and room for several cells.
         let room = (8 * limits.processes()).max(512);
         rlimits.push((Resource::Nproc, watch::threads_of_this_user() + room));
     }
     if params.duties.processes == ProcessLimit::ByUser {
-        // Counted per user and user namespace, so it is the cell's own; threads count, init does not run as this
-        // user or is one more of them.
+        // Counted per user and user namespace, so the count is the cell's. Threads count. Init either runs as another
+        // user or counts as one more.
         let init = u64::from(params.program_ids.is_none());
         rlimits.push((Resource::Nproc, limits.processes() + init));
     }

@@ -1,8 +1,8 @@
-//! From a fork of the keeper to a locked cell.
+//! The steps from a fork of the keeper to a locked cell.
 //!
-//! The order matters. What needs power over the namespaces (groups, network, mounts) comes first; then the user
-//! namespace, in which init keeps a handful of capabilities over its own cell and none over anything else; the
-//! filter comes last, because it forbids most of what was done before.
+//! The order matters. Operations that need privileges over the namespaces (cgroups, network, mounts) come first. The
+//! user namespace follows; in it init keeps a handful of capabilities over its own cell and none over anything else.
+//! The filter comes last, because it forbids most of the preceding operations.
 
 use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
@@ -29,26 +29,26 @@ use crate::stdio;
 use crate::step::{InitStep, StepError, at};
 use crate::wire::{self, FromInit, Received, ToInit};
 
-/// What a locked init holds.
+/// The resources of a locked init.
 pub(super) struct Locked<'a> {
-    /// What programs can write to.
+    /// The directories that programs can write to.
     pub(super) writable: Writable<'a>,
-    /// The sockets on which the caller serves a gateway, or what a zygote needs to enter, until they are sent away.
+    /// The gateway's sockets for the caller, or the descriptors with which a zygote enters, until they are sent.
     pub(super) outgoing: Vec<OwnedFd>,
     /// Where a zygote's child waits.
     pub(super) park: Option<Park>,
-    /// Tells when a child has ended.
+    /// Reports when a child has ended.
     pub(super) children: SignalFd,
-    /// The rules that programs enter.
+    /// The Landlock rules that programs enter.
     pub(super) landlock: Option<OwnedFd>,
-    /// Groups that programs join.
+    /// The cgroups that programs join.
     pub(super) groups: Vec<OwnedFd>,
-    /// What init and its ended children have read and written, where the kernel counts it.
+    /// The I/O counters of init and its reaped children, where the kernel keeps them.
     pub(super) io: Option<File>,
 }
 
-/// What init may still do, and only inside its own user namespace: end, observe and become its programs, and own the
-/// files it makes for them.
+/// The capabilities that init keeps, valid only inside its user namespace: kill, observe and become its programs, and
+/// own the files that it creates for them.
 const KEPT: CapabilitySet = CapabilitySet::KILL
     .union(CapabilitySet::SETUID)
     .union(CapabilitySet::SETGID)
@@ -57,7 +57,7 @@ const KEPT: CapabilitySet = CapabilitySet::KILL
     .union(CapabilitySet::FOWNER)
     .union(CapabilitySet::DAC_OVERRIDE);
 
-/// What a zygote needs to enter its children's cells, and its init therefore has.
+/// The capabilities with which a zygote enters its children's cells; its init needs them too.
 pub(super) const TO_ENTER: CapabilitySet = CapabilitySet::SYS_ADMIN.union(CapabilitySet::SYS_CHROOT);
 
 pub(super) fn lock<'a>(params: &InitParams<'a>) -> Result<Locked<'a>, StepError> {
@@ -85,14 +85,14 @@ pub(super) fn lock<'a>(params: &InitParams<'a>) -> Result<Locked<'a>, StepError>
     let Handover { groups, joined, gateway } = take_handover(params)?;
 
     prefer_as_victim(&proc).map_err(at(InitStep::PreferAsVictim))?;
-    // Opened while this is still allowed: sealing init's memory below makes its own /proc entry root's.
+    // Opened while this is still allowed: making init undumpable below hands its /proc entry to root.
     let io = open_io(&proc);
     give_up_power(params, &proc)?;
     let namespaces = if let Role::Child(_) = params.spec.role { park::namespaces(&proc)? } else { vec![] };
     drop(proc);
 
     if params.has(Layer::Pid) {
-        // Without a PID namespace the programs would live on; init then ends them when its connection closes.
+        // Without a PID namespace the programs would survive init; init then kills them when its connection closes.
         rustix::process::set_parent_process_death_signal(Some(Signal::KILL)).map_err(at(InitStep::TieToKeeper))?;
     }
     rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(at(InitStep::SealMemory))?;
@@ -115,21 +115,21 @@ pub(super) fn lock<'a>(params: &InitParams<'a>) -> Result<Locked<'a>, StepError>
     Ok(Locked { writable, outgoing, park, children, landlock, groups, io })
 }
 
-/// What every init begins with: it lets go of all that it has inherited.
+/// The first step of every init: it releases everything that it has inherited.
 pub(super) fn begin(params: &InitParams<'_>) -> Result<SignalFd, StepError> {
     let kept: Vec<_> = params.environment.id_maps().iter().flatten().chain([params.socket]).map(AsFd::as_fd).collect();
     sandbox_sys::process::close_all_except(&kept).map_err(at(InitStep::CloseDescriptors))?;
-    // Programs get standard streams of their own; init has none.
+    // Programs get their standard streams from the caller; init has none.
     stdio::let_go_of_all().map_err(at(InitStep::OpenDevNull))?;
     sandbox_sys::signal::reset(crate::keeper::IGNORED_SIGNALS);
-    // A zygote namespace ignores it.
+    // The process of a zygote namespace ignores SIGCHLD, and init inherits that.
     sandbox_sys::signal::reset([libc::SIGCHLD]);
     SignalSet::all().block().map_err(at(InitStep::BlockSignals))?;
-    // The kernel runs no crash handler on the host for a process with this limit; 0 would only keep it from writing a file.
-    // The filter keeps programs from changing it.
+    // The kernel runs no crash handler on the host for a process with a limit of 1; a limit of 0 would only prevent
+    // core files. The filter keeps programs from changing the limit.
     let core = Rlimit { current: Some(1), maximum: Some(1) };
     match rustix::process::setrlimit(Resource::Core, core) {
-        // Only root may raise a limit of 0, which the keeper has inherited; `doctor` names it.
+        // If the keeper inherited a limit of 0, only root can raise it; `doctor` reports that.
         Ok(()) | Err(Errno::PERM) => {}
         Err(errno) => return Err(StepError::new(InitStep::DisableCrashHandlers, errno)),
     }
@@ -137,35 +137,35 @@ pub(super) fn begin(params: &InitParams<'_>) -> Result<SignalFd, StepError> {
     let _ = rustix::thread::set_name(c"sandbox-init");
     rustix::process::umask(Mode::from_raw_mode(0o022));
     if !params.has(Layer::Pid) {
-        // Processes whose parents end become init's children, as they would in a namespace.
+        // Init adopts orphans, as it would in a PID namespace.
         rustix::process::set_child_subreaper(Some(rustix::process::getpid())).map_err(at(InitStep::AdoptOrphans))?;
     }
     Ok(children)
 }
 
-/// If the host runs out of memory, cells go first. Set with privilege, this cannot be taken back without.
+/// If the host runs out of memory, cells are killed first. Set with privileges, this cannot be reverted without them.
 pub(super) fn prefer_as_victim(proc: &OwnedFd) -> rustix::io::Result<()> {
     let flags = OFlags::WRONLY | OFlags::CLOEXEC;
     let file = rustix::fs::openat(proc, c"self/oom_score_adj", flags, Mode::empty())?;
     rustix::io::write(&file, b"1000").map(drop)
 }
 
-/// What init and the children it has reaped have read and written.
+/// The bytes that init and its reaped children have read and written.
 pub(super) fn open_io(proc: &OwnedFd) -> Option<File> {
     rustix::fs::openat(proc, c"self/io", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok().map(File::from)
 }
 
-/// What comes of entering the places that the keeper has made.
+/// The result of entering what the keeper has created.
 pub(super) struct Handover {
-    /// Groups that are for the program.
+    /// Cgroups for the program.
     pub(super) groups: Vec<OwnedFd>,
-    /// Groups that init has joined.
+    /// Cgroups that init has joined.
     pub(super) joined: Vec<OwnedFd>,
     /// The sockets of a gateway.
     pub(super) gateway: Vec<OwnedFd>,
 }
 
-/// Enters the places that the keeper has made meanwhile.
+/// Enters the network namespace and the cgroups that the keeper has created meanwhile.
 pub(super) fn take_handover(params: &InitParams<'_>) -> Result<Handover, StepError> {
     let mut buffer = [0; 64];
     let received =
@@ -180,13 +180,13 @@ pub(super) fn take_handover(params: &InitParams<'_>) -> Result<Handover, StepErr
             move_into_link_name_space(net.as_fd(), Some(LinkNameSpaceType::Network))
                 .map_err(at(InitStep::EnterNetwork))?;
         }
-        // One of the keeper's would not belong to the zygote's user namespace.
+        // A network namespace from the keeper would not belong to the zygote's user namespace.
         CellEnvironment::ZygoteNamespace(_) => {
             sandbox_sys::process::unshare(params.alone, Namespaces::NET).map_err(at(InitStep::MakeNetwork))?;
         }
         CellEnvironment::Reduced(_) => {}
     }
-    // What is not the cell's own network is left as it is.
+    // A network that is not dedicated to the cell is left unchanged.
     let gateway = if params.has(Layer::Net) { network::set_up(&params.spec.network)? } else { vec![] };
     let joined: Vec<OwnedFd> = fds.by_ref().take(usize::from(init)).collect();
     for group in &joined {
@@ -196,8 +196,9 @@ pub(super) fn take_handover(params: &InitParams<'_>) -> Result<Handover, StepErr
     let back = groups.split_off(groups.len().saturating_sub(usize::from(back)));
     if params.has(Layer::Cgroup) {
         let join = |groups: &[OwnedFd]| groups.iter().try_for_each(|group| rustix::io::write(group, b"0").map(drop));
-        // The namespace's roots are the groups in which it is made, so init has to be in the program's for a moment:
-        // otherwise the program would see their names. It must not stay, because a share of the CPU holds there.
+        // The roots of a cgroup namespace are the cgroups of its creator. So init joins the program's cgroups for a
+        // moment, because otherwise the program would see their names. It must not stay there, because of the CPU
+        // share.
         if !back.is_empty() {
             join(&groups).map_err(at(InitStep::JoinProgramCgroup))?;
         }
@@ -207,11 +208,11 @@ pub(super) fn take_handover(params: &InitParams<'_>) -> Result<Handover, StepErr
     Ok(Handover { groups, joined, gateway })
 }
 
-/// Leaves the keeper's user namespace for one in which only the cell's own ids exist, and keeps next to no capability
-/// even there.
+/// Leaves the keeper's user namespace for one in which only the cell's ids exist, and keeps next to no capability even
+/// there.
 pub(super) fn give_up_power(params: &InitParams<'_>, proc: &OwnedFd) -> Result<(), StepError> {
-    // An ordinary user's keeper cannot drop groups. They then still count for files, of which the cell has none but the
-    // system's.
+    // An unprivileged keeper cannot drop supplementary groups. They then still apply to files, but the cell sees only
+    // those of the system.
     match rustix::thread::set_thread_groups(&[]) {
         Ok(()) => {}
         Err(Errno::PERM) if params.program_ids.is_none() => {}
@@ -222,8 +223,9 @@ pub(super) fn give_up_power(params: &InitParams<'_>, proc: &OwnedFd) -> Result<(
             CellEnvironment::ZygoteNamespace(map) => Some(park::Mapper::start(params.alone, proc, map)?),
             CellEnvironment::Namespaces { .. } | CellEnvironment::Reduced(_) => None,
         };
-        // What is counted for a user in a namespace is counted for the namespace's owner too, in the one above. That is
-        // the cell's own user, not the host's root, who would be left without message queues, signals and timers.
+        // The kernel also charges a user's resources in a namespace to the namespace's owner, in the parent namespace.
+        // The owner is the cell's user: if it were the host's root, root would run out of message queues, signals and
+        // timers.
         let make = || sandbox_sys::process::unshare(params.alone, Namespaces::USER);
         params
             .init_ids
@@ -241,12 +243,12 @@ pub(super) fn give_up_power(params: &InitParams<'_>, proc: &OwnedFd) -> Result<(
         if params.program_ids.is_some() {
             take_ids((0, 0))?;
         }
-        // The kernel itself refuses user namespaces inside this one, filter or no filter.
+        // The kernel itself refuses nested user namespaces, even without the filter.
         let flags = OFlags::WRONLY | OFlags::CLOEXEC;
         let nested = rustix::fs::openat(proc, c"sys/user/max_user_namespaces", flags, Mode::empty());
         nested.and_then(|file| rustix::io::write(&file, b"0")).map_err(at(InitStep::ForbidNestedNamespaces))?;
     } else if let Some(ids) = params.init_ids {
-        // Root that becomes somebody else loses its capabilities, unless it asks to keep them.
+        // When root changes to another user id, it loses its capabilities unless it asks to keep them.
         rustix::thread::set_keep_capabilities(true).map_err(at(InitStep::KeepCapabilities))?;
         take_ids(ids)?;
         let mut sets = rustix::thread::capabilities(None).map_err(at(InitStep::ReadCapabilities))?;
@@ -261,13 +263,13 @@ pub(super) fn give_up_power(params: &InitParams<'_>, proc: &OwnedFd) -> Result<(
         match rustix::thread::remove_capability_from_bounding_set(capability) {
             // Newer capabilities are unknown to older kernels.
             Ok(()) | Err(Errno::INVAL) => {}
-            // Without namespaces there may be no power to do that. Nor is there any to be gained: see below.
+            // Without namespaces this may need a missing privilege. The capabilities are dropped below in any case.
             Err(Errno::PERM) if params.environment.is_reduced() => break,
             Err(errno) => return Err(StepError::new(InitStep::EmptyBoundingSet, errno)),
         }
     }
     let held = rustix::thread::capabilities(None).map_err(at(InitStep::ReadCapabilities))?.permitted;
-    // Where there are no namespaces, init has what its container has.
+    // Without namespaces, init has at most the capabilities of its container.
     let kept = if params.environment.is_reduced() { KEPT.intersection(held) } else { KEPT.union(to_enter) };
     let kept = CapabilitySets { effective: kept, permitted: kept, inheritable: CapabilitySet::empty() };
     rustix::thread::set_capabilities(None, kept).map_err(at(InitStep::DropCapabilities))
@@ -277,8 +279,8 @@ fn take_ids(ids: (u32, u32)) -> Result<(), StepError> {
     identity::take(ids).map_err(at(InitStep::TakeIds))
 }
 
-/// The second wall around files: reading and executing below the cell's root, writing only where the cell is
-/// writable, nothing elsewhere; and no signals or abstract sockets to processes outside the program's own tree.
+/// The second wall around files: read and execute below the cell's root, write only in its writable directories,
+/// nothing elsewhere. It also blocks signals and abstract sockets to processes outside the program's process tree.
 fn landlock_rules(spec: &CellSpec) -> Result<OwnedFd, Errno> {
     let mut rules = LandlockRules::new()?.allow(Path::new("/"), FileAccess::Read)?;
     let mounts = spec.mounts.iter().filter(|mount| mount.writable).map(|mount| mount.target.as_path());
@@ -290,7 +292,7 @@ fn landlock_rules(spec: &CellSpec) -> Result<OwnedFd, Errno> {
 }
 
 impl Locked<'_> {
-    /// Says that the cell is locked, and sends away what is for others.
+    /// Reports that the cell is locked, and sends the descriptors for the caller or the zygote.
     pub(super) fn ready(&mut self, params: &InitParams<'_>) -> rustix::io::Result<()> {
         let outgoing = std::mem::take(&mut self.outgoing);
         let fds: Vec<_> = outgoing.iter().map(AsFd::as_fd).collect();

@@ -2,15 +2,16 @@
 //!
 //! # Theory of operation
 //!
-//! Init is a fork of the keeper, not a program of its own: nothing has to be installed or executed, and nothing can
-//! be swapped under it. It is born in new namespaces with the keeper's power over them, and gives that power away
-//! step by step ([`lock`]): it builds the root, takes ids that mean nothing outside, drops every capability but the
-//! few it needs inside its own user namespace, and enters the syscall filter. Only then does it say that it is ready,
-//! and only then does a byte of a request reach it.
+//! Init is a fork of the keeper, not a separate program: nothing has to be installed or executed, and nothing can be
+//! swapped under it. It starts in new namespaces with the keeper's privileges over them, and gives these up step by
+//! step ([`lock`]): it builds the root, takes ids that mean nothing outside, drops every capability except the few it
+//! needs inside its user namespace, and enters the syscall filter. Only then does it report that it is ready, and only
+//! then does a byte of a request reach it.
 //!
-//! From then on ([`serve`]) it does five things: make the input files, start a program, reap what ends, kill what is
-//! left, and send the output files out. It is the only process in the cell that can talk to the outside, over one socket to the keeper, and if
-//! that socket closes it ends, which ends everything in its PID namespace.
+//! From then on ([`serve`]) it does five things: create the input files, start a program, reap children, kill the
+//! remaining processes, and send the output files. It is the only process in the cell that can communicate with the
+//! outside, over one socket to the keeper. If that socket closes init exits, which ends everything in its PID
+//! namespace.
 
 mod files;
 mod kill;
@@ -36,26 +37,27 @@ use crate::rootfs;
 use crate::spec::CellSpec;
 use crate::wire::{self, FromInit};
 
-/// What a new init is given. It inherits these by being forked.
+/// The parameters of a new init, inherited through the fork.
 pub(crate) struct InitParams<'a> {
     pub(crate) alone: SingleThreaded,
-    /// Its connection to the keeper.
+    /// The connection to the keeper.
     pub(crate) socket: &'a OwnedFd,
-    /// What the cell should be.
+    /// The specification of the cell.
     pub(crate) spec: &'a CellSpec,
-    /// What it is made in. In a zygote's namespaces init gives the cell's user namespace its ids itself, from this map.
+    /// The environment of the cell. In a zygote's namespaces init itself writes the id map of the cell's user
+    /// namespace, from this map.
     pub(crate) environment: CellEnvironment<'a, &'a str>,
-    /// The owner of the writable directories, in the keeper's numbering.
+    /// The owner of the writable directories, as the keeper numbers ids.
     pub(crate) owner: (u32, u32),
     /// Layers that the cell does not get.
     pub(crate) without: LayerSet,
-    /// The ids that init takes where it makes no user namespace, in the keeper's numbering.
+    /// The ids that init takes where it creates no user namespace, as the keeper numbers ids.
     pub(crate) init_ids: Option<(u32, u32)>,
-    /// The ids that the program takes, in the cell's numbering, if they differ from init's.
+    /// The ids that the program takes, as the cell numbers ids, if they differ from init's.
     pub(crate) program_ids: Option<(u32, u32)>,
     /// The compiled syscall filters.
     pub(crate) filters: &'a Filters,
-    /// What init must do because no cgroup does.
+    /// What init has to enforce because no cgroup does.
     pub(crate) duties: Duties,
 }
 
@@ -66,12 +68,12 @@ impl InitParams<'_> {
     }
 }
 
-/// The syscall filters that a cell may get; which one shows when its root is built.
+/// The syscall filters that a cell may get; the choice is made when its root is built.
 #[derive(Debug, Default)]
 pub(crate) struct Filters {
-    /// What programs usually get.
+    /// The usual filter.
     pub(crate) usual: Vec<Instruction>,
-    /// Without named Unix sockets, for a cell that shows some that belong to processes outside.
+    /// A filter without named Unix sockets, for a cell whose mounts contain sockets of processes outside.
     pub(crate) no_named_sockets: Vec<Instruction>,
 }
 
@@ -84,23 +86,23 @@ impl Filters {
     }
 }
 
-/// What no cgroup limits and init therefore does.
+/// The limits that no cgroup enforces, so that init does.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub(crate) struct Duties {
-    /// Watch the memory.
+    /// Sample the memory usage.
     pub(crate) memory: bool,
-    /// Watch the CPU time.
+    /// Sample the CPU time.
     pub(crate) cpu_time: bool,
-    /// Limit processes.
+    /// Limit the number of processes.
     pub(crate) processes: ProcessLimit,
 }
 
-/// How processes are limited where no cgroup does it.
+/// How the number of processes is limited without a cgroup.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum ProcessLimit {
-    /// A cgroup does it, or nobody.
+    /// Not by init.
     Elsewhere,
-    /// By a resource limit of the user, who has no others.
+    /// By a resource limit of the user, who has no other processes.
     ByUser,
     /// By counting them.
     ByCounting,
@@ -112,7 +114,7 @@ impl Duties {
     }
 }
 
-/// The life of an init.
+/// The main function of init.
 pub(crate) fn main(params: &InitParams<'_>) {
     let locked = match params.environment {
         CellEnvironment::Namespaces { .. } | CellEnvironment::ZygoteNamespace(_) => lock::lock(params),

@@ -1,7 +1,7 @@
-//! The network of a cell: nothing, a loopback interface, or that and the sockets of a gateway.
+//! The network of a cell: none, a loopback interface, or loopback with the sockets of a gateway.
 //!
-//! Behind a gateway every address in the world is local to the cell: one route says so. A connection to any of them arrives
-//! at the socket that listens on its port, if one does, and is refused at once if none does. No packet ever leaves.
+//! Behind a gateway every address in the world is local to the cell, through a single route. A connection to any of
+//! them reaches the socket that listens on its port, and is refused at once if there is none. No packet ever leaves.
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::os::fd::OwnedFd;
@@ -15,8 +15,8 @@ use rustix::net::{
 use crate::spec::{DNS_PORT, Gateway, Network, PROXY_PORT};
 use crate::step::{InitStep, StepError, at};
 
-/// Sets the network up, in its namespace and while it is still allowed. Returns the gateway's sockets: of the proxy, of
-/// the resolver, and of each port, as far as there are any.
+/// Sets up the network in its namespace while that is still allowed. Returns the gateway's sockets: those of the proxy,
+/// of the resolver, and of each port, as far as they exist.
 pub(super) fn set_up(network: &Network) -> Result<Vec<OwnedFd>, StepError> {
     if *network == Network::None {
         return Ok(vec![]);
@@ -54,12 +54,12 @@ fn listening(address: Ipv4Addr, port: u16) -> rustix::io::Result<OwnedFd> {
 
 /// Adds the route `local default dev lo`.
 fn route_everything_here() -> rustix::io::Result<()> {
-    // Without a protocol it is the one about routes.
+    // Protocol 0 of netlink is NETLINK_ROUTE.
     let socket = socket_with(AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC, None)?;
     sendto(&socket, &route_message(), SendFlags::empty(), &SocketAddrNetlink::new(0, 0))?;
     let mut answer = [0_u8; 256];
     let (length, _) = recv(&socket, &mut answer[..], RecvFlags::empty())?;
-    // An acknowledgement is an error message with the number 0, behind its header.
+    // An acknowledgement is an error message with code 0, after its header.
     let number = answer.get(16..20).filter(|_| length >= 20).ok_or(Errno::PROTO)?;
     match i32::from_ne_bytes([number[0], number[1], number[2], number[3]]) {
         0 => Ok(()),
@@ -67,9 +67,9 @@ fn route_everything_here() -> rustix::io::Result<()> {
     }
 }
 
-/// The request, as the kernel wants it: a header, a description of the route, and the interface.
+/// The netlink request: a header, the route, and the interface.
 fn route_message() -> Vec<u8> {
-    // The loopback interface is the first of every network namespace.
+    // Loopback is interface 1 in every network namespace.
     const LOOPBACK: u32 = 1;
     let flags = libc::NLM_F_REQUEST | libc::NLM_F_CREATE | libc::NLM_F_EXCL | libc::NLM_F_ACK;
     let mut message = vec![];
@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_message_is_as_long_as_it_says() {
+    fn the_message_length_matches_its_header() {
         let message = route_message();
         assert_eq!(message.len(), 36);
         assert_eq!(message[..4], 36_u32.to_ne_bytes());

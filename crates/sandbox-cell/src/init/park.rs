@@ -1,7 +1,7 @@
-//! Cells of zygotes' children: what init does so that one can enter, and how it tells it what to run.
+//! Cells for the children of zygotes: how a child enters, and how init tells it what to run.
 //!
-//! A zygote's child is a program that was started before it is known what it shall run. It waits on a socket, locked like
-//! any other program, and init sends it what it would else have executed.
+//! A zygote's child is started before its command is known. It waits on a socket, locked like any other program, and
+//! init sends it the command that init would otherwise have executed.
 
 use std::ffi::CString;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -32,7 +32,7 @@ pub(super) fn namespaces(proc: &OwnedFd) -> Result<Vec<OwnedFd>, StepError> {
 }
 
 impl Park {
-    /// A place to wait, and what a zygote needs to get there.
+    /// Creates the socket on which a child waits, and the descriptors with which a zygote enters.
     pub(super) fn new(
         namespaces: Vec<OwnedFd>,
         landlock: Option<&OwnedFd>,
@@ -44,7 +44,7 @@ impl Park {
         Ok((Self { socket: ours, child: None }, fds))
     }
 
-    /// Hears from the child that it waits. False if it is gone.
+    /// Receives the notice that the child waits. Returns false if the child is gone.
     pub(super) fn hear(&mut self) -> bool {
         let mut id = [0; 4];
         let length = rustix::io::read(&self.socket, &mut id).unwrap_or(0);
@@ -52,7 +52,7 @@ impl Park {
         self.child.is_some()
     }
 
-    /// Sends the child what to run, and its standard streams.
+    /// Sends the child its command and its standard streams.
     pub(super) fn go(
         self,
         command: &ChildCommand<'_, CString>,
@@ -64,7 +64,7 @@ impl Park {
     }
 }
 
-/// Gives a user namespace its ids from the one above it, where the keeper is not: a process that stays behind.
+/// A process outside the new user namespace that writes its id map, because the keeper is not in the parent namespace.
 pub(super) struct Mapper {
     child: Child,
     go: OwnedFd,
@@ -90,7 +90,7 @@ impl Mapper {
         Ok(Self { child, go: writer })
     }
 
-    /// Has the ids given to the namespace that this process is in now.
+    /// Writes the id map of the namespace that this process is in now.
     pub(super) fn map(self) -> Result<(), StepError> {
         let failed = |errno| StepError::new(InitStep::GiveIds, errno);
         rustix::io::write(&self.go, b"!").map_err(failed)?;
@@ -100,7 +100,7 @@ impl Mapper {
     }
 }
 
-/// Whether a descriptor is there to be waited for.
+/// The socket to wait on, until the child has arrived.
 pub(super) fn waiting(park: Option<&Park>) -> Option<BorrowedFd<'_>> {
     park.filter(|park| park.child.is_none()).map(|park| park.socket.as_fd())
 }

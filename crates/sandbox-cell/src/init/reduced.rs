@@ -1,7 +1,7 @@
-//! Locking a cell that has no namespaces: see [`crate::reduced`].
+//! Locking a cell without namespaces: see [`crate::reduced`].
 //!
-//! Init itself is locked as well as its programs are, but for two things: it may read all of `/proc`, to find what descends
-//! from it, and it may empty the cell's directory.
+//! Init is locked like its programs, with two exceptions: it may read all of `/proc`, to find its descendants, and it
+//! may clear the cell's directory.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
@@ -18,7 +18,7 @@ use crate::reduced::CellLayout;
 use crate::rootfs;
 use crate::step::{InitStep, StepError, at, named};
 
-/// What `/proc` says about the machine and not about others on it. Each process may read about itself too.
+/// The files of `/proc` that describe the host and not its other users. Each process may also read its own entry.
 const PROC: [&str; 12] = [
     "cpuinfo",
     "meminfo",
@@ -34,8 +34,8 @@ const PROC: [&str; 12] = [
     "sys/kernel/threads-max",
 ];
 
-/// Configuration that elsewhere is missing or the cell's own. To be refused it is another matter: some programs then
-/// do not start.
+/// Configuration files that other cells lack or replace. Here they must be readable: some programs do not start if
+/// access is denied, while a missing file is fine.
 const ETC: [&str; 2] = ["/etc/ssl/openssl.cnf", "/etc/nsswitch.conf"];
 
 pub(super) fn lock<'a>(params: &InitParams<'a>, layout: &CellLayout) -> Result<Locked<'a>, StepError> {
@@ -69,8 +69,8 @@ pub(super) fn lock<'a>(params: &InitParams<'a>, layout: &CellLayout) -> Result<L
     Ok(Locked { writable, outgoing, park: None, children, landlock: Some(for_programs), groups, io })
 }
 
-/// What programs may do with files: read and execute what makes up the system and what the cell shows, write in the
-/// cell's own places, and nothing else. And no signals or abstract sockets to processes outside the program's own tree.
+/// The rules for programs: read and execute the system and the mounts of the cell, write in the cell's directories, and
+/// nothing else. No signals or abstract sockets to processes outside the program's process tree.
 fn rules(params: &InitParams<'_>, layout: &CellLayout) -> Result<LandlockRules, StepError> {
     let mut rules = LandlockRules::new().map_err(at(InitStep::MakeLandlockRules))?;
     if layout.is_in_place() {
@@ -95,7 +95,7 @@ fn rules(params: &InitParams<'_>, layout: &CellLayout) -> Result<LandlockRules, 
     }
     for mount in &params.spec.mounts {
         let access = if mount.writable { FileAccess::All } else { FileAccess::Read };
-        // As with mounts elsewhere: it was checked under this name, and must not be redirected.
+        // Like a mount: the source was checked under this name, and must not be redirected.
         let flags = OFlags::PATH | OFlags::CLOEXEC;
         let source = rustix::fs::openat2(CWD, &mount.source, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS);
         let source = source.map_err(shown(&mount.source))?;

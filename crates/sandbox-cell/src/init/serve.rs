@@ -1,4 +1,4 @@
-//! Init's loop: start a program, reap what ends, kill what is left.
+//! Init's loop: start a program, reap children, kill the remaining processes.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::FileExt;
@@ -26,14 +26,14 @@ use sandbox_base::limits::{LimitKind, Limits};
 use sandbox_base::wait::timespec;
 use sandbox_zygote::protocol::ChildCommand;
 
-/// A program that runs.
+/// A running program.
 struct RunningProgram {
     pid: Pid,
     /// Whether the cell ends with it.
     last: bool,
-    /// What it may use.
+    /// Its limits.
     limits: Limits,
-    /// What is to be collected afterwards, and where it goes.
+    /// The limits of the output files and the pipe for them.
     collect: Option<(FileCaps, OwnedFd)>,
     started: Instant,
     cpu_before: CpuTimes,
@@ -43,7 +43,7 @@ struct RunningProgram {
     _own_proc: Vec<OwnedFd>,
 }
 
-/// Serves the keeper until it is gone, or until the last command has ended.
+/// Serves the keeper until the connection closes, or until the last command has ended.
 pub(super) fn serve(params: &InitParams<'_>, mut locked: Locked<'_>) {
     serve_keeper(params, &mut locked);
     if !params.has(Layer::Pid) {
@@ -73,14 +73,14 @@ fn serve_keeper(params: &InitParams<'_>, locked: &mut Locked<'_>) {
         }
         if child {
             while locked.children.next().is_some() {}
-            // A child that ends while it waits takes the cell with it: it is good for nothing any more.
+            // A child that ends while it waits ends the cell, which cannot be used any more.
             if let Some(pid) = park.as_ref().and_then(|park| park.child)
                 && has_ended(pid)
             {
                 return;
             }
             if let Some((report, run)) = reap(params, locked, &mut running) {
-                // What was written and started since the last look counts, even if the program ended well.
+                // Usage since the last sample counts, even if the program succeeded.
                 if params.environment.is_reduced()
                     && let Some(kind) = passed(params, &run.limits, &report)
                     && say(params, &FromInit::LimitExceeded(kind)).is_err()
@@ -91,13 +91,13 @@ fn serve_keeper(params: &InitParams<'_>, locked: &mut Locked<'_>) {
                 if say(params, &FromInit::Ended(report)).is_err() {
                     return;
                 }
-                // Somebody waits for this, nobody for the rest.
+                // The caller waits for this report, but not for the rest.
                 rustix::thread::sched_yield();
                 if needs_memory && !may_collect(params, &mut buffer) {
                     return;
                 }
                 if let Some((caps, pipe)) = run.collect {
-                    // Whoever reads notices that the end is missing.
+                    // The reader notices the missing end of the stream.
                     let _ = files.collect(caps, pipe);
                 }
                 if run.last {
@@ -128,33 +128,34 @@ fn serve_keeper(params: &InitParams<'_>, locked: &mut Locked<'_>) {
     }
 }
 
-/// What init may need of memory to collect files, and what the kernel needs for a file besides its content.
+/// The memory that init may need to collect files, and what the kernel needs for each file besides its content.
 const OWN_MEMORY: u64 = 24 << 20;
 const PER_INODE: u64 = 4 << 10;
 
-/// Waits for the memory that the collection needs. The keeper has nothing else to say now but that it is all over.
+/// Waits for the memory that the collection needs. The only other message that can matter now is the end of the
+/// connection.
 fn may_collect(params: &InitParams<'_>, buffer: &mut [u8]) -> bool {
     loop {
         match wire::receive(params.socket, buffer, RecvFlags::empty()) {
             Ok(Received::Message(ToInit::Collect, _)) => return true,
-            // It wanted to end what has ended meanwhile.
+            // The keeper wanted to end a program that has ended meanwhile.
             Ok(Received::Message(ToInit::Terminate | ToInit::Kill, _)) => {}
             _ => return false,
         }
     }
 }
 
-/// What ended a wait.
+/// Why a wait ended.
 struct WakeReasons {
     message: bool,
     /// A child has ended.
     child: bool,
-    /// A zygote's child has something to say.
+    /// A zygote's child has sent its id.
     parked: bool,
 }
 
-/// Whether a child has ended, without taking leave of it. A zygote's child may wait before it is this process's own: then
-/// it is not known yet, and when it has ended it is told of once more.
+/// Whether a child has ended, without reaping it. A zygote's child may report before it is a child of this process:
+/// then it is not found here, and SIGCHLD is delivered again when it ends.
 fn has_ended(pid: Pid) -> bool {
     let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
     rustix::process::waitid(WaitId::Pid(pid), options).is_ok_and(|status| status.is_some())
@@ -207,7 +208,7 @@ fn obey(
         },
         ToInit::Terminate => {
             kill::signal(params, Signal::TERM);
-            // A stopped process gets the signal when it continues.
+            // A stopped process handles SIGTERM only when it continues.
             kill::signal(params, Signal::CONT);
             Ok(())
         }
@@ -215,16 +216,16 @@ fn obey(
             kill::signal(params, Signal::KILL);
             Ok(())
         }
-        // The keeper does not do this; a second program would confuse the first one's account.
+        // The keeper never does this; a second program would distort the usage of the first one.
         ToInit::Run(_) | ToInit::Accompany | ToInit::Handover { .. } | ToInit::Mapped | ToInit::Collect => {
             Err(Errno::PROTO)
         }
     }
 }
 
-/// Starts a companion. It is reaped like any other child, and killed with what programs leave.
+/// Starts a companion. It is reaped like any other child, and killed with the remaining processes.
 fn accompany(params: &InitParams<'_>, locked: &Locked<'_>, fds: Vec<OwnedFd>) -> Result<(), StepError> {
-    // Without groups that count apart, what it has used before could not be told from what a program uses.
+    // Without separate cgroups, the companion's usage could not be separated from the program's.
     if params.environment.is_reduced() {
         return Err(StepError::new(InitStep::StartCompanion, Errno::OPNOTSUPP));
     }
@@ -236,7 +237,7 @@ fn accompany(params: &InitParams<'_>, locked: &Locked<'_>, fds: Vec<OwnedFd>) ->
     ExecArgs::read(params, command)?.launch(params, locked, &params.spec.limits, streams, None).map(drop)
 }
 
-/// What to run. The keeper has passed it on unread.
+/// Reads the command. The keeper has passed it on unread.
 fn read_command(file: OwnedFd) -> Result<Command, StepError> {
     wire::read_command(file).map_err(|errno| StepError::new(InitStep::ReadCommand, errno))
 }
@@ -286,7 +287,7 @@ fn start(
         }
         None => words.launch(params, locked, &limits, streams, extra.as_ref().map(AsFd::as_fd))?,
     };
-    // The rules that let the program read about itself hold for these as long as the kernel remembers them.
+    // The rules that let the program read its own /proc entry apply as long as the kernel keeps these inodes.
     let own_proc = if params.environment.is_reduced() { launch::own_proc(pid) } else { vec![] };
     let (peak, disk) = (watch::Sample::default(), DiskWatch::new());
     Ok(RunningProgram { pid, last, limits, collect, started, cpu_before, io_before, peak, disk, _own_proc: own_proc })
@@ -301,7 +302,7 @@ fn io_counters(locked: &Locked<'_>) -> (u64, u64) {
     (field("rchar:"), field("wchar:"))
 }
 
-/// Takes leave of children that have ended. If the program is among them, ends the rest and reports.
+/// Reaps children that have ended. If the program is among them, kills the rest and reports.
 fn reap(
     params: &InitParams<'_>,
     locked: &Locked<'_>,
@@ -343,15 +344,16 @@ fn reap(
     Some((report, run))
 }
 
-/// Whether what is left in the writable places takes so much memory that init could run out of it. The control group
-/// counts all of that, and nothing else when every process is dead.
+/// Whether the files in the writable directories take so much memory that init could run out of it. The cgroup charges
+/// all of that, and nothing else once every process is dead.
 fn leaves_little_memory(locked: &Locked<'_>, used: Used, limits: &Limits) -> bool {
     let taken =
         locked.writable.memory().saturating_add(used.inodes.saturating_mul(PER_INODE)).saturating_add(OWN_MEMORY);
     taken > limits.memory()
 }
 
-/// The limit of a directory that was passed when all was over, or that of processes if there were too many even then.
+/// The limit that was exceeded when everything had ended: a directory's, or that of processes if there were too many
+/// even then.
 fn passed(params: &InitParams<'_>, limits: &Limits, report: &Report) -> Option<LimitKind> {
     if params.duties.processes == ProcessLimit::ByCounting && report.sampled_processes > limits.processes() {
         return Some(LimitKind::Processes);
@@ -364,15 +366,15 @@ fn run_status(status: WaitStatus) -> RunStatus {
     match (status.exit_status(), status.terminating_signal()) {
         (Some(code), _) => RunStatus::Exited(code),
         (None, Some(signal)) => RunStatus::Signaled(signal),
-        // Neither can happen: waitpid was not asked for stopped children.
+        // Cannot happen: waitpid was not asked for stopped children.
         (None, None) => RunStatus::Signaled(0),
     }
 }
 
-/// Looks at what is used and says which limit was passed, if one was.
+/// Samples the usage and returns the limit that was exceeded, if any.
 fn look(params: &InitParams<'_>, locked: &Locked<'_>, run: &mut RunningProgram) -> Option<LimitKind> {
     let mut now = watch::sample(params);
-    // What is in the writable places may be memory too.
+    // Files in the writable directories may be memory too.
     now.memory += locked.writable.memory();
     run.peak.memory = run.peak.memory.max(now.memory);
     run.peak.processes = run.peak.processes.max(now.processes);

@@ -1,7 +1,7 @@
-//! Where no cgroup limits memory and CPU time, init looks for itself, from time to time.
+//! Sampling by init where no cgroup limits memory and CPU time.
 //!
-//! This is weaker than a cgroup: a program can pass the limit between two looks. It is what an ordinary user without
-//! a delegated cgroup can have, and results say so by not listing `memory` among the layers.
+//! This is weaker than a cgroup: a program can exceed the limit between two samples. It is the best available to a user
+//! without a delegated cgroup, and results show it by not listing `memory` among the layers.
 
 use std::time::Duration;
 
@@ -9,15 +9,15 @@ use super::{InitParams, ProcessLimit};
 use crate::descendants;
 use crate::layer::Layer;
 
-/// How often init looks.
+/// The interval between samples.
 pub(super) const INTERVAL: Duration = Duration::from_millis(10);
 
-/// What all processes of the cell, init excepted, use at this moment.
+/// The current usage of all processes of the cell except init.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Sample {
     /// Bytes.
     pub(super) memory: u64,
-    /// CPU time of living processes and of their children that have ended.
+    /// CPU time of live processes and of their reaped children.
     pub(super) cpu: Duration,
     /// Processes and threads.
     pub(super) processes: u64,
@@ -34,7 +34,7 @@ pub(super) fn sample(params: &InitParams<'_>) -> Sample {
     }
     let mut total = Sample::default();
     if params.duties.processes == ProcessLimit::ByCounting && pids.len() as u64 > params.spec.limits.processes() {
-        // Enough is known, and there are the more the longer one looks.
+        // The limit is exceeded, and the number may grow as long as the walk lasts.
         return Sample { processes: pids.len() as u64, ..total };
     }
     for pid in pids {
@@ -50,7 +50,7 @@ pub(super) fn sample(params: &InitParams<'_>) -> Sample {
     total
 }
 
-/// How many threads this process's user has on the whole machine.
+/// How many threads this process's user has on the whole host.
 pub(super) fn threads_of_this_user() -> u64 {
     let own = rustix::process::geteuid().as_raw();
     let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
@@ -63,8 +63,8 @@ pub(super) fn threads_of_this_user() -> u64 {
     entries.filter_map(threads).sum()
 }
 
-/// Private and shared memory of a process, swapped out or not, from its `status`. Pages of files on the host are not
-/// its own.
+/// Private and shared memory of a process, swapped out or not, from its `status`. Pages of host files are not charged
+/// to it.
 fn memory(status: &str) -> u64 {
     const COUNTED: [&str; 3] = ["RssAnon:", "RssShmem:", "VmSwap:"];
     let kib = |line: &str| line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok();
@@ -74,7 +74,7 @@ fn memory(status: &str) -> u64 {
 
 /// CPU time and number of threads of a process, from its `stat`.
 fn times(stat: &str, ticks_per_second: u64) -> Option<(Duration, u64)> {
-    // Fields 14 to 17 are the times of the process and of its ended children, 20 its threads; the name before may
+    // Fields 14 to 17 are the times of the process and of its reaped children, 20 its threads. The name before them may
     // contain anything and ends at the last parenthesis, after which field 3 follows.
     let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_ascii_whitespace().collect();
     let ticks: u64 = fields.get(11..15)?.iter().filter_map(|f| f.parse::<u64>().ok()).sum();
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_times_whatever_the_name() {
+    fn times_are_parsed_whatever_the_process_name() {
         let stat = "7 (a) b () S 1 7 7 0 -1 4194304 100 0 0 0 150 50 20 30 20 0 3 0 100 0 0";
         assert_eq!(times(stat, 100), Some((Duration::from_millis(2500), 3)));
         assert_eq!(times("7 (x", 100), None);

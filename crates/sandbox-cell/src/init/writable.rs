@@ -1,4 +1,4 @@
-//! What programs can write to, and how full it is.
+//! The directories that programs can write to, and how full they are.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
@@ -8,16 +8,16 @@ use crate::rootfs;
 use crate::spec::Volume;
 use sandbox_base::limits::{LimitKind, Limits};
 
-/// The writable places of a cell.
+/// The writable directories of a cell.
 pub(super) enum Writable<'a> {
-    /// File systems of their own, which have their sizes.
+    /// Dedicated file systems, which have fixed sizes.
     Tmpfs { root: OwnedFd, volumes: Vec<OwnedFd> },
-    /// A directory of the host's, parts of which have to be measured.
-    /// In a container each is a file system that has its size as well.
+    /// A host directory, parts of which have to be measured. In a container each part is a file system with a fixed
+    /// size as well.
     Directory { root: OwnedFd, own: Vec<OwnedFd>, volumes: Vec<(OwnedFd, &'a Volume)>, sized: bool },
 }
 
-/// How much is used.
+/// The current usage.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Used {
     pub(super) bytes: u64,
@@ -70,7 +70,7 @@ impl Writable<'_> {
         }
     }
 
-    /// Removes what is in it, if it does not go by itself. Of what is left then, the keeper takes care.
+    /// Removes the content, if it does not vanish with the cell. The keeper removes whatever is left.
     pub(super) fn clear(&self) {
         if let Self::Directory { root, .. } = self {
             let _ = reduced::clear(root.as_fd());
@@ -78,7 +78,7 @@ impl Writable<'_> {
     }
 }
 
-/// Looks at a directory from time to time, less often the longer it takes.
+/// Measures a directory periodically, less often the longer it takes.
 pub(super) struct DiskWatch {
     next: Instant,
 }
@@ -90,7 +90,7 @@ impl DiskWatch {
         Self { next: Instant::now() + Self::INTERVAL }
     }
 
-    /// Which limit was passed, if it is time to look and one was.
+    /// Which limit was exceeded, if a measurement is due.
     pub(super) fn look(&mut self, writable: &Writable<'_>, limits: &Limits) -> Option<LimitKind> {
         let now = Instant::now();
         if !matches!(writable, Writable::Directory { .. }) || now < self.next {
@@ -103,7 +103,7 @@ impl DiskWatch {
 }
 
 impl Used {
-    /// Which limit was passed.
+    /// Which limit was exceeded.
     pub(super) fn passed(self) -> Option<LimitKind> {
         if self.bytes_full { Some(LimitKind::Disk) } else { self.inodes_full.then_some(LimitKind::Inodes) }
     }

@@ -1,4 +1,4 @@
-//! The bridges to cells of another backend, each a process of its own: see [`crate::bridge`].
+//! The bridges to cells of other backends, each in a separate process: see [`crate::bridge`].
 
 use std::collections::HashMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -13,11 +13,11 @@ use crate::error::Failure;
 use crate::spec::CellSpec;
 use crate::stdio;
 
-/// Bridges, by their cells' numbers.
+/// Bridges, by the numbers of their cells.
 pub(super) struct Bridges {
-    /// What a bridge does, if this program has any.
+    /// The bridge's main function, if this program has one.
     main: Option<BridgeMain>,
-    /// What bridges get, if cells have bridges.
+    /// The settings of bridges, if cells have bridges.
     pub(super) settings: Option<Vec<u8>>,
     present: HashMap<u64, (Child, CellIds)>,
 }
@@ -45,9 +45,9 @@ impl Bridges {
     ) -> Result<BorrowedFd<'_>, Failure> {
         factory.check_spec(spec)?;
         let (Some(main), Some(settings)) = (self.main, &self.settings) else {
-            return Err(Failure::new("cannot make the cell", "this program makes no cells by other backends"));
+            return Err(Failure::new("cannot create the cell", "this program has no other backends"));
         };
-        let no_ids = || Failure::new("cannot make the cell", "2048 cells exist already, no more ids are free");
+        let no_ids = || Failure::new("cannot create the cell", "the ids for 2048 concurrent cells are in use");
         let ids = factory.ids.take().ok_or_else(no_ids)?;
         let outside = ids.init().map(|init| (init, ids.owner()));
         let forked = fork_into(factory.alone, Namespaces::NONE, None, || {
@@ -70,7 +70,7 @@ impl Bridges {
         }
     }
 
-    /// One may have ended.
+    /// Reaps bridges that have ended.
     pub(super) fn on_exit(&mut self, factory: &mut CellFactory, number: u64) {
         if let Some((child, ids)) = self.present.remove(&number) {
             let pidfd = WaitId::PidFd(child.pidfd.as_fd());

@@ -1,8 +1,8 @@
-//! Making cells: what a keeper needs for it, and in which order it happens.
+//! Creating cells: what a keeper needs for it, and in which order it happens.
 //!
-//! Privilege: as root the keeper keeps the host's user namespace, because giving cells ids of their own needs it.
-//! As an ordinary user it first makes a user namespace in which it is root, and goes on the same way. It mounts nothing
-//! itself.
+//! Privileges: as root the keeper stays in the host's user namespace, because it needs root to give each cell dedicated
+//! ids. As an ordinary user it first creates a user namespace in which it is root, and continues in the same way. The
+//! keeper itself mounts nothing.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
@@ -31,53 +31,53 @@ use crate::syscalls::{self, EntryKey, Sockets};
 use crate::wire::{self, Sources, ToInit};
 use sandbox_base::wait::is_readable;
 
-/// Everything that cells are made from.
+/// Everything that is needed to create cells.
 pub(super) struct CellFactory {
     pub(super) alone: SingleThreaded,
     pub(super) tree: CgroupTree,
     pub(super) ids: Ids,
-    /// The syscall filters of cells so far, by the sockets that they allow.
+    /// The compiled syscall filters so far, by the sockets that they allow.
     filters: Vec<(Sockets, Vec<Instruction>)>,
-    /// A user namespace in which no id exists that owns a file on the host, once one was needed.
+    /// A user namespace in which no id exists that owns a file on the host, created when first needed.
     unowned: Option<OwnedFd>,
-    /// The host's /proc, through which ids are given to cells.
+    /// The host's /proc, through which id maps are written.
     pub(super) proc: OwnedFd,
-    /// The version of the kernel's Landlock; 0 if it has none.
+    /// The Landlock version of the kernel; 0 if it has none.
     pub(super) landlock: u32,
     /// Whether cells can have namespaces, or why not.
     pub(super) namespaces: Result<(), Failure>,
     /// Whether that was tried to the end.
     pub(super) tried: bool,
-    /// Where cells without namespaces have their directories, once there was one.
+    /// The directory of cells without namespaces, created when first needed.
     pub(super) directory: Option<CellsDirectory>,
-    /// The network that the keeper was started in; it moves on with every cell.
+    /// The network namespace that the keeper was started in; the keeper moves to a new one with every cell.
     net: OwnedFd,
-    /// Whether this is a container that was made for the one cell: everything is where cells have it.
+    /// Whether this is a container that was created for one cell: all paths are the usual ones.
     pub(super) contained: bool,
-    /// What of the host cells may be shown; anything if nobody has said.
+    /// The host paths that cells may mount; `None` means any.
     sources: Option<Sources>,
-    /// Processes that have to be reaped when they have ended.
+    /// Processes to be reaped when they have ended.
     pub(super) leaving: Vec<Child>,
-    /// The process that this keeper works for.
+    /// The process that started this keeper.
     caller: i32,
-    /// When to look once more for directories that dead keepers left.
+    /// When to search again for directories of dead keepers.
     pub(super) sweep_again: Option<Instant>,
 }
 
-/// A cell's process and what belongs to it.
+/// A cell's process and the resources that belong to it.
 struct MadeCell {
     group: Cgroup,
     child: Child,
-    /// The connection to its init.
+    /// The connection to init.
     init: OwnedFd,
-    /// What a zygote needs to enter it, if it is in a zygote's namespaces.
+    /// The key with which a zygote enters, if the cell is in a zygote's namespaces.
     key: Option<EntryKey>,
-    /// The namespaces that were made with it, if it is a zygote's.
+    /// The namespaces that were created with it, if it is the cell of a zygote.
     zygote_namespace: Option<ZygoteNamespace>,
 }
 
 impl CellFactory {
-    /// Finds out what the host offers, before a cell is asked for. Makes nothing that outlives this process.
+    /// Determines what the host offers, before a cell is requested. Creates nothing that outlives this process.
     pub(super) fn open(alone: SingleThreaded) -> Result<Self, Failure> {
         let tree = CgroupTree::locate();
         let privileged = is_privileged();
@@ -107,7 +107,7 @@ impl CellFactory {
         })
     }
 
-    /// A launcher has started this keeper, maybe in place of one that was killed.
+    /// Records that a launcher started this keeper, and which killed keeper it replaces, if any.
     pub(super) fn launched(&mut self, caller: i32, predecessor: Option<&str>) {
         self.caller = caller;
         if let Some(predecessor) = predecessor {
@@ -117,8 +117,8 @@ impl CellFactory {
         }
     }
 
-    /// Limits what cells may be shown and, with `lock`, what this process and all that it makes may ask of the kernel. Said
-    /// once, it holds: a second time changes nothing.
+    /// Limits the host paths that cells may mount and, with `lock`, the system calls of this process and its
+    /// descendants. Only the first call has an effect.
     pub(super) fn confine(&mut self, sources: Sources, lock: bool) -> rustix::io::Result<()> {
         if self.sources.is_none() && lock {
             rustix::thread::set_no_new_privs(true)?;
@@ -128,7 +128,7 @@ impl CellFactory {
         Ok(())
     }
 
-    /// Whether somebody has limited that.
+    /// Whether [`Self::confine`] was called.
     pub(super) fn is_confined(&self) -> bool {
         self.sources.is_some()
     }
@@ -140,32 +140,32 @@ impl CellFactory {
         if plain && (below(&sources.writable) || (!writable && below(&sources.readable))) {
             return Ok(());
         }
-        let what = format!("cannot show {} in a cell", source.display());
-        Err(Failure::of_request(what, "the keeper was told not to"))
+        let what = format!("cannot mount {}", source.display());
+        Err(Failure::of_request(what, "it is outside the paths that the keeper may expose"))
     }
 
-    /// Refuses what may not be shown in a cell that exists already.
+    /// Refuses mounts that an existing cell may not get.
     pub(super) fn check_late(&self, spec: &CellSpec, mounts: &[Mount]) -> Result<(), Failure> {
         for (n, mount) in mounts.iter().enumerate() {
             let taken = mounts[..n].iter().any(|other| other.target == mount.target);
             if mount.writable || mount.foreign || taken || !spec.slots.contains(&mount.target) {
-                let what = format!("cannot show {} at {}", mount.source.display(), mount.target.display());
-                return Err(Failure::of_request(what, "the cell has no slot for it"));
+                let what = format!("cannot mount {} at {}", mount.source.display(), mount.target.display());
+                return Err(Failure::of_request(what, "the cell has no slot at this path"));
             }
             self.check_source(&mount.source, false)?;
         }
         Ok(())
     }
 
-    /// Refuses what makes no sense or is not allowed, whoever makes the cell.
+    /// Refuses a specification that is invalid or not allowed, whatever the backend.
     pub(super) fn check_spec(&self, spec: &CellSpec) -> Result<(), Failure> {
         if !spec.limits.is_valid() {
-            return Err(Failure::of_request("cannot make the cell", "a limit is out of bounds"));
+            return Err(Failure::of_request("cannot create the cell", "a limit is out of bounds"));
         }
         if let Network::Gateway(gateway) = &spec.network
             && !gateway.is_valid()
         {
-            return Err(Failure::of_request("cannot make the cell", "a port of its gateway cannot be had"));
+            return Err(Failure::of_request("cannot create the cell", "invalid gateway port"));
         }
         rootfs::check_targets(&spec.mounts, &spec.volumes, &spec.slots)?;
         spec.mounts.iter().try_for_each(|mount| self.check_source(&mount.source, mount.writable))?;
@@ -175,10 +175,10 @@ impl CellFactory {
         Ok(())
     }
 
-    /// Refuses what this host cannot keep.
+    /// Refuses a specification that this host cannot satisfy.
     fn check(&self, spec: &CellSpec, reduced: bool) -> Result<LayerSet, Failure> {
         self.check_spec(spec)?;
-        // A namespace that cannot be made is an error when the cell is made; here are the layers that may be absent.
+        // A namespace that cannot be created is an error later; this is about the layers that may be absent.
         let mut layers = self.tree.layers().union(LayerSet::required_by_default());
         if reduced {
             layers = layers.without(namespaces());
@@ -190,12 +190,12 @@ impl CellFactory {
         let layers = layers.without(spec.disabled_layers());
         match spec.required.without(spec.disabled_layers()).without(layers).iter().next() {
             None => Ok(layers),
-            Some(Layer::Landlock) => Err(Failure::missing(Layer::Landlock, "the kernel does not offer it")),
+            Some(Layer::Landlock) => Err(Failure::missing(Layer::Landlock, "the kernel does not support it")),
             Some(layer) => Err(Failure::missing(layer, self.tree.why_missing(layer))),
         }
     }
 
-    /// Refuses cells without layers that a test may not disable here: a confined keeper serves others.
+    /// Refuses disabled layers where a test may not disable them: a confined keeper serves others.
     #[cfg(feature = "canary")]
     fn check_disabled_layers(&self, spec: &CellSpec) -> Result<(), Failure> {
         let refuse = |why: &str| Err(Failure::of_request("cannot disable a layer of isolation", why));
@@ -203,24 +203,24 @@ impl CellFactory {
             return Ok(());
         }
         if self.sources.is_some() {
-            return refuse("the keeper was confined");
+            return refuse("the keeper is confined");
         }
         for layer in [Layer::User, Layer::Pid, Layer::Net] {
             if spec.disabled_layers().contains(layer) && matches!(self.ids, Ids::Single) {
-                return refuse(&format!("without root's power the {} namespace is what makes a cell", layer.name()));
+                return refuse(&format!("cells of an unprivileged keeper need the {} namespace", layer.name()));
             }
         }
         if spec.disabled_layers().contains(Layer::Net) && matches!(spec.network, Network::Gateway(_)) {
-            return refuse("a proxy needs a network of its own");
+            return refuse("a gateway needs the net layer");
         }
         if spec.disabled_layers().contains(Layer::Mount) && spec.image.is_some() {
-            return refuse("an image needs a root of its own");
+            return refuse("an image needs the mount layer");
         }
         Ok(())
     }
 
-    /// Makes a cell; init is still locking itself when this returns.
-    /// For a zygote's child, `zygote namespace` is where.
+    /// Creates a cell; init is still locking itself when this returns. The cell of a zygote's child is created in
+    /// `zygote_namespace`.
     pub(super) fn make(
         &mut self,
         number: u64,
@@ -236,14 +236,14 @@ impl CellFactory {
             layers = layers.without([Layer::User, Layer::Pid, Layer::Landlock].into_iter().collect());
         }
         if !layers.contains(Layer::Pid) && zygote_namespace.is_none() && spec.role != Role::Zygote {
-            // What such a cell leaves when its init ends becomes the keeper's to end.
+            // The keeper adopts and kills the processes that such a cell leaves when its init ends.
             rustix::process::set_child_subreaper(Some(rustix::process::getpid()))
                 .map_err(|e| Failure::os("cannot adopt a cell's processes", e))?;
         }
         let ids = self
             .ids
             .take()
-            .ok_or_else(|| Failure::new("cannot make the cell", "2048 cells exist already, no more ids are free"))?;
+            .ok_or_else(|| Failure::new("cannot create the cell", "the ids for 2048 concurrent cells are in use"))?;
         match self.make_in(number, &spec, ids, layers, reduced, zygote_namespace) {
             Ok(MadeCell { group, child, init, key, zygote_namespace }) => {
                 let counts_cpu = self.tree.counts_cpu();
@@ -270,7 +270,7 @@ impl CellFactory {
             }
             Err((failure, gone)) => {
                 self.clear(number);
-                // Ids of a process that does not die are never used again.
+                // The ids of a process that does not die are never reused.
                 if gone {
                     self.ids.give_back(ids);
                 }
@@ -279,7 +279,7 @@ impl CellFactory {
         }
     }
 
-    /// Prepares the environment of a cell, and makes its process in it. If that fails, whether nothing of it is left.
+    /// Prepares the environment of a cell and creates its process in it. An error says whether everything was removed.
     fn make_in(
         &mut self,
         number: u64,
@@ -311,7 +311,7 @@ impl CellFactory {
         self.make_process(number, spec, ids, layers, CellEnvironment::Namespaces { id_maps: &id_maps })
     }
 
-    /// Makes a cell's process. If that fails, whether nothing of it is left.
+    /// Creates a cell's process. An error says whether everything was removed.
     fn make_process(
         &mut self,
         number: u64,
@@ -320,14 +320,14 @@ impl CellFactory {
         layers: LayerSet,
         environment: CellEnvironment<'_, &ZygoteNamespace>,
     ) -> Result<MadeCell, (Failure, bool)> {
-        let no_group = |e| Failure::os("cannot make a control group for the cell", e);
-        let no_process = |e: Errno| Failure::os("cannot make the cell's namespaces", e).with_fix(Layer::Pid.fix());
+        let no_group = |e| Failure::os("cannot create a cgroup for the cell", e);
+        let no_process = |e: Errno| Failure::os("cannot create the cell's namespaces", e).with_fix(Layer::Pid.fix());
         let undo = |child: &Child, group: Option<&Cgroup>, failure: Failure| {
             let gone = kill_and_wait(child);
             let _ = group.map(Cgroup::remove);
             (failure, gone)
         };
-        // On v2 init is born in its group; on v1 the group is made while init is busy.
+        // On v2 init is created in its cgroup; on v1 the cgroup is created while init is busy.
         let early = if self.tree.has_birthplace() {
             Some(
                 self.tree
@@ -369,7 +369,7 @@ impl CellFactory {
                 filters: &filters,
                 duties: self.duties(spec, layers),
             };
-            // Mounts are private even where the host's directories are to be seen in the cell.
+            // Mounts are private even where the cell sees the host's directories.
             let private = if environment.is_reduced() { Namespaces::NONE } else { Namespaces::MOUNT };
             let namespaces =
                 [(Layer::Pid, Namespaces::PID), (Layer::Ipc, Namespaces::IPC), (Layer::Uts, Namespaces::UTS)]
@@ -407,7 +407,7 @@ impl CellFactory {
         Ok(MadeCell { group, child, init: ours, key, zygote_namespace: None })
     }
 
-    /// What init has to do because no cgroup does, and nobody has said that it should not be done.
+    /// The limits that init has to enforce because no cgroup does, except for disabled layers.
     fn duties(&self, spec: &CellSpec, layers: LayerSet) -> init::Duties {
         let present = layers.union(spec.disabled_layers());
         let own_user = layers.contains(Layer::User) || !matches!(self.ids, Ids::Single);
@@ -416,7 +416,7 @@ impl CellFactory {
             cpu_time: !self.tree.counts_cpu(),
             processes: match present.contains(Layer::Pids) {
                 true => init::ProcessLimit::Elsewhere,
-                // By the container.
+                // The container enforces it.
                 false if self.contained => init::ProcessLimit::Elsewhere,
                 false if own_user => init::ProcessLimit::ByUser,
                 false => init::ProcessLimit::ByCounting,
@@ -424,7 +424,7 @@ impl CellFactory {
         }
     }
 
-    /// The syscall filters of a cell, as far as it may need them.
+    /// The syscall filters that a cell may need.
     fn filters_of(&mut self, spec: &CellSpec, reduced: bool) -> init::Filters {
         if reduced && !self.contained {
             let own_ids = !matches!(self.ids, Ids::Single);
@@ -438,7 +438,7 @@ impl CellFactory {
         init::Filters { usual, no_named_sockets }
     }
 
-    /// The compiled filter of a policy, from memory if it was needed before.
+    /// The compiled filter of a policy, from the cache if possible.
     fn filter(&mut self, sockets: Sockets) -> Vec<Instruction> {
         if let Some((_, known)) = self.filters.iter().find(|(of, _)| *of == sockets) {
             return known.clone();
@@ -448,9 +448,9 @@ impl CellFactory {
         filter
     }
 
-    /// For each mount that programs can write to, a user namespace that maps its owner to the cell's user; for each that a
-    /// caller chose and that is only to be read, one that maps nothing in it. With a single id there is nothing to map: the
-    /// owner is the cell's user.
+    /// For each writable mount, a user namespace that maps its owner to the cell's user. For each read-only mount that
+    /// a caller chose, one that maps none of its owners. With a single id there is nothing to map: the owner is the
+    /// cell's user.
     fn id_maps(&mut self, mounts: &[Mount], ids: CellIds) -> Result<Vec<Option<OwnedFd>>, Failure> {
         let map = |mount: &Mount| {
             if ids.program().is_none() || !(mount.writable || mount.foreign) {
@@ -468,7 +468,7 @@ impl CellFactory {
         mounts.iter().map(map).collect()
     }
 
-    /// A user namespace in which there is only an id of this keeper's, which owns nothing on a disk.
+    /// A user namespace that contains only an id of this keeper, which owns nothing on a disk.
     fn unowned(&mut self, ids: CellIds) -> std::io::Result<OwnedFd> {
         if self.unowned.is_none() {
             self.unowned = Some(id_map(self.alone, &self.proc, ids.owner(), ids.owner())?);
@@ -476,9 +476,9 @@ impl CellFactory {
         self.unowned.as_ref().map_or_else(|| Err(Errno::NOENT.into()), OwnedFd::try_clone)
     }
 
-    /// A zygote namespace in which every id exists that cells can have, for a zygote with these ids.
+    /// A zygote namespace that contains every id that cells can have, for a zygote with these ids.
     fn make_zygote_namespace(&mut self, spec: &CellSpec, ids: CellIds) -> Result<ZygoteNamespace, Failure> {
-        let failed = |errno: Errno| Failure::os("cannot make the namespaces of a zygote", errno);
+        let failed = |errno: Errno| Failure::os("cannot create the namespaces of a zygote", errno);
         let key = EntryKey::random().map_err(failed)?;
         let internet = spec.network != Network::None;
         let zygote = |named| syscalls::compile(&syscalls::policy_of_zygotes(Sockets { internet, named }, key));
@@ -492,7 +492,7 @@ impl CellFactory {
         ZygoteNamespace::start(self.alone, &self.proc, &params).map_err(failed)
     }
 
-    /// Hands init its network namespace, if it needs one, and, on v1, its groups.
+    /// Hands init its network namespace, if it needs one, and, on v1, its cgroups.
     fn hand_over(
         &self,
         init: &OwnedFd,
@@ -510,30 +510,30 @@ impl CellFactory {
         let count = |files: &[std::fs::File]| u8::try_from(files.len()).unwrap_or(u8::MAX);
         let places = ToInit::Handover { init: count(joined_by_init), back: count(back) };
         match wire::send(init, &places, &fds, SendFlags::DONTWAIT) {
-            // Init has failed already; its reason is waiting to be received.
+            // Init has already failed; the reason is in the receive queue.
             Err(Errno::PIPE | Errno::CONNRESET) => Ok(()),
             sent => sent,
         }
     }
 }
 
-/// Ends a process that was never put among the cells. Returns whether it has gone: every cell waits meanwhile, so one that
-/// does not die soon is not waited for.
+/// Kills a process that never became a cell. Returns whether it is gone. Every other cell waits meanwhile, so a process
+/// that does not die soon is not waited for.
 pub(super) fn kill_and_wait(child: &Child) -> bool {
     const PATIENCE: Duration = Duration::from_millis(200);
     let _ = pidfd_send_signal(&child.pidfd, Signal::KILL);
-    // It may be a zygote namespace's child, which only the descriptor can tell of.
+    // It may be a child of a zygote namespace, of which only the pidfd reports the end.
     let gone = is_readable(&[&child.pidfd], PATIENCE);
     let _ = rustix::process::waitid(WaitId::PidFd(child.pidfd.as_fd()), WaitIdOptions::EXITED | WaitIdOptions::NOHANG);
     gone
 }
 
-/// The layers that are not among these.
+/// The layers that are not in this set.
 fn without(layers: LayerSet) -> LayerSet {
     Layer::ALL.into_iter().collect::<LayerSet>().without(layers)
 }
 
-/// Makes a network namespace. The keeper moves into it, which does not matter: it never uses the network.
+/// Creates a network namespace. The keeper moves into it, which is harmless because it never uses the network.
 fn new_network(alone: SingleThreaded, proc: &OwnedFd) -> rustix::io::Result<OwnedFd> {
     unshare(alone, Namespaces::NET)?;
     open_network(proc)
@@ -544,7 +544,7 @@ fn open_network(proc: &OwnedFd) -> rustix::io::Result<OwnedFd> {
     rustix::fs::openat(proc, c"self/ns/net", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
 }
 
-/// A user namespace in which `inside` is `outside`, made by a process that lives just long enough.
+/// A user namespace that maps `inside` to `outside`, created by a short-lived process.
 fn id_map(
     alone: SingleThreaded,
     proc: &OwnedFd,

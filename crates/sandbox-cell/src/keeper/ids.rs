@@ -1,7 +1,7 @@
 //! User and group ids for cells.
 //!
-//! With privilege every cell gets two ids that nobody else on the host uses, one for init and one for its programs.
-//! Without, there is only one id to give: the caller's own, under another number.
+//! With privileges every cell gets two dedicated ids, one for init and one for its programs. Without, the only
+//! available id is the caller's, under another number.
 
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -13,22 +13,22 @@ use sandbox_base::random::random_bytes;
 /// The user and group id of programs, as they see it.
 pub(super) const PROGRAM: u32 = 1000;
 
-/// Ids per keeper: two for each of 2048 cells at one time.
+/// Ids per keeper: two for each of 2048 concurrent cells.
 const BLOCK: u32 = 4096;
 
 /// How many blocks are tried.
 const MOST_TRIES: u32 = 1024;
 
-/// The ids that a keeper can give.
+/// The ids that a keeper can assign.
 #[derive(Debug)]
 pub(super) enum Ids {
-    /// A block of its own, from this id on.
+    /// A dedicated block, starting at this id.
     Block { first: u32, used: Vec<bool>, _lock: OwnedFd },
-    /// Only the id that the keeper itself has in its user namespace.
+    /// Only the id that the keeper has in its user namespace.
     Single,
 }
 
-/// The ids of one cell, in the keeper's numbering.
+/// The ids of one cell, as the keeper numbers them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum CellIds {
     /// Init's and the program's.
@@ -38,8 +38,8 @@ pub(super) enum CellIds {
 }
 
 impl Ids {
-    /// Claims a block of ids, if the keeper is privileged enough to use other ids than its own. Where there are others,
-    /// its own is never given away: it may be root's.
+    /// Claims a block of ids, if the keeper is privileged to use other ids than its own. With a block, the keeper's own
+    /// id is never assigned, because it may be root's.
     pub(super) fn claim(privileged: bool) -> Result<Self, Failure> {
         let mapped = std::fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
         Self::claim_in(privileged.then(|| range(&mapped)).flatten(), lock)
@@ -48,7 +48,7 @@ impl Ids {
     /// Claims the first block of a range that can be locked.
     fn claim_in(range: Option<(u32, u32)>, lock: impl Fn(u32) -> Option<OwnedFd>) -> Result<Self, Failure> {
         let Some((base, blocks)) = range else { return Ok(Self::Single) };
-        // A keeper in another container, whose locks cannot be seen here, is unlikely to begin at the same place.
+        // Start at a random block: the locks of a keeper in another container are not visible here.
         let random = random_bytes().map_err(|errno| Failure::os("cannot claim user ids for cells", errno))?;
         let start = u32::from_ne_bytes(random) % blocks;
         for index in (0..blocks.min(MOST_TRIES)).map(|n| (start + n) % blocks) {
@@ -56,10 +56,10 @@ impl Ids {
                 return Ok(Self::Block { first: base + index * BLOCK, used: vec![], _lock: lock });
             }
         }
-        Err(Failure::new("cannot claim user ids for cells", "every block that was tried is taken by another keeper"))
+        Err(Failure::new("cannot claim user ids for cells", "other keepers hold all candidate blocks"))
     }
 
-    /// Ids for one more cell.
+    /// Ids for another cell.
     pub(super) fn take(&mut self) -> Option<CellIds> {
         let Self::Block { first, used, .. } = self else { return Some(CellIds::One) };
         let slot = used.iter().position(|used| !used).unwrap_or_else(|| {
@@ -71,8 +71,8 @@ impl Ids {
         Some(CellIds::Two { init: *first + offset, program: *first + offset + 1, slot })
     }
 
-    /// The content of a zygote namespace's map, in which all of them exist under the numbers that they have here. Its root is the
-    /// keeper's, which has no power outside; only what makes cells is ever root there.
+    /// The id map of a zygote namespace, in which all ids exist under the same numbers. Its root is the keeper's, which
+    /// has no privileges outside; only the processes that create cells are ever root there.
     pub(super) fn map(&self) -> String {
         match self {
             Self::Block { first, .. } => format!("0 0 1\n{first} {first} {BLOCK}\n"),
@@ -80,7 +80,7 @@ impl Ids {
         }
     }
 
-    /// Takes the ids of a cell back.
+    /// Releases the ids of a cell.
     pub(super) fn give_back(&mut self, ids: CellIds) {
         if let (Self::Block { used, .. }, CellIds::Two { slot, .. }) = (self, ids) {
             used[slot] = false;
@@ -89,7 +89,7 @@ impl Ids {
 }
 
 impl CellIds {
-    /// The content of the new user namespace's map: inside, outside, count.
+    /// The id map of the new user namespace: inside, outside, count.
     pub(super) fn map(self) -> String {
         match self {
             Self::Two { init, program, .. } => format!("0 {init} 1\n{PROGRAM} {program} 1\n"),
@@ -97,7 +97,7 @@ impl CellIds {
         }
     }
 
-    /// The owner of the writable directories, in the keeper's numbering.
+    /// The owner of the writable directories, as the keeper numbers ids.
     pub(super) fn owner(self) -> (u32, u32) {
         match self {
             Self::Two { program, .. } => (program, program),
@@ -105,7 +105,7 @@ impl CellIds {
         }
     }
 
-    /// What init changes to where it has no numbering of its own, in the keeper's.
+    /// The ids that init takes where it has no user namespace, as the keeper numbers ids.
     pub(super) fn init(self) -> Option<(u32, u32)> {
         match self {
             Self::Two { init, .. } => Some((init, init)),
@@ -113,7 +113,7 @@ impl CellIds {
         }
     }
 
-    /// What programs change to, in the cell's numbering.
+    /// The ids that programs take, as the cell numbers ids.
     pub(super) fn program(self) -> Option<(u32, u32)> {
         match self {
             Self::Two { .. } => Some((PROGRAM, PROGRAM)),
@@ -124,9 +124,9 @@ impl CellIds {
 
 /// Which ids are free to use, as (first, blocks), given the keeper's own map.
 fn range(uid_map: &str) -> Option<(u32, u32)> {
-    // On a host every id exists; the quarter below 2^31 is assigned to nobody by distributions and systemd.
+    // On a host every id exists; distributions and systemd assign nothing in the quarter below 2^31.
     const ON_A_HOST: (u32, u32) = (0x7000_0000, 0x1000_0000 / BLOCK);
-    // In a container there are often 65,536; the middle is free.
+    // A container often has 65,536 ids; those in the middle are free.
     const IN_A_CONTAINER: (u32, u32) = (20_000, 9);
     let mut fields = uid_map.lines().next()?.split_ascii_whitespace();
     let (inside, count): (u64, u64) = (fields.next()?.parse().ok()?, fields.nth(1)?.parse().ok()?);
@@ -137,8 +137,7 @@ fn range(uid_map: &str) -> Option<(u32, u32)> {
     }
 }
 
-/// Where keepers agree on who has which block: a file in a directory that only root can write to. A lock on one of its
-/// bytes vanishes with the process.
+/// Locks a block: a byte of a file in a directory that only root can write to. The lock vanishes with the process.
 const LOCKS: &str = "/run/sandbox-run.ids";
 
 fn lock(index: u32) -> Option<OwnedFd> {
@@ -156,7 +155,7 @@ fn lock_in(file: OwnedFd, index: u32) -> Option<OwnedFd> {
     (usable && sandbox_sys::lock::lock_byte(file.as_fd(), index.into()).is_ok()).then_some(file)
 }
 
-/// Where there is no such directory: an abstract socket's name, which other users could take too.
+/// The fallback without such a directory: the name of an abstract socket, which other users could take too.
 fn lock_by_name(index: u32) -> Option<OwnedFd> {
     let address = SocketAddrUnix::new_abstract_name(format!("sandbox-run/ids/{index}").as_bytes()).ok()?;
     let socket = socket_with(AddressFamily::UNIX, SocketType::DGRAM, SocketFlags::CLOEXEC, None).ok()?;
@@ -169,7 +168,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn knows_which_ids_are_free() {
+    fn free_ids_depend_on_the_id_map() {
         assert_eq!(range("         0          0 4294967295\n").map(|r| r.0), Some(0x7000_0000));
         assert_eq!(range("0 100000 65536\n").map(|r| r.0), Some(20_000));
         assert_eq!(range("0 1000 1\n"), None);
@@ -195,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_free_block_nobody_gets_the_keepers_own_id() {
+    fn without_a_free_block_claiming_ids_fails() {
         let failure = Ids::claim_in(Some((0x7000_0000, 9)), |_| None).expect_err("refused");
         assert!(failure.to_string().starts_with("cannot claim user ids"), "{failure}");
     }

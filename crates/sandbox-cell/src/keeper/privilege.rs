@@ -1,4 +1,5 @@
-//! What a keeper may do here: make namespaces, as root or in a user namespace, and give ids to cells.
+//! The privileges of a keeper: whether it can create namespaces, as root or in a user namespace, and assign ids to
+//! cells.
 
 use rustix::thread::CapabilitySet;
 use sandbox_sys::process::{Namespaces, SingleThreaded, exit_now, fork_into, unshare};
@@ -12,7 +13,7 @@ pub(super) fn namespaces() -> LayerSet {
     [Layer::User, Layer::Pid, Layer::Mount, Layer::Net, Layer::Ipc, Layer::Uts, Layer::Cgroup].into_iter().collect()
 }
 
-/// Whether this process can make namespaces and give ids without a user namespace of its own.
+/// Whether this process can create namespaces and assign ids without a user namespace.
 pub(super) fn is_privileged() -> bool {
     holds(
         CapabilitySet::SYS_ADMIN
@@ -23,7 +24,7 @@ pub(super) fn is_privileged() -> bool {
     )
 }
 
-/// Whether this process can at least give ids to cells and do what belongs to it, as root can in most containers.
+/// Whether this process can at least assign ids to cells and do what belongs to it, as root can in most containers.
 pub(super) fn can_assign_ids() -> bool {
     holds(
         CapabilitySet::SETUID
@@ -40,7 +41,7 @@ fn holds(needed: CapabilitySet) -> bool {
         && rustix::thread::capabilities(None).is_ok_and(|sets| sets.effective.contains(needed))
 }
 
-/// Without privilege, a user namespace in which the keeper is root and may make the others.
+/// Without privileges: enters a user namespace in which the keeper is root and may create the others.
 pub(super) fn enter_user_namespace(alone: SingleThreaded) -> Result<(), Failure> {
     let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
     unshare(alone, Namespaces::USER)
@@ -54,8 +55,8 @@ pub(super) fn enter_user_namespace(alone: SingleThreaded) -> Result<(), Failure>
     write("gid_map", format!("0 {gid} 1"))
 }
 
-/// Tries what every cell needs, in a process of its own: a keeper that has the power may still meet a filter or a
-/// security module that refuses.
+/// Tries what every cell needs, in a separate process: a filter or a security module may refuse it even to a privileged
+/// keeper.
 pub(super) fn try_namespaces(alone: SingleThreaded) -> Result<(), Failure> {
     let namespaces = Namespaces::PID.and(Namespaces::MOUNT).and(Namespaces::IPC).and(Namespaces::UTS);
     let refused = |layer, why: String| Failure::missing(layer, format!("the kernel refused {why}"));
@@ -70,6 +71,6 @@ pub(super) fn try_namespaces(alone: SingleThreaded) -> Result<(), Failure> {
     let ended = rustix::process::waitpid(Some(child.pid), rustix::process::WaitOptions::empty());
     match ended.ok().flatten().and_then(|(_, status)| status.exit_status()) {
         Some(0) => Ok(()),
-        _ => Err(refused(Layer::Mount, "a root file system or a network of the cell's own".to_owned())),
+        _ => Err(refused(Layer::Mount, "a root file system or a network namespace".to_owned())),
     }
 }

@@ -1,4 +1,4 @@
-//! Making cells without namespaces: when it is done, and what it takes. See [`crate::reduced`].
+//! Creating cells without namespaces: when it is done, and what it needs. See [`crate::reduced`].
 
 use std::ffi::CStr;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -17,7 +17,8 @@ use crate::spec::{CellSpec, Mount, Network, Role};
 use crate::stdio;
 
 impl CellFactory {
-    /// Whether a cell is made without namespaces: if there can be none, and nobody requires one.
+    /// Whether a cell is created without namespaces: if none can be created, and the specification does not require
+    /// any.
     pub(super) fn is_reduced(&mut self, spec: &CellSpec) -> Result<bool, Failure> {
         if self.contained {
             return Ok(true);
@@ -31,47 +32,47 @@ impl CellFactory {
         Ok(self.namespaces.is_err())
     }
 
-    /// Refuses what cannot be had without namespaces.
+    /// Refuses a specification that needs namespaces.
     pub(super) fn check_reduced(&self, spec: &CellSpec) -> Result<(), Failure> {
-        let refuse = |why: String| Err(Failure::of_request("cannot make the cell with reduced isolation", why));
+        let refuse = |why: String| Err(Failure::of_request("cannot create the cell with reduced isolation", why));
         if self.landlock < LANDLOCK_ABI {
             let why = format!("without namespaces it has to be version {LANDLOCK_ABI} or later (Linux 6.2)");
             return Err(Failure::missing(Layer::Landlock, why));
         }
         if !spec.disabled_layers().is_empty() {
-            return refuse("no layer can be left out".to_owned());
+            return refuse("layers cannot be disabled".to_owned());
         }
         if spec.role != Role::Plain || !spec.slots.is_empty() {
-            return refuse("nothing can be made ready for it".to_owned());
+            return refuse("cells cannot be prepared in advance".to_owned());
         }
-        // A container has its own, in which there is nothing but loopback.
+        // A container has its own network, with only a loopback interface.
         if spec.network != Network::None && !(self.contained && spec.network == Network::Localhost) {
-            return refuse("there is no network of the cell's own, so it can have none at all".to_owned());
+            return refuse("there is no network namespace, so the network must be none".to_owned());
         }
         if spec.image.is_some() {
-            return refuse("an image needs a root of its own, and there is none without namespaces".to_owned());
+            return refuse("an image needs a mount namespace".to_owned());
         }
         let own_ids = !matches!(self.ids, Ids::Single);
         for Mount { source, writable, .. } in &spec.mounts {
             if *writable && own_ids {
                 return refuse(format!("{} cannot be made writable for another user", source.display()));
             }
-            // Elsewhere a mount leads past the directories above.
+            // In other cells a mount bypasses the parent directories.
             if own_ids && !source.ancestors().skip(1).all(is_open_to_all) {
                 let why = format!("the cell's user cannot reach {}", source.display());
-                let fix = "put it where every user can go; for what is made once, that is SANDBOX_DATA_DIR";
-                return Err(Failure::new("cannot make the cell with reduced isolation", why).with_fix(fix));
+                let fix = "move it below directories that every user can traverse; SANDBOX_DATA_DIR sets the location of caches";
+                return Err(Failure::new("cannot create the cell with reduced isolation", why).with_fix(fix));
             }
         }
         Ok(())
     }
 
-    /// Makes the directory of a cell without namespaces.
+    /// Creates the directory of a cell without namespaces.
     pub(super) fn lay_out(&mut self, number: u64, spec: &CellSpec, ids: CellIds) -> Result<CellLayout, Failure> {
-        let failed = |error: std::io::Error| Failure::os("cannot make a directory for the cell", error);
+        let failed = |error: std::io::Error| Failure::os("cannot create a directory for the cell", error);
         let own_ids = !matches!(self.ids, Ids::Single);
         if self.contained {
-            // The filter of every cell holds: the container's namespaces are the cell's.
+            // The filter of every cell applies: the container's namespaces are the cell's.
             return Ok(CellLayout::in_place(spec));
         }
         let is_due = self.sweep_again.is_some_and(|at| at <= Instant::now());
@@ -89,7 +90,8 @@ impl CellFactory {
         })
     }
 
-    /// Has another process remove what dead keepers have left: that may be much, and this one has deadlines to watch.
+    /// Starts a process that removes the directories of dead keepers, which may be large, while this one has deadlines
+    /// to watch.
     fn sweep_directories(&mut self) {
         let abandoned = AbandonedDirectory::find();
         if abandoned.is_empty() {
@@ -104,8 +106,8 @@ impl CellFactory {
         self.leaving.extend(sweeper);
     }
 
-    /// Removes what a cell, of which no process is left, has on the host's disk. If that is much, the returned process does
-    /// it: the keeper has deadlines to watch.
+    /// Removes the directory of a cell without processes. If the directory is large, the returned process removes it,
+    /// because the keeper has deadlines to watch.
     pub(super) fn clear(&self, number: u64) -> Option<Child> {
         let directory = self.directory.as_ref()?;
         if directory.remove_if_small(number) {
@@ -123,14 +125,14 @@ impl CellFactory {
     }
 }
 
-/// Makes a fork of the keeper a process that holds nothing of it but these descriptors.
+/// Detaches a fork from the keeper: it holds only these descriptors.
 fn become_helper(name: &CStr, kept: &[BorrowedFd<'_>]) -> bool {
     let _ = rustix::thread::set_name(name);
     sandbox_sys::process::close_all_except(kept).is_ok() && stdio::let_go_of_all().is_ok()
 }
 
-/// Whether every user can go through a directory.
+/// Whether every user can traverse a directory.
 fn is_open_to_all(dir: &std::path::Path) -> bool {
-    // What is not there is found missing later.
+    // A missing directory is reported later.
     rustix::fs::stat(dir).map_or(true, |stat| Mode::from_raw_mode(stat.st_mode).contains(Mode::XOTH))
 }

@@ -1,20 +1,21 @@
-//! The keeper process: makes cells, supervises them, deletes them.
+//! The keeper process: creates cells, supervises them, deletes them.
 //!
 //! # Theory of operation
 //!
 //! The keeper is a single thread in one loop around `epoll`. It waits for requests on the control connection, for
 //! messages from each cell's caller and init, for each init's end (a pidfd), for memory alarms, and for the nearest
-//! deadline. It never waits for one cell while another needs it, never reads a program's output, and never opens a
-//! path that a program could have shaped.
+//! deadline. It never waits for one cell while another needs it, never reads a program's output, and never opens a path
+//! that a program could have shaped.
 //!
-//! A cell's life: **idle**, **running**, and **dying** (init has ended, and with it the whole PID namespace; its group
-//! goes when its last process has gone). It is not ready at first: init locks itself and asks for its ids meanwhile.
-//! The caller closing its connection leads from every state to dying; the keeper closes its own end only when nothing
-//! is left. When the control connection closes, no more cells will come, and the keeper ends with its last cell.
+//! A cell is **idle**, **running** or **dying**. A dying cell has no init any more, and so no process in its PID
+//! namespace; its cgroup is removed once the last process is gone. A new cell is not ready at first: init locks itself
+//! and asks for its ids meanwhile. In every state the caller can close its connection, which makes the cell dying. The
+//! keeper closes its own end only when nothing is left. When the control connection closes, no more cells will be
+//! created, and the keeper exits with its last cell.
 //!
-//! A cell whose init does not even die of SIGKILL (it waits in the kernel, or was frozen) is **lost**: its caller gets an
-//! answer, and the cell stays dying, with its ids and its group, until the kernel lets go of it. Nothing waits for it
-//! but a descriptor in the loop. Too many lost cells mean that the host is ill, and no more are made.
+//! A cell whose init survives SIGKILL (it is blocked in the kernel, or frozen) is **lost**: its caller gets an answer,
+//! and the cell stays dying, with its ids and its cgroup, until the kernel releases it. Nothing waits for it except a
+//! descriptor in the loop. Too many lost cells indicate a broken host, and the keeper creates no more cells.
 
 use std::collections::HashMap;
 use std::ffi::CStr;
@@ -41,11 +42,11 @@ use crate::step::MAX_REPORT;
 use crate::wire::{self, FromCell, FromInit, Received, ToCell, ToKeeper};
 use sandbox_base::wait::timespec;
 
-/// Signals that the keeper ignores, and that every init has to reset.
+/// Signals that the keeper ignores, and that every init resets.
 pub(crate) const IGNORED_SIGNALS: [i32; 6] =
     [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT, libc::SIGPIPE, libc::SIGTSTP];
 
-/// What woke the keeper; the low bits of an epoll token, the cell's number is above them.
+/// The source of an event: the low bits of an epoll token. The higher bits are the cell's number.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum EventSource {
     Caller,
@@ -56,10 +57,10 @@ enum EventSource {
 
 const CONTROL: u64 = u64::MAX;
 
-/// The most cells that may be lost before no more are made.
+/// The maximum number of lost cells; at this number no more cells are created.
 const MOST_LOST: usize = 64;
 
-/// How long what is left of a cell waits to be removed, if anybody may have another use for this time.
+/// How long the removal of a dead cell is delayed while the CPU may be needed for requests.
 const LATER: Duration = Duration::from_millis(1);
 
 fn token(number: u64, source: EventSource) -> epoll::EventData {
@@ -71,19 +72,19 @@ struct KeeperServer<'a> {
     epoll: OwnedFd,
     factory: Result<CellFactory, Failure>,
     cells: HashMap<u64, CellEntry>,
-    /// The bridges to cells of another backend.
+    /// The bridges to cells of other backends.
     bridges: Bridges,
-    /// Processes that are not a cell's init and end by themselves or were killed, to be reaped when they have ended.
+    /// Processes other than inits that will end by themselves or were killed, to be reaped when they have ended.
     leaving: HashMap<u64, Child>,
     next: u64,
     /// Whether the control connection has closed.
     closing: bool,
-    /// Whether groups that a killed keeper left have been looked for.
+    /// Whether the cgroups of killed keepers have been swept.
     swept: bool,
     buffer: Vec<u8>,
 }
 
-/// The keeper's main function: serves until its caller is gone and its last cell deleted.
+/// The keeper's main function: serves until its caller is gone and its last cell is deleted.
 pub(super) fn main(alone: SingleThreaded, control: &OwnedFd, bridge: Option<BridgeMain>) -> Result<(), Errno> {
     detach(control, c"sandbox-keeper")?;
     let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
@@ -107,12 +108,12 @@ pub(super) fn main(alone: SingleThreaded, control: &OwnedFd, bridge: Option<Brid
     result
 }
 
-/// Leaves the caller's session, streams and signals: a Ctrl-C is for the caller, which then tells the keeper.
+/// Leaves the caller's session, streams and signals: a Ctrl-C is for the caller, which then notifies the keeper.
 pub(super) fn detach(control: &OwnedFd, name: &CStr) -> rustix::io::Result<()> {
     let _ = rustix::thread::set_name(name);
     let _ = rustix::process::setsid();
-    // Descriptors that were sent and not received yet are counted for a user, and compared with the limit of who sends
-    // more: cells that share the keeper's user must not keep it from sending. They get a limit of their own.
+    // The kernel counts descriptors in flight per user, and compares the count with the limit of the sender. Cells that
+    // share the keeper's user must not keep it from sending, so they get a separate limit.
     let files = rustix::process::getrlimit(Resource::Nofile);
     let _ = rustix::process::setrlimit(Resource::Nofile, Rlimit { current: files.maximum, ..files });
     sandbox_sys::signal::reset(sandbox_sys::signal::CLASSIC);
@@ -125,7 +126,7 @@ impl KeeperServer<'_> {
     fn run(&mut self) -> Result<(), Errno> {
         let mut events: Vec<epoll::Event> = Vec::with_capacity(64);
         while !(self.closing && self.cells.is_empty() && self.bridges.is_empty() && self.leaving.is_empty()) {
-            // The kernel counts in whole milliseconds here: round up, or the last one is spent spinning.
+            // epoll counts in whole milliseconds here: round up, or the last millisecond is spent spinning.
             let round_up = Duration::from_micros(999);
             let left = |at: Instant| timespec(at.saturating_duration_since(Instant::now()) + round_up);
             let timeout = self.nearest_deadline().map(left);
@@ -134,7 +135,7 @@ impl KeeperServer<'_> {
                 Ok(_) | Err(Errno::INTR) => {}
                 Err(errno) => return Err(errno),
             }
-            // Cells that exist come first: making another takes a while.
+            // Existing cells come first, because creating another takes a while.
             let tokens = || events.iter().map(|event| event.data.u64());
             for token in tokens().filter(|token| *token != CONTROL) {
                 self.on_cell(token >> 2, token & 3);
@@ -160,17 +161,17 @@ impl KeeperServer<'_> {
                 }
             }
             Ok(Received::Message(ToKeeper::Confine(sources), _)) => {
-                // Another backend's programs do what they like.
+                // The programs of other backends need system calls that the filter refuses.
                 let lock = !self.bridges.are_wanted();
                 if let Ok(factory) = &mut self.factory
                     && factory.confine(sources, lock).is_err()
                 {
-                    // Rather none than one that is not what its caller takes it for.
+                    // An unconfined keeper must not serve a caller that believes it is confined.
                     sandbox_sys::process::exit_now(1);
                 }
             }
             Ok(Received::Message(ToKeeper::UseBridges(settings), _)) => {
-                // It names programs to start: a confined caller has no say in that any more.
+                // The message names programs to start: a confined caller may not choose them any more.
                 if self.factory.as_ref().is_ok_and(|factory| !factory.is_confined()) {
                     self.bridges.settings = settings;
                 }
@@ -198,8 +199,8 @@ impl KeeperServer<'_> {
         let reply = caller.try_clone();
         let lost = self.cells.values().filter(|cell| cell.is_lost()).count();
         if lost >= MOST_LOST {
-            let why = format!("{lost} cells neither answer nor die; the host needs to be looked at");
-            let failed = FromCell::Failed(Failure::new("cannot make the cell", why));
+            let why = format!("{lost} cells survive SIGKILL; check the kernel log of the host");
+            let failed = FromCell::Failed(Failure::new("cannot create the cell", why));
             let _ = wire::send(&caller, &failed, &[], SendFlags::DONTWAIT);
             return;
         }
@@ -222,7 +223,7 @@ impl KeeperServer<'_> {
         };
         let made = match &mut self.factory {
             Ok(_) if zygote_namespace.is_none() && matches!(spec.role, Role::Child(_)) => {
-                Err(Failure::new("cannot make the cell", "its zygote is gone"))
+                Err(Failure::new("cannot create the cell", "its zygote has ended"))
             }
             Ok(factory) => factory.make(number, spec, caller, zygote_namespace),
             Err(failure) => Err(failure.clone()),
@@ -316,7 +317,7 @@ impl KeeperServer<'_> {
                 (ToCell::Stop(_), _) => {}
                 (ToCell::Sample, _) => cell.sample(),
                 (ToCell::Accompany, CellState::Idle) if cell.boot == BootPhase::Ready => cell.accompany(&fds),
-                // A second command while one runs, or a companion for one that has begun.
+                // A second command while one runs, or a companion after the first command.
                 (ToCell::Run { .. } | ToCell::Accompany, _) => self.kill(number),
             },
             Err(Errno::AGAIN) => {}
@@ -324,11 +325,11 @@ impl KeeperServer<'_> {
         }
     }
 
-    /// Hears what init has to say. False when there is nothing more.
+    /// Handles a message of init. Returns false when there is none.
     fn on_init(&mut self, number: u64) -> bool {
         let Some(cell) = self.cells.get_mut(&number) else { return false };
         let Ok(factory) = &self.factory else { return false };
-        // Init is trusted, but it lives among those who are not: its messages are small and bounded.
+        // Init is trusted, but runs among untrusted programs: its messages are small and bounded.
         let mut small = [0; MAX_REPORT];
         match wire::receive(&cell.init, &mut small, RecvFlags::DONTWAIT) {
             Ok(Received::Message(message, fds)) => match message {
@@ -344,7 +345,7 @@ impl KeeperServer<'_> {
                 FromInit::Ready { .. } => self.kill(number),
                 FromInit::Started => {
                     cell.on_started();
-                    // The first program runs; there is time to look for what others left.
+                    // The first program runs, so there is time to sweep the cgroups of killed keepers.
                     if !std::mem::replace(&mut self.swept, true) {
                         factory.tree.sweep();
                     }
@@ -368,18 +369,18 @@ impl KeeperServer<'_> {
         true
     }
 
-    /// Kills a cell: the kernel ends every process in the PID namespace of an init that dies.
+    /// Kills a cell: when init dies, the kernel kills every process in its PID namespace.
     fn kill(&mut self, number: u64) {
         let Some(cell) = self.cells.get_mut(&number) else { return };
         if let CellState::Dying { group: Some(_), .. } | CellState::Clearing(_) = cell.state {
-            // Init is gone already, and what is left of the cell is about to be removed.
+            // Init is gone already, and the cell is about to be removed.
             return;
         }
         let _ = pidfd_send_signal(&cell.child.pidfd, Signal::KILL);
         if self.closing {
             let_go_of_stderr();
         }
-        // A zygote's processes are its zygote namespace's, not its init's.
+        // A zygote's processes belong to its zygote namespace, not to its init.
         let zygote_namespace = cell.zygote_namespace.take();
         let _ = epoll::delete(&self.epoll, &cell.caller);
         if !matches!(cell.state, CellState::Dying { .. }) {
@@ -388,14 +389,14 @@ impl KeeperServer<'_> {
         self.leave(zygote_namespace.map(ZygoteNamespace::end));
     }
 
-    /// Init has ended, and with it everything in the cell; or the process that removed what was left of it.
+    /// Init has ended, and with it everything in the cell; or the process that cleared the cell's directory.
     fn on_exit(&mut self, number: u64) {
         if let Some(CellState::Clearing(child)) = self.cells.get(&number).map(|cell| &cell.state) {
             reap(child);
             self.forget(number);
             return;
         }
-        // Its last words may still be on their way through our queue.
+        // Init's last messages may still be in the receive queue.
         while self.on_init(number) {}
         let Some(cell) = self.cells.get_mut(&number) else { return };
         cell.on_init_gone();
@@ -405,30 +406,30 @@ impl KeeperServer<'_> {
         let _ = epoll::delete(&self.epoll, &cell.caller);
         reap(&cell.child);
         let now = Instant::now();
-        // Whoever has just heard of the end should not wait for a CPU because of what is left to be done here.
+        // The caller that was just notified should not compete with this clean-up for a CPU.
         let when = if self.closing { now } else { now + LATER };
         cell.state = CellState::Dying { group: Some(when), since: now };
         self.leave(zygote_namespace.map(ZygoteNamespace::end));
     }
 
-    /// Removes a dead cell's group and forgets the cell, or tries again shortly: the last process may still be on its
-    /// way out.
+    /// Removes a dead cell's cgroup and forgets the cell, or tries again shortly, because the last process may still be
+    /// exiting.
     fn remove_group(&mut self, number: u64) {
         const PATIENCE: Duration = Duration::from_secs(5);
         const SELDOM: Duration = Duration::from_secs(1);
-        // The inits that live, whose processes are theirs to end, and the keeper's own helpers.
+        // Spare the live inits, which end their processes themselves, and the keeper's own helpers.
         let helpers = self.leaving.values().map(|child| child.pid);
         let spared: Vec<_> = self.cells.values().filter_map(CellEntry::living_child).chain(helpers).collect();
         let Some(cell) = self.cells.get_mut(&number) else { return };
         let left = cell.shares_pids() && end_orphans(&spared) > 0;
         let CellState::Dying { group, since } = &mut cell.state else { return };
-        // While there is something to free, the group stays.
+        // The cgroup stays while it holds memory to reclaim.
         let reclaims = since.elapsed() < PATIENCE / 2 && cell.group.reclaim_some();
         let removed = !reclaims && cell.group.remove().is_ok();
         if left || !removed {
             let patient = since.elapsed() < PATIENCE;
             if patient || !self.closing {
-                // As long as there is a process, its ids are nobody else's.
+                // The ids are not reused while a process has them.
                 *group = Some(Instant::now() + if patient { Duration::from_millis(1) } else { SELDOM });
                 return;
             }
@@ -443,11 +444,11 @@ impl KeeperServer<'_> {
             }
             return;
         }
-        // Gone, or given up at the end: the next keeper sweeps it.
+        // Removed, or given up at the end: the next keeper sweeps it.
         self.forget(number);
     }
 
-    /// Nothing is left of a cell, or nothing that this keeper can do anything about.
+    /// Forgets a cell: nothing is left of it, or nothing that this keeper can remove.
     fn forget(&mut self, number: u64) {
         if let Some(cell) = self.cells.remove(&number)
             && let Ok(factory) = &mut self.factory
@@ -474,18 +475,18 @@ impl KeeperServer<'_> {
     }
 }
 
-/// Closes the last of the caller's streams. A keeper whose last cell does not die outlives its caller, and whoever reads the
+/// Closes the caller's standard error. A keeper whose last cell does not die outlives its caller, and a reader of the
 /// caller's standard error must not wait for that.
 fn let_go_of_stderr() {
     let _ = stdio::let_go_of_errors();
 }
 
-/// Takes the status of a child that has ended. Of a zygote namespace's child there is none.
+/// Reaps a child that has ended. A child of a zygote namespace cannot be reaped here.
 fn reap(child: &Child) {
     let _ = rustix::process::waitid(WaitId::PidFd(child.pidfd.as_fd()), WaitIdOptions::EXITED | WaitIdOptions::NOHANG);
 }
 
-/// Kills what cells without a PID namespace have left: the keeper has adopted it. Returns how many there were.
+/// Kills the remaining processes of cells without a PID namespace, which the keeper has adopted. Returns their number.
 fn end_orphans(spared: &[Pid]) -> usize {
     let own = rustix::process::getpid();
     let left = descendants::signal(own, spared, Signal::KILL);

@@ -1,4 +1,4 @@
-//! One cell in the keeper's care: its state, its deadlines, and what becomes of its limits.
+//! One cell as the keeper supervises it: its state, its deadlines, and the enforcement of its limits.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
@@ -21,27 +21,27 @@ use crate::syscalls::EntryKey;
 use crate::wire::{self, FromCell, Report, RunParams, ToInit};
 use sandbox_base::limits::{Caps, LimitKind, Limits};
 
-/// What a program gets between SIGTERM and SIGKILL.
+/// The time between SIGTERM and SIGKILL.
 const GRACE: Duration = Duration::from_millis(200);
 
-/// How long init has to make the input files and start the program.
+/// How long init may take to create the input files and start the program.
 const START: Duration = Duration::from_secs(60);
 
-/// How long init has to report after it was told to kill everything, before it is killed itself. Reaping the
-/// dead takes a moment; a program cannot prolong it.
+/// How long init may take to report after it was told to kill everything, before it is killed itself. Reaping takes a
+/// moment; a program cannot prolong it.
 const REPORT: Duration = Duration::from_secs(1);
 
-/// How long an init that was killed has to die, before its cell is lost. With `GRACE` and `REPORT` this stays well below
-/// the two seconds after its deadline in which a caller gets its answer, whatever becomes of the cell.
+/// How long a killed init may take to die before its cell counts as lost. With `GRACE` and `REPORT` this stays well
+/// below the two seconds after the deadline within which a caller gets its answer in any case.
 const DIE: Duration = Duration::from_millis(400);
 
-/// What init gets on top of the memory limit to collect the files with, when every program is dead.
+/// The extra memory that init gets to collect the files, when every program is dead.
 const COLLECTION: u64 = 32 << 20;
 
 /// How long a cell may take to die before it counts as lost.
 const LOST: Duration = Duration::from_secs(2);
 
-/// The shortest time between two looks at the CPU time used.
+/// The shortest interval between two checks of the CPU time.
 const LOOK: Duration = Duration::from_millis(5);
 
 /// A cell.
@@ -57,70 +57,70 @@ pub(super) struct CellEntry {
     pub(super) began: Instant,
     /// Whether no command has run yet.
     pub(super) fresh: bool,
-    /// If it was made in a zygote namespace: what its zygote needs to enter it.
+    /// The key with which a zygote enters, if the cell was created in a zygote namespace.
     pub(super) key: Option<EntryKey>,
-    /// Its own zygote namespace, if it is a zygote's.
+    /// Its zygote namespace, if it is the cell of a zygote.
     pub(super) zygote_namespace: Option<ZygoteNamespace>,
-    /// Its mount namespace, if it has slots and is far enough.
+    /// Its mount namespace, if it has slots and init has got that far.
     pub(super) root: Option<OwnedFd>,
     pub(super) alone: SingleThreaded,
     pub(super) boot: BootPhase,
-    /// A command that came before init could take it.
+    /// A command that arrived before init could take it.
     pub(super) pending: Option<PendingRun>,
     pub(super) state: CellState,
 }
 
-/// A command with what is shown of the host for it, and its descriptors.
+/// A command with its mounts and descriptors.
 pub(super) struct PendingRun {
     pub(super) run: Box<RunParams>,
     pub(super) mounts: Vec<Mount>,
     pub(super) fds: Vec<OwnedFd>,
 }
 
-/// How far init is.
+/// The progress of init.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum BootPhase {
-    /// It builds its root.
+    /// Init builds its root.
     Building,
-    /// It has its ids, and reads commands as soon as it has locked the cell.
+    /// Init has its ids, and reads commands as soon as it has locked the cell.
     Locking,
-    /// It has locked the cell.
+    /// Init has locked the cell.
     Ready,
 }
 
 pub(super) enum CellState {
     Idle,
     Running(ActiveRun),
-    /// Init was killed at `since`; if it has gone, `group` says when to try to remove the group.
+    /// Init was killed at `since`; once it is gone, `group` says when to try to remove the cgroup.
     Dying {
         group: Option<Instant>,
         since: Instant,
     },
-    /// Nothing is left but its directory, which a process removes.
+    /// Only its directory is left, which a process removes.
     Clearing(Child),
 }
 
-/// A command that runs.
+/// A running command.
 pub(super) struct ActiveRun {
-    /// When the program was started, once it was.
+    /// When the program was started, if it was.
     started: Option<Instant>,
     /// When it has to end.
     deadline: Instant,
-    /// What the group had counted before.
+    /// The cgroup's counters before the command.
     before: Counters,
-    /// When to look at the CPU time next, if it is limited.
+    /// When to check the CPU time next, if it is limited.
     look_at_cpu: Option<Instant>,
-    /// When to look whether a full memory has killed a process.
+    /// When to check whether the out-of-memory killer has killed a process.
     look_at_memory: Option<Instant>,
     ending: Option<RunEnding>,
-    /// Whether init was killed because it does not answer.
+    /// Whether init was killed because it did not respond.
     killed: bool,
 }
 
 /// A command that is being ended.
 struct RunEnding {
     reason: StopReason,
-    /// When to have everything killed; `None` once that is done.
+    /// When to kill everything; `None` once that is done.
     kill: Option<Instant>,
     /// When to stop waiting for init.
     give_up: Instant,
@@ -139,7 +139,7 @@ impl CellEntry {
         }
     }
 
-    /// Tells the caller something. A caller that does not listen has only itself to blame.
+    /// Sends a message to the caller, and drops it if the caller does not read.
     pub(super) fn tell(&self, message: &FromCell) {
         let _ = wire::send(&self.caller, message, &[], SendFlags::DONTWAIT);
     }
@@ -148,7 +148,7 @@ impl CellEntry {
         let _ = wire::send(&self.init, message, &[], SendFlags::DONTWAIT);
     }
 
-    /// Its child of the keeper's that lives or may still live: its init, or the process that clears up after it.
+    /// The keeper's child that may still live: the init, or the process that clears the directory.
     pub(super) fn living_child(&self) -> Option<Pid> {
         match &self.state {
             CellState::Dying { group: Some(_), .. } => None,
@@ -162,12 +162,12 @@ impl CellEntry {
         !self.layers.contains(Layer::Pid) && !self.is_in_zygote_namespace()
     }
 
-    /// Whether it was made inside the user and PID namespace of a zygote.
+    /// Whether it was created inside the user and PID namespace of a zygote.
     fn is_in_zygote_namespace(&self) -> bool {
         self.key.is_some()
     }
 
-    /// Gives the cell's new user namespace its ids, if it has one, and what init waits for.
+    /// Writes the id map of the cell's user namespace, if it has one, and notifies init.
     pub(super) fn map_ids(&mut self, proc: &OwnedFd) -> Result<(), Failure> {
         let pid = self.child.pid.as_raw_nonzero();
         let map = self.ids.map();
@@ -177,10 +177,10 @@ impl CellEntry {
             let path = format!("{pid}/{file}");
             let written = rustix::fs::openat(proc, &path, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())
                 .and_then(|file| rustix::io::write(&file, text.as_bytes()));
-            written.map_err(|e| Failure::os(format!("cannot give the cell its ids ({file})"), e))?;
+            written.map_err(|e| Failure::os(format!("cannot assign ids to the cell ({file})"), e))?;
         }
         if !self.spec.slots.is_empty() {
-            // Now, because init is about to seal what /proc tells of it.
+            // Opened now, because init is about to make its /proc entry inaccessible.
             let flags = OFlags::RDONLY | OFlags::CLOEXEC;
             let root = rustix::fs::openat(proc, format!("{pid}/ns/mnt"), flags, Mode::empty());
             self.root = Some(root.map_err(|e| Failure::os("cannot open the cell's mount namespace", e))?);
@@ -196,7 +196,7 @@ impl CellEntry {
         Ok(())
     }
 
-    /// The cell is locked; descriptors that come with that are its gateway's sockets, or for a zygote.
+    /// The cell is locked. Descriptors that come with this message are the gateway's sockets, or for a zygote.
     pub(super) fn on_ready(&mut self, number: u64, landlock: bool, fds: &[OwnedFd]) {
         self.boot = BootPhase::Ready;
         if !landlock {
@@ -212,13 +212,13 @@ impl CellEntry {
         let _ = wire::send(&self.caller, &ready, &fds, SendFlags::DONTWAIT);
     }
 
-    /// A zygote's child waits in it. What it has used for that is not the run's.
+    /// A zygote's child waits in the cell. Its usage so far is not charged to the run.
     pub(super) fn on_parked(&mut self) {
         self.fresh = false;
         self.tell(&FromCell::Parked);
     }
 
-    /// Has a companion started. What it uses before a command comes is not the command's.
+    /// Starts a companion. Its usage before a command arrives is not charged to the command.
     pub(super) fn accompany(&mut self, fds: &[OwnedFd]) {
         let fds: Vec<_> = fds.iter().map(AsFd::as_fd).collect();
         self.fresh = false;
@@ -227,7 +227,7 @@ impl CellEntry {
         }
     }
 
-    /// Takes a command for init.
+    /// Accepts a command for init.
     pub(super) fn run(&mut self, pending_run: PendingRun) {
         if let Some(limits) = &pending_run.run.limits
             && let Err(failure) = self.adjust(limits)
@@ -252,11 +252,14 @@ impl CellEntry {
         }
     }
 
-    /// Changes what programs may use from now on.
+    /// Changes the limits of later commands.
     fn adjust(&mut self, limits: &Limits) -> Result<(), Failure> {
         let own = &self.spec.limits;
         if !limits.is_valid() || (limits.disk(), limits.inodes()) != (own.disk(), own.inodes()) {
-            return Err(Failure::of_request("cannot change the cell's limits", "its disk is as large as it was made"));
+            return Err(Failure::of_request(
+                "cannot change the cell's limits",
+                "disk and inode limits cannot change after the cell was created",
+            ));
         }
         self.group
             .adjust(own, limits, self.spec.disabled_layers())
@@ -286,18 +289,18 @@ impl CellEntry {
         }
     }
 
-    /// Shows what a command needs of the host at the cell's slots.
+    /// Mounts a command's host directories at the cell's slots.
     fn show(&self, mounts: &[Mount]) -> Result<(), Failure> {
         let (false, Some(root)) = (mounts.is_empty(), &self.root) else { return Ok(()) };
         let shown = match self.ids {
             CellIds::Two { .. } => rootfs::show_at_slots(self.alone, root.as_fd(), mounts),
             CellIds::One => rootfs::show_at_slots_from_outside(self.alone, root.as_fd(), mounts),
         };
-        shown.map_err(|e| Failure::os("cannot show a directory in the cell", e))
+        shown.map_err(|e| Failure::os("cannot mount a directory in the cell", e))
     }
 
-    /// Makes a pipe the program's own, so that it can open it again as `/dev/stdout` or `/dev/stderr`. Anything but
-    /// a pipe keeps its owner.
+    /// Makes the program's user the owner of a pipe, so that the program can open it again as `/dev/stdout` or
+    /// `/dev/stderr`. Anything but a pipe keeps its owner.
     fn give_pipe(&self, fd: BorrowedFd<'_>) {
         const PIPEFS_MAGIC: u64 = 0x5049_5045;
         if rustix::fs::fstatfs(fd).is_ok_and(|stat| stat.f_type.cast_unsigned() == PIPEFS_MAGIC) {
@@ -306,7 +309,7 @@ impl CellEntry {
         }
     }
 
-    /// The program runs: its time begins.
+    /// The program runs: its clock starts.
     pub(super) fn on_started(&mut self) {
         let now = Instant::now();
         let watched = self.spec.limits.cpu_time().filter(|_| self.counts_cpu);
@@ -318,14 +321,14 @@ impl CellEntry {
         }
     }
 
-    /// The soonest that this much CPU time can be used up.
+    /// The earliest moment at which this much CPU time can be used up.
     fn soonest(&self, cpu: Duration) -> Duration {
         let cpus = self.spec.limits.milli_cpus().max(1);
         let micros = u64::try_from(cpu.as_micros()).unwrap_or(u64::MAX);
         Duration::from_micros(micros.saturating_mul(1000) / cpus).max(LOOK)
     }
 
-    /// Begins to end the command.
+    /// Starts to end the command.
     pub(super) fn stop(&mut self, reason: StopReason) {
         let CellState::Running(run) = &mut self.state else { return };
         if run.ending.is_some() {
@@ -339,13 +342,13 @@ impl CellEntry {
             run.ending = Some(RunEnding { reason, kill: None, give_up: now + REPORT });
             ToInit::Kill
         };
-        // While init builds its root it waits for other messages; it hears of this when it can.
+        // While init builds its root it does not read this message; it gets it later.
         if self.boot != BootPhase::Building {
             self.tell_init(&message);
         }
     }
 
-    /// Init watches a limit itself and has ended the command.
+    /// Init has ended the command because of a limit that it enforces itself.
     pub(super) fn on_limit_exceeded(&mut self, kind: LimitKind) {
         if let CellState::Running(run) = &mut self.state
             && run.ending.is_none()
@@ -355,7 +358,7 @@ impl CellEntry {
         }
     }
 
-    /// Memory is full; whether that killed a process shows in a moment.
+    /// Memory is full; whether the kernel killed a process becomes visible shortly after.
     pub(super) fn on_memory_alarm(&mut self) {
         self.group.acknowledge_alarm();
         if let CellState::Running(run) = &mut self.state {
@@ -372,7 +375,7 @@ impl CellEntry {
                     self.tell_init(&ToInit::Kill);
                 }
             } else if ending.give_up <= now {
-                // Init does not answer. The kernel ends it and with it all the rest; the account is made then.
+                // Init does not respond. The kernel kills it with everything in the cell; the outcome is reported then.
                 let _ = pidfd_send_signal(&self.child.pidfd, Signal::KILL);
                 ending.give_up = now + DIE;
                 if std::mem::replace(&mut run.killed, true) {
@@ -382,7 +385,7 @@ impl CellEntry {
             return;
         }
         if now >= run.deadline && run.started.is_none() {
-            // Init is stuck. Its end is reported as that.
+            // Init is stuck and is killed. The caller learns that when init is gone.
             let _ = pidfd_send_signal(&self.child.pidfd, Signal::KILL);
             run.deadline = now + DIE;
             if std::mem::replace(&mut run.killed, true) {
@@ -399,7 +402,7 @@ impl CellEntry {
         if look_at_memory.is_some_and(|at| at <= now) {
             let killed = self.group.counters().oom_kills > before.oom_kills;
             if let CellState::Running(run) = &mut self.state {
-                // The alarm rings before the kernel kills; look again until the kill shows or the run ends.
+                // The alarm comes before the kill; check again until the kill is visible or the run ends.
                 run.look_at_memory = Some(now + LOOK);
             }
             if killed {
@@ -422,7 +425,7 @@ impl CellEntry {
         }
     }
 
-    /// Not even SIGKILL ends init. The caller gets its answer; the cell is deleted when that becomes possible.
+    /// Init survives SIGKILL. The caller gets its answer; the cell is deleted when that becomes possible.
     fn lose(&mut self, now: Instant) {
         let dying = CellState::Dying { group: None, since: now };
         if let CellState::Running(run) = std::mem::replace(&mut self.state, dying) {
@@ -430,12 +433,12 @@ impl CellEntry {
         }
     }
 
-    /// Whether it should be gone and is not.
+    /// Whether it should be gone but is not.
     pub(super) fn is_lost(&self) -> bool {
         matches!(self.state, CellState::Dying { since, .. } if since.elapsed() > LOST)
     }
 
-    /// What has been used so far.
+    /// The usage so far.
     pub(super) fn sample(&self) {
         let mut usage = Usage::default();
         if let CellState::Running(run) = &self.state {
@@ -448,14 +451,14 @@ impl CellEntry {
         self.tell(&FromCell::Sample(usage));
     }
 
-    /// The command has ended and init has cleared up after it.
+    /// The command has ended and init has killed its processes.
     pub(super) fn on_ended(&mut self, report: &Report) {
         let CellState::Running(run) = std::mem::replace(&mut self.state, CellState::Idle) else { return };
         let now = self.group.counters();
         let usage = Self::usage(report, &run.before, &now);
         let mut stopped = run.ending.map(|ending| ending.reason);
         if now.oom_kills > run.before.oom_kills {
-            // However it ended, this is why.
+            // Whatever the status of the program, this is why it ended.
             stopped = Some(StopReason::Limit(LimitKind::Memory));
         }
         let reached = self.reached(report, &run.before, &now, &usage);
@@ -467,8 +470,8 @@ impl CellEntry {
         }
     }
 
-    /// Gives init memory to collect with: what the program left may take all of it, and the kernel would kill init. Should
-    /// that fail, the collection may be cut off, and its reader notices.
+    /// Gives init memory for the collection: the program's files may take all of it, and the kernel would kill init. If
+    /// this fails, the collection may be truncated, which its reader notices.
     fn make_room(&mut self) {
         let mut roomy = self.spec.limits.clone();
         let most = LimitKind::Memory.info().most;
@@ -480,10 +483,10 @@ impl CellEntry {
         }
     }
 
-    /// Puts together what the group and init have counted. The group's counts are the ones to trust; it has no split
-    /// of the CPU time, which comes from init in proportion.
+    /// Combines the counters of the cgroup and of init. The cgroup's are authoritative. It does not split the CPU time
+    /// into user and system time, so init's proportion is used.
     fn usage(report: &Report, before: &Counters, now: &Counters) -> Usage {
-        // Init's numbers come out of the cell: no run lasts longer than this, so no sum can overflow.
+        // Init's numbers come out of the cell. No run lasts longer than this bound, so no sum can overflow.
         let sane = |duration: Duration| duration.min(Duration::from_secs(366 * 86_400));
         let (user, system, wall) = (sane(report.cpu_user), sane(report.cpu_system), sane(report.wall));
         let reaped = user + system;
@@ -504,7 +507,7 @@ impl CellEntry {
         }
     }
 
-    /// The limits that stood in the program's way.
+    /// The limits that the program ran into.
     fn reached(&self, report: &Report, before: &Counters, now: &Counters, usage: &Usage) -> Vec<(LimitKind, u64)> {
         let limits = &self.spec.limits;
         let mut reached = vec![];
@@ -523,7 +526,7 @@ impl CellEntry {
         reached
     }
 
-    /// Init could not do something: in a booting cell that is the cell's end, later the command's.
+    /// A step of init failed: this ends a booting cell, and otherwise the command.
     pub(super) fn on_failed(&mut self, error: &StepError) {
         let failure = if self.boot == BootPhase::Ready { error.of_command() } else { error.of_cell() };
         self.tell(&FromCell::Failed(failure));
@@ -532,7 +535,7 @@ impl CellEntry {
         }
     }
 
-    /// Init is gone, and everything with it. If a command was running, its account is made without init.
+    /// Init is gone, and everything with it. If a command was running, its outcome is made without init.
     pub(super) fn on_init_gone(&mut self) {
         if self.boot != BootPhase::Ready {
             let failure = Failure::new("cannot lock the cell", "its init ended before it was ready");
@@ -545,12 +548,12 @@ impl CellEntry {
         }
     }
 
-    /// Tells the caller how a command ended of which init says nothing.
+    /// Sends the outcome of a command that init did not report.
     fn account_for(&self, run: &ActiveRun, end: CellEnd) {
         let now = self.group.counters();
         let full = now.oom_kills > run.before.oom_kills;
         if run.started.is_none() && !full {
-            let why = if end == CellEnd::Lost { "init neither answers nor dies" } else { "init ended before it could" };
+            let why = if end == CellEnd::Lost { "init survives SIGKILL" } else { "init ended before the start" };
             return self.tell(&FromCell::Failed(Failure::new("cannot start the program", why)));
         }
         let wall = run.started.map_or(Duration::ZERO, |at| at.elapsed());

@@ -1,11 +1,11 @@
-//! A zygote namespace: the user and PID namespace that a zygote shares with the cells of its children, and the process that
-//! makes cells in it.
+//! A zygote namespace: the user and PID namespace that a zygote shares with the cells of its children, and the process
+//! that creates cells in it.
 //!
-//! A namespace can only be entered by a process with power over the user namespace that it belongs to, and a PID namespace
-//! only from the ones above it. The cells of a zygote's children must therefore be made inside the user and PID namespace
-//! that the zygote is in. The keeper is not in them and must not be, so a child of the keeper
-//! is. It is the first process of the PID namespace, which ends with it, and it does one thing: it makes a cell's init when
-//! the keeper asks for one. Everything else (groups, deadlines, messages) stays with the keeper, as for any other cell.
+//! Entering a namespace requires privileges over its user namespace, and a PID namespace can only be entered from an
+//! ancestor. The cells of a zygote's children must therefore be created inside the user and PID namespace of the
+//! zygote. The keeper must not be in them, so a child of the keeper is. It is the first process of the PID namespace,
+//! which ends with it, and it does one thing: it creates a cell's init when the keeper asks for one. The keeper handles
+//! everything else (cgroups, deadlines, messages), as for any other cell.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -25,8 +25,8 @@ use crate::spec::{CellSpec, Role};
 use crate::syscalls::EntryKey;
 use crate::wire::{self, Received};
 
-/// Everything about a cell that its init has to know. Its connection comes with this, and perhaps the group that it is to
-/// be born in.
+/// The parameters of a cell's init. Its connection comes with this message, and perhaps the cgroup in which it is
+/// created.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct InitOrder {
     pub(super) spec: CellSpec,
@@ -40,9 +40,9 @@ pub(super) struct InitOrder {
 
 #[derive(Debug, Serialize, Deserialize)]
 enum FromZygoteNamespace {
-    /// It was made; a descriptor of its process comes with this.
+    /// It was created; its pidfd comes with this message.
     Made,
-    /// It was not, and why.
+    /// It was not created, and why.
     Failed(i32),
 }
 
@@ -51,24 +51,24 @@ enum FromZygoteNamespace {
 pub(super) struct ZygoteNamespace {
     socket: OwnedFd,
     child: Child,
-    /// What its zygote needs to enter cells.
+    /// The key with which its zygote enters cells.
     pub(super) key: EntryKey,
 }
 
-/// What a zygote namespace is made from.
+/// The parameters of a zygote namespace.
 pub(super) struct ZygoteNamespaceParams<'a> {
-    /// The content of its map of ids.
+    /// The content of its id map.
     pub(super) map: &'a str,
-    /// The user that what is in it is charged to, on the host, if that is not the keeper's own.
+    /// The host user to whom its resources are charged, if that is not the keeper's user.
     pub(super) owner: Option<u32>,
-    /// The filters of the cells of its children, and the zygote's own.
+    /// The filters of the cells of its children, and of the zygote itself.
     pub(super) children: Filters,
     pub(super) zygote: Filters,
     pub(super) key: EntryKey,
 }
 
 impl ZygoteNamespace {
-    /// Makes a zygote namespace in which the ids of `map` exist.
+    /// Creates a zygote namespace that contains the ids of `map`.
     pub(super) fn start(
         alone: SingleThreaded,
         proc: &OwnedFd,
@@ -91,14 +91,14 @@ impl ZygoteNamespace {
         Ok(zygote_namespace)
     }
 
-    /// Ends everything in it, without waiting: the process that is returned has to be reaped when it has ended, which takes
-    /// as long as the slowest of all that is in the zygote namespace.
+    /// Kills everything in it, without waiting: the returned process has to be reaped when it has ended, which takes as
+    /// long as the slowest process in the zygote namespace.
     pub(super) fn end(self) -> Child {
         let _ = pidfd_send_signal(&self.child.pidfd, Signal::KILL);
         self.child
     }
 
-    /// Has a cell's init made.
+    /// Requests a cell's init.
     pub(super) fn make(
         &self,
         order: &InitOrder,
@@ -107,9 +107,9 @@ impl ZygoteNamespace {
     ) -> rustix::io::Result<Child> {
         let fds: Vec<_> = [socket].into_iter().chain(birthplace).collect();
         wire::send(&self.socket, order, &fds, SendFlags::DONTWAIT)?;
-        // It makes inits all day, each in less than a millisecond; every other cell waits meanwhile.
+        // This takes less than a millisecond; every other cell waits meanwhile.
         if !answers(&self.socket)? {
-            // What it might still answer would be taken for the answer to another order.
+            // A late answer would be taken for the answer to another request.
             let _ = pidfd_send_signal(&self.child.pidfd, Signal::KILL);
             return Err(Errno::TIMEDOUT);
         }
@@ -125,10 +125,10 @@ impl ZygoteNamespace {
     }
 }
 
-/// How long a zygote namespace may take to make an init.
+/// How long a zygote namespace may take to create an init.
 const MAKE: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
 
-/// Waits for an answer. False if none comes.
+/// Waits for an answer. Returns false if none comes.
 fn answers(socket: &OwnedFd) -> rustix::io::Result<bool> {
     loop {
         match poll(&mut [PollFd::new(socket, PollFlags::IN)], Some(&MAKE)) {
@@ -138,7 +138,7 @@ fn answers(socket: &OwnedFd) -> rustix::io::Result<bool> {
     }
 }
 
-/// The id of the process behind a descriptor, in the keeper's numbering.
+/// The id of the process behind a pidfd, in the keeper's PID namespace.
 fn pid_behind(pidfd: &OwnedFd) -> Option<Pid> {
     use std::os::fd::AsRawFd;
     let info = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", pidfd.as_raw_fd())).ok()?;
@@ -146,7 +146,7 @@ fn pid_behind(pidfd: &OwnedFd) -> Option<Pid> {
     Pid::from_raw(pid.trim().parse().ok()?)
 }
 
-/// The zygote namespace's own process: makes inits until the keeper is gone.
+/// The main function of the zygote namespace's process: creates inits until the keeper is gone.
 fn main(alone: SingleThreaded, socket: &OwnedFd, params: &ZygoteNamespaceParams<'_>) {
     let _ = serve(alone, socket, params);
 }
@@ -155,7 +155,7 @@ fn serve(alone: SingleThreaded, socket: &OwnedFd, params: &ZygoteNamespaceParams
     let _ = rustix::thread::set_name(c"sandbox-zygotes");
     sandbox_sys::process::close_all_except(&[socket.as_fd()])?;
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
-    // Inits that end need nobody to wait for them: the keeper watches a descriptor.
+    // Inits that end need not be reaped: the keeper watches a pidfd.
     sandbox_sys::signal::ignore([libc::SIGCHLD]);
     let mut buffer = vec![0; wire::MAX_MESSAGE];
     let mut is_root = params.owner.is_none();
@@ -163,7 +163,7 @@ fn serve(alone: SingleThreaded, socket: &OwnedFd, params: &ZygoteNamespaceParams
         match wire::receive(socket, &mut buffer, RecvFlags::empty())? {
             Received::Message(order, fds) => {
                 if !std::mem::replace(&mut is_root, true) {
-                    // The ids are there now. Another user id also takes the signal back.
+                    // The ids exist now. Changing the user id also clears the parent-death signal.
                     identity::take((0, 0))?;
                     rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
                 }

@@ -1,8 +1,8 @@
-//! Removing what programs have left, whatever it looks like.
+//! Removes the files that programs left, whatever they look like.
 //!
-//! Nothing is ever followed: a name is removed as what it is, and only what has just been found to be a directory is entered.
-//! Every process that could change that meanwhile is dead. Directories are not descended into; what is in them is moved
-//! up, so that it does not matter how deep they are.
+//! No link is ever followed: a name is removed as it is, and only a directory that was just checked is opened. Every
+//! process that could change it meanwhile is dead. There is no recursion: the content of a subdirectory is moved up, so
+//! that the depth does not matter.
 
 use std::ffi::CString;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -15,8 +15,8 @@ pub(crate) fn clear(top: BorrowedFd<'_>) -> rustix::io::Result<()> {
     clear_some(top, usize::MAX).map(drop)
 }
 
-/// Removes what is in a directory if that is at most `most` names, and otherwise a part of it. Returns whether everything
-/// is gone.
+/// Removes the content of a directory if it is at most `most` names, and otherwise a part of it. Returns whether
+/// everything is gone.
 pub(crate) fn clear_some(top: BorrowedFd<'_>, most: usize) -> rustix::io::Result<bool> {
     let mut moved = 0_u64;
     let mut left = most;
@@ -60,7 +60,7 @@ fn names(dir: BorrowedFd<'_>, most: usize) -> rustix::io::Result<Vec<CString>> {
     Ok(names)
 }
 
-/// Removes a name, unless it is a directory's.
+/// Removes a name, unless it is a directory.
 fn unlink(dir: BorrowedFd<'_>, name: &CString) -> rustix::io::Result<bool> {
     match rustix::fs::unlinkat(dir, name, AtFlags::empty()) {
         Ok(()) | Err(Errno::NOENT) => Ok(true),
@@ -69,12 +69,12 @@ fn unlink(dir: BorrowedFd<'_>, name: &CString) -> rustix::io::Result<bool> {
     }
 }
 
-/// Opens a directory, which its owner may have closed to everybody.
+/// Opens a directory, even if its owner has removed all permissions.
 fn enter(dir: BorrowedFd<'_>, name: &CString) -> rustix::io::Result<OwnedFd> {
     const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
     let open = || rustix::fs::openat(dir, name, DIRECTORY, Mode::empty());
     let opened = open();
-    // Of one that may be read, nothing can be removed unless it may be written to as well.
+    // Removing entries needs write permission too.
     let writable =
         rustix::fs::accessat(dir, name, rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK, AtFlags::empty());
     match (opened, writable) {
@@ -92,7 +92,7 @@ fn move_up(dir: BorrowedFd<'_>, name: &CString, top: BorrowedFd<'_>, moved: &mut
         *moved += 1;
         match rustix::fs::renameat_with(dir, name, top, format!(".moved-{moved}"), RenameFlags::NOREPLACE) {
             Err(Errno::EXIST) => {}
-            // A directory that moves is written to: it has another parent then.
+            // Moving a directory writes to it, because its parent entry changes.
             Err(Errno::ACCESS) => rustix::fs::chmodat(dir, name, Mode::RWXU, AtFlags::empty())?,
             other => return other,
         }
@@ -106,7 +106,7 @@ mod tests {
     use std::path::Path;
 
     #[test]
-    fn everything_goes_and_nothing_else() {
+    fn everything_inside_is_removed_and_nothing_outside() {
         let outside = tempfile::tempdir().expect("tempdir");
         std::fs::write(outside.path().join("kept"), "x").expect("write");
         let dir = tempfile::tempdir().expect("tempdir");
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_is_removed_at_a_time() {
+    fn a_large_directory_is_removed_in_parts() {
         let dir = tempfile::tempdir().expect("tempdir");
         std::fs::create_dir_all(dir.path().join("a/b")).expect("mkdir");
         for number in 0..10 {
@@ -138,14 +138,14 @@ mod tests {
         let mut turns = 1;
         while !clear_some(top.as_fd(), 4).expect("cleared in part") {
             turns += 1;
-            assert!(turns < 20, "it does not come to an end");
+            assert!(turns < 20, "it does not terminate");
         }
         assert_eq!(std::fs::read_dir(dir.path()).expect("readable").count(), 0);
         assert!(turns > 2, "{turns}");
-        assert!(clear_some(top.as_fd(), 4).expect("nothing is there"));
+        assert!(clear_some(top.as_fd(), 4).expect("it is empty"));
     }
 
-    /// Directories within directories, deeper than a path can say.
+    /// Nested directories, deeper than a path can express.
     fn make_nested(path: &Path, depth: usize) {
         std::fs::create_dir(path).expect("mkdir");
         let mut dir: OwnedFd = std::fs::File::open(path).expect("open").into();

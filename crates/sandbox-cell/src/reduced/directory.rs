@@ -1,7 +1,7 @@
-//! Where a keeper makes the directories of its cells.
+//! The directories of a keeper's cells without namespaces.
 //!
-//! It is one directory among the host's temporary files, locked as long as the keeper lives. A lock that can be had means
-//! that its keeper is dead, also if that was in another container with the same temporary files.
+//! They are in one directory among the host's temporary files, locked while the keeper lives. If the lock is free, the
+//! keeper is dead, even if it ran in another container that shares the temporary files.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -18,23 +18,23 @@ use sandbox_base::random::random_token;
 
 const PREFIX: &str = "sandbox-run-cells-";
 
-/// How old a directory must be before its lock is tried: its keeper may just be about to take it.
+/// How old a directory must be before its lock is tried, because a new keeper may not have taken it yet.
 pub(crate) const SWEEP_AGE: Duration = Duration::from_secs(10);
 
-/// How many names the keeper removes by itself.
+/// How many names the keeper removes itself.
 const SMALL: usize = 64;
 
-/// The directory in which a keeper's cells have theirs.
+/// The directory that contains those of a keeper's cells.
 #[derive(Debug)]
 pub(crate) struct CellsDirectory {
     path: PathBuf,
     dir: OwnedFd,
-    /// Whether cells have users of their own, which have to come by.
+    /// Whether cells have dedicated users, who must be able to traverse it.
     shared: bool,
 }
 
 impl CellsDirectory {
-    /// Makes the directory.
+    /// Creates the directory.
     pub(crate) fn make(shared: bool) -> io::Result<Self> {
         Self::make_in(&std::env::temp_dir().canonicalize()?, shared)
     }
@@ -49,14 +49,14 @@ impl CellsDirectory {
             }
             let dir = open(&path)?;
             flock(&dir, FlockOperation::NonBlockingLockExclusive)?;
-            // The umask may have taken something away.
+            // The umask may have cleared permission bits.
             rustix::fs::fchmod(&dir, Mode::from_raw_mode(mode))?;
             return Ok(Self { path, dir, shared });
         }
         Err(io::ErrorKind::AlreadyExists.into())
     }
 
-    /// Makes the directory of a cell, with its places.
+    /// Creates the directory of a cell, with its subdirectories.
     pub(crate) fn prepare(&self, number: u64, spec: &CellSpec, owner: Option<(u32, u32)>) -> io::Result<CellLayout> {
         let layout = CellLayout::new(self.path.join(number.to_string()), spec);
         let root = number.to_string();
@@ -75,14 +75,14 @@ impl CellsDirectory {
         Ok(layout)
     }
 
-    /// Removes the directory of a cell, of which no process is left, however long that takes.
+    /// Removes the directory of a cell without processes, however long that takes.
     pub(crate) fn remove(&self, number: u64) {
         self.remove_with(number, |dir| clear(dir).is_ok());
     }
 
-    /// Removes it if it holds little, as is usual: init has cleared it. Returns whether there is nothing more to do.
+    /// Removes it if it holds little, as is usual, because init has cleared it. Returns whether nothing is left to do.
     pub(crate) fn remove_if_small(&self, number: u64) -> bool {
-        // What cannot be removed now cannot be removed by trying longer.
+        // If a removal fails now, another attempt would fail too.
         self.remove_with(number, |dir| clear_some(dir, SMALL).unwrap_or(true))
     }
 
@@ -116,14 +116,14 @@ fn open(path: &Path) -> rustix::io::Result<OwnedFd> {
     rustix::fs::openat(CWD, path, DIRECTORY, Mode::empty())
 }
 
-/// The directory of a keeper that is dead. It is locked, so that no other keeper removes it too.
+/// The directory of a dead keeper. It is locked, so that no other keeper removes it too.
 pub(crate) struct AbandonedDirectory {
     path: PathBuf,
     dir: OwnedFd,
 }
 
 impl AbandonedDirectory {
-    /// Finds those that dead keepers of the same user have left.
+    /// Finds the directories of dead keepers of the same user.
     pub(crate) fn find() -> Vec<Self> {
         Self::find_in(&std::env::temp_dir())
     }
@@ -147,7 +147,7 @@ impl AbandonedDirectory {
         std::fs::read_dir(parent).into_iter().flatten().flatten().filter_map(lock).collect()
     }
 
-    /// Removes it with all that is in it, however long that takes.
+    /// Removes it with its content, however long that takes.
     pub(crate) fn remove(&self) {
         let _ = clear(self.dir.as_fd());
         let _ = std::fs::remove_dir(&self.path);
@@ -174,14 +174,14 @@ mod tests {
         std::fs::create_dir(parent.path().join("sandbox-run-cells-dead")).expect("mkdir");
         std::fs::write(parent.path().join("sandbox-run-cells-dead/file"), "x").expect("write");
         std::fs::create_dir(parent.path().join("other")).expect("mkdir");
-        // Young ones stay.
+        // Recent directories stay.
         AbandonedDirectory::find_in(parent.path()).iter().for_each(AbandonedDirectory::remove);
         assert_eq!(count(), 3);
         let old = std::time::SystemTime::now() - 2 * SWEEP_AGE;
         for entry in std::fs::read_dir(parent.path()).expect("readable").flatten() {
             std::fs::File::open(entry.path()).and_then(|dir| dir.set_modified(old)).expect("aged");
         }
-        // Of the old ones, those whose keeper lives.
+        // Of the old ones, those with a live keeper stay.
         AbandonedDirectory::find_in(parent.path()).iter().for_each(AbandonedDirectory::remove);
         assert_eq!(count(), 2);
         assert!(directory.remove_if_small(7));

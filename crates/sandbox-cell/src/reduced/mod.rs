@@ -2,16 +2,16 @@
 //!
 //! # Theory of operation
 //!
-//! There is no root file system of the cell's own. The keeper makes a directory for it ([`directory`]) with a place each for
-//! the working directory, the home directory, temporary files and volumes; programs can write there and nowhere else,
-//! and of the host they can read the system's directories and what the cell was asked to show, where it is. Landlock
-//! keeps them to that, so there are no such cells without it.
+//! The cell has no root file system. The keeper creates a directory for it ([`directory`]) with subdirectories for the
+//! working directory, the home directory, temporary files and volumes. Programs can write there and nowhere else. Of
+//! the host they can read the system directories and the mounts of the cell, at their original paths. Landlock enforces
+//! that, so such cells require it.
 //!
-//! Callers speak of paths as in any other cell: `/sandbox`, `/tmp`, the targets of mounts. [`CellLayout`] knows where these really
-//! are, and rewrites a command's words, variables and working directory accordingly.
+//! Callers use the same paths as in any other cell: `/sandbox`, `/tmp`, the targets of mounts. [`CellLayout`] knows
+//! their actual locations, and rewrites a command's arguments, variables and working directory accordingly.
 //!
-//! Nothing limits the size of a directory, so init measures it from time to time ([`usage`]), as it does with memory. And
-//! nothing makes it vanish with the cell: init empties it when its programs are dead, or else the keeper does
+//! Nothing limits the size of a directory, so init measures it periodically ([`usage`]), as it does with memory. And
+//! nothing removes it with the cell: init clears it when its programs are dead, or else the keeper does
 //! ([`mod@clear`]).
 
 mod clear;
@@ -28,20 +28,21 @@ pub(crate) use usage::measure;
 
 use crate::spec::{CellSpec, Command, HOME_DIR, WORK_DIR};
 
-/// The oldest Landlock that is wall enough by itself: before, it did not watch over files being cut off.
+/// The oldest Landlock version that suffices alone: earlier versions do not restrict truncation.
 pub(crate) const LANDLOCK_ABI: u32 = 3;
 
-/// The places that every cell has: the name in the cell, and in its directory.
+/// The directories that every cell has: the path in the cell, and the name in its directory.
 const OWN: [(&str, &str); 3] = [(WORK_DIR, "work"), (HOME_DIR, "home"), ("/tmp", "tmp")];
 
-/// Where things are that a cell knows by other names.
+/// The actual locations of the paths that a cell knows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct CellLayout {
     /// The cell's directory.
     root: PathBuf,
-    /// Its writable places: the name in the cell, and where it is. First those that every cell has, then its volumes.
+    /// Its writable directories: the path in the cell, and its location. First those that every cell has, then its
+    /// volumes.
     writable: Vec<(PathBuf, PathBuf)>,
-    /// What it shows of the host, likewise.
+    /// Its mounts, likewise.
     shown: Vec<(PathBuf, PathBuf)>,
     in_place: bool,
 }
@@ -58,7 +59,7 @@ impl CellLayout {
         Self { writable: own.into_iter().chain(volumes).collect(), shown: shown.collect(), root, in_place: false }
     }
 
-    /// The layout of a cell in a container that was made for it: everything is where it is said to be.
+    /// The layout of a cell in a container that was created for it: every path is its own location.
     pub(crate) fn in_place(spec: &CellSpec) -> Self {
         let own = OWN.map(|(name, _)| PathBuf::from(name));
         let writable = own.into_iter().chain(spec.volumes.iter().map(|volume| volume.target.clone()));
@@ -67,7 +68,7 @@ impl CellLayout {
         Self { root: WORK_DIR.into(), writable, shown, in_place: true }
     }
 
-    /// Whether the root file system was made for the cell.
+    /// Whether the root file system was created for the cell.
     pub(crate) fn is_in_place(&self) -> bool {
         self.in_place
     }
@@ -82,20 +83,20 @@ impl CellLayout {
         self.writable.iter().map(|(_, place)| place.as_path())
     }
 
-    /// Those of them that every cell has, and those that are volumes.
+    /// The writable directories that every cell has, and the volumes.
     pub(crate) fn own_and_volumes(&self) -> (impl Iterator<Item = &Path>, impl Iterator<Item = &Path>) {
         (self.writable().take(OWN.len()), self.writable().skip(OWN.len()))
     }
 
-    /// Where a path of the cell's is, if it is one of its own and not the system's.
+    /// The location of a path, if it belongs to the cell and not to the system.
     pub(crate) fn find(&self, path: &Path) -> Option<PathBuf> {
         let mut places = self.writable.iter().chain(&self.shown);
         let found = places.find_map(|(name, place)| Some(place.join(path.strip_prefix(name).ok()?)))?;
-        // Joining nothing leaves a slash at the end, which a file must not have.
+        // Joining an empty path leaves a trailing slash, which a file must not have.
         Some(found.components().collect())
     }
 
-    /// A command that means the same where there is no root of the cell's own.
+    /// The command with all paths replaced by their locations.
     pub(crate) fn translate(&self, command: Command) -> Command {
         let text = |text: OsString| OsString::from_vec(self.rewrite(text.as_bytes()));
         Command {
@@ -105,7 +106,7 @@ impl CellLayout {
         }
     }
 
-    /// Replaces the cell's names by where things are, wherever one stands by itself or at the beginning of a path.
+    /// Replaces the cell's paths by their locations, wherever one stands alone or at the start of a longer path.
     fn rewrite(&self, text: &[u8]) -> Vec<u8> {
         let mut result = Vec::with_capacity(text.len());
         let mut at = 0;
@@ -145,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_replaced_where_they_stand_for_places() {
+    fn cell_paths_in_arguments_are_replaced_by_locations() {
         let layout = layout();
         let rewrite = |text: &str| String::from_utf8(layout.rewrite(text.as_bytes())).expect("text");
         for (text, expected) in [
@@ -164,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_are_found() {
+    fn cell_paths_have_locations() {
         let layout = layout();
         let find = |path: &str| layout.find(Path::new(path));
         assert_eq!(find("/sandbox"), Some("/tmp/ground/3/work".into()));

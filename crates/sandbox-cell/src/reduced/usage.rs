@@ -1,25 +1,25 @@
-//! How much is in a directory that programs may be writing to at this moment.
+//! Measures a directory that programs may be writing to.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
-/// How deep directories may be. Who goes deeper hides something.
+/// The maximum depth. Deeper directories count as hidden.
 const DEEPEST: usize = 128;
 
-/// What a directory holds.
+/// The content of a directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Measured {
     /// Bytes on disk.
     pub(crate) bytes: u64,
     /// Files and directories.
     pub(crate) inodes: u64,
-    /// Whether part of it could not be seen: too deep, or closed to everybody.
+    /// Whether part of it could not be read: too deep, or without permissions.
     pub(crate) hidden: bool,
 }
 
-/// Measures what is below a directory, but stops when it is more than this: by then it does not matter how much more.
+/// Measures everything below a directory, but stops at this bound.
 pub(crate) fn measure(top: BorrowedFd<'_>, most_bytes: u64, most_inodes: u64) -> Measured {
     const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
     let mut measured = Measured::default();
@@ -35,7 +35,7 @@ pub(crate) fn measure(top: BorrowedFd<'_>, most_bytes: u64, most_inodes: u64) ->
         if matches!(name.to_bytes(), b"." | b"..") {
             continue;
         }
-        // What has just vanished is not there.
+        // It has just vanished.
         let Ok(stat) = rustix::fs::statat(&*fd, name, AtFlags::SYMLINK_NOFOLLOW) else { continue };
         measured.inodes += 1;
         measured.bytes += u64::try_from(stat.st_blocks).unwrap_or(0) * 512;
@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn counts_what_is_there_and_follows_nothing() {
+    fn files_are_counted_and_links_not_followed() {
         let dir = tempfile::tempdir().expect("tempdir");
         std::fs::create_dir_all(dir.path().join("a/b")).expect("mkdir");
         std::fs::write(dir.path().join("a/b/file"), vec![1; 100_000]).expect("write");
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn says_when_something_is_too_deep_to_see() {
+    fn directories_that_are_too_deep_are_reported() {
         let dir = tempfile::tempdir().expect("tempdir");
         std::fs::create_dir_all(dir.path().join(vec!["d"; DEEPEST + 1].join("/"))).expect("mkdir");
         let top = std::fs::File::open(dir.path()).expect("open");

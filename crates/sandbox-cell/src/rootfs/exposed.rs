@@ -1,8 +1,8 @@
-//! A root that hides nothing, for cells from which the `mount` layer was left out: the host's own directories are at
-//! their places in it, writable for whoever may write to them.
+//! A root that hides nothing, for tests that disable the `mount` layer: the host's directories are at their usual
+//! paths, with their usual permissions.
 //!
-//! Nothing is ever made in a directory of the host. Where the cell has something of its own below one, the host's
-//! entries are shown one by one beside it.
+//! Nothing is ever created in a host directory. Where the cell has a mount below one, the host's entries are mounted
+//! individually beside it.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -16,10 +16,10 @@ use super::{Parts, attach, below_root, make_target};
 use crate::spec::HOME_DIR;
 use crate::step::{InitStep, StepError, at, named};
 
-/// What a private root keeps out of sight.
+/// Host directories that a private root hides.
 const HIDDEN: [&str; 9] = ["/tmp", "/var/tmp", "/etc", "/root", "/home", "/opt", "/srv", "/run", "/dev/shm"];
 
-/// The most entries of a directory that are shown one by one.
+/// The maximum number of directory entries that are mounted individually.
 const MOST_ENTRIES: usize = 500;
 
 pub(super) fn show_host(root: &OwnedFd, parts: &Parts<'_>) -> Result<(), StepError> {
@@ -28,7 +28,7 @@ pub(super) fn show_host(root: &OwnedFd, parts: &Parts<'_>) -> Result<(), StepErr
         .chain([Path::new(HOME_DIR)])
         .collect();
     for dir in HIDDEN.map(Path::new) {
-        // Where it is a link on the host it leads to a directory that the cell has too.
+        // A link on the host leads to a directory that the cell has too.
         if std::fs::symlink_metadata(dir).is_ok_and(|metadata| metadata.is_dir()) {
             show(root, dir, &own).map_err(at(InitStep::Show(named(dir))))?;
         }
@@ -59,7 +59,7 @@ fn show(root: &OwnedFd, host: &Path, own: &[&Path]) -> rustix::io::Result<()> {
     Ok(())
 }
 
-/// Shows a directory or file with all that is mounted below it.
+/// Mounts a directory or file with everything that is mounted below it.
 fn bind(root: &OwnedFd, host: &Path) -> rustix::io::Result<()> {
     let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | OpenTreeFlags::AT_RECURSIVE;
     let tree = open_tree(CWD, host, flags)?;

@@ -1,9 +1,9 @@
-//! The root of a cell that is made of an image instead of the host's system directories.
+//! The root of a cell that uses an image instead of the host's system directories.
 //!
-//! An image is full of links that nobody vouches for, so that nothing of it may be there when a path is looked up that
-//! the cell was asked for: mounts and volumes come first, into a root without links. Then the image's entries are shown
-//! around them, each opened by its single name without following it. Where the cell has something of its own below a
-//! directory of the image, that directory's entries are shown one by one.
+//! An image contains untrusted links, so no part of it may be mounted when the targets of the cell's mounts are
+//! resolved: mounts and volumes come first, into a root without links. The image's entries are then mounted around
+//! them, each opened by its single name without following links. Where the cell has a mount below a directory of the
+//! image, that directory's entries are mounted individually.
 
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, OwnedFd};
@@ -18,13 +18,13 @@ use sandbox_sys::mount::{Attributes, set_attributes};
 use super::{Parts, STAGING, WRITABLE, attach, below_root, make_target};
 use crate::step::{InitStep, StepError, named};
 
-/// What of an image's root is never shown: the cell has its own, or none.
+/// Entries of an image's root that are never mounted: the cell has its own, or none.
 const HIDDEN: [&str; 5] = ["dev", "proc", "sys", "run", STAGING];
 
-/// The most entries of a directory that are shown one by one. Each is a mount.
+/// The maximum number of directory entries that are mounted individually.
 const MOST_ENTRIES: usize = 500;
 
-/// Shows an image around what the root already has.
+/// Mounts an image around the existing entries of the root.
 pub(super) fn show_image(root: &OwnedFd, image: &Path, parts: &Parts<'_>) -> Result<(), StepError> {
     let opening = |errno| StepError::new(InitStep::OpenImage(named(image)), errno);
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -66,7 +66,7 @@ fn show_entry(root: &OwnedFd, dir: &OwnedFd, name: &OsStr, path: &Path, own: &[P
     let shared = own.iter().any(|own| own.starts_with(path));
     let stat = rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW).map_err(failed)?;
     match FileType::from_raw_mode(stat.st_mode) {
-        // What the cell was asked for stands above what the image has in its way.
+        // The cell's mounts take precedence over entries of the image.
         kind if shared && kind != FileType::Directory => Ok(()),
         FileType::Directory if shared => {
             make_target(root, path, true).map_err(failed)?;
@@ -84,7 +84,7 @@ fn show_entry(root: &OwnedFd, dir: &OwnedFd, name: &OsStr, path: &Path, own: &[P
     }
 }
 
-/// Shows an entry that is no link, with all below it. The directories above it in the root are the root's own.
+/// Mounts an entry that is not a link, with everything below it. Its parent directories belong to the cell's root.
 fn bind(root: &OwnedFd, dir: &OwnedFd, name: &OsStr, path: &Path, is_dir: bool) -> rustix::io::Result<()> {
     let entry = rustix::fs::openat(dir, name, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
     let clone = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;

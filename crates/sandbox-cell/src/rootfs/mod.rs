@@ -2,17 +2,17 @@
 //!
 //! # Theory of operation
 //!
-//! Init is born in a copy of the host's mount namespace. It first cuts every tie to the original, so that nothing it
-//! mounts can be seen outside. It then covers the root with a small tmpfs, which is reached through its descriptor only,
-//! and fills it: the host's system directories or an unpacked image's, bound read-only; a few files and devices of its
-//! own; the mounts that the cell was asked for; the writable directories; `/proc`. At last the tmpfs becomes the root,
-//! and the host's tree is detached.
+//! Init starts in a copy of the host's mount namespace. It first makes all mounts private, so that nothing it mounts is
+//! visible outside. It then covers the root with a small tmpfs, which it accesses only through a descriptor, and fills
+//! it: the host's system directories or those of an unpacked image, bound read-only; a few files and devices; the
+//! cell's mounts; the writable directories; `/proc`. Finally the tmpfs becomes the root, and the host's tree is
+//! detached.
 //!
 //! Everything writable in a cell is one tmpfs, so that one size and one inode count limit all of it. Volumes, which
-//! have sizes of their own, are the exception.
+//! have separate sizes, are the exception.
 //!
-//! Detaching a mount makes the kernel wait for all CPUs, so it is done exactly once; what could be detached after use
-//! is covered or made inaccessible instead.
+//! Detaching a mount makes the kernel wait for all CPUs, so it is done exactly once; other mounts are covered or made
+//! inaccessible after use.
 
 #[cfg(feature = "canary")]
 mod exposed;
@@ -38,82 +38,82 @@ pub(crate) use targets::check_targets;
 use crate::spec::{HOME_DIR, Mount, Volume, WORK_DIR};
 use crate::step::{InitStep, StepError, at, named};
 
-/// Directories of the host that make up a system. Those that are symbolic links there become links here.
+/// System directories of the host. Those that are symbolic links on the host become links in the cell.
 const SYSTEM_DIRS: [&str; 7] = ["usr", "bin", "sbin", "lib", "lib64", "lib32", "libx32"];
 
-/// Parts of the host's /etc that programs need and that say nothing about the host.
+/// Parts of the host's /etc that programs need and that reveal nothing about the host.
 const ETC: [&str; 3] = ["ld.so.cache", "alternatives", "ssl/certs"];
 
 const DEVICES: [&str; 5] = ["null", "zero", "full", "random", "urandom"];
 
-/// Directories that are bound to parts of the one writable tmpfs: name in it, place in the cell, mode.
+/// Directories that are bound to parts of the one writable tmpfs: name in it, path in the cell, mode.
 const WRITABLE: [(&str, &str, u32); 4] =
     [("work", "sandbox", 0o755), ("home", "home/sandbox", 0o755), ("tmp", "tmp", 0o1777), ("shm", "dev/shm", 0o1777)];
 
 /// Inodes of the writable tmpfs that the cell itself uses: its root and the directories above.
 const OWN_INODES: u64 = 1 + WRITABLE.len() as u64;
 
-/// Parts of /proc that tell about the kernel, the host or its other users. Each costs a mount in every cell, so what
-/// only root can read, or what only names the host's hardware, is not among them.
+/// Parts of /proc that reveal the kernel, the host or its other users. Each costs a mount in every cell, so files that
+/// only root can read, or that only name the host's hardware, are not listed.
 const MASKED_FILES: [&str; 5] = ["cmdline", "kallsyms", "kcore", "keys", "locks"];
 const MASKED_DIRS: [&str; 2] = ["acpi", "scsi"];
 
-/// Where the whole writable tmpfs is attached, so that its parts can be cloned from it. Only init may enter.
+/// Where the whole writable tmpfs is attached, so that its parts can be cloned. Only init may enter.
 const STAGING: &str = "mnt";
 
-/// Names of the user and its group in a cell.
+/// Names of the user and the group in a cell.
 const PASSWD: &str = "root:x:0:0:root:/:/bin/false\nsandbox:x:1000:1000:sandbox:/home/sandbox:/bin/sh\n\
                       nobody:x:65534:65534:nobody:/:/bin/false\n";
 const GROUP: &str = "root:x:0:\nsandbox:x:1000:\nnogroup:x:65534:\n";
 const HOSTS: &str = "127.0.0.1 localhost sandbox\n::1 localhost\n";
-/// Nobody answers there unless the cell has a resolver.
+/// The resolver's address; it answers only if the cell has a resolver.
 const RESOLV: &str = "nameserver 127.0.0.1\noptions attempts:1\n";
 const NSSWITCH: &str = "passwd: files\ngroup: files\nhosts: files dns\n";
 
-/// What a root is made of.
+/// The parameters of a root.
 pub(crate) struct Parts<'a> {
-    /// An unpacked image to show instead of the host's system directories.
+    /// An unpacked image to use instead of the host's system directories.
     pub(crate) image: Option<&'a Path>,
-    /// What it shows of the host besides the system.
+    /// The cell's mounts.
     pub(crate) mounts: &'a [Mount],
-    /// For each mount, the namespace that maps the ids in it, if there is one: of a writable one, its owner to the cell's
-    /// user; of one that is only to be read, none that owns anything in it.
+    /// For each mount, the user namespace that maps the ids in it, if there is one. For a writable mount it maps the
+    /// owner to the cell's user; for a read-only one it maps no owner of its files.
     pub(crate) id_maps: &'a [Option<OwnedFd>],
     /// The writable tmpfs.
     pub(crate) writable: &'a OwnedFd,
     /// A tmpfs for each volume.
     pub(crate) volumes: &'a [(&'a Volume, OwnedFd)],
-    /// Empty directories in it.
+    /// Empty directories, at which mounts can be added later.
     pub(crate) slots: &'a [PathBuf],
-    /// Whether the host's own directories are to be seen in it, as though it were no root of its own.
+    /// Whether the host's directories are visible in it, as without a private root.
     pub(crate) host: bool,
     /// Whether /proc shows the processes of all users.
     pub(crate) all_processes: bool,
 }
 
-/// Whether a cell shows files through which its programs could reach sockets of processes outside.
+/// Whether the mounts of a cell may contain sockets of processes outside.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SocketsShown {
     None,
     Some,
 }
 
-/// The same for a cell that has no root of its own.
+/// The same for a cell without a root file system.
 pub(crate) fn sockets_shown(mounts: &[Mount]) -> SocketsShown {
     if mounts.iter().any(|mount| mount.foreign) { SocketsShown::Some } else { SocketsShown::None }
 }
 
-/// Builds the root and makes it the root of this process; the host's tree is gone afterwards. Called by init in its
-/// own mount namespace. Returns a writable view of /proc that nobody else can reach.
+/// Builds the root and makes it the root of this process; the host's tree is gone afterwards. Called by init in a
+/// private mount namespace. Returns a writable view of /proc that no other process can reach.
 pub(crate) fn enter(parts: &Parts<'_>) -> Result<(OwnedFd, SocketsShown), StepError> {
     let mut sockets = SocketsShown::None;
     let writable = parts.writable;
     mount_change(c"/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)
         .map_err(at(InitStep::MakeMountsPrivate))?;
-    // Not without devices: its own are in it, and nobody can make others.
+    // Device nodes are allowed: the cell's devices are in it, and its programs cannot create others.
     let options = [("size", "1m"), ("nr_inodes", "2k"), ("mode", "0755")];
     let root = new_filesystem("tmpfs", &options, MountAttrFlags::MOUNT_ATTR_NOSUID).map_err(at(InitStep::MakeRoot))?;
-    // It covers the old root, where no lookup finds it: they begin below whatever covers the root.
+    // It covers the old root, where path lookups do not find it: they start below whatever covers the root.
     move_mount(&root, c"", CWD, c"/", MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH).map_err(at(InitStep::AttachRoot))?;
     fill(&root, parts).map_err(at(InitStep::FillRoot))?;
     if parts.image.is_none() {
@@ -139,7 +139,7 @@ pub(crate) fn enter(parts: &Parts<'_>) -> Result<(OwnedFd, SocketsShown), StepEr
     for slot in parts.slots {
         make_target(&root, below_root(slot), true).map_err(at(InitStep::MakeSlot(named(slot))))?;
     }
-    // Only what is attached can be cloned, on all but the newest kernels.
+    // Except on the newest kernels, only attached mounts can be cloned.
     attach(writable, &root, STAGING).map_err(at(InitStep::AttachWritable))?;
     for (name, target, _) in WRITABLE {
         let tree = clone_one(writable, name).map_err(at(InitStep::OpenWritable))?;
@@ -158,21 +158,21 @@ pub(crate) fn enter(parts: &Parts<'_>) -> Result<(OwnedFd, SocketsShown), StepEr
     set_attributes(root.as_fd(), sealed, false).map_err(at(InitStep::SealRoot))?;
 
     // With both arguments the same, the old root ends up on top of the new one, from where it is detached. (A user
-    // namespace, which comes next, cannot be made while anything covers the root.)
+    // namespace, which comes next, cannot be created while a mount covers the root.)
     rustix::process::pivot_root(c".", c".").map_err(at(InitStep::ChangeRoot))?;
     unmount(c".", UnmountFlags::DETACH).map_err(at(InitStep::DetachHostRoot))?;
     rustix::process::chdir(c"/").map_err(at(InitStep::EnterRoot))?;
     Ok((proc, sockets))
 }
 
-/// Tries whether a root could be built here. Called in a mount namespace that nobody needs any more.
+/// Tries whether a root can be built here. Called in a disposable mount namespace.
 pub(crate) fn can_mount() -> rustix::io::Result<()> {
     mount_change(c"/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)?;
     tmpfs(&[("size", "4k")])?;
     clone_one(CWD, c"/usr").map(drop)
 }
 
-/// The host's system directories, and the harmless parts of its /etc.
+/// Mounts the host's system directories, and the harmless parts of its /etc.
 fn show_system(root: &OwnedFd) -> Result<(), StepError> {
     let shown = |path: String| at(InitStep::Show(path));
     for name in SYSTEM_DIRS {
@@ -194,7 +194,7 @@ fn show_system(root: &OwnedFd) -> Result<(), StepError> {
     Ok(())
 }
 
-/// Directories, links and files of the cell's own.
+/// Creates the cell's directories, links and files.
 fn fill(root: &OwnedFd, parts: &Parts<'_>) -> rustix::io::Result<()> {
     let make = |dir: &str| rustix::fs::mkdirat(root, dir, Mode::from_raw_mode(0o755));
     for dir in ["dev", "home", STAGING, "proc", "run"].into_iter().chain(WRITABLE.map(|(_, target, _)| target)) {
@@ -204,7 +204,7 @@ fn fill(root: &OwnedFd, parts: &Parts<'_>) -> rustix::io::Result<()> {
         rustix::fs::symlinkat(format!("/proc/self/fd{target}"), root, format!("dev/{link}"))?;
     }
     if parts.image.is_some() {
-        // It was given the rest when it was unpacked.
+        // The unpacker of the image has created the rest.
         return Ok(());
     }
     for dir in ["etc", "etc/ssl", "opt", "var"] {
@@ -220,7 +220,7 @@ fn fill(root: &OwnedFd, parts: &Parts<'_>) -> rustix::io::Result<()> {
     Ok(())
 }
 
-/// The files in /etc that every cell has, whatever its root is made of.
+/// The files in /etc of every cell, whatever its root contains.
 #[must_use]
 pub fn own_files() -> [(&'static str, &'static str); 5] {
     [("passwd", PASSWD), ("group", GROUP), ("hosts", HOSTS), ("nsswitch.conf", NSSWITCH), ("resolv.conf", RESOLV)]
@@ -245,13 +245,13 @@ fn new_filesystem(kind: &str, options: &[(&str, &str)], flags: MountAttrFlags) -
     fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, flags)
 }
 
-/// A detached copy of a mount and all below it.
+/// A detached copy of a mount with everything below it.
 fn instantiate(mount: &OwnedFd) -> rustix::io::Result<OwnedFd> {
     let clone = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
     open_tree(mount, c"", clone | OpenTreeFlags::AT_RECURSIVE | OpenTreeFlags::AT_EMPTY_PATH)
 }
 
-/// A detached copy of the mount at `path`, with nothing below it.
+/// A detached copy of the mount at `path`, without the mounts below it.
 fn clone_one(dir: impl AsFd, path: impl rustix::path::Arg) -> rustix::io::Result<OwnedFd> {
     open_tree(dir, path, OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC)
 }
@@ -264,11 +264,11 @@ fn below_root(target: &Path) -> &Path {
     target.strip_prefix("/").unwrap_or(target)
 }
 
-/// Shows what a cell was asked to show. The source is opened without following links: it was checked under this name,
-/// and a program that can write near it must not redirect it.
+/// Adds a mount to the root. The source is opened without following links: it was checked under this name, and a
+/// program that can write near it must not redirect it.
 ///
-/// A socket can be connected to through a mount that nothing can be written to. What keeps programs from it is that
-/// they may not write to a file whose owner is unknown, so ids are mapped to none where the file system can do that.
+/// A program can connect to a socket even through a read-only mount. Connecting needs write permission on the file,
+/// which the kernel denies if the owner is unmapped. So ids are mapped to none where the file system supports that.
 fn show(root: &OwnedFd, mount: &Mount, id_map: Option<&OwnedFd>) -> Result<SocketsShown, StepError> {
     let mut sockets = sockets_shown(std::slice::from_ref(mount));
     let (from, to) = (|| named(&mount.source), || named(&mount.target));
@@ -280,7 +280,7 @@ fn show(root: &OwnedFd, mount: &Mount, id_map: Option<&OwnedFd>) -> Result<Socke
         let clone = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
         let tree = open_tree(&source, c"", clone | OpenTreeFlags::AT_EMPTY_PATH).map_err(mounting)?;
         if let Some(id_map) = id_map {
-            // Not every file system can, and those that can have learnt it at different times.
+            // Not every file system supports id-mapped mounts, and support was added in different kernel versions.
             let mapped = sandbox_sys::mount::map_ids(tree.as_fd(), id_map.as_fd(), false);
             mapped.map_err(at(InitStep::MapIds { source: from(), target: to() }))?;
         }
@@ -300,15 +300,15 @@ fn show(root: &OwnedFd, mount: &Mount, id_map: Option<&OwnedFd>) -> Result<Socke
     Ok(sockets)
 }
 
-/// What is only to be looked at.
+/// The attributes of read-only mounts.
 const SEALED: Attributes = Attributes::READ_ONLY.and(Attributes::NO_SUID).and(Attributes::NO_DEV);
 
 fn open_source(path: &Path) -> rustix::io::Result<OwnedFd> {
     rustix::fs::openat2(CWD, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), ResolveFlags::NO_SYMLINKS)
 }
 
-/// Shows directories of the host at slots of a cell that exists already, read-only. Called by the keeper; `namespace` is
-/// the cell's mount namespace.
+/// Mounts host directories read-only at the slots of an existing cell. Called by the keeper; `namespace` is the cell's
+/// mount namespace.
 pub(crate) fn show_at_slots(
     alone: SingleThreaded,
     namespace: BorrowedFd<'_>,
@@ -325,7 +325,8 @@ pub(crate) fn show_at_slots(
     sandbox_sys::mount::attach_in(alone, namespace, &trees)
 }
 
-/// The same for a keeper that has no power over the mounts that it sees: a process with its own view of them does it.
+/// The same for a keeper without privileges over the mounts that it sees: a process with a private view of them does
+/// it.
 pub(crate) fn show_at_slots_from_outside(
     alone: SingleThreaded,
     namespace: BorrowedFd<'_>,
@@ -345,7 +346,7 @@ pub(crate) fn show_at_slots_from_outside(
     }
 }
 
-/// Shows a host directory or file, read-only, at `target` below `root`.
+/// Mounts a host directory or file read-only at `target` below `root`.
 fn bind(root: &OwnedFd, source: &Path, target: &Path) -> rustix::io::Result<()> {
     let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | OpenTreeFlags::AT_RECURSIVE;
     let tree = open_tree(CWD, source, flags)?;
@@ -354,7 +355,7 @@ fn bind(root: &OwnedFd, source: &Path, target: &Path) -> rustix::io::Result<()> 
     attach(&tree, root, target)
 }
 
-/// Shows one of the host's harmless devices. Making a node of its own is cheaper than a mount, where that is allowed.
+/// Provides one of the host's harmless devices. Creating a node is cheaper than a mount, where that is allowed.
 fn show_device(root: &OwnedFd, target: &str) -> rustix::io::Result<()> {
     let host = rustix::fs::stat(format!("/{target}"))?;
     let mode = Mode::from_raw_mode(0o666);
@@ -372,7 +373,7 @@ fn bind_device(root: &OwnedFd, target: &str) -> rustix::io::Result<()> {
     attach(&tree, root, target)
 }
 
-/// Makes an empty directory or file to mount on, with its parents.
+/// Creates an empty directory or file as a mount point, with its parents.
 fn make_target(root: &OwnedFd, target: &Path, is_dir: bool) -> rustix::io::Result<()> {
     let mut dirs: Vec<&Path> = target.ancestors().filter(|p| !p.as_os_str().is_empty()).collect();
     if !is_dir {
@@ -390,7 +391,7 @@ fn make_target(root: &OwnedFd, target: &Path, is_dir: bool) -> rustix::io::Resul
     Ok(())
 }
 
-/// The writable tmpfs of a cell, not attached: its root with the directories in it.
+/// The writable tmpfs of a cell, detached: its root with the directories in it.
 pub(crate) fn writable(disk: u64, inodes: u64, owner: (u32, u32)) -> rustix::io::Result<OwnedFd> {
     let size = disk.to_string();
     let inodes = (inodes + OWN_INODES).to_string();
@@ -405,7 +406,7 @@ pub(crate) fn writable(disk: u64, inodes: u64, owner: (u32, u32)) -> rustix::io:
     Ok(root)
 }
 
-/// A tmpfs for a volume, not attached.
+/// A tmpfs for a volume, detached.
 pub(crate) fn volume(volume: &Volume, owner: (u32, u32)) -> rustix::io::Result<OwnedFd> {
     let (size, inodes) = (volume.size.to_string(), (volume.inodes + 1).to_string());
     let root = tmpfs(&[("size", &size), ("nr_inodes", &inodes), ("mode", "0755")])?;
@@ -414,7 +415,7 @@ pub(crate) fn volume(volume: &Volume, owner: (u32, u32)) -> rustix::io::Result<O
     Ok(root)
 }
 
-/// Mounts /proc read-only, shows each user only its own processes, and hides what tells about the host. The working
+/// Mounts /proc read-only, shows each user only its own processes, and masks files that reveal the host. The working
 /// directory is the new root.
 fn mount_proc(root: &OwnedFd, all_processes: bool) -> rustix::io::Result<OwnedFd> {
     let flags =
@@ -428,7 +429,7 @@ fn mount_proc(root: &OwnedFd, all_processes: bool) -> rustix::io::Result<OwnedFd
     let dirs = MASKED_DIRS.iter().map(|name| (name, "run"));
     for (name, cover) in files.chain(dirs) {
         match mount_bind(cover, format!("proc/{name}")) {
-            // Kernels differ in what they have.
+            // Kernels differ in which files exist.
             Ok(()) | Err(Errno::NOENT) => {}
             Err(error) => return Err(error),
         }
@@ -436,13 +437,13 @@ fn mount_proc(root: &OwnedFd, all_processes: bool) -> rustix::io::Result<OwnedFd
     Ok(writable)
 }
 
-/// What makes up a system on this host, and what of it a cell shows.
+/// The system directories of this host, and the parts of /etc that a cell sees.
 pub fn system_paths() -> impl Iterator<Item = std::path::PathBuf> {
     let dirs = SYSTEM_DIRS.iter().map(|name| Path::new("/").join(name));
     dirs.chain(ETC.iter().map(|name| Path::new("/etc").join(name)))
 }
 
-/// Whether a path is the system's.
+/// Whether a path belongs to the system.
 pub(crate) fn is_of_system(path: &Path) -> bool {
     let plain = path.components().all(|part| part != Component::ParentDir);
     plain && (path == Path::new("/") || system_paths().any(|dir| path.starts_with(dir)))
@@ -453,12 +454,12 @@ pub(crate) fn device_paths() -> impl Iterator<Item = std::path::PathBuf> {
     DEVICES.iter().map(|name| Path::new("/dev").join(name))
 }
 
-/// The directories in which programs of every cell can write, as they see them.
+/// The directories in which programs of every cell can write, by their paths in the cell.
 pub(crate) fn writable_dirs() -> [&'static str; 4] {
     [WORK_DIR, HOME_DIR, "/tmp", "/dev/shm"]
 }
 
-/// How much of the writable tmpfs is used: (bytes, inodes, bytes free, inodes free).
+/// Usage of the writable tmpfs: (bytes, inodes, bytes free, inodes free).
 pub(crate) fn used(writable: BorrowedFd<'_>) -> rustix::io::Result<(u64, u64, u64, u64)> {
     let stat = rustix::fs::fstatvfs(writable)?;
     let bytes = (stat.f_blocks - stat.f_bfree) * stat.f_frsize;

@@ -6,7 +6,7 @@ use super::SYSTEM_DIRS;
 use crate::error::Failure;
 use crate::spec::{Mount, Volume};
 
-/// Checks where mounts and volumes are to appear: each at an acceptable place, none inside another.
+/// Checks the targets of mounts and volumes: each acceptable, none inside another.
 pub(crate) fn check_targets(mounts: &[Mount], volumes: &[Volume], slots: &[PathBuf]) -> Result<(), Failure> {
     let mounts = mounts.iter().map(|mount| &mount.target);
     let targets = || mounts.clone().chain(volumes.iter().map(|volume| &volume.target)).chain(slots);
@@ -14,27 +14,27 @@ pub(crate) fn check_targets(mounts: &[Mount], volumes: &[Volume], slots: &[PathB
     for (n, target) in targets().enumerate() {
         if let Some(other) = targets().take(n).find(|other| other.starts_with(target) || target.starts_with(other)) {
             let what = format!("cannot mount at {}", target.display());
-            return Err(Failure::of_request(what, format!("{} is mounted there already", other.display())));
+            return Err(Failure::of_request(what, format!("it overlaps with {}", other.display())));
         }
     }
     Ok(())
 }
 
-/// Checks where a mount is to appear: absolute, without `..`, and not where it could shadow what makes a cell safe
-/// or where the program could put a link in its way.
+/// Checks the target of a mount: absolute, without `..`, and neither a path that the cell's isolation depends on nor
+/// one where the program could place a link.
 fn check_target(target: &Path) -> Result<(), Failure> {
     let refuse = |why: &str| Failure::of_request(format!("cannot mount at {}", target.display()), why);
     let Ok(relative) = target.strip_prefix("/") else { return Err(refuse("the path is not absolute")) };
     if relative.as_os_str().is_empty() || !relative.components().all(|c| matches!(c, Component::Normal(_))) {
-        return Err(refuse("the path has '..' or is the root"));
+        return Err(refuse("the path contains '..' or is the root"));
     }
     let reserved = ["proc", "dev", "sys", "tmp", "sandbox", "home", "etc/ssl"];
     let own = ["ld.so.cache", "alternatives", "passwd", "group", "hosts", "nsswitch.conf", "resolv.conf"];
     if relative == Path::new("etc") || own.iter().any(|name| relative.starts_with(Path::new("etc").join(name))) {
-        return Err(refuse("the file belongs to the cell"));
+        return Err(refuse("the file is reserved for the cell"));
     }
     if reserved.iter().chain(&SYSTEM_DIRS).any(|name| relative.starts_with(name)) {
-        return Err(refuse("the directory belongs to the cell"));
+        return Err(refuse("the directory is reserved for the cell"));
     }
     Ok(())
 }

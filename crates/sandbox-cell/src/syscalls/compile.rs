@@ -1,7 +1,7 @@
-//! From a policy to the kernel's classic BPF.
+//! Compiles a policy to the kernel's classic BPF.
 //!
-//! The program first refuses every foreign way into the kernel (32-bit and x32 calls), then finds the call's number
-//! by binary search over ranges that share an answer, and then tests arguments where the rule has exceptions.
+//! The program first refuses every foreign ABI (32-bit and x32 calls), then finds the call's number by binary search
+//! over ranges with the same answer, and then tests arguments where the rule has exceptions.
 
 use sandbox_sys::seccomp::Instruction;
 
@@ -22,7 +22,7 @@ const JUMP_IF_ANY_BIT: u16 = 0x45;
 const JUMP_ALWAYS: u16 = 0x05;
 const RETURN: u16 = 0x06;
 const SUBTRACT: u16 = 0x14;
-/// Copies the value that was loaded to where the next shift takes its width from.
+/// Copies the accumulator to the index register, which holds the width of the next shift.
 const KEEP: u16 = 0x07;
 const SET: u16 = 0x00;
 const SHIFT_LEFT: u16 = 0x6c;
@@ -60,7 +60,7 @@ pub(crate) fn compile(policy: &Policy) -> Vec<Instruction> {
     program
 }
 
-/// Merges neighbours with equal rules; gaps between listed numbers are unlisted.
+/// Merges neighbours with equal rules; numbers between listed ones are unlisted.
 fn ranges(policy: &Policy) -> Vec<SyscallRange<'_>> {
     let mut ranges: Vec<SyscallRange<'_>> = vec![SyscallRange { first: 0, rule: None }];
     let mut next_unlisted = 0;
@@ -100,7 +100,7 @@ fn tree(ranges: &[SyscallRange<'_>], policy: &Policy, program: &mut Vec<Instruct
     if let Ok(skip) = u8::try_from(skip) {
         program[at].jump_true = skip;
     } else {
-        // Conditional jumps reach 255 instructions: go through an unconditional one.
+        // Conditional jumps reach 255 instructions: longer ones go through an unconditional jump.
         program.insert(at + 1, instruction(JUMP_ALWAYS, 0, 0, u32::try_from(skip).unwrap_or(u32::MAX)));
         program[at].jump_false = 1;
     }
@@ -110,13 +110,13 @@ fn tree(ranges: &[SyscallRange<'_>], policy: &Policy, program: &mut Vec<Instruct
 fn leaf(rule: &Rule, program: &mut Vec<Instruction>) {
     for exception in &rule.exceptions {
         let tests: Vec<_> = exception.tests.iter().map(|&(argument, test)| instructions(argument, test)).collect();
-        // The answer follows the last test. A test that fails skips what remains.
+        // The answer follows the last test. A test that fails skips the remaining ones.
         let mut left: usize = tests.iter().map(Vec::len).sum::<usize>() + 1;
         for mut instruction in tests.into_iter().flatten() {
             left -= 1;
             let skip = u8::try_from(left).unwrap_or(u8::MAX);
             match instruction.code {
-                // Out of the window if it holds.
+                // The test fails if this holds.
                 JUMP_IF_AT_LEAST => instruction.jump_true = skip,
                 JUMP_IF_EQUAL | JUMP_IF_ANY_BIT => instruction.jump_false = skip,
                 _ => {}
@@ -128,7 +128,7 @@ fn leaf(rule: &Rule, program: &mut Vec<Instruction>) {
     program.push(answer(rule.otherwise));
 }
 
-/// A test, without where its jumps lead when it fails.
+/// A test, without the targets of its jumps.
 fn instructions(argument: u8, test: Test) -> Vec<Instruction> {
     let load = |half| instruction(LOAD, 0, 0, ARGS_OFFSET + 8 * u32::from(argument) + half);
     match test {
@@ -139,7 +139,7 @@ fn instructions(argument: u8, test: Test) -> Vec<Instruction> {
         Test::OneOf { base, bits } => {
             let mut code = vec![load(0)];
             if base != 0 {
-                // What is below the base becomes huge.
+                // Values below the base wrap around to huge ones.
                 code.push(instruction(SUBTRACT, 0, 0, base));
             }
             code.extend([
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn what_escapes_are_made_of_is_refused() {
+    fn calls_that_escapes_need_are_refused() {
         const AF_VSOCK: u64 = 40;
         let policy = policy(Sockets { internet: true, named: true });
         let denied = |call: libc::c_long, arguments: [u64; 6]| {

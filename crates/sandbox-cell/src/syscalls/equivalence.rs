@@ -1,6 +1,6 @@
-//! The compiled filter answers as its policy does: for every call, every way into the kernel, and every class of
-//! arguments at which a rule changes its mind. Nothing here is taken from the compiler: the interpreter has the kernel's
-//! own numbers, and the ways in are judged by what they are.
+//! Tests that the compiled filter answers as its policy does: for every call, every ABI, and every class of arguments
+//! at which a rule changes its answer. Nothing here is taken from the compiler: the interpreter uses the kernel's
+//! numbers, and expectations come from the ABI alone.
 
 use proptest::prelude::*;
 use sandbox_sys::seccomp::Instruction;
@@ -23,7 +23,7 @@ const KILL: u32 = 0x8000_0000;
 const ERRNO: u32 = 0x0005_0000;
 const ALLOW: u32 = 0x7fff_0000;
 
-/// A call as the kernel shows it to a filter.
+/// A call as a filter sees it.
 #[derive(Debug, Clone, Copy)]
 struct Call {
     arch: u32,
@@ -44,7 +44,7 @@ impl Call {
     }
 }
 
-/// Runs a filter as the kernel does. What the kernel would not load is a panic.
+/// Runs a filter as the kernel does. Panics on a program that the kernel would not load.
 fn run(program: &[Instruction], call: &Call) -> u32 {
     let data = call.bytes();
     let (mut accumulator, mut index) = (0_u32, 0_u32);
@@ -71,7 +71,7 @@ fn run(program: &[Instruction], call: &Call) -> u32 {
             0x07 => index = accumulator,
             0x00 => accumulator = operand,
             0x6c => {
-                accumulator = accumulator.checked_shl(index).expect("what a wider shift does depends on the machine");
+                accumulator = accumulator.checked_shl(index).expect("the effect of a wider shift depends on the CPU");
             }
             // BPF_RET | BPF_K
             0x06 => return operand,
@@ -80,7 +80,7 @@ fn run(program: &[Instruction], call: &Call) -> u32 {
     }
 }
 
-/// What should come of a call: foreign ways in are fatal, all else is the policy's to say.
+/// The expected answer: foreign ABIs are fatal, and the policy decides everything else.
 fn expected(policy: &Policy, call: &Call) -> u32 {
     if call.arch != NATIVE || call.number >= 0x4000_0000 {
         return KILL;
@@ -103,7 +103,7 @@ fn numbers() -> impl Iterator<Item = u32> {
     (0..=1100).chain(x32).chain(negative).chain((10..31).map(|bit| 1 << bit)).chain(edges)
 }
 
-/// What a test looks for in the lower half.
+/// The value that a test compares with, in the low half.
 fn low(test: Test) -> u32 {
     match test {
         Test::Equals(value) | Test::AnyBit(value) => value,
@@ -112,7 +112,7 @@ fn low(test: Test) -> u32 {
     }
 }
 
-/// What a test looks for, in both halves.
+/// The value that a test compares with, in both halves.
 fn wanted(test: Test) -> u64 {
     match test {
         Test::HighEquals(high) => u64::from(high) << 32,
@@ -120,8 +120,8 @@ fn wanted(test: Test) -> u64 {
     }
 }
 
-/// Values of an argument around what a test looks for: exactly that, one more and one less, one bit more and one bit
-/// less for every bit, nothing, everything; each also with the upper half set, which matters to few.
+/// Values of an argument around the one that a test compares with: exactly that, one more and one less, each bit
+/// flipped, zero, all ones; each also with the high half set, which few tests consider.
 fn around(test: Test) -> Vec<u64> {
     let wanted = low(test);
     let mut values = vec![0, u32::MAX, wanted, !wanted, wanted.wrapping_add(1), wanted.wrapping_sub(1)];
@@ -145,7 +145,7 @@ fn tests(rule: &Rule) -> impl Iterator<Item = &(u8, Test)> {
     rule.exceptions.iter().flat_map(|exception| &exception.tests)
 }
 
-/// Arguments at which a rule could change its mind: each test's values in each argument, combined with every way in
+/// Arguments at which a rule could change its answer: each test's values in each argument, combined with every way in
 /// which one exception's tests hold.
 fn classes(rule: &Rule) -> Vec<[u64; 6]> {
     let mut bases = vec![[0; 6], [u64::MAX; 6], [7; 6]];
@@ -173,7 +173,7 @@ fn classes(rule: &Rule) -> Vec<[u64; 6]> {
     classes
 }
 
-/// Every policy that there is.
+/// All policies.
 fn policies() -> Vec<Policy> {
     let key = EntryKey(0x1234_5678_9abc_def0);
     let with_namespaces =
@@ -183,7 +183,7 @@ fn policies() -> Vec<Policy> {
 }
 
 #[test]
-fn every_call_by_every_way_in() {
+fn every_call_under_every_abi_is_answered_as_by_the_policy() {
     policies().iter().for_each(every_call_of);
 }
 
@@ -199,7 +199,7 @@ fn every_call_of(policy: &Policy) {
 }
 
 #[test]
-fn every_class_of_arguments() {
+fn every_class_of_arguments_is_answered_as_by_the_policy() {
     policies().iter().for_each(every_class_of);
 }
 
@@ -216,7 +216,7 @@ fn every_class_of(policy: &Policy) {
 }
 
 #[test]
-fn arguments_matter_to_no_other_call() {
+fn calls_without_exceptions_ignore_arguments() {
     policies().iter().for_each(no_other_call_of);
 }
 
@@ -237,9 +237,10 @@ fn no_other_call_of(policy: &Policy) {
     }
 }
 
-/// Jumps go forward and stay inside, and every path ends in a return: the kernel checks the same before it loads a filter.
+/// Jumps go forward and stay inside, and every path ends in a return: the kernel checks the same before it loads a
+/// filter.
 #[test]
-fn the_kernel_would_load_it() {
+fn the_kernel_would_load_every_filter() {
     policies().iter().map(compile).for_each(|program| would_load(&program));
 }
 
@@ -273,7 +274,7 @@ fn rules() -> impl Strategy<Value = Rule> {
 }
 
 proptest! {
-    /// Of every policy that there is.
+    /// Over all policies.
     #[test]
     fn any_call(number in any::<u32>(), arch in prop_oneof![Just(NATIVE), any::<u32>()], arguments in any::<[u64; 6]>()) {
         for policy in policies() {
@@ -284,7 +285,7 @@ proptest! {
         }
     }
 
-    /// The compiler is right about any policy, not by chance about one.
+    /// The compiler is correct for random policies, not only for the existing ones.
     #[test]
     fn any_policy(
         rules in prop::collection::btree_map(0_u32..600, rules(), 0..150),

@@ -1,8 +1,8 @@
-//! Which system calls a cell may make.
+//! The system calls that a cell may make.
 //!
-//! The policy ([`mod@policy`]) lists what is allowed; everything else fails. It is compiled ([`mod@compile`]) to a balanced
-//! tree over ranges of call numbers, because the kernel's cost of installing and of running a filter grows with
-//! its length: a list of 300 comparisons takes ten times as long to install as this tree.
+//! The policy ([`mod@policy`]) lists what is allowed; everything else fails. It is compiled ([`mod@compile`]) to a
+//! balanced tree over ranges of call numbers, because the cost of installing and running a filter grows with its
+//! length: a list of 300 comparisons takes ten times as long to install as this tree.
 
 mod compile;
 #[cfg(test)]
@@ -18,8 +18,8 @@ pub(crate) use policy::policy_of_zygotes;
 pub use policy::{EntryKey, Exception, Policy, Rule, Sockets, SyscallAction, Test, policy};
 pub(crate) use reduced::policy_without_namespaces;
 
-/// The syscall filter of a cell without a network, as the kernel reads it: an array of `struct sock_filter`. For inspection,
-/// and for giving other tools the same.
+/// The syscall filter of a cell without a network, in the kernel's format: an array of `struct sock_filter`. For
+/// inspection, and for use by other tools.
 #[must_use]
 pub fn filter_bytes() -> Vec<u8> {
     let mut bytes = vec![];

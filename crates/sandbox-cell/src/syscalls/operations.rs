@@ -1,8 +1,9 @@
-//! The operations that programs may ask for by calls that multiplex many: `prctl`, `fcntl`, `ioctl`, and socket options.
+//! The allowed operations of calls that multiplex many: `prctl`, `fcntl`, `ioctl`, and socket options.
 //!
-//! Each list holds what real programs ask for: compilers, interpreters and network programs of every language were traced,
-//! and common libraries were read. What is not on a list is answered as by a kernel that does not know it. That keeps out what takes from pools that the whole kernel
-//! shares (BPF programs, flow labels, static keys, names of mappings) and what makes it load a module.
+//! Each list holds what real programs use: compilers, interpreters and network programs of every language were traced,
+//! and common libraries were read. Other operations fail as on a kernel that does not know them. That excludes
+//! operations that use pools of the whole kernel (BPF programs, flow labels, static keys, names of mappings) and those
+//! that load a module.
 
 use libc as c;
 
@@ -13,13 +14,13 @@ const ENOTTY: SyscallAction = SyscallAction::Errno(25);
 const ENOPROTOOPT: SyscallAction = SyscallAction::Errno(92);
 const EOPNOTSUPP: SyscallAction = SyscallAction::Errno(95);
 
-/// Calls that make an inotify instance.
+/// Calls that create an inotify instance.
 #[cfg(target_arch = "x86_64")]
 pub(super) const INOTIFY_INIT: &[c::c_long] = &[c::SYS_inotify_init1, c::SYS_inotify_init];
 #[cfg(not(target_arch = "x86_64"))]
 pub(super) const INOTIFY_INIT: &[c::c_long] = &[c::SYS_inotify_init1];
 
-/// `prctl`, below 32. Not among them: `PR_SET_SECCOMP`, which makes BPF programs.
+/// `prctl`, below 32. Excluded: `PR_SET_SECCOMP`, which creates BPF programs.
 const PRCTL: [c::c_int; 14] = [
     c::PR_SET_PDEATHSIG,
     c::PR_GET_PDEATHSIG,
@@ -37,7 +38,7 @@ const PRCTL: [c::c_int; 14] = [
     c::PR_GET_TIMERSLACK,
 ];
 
-/// `prctl`, from 32 on. Not among them: names of mappings, scheduling cookies and merging of pages.
+/// `prctl`, from 32 on. Excluded: names of mappings, scheduling cookies and merging of pages.
 const PRCTL_ABOVE: [c::c_int; 10] = [
     c::PR_SET_CHILD_SUBREAPER,
     c::PR_GET_CHILD_SUBREAPER,
@@ -70,7 +71,7 @@ const FCNTL: [c::c_int; 15] = [
     17, // F_GETOWNER_UIDS
 ];
 const FCNTL_OFD: [c::c_int; 3] = [c::F_OFD_GETLK, c::F_OFD_SETLK, c::F_OFD_SETLKW];
-/// Linux's own, from 1024 on. Not among them: leases, which delay writers, and news of directories.
+/// Linux-specific, from 1024 on. Excluded: leases, which delay writers, and directory notifications.
 const FCNTL_LINUX: [c::c_int; 8] = [
     c::F_GETLEASE,
     1027, // F_DUPFD_QUERY
@@ -82,7 +83,7 @@ const FCNTL_LINUX: [c::c_int; 8] = [
     c::F_GET_SEALS,
 ];
 
-/// Terminals: what isatty, readline and curses ask for. Not among them: pushing input, the console, line disciplines.
+/// Terminals: what isatty, readline and curses use. Excluded: pushing input, the console, line disciplines.
 #[rustfmt::skip]
 const TERMINAL: [c::c_int; 19] = [
     0x5401, 0x5402, 0x5403, 0x5404, // TCGETS, TCSETS, TCSETSW, TCSETSF
@@ -94,11 +95,11 @@ const TERMINAL: [c::c_int; 19] = [
 ];
 /// FIONBIO, TIOCNOTTY, TIOCGETD, TCSBRKP, TIOCGSID.
 const TERMINAL_ABOVE: [c::c_int; 5] = [0x5421, 0x5422, 0x5424, 0x5425, 0x5429];
-/// TCGETS2 and TCSETS2 to TCSETSF2, with a size in their number: newer C libraries ask for them first.
+/// TCGETS2 and TCSETS2 to TCSETSF2, with a size in their number: newer C libraries try them first.
 const TERMINAL_NEW: [u32; 4] = [0x802c_542a, 0x402c_542b, 0x402c_542c, 0x402c_542d];
 /// FIONCLEX, FIOCLEX, FIOASYNC.
 const DESCRIPTOR: [c::c_int; 3] = [0x5450, 0x5451, 0x5452];
-/// Reading about network interfaces. Not among them: those that make bridges and VLANs, which load modules.
+/// Reading about network interfaces. Excluded: operations that create bridges and VLANs, which load modules.
 const INTERFACE: [c::c_int; 9] = [
     0x8905, // SIOCATMARK
     0x8910, // SIOCGIFNAME
@@ -112,10 +113,10 @@ const INTERFACE: [c::c_int; 9] = [
 ];
 /// SIOCGIFMTU, SIOCGIFHWADDR, SIOCGIFINDEX.
 const INTERFACE_ABOVE: [c::c_int; 3] = [0x8921, 0x8927, 0x8933];
-/// Of network devices; libraries expect this answer from one that has no such thing.
+/// Of network devices; libraries expect this answer from one that does not support the operation.
 const SIOCETHTOOL: c::c_int = 0x8946;
 
-/// `SOL_SOCKET`. Not among them: all that make or find BPF programs, time stamps (which switch code of the whole kernel),
+/// `SOL_SOCKET`. Excluded: options that create or find BPF programs, timestamps (which patch code of the whole kernel),
 /// zero copy and busy polling.
 const SOCKET: [c::c_int; 20] = [
     c::SO_REUSEADDR,
@@ -140,7 +141,7 @@ const SOCKET: [c::c_int; 20] = [
     c::SO_PEERSEC,
 ];
 const SOCKET_ABOVE: [c::c_int; 2] = [c::SO_PROTOCOL, c::SO_DOMAIN];
-/// `SO_RCVTIMEO_NEW` and `SO_SNDTIMEO_NEW`, which newer libraries ask for first.
+/// `SO_RCVTIMEO_NEW` and `SO_SNDTIMEO_NEW`, which newer libraries try first.
 const SOCKET_NEW: [c::c_int; 2] = [66, 67];
 const IPV4: [c::c_int; 10] = [
     c::IP_TOS,
@@ -189,7 +190,7 @@ const IPV6_ABOVE: [c::c_int; 8] = [
     c::IPV6_RECVTCLASS,
     c::IPV6_TCLASS,
 ];
-/// Not among them: protocols on top (`TCP_ULP`), keys, repair, and zero copy.
+/// Excluded: protocols on top (`TCP_ULP`), keys, repair, and zero copy.
 const TCP: [c::c_int; 14] = [
     c::TCP_NODELAY,
     c::TCP_MAXSEG,
@@ -207,7 +208,7 @@ const TCP: [c::c_int; 14] = [
     c::TCP_NOTSENT_LOWAT,
 ];
 
-/// The rules: call, exceptions, and the answer to all else.
+/// The rules: call, exceptions, and the answer in all other cases.
 pub(super) fn rules() -> Vec<(c::c_long, Vec<Exception>, SyscallAction)> {
     let allow = |argument, test| when(argument, test, SyscallAction::Allow);
     let prctl = vec![allow(0, one_of(0, &PRCTL)), allow(0, one_of(32, &PRCTL_ABOVE))];
@@ -228,8 +229,8 @@ pub(super) fn rules() -> Vec<(c::c_long, Vec<Exception>, SyscallAction)> {
         (c::SYS_prctl, prctl, EINVAL),
         (c::SYS_fcntl, fcntl, EINVAL),
         (c::SYS_ioctl, ioctl, ENOTTY),
-        // One list for both: reading what may be set is harmless, and setting what can only be read is refused by the
-        // kernel. Their numbers are neighbours, so that the compiled filter holds it once.
+        // One list for both: reading an option that may be set is harmless, and the kernel refuses to set one that can
+        // only be read. Their numbers are adjacent, so that the compiled filter contains the list once.
         (c::SYS_setsockopt, options.clone(), ENOPROTOOPT),
         (c::SYS_getsockopt, options, ENOPROTOOPT),
     ]

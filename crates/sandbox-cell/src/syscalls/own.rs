@@ -1,11 +1,11 @@
-//! The policies of this program's own processes that must not do everything either: the keeper, and the one that serves a
-//! network. Both are what a cell's policy allows, and what their work takes besides.
+//! The policies of this program's own processes: the keeper, and the process that serves a network. Both extend the
+//! policy of a cell by the calls that their work needs.
 
 use libc as c;
 
 use super::policy::{Exception, Policy, Sockets, SyscallAction, Test, policy};
 
-/// What the keeper, its zygote namespaces and inits do before they lock a cell.
+/// Calls of the keeper, its zygote namespaces and inits before they lock a cell.
 const TO_MAKE_CELLS: &[c::c_long] = &[
     // Namespaces and mounts.
     c::SYS_clone,
@@ -22,9 +22,9 @@ const TO_MAKE_CELLS: &[c::c_long] = &[
     c::SYS_fsmount,
     c::SYS_mount_setattr,
     c::SYS_sethostname,
-    // Paths that must not lead through links.
+    // Path resolution without links.
     c::SYS_openat2,
-    // Bringing a loopback interface up, giving up powers and setting limits of what they become.
+    // Configuring loopback, dropping privileges and setting the limits of programs.
     c::SYS_ioctl,
     c::SYS_prctl,
     c::SYS_seccomp,
@@ -32,8 +32,8 @@ const TO_MAKE_CELLS: &[c::c_long] = &[
     c::SYS_setrlimit,
 ];
 
-/// The keeper's policy, which everything that it makes inherits and narrows. Without: other processes' memory, modules,
-/// BPF, keys, clocks, swap, rebooting, raw I/O, asynchronous I/O, events of performance and files.
+/// The keeper's policy, which all its descendants inherit and narrow. Excluded: memory of other processes, modules,
+/// BPF, keys, clocks, swap, rebooting, raw I/O, asynchronous I/O, performance events and file notifications.
 pub(crate) fn policy_of_keeper() -> Policy {
     let mut policy = policy(Sockets { internet: true, named: true });
     for &call in TO_MAKE_CELLS {
@@ -46,11 +46,11 @@ pub(crate) fn policy_of_keeper() -> Policy {
     policy
 }
 
-/// The policy of a process that serves a network: no power to make cells.
+/// The policy of a process that serves a network: it cannot create cells.
 pub(crate) fn policy_of_service() -> Policy {
     let mut policy = policy(Sockets { internet: true, named: true });
     policy.set(c::SYS_openat2, vec![], SyscallAction::Allow);
-    // What took long to make is on the disk before it gets its name.
+    // Expensive artifacts are synced to disk before they get their final name.
     policy.set(c::SYS_syncfs, vec![], SyscallAction::Allow);
     policy
 }

@@ -1,20 +1,20 @@
 //! The policy: an allow list of calls, some only with certain arguments.
 //!
-//! A call that is not listed answers ENOSYS, as on a kernel that does not have it, so that programs fall back to
-//! older calls instead of failing. A call that is refused on purpose answers EPERM.
+//! A call that is not listed fails with ENOSYS, as on a kernel without it, so that programs fall back to older calls
+//! instead of failing. A call that is refused deliberately fails with EPERM.
 //!
-//! Calls that multiplex many operations (`prctl`, `fcntl`, `ioctl`, socket options) are allow lists too, in
-//! [`super::operations`]: a new kernel adds operations to them, and each may take something that all users share.
+//! Calls that multiplex many operations (`prctl`, `fcntl`, `ioctl`, socket options) have allow lists too, in
+//! [`super::operations`], because new kernels add operations, and each may use a resource that all users share.
 
 use libc as c;
 use serde::{Deserialize, Serialize};
 
 use super::operations;
 
-/// What the filter answers.
+/// The filter's answer to a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SyscallAction {
-    /// The call goes through.
+    /// The call is made.
     Allow,
     /// The call fails with this error.
     Errno(u16),
@@ -29,7 +29,7 @@ pub enum Test {
     AnyBit(u32),
     /// Its high 32 bits are zero, which matters for pointers.
     HighIsZero,
-    /// Its high 32 bits are these, which the kernel ignores where it takes an int.
+    /// Its high 32 bits are these. The kernel ignores them where it takes an int.
     HighEquals(u32),
     /// It is `base` plus the number of a bit that is set in `bits`.
     OneOf {
@@ -40,16 +40,16 @@ pub enum Test {
     },
 }
 
-/// Arguments that make a call an exception to the rule.
+/// Argument tests that make a call an exception to the rule.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Exception {
-    /// Which arguments, counted from 0, are tested for what. All must hold.
+    /// The tests, by argument number from 0. All must hold.
     pub tests: Vec<(u8, Test)>,
     /// The answer if they do.
     pub answer: SyscallAction,
 }
 
-/// What happens to one call: the first exception that holds, or else the answer.
+/// The rule of one call: the answer of the first exception that holds, or else the default.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rule {
     /// The first whose tests all hold decides.
@@ -58,7 +58,7 @@ pub struct Rule {
     pub otherwise: SyscallAction,
 }
 
-/// Rules by call number, in order; what is not listed is [`Policy::unlisted`].
+/// Rules by call number, sorted; calls that are not listed get [`Policy::unlisted`].
 #[derive(Debug, Clone)]
 pub struct Policy {
     /// The rule of each call that has one, by its number.
@@ -81,12 +81,12 @@ const EOPNOTSUPP: SyscallAction = SyscallAction::Errno(95);
 const EAFNOSUPPORT: SyscallAction = SyscallAction::Errno(97);
 const ENETUNREACH: SyscallAction = SyscallAction::Errno(101);
 
-/// Flags of clone(2) that make namespaces.
+/// Flags of clone(2) that create namespaces.
 const NAMESPACE_FLAGS: u32 = 0x7e02_0000;
 
-/// Calls that are safe for everyone: a program acts on itself, on its own files and on its own descendants. Asynchronous
-/// requests (`io_setup`) are not: the machine has one number of them for everybody. Nor are memory policies (`mbind`,
-/// `set_mempolicy`): the kernel keeps one for each mapping and charges it to no group.
+/// Calls that are safe for every cell: a program acts on itself, on its own files and on its own descendants. Excluded:
+/// asynchronous requests (`io_setup`), whose number is limited for the whole host, and memory policies (`mbind`,
+/// `set_mempolicy`), of which the kernel keeps one for each mapping without charging a cgroup.
 #[rustfmt::skip]
 const ALLOWED: &[c::c_long] = &[
     // Files and directories.
@@ -116,7 +116,7 @@ const ALLOWED: &[c::c_long] = &[
     c::SYS_getpriority, c::SYS_setpriority, c::SYS_ioprio_get, c::SYS_ioprio_set, c::SYS_getrusage, c::SYS_times,
     c::SYS_getrlimit, c::SYS_getcpu, c::SYS_restart_syscall, c::SYS_landlock_create_ruleset,
     c::SYS_landlock_add_rule, c::SYS_landlock_restrict_self,
-    // Identity. Without capabilities these change nothing; init uses them to give its own away.
+    // Identity. Without capabilities these change nothing; init uses them to drop its own.
     c::SYS_getuid, c::SYS_geteuid, c::SYS_getgid, c::SYS_getegid, c::SYS_getresuid, c::SYS_getresgid,
     c::SYS_getgroups, c::SYS_setuid, c::SYS_setgid, c::SYS_setreuid, c::SYS_setregid, c::SYS_setresuid,
     c::SYS_setresgid, c::SYS_setgroups, c::SYS_setfsuid, c::SYS_setfsgid, c::SYS_capget, c::SYS_capset,
@@ -132,7 +132,7 @@ const ALLOWED: &[c::c_long] = &[
     c::SYS_eventfd2, c::SYS_pipe2, c::SYS_bind, c::SYS_listen, c::SYS_accept, c::SYS_accept4, c::SYS_connect,
     c::SYS_getsockname, c::SYS_getpeername, c::SYS_sendto, c::SYS_recvfrom, c::SYS_sendmsg, c::SYS_recvmsg,
     c::SYS_sendmmsg, c::SYS_recvmmsg, c::SYS_shutdown,
-    // IPC; it has a namespace of its own.
+    // IPC; the cell has an IPC namespace.
     c::SYS_shmat, c::SYS_shmdt, c::SYS_shmctl, c::SYS_semget, c::SYS_semop, c::SYS_semtimedop,
     c::SYS_semctl, c::SYS_msgget, c::SYS_msgsnd, c::SYS_msgrcv, c::SYS_msgctl, c::SYS_mq_open, c::SYS_mq_unlink,
     c::SYS_mq_timedsend, c::SYS_mq_timedreceive, c::SYS_mq_notify, c::SYS_mq_getsetattr,
@@ -140,7 +140,7 @@ const ALLOWED: &[c::c_long] = &[
     c::SYS_uname, c::SYS_sysinfo, c::SYS_getrandom,
 ];
 
-/// Older calls that only x86-64 still has.
+/// Older calls that exist only on x86-64.
 #[cfg(target_arch = "x86_64")]
 #[rustfmt::skip]
 const ALLOWED_HERE: &[c::c_long] = &[
@@ -154,22 +154,21 @@ const ALLOWED_HERE: &[c::c_long] = &[
 #[cfg(not(target_arch = "x86_64"))]
 const ALLOWED_HERE: &[c::c_long] = &[];
 
-/// Calls that may make a file, with the numbers of the arguments that have the flags and the mode. Without a flag that
-/// makes a file the mode means nothing and may be anything. openat2 has both in memory, where a filter cannot look, and is
-/// not listed.
+/// Calls that may create a file, with the positions of the flags and the mode. Without a flag that creates a file the
+/// mode is ignored and may be anything. openat2 has both in memory, where a filter cannot look, and is not listed.
 const OPENING: &[(c::c_long, u8, u8)] = &[(c::SYS_openat, 2, 3)];
 #[cfg(target_arch = "x86_64")]
 const OPENING_HERE: &[(c::c_long, u8, u8)] = &[(c::SYS_open, 1, 2)];
 #[cfg(not(target_arch = "x86_64"))]
 const OPENING_HERE: &[(c::c_long, u8, u8)] = &[];
 
-/// Flags of open(2) that make a file: `O_CREAT`, and what `O_TMPFILE` is besides `O_DIRECTORY`.
+/// Flags of open(2) that create a file: `O_CREAT`, and the bit of `O_TMPFILE` besides `O_DIRECTORY`.
 const MAKES_FILE: u32 = 0o100 | 0o20_000_000;
 
 /// A mode with a set-user-id or set-group-id bit.
 const SET_ID: Test = Test::AnyBit(c::S_ISUID | c::S_ISGID);
 
-/// Calls that set a file's mode, with the number of the argument that has it.
+/// Calls that set a file's mode, with the position of the mode.
 const WITH_MODE: &[(c::c_long, u8)] =
     &[(c::SYS_mknodat, 2), (c::SYS_mkdirat, 2), (c::SYS_fchmod, 1), (c::SYS_fchmodat, 2), (c::SYS_fchmodat2, 2)];
 #[cfg(target_arch = "x86_64")]
@@ -178,7 +177,7 @@ const WITH_MODE_HERE: &[(c::c_long, u8)] =
 #[cfg(not(target_arch = "x86_64"))]
 const WITH_MODE_HERE: &[(c::c_long, u8)] = &[];
 
-/// Calls that exist, are dangerous or useless in a cell, and are refused with a plain EPERM.
+/// Calls that are dangerous or useless in a cell, and fail with EPERM.
 #[rustfmt::skip]
 const REFUSED: &[c::c_long] = &[
     // Namespaces, mounts, roots.
@@ -192,7 +191,7 @@ const REFUSED: &[c::c_long] = &[
     c::SYS_bpf, c::SYS_perf_event_open, c::SYS_userfaultfd, c::SYS_add_key, c::SYS_request_key, c::SYS_keyctl,
     c::SYS_io_uring_setup, c::SYS_io_uring_enter, c::SYS_io_uring_register, c::SYS_fanotify_init,
     c::SYS_fanotify_mark, c::SYS_open_by_handle_at, c::SYS_name_to_handle_at, c::SYS_seccomp,
-    // The machine. Writing out all of its disks holds up everybody.
+    // The host. Flushing all of its disks slows every process down.
     c::SYS_sync, c::SYS_syncfs, c::SYS_reboot, c::SYS_kexec_load, c::SYS_kexec_file_load, c::SYS_init_module, c::SYS_finit_module,
     c::SYS_delete_module, c::SYS_swapon, c::SYS_swapoff, c::SYS_acct, c::SYS_quotactl, c::SYS_quotactl_fd,
     c::SYS_settimeofday, c::SYS_clock_settime, c::SYS_adjtimex, c::SYS_clock_adjtime, c::SYS_syslog, c::SYS_vhangup,
@@ -203,13 +202,13 @@ const REFUSED_HERE: &[c::c_long] = &[c::SYS_iopl, c::SYS_ioperm, c::SYS_modify_l
 #[cfg(not(target_arch = "x86_64"))]
 const REFUSED_HERE: &[c::c_long] = &[];
 
-/// Which sockets the programs of a cell can make.
+/// The sockets that the programs of a cell can create.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sockets {
     /// TCP and UDP over IPv4 and IPv6: where the cell has a network.
     pub internet: bool,
-    /// Unix sockets with names. Otherwise there are only connected pairs, as where a socket of a process outside could be
-    /// reached by its path.
+    /// Named Unix sockets. Otherwise there are only connected pairs, because a socket of a process outside might be
+    /// reachable by its path.
     pub named: bool,
 }
 
@@ -238,7 +237,7 @@ pub fn policy(sockets: Sockets) -> Policy {
         set(call, vec![], EPERM);
     }
 
-    // No set-user-id or set-group-id files: in a directory shared with the host they would mean something outside.
+    // No set-user-id or set-group-id files: in a directory shared with the host they would take effect outside.
     for &(call, flags, mode) in OPENING.iter().chain(OPENING_HERE) {
         let tests = vec![(flags, Test::AnyBit(MAKES_FILE)), (mode, SET_ID)];
         set(call, vec![Exception { tests, answer: EPERM }], SyscallAction::Allow);
@@ -248,22 +247,23 @@ pub fn policy(sockets: Sockets) -> Policy {
     }
     // No new namespaces.
     set(c::SYS_clone, vec![when(0, Test::AnyBit(NAMESPACE_FLAGS), EPERM)], SyscallAction::Allow);
-    // No news of what happens to files: those of the system are shared with the host and with other cells, and a watch on
-    // them shows what others run. Instances are counted against a user of the host. The answers are those that programs
-    // know how to get by with: no instances and no watches are left.
+    // No file notifications: system files are shared with the host and with other cells, and a watch on them shows what
+    // others run. Instances also count against a user of the host. The errors are those that programs handle: no
+    // instances and no watches are left.
     for call in operations::INOTIFY_INIT {
         set(*call, vec![], EMFILE);
     }
     set(c::SYS_inotify_add_watch, vec![], ENOSPC);
-    // Huge pages come from a pool of the whole machine that no memory limit counts.
+    // Huge pages come from a pool of the whole host that no memory limit counts.
     set(c::SYS_mmap, vec![when(3, Test::AnyBit(c::MAP_HUGETLB.cast_unsigned()), ENOMEM)], SyscallAction::Allow);
     set(c::SYS_memfd_create, vec![when(1, Test::AnyBit(c::MFD_HUGETLB), ENOMEM)], SyscallAction::Allow);
     set(c::SYS_shmget, vec![when(2, Test::AnyBit(c::SHM_HUGETLB.cast_unsigned()), ENOMEM)], SyscallAction::Allow);
-    // Merged pages reveal by their timing what other processes hold. Pages that a program sends to swap are no longer
-    // resident, which hides them from a memory limit without a cgroup; pages of shared files slow other cells down.
+    // The timing of merged pages reveals the memory of other processes. Pages that a program sends to swap are no
+    // longer resident, which hides them from a memory limit without a cgroup; paging out shared files slows other cells
+    // down.
     let advice = [c::MADV_MERGEABLE, c::MADV_COLD, c::MADV_PAGEOUT];
     set(c::SYS_madvise, vec![when(2, one_of(0, &advice), EINVAL)], SyscallAction::Allow);
-    // Reads that fail instead of waiting for the disk tell which files of the system others have read.
+    // Reads that fail instead of waiting for the disk reveal which system files others have read.
     set(c::SYS_preadv2, vec![when(5, Test::AnyBit(c::RWF_NOWAIT.cast_unsigned()), EOPNOTSUPP)], SyscallAction::Allow);
     limits_of_oneself(&mut set);
     for (call, exceptions, otherwise) in operations::rules() {
@@ -272,7 +272,7 @@ pub fn policy(sockets: Sockets) -> Policy {
     let (make, pair) = sockets_of(sockets);
     set(c::SYS_socket, make, EAFNOSUPPORT);
     set(c::SYS_socketpair, pair, EAFNOSUPPORT);
-    // Queries, the default, and switching off address randomisation for oneself.
+    // Queries, the default, and disabling address randomisation for the calling process.
     let personalities = vec![
         equals(0, 0, SyscallAction::Allow),
         equals(0, -1, SyscallAction::Allow),
@@ -285,8 +285,8 @@ pub fn policy(sockets: Sockets) -> Policy {
     Policy { rules, unlisted: ENOSYS }
 }
 
-/// Only the caller's own limits: init may run under the same user id. The limit on core dumps stays as it is, whatever a
-/// program asks for: at 1 the kernel runs no crash handler on the host, at 0 it does.
+/// Only the limits of the calling process: init may run under the same user id. The limit on core dumps stays the same,
+/// whatever a program asks for: at 1 the kernel runs no crash handler on the host, at 0 it does.
 fn limits_of_oneself(set: &mut impl FnMut(c::c_long, Vec<Exception>, SyscallAction)) {
     let core = c::RLIMIT_CORE.cast_signed();
     set(c::SYS_setrlimit, vec![equals(0, core, PRETEND)], SyscallAction::Allow);
@@ -296,14 +296,14 @@ fn limits_of_oneself(set: &mut impl FnMut(c::c_long, Vec<Exception>, SyscallActi
     let on = |tests: Vec<(u8, Test)>, answer| Exception { tests, answer };
     let queries = on([oneself].into_iter().chain(null(2)).collect(), SyscallAction::Allow);
     let changes_core = on([oneself, core].into_iter().chain(null(3)).collect(), PRETEND);
-    // The old value cannot be filled in for a call that is not made.
+    // The filter cannot fill in the old value for a call that it suppresses.
     let swaps_core = on(vec![oneself, core], EPERM);
     set(c::SYS_prlimit64, vec![queries, changes_core, swaps_core, on(vec![oneself], SyscallAction::Allow)], EPERM);
 }
 
-/// The exceptions of `socket` and of `socketpair`. There is no netlink: answers to its questions wait in kernel memory that
-/// no group is charged for, 200 KiB in each socket. Asking for any other protocol would make the kernel load it, with all
-/// that may be wrong with it.
+/// The exceptions of `socket` and of `socketpair`. There is no netlink: its replies wait in kernel memory that no
+/// cgroup is charged for, 200 KiB in each socket. Any other protocol would make the kernel load a module, with all its
+/// bugs.
 fn sockets_of(sockets: Sockets) -> (Vec<Exception>, Vec<Exception>) {
     let both = |first, second, answer| Exception { tests: vec![first, second], answer };
     let is = |argument, value: c::c_int| (argument, Test::Equals(value.cast_unsigned()));
@@ -311,12 +311,12 @@ fn sockets_of(sockets: Sockets) -> (Vec<Exception>, Vec<Exception>) {
     for family in [c::AF_INET, c::AF_INET6] {
         // The types from 4 on belong to such protocols. (Flags are much higher bits.)
         make.push(both(is(0, family), (1, Test::AnyBit(0b1100)), EAFNOSUPPORT));
-        // Without a network the answer is the one that a connection would get.
+        // Without a network the error is the one that a connection would get.
         let answer = if sockets.internet { SyscallAction::Allow } else { ENETUNREACH };
-        // 0 is the type's own protocol, the others are TCP and UDP.
+        // 0 is the type's default protocol, the others are TCP and UDP.
         let protocols = one_of(0, &[0, c::IPPROTO_TCP, c::IPPROTO_UDP]);
         make.push(both(is(0, family), (2, protocols), answer));
-        // Go asks for multipath TCP at every listener until it gets this answer.
+        // Go tries multipath TCP for every listener until it gets this error.
         make.push(both(is(0, family), is(2, c::IPPROTO_MPTCP), EPROTONOSUPPORT));
     }
     if sockets.named {
@@ -325,7 +325,7 @@ fn sockets_of(sockets: Sockets) -> (Vec<Exception>, Vec<Exception>) {
     (make, connected_pairs())
 }
 
-/// The exceptions of a `socketpair` that makes connected pairs only. Not datagrams: those can be sent to any name.
+/// The exceptions of a `socketpair` that allows connected pairs only. No datagrams: those can be sent to any name.
 pub(super) fn connected_pairs() -> Vec<Exception> {
     let flags = [0, c::SOCK_CLOEXEC, c::SOCK_NONBLOCK, c::SOCK_CLOEXEC | c::SOCK_NONBLOCK];
     let pair = |flags: c::c_int| {
@@ -347,7 +347,7 @@ pub(super) fn equals(argument: u8, value: c::c_int, answer: SyscallAction) -> Ex
     when(argument, Test::Equals(value.cast_unsigned()), answer)
 }
 
-/// One of these values, all of which are within 32 from `base` on.
+/// One of these values, all within 32 of `base`.
 pub(super) fn one_of(base: u32, values: &[c::c_int]) -> Test {
     let bit = |value: &c::c_int| {
         let offset = value.cast_unsigned().wrapping_sub(base);
@@ -357,20 +357,20 @@ pub(super) fn one_of(base: u32, values: &[c::c_int]) -> Test {
     Test::OneOf { base, bits: values.iter().map(bit).fold(0, |bits, bit| bits | bit) }
 }
 
-/// A number without which a zygote's filter refuses `setns`. Its halves stand where the kernel does not look: above the two
-/// ints that are the call's arguments.
+/// A number without which a zygote's filter refuses `setns`. Its halves are where the kernel does not look: above the
+/// two ints that are the call's arguments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EntryKey(pub(crate) u64);
 
 impl EntryKey {
-    /// One that cannot be guessed.
+    /// Draws an unpredictable key.
     pub(crate) fn random() -> rustix::io::Result<Self> {
         sandbox_base::random::random_bytes().map(u64::from_ne_bytes).map(Self)
     }
 }
 
-/// The policy of a zygote and its children: that of their cells, and entering others' namespaces, for which a zygote is
-/// given descriptors and this key. Children need no filter on top of it: they have neither the key nor the capability.
+/// The policy of a zygote and its children: that of their cells, plus entering namespaces, for which a zygote gets
+/// descriptors and this key. Children need no additional filter: they have neither the key nor the capability.
 pub(crate) fn policy_of_zygotes(sockets: Sockets, key: EntryKey) -> Policy {
     let mut policy = policy(sockets);
     #[expect(clippy::cast_possible_truncation, reason = "the two halves")]
@@ -409,7 +409,7 @@ impl Policy {
         }
     }
 
-    /// What the policy says about a call. The compiled filter must say the same: tests compare them.
+    /// The policy's answer to a call. The compiled filter must answer the same: tests compare them.
     #[cfg(test)]
     pub(crate) fn answer(&self, call: u32, arguments: &[u64; 6]) -> SyscallAction {
         let Ok(index) = self.rules.binary_search_by_key(&call, |(number, _)| *number) else { return self.unlisted };

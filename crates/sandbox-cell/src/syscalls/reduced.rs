@@ -1,12 +1,12 @@
-//! The policy of a cell without namespaces: what they would have kept apart is refused altogether.
+//! The policy of a cell without namespaces: it refuses the calls that namespaces would have confined.
 //!
-//! There is no network of its own, so there are no sockets but connected pairs: a socket of the host's that has a name
-//! can be reached by whoever may make one, and Landlock does not look at that. There is no IPC namespace, so there are
-//! no shared memory segments, semaphores or queues, which would outlive the cell.
+//! There is no network namespace, so the only sockets are connected pairs: a program that may create sockets can
+//! connect to named sockets of the host, which Landlock does not check. There is no IPC namespace, so there are no
+//! shared memory segments, semaphores or queues, which would outlive the cell.
 //!
-//! If the cell has no user of its own, its programs run as the keeper's user and own what that user owns. Landlock
-//! watches over content, not over modes, times and attributes, and not over other processes' share of the machine. So
-//! these can be changed only through an open file, and only for the calling process.
+//! If the cell has no dedicated user, its programs run as the keeper's user and own that user's files. Landlock
+//! restricts access to content, but not to modes, times and attributes, nor to scheduling. So these can be changed only
+//! through an open file, and only for the calling process.
 
 use libc as c;
 
@@ -16,7 +16,7 @@ const EPERM: SyscallAction = SyscallAction::Errno(1);
 const EACCES: SyscallAction = SyscallAction::Errno(13);
 const ENOSYS: SyscallAction = SyscallAction::Errno(38);
 
-/// What reaches beyond the cell for want of namespaces.
+/// Calls that reach beyond the cell without namespaces.
 const SOCKETS: &[c::c_long] =
     &[c::SYS_socket, c::SYS_connect, c::SYS_bind, c::SYS_listen, c::SYS_accept, c::SYS_accept4];
 #[rustfmt::skip]
@@ -25,7 +25,7 @@ const IPC: &[c::c_long] = &[
     c::SYS_semctl, c::SYS_msgget, c::SYS_msgsnd, c::SYS_msgrcv, c::SYS_msgctl, c::SYS_mq_open, c::SYS_mq_unlink,
 ];
 
-/// What changes a file that need not be opened for it.
+/// Calls that change a file without opening it.
 const BY_PATH: &[c::c_long] = &[
     c::SYS_fchmodat,
     c::SYS_fchmodat2,
@@ -41,21 +41,21 @@ const BY_PATH_HERE: &[c::c_long] =
 #[cfg(not(target_arch = "x86_64"))]
 const BY_PATH_HERE: &[c::c_long] = &[];
 
-/// What changes how a process is scheduled; the first argument says which.
+/// Calls that change how a process is scheduled; the first argument says which process.
 const SCHEDULING: &[c::c_long] =
     &[c::SYS_sched_setaffinity, c::SYS_sched_setparam, c::SYS_sched_setscheduler, c::SYS_sched_setattr];
 
 /// The `which` of `ioprio_set(2)` that means a process.
 const IOPRIO_WHO_PROCESS: u32 = 1;
 
-/// The policy; `own_user` says whether the cell has a user of its own.
+/// The policy; `own_user` says whether the cell has a dedicated user.
 pub(crate) fn policy_without_namespaces(own_user: bool) -> Policy {
     let mut policy = policy(Sockets { internet: false, named: false });
     let allow = |tests: Vec<(u8, Test)>| Exception { tests, answer: SyscallAction::Allow };
     for &call in SOCKETS {
         policy.change(call, vec![], EACCES);
     }
-    // Landlock does not look at who watches a directory, and events tell the names of what is in it.
+    // Landlock does not restrict directory watches, and events reveal the names in a directory.
     policy.change(c::SYS_inotify_add_watch, vec![], EACCES);
     for &call in IPC {
         policy.change(call, vec![], ENOSYS);
@@ -67,7 +67,7 @@ pub(crate) fn policy_without_namespaces(own_user: bool) -> Policy {
     for &call in BY_PATH.iter().chain(BY_PATH_HERE) {
         policy.change(call, vec![], EPERM);
     }
-    // Without a path it is about an open file.
+    // Without a path the call applies to an open file.
     let open_file = allow(vec![(1, Test::Equals(0)), (1, Test::HighIsZero)]);
     policy.change(c::SYS_utimensat, vec![open_file], EPERM);
     for &call in SCHEDULING {
@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_reaches_beyond_the_cell_is_refused() {
+    fn calls_that_reach_beyond_the_cell_are_refused() {
         let answer = |own_user: bool, call: c::c_long, arguments: [u64; 6]| {
             policy_without_namespaces(own_user).answer(u32::try_from(call).expect("small"), &arguments)
         };

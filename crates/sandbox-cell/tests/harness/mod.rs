@@ -1,5 +1,5 @@
-//! What the tests of the library share. A keeper is their own program, started once more, so they have a `main` that can
-//! become one.
+//! Helpers for the tests of the library. A keeper is the test program itself, started once more, so tests have a `main`
+//! that can become one.
 
 use std::io::{Read, Seek};
 use std::os::fd::AsFd;
@@ -9,11 +9,11 @@ use libtest_mimic::{Arguments, Trial};
 use sandbox_cell::archive::Archive;
 use sandbox_cell::{Cell, Command, Keeper, Outcome, Start, Stdio, null};
 
-/// A test's name and what it does with a keeper.
+/// A test's name and its function, which gets a keeper.
 pub(crate) type Test = (&'static str, fn(&Keeper));
 
-/// Runs tests with a keeper that they share, unless they are to be ignored, and one with a keeper of its own, for what can be
-/// said only once.
+/// Runs tests with a shared keeper, unless they are to be ignored, and one test with a dedicated keeper, for settings
+/// that can be made only once.
 pub(crate) fn conclude(tests: &[Test], ignored: bool, once: Test) -> ! {
     let arguments = Arguments::from_args();
     let shared = Arc::new(Keeper::start().unwrap());
@@ -32,7 +32,7 @@ pub(crate) fn conclude(tests: &[Test], ignored: bool, once: Test) -> ! {
     conclusion.exit();
 }
 
-/// Runs a command in a cell and returns what it wrote.
+/// Runs a command in a cell and returns its output.
 pub(crate) fn run(cell: &mut Cell, argv: &[&str], files: Option<&Archive>) -> (Outcome, String) {
     let mut output = tempfile::tempfile().unwrap();
     let null = null().unwrap();
@@ -44,7 +44,7 @@ pub(crate) fn run(cell: &mut Cell, argv: &[&str], files: Option<&Archive>) -> (O
     (outcome, text)
 }
 
-/// Starts a command that nobody talks to.
+/// Starts a command without input or output.
 pub(crate) fn start(cell: &Cell, argv: &[&str]) {
     let null = null().unwrap();
     let stdio = Stdio { stdin: null.as_fd(), stdout: null.as_fd(), stderr: null.as_fd() };

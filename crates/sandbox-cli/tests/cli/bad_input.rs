@@ -1,8 +1,8 @@
-//! Bad input: one line that says what is wrong and what to do, exit code 2, nothing created.
+//! Invalid input: a one-line message with the fix, exit code 2, nothing created.
 
 use sandbox_testing::command::{run, run_with_input, sandbox};
 
-/// The complaint about a command, which must be a single line.
+/// The error message of a command, which must be a single line.
 fn complaint(output: &std::process::Output) -> String {
     let stderr = String::from_utf8(output.stderr.clone()).unwrap();
     assert_eq!(output.status.code(), Some(2), "{stderr}");
@@ -13,7 +13,7 @@ fn complaint(output: &std::process::Output) -> String {
 }
 
 #[test]
-fn limits_that_make_no_sense() {
+fn invalid_limits_are_refused() {
     let flags =
         ["timeout", "cpu-time", "memory", "cpus", "disk", "inodes", "pids", "output-limit", "open-files", "file-size"];
     let values =
@@ -28,7 +28,7 @@ fn limits_that_make_no_sense() {
 }
 
 #[test]
-fn messages_say_what_to_do() {
+fn messages_include_the_fix() {
     let line = |args: &[&str]| complaint(&run(args));
     let with = |flag: &str, value: &str| line(&["--lang", "python", "--code", "1", flag, value]);
     assert_eq!(
@@ -39,7 +39,7 @@ fn messages_say_what_to_do() {
     assert_eq!(with("--timeout", "48h"), "wall_time: 48h is above the maximum of 24h");
     assert_eq!(with("--pids", "1.5"), "processes: '1.5' is not a number that makes sense here");
     assert_eq!(with("--env", "novalue"), "invalid environment variable 'novalue': expected NAME=VALUE");
-    assert!(with("--require", "moat").starts_with("unknown isolation layer 'moat'; the layers are user, pid"));
+    assert!(with("--require", "moat").starts_with("unknown isolation layer 'moat': expected one of user, pid"));
     assert_eq!(line(&["--lang", "pyhton", "--code", "1"]), "unknown language 'pyhton'; did you mean 'python'?");
     assert_eq!(line(&["--code", "1"]), "no language; set it with --lang, such as --lang python");
     assert_eq!(line(&["--lang", "python", "--code", "1", "--file", "x.py"]), "--code and --file cannot be combined");
@@ -59,7 +59,7 @@ fn messages_say_what_to_do() {
 }
 
 #[test]
-fn code_that_is_not_text() {
+fn code_that_is_not_text_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let file = |name: &str, content: &[u8]| {
         let path = dir.path().join(name);
@@ -85,13 +85,13 @@ fn code_that_is_not_text() {
 }
 
 #[test]
-fn standard_input_for_two_purposes() {
+fn standard_input_cannot_be_both_code_and_input() {
     let output = run_with_input(&["--lang", "python", "--stdin", "-"], b"print(1)");
     assert!(complaint(&output).starts_with("standard input cannot be both"));
 }
 
 #[test]
-fn arguments_without_end() {
+fn too_long_arguments_are_refused() {
     let long = "x".repeat(120_000);
     let output = run(&["--lang", "python", "--code", "1", "--", &long, &long]);
     assert!(complaint(&output).starts_with("arguments and environment have 240004 bytes in total"));
@@ -105,7 +105,7 @@ fn unknown_flags_are_usage_errors() {
 }
 
 #[test]
-fn every_wrong_setting_is_named_at_once() {
+fn all_invalid_settings_are_reported_together() {
     let output = sandbox(&["--lang", "python", "--code", "1"])
         .env("SANDBOX_MEMORY", "lots")
         .env("SANDBOX_MAX_PROCESSES", "-3")
@@ -116,7 +116,7 @@ fn every_wrong_setting_is_named_at_once() {
 }
 
 #[test]
-fn a_language_that_is_not_installed() {
+fn a_missing_toolchain_is_reported_with_the_fix() {
     let dir = tempfile::tempdir().unwrap();
     let definition = "name = \"lua\"\nsource = \"main.lua\"\n[find]\ncommands = [\"no-such-lua\"]\ndescribe = \"\"\n\
                       missing = \"install Lua 5.4\"\n[run]\nargv = [\"{executable}\", \"{entry}\"]\n";

@@ -1,4 +1,4 @@
-//! The next keeper sweeps what a killed one left.
+//! The sweep after a crash: the next keeper removes the cgroups of a killed one.
 
 use std::time::{Duration, SystemTime};
 
@@ -6,7 +6,7 @@ use sandbox_testing::command::{group_parents, groups, python};
 use sandbox_testing::needs;
 
 #[test]
-fn groups_of_a_keeper_that_was_killed_are_swept() {
+fn cgroups_of_a_killed_keeper_are_swept() {
     if !needs::root() {
         return;
     }
@@ -16,7 +16,7 @@ fn groups_of_a_keeper_that_was_killed_are_swept() {
         std::fs::create_dir(parent.join("sandbox-run-999999999-1-0")).unwrap();
     }
     python("print(1)", &[]);
-    assert!(!groups("-999999999-").is_empty(), "a young group may belong to a keeper that cannot be seen");
+    assert!(!groups("-999999999-").is_empty(), "a recent cgroup may belong to a keeper that is not visible");
     // The age is that of the directory, and cannot be set on every kernel; wait as long as the keeper does.
     let made = SystemTime::now();
     while made.elapsed().unwrap() < Duration::from_millis(10_500) {

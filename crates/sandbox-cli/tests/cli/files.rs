@@ -1,4 +1,4 @@
-//! Files in and out.
+//! Input and output files.
 
 use std::path::Path;
 
@@ -17,7 +17,7 @@ fn python(code: &str, flags: &[&str]) -> Value {
 }
 
 #[test]
-fn what_was_made_or_changed_comes_back() {
+fn new_and_changed_files_are_collected() {
     let dir = tempfile::tempdir().unwrap();
     let data = write(dir.path(), "data.csv", "a,b\n");
     let code = "
@@ -40,7 +40,7 @@ open('/tmp/elsewhere', 'w').write('x')
 }
 
 #[test]
-fn files_and_directories_go_in_under_the_names_they_are_given() {
+fn input_files_and_directories_get_the_given_names() {
     let dir = tempfile::tempdir().unwrap();
     let one = write(dir.path(), "one.txt", "1");
     write(dir.path(), "tree/a/b.txt", "2");
@@ -48,11 +48,11 @@ fn files_and_directories_go_in_under_the_names_they_are_given() {
     let code = "import os; print(sorted(os.path.join(t, f)[2:] for t, _, fs in os.walk('.') for f in fs))";
     let result = python(code, &["--input", &format!("{one}:in/renamed.txt"), "--input", &tree, "--input", &one]);
     assert_eq!(result["stdout"], "['in/renamed.txt', 'main.py', 'one.txt', 'tree/a/b.txt']\n", "{result:#}");
-    assert_eq!(result["files"], serde_json::json!({}), "what only was read does not come back");
+    assert_eq!(result["files"], serde_json::json!({}), "unchanged files are not collected");
 }
 
 #[test]
-fn names_that_could_do_harm_are_refused() {
+fn unsafe_names_are_refused() {
     let dir = tempfile::tempdir().unwrap();
     let file = write(dir.path(), "x", "1");
     for (name, why) in [
@@ -82,7 +82,7 @@ fn files_are_written_to_a_directory() {
     let output = run(&args);
     assert!(output.status.success());
     assert_eq!(std::fs::read_to_string(out.join("d/f")).unwrap(), "x");
-    assert!(!out.join("l").exists(), "links do not leave a cell");
+    assert!(!out.join("l").exists(), "links are not collected");
     let summary = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(summary.contains("1 files left out (l: it is not a regular file)"), "{summary}");
     // A file where a directory should be.
@@ -95,7 +95,7 @@ fn files_are_written_to_a_directory() {
 }
 
 #[test]
-fn what_is_too_much_is_left_out_and_named() {
+fn files_beyond_the_limits_are_left_out_and_listed() {
     let code = "
 for n in range(30): open(f'f{n:02}', 'w').write('x')
 open('large', 'wb').write(bytes(3_000_000))
@@ -114,7 +114,7 @@ open('large', 'wb').write(bytes(3_000_000))
 }
 
 #[test]
-fn files_come_back_from_runs_that_were_killed() {
+fn files_of_killed_runs_are_collected() {
     let result = python("open('kept', 'w').write('x')\nwhile True: pass", &["--timeout", "500ms"]);
     assert_eq!((&result["verdict"], &result["files"]["kept"]["content"]), (&"timeout".into(), &"x".into()));
     let result =
@@ -123,7 +123,7 @@ fn files_come_back_from_runs_that_were_killed() {
 }
 
 #[test]
-fn programs_have_files_too() {
+fn files_of_system_programs_are_collected() {
     let dir = tempfile::tempdir().unwrap();
     let file = write(dir.path(), "in", "text\n");
     let output = run(&["exec", "--json", "--input", &file, "--", "sh", "-c", "cp in out"]);
@@ -131,7 +131,7 @@ fn programs_have_files_too() {
 }
 
 #[test]
-fn the_working_directory_can_be_another() {
+fn the_working_directory_can_be_changed() {
     let code = "import os; print(os.getcwd()); open('made', 'w').write('x')";
     let result = python(code, &["--workdir", "sub/dir"]);
     assert_eq!(result["stdout"], "/sandbox/sub/dir\n", "{result:#}");
@@ -147,7 +147,7 @@ fn the_working_directory_can_be_another() {
 }
 
 #[test]
-fn a_strict_umask_closes_nothing_that_programs_are_shown() {
+fn a_strict_umask_does_not_block_programs() {
     let data = tempfile::tempdir().unwrap();
     let command = r#"umask 077; exec "$0" --quiet --lang c --code '#include <stdio.h>
 int main(void) { puts("here"); }'"#;

@@ -1,4 +1,4 @@
-//! What people and programs get to see.
+//! Output formats, for people and for programs.
 
 use sandbox_testing::command::{binary, fixture, program, python, run, run_with_input, sandbox};
 use serde_json::Value;
@@ -36,7 +36,7 @@ fn the_result_has_every_field() {
 }
 
 #[test]
-fn errors_name_their_type() {
+fn errors_include_their_type() {
     let result = python("print(undefined_variable)", &[]);
     assert_eq!(result["error"], "NameError: name 'undefined_variable' is not defined");
     assert_eq!(
@@ -47,7 +47,7 @@ fn errors_name_their_type() {
 }
 
 #[test]
-fn exit_codes_are_the_programs_own() {
+fn exit_codes_of_programs_are_passed_on() {
     for code in [0, 1, 3, 77, 255] {
         let output = run(&["--lang", "python", "--quiet", "--code", &format!("raise SystemExit({code})")]);
         assert_eq!(output.status.code(), Some(code));
@@ -55,7 +55,7 @@ fn exit_codes_are_the_programs_own() {
 }
 
 #[test]
-fn signals_are_named_and_become_exit_codes() {
+fn signals_are_reported_and_become_exit_codes() {
     for (number, name) in [(11, "SIGSEGV"), (6, "SIGABRT"), (9, "SIGKILL"), (8, "SIGFPE")] {
         let result = program(&["raise", &number.to_string()], &[]);
         assert_eq!((&result["signal"], &result["exit_code"]), (&name.into(), &Value::Null));
@@ -98,7 +98,7 @@ fn bytes_pass_unchanged_through_pipes() {
 #[test]
 fn a_terminal_is_protected() {
     let binary = binary();
-    // `script` gives the command a terminal; what it prints there is what a person would see.
+    // `script` gives the command a terminal; its output is what a person would see.
     let seen = |raw: &str| {
         let code = r"print('\x1b]0;owned\x07\x1b[31mred')";
         let line = format!("{binary} -l python {raw} --code \"{code}\"");
@@ -127,7 +127,7 @@ fn a_terminal_is_protected() {
 }
 
 #[test]
-fn events_are_one_json_a_line_with_the_result_last() {
+fn events_are_one_json_object_per_line_with_the_result_last() {
     let code = "import sys; print('grüße'); print('e', file=sys.stderr)";
     let output = run(&["--lang", "python", "--format", "stream-json", "--code", code]);
     let events: Vec<Value> = text(&output.stdout).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
@@ -165,7 +165,7 @@ fn programs_get_input_from_a_file() {
 }
 
 #[test]
-fn the_environment_is_the_requests_alone() {
+fn the_environment_is_not_inherited() {
     let code = "import os; print(sorted(os.environ.items()))";
     let mut command = sandbox(&["-l", "python", "-q", "--env", "A=1", "--env", "HOME=/tmp", "-c", code]);
     let output = command.env("SECRET", "hidden").output().unwrap();
@@ -190,7 +190,7 @@ print(asyncio.run(f()))
 }
 
 #[test]
-fn help_and_completions() {
+fn help_and_completions_are_printed() {
     let help = text(&run(&["--help"]).stdout);
     for word in ["--lang", "--timeout", "Examples:", "Exit code:", "doctor"] {
         assert!(help.contains(word), "{word}");
@@ -209,7 +209,7 @@ fn help_and_completions() {
 }
 
 #[test]
-fn doctor_says_what_works() {
+fn doctor_reports_which_layers_work() {
     let output = run(&["doctor", "--json"]);
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(output.status.code(), Some(i32::from(report["policy_met"] != true)));

@@ -1,5 +1,4 @@
-//! Results stay results: whatever a program leaves, the caller gets a verdict, in the format that was asked for, and nothing
-//! of the user's is touched.
+//! Whatever a program leaves, the caller gets a verdict in the requested format, and no file of the user is touched.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -12,7 +11,7 @@ use serde_json::{Value, json};
 
 use sandbox_testing::frozen::{Frozen, field, find};
 
-/// Leaves files with long names until something is full.
+/// Creates files with long names until a limit is reached.
 const LONG_NAMES: &str = "
 import os
 n = 0
@@ -29,31 +28,31 @@ fn python(code: &str, flags: &[&str]) -> Value {
 }
 
 #[test]
-fn names_that_fill_the_memory_leave_a_verdict_and_files() {
+fn names_that_fill_the_memory_do_not_prevent_the_collection() {
     let result = python(LONG_NAMES, &["--memory", "64m", "--inodes", "400000", "--timeout", "20s"]);
     if result["isolation"].as_array().unwrap().contains(&"memory".into()) {
         assert_eq!(result["verdict"], "memory_limit", "{:#}", result["error"]);
     }
-    assert!(!result["files"].as_object().unwrap().is_empty(), "the first files come back");
+    assert!(!result["files"].as_object().unwrap().is_empty(), "the first files are collected");
     let omitted = result["files_omitted"].as_array().unwrap();
     assert!(omitted.len() <= 100 && result["files_omitted_count"].as_u64().unwrap() > 100, "{omitted:?}");
-    assert!(!omitted.contains(&json!({"path": ".", "why": "not_collected"})), "there was memory to collect with");
+    assert!(!omitted.contains(&json!({"path": ".", "why": "not_collected"})), "there was memory for the collection");
 }
 
 #[test]
-fn files_that_take_too_long_cost_only_themselves() {
-    // Both have the same time limit, and the second one's files take longer than what is left of it.
+fn a_collection_that_takes_too_long_is_truncated() {
+    // Both have the same time limit, and collecting the second one's files takes longer than the rest of it.
     let code = format!("{LONG_NAMES}\nprint('done', flush=True)\nimport time; time.sleep(60)");
     let result = python(&code, &["--memory", "1g", "--inodes", "300000", "--timeout", "6s"]);
     assert_eq!(result["verdict"], "timeout", "{:#}", result["error"]);
-    assert!(!result["files"].as_object().unwrap().is_empty(), "what arrived in time comes back");
-    // A fast machine collects all of them. No machine takes much longer than the time limit.
+    assert!(!result["files"].as_object().unwrap().is_empty(), "files that arrived in time are collected");
+    // A fast host collects all of them. No host takes much longer than the time limit.
     let seconds = |phase: &str| result["metrics"]["phases"][phase].as_f64().unwrap();
     assert!(seconds("run") + seconds("collect") < 40.0, "{:#}", result["metrics"]);
 }
 
 #[test]
-fn names_control_no_terminal() {
+fn file_names_cannot_control_the_terminal() {
     let code = r"import os; os.symlink('/', '\x1b]0;owned\x07\n\u202e')";
     let dir = tempfile::tempdir().unwrap();
     let output = run(&["--lang", "python", "--code", code, "--output-dir", dir.path().to_str().unwrap()]);
@@ -64,7 +63,7 @@ fn names_control_no_terminal() {
     let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(complaint.contains("/.␛[2J/a␊b' is hidden"), "{complaint}");
     assert!(!complaint.contains(['\u{1b}', '\u{7}']), "{complaint}");
-    // What is in the request is printed too.
+    // Parts of the request are printed too.
     let output = run(&["--lang", "py\x1b]0;x\x07", "--code", "1"]);
     assert!(!String::from_utf8_lossy(&output.stderr).contains(['\u{1b}', '\u{7}']));
     let output = run(&["--file", "/no/such/\x1b[2J"]);
@@ -72,7 +71,7 @@ fn names_control_no_terminal() {
     assert!(complaint.contains("'/no/such/␛[2J'"), "{complaint}");
 }
 
-/// Makes an executable hook, a plain file and a tool.
+/// Creates an executable hook, a plain file and a tool.
 const HOOK: &str = "
 import os
 os.makedirs('.git/hooks')
@@ -89,7 +88,7 @@ fn save(dir: &Path, flags: &[&str]) -> (Option<i32>, Value, String) {
 }
 
 #[test]
-fn a_directory_of_the_users_is_not_taken_over() {
+fn files_in_the_output_directory_are_not_overwritten() {
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("kept"), "mine").unwrap();
     let (code, result, complaint) = save(dir.path(), &[]);
@@ -123,7 +122,7 @@ fn a_directory_that_cannot_be_written_is_refused_before_the_run() {
 }
 
 #[test]
-fn a_request_that_is_refused_is_refused_in_json() {
+fn refused_requests_are_reported_in_json() {
     for (args, why) in [
         (&["--lang", "pyhton", "--code", "1"][..], "unknown language 'pyhton'"),
         (&["--lang", "python", "--code", "1", "--memory", "lots"], "memory"),
@@ -148,7 +147,7 @@ fn a_request_that_is_refused_is_refused_in_json() {
                 "{words:?}"
             );
             assert!(result["error"].as_str().unwrap().contains(why), "{words:?}: {result}");
-            assert!(String::from_utf8_lossy(&output.stderr).contains(why), "people are told as well");
+            assert!(String::from_utf8_lossy(&output.stderr).contains(why), "standard error has the message too");
         }
     }
     let output =
@@ -156,7 +155,7 @@ fn a_request_that_is_refused_is_refused_in_json() {
     assert_eq!(result(&output)["verdict"], "invalid_request");
 }
 
-/// Runs a program that sleeps for longer than it may, while something happens to its process and its init.
+/// Runs a program that sleeps beyond its time limit, while something happens to its process and its init.
 fn disturbed<T>(mark: &str, stderr: Stdio, harm: impl FnOnce(u32, u32) -> T) -> (Option<i32>, Value, T) {
     let mark = format!("{mark}{}", std::process::id());
     let code = format!("echo begun; exec sleep {mark}");
@@ -166,7 +165,7 @@ fn disturbed<T>(mark: &str, stderr: Stdio, harm: impl FnOnce(u32, u32) -> T) -> 
     std::thread::spawn(move || sender.send(child.wait_with_output().unwrap()));
     let (program, init) = find(&["sleep", &mark]);
     let harmed = harm(program, init);
-    // What waits for ever takes longer than this.
+    // Only a hang takes longer than this.
     let output = receiver.recv_timeout(Duration::from_secs(30)).expect("an answer");
     (output.status.code(), result(&output), harmed)
 }
@@ -192,7 +191,7 @@ impl Drop for Stopped {
 }
 
 #[test]
-fn an_init_or_keeper_that_does_not_answer_delays_no_caller() {
+fn an_unresponsive_init_or_keeper_does_not_delay_the_caller() {
     if !needs::root() {
         return;
     }
@@ -204,7 +203,7 @@ fn an_init_or_keeper_that_does_not_answer_delays_no_caller() {
     let (code, result, frozen) = disturbed("63", Stdio::piped(), |program, init| Frozen::new(&[program, init]));
     assert_eq!((code, &result["verdict"], &result["stdout"]), (Some(124), &"timeout".into(), &"begun\n".into()));
     drop(frozen);
-    // The keeper has standard error, which it cannot close while it is stopped.
+    // The keeper holds standard error, which it cannot close while it is stopped.
     let (code, result, stopped) = disturbed("64", Stdio::null(), |_, init| Stopped::new(field(init, "PPid:")));
     drop(stopped);
     assert_eq!((code, &result["verdict"], &result["stdout"]), (Some(124), &"timeout".into(), &"begun\n".into()));

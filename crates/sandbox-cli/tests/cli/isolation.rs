@@ -1,4 +1,4 @@
-//! What a program in a cell can and cannot see and do. The attack suite proper comes on top of these.
+//! What a program in a cell can and cannot see and do. The attack suite complements these tests.
 
 use sandbox_testing::command::{program, python, run};
 use sandbox_testing::needs;
@@ -10,7 +10,7 @@ fn stdout(code: &str) -> String {
 }
 
 #[test]
-fn every_layer_is_in_force_as_root() {
+fn every_layer_is_active_as_root() {
     if !needs::root() {
         return;
     }
@@ -37,7 +37,7 @@ for line in open('/proc/self/status'):
 }
 
 #[test]
-fn programs_have_no_priority() {
+fn programs_cannot_raise_their_priority() {
     let code = "
 import os, resource as r
 print([r.getrlimit(n) for n in (r.RLIMIT_CORE, r.RLIMIT_NICE, r.RLIMIT_RTPRIO)], open('/proc/self/oom_score_adj').read().strip())
@@ -63,7 +63,7 @@ fn other_processes_are_invisible() {
 }
 
 #[test]
-fn the_file_system_is_the_cells_own() {
+fn the_cell_has_a_private_root_file_system() {
     assert_eq!(
         stdout("import os; print(sorted(os.listdir('/')))"),
         "['bin', 'dev', 'etc', 'home', 'lib', 'lib64', 'mnt', 'opt', 'proc', 'run', 'sandbox', 'sbin', 'tmp', 'usr', 'var']"
@@ -80,7 +80,7 @@ fn the_file_system_is_the_cells_own() {
 }
 
 #[test]
-fn nothing_of_the_system_can_be_written() {
+fn system_directories_are_read_only() {
     let code = "
 import os
 for path in ['/x', '/usr/x', '/etc/passwd', '/usr/bin/env', '/proc/sys/kernel/core_pattern', '/proc/self/oom_score_adj', '/opt/x', '/dev/x']:
@@ -116,13 +116,13 @@ print('end')
 
 #[cfg(target_arch = "x86_64")]
 #[test]
-fn the_32_bit_entry_is_fatal() {
+fn a_32_bit_system_call_is_fatal() {
     let result = program(&["int80"], &[]);
     assert_eq!((&result["signal"], &result["stdout"]), (&"SIGSYS".into(), &"".into()));
 }
 
 #[test]
-fn no_network_unless_asked_for() {
+fn there_is_no_network_by_default() {
     let code = "
 import socket, errno
 def attempt(address):
@@ -136,7 +136,7 @@ print(attempt(('127.0.0.1', 9)), attempt(('192.0.2.1', 80)))
 }
 
 #[test]
-fn a_loopback_of_its_own() {
+fn localhost_mode_has_a_private_loopback() {
     let code = "
 import socket, threading
 server = socket.create_server(('127.0.0.1', 8080))
@@ -148,7 +148,7 @@ print(socket.create_connection(('localhost', 8080)).recv(10).decode())
 }
 
 #[test]
-fn a_required_layer_that_works_changes_nothing() {
+fn requiring_a_layer_that_works_changes_nothing() {
     if !needs::root() {
         return;
     }

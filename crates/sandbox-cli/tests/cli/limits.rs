@@ -1,4 +1,4 @@
-//! Every limit is enforced, has its verdict, and says what it was.
+//! Every limit is enforced, has a verdict, and is reported with its value.
 
 use sandbox_testing::command::{program, python, result, run};
 use sandbox_testing::needs;
@@ -15,7 +15,7 @@ fn assert_limit(result: &Value, verdict: &str, kind: &str) {
 }
 
 #[test]
-fn memory_of_one_process() {
+fn the_memory_of_one_process_is_limited() {
     let result = program(&["memory", "200"], &["--memory", "64m"]);
     assert_limit(&result, "memory_limit", "memory");
     assert_eq!(result["limit"]["cap"], 64 << 20);
@@ -24,8 +24,8 @@ fn memory_of_one_process() {
 }
 
 #[test]
-fn memory_of_many_processes_together() {
-    // Sixteen processes with 16 MiB each, none of which is large. The parent lives on and would exit after a minute.
+fn the_memory_of_many_processes_is_limited_together() {
+    // Sixteen processes with 16 MiB each, none of which is large. The parent survives and would exit after a minute.
     let result = program(&["memory-in-children", "16", "16"], &["--memory", "64m", "--timeout", "5m"]);
     assert_limit(&result, "memory_limit", "memory");
     assert_eq!(
@@ -42,28 +42,28 @@ fn memory_includes_files_in_the_writable_directories() {
 }
 
 #[test]
-fn a_fork_bomb() {
+fn a_fork_bomb_is_stopped() {
     let result = program(&["fork-bomb"], &["--pids", "20", "--timeout", "1s"]);
     assert_limit(&result, "process_limit", "processes");
     assert_eq!(result["limit"]["cap"], 20);
 }
 
 #[test]
-fn a_thread_bomb() {
+fn a_thread_bomb_is_stopped() {
     let result = program(&["threads", "500"], &["--pids", "30"]);
     assert_limit(&result, "process_limit", "processes");
     assert_eq!(result["metrics"]["processes_peak"], 30);
 }
 
 #[test]
-fn exactly_as_many_processes_as_allowed() {
+fn as_many_processes_as_allowed_can_run() {
     let result = program(&["threads", "29"], &["--pids", "30"]);
     assert_eq!(result["verdict"], "ok", "{result:#}");
     assert_eq!(result["metrics"]["processes_peak"], 30);
 }
 
 #[test]
-fn disk_bytes_wherever_they_are_written() {
+fn disk_usage_is_limited_across_all_directories() {
     for place in ["/sandbox", "/tmp", "/dev/shm", "/home/sandbox", "/var/tmp"] {
         let code = format!("open('{place}/x', 'wb').write(b'x' * (20 << 20))");
         let result = python(&code, &["--disk", "8m"]);
@@ -80,7 +80,7 @@ fn disk_inodes() {
 }
 
 #[test]
-fn nothing_else_is_writable() {
+fn only_the_cells_directories_are_writable() {
     let code = "
 import os
 for top, dirs, files in os.walk('/'):
@@ -94,7 +94,7 @@ for top, dirs, files in os.walk('/'):
 }
 
 #[test]
-fn a_program_that_copes_with_a_full_disk_succeeds() {
+fn a_program_that_handles_a_full_disk_succeeds() {
     let code = "
 import os
 try:
@@ -107,7 +107,7 @@ except OSError as error:
 }
 
 #[test]
-fn output_of_each_stream() {
+fn the_output_of_each_stream_is_limited() {
     for stream in ["stdout", "stderr"] {
         let code = format!("import sys\nwhile True: sys.{stream}.write('x' * 1000)");
         let result = python(&code, &["--output-limit", "64k", "--timeout", "1m"]);
@@ -118,7 +118,7 @@ fn output_of_each_stream() {
 }
 
 #[test]
-fn output_up_to_the_limit_is_fine() {
+fn output_up_to_the_limit_is_accepted() {
     let result =
         python("import sys; sys.stdout.write('x' * 65536); sys.stderr.write('y' * 65536)", &["--output-limit", "64k"]);
     assert_eq!(result["verdict"], "ok");
@@ -152,11 +152,11 @@ fn file_size() {
 }
 
 #[test]
-fn cpu_time_of_one_thread_and_of_many() {
+fn the_cpu_time_of_one_and_of_many_threads_is_limited() {
     for threads in ["1", "8"] {
         let result = program(&["spin", threads], &["--cpu-time", "300ms", "--cpus", "2", "--timeout", "20s"]);
         assert_limit(&result, "timeout", "cpu_time");
-        // Unlimited it would be twenty and forty seconds. A busy machine looks late.
+        // Without the limit it would be twenty and forty seconds. A busy host checks late.
         assert!((0.3..10.0).contains(&result["metrics"]["cpu_time"].as_f64().unwrap()), "{result:#}");
     }
 }
@@ -169,11 +169,11 @@ fn sleeping_uses_no_cpu_time() {
 }
 
 #[test]
-fn the_cpu_share_holds() {
+fn the_cpu_share_is_enforced() {
     if !needs::root() {
         return;
     }
-    // Half a CPU in however many threads; less if others use the machine too.
+    // Half a CPU in any number of threads; less if the host is busy.
     let result = program(&["spin", "4"], &["--cpus", "0.5", "--timeout", "2s"]);
     let time = |name: &str| result["metrics"][name].as_f64().unwrap();
     let share = time("cpu_time") / time("wall_time");
@@ -181,7 +181,7 @@ fn the_cpu_share_holds() {
 }
 
 #[test]
-fn a_spinning_crowd_on_a_sliver_of_cpu_dies_on_time() {
+fn many_spinning_threads_with_a_small_cpu_share_end_at_the_deadline() {
     let result = program(&["spin", "60"], &["--cpus", "0.1", "--timeout", "500ms"]);
     assert_eq!(result["verdict"], "timeout");
 }

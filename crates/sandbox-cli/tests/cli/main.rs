@@ -1,5 +1,5 @@
 //! The command line, tested as its users use it: the real binary, real cells, real programs.
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot continue should stop")]
 
 mod bad_input;
 mod cleanup;

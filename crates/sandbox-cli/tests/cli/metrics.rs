@@ -1,4 +1,4 @@
-//! What a run is said to have used is what it used.
+//! The reported usage of a run matches its actual usage.
 
 use sandbox_testing::command::{program, python, result, run};
 
@@ -7,7 +7,7 @@ fn number(result: &serde_json::Value, name: &str) -> f64 {
 }
 
 #[test]
-fn memory_within_five_percent() {
+fn memory_is_measured_within_five_percent() {
     for megabytes in [50_u32, 100, 200] {
         let result = program(&["memory", &megabytes.to_string()], &["--memory", "512m"]);
         let (used, wanted) = (number(&result, "memory_peak"), f64::from(megabytes) * 1_048_576.0);
@@ -17,11 +17,11 @@ fn memory_within_five_percent() {
 }
 
 #[test]
-fn time_and_cpu_time() {
+fn time_and_cpu_time_are_measured() {
     let spun = program(&["spin", "1"], &["--timeout", "2s"]);
     let (wall, cpu) = (number(&spun, "wall_time"), number(&spun, "cpu_time"));
     assert!(wall >= 2.0, "{wall}");
-    // On a busy machine a spinning program may be kept waiting, but never gets more than one CPU.
+    // On a busy host a spinning program may have to wait, but never gets more than one CPU.
     assert!(cpu > 0.0 && cpu < wall * 1.1, "CPU {cpu} in {wall}");
     assert!(number(&spun, "cpu_user") > number(&spun, "cpu_system"));
     let slept = result(&run(&["exec", "--json", "--", "sleep", "0.5"]));
@@ -32,7 +32,7 @@ fn time_and_cpu_time() {
 }
 
 #[test]
-fn bytes_read_and_written() {
+fn bytes_read_and_written_are_counted() {
     let code = "
 data = b'x' * (10 << 20)
 open('f', 'wb').write(data)
@@ -46,7 +46,7 @@ for _ in range(2): open('f', 'rb').read()
 }
 
 #[test]
-fn children_count_too() {
+fn the_usage_of_children_counts() {
     let code = "
 import os
 for _ in range(3):
@@ -65,7 +65,7 @@ for _ in range(3): os.wait()
 }
 
 #[test]
-fn phases_add_up() {
+fn phases_add_up_to_the_total() {
     let result = python("print(1)", &[]);
     let phases = &result["metrics"]["phases"];
     assert_eq!(phases["run"], result["metrics"]["wall_time"]);

@@ -1,4 +1,4 @@
-//! An ordinary user, without root and without a delegated control group: everything works, what is weaker is said.
+//! An ordinary user, without root and without a delegated cgroup: everything works, and weaker limits are reported.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
@@ -9,7 +9,7 @@ use serde_json::Value;
 
 fn python(code: &str, flags: &[&str]) -> Option<Value> {
     if !needs::root() {
-        // The other tests run as an ordinary user already.
+        // The other tests already run as an ordinary user.
         return None;
     }
     let mut args = vec!["--lang", "python", "--json", "--code", code];
@@ -26,7 +26,7 @@ fn runs_with_every_layer_that_needs_no_privilege() {
 }
 
 #[test]
-fn memory_is_watched() {
+fn memory_is_sampled() {
     let Some(result) =
         python("x = bytearray(400 << 20)\nimport time; time.sleep(5)", &["--memory", "64m", "-t", "20s"])
     else {
@@ -49,7 +49,7 @@ fn processes_are_limited() {
     if !needs::root() {
         return;
     }
-    // In a place that the user can reach.
+    // In a directory that the user can reach.
     let dir = tempfile::Builder::new().permissions(PermissionsExt::from_mode(0o755)).tempdir().unwrap();
     let path = dir.path().join("program");
     std::fs::copy(fixture(), &path).unwrap();
@@ -66,7 +66,7 @@ fn processes_are_limited() {
 }
 
 #[test]
-fn cpu_time_is_watched() {
+fn cpu_time_is_sampled() {
     let Some(result) = python("while True: pass", &["--cpu-time", "300ms", "-t", "20s"]) else { return };
     assert_eq!((&result["verdict"], &result["limit"]["kind"]), (&"timeout".into(), &"cpu_time".into()), "{result:#}");
 }
@@ -85,7 +85,7 @@ fn deadlines_disk_and_output_hold() {
 }
 
 #[test]
-fn what_cannot_be_enforced_is_refused_with_the_fix() {
+fn limits_that_cannot_be_enforced_are_refused_with_the_fix() {
     if !needs::root() {
         return;
     }
@@ -109,19 +109,19 @@ print(attempt(lambda: os.kill(1, 9)), attempt(lambda: open('/proc/1/mem', 'rb'))
       attempt(lambda: resource.prlimit(1, resource.RLIMIT_NOFILE, (0, 0))))
 ";
     let Some(result) = python(code, &[]) else { return };
-    // Before Landlock scoped signals (Linux 6.12), one to init of the same user is accepted and has no effect.
+    // Before Landlock scoped signals (Linux 6.12), a signal to init of the same user is accepted and has no effect.
     let seen = result["result"].as_str().unwrap().replace("allowed ", "PermissionError ");
     assert_eq!(seen, "PermissionError FileNotFoundError FileNotFoundError PermissionError", "{result:#}");
 }
 
-/// Control groups that belong to the ordinary user, as an administrator or systemd would give them.
+/// Cgroups that belong to the ordinary user, as an administrator or systemd would delegate them.
 struct Delegated(Vec<PathBuf>);
 
 impl Delegated {
     fn new() -> Self {
         let mut groups = vec![];
         for parent in group_parents() {
-            // On v2 the controllers must be switched on first; on v1 the file does not exist.
+            // On v2 the controllers must be enabled first; on v1 the file does not exist.
             let control = parent.join("cgroup.subtree_control");
             if control.exists() {
                 std::fs::write(control, "+memory +pids +cpu").unwrap();
@@ -139,7 +139,7 @@ impl Delegated {
         Self(groups)
     }
 
-    /// A command that joins the groups and then is the ordinary user.
+    /// A command that joins the cgroups and then becomes the ordinary user.
     fn command(&self, args: &[&str]) -> std::process::Command {
         let user = as_ordinary_user(args);
         let mut command = std::process::Command::new("sh");
@@ -161,7 +161,7 @@ impl Drop for Delegated {
 }
 
 #[test]
-fn with_delegated_control_groups_every_layer_works() {
+fn with_delegated_cgroups_every_layer_works() {
     if !needs::root() {
         return;
     }
@@ -199,7 +199,7 @@ fn a_host_without_user_namespaces_is_refused_with_the_fix() {
     if !needs::root() {
         return;
     }
-    // In a user namespace of its own, in which no further ones are allowed.
+    // In a user namespace in which no further ones are allowed.
     let refused = |args: &[&str]| {
         let script = "echo 0 > /proc/sys/user/max_user_namespaces; exec \"$0\" \"$@\"";
         std::process::Command::new("unshare").args(["-Urm", "sh", "-c", script, binary()]).args(args).output().unwrap()
@@ -253,7 +253,7 @@ print(os.stat('/shared/made').st_uid)
 }
 
 #[test]
-fn a_volume_is_memory_too() {
+fn volumes_count_as_memory() {
     if !needs::root() {
         return;
     }

@@ -1,4 +1,4 @@
-//! Reduced isolation: as in a container in which namespaces and mounts are refused, as root and as an ordinary user.
+//! Reduced isolation: as in a container that refuses namespaces and mounts, as root and as an ordinary user.
 
 use std::path::Path;
 use std::process::Output;
@@ -7,10 +7,10 @@ use sandbox_testing::command::{in_container, processes, result, run};
 use sandbox_testing::{eventually, needs};
 use serde_json::{Value, json};
 
-/// Who runs the container's programs. Root can give each cell a user of its own; another user has only itself.
+/// The users of the container. Root can give each cell a dedicated user; another user cannot.
 const USERS: [&str; 2] = ["root", "user"];
 
-/// A directory that both can use, in which everything is made.
+/// A directory that both users can use, for all files of the test.
 fn data() -> tempfile::TempDir {
     let dir = tempfile::tempdir_in("/var/tmp").unwrap();
     std::fs::set_permissions(dir.path(), std::os::unix::fs::PermissionsExt::from_mode(0o1777)).unwrap();
@@ -31,7 +31,7 @@ fn code(user: &str, language: &str, code: &str, flags: &[&str]) -> Value {
 }
 
 #[test]
-fn it_has_to_be_asked_for() {
+fn reduced_isolation_has_to_be_enabled() {
     if !needs::root() {
         return;
     }
@@ -41,14 +41,14 @@ fn it_has_to_be_asked_for() {
         assert_eq!(output.status.code(), Some(125), "{text}");
         assert!(text.contains("'user' is required and not available"), "{text}");
         assert!(text.contains("--isolation reduced (SANDBOX_ISOLATION=reduced)"), "{text}");
-        // And what is required is not given up for it.
+        // A required layer is not given up for it.
         let output = reduced(user, data().path(), &["--require", "net", "--lang", "python", "--code", "1"]);
         assert_eq!(output.status.code(), Some(125));
     }
 }
 
 #[test]
-fn where_there_can_be_more_there_is_more() {
+fn full_isolation_is_used_where_it_is_available() {
     let output = run(&["--isolation", "reduced", "--json", "--lang", "python", "--code", "print(1)"]);
     let layers = result(&output)["isolation"].as_array().unwrap().len();
     assert!(layers >= 9, "{}", result(&output));
@@ -85,7 +85,7 @@ fn limits_hold() {
     let fork = "import os, time\nfor _ in range(100):\n    if os.fork() == 0:\n        time.sleep(20)\ntime.sleep(20)";
     let disk = "for n in range(100):\n    open(str(n), 'wb').write(bytes(4 << 20))";
     let files = "import os\nos.chdir(os.environ['TMPDIR'])\nfor n in range(4000):\n    open(str(n), 'w')";
-    // Ends before anybody looks, and leaves them.
+    // Ends before the next sample, and leaves the files.
     let leave =
         "import os, time\nfor _ in range(60):\n    if os.fork() == 0:\n        time.sleep(20)\n        os._exit(0)";
     let cases: [(&str, &str, &[&str]); 9] = [
@@ -108,7 +108,7 @@ fn limits_hold() {
 }
 
 #[test]
-fn volumes_have_sizes_of_their_own() {
+fn volumes_have_separate_sizes() {
     if !needs::root() {
         return;
     }
@@ -127,7 +127,7 @@ fn volumes_have_sizes_of_their_own() {
 }
 
 #[test]
-fn files_go_in_and_come_out() {
+fn input_and_output_files_work() {
     if !needs::root() {
         return;
     }
@@ -150,7 +150,7 @@ fn files_go_in_and_come_out() {
 }
 
 #[test]
-fn paths_mean_what_they_mean_elsewhere() {
+fn paths_mean_the_same_as_with_full_isolation() {
     if !needs::root() {
         return;
     }
@@ -163,7 +163,7 @@ fn paths_mean_what_they_mean_elsewhere() {
 }
 
 #[test]
-fn programs_reach_nothing_else() {
+fn programs_reach_only_their_directories() {
     if !needs::root() {
         return;
     }
@@ -204,7 +204,7 @@ fn programs_reach_nothing_else() {
         assert_eq!(result["stdout"], "True True\nTrue True\n", "{user} {result}");
         assert_eq!(std::fs::read_to_string(&file).unwrap(), "kept");
     }
-    // Without a dedicated user, the program owns files outside; neither their modes nor their content are its to change.
+    // Without a dedicated user, the program owns files outside; it must not be able to change their modes or content.
     std::os::unix::fs::chown(&file, Some(4322), Some(4322)).unwrap();
     let program =
         format!("import os\ntry: os.chmod('{0}', 0)\nexcept PermissionError: print('refused')", file.display());
@@ -225,12 +225,12 @@ fn nothing_outlives_a_run() {
         let result = code(user, "python", &daemons.replace("NAP", nap), &["--timeout", "10s"]);
         assert_eq!(result["verdict"], "ok", "{result}");
         assert!(!lives(nap));
-        // Also if the command is killed, and everything with it has to notice by itself.
+        // The same if the command is killed, and every process has to notice that itself.
         let data = data();
         let program = format!("{}\ntime.sleep(30)", daemons.replace("NAP", nap));
         let args = ["--isolation", "reduced", "--timeout", "40s", "--lang", "python", "--code", &program];
         let mut child = in_container(user, data.path(), &args).spawn().unwrap();
-        eventually("the daemons are there", || lives(nap));
+        eventually("the daemons run", || lives(nap));
         child.kill().unwrap();
         child.wait().unwrap();
         eventually("the daemons are gone", || !lives(nap));
@@ -251,7 +251,7 @@ fn nothing_outlives_a_keeper() {
     let args = ["--isolation", "reduced", "--timeout", "40s", "--lang", "bash", "--code", script];
     let mut child = in_container("user", data.path(), &args).spawn().unwrap();
     let lives = || processes().iter().any(|(.., line)| line.trim() == "sleep 7783");
-    eventually("the programs are there", lives);
+    eventually("the programs run", lives);
     let all = processes();
     let keeper = all.iter().find(|(_, parent, name, _)| *parent == child.id() && name == "sandbox-keeper").unwrap().0;
     let killed = std::process::Command::new("kill").args(["-KILL", &keeper.to_string()]).status().unwrap();
@@ -261,7 +261,7 @@ fn nothing_outlives_a_keeper() {
 }
 
 #[test]
-fn what_cannot_be_had_is_refused() {
+fn unsupported_requests_are_refused() {
     if !needs::root() {
         return;
     }
@@ -272,16 +272,13 @@ fn what_cannot_be_had_is_refused() {
             let text = String::from_utf8_lossy(&output.stderr);
             assert!(!output.status.success() && text.contains(why), "{user} {args:?}: {text}");
         };
-        refused(
-            &["--network", "localhost", "--lang", "bash", "--code", "true"],
-            "there is no network of the cell's own",
-        );
+        refused(&["--network", "localhost", "--lang", "bash", "--code", "true"], "there is no network namespace");
         refused(&["--cpus", "0.5", "--lang", "bash", "--code", "true"], "isolation layer 'cpu' is required");
     }
 }
 
 #[test]
-fn doctor_explains_it() {
+fn doctor_explains_reduced_isolation() {
     if !needs::root() {
         return;
     }

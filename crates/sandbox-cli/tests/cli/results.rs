@@ -1,10 +1,10 @@
-//! What a result says: the value of the last expression, the reason of a failure; and restricted Python.
+//! The content of a result: the value of the last expression, the reason of a failure; and restricted Python.
 
 use sandbox_testing::command::{python, run};
 use serde_json::Value;
 
 #[test]
-fn the_result_is_the_last_expressions_value() {
+fn the_result_is_the_value_of_the_last_expression() {
     for (code, expected) in [
         ("2 + 2", "4"),
         ("print('noise')\nx = [1, 'a']\nx", "[1, 'a']"),
@@ -23,7 +23,7 @@ fn the_result_is_the_last_expressions_value() {
 }
 
 #[test]
-fn the_runner_does_not_show() {
+fn the_runner_is_invisible() {
     let code = "
 import sys, os, inspect, traceback
 def f(): pass
@@ -67,7 +67,7 @@ fn reasons_are_one_line() {
 }
 
 #[test]
-fn restricted_python_allows_only_what_is_safe() {
+fn restricted_python_allows_only_safe_operations() {
     let restricted = |code: &str| python(code, &["--restricted"]);
     let fine = restricted(
         "
@@ -97,13 +97,13 @@ sorted({k: v for k, v in zip('ab', range(2))}), mean([1, 2])
         ("(x for x in []).gi_frame", "the attribute 'gi_frame' is not allowed in restricted mode (line 1)"),
     ] {
         let result = restricted(code);
-        // Either attribute may be met first.
+        // Either attribute may be reported first.
         let error = result["error"].as_str().unwrap().replace("'__bases__'", "'__class__'");
         assert_eq!(error, format!("RestrictedError: {what}"), "{code}");
     }
     assert_eq!(restricted("missing")["error"], "NameError: name 'missing' is not defined");
     let own = restricted("def open(x):\n    return x\nopen(3)");
-    assert_eq!(own["result"], "3", "a name of the program's own is fine: {own:#}");
+    assert_eq!(own["result"], "3", "the program's own names are allowed: {own:#}");
     let output = run(&["--lang", "bash", "--restricted", "--code", "ls"]);
     assert!(String::from_utf8_lossy(&output.stderr).contains("bash does not support restricted mode"));
 }

@@ -1,4 +1,5 @@
-//! What the kernel counts for a user, a cell takes from its own, never from the user that started the sandbox.
+//! Resources that the kernel counts per user are charged to the cell's user, never to the user that started the
+//! sandbox.
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Command, Stdio};
@@ -6,7 +7,8 @@ use std::process::{Command, Stdio};
 use sandbox_testing::command::sandbox;
 use sandbox_testing::needs;
 
-/// Takes as many message queues, timers and inotify instances as it gets, says how many, and holds them until its input ends.
+/// Takes as many message queues, timers and inotify instances as possible, reports their number, and holds them until
+/// its input ends.
 const TAKE: &str = "
 import ctypes, os, sys
 c = ctypes.CDLL(None, use_errno=True)
@@ -21,7 +23,7 @@ print(queues, timers, watches, flush=True)
 sys.stdin.read()
 ";
 
-/// Says what another process of the same user gets meanwhile.
+/// Reports what another process of the same user gets meanwhile.
 const CHECK: &str = "
 import ctypes, os
 c = ctypes.CDLL(None, use_errno=True)
@@ -33,7 +35,7 @@ print(queue >= 0, timer >= 0, c.inotify_init() >= 0)
 ";
 
 #[test]
-fn counters_of_the_host_user_stay_free() {
+fn limits_of_the_host_user_are_not_used_up() {
     if !needs::root() {
         return;
     }
@@ -54,14 +56,14 @@ fn counters_of_the_host_user_stay_free() {
     assert!(cell.wait().unwrap().success(), "{errors}");
     assert_eq!(String::from_utf8_lossy(&check.stdout).trim(), "True True True", "{taken} were taken");
     let taken: Vec<u64> = taken.split_whitespace().map(|n| n.parse().unwrap()).collect();
-    // Landlock refuses queues; without it, they are the cell's own.
+    // Landlock refuses queues; without it, they belong to the cell.
     assert!(taken[0] <= 10, "message queues: {taken:?}");
     assert!((1..=1024).contains(&taken[1]), "timers: {taken:?}");
     assert_eq!(taken[2], 0, "inotify instances: {taken:?}");
 }
 
 #[test]
-fn a_crash_runs_no_handler_of_the_host() {
+fn a_crash_does_not_run_the_hosts_crash_handler() {
     // With a limit of 1 the kernel aborts the dump before it starts a handler; a program cannot change it to 0.
     let code = "
 import resource as r
@@ -72,14 +74,14 @@ print(r.getrlimit(r.RLIMIT_CORE))
     assert_eq!(result["stdout"], "(1, 1)\n", "{result:#}");
 }
 
-/// How many names the kernel remembers not to exist.
+/// The number of negative dentries.
 fn names_not_found() -> i64 {
     let state = std::fs::read_to_string("/proc/sys/fs/dentry-state").unwrap();
     state.split_whitespace().nth(4).unwrap().parse().unwrap()
 }
 
 #[test]
-fn names_that_were_looked_up_are_forgotten_with_the_cell() {
+fn negative_dentries_are_freed_with_the_cell() {
     if !needs::root() {
         return;
     }

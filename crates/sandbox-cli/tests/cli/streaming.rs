@@ -44,7 +44,7 @@ for i in range(3000):
 }
 
 #[test]
-fn a_slow_reader_does_not_hold_the_program_up() {
+fn a_slow_reader_does_not_delay_the_program() {
     // The program writes far more than pipes hold, and its output is not read until the program has ended.
     let code = "input(); print('x' * 900_000)";
     let mut child = sandbox(&["--lang", "python", "--quiet", "--timeout", "1m", "--stdin", "-", "--code", code])
@@ -73,7 +73,7 @@ fn a_slow_reader_does_not_hold_the_program_up() {
 }
 
 #[test]
-fn a_reader_that_goes_away_ends_the_run() {
+fn a_closed_output_pipe_ends_the_run() {
     let mut child = sandbox(&[
         "--lang",
         "python",

@@ -45,7 +45,7 @@ fn variables_come_from_flags_json_and_files() {
 }
 
 #[test]
-fn errors_name_the_snippets_lines() {
+fn errors_refer_to_lines_of_the_snippet() {
     let template = Template::new("import sys\n\n\n{{ code }}\n\ndef helper():\n    return snippet()\nhelper()\n");
     let result = template.run("def snippet():\n    return 1 / 0", &[]);
     assert_eq!(result["error"], "ZeroDivisionError: division by zero");
@@ -57,7 +57,7 @@ fn errors_name_the_snippets_lines() {
 }
 
 #[test]
-fn mistakes_are_explained() {
+fn invalid_templates_are_explained() {
     let missing = Template::new("{{ code }}\n{{ nothing }}").complaint(&[]);
     assert!(missing.contains("undefined variable (line 2)") && missing.contains("--var NAME=VALUE"), "{missing}");
     let endless = "{% for a in range(99999) %}{% for b in range(99999) %}x{% endfor %}{% endfor %}";
@@ -75,16 +75,20 @@ fn mistakes_are_explained() {
 }
 
 #[test]
-fn a_template_can_insist_on_its_end() {
+fn a_template_can_require_that_its_end_is_reached() {
     let template = Template::new("import os\n{{ code }}\nprint('end')\nprint(os.environ['TEMPLATE_TOKEN'])\n");
     let whole = template.run("print('begin')", &[]);
-    assert_eq!((&whole["verdict"], &whole["stdout"]), (&"ok".into(), &"begin\nend\n".into()), "the token is not shown");
+    assert_eq!(
+        (&whole["verdict"], &whole["stdout"]),
+        (&"ok".into(), &"begin\nend\n".into()),
+        "the token is not printed"
+    );
     for cheat in ["os._exit(0)", "raise SystemExit", "print('x' * 32); os._exit(0)"] {
         let early = template.run(cheat, &[]);
         assert_eq!(early["verdict"], "runtime_error", "{cheat}: {early:#}");
         assert_eq!(early["error"], "the program ended before its template did");
     }
-    // Nor is it part of streamed output.
+    // It is not part of streamed output either.
     let path = template.0.path().join("t.tmpl");
     let output = run(&["--lang", "python", "--template", path.to_str().unwrap(), "--code", "print('begin')"]);
     assert_eq!(String::from_utf8_lossy(&output.stdout), "begin\nend\n");

@@ -8,12 +8,12 @@ use rustix::process::{Pid, Signal};
 use sandbox_testing::command::{groups, processes, python, result, sandbox};
 use sandbox_testing::eventually;
 
-/// Runs code that tries to outlive its deadline, which leaves time to start on a slow machine.
+/// Runs code that tries to outlive its deadline, which leaves enough time to start on a slow host.
 fn outlive(code: &str) -> serde_json::Value {
     let began = Instant::now();
-    // Enough processes that no attempt meets that limit first.
+    // Enough processes that no attempt reaches that limit first.
     let result = python(code, &["--timeout", "3s", "--pids", "10000"]);
-    // 3 s, 200 ms of grace, and room for a busy machine; what is tried takes a minute.
+    // 3 s, 200 ms of grace, and room for a busy host; each attempt would last a minute.
     assert!(began.elapsed() < Duration::from_secs(30), "took {:?}", began.elapsed());
     assert_eq!(result["verdict"], "timeout", "{result:#}");
     assert_eq!(result["limit"]["kind"], "wall_time");
@@ -24,11 +24,11 @@ fn outlive(code: &str) -> serde_json::Value {
 fn sleeping() {
     let result = outlive("import time; print('begun'); time.sleep(60)");
     assert_eq!(result["signal"], "SIGTERM");
-    assert_eq!(result["stdout"], "begun\n", "what was written before is there");
+    assert_eq!(result["stdout"], "begun\n", "earlier output is not lost");
 }
 
 #[test]
-fn ignoring_every_signal() {
+fn ignoring_every_signal_does_not_help() {
     let code = "
 import signal, time
 for s in range(1, 65):
@@ -43,14 +43,14 @@ while True: time.sleep(60)
 }
 
 #[test]
-fn stopping_oneself_and_the_group() {
+fn stopping_the_process_group_does_not_help() {
     assert_eq!(outlive("import os, signal; os.kill(os.getpid(), signal.SIGSTOP)")["signal"], "SIGTERM");
     outlive("import os, signal; os.kill(0, signal.SIGSTOP)");
     outlive("import os, signal, time\nif os.fork() == 0: time.sleep(60)\nos.kill(-1, signal.SIGSTOP)\ntime.sleep(60)");
 }
 
 #[test]
-fn leaving_the_session_with_double_forks() {
+fn leaving_the_session_does_not_help() {
     let code = "
 import os, signal, time
 if os.fork() == 0:
@@ -66,12 +66,12 @@ while True: time.sleep(60)
 }
 
 #[test]
-fn closing_all_standard_streams() {
+fn closing_all_standard_streams_does_not_help() {
     outlive("import os, time\nfor fd in (0, 1, 2): os.close(fd)\ntime.sleep(60)");
 }
 
 #[test]
-fn forking_all_the_time() {
+fn forking_all_the_time_does_not_help() {
     let code = "
 import os, signal, time
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -83,7 +83,7 @@ while True:
 }
 
 #[test]
-fn a_program_may_end_by_itself_in_the_grace_period() {
+fn a_program_can_exit_in_the_grace_period() {
     let code = "
 import signal, sys, time
 def end(*_):
@@ -96,7 +96,7 @@ time.sleep(60)
 }
 
 #[test]
-fn a_daemon_does_not_outlive_the_program_or_hold_it_up() {
+fn a_daemon_neither_outlives_nor_delays_the_program() {
     let code = "
 import os, time
 if os.fork() == 0:
@@ -117,7 +117,7 @@ fn send(process: u32, signal: Signal) {
 
 /// Starts a run, sends the command a signal once the program runs, and returns its output and its keeper's id.
 fn interrupt(signal: Signal) -> (std::process::Output, u32) {
-    // In one write: what is not written yet when the signal comes is not there to be lost.
+    // In one write, so that no output is pending when the signal arrives.
     let code = "import os, time\nos.write(1, b'running\\n')\ntime.sleep(60)";
     let args = ["--lang", "python", "--timeout", "1m", "--format", "stream-json", "--code", code];
     let mut child = sandbox(&args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
@@ -136,7 +136,7 @@ fn interrupt(signal: Signal) -> (std::process::Output, u32) {
     (std::process::Output { stdout: rest, ..output }, keeper.unwrap())
 }
 
-/// Nothing of a keeper is left: no process below it, no group of its.
+/// Nothing of a keeper is left: no process below it, no cgroup.
 fn assert_gone(keeper: u32) {
     eventually("the keeper and its cells are gone", || {
         let all = processes();
@@ -146,25 +146,25 @@ fn assert_gone(keeper: u32) {
 }
 
 #[test]
-fn an_interrupted_command_says_so_and_leaves_nothing() {
+fn an_interrupted_command_reports_it_and_leaves_nothing() {
     for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143), (Signal::HUP, 129)] {
         let (output, keeper) = interrupt(signal);
         assert_eq!(output.status.code(), Some(code), "{signal:?}");
         let last = output.stdout.split(|byte| *byte == b'\n').rfind(|line| !line.is_empty()).unwrap();
         let event: serde_json::Value = serde_json::from_slice(last).unwrap();
         assert_eq!(event["result"]["verdict"], "cancelled");
-        assert_eq!(event["result"]["stdout"], "running\n", "what was written is not lost");
+        assert_eq!(event["result"]["stdout"], "running\n", "earlier output is not lost");
         assert_gone(keeper);
     }
 }
 
 #[test]
-fn an_interruption_at_any_moment_is_one() {
+fn an_interruption_is_reported_at_any_moment() {
     use std::os::unix::process::ExitStatusExt;
-    // From before the command can catch the signal, through every step of making the cell, to the running program.
+    // From before the command can catch the signal, through every step of creating the cell, to the running program.
     for n in 0..60 {
         let mut child = sandbox(&["exec", "--json", "-t", "20s", "--", "sleep", "30"])
-            // The signal may come while a coverage profile is half written and unreadable.
+            // The signal may arrive while a coverage profile is incomplete and unreadable.
             .env("LLVM_PROFILE_FILE", "/dev/null")
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -185,7 +185,7 @@ fn a_killed_command_leaves_nothing() {
 }
 
 #[test]
-fn a_killed_keeper_takes_its_cells_along() {
+fn the_cells_of_a_killed_keeper_end() {
     let code = "import time\ntime.sleep(60)";
     let child = sandbox(&["--lang", "python", "--timeout", "1m", "--json", "--code", code])
         .stdout(Stdio::piped())
@@ -209,13 +209,13 @@ fn a_killed_keeper_takes_its_cells_along() {
     assert_eq!(output.status.code(), Some(125));
     assert_eq!(result(&output)["verdict"], "internal_error");
     eventually("init and program are gone", || !processes().iter().any(|(pid, ..)| *pid == init || *pid == program));
-    // No process is left to remove the groups; the next keeper does, once they are old enough. Tests do not wait.
+    // No process is left to remove the cgroups; the next keeper does, once they are old enough. Tests do not wait.
     for group in groups(&format!("-{keeper}-")) {
         eventually("the group is empty", || remove_group(&group) || !group.exists());
     }
 }
 
-/// Removes a group and those below it, if no process is in them.
+/// Removes a cgroup and its descendants, if they contain no process.
 fn remove_group(group: &std::path::Path) -> bool {
     for entry in std::fs::read_dir(group).into_iter().flatten().flatten() {
         if entry.file_type().is_ok_and(|t| t.is_dir()) {

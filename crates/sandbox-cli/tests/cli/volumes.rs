@@ -1,4 +1,4 @@
-//! Volumes: directories of the host's, and named places that persist.
+//! Volumes: host directories, and named volumes that persist.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -35,7 +35,7 @@ print(sqlite3.connect('/data/link').execute('select n from t').fetchone(), os.li
     let result = python(data.path(), second, &volume);
     assert_eq!(result["stdout"], "(42,) ['empty']\n", "{result:#}");
     let other = python(data.path(), "import os; print(os.listdir('/data'))", &["--volume", "other:/data"]);
-    assert_eq!(other["stdout"], "[]\n", "another name is another volume");
+    assert_eq!(other["stdout"], "[]\n", "each name is a separate volume");
 }
 
 #[test]
@@ -49,7 +49,7 @@ fn a_named_volume_has_a_size() {
 }
 
 #[test]
-fn a_run_that_is_killed_leaves_what_it_wrote() {
+fn a_killed_run_keeps_its_changes_to_a_volume() {
     let data = tempfile::tempdir().unwrap();
     let volume = ["--volume", "v:/data", "--timeout", "500ms"];
     let killed = python(data.path(), "open('/data/f', 'w').write('kept')\nwhile True: pass", &volume);
@@ -59,7 +59,7 @@ fn a_run_that_is_killed_leaves_what_it_wrote() {
 }
 
 #[test]
-fn runs_that_share_a_volume_take_turns() {
+fn runs_that_share_a_volume_are_serialised() {
     let data = tempfile::tempdir().unwrap();
     let code = "
 import os, time
@@ -113,12 +113,12 @@ fn make_readable(path: &Path) {
 }
 
 #[test]
-fn a_writable_directory_of_the_hosts() {
+fn a_writable_host_directory_keeps_its_owner() {
     use std::os::unix::fs::MetadataExt;
     if !needs::root() {
         return;
     }
-    // On a file system that can map ids; the build directory is on a real one.
+    // On a file system that supports id-mapped mounts; the build directory is on a real disk.
     let dir = tempfile::tempdir_in(sandbox_testing::scratch_dir()).unwrap();
     let path = dir.path().canonicalize().unwrap();
     let owner = Command::new("chown").arg("4321:4321").arg(&path).status().unwrap();
@@ -126,10 +126,9 @@ fn a_writable_directory_of_the_hosts() {
     let volume = format!("{}:/data:rw", path.display());
     let mut command = sandbox(&["exec", "--volume", &volume, "--", "sh", "-c", "echo made > /data/f; ls -ln /data"]);
     let output = command.env("SANDBOX_VOLUME_PATHS", &path).output().unwrap();
-    if let Some(complaint) =
-        String::from_utf8_lossy(&output.stderr).lines().find(|line| line.contains("step: map the ids"))
+    if let Some(complaint) = String::from_utf8_lossy(&output.stderr).lines().find(|line| line.contains("step: map ids"))
     {
-        // Kernels before 6.3 cannot on a tmpfs, which is all that the test machine has.
+        // Kernels before 6.3 cannot map ids on a tmpfs, which is all that the virtual machine has.
         assert!(complaint.contains("invalid argument"), "{complaint}");
         needs::skipped("Linux 6.3, to map ids on a tmpfs");
         return;
@@ -141,7 +140,7 @@ fn a_writable_directory_of_the_hosts() {
 }
 
 #[test]
-fn volumes_that_make_no_sense() {
+fn invalid_volumes_are_refused() {
     for volume in ["x", "x:y", "a/b", "db:/data:huge", "db:/data:ro", "/srv:/data:rx", "..:/data:xx"] {
         let output = run(&["--lang", "python", "--code", "1", "--volume", volume]);
         let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -149,5 +148,5 @@ fn volumes_that_make_no_sense() {
         assert!(complaint.contains(&format!("volume '{volume}'")), "{complaint}");
     }
     let twice = run(&["--lang", "python", "--code", "1", "--volume", "a:/data", "--volume", "b:/data/x"]);
-    assert!(String::from_utf8_lossy(&twice.stderr).contains("/data is mounted there already"));
+    assert!(String::from_utf8_lossy(&twice.stderr).contains("it overlaps with /data"));
 }

@@ -1,4 +1,4 @@
-//! Links between documents lead somewhere.
+//! Links between documents have valid targets.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use regex_lite::Regex;
 use sandbox_testing::repository;
 
 #[test]
-fn links_lead_somewhere() {
+fn links_have_targets() {
     let link = Regex::new(r"\]\(([^)\s]+)\)").unwrap();
     let mut broken = vec![];
     for document in documents() {
@@ -42,7 +42,7 @@ fn without_code(text: &str) -> String {
     text.split("```").step_by(2).collect()
 }
 
-/// What headings are called in links.
+/// The anchors of headings.
 fn anchors(text: &str) -> HashSet<String> {
     let headings = text.lines().filter(|line| line.starts_with('#')).map(|line| line.trim_start_matches('#').trim());
     let kept = |c: char| c.is_alphanumeric() || c == '-' || c == '_';

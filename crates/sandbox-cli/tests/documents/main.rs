@@ -1,10 +1,10 @@
-//! The documents are true: their commands are run here, and must print what the documents show.
+//! Runs the commands in the documents, which must print what the documents show.
 //!
-//! The blocks marked `console` are one session for each document, which begins in an empty directory with nothing kept
-//! from before. Blocks marked `sh` are for what cannot be run here, since it installs or builds the product:
-//! `scripts/follow-readme` runs those of the README. With `SANDBOX_BLESS` set, what the commands print is written into
-//! the documents instead: where it differs, or with `all` everywhere, for fresh figures.
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
+//! The blocks marked `console` are one session for each document, which begins in an empty directory without cached
+//! data. Blocks marked `sh` cannot be run here, because they install or build the product: `scripts/follow-readme` runs
+//! those of the README. With `SANDBOX_BLESS` set, the output of the commands is written into the documents instead:
+//! where it differs, or with `all` everywhere, for fresh figures.
+#![expect(clippy::unwrap_used, reason = "a test that cannot continue should stop")]
 
 mod links;
 mod requirements;
@@ -27,7 +27,7 @@ fn follow(document: &str) {
     let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
     let mut wrong = vec![];
     let printed: Vec<String> = examples.iter().map(|example| session.run(&example.command)).collect();
-    // From the last to the first, so that the numbers of lines stay what they are.
+    // From the last to the first, so that line numbers stay valid.
     for (example, printed) in examples.iter().zip(&printed).rev() {
         let expected = lines[example.output.clone()].join("\n");
         let same = transcript::same(&expected, printed);
@@ -49,31 +49,31 @@ fn follow(document: &str) {
 }
 
 #[test]
-fn the_readme_is_true() {
+fn the_commands_of_the_readme_work() {
     follow("README.md");
 }
 
 #[test]
-fn the_guide_is_true() {
+fn the_commands_of_the_guide_work() {
     follow("docs/SANDBOX_RUN.md");
 }
 
 #[test]
-fn what_is_said_of_languages_is_true() {
+fn the_commands_of_the_languages_page_work() {
     follow("docs/LANGUAGES.md");
 }
 
 #[test]
-fn what_is_said_of_networks_is_true() {
+fn the_commands_of_the_network_page_work() {
     follow("docs/NETWORK.md");
 }
 
 #[test]
-fn what_is_said_of_images_is_true() {
+fn the_commands_of_the_images_page_work() {
     follow("docs/IMAGES.md");
 }
 
 #[test]
-fn what_is_said_of_the_server_is_true() {
+fn the_commands_of_the_server_page_work() {
     follow("docs/SERVER.md");
 }

@@ -1,4 +1,4 @@
-//! The list of requirements is complete, and what it names exists.
+//! The list of requirements is complete, and every test that it names exists.
 
 use std::path::{Path, PathBuf};
 
@@ -6,11 +6,11 @@ use regex_lite::Regex;
 
 use sandbox_testing::repository;
 
-/// How many requirements of each kind there are, in the order of the document.
+/// The number of requirements of each kind, in the order of the document.
 const ALL: [(&str, usize); 4] = [("S", 9), ("M", 27), ("A", 7), ("P", 6)];
 
 #[test]
-fn every_requirement_is_listed_and_what_shows_it_exists() {
+fn every_requirement_is_listed_with_existing_tests() {
     let document = std::fs::read_to_string(repository().join("docs/REQUIREMENTS.md")).unwrap();
     let row = Regex::new(r"(?m)^\| ([A-Z]\d+) \| .* \| ([^|]*) \|$").unwrap();
     let rows: Vec<(String, String)> =
@@ -21,7 +21,7 @@ fn every_requirement_is_listed_and_what_shows_it_exists() {
     let name = Regex::new(r"`([^`]+)`").unwrap();
     let mut missing = vec![];
     for (id, shown_by) in &rows {
-        assert!(shown_by.contains(['`', '[']), "{id}: nothing shows it");
+        assert!(shown_by.contains(['`', '[']), "{id}: nothing verifies it");
         let names = name.captures_iter(shown_by).map(|found| found[1].to_owned());
         missing.extend(names.filter(|name| !exists(name)).map(|name| format!("{id}: {name}")));
     }
@@ -53,7 +53,7 @@ fn test_exists(parts: &[&str]) -> bool {
     })
 }
 
-/// Where a test binary, or a library with tests in it, begins.
+/// The source files of a test binary, or of a library with tests.
 fn sources(binary: &str) -> Vec<PathBuf> {
     let crates = std::fs::read_dir(repository().join("crates")).unwrap().map(|entry| entry.unwrap().path());
     let candidates = |dir: PathBuf| {
@@ -70,7 +70,7 @@ fn has_function(file: &Path, name: &str) -> bool {
 }
 
 #[test]
-fn what_does_not_exist_is_noticed() {
+fn missing_tests_are_noticed() {
     for name in ["make nothing", "crates/none", "cli::time::none", "cli::none", "none::time", "none"] {
         assert!(!exists(name), "{name}");
     }

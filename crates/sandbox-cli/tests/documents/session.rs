@@ -1,4 +1,5 @@
-//! Where a document's commands run: an empty directory, the programs that were built, and a server if one is talked to.
+//! The session in which a document's commands run: an empty directory, the programs under test, and a server if one is
+//! used.
 
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::PathBuf;
@@ -24,7 +25,7 @@ impl Session {
         std::fs::create_dir(home.path().join("work")).unwrap();
         let data = home.path().join("data");
         std::fs::create_dir(&data).unwrap();
-        // Volumes and images are its own; toolchains are prepared once for all tests.
+        // Volumes and images are private to the session; toolchains are prepared once for all tests.
         for kept in ["builds", "environments"] {
             let shared = data_dir().join(kept);
             std::fs::create_dir_all(&shared).unwrap();
@@ -51,7 +52,7 @@ impl Session {
     }
 }
 
-/// Starts the server to which the documents' commands talk.
+/// Starts the server that the documents' commands use.
 fn start_server() -> TestServer {
     let mut command = Command::new(server_program());
     without_settings(&mut command);
@@ -61,13 +62,13 @@ fn start_server() -> TestServer {
     TestServer::launch(command, data, &[], &[])
 }
 
-/// Where the programs are: those under test, or other builds of them whose figures are to be in the documents.
+/// The directory of the programs: those under test, or other builds for fresh figures.
 fn programs() -> PathBuf {
     let tested = || build_dir().to_owned();
     std::env::var_os("SANDBOX_PROGRAMS").map_or_else(tested, PathBuf::from)
 }
 
-/// The server belongs to another package, which is built already if all of them are tested.
+/// The server belongs to another package, which is already built if all packages are tested.
 fn server_program() -> PathBuf {
     let program = programs().join("sandbox-server");
     if !program.exists() {

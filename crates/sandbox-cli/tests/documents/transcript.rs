@@ -1,4 +1,4 @@
-//! Blocks of commands and what they print, and whether two outputs say the same.
+//! Blocks of commands with their output, and a comparison of outputs.
 
 use std::ops::Range;
 use std::process::{Command, Stdio};
@@ -10,21 +10,21 @@ use sandbox_testing::redact::redact_line;
 /// Stands for any text within a line, and alone on a line for any number of lines.
 pub(crate) const ANYTHING: char = '…';
 
-/// A command and where its output is shown.
+/// A command and the lines with its output.
 pub(crate) struct Example {
     pub(crate) command: String,
     /// The lines of the document, counted from zero.
     pub(crate) output: Range<usize>,
 }
 
-/// The commands in all blocks marked `console`. A command begins with `$ ` and goes on as long as the shell says.
+/// The commands in all blocks marked `console`. A command begins with `$ ` and continues as the shell requires.
 pub(crate) fn examples(document: &str) -> Vec<Example> {
     let mut examples: Vec<Example> = vec![];
     let mut inside = false;
     let mut complete = true;
     for (number, line) in document.lines().enumerate() {
         if line.starts_with("```") {
-            assert!(complete, "line {number}: a command that does not end");
+            assert!(complete, "line {number}: an incomplete command");
             inside = line == "```console";
         } else if let (true, true, Some(command)) = (inside, complete, line.strip_prefix("$ ")) {
             complete = is_complete(command);
@@ -42,14 +42,14 @@ pub(crate) fn examples(document: &str) -> Vec<Example> {
     examples
 }
 
-/// Whether a shell would run this, and not wait for more.
+/// Whether a command is complete for a shell.
 fn is_complete(command: &str) -> bool {
     let checked = Command::new("bash").args(["-n", "-c", command]).stdin(Stdio::null()).output().unwrap();
     checked.status.success() && checked.stderr.is_empty() && !command.ends_with('\\')
 }
 
-/// Whether an output is the expected one, but for what is another at each run: times, sizes, versions, ids, and whether
-/// something was compiled or installed before.
+/// Whether an output is the expected one, except for text that differs between runs: times, sizes, versions, ids, and
+/// whether something was cached.
 pub(crate) fn same(expected: &str, printed: &str) -> bool {
     let (expected, printed) = (neutral(expected), neutral(printed));
     matches(
@@ -91,7 +91,7 @@ pub(crate) fn settled(output: &str) -> Vec<&str> {
 }
 
 #[test]
-fn what_varies_is_overlooked() {
+fn variable_text_is_ignored() {
     assert!(same(
         "✓ ok · go 1.26.8 · 2ms · CPU 1.7ms · 1 MiB",
         "✓ ok · go 1.25 · compiled in 1s · 9s · CPU 4ms · 92 KiB"
@@ -102,7 +102,7 @@ fn what_varies_is_overlooked() {
 }
 
 #[test]
-fn commands_go_on_as_a_shell_says() {
+fn commands_continue_over_several_lines() {
     let document = "```console\n$ cat <<'END'\na\nEND\na\n$ echo 'x\ny' \\\n  z\nx\ny z\n```\n```sh\n$ no\n```\n";
     let found: Vec<_> = examples(document).into_iter().map(|example| (example.command, example.output)).collect();
     assert_eq!(found, [("cat <<'END'\na\nEND".to_owned(), 4..5), ("echo 'x\ny' \\\n  z".to_owned(), 8..10)]);

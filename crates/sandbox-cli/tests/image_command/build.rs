@@ -1,4 +1,4 @@
-//! Images, made as the tests want them.
+//! Builds images for the tests.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use tar::{EntryType, Header};
 
-/// A tar file in the making.
+/// A tar file under construction.
 pub(crate) struct Tar(tar::Builder<Vec<u8>>);
 
 impl Tar {
@@ -16,7 +16,7 @@ impl Tar {
         Self(tar::Builder::new(vec![]))
     }
 
-    /// An entry, whatever its path says.
+    /// Adds an entry with an unchecked path.
     pub(crate) fn entry(mut self, kind: EntryType, path: &str, link: &str, mode: u32, content: &[u8]) -> Self {
         let mut header = Header::new_gnu();
         header.set_entry_type(kind);
@@ -37,7 +37,7 @@ impl Tar {
         self.entry(EntryType::Symlink, path, target, 0o777, b"")
     }
 
-    /// A small system: busybox, with these of its programs.
+    /// A small system: busybox, with some of its programs.
     pub(crate) fn busybox(self, programs: &[&str]) -> Self {
         let busybox = std::fs::read("/bin/busybox").expect("the package busybox-static is installed");
         let system = self.entry(EntryType::Directory, "bin", "", 0o755, b"").file("bin/busybox", 0o755, &busybox);
@@ -100,7 +100,7 @@ pub(crate) fn oci_layout(layers: &[(Vec<u8>, Packed)], run: &Value) -> Vec<(Stri
     files
 }
 
-/// What `docker save` wrote before it wrote layouts.
+/// The older format of `docker save`.
 pub(crate) fn docker_save(layers: &[Vec<u8>], run: &Value) -> Vec<(String, Vec<u8>)> {
     let config = config(layers, run);
     let config_name = format!("{}.json", digest(&config));
@@ -124,7 +124,7 @@ pub(crate) fn in_directory(files: &[(String, Vec<u8>)], dir: &Path) {
     }
 }
 
-/// A root with the host's Python in another place, as little of it as will start, and a shell.
+/// A root file system with a minimal copy of the host's Python in another place, and a shell.
 pub(crate) fn python() -> Vec<u8> {
     let script = "import sys, sysconfig, zlib\nprint(sys.executable, sysconfig.get_path('stdlib'), sep='\\n')";
     let output = Command::new("/usr/bin/python3").args(["-I", "-S", "-c", script]).output().expect("Debian's Python");

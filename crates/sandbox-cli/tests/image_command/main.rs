@@ -1,4 +1,4 @@
-//! Images as root file systems: every kind of file they come in, runs in them, and files that mean harm.
+//! Images as root file systems: every supported format, runs in them, and hostile files.
 #![allow(clippy::unwrap_used, reason = "a failure here is a failed test")]
 
 mod build;
@@ -41,14 +41,14 @@ fn refused(bytes: &[u8], why: &str) {
     assert!(said(&output).contains(why), "{}", said(&output));
 }
 
-/// What a shell command prints in an image.
+/// The output of a shell command in an image.
 fn shell(data: &Path, image: &str, script: &str) -> String {
     let output = run(data, &["--image", image, "--quiet", "--", "/bin/sh", "-c", script]);
     assert!(output.status.success(), "{}", said(&output));
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// Two layers, of which the second takes something away, replaces something and adds something.
+/// Two layers, of which the second removes, replaces and adds files.
 fn layers() -> [Vec<u8>; 2] {
     let lower = Tar::new().busybox(&["sh", "ls", "cat", "env"]);
     let lower = lower.file("data/gone", 0o644, b"x").file("data/old", 0o644, b"old").file("dir/hidden", 0o644, b"");
@@ -59,7 +59,7 @@ fn layers() -> [Vec<u8>; 2] {
 }
 
 #[test]
-fn every_kind_of_file_is_imported() {
+fn every_format_is_imported() {
     let data = tempfile::tempdir().unwrap();
     let data = data.path();
     let [lower, upper] = layers();
@@ -85,12 +85,12 @@ fn every_kind_of_file_is_imported() {
         let own = run(data, &["exec", "--image", image, "--quiet"]);
         assert_eq!(String::from_utf8_lossy(&own.stdout), "hello from /data\n", "{image}: {}", said(&own));
     }
-    // The same content is there once, whatever file it came in.
+    // The same content is stored once, whatever its format was.
     let list: Value = serde_json::from_slice(&run(data, &["image", "list", "--json"]).stdout).unwrap();
     assert_eq!(list.as_array().unwrap().len(), 1, "{list:#}");
     assert_eq!(list[0]["config"]["WorkingDir"], "/data");
     assert_eq!(list[0]["names"].as_array().unwrap().len(), 7);
-    // A root file system without any description.
+    // A root file system without metadata.
     imported(data, "root", &compress(&lower, Packed::Gzip));
     assert_eq!(shell(data, "root", "cat /data/old"), "old");
     for name in ["root", "gzip", "zstd"] {
@@ -102,7 +102,7 @@ fn every_kind_of_file_is_imported() {
 }
 
 #[test]
-fn a_cell_of_an_image_shows_the_image_and_nothing_of_the_host() {
+fn a_cell_with_an_image_sees_nothing_of_the_host() {
     let data = tempfile::tempdir().unwrap();
     let data = data.path();
     let image = Tar::new().busybox(&["sh", "ls", "cat", "touch", "id", "mkdir"]);
@@ -122,7 +122,7 @@ fn a_cell_of_an_image_shows_the_image_and_nothing_of_the_host() {
         assert_eq!(shown.matches("Read-only file system").count(), 2, "{place}: {shown}");
     }
     assert_eq!(shell(data, "i", "touch /tmp/a /var/tmp/b ~/c d && ls /tmp"), "a\nb\n");
-    // What a run is shown besides stands where it was asked for.
+    // The mounts of a run take precedence over the image.
     let shown = data.join("shown");
     std::fs::create_dir(&shown).unwrap();
     std::fs::write(shown.join("file"), "").unwrap();
@@ -136,7 +136,7 @@ fn a_cell_of_an_image_shows_the_image_and_nothing_of_the_host() {
 }
 
 #[test]
-fn links_of_an_image_do_not_redirect_what_a_run_asked_for() {
+fn links_of_an_image_do_not_redirect_mounts() {
     let data = tempfile::tempdir().unwrap();
     let data = data.path();
     let outside = tempfile::tempdir().unwrap();
@@ -149,7 +149,7 @@ fn links_of_an_image_do_not_redirect_what_a_run_asked_for() {
 }
 
 #[test]
-fn languages_run_with_the_images_toolchain() {
+fn languages_use_the_toolchain_of_the_image() {
     let data = tempfile::tempdir().unwrap();
     let data = data.path();
     let settings = json!({"Env": ["PATH=/opt/python/bin:/bin", "PYTHONHOME=/opt/python"]});
@@ -172,7 +172,7 @@ fn languages_run_with_the_images_toolchain() {
     }
     let package = ["--image", "python", "--lang", "python", "--package", "six", "--code", "1"];
     assert!(said(&run(data, &package)).contains("'uv' was not found in the image"));
-    // What a program of an image gives as its version is asked for in a cell.
+    // The version of a program in an image is determined in a cell.
     let liar =
         b"#!/bin/sh\necho x > /host-was-here 2>/dev/null\necho version=9.9\necho executable=$0\necho prefix=/usr\n";
     imported(data, "liar", &Tar::new().busybox(&["sh"]).file("usr/bin/python3", 0o755, liar).bytes());
@@ -203,7 +203,7 @@ fn damaged_images_are_refused() {
     let manifest = String::from_utf8(other[2].1.clone()).unwrap();
     let name = manifest.split('"').nth(3).unwrap();
     other[2].1 = manifest.replace(name, "x.json").into_bytes();
-    refused(&in_one_file(&other), "it is for s390x processors");
+    refused(&in_one_file(&other), "it is for s390x");
 }
 
 #[test]
@@ -213,7 +213,7 @@ fn hostile_images_are_refused_or_harmless() {
     refused(&Tar::new().file("../../evil", 0o644, b"x").bytes(), "climbs");
     refused(&Tar::new().entry(EntryType::Link, "x", "../../../etc/passwd", 0, b"").bytes(), "climbs");
     refused(&Tar::new().entry(EntryType::Link, "x", "/etc/passwd", 0, b"").bytes(), "no such file");
-    // More than there may be, of nothing.
+    // Zeroes beyond the maximum size.
     let bomb = compress(&Tar::new().file("zeros", 0o644, &vec![0; 64 << 20]).bytes(), Packed::Gzip);
     let data = tempfile::tempdir().unwrap();
     let file = data.path().join("bomb.tar");
@@ -221,7 +221,7 @@ fn hostile_images_are_refused_or_harmless() {
     let mut command = sandbox(&["image", "import", file.to_str().unwrap()]);
     let output = command.env("SANDBOX_DATA_DIR", data.path()).env("SANDBOX_IMAGE_SIZE", "4m").output().unwrap();
     assert!(said(&output).contains("exceeds the maximum size of an unpacked image"), "{}", said(&output));
-    // Links, and then something below or through them.
+    // Links, and then entries below or through them.
     let image = Tar::new()
         .busybox(&["sh", "ls"])
         .link("a", target)

@@ -1,6 +1,5 @@
-//! Every language through the command line, against the real toolchains: its features, and programs of the kind that
-//! people really run.
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
+//! Every language through the command line, with the real toolchains: its features, and typical programs.
+#![expect(clippy::unwrap_used, reason = "a test that cannot continue should stop")]
 
 mod added;
 mod packages;
@@ -75,7 +74,7 @@ fn run(case: &Case, flags: &[String]) -> Value {
     result(&run_with_input_in(dir.path(), &args, case.stdin.as_bytes()))
 }
 
-/// The programs in a language's folder, each with the output it must have.
+/// The programs in a language's folder, each with its expected output.
 fn programs(languages: &LanguageDir, language: &str) -> Vec<Trial> {
     let dir = languages.tests(language).join("programs");
     let mut trials = vec![];
@@ -113,7 +112,7 @@ fn program(language: &str, expected: &Path) {
     assert_eq!(result["stdout"].as_str().unwrap(), std::fs::read_to_string(expected).unwrap());
 }
 
-/// The harness that comes with the product: cases that pass, that fail, and a snippet that cheats.
+/// The harness of the product: cases that pass, cases that fail, and a snippet that cheats.
 fn harness_template(language: &str, snippets: &Harness, flags: &[String]) {
     let Harness { function, good, cheating } = snippets;
     let run = |code: &str, cases: &str| {

@@ -1,4 +1,4 @@
-//! Package environments: made once, by cells that can reach nothing but the index, whole or not at all.
+//! Package environments: installed once, in cells that can reach only the index, completely or not at all.
 
 use std::io::Read;
 use std::net::TcpListener;
@@ -12,19 +12,19 @@ use serde_json::Value;
 
 /// The tests here.
 pub(crate) const TESTS: &[(&str, fn())] = &[
-    ("the_second_run_needs_no_index", the_second_run_needs_no_index),
-    ("two_at_once_install_once", two_at_once_install_once),
-    ("a_kill_in_the_middle_leaves_nothing_wrong", a_kill_in_the_middle_leaves_nothing_wrong),
-    ("an_interruption_leaves_nothing", an_interruption_leaves_nothing),
-    ("too_slow_too_large_or_unknown_leave_nothing", too_slow_too_large_or_unknown_leave_nothing),
-    ("a_hostile_build_stays_in_its_cell", a_hostile_build_stays_in_its_cell),
+    ("an_installed_environment_needs_no_index", an_installed_environment_needs_no_index),
+    ("concurrent_runs_install_once", concurrent_runs_install_once),
+    ("a_killed_installation_leaves_nothing", a_killed_installation_leaves_nothing),
+    ("an_interrupted_installation_leaves_nothing", an_interrupted_installation_leaves_nothing),
+    ("failed_installations_leave_nothing", failed_installations_leave_nothing),
+    ("a_hostile_build_is_confined_to_its_cell", a_hostile_build_is_confined_to_its_cell),
     ("a_build_script_does_not_see_the_password_of_the_index", a_build_script_does_not_see_the_password_of_the_index),
     ("an_index_with_a_password_is_reached_over_tls", an_index_with_a_password_is_reached_over_tls),
-    ("an_address_with_unclear_credentials_is_refused", an_address_with_unclear_credentials_is_refused),
-    ("the_run_has_no_network", the_run_has_no_network),
+    ("a_url_with_ambiguous_credentials_is_refused", a_url_with_ambiguous_credentials_is_refused),
+    ("installing_packages_gives_the_run_no_network", installing_packages_gives_the_run_no_network),
     ("the_cache_is_listed_and_pruned", the_cache_is_listed_and_pruned),
-    ("a_manifest_and_flags_together", a_manifest_and_flags_together),
-    ("an_ordinary_user_compiles_and_installs", an_ordinary_user_compiles_and_installs),
+    ("a_manifest_and_flags_can_be_combined", a_manifest_and_flags_can_be_combined),
+    ("an_ordinary_user_can_compile_and_install", an_ordinary_user_can_compile_and_install),
 ];
 
 fn command(index: &TestIndex, data: &Path, args: &[&str]) -> Command {
@@ -46,7 +46,7 @@ fn index_with_demo() -> TestIndex {
     index
 }
 
-fn the_second_run_needs_no_index() {
+fn an_installed_environment_needs_no_index() {
     let data = tempfile::tempdir().unwrap();
     let index = index_with_demo();
     let first = run(&index, data.path(), &USE);
@@ -59,15 +59,15 @@ fn the_second_run_needs_no_index() {
     assert_eq!((&second["result"], index.downloads()), (&"42".into(), downloads), "{second:#}");
 }
 
-fn two_at_once_install_once() {
+fn concurrent_runs_install_once() {
     let data = tempfile::tempdir().unwrap();
-    // How often one installation asks for an archive is the installer's business.
+    // How often one installation requests an archive is up to the installer.
     let alone = index_with_demo();
     run(&alone, tempfile::tempdir().unwrap().path(), &USE);
     let index = index_with_demo();
     index.stall(true);
     let mut runs: Vec<Child> = (0..3).map(|_| command(&index, data.path(), &USE).spawn().unwrap()).collect();
-    eventually("the archive is asked for", || index.downloads() > 0);
+    eventually("the archive is requested", || index.downloads() > 0);
     std::thread::sleep(std::time::Duration::from_millis(300));
     index.stall(false);
     for run in runs.drain(..) {
@@ -80,13 +80,13 @@ fn two_at_once_install_once() {
 fn wait_for_install(index: &TestIndex, data: &Path) -> Child {
     index.stall(true);
     let mut child = command(index, data, &USE);
-    // Killed while it is being covered, it would leave half a profile.
+    // Killed during a coverage measurement, it would leave an incomplete profile.
     let child = child.env("LLVM_PROFILE_FILE", "/dev/null").spawn().unwrap();
-    eventually("the archive is asked for", || index.downloads() > 0);
+    eventually("the archive is requested", || index.downloads() > 0);
     child
 }
 
-fn a_kill_in_the_middle_leaves_nothing_wrong() {
+fn a_killed_installation_leaves_nothing() {
     let data = tempfile::tempdir().unwrap();
     let index = index_with_demo();
     let mut child = wait_for_install(&index, data.path());
@@ -100,14 +100,14 @@ fn a_kill_in_the_middle_leaves_nothing_wrong() {
     });
     index.stall(false);
     let listed = sandbox(&["cache", "list", "--json"]).env("SANDBOX_DATA_DIR", data.path()).output().unwrap();
-    assert_eq!(result(&listed), Value::Array(vec![]), "nothing half made is listed");
+    assert_eq!(result(&listed), Value::Array(vec![]), "nothing incomplete is listed");
     let again = run(&index, data.path(), &USE);
     assert_eq!(again["result"], "42", "{again:#}");
     let left = entries(&data.path().join("environments"));
     assert!(!left.iter().any(|name| name.contains(".tmp")), "{left:?}");
 }
 
-fn an_interruption_leaves_nothing() {
+fn an_interrupted_installation_leaves_nothing() {
     let data = tempfile::tempdir().unwrap();
     let index = index_with_demo();
     let child = wait_for_install(&index, data.path());
@@ -119,7 +119,7 @@ fn an_interruption_leaves_nothing() {
     assert_eq!(entries(&data.path().join("environments")), Vec::<String>::new());
 }
 
-fn too_slow_too_large_or_unknown_leave_nothing() {
+fn failed_installations_leave_nothing() {
     let data = tempfile::tempdir().unwrap();
     let index = index_with_demo();
     let left = || entries(&data.path().join("environments"));
@@ -142,7 +142,7 @@ fn too_slow_too_large_or_unknown_leave_nothing() {
     assert_eq!(left(), Vec::<String>::new());
 }
 
-fn a_hostile_build_stays_in_its_cell() {
+fn a_hostile_build_is_confined_to_its_cell() {
     let data = tempfile::tempdir().unwrap();
     let host = tempfile::tempdir().unwrap();
     let canary = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -181,7 +181,7 @@ files["evil.py"] = "tried = " + repr(tried)
         assert!(tried.contains(&format!("{refused}: refused")), "{tried}");
     }
     assert!(tried.contains("through the proxy: 403") && tried.contains("processes: False"), "{tried}");
-    assert!(tried.ends_with("False\n"), "links do not leave a cell: {tried}");
+    assert!(tried.ends_with("False\n"), "links are not collected: {tried}");
     assert_eq!(entries(host.path()), Vec::<String>::new());
     assert!(canary.accept().is_err(), "a connection came through");
 }
@@ -190,7 +190,7 @@ const USER: &str = "operator";
 const PASSWORD: &str = "p%40ss-0123456789";
 const DECODED: &str = "p@ss-0123456789";
 
-/// What a build script looks for the password in: everything that it can read, and everything that the proxy says.
+/// Where a build script looks for the password: in everything that it can read, and in all answers of the proxy.
 const SEARCH: &str = r#"
 import glob, subprocess
 seen = [repr(os.environ)]
@@ -222,7 +222,7 @@ look("configured", lambda: subprocess.run(["uv", "pip", "config", "list"], captu
 files["seen.txt"] = "\n".join(seen)
 "#;
 
-/// Installs a package whose build looks for the password, and says what it saw.
+/// Installs a package whose build looks for the password, and returns what it found.
 fn search(index: &TestIndex, address: &str, authority: Option<&Path>) -> Value {
     let data = tempfile::tempdir().unwrap();
     index.offer("evil", &SEARCH.replace("PORT", &index.port().to_string()));
@@ -247,10 +247,10 @@ fn a_build_script_does_not_see_the_password_of_the_index() {
     let said: Vec<&str> = result["stdout"].as_str().unwrap().lines().collect();
     assert_eq!(said[..2], ["True", "[]"], "{result:#}");
     assert!(said[2].contains("401 Unauthorized"), "only the gateway knows the password: {result:#}");
-    assert_eq!(index.refused(), 1, "the installer was let in each time");
+    assert_eq!(index.refused(), 1, "the installer was authorized each time");
 }
 
-/// Speaks TLS at a port, and passes what it hears on to another.
+/// A TLS terminator that forwards to another port.
 const TLS: &str = r#"
 import socket, ssl, sys, threading
 context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -284,7 +284,7 @@ fn an_index_with_a_password_is_reached_over_tls() {
     let index = TestIndex::start();
     let mut front = Command::new("python3");
     front.args(["-c", TLS]).arg(&certificate).arg(&key).arg(index.port().to_string());
-    // It ends with this test, whose end of its input it waits for.
+    // It ends with this test, because it waits for the end of its input.
     let mut front = front.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     let mut port = String::new();
     std::io::BufRead::read_line(&mut std::io::BufReader::new(front.stdout.take().unwrap()), &mut port).unwrap();
@@ -294,7 +294,7 @@ fn an_index_with_a_password_is_reached_over_tls() {
     let result = search(&index, &address, Some(&certificate));
     let said: Vec<&str> = result["stdout"].as_str().unwrap().lines().collect();
     assert_eq!((&result["verdict"], said.get(..2)), (&"ok".into(), Some(&["True", "[]"][..])), "{result:#}");
-    // One who cannot show a certificate that is trusted does not get the password.
+    // A server without a trusted certificate does not get the password.
     let refused = index.refused();
     let stranger = search(&index, &address, None);
     assert_eq!((&stranger["verdict"], index.refused()), (&"package_error".into(), refused), "{stranger:#}");
@@ -302,17 +302,20 @@ fn an_index_with_a_password_is_reached_over_tls() {
     front.wait().unwrap();
 }
 
-fn an_address_with_unclear_credentials_is_refused() {
+fn a_url_with_ambiguous_credentials_is_refused() {
     let data = tempfile::tempdir().unwrap();
     let index = index_with_demo();
     let mut command = command(&index, data.path(), &USE);
     command.env("SANDBOX_PYTHON_INDEX", format!("http://operator:se/cret@127.0.0.1:{}/simple/", index.port()));
     let output = command.output().unwrap();
     let text = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert!(text.contains("SANDBOX_PYTHON_INDEX: cannot tell the credentials") && !text.contains("cret@"), "{text}");
+    assert!(
+        text.contains("SANDBOX_PYTHON_INDEX: cannot separate the credentials") && !text.contains("cret@"),
+        "{text}"
+    );
 }
 
-fn the_run_has_no_network() {
+fn installing_packages_gives_the_run_no_network() {
     let data = tempfile::tempdir().unwrap();
     let index = index_with_demo();
     let code = "
@@ -342,7 +345,7 @@ fn the_cache_is_listed_and_pruned() {
     assert!(cache(&[]).contains("1 entries"));
     assert!(cache(&["prune", "--unused-for", "1h"]).starts_with("removed 0 entries"));
 
-    // What a run uses is not taken from under it.
+    // An environment in use is not removed.
     let code = "import demo, sys; print('ready', flush=True); sys.stdin.readline(); import demo as again";
     let mut args = USE.to_vec();
     args[3] = code;
@@ -360,7 +363,7 @@ fn the_cache_is_listed_and_pruned() {
     assert_eq!(entries(&data.path().join("environments")), Vec::<String>::new());
 }
 
-fn a_manifest_and_flags_together() {
+fn a_manifest_and_flags_can_be_combined() {
     let data = tempfile::tempdir().unwrap();
     let index = index_with_demo();
     index.offer("other", "files['other.py'] = 'value = 7'");
@@ -371,12 +374,12 @@ fn a_manifest_and_flags_together() {
     assert_eq!((&result["verdict"], &result["stdout"]), (&"ok".into(), &"49\n".into()), "{result:#}");
 }
 
-fn an_ordinary_user_compiles_and_installs() {
+fn an_ordinary_user_can_compile_and_install() {
     use std::os::unix::fs::PermissionsExt;
     if !needs::root() {
         return;
     }
-    // A place of the user's own, with the tool where users have it.
+    // A directory of the user, with the tool where users have it.
     let home = tempfile::tempdir().unwrap();
     std::fs::set_permissions(home.path(), PermissionsExt::from_mode(0o777)).unwrap();
     let bin = home.path().join(".local/bin");

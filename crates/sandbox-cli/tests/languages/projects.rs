@@ -1,4 +1,4 @@
-//! Projects with manifests of their own, and single files as people paste them.
+//! Projects with manifests, and single files as people paste them.
 
 use std::path::Path;
 
@@ -7,22 +7,19 @@ use serde_json::Value;
 
 /// The tests here.
 pub(crate) const TESTS: &[(&str, fn())] = &[
-    ("a_package_json", a_package_json),
-    ("a_go_module", a_go_module),
-    ("a_cargo_project", a_cargo_project),
-    ("a_maven_project", a_maven_project),
-    ("a_python_project", a_python_project),
-    ("a_java_tree_with_packages", a_java_tree_with_packages),
-    ("javascript_of_every_kind", javascript_of_every_kind),
-    ("go_without_package_main", go_without_package_main),
-    ("java_as_people_paste_it", java_as_people_paste_it),
-    ("a_list_of_files", a_list_of_files),
-    ("the_file_is_named_as_its_author_named_it", the_file_is_named_as_its_author_named_it),
-    (
-        "a_program_that_cannot_be_linked_is_complained_of_as_usual",
-        a_program_that_cannot_be_linked_is_complained_of_as_usual,
-    ),
-    ("a_definition_of_the_users_own", a_definition_of_the_users_own),
+    ("a_project_with_package_json_runs", a_project_with_package_json_runs),
+    ("a_go_module_runs", a_go_module_runs),
+    ("a_cargo_project_runs", a_cargo_project_runs),
+    ("a_maven_project_runs", a_maven_project_runs),
+    ("a_python_project_runs", a_python_project_runs),
+    ("a_java_tree_with_packages_runs", a_java_tree_with_packages_runs),
+    ("javascript_of_every_module_kind_runs", javascript_of_every_module_kind_runs),
+    ("go_without_package_main_is_a_compile_error", go_without_package_main_is_a_compile_error),
+    ("pasted_java_classes_run", pasted_java_classes_run),
+    ("a_list_of_files_runs", a_list_of_files_runs),
+    ("a_file_keeps_its_name", a_file_keeps_its_name),
+    ("link_errors_are_reported", link_errors_are_reported),
+    ("a_custom_language_definition_works", a_custom_language_definition_works),
 ];
 
 fn write(dir: &Path, files: &[(&str, &str)]) {
@@ -51,7 +48,7 @@ fn stdout(result: &Value) -> &str {
     result["stdout"].as_str().unwrap()
 }
 
-fn a_package_json() {
+fn a_project_with_package_json_runs() {
     let result = project(&[
         (
             "package.json",
@@ -66,7 +63,7 @@ fn a_package_json() {
     assert_eq!((stdout(&result), &result["language"]), ("true\n", &"javascript".into()));
 }
 
-fn a_go_module() {
+fn a_go_module_runs() {
     let result = project(&[
         ("go.mod", "module example.org/app\n\ngo 1.20\n\nrequire github.com/google/uuid v1.6.0\n"),
         (
@@ -79,7 +76,7 @@ fn a_go_module() {
     assert_eq!((stdout(&result), &result["language"]), ("Ada 16\n", &"go".into()));
 }
 
-fn a_cargo_project() {
+fn a_cargo_project_runs() {
     let result = project(&[
         (
             "Cargo.toml",
@@ -91,7 +88,7 @@ fn a_cargo_project() {
     assert_eq!((stdout(&result), &result["language"]), ("1099511627776\n", &"rust".into()));
 }
 
-fn a_maven_project() {
+fn a_maven_project_runs() {
     let result = project(&[
         (
             "pom.xml",
@@ -113,7 +110,7 @@ fn a_maven_project() {
     assert_eq!((stdout(&result), &result["language"]), ("adA\n", &"java".into()));
 }
 
-fn a_python_project() {
+fn a_python_project_runs() {
     let result = project(&[
         ("pyproject.toml", "[project]\nname = \"app\"\nversion = \"1\"\ndependencies = [\"six==1.16.0\"]\n"),
         ("app.py", "import six\nfrom lib import name\nprint(name, six.__version__)\n"),
@@ -122,7 +119,7 @@ fn a_python_project() {
     assert_eq!(stdout(&result), "Ada 1.16.0\n");
 }
 
-fn a_java_tree_with_packages() {
+fn a_java_tree_with_packages_runs() {
     let result = project(&[
         (
             "src/org/example/App.java",
@@ -137,7 +134,7 @@ fn a_java_tree_with_packages() {
     assert_eq!((stdout(&result), &result["language"]), ("ADA\n", &"java".into()));
 }
 
-fn javascript_of_every_kind() {
+fn javascript_of_every_module_kind_runs() {
     for code in [
         "const path = require('path'); console.log(path.basename('/a/ok'))",
         "import path from 'path'; console.log(path.basename('/a/ok'))",
@@ -155,7 +152,7 @@ fn javascript_of_every_kind() {
     assert_eq!(stdout(&module), "undefined\n");
 }
 
-fn go_without_package_main() {
+fn go_without_package_main_is_a_compile_error() {
     let result = run_files(&[], &["--lang", "go", "--code", "package tools\n\nfunc main() {}\n"]);
     assert_eq!(result["verdict"], "compile_error", "{result:#}");
     assert!(result["metrics"]["phases"]["compile"].as_f64().unwrap() > 0.0, "{result:#}");
@@ -165,7 +162,7 @@ fn go_without_package_main() {
     assert!(none["error"].as_str().unwrap().contains("main.go:1:1: expected 'package', found 'func'"), "{none:#}");
 }
 
-fn java_as_people_paste_it() {
+fn pasted_java_classes_run() {
     for code in [
         "public final class Anything { public static void main(String[] a) { System.out.println(\"ok\"); } }",
         "class A {}\nclass B { public static void main(String... a) { System.out.println(\"ok\"); } }",
@@ -181,7 +178,7 @@ fn java_as_people_paste_it() {
     assert!(none["error"].as_str().unwrap().contains("no class in Main.java has a method"), "{none:#}");
 }
 
-fn a_list_of_files() {
+fn a_list_of_files_runs() {
     let files = [("app.py", "import helper\nprint(helper.x)\n"), ("lib/data.txt", "d"), ("helper.py", "x = 'ok'\n")];
     let result = run_files(&files, &["--file", "app.py", "--file", "helper.py", "--file", "lib/data.txt"]);
     assert_eq!(stdout(&result), "ok\n");
@@ -198,7 +195,7 @@ fn a_list_of_files() {
     );
 }
 
-fn the_file_is_named_as_its_author_named_it() {
+fn a_file_keeps_its_name() {
     let wrong = "public class Tool { public static void main(String[] a) { int x = \"\"; } }";
     let java = run_files(&[("my_tool.java", wrong)], &["--file", "my_tool.java"]);
     assert!(java["error"].as_str().unwrap().starts_with("my_tool.java:1: error:"), "{java:#}");
@@ -208,19 +205,19 @@ fn the_file_is_named_as_its_author_named_it() {
     assert!(c["error"].as_str().unwrap().starts_with("thing.c:1:25: error:"), "{c:#}");
 }
 
-fn a_program_that_cannot_be_linked_is_complained_of_as_usual() {
+fn link_errors_are_reported() {
     let wrong = "extern \"C\" { fn nowhere(); }\nfn main() { unsafe { nowhere() } }";
     let rust = run_files(&[("main.rs", wrong)], &["--file", "main.rs"]);
     assert_eq!(rust["verdict"], "compile_error", "{rust:#}");
     assert!(rust["error"].as_str().unwrap().starts_with("error: linking with `cc` failed"), "{rust:#}");
-    // And what else the C library has is found.
+    // Other functions of the C library are found.
     let right = "extern \"C\" { fn abs(x: i32) -> i32; fn cos(x: f64) -> f64; }\n\
                  fn main() { unsafe { println!(\"{} {}\", abs(-3), cos(0.0)) } }";
     let rust = run_files(&[("main.rs", right)], &["--file", "main.rs"]);
     assert_eq!(stdout(&rust), "3 1\n", "{rust:#}");
 }
 
-fn a_definition_of_the_users_own() {
+fn a_custom_language_definition_works() {
     let definition = r#"
 name = "awk"
 extensions = ["awk"]

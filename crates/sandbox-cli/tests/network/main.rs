@@ -1,5 +1,5 @@
-//! What programs can reach, in a small world of network namespaces with servers and a resolver of its own: see `world.sh`.
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
+//! What programs can reach, in a small world of network namespaces with servers and a resolver: see `world.sh`.
+#![expect(clippy::unwrap_used, reason = "a test that cannot continue should stop")]
 
 use std::process::Command;
 
@@ -14,12 +14,12 @@ struct Attempt<'a> {
     flags: &'a [&'a str],
     /// The operator's variables.
     settings: &'a [(&'a str, &'a str)],
-    /// What starts it, if it is not this user.
+    /// The command that starts it, if it is not this user.
     wrapper: &'a [&'a str],
 }
 
 impl Attempt<'_> {
-    /// The result; none if the world cannot be made.
+    /// The result; `None` if the world cannot be created.
     fn run(&self, code: &str) -> Option<Value> {
         if !needs::root() {
             return None;
@@ -45,7 +45,7 @@ fn python(code: &str, flags: &[&str]) -> Option<Value> {
     Attempt { flags, ..Attempt::default() }.run(code)
 }
 
-/// What each of some attempts says, from a program that tries them all.
+/// The outcome of each attempt, from a program that tries them all.
 fn said(result: &Value) -> Vec<String> {
     result["stdout"].as_str().unwrap().lines().map(str::to_owned).collect()
 }
@@ -76,7 +76,7 @@ def tunnel(target):
 "#;
 
 #[test]
-fn an_allow_list_is_a_list_of_all_that_can_be_reached() {
+fn only_hosts_on_the_allow_list_are_reachable() {
     let code = format!(
         "{TRY}\n\
         print(direct('203.0.113.80', 80))\n\
@@ -106,7 +106,7 @@ fn an_allow_list_is_a_list_of_all_that_can_be_reached() {
     ];
     assert_eq!(said(&result), expected, "{result:#}");
     let network = &result["metrics"]["network"];
-    // One name was asked for twice, for addresses of both kinds.
+    // One name was looked up twice, for both kinds of addresses.
     assert_eq!((&network["connections"], &network["refused"]), (&3.into(), &7.into()), "{network:#}");
     assert_eq!(network["refusals"].as_array().unwrap().len(), 6, "{network:#}");
     let api: Vec<&Value> =
@@ -123,7 +123,7 @@ fn an_allow_list_is_a_list_of_all_that_can_be_reached() {
 }
 
 #[test]
-fn rules_may_name_ports_and_all_below_a_name() {
+fn rules_can_contain_ports_and_wildcards() {
     let code = format!(
         "{TRY}\n\
         print(web('http://api.example.com:8080/'))\n\
@@ -145,7 +145,7 @@ fn rules_may_name_ports_and_all_below_a_name() {
 }
 
 #[test]
-fn what_is_not_public_is_refused_whatever_is_allowed() {
+fn private_addresses_are_refused_whatever_is_allowed() {
     let names = ["internal", "self", "loopback", "metadata", "rebind"];
     let tries: String = names
         .iter()
@@ -169,7 +169,7 @@ fn what_is_not_public_is_refused_whatever_is_allowed() {
         assert_eq!(said[7], "403 10.9.9.9: its address is not public");
         assert_eq!(said[8], "ConnectionResetError ConnectionResetError ConnectionResetError");
     }
-    // Only the operator can make exceptions, and only for what is asked for.
+    // Only the operator can make exceptions, and only for requested hosts.
     let code =
         format!("{TRY}\nprint(direct('internal.example.com', 5432, b'sql'), web('http://internal.example.com/'))");
     let (flags, settings) =
@@ -192,7 +192,7 @@ fn hosts_file_and_search_domains_are_honoured() {
 }
 
 #[test]
-fn refusals_do_not_tell_which_names_exist() {
+fn refusals_do_not_reveal_which_names_exist() {
     let code = format!(
         "{TRY}\nimport time\n\
         for name in ['internal', 'metadata', 'nobody', 'there-is-none']:\n    \
@@ -217,7 +217,7 @@ fn refusals_do_not_tell_which_names_exist() {
 }
 
 #[test]
-fn what_the_operator_denies_is_refused() {
+fn hosts_denied_by_the_operator_are_refused() {
     let code = format!(
         "{TRY}\n\
         print(web('http://api.example.com/'))\n\
@@ -236,7 +236,7 @@ fn what_the_operator_denies_is_refused() {
 }
 
 #[test]
-fn names_that_are_not_what_they_seem() {
+fn disguised_names_are_refused() {
     let targets: [&str; 14] = [
         r"evil.example.net\x00.example.com:80",
         "evil.example.net#.example.com:80",
@@ -260,11 +260,11 @@ fn names_that_are_not_what_they_seem() {
     for (target, line) in targets.iter().zip(&said) {
         assert!(line.starts_with("HTTP/1.1 40"), "{target}: {line}");
     }
-    assert_eq!(said[targets.len()], "HTTP/1.1 200 Connection established", "one spelling of an allowed name");
+    assert_eq!(said[targets.len()], "HTTP/1.1 200 Connection established", "another spelling of an allowed name");
 }
 
 #[test]
-fn names_can_be_resolved_where_that_is_allowed_and_nothing_more() {
+fn allow_dns_permits_lookups_and_nothing_else() {
     let code = format!(
         "{TRY}\n\
         for name in ['evil.example.net', 'internal.example.com', 'nobody.example.org']:\n    \
@@ -286,7 +286,7 @@ fn names_can_be_resolved_where_that_is_allowed_and_nothing_more() {
 }
 
 #[test]
-fn programs_that_know_of_no_proxy_reach_the_web_too() {
+fn programs_without_proxy_support_reach_the_web() {
     let code = "fetch('http://api.example.com/').then(r => r.text()).then(t => console.log(t.trim()))\
         .then(() => fetch('http://evil.example.net/')).catch(e => console.log(e.cause.code))";
     let flags = ["--allow-host", "api.example.com"];
@@ -296,7 +296,7 @@ fn programs_that_know_of_no_proxy_reach_the_web_too() {
 }
 
 #[test]
-fn an_ordinary_user_has_all_of_it() {
+fn network_modes_work_for_an_ordinary_user() {
     let code = format!(
         "{TRY}\nprint(web('http://api.example.com/'))\nprint(direct('api.example.com', 80))\nprint(web('http://evil.example.net/'))\n\
         print(direct('10.9.9.9', 80))"
@@ -315,7 +315,7 @@ fn an_ordinary_user_has_all_of_it() {
 }
 
 #[test]
-fn the_operator_has_the_last_word() {
+fn requests_beyond_the_operators_maximum_are_refused() {
     for (flags, why) in [
         (&["--network", "full"][..], "network mode 'full' exceeds the maximum 'localhost' (SANDBOX_MAX_NETWORK)"),
         (&["--allow-host", "a.example"], "network mode 'allowlist' exceeds the maximum"),

@@ -1,6 +1,6 @@
 #!/bin/bash
-# A small world for tests of the network: this host, with an address that looks public, and an internet with a few servers
-# and a resolver, each in a network namespace of its own. Nothing leaves it, and nothing of it outlives the command.
+# A small world for tests of the network: this host, with an address that looks public, and an internet with a few
+# servers and a resolver, each in a separate network namespace. Nothing leaves it or outlives the command.
 #
 # usage: unshare --mount --net --pid --fork --kill-child --mount-proc world.sh COMMAND...
 set -euo pipefail
@@ -12,7 +12,7 @@ ip link set lo up
 unshare --net python3 "$here/internet.py" "$dir" &
 internet=$!
 inside() { nsenter --target "$internet" --net "$@"; }
-# The namespace is there when it is not ours any more.
+# The namespace is ready when it differs from ours.
 until [ "$(readlink "/proc/$internet/ns/net")" != "$(readlink /proc/self/ns/net)" ]; do sleep 0.01; done
 ip link add host type veth peer name net netns "$internet"
 ip addr add 203.0.113.1/24 dev host
@@ -27,7 +27,7 @@ printf 'nameserver 203.0.113.53\nsearch example.net\noptions timeout:2 attempts:
 printf '127.0.0.1 localhost\n203.0.113.80 hosts.example.org\n' > "$dir/hosts"
 printf 'passwd: files\ngroup: files\nhosts: files dns\n' > "$dir/nsswitch.conf"
 for file in resolv.conf hosts nsswitch.conf; do mount --bind "$dir/$file" "/etc/$file"; done
-# A service of the host's own, as a server's API would be.
+# A service of the host, such as the API of a server.
 python3 "$here/internet.py" "$dir" own &
 for _ in $(seq 500); do
     [ -e "$dir/internet" ] && [ -e "$dir/own" ] && break

@@ -1,4 +1,4 @@
-//! A Docker engine for the test alone: its own directories and socket, no bridge, no packet filter.
+//! A Docker engine dedicated to the test: its own directories and socket, no bridge, no packet filter.
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -78,7 +78,7 @@ impl Drop for Engine {
         for container in containers.split_whitespace() {
             self.docker(&["rm", "--force", container]);
         }
-        // It ends what it has started when it is asked to.
+        // On SIGTERM it ends the processes that it has started.
         let _ = Command::new("kill").arg(self.daemon.id().to_string()).status();
         let began = Instant::now();
         while self.daemon.try_wait().unwrap().is_none() && began.elapsed() < Duration::from_secs(30) {

@@ -1,7 +1,7 @@
-//! The same programs with every backend that this machine has: verdicts, limits, output and files must be the same.
+//! The same programs with every backend of this host: verdicts, limits, output and files must be the same.
 //!
-//! Docker's engine takes a while to start, so it takes part only if `SANDBOX_TEST_DOCKER` is set (`make test-backends`). With
-//! `SANDBOX_BLESS` set, the table in docs/EVALUATION.md is written anew.
+//! Docker's engine takes a while to start, so it takes part only if `SANDBOX_TEST_DOCKER` is set (`make
+//! test-backends`). With `SANDBOX_BLESS` set, the table in docs/EVALUATION.md is rewritten.
 #![allow(clippy::unwrap_used, reason = "a failure here is a failed test")]
 
 mod engine;
@@ -20,7 +20,7 @@ use samples::{SAMPLES, Sample};
 use sandbox_testing::command::sandbox;
 use sandbox_testing::{eventually, needs};
 
-/// A backend, and how to choose it.
+/// A backend, and its settings.
 struct Candidate {
     name: &'static str,
     variables: Vec<(&'static str, String)>,
@@ -35,7 +35,7 @@ impl Candidate {
 
     fn command(&self, data: &Path, args: &[&str]) -> Command {
         let mut command = sandbox(args);
-        // The system's own toolchains: a container that is there already has no others.
+        // Only toolchains of the system: an existing container has no others.
         command.env("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin");
         command.env("SANDBOX_DATA_DIR", data).envs(self.variables.iter().map(|(name, value)| (name, value)));
         command
@@ -55,7 +55,8 @@ impl Candidate {
     }
 }
 
-/// What must not depend on the backend. In a shared container the working directory is elsewhere, which messages tell.
+/// The parts of a result that must not depend on the backend. In a shared container the working directory differs, and
+/// so do messages with it.
 fn essence(result: &Value, sample: &Sample) -> Value {
     let text = result.to_string();
     let result = match text.split_once("/tmp/jobs/sandbox-run-cells-").and_then(|(_, rest)| rest.split_once("/work")) {
@@ -129,7 +130,7 @@ fn every_backend_gives_the_same_results() {
     assert_eq!(left_behind(), Vec::<String>::new());
 }
 
-/// What is left of containers: directories and control groups. Other tests here wait for theirs to be gone.
+/// The directories and cgroups of containers that are left. Other tests here wait for theirs to be gone.
 fn left_behind() -> Vec<String> {
     let places = [std::env::temp_dir(), "/sys/fs/cgroup".into(), "/sys/fs/cgroup/memory".into()];
     let entries = places.iter().filter_map(|place| std::fs::read_dir(place).ok()).flatten().flatten();
@@ -137,11 +138,11 @@ fn left_behind() -> Vec<String> {
     names.filter(|name| name.contains("sandbox-cell-")).collect()
 }
 
-/// Starting containers is all that the tests here do; one at a time, they can look for what others have left.
+/// Every test here starts containers; one at a time, they can look for leftovers.
 static TURN: Mutex<()> = Mutex::new(());
 
 #[test]
-fn a_container_goes_with_its_caller() {
+fn a_container_ends_with_its_caller() {
     if !needs::root() {
         return;
     }
@@ -154,14 +155,14 @@ fn a_container_goes_with_its_caller() {
     let mut said = [0; 2];
     std::io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut said).unwrap();
     assert_eq!(&said, b"up");
-    assert_ne!(left_behind(), Vec::<String>::new(), "it is there");
+    assert_ne!(left_behind(), Vec::<String>::new(), "the container exists");
     child.kill().unwrap();
     child.wait().unwrap();
     eventually("nothing of the container is left", || left_behind().is_empty());
 }
 
 #[test]
-fn an_image_is_the_root_of_a_container_too() {
+fn containers_can_use_an_image() {
     if !needs::root() {
         return;
     }
@@ -208,7 +209,7 @@ fn evaluation() -> std::path::PathBuf {
 const BEGIN: &str = "<!-- parity: written by `make test-backends` -->\n";
 const END: &str = "<!-- end of parity -->\n";
 
-/// Writes the table between its marks.
+/// Writes the table between its markers.
 fn bless(file: &Path, table: &str) {
     let text = std::fs::read_to_string(file).unwrap();
     let (before, rest) = text.split_once(BEGIN).expect("the table's beginning is marked");
@@ -217,7 +218,7 @@ fn bless(file: &Path, table: &str) {
 }
 
 #[test]
-fn a_backend_that_is_not_there_says_so() {
+fn a_missing_backend_is_reported() {
     let data = sandbox_testing::data_dir();
     let missing = Candidate::new("", &[("SANDBOX_BACKEND", "oci"), ("SANDBOX_OCI_RUNTIME", "/no/such/runtime")]);
     let output = missing.command(&data, &["--lang", "python", "--code", "1"]).output().unwrap();
@@ -229,7 +230,7 @@ fn a_backend_that_is_not_there_says_so() {
 }
 
 #[test]
-fn what_a_container_cannot_have_is_refused() {
+fn unsupported_requests_are_refused() {
     let data = sandbox_testing::data_dir();
     let oci = Candidate::new("", &[("SANDBOX_BACKEND", "oci")]);
     let code = ["--lang", "python", "--code", "1", "--network", "full"];

@@ -1,6 +1,6 @@
 //! Programs whose results must be the same with every backend.
 
-/// A program and what is to become of it.
+/// A program and its expected outcome.
 pub(crate) struct Sample {
     pub(crate) name: &'static str,
     pub(crate) language: &'static str,
@@ -8,11 +8,11 @@ pub(crate) struct Sample {
     pub(crate) flags: &'static [&'static str],
     pub(crate) stdin: &'static str,
     pub(crate) verdict: &'static str,
-    /// The limit that is named, if one is.
+    /// The expected limit, if any.
     pub(crate) limit: Option<&'static str>,
-    /// Whether output is compared too: what a program gets to write before it is killed is a matter of luck.
+    /// Whether output is compared too: how much a program writes before it is killed is not deterministic.
     pub(crate) output: bool,
-    /// Whether it can run in a container that is there already: that has no place for what was compiled on the host.
+    /// Whether it can run in an existing container, which has no access to programs that were compiled on the host.
     pub(crate) shared: bool,
 }
 
@@ -118,7 +118,7 @@ pub(crate) const SAMPLES: &[Sample] = &[
         ..PLAIN
     },
     Sample {
-        name: "what it leaves running",
+        name: "processes that it leaves running",
         code: "import subprocess; subprocess.Popen(['sleep', '1000'], start_new_session=True); print('left')",
         ..PLAIN
     },
@@ -128,7 +128,7 @@ pub(crate) const SAMPLES: &[Sample] = &[
         ..PLAIN
     },
     Sample {
-        name: "nothing of the host can be written",
+        name: "the host is read-only",
         code: "import os\nfor p in ('/x', '/usr/x', '/etc/passwd', '/proc/sys/kernel/hostname'):\n    try: open(p, 'w'); print(p)\n    except OSError: pass",
         ..PLAIN
     },

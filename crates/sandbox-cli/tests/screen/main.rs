@@ -1,6 +1,6 @@
 //! Everything that a person sees of the command: help, errors, summaries and `doctor`, each in a file of `snapshots`.
 //!
-//! `make bless` writes the files anew.
+//! `make bless` rewrites the files.
 #![expect(clippy::unwrap_used, reason = "a test that cannot continue should panic")]
 
 use std::process::{Command, Output};
@@ -9,7 +9,7 @@ use sandbox_testing::command::{fixture, sandbox};
 use sandbox_testing::redact::redact_line;
 use sandbox_testing::{data_dir, needs};
 
-/// Compares what was printed with the file of this name.
+/// Compares the output with the file of this name.
 fn check(name: &str, printed: &str) {
     let mut settings = insta::Settings::clone_current();
     settings.set_prepend_module_to_snapshot(false);
@@ -24,7 +24,7 @@ fn command(args: &[&str]) -> Command {
     command
 }
 
-/// What a command printed, and how it ended.
+/// The output of a command, and its exit code.
 fn screen(args: &[&str], output: &Output) -> String {
     let quoted = |arg: &&str| if arg.contains([' ', '\n']) { format!("'{arg}'") } else { (*arg).to_owned() };
     let words: Vec<String> = args.iter().map(quoted).collect();
@@ -46,7 +46,7 @@ fn subcommands(help: &str) -> Vec<String> {
     names.filter(|name| *name != "help").map(str::to_owned).collect()
 }
 
-/// Checks the help of a command and of those below it.
+/// Checks the help of a command and of its subcommands.
 fn check_help(path: &[&str]) {
     let output = command(&[path, &["--help"]].concat()).output().unwrap();
     assert!(output.status.success());
@@ -58,13 +58,13 @@ fn check_help(path: &[&str]) {
 }
 
 #[test]
-fn help_of_every_command() {
+fn the_help_of_every_command_matches() {
     check_help(&[]);
     let short = command(&["-h"]).output().unwrap();
     check("help-short", &String::from_utf8(short.stdout).unwrap());
 }
 
-/// Command lines that are refused, by what is wrong with them.
+/// Command lines that are refused, by their mistake.
 const REFUSED: [(&str, &[&str]); 24] = [
     ("unknown-flag", &["--lnag", "python", "--code", "1"]),
     ("unknown-command", &["doktor"]),
@@ -93,7 +93,7 @@ const REFUSED: [(&str, &[&str]); 24] = [
 ];
 
 #[test]
-fn errors_of_the_command_line() {
+fn errors_of_the_command_line_match() {
     for (name, args) in REFUSED {
         let printed = run(args);
         assert!(!printed.ends_with("--- exit code 0\n"), "{printed}");
@@ -102,7 +102,7 @@ fn errors_of_the_command_line() {
 }
 
 #[test]
-fn errors_of_settings_and_requests() {
+fn errors_of_settings_and_requests_match() {
     for (name, variable, value) in [
         ("timeout", "SANDBOX_TIMEOUT", "soon"),
         ("backend", "SANDBOX_BACKEND", "moon"),
@@ -124,7 +124,7 @@ fn errors_of_settings_and_requests() {
 }
 
 #[test]
-fn summaries_of_runs() {
+fn summaries_of_runs_match() {
     let program = fixture().to_str().unwrap();
     let python = |code| ["--lang", "python", "--timeout", "30s", "--code", code];
     for (name, args) in [
@@ -146,7 +146,7 @@ fn summaries_of_runs() {
         ("compile-error", &["--lang", "c", "--timeout", "30s", "--code", "int main(void) { return x; }"]),
     ] {
         let output = command(args).output().unwrap();
-        // Of what the program and its interpreter print, only a short output is the same everywhere.
+        // Only short output of the program and its interpreter is the same everywhere.
         let stdout = if output.stdout.len() < 100 { output.stdout } else { b"...\n".to_vec() };
         let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
         let summary = stderr.lines().rfind(|line| line.starts_with(['✓', '✗'])).unwrap();
@@ -155,14 +155,14 @@ fn summaries_of_runs() {
     }
 }
 
-/// Code that asks for a host which is not allowed.
+/// Code that requests a host which is not allowed.
 const REFUSED_HOST: &str = "import urllib.request as u
 try: u.urlopen('http://example.net/')
 except Exception as error: print(error.code, error.read().decode())";
 
-/// `doctor` without the facts of this host: kernel, toolchains, and what its kernel shares without a bound.
+/// `doctor` without the facts of this host: kernel, toolchains, and unlimited kernel resources.
 #[test]
-fn doctor_on_a_host_with_every_layer() {
+fn doctor_reports_every_layer() {
     if !needs::root() {
         return;
     }

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::*;
 
-/// A layer in the making; headers are written as they come, whatever they say.
+/// A layer under construction; headers are written unchecked.
 struct Layer(tar::Builder<Vec<u8>>);
 
 impl Layer {
@@ -19,7 +19,7 @@ impl Layer {
         header.set_mode(mode);
         header.set_mtime(1000);
         header.set_size(content.len() as u64);
-        // Past the builder's own checks.
+        // Bypasses the checks of the tar builder.
         header.as_old_mut().name[..path.len()].copy_from_slice(path.as_bytes());
         if let Some(link) = link {
             header.as_old_mut().linkname[..link.len()].copy_from_slice(link.as_bytes());
@@ -52,7 +52,7 @@ impl Layer {
 
 const TALLY: Tally = Tally { entries: 100, bytes: 1000, skipped: 0 };
 
-/// Puts layers on each other in a directory `root` that has something of the host's beside it.
+/// Applies layers in a directory `root` that has a file of the host beside it.
 fn stack(layers: Vec<Layer>) -> (tempfile::TempDir, io::Result<Tally>) {
     let dir = tempfile::tempdir().expect("tempdir");
     std::fs::create_dir(dir.path().join("root")).expect("mkdir");
@@ -94,7 +94,7 @@ fn refused(layer: Layer) -> String {
 }
 
 #[test]
-fn a_layer_replaces_what_was_there() {
+fn a_layer_replaces_existing_entries() {
     let lower = Layer::new().dir("a").file("a/x", "old").file("a/y", "y").file("b", "file").dir("c").file("c/d", "");
     let upper = Layer::new().file("a/x", "new").dir("b").file("b/z", "z").file("c", "file now");
     let (dir, found) = good(vec![lower, upper]);
@@ -103,7 +103,7 @@ fn a_layer_replaces_what_was_there() {
 }
 
 #[test]
-fn whiteouts_take_away_what_is_below_and_not_what_is_beside() {
+fn whiteouts_remove_entries_of_lower_layers_only() {
     let lower =
         || Layer::new().dir("a").file("a/x", "").file("a/y", "").dir("b").file("b/old", "").file("b/deep/o", "");
     let (_dir, found) =
@@ -114,12 +114,12 @@ fn whiteouts_take_away_what_is_below_and_not_what_is_beside() {
     let (_dir, found) = good(vec![lower(), Layer::new().file("a/z", "").file(".wh.a", "")]);
     assert_eq!(found, ["a", "a/z", "b", "b/deep", "b/deep/o", "b/old"]);
     for nothing in [".wh.", ".wh..", ".wh..."] {
-        assert!(refused(Layer::new().file(nothing, "")).contains("takes nothing away"), "{nothing}");
+        assert!(refused(Layer::new().file(nothing, "")).contains("a whiteout without a name"), "{nothing}");
     }
 }
 
 #[test]
-fn modes_are_kept_without_what_gives_power() {
+fn modes_are_kept_without_set_id_bits() {
     let layer = Layer::new()
         .entry(EntryType::Regular, "setuid", None, 0o6755, b"")
         .entry(EntryType::Regular, "private", None, 0o000, b"")
@@ -147,7 +147,7 @@ fn devices_and_pipes_are_left_out() {
 }
 
 #[test]
-fn paths_that_climb_are_refused_and_absolute_ones_begin_at_the_root() {
+fn parent_paths_are_refused_and_absolute_ones_start_at_the_root() {
     for path in ["../evil", "a/../../evil", "..", "/../evil", "a/b/../../../evil"] {
         assert!(refused(Layer::new().file(path, "x")).contains("climbs"), "{path}");
     }
@@ -157,7 +157,7 @@ fn paths_that_climb_are_refused_and_absolute_ones_begin_at_the_root() {
 
 #[test]
 fn links_never_lead_out() {
-    // A link to the host's directory, and then a file below it.
+    // A link to the host directory, and then a file below it.
     let (dir, found) = good(vec![Layer::new().symlink("out", "..").file("out/evil", "x")]);
     assert_eq!(found, ["evil", "out"], "the root's parent is the root");
     assert!(!dir.path().join("evil").exists());
@@ -168,20 +168,20 @@ fn links_never_lead_out() {
     let (_dir, found) =
         good(vec![Layer::new().symlink("a", "b/c").symlink("b", "/d/../../..").dir("c").file("a/file", "x")]);
     assert_eq!(found, ["a", "b", "c", "c/file", "d"]);
-    // A file in place of a link does not go where the link leads.
+    // A file replaces a link instead of being written through it.
     let (dir, _) = good(vec![Layer::new().symlink("secret", "../secret").file("secret", "changed")]);
     assert_eq!(std::fs::read_to_string(dir.path().join("root/secret")).expect("read"), "changed");
     assert!(refused(Layer::new().symlink("x", "y").symlink("y", "x").file("x/z", "")).contains("symbolic links"));
-    // A file as a directory.
+    // A file used as a directory.
     assert!(refused(Layer::new().file("f", "").file("f/x", "")).contains("not a directory"));
-    // Removing through a link removes what is inside.
+    // Removing through a link removes entries inside the image.
     let (_dir, found) =
         good(vec![Layer::new().symlink("up", "../..").file("keep", ""), Layer::new().file("up/.wh.secret", "")]);
     assert_eq!(found, ["keep", "up"]);
 }
 
 #[test]
-fn second_names_are_of_the_images_own_files() {
+fn hard_links_refer_to_files_of_the_image() {
     let (dir, found) = good(vec![Layer::new().file("a", "x").link("b", "/a").link("d/c", "./a").link("a", "a")]);
     assert_eq!(found, ["a", "b", "d", "d/c"]);
     let inode = |name: &str| {
@@ -192,13 +192,13 @@ fn second_names_are_of_the_images_own_files() {
     assert!(refused(Layer::new().link("x", "/etc/passwd")).contains("no such file"));
     assert!(refused(Layer::new().symlink("up", "..").link("x", "up/secret")).contains("does not exist"));
     assert!(refused(Layer::new().dir("d").link("x", "d")).contains("not a file"));
-    // A second name of a link is a link; writing over it changes neither the first nor what it leads to.
+    // A hard link to a symbolic link is a link; overwriting it changes neither the first name nor the target.
     let (dir, _) = good(vec![Layer::new().symlink("l", "../secret").link("m", "l").file("m", "changed")]);
     assert!(dir.path().join("root/l").is_symlink());
 }
 
 #[test]
-fn there_is_an_end_to_everything() {
+fn limits_stop_unpacking() {
     let many = (0..200).fold(Layer::new(), |layer, number| layer.file(&format!("f{number}"), ""));
     assert!(refused(many).contains("maximum number of files"));
     let large = Layer::new().file("a", &"x".repeat(600)).file("b", &"x".repeat(600));

@@ -1,4 +1,4 @@
-//! DNS queries of a cell: reading one question, and writing an answer with addresses or with none.
+//! DNS queries of a cell: parses one question, and writes an answer with or without addresses.
 
 use std::net::Ipv4Addr;
 
@@ -6,16 +6,16 @@ const HEADER: usize = 12;
 const TYPE_A: u16 = 1;
 const CLASS_IN: u16 = 1;
 
-/// How long an answer may be remembered, in seconds.
+/// How long an answer may be cached, in seconds.
 const TIME_TO_LIVE: u32 = 30;
 
 /// A question.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct DnsQuestion {
     id: [u8; 2],
-    /// Whether it wants the server to ask others, which is repeated in the answer.
+    /// Whether recursion is desired, which is repeated in the answer.
     recursion: bool,
-    /// The name, in the spelling that was asked for.
+    /// The name as it was spelled in the query.
     pub(super) name: String,
     kind: u16,
     /// The question as it was sent, for the answer.
@@ -23,7 +23,7 @@ pub(super) struct DnsQuestion {
 }
 
 impl DnsQuestion {
-    /// Reads a message with one question. Names are not compressed in questions.
+    /// Parses a message with one question. Names are not compressed in questions.
     pub(super) fn parse(message: &[u8]) -> Option<Self> {
         let header = message.get(..HEADER)?;
         let number = |at: usize| u16::from_be_bytes([header[at], header[at + 1]]);
@@ -42,7 +42,7 @@ impl DnsQuestion {
                 return None;
             }
             let label = message.get(at..at + length)?;
-            // What is not plain text is no name of a host; it stays visible as something that cannot be one.
+            // Labels that are not plain text stay visible as invalid host names.
             labels.push(String::from_utf8_lossy(label).replace('.', "\u{fffd}"));
             at += length;
         }
@@ -55,13 +55,13 @@ impl DnsQuestion {
         Some(Self { id: [header[0], header[1]], recursion: header[2] & 1 != 0, name: labels.join("."), kind, raw })
     }
 
-    /// The answer with these addresses, if they are what was asked for. A name that has none of the kind is known all the
-    /// same.
+    /// The answer with these addresses, if they are of the requested type. Otherwise the name exists without such
+    /// addresses.
     pub(super) fn answer(&self, addresses: &[Ipv4Addr]) -> Vec<u8> {
         let addresses = if self.kind == TYPE_A { &addresses[..addresses.len().min(16)] } else { &[] };
         let mut message = self.begin(0, addresses.len());
         for address in addresses {
-            // The name: where it stands in the question.
+            // A pointer to the name in the question.
             message.extend([0xc0, 12]);
             message.extend(TYPE_A.to_be_bytes());
             message.extend(CLASS_IN.to_be_bytes());
@@ -72,7 +72,7 @@ impl DnsQuestion {
         message
     }
 
-    /// The answer that there is no such name.
+    /// The answer that the name does not exist.
     pub(super) fn unknown(&self) -> Vec<u8> {
         self.begin(3, 0)
     }
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_question_is_not_answered() {
+    fn invalid_queries_are_not_answered() {
         let good = query(&[b"a", b"example"], TYPE_A);
         for length in 0..good.len() {
             assert_eq!(DnsQuestion::parse(&good[..length]), None, "{length}");

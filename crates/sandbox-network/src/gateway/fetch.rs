@@ -1,8 +1,8 @@
 //! Fetching from package indexes with credentials, on behalf of installers that must not see them.
 //!
-//! An installer requests a path of an index by its alias. The gateway sends a request of its own: only to read, only below
-//! the path of the index, with the credentials of the index and a few headers of the installer. The answer is passed on as
-//! it arrives; links to the index in its pages are rewritten so that they lead to the alias.
+//! An installer requests a path of an index by its alias. The gateway sends its own request: only to read, only below
+//! the path of the index, with the credentials of the index and a few headers of the installer. It streams the answer
+//! to the installer, and rewrites links to the index so that they lead to the alias.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
@@ -24,7 +24,7 @@ use crate::http_client::{self, AgentOptions, PublicOnlyResolver};
 use crate::package_index::PackageIndex;
 use crate::stop::{StopSignal, StoppableStream, WaitLimit};
 
-/// The largest answer.
+/// The maximum size of an answer.
 const MOST: u64 = 16 << 30;
 
 /// The size of the buffer for an answer.
@@ -135,7 +135,7 @@ fn pass_on(
             client.write_all(&bytes)?;
         }
         if length == 0 {
-            // If it is missing, the installer knows that the answer is incomplete.
+            // Without it, the installer knows that the answer is incomplete.
             return if chunked { client.write_all(b"0\r\n\r\n") } else { Ok(()) };
         }
     }
@@ -243,7 +243,7 @@ impl Transport for StoppableTransport {
     }
 
     fn is_open(&mut self) -> bool {
-        // A server must not answer before it is asked.
+        // A server must not answer before it gets a request.
         matches!(self.stream.peek(&mut [0]), Err(error) if error.kind() == io::ErrorKind::WouldBlock)
     }
 }
@@ -253,7 +253,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn texts_are_replaced_wherever_parts_begin() {
+    fn links_are_replaced_across_chunk_boundaries() {
         let patterns = vec![("https://a.example/x/".to_owned(), "http://b/".to_owned())];
         let page = "h <a href='https://a.example/x/1'> https://a.example/y http https://a.example/x/";
         let expected = page.replace("https://a.example/x/", "http://b/");

@@ -1,12 +1,13 @@
-//! The gateway of a cell: the only way to its network.
+//! The gateway of a cell: its only access to the network.
 //!
-//! Three kinds of sockets in the cell's network are served here, outside of it: an HTTP proxy for programs that use one,
-//! ports that accept connections to any address for programs that do not, and a DNS server. The same [`AddressPolicy`]
-//! applies to all of them: names are resolved here, their addresses are checked here, and connections go to the addresses
-//! that were checked. Everything is counted.
+//! The gateway serves three kinds of sockets in the cell's network, from outside: an HTTP proxy for programs that use
+//! one, ports that accept connections to any address for programs that do not, and a DNS server. The same
+//! [`AddressPolicy`] applies to all of them: names are resolved here, their addresses are checked here, and connections
+//! go to the addresses that were checked. Everything is counted.
 //!
-//! A gateway ends with its run. Each connection has one thread, and every wait of that thread (for the client's request, a
-//! look-up, a connection, bytes) ends when the run ends; [`CellGateway::close`] returns when the last thread has ended.
+//! A gateway ends with its run. Each connection has one thread, and every wait of that thread (for the client's
+//! request, a look-up, a connection, bytes) ends when the run ends; [`CellGateway::close`] returns when the last thread
+//! has ended.
 
 mod dns;
 mod fetch;
@@ -35,13 +36,13 @@ use crate::resolver::LookupDeadline;
 use crate::stop::StopSignal;
 use tally::{ConnectionTraffic, TrafficTally};
 
-/// The most concurrent connections and DNS queries, in whatever state.
+/// The maximum number of concurrent connections and DNS queries, in whatever state.
 const MOST_AT_ONCE: usize = 64;
 
-/// The most concurrent look-ups, so that a program cannot flood the name server.
+/// The maximum number of concurrent look-ups, so that a program cannot flood the name server.
 const MOST_LOOK_UPS: usize = 8;
 
-/// The most addresses whose names are remembered.
+/// The maximum number of addresses whose names are remembered.
 const MOST_KNOWN: usize = 1024;
 
 /// How long a silent connection is kept.
@@ -99,7 +100,7 @@ impl CellGateway {
         Ok(Self { state, thread: Some(thread) })
     }
 
-    /// Ends every connection and returns what went through.
+    /// Ends every connection and returns the traffic summary.
     #[must_use]
     pub fn close(mut self) -> NetworkUse {
         self.end();
@@ -213,7 +214,7 @@ impl GatewayState {
         let prepared = client.set_nonblocking(true);
         let served =
             prepared.and_then(|()| if is_proxy { proxy::converse(self, client) } else { self.forward(client) });
-        // The client sees that the connection ends, which is all there is to report.
+        // The client sees that the connection ends; there is nothing else to report.
         let _ = served;
     }
 
@@ -258,7 +259,7 @@ impl GatewayState {
         }
     }
 
-    /// Looks a host up, once fewer than the most look-ups are under way.
+    /// Looks a host up, once there is a free slot for a look-up.
     fn look_up(&self, host: &HostName, port: Option<u16>, until: Instant) -> Result<Vec<IpAddr>, String> {
         if matches!(host, HostName::Address(_)) {
             return self.policy.look_up(host, port, LookupDeadline { until, stop: &self.stop });
@@ -268,7 +269,7 @@ impl GatewayState {
             self.looking_up.fetch_sub(1, Ordering::SeqCst);
             let soon = (Instant::now() + Duration::from_millis(10)).min(until);
             if self.stop.sleep(soon).is_err() || soon == until {
-                return Err(format!("{host}: too many names are being looked up"));
+                return Err(format!("{host}: too many concurrent look-ups"));
             }
         }
         let found = self.policy.look_up(host, port, LookupDeadline { until, stop: &self.stop });
@@ -364,7 +365,7 @@ mod tests {
         list.iter().map(|rule| HostRule::parse(rule).expect("valid")).collect()
     }
 
-    /// A gateway on loopback, and a server behind it that answers with what it got.
+    /// A gateway on loopback, and an echo server behind it.
     fn proxied(trust: bool, request: impl Fn(u16) -> String) -> (String, NetworkUse) {
         let server = TcpListener::bind("127.0.0.1:0").expect("bind");
         let port = server.local_addr().expect("address").port();
@@ -394,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn a_trusted_place_is_reached_wherever_it_is() {
+    fn a_trusted_host_is_reached_at_a_private_address() {
         let (tunnel, used) = proxied(true, |port| format!("CONNECT localhost:{port} HTTP/1.1\r\n\r\nhello"));
         assert!(tunnel.starts_with("HTTP/1.1 200") && tunnel.ends_with("got: hello"), "{tunnel}");
         assert_eq!((used.connections, used.refused, used.sent, used.received), (1, 0, 5, 10));
@@ -404,7 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_else_on_this_host_is() {
+    fn other_services_of_this_host_are_refused() {
         for (target, why) in [
             ("localhost:8080", "is not allowed"),
             ("localhost:443", "localhost: cannot be resolved to a public address"),
@@ -422,7 +423,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_is_reached_only_if_an_allowed_name_has_it() {
+    fn an_address_is_reachable_only_through_an_allowed_name() {
         let policy = AddressPolicy {
             hosts: Some(rules(&["localhost:443"])),
             private: rules(&["localhost"]),
@@ -435,7 +436,7 @@ mod tests {
             |address: &str| state.connect_to(address.parse().expect("address")).map(drop).expect_err("refused");
         assert!(refused("127.0.0.1:443").contains("not among the hosts"));
         state.remember(&HostName::Name("localhost".to_owned()), &["127.0.0.1".parse().expect("address")]);
-        // Allowed now, though nobody listens there.
+        // Allowed now, though no server listens there.
         assert!(refused("127.0.0.1:443").contains("cannot be reached"));
         assert!(refused("127.0.0.1:80").contains("not among the hosts"));
         assert!(refused("127.0.0.2:443").contains("not among the hosts"));
@@ -443,8 +444,9 @@ mod tests {
     }
 
     #[test]
-    fn a_gateway_leaves_nothing_behind() {
-        // The first waits in the queue of a server that accepts nobody, and nothing is told about the second.
+    fn closing_a_gateway_ends_all_its_threads() {
+        // The first connection waits in the backlog of a server that does not accept, and the second never gets a
+        // reply.
         let full = TcpListener::bind("127.0.0.1:0").expect("bind");
         rustix::net::listen(&full, 0).expect("listen");
         let target = full.local_addr().expect("address");
@@ -470,7 +472,7 @@ mod tests {
         while state.busy.load(Ordering::SeqCst) < MOST_AT_ONCE {
             std::thread::yield_now();
         }
-        // All others were sent away.
+        // All others were refused.
         let mut rest = [0];
         let _ = clients[2 * MOST_AT_ONCE - 1].read(&mut rest);
         assert_eq!(state.busy.load(Ordering::SeqCst), MOST_AT_ONCE);

@@ -12,7 +12,7 @@ use crate::host::{HostName, host_and_port};
 use crate::stop::{StoppableStream, WaitLimit};
 use crate::web_address::WebAddress;
 
-/// The longest head of a request.
+/// The maximum length of a request head.
 const LONGEST_HEAD: u64 = 16 << 10;
 
 /// How long a client may take to send it.
@@ -47,14 +47,14 @@ pub(super) fn converse(state: &GatewayState, client: &TcpStream) -> io::Result<(
     state.relay(client, &server, &traffic)
 }
 
-/// Answers a request that is not carried out.
+/// Answers a request that is refused.
 pub(super) fn refuse(mut client: StoppableStream<'_>, status: &str, why: &str) -> io::Result<()> {
     let length = why.len() + 1;
     let answer = format!("HTTP/1.1 {status}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{why}\n");
     client.write_all(answer.as_bytes())
 }
 
-/// Reads a head up to its empty line; nothing if the client closes the connection before that.
+/// Reads a head up to its empty line; `None` if the client closes the connection before that.
 fn read_head(reader: &mut impl BufRead) -> io::Result<Option<Vec<u8>>> {
     let mut head = vec![];
     loop {
@@ -68,18 +68,18 @@ fn read_head(reader: &mut impl BufRead) -> io::Result<Option<Vec<u8>>> {
     }
 }
 
-/// What a client asks, read from bytes.
+/// Parses a client's request.
 #[cfg(fuzzing)]
 pub(crate) fn proxy_head(bytes: &[u8]) -> Option<(HostName, u16, Option<String>)> {
     let head = read_head(&mut bytes.take(LONGEST_HEAD)).ok()??;
     ProxyRequest::parse(&head).map(|request| (request.host, request.port, request.forward))
 }
 
-/// What a client asks of the proxy.
+/// A client's request to the proxy.
 pub(super) struct ProxyRequest {
     host: HostName,
     port: u16,
-    /// The head to forward; none if the client wants a tunnel.
+    /// The head to forward; `None` if the client wants a tunnel.
     forward: Option<String>,
 }
 
@@ -96,8 +96,8 @@ impl ProxyRequest {
         lines.filter_map(|line| line.split_once(':')).map(|(name, value)| (name, value.trim()))
     }
 
-    /// Reads a head with its empty line. It is strict: a head that a server could read as two, or as one for another host,
-    /// is refused.
+    /// Parses a head with its empty line. It is strict: a head that a server could interpret as two requests, or as one
+    /// for another host, is refused.
     fn parse(head: &[u8]) -> Option<Self> {
         let lines = head.split(|byte| *byte == b'\n').count();
         let mut headers = vec![httparse::EMPTY_HEADER; lines];
@@ -114,7 +114,7 @@ impl ProxyRequest {
         let path = url.path_and_query();
         let slash = if path.starts_with('/') { "" } else { "/" };
         let mut forward = format!("{method} {slash}{path} HTTP/1.{version}\r\nConnection: close\r\n");
-        // The host that was checked, whatever the client has sent as its host.
+        // The host that was checked, whatever Host header the client sent.
         forward.push_str(&match (&url.host, url.port) {
             (HostName::Address(address), port) => format!("Host: {}\r\n", SocketAddr::new(*address, port)),
             (name, 80) => format!("Host: {name}\r\n"),
@@ -126,7 +126,7 @@ impl ProxyRequest {
             }
         }
         forward.push_str("\r\n");
-        // The parser passes on characters outside of ASCII, some of which are control characters.
+        // The parser accepts characters outside of ASCII, some of which are control characters.
         let odd = |c: char| c.is_control() && !"\t\r\n".contains(c);
         (!forward.contains(odd)).then_some(Self { host: url.host, port: url.port, forward: Some(forward) })
     }
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn a_head_cannot_be_read_as_two_or_as_one_for_another_host() {
+    fn ambiguous_heads_are_refused() {
         let head = |first: &str, header: &str| {
             ProxyRequest::parse(format!("{first}\r\n{header}\r\n\r\n").as_bytes()).map(|request| request.forward)
         };
@@ -186,6 +186,6 @@ mod tests {
         {
             assert!(head(first, "X: y").is_none(), "{first:?}");
         }
-        assert!(read(good).is_none() && read(&format!("{good}\r\n")).is_none(), "an end is missing");
+        assert!(read(good).is_none() && read(&format!("{good}\r\n")).is_none(), "the end is missing");
     }
 }

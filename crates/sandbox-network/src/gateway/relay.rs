@@ -34,7 +34,7 @@ pub(super) fn relay(
             (client.as_fd(), flags(reads_client, writes_client)),
             (server.as_fd(), flags(reads_server, writes_server)),
         ];
-        // A stream that is not waited for could be ready all the time.
+        // An unused stream could be ready all the time.
         fds.retain(|(_, flags)| !flags.is_empty());
         stop.wait(&fds, Instant::now() + patience)?;
         up.pump(client, server, |bytes| traffic.sent(bytes))?;
@@ -50,7 +50,7 @@ struct OneWayFlow {
     end: usize,
     /// Whether the sender has closed its side.
     ended: bool,
-    /// Whether the receiver was told so.
+    /// Whether the receiver was told.
     told: bool,
 }
 
@@ -94,7 +94,7 @@ impl OneWayFlow {
     }
 }
 
-/// The result of an attempt, or none if it would block.
+/// The result of an attempt, or `None` if it would block.
 fn ready(result: io::Result<usize>) -> io::Result<Option<usize>> {
     match result {
         Ok(length) => Ok(Some(length)),

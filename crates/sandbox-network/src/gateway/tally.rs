@@ -1,4 +1,4 @@
-//! Counts what went through a gateway and what was refused.
+//! Counts the traffic of a gateway and its refusals.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,16 +8,16 @@ use serde::{Deserialize, Serialize};
 
 use crate::host::HostName;
 
-/// The most hosts, and the most refusals, that are listed. All are counted.
+/// The maximum number of hosts, and of refusals, that are listed. All are counted.
 const MOST_TOLD: usize = 100;
 
-/// What a run did on the network.
+/// The network usage of a run.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct NetworkUse {
-    /// Connections that were made.
+    /// Established connections.
     pub connections: u64,
-    /// Connections and names that were refused.
+    /// Refused connections and names.
     pub refused: u64,
     /// Names that were looked up.
     pub lookups: u64,
@@ -27,15 +27,15 @@ pub struct NetworkUse {
     pub received: u64,
     /// The hosts that it reached, at most 100.
     pub hosts: Vec<HostUse>,
-    /// What was refused, at most 100.
+    /// Refusals, at most 100.
     pub refusals: Vec<Refusal>,
 }
 
-/// What went to and from a host.
+/// The traffic with one host.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct HostUse {
-    /// Its name, or its address if nobody asked for a name.
+    /// Its name, or its address if no name was looked up.
     pub host: String,
     /// The port.
     pub port: u16,
@@ -47,13 +47,13 @@ pub struct HostUse {
     pub received: u64,
 }
 
-/// Something that was refused.
+/// A refusal.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Refusal {
     /// The host.
     pub host: String,
-    /// The port; none if its name was not looked up.
+    /// The port; `None` for a refused look-up.
     pub port: Option<u16>,
     /// Why.
     pub why: String,
@@ -65,7 +65,7 @@ struct ByteCounters {
     received: AtomicU64,
 }
 
-/// By name and port: connections, and what went through them.
+/// By name and port: connections and bytes.
 type HostTraffic = BTreeMap<(String, u16), (u64, Arc<ByteCounters>)>;
 
 /// Counters of a gateway.

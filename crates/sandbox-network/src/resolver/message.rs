@@ -64,7 +64,7 @@ impl DnsQuery {
         message
     }
 
-    /// Reads a reply; none if it is not a reply to this query.
+    /// Parses a reply; `None` if it is not a reply to this query.
     pub(super) fn read(&self, message: &[u8]) -> Option<DnsReply> {
         let header = message.get(..HEADER)?;
         let is_reply = header[2] & 0xf8 == 0x80;

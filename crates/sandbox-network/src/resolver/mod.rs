@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_look_up_ends_with_its_time() {
+    fn a_look_up_ends_at_its_deadline() {
         let stop = StopSignal::new().expect("an event");
         stop.give();
         let host = HostName::parse("does-not-exist.invalid").expect("a name");
