@@ -104,7 +104,7 @@ pub enum ToCell {
     Sample,
 }
 
-/// How to run a command. The command file ([`command_file`]) comes with this message, then standard input, output and
+/// How to run a command. The command file (`command_file`) comes with this message, then standard input, output and
 /// error.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct RunParams {
