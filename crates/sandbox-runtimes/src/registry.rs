@@ -237,8 +237,9 @@ mod tests {
         let error = registry.by_name("pyhton").expect_err("unknown");
         assert_eq!(error.to_string(), "unknown language 'pyhton'; did you mean 'python'?");
         let error = registry.by_name("zz\x1b[31m").expect_err("unknown");
-        let expected = "unknown language 'zz[31m'; the languages are python, javascript, go, rust, java, c, cpp, \
-                        typescript, bash";
+        let known: Vec<&str> = registry.all().map(|definition| definition.name.as_str()).collect();
+        let expected = format!("unknown language 'zz[31m'; the languages are {}", known.join(", "));
+        assert!(expected.contains("are python, javascript, "), "{expected}");
         assert_eq!(error.to_string(), expected);
     }
 
