@@ -9,7 +9,7 @@ RELEASE = target/$(shell rustc -vV | sed -n 's/^host: //p')/release
 DEBUG = $(RELEASE:release=debug)
 BIN = $(RELEASE)/sandbox-run
 
-.PHONY: run build install uninstall deb test-deb test-unit sandbox-build sandbox-push test-image test-compose test test-backends test-vm-short test-sandbox test-readme bless lint unit api measured fuzz fuzz-short fuzz-cell coverage bench bench-smoke bench-syscalls bench-load bench-fairness bench-docs test-vm setup setup-test setup-deb setup-image setup-fuzz setup-bench setup-vm clean
+.PHONY: run build install uninstall deb test-deb test-unit sandbox-build sandbox-push test-image test-compose test test-backends test-vm-short test-sandbox test-readme bless lint unit api measured fuzz fuzz-short fuzz-cell coverage bench bench-smoke bench-syscalls bench-load bench-fairness bench-docs test-vm setup setup-test setup-deb setup-image setup-fuzz setup-bench setup-vm setup-deploy test-deploy clean
 
 ## Run a Python snippet in a sandbox, show what happened, then serve the same over HTTP until Ctrl-C.
 run: build
@@ -184,6 +184,11 @@ test-vm-short: setup-vm
 	tests/vm/hostile short
 	scripts/what-holds --check
 
+## Check deploy/: the Helm chart with Kubernetes' own schema, alert rules with their tests, the dashboard, and that the server has every metric and setting they name.
+test-deploy: setup-deploy
+	$(CARGO) build --locked --quiet -p sandbox-server
+	target/tools/python/bin/python deploy/test $(DEBUG)/sandbox-server
+
 setup:
 	@scripts/setup build
 
@@ -204,6 +209,9 @@ setup-bench:
 
 setup-vm:
 	@scripts/setup build test vm
+
+setup-deploy:
+	@scripts/setup build deploy
 
 clean:
 	$(CARGO) clean
