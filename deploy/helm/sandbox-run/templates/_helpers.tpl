@@ -121,7 +121,7 @@ spec:
       {{- if eq .isolation "full" }}
       # Container runtimes mount the container's own cgroup read-only. Cells are cgroups below it, so that the limits
       # of the pod hold for them too.
-      command: [/bin/sh, -c, mount -o remount,bind,rw /sys/fs/cgroup && exec /usr/local/bin/sandbox-server]
+      command: [/bin/sh, -c, "mount -o remount,bind,rw /sys/fs/cgroup && exec /usr/local/bin/sandbox-server"]
       {{- else }}
       command: [/usr/local/bin/sandbox-server]
       {{- end }}
