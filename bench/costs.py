@@ -258,6 +258,12 @@ def document(rows):
     )
 
 
+def processor():
+    with open("/proc/cpuinfo") as file:
+        found = re.search(r"^model name\s*: (.+)$", file.read(), re.M)
+    return found[1] if found else "an unknown processor"
+
+
 # What the projection assumes.
 CORES, BUSY = 16, 0.7
 MACHINES = (10, 100, 1000)
@@ -277,7 +283,8 @@ def projection(rows):
             redis = machines * (rate * job_redis + idle_redis) / 1e6
             cells.append(f"{machines * rate:,.0f}/s, {redis:.2g} cores" if redis < 10 else f"{machines * rate:,.0f}/s, {redis:,.0f} cores")
         lines.append([f"{work} s", *cells])
-    return table(["CPU time of the program", *(f"{machines:,} machines" for machines in MACHINES)], lines, numbers=(1, 2, 3))
+    limit = f"One core of Redis is fully used by {1e6 / job_redis:,.0f} jobs a second, from creation to result, if no server is idle."
+    return limit + "\n\n" + table(["CPU time of the program", *(f"{machines:,} machines" for machines in MACHINES)], lines, numbers=(1, 2, 3))
 
 
 def main():
@@ -293,7 +300,9 @@ def main():
         rows = [row for store in ("file", "Redis") for row in costs(os.path.abspath(arguments.sandbox_server), store, arguments.scale)]
     except (Failed, OSError) as failure:
         sys.exit(f"costs: {failure}")
-    parts = {"costs": document(rows), "projection": projection(rows)}
+    version = subprocess.run([arguments.sandbox_server, "--version"], capture_output=True, text=True, check=True).stdout.strip()
+    measured = f"Measured with {version} on {os.cpu_count()} cores of {processor()}; load average at the end {os.getloadavg()[0]:.1f}."
+    parts = {"costs": f"{document(rows)}\n\n{measured}", "projection": projection(rows)}
     print("\n\n".join(parts.values()))
     if arguments.write_docs:
         path = os.path.join(ROOT, "docs/SCALING.md")
