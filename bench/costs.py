@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What a run, a queued job, an event and an idle stream cost in CPU time, memory and Redis commands, for docs/SCALING.md.
 
-CPU time is what the kernel charged to a cgroup with the server and its cells in it, so a busy machine changes it little.
+CPU time is what the kernel charged to a cgroup with the server and its cells in it. On a busy machine it is larger.
 With --write-docs, the tables go into docs/SCALING.md: the costs, and what they mean for 10, 100 and 1,000 machines.
 """
 
@@ -281,7 +281,7 @@ def projection(rows):
         cells = []
         for machines in MACHINES:
             redis = machines * (rate * job_redis + idle_redis) / 1e6
-            cells.append(f"{machines * rate:,.0f}/s, {redis:.2g} cores" if redis < 10 else f"{machines * rate:,.0f}/s, {redis:,.0f} cores")
+            cells.append(f"{machines * rate:,.0f}/s, {redis:,.{0 if redis >= 10 else 1 if redis >= 1 else 2}f} cores")
         lines.append([f"{work} s", *cells])
     limit = f"One core of Redis is fully used by {1e6 / job_redis:,.0f} jobs a second, from creation to result, if no server is idle."
     return limit + "\n\n" + table(["CPU time of the program", *(f"{machines:,} machines" for machines in MACHINES)], lines, numbers=(1, 2, 3))

@@ -77,6 +77,12 @@ procMount: Unmasked
       "SANDBOX_INSTALL_TIMEOUT" (printf "%ds" (int $values.limits.install)) -}}
 {{- if eq .isolation "full" }}{{ $_ := set $settings "SANDBOX_REQUIRE" "all" }}{{ end -}}
 {{- if $values.redis.enabled }}{{ $_ := set $settings "REDIS_ADDR" (printf "%s-redis:6379" (include "sandbox.name" .root)) }}{{ end -}}
+{{- $tls := not $values.redis.enabled | ternary $values.redis.external.tlsSecret "" -}}
+{{- if $tls }}{{ $_ := set $settings "REDIS_TLS_CA" "/etc/sandbox-server/redis/ca.crt" }}{{ end -}}
+{{- if and $tls $values.redis.external.clientCertificate }}
+{{- $_ := set $settings "REDIS_TLS_CERT" "/etc/sandbox-server/redis/tls.crt" }}
+{{- $_ := set $settings "REDIS_TLS_KEY" "/etc/sandbox-server/redis/tls.key" }}
+{{- end -}}
 {{- if not $values.apiKeys.insecure }}{{ $_ := set $settings "SANDBOX_API_KEYS_FILE" "/etc/sandbox-server/keys/keys" }}{{ end -}}
 {{- if and $values.apiKeys.insecure (eq .component "api") }}{{ $_ := set $settings "SANDBOX_ALLOWED_HOSTS" (printf "%s,%s.%s.svc" (include "sandbox.name" .root) (include "sandbox.name" .root) .root.Release.Namespace) }}{{ end -}}
 {{- with .options.capacity }}{{ $_ := set $settings "SANDBOX_CAPACITY" (toString .) }}{{ end -}}
@@ -166,6 +172,9 @@ spec:
         {{- if not $values.apiKeys.insecure }}
         - { name: keys, mountPath: /etc/sandbox-server/keys, readOnly: true }
         {{- end }}
+        {{- if $tls }}
+        - { name: redis-tls, mountPath: /etc/sandbox-server/redis, readOnly: true }
+        {{- end }}
   volumes:
     - name: data
       emptyDir: { sizeLimit: {{ .options.dataSize }} }
@@ -174,6 +183,10 @@ spec:
     {{- if not $values.apiKeys.insecure }}
     - name: keys
       secret: { secretName: {{ $values.apiKeys.existingSecret }}, defaultMode: 0440 }
+    {{- end }}
+    {{- with $tls }}
+    - name: redis-tls
+      secret: { secretName: {{ . }}, defaultMode: 0440 }
     {{- end }}
   {{- with .options.nodeSelector }}
   nodeSelector:
