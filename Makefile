@@ -9,7 +9,7 @@ RELEASE = target/$(shell rustc -vV | sed -n 's/^host: //p')/release
 DEBUG = $(RELEASE:release=debug)
 BIN = $(RELEASE)/sandbox-run
 
-.PHONY: run build install uninstall deb test-deb test-unit sandbox-build sandbox-push test-image test-compose test test-backends test-vm-short test-sandbox test-readme bless lint unit api measured fuzz fuzz-short fuzz-cell coverage bench bench-smoke bench-syscalls bench-load bench-fairness bench-docs test-vm setup setup-test setup-deb setup-image setup-fuzz setup-bench setup-vm clean
+.PHONY: run build install uninstall deb test-deb test-unit sandbox-build sandbox-push test-image test-compose test test-backends test-vm-short test-sandbox test-readme bless lint unit api measured fuzz fuzz-short fuzz-cell coverage bench bench-smoke bench-syscalls bench-load bench-fairness bench-costs bench-docs test-vm setup setup-test setup-deb setup-image setup-fuzz setup-bench setup-vm setup-deploy test-deploy test-pod clean
 
 ## Run a Python snippet in a sandbox, show the result, then serve HTTP until Ctrl-C.
 run: build
@@ -169,6 +169,10 @@ bench-load: setup-bench build
 bench-fairness: setup-bench build
 	python3 bench/fairness.py --sandbox-server $(RELEASE)/sandbox-server $(FAIRNESS)
 
+## Measure what a run, a job, an event and a stream cost, and write it into docs/SCALING.md. COSTS holds more options.
+bench-costs: setup-bench build
+	python3 bench/costs.py --sandbox-server $(RELEASE)/sandbox-server --write-docs $(COSTS)
+
 ## Put the figures of `bench` and `bench-syscalls` into README.md, docs/PERFORMANCE.md and docs/EVALUATION.md.
 bench-docs:
 	python3 bench/bench.py --write-docs target/bench/bench.json --syscalls target/bench/syscalls.json
@@ -183,6 +187,16 @@ test-vm-short: setup-vm
 	tests/vm/run --short
 	tests/vm/hostile short
 	scripts/what-holds --check
+
+## Check deploy/: the Helm chart with Kubernetes' own schema, alert rules with their tests, the dashboard, and that the server has every metric and setting they name.
+test-deploy: setup-deploy
+	$(CARGO) build --locked --quiet -p sandbox-server
+	target/tools/python/bin/python deploy/test $(DEBUG)/sandbox-server
+
+## Start the server as the chart's pods with full isolation do, on cgroup v2 in an emulated machine.
+test-pod: setup-vm setup-deploy
+	$(CARGO) build --locked --quiet -p sandbox-server
+	deploy/test-pod $(DEBUG)/sandbox-server
 
 setup:
 	@scripts/setup build
@@ -204,6 +218,9 @@ setup-bench:
 
 setup-vm:
 	@scripts/setup build test vm
+
+setup-deploy:
+	@scripts/setup build deploy
 
 clean:
 	$(CARGO) clean
