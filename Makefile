@@ -185,6 +185,14 @@ chaos-short: setup-test
 	SANDBOX_SERVER=$(CURDIR)/$(PROGRAMS)/sandbox-server python3 -m unittest discover --start-directory tests/chaos
 	python3 tests/chaos/chaos.py --sandbox-server $(PROGRAMS)/sandbox-server --seed $(SEED) --minutes 0.5 --json target/chaos/short.json $(CHAOS)
 
+## 100,000 runs and jobs with hostile ones among them, beside 1,000 idle event streams and after a queue of 10,000 jobs: nothing grows. SOAK holds more options.
+soak: setup-test
+	python3 tests/chaos/soak.py --sandbox-server $(PROGRAMS)/sandbox-server --json target/chaos/soak.json --plot target/chaos/soak.svg $(SOAK)
+
+## The same for about a minute.
+soak-short: setup-test
+	python3 tests/chaos/soak.py --sandbox-server $(PROGRAMS)/sandbox-server --runs 3000 --queued 1000 --streams 200 --retention 5 --every 1 --json target/chaos/soak-short.json --plot target/chaos/soak-short.svg $(SOAK)
+
 ## The test suites on cgroup v2 and a stock Debian kernel, in a virtual machine; then attacks that would wreck a real one.
 test-vm: setup-vm
 	tests/vm/run

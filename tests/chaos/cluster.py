@@ -22,7 +22,8 @@ KEEPER_WITHIN = 10.0  # seconds until a killed keeper has to be replaced
 class Server:
     """A sandbox-server that is started again whenever it ends."""
 
-    def __init__(self, name: str, program: str, work: str, data: str, nursery: Nursery, options: list[str]) -> None:
+    def __init__(self, name: str, program: str, work: str, data: str, nursery: Nursery, options: list[str], environment: dict[str, str] | None = None) -> None:
+        self.environment = environment or {}
         self.name, self.program, self.data, self.nursery, self.options = name, program, data, nursery, options
         self.logs = os.path.join(work, f"{name}.log")
         self.temporary = os.path.join(work, f"{name}.tmp")
@@ -49,6 +50,7 @@ class Server:
                 "HOME": self.home,
                 "TMPDIR": self.temporary,
                 "SANDBOX_DATA_DIR": self.data,
+                **self.environment,
             }
             command = [self.program, "--http-host", "127.0.0.1", "--http-port", "0", "--log-format", "json", *self.options]
             self.wanted, self.address = True, None
