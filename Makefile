@@ -9,7 +9,7 @@ RELEASE = target/$(shell rustc -vV | sed -n 's/^host: //p')/release
 DEBUG = $(RELEASE:release=debug)
 BIN = $(RELEASE)/sandbox-run
 
-.PHONY: run build install uninstall deb test-deb test-unit sandbox-build sandbox-push test-image test-compose test test-backends test-vm-short test-sandbox test-readme bless lint unit api measured fuzz fuzz-short fuzz-cell coverage bench bench-smoke bench-syscalls bench-load bench-fairness bench-costs bench-docs test-vm setup setup-test setup-deb setup-image setup-fuzz setup-bench setup-vm setup-deploy test-deploy test-pod clean
+.PHONY: run build install uninstall deb test-deb test-unit sandbox-build sandbox-push test-image test-compose test test-backends test-vm-short test-sandbox test-readme bless lint unit api measured fuzz fuzz-short fuzz-cell coverage bench bench-smoke bench-syscalls bench-load bench-fairness bench-costs bench-docs chaos chaos-short soak soak-short test-vm setup setup-test setup-deb setup-image setup-fuzz setup-bench setup-vm setup-deploy test-deploy test-pod clean
 
 ## Run a Python snippet in a sandbox, show the result, then serve HTTP until Ctrl-C.
 run: build
@@ -176,6 +176,26 @@ bench-costs: setup-bench build
 ## Put the figures of `bench` and `bench-syscalls` into README.md, docs/PERFORMANCE.md and docs/EVALUATION.md.
 bench-docs:
 	python3 bench/bench.py --write-docs target/bench/bench.json --syscalls target/bench/syscalls.json
+
+## Kill, stop and cut off servers and Redis at random for MINUTES on each store, then check every job. SEED repeats a schedule, CHAOS holds more options, PROGRAMS names the directory with the server.
+SEED ?= $(shell date +%s)
+MINUTES ?= 10
+PROGRAMS ?= $(RELEASE)
+chaos: setup-test
+	python3 tests/chaos/chaos.py --sandbox-server $(PROGRAMS)/sandbox-server --seed $(SEED) --minutes $(MINUTES) --json target/chaos/chaos.json $(CHAOS)
+
+## The tests of its checker, with a server that is broken on purpose, and half a minute on each store.
+chaos-short: setup-test
+	SANDBOX_SERVER=$(CURDIR)/$(PROGRAMS)/sandbox-server python3 -m unittest discover --start-directory tests/chaos
+	python3 tests/chaos/chaos.py --sandbox-server $(PROGRAMS)/sandbox-server --seed $(SEED) --minutes 0.5 --json target/chaos/short.json $(CHAOS)
+
+## 100,000 runs and jobs with hostile ones among them, beside 1,000 idle event streams and after a queue of 10,000 jobs: nothing grows. SOAK holds more options.
+soak: setup-test
+	python3 tests/chaos/soak.py --sandbox-server $(PROGRAMS)/sandbox-server --json target/chaos/soak.json --plot target/chaos/soak.svg $(SOAK)
+
+## The same for about a minute.
+soak-short: setup-test
+	python3 tests/chaos/soak.py --sandbox-server $(PROGRAMS)/sandbox-server --runs 3000 --queued 1000 --streams 200 --retention 5 --every 1 --json target/chaos/soak-short.json --plot target/chaos/soak-short.svg $(SOAK)
 
 ## Run the test suites on cgroup v2 and a stock Debian kernel, in a virtual machine; then attacks that could crash a host.
 test-vm: setup-vm
