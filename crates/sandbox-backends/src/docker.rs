@@ -70,7 +70,7 @@ impl OwnContainer {
 
     /// An image that contains only mount points, built once for each set of them.
     fn image(&self, root: &ContainerRoot) -> Result<String, Failure> {
-        let failed = |error: io::Error| Failure::os("cannot make an image for the container", error);
+        let failed = |error: io::Error| Failure::os("cannot build an image for the container", error);
         let name = format!("sandbox-run-root:{:016x}", fingerprint(root));
         if quietly(self.docker().args(["image", "inspect", &name])) {
             return Ok(name);
@@ -87,7 +87,7 @@ impl OwnContainer {
             return Ok(name);
         }
         let said = String::from_utf8_lossy(&import.stderr);
-        Err(Failure::new("cannot make an image for the container", said.trim().to_owned()))
+        Err(Failure::new("cannot build an image for the container", said.trim().to_owned()))
     }
 
     fn run(&self, root: &ContainerRoot, image: &str, profile: &Path) -> Command {

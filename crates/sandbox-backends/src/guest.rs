@@ -90,7 +90,7 @@ impl GuestServer<'_> {
                     return Ok(());
                 }
                 while let Some(message) = self.incoming.next()? {
-                    self.obey(message)?;
+                    self.handle_message(message)?;
                 }
             }
             if let Some(running) = &mut self.running {
@@ -128,7 +128,7 @@ impl GuestServer<'_> {
         Ok([ready(0), at_cell && ready(1), running && ready(at_streams), running && ready(at_streams + 1)])
     }
 
-    fn obey(&mut self, message: ToGuest) -> io::Result<()> {
+    fn handle_message(&mut self, message: ToGuest) -> io::Result<()> {
         let done = match message {
             ToGuest::Create(spec) => self.keeper.create(&spec).map(|cell| self.cell = Some((cell, false))),
             ToGuest::Files(bytes) => {

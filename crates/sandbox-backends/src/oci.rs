@@ -156,7 +156,7 @@ fn mounts(root: &ContainerRoot) -> Vec<Value> {
 
 impl Container for Oci {
     fn prepare(&mut self) -> Result<Command, Failure> {
-        self.make_bundle().map_err(|error| Failure::os("cannot make a bundle for the container", error))?;
+        self.make_bundle().map_err(|error| Failure::os("cannot create a bundle for the container", error))?;
         let mut command = self.runtime();
         command.args(["run", "--bundle"]).arg(&self.bundle).arg(&self.id);
         Ok(command)

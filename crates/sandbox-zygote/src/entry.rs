@@ -175,13 +175,13 @@ pub unsafe extern "C" fn sandbox_zygote(control: i32, close_all: i32) -> i32 {
 /// The same for callers that treat descriptors differently.
 pub(crate) unsafe fn serve(control: i32, rest: ZygoteFds<'_>) -> i32 {
     // SAFETY: as the caller promises.
-    let park = unsafe { hear_of_cells(control, rest) };
+    let park = unsafe { receive_cells(control, rest) };
     wipe_stack();
     park
 }
 
 #[inline(never)]
-unsafe fn hear_of_cells(control: i32, rest: ZygoteFds<'_>) -> i32 {
+unsafe fn receive_cells(control: i32, rest: ZygoteFds<'_>) -> i32 {
     const WALL: usize = 0x4000_0000;
     let control = control as usize;
     let pid = plain(SYS_GETPID, []);

@@ -11,15 +11,15 @@ use sandbox_cell::{CellEnd, Failure, Outcome, RunStatus, StopReason, Usage};
 
 impl Bridge<'_> {
     /// Receives messages from the guest. Returns false when the guest is gone.
-    pub(super) fn hear_guest(&mut self) -> Result<bool, Failure> {
-        let strange = |error: io::Error| Failure::os("invalid message from the container", error);
+    pub(super) fn receive_from_guest(&mut self) -> Result<bool, Failure> {
+        let invalid = |error: io::Error| Failure::os("invalid message from the container", error);
         let more = match self.incoming.read(&mut self.from) {
             Ok(more) => more,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(true),
-            Err(error) => return Err(strange(error)),
+            Err(error) => return Err(invalid(error)),
         };
         // One frame at a time: output that cannot be written blocks the frames after it.
-        while let Some(message) = self.incoming.next().map_err(strange)? {
+        while let Some(message) = self.incoming.next().map_err(invalid)? {
             self.on_message(message)?;
             while self.running.as_ref().is_some_and(|run| run.blocked.is_some()) {
                 self.wait_for_reader()?;
@@ -34,7 +34,7 @@ impl Bridge<'_> {
         self.write();
         self.unblock();
         if caller
-            && !self.hear_caller()?
+            && !self.receive_from_caller()?
             && let Some(run) = &mut self.running
         {
             run.blocked = None;

@@ -158,13 +158,13 @@ impl<'a> Bridge<'a> {
             self.write();
             self.unblock();
             if complaints {
-                self.hear_complaints();
+                self.read_errors();
             }
-            if caller && !self.hear_caller()? {
+            if caller && !self.receive_from_caller()? {
                 return Ok(());
             }
-            if from && !self.hear_guest()? {
-                self.hear_complaints();
+            if from && !self.receive_from_guest()? {
+                self.read_errors();
                 return self.on_gone();
             }
             self.on_time()?;
@@ -304,7 +304,7 @@ impl<'a> Bridge<'a> {
         }
     }
 
-    fn hear_complaints(&mut self) {
+    fn read_errors(&mut self) {
         let mut buffer = [0; COMPLAINT];
         while let Ok(read) = self.complaints.read(&mut buffer)
             && read > 0
@@ -324,7 +324,7 @@ impl<'a> Bridge<'a> {
     }
 
     /// Receives messages from the caller. Returns false when the caller is gone.
-    fn hear_caller(&mut self) -> Result<bool, Failure> {
+    fn receive_from_caller(&mut self) -> Result<bool, Failure> {
         match bridge::receive(self.caller, &mut self.buffer, RecvFlags::DONTWAIT) {
             Ok(Received::Message(message, fds)) => match message {
                 // Containers have no mount slots, and their limits cannot change.

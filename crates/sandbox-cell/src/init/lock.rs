@@ -87,7 +87,7 @@ pub(super) fn lock<'a>(params: &InitParams<'a>) -> Result<Locked<'a>, StepError>
     prefer_as_victim(&proc).map_err(at(InitStep::PreferAsVictim))?;
     // Opened while this is still allowed: making init undumpable below hands its /proc entry to root.
     let io = open_io(&proc);
-    give_up_power(params, &proc)?;
+    drop_privileges(params, &proc)?;
     let namespaces = if let Role::Child(_) = params.spec.role { park::namespaces(&proc)? } else { vec![] };
     drop(proc);
 
@@ -210,7 +210,7 @@ pub(super) fn take_handover(params: &InitParams<'_>) -> Result<Handover, StepErr
 
 /// Leaves the keeper's user namespace for one in which only the cell's ids exist, and keeps next to no capability even
 /// there.
-pub(super) fn give_up_power(params: &InitParams<'_>, proc: &OwnedFd) -> Result<(), StepError> {
+pub(super) fn drop_privileges(params: &InitParams<'_>, proc: &OwnedFd) -> Result<(), StepError> {
     // An unprivileged keeper cannot drop supplementary groups. They then still apply to files, but the cell sees only
     // those of the system.
     match rustix::thread::set_thread_groups(&[]) {

@@ -45,7 +45,7 @@ impl Park {
     }
 
     /// Receives the notice that the child waits. Returns false if the child is gone.
-    pub(super) fn hear(&mut self) -> bool {
+    pub(super) fn receive_pid(&mut self) -> bool {
         let mut id = [0; 4];
         let length = rustix::io::read(&self.socket, &mut id).unwrap_or(0);
         self.child = decode_pid(&id[..length]).and_then(Pid::from_raw).filter(|_| self.child.is_none());
@@ -53,7 +53,7 @@ impl Park {
     }
 
     /// Sends the child its command and its standard streams.
-    pub(super) fn go(
+    pub(super) fn send_command(
         self,
         command: &ChildCommand<'_, CString>,
         streams: [BorrowedFd<'_>; STREAMS],

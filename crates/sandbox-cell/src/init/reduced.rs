@@ -11,7 +11,7 @@ use rustix::io::Errno;
 use rustix::process::DumpableBehavior;
 
 use super::InitParams;
-use super::lock::{Handover, Locked, begin, give_up_power, open_io, prefer_as_victim, take_handover};
+use super::lock::{Handover, Locked, begin, drop_privileges, open_io, prefer_as_victim, take_handover};
 use super::writable::Writable;
 use crate::landlock_rules::{FileAccess, LandlockRules};
 use crate::reduced::CellLayout;
@@ -55,7 +55,7 @@ pub(super) fn lock<'a>(params: &InitParams<'a>, layout: &CellLayout) -> Result<L
     let writable = Writable::Directory { root, own, volumes, sized: layout.is_in_place() };
     prefer_as_victim(&proc).map_err(at(InitStep::PreferAsVictim))?;
     let io = open_io(&proc);
-    give_up_power(params, &proc)?;
+    drop_privileges(params, &proc)?;
     drop(proc);
 
     rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(at(InitStep::SealMemory))?;

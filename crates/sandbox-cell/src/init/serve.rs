@@ -67,7 +67,7 @@ fn serve_keeper(params: &InitParams<'_>, locked: &mut Locked<'_>) {
         let Ok(WakeReasons { message, child, parked }) = wait(params, locked, park.as_ref(), timeout) else { return };
         if parked
             && let Some(park) = &mut park
-            && (!park.hear() || say(params, &FromInit::Parked).is_err())
+            && (!park.receive_pid() || send_to_keeper(params, &FromInit::Parked).is_err())
         {
             return;
         }
@@ -82,13 +82,13 @@ fn serve_keeper(params: &InitParams<'_>, locked: &mut Locked<'_>) {
             if let Some((report, run)) = reap(params, locked, &mut running) {
                 // Usage since the last sample counts, even if the program succeeded.
                 if params.environment.is_reduced()
-                    && let Some(kind) = passed(params, &run.limits, &report)
-                    && say(params, &FromInit::LimitExceeded(kind)).is_err()
+                    && let Some(kind) = exceeded_at_end(params, &run.limits, &report)
+                    && send_to_keeper(params, &FromInit::LimitExceeded(kind)).is_err()
                 {
                     return;
                 }
                 let needs_memory = report.needs_memory;
-                if say(params, &FromInit::Ended(report)).is_err() {
+                if send_to_keeper(params, &FromInit::Ended(report)).is_err() {
                     return;
                 }
                 // The caller waits for this report, but not for the rest.
@@ -108,7 +108,7 @@ fn serve_keeper(params: &InitParams<'_>, locked: &mut Locked<'_>) {
         if message {
             match wire::receive(params.socket, &mut buffer, RecvFlags::DONTWAIT) {
                 Ok(Received::Message(message, fds)) => {
-                    if obey(params, locked, &mut files, &mut park, &mut running, message, fds).is_err() {
+                    if handle_message(params, locked, &mut files, &mut park, &mut running, message, fds).is_err() {
                         return;
                     }
                 }
@@ -118,10 +118,10 @@ fn serve_keeper(params: &InitParams<'_>, locked: &mut Locked<'_>) {
         }
         if watching
             && let Some(run) = &mut running
-            && let Some(kind) = look(params, locked, run)
+            && let Some(kind) = exceeded_now(params, locked, run)
         {
             kill::signal(params, Signal::KILL);
-            if say(params, &FromInit::LimitExceeded(kind)).is_err() {
+            if send_to_keeper(params, &FromInit::LimitExceeded(kind)).is_err() {
                 return;
             }
         }
@@ -180,11 +180,11 @@ fn wait(
     }
 }
 
-fn say(params: &InitParams<'_>, message: &FromInit) -> rustix::io::Result<()> {
+fn send_to_keeper(params: &InitParams<'_>, message: &FromInit) -> rustix::io::Result<()> {
     wire::send(params.socket, message, &[], SendFlags::empty())
 }
 
-fn obey(
+fn handle_message(
     params: &InitParams<'_>,
     locked: &Locked<'_>,
     files: &mut Files<'_>,
@@ -197,14 +197,14 @@ fn obey(
         ToInit::Run(run) if running.is_none() => match start(params, locked, files, park.take(), *run, fds) {
             Ok(run) => {
                 *running = Some(run);
-                say(params, &FromInit::Started)
+                send_to_keeper(params, &FromInit::Started)
             }
             // The failed child is reaped with the others.
-            Err(error) => say(params, &FromInit::Failed(error)),
+            Err(error) => send_to_keeper(params, &FromInit::Failed(error)),
         },
-        ToInit::Accompany if running.is_none() => match accompany(params, locked, fds) {
+        ToInit::Accompany if running.is_none() => match start_companion(params, locked, fds) {
             Ok(()) => Ok(()),
-            Err(error) => say(params, &FromInit::Failed(error)),
+            Err(error) => send_to_keeper(params, &FromInit::Failed(error)),
         },
         ToInit::Terminate => {
             kill::signal(params, Signal::TERM);
@@ -224,7 +224,7 @@ fn obey(
 }
 
 /// Starts a companion. It is reaped like any other child, and killed with the remaining processes.
-fn accompany(params: &InitParams<'_>, locked: &Locked<'_>, fds: Vec<OwnedFd>) -> Result<(), StepError> {
+fn start_companion(params: &InitParams<'_>, locked: &Locked<'_>, fds: Vec<OwnedFd>) -> Result<(), StepError> {
     // Without separate cgroups, the companion's usage could not be separated from the program's.
     if params.environment.is_reduced() {
         return Err(StepError::new(InitStep::StartCompanion, Errno::OPNOTSUPP));
@@ -281,7 +281,7 @@ fn start(
             let ExecArgs { args, env, cwd, .. } = &words;
             let rlimits = launch::rlimits(params, &limits);
             let rlimits: Vec<_> = rlimits.iter().map(|(resource, value)| (*resource as u64, *value)).collect();
-            park.go(&ChildCommand { limits: &rlimits, cwd, args, env }, streams)
+            park.send_command(&ChildCommand { limits: &rlimits, cwd, args, env }, streams)
                 .map_err(|errno| StepError::new(InitStep::TellChild, errno))?;
             pid
         }
@@ -354,7 +354,7 @@ fn leaves_little_memory(locked: &Locked<'_>, used: Used, limits: &Limits) -> boo
 
 /// The limit that was exceeded when everything had ended: a directory's, or that of processes if there were too many
 /// even then.
-fn passed(params: &InitParams<'_>, limits: &Limits, report: &Report) -> Option<LimitKind> {
+fn exceeded_at_end(params: &InitParams<'_>, limits: &Limits, report: &Report) -> Option<LimitKind> {
     if params.duties.processes == ProcessLimit::ByCounting && report.sampled_processes > limits.processes() {
         return Some(LimitKind::Processes);
     }
@@ -372,7 +372,7 @@ fn run_status(status: WaitStatus) -> RunStatus {
 }
 
 /// Samples the usage and returns the limit that was exceeded, if any.
-fn look(params: &InitParams<'_>, locked: &Locked<'_>, run: &mut RunningProgram) -> Option<LimitKind> {
+fn exceeded_now(params: &InitParams<'_>, locked: &Locked<'_>, run: &mut RunningProgram) -> Option<LimitKind> {
     let mut now = watch::sample(params);
     // Files in the writable directories may be memory too.
     now.memory += locked.writable.memory();
