@@ -40,6 +40,7 @@ pub(crate) async fn serve(app: &Arc<App>, config: &Config) -> Result<(), String>
     let router = router(app, config);
     tokio::spawn(worker::work(Arc::clone(app)));
     tokio::spawn(worker::report(Arc::clone(app)));
+    tokio::spawn(worker::sweep(Arc::clone(app)));
     tokio::spawn(health::log_cold_starts(Arc::clone(app)));
     tokio::spawn(webhook::deliver(Arc::clone(app)));
     tokio::spawn(forget_old_jobs(Arc::clone(app), config.retention));

@@ -6,11 +6,14 @@ use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use sandbox_executor::{EventEncoder, Observer, RunEvent, RunResult, Step, Stream, Verdict};
-use sandbox_jobs::{Attempt, Job, JobId, JobStore, StoreError};
+use sandbox_jobs::{Attempt, Job, JobId, JobStore, Labels, Offer, StoreError};
 use tokio::runtime::Handle;
 
 use crate::runs::{CancelHandle, perform};
 use crate::state::App;
+
+/// The longest that the worker waits before it looks at the queue again.
+const GLANCE: Duration = Duration::from_secs(1);
 
 /// A job that runs here.
 #[derive(Debug)]
@@ -43,25 +46,40 @@ pub(crate) async fn work(app: Arc<App>) {
 
 /// Starts the next job, or waits until there may be one or a slot for it.
 async fn take_one(app: &Arc<App>) -> Result<(), StoreError> {
-    let owners = app.jobs.next_owners(app.bounds.bytes_per_owner).await?;
+    let turns = app.jobs.next_owners(app.bounds.bytes_per_owner, &Labels::default()).await?;
+    let owners = turns.owners;
     let none_waits = owners.is_empty();
     // The slot comes before the job: a job that was taken runs.
     let Some((owner, slot)) = app.slots.job(owners) else {
         let full = !none_waits && app.slots.are_full_for_jobs();
         tokio::select! {
-            () = app.jobs.something_queued(), if !full => {}
+            () = app.jobs.something_queued(GLANCE), if !full => {}
             () = app.slots.changed(), if !none_waits => {}
         }
         return Ok(());
     };
     // Another server may have been faster.
-    let Some(job) = app.jobs.take(owner.as_deref()).await? else { return Ok(()) };
+    let Some(job) = app.jobs.take(owner.as_deref(), &Offer::default()).await? else { return Ok(()) };
     let (app, handle) = (Arc::clone(app), Handle::current());
     tokio::task::spawn_blocking(move || {
         carry_out(&app, &handle, &job);
         drop(slot);
     });
     Ok(())
+}
+
+/// Does what time makes due in the store, until the server ends.
+pub(crate) async fn sweep(app: Arc<App>) {
+    loop {
+        let next = match app.jobs.sweep().await {
+            Ok(next) => next.unwrap_or(GLANCE),
+            Err(error) => {
+                tracing::error!(%error, "cannot sweep the job queue");
+                GLANCE
+            }
+        };
+        tokio::time::sleep(next.clamp(Duration::from_millis(10), GLANCE)).await;
+    }
 }
 
 /// Renews the leases of the jobs that run here, and learns which of them were cancelled.
@@ -72,9 +90,9 @@ pub(crate) async fn report(app: Arc<App>) {
         if runs.is_empty() {
             continue;
         }
-        match app.jobs.heartbeat(&runs).await {
-            Ok(cancelled) => {
-                for id in cancelled {
+        match app.jobs.heartbeat(runs).await {
+            Ok(report) => {
+                for id in report.cancelled {
                     if let Some(job) = running(&app).get(&id) {
                         job.cancel();
                     }
@@ -124,8 +142,7 @@ fn internal_error(error: String) -> Arc<RunResult> {
 
 /// Ends a job with its result.
 fn conclude(app: &App, handle: &Handle, attempt: Attempt, result: Arc<RunResult>) {
-    let cancelled = result.verdict == Verdict::Cancelled;
-    if let Err(error) = handle.block_on(app.jobs.finish(attempt, cancelled, Arc::unwrap_or_clone(result))) {
+    if let Err(error) = handle.block_on(app.jobs.finish(attempt, result)) {
         tracing::error!(%error, id = %attempt.id, "cannot finish a job");
     }
 }
@@ -140,7 +157,7 @@ struct Recorder<'a> {
 
 impl Recorder<'_> {
     fn record(&self, event: RunEvent) {
-        if let Err(error) = self.handle.block_on(self.store.append(self.attempt, event)) {
+        if let Err(error) = self.handle.block_on(self.store.append(self.attempt, vec![event])) {
             tracing::error!(%error, id = %self.attempt.id, "cannot record an event");
         }
     }
