@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use sandbox_executor::RunService;
-use sandbox_jobs::JobId;
+use sandbox_jobs::{JobId, Labels};
 use tokio::sync::{Semaphore, watch};
 
 use crate::auth::Keys;
@@ -63,6 +63,8 @@ pub(crate) struct App {
     pub(crate) readiness: Readiness,
     /// Where jobs and what is made once are stored.
     pub(crate) data_dir: Arc<Path>,
+    /// The labels of jobs that the worker takes, besides jobs without any.
+    pub(crate) labels: Labels,
     /// What the server does.
     pub(crate) role: Role,
     pub(crate) webhooks: Webhooks,
@@ -116,6 +118,7 @@ impl App {
             readiness: Readiness::default(),
             data_dir: config.settings.data_dir.clone().unwrap_or_default().into(),
             role: config.role,
+            labels: config.labels.clone(),
             webhooks,
             warnings: OnceLock::new(),
             isolation,

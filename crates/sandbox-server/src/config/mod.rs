@@ -12,7 +12,7 @@ use std::time::Duration;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use sandbox_base::limits::{Caps, TABLE as LIMITS};
 use sandbox_executor::{HostRule, Settings};
-use sandbox_jobs::StoreLimits;
+use sandbox_jobs::{Labels, StoreLimits};
 
 use self::table::TABLE;
 use self::values::Values;
@@ -57,6 +57,18 @@ impl Role {
     }
 }
 
+/// The labels of the worker.
+fn labels(values: &mut Values<'_>) -> Labels {
+    let names = values.text("labels").split(',').map(str::trim).filter(|name| !name.is_empty()).map(str::to_owned);
+    match Labels::new(names.collect::<Vec<_>>()) {
+        Ok(labels) => labels,
+        Err(why) => {
+            values.wrong("labels", why);
+            Labels::default()
+        }
+    }
+}
+
 /// Whether other servers use the same job store.
 fn is_store_shared(values: &Values<'_>) -> bool {
     !values.text("redis-addr").is_empty()
@@ -66,6 +78,8 @@ fn is_store_shared(values: &Values<'_>) -> bool {
 #[derive(Debug, Clone)]
 pub(crate) struct Config {
     pub(crate) role: Role,
+    /// What the worker offers to jobs that ask for it.
+    pub(crate) labels: Labels,
     pub(crate) listen: SocketAddr,
     pub(crate) read_timeout: Duration,
     pub(crate) idle_timeout: Duration,
@@ -304,6 +318,7 @@ impl Config {
         let role = Role::parse(values);
         Some(Self {
             role,
+            labels: labels(values),
             allowed_hosts: values.list("allowed-hosts", AllowedHost::parse),
             cors,
             read_timeout: values.duration("http-read-timeout"),

@@ -153,7 +153,8 @@ fn a_job_that_sees_three_keepers_end_is_given_up() {
     }
     let job = server.job(&id, "?wait=30s");
     assert_eq!(job["result"]["verdict"], "internal_error", "{job:#}");
-    assert_eq!(job["result"]["error"], "the keeper ended 3 times while running this job");
+    assert!(job["result"]["error"].as_str().unwrap().ends_with("the keeper ended"), "{job:#}");
+    assert_eq!(job["attempts"], 3);
     let id = server.submit(&json!({"code": "print(1)"}));
     assert_eq!(server.job(&id, "?wait=30s")["result"]["stdout"], "1\n");
 }
