@@ -73,6 +73,14 @@ pub enum RunEvent {
     },
     /// The run was cancelled before it began.
     Cancelled,
+    /// An attempt to run the job was interrupted, and its output is void: discard what came before. The job runs again,
+    /// unless it is cancelled or given up.
+    Restarted {
+        /// The number of the attempt that follows.
+        attempt: u32,
+    },
+    /// The job was not started before it expired.
+    Expired,
 }
 
 /// A piece of a program's output. It never ends within a character.
@@ -101,6 +109,8 @@ impl RunEvent {
             Self::Stderr(_) => "stderr",
             Self::Result { .. } => "result",
             Self::Cancelled => "cancelled",
+            Self::Restarted { .. } => "restarted",
+            Self::Expired => "expired",
         }
     }
 
@@ -113,7 +123,7 @@ impl RunEvent {
             }
             Self::Step { what, .. } => what.len(),
             Self::Result { result } => result.size(),
-            Self::Start { .. } | Self::Cancelled => 0,
+            Self::Start { .. } | Self::Cancelled | Self::Restarted { .. } | Self::Expired => 0,
         }
     }
 }
@@ -236,6 +246,8 @@ mod tests {
             RunEvent::Stderr(chunk),
             RunEvent::Result { result },
             RunEvent::Cancelled,
+            RunEvent::Restarted { attempt: 2 },
+            RunEvent::Expired,
         ];
         for event in all {
             let json = serde_json::to_value(&event).expect("JSON");

@@ -1,9 +1,11 @@
 //! What every store must do, checked on each: the embedded one, and Redis, whose real server is started here.
 
 mod first_release;
+mod interruptions;
 mod owners;
+mod scheduling;
 
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use sandbox_executor::{JsonRequest, Metrics, OutputChunk, RunEvent, RunResult, Verdict};
@@ -14,8 +16,8 @@ use crate::embedded::MOST_SCANNED;
 use crate::redis::{LEASE, RedisStore};
 use crate::store::Usage;
 use crate::{
-    Attempt, Created, Delivery, Exceeded, Filter, Job, JobId, JobStatus, JobStore, NewJob, Progress, StoreLimits,
-    Webhook,
+    Attempt, Created, Delivery, Exceeded, Filter, HeartbeatReport, Job, JobHeader, JobId, JobStatus, JobStore, Labels,
+    MOST_FAILURES, NewJob, Offer, Progress, StoreLimits, Turns, Webhook,
 };
 
 const RETENTION: Duration = Duration::from_secs(60);
@@ -68,10 +70,10 @@ impl Place {
 
 fn new_job(code: &str, key: Option<&str>) -> NewJob {
     let request = JsonRequest { code: Some(code.to_owned()), ..JsonRequest::default() };
-    NewJob { request, idempotency_key: key.map(str::to_owned), owner: None, webhook: None, per_day: None }
+    NewJob { idempotency_key: key.map(str::to_owned), ..NewJob::of(request) }
 }
 
-async fn create(store: &JobStore, code: &str) -> Job {
+async fn create(store: &JobStore, code: &str) -> JobHeader {
     match store.create(new_job(code, None), BOUNDS).await.expect("create") {
         Created::New(job) => job,
         other => panic!("{other:?}"),
@@ -90,11 +92,19 @@ fn stdout(data: &str) -> RunEvent {
 
 /// Takes a job as a server does.
 async fn take(store: &JobStore) -> Option<Job> {
-    let owners = store.next_owners(BOUNDS.bytes_per_owner).await.expect("owners");
-    match owners.first() {
-        Some(owner) => store.take(owner.as_deref()).await.expect("take"),
-        None => None,
-    }
+    take_with(store, &Labels::default()).await
+}
+
+/// Takes a job as a server with labels does: suspects first, and alone.
+async fn take_with(store: &JobStore, labels: &Labels) -> Option<Job> {
+    store.sweep().await.expect("sweep");
+    let turns = store.next_owners(BOUNDS.bytes_per_owner, labels).await.expect("owners");
+    let (owner, alone) = match (turns.suspects.first(), turns.owners.first()) {
+        (Some(owner), _) => (owner, true),
+        (None, Some(owner)) => (owner, false),
+        (None, None) => return None,
+    };
+    store.take(owner.as_deref(), &Offer { labels: labels.clone(), alone }).await.expect("take")
 }
 
 async fn get(store: &JobStore, id: JobId) -> Job {
@@ -136,7 +146,7 @@ async fn jobs_are_taken_in_the_order_they_came() {
         assert_eq!(store.waiting().await.expect("count"), 0);
         let attempt = Attempt { id: ids[0], number: 1 };
         let result = RunResult { metrics: Metrics { cpu_time: 1.5, ..Metrics::default() }, ..succeeded("2") };
-        store.finish(attempt, false, result.clone()).await.expect("finish");
+        store.finish(attempt, Arc::new(result.clone())).await.expect("finish");
         let job = get(store, ids[0]).await;
         assert_eq!(job.status, JobStatus::Finished);
         assert_eq!(job.result, Some(result));
@@ -153,83 +163,22 @@ async fn events_can_be_followed_from_anywhere() {
         let mut follower = store.follow(id);
         let attempt = take(store).await.expect("one").attempt();
         for data in ["1", "2"] {
-            store.append(attempt, stdout(data)).await.expect("append");
+            store.append(attempt, vec![stdout(data)]).await.expect("append");
         }
         follower.changed(Duration::from_millis(200)).await;
         let progress = async || store.progress(id).await.expect("progress");
         let running = Progress { status: JobStatus::Running, attempts: 1, events: 2 };
         assert_eq!(progress().await, Some(running));
-        store.finish(attempt, false, succeeded("")).await.expect("finish");
+        store.finish(attempt, Arc::new(succeeded(""))).await.expect("finish");
         assert_eq!(progress().await, Some(Progress { status: JobStatus::Finished, events: 3, ..running }));
         assert_eq!(store.progress(JobId::new()).await.expect("progress"), None);
         store.probe().await.expect("writable");
-        store.append(attempt, stdout("late")).await.expect("append");
+        store.append(attempt, vec![stdout("late")]).await.expect("append");
         let numbers = async |after| -> Vec<u64> {
             store.events(id, after, 100).await.expect("events").iter().map(|event| event.number).collect()
         };
         assert_eq!((numbers(0).await, numbers(2).await, numbers(9).await), (vec![1, 2, 3], vec![3], vec![]));
         assert_eq!(store.events(id, 2, 100).await.expect("events")[0].what.name(), "result");
-    }
-}
-
-#[tokio::test]
-async fn a_kill_loses_no_job() {
-    for place in Place::both().await {
-        let running = create(&place.store, "running").await.id;
-        let queued = create(&place.store, "queued").await.id;
-        let first = take(&place.store).await.expect("one").attempt();
-        place.store.append(first, stdout("")).await.expect("append");
-        let place = place.after_a_kill().await;
-        let store = &place.store;
-        let mut taken = vec![];
-        for _ in 0..2 {
-            taken.push(take(store).await.expect("one"));
-        }
-        taken.sort_by_key(|job| job.id);
-        assert_eq!((taken[0].id, taken[0].attempts, taken[1].id), (running, 2, queued), "{}", store.name());
-        assert!(store.events(running, 0, 100).await.expect("events").is_empty(), "it begins anew");
-        // Reports of a server that was considered dead are ignored.
-        store.append(first, stdout("late")).await.expect("append");
-        store.finish(first, false, succeeded("late")).await.expect("finish");
-        assert_eq!(get(store, running).await.status, JobStatus::Running);
-        store.finish(taken[0].attempt(), false, succeeded("right")).await.expect("finish");
-        assert_eq!(get(store, running).await.result, Some(succeeded("right")));
-    }
-}
-
-#[tokio::test]
-async fn a_job_that_kills_its_servers_is_given_up() {
-    for mut place in Place::both().await {
-        let id = create(&place.store, "bomb").await.id;
-        for attempt in 1..=3 {
-            let job = take(&place.store).await.expect("one");
-            assert_eq!((job.id, job.attempts), (id, attempt));
-            place = place.after_a_kill().await;
-        }
-        assert!(take(&place.store).await.is_none());
-        let job = get(&place.store, id).await;
-        assert_eq!((job.status, job.attempts), (JobStatus::Finished, 3));
-        assert_eq!(job.result.expect("a result").verdict, Verdict::InternalError);
-    }
-}
-
-#[tokio::test]
-async fn cancelled_jobs_never_start_or_are_told() {
-    for place in Place::both().await {
-        let store = &place.store;
-        let id = create(store, "x").await.id;
-        assert_eq!(store.cancel(id).await.expect("cancel").map(|job| job.status), Some(JobStatus::Cancelled));
-        assert!(take(store).await.is_none());
-        assert_eq!(store.events(id, 0, 100).await.expect("events")[0].what, RunEvent::Cancelled);
-        let id = create(store, "y").await.id;
-        let attempt = take(store).await.expect("one").attempt();
-        assert_eq!(store.cancel(id).await.expect("cancel").map(|job| job.status), Some(JobStatus::Running));
-        let told = store.heartbeat(&[attempt]).await.expect("heartbeat");
-        assert!(told == [id] || store.name() == "embedded", "the server that runs it learns of it");
-        assert!(store.cancel(JobId::new()).await.expect("cancel").is_none());
-        store.put_back(attempt).await.expect("put back");
-        let again = take(store).await.expect("one");
-        assert_eq!((again.id, again.attempts), (id, 1), "its own server's end is not its fault");
     }
 }
 
@@ -260,7 +209,7 @@ async fn lists_have_pages() {
         let second = store.list(Filter::default(), 10, first.next).await.expect("list");
         assert_eq!((second.jobs.len(), second.next), (3, None));
         let attempt = take(store).await.expect("one").attempt();
-        store.finish(attempt, false, succeeded("")).await.expect("finish");
+        store.finish(attempt, Arc::new(succeeded(""))).await.expect("finish");
         let finished =
             store.list(Filter { status: Some(JobStatus::Finished), owner: None }, 10, None).await.expect("list");
         assert_eq!(finished.jobs.iter().map(|job| job.id).collect::<Vec<_>>(), [ids[0]]);
@@ -285,7 +234,7 @@ async fn deliveries_are_retried_until_they_succeed() {
         assert!(store.take_delivery(lease, vec![]).await.expect("take").is_none(), "it has not ended");
         for _ in 0..2 {
             let attempt = take(store).await.expect("one").attempt();
-            store.finish(attempt, false, succeeded("")).await.expect("finish");
+            store.finish(attempt, Arc::new(succeeded(""))).await.expect("finish");
         }
         let due = store.take_delivery(lease, vec![]).await.expect("take").expect("one");
         assert_eq!((due.id, &due.webhook), (job.id, &Some(webhook.clone())), "{}", store.name());
@@ -326,7 +275,7 @@ async fn jobs_are_forgotten_some_time_after_their_end() {
     for store in [file, JobStore::Redis(other.into())] {
         let (ended, waits) = (create(&store, "ended").await.id, create(&store, "waits").await.id);
         let attempt = take(&store).await.expect("one").attempt();
-        store.finish(attempt, false, succeeded("")).await.expect("finish");
+        store.finish(attempt, Arc::new(succeeded(""))).await.expect("finish");
         store.expire().await.expect("expire");
         assert!(store.get(ended).await.expect("get").is_some());
         tokio::time::sleep(Duration::from_millis(1500)).await;

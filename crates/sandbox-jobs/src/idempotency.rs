@@ -5,7 +5,8 @@
 
 use sha2::{Digest, Sha256};
 
-use crate::model::{Created, Job, JobId, NewJob};
+use crate::header::JobHeader;
+use crate::model::{Created, JobId, NewJob};
 
 impl NewJob {
     /// A digest of the request, by which a repeated one is recognised.
@@ -16,7 +17,7 @@ impl NewJob {
 }
 
 /// The answer to a request whose key is known: it belongs to this job, whose request had the same digest or another.
-pub(crate) fn known_key(id: JobId, job: Option<Job>, same_digest: bool) -> Created {
+pub(crate) fn known_key(id: JobId, job: Option<JobHeader>, same_digest: bool) -> Created {
     match job {
         Some(job) if same_digest => Created::Existing(job),
         _ => Created::Conflict(id),

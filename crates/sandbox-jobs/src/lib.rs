@@ -6,6 +6,7 @@
 //! is run again.
 
 mod embedded;
+mod header;
 mod idempotency;
 mod model;
 #[cfg(feature = "redis")]
@@ -13,9 +14,10 @@ mod redis;
 mod store;
 
 pub use embedded::{Embedded, FileError};
+pub use header::{JobHeader, MOST_FAILURES};
 pub use model::{
-    Attempt, Created, Delivery, Event, Exceeded, Filter, Job, JobId, JobStatus, NewJob, Page, Progress, StoreLimits,
-    Summary, Webhook,
+    Attempt, Created, Delivery, Event, Exceeded, Filter, HeartbeatReport, Job, JobId, JobStatus, Labels, NewJob, Offer,
+    Page, Progress, StoreLimits, Summary, Turns, Webhook,
 };
 #[cfg(feature = "redis")]
 pub use redis::RedisStore;

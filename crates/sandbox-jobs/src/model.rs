@@ -1,10 +1,15 @@
-//! The job model: a job, its status, its webhook, and the limits of a store.
+//! The job model: a job and its status, its webhook, what a worker offers, and the limits of a store.
+//!
+//! The small [`JobHeader`](crate::JobHeader) that stores read and write for most operations is in `header.rs`.
 
+use std::collections::BTreeSet;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use sandbox_executor::{JsonRequest, RunEvent, RunResult};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
+
+use crate::header::JobHeader;
 
 /// A job's id. Later jobs have larger ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -62,13 +67,15 @@ pub enum JobStatus {
     Finished,
     /// Cancelled by a client.
     Cancelled,
+    /// Not started before its time to start was over.
+    Expired,
 }
 
 impl JobStatus {
     /// Whether nothing more will happen.
     #[must_use]
     pub fn is_final(self) -> bool {
-        matches!(self, Self::Finished | Self::Cancelled)
+        matches!(self, Self::Finished | Self::Cancelled | Self::Expired)
     }
 }
 
@@ -106,6 +113,25 @@ pub struct Job {
     /// The name of the API key that created it, if keys are required.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner: Option<String>,
+    /// Jobs of an owner with a higher priority start first.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub priority: i8,
+    /// The labels that its worker must have.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub labels: Labels,
+    /// When it may start, in seconds since 1970, if it was delayed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub not_before: Option<f64>,
+    /// When it expires unless it has started, in seconds since 1970.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires_at: Option<f64>,
+    /// Whether a client has cancelled it while it was running.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub cancel_requested: bool,
+    /// The number of attempts that failed for reasons of the host. A job that was interrupted by a dead server is run
+    /// again alone, and only such an attempt counts.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub failures: u32,
     /// The webhook to call when it ends.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub webhook: Option<Webhook>,
@@ -164,24 +190,129 @@ pub struct NewJob {
     pub webhook: Option<Webhook>,
     /// The daily quota of its owner, which a new job is charged against.
     pub per_day: Option<u64>,
+    /// Jobs of an owner with a higher priority start first.
+    pub priority: i8,
+    /// The labels that its worker must have.
+    pub labels: Labels,
+    /// How long it waits before it may start. A duration, because the clocks of servers and of the store may differ.
+    pub delay: Option<Duration>,
+    /// After how long it expires unless it has started.
+    pub expires_in: Option<Duration>,
 }
 
 impl NewJob {
-    /// The job, queued.
-    pub(crate) fn queued(&self) -> Job {
-        Job {
-            id: JobId::new(),
-            status: JobStatus::Queued,
-            created_at: now(),
-            started_at: None,
-            finished_at: None,
-            attempts: 0,
-            request: self.request.clone(),
-            result: None,
-            owner: self.owner.clone(),
-            webhook: self.webhook.clone(),
+    /// A job without an owner that starts as soon as it can.
+    #[must_use]
+    pub fn of(request: JsonRequest) -> Self {
+        Self {
+            request,
+            idempotency_key: None,
+            owner: None,
+            webhook: None,
+            per_day: None,
+            priority: 0,
+            labels: Labels::default(),
+            delay: None,
+            expires_in: None,
         }
     }
+}
+
+/// The labels of a worker, or those that a job asks for: a job is taken only by a worker that has all of its labels.
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(value_type = Vec<String>))]
+#[serde(transparent)]
+pub struct Labels(BTreeSet<String>);
+
+impl Labels {
+    /// The maximum number of labels of a worker or a job.
+    pub const MOST: usize = 8;
+
+    /// The maximum length of a label.
+    pub const LONGEST: usize = 32;
+
+    /// Checks labels: few, and of lower-case letters, digits, `.`, `_` and `-`.
+    pub fn new(labels: impl IntoIterator<Item = String>) -> Result<Self, String> {
+        let mut set = BTreeSet::new();
+        for label in labels {
+            let fits = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"._-".contains(&byte);
+            if label.is_empty() || label.len() > Self::LONGEST || !label.bytes().all(fits) {
+                let shown: String = label.chars().take(Self::LONGEST + 1).collect();
+                return Err(format!(
+                    "invalid label {shown:?}: expected 1 to {} lower-case letters, digits, '.', '_' or '-'",
+                    Self::LONGEST
+                ));
+            }
+            set.insert(label);
+            if set.len() > Self::MOST {
+                return Err(format!("too many labels: at most {}", Self::MOST));
+            }
+        }
+        Ok(Self(set))
+    }
+
+    /// The labels in order.
+    pub fn iter(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().map(String::as_str)
+    }
+
+    /// The name of the queue for jobs that ask for exactly these labels.
+    pub(crate) fn lane(&self) -> String {
+        self.iter().collect::<Vec<_>>().join(",")
+    }
+
+    /// The queues that a worker with these labels serves: one for each subset. There are at most 2 to the power of
+    /// [`Self::MOST`], whatever jobs ask for.
+    pub(crate) fn lanes(&self) -> Vec<String> {
+        let mut lanes = vec![String::new()];
+        for label in self.iter() {
+            let with = |lane: &String| if lane.is_empty() { label.to_owned() } else { format!("{lane},{label}") };
+            let more: Vec<String> = lanes.iter().map(with).collect();
+            lanes.extend(more);
+        }
+        lanes
+    }
+}
+
+/// What a worker offers to a job.
+#[derive(Debug, Clone, Default)]
+pub struct Offer {
+    /// Its labels.
+    pub labels: Labels,
+    /// Whether the job would run alone, with no other job beside it. Such an offer is for suspects, which were running when
+    /// a server died, and for them only.
+    pub alone: bool,
+}
+
+impl Offer {
+    /// The queues from which it takes.
+    pub(crate) fn lanes(&self) -> Vec<String> {
+        let lanes = self.labels.lanes();
+        if self.alone { lanes.into_iter().map(|lane| suspects_of(&lane)).collect() } else { lanes }
+    }
+}
+
+/// The queue for suspects among the jobs of a queue.
+pub(crate) fn suspects_of(lane: &str) -> String {
+    format!("!{lane}")
+}
+
+/// Whose jobs wait for a worker. First comes the owner with the fewest running jobs, or that was served longest ago.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Turns {
+    /// The owners with jobs that can run beside others.
+    pub owners: Vec<Option<String>>,
+    /// The owners with suspects, each of which has to run alone.
+    pub suspects: Vec<Option<String>>,
+}
+
+/// What a server learns about the attempts that it reports as running.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct HeartbeatReport {
+    /// Jobs that a client has cancelled.
+    pub cancelled: Vec<JobId>,
+    /// Jobs that are not this server's any more: they have ended, or were given to another server.
+    pub lost: Vec<JobId>,
 }
 
 /// An attempt to run a job. When a server seems dead, its jobs are started again, and stores ignore what the earlier attempt
@@ -192,12 +323,6 @@ pub struct Attempt {
     pub id: JobId,
     /// The number of the attempt, from 1.
     pub number: u32,
-}
-
-impl Attempt {
-    pub(crate) fn is_current(self, job: &Job) -> bool {
-        job.id == self.id && job.status == JobStatus::Running && job.attempts == self.number
-    }
 }
 
 impl Job {
@@ -212,18 +337,6 @@ impl Job {
     pub fn waited(&self) -> Duration {
         let waited = self.started_at.unwrap_or(self.created_at) - self.created_at;
         Duration::try_from_secs_f64(waited).unwrap_or_default()
-    }
-
-    pub(crate) fn summary(&self) -> Summary {
-        Summary {
-            id: self.id,
-            status: self.status,
-            language: self.request.language().to_owned(),
-            verdict: self.result.as_ref().map(|result| result.verdict.name().to_owned()),
-            created_at: self.created_at,
-            started_at: self.started_at,
-            finished_at: self.finished_at,
-        }
     }
 }
 
@@ -256,9 +369,9 @@ pub enum Exceeded {
 #[derive(Debug, PartialEq)]
 pub enum Created {
     /// It is new.
-    New(Job),
+    New(JobHeader),
     /// It was created before, with the same key.
-    Existing(Job),
+    Existing(JobHeader),
     /// The key was used for another request.
     Conflict(JobId),
     /// It would exceed a limit; nothing was stored or charged.
@@ -310,13 +423,18 @@ pub struct Page {
     pub next: Option<JobId>,
 }
 
-/// An event of a job. The last one has the result.
+/// An event of a job. The last one has the result. Numbers rise over all attempts of a job, so that a client that resumes
+/// after an event never gets one of an earlier attempt.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Event {
     /// Its number, from 1.
     pub number: u64,
     /// What happened.
     pub what: RunEvent,
+}
+
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
 }
 
 /// The day, in days since 1970: what a quota is for.

@@ -16,15 +16,17 @@ use redis::{Client, RedisError, Script, ScriptInvocation};
 use sandbox_executor::{RunEvent, RunResult};
 use serde::de::DeserializeOwned;
 
-use crate::embedded::{MOST_ATTEMPTS, MOST_SCANNED};
+use crate::embedded::MOST_SCANNED;
+use crate::header::{JobHeader, MOST_FAILURES, OVERHEAD, gave_up, pause_after};
 use crate::idempotency::known_key;
 use crate::model::{
-    Attempt, Created, Event, Exceeded, Filter, Job, JobId, JobStatus, NewJob, Page, Progress, StoreLimits, Summary,
-    Webhook, now, today,
+    Attempt, Created, Event, Exceeded, Filter, HeartbeatReport, Job, JobId, JobStatus, Labels, NewJob, Offer, Page,
+    Progress, StoreLimits, Summary, Turns, Webhook, now, today,
 };
 
 use scripts::{
-    APPEND, CREATE, END, EXPIRE, HEARTBEAT, NEXT_OWNERS, NOTE_DELIVERY, PUT_BACK, SPEND, TAKE, TAKE_DELIVERY, WAITING,
+    APPEND, CANCEL, CREATE, EXPIRE, FINISH, HEARTBEAT, INTERRUPT, NEXT_OWNERS, NOTE_DELIVERY, SPEND, SWEEP, TAKE,
+    TAKE_DELIVERY, WAITING,
 };
 
 /// How long a server may be silent before its jobs are given to others.
@@ -90,17 +92,19 @@ impl RedisStore {
         format!("{}:{kind}:{id}", self.prefix)
     }
 
-    pub(crate) async fn create(&self, new: &NewJob, bounds: &StoreLimits) -> Result<Created> {
-        let job = new.queued();
+    pub(crate) async fn create(&self, new: NewJob, bounds: StoreLimits) -> Result<Created> {
         let owner = new.owner.as_deref().unwrap_or_default();
         let digest = sandbox_base::random::hex(&new.digest());
+        let request = serde_json::to_string(&new.request).unwrap_or_default();
         let webhook = new.webhook.as_ref().and_then(|webhook| serde_json::to_string(webhook).ok()).unwrap_or_default();
         let key = new.idempotency_key.as_ref().map(|key| format!("{}:key:{key}", self.prefix));
+        let job = JobHeader::queued(&new, (request.len() + webhook.len()) as u64, now());
+        let seconds = |time: Option<Duration>| time.map(|time| time.as_secs_f64().to_string()).unwrap_or_default();
         let answer: Vec<String> = self
             .call(&CREATE)
             .arg(job.id.to_string())
             .arg(job.created_at)
-            .arg(serde_json::to_string(&new.request).unwrap_or_default())
+            .arg(request)
             .arg(new.request.language())
             .arg(owner)
             .arg(webhook)
@@ -111,6 +115,11 @@ impl RedisStore {
             .arg(bounds.bytes_per_owner)
             .arg(self.quota(owner))
             .arg(new.per_day.map(|most| most.to_string()).unwrap_or_default())
+            .arg(new.priority)
+            .arg(new.labels.lane())
+            .arg(seconds(new.delay))
+            .arg(seconds(new.expires_in))
+            .arg(OVERHEAD)
             .invoke_async(&mut self.connection.clone())
             .await?;
         let known = match answer.first().map(String::as_str) {
@@ -123,41 +132,37 @@ impl RedisStore {
         };
         let (known_id, known_digest) = known.split_once(' ').unwrap_or((known, ""));
         let id: JobId = known_id.parse().map_err(|_| vanished("the job of the key"))?;
-        Ok(known_key(id, self.get(id).await?, known_digest == digest))
+        Ok(known_key(id, self.header(id).await?, known_digest == digest))
     }
 
     pub(crate) async fn get(&self, id: JobId) -> Result<Option<Job>> {
-        let fields: std::collections::HashMap<String, String> =
+        let fields: Fields =
             redis::cmd("HGETALL").arg(self.of("job", id)).query_async(&mut self.connection.clone()).await?;
-        let number = |name: &str| fields.get(name).and_then(|text| text.parse::<f64>().ok());
-        let status = fields.get("status").and_then(|text| status_named(text));
-        let (Some(status), Some(request)) = (status, parse(fields.get("request"))) else { return Ok(None) };
-        Ok(Some(Job {
-            id,
-            status,
-            created_at: number("created_at").unwrap_or_default(),
-            started_at: number("started_at"),
-            finished_at: number("finished_at"),
-            attempts: fields.get("attempts").and_then(|text| text.parse().ok()).unwrap_or_default(),
-            request,
-            result: parse(fields.get("result")),
-            owner: fields.get("owner").cloned(),
-            webhook: parse(fields.get("webhook")),
-        }))
+        let (Some(header), Some(request)) = (read_header(id, &fields), parse(fields.get("request"))) else {
+            return Ok(None);
+        };
+        Ok(Some(header.job(request, parse(fields.get("result")), parse(fields.get("webhook")))))
+    }
+
+    /// The header of a job.
+    pub(crate) async fn header(&self, id: JobId) -> Result<Option<JobHeader>> {
+        let job = self.of("job", id);
+        let mut connection = self.connection.clone();
+        let mut pipe = redis::pipe();
+        pipe.cmd("HMGET").arg(&job).arg(HEADER_FIELDS);
+        for field in ["request", "webhook", "result"] {
+            pipe.cmd("HSTRLEN").arg(&job).arg(field);
+        }
+        let (values, request, webhook, result): (Vec<Option<String>>, u64, u64, u64) =
+            pipe.query_async(&mut connection).await?;
+        let fields = HEADER_FIELDS.iter().zip(values).filter_map(|(name, value)| Some(((*name).to_owned(), value?)));
+        let header = read_header(id, &fields.collect());
+        Ok(header.map(|header| JobHeader { request_bytes: request + webhook, result_bytes: result, ..header }))
     }
 
     /// How far a job is.
     pub(crate) async fn progress(&self, id: JobId) -> Result<Option<Progress>> {
-        let ((status, attempts), events): ((Option<String>, Option<u32>), u64) = redis::pipe()
-            .cmd("HMGET")
-            .arg(self.of("job", id))
-            .arg(&["status", "attempts"])
-            .cmd("XLEN")
-            .arg(self.of("events", id))
-            .query_async(&mut self.connection.clone())
-            .await?;
-        let status = status.and_then(|text| status_named(&text));
-        Ok(status.map(|status| Progress { status, attempts: attempts.unwrap_or_default(), events }))
+        Ok(self.header(id).await?.map(|header| header.progress()))
     }
 
     /// Fails if nothing can be written.
@@ -200,7 +205,7 @@ impl RedisStore {
         Ok(ids.iter().zip(all).map(read).collect())
     }
 
-    pub(crate) async fn list(&self, filter: &Filter, limit: usize, cursor: Option<JobId>) -> Result<Page> {
+    pub(crate) async fn list(&self, filter: Filter, limit: usize, cursor: Option<JobId>) -> Result<Page> {
         let index = match &filter.owner {
             Some(owner) => format!("{}:jobs:{owner}", self.prefix),
             None => self.key("jobs"),
@@ -247,21 +252,27 @@ impl RedisStore {
         self.call(&WAITING).invoke_async(&mut self.connection.clone()).await
     }
 
-    /// The owners whose jobs wait, in the order in which to serve them. Jobs whose server died wait again.
-    pub(crate) async fn next_owners(&self, most_bytes: u64) -> Result<Vec<Option<String>>> {
+    /// Whose jobs wait, in the order in which to serve them.
+    pub(crate) async fn next_owners(&self, most_bytes: u64, labels: &Labels) -> Result<Turns> {
+        let lanes = labels.lanes();
         let mut call = self.call(&NEXT_OWNERS);
-        give_up(call.arg(most_bytes));
-        let owners: Vec<String> = call.invoke_async(&mut self.connection.clone()).await?;
-        Ok(owners.into_iter().map(|owner| Some(owner).filter(|owner| !owner.is_empty())).collect())
+        call.arg(most_bytes).arg(&lanes);
+        let (owners, suspects): (Vec<String>, Vec<String>) = call.invoke_async(&mut self.connection.clone()).await?;
+        let named = |owners: Vec<String>| {
+            owners.into_iter().map(|owner| Some(owner).filter(|owner| !owner.is_empty())).collect()
+        };
+        Ok(Turns { owners: named(owners), suspects: named(suspects) })
     }
 
-    /// Takes the job of an owner that has waited longest.
-    pub(crate) async fn take(&self, owner: Option<&str>) -> Result<Option<Job>> {
+    /// Takes the first job of an owner that fits the offer.
+    pub(crate) async fn take(&self, owner: Option<&str>, offer: &Offer) -> Result<Option<Job>> {
         let id: String = self
             .call(&TAKE)
             .arg(owner.unwrap_or_default())
             .arg(now())
             .arg(LEASE.as_secs_f64())
+            .arg(u8::from(offer.alone))
+            .arg(offer.lanes())
             .invoke_async(&mut self.connection.clone())
             .await?;
         match id.parse() {
@@ -270,26 +281,36 @@ impl RedisStore {
         }
     }
 
-    /// Renews the leases of these jobs; returns those that are to be cancelled.
-    pub(crate) async fn heartbeat(&self, runs: &[Attempt]) -> Result<Vec<JobId>> {
-        let mut call = self.call(&HEARTBEAT);
-        call.arg(LEASE.as_secs_f64());
-        for attempt in runs {
-            call.arg(attempt.id.to_string()).arg(attempt.number);
-        }
-        let cancelled: Vec<String> = call.invoke_async(&mut self.connection.clone()).await?;
-        Ok(cancelled.iter().filter_map(|id| id.parse().ok()).collect())
+    /// Waits until a job may have been queued.
+    pub(crate) async fn something_queued(&self, most: Duration) {
+        tokio::time::sleep(most.min(Duration::from_millis(25))).await;
     }
 
-    pub(crate) async fn append(&self, attempt: Attempt, what: &RunEvent) -> Result<()> {
-        let _: i64 = self
-            .call(&APPEND)
-            .arg(attempt.id.to_string())
-            .arg(attempt.number)
-            .arg(json(what))
-            .invoke_async(&mut self.connection.clone())
-            .await?;
-        Ok(())
+    /// Waits until a webhook may be due.
+    pub(crate) async fn delivery_due(&self, most: Duration) {
+        tokio::time::sleep(most.min(Duration::from_millis(250))).await;
+    }
+
+    /// Renews the leases of these attempts.
+    pub(crate) async fn heartbeat(&self, attempts: Vec<Attempt>) -> Result<HeartbeatReport> {
+        let mut call = self.call(&HEARTBEAT);
+        call.arg(LEASE.as_secs_f64());
+        for attempt in attempts {
+            call.arg(attempt.id.to_string()).arg(attempt.number);
+        }
+        let (cancelled, lost): (Vec<String>, Vec<String>) = call.invoke_async(&mut self.connection.clone()).await?;
+        let ids = |texts: Vec<String>| texts.iter().filter_map(|id| id.parse().ok()).collect();
+        Ok(HeartbeatReport { cancelled: ids(cancelled), lost: ids(lost) })
+    }
+
+    pub(crate) async fn append(&self, attempt: Attempt, events: Vec<RunEvent>) -> Result<bool> {
+        let mut call = self.call(&APPEND);
+        call.arg(attempt.id.to_string()).arg(attempt.number);
+        for event in &events {
+            call.arg(json(event));
+        }
+        let current: i64 = call.invoke_async(&mut self.connection.clone()).await?;
+        Ok(current == 1)
     }
 
     pub(crate) async fn events(&self, id: JobId, after: u64, most: usize) -> Result<Vec<Event>> {
@@ -309,69 +330,55 @@ impl RedisStore {
         Ok(entries.into_iter().filter_map(read).collect())
     }
 
-    pub(crate) async fn finish(&self, attempt: Attempt, cancelled: bool, result: RunResult) -> Result<()> {
-        let status = if cancelled { "cancelled" } else { "finished" };
-        let (written, verdict) = (json(&result), result.verdict.name());
-        let event = RunEvent::Result { result: Arc::new(result) };
-        self.end(attempt, "running", status, (&written, verdict), &event).await.map(drop)
+    pub(crate) async fn finish(&self, attempt: Attempt, result: Arc<RunResult>) -> Result<bool> {
+        let mut call = self.call(&FINISH);
+        call.arg(attempt.id.to_string()).arg(attempt.number);
+        end_with(&mut call, result);
+        let current: i64 = call.invoke_async(&mut self.connection.clone()).await?;
+        Ok(current == 1)
     }
 
-    async fn end(
-        &self,
-        attempt: Attempt,
-        from: &str,
-        to: &str,
-        (result, verdict): (&str, &str),
-        event: &RunEvent,
-    ) -> Result<bool> {
-        let ended: i64 = self
-            .call(&END)
-            .arg(attempt.id.to_string())
-            .arg(from)
-            .arg(attempt.number)
-            .arg(to)
-            .arg(now())
-            .arg(result)
-            .arg(json(event))
-            .arg(verdict)
-            .invoke_async(&mut self.connection.clone())
-            .await?;
-        Ok(ended == 1)
+    pub(crate) async fn fail(&self, attempt: Attempt, result: Arc<RunResult>) -> Result<bool> {
+        self.interrupt(attempt, "failure", result).await
     }
 
-    /// Cancels a job that waits, or asks the server that runs it to end it.
-    pub(crate) async fn cancel(&self, id: JobId) -> Result<Option<Job>> {
-        let Some(job) = self.get(id).await? else { return Ok(None) };
-        let queued = job.status == JobStatus::Queued;
-        if queued && self.end(job.attempt(), "queued", "cancelled", ("", ""), &RunEvent::Cancelled).await? {
-            return self.get(id).await;
-        }
-        if !job.status.is_final() {
-            let mut connection = self.connection.clone();
-            let _: () = redis::cmd("SET")
-                .arg(self.of("cancel", id))
-                .arg(1)
-                .arg("EX")
-                .arg(86_400)
-                .query_async(&mut connection)
-                .await?;
-        }
-        self.get(id).await
+    pub(crate) async fn put_back(&self, attempt: Attempt) -> Result<bool> {
+        self.interrupt(attempt, "shutdown", Arc::new(gave_up(MOST_FAILURES))).await
     }
 
-    pub(crate) async fn put_back(&self, attempt: Attempt) -> Result<()> {
+    /// Queues a running job again, or ends it, with this result if it is given up.
+    async fn interrupt(&self, attempt: Attempt, why: &str, result: Arc<RunResult>) -> Result<bool> {
+        let mut call = self.call(&INTERRUPT);
+        call.arg(attempt.id.to_string()).arg(attempt.number).arg(why);
+        give_up_with(&mut call, result);
+        let current: i64 = call.invoke_async(&mut self.connection.clone()).await?;
+        Ok(current == 1)
+    }
+
+    /// Cancels a job that waits, or notes that the server that runs it is to end it.
+    pub(crate) async fn cancel(&self, id: JobId) -> Result<Option<JobHeader>> {
         let _: i64 = self
-            .call(&PUT_BACK)
-            .arg(attempt.id.to_string())
-            .arg(attempt.number)
+            .call(&CANCEL)
+            .arg(id.to_string())
+            .arg(now())
+            .arg(json(&RunEvent::Cancelled))
             .invoke_async(&mut self.connection.clone())
             .await?;
-        Ok(())
+        self.header(id).await
+    }
+
+    /// Does what time has made due.
+    pub(crate) async fn sweep(&self) -> Result<Option<Duration>> {
+        let mut call = self.call(&SWEEP);
+        give_up(call.arg(json(&RunEvent::Expired)));
+        let next: Option<String> = call.invoke_async(&mut self.connection.clone()).await?;
+        let next = next.and_then(|seconds| seconds.parse::<f64>().ok());
+        Ok(next.map(|seconds| Duration::try_from_secs_f64(seconds).unwrap_or_default()))
     }
 }
 
 impl RedisStore {
-    pub(crate) async fn take_delivery(&self, lease: Duration, without: &[Option<String>]) -> Result<Option<Job>> {
+    pub(crate) async fn take_delivery(&self, lease: Duration, without: Vec<Option<String>>) -> Result<Option<Job>> {
         let mut call = self.call(&TAKE_DELIVERY);
         call.arg(lease.as_secs_f64());
         for owner in without {
@@ -384,21 +391,21 @@ impl RedisStore {
         }
     }
 
-    pub(crate) async fn note_delivery(&self, id: JobId, webhook: &Webhook, again: Option<Duration>) -> Result<()> {
+    pub(crate) async fn note_delivery(&self, id: JobId, webhook: Webhook, again: Option<Duration>) -> Result<()> {
         let _: i64 = self
             .call(&NOTE_DELIVERY)
             .arg(id.to_string())
-            .arg(serde_json::to_string(webhook).unwrap_or_default())
+            .arg(serde_json::to_string(&webhook).unwrap_or_default())
             .arg(again.map(|after| after.as_secs_f64().to_string()).unwrap_or_default())
             .invoke_async(&mut self.connection.clone())
             .await?;
         Ok(())
     }
 
-    pub(crate) async fn spend(&self, who: &str, runs: u64, most: u64) -> Result<bool> {
+    pub(crate) async fn spend(&self, who: String, runs: u64, most: u64) -> Result<bool> {
         let spent: i64 = self
             .call(&SPEND)
-            .arg(self.quota(who))
+            .arg(self.quota(&who))
             .arg(runs)
             .arg(most)
             .invoke_async(&mut self.connection.clone())
@@ -425,13 +432,87 @@ impl RedisStore {
     }
 }
 
-/// The end of a job that was started too often, as arguments: the limit, the time, the result, the event and the verdict.
-fn give_up(call: &mut ScriptInvocation<'_>) {
-    let error = format!("the server died {MOST_ATTEMPTS} times while running this job");
-    let result = RunResult::internal_error(error);
-    call.arg(MOST_ATTEMPTS).arg(now()).arg(json(&result));
+/// The end of a job with a result, as arguments: the time, the result, the event, the verdict, and the event of a job that
+/// was cancelled.
+fn end_with(call: &mut ScriptInvocation<'_>, result: Arc<RunResult>) {
     let verdict = result.verdict.name();
-    call.arg(json(&RunEvent::Result { result: Arc::new(result) })).arg(verdict);
+    call.arg(now()).arg(json(&*result)).arg(json(&RunEvent::Result { result })).arg(verdict);
+    call.arg(json(&RunEvent::Cancelled));
+}
+
+/// The end of a job whose attempts failed too often, as arguments: the limit, the pauses, and its end.
+fn give_up_with(call: &mut ScriptInvocation<'_>, result: Arc<RunResult>) {
+    call.arg(MOST_FAILURES).arg(pause_after(1)).arg(pause_after(2));
+    end_with(call, result);
+}
+
+/// The same for a job that killed its servers.
+fn give_up(call: &mut ScriptInvocation<'_>) {
+    give_up_with(call, Arc::new(gave_up(MOST_FAILURES)));
+}
+
+type Fields = std::collections::HashMap<String, String>;
+
+/// The fields of a job that make its header.
+const HEADER_FIELDS: &[&str] = &[
+    "status",
+    "owner",
+    "attempts",
+    "failures",
+    "created_at",
+    "started_at",
+    "finished_at",
+    "not_before",
+    "expires_at",
+    "priority",
+    "lane",
+    "cancel_requested",
+    "delayed",
+    "suspect",
+    "alone",
+    "language",
+    "verdict",
+    "key",
+    "has_webhook",
+    "last_event",
+    "event_size",
+];
+
+fn read_header(id: JobId, fields: &Fields) -> Option<JobHeader> {
+    fn number<T: std::str::FromStr + Default>(fields: &Fields, name: &str) -> T {
+        fields.get(name).and_then(|text| text.parse().ok()).unwrap_or_default()
+    }
+    let time = |name: &str| fields.get(name).and_then(|text| text.parse::<f64>().ok());
+    let flag = |name: &str| fields.get(name).is_some_and(|text| text == "1");
+    let size = |name: &str| fields.get(name).map_or(0, String::len) as u64;
+    let labels =
+        fields.get("lane").map(String::as_str).unwrap_or_default().split(',').filter(|label| !label.is_empty());
+    Some(JobHeader {
+        id,
+        status: status_named(fields.get("status")?)?,
+        owner: fields.get("owner").cloned(),
+        attempts: number(fields, "attempts"),
+        failures: number(fields, "failures"),
+        created_at: time("created_at").unwrap_or_default(),
+        started_at: time("started_at"),
+        finished_at: time("finished_at"),
+        not_before: time("not_before"),
+        expires_at: time("expires_at"),
+        priority: number(fields, "priority"),
+        labels: Labels::new(labels.map(str::to_owned)).unwrap_or_default(),
+        cancel_requested: flag("cancel_requested"),
+        delayed: flag("delayed"),
+        suspect: flag("suspect"),
+        alone: flag("alone"),
+        language: fields.get("language").cloned().unwrap_or_default(),
+        verdict: fields.get("verdict").filter(|verdict| !verdict.is_empty()).cloned(),
+        key: fields.get("key").and_then(|key| key.split_once(":key:")).map(|(_, key)| key.to_owned()),
+        webhook: flag("has_webhook") || fields.contains_key("webhook"),
+        last_event: number(fields, "last_event"),
+        request_bytes: size("request") + size("webhook"),
+        result_bytes: size("result"),
+        event_bytes: number(fields, "event_size"),
+    })
 }
 
 fn parse<T: DeserializeOwned>(text: Option<&String>) -> Option<T> {
@@ -467,9 +548,10 @@ mod measure {
     impl RedisStore {
         pub(crate) async fn usage(&self, owner: &str) -> Usage {
             let mut connection = self.connection.clone();
-            let (waiting, running, bytes): (u64, Option<u64>, Option<u64>) = redis::pipe()
-                .cmd("ZCARD")
-                .arg(format!("{}:waiting:{owner}", self.prefix))
+            let (waiting, running, bytes): (Option<u64>, Option<u64>, Option<u64>) = redis::pipe()
+                .cmd("HGET")
+                .arg(self.key("waiting-count"))
+                .arg(owner)
                 .cmd("HGET")
                 .arg(self.key("running"))
                 .arg(owner)
@@ -479,7 +561,8 @@ mod measure {
                 .query_async(&mut connection)
                 .await
                 .expect("read");
-            Usage { waiting, running: running.unwrap_or_default(), bytes: bytes.unwrap_or_default() }
+            let [waiting, running, bytes] = [waiting, running, bytes].map(Option::unwrap_or_default);
+            Usage { waiting, running, bytes }
         }
 
         /// What an owner has, found by reading everything.
@@ -498,7 +581,7 @@ mod measure {
                 if job.owner.as_deref().unwrap_or_default() != owner {
                     continue;
                 }
-                let mut bytes = 0;
+                let mut bytes = OVERHEAD;
                 for field in ["request", "result", "webhook"] {
                     let mut length = redis::cmd("HSTRLEN");
                     length.arg(self.of("job", id)).arg(field);

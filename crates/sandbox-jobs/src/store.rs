@@ -7,8 +7,10 @@ use std::time::Duration;
 use sandbox_executor::{RunEvent, RunResult};
 
 use crate::embedded::{Embedded, FileError};
+use crate::header::JobHeader;
 use crate::model::{
-    Attempt, Created, Event, Exceeded, Filter, Job, JobId, NewJob, Page, Progress, StoreLimits, Webhook,
+    Attempt, Created, Event, Exceeded, Filter, HeartbeatReport, Job, JobId, Labels, NewJob, Offer, Page, Progress,
+    StoreLimits, Turns, Webhook,
 };
 #[cfg(feature = "redis")]
 use crate::redis::RedisStore;
@@ -16,8 +18,8 @@ use crate::redis::RedisStore;
 /// A job store.
 #[derive(Debug, Clone)]
 pub enum JobStore {
-    /// In a file of this server's own.
-    Embedded(Arc<Embedded>, Duration),
+    /// In a file that belongs to this server.
+    Embedded(Arc<Embedded>),
     /// In Redis.
     #[cfg(feature = "redis")]
     Redis(Arc<RedisStore>),
@@ -38,22 +40,31 @@ pub enum StoreError {
     Gone,
 }
 
+impl StoreError {
+    /// Whether the store has no room for more jobs. Jobs can be read all the same.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        matches!(self, Self::File(FileError::Full))
+    }
+}
+
 type Result<T> = std::result::Result<T, StoreError>;
 
-/// Calls the embedded store on a thread that may block on the disk.
-async fn blocking<T: Send + 'static>(
-    store: &Arc<Embedded>,
-    call: impl FnOnce(&Embedded) -> std::result::Result<T, FileError> + Send + 'static,
-) -> Result<T> {
-    let store = Arc::clone(store);
-    let called = tokio::task::spawn_blocking(move || call(&store)).await;
-    Ok(called.map_err(|_| StoreError::Gone)??)
+/// Calls the store that this is.
+macro_rules! on_store {
+    ($self:ident, $store:ident => $call:expr) => {
+        match $self {
+            Self::Embedded($store) => Ok($call.await?),
+            #[cfg(feature = "redis")]
+            Self::Redis($store) => Ok($call.await?),
+        }
+    };
 }
 
 impl JobStore {
     /// The store in a file. Jobs that were running when its last user died are queued again, or given up.
     pub fn embedded(file: &Path, retention: Duration) -> Result<Self> {
-        Ok(Self::Embedded(Arc::new(Embedded::open(file)?), retention))
+        Ok(Self::Embedded(Arc::new(Embedded::open(file, retention)?)))
     }
 
     /// The store in Redis.
@@ -72,215 +83,157 @@ impl JobStore {
         }
     }
 
-    /// Creates a job and queues it.
+    /// Creates a job and queues it, in one step: first the idempotency key is looked up, then the bounds of the queue are
+    /// checked, then the quota is charged. The job is durable when this returns.
     ///
-    /// A key that is known makes no new job, whatever the bounds: what is returned is the job that it made before.
+    /// A key that is known creates no job and costs nothing, whatever the bounds: it returns the job that it created
+    /// before. A key is kept for as long as its job.
     pub async fn create(&self, new: NewJob, bounds: StoreLimits) -> Result<Created> {
-        let new = Arc::new(new);
-        let created = self.try_create(&new, bounds).await?;
+        let created = self.try_create(new.clone(), bounds).await?;
         if created != Created::Refused(Exceeded::BytesPerOwner) {
             return Ok(created);
         }
         // Jobs whose time is up do not count, even if they have not been forgotten yet.
         self.expire().await?;
-        self.try_create(&new, bounds).await
+        self.try_create(new, bounds).await
     }
 
-    async fn try_create(&self, new: &Arc<NewJob>, bounds: StoreLimits) -> Result<Created> {
-        match self {
-            Self::Embedded(store, _) => {
-                let new = Arc::clone(new);
-                blocking(store, move |store| store.create(&new, &bounds)).await
-            }
-            #[cfg(feature = "redis")]
-            Self::Redis(store) => Ok(store.create(new, &bounds).await?),
-        }
+    async fn try_create(&self, new: NewJob, bounds: StoreLimits) -> Result<Created> {
+        on_store!(self, store => store.create(new, bounds))
     }
 
     /// A job.
     pub async fn get(&self, id: JobId) -> Result<Option<Job>> {
-        match self {
-            Self::Embedded(store, _) => blocking(store, move |store| store.get(id)).await,
-            #[cfg(feature = "redis")]
-            Self::Redis(store) => Ok(store.get(id).await?),
-        }
+        on_store!(self, store => store.get(id))
     }
 
-    /// How far a job is, without reading what it was asked or answered.
+    /// The header of a job: everything except its request, result, webhook and events.
+    pub async fn header(&self, id: JobId) -> Result<Option<JobHeader>> {
+        on_store!(self, store => store.header(id))
+    }
+
+    /// How far a job is, without reading its request or result.
     pub async fn progress(&self, id: JobId) -> Result<Option<Progress>> {
-        match self {
-            Self::Embedded(store, _) => blocking(store, move |store| store.progress(id)).await,
-            #[cfg(feature = "redis")]
-            Self::Redis(store) => Ok(store.progress(id).await?),
-        }
+        on_store!(self, store => store.progress(id))
     }
 
     /// Fails if jobs could not be created or finished now.
     pub async fn probe(&self) -> Result<()> {
-        match self {
-            Self::Embedded(store, _) => blocking(store, Embedded::probe).await,
-            #[cfg(feature = "redis")]
-            Self::Redis(store) => Ok(store.probe().await?),
-        }
+        on_store!(self, store => store.probe())
     }
 
     /// Jobs, newest first, from before `cursor` on.
     pub async fn list(&self, filter: Filter, limit: usize, cursor: Option<JobId>) -> Result<Page> {
-        match self {
-            Self::Embedded(store, _) => {
-                let _turn = store.listings.acquire().await.map_err(|_| StoreError::Gone)?;
-                blocking(store, move |store| store.list(&filter, limit, cursor)).await
-            }
-            #[cfg(feature = "redis")]
-            Self::Redis(store) => Ok(store.list(&filter, limit, cursor).await?),
-        }
+        on_store!(self, store => store.list(filter, limit, cursor))
     }
 
-    /// How many jobs wait.
+    /// How many jobs wait, also those that may not start yet.
     pub async fn waiting(&self) -> Result<u64> {
+        on_store!(self, store => store.waiting())
+    }
+
+    /// Whose jobs wait for a worker with these labels. Owners whose jobs take more bytes than this are left out.
+    pub async fn next_owners(&self, most_bytes: u64, labels: &Labels) -> Result<Turns> {
+        on_store!(self, store => store.next_owners(most_bytes, labels))
+    }
+
+    /// Starts an attempt of a job of this owner that fits the offer: the one with the highest priority, and of these the
+    /// one that has waited longest.
+    pub async fn take(&self, owner: Option<&str>, offer: &Offer) -> Result<Option<Job>> {
+        on_store!(self, store => store.take(owner, offer))
+    }
+
+    /// Waits until a job may have been queued, or for this long.
+    pub async fn something_queued(&self, most: Duration) {
         match self {
-            Self::Embedded(store, _) => blocking(store, Embedded::waiting).await,
+            Self::Embedded(store) => store.something_queued(most).await,
             #[cfg(feature = "redis")]
-            Self::Redis(store) => Ok(store.waiting().await?),
+            Self::Redis(store) => store.something_queued(most).await,
         }
     }
 
-    /// The owners whose jobs wait, the one to be served next first: it has the fewest running jobs, or was served longest
-    /// ago. Owners whose jobs take more bytes than this are left out.
-    pub async fn next_owners(&self, most_bytes: u64) -> Result<Vec<Option<String>>> {
+    /// Waits until a webhook may be due, or for this long.
+    pub async fn delivery_due(&self, most: Duration) {
         match self {
-            Self::Embedded(store, _) => blocking(store, move |store| store.next_owners(most_bytes)).await,
+            Self::Embedded(store) => store.delivery_due(most).await,
             #[cfg(feature = "redis")]
-            Self::Redis(store) => Ok(store.next_owners(most_bytes).await?),
+            Self::Redis(store) => store.delivery_due(most).await,
         }
     }
 
-    /// Takes the job of an owner that has waited longest, and starts a run of it.
-    pub async fn take(&self, owner: Option<&str>) -> Result<Option<Job>> {
-        match self {
-            Self::Embedded(store, _) => {
-                let owner = owner.map(str::to_owned);
-                blocking(store, move |store| store.take(owner.as_deref())).await
-            }
-            #[cfg(feature = "redis")]
-            Self::Redis(store) => Ok(store.take(owner).await?),
-        }
+    /// Renews the leases of all attempts that this server is running, and reports which of them have to end. To be called
+    /// every second or so: a server that is silent loses its jobs to others.
+    pub async fn heartbeat(&self, attempts: Vec<Attempt>) -> Result<HeartbeatReport> {
+        on_store!(self, store => store.heartbeat(attempts))
     }
 
-    /// Waits until a job may have been queued.
-    pub async fn something_queued(&self) {
-        match self {
-            Self::Embedded(store, _) => store.something_queued().await,
-            #[cfg(feature = "redis")]
-            Self::Redis(_) => tokio::time::sleep(Duration::from_millis(25)).await,
-        }
+    /// Records what happened in an attempt. Returns false, and records nothing, if it is not the job's current attempt.
+    pub async fn append(&self, attempt: Attempt, events: Vec<RunEvent>) -> Result<bool> {
+        on_store!(self, store => store.append(attempt, events))
     }
 
-    /// Renews the leases of these attempts; returns the jobs that are to be cancelled. To be called every second or
-    /// so: a server that is silent loses its jobs to others.
-    #[cfg_attr(
-        not(feature = "redis"),
-        expect(unused_variables, clippy::unused_async, reason = "a file belongs to one server, which keeps its jobs")
-    )]
-    pub async fn heartbeat(&self, runs: &[Attempt]) -> Result<Vec<JobId>> {
-        match self {
-            Self::Embedded(..) => Ok(vec![]),
-            #[cfg(feature = "redis")]
-            Self::Redis(store) => Ok(store.heartbeat(runs).await?),
-        }
-    }
-
-    /// Notes something that happened in a run.
-    pub async fn append(&self, attempt: Attempt, what: RunEvent) -> Result<()> {
-        match self {
-            Self::Embedded(store, _) => blocking(store, move |store| store.append(attempt, &what)).await,
-            #[cfg(feature = "redis")]
-            Self::Redis(store) => Ok(store.append(attempt, &what).await?),
-        }
-    }
-
-    /// The next events of a job after one of them, at most this many.
+    /// The next events of a job after one of them, at most this many. Numbers rise over all attempts. When an attempt is
+    /// interrupted, its events are replaced by [`RunEvent::Restarted`].
     pub async fn events(&self, id: JobId, after: u64, most: usize) -> Result<Vec<Event>> {
-        match self {
-            Self::Embedded(store, _) => blocking(store, move |store| store.events(id, after, most)).await,
-            #[cfg(feature = "redis")]
-            Self::Redis(store) => Ok(store.events(id, after, most).await?),
-        }
+        on_store!(self, store => store.events(id, after, most))
     }
 
     /// Takes a job whose webhook is due, of any owner except these. Its delivery is leased for this long.
     pub async fn take_delivery(&self, lease: Duration, without: Vec<Option<String>>) -> Result<Option<Job>> {
-        match self {
-            Self::Embedded(store, _) => blocking(store, move |store| store.take_delivery(lease, &without)).await,
-            #[cfg(feature = "redis")]
-            Self::Redis(store) => Ok(store.take_delivery(lease, &without).await?),
-        }
+        on_store!(self, store => store.take_delivery(lease, without))
     }
 
     /// Records the outcome of a delivery, and when to retry.
     pub async fn note_delivery(&self, id: JobId, webhook: Webhook, again: Option<Duration>) -> Result<()> {
-        match self {
-            Self::Embedded(store, _) => blocking(store, move |store| store.note_delivery(id, &webhook, again)).await,
-            #[cfg(feature = "redis")]
-            Self::Redis(store) => Ok(store.note_delivery(id, &webhook, again).await?),
-        }
+        on_store!(self, store => store.note_delivery(id, webhook, again))
     }
 
     /// Charges runs against a daily quota (in UTC). Returns false, and charges nothing, if there are not so many
     /// left.
     pub async fn spend(&self, who: &str, runs: u64, most: u64) -> Result<bool> {
-        let owned = who.to_owned();
-        match self {
-            Self::Embedded(store, _) => blocking(store, move |store| store.spend(&owned, runs, most)).await,
-            #[cfg(feature = "redis")]
-            Self::Redis(store) => Ok(store.spend(who, runs, most).await?),
-        }
+        on_store!(self, store => store.spend(who.to_owned(), runs, most))
     }
 
-    /// Ends a job with its run's result, which is its last event too.
-    pub async fn finish(&self, attempt: Attempt, cancelled: bool, result: RunResult) -> Result<()> {
-        match self {
-            Self::Embedded(store, _) => blocking(store, move |store| store.finish(attempt, cancelled, result)).await,
-            #[cfg(feature = "redis")]
-            Self::Redis(store) => Ok(store.finish(attempt, cancelled, result).await?),
-        }
+    /// Ends a job with the result of its current attempt, which is its last event too. A job that was cancelled ends as
+    /// cancelled, whatever the result. Returns false, and records nothing, if it is not the job's current attempt.
+    pub async fn finish(&self, attempt: Attempt, result: Arc<RunResult>) -> Result<bool> {
+        on_store!(self, store => store.finish(attempt, result))
     }
 
-    /// Cancels a job that waits; one that runs is cancelled by the server that runs it. Returns the job as it is then.
-    pub async fn cancel(&self, id: JobId) -> Result<Option<Job>> {
-        match self {
-            Self::Embedded(store, _) => blocking(store, move |store| store.cancel(id)).await,
-            #[cfg(feature = "redis")]
-            Self::Redis(store) => Ok(store.cancel(id).await?),
-        }
+    /// Ends an attempt that failed for reasons of the host. The job is queued again after a pause. After
+    /// [`MOST_FAILURES`](crate::MOST_FAILURES) it is given up and ends with this result.
+    pub async fn fail(&self, attempt: Attempt, result: Arc<RunResult>) -> Result<bool> {
+        on_store!(self, store => store.fail(attempt, result))
     }
 
-    /// Puts a running job back into the queue, for a server that ends before it does.
-    pub async fn put_back(&self, attempt: Attempt) -> Result<()> {
-        match self {
-            Self::Embedded(store, _) => blocking(store, move |store| store.put_back(attempt)).await,
-            #[cfg(feature = "redis")]
-            Self::Redis(store) => Ok(store.put_back(attempt).await?),
-        }
+    /// Cancels a job, and returns it as it is then. A job that waits ends. For one that runs, the cancellation is recorded
+    /// before this returns, and holds whatever happens to its server: the job ends as cancelled.
+    pub async fn cancel(&self, id: JobId) -> Result<Option<JobHeader>> {
+        on_store!(self, store => store.cancel(id))
     }
 
-    /// Forgets jobs that ended long ago. To be called from time to time.
+    /// Puts a running job back into the queue, for a server that ends before it does. That does not count as a failure.
+    pub async fn put_back(&self, attempt: Attempt) -> Result<bool> {
+        on_store!(self, store => store.put_back(attempt))
+    }
+
+    /// Does what time has made due: delayed jobs can be taken, jobs that were not started in time end as expired, and jobs
+    /// of dead servers are queued again as suspects. Returns how long until there is more to do, if it is known. To be
+    /// called every second or so, by every server.
+    pub async fn sweep(&self) -> Result<Option<Duration>> {
+        on_store!(self, store => store.sweep())
+    }
+
+    /// Forgets jobs that ended long ago, and returns how many. To be called from time to time.
     pub async fn expire(&self) -> Result<usize> {
-        match self {
-            Self::Embedded(store, retention) => {
-                let retention = *retention;
-                blocking(store, move |store| store.expire(retention)).await
-            }
-            #[cfg(feature = "redis")]
-            Self::Redis(store) => Ok(store.expire().await?),
-        }
+        on_store!(self, store => store.expire())
     }
 
     /// Follows a job: wakes when it may have changed.
     #[must_use]
     pub fn follow(&self, id: JobId) -> JobWatch {
         match self {
-            Self::Embedded(store, _) => JobWatch::Told(Arc::clone(store), id, store.follow(id)),
+            Self::Embedded(store) => JobWatch::Told(Arc::clone(store), id, store.follow(id)),
             #[cfg(feature = "redis")]
             Self::Redis(_) => JobWatch::Asks,
         }
@@ -339,7 +292,7 @@ impl Usage {
 impl JobStore {
     pub(crate) async fn usage(&self, owner: &str) -> Usage {
         match self {
-            Self::Embedded(store, _) => store.usage(owner),
+            Self::Embedded(store) => store.usage(owner),
             #[cfg(feature = "redis")]
             Self::Redis(store) => store.usage(owner).await,
         }
@@ -347,7 +300,7 @@ impl JobStore {
 
     pub(crate) async fn measured(&self, owner: &str) -> Usage {
         match self {
-            Self::Embedded(store, _) => store.measured(owner),
+            Self::Embedded(store) => store.measured(owner),
             #[cfg(feature = "redis")]
             Self::Redis(store) => store.measured(owner).await,
         }

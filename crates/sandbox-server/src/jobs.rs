@@ -120,7 +120,7 @@ pub(crate) async fn create(
     let webhook = request.webhook.take().map(|webhook| app.webhooks.check(webhook)).transpose()?;
     check(&app, &client, request.clone(), size).await?;
     let (owner, per_day) = (client.name.clone(), client.per_day);
-    let new = NewJob { request, idempotency_key, owner, webhook, per_day };
+    let new = NewJob { idempotency_key, owner, webhook, per_day, ..NewJob::of(request) };
     let created = app.jobs.create(new, app.bounds).await?;
     drop(held);
     let job = match created {
@@ -204,15 +204,16 @@ pub(crate) async fn cancel(
 ) -> Result<Response, Problem> {
     let id = parse_id(&id)?;
     find(&app, &client, id).await?;
-    let job = app.jobs.cancel(id).await?.ok_or_else(|| unknown(&id.to_string()))?;
-    if job.status == JobStatus::Running {
+    let cancelled = app.jobs.cancel(id).await?.ok_or_else(|| unknown(&id.to_string()))?;
+    if cancelled.status == JobStatus::Running {
         // One that runs elsewhere hears of it through the store.
         let here = running(&app).get(&id).cloned();
         if let Some(here) = here {
             here.cancel();
         }
     }
-    app.answers.answer(&client_id, &shown(job))
+    let job = find(&app, &client, id).await?;
+    app.answers.answer(&client_id, &job)
 }
 
 #[derive(Debug, Deserialize)]

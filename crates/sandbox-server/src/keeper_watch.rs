@@ -3,13 +3,11 @@
 //! The kernel reports the end of the process, so that it is noticed at once and costs nothing until then. While there is no
 //! keeper, the server is not ready, takes no jobs, and lets new runs wait for a moment.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use sandbox_base::wait::is_readable;
 use sandbox_executor::RunService;
-use sandbox_jobs::JobId;
 use tokio::sync::{oneshot, watch};
 
 use crate::problem::{Code, Problem};
@@ -22,23 +20,15 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
-/// How often the keeper may end while it runs a job before the job is given up: it may be the reason.
-const MOST_ENDS: u32 = 3;
-
-/// The most jobs of which that is remembered.
-const MOST_SUSPECTS: usize = 4096;
-
-/// Whether there is a keeper, and which jobs may have ended one.
+/// Whether there is a keeper.
 #[derive(Debug)]
 pub(crate) struct KeeperWatch {
     is_up: watch::Sender<bool>,
-    /// How many keepers have ended while they ran a job.
-    suspects: Mutex<HashMap<JobId, u32>>,
 }
 
 impl Default for KeeperWatch {
     fn default() -> Self {
-        Self { is_up: watch::Sender::new(true), suspects: Mutex::default() }
+        Self { is_up: watch::Sender::new(true) }
     }
 }
 
@@ -47,26 +37,6 @@ impl KeeperWatch {
     pub(crate) async fn wait(&self) {
         // The sender is right here.
         let _ = self.is_up.subscribe().wait_for(|up| *up).await;
-    }
-
-    /// Notes that the keeper ended while it ran a job. Returns how often that has happened if the job is not to be tried
-    /// again.
-    pub(crate) fn suspect(&self, job: JobId) -> Option<u32> {
-        let mut suspects = self.suspects.lock().unwrap_or_else(PoisonError::into_inner);
-        if suspects.len() >= MOST_SUSPECTS {
-            suspects.clear();
-        }
-        let ends = suspects.entry(job).or_default();
-        *ends += 1;
-        if *ends < MOST_ENDS {
-            return None;
-        }
-        suspects.remove(&job)
-    }
-
-    /// A job has ended for another reason.
-    pub(crate) fn acquit(&self, job: JobId) {
-        self.suspects.lock().unwrap_or_else(PoisonError::into_inner).remove(&job);
     }
 
     /// Waits until there is a keeper, but not for long.
@@ -139,16 +109,6 @@ async fn replace(app: &Arc<App>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_job_is_given_up_when_it_has_seen_three_keepers_end() {
-        let (keeper, job) = (KeeperWatch::default(), JobId::new());
-        assert_eq!((keeper.suspect(job), keeper.suspect(job)), (None, None));
-        assert_eq!(keeper.suspect(job), Some(3));
-        assert_eq!(keeper.suspect(job), None);
-        keeper.acquit(job);
-        assert_eq!((keeper.suspect(job), keeper.suspect(job)), (None, None));
-    }
 
     #[tokio::test]
     async fn a_run_waits_for_the_next_keeper_but_not_for_ever() {

@@ -50,6 +50,7 @@ pub(crate) async fn serve(app: &Arc<App>, config: &Config) -> Result<(), String>
         keep_running(app, "worker", worker::work);
         keep_running(app, "leases", worker::report);
     }
+    keep_running(app, "job sweep", worker::sweep);
     keep_running(app, "warm starts", health::log_cold_starts);
     keep_running(app, "webhooks", webhook::deliver);
     keep_running(app, "expiry", move |app| forget_old_jobs(app, retention));

@@ -8,12 +8,12 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use sandbox_executor::RunService;
-use sandbox_jobs::JobId;
+use sandbox_jobs::{JobId, Labels};
 use tokio::sync::{Semaphore, watch};
 
 use crate::auth::Keys;
 use crate::capacity::Slots;
-use crate::config::{Config, Role};
+use crate::config::{Config, ServerRole};
 use crate::follow::Followed;
 use crate::keeper_watch::KeeperWatch;
 use crate::memory_budget::SharedBudget;
@@ -63,8 +63,10 @@ pub(crate) struct App {
     pub(crate) readiness: Readiness,
     /// Where jobs and what is made once are stored.
     pub(crate) data_dir: Arc<Path>,
+    /// The labels of jobs that the worker takes, besides jobs without any.
+    pub(crate) labels: Labels,
     /// What the server does.
-    pub(crate) role: Role,
+    pub(crate) role: ServerRole,
     pub(crate) webhooks: Webhooks,
     /// Warnings for the operator, once the server listens.
     pub(crate) warnings: OnceLock<Vec<String>>,
@@ -116,6 +118,7 @@ impl App {
             readiness: Readiness::default(),
             data_dir: config.settings.data_dir.clone().unwrap_or_default().into(),
             role: config.role,
+            labels: config.labels.clone(),
             webhooks,
             warnings: OnceLock::new(),
             isolation,
@@ -137,7 +140,7 @@ impl App {
 
     /// Whether the server runs programs itself.
     pub(crate) fn needs_keeper(&self) -> bool {
-        self.role != Role::Api
+        self.role != ServerRole::Api
     }
 
     /// Takes no more work from now on. Returns whether it took work until now.

@@ -6,11 +6,14 @@ use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use sandbox_executor::{EventEncoder, Observer, RunEvent, RunResult, Step, Stream, Verdict};
-use sandbox_jobs::{Attempt, Job, JobId, JobStore, StoreError};
+use sandbox_jobs::{Attempt, Job, JobId, JobStore, Offer, StoreError};
 use tokio::runtime::Handle;
 
 use crate::runs::{CancelHandle, perform};
 use crate::state::App;
+
+/// The longest that the worker waits before it looks at the queue again.
+const GLANCE: Duration = Duration::from_secs(1);
 
 /// A job that runs here.
 #[derive(Debug)]
@@ -45,25 +48,42 @@ pub(crate) async fn work(app: Arc<App>) {
 
 /// Starts the next job, or waits until there may be one or a slot for it.
 async fn take_one(app: &Arc<App>) -> Result<(), StoreError> {
-    let owners = app.jobs.next_owners(app.bounds.bytes_per_owner).await?;
+    let turns = app.jobs.next_owners(app.bounds.bytes_per_owner, &app.labels).await?;
+    let owners = turns.owners;
     let none_waits = owners.is_empty();
     // The slot comes before the job: a job that was taken runs.
     let Some((owner, slot)) = app.slots.job(owners) else {
         let full = !none_waits && app.slots.are_full_for_jobs();
         tokio::select! {
-            () = app.jobs.something_queued(), if !full => {}
+            () = app.jobs.something_queued(GLANCE), if !full => {}
             () = app.slots.changed(), if !none_waits => {}
         }
         return Ok(());
     };
     // Another server may have been faster.
-    let Some(job) = app.jobs.take(owner.as_deref()).await? else { return Ok(()) };
+    let Some(job) = app.jobs.take(owner.as_deref(), &Offer { labels: app.labels.clone(), alone: false }).await? else {
+        return Ok(());
+    };
     let (app, handle) = (Arc::clone(app), Handle::current());
     tokio::task::spawn_blocking(move || {
         carry_out(&app, &handle, &job);
         drop(slot);
     });
     Ok(())
+}
+
+/// Does what time makes due in the store, until the server ends.
+pub(crate) async fn sweep(app: Arc<App>) {
+    loop {
+        let next = match app.jobs.sweep().await {
+            Ok(next) => next.unwrap_or(GLANCE),
+            Err(error) => {
+                tracing::error!(%error, "cannot sweep the job queue");
+                GLANCE
+            }
+        };
+        tokio::time::sleep(next.clamp(Duration::from_millis(10), GLANCE)).await;
+    }
 }
 
 /// Renews the leases of the jobs that run here, and learns which of them were cancelled.
@@ -74,9 +94,9 @@ pub(crate) async fn report(app: Arc<App>) {
         if runs.is_empty() {
             continue;
         }
-        match app.jobs.heartbeat(&runs).await {
-            Ok(cancelled) => {
-                for id in cancelled {
+        match app.jobs.heartbeat(runs).await {
+            Ok(report) => {
+                for id in report.cancelled {
                     if let Some(job) = running(&app).get(&id) {
                         job.cancel();
                     }
@@ -112,24 +132,19 @@ fn carry_out(app: &App, handle: &Handle, job: &Job) {
         .check_json(job.request.clone(), job.owner.as_deref())
         .and_then(|checked| perform(app, &job.id.to_string(), (checked, job.waited()), &cancel, &mut recorder));
     running(app).remove(&job.id);
-    let ends = if let Err(refused) = &result
-        && refused.is_keeper_end()
-    {
-        app.keeper.suspect(job.id).map_or(KeeperEnds::Retry, KeeperEnds::TooMany)
-    } else {
-        app.keeper.acquit(job.id);
-        KeeperEnds::None
-    };
-    let result = match (ends, result) {
-        (KeeperEnds::TooMany(ends), _) => {
-            internal_error(format!("the keeper ended {ends} times while running this job"))
+    let result = match result {
+        Ok(result) => result,
+        // The host failed, not the job: it is run again.
+        Err(refused) if refused.is_internal() => {
+            if let Err(error) = handle.block_on(app.jobs.fail(attempt, internal_error(refused.to_string()))) {
+                tracing::error!(%error, id = %job.id, "cannot requeue a job");
+            }
+            return;
         }
-        (_, Ok(result)) => result,
-        (_, Err(refused)) => internal_error(refused.to_string()),
+        Err(refused) => internal_error(refused.to_string()),
     };
-    let is_cancelled = here.cancelled.load(Ordering::Relaxed);
-    if !is_cancelled && (ends == KeeperEnds::Retry || result.verdict == Verdict::Cancelled) {
-        // The server or the keeper ends, the job does not: it is run again, here or by another server.
+    if result.verdict == Verdict::Cancelled && !here.cancelled.load(Ordering::Relaxed) {
+        // The server ends, the job does not: another server runs it.
         if let Err(error) = handle.block_on(app.jobs.put_back(attempt)) {
             tracing::error!(%error, id = %job.id, "cannot requeue a job");
         }
@@ -138,25 +153,13 @@ fn carry_out(app: &App, handle: &Handle, job: &Job) {
     conclude(app, handle, attempt, result);
 }
 
-/// What becomes of a job whose keeper ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum KeeperEnds {
-    /// The keeper did not end.
-    None,
-    /// The job is run again.
-    Retry,
-    /// The job is given up: so many keepers have ended while they ran it.
-    TooMany(u32),
-}
-
 fn internal_error(error: String) -> Arc<RunResult> {
     Arc::new(RunResult::internal_error(error))
 }
 
 /// Ends a job with its result.
 fn conclude(app: &App, handle: &Handle, attempt: Attempt, result: Arc<RunResult>) {
-    let cancelled = result.verdict == Verdict::Cancelled;
-    if let Err(error) = handle.block_on(app.jobs.finish(attempt, cancelled, Arc::unwrap_or_clone(result))) {
+    if let Err(error) = handle.block_on(app.jobs.finish(attempt, result)) {
         tracing::error!(%error, id = %attempt.id, "cannot finish a job");
     }
 }
@@ -171,7 +174,7 @@ struct Recorder<'a> {
 
 impl Recorder<'_> {
     fn record(&self, event: RunEvent) {
-        if let Err(error) = self.handle.block_on(self.store.append(self.attempt, event)) {
+        if let Err(error) = self.handle.block_on(self.store.append(self.attempt, vec![event])) {
             tracing::error!(%error, id = %self.attempt.id, "cannot record an event");
         }
     }

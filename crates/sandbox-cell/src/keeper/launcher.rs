@@ -23,7 +23,7 @@ use super::launch::{self, PrivilegedRole};
 use super::{patient_pair, serve, wait_for};
 use crate::error::Failure;
 use crate::wire::{self, FromLauncher, Received, ToKeeper, ToLauncher};
-use crate::{cgroup, descendants, stdio};
+use crate::{cgroup, descendants, stdio, syscalls};
 
 const WHAT: &str = "cannot start the keeper";
 
@@ -140,6 +140,9 @@ impl LauncherServer<'_> {
                 let sealed = self.remembered.iter().any(|message| matches!(message, ToKeeper::Confine(_)));
                 let is_setting = matches!(*message, ToKeeper::Confine(_) | ToKeeper::UseBridges(_));
                 if is_setting && !sealed && self.remembered.len() < MOST_REMEMBERED {
+                    if matches!(*message, ToKeeper::Confine(_)) && self.is_native() {
+                        confine_self()?;
+                    }
                     self.remembered.push(*message);
                 }
             }
@@ -160,6 +163,11 @@ impl LauncherServer<'_> {
             Ok(Received::Closed) | Err(_) => return Ok(false),
         }
         Ok(true)
+    }
+
+    /// Whether keepers make cells themselves.
+    fn is_native(&self) -> bool {
+        !self.remembered.iter().any(|message| matches!(message, ToKeeper::UseBridges(Some(_))))
     }
 
     /// Starts a keeper and tells it what it must know before its caller can.
@@ -189,8 +197,7 @@ impl LauncherServer<'_> {
     /// processes that no init watches any more. Bridges to containers end by themselves, when they have removed those.
     fn bury(&mut self) {
         let own = rustix::process::getpid();
-        let native = !self.remembered.iter().any(|message| matches!(message, ToKeeper::UseBridges(Some(_))));
-        let until = Instant::now() + DIE;
+        let (native, until) = (self.is_native(), Instant::now() + DIE);
         self.keeper = None;
         loop {
             if native {
@@ -209,4 +216,10 @@ impl LauncherServer<'_> {
             std::thread::sleep(Duration::from_millis(2));
         }
     }
+}
+
+/// Limits what this process may ask of the kernel, as keepers do. The keepers that it starts inherit that.
+fn confine_self() -> rustix::io::Result<()> {
+    rustix::thread::set_no_new_privs(true)?;
+    sandbox_sys::seccomp::install(&syscalls::compile(&syscalls::policy_of_keeper()))
 }

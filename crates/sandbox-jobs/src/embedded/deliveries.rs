@@ -2,67 +2,71 @@
 
 use std::time::Duration;
 
-use redb::{ReadableTable, TableDefinition, WriteTransaction};
+use redb::{ReadTransaction, ReadableTable, WriteTransaction};
 
-use super::index::{ACCOUNTS, DUE};
-use super::{Embedded, Result, get, milliseconds, put};
-use crate::model::{Job, JobId, Webhook, now};
+use super::tables::{ACCOUNTS, DELIVERIES, DUE, WEBHOOKS, header, put_header};
+use super::{Result, milliseconds};
+use crate::header::JobHeader;
+use crate::model::{JobId, Webhook, now};
 
-/// When the next attempt is due, in milliseconds since 1970.
-pub(super) const DELIVERIES: TableDefinition<'_, u128, u64> = TableDefinition::new("deliveries");
-impl Embedded {
-    /// Takes a job whose webhook is due, of any owner except these. Its delivery is leased for this long.
-    pub fn take_delivery(&self, lease: Duration, without: &[Option<String>]) -> Result<Option<Job>> {
-        // Usually nothing is due, and a read transaction blocks no other.
-        if self.due(without)?.is_none() {
-            return Ok(None);
+/// A due delivery: owner, time and job.
+pub(super) type DueDelivery = (String, u64, u128);
+
+/// The delivery that has been due for longest, of any owner except these.
+pub(super) fn first_due(transaction: &ReadTransaction, without: &[Option<String>]) -> Result<Option<DueDelivery>> {
+    let (due, accounts) = (transaction.open_table(DUE)?, transaction.open_table(ACCOUNTS)?);
+    let time = milliseconds(now());
+    let mut first: Option<DueDelivery> = None;
+    for entry in accounts.iter()? {
+        let (owner, _) = entry?;
+        let owner = owner.value();
+        if without.iter().any(|other| other.as_deref().unwrap_or_default() == owner) {
+            continue;
         }
-        let transaction = self.database.begin_write()?;
-        // What was due may have been taken since; it is this one's if it still is.
-        let Some((owner, at, id)) = self.due(without)? else { return Ok(None) };
-        if transaction.open_table(DUE)?.get((owner.as_str(), at, id))?.is_none() {
-            return Ok(None);
+        let Some(entry) = due.range((owner, 0, 0)..=(owner, time, u128::MAX))?.next() else { continue };
+        let (_, at, id) = entry?.0.value();
+        if first.as_ref().is_none_or(|(_, first, _)| at < *first) {
+            first = Some((owner.to_owned(), at, id));
         }
-        let id = JobId::from_number(id);
-        let job = get(&transaction, id)?;
-        let again = job.is_some().then(|| milliseconds(now() + lease.as_secs_f64()));
-        set_delivery(&transaction, id, &owner, again)?;
-        transaction.commit()?;
-        Ok(job)
     }
+    Ok(first)
+}
 
-    /// The delivery that has been due for longest: owner, time and job.
-    fn due(&self, without: &[Option<String>]) -> Result<Option<(String, u64, u128)>> {
-        let transaction = self.database.begin_read()?;
-        let (due, accounts) = (transaction.open_table(DUE)?, transaction.open_table(ACCOUNTS)?);
-        let time = milliseconds(now());
-        let mut first: Option<(String, u64, u128)> = None;
-        for entry in accounts.iter()? {
-            let (owner, _) = entry?;
-            let owner = owner.value();
-            if without.iter().any(|other| other.as_deref().unwrap_or_default() == owner) {
-                continue;
-            }
-            let Some(entry) = due.range((owner, 0, 0)..=(owner, time, u128::MAX))?.next() else { continue };
-            let (_, at, id) = entry?.0.value();
-            if first.as_ref().is_none_or(|(_, first, _)| at < *first) {
-                first = Some((owner.to_owned(), at, id));
-            }
-        }
-        Ok(first)
+/// Leases a delivery that was due, unless another call was faster.
+pub(super) fn lease(
+    transaction: &WriteTransaction,
+    (owner, at, id): &DueDelivery,
+    lease: Duration,
+) -> Result<Option<JobId>> {
+    if transaction.open_table(DUE)?.get((owner.as_str(), *at, *id))?.is_none() {
+        return Ok(None);
     }
+    let id = JobId::from_number(*id);
+    let known = header(transaction, id)?.is_some();
+    let again = known.then(|| milliseconds(now() + lease.as_secs_f64()));
+    set_delivery(transaction, id, owner, again)?;
+    Ok(known.then_some(id))
+}
 
-    /// Records the outcome of a delivery, and when to retry.
-    pub fn note_delivery(&self, id: JobId, webhook: &Webhook, again: Option<Duration>) -> Result<()> {
-        let transaction = self.database.begin_write()?;
-        let Some(mut job) = get(&transaction, id)? else { return Ok(()) };
-        let again = again.map(|after| milliseconds(now() + after.as_secs_f64()));
-        set_delivery(&transaction, id, job.owner.as_deref().unwrap_or_default(), again)?;
-        job.webhook = Some(webhook.clone());
-        put(&transaction, &job)?;
-        transaction.commit()?;
-        Ok(())
-    }
+/// Records the outcome of a delivery, and when to retry.
+pub(super) fn note(
+    transaction: &WriteTransaction,
+    id: JobId,
+    webhook: &Webhook,
+    again: Option<Duration>,
+) -> Result<()> {
+    let Some(before) = header(transaction, id)? else { return Ok(()) };
+    let again = again.map(|after| milliseconds(now() + after.as_secs_f64()));
+    set_delivery(transaction, id, before.owner_name(), again)?;
+    let bytes = serde_json::to_vec(webhook).unwrap_or_default();
+    let replaced = {
+        let mut webhooks = transaction.open_table(WEBHOOKS)?;
+        let replaced = webhooks.insert(id.number(), bytes.as_slice())?;
+        replaced.map_or(0, |replaced| replaced.value().len())
+    };
+    let request_bytes = before.request_bytes.saturating_sub(replaced as u64) + bytes.len() as u64;
+    let after = JobHeader { request_bytes, ..before.clone() };
+    put_header(transaction, Some(&before), Some(&after))
 }
 
 /// Sets when the webhook of a job is due, in milliseconds since 1970.

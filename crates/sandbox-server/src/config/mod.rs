@@ -12,7 +12,7 @@ use std::time::Duration;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use sandbox_base::limits::{Caps, TABLE as LIMITS};
 use sandbox_executor::{HostRule, Settings};
-use sandbox_jobs::StoreLimits;
+use sandbox_jobs::{Labels, StoreLimits};
 
 use self::table::TABLE;
 use self::values::Values;
@@ -21,7 +21,7 @@ use crate::web::{AllowedHost, Cors};
 
 /// What a server does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Role {
+pub(crate) enum ServerRole {
     /// Serves clients and runs what they ask for.
     All,
     /// Serves clients, and leaves jobs to workers.
@@ -30,7 +30,7 @@ pub(crate) enum Role {
     Worker,
 }
 
-impl Role {
+impl ServerRole {
     /// Its name in settings.
     pub(crate) fn name(self) -> &'static str {
         match self {
@@ -57,6 +57,18 @@ impl Role {
     }
 }
 
+/// The labels of the worker.
+fn labels(values: &mut Values<'_>) -> Labels {
+    let names = values.text("labels").split(',').map(str::trim).filter(|name| !name.is_empty()).map(str::to_owned);
+    match Labels::new(names.collect::<Vec<_>>()) {
+        Ok(labels) => labels,
+        Err(why) => {
+            values.wrong("labels", why);
+            Labels::default()
+        }
+    }
+}
+
 /// Whether other servers use the same job store.
 fn is_store_shared(values: &Values<'_>) -> bool {
     !values.text("redis-addr").is_empty()
@@ -65,7 +77,9 @@ fn is_store_shared(values: &Values<'_>) -> bool {
 /// The configuration.
 #[derive(Debug, Clone)]
 pub(crate) struct Config {
-    pub(crate) role: Role,
+    pub(crate) role: ServerRole,
+    /// What the worker offers to jobs that ask for it.
+    pub(crate) labels: Labels,
     pub(crate) listen: SocketAddr,
     pub(crate) read_timeout: Duration,
     pub(crate) idle_timeout: Duration,
@@ -301,9 +315,10 @@ impl Config {
         let host = values.parsed::<IpAddr>("http-host", "an IP address");
         let port = values.number("http-port", 0..=u16::MAX);
         let cors = cors(values, !api_keys.is_empty());
-        let role = Role::parse(values);
+        let role = ServerRole::parse(values);
         Some(Self {
             role,
+            labels: labels(values),
             allowed_hosts: values.list("allowed-hosts", AllowedHost::parse),
             cors,
             read_timeout: values.duration("http-read-timeout"),

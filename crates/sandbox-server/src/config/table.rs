@@ -53,6 +53,12 @@ pub(super) const TABLE: &[Setting] = &[
         help: "Serve clients and run jobs (all), only serve clients (api), or only run jobs (worker)",
     },
     Setting {
+        flag: "labels",
+        variables: &["SANDBOX_LABELS"],
+        default: "",
+        help: "Take jobs that ask for these labels (gpu, comma-separated), besides jobs without labels",
+    },
+    Setting {
         flag: "capacity",
         variables: &["SANDBOX_CAPACITY"],
         default: "",
