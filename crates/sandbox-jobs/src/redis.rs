@@ -661,9 +661,17 @@ fn json(value: &impl serde::Serialize) -> String {
     serde_json::to_string(value).unwrap_or_default()
 }
 
+/// Whether Redis has no memory for more jobs.
+pub(crate) fn is_full(error: &RedisError) -> bool {
+    error.code() == Some("OOM")
+}
+
 fn unexpected(what: &'static str) -> RedisError {
     RedisError::from((redis::ErrorKind::UnexpectedReturnType, what))
 }
+
+#[cfg(test)]
+mod tests;
 
 #[cfg(test)]
 mod measure {

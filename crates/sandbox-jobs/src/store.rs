@@ -44,7 +44,12 @@ impl StoreError {
     /// Whether the store has no room for more jobs. Jobs can be read all the same.
     #[must_use]
     pub fn is_full(&self) -> bool {
-        matches!(self, Self::File(FileError::Full))
+        match self {
+            Self::File(error) => matches!(error, FileError::Full),
+            #[cfg(feature = "redis")]
+            Self::Redis(error) => crate::redis::is_full(error),
+            Self::Gone => false,
+        }
     }
 }
 
