@@ -48,6 +48,7 @@ pub(crate) struct ServerMetrics {
     queue: Gauge,
     ready: Gauge,
     starts: Family<StartLabels, Counter>,
+    late_output: Counter,
 }
 
 impl ServerMetrics {
@@ -73,7 +74,9 @@ impl ServerMetrics {
         registry.register("cells_ready", "Ready cells", ready.clone());
         registry.register("starts", "Runs by kind of start", starts.clone());
         registry.register("capacity", "Maximum number of concurrent runs", room);
-        Self { registry, runs, phases, answers, cached_builds, load, queue, ready, starts }
+        let late_output = Counter::default();
+        registry.register("job_output_late", "Times that output of a job was recorded late", late_output.clone());
+        Self { registry, runs, phases, answers, cached_builds, load, queue, ready, starts, late_output }
     }
 
     /// Counts a run.
@@ -87,6 +90,11 @@ impl ServerMetrics {
         if result.compile.as_ref().is_some_and(|compile| compile.cached) {
             self.cached_builds.inc();
         }
+    }
+
+    /// The counter of output that was recorded late.
+    pub(crate) fn late_output(&self) -> Counter {
+        self.late_output.clone()
     }
 
     /// Counts an answer.

@@ -98,6 +98,7 @@ pub(crate) enum Code {
     AtCapacity,
     QueueFull,
     StorageFull,
+    DiskFull,
     IdempotencyConflict,
     TooManyRequests,
     QuotaExceeded,
@@ -107,7 +108,7 @@ pub(crate) enum Code {
 
 impl Code {
     /// Every code.
-    pub(crate) const ALL: [Self; 23] = [
+    pub(crate) const ALL: [Self; 24] = [
         Self::MalformedJson,
         Self::InvalidRequest,
         Self::UnknownLanguage,
@@ -126,6 +127,7 @@ impl Code {
         Self::AtCapacity,
         Self::QueueFull,
         Self::StorageFull,
+        Self::DiskFull,
         Self::IdempotencyConflict,
         Self::ShuttingDown,
         Self::Internal,
@@ -164,6 +166,7 @@ impl Code {
             Self::StorageFull => {
                 ("storage_full", StatusCode::TOO_MANY_REQUESTS, "job storage of the API key exhausted")
             }
+            Self::DiskFull => ("disk_full", StatusCode::INSUFFICIENT_STORAGE, "the disk of the server is full"),
             Self::IdempotencyConflict => {
                 ("idempotency_conflict", StatusCode::CONFLICT, "idempotency key used for another request")
             }
