@@ -16,8 +16,9 @@ mod record;
 mod scripts;
 mod settings;
 
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use redis::{RedisError, Script, ScriptInvocation};
@@ -86,6 +87,17 @@ pub struct RedisStore {
     looked: AtomicU64,
     deliveries: NextLook,
     sweeps: NextLook,
+    appends: Mutex<HashMap<JobId, AppendState>>,
+}
+
+/// The events of an attempt that this server runs, so that a batch whose answer was lost is not appended twice.
+#[derive(Debug, Clone, Copy)]
+struct AppendState {
+    attempt: u32,
+    /// The number of the last event that is known to be stored.
+    last: u64,
+    /// How many events the last batch had, if it is not known whether it was stored.
+    uncertain: usize,
 }
 
 impl std::fmt::Debug for RedisStore {
@@ -97,7 +109,7 @@ impl std::fmt::Debug for RedisStore {
 /// When there is something to look for again: the notification of work that was known at the last look, and the time at which
 /// something is due.
 #[derive(Default)]
-struct NextLook(std::sync::Mutex<Option<(u64, Instant)>>);
+struct NextLook(Mutex<Option<(u64, Instant)>>);
 
 /// A change of a job.
 struct JobChange {
@@ -192,6 +204,7 @@ impl RedisStore {
             looked: AtomicU64::new(0),
             deliveries: NextLook::default(),
             sweeps: NextLook::default(),
+            appends: Mutex::default(),
         };
         store.adopt().await?;
         Ok(store)
@@ -386,7 +399,11 @@ impl RedisStore {
         let taken: Vec<String> = call.invoke_async(&mut self.connection().await?).await?;
         let [id, text] = taken.as_slice() else { return Ok(None) };
         let id = id.parse().map_err(|_| unexpected("a queued job has no id"))?;
-        self.whole(decoded(id, text)?.header).await
+        let header = decoded(id, text)?.header;
+        let state = AppendState { attempt: header.attempts, last: header.last_event, uncertain: 0 };
+        let job = self.whole(header).await?;
+        self.appends().insert(id, state);
+        Ok(job)
     }
 
     /// Waits until a job may have been queued since the last look, or for this long. While there are notifications, it waits
@@ -416,19 +433,47 @@ impl RedisStore {
             call.arg(attempt.id.to_string()).arg(attempt.number);
         }
         let (cancelled, lost): (Vec<String>, Vec<String>) = call.invoke_async(&mut self.connection().await?).await?;
-        let ids = |names: Vec<String>| names.iter().filter_map(|id| id.parse().ok()).collect();
-        Ok(HeartbeatReport { cancelled: ids(cancelled), lost: ids(lost) })
+        let ids = |names: Vec<String>| names.iter().filter_map(|id| id.parse().ok()).collect::<Vec<JobId>>();
+        let report = HeartbeatReport { cancelled: ids(cancelled), lost: ids(lost) };
+        self.appends().retain(|id, _| !report.lost.contains(id));
+        Ok(report)
+    }
+
+    fn appends(&self) -> MutexGuard<'_, HashMap<JobId, AppendState>> {
+        self.appends.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Records what happened in an attempt. Returns false if it is not the job's current one.
+    ///
+    /// After a failure the same events have to be passed again, and may be followed by more: those that were stored are not
+    /// stored twice.
     pub(crate) async fn append(&self, attempt: Attempt, events: Vec<RunEvent>) -> Result<bool> {
+        let state = self.appends().get(&attempt.id).copied().filter(|state| state.attempt == attempt.number);
         let mut call = self.call(&scripts::APPEND);
         call.key(self.of("events", attempt.id)).arg(attempt.id.to_string()).arg(attempt.number);
-        for event in events {
-            call.arg(json(&event));
+        let uncertain = state.filter(|state| state.uncertain > 0);
+        call.arg(uncertain.map_or(0, |state| state.last)).arg(uncertain.map_or(0, |state| state.uncertain));
+        for event in &events {
+            call.arg(json(event));
         }
-        let appended: i64 = call.invoke_async(&mut self.connection().await?).await?;
-        Ok(appended == 1)
+        let appended: Result<i64> = async { call.invoke_async(&mut self.connection().await?).await }.await;
+        let mut appends = self.appends();
+        match appended {
+            Ok(last) => {
+                let last = u64::try_from(last);
+                if let Some(state) = appends.get_mut(&attempt.id) {
+                    *state = AppendState { last: last.unwrap_or_default(), uncertain: 0, ..*state };
+                }
+                Ok(last.is_ok())
+            }
+            Err(error) => {
+                // A batch that may have been stored before stays the one in question.
+                if let Some(state) = appends.get_mut(&attempt.id).filter(|state| state.uncertain == 0) {
+                    state.uncertain = events.len();
+                }
+                Err(error)
+            }
+        }
     }
 
     /// The next events of a job after one of them, at most this many.
@@ -481,6 +526,7 @@ impl RedisStore {
     /// Ends the current attempt of a job; returns whether it was the current one.
     async fn end_attempt(&self, attempt: Attempt, end: impl Fn(&JobRecord) -> JobChange) -> Result<bool> {
         let changed = self.change(attempt.id, |before| before.header.is_current(attempt).then(|| end(before))).await?;
+        self.appends().remove(&attempt.id);
         Ok(changed.is_some_and(|(_, changed)| changed))
     }
 

@@ -53,6 +53,18 @@ impl StoreError {
     }
 }
 
+impl StoreError {
+    /// Whether the store cannot be reached now, and the same call may work later.
+    #[must_use]
+    pub fn is_unavailable(&self) -> bool {
+        match self {
+            Self::File(_) | Self::Gone => false,
+            #[cfg(feature = "redis")]
+            Self::Redis(_) => !self.is_full(),
+        }
+    }
+}
+
 type Result<T> = std::result::Result<T, StoreError>;
 
 /// Calls the store that this is.

@@ -253,19 +253,21 @@ end
 return {cancelled, lost}
 ";
 
-    /// Appends events to those of an attempt. `KEYS`: the events.
+    /// Appends events to those of an attempt, and returns the number of the last, or -1. If so many of them may have been appended
+    /// before, after a known event, and they were, they are left out. `KEYS`: the events.
     APPEND = r"
-local id = ARGV[2]
+local _, id, attempt, known, uncertain = unpack(ARGV, 1, 5)
 local job = get(id)
-if not is_current(job, ARGV[3]) then return 0 end
-local bytes = 0
-for at = 4, #ARGV do
+if not is_current(job, attempt) then return -1 end
+local last, first, bytes = job.E or 0, 6, 0
+if tonumber(uncertain) > 0 and last == tonumber(known) + tonumber(uncertain) then first = first + tonumber(uncertain) end
+for at = first, #ARGV do
     bytes = bytes + #ARGV[at]
     call('RPUSH', KEYS[FIRST], ARGV[at])
 end
-job.E = (job.E or 0) + #ARGV - 3; job.m = (job.m or 0) + bytes
+job.E = last + math.max(#ARGV - first + 1, 0); job.m = (job.m or 0) + bytes
 save(id, job, bytes); notify(id)
-return 1
+return job.E
 ";
 
     /// The events after one of them: the number of the first, and those that are stored. `KEYS`: the events.

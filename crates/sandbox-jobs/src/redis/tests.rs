@@ -4,15 +4,11 @@ mod faults;
 mod measured;
 mod topologies;
 
-use std::io::{BufRead, BufReader};
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::sync::Arc;
-use std::sync::mpsc::channel;
-use std::time::Duration;
+use std::path::Path;
+use std::process::Command;
 
 use sandbox_executor::{JsonRequest, OutputChunk, RunEvent, RunResult, Verdict};
-use sandbox_testing::GuardedChild;
+use sandbox_testing::RedisServer;
 
 use super::*;
 
@@ -23,95 +19,34 @@ const BOUNDS: StoreLimits = StoreLimits { waiting: 1_000_000, waiting_per_owner:
 /// Longer than anything that works takes.
 const LONG: Duration = Duration::from_secs(30);
 
-/// A Redis server on a Unix socket in a directory of its own. It ends when it is dropped.
-struct SocketServer {
-    dir: tempfile::TempDir,
-    child: Option<GuardedChild>,
+/// A store in a server on a socket.
+async fn store_in(server: &RedisServer) -> RedisStore {
+    store_with_lease(server, LEASE).await
 }
 
-impl SocketServer {
-    /// Starts a server with these arguments.
-    fn start(arguments: &[&str]) -> Self {
-        let mut server = Self { dir: tempfile::tempdir().expect("tempdir"), child: None };
-        server.start_again(arguments);
-        server
-    }
-
-    fn socket(&self) -> PathBuf {
-        self.dir.path().join("redis.sock")
-    }
-
-    fn url(&self) -> String {
-        format!("unix://{}", self.socket().display())
-    }
-
-    /// Starts the server after it was killed.
-    fn start_again(&mut self, arguments: &[&str]) {
-        let mut all = vec!["--port", "0", "--unixsocket", "redis.sock"];
-        all.extend(arguments);
-        self.child = start_redis(self.dir.path(), &all);
-        assert!(self.child.is_some(), "redis-server does not start");
-    }
-
-    fn kill(&mut self) {
-        self.child = None;
-    }
-
-    fn signal(&self, signal: &str) {
-        let id = self.child.as_ref().expect("it runs").id().to_string();
-        assert!(Command::new("kill").args([signal, &id]).status().expect("kill").success());
-    }
-
-    async fn store(&self) -> RedisStore {
-        self.store_with_lease(LEASE).await
-    }
-
-    async fn store_with_lease(&self, lease: Duration) -> RedisStore {
-        let settings = RedisSettings::from_url(&self.url()).expect("a URL");
-        RedisStore::connect_as(settings, RETENTION, "sandbox", lease).await.expect("connect")
-    }
-
-    /// Runs a command.
-    async fn command(&self, words: &[&str]) -> String {
-        let client = redis::Client::open(self.url()).expect("a URL");
-        let mut connection = client.get_multiplexed_async_connection().await.expect("connect");
-        let (name, arguments) = words.split_first().expect("a name");
-        let answer: redis::Value = redis::cmd(name).arg(arguments).query_async(&mut connection).await.expect(name);
-        redis::from_redis_value(answer).unwrap_or_default()
-    }
-
-    /// A number in `INFO`.
-    async fn info(&self, section: &str, name: &str) -> u64 {
-        let info = self.command(&["INFO", section]).await;
-        let line = info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).expect(name);
-        line.trim().parse().expect("a number")
-    }
+async fn store_with_lease(server: &RedisServer, lease: Duration) -> RedisStore {
+    let settings = RedisSettings::from_url(&server.socket_url()).expect("a URL");
+    RedisStore::connect_as(settings, RETENTION, "sandbox", lease).await.expect("connect")
 }
 
-/// Starts redis-server in a directory, unless it ends before it is ready: a port may be taken.
-fn start_redis(dir: &Path, arguments: &[&str]) -> Option<GuardedChild> {
-    let mut command = Command::new("setpriv");
-    command.args(["--pdeathsig", "KILL", "redis-server"]).args(arguments).current_dir(dir);
-    if !arguments.contains(&"--sentinel") {
-        command.args(["--dir", dir.to_str().expect("utf-8"), "--save", ""]);
-    }
-    command.stdin(Stdio::null()).stdout(Stdio::piped());
-    let (sender, started) = channel();
-    // The server ends with the thread that started it, which lives as long as it prints.
-    std::thread::spawn(move || {
-        let mut child = GuardedChild(command.spawn().expect("start setpriv and redis-server"));
-        let mut lines = BufReader::new(child.stdout.take().expect("piped")).lines().map_while(std::io::Result::ok);
-        let is_ready = |line: String| {
-            ["Ready to accept connections", "eady to accept connections at", "Sentinel ID is"]
-                .iter()
-                .any(|text| line.contains(text))
-        };
-        if lines.any(is_ready) {
-            let _ = sender.send(child);
-            lines.for_each(drop);
-        }
-    });
-    started.recv().ok()
+/// Runs a command on the server at a URL.
+async fn command(url: &str, words: &[&str]) -> Result<String> {
+    let mut connection = redis::Client::open(url)?.get_multiplexed_async_connection().await?;
+    let (name, arguments) = words.split_first().expect("a name");
+    let answer: redis::Value = redis::cmd(name).arg(arguments).query_async(&mut connection).await?;
+    Ok(redis::from_redis_value(answer).unwrap_or_default())
+}
+
+/// Runs a command on a server on a socket.
+async fn on(server: &RedisServer, words: &[&str]) -> String {
+    command(&server.socket_url(), words).await.expect("a command")
+}
+
+/// A number in `INFO`.
+async fn info(server: &RedisServer, section: &str, name: &str) -> u64 {
+    let info = on(server, &["INFO", section]).await;
+    let line = info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).expect(name);
+    line.trim().parse().expect("a number")
 }
 
 fn new_job(code: &str) -> NewJob {
@@ -158,8 +93,8 @@ async fn until_it_works<T>(call: impl AsyncFn() -> Result<T>) -> T {
 
 #[tokio::test]
 async fn followers_and_workers_are_woken_by_other_servers() {
-    let server = SocketServer::start(&[]);
-    let (one, other) = (server.store().await, server.store().await);
+    let server = RedisServer::on_socket(&[]);
+    let (one, other) = (store_in(&server).await, store_in(&server).await);
     let id = create(&one).await;
     let mut watch = other.follow(id);
     let attempt = take(&one).await.expect("one").attempt();
@@ -179,9 +114,9 @@ async fn followers_and_workers_are_woken_by_other_servers() {
 
 #[tokio::test]
 async fn a_late_result_of_a_paused_server_is_refused() {
-    let server = SocketServer::start(&[]);
+    let server = RedisServer::on_socket(&[]);
     let lease = Duration::from_millis(100);
-    let (paused, other) = (server.store_with_lease(lease).await, server.store_with_lease(LONG).await);
+    let (paused, other) = (store_with_lease(&server, lease).await, store_with_lease(&server, LONG).await);
     let id = create(&paused).await;
     let first = take(&paused).await.expect("one").attempt();
     assert!(take(&other).await.is_none(), "it is leased");
@@ -207,30 +142,60 @@ async fn a_late_result_of_a_paused_server_is_refused() {
 
 #[tokio::test]
 async fn a_heartbeat_keeps_all_leases() {
-    let server = SocketServer::start(&[]);
-    let store = server.store_with_lease(Duration::from_secs(2)).await;
+    let server = RedisServer::on_socket(&[]);
+    let store = store_with_lease(&server, Duration::from_secs(2)).await;
     let mut attempts = vec![];
     for _ in 0..50 {
         create(&store).await;
         attempts.push(take(&store).await.expect("one").attempt());
     }
     store.end_leases().await;
-    let before = server.info("stats", "total_commands_processed").await;
+    let before = info(&server, "stats", "total_commands_processed").await;
     let report = store.heartbeat(attempts.clone()).await.expect("heartbeat");
     assert_eq!(report, HeartbeatReport::default());
-    let after = server.info("stats", "total_commands_processed").await;
+    let after = info(&server, "stats", "total_commands_processed").await;
     // One script that reads and renews each, and what the test itself sends.
     assert!(after - before < 150, "{}", after - before);
-    let other = server.store().await;
+    let other = store_in(&server).await;
     assert!(take(&other).await.is_none());
 }
 
 #[tokio::test]
 async fn eviction_is_refused_at_the_start() {
-    let server = SocketServer::start(&["--maxmemory-policy", "allkeys-lru"]);
-    let settings = RedisSettings::from_url(&server.url()).expect("a URL");
+    let server = RedisServer::on_socket(&["--maxmemory-policy", "allkeys-lru"]);
+    let settings = RedisSettings::from_url(&server.socket_url()).expect("a URL");
     let error = RedisStore::connect(settings.clone(), RETENTION).await.expect_err("unsafe").to_string();
     assert!(error.contains("allkeys-lru") && error.contains("noeviction"), "{error}");
-    server.command(&["CONFIG", "SET", "maxmemory-policy", "noeviction"]).await;
+    on(&server, &["CONFIG", "SET", "maxmemory-policy", "noeviction"]).await;
     RedisStore::connect(settings, RETENTION).await.expect("safe");
+}
+
+#[tokio::test]
+async fn events_whose_answer_was_lost_are_not_stored_twice() {
+    let server = RedisServer::on_socket(&[]);
+    let store = store_in(&server).await;
+    let id = create(&store).await;
+    let attempt = take(&store).await.expect("one").attempt();
+    let batch = |texts: &[&str]| texts.iter().flat_map(|text| output(text)).collect::<Vec<_>>();
+    let stored = async || -> Vec<String> {
+        let text = |event: Event| match event.what {
+            RunEvent::Stdout(chunk) => chunk.data,
+            other => panic!("{other:?}"),
+        };
+        store.events(id, 0, 100).await.expect("events").into_iter().map(text).collect()
+    };
+    assert!(store.append(attempt, batch(&["a"])).await.expect("append"));
+    let before = *store.appends().get(&id).expect("known");
+    assert!(store.append(attempt, batch(&["b", "c"])).await.expect("append"));
+    // As if the answer to the second batch had been lost; the third adds an event to it.
+    store.appends().insert(id, AppendState { uncertain: 2, ..before });
+    assert!(store.append(attempt, batch(&["b", "c", "d"])).await.expect("append"));
+    assert_eq!(stored().await, ["a", "b", "c", "d"]);
+    // As if the batch itself had been lost.
+    let before = *store.appends().get(&id).expect("known");
+    store.appends().insert(id, AppendState { uncertain: 2, ..before });
+    assert!(store.append(attempt, batch(&["e", "f"])).await.expect("append"));
+    assert_eq!(stored().await, ["a", "b", "c", "d", "e", "f"]);
+    assert!(store.finish(attempt, printed("")).await.expect("finish"));
+    assert!(store.appends().is_empty());
 }

@@ -7,8 +7,8 @@ const DURABLE: [&str; 4] = ["--appendonly", "yes", "--appendfsync", "always"];
 
 #[tokio::test]
 async fn nothing_is_lost_when_redis_is_restarted_with_its_data() {
-    let mut server = SocketServer::start(&DURABLE);
-    let store = server.store().await;
+    let mut server = RedisServer::on_socket(&DURABLE);
+    let store = store_in(&server).await;
     let (running, queued) = (create(&store).await, create(&store).await);
     let attempt = take(&store).await.expect("one").attempt();
     let mut watch = store.follow(running);
@@ -32,8 +32,8 @@ async fn nothing_is_lost_when_redis_is_restarted_with_its_data() {
 
 #[tokio::test]
 async fn servers_recover_when_redis_is_restarted_without_its_data() {
-    let mut server = SocketServer::start(&[]);
-    let (store, other) = (server.store().await, server.store().await);
+    let mut server = RedisServer::on_socket(&[]);
+    let (store, other) = (store_in(&server).await, store_in(&server).await);
     create(&store).await;
     let gone = take(&store).await.expect("one").attempt();
     server.kill();
@@ -55,8 +55,8 @@ async fn servers_recover_when_redis_is_restarted_without_its_data() {
 
 #[tokio::test]
 async fn a_refused_password_is_tried_again() {
-    let mut server = SocketServer::start(&["--requirepass", "right"]);
-    let settings = RedisSettings::from_url(&format!("{}?pass=right", server.url())).expect("a URL");
+    let mut server = RedisServer::on_socket(&["--requirepass", "right"]);
+    let settings = RedisSettings::from_url(&format!("{}?pass=right", server.socket_url())).expect("a URL");
     let store = RedisStore::connect(settings, RETENTION).await.expect("connect");
     server.kill();
     server.start_again(&["--requirepass", "wrong"]);
@@ -76,12 +76,12 @@ async fn a_refused_password_is_tried_again() {
 
 #[tokio::test]
 async fn a_full_redis_refuses_new_jobs_and_records_results() {
-    let server = SocketServer::start(&[]);
-    let store = server.store().await;
+    let server = RedisServer::on_socket(&[]);
+    let store = store_in(&server).await;
     let (running, doomed, queued) = (create(&store).await, create(&store).await, create(&store).await);
     let attempt = take(&store).await.expect("one").attempt();
     let failed = take(&store).await.expect("one").attempt();
-    server.command(&["CONFIG", "SET", "maxmemory", "1"]).await;
+    on(&server, &["CONFIG", "SET", "maxmemory", "1"]).await;
     let error = store.create(new_job("x"), BOUNDS).await.expect_err("full");
     assert_eq!(error.code(), Some("OOM"), "{error}");
     assert!(is_full(&error) && store.probe().await.is_err());
@@ -92,15 +92,15 @@ async fn a_full_redis_refuses_new_jobs_and_records_results() {
     assert_eq!(store.cancel(queued).await.expect("cancel").map(|job| job.status), Some(JobStatus::Cancelled));
     let job = store.get(running).await.expect("get").expect("there");
     assert_eq!(job.result.map(|result| result.stdout), Some("kept".to_owned()));
-    server.command(&["CONFIG", "SET", "maxmemory", "0"]).await;
+    on(&server, &["CONFIG", "SET", "maxmemory", "0"]).await;
     create(&store).await;
     store.probe().await.expect("ready");
 }
 
 #[tokio::test]
 async fn a_probe_of_a_redis_that_hangs_fails_in_time() {
-    let server = SocketServer::start(&[]);
-    let store = server.store().await;
+    let server = RedisServer::on_socket(&[]);
+    let store = store_in(&server).await;
     let id = create(&store).await;
     let attempt = take(&store).await.expect("one").attempt();
     server.signal("-STOP");
@@ -117,9 +117,9 @@ async fn a_probe_of_a_redis_that_hangs_fails_in_time() {
 
 #[tokio::test]
 async fn scripts_are_loaded_again_after_a_flush() {
-    let server = SocketServer::start(&[]);
-    let store = server.store().await;
+    let server = RedisServer::on_socket(&[]);
+    let store = store_in(&server).await;
     create(&store).await;
-    server.command(&["SCRIPT", "FLUSH"]).await;
+    on(&server, &["SCRIPT", "FLUSH"]).await;
     create(&store).await;
 }

@@ -33,8 +33,8 @@ async fn idle(store: Arc<RedisStore>) {
 #[tokio::test]
 async fn idle_servers_and_followers_send_few_commands() {
     const SECONDS: u64 = 13;
-    let server = SocketServer::start(&[]);
-    let store = Arc::new(server.store().await);
+    let server = RedisServer::on_socket(&[]);
+    let store = Arc::new(store_in(&server).await);
     let mut ids = vec![];
     for _ in 0..100 {
         let delayed = NewJob { delay: Some(Duration::from_secs(3600)), ..new_job("x") };
@@ -54,10 +54,10 @@ async fn idle_servers_and_followers_send_few_commands() {
     let mut tasks: Vec<_> = ids.into_iter().map(follow).collect();
     tasks.push(tokio::spawn(idle(Arc::clone(&store))));
     // The followers have subscribed and looked.
-    let channels = async || server.command(&["PUBSUB", "CHANNELS"]).await;
+    let channels = async || on(&server, &["PUBSUB", "CHANNELS"]).await;
     let _ = channels().await;
     tokio::time::sleep(Duration::from_secs(1)).await;
-    let count = async || server.info("stats", "total_commands_processed").await;
+    let count = async || info(&server, "stats", "total_commands_processed").await;
     let before = count().await;
     tokio::time::sleep(Duration::from_secs(SECONDS)).await;
     // The test itself connects and asks.
@@ -74,8 +74,8 @@ async fn idle_servers_and_followers_send_few_commands() {
 async fn throughput_of_two_servers() {
     const JOBS: usize = 20_000;
     const CLIENTS: usize = 32;
-    let server = SocketServer::start(&[]);
-    let stores = [Arc::new(server.store().await), Arc::new(server.store().await)];
+    let server = RedisServer::on_socket(&[]);
+    let stores = [Arc::new(store_in(&server).await), Arc::new(store_in(&server).await)];
     let began = Instant::now();
     let clients = (0..CLIENTS).map(|client| {
         let store = Arc::clone(&stores[client % 2]);
@@ -89,7 +89,7 @@ async fn throughput_of_two_servers() {
         client.await.expect("created");
     }
     let created = began.elapsed();
-    let cpu = server.command(&["INFO", "cpu"]).await;
+    let cpu = on(&server, &["INFO", "cpu"]).await;
     let seconds = |name: &str| cpu.lines().find_map(|line| line.strip_prefix(name)?.trim().parse::<f64>().ok());
     let cpu = seconds("used_cpu_sys:").unwrap_or_default() + seconds("used_cpu_user:").unwrap_or_default();
     let began = Instant::now();
@@ -115,9 +115,9 @@ async fn throughput_of_two_servers() {
 async fn memory_of_finished_jobs() {
     const JOBS: u64 = 10_000;
     for (request, printed_bytes) in [(1024, 8), (1024, 1024)] {
-        let server = SocketServer::start(&[]);
-        let store = server.store().await;
-        let before = server.info("memory", "used_memory").await;
+        let server = RedisServer::on_socket(&[]);
+        let store = store_in(&server).await;
+        let before = info(&server, "memory", "used_memory").await;
         for _ in 0..JOBS {
             let new = NewJob { owner: Some("a-key".to_owned()), ..new_job(&"x".repeat(request)) };
             store.create(new, BOUNDS).await.expect("create");
@@ -125,7 +125,7 @@ async fn memory_of_finished_jobs() {
             store.append(attempt, output(&"y".repeat(printed_bytes))).await.expect("append");
             store.finish(attempt, printed(&"y".repeat(printed_bytes))).await.expect("finish");
         }
-        let used = server.info("memory", "used_memory").await - before;
+        let used = info(&server, "memory", "used_memory").await - before;
         let megabytes = used as f64 / 1e6;
         println!("{megabytes:.1} MB for {JOBS} jobs with {request} bytes of code and {printed_bytes} of output");
         assert!(used < 40_000_000 || printed_bytes > 8);
@@ -136,8 +136,8 @@ async fn memory_of_finished_jobs() {
 #[ignore = "a measurement"]
 async fn many_cancelled_jobs_are_cancelled_and_forgotten_quickly() {
     const JOBS: usize = 10_000;
-    let server = SocketServer::start(&[]);
-    let settings = RedisSettings::from_url(&server.url()).expect("a URL");
+    let server = RedisServer::on_socket(&[]);
+    let settings = RedisSettings::from_url(&server.socket_url()).expect("a URL");
     let store = RedisStore::connect_as(settings, Duration::ZERO, "sandbox", LEASE).await.expect("connect");
     let mut ids = vec![];
     for _ in 0..JOBS {

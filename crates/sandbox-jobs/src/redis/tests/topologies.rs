@@ -1,58 +1,18 @@
 //! Every way to connect: users, TLS, replicas, Sentinel, clusters.
 
-use std::hash::{BuildHasher, RandomState};
-
 use super::*;
 
-/// Ports below those that the kernel gives to clients. A cluster node takes a second one, 10,000 above.
-const PORTS: std::ops::Range<u16> = 12_000..22_000;
-
-/// Redis servers on loopback ports, which end when this is dropped.
-struct PortServer {
-    dir: tempfile::TempDir,
-    _child: GuardedChild,
-    port: u16,
+/// Runs a command on a server on a port.
+async fn ask(server: &RedisServer, words: &[&str]) -> String {
+    command(&format!("redis://{}", server.address()), words).await.expect("a command")
 }
 
-impl PortServer {
-    /// Starts a server. The option for its port may be another one.
-    fn start(port_option: &str, arguments: &[&str]) -> Self {
-        Self::start_in(|_| tempfile::tempdir().expect("tempdir"), port_option, arguments)
-    }
-
-    fn start_in(dir: impl Fn(u16) -> tempfile::TempDir, port_option: &str, arguments: &[&str]) -> Self {
-        for _ in 0..50 {
-            let random = RandomState::new().hash_one(std::process::id());
-            let port = PORTS.start + u16::try_from(random % u64::from(PORTS.end - PORTS.start)).expect("small");
-            let (dir, text) = (dir(port), port.to_string());
-            let mut all = arguments.to_vec();
-            all.extend([port_option, &text, "--bind", "127.0.0.1"]);
-            if let Some(child) = start_redis(dir.path(), &all) {
-                return Self { dir, _child: child, port };
-            }
-        }
-        panic!("redis-server finds no free port");
-    }
-
-    async fn connection(&self) -> redis::aio::MultiplexedConnection {
-        let client = redis::Client::open(format!("redis://127.0.0.1:{}", self.port)).expect("a URL");
-        client.get_multiplexed_async_connection().await.expect("connect")
-    }
-
-    async fn command(&self, words: &[&str]) -> String {
-        let (name, arguments) = words.split_first().expect("a name");
-        let mut connection = self.connection().await;
-        let answer: redis::Value = redis::cmd(name).arg(arguments).query_async(&mut connection).await.expect(name);
-        redis::from_redis_value(answer).unwrap_or_default()
-    }
-
-    /// Waits until the answer to a command contains a text.
-    async fn wait_for(&self, words: &[&str], text: &str) {
-        let began = Instant::now();
-        while !self.command(words).await.contains(text) {
-            assert!(began.elapsed() < LONG, "{words:?}: {}", self.command(words).await);
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
+/// Waits until the answer to a command contains a text.
+async fn wait_for(server: &RedisServer, words: &[&str], text: &str) {
+    let began = Instant::now();
+    while !ask(server, words).await.contains(text) {
+        assert!(began.elapsed() < LONG, "{words:?} never contains {text}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }
 
@@ -98,9 +58,9 @@ async fn users_need_no_more_than_their_own_keys_and_channels() {
     let user = "ann on >secret ~{sandbox}:* ~sandbox:* &{sandbox}:* +@all -@dangerous +info -@admin";
     let mut arguments = vec!["--user"];
     arguments.extend(user.split(' '));
-    let server = SocketServer::start(&arguments);
-    run_a_job(&format!("{}?user=ann&pass=secret", server.url())).await;
-    let settings = RedisSettings::from_url(&format!("{}?user=ann&pass=guess", server.url())).expect("a URL");
+    let server = RedisServer::on_socket(&arguments);
+    run_a_job(&format!("{}?user=ann&pass=secret", server.socket_url())).await;
+    let settings = RedisSettings::from_url(&format!("{}?user=ann&pass=guess", server.socket_url())).expect("a URL");
     let error = RedisStore::connect(settings, RETENTION).await.expect_err("refused").to_string();
     assert!(!error.contains("guess"), "{error}");
 }
@@ -131,8 +91,8 @@ async fn tls_checks_the_server_and_presents_a_certificate() {
     let text = |name: &str| file(name).to_str().expect("utf-8").to_owned();
     let (certificate, key, ca) = (text("server.pem"), text("server.key"), text("ca.pem"));
     let tls = ["--port", "0", "--tls-cert-file", &certificate, "--tls-key-file", &key, "--tls-ca-cert-file", &ca];
-    let server = PortServer::start("--tls-port", &[&tls[..], &["--tls-auth-clients", "yes"]].concat());
-    let settings = |host: &str| RedisSettings::from_url(&format!("rediss://{host}:{}", server.port)).expect("a URL");
+    let server = RedisServer::on_port("--tls-port", &[&tls[..], &["--tls-auth-clients", "yes"]].concat());
+    let settings = |host: &str| RedisSettings::from_url(&format!("rediss://{host}:{}", server.port())).expect("a URL");
     let identity = Some((file("client.pem"), file("client.key")));
     let identity = identity.as_ref().map(|(certificate, key)| (certificate.as_path(), key.as_path()));
     let (ca, client_key) = (file("ca.pem"), file("client.key"));
@@ -151,19 +111,15 @@ async fn tls_checks_the_server_and_presents_a_certificate() {
 
 #[tokio::test]
 async fn jobs_are_acknowledged_when_replicas_have_them() {
-    let primary = PortServer::start("--port", &[]);
-    let port = primary.port.to_string();
-    let replica = PortServer::start("--port", &["--replicaof", "127.0.0.1", &port]);
-    primary.wait_for(&["INFO", "replication"], "state=online").await;
+    let primary = RedisServer::on_port("--port", &[]);
+    let port = primary.port().to_string();
+    let replica = RedisServer::on_port("--port", &["--replicaof", "127.0.0.1", &port]);
+    wait_for(&primary, &["INFO", "replication"], "state=online").await;
     let settings = RedisSettings::from_address(&format!("127.0.0.1:{port}")).expect("an address").with_replicas(1);
     let store = RedisStore::connect(settings, RETENTION).await.expect("connect");
     let id = create(&store).await;
-    let known: i64 = {
-        let mut connection = replica.connection().await;
-        let mut command = redis::cmd("HEXISTS");
-        command.arg("{sandbox}:jobs").arg(id.to_string()).query_async(&mut connection).await.expect("read")
-    };
-    assert_eq!(known, 1);
+    let headers = ask(&replica, &["HGET", "{sandbox}:jobs", &id.to_string()]).await;
+    assert!(headers.starts_with('{'), "{headers}");
     drop(replica);
     let new = NewJob { idempotency_key: Some("k".to_owned()), ..new_job("x") };
     let error = store.create(new, BOUNDS).await.expect_err("no replica").to_string();
@@ -172,53 +128,47 @@ async fn jobs_are_acknowledged_when_replicas_have_them() {
 
 #[tokio::test]
 async fn sentinels_name_the_primary_and_its_successor() {
-    let first = PortServer::start("--port", &[]);
-    let port = first.port.to_string();
-    let second = PortServer::start("--port", &["--replicaof", "127.0.0.1", &port]);
-    first.wait_for(&["INFO", "replication"], "state=online").await;
-    let config = |own: u16| {
-        let dir = tempfile::tempdir().expect("tempdir");
+    let first = RedisServer::on_port("--port", &[]);
+    let port = first.port().to_string();
+    let second = RedisServer::on_port("--port", &["--replicaof", "127.0.0.1", &port]);
+    wait_for(&first, &["INFO", "replication"], "state=online").await;
+    let configure = |dir: &Path, own: u16| {
         let text = format!(
             "port {own}\nsentinel monitor main 127.0.0.1 {port} 1\nsentinel down-after-milliseconds main 1000\n\
              sentinel failover-timeout main 5000\n"
         );
-        std::fs::write(dir.path().join("sentinel.conf"), text).expect("write");
-        dir
+        std::fs::write(dir.join("sentinel.conf"), text).expect("write");
     };
-    let sentinel = PortServer::start_in(config, "--port", &["sentinel.conf", "--sentinel"]);
-    sentinel.wait_for(&["INFO", "sentinel"], "slaves=1").await;
-    let url = format!("redis+sentinel://127.0.0.1:{}/main", sentinel.port);
+    let sentinel = RedisServer::on_port_with("--port", &["sentinel.conf", "--sentinel"], configure);
+    wait_for(&sentinel, &["INFO", "sentinel"], "slaves=1").await;
+    let url = format!("redis+sentinel://127.0.0.1:{}/main", sentinel.port());
     run_a_job(&url).await;
     let store = RedisStore::connect(RedisSettings::from_url(&url).expect("a URL"), RETENTION).await.expect("connect");
     let id = create(&store).await;
     // A failover that was asked for loses nothing. The Sentinel has to know the replica for some time before.
-    until_it_works(async || {
-        let mut connection = sentinel.connection().await;
-        redis::cmd("SENTINEL").arg("FAILOVER").arg("main").query_async::<()>(&mut connection).await
-    })
-    .await;
-    second.wait_for(&["INFO", "replication"], "role:master").await;
-    first.wait_for(&["INFO", "replication"], "role:slave").await;
+    let sentinel_url = format!("redis://{}", sentinel.address());
+    until_it_works(async || command(&sentinel_url, &["SENTINEL", "FAILOVER", "main"]).await).await;
+    wait_for(&second, &["INFO", "replication"], "role:master").await;
+    wait_for(&first, &["INFO", "replication"], "role:slave").await;
     until_it_works(async || store.probe().await).await;
     assert_eq!(take(&store).await.map(|job| job.id), Some(id));
-    let unknown = RedisSettings::from_url(&format!("redis+sentinel://127.0.0.1:{}/other", sentinel.port));
+    let unknown = RedisSettings::from_url(&format!("redis+sentinel://127.0.0.1:{}/other", sentinel.port()));
     RedisStore::connect(unknown.expect("a URL"), RETENTION).await.expect_err("unknown primary");
 }
 
 #[tokio::test]
 async fn a_cluster_keeps_all_keys_on_one_node() {
-    let start = || PortServer::start("--port", &["--cluster-enabled", "yes"]);
+    let start = || RedisServer::on_port("--port", &["--cluster-enabled", "yes"]);
     let (one, other) = (start(), start());
-    one.command(&["CLUSTER", "ADDSLOTSRANGE", "0", "8191"]).await;
-    other.command(&["CLUSTER", "ADDSLOTSRANGE", "8192", "16383"]).await;
-    one.command(&["CLUSTER", "MEET", "127.0.0.1", &other.port.to_string()]).await;
+    ask(&one, &["CLUSTER", "ADDSLOTSRANGE", "0", "8191"]).await;
+    ask(&other, &["CLUSTER", "ADDSLOTSRANGE", "8192", "16383"]).await;
+    ask(&one, &["CLUSTER", "MEET", "127.0.0.1", &other.port().to_string()]).await;
     for node in [&one, &other] {
-        node.wait_for(&["CLUSTER", "INFO"], "cluster_state:ok").await;
-        node.wait_for(&["CLUSTER", "INFO"], "cluster_known_nodes:2").await;
+        wait_for(node, &["CLUSTER", "INFO"], "cluster_state:ok").await;
+        wait_for(node, &["CLUSTER", "INFO"], "cluster_known_nodes:2").await;
     }
     // Whichever node is asked first.
     for node in [&one, &other] {
-        run_a_job(&format!("redis+cluster://127.0.0.1:{}", node.port)).await;
+        run_a_job(&format!("redis+cluster://127.0.0.1:{}", node.port())).await;
     }
-    assert!(one.dir.path().join("nodes.conf").exists());
 }
