@@ -60,6 +60,7 @@ pub(crate) struct ServerMetrics {
     retries: Counter,
     is_ready: Gauge,
     draining: Gauge,
+    late_output: Counter,
 }
 
 /// What is looked up when Prometheus asks.
@@ -114,6 +115,8 @@ impl ServerMetrics {
         registry.register("panics", "Runs and background tasks that panicked", panics.clone());
         registry.register("store_probe_seconds", "Response time of the job store to health checks", store.clone());
         registry.register("job_retries", "Attempts to run a job after the first", retries.clone());
+        let late_output = Counter::default();
+        registry.register("job_output_late", "Times that output of a job was recorded late", late_output.clone());
         Self {
             registry,
             runs,
@@ -134,6 +137,7 @@ impl ServerMetrics {
             retries,
             is_ready,
             draining,
+            late_output,
         }
     }
 
@@ -181,6 +185,11 @@ impl ServerMetrics {
         if result.compile.as_ref().is_some_and(|compile| compile.cached) {
             self.cached_builds.inc();
         }
+    }
+
+    /// The counter of output that was recorded late.
+    pub(crate) fn late_output(&self) -> Counter {
+        self.late_output.clone()
     }
 
     /// Counts an answer.

@@ -98,6 +98,8 @@ pub(crate) enum Code {
     AtCapacity,
     QueueFull,
     StorageFull,
+    DiskFull,
+    StoreUnavailable,
     IdempotencyConflict,
     TooManyRequests,
     QuotaExceeded,
@@ -109,7 +111,7 @@ pub(crate) enum Code {
 
 impl Code {
     /// Every code.
-    pub(crate) const ALL: [Self; 25] = [
+    pub(crate) const ALL: [Self; 27] = [
         Self::MalformedJson,
         Self::InvalidRequest,
         Self::UnknownLanguage,
@@ -128,6 +130,8 @@ impl Code {
         Self::AtCapacity,
         Self::QueueFull,
         Self::StorageFull,
+        Self::DiskFull,
+        Self::StoreUnavailable,
         Self::IdempotencyConflict,
         Self::Draining,
         Self::ShuttingDown,
@@ -167,6 +171,10 @@ impl Code {
             Self::QueueFull => ("queue_full", StatusCode::TOO_MANY_REQUESTS, "job queue full"),
             Self::StorageFull => {
                 ("storage_full", StatusCode::TOO_MANY_REQUESTS, "job storage of the API key exhausted")
+            }
+            Self::DiskFull => ("disk_full", StatusCode::INSUFFICIENT_STORAGE, "the disk of the server is full"),
+            Self::StoreUnavailable => {
+                ("store_unavailable", StatusCode::SERVICE_UNAVAILABLE, "the job store is unavailable")
             }
             Self::IdempotencyConflict => {
                 ("idempotency_conflict", StatusCode::CONFLICT, "idempotency key used for another request")

@@ -12,8 +12,8 @@ use serde_json::{Value, json};
 
 use crate::Server;
 
-/// Codes that depend on more than a request: the server has to fail or end, or a store to be full.
-const NOT_SHOWN: [&str; 3] = ["internal_error", "shutting_down", "storage_full"];
+/// Codes that depend on more than a request: the server has to fail or end, or a store to be full or away.
+const NOT_SHOWN: [&str; 5] = ["disk_full", "internal_error", "shutting_down", "storage_full", "store_unavailable"];
 
 /// A language whose toolchain no host has.
 const MISSING: &str = r#"
