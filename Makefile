@@ -132,7 +132,7 @@ fuzz-cell: setup-vm
 
 # Tests without coverage: they take long and cover nothing that others do not, or run the program in another root, which
 # the instrumented program, not being static, cannot run in.
-UNMEASURED = for_an_ordinary_user without_namespaces fifty_hostile a_thousand_jobs in_warm_cells is_true \
+UNMEASURED = for_an_ordinary_user without_namespaces fifty_hostile a_thousand_jobs in_warm_cells the_commands_of_the \
 	compiled_programs_end_alike containers_can_use_an_image
 
 # Excluded from coverage: helpers of tests, and the library of zygotes, which runs inside interpreters without counters.

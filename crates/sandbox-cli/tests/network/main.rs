@@ -296,7 +296,7 @@ fn programs_without_proxy_support_reach_the_web() {
 }
 
 #[test]
-fn network_modes_work_for_an_ordinary_user() {
+fn an_ordinary_user_has_every_network_mode() {
     let code = format!(
         "{TRY}\nprint(web('http://api.example.com/'))\nprint(direct('api.example.com', 80))\nprint(web('http://evil.example.net/'))\n\
         print(direct('10.9.9.9', 80))"
