@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What a run, a queued job, an event and an idle stream cost in CPU time, memory and Redis commands, for docs/SCALING.md.
+"""What a run, a queued job, an event and a stream cost in CPU time, memory and Redis commands, for docs/SCALING.md.
 
 CPU time is what the kernel charged to a cgroup with the server and its cells in it. On a busy machine it is larger.
 With --write-docs, the tables go into docs/SCALING.md: the costs, and what they mean for 10, 100 and 1,000 machines.
@@ -85,9 +85,13 @@ class Redis:
     def ask(self, *words):
         with socket.socket(socket.AF_UNIX) as connection:
             connection.connect(self.socket)
-            connection.sendall(b"*%d\r\n" % len(words) + b"".join(b"$%d\r\n%s\r\n" % (len(w), w.encode()) for w in words))
+            connection.sendall(
+                b"*%d\r\n" % len(words) + b"".join(b"$%d\r\n%s\r\n" % (len(w), w.encode()) for w in words)
+            )
             data = b""
-            while b"\r\n" not in data or (data[:1] == b"$" and len(data) < int(data[1 : data.index(b"\r\n")]) + data.index(b"\r\n") + 4):
+            while b"\r\n" not in data or (
+                data[:1] == b"$" and len(data) < int(data[1 : data.index(b"\r\n")]) + data.index(b"\r\n") + 4
+            ):
                 data += connection.recv(65536)
             return data.decode()
 
@@ -145,7 +149,11 @@ class Bench:
             sample.update({f"redis_{name}": value for name, value in self.redis.info().items()})
         else:
             directory = os.path.join(self.workshop.directory, "server-data")
-            sample["file"] = sum(os.stat(os.path.join(directory, name)).st_blocks * 512 for name in os.listdir(directory) if name.startswith("jobs"))
+            sample["file"] = sum(
+                os.stat(os.path.join(directory, name)).st_blocks * 512
+                for name in os.listdir(directory)
+                if name.startswith("jobs")
+            )
         return sample
 
     def create(self, count, body):
@@ -247,11 +255,27 @@ def number(value, unit=""):
 
 
 def document(rows):
-    head = ["store", "what", "CPU of server and cells", "memory of the server", "stored", "Redis commands", "CPU of Redis"]
+    head = [
+        "store",
+        "what",
+        "CPU of server and cells",
+        "memory of the server",
+        "stored",
+        "Redis commands",
+        "CPU of Redis",
+    ]
     return table(
         head,
         [
-            [store, what, number(cpu, " ms"), number(held, " B"), number(stored, " B"), number(commands), number(redis, " µs")]
+            [
+                store,
+                what,
+                number(cpu, " ms"),
+                number(held, " B"),
+                number(stored, " B"),
+                number(commands),
+                number(redis, " µs"),
+            ]
             for store, what, cpu, held, stored, commands, redis in rows
         ],
         numbers=(2, 3, 4, 5, 6),
@@ -283,8 +307,14 @@ def projection(rows):
             redis = machines * (rate * job_redis + idle_redis) / 1e6
             cells.append(f"{machines * rate:,.0f}/s, {redis:,.{0 if redis >= 10 else 1 if redis >= 1 else 2}f} cores")
         lines.append([f"{work} s", *cells])
-    limit = f"One core of Redis is fully used by {1e6 / job_redis:,.0f} jobs a second, from creation to result, if no server is idle."
-    return limit + "\n\n" + table(["CPU time of the program", *(f"{machines:,} machines" for machines in MACHINES)], lines, numbers=(1, 2, 3))
+    limit = f"One core of Redis is fully used by {1e6 / job_redis:,.0f} jobs a second, from creation to result."
+    return (
+        limit
+        + "\n\n"
+        + table(
+            ["CPU time of the program", *(f"{machines:,} machines" for machines in MACHINES)], lines, numbers=(1, 2, 3)
+        )
+    )
 
 
 def main():
@@ -297,11 +327,19 @@ def main():
     signal.signal(signal.SIGALRM, lambda *_: sys.exit(f"costs: not done after {LONGEST} s"))
     signal.alarm(LONGEST)
     try:
-        rows = [row for store in ("file", "Redis") for row in costs(os.path.abspath(arguments.sandbox_server), store, arguments.scale)]
+        rows = [
+            row
+            for store in ("file", "Redis")
+            for row in costs(os.path.abspath(arguments.sandbox_server), store, arguments.scale)
+        ]
     except (Failed, OSError) as failure:
         sys.exit(f"costs: {failure}")
-    version = subprocess.run([arguments.sandbox_server, "--version"], capture_output=True, text=True, check=True).stdout.strip()
-    measured = f"Measured with {version} on {os.cpu_count()} cores of {processor()}; load average at the end {os.getloadavg()[0]:.1f}."
+    version = subprocess.run(
+        [arguments.sandbox_server, "--version"], capture_output=True, text=True, check=True
+    ).stdout.strip()
+    measured = (
+        f"Measured with {version} on {os.cpu_count()} cores of {processor()}; load average {os.getloadavg()[0]:.1f}."
+    )
     parts = {"costs": f"{document(rows)}\n\n{measured}", "projection": projection(rows)}
     print("\n\n".join(parts.values()))
     if arguments.write_docs:
@@ -309,7 +347,9 @@ def main():
         with open(path) as file:
             text = file.read()
         for name, part in parts.items():
-            text, found = re.subn(rf"(<!-- {name} -->\n)(?:.*\n)*?(<!-- end -->)", lambda m, part=part: f"{m[1]}{part}\n{m[2]}", text)
+            text, found = re.subn(
+                rf"(<!-- {name} -->\n)(?:.*\n)*?(<!-- end -->)", lambda m, part=part: f"{m[1]}{part}\n{m[2]}", text
+            )
             if found != 1:
                 sys.exit(f"costs: docs/SCALING.md has no place for the table of {name}")
         with open(path, "w") as file:

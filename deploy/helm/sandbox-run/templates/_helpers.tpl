@@ -85,6 +85,8 @@ procMount: Unmasked
 {{- end -}}
 {{- if not $values.apiKeys.insecure }}{{ $_ := set $settings "SANDBOX_API_KEYS_FILE" "/etc/sandbox-server/keys/keys" }}{{ end -}}
 {{- if and $values.apiKeys.insecure (eq .component "api") }}{{ $_ := set $settings "SANDBOX_ALLOWED_HOSTS" (printf "%s,%s.%s.svc" (include "sandbox.name" .root) (include "sandbox.name" .root) .root.Release.Namespace) }}{{ end -}}
+{{- /* An API server runs nothing, but reports a capacity, with which saturation is computed. */}}
+{{- if eq .role "api" }}{{ $_ := set $settings "SANDBOX_CAPACITY" "1" }}{{ end -}}
 {{- with .options.capacity }}{{ $_ := set $settings "SANDBOX_CAPACITY" (toString .) }}{{ end -}}
 {{- with .options.labels }}{{ $_ := set $settings "SANDBOX_LABELS" (join "," .) }}{{ end -}}
 {{- $settings = mustMergeOverwrite $settings (deepCopy $values.settings) (deepCopy (.options.settings | default dict)) -}}
