@@ -68,14 +68,14 @@ class Refused(Exception):
 
 
 def decode(lines: Any) -> Iterator[Event]:
-    """Server-sent events from lines of bytes. An event that is cut off is none."""
+    """Server-sent events from lines of bytes. One without an id has the number 0; one that is cut off is none."""
     number, event, data = 0, "", []
     for raw in lines:
         line = raw.decode().rstrip("\r\n")
         if not line:
             if data:
                 yield Event(number, event, json.loads("\n".join(data)))
-            event, data = "", []
+            number, event, data = 0, "", []
         elif line.startswith("id:"):
             number = int(line[3:].strip())
         elif line.startswith("event:"):

@@ -79,7 +79,7 @@ def run(arguments: argparse.Namespace, store: str) -> report.Report:
             faults = sorted([*faults, Fault(seconds / 3, "redis-forget", "redis", 0.0)])
         bench.cluster.start()
         baseline = [processes.descriptors(server.pid) for server in bench.cluster.servers]
-        bench.history.started = time.monotonic()
+        bench.history.begin()
         injector = Injector(bench.cluster, bench.history, faults)
         rollback = Rollback(bench, seconds) if arguments.sabotage == "rollback" else None
         for part in (bench.prober, bench.clients, injector):

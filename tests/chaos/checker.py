@@ -131,10 +131,10 @@ def deaths_during(history: History, task: Task) -> int:
 
 
 def output(events: list[Event]) -> dict[str, str]:
-    """What a client that follows the stream has in the end: a start begins again."""
+    """What a client that follows the stream has in the end: a new attempt begins again."""
     text = {"stdout": "", "stderr": ""}
     for event in events:
-        if event.name == "start":
+        if event.name in ("restarted", "start"):
             text = {"stdout": "", "stderr": ""}
         elif event.name in text:
             text[event.name] += event.data.get("data", "")

@@ -156,6 +156,8 @@ class Clients:
             last = task.followed[-1].number if task.followed else 0
             try:
                 for event in api.events(picked[1], f"/v1/execute/{task.id}/events", after=last):
+                    if event.number == 0:
+                        continue  # not of the job but of the server, such as its end
                     task.followed.append(event)
                     if event.name in ("result", "cancelled"):
                         task.followed_to_end = True

@@ -128,7 +128,7 @@ class History:
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
-        self.started = time.monotonic()
+        self.begin()
         self.tasks: list[Task] = []
         self.runs: list[Run] = []
         self.batches: list[tuple[int, list[int]]] = []  # inputs, and the indexes of results up to `end`
@@ -142,6 +142,10 @@ class History:
         self.leftovers: list[str] = []
         self.not_recovered: list[str] = []
         self.forgotten_at: float | None = None  # when the store was emptied on purpose
+
+    def begin(self) -> None:
+        """The time from which on all times are counted."""
+        self.started, self.started_at = time.monotonic(), time.time()
 
     def now(self) -> float:
         return time.monotonic() - self.started

@@ -6,11 +6,12 @@ import statistics
 from typing import Any
 
 from checker import Wrong, notice_delay
-from history import History
+from history import Event, History
 from schedule import Fault
 
 LOSSES = ("lost", "stuck", "not_listed")
 DUPLICATES = ("two_jobs", "two_results", "listed_twice")
+TIMES = ("created_at", "started_at", "finished_at")
 # Allowed, but worth a figure: a job that has lost three servers may be given up.
 ALLOWED = ("parked",)
 
@@ -37,6 +38,7 @@ class Report:
     median_seconds: float | None
     wrong: list[Wrong]
     timeline: list[str]
+    evidence: dict[str, list[str]]
 
     @property
     def failed(self) -> bool:
@@ -60,6 +62,31 @@ class Report:
             lines += [f"    {wrong.subject}: {wrong.detail}"[:400] for wrong in some[:5]]
         lines.append("FAILED" if self.failed else "everything is right")
         return "\n".join(lines)
+
+
+def evidence(history: History, wrong: list[Wrong]) -> dict[str, list[str]]:
+    """For the first wrong jobs, what was seen of each, with the times of the run."""
+    subjects, found = {one.subject for one in wrong}, {}
+    for task in history.tasks:
+        finals = history.finals.get(task.id or "", [])
+        if task.id not in subjects or len(found) >= 40:
+            continue
+        lines = [f"{task.token}, {task.kind}, acknowledged {task.acknowledged}, cancelled {task.cancelled_at}"]
+        for final in finals:
+            job = final.job or {}
+            times = {name: round(job[name] - history.started_at, 2) for name in TIMES if job.get(name)}
+            lines.append(f"{final.server}: {final.status} {job.get('status')}, {job.get('attempts')} attempts, {times}")
+            lines += [f"  {final.server}: {show(event)}" for event in final.events]
+        lines += [f"  followed: {show(event)}" for event in task.followed]
+        lines += [f"  seen by {seen.source} at {seen.at:.2f}: {seen.status} {str(seen.result)[:200]}" for seen in task.seen]
+        found[task.id or ""] = lines
+    return found
+
+
+def show(event: Event) -> str:
+    data = event.data.get("data")
+    what = f"{len(data)} characters, {data[:20]!r}…{data[-20:]!r}" if data else str(event.data)[:120]
+    return f"{event.number} {event.name}: {what}"
 
 
 def grouped(wrong: list[Wrong]) -> dict[str, list[Wrong]]:
@@ -94,6 +121,7 @@ def make(seed: int, store: str, seconds: float, history: History, wrong: list[Wr
         ready_delay=notice_delay(history),
         median_seconds=statistics.median(times) if times else None,
         wrong=wrong,
+        evidence=evidence(history, wrong),
         timeline=[f"planned {fault.at:8.3f} {fault.kind} {fault.target} for {fault.lasts} s" for fault in plan]
         + [f"seen {fault.began:8.3f}–{fault.ended:.3f} {fault.kind} {fault.target}" for fault in happened],
     )
