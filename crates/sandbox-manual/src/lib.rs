@@ -1,13 +1,16 @@
-//! Man pages and the reference, made from what defines flags (`clap`) and variables (`sandbox-executor`), so that
-//! neither can say anything else than the programs do.
+//! Man pages, the reference and the tables in documents, from the definitions of flags, variables, limits and languages.
 
+mod generated;
 mod page;
 mod reference;
+#[cfg(test)]
+mod tables;
 
 use clap::Command;
 
+pub use generated::{code_list, hold, table, write};
 pub use page::{page, pages};
-pub use reference::{chapter, environment, hold};
+pub use reference::chapter;
 
 /// What stands after a command's help, as sections: a heading is a line of its own that ends in a colon. What comes
 /// under none has an empty one.
