@@ -233,7 +233,7 @@ pub(crate) struct CodeOptions {
     #[arg(short, long, value_name = "PACKAGE")]
     pub(crate) package: Vec<String>,
 
-    /// Allow only safe built-ins: no import, no open, no eval (Python only; in addition to the sandbox)
+    /// Allow only safe built-ins: no import, no open, no eval (some languages, such as Python; in addition to the sandbox)
     #[arg(long)]
     pub(crate) restricted: bool,
 
