@@ -9,7 +9,7 @@ RELEASE = target/$(shell rustc -vV | sed -n 's/^host: //p')/release
 DEBUG = $(RELEASE:release=debug)
 BIN = $(RELEASE)/sandbox-run
 
-.PHONY: run build install uninstall deb test-deb test-unit sandbox-build sandbox-push test-image test-compose test test-backends test-vm-short test-sandbox test-readme bless lint unit api measured fuzz fuzz-short fuzz-cell coverage bench bench-smoke bench-syscalls bench-load bench-fairness bench-costs bench-docs chaos chaos-short soak soak-short test-vm setup setup-test setup-deb setup-image setup-fuzz setup-bench setup-vm setup-deploy test-deploy test-pod clean
+.PHONY: run build install uninstall deb test-deb test-unit sandbox-build sandbox-push test-image test-compose test test-backends test-vm-short test-sandbox test-readme docs bless lint unit api measured fuzz fuzz-short fuzz-cell coverage bench bench-smoke bench-syscalls bench-load bench-fairness bench-costs bench-docs chaos chaos-short soak soak-short test-vm setup setup-test setup-deb setup-image setup-fuzz setup-bench setup-vm setup-deploy test-deploy test-pod clean
 
 ## Run a Python snippet in a sandbox, show the result, then serve HTTP until Ctrl-C.
 run: build
@@ -105,8 +105,14 @@ measured: coverage
 test-readme: setup-test
 	scripts/follow-readme
 
+## Write the parts of documents that come from tables of the code: flags, variables, settings, limits, languages, exit codes.
+docs:
+	SANDBOX_BLESS=1 $(CARGO) test --locked -p sandbox-manual --lib generated_parts
+	SANDBOX_BLESS=1 $(CARGO) test --locked -p sandbox-cli --bin sandbox-run generated_parts
+	SANDBOX_BLESS=1 $(CARGO) test --locked -p sandbox-server --bin sandbox-server generated_parts
+
 ## Update the command output in the documents and the picture in the README, with release builds, and the snapshots of help and errors.
-bless: setup-test build
+bless: setup-test build docs
 	SANDBOX_BLESS=all SANDBOX_PROGRAMS=$(CURDIR)/$(RELEASE) $(CARGO) test --locked -p sandbox-cli --test documents
 	PATH=$(CURDIR)/$(RELEASE):$$PATH scripts/record-demo
 	INSTA_UPDATE=always $(CARGO) test --locked -p sandbox-cli --test screen

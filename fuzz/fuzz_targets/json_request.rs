@@ -6,15 +6,18 @@ use std::sync::LazyLock;
 use libfuzzer_sys::fuzz_target;
 use sandbox_base::RelativePath;
 use sandbox_executor::{JsonRequest, Settings, VolumeRequest};
+use sandbox_runtimes::{Definition, Registry};
 
 static SETTINGS: LazyLock<Settings> = LazyLock::new(Settings::default);
+static PYTHON: LazyLock<Definition> =
+    LazyLock::new(|| Registry::shipped().expect("valid").by_name("python").expect("known").clone());
 
 fuzz_target!(|bytes: &[u8]| {
     let Ok(json) = serde_json::from_slice::<JsonRequest>(bytes) else { return };
     let stored = serde_json::to_vec(&json).expect("a request can be stored");
     let again: JsonRequest = serde_json::from_slice(&stored).expect("and read again");
     assert_eq!(again, json);
-    let request = match json.clone().into_request("python", &SETTINGS) {
+    let request = match json.clone().into_request(&PYTHON, &SETTINGS) {
         Ok(request) => request,
         Err(error) => {
             assert!(!error.field.is_empty() && !error.why.is_empty());

@@ -3,9 +3,14 @@
 //! In a cell, memory is limited; here it is not. So constructs that could allocate without bound are left out.
 #![no_main]
 
+use std::sync::LazyLock;
+
 use libfuzzer_sys::fuzz_target;
 use sandbox_executor::render;
+use sandbox_runtimes::Registry;
 use serde_json::{Value, json};
+
+static REGISTRY: LazyLock<Registry> = LazyLock::new(|| Registry::shipped().expect("valid"));
 
 const MARKS: [char; 2] = ['\u{10fffe}', '\u{10ffff}'];
 
@@ -24,7 +29,9 @@ fuzz_target!(|text: &str| {
         let variables = json!({"n": 3, "text": "it's \"q\"\n", "list": [1, 2.5, "x", null], "map": {"a": [true]}});
         let template = json!({"name": "t", "text": text, "variables": variables});
         let language = ["python", "rust", "java", "cpp", "bash"][text.len() % 5];
-        serde_json::to_vec(&json!({"template": template, "language": language, "code": "a\nb\n"})).expect("json")
+        let literals = &REGISTRY.by_name(language).expect("known").literals;
+        let job = json!({"template": template, "language": language, "literals": literals, "code": "a\nb\n"});
+        serde_json::to_vec(&job).expect("json")
     };
     let answer: Value = serde_json::from_slice(&render(&job)).expect("an answer");
     if let Some(why) = answer.get("Err") {

@@ -8,6 +8,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::units::{self, UnitError};
 
+mod table;
+
+pub use table::{LimitInfo, TABLE};
+
 /// Something a run can use too much of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -47,161 +51,30 @@ pub enum Unit {
     Count,
 }
 
-/// All there is to know about one limit.
-#[derive(Debug, Clone, Copy)]
-pub struct LimitInfo {
-    /// Which limit.
-    pub kind: LimitKind,
-    /// Its name in requests and results.
-    pub name: &'static str,
-    /// The command-line flag, without dashes.
-    pub flag: &'static str,
-    /// The variable with which an operator sets the default.
-    pub default_variable: &'static str,
-    /// The variable with which an operator sets the most that a request may ask for.
-    pub cap_variable: &'static str,
-    /// Its unit.
-    pub unit: Unit,
-    /// What applies if nobody says anything; `None` is no limit of its own.
-    pub default: Option<u64>,
-    /// The least that makes sense.
-    pub least: u64,
-    /// The most that is accepted.
-    pub most: u64,
-    /// One line for help and reference.
-    pub help: &'static str,
+/// What a server caps a limit at: enough for ordinary requests, and not enough for one run to take the whole host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ServerCap {
+    /// A value in the unit of the limit.
+    Fixed(u64),
+    /// Half of the memory of the host or container, up to a number of bytes.
+    HalfOfMemory {
+        /// The most, in bytes.
+        most: u64,
+    },
+    /// The CPUs of the host.
+    AllCpus,
 }
 
-const KIB: u64 = 1 << 10;
-const MIB: u64 = 1 << 20;
-const TIB: u64 = 1 << 40;
-const MILLISECOND: u64 = 1_000;
-const SECOND: u64 = 1_000_000;
-const DAY: u64 = 86_400 * SECOND;
-
-/// Every limit, in the order of [`LimitKind`].
-pub const TABLE: [LimitInfo; 10] = [
-    LimitInfo {
-        kind: LimitKind::WallTime,
-        name: "wall_time",
-        flag: "timeout",
-        default_variable: "SANDBOX_TIMEOUT",
-        cap_variable: "SANDBOX_MAX_TIMEOUT",
-        unit: Unit::Time,
-        default: Some(3 * SECOND),
-        least: MILLISECOND,
-        most: DAY,
-        help: "time from start to end; then SIGTERM, a short grace, and the whole tree is killed",
-    },
-    LimitInfo {
-        kind: LimitKind::CpuTime,
-        name: "cpu_time",
-        flag: "cpu-time",
-        default_variable: "SANDBOX_CPU_TIME",
-        cap_variable: "SANDBOX_MAX_CPU_TIME",
-        unit: Unit::Time,
-        default: None,
-        least: MILLISECOND,
-        most: DAY,
-        help: "CPU time of all processes together",
-    },
-    LimitInfo {
-        kind: LimitKind::Memory,
-        name: "memory",
-        flag: "memory",
-        default_variable: "SANDBOX_MEMORY",
-        cap_variable: "SANDBOX_MAX_MEMORY",
-        unit: Unit::Bytes,
-        default: Some(256 * MIB),
-        least: 4 * MIB,
-        most: TIB,
-        help: "memory of all processes together, without swap",
-    },
-    LimitInfo {
-        kind: LimitKind::Cpus,
-        name: "cpus",
-        flag: "cpus",
-        default_variable: "SANDBOX_CPUS",
-        cap_variable: "SANDBOX_MAX_CPUS",
-        unit: Unit::Cpus,
-        default: Some(1_000),
-        least: 10,
-        most: 1_024_000,
-        help: "share of the machine's CPUs, such as 0.5 or 2",
-    },
-    LimitInfo {
-        kind: LimitKind::Processes,
-        name: "processes",
-        flag: "pids",
-        default_variable: "SANDBOX_PROCESSES",
-        cap_variable: "SANDBOX_MAX_PROCESSES",
-        unit: Unit::Count,
-        default: Some(64),
-        least: 1,
-        most: 32_768,
-        help: "processes and threads at one time",
-    },
-    LimitInfo {
-        kind: LimitKind::Disk,
-        name: "disk",
-        flag: "disk",
-        default_variable: "SANDBOX_DISK",
-        cap_variable: "SANDBOX_MAX_DISK",
-        unit: Unit::Bytes,
-        default: Some(64 * MIB),
-        least: 64 * KIB,
-        most: TIB,
-        help: "bytes in all writable directories together (they are kept in memory)",
-    },
-    LimitInfo {
-        kind: LimitKind::Inodes,
-        name: "inodes",
-        flag: "inodes",
-        default_variable: "SANDBOX_INODES",
-        cap_variable: "SANDBOX_MAX_INODES",
-        unit: Unit::Count,
-        default: Some(16_384),
-        least: 16,
-        most: 10_000_000,
-        help: "files and directories in all writable directories together",
-    },
-    LimitInfo {
-        kind: LimitKind::Output,
-        name: "output",
-        flag: "output-limit",
-        default_variable: "SANDBOX_OUTPUT",
-        cap_variable: "SANDBOX_MAX_OUTPUT",
-        unit: Unit::Bytes,
-        default: Some(MIB),
-        least: 1,
-        most: 1024 * MIB,
-        help: "bytes on standard output, and as many on standard error",
-    },
-    LimitInfo {
-        kind: LimitKind::OpenFiles,
-        name: "open_files",
-        flag: "open-files",
-        default_variable: "SANDBOX_OPEN_FILES",
-        cap_variable: "SANDBOX_MAX_OPEN_FILES",
-        unit: Unit::Count,
-        default: Some(256),
-        least: 8,
-        most: 1_048_576,
-        help: "open files of one process",
-    },
-    LimitInfo {
-        kind: LimitKind::FileSize,
-        name: "file_size",
-        flag: "file-size",
-        default_variable: "SANDBOX_FILE_SIZE",
-        cap_variable: "SANDBOX_MAX_FILE_SIZE",
-        unit: Unit::Bytes,
-        default: Some(64 * MIB),
-        least: 4 * KIB,
-        most: TIB,
-        help: "size of a single file",
-    },
-];
+impl ServerCap {
+    /// The value on a host with this much memory and so many CPUs.
+    fn on_host(self, memory: u64, cpus: u64) -> u64 {
+        match self {
+            Self::Fixed(value) => value,
+            Self::HalfOfMemory { most } => (memory / 2).clamp(256 << 20, most),
+            Self::AllCpus => 1_000 * cpus.max(1),
+        }
+    }
+}
 
 impl LimitKind {
     /// Its row of the [`TABLE`].
@@ -239,6 +112,15 @@ impl LimitKind {
         }
     }
 
+    /// Writes a value of this limit as users write it, in flags and requests.
+    #[must_use]
+    pub fn write(self, value: u64) -> String {
+        match self.info().unit {
+            Unit::Bytes => units::write_size(value),
+            Unit::Time | Unit::Count | Unit::Cpus => self.format(value),
+        }
+    }
+
     /// Writes a value of this limit as people read it.
     #[must_use]
     pub fn format(self, value: u64) -> String {
@@ -248,6 +130,42 @@ impl LimitKind {
             Unit::Count => value.to_string(),
             #[expect(clippy::cast_precision_loss, reason = "at most seven digits")]
             Unit::Cpus => format!("{}", value as f64 / 1000.0),
+        }
+    }
+}
+
+impl LimitInfo {
+    /// Its help as a flag.
+    #[must_use]
+    pub fn flag_help(&self) -> String {
+        format!("Limit {} [default: {}]", self.help, self.default_text())
+    }
+
+    /// What stands for the flag's value in help.
+    #[must_use]
+    pub fn value_name(&self) -> &'static str {
+        match self.unit {
+            Unit::Time => "DURATION",
+            Unit::Bytes => "SIZE",
+            Unit::Cpus | Unit::Count => "NUMBER",
+        }
+    }
+
+    /// Its default as users write it.
+    #[must_use]
+    pub fn default_text(&self) -> String {
+        self.default.map_or_else(|| "unlimited".to_owned(), |value| self.kind.write(value))
+    }
+
+    /// The default cap of a server, in words.
+    #[must_use]
+    pub fn server_cap_text(&self) -> String {
+        match self.server_cap {
+            ServerCap::Fixed(value) => self.kind.write(value),
+            ServerCap::HalfOfMemory { most } => {
+                format!("half of the memory of the host or container, at most {}", self.kind.write(most))
+            }
+            ServerCap::AllCpus => "the number of CPUs".to_owned(),
         }
     }
 }
@@ -306,30 +224,10 @@ impl Default for Caps {
 }
 
 impl Caps {
-    /// The caps of a server that says nothing else, on a host with this much memory and so many CPUs: enough for what
-    /// people send, and not enough for one run to be the only one.
+    /// The default caps of a server on a host with this much memory and so many CPUs.
     #[must_use]
     pub fn for_server(memory: u64, cpus: u64) -> Self {
-        let memory = (memory / 2).clamp(256 * MIB, 4096 * MIB);
-        let disk = memory.min(2048 * MIB);
-        let mut caps = Self::default();
-        for (kind, most) in [
-            (LimitKind::WallTime, 300 * SECOND),
-            (LimitKind::CpuTime, 3600 * SECOND),
-            (LimitKind::Memory, memory),
-            (LimitKind::Cpus, 1_000 * cpus.max(1)),
-            (LimitKind::Processes, 1_024),
-            // Writable directories are in memory.
-            (LimitKind::Disk, disk),
-            (LimitKind::Inodes, 262_144),
-            // Both streams, with every byte escaped, fit the memory that the server has for answers.
-            (LimitKind::Output, 16 * MIB),
-            (LimitKind::OpenFiles, 4_096),
-            (LimitKind::FileSize, disk),
-        ] {
-            caps.0[kind as usize] = most.min(kind.info().most);
-        }
-        caps
+        Self(TABLE.map(|info| info.server_cap.on_host(memory, cpus).min(info.most)))
     }
 
     /// Lowers the most for one limit.
@@ -477,6 +375,23 @@ fn check(kind: LimitKind, value: u64, most: u64) -> Result<(), LimitError> {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    const MIB: u64 = 1 << 20;
+    const SECOND: u64 = 1_000_000;
+
+    #[test]
+    fn written_values_are_read_back() {
+        for info in TABLE {
+            for value in info.default.into_iter().chain([info.least, info.most]) {
+                assert_eq!(info.kind.parse(&info.kind.write(value)), Ok(value), "{}", info.name);
+            }
+        }
+        assert_eq!(
+            LimitKind::Memory.info().flag_help(),
+            "Limit the total memory of all processes, without swap [default: 256m]"
+        );
+        assert_eq!(LimitKind::Disk.info().server_cap_text(), "half of the memory of the host or container, at most 2g");
+    }
 
     #[test]
     fn the_table_is_in_order_and_consistent() {

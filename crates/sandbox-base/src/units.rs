@@ -136,6 +136,14 @@ pub fn format_size(bytes: u64) -> String {
     format!("{} {}", trim(value, usize::from(unit > 0 && value < 100.0)), UNITS[unit])
 }
 
+/// Writes a size as users write it: `512`, `64k`, `256m`. It is exact.
+#[must_use]
+pub fn write_size(bytes: u64) -> String {
+    let units = [(40, "t"), (30, "g"), (20, "m"), (10, "k")];
+    let fits = |(shift, _): &(u32, &str)| bytes > 0 && bytes.trailing_zeros() >= *shift;
+    units.into_iter().find(fits).map_or_else(|| bytes.to_string(), |(shift, unit)| format!("{}{unit}", bytes >> shift))
+}
+
 /// A number with at most `digits` decimals, without trailing zeroes.
 fn trim(value: f64, digits: usize) -> String {
     let text = format!("{value:.digits$}");

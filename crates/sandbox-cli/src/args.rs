@@ -3,9 +3,20 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Arg, ArgMatches, Args, Command, FromArgMatches, Parser, Subcommand, ValueEnum};
 use sandbox_base::LimitKind;
-use sandbox_executor::NetworkMode;
+use sandbox_base::limits::{LimitInfo, TABLE as LIMITS};
+use sandbox_executor::{NetworkMode, Variable};
+
+use crate::exit_code;
+
+/// What stands after the help.
+fn after_help() -> String {
+    let codes: String = exit_code::TABLE.iter().map(|(code, meaning)| format!("  {code:<4} {meaning}\n")).collect();
+    format!(
+        "{EXAMPLES}\n\nExit code:\n  The program's own, or the compiler's or installer's if the program never\n  started, or\n{codes}\n{NOTES}"
+    )
+}
 
 const EXAMPLES: &str = "\
 Examples:
@@ -21,17 +32,9 @@ Examples:
   sandbox-run --image python -- /bin/ls -la /
   sandbox-run languages
   sandbox-run doctor
-  sandbox-run attack
+  sandbox-run attack";
 
-Exit code:
-  The program's own, or the compiler's or installer's if the program never
-  started, or
-  124  timed out
-  137  killed because of a limit
-  130  interrupted (143 by SIGTERM, 129 by SIGHUP)
-  125  the sandbox failed
-  2    invalid request
-
+const NOTES: &str = "\
 Sizes are bytes, or 64k, 256m, 1g. Durations are seconds, or 500ms, 3s, 1m30s.
 Every limit has a variable for its default (SANDBOX_TIMEOUT, SANDBOX_MEMORY, …)
 and one for its maximum (SANDBOX_MAX_TIMEOUT, …).";
@@ -57,7 +60,7 @@ Exit code: 0 if nothing was breached, 1 otherwise.";
 ///
 /// Without a command, run code in a language: from --code, from --file, or from standard input.
 #[derive(Debug, Parser)]
-#[command(name = "sandbox-run", version, after_help = EXAMPLES)]
+#[command(name = "sandbox-run", version, after_help = after_help())]
 #[command(args_conflicts_with_subcommands = true, disable_help_subcommand = true, max_term_width = 110)]
 pub(crate) struct Arguments {
     #[command(subcommand)]
@@ -230,7 +233,7 @@ pub(crate) struct CodeOptions {
     #[arg(short, long, value_name = "PACKAGE")]
     pub(crate) package: Vec<String>,
 
-    /// Allow only safe built-ins: no import, no open, no eval (Python only; in addition to the sandbox)
+    /// Allow only safe built-ins: no import, no open, no eval (some languages, such as Python; in addition to the sandbox)
     #[arg(long)]
     pub(crate) restricted: bool,
 
@@ -250,16 +253,23 @@ pub(crate) struct CodeOptions {
     #[arg(long, value_name = "DIR", env = "SANDBOX_RUNTIMES", hide_env_values = true)]
     pub(crate) runtimes: Option<PathBuf>,
 
-    /// Limit the time for compiling [default: 60s]
-    #[arg(long, value_name = "DURATION", help_heading = "Limits")]
+    /// The time limit for compiling
+    #[arg(long, value_name = "DURATION", help_heading = "Limits", help = stage_help("SANDBOX_COMPILE_TIMEOUT"))]
     pub(crate) compile_timeout: Option<String>,
 
-    /// Limit the time for installing packages [default: 5m]
-    #[arg(long, value_name = "DURATION", help_heading = "Limits")]
+    /// The time limit for installing packages
+    #[arg(long, value_name = "DURATION", help_heading = "Limits", help = stage_help("SANDBOX_INSTALL_TIMEOUT"))]
     pub(crate) install_timeout: Option<String>,
 
     #[command(flatten)]
     pub(crate) run: RunOptions,
+}
+
+/// Help for a flag that sets what a variable sets too.
+fn stage_help(variable: &str) -> String {
+    let variable = Variable::by_name(variable);
+    let (help, default) = variable.map_or(("", ""), |variable| (variable.help, variable.default.text()));
+    format!("Set the {help} [default: {default}]")
 }
 
 impl CodeOptions {
@@ -451,67 +461,39 @@ pub(crate) enum Format {
     StreamJson,
 }
 
-#[derive(Debug, Args)]
-#[command(next_help_heading = "Limits")]
-pub(crate) struct LimitOptions {
-    /// Limit the time from start to end [default: 3s]
-    #[arg(short, long, value_name = "DURATION", allow_hyphen_values = true)]
-    timeout: Option<String>,
-
-    /// Limit total CPU time [default: unlimited]
-    #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
-    cpu_time: Option<String>,
-
-    /// Limit the total memory of all processes, without swap [default: 256m]
-    #[arg(short, long, value_name = "SIZE", allow_hyphen_values = true)]
-    memory: Option<String>,
-
-    /// Limit the number of CPUs, such as 0.5 or 2 [default: 1]
-    #[arg(long, value_name = "NUMBER", allow_hyphen_values = true)]
-    cpus: Option<String>,
-
-    /// Limit the total size of all writable directories [default: 64m]
-    #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
-    disk: Option<String>,
-
-    /// Limit the number of files in all writable directories [default: 16384]
-    #[arg(long, value_name = "NUMBER", allow_hyphen_values = true)]
-    inodes: Option<String>,
-
-    /// Limit the number of processes and threads [default: 64]
-    #[arg(long, value_name = "NUMBER", allow_hyphen_values = true)]
-    pids: Option<String>,
-
-    /// Limit the size of standard output, and of standard error [default: 1m]
-    #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
-    output_limit: Option<String>,
-
-    /// Limit the open files of each process [default: 256]
-    #[arg(long, value_name = "NUMBER", allow_hyphen_values = true)]
-    open_files: Option<String>,
-
-    /// Limit the size of each file [default: 64m]
-    #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
-    file_size: Option<String>,
-}
+/// A flag for each limit of the table.
+#[derive(Debug, Default)]
+pub(crate) struct LimitOptions(Vec<(LimitKind, String)>);
 
 impl LimitOptions {
     /// The limits that were given.
     pub(crate) fn given(&self) -> impl Iterator<Item = (LimitKind, &str)> {
-        [
-            (LimitKind::WallTime, &self.timeout),
-            (LimitKind::CpuTime, &self.cpu_time),
-            (LimitKind::Memory, &self.memory),
-            (LimitKind::Cpus, &self.cpus),
-            (LimitKind::Processes, &self.pids),
-            (LimitKind::Disk, &self.disk),
-            (LimitKind::Inodes, &self.inodes),
-            (LimitKind::Output, &self.output_limit),
-            (LimitKind::OpenFiles, &self.open_files),
-            (LimitKind::FileSize, &self.file_size),
-        ]
-        .into_iter()
-        .filter_map(|(kind, text)| Some((kind, text.as_deref()?)))
+        self.0.iter().map(|(kind, text)| (*kind, text.as_str()))
+    }
+}
+
+impl Args for LimitOptions {
+    fn augment_args(command: Command) -> Command {
+        command.args(LIMITS.iter().map(|limit| {
+            let flag = Arg::new(limit.flag).long(limit.flag).value_name(limit.value_name()).help(limit.flag_help());
+            flag.short(limit.short).allow_hyphen_values(true).help_heading("Limits")
+        }))
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+impl FromArgMatches for LimitOptions {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let given = |limit: &LimitInfo| Some((limit.kind, matches.get_one::<String>(limit.flag)?.clone()));
+        Ok(Self(LIMITS.iter().filter_map(given).collect()))
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
     }
 }
 
@@ -519,7 +501,6 @@ impl LimitOptions {
 mod tests {
     use super::*;
     use clap::CommandFactory;
-    use sandbox_base::limits::TABLE;
 
     #[test]
     fn the_definition_is_sound() {
@@ -527,35 +508,12 @@ mod tests {
     }
 
     #[test]
-    fn the_reference_lists_every_flag() {
-        let file = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/REFERENCE.md");
-        let chapter = sandbox_manual::chapter(Arguments::command());
-        sandbox_manual::hold(&file, "sandbox-run", &chapter).expect("up to date");
-    }
-
-    #[test]
-    fn the_readme_lists_every_limit_with_its_default() {
-        let readme = include_str!("../../../README.md");
-        for info in TABLE {
-            let row = readme.lines().find(|line| line.contains(&format!("| `--{}` |", info.flag))).expect(info.flag);
-            let stated = row.split('|').nth(3).expect("a third column").trim();
-            match info.default {
-                Some(default) => assert_eq!(info.kind.parse(stated), Ok(default), "{}", info.flag),
-                None => assert_eq!(stated, "unlimited", "{}", info.flag),
-            }
-        }
-    }
-
-    #[test]
-    fn every_limit_has_its_flag_and_the_help_states_its_default() {
-        let command = Arguments::command();
-        for info in TABLE {
-            let arg = command.get_arguments().find(|arg| arg.get_long() == Some(info.flag));
-            let help = arg.expect(info.flag).get_help().expect(info.flag).to_string();
-            if let Some(default) = info.default {
-                let stated = help.split("[default: ").nth(1).and_then(|rest| rest.strip_suffix(']')).expect(info.flag);
-                assert_eq!(info.kind.parse(stated), Ok(default), "{}", info.flag);
-            }
+    fn generated_parts_are_up_to_date() {
+        let reference = sandbox_manual::chapter(Arguments::command());
+        sandbox_manual::hold("docs/REFERENCE.md", "sandbox-run", &reference).expect("up to date");
+        let codes = exit_code::table();
+        for document in ["README.md", "docs/SANDBOX_RUN.md"] {
+            sandbox_manual::hold(document, "exit codes", &codes).expect("up to date");
         }
     }
 }

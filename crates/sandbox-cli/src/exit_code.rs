@@ -11,6 +11,26 @@ pub(crate) const INTERNAL: u8 = 125;
 /// The program was killed because of a limit.
 pub(crate) const LIMIT: u8 = 137;
 
+/// Every exit code that is not the program's own, for help and documents.
+pub(crate) const TABLE: [(&str, &str); 5] = [
+    ("124", "timed out"),
+    ("137", "killed by a limit"),
+    ("130", "interrupted (143 by SIGTERM, 129 by SIGHUP)"),
+    ("125", "the sandbox failed, or a file could not be written to --output-dir"),
+    ("2", "invalid arguments or request"),
+];
+
+/// The same as a table in Markdown.
+#[cfg(test)]
+pub(crate) fn table() -> String {
+    let passed_on = [
+        ("the program's own", "the program ended by itself"),
+        ("the compiler's or installer's", "compiling or installing failed, so the program never started"),
+    ];
+    let rows = passed_on.into_iter().chain(TABLE).map(|(code, meaning)| [code.to_owned(), meaning.to_owned()]);
+    sandbox_manual::table(["exit code", "meaning"], rows)
+}
+
 /// The exit code: the program's own if it ended by itself.
 pub(crate) fn of_result(result: &RunResult, interrupted: Option<i32>) -> u8 {
     let own = result.exit_code.and_then(|code| u8::try_from(code).ok());

@@ -4,35 +4,43 @@ use sandbox_backends::{Backend, Docker, DockerMode};
 use sandbox_cell::{Layer, LayerSet};
 
 use crate::settings::Isolation;
+use crate::variables::{BACKEND, DEFAULT_CONTAINER, DOCKER_MODE};
 
-/// The variable that names the backend.
-pub(crate) const BACKEND: &str = "SANDBOX_BACKEND";
+/// What variables say about the backend.
+#[derive(Debug, Default)]
+pub(crate) struct BackendChoice {
+    pub(crate) name: String,
+    /// The OCI runtime.
+    pub(crate) runtime: String,
+    /// Docker, or a compatible program.
+    pub(crate) program: String,
+    pub(crate) mode: Option<String>,
+    pub(crate) container: Option<String>,
+    pub(crate) user: Option<String>,
+    pub(crate) job_dir: String,
+    pub(crate) network: String,
+}
 
-const MODE: &str = "SANDBOX_DOCKER_MODE";
-
-/// Reads the backend; `get` gives a variable that is set. What is wrong comes with the variable's name.
-pub(crate) fn read(get: impl Fn(&str) -> Option<String>) -> Result<Backend, (String, String)> {
-    let or = |name: &str, usual: &str| get(name).unwrap_or_else(|| usual.to_owned());
-    match or(BACKEND, "native").as_str() {
-        "native" => Ok(Backend::Native),
-        "oci" => Ok(Backend::Oci(or("SANDBOX_OCI_RUNTIME", "runc"))),
-        "docker" => {
-            let container = or("SANDBOX_CONTAINER", "code-sandbox-runner");
-            let usual = if get("SANDBOX_CONTAINER").is_some() { "exec" } else { "run" };
-            let mode = match or(MODE, usual).as_str() {
-                "run" => DockerMode::Run,
-                "exec" => DockerMode::Exec(container),
-                other => return Err((MODE.to_owned(), format!("invalid value '{other}': expected run or exec"))),
-            };
-            Ok(Backend::Docker(Docker {
-                program: or("SANDBOX_DOCKER_BIN", "docker"),
-                mode,
-                user: get("SANDBOX_DOCKER_USER"),
-                job_dir: or("SANDBOX_JOB_DIR", "/tmp/jobs"),
-                network: or("SANDBOX_NETWORK", "none"),
-            }))
+impl BackendChoice {
+    /// The backend. An error comes with the name of the variable.
+    pub(crate) fn resolve(self) -> Result<Backend, (String, String)> {
+        let Self { name, runtime, program, mode, container, user, job_dir, network } = self;
+        match name.as_str() {
+            "native" => Ok(Backend::Native),
+            "oci" => Ok(Backend::Oci(runtime)),
+            "docker" => {
+                let usual = if container.is_some() { "exec" } else { "run" };
+                let mode = match mode.as_deref().unwrap_or(usual) {
+                    "run" => DockerMode::Run,
+                    "exec" => DockerMode::Exec(container.unwrap_or_else(|| DEFAULT_CONTAINER.to_owned())),
+                    other => {
+                        return Err((DOCKER_MODE.to_owned(), format!("invalid value '{other}': expected run or exec")));
+                    }
+                };
+                Ok(Backend::Docker(Docker { program, mode, user, job_dir, network }))
+            }
+            other => Err((BACKEND.to_owned(), format!("invalid value '{other}': expected native, oci or docker"))),
         }
-        other => Err((BACKEND.to_owned(), format!("invalid value '{other}': expected native, oci or docker"))),
     }
 }
 
@@ -51,17 +59,20 @@ pub(crate) fn required(backend: &Backend, isolation: Isolation) -> LayerSet {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::settings::{Settings, SettingsError};
 
-    fn read_from(variables: &[(&str, &str)]) -> Result<Backend, (String, String)> {
+    fn read_from(variables: &[(&str, &str)]) -> Result<Backend, SettingsError> {
         let find = |name: &str| variables.iter().find(|(n, _)| *n == name).map(|(_, value)| (*value).to_owned());
-        read(find)
+        Settings::read(find).map(|settings| settings.backend)
     }
 
     #[test]
     fn a_backend_is_named_and_described_by_variables() {
         assert_eq!(read_from(&[]), Ok(Backend::Native));
         assert_eq!(read_from(&[(BACKEND, "oci")]), Ok(Backend::Oci("runc".into())));
-        assert!(read_from(&[(BACKEND, "vm")]).is_err() && read_from(&[(BACKEND, "docker"), (MODE, "x")]).is_err());
+        assert!(
+            read_from(&[(BACKEND, "vm")]).is_err() && read_from(&[(BACKEND, "docker"), (DOCKER_MODE, "x")]).is_err()
+        );
         let mode = |variables: &[(&str, &str)]| match read_from(variables) {
             Ok(Backend::Docker(docker)) => docker.mode,
             other => panic!("{other:?}"),
@@ -69,7 +80,7 @@ mod tests {
         assert_eq!(mode(&[(BACKEND, "docker")]), DockerMode::Run);
         assert_eq!(mode(&[(BACKEND, "docker"), ("SANDBOX_CONTAINER", "c")]), DockerMode::Exec("c".into()));
         let exec = DockerMode::Exec("code-sandbox-runner".into());
-        assert_eq!(mode(&[(BACKEND, "docker"), (MODE, "exec")]), exec);
+        assert_eq!(mode(&[(BACKEND, "docker"), (DOCKER_MODE, "exec")]), exec);
     }
 
     #[test]

@@ -64,6 +64,7 @@ pub struct JsonRequest {
     pub requirements: Vec<String>,
     /// What it may use, by the limit's name.
     #[serde(skip_serializing_if = "BTreeMap::is_empty", deserialize_with = "bounded::map::<_, _, { bounded::FEW }>")]
+    #[cfg_attr(feature = "openapi", schema(required = false, schema_with = limits_schema))]
     pub limits: BTreeMap<String, Quantity>,
     /// Another name for `limits.wall_time`.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -119,6 +120,21 @@ pub struct JsonSchedule {
     pub delay: Option<String>,
     /// After how long it expires.
     pub expires_in: Option<String>,
+}
+
+/// A property for each limit of the table.
+#[cfg(feature = "openapi")]
+fn limits_schema() -> utoipa::openapi::Object {
+    use utoipa::openapi::Ref;
+    use utoipa::openapi::schema::{AdditionalProperties, ObjectBuilder};
+    let object = ObjectBuilder::new().description(Some("Limits of the run, by name."));
+    let object = object.additional_properties(Some(AdditionalProperties::FreeForm(false)));
+    let object = TABLE.iter().fold(object, |object, limit| {
+        let mut quantity = Ref::from_schema_name("Quantity");
+        quantity.description = limit.flag_help();
+        object.property(limit.name, quantity)
+    });
+    object.build()
 }
 
 /// Who is told when a job has ended.

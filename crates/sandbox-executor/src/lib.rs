@@ -57,5 +57,5 @@ pub use service::{CheckedRequest, Refused, RunService};
 pub use settings::{Isolation, Settings, SettingsError, parse_layers};
 pub use stage::{Input, Stream};
 pub use template::{RENDER_COMMAND, TemplateRequest, render};
-pub use variables::{VARIABLES, Variable, limits};
+pub use variables::{VARIABLES, Variable, VariableDefault};
 pub use volumes::VolumeRequest;

@@ -54,6 +54,19 @@ pub enum Verdict {
 }
 
 impl Verdict {
+    /// The verdict on a program that a limit ended.
+    #[must_use]
+    pub fn of_limit(kind: LimitKind) -> Self {
+        match kind {
+            LimitKind::WallTime | LimitKind::CpuTime => Self::Timeout,
+            LimitKind::Memory => Self::MemoryLimit,
+            LimitKind::Output => Self::OutputLimit,
+            LimitKind::Disk | LimitKind::Inodes | LimitKind::FileSize => Self::DiskLimit,
+            LimitKind::Processes => Self::ProcessLimit,
+            LimitKind::OpenFiles | LimitKind::Cpus => Self::RuntimeError,
+        }
+    }
+
     /// Its name in results.
     #[must_use]
     pub fn name(self) -> &'static str {

@@ -5,26 +5,17 @@ use std::path::PathBuf;
 
 use sandbox_backends::Backend;
 use sandbox_base::limits::{Caps, LimitError, LimitKind, Limits, TABLE};
-use sandbox_base::units::parse_size;
 use sandbox_cell::archive::FileCaps;
 use sandbox_cell::{Layer, LayerSet};
 use sandbox_network::{DenyList, HostRule};
 
-use crate::backend;
+use crate::backend::{self, BackendChoice};
 use crate::network::NetworkMode;
 use crate::owner::Sharing;
+use crate::variables::{SettingsDraft, VARIABLES, VariableDefault};
 
 /// The cap of a limit that has none.
 const UNLIMITED: &str = "unlimited";
-
-/// The variable that lists layers without which nothing may run.
-const REQUIRE: &str = "SANDBOX_REQUIRE";
-
-/// The variable that says whether runs may do without namespaces.
-const ISOLATION: &str = "SANDBOX_ISOLATION";
-
-/// The variable that names the directory for caches.
-const DATA_DIR: &str = "SANDBOX_DATA_DIR";
 
 /// The operator's settings.
 #[derive(Debug, Clone)]
@@ -92,48 +83,11 @@ impl Isolation {
     }
 }
 
-/// The variable that lets JSON requests use named volumes.
-const NAMED_VOLUMES: &str = "SANDBOX_NAMED_VOLUMES";
-
-/// The variable that says what runs of different owners share.
-const SHARE: &str = "SANDBOX_SHARE";
-
-/// The variable that lists packages to import ahead.
-const PRELOAD: &str = "SANDBOX_PRELOAD";
-
-/// The variable that lists directories that may be shown.
-const VOLUME_PATHS: &str = "SANDBOX_VOLUME_PATHS";
-
-/// The variable that says how far programs may reach.
-const MAX_NETWORK: &str = "SANDBOX_MAX_NETWORK";
-
-/// The variable that lists hosts that may be reached though they are not public.
-const NETWORK_ALLOW: &str = "SANDBOX_NETWORK_ALLOW";
-
-/// The variable that lists what may not be reached.
-const NETWORK_DENY: &str = "SANDBOX_NETWORK_DENY";
-
-/// The variable that lists the only hosts that installs may reach.
-const INSTALL_HOSTS: &str = "SANDBOX_INSTALL_HOSTS";
-
-/// The variables for limits of the stages before the run. All others of their limits are fixed.
-const STAGES: [(&str, LimitKind); 6] = [
-    ("SANDBOX_COMPILE_TIMEOUT", LimitKind::WallTime),
-    ("SANDBOX_COMPILE_MEMORY", LimitKind::Memory),
-    ("SANDBOX_COMPILE_DISK", LimitKind::Disk),
-    ("SANDBOX_INSTALL_TIMEOUT", LimitKind::WallTime),
-    ("SANDBOX_INSTALL_MEMORY", LimitKind::Memory),
-    ("SANDBOX_INSTALL_DISK", LimitKind::Disk),
-];
-
-/// Limits of a stage that makes something.
-fn stage_limits(wall_time: u64, bytes: u64) -> Limits {
+/// Limits of a stage that makes something. Variables set time, memory and disk.
+fn stage_limits(file_size: u64) -> Limits {
     let mut limits = Limits::default();
     for (kind, value) in [
-        (LimitKind::WallTime, wall_time),
-        (LimitKind::Memory, bytes),
-        (LimitKind::Disk, bytes),
-        (LimitKind::FileSize, bytes),
+        (LimitKind::FileSize, file_size),
         (LimitKind::Inodes, 400_000),
         (LimitKind::Cpus, 2_000),
         (LimitKind::Processes, 512),
@@ -147,28 +101,43 @@ fn stage_limits(wall_time: u64, bytes: u64) -> Limits {
 
 impl Default for Settings {
     fn default() -> Self {
-        Self {
+        SettingsDraft::new().settings
+    }
+}
+
+impl SettingsDraft {
+    /// The defaults of all variables.
+    pub(crate) fn new() -> Self {
+        let settings = Settings {
             defaults: Limits::default(),
             caps: Caps::default(),
             backend: Backend::Native,
             isolation: Isolation::Full,
             also_required: LayerSet::default(),
-            compile: stage_limits(60_000_000, 2 << 30),
-            install: stage_limits(300_000_000, 4 << 30),
-            files: FileCaps { count: 1_000, bytes: 16 << 20 },
+            compile: stage_limits(2 << 30),
+            install: stage_limits(4 << 30),
+            files: FileCaps { count: 0, bytes: 0 },
             volume_paths: vec![],
-            max_network: NetworkMode::Full,
+            max_network: NetworkMode::None,
             network_allow: vec![],
             network_deny: DenyList::default(),
             install_hosts: None,
             named_volumes: false,
             sharing: Sharing::None,
             preload: vec![],
-            build_cache: 1 << 30,
-            package_cache: 10 << 30,
-            image_size: 8 << 30,
+            build_cache: 0,
+            package_cache: 0,
+            image_size: 0,
             data_dir: None,
+        };
+        let mut draft = Self { settings, backend: BackendChoice::default(), home: None, cache_home: None };
+        for variable in VARIABLES {
+            if let VariableDefault::Value(text) = variable.default {
+                // A test reads every default.
+                let _ = (variable.read)(&mut draft, text);
+            }
         }
+        draft
     }
 }
 
@@ -202,8 +171,20 @@ impl Settings {
     /// default, and `unlimited` takes them away.
     pub fn read_with(variable: impl Fn(&str) -> Option<String>, usual: &Caps) -> Result<Self, SettingsError> {
         let get = |name: &str| variable(name).filter(|value| !value.trim().is_empty());
-        let mut settings = Self::default();
+        let mut draft = SettingsDraft::new();
         let mut errors = vec![];
+        for variable in VARIABLES {
+            if let Some(Err(why)) = get(variable.name).map(|text| (variable.read)(&mut draft, &text)) {
+                errors.push((variable.name.to_owned(), why));
+            }
+        }
+        let SettingsDraft { mut settings, backend, home, cache_home } = draft;
+        match backend.resolve() {
+            Ok(backend) => settings.backend = backend,
+            Err(error) => errors.push(error),
+        }
+        let cache_home = cache_home.or_else(|| Some(home?.join(".cache")));
+        settings.data_dir = settings.data_dir.or_else(|| Some(cache_home?.join("sandbox-run")));
         let mut note = |name: &str, result: Result<(), LimitError>| {
             if let Err(error) = result {
                 errors.push((name.to_owned(), error.to_string()));
@@ -228,110 +209,8 @@ impl Settings {
             let default = settings.defaults.get(kind).unwrap_or_default();
             note(kind.info().cap_variable, settings.caps.lower(kind, usual.most(kind).max(default)));
         }
-        for (name, kind) in STAGES {
-            if let Some(text) = get(name) {
-                let limits = if name.contains("COMPILE") { &mut settings.compile } else { &mut settings.install };
-                note(name, kind.parse(&text).and_then(|value| limits.set(kind, value, &Caps::default())));
-            }
-        }
-        settings.read_owners(get, &mut errors);
-        settings.read_choices(get, &mut errors);
-        match backend::read(get) {
-            Ok(backend) => settings.backend = backend,
-            Err(error) => errors.push(error),
-        }
-        if let Some(text) = get(VOLUME_PATHS) {
-            settings.volume_paths = std::env::split_paths(&text).collect();
-        }
-        for (name, value) in [
-            ("SANDBOX_FILES", &mut settings.files.count),
-            ("SANDBOX_FILES_SIZE", &mut settings.files.bytes),
-            ("SANDBOX_BUILD_CACHE", &mut settings.build_cache),
-            ("SANDBOX_PACKAGE_CACHE", &mut settings.package_cache),
-            ("SANDBOX_IMAGE_SIZE", &mut settings.image_size),
-        ] {
-            match get(name).map(|text| parse_size(&text)) {
-                None => {}
-                Some(Ok(number)) => *value = number,
-                Some(Err(error)) => errors.push((name.to_owned(), error.to_string())),
-            }
-        }
-        if let Some(text) = get(MAX_NETWORK) {
-            match NetworkMode::parse(text.trim()) {
-                Ok(mode) => settings.max_network = mode,
-                Err(why) => errors.push((MAX_NETWORK.to_owned(), why)),
-            }
-        }
-        let mut hosts = |name: &str| {
-            let text = get(name)?;
-            let hosts = text.split(',').map(str::trim).filter(|host| !host.is_empty());
-            match hosts.map(HostRule::parse).collect() {
-                Ok(hosts) => Some(hosts),
-                Err(why) => {
-                    errors.push((name.to_owned(), why));
-                    None
-                }
-            }
-        };
-        settings.network_allow = hosts(NETWORK_ALLOW).unwrap_or_default();
-        settings.install_hosts = hosts(INSTALL_HOSTS);
-        match get(NETWORK_DENY).map(|text| DenyList::parse(&text)) {
-            None => {}
-            Some(Ok(deny)) => settings.network_deny = deny,
-            Some(Err(why)) => errors.push((NETWORK_DENY.to_owned(), why)),
-        }
-        if let Some(text) = get(REQUIRE) {
-            match parse_layers(&text) {
-                Ok(layers) => settings.also_required = layers,
-                Err(why) => errors.push((REQUIRE.to_owned(), why)),
-            }
-        }
-        let home =
-            || get("XDG_CACHE_HOME").map(PathBuf::from).or_else(|| Some(PathBuf::from(get("HOME")?).join(".cache")));
-        settings.data_dir = get(DATA_DIR).map(PathBuf::from).or_else(|| Some(home()?.join("sandbox-run")));
         if errors.is_empty() { Ok(settings) } else { Err(SettingsError(errors)) }
     }
-}
-
-impl Settings {
-    /// Reads settings that have one of two values.
-    fn read_choices(&mut self, get: impl Fn(&str) -> Option<String>, errors: &mut Vec<(String, String)>) {
-        match get(ISOLATION).as_deref() {
-            None | Some("full") => {}
-            Some("reduced") => self.isolation = Isolation::Reduced,
-            Some(other) => {
-                errors.push((ISOLATION.to_owned(), format!("invalid value '{other}': expected full or reduced")));
-            }
-        }
-        match get(NAMED_VOLUMES).as_deref() {
-            None | Some("no") => {}
-            Some("yes") => self.named_volumes = true,
-            Some(other) => {
-                errors.push((NAMED_VOLUMES.to_owned(), format!("invalid value '{other}': expected yes or no")));
-            }
-        }
-    }
-
-    /// Reads what runs of different owners have in common.
-    fn read_owners(&mut self, get: impl Fn(&str) -> Option<String>, errors: &mut Vec<(String, String)>) {
-        match get(SHARE).map(|text| Sharing::parse(text.trim())) {
-            None => {}
-            Some(Ok(sharing)) => self.sharing = sharing,
-            Some(Err(why)) => errors.push((SHARE.to_owned(), why)),
-        }
-        if let Some(text) = get(PRELOAD) {
-            match text.split(',').map(str::trim).map(module_name).collect() {
-                Ok(names) => self.preload = names,
-                Err(why) => errors.push((PRELOAD.to_owned(), why)),
-            }
-        }
-    }
-}
-
-/// Reads the name of a module that can be imported.
-fn module_name(name: &str) -> Result<String, String> {
-    let fits = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
-    if fits { Ok(name.to_owned()) } else { Err(format!("invalid module name '{name}'")) }
 }
 
 /// Reads a list of layers, or `all`.

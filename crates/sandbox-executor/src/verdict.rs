@@ -114,33 +114,11 @@ fn used(kind: LimitKind, outcome: &Outcome, evidence: Evidence<'_>) -> u64 {
 }
 
 fn by_limit(kind: LimitKind, used: u64, evidence: Evidence<'_>) -> Judgement {
-    let verdict = match kind {
-        LimitKind::WallTime | LimitKind::CpuTime => Verdict::Timeout,
-        LimitKind::Memory => Verdict::MemoryLimit,
-        LimitKind::Output => Verdict::OutputLimit,
-        LimitKind::Disk | LimitKind::Inodes | LimitKind::FileSize => Verdict::DiskLimit,
-        LimitKind::Processes => Verdict::ProcessLimit,
-        LimitKind::OpenFiles | LimitKind::Cpus => Verdict::RuntimeError,
-    };
+    let verdict = Verdict::of_limit(kind);
     let cap = evidence.limits.get(kind).unwrap_or(used);
-    let error = Some(format!("{} of {} reached", name(kind), kind.format(cap)));
+    let error = Some(format!("{} of {} reached", kind.info().title, kind.format(cap)));
     let limit = Some(LimitHit { kind, cap: in_units(kind, cap), used: in_units(kind, used) });
     Judgement { verdict, limit, error }
-}
-
-fn name(kind: LimitKind) -> &'static str {
-    match kind {
-        LimitKind::WallTime => "time limit",
-        LimitKind::CpuTime => "CPU time limit",
-        LimitKind::Memory => "memory limit",
-        LimitKind::Cpus => "CPU share",
-        LimitKind::Processes => "process limit",
-        LimitKind::Disk => "disk limit",
-        LimitKind::Inodes => "limit on the number of files",
-        LimitKind::Output => "output limit",
-        LimitKind::OpenFiles => "limit on open files",
-        LimitKind::FileSize => "file size limit",
-    }
 }
 
 /// Results count time in seconds.

@@ -1,13 +1,16 @@
-//! Man pages and the reference, generated from the definitions of flags (`clap`) and variables (`sandbox-executor`), so
-//! that both always match the programs.
+//! Man pages, the reference and the tables in documents, from the definitions of flags, variables, limits and languages.
 
+mod generated;
 mod page;
 mod reference;
+#[cfg(test)]
+mod tables;
 
 use clap::Command;
 
+pub use generated::{code_list, hold, table, write};
 pub use page::{page, pages};
-pub use reference::{chapter, environment, hold};
+pub use reference::chapter;
 
 /// The text after a command's help, as sections: a heading is a separate line that ends in a colon. Text without a
 /// heading has an empty one.

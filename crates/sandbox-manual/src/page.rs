@@ -6,6 +6,7 @@ use std::io;
 use clap::Command;
 use clap_mangen::Man;
 use clap_mangen::roff::{Roff, bold, roman};
+use sandbox_base::limits::TABLE as LIMITS;
 use sandbox_executor::VARIABLES;
 
 use crate::{sections, subcommands};
@@ -84,11 +85,11 @@ fn environment() -> Roff {
     let mut roff = Roff::new();
     roff.control("SH", ["ENVIRONMENT"]);
     for variable in VARIABLES {
-        let default =
-            if variable.default.is_empty() { String::new() } else { format!(" [default: {}]", variable.default) };
+        let default = variable.default.text();
+        let default = if default.is_empty() { String::new() } else { format!(" [default: {default}]") };
         roff.control("TP", []).text([bold(variable.name)]).text([roman(format!("{}{default}", variable.help))]);
     }
-    for limit in sandbox_executor::limits() {
+    for limit in LIMITS {
         let help = format!("the default of --{}, and the most that a run may ask for", limit.flag);
         roff.control("TP", [])
             .text([bold(limit.default_variable), roman(", "), bold(limit.cap_variable)])

@@ -1,12 +1,9 @@
-//! The reference, as Markdown. `docs/REFERENCE.md` consists of parts between markers, each written by a test that fails
-//! if the part does not match the code.
-
-use std::path::Path;
+//! The reference of a command, as Markdown.
 
 use clap::builder::StyledStr;
 use clap::{Arg, Command};
-use sandbox_executor::{VARIABLES, limits};
 
+use crate::generated::cell;
 use crate::{sections, subcommands};
 
 /// A command with its flags, and all commands below it.
@@ -80,55 +77,8 @@ fn meaning(argument: &Arg) -> String {
     text
 }
 
-/// The variables that both programs read.
-#[must_use]
-pub fn environment() -> String {
-    let mut text = "| variable | default | meaning |\n|---|---|---|\n".to_owned();
-    for variable in VARIABLES {
-        text.push_str(&format!("| `{}` | {} | {} |\n", variable.name, variable.default, cell(variable.help)));
-    }
-    text.push_str(
-        "\n| limit | its default | the most that a run may ask for | default | meaning |\n|---|---|---|---|---|\n",
-    );
-    for limit in limits() {
-        let default = limit.default.map_or("none".to_owned(), |value| limit.kind.format(value));
-        text.push_str(&format!(
-            "| `--{}` | `{}` | `{}` | {default} | {} |\n",
-            limit.flag, limit.default_variable, limit.cap_variable, limit.help
-        ));
-    }
-    text.trim_end().to_owned()
-}
-
 fn code(text: &str) -> String {
     format!("`{}`", cell(text))
-}
-
-/// Text that is safe in a table.
-fn cell(text: &str) -> String {
-    text.replace('|', "\\|").replace('\n', " ")
-}
-
-/// Compares a part of a file with its expected content, and explains how to update it; with `SANDBOX_BLESS` set, writes
-/// it instead. For tests.
-pub fn hold(file: &Path, part: &str, expected: &str) -> Result<(), String> {
-    let (begin, end) = (format!("<!-- {part}: generated -->\n"), format!("\n<!-- end of {part} -->"));
-    let failed = |error: std::io::Error| format!("{}: {error}", file.display());
-    let text = std::fs::read_to_string(file).map_err(failed)?;
-    let marked = text.split_once(&begin).and_then(|(before, rest)| Some((before, rest.split_once(&end)?)));
-    let (before, (found, after)) = marked.ok_or_else(|| format!("{} has no marks for {part}", file.display()))?;
-    if found == expected {
-        return Ok(());
-    }
-    if std::env::var_os("SANDBOX_BLESS").is_some() {
-        return std::fs::write(file, format!("{before}{begin}{expected}{end}{after}")).map_err(failed);
-    }
-    let differs = expected.lines().zip(found.lines()).find(|(expected, found)| expected != found);
-    let (expected, found) = differs.unwrap_or(("more or fewer lines", ""));
-    Err(format!(
-        "{} is out of date ({part}); run the test with SANDBOX_BLESS=1\n  is:        {found}\n  should be: {expected}",
-        file.display()
-    ))
 }
 
 #[cfg(test)]
@@ -144,11 +94,5 @@ mod tests {
         assert!(text.starts_with("## c\n\ndoes c\n\n```text\nc [OPTIONS]"), "{text}");
         assert!(text.contains("| `-m, --mode <A\\|B>` | which one: `a`, `b` |"), "{text}");
         assert!(text.contains("| `-- <ARG>…` | the rest |"), "{text}");
-    }
-
-    #[test]
-    fn the_reference_lists_every_variable() {
-        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/REFERENCE.md");
-        hold(&file, "variables", &environment()).expect("up to date");
     }
 }

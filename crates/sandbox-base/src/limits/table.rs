@@ -1,0 +1,209 @@
+//! Every limit, in one table: flags, variables, names in requests, defaults, bounds, help and documents come from it.
+
+use super::{LimitKind, ServerCap, Unit};
+
+/// All there is to know about one limit.
+#[derive(Debug, Clone, Copy)]
+pub struct LimitInfo {
+    /// Which limit.
+    pub kind: LimitKind,
+    /// Its name in requests and results.
+    pub name: &'static str,
+    /// Its name in sentences.
+    pub title: &'static str,
+    /// The command-line flag, without dashes.
+    pub flag: &'static str,
+    /// The flag's short form.
+    pub short: Option<char>,
+    /// The variable with which an operator sets the default.
+    pub default_variable: &'static str,
+    /// The variable with which an operator sets the most that a request may ask for.
+    pub cap_variable: &'static str,
+    /// Its unit.
+    pub unit: Unit,
+    /// What applies if nothing else is set; `None` is unlimited.
+    pub default: Option<u64>,
+    /// The least that is accepted.
+    pub least: u64,
+    /// The most that is accepted.
+    pub most: u64,
+    /// What a server caps it at, unless the operator sets another cap.
+    pub server_cap: ServerCap,
+    /// What is limited; goes on after "Limit".
+    pub help: &'static str,
+    /// More about it, for the reference; may be empty.
+    pub note: &'static str,
+}
+
+const KIB: u64 = 1 << 10;
+const MIB: u64 = 1 << 20;
+const GIB: u64 = 1 << 30;
+const TIB: u64 = 1 << 40;
+const MILLISECOND: u64 = 1_000;
+const SECOND: u64 = 1_000_000;
+const DAY: u64 = 86_400 * SECOND;
+
+/// Every limit, in the order of [`LimitKind`].
+pub const TABLE: [LimitInfo; 10] = [
+    LimitInfo {
+        kind: LimitKind::WallTime,
+        name: "wall_time",
+        title: "time limit",
+        flag: "timeout",
+        short: Some('t'),
+        default_variable: "SANDBOX_TIMEOUT",
+        cap_variable: "SANDBOX_MAX_TIMEOUT",
+        unit: Unit::Time,
+        default: Some(3 * SECOND),
+        least: MILLISECOND,
+        most: DAY,
+        server_cap: ServerCap::Fixed(300 * SECOND),
+        help: "the time from start to end",
+        note: "SIGTERM at the end, SIGKILL to all processes 200 ms later",
+    },
+    LimitInfo {
+        kind: LimitKind::CpuTime,
+        name: "cpu_time",
+        title: "CPU time limit",
+        flag: "cpu-time",
+        short: None,
+        default_variable: "SANDBOX_CPU_TIME",
+        cap_variable: "SANDBOX_MAX_CPU_TIME",
+        unit: Unit::Time,
+        default: None,
+        least: MILLISECOND,
+        most: DAY,
+        server_cap: ServerCap::Fixed(3_600 * SECOND),
+        help: "total CPU time",
+        note: "of all processes together",
+    },
+    LimitInfo {
+        kind: LimitKind::Memory,
+        name: "memory",
+        title: "memory limit",
+        flag: "memory",
+        short: Some('m'),
+        default_variable: "SANDBOX_MEMORY",
+        cap_variable: "SANDBOX_MAX_MEMORY",
+        unit: Unit::Bytes,
+        default: Some(256 * MIB),
+        least: 4 * MIB,
+        most: TIB,
+        server_cap: ServerCap::HalfOfMemory { most: 4 * GIB },
+        help: "the total memory of all processes, without swap",
+        note: "",
+    },
+    LimitInfo {
+        kind: LimitKind::Cpus,
+        name: "cpus",
+        title: "CPU share",
+        flag: "cpus",
+        short: None,
+        default_variable: "SANDBOX_CPUS",
+        cap_variable: "SANDBOX_MAX_CPUS",
+        unit: Unit::Cpus,
+        default: Some(1_000),
+        least: 10,
+        most: 1_024_000,
+        server_cap: ServerCap::AllCpus,
+        help: "the number of CPUs, such as 0.5 or 2",
+        note: "",
+    },
+    LimitInfo {
+        kind: LimitKind::Processes,
+        name: "processes",
+        title: "process limit",
+        flag: "pids",
+        short: None,
+        default_variable: "SANDBOX_PROCESSES",
+        cap_variable: "SANDBOX_MAX_PROCESSES",
+        unit: Unit::Count,
+        default: Some(64),
+        least: 1,
+        most: 32_768,
+        server_cap: ServerCap::Fixed(1_024),
+        help: "the number of processes and threads",
+        note: "at one time",
+    },
+    LimitInfo {
+        kind: LimitKind::Disk,
+        name: "disk",
+        title: "disk limit",
+        flag: "disk",
+        short: None,
+        default_variable: "SANDBOX_DISK",
+        cap_variable: "SANDBOX_MAX_DISK",
+        unit: Unit::Bytes,
+        default: Some(64 * MIB),
+        least: 64 * KIB,
+        most: TIB,
+        server_cap: ServerCap::HalfOfMemory { most: 2 * GIB },
+        help: "the total size of all writable directories",
+        note: "they are in memory; the cap is also that of all named volumes of a request together",
+    },
+    LimitInfo {
+        kind: LimitKind::Inodes,
+        name: "inodes",
+        title: "limit on the number of files",
+        flag: "inodes",
+        short: None,
+        default_variable: "SANDBOX_INODES",
+        cap_variable: "SANDBOX_MAX_INODES",
+        unit: Unit::Count,
+        default: Some(16_384),
+        least: 16,
+        most: 10_000_000,
+        server_cap: ServerCap::Fixed(262_144),
+        help: "the number of files in all writable directories",
+        note: "directories count too",
+    },
+    LimitInfo {
+        kind: LimitKind::Output,
+        name: "output",
+        title: "output limit",
+        flag: "output-limit",
+        short: None,
+        default_variable: "SANDBOX_OUTPUT",
+        cap_variable: "SANDBOX_MAX_OUTPUT",
+        unit: Unit::Bytes,
+        default: Some(MIB),
+        least: 1,
+        most: GIB,
+        // Both streams, with every byte escaped, fit the memory that a server has for responses.
+        server_cap: ServerCap::Fixed(16 * MIB),
+        help: "the size of standard output, and of standard error",
+        note: "",
+    },
+    LimitInfo {
+        kind: LimitKind::OpenFiles,
+        name: "open_files",
+        title: "limit on open files",
+        flag: "open-files",
+        short: None,
+        default_variable: "SANDBOX_OPEN_FILES",
+        cap_variable: "SANDBOX_MAX_OPEN_FILES",
+        unit: Unit::Count,
+        default: Some(256),
+        least: 8,
+        most: 1_048_576,
+        server_cap: ServerCap::Fixed(4_096),
+        help: "the open files of each process",
+        note: "",
+    },
+    LimitInfo {
+        kind: LimitKind::FileSize,
+        name: "file_size",
+        title: "file size limit",
+        flag: "file-size",
+        short: None,
+        default_variable: "SANDBOX_FILE_SIZE",
+        cap_variable: "SANDBOX_MAX_FILE_SIZE",
+        unit: Unit::Bytes,
+        default: Some(64 * MIB),
+        least: 4 * KIB,
+        most: TIB,
+        server_cap: ServerCap::HalfOfMemory { most: 2 * GIB },
+        help: "the size of each file",
+        note: "",
+    },
+];
