@@ -182,7 +182,7 @@ fn run(mut config: Config, executor: Result<Executor, Failure>) -> Result<(), St
             state::App::new(service, jobs, webhooks, isolation, config, keys).map_err(|error| error.to_string())?,
         );
         if matches!(app.jobs, sandbox_jobs::JobStore::Embedded(_)) {
-            tokio::spawn(backup::serve(Arc::clone(&app), data_dir.clone()));
+            backup::start(&app, &data_dir);
         }
         serve::serve(&app, config).await
     });
