@@ -102,13 +102,15 @@ pub(crate) enum Code {
     IdempotencyConflict,
     TooManyRequests,
     QuotaExceeded,
+    Draining,
     ShuttingDown,
+    Unavailable,
     Internal,
 }
 
 impl Code {
     /// Every code.
-    pub(crate) const ALL: [Self; 24] = [
+    pub(crate) const ALL: [Self; 26] = [
         Self::MalformedJson,
         Self::InvalidRequest,
         Self::UnknownLanguage,
@@ -129,7 +131,9 @@ impl Code {
         Self::StorageFull,
         Self::DiskFull,
         Self::IdempotencyConflict,
+        Self::Draining,
         Self::ShuttingDown,
+        Self::Unavailable,
         Self::Internal,
         Self::TooManyRequests,
         Self::QuotaExceeded,
@@ -174,6 +178,8 @@ impl Code {
             Self::QuotaExceeded => {
                 ("quota_exceeded", StatusCode::TOO_MANY_REQUESTS, "daily quota of the API key exhausted")
             }
+            Self::Draining => ("draining", StatusCode::SERVICE_UNAVAILABLE, "the server takes no more work"),
+            Self::Unavailable => ("unavailable", StatusCode::SERVICE_UNAVAILABLE, "temporarily unavailable"),
             Self::ShuttingDown => ("shutting_down", StatusCode::SERVICE_UNAVAILABLE, "the server is shutting down"),
             Self::Internal => ("internal_error", StatusCode::INTERNAL_SERVER_ERROR, "internal error"),
         }
@@ -218,6 +224,7 @@ impl From<Refused> for Problem {
             Refused::Missing(_) => Self::new(Code::LanguageMissing, detail),
             Refused::Request(_) => Self::new(Code::InvalidRequest, detail),
             Refused::Failure(failure) if failure.request => Self::new(Code::InvalidRequest, detail),
+            Refused::Failure(failure) if failure.keeper_ended => Self::new(Code::Internal, detail).retry_after(1),
             Refused::Failure(_) => Self::new(Code::Internal, detail),
         }
     }
