@@ -127,6 +127,7 @@ impl ServerMetrics {
             queue,
             ready,
             starts,
+            late_output,
             keeper_restarts,
             keeper_up,
             cells,
@@ -137,7 +138,6 @@ impl ServerMetrics {
             retries,
             is_ready,
             draining,
-            late_output,
         }
     }
 
