@@ -23,6 +23,7 @@ mod jobs;
 #[cfg(feature = "otlp")]
 mod otlp;
 mod owners;
+mod redis;
 mod screen;
 mod secrets;
 mod shares;
