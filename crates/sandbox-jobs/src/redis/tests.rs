@@ -31,7 +31,10 @@ async fn store_with_lease(server: &RedisServer, lease: Duration) -> RedisStore {
 
 /// Runs a command on the server at a URL.
 async fn command(url: &str, words: &[&str]) -> Result<String> {
-    let mut connection = redis::Client::open(url)?.get_multiplexed_async_connection().await?;
+    // A busy machine may be slow.
+    let patience =
+        redis::AsyncConnectionConfig::new().set_connection_timeout(Some(LONG)).set_response_timeout(Some(LONG));
+    let mut connection = redis::Client::open(url)?.get_multiplexed_async_connection_with_config(&patience).await?;
     let (name, arguments) = words.split_first().expect("a name");
     let answer: redis::Value = redis::cmd(name).arg(arguments).query_async(&mut connection).await?;
     Ok(redis::from_redis_value(answer).unwrap_or_default())
@@ -117,6 +120,7 @@ async fn a_late_result_of_a_paused_server_is_refused() {
     let server = RedisServer::on_socket(&[]);
     let lease = Duration::from_millis(100);
     let (paused, other) = (store_with_lease(&server, lease).await, store_with_lease(&server, LONG).await);
+    other.link.make_older(LONG);
     let id = create(&paused).await;
     let first = take(&paused).await.expect("one").attempt();
     assert!(take(&other).await.is_none(), "it is leased");
