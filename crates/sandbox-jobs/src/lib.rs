@@ -13,7 +13,7 @@ mod model;
 mod redis;
 mod store;
 
-pub use embedded::{Embedded, FileError};
+pub use embedded::{Embedded, FileError, backup_file};
 pub use header::{JobHeader, MOST_FAILURES};
 pub use model::{
     Attempt, Created, Delivery, Event, Exceeded, Filter, HeartbeatReport, Job, JobId, JobStatus, Labels, NewJob, Offer,

@@ -241,6 +241,16 @@ impl JobStore {
         on_store!(self, store => store.sweep())
     }
 
+    /// Copies the store to a file that must not exist, if it is in a file. Jobs are created and run meanwhile. Returns false
+    /// if the store is in Redis, which has backups of its own.
+    pub async fn backup(&self, file: &Path) -> Result<bool> {
+        match self {
+            Self::Embedded(store) => store.backup(file).await.map(|()| true).map_err(StoreError::from),
+            #[cfg(feature = "redis")]
+            Self::Redis(_) => Ok(false),
+        }
+    }
+
     /// Forgets jobs that ended long ago, and returns how many. To be called from time to time.
     pub async fn expire(&self) -> Result<usize> {
         on_store!(self, store => store.expire())

@@ -95,6 +95,18 @@ pub(crate) fn command() -> Command {
                 .action(ArgAction::SetTrue)
                 .help("Query the health of the server with these settings, print the response and exit"),
         )
+        .subcommand(
+            clap::Command::new("backup")
+                .about("Copy the job store to a file, while the server with these settings runs or is stopped")
+                .arg(
+                    Arg::new("file")
+                        .value_name("FILE")
+                        .required(true)
+                        .value_parser(clap::value_parser!(std::path::PathBuf))
+                        .help("The file to create; it must not exist"),
+                ),
+        )
+        .disable_help_subcommand(true)
         .arg(Arg::new("man").long("man").action(ArgAction::SetTrue).help("Print the man page and exit"))
         .arg(
             Arg::new("cold")
