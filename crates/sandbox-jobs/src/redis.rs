@@ -589,6 +589,13 @@ impl RedisStore {
                 };
                 self.change(id, expire).await?;
             }
+            // After an outage, the servers that are alive have to have the time to renew their leases.
+            let grace = self.lease.saturating_sub(self.link.age());
+            if !lapsed.is_empty() && !grace.is_zero() {
+                let left = grace.min(Duration::from_secs(1));
+                self.sweeps.note(work, left);
+                return Ok(Some(left));
+            }
             for id in lapsed.iter().filter_map(|id| id.parse().ok()) {
                 self.interrupt_lapsed(id).await?;
             }
@@ -729,6 +736,7 @@ mod measure {
         /// Ends all leases, as if every server had been silent for long.
         pub(crate) async fn end_leases(&self) {
             let mut connection = self.connection().await.expect("connect");
+            self.link.make_older(self.lease);
             let timers: Vec<String> = redis::cmd("ZRANGE")
                 .arg(self.key("timers"))
                 .arg(0)

@@ -50,6 +50,7 @@ pub(crate) struct ServerMetrics {
     queue: Gauge,
     ready: Gauge,
     starts: Family<StartLabels, Counter>,
+    late_output: Counter,
     keeper_restarts: Counter,
     keeper_up: Gauge,
     cells: Histogram,
@@ -60,7 +61,6 @@ pub(crate) struct ServerMetrics {
     retries: Counter,
     is_ready: Gauge,
     draining: Gauge,
-    late_output: Counter,
 }
 
 /// What is looked up when Prometheus asks.

@@ -1,7 +1,9 @@
 //! Redis servers for tests: on a socket in a directory, or on a port.
 
+use std::fs::Permissions;
 use std::hash::{BuildHasher, RandomState};
 use std::io::{BufRead, BufReader};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::mpsc::channel;
@@ -53,14 +55,16 @@ impl RedisServer {
 
     /// Starts a server on a Unix socket.
     pub fn on_socket(arguments: &[&str]) -> Self {
-        let mut server = Self { child: None, dir: tempfile::tempdir().unwrap(), port: None };
+        // Servers that have dropped root privileges connect to it, too.
+        let dir = tempfile::Builder::new().permissions(Permissions::from_mode(0o755)).tempdir().unwrap();
+        let mut server = Self { child: None, dir, port: None };
         server.start_again(arguments);
         server
     }
 
     /// Starts a server on its Unix socket again, after it was killed.
     pub fn start_again(&mut self, arguments: &[&str]) {
-        let socket = ["--port", "0", "--unixsocket", "redis.sock"];
+        let socket = ["--port", "0", "--unixsocket", "redis.sock", "--unixsocketperm", "777"];
         self.child = Some(launch(self.dir.path(), &[&socket, arguments].concat()).expect("redis-server ended"));
     }
 

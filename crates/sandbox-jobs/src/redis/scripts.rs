@@ -284,7 +284,7 @@ return {(job.b or 0) + skipped + 1, call('LRANGE', KEYS[FIRST], skipped, skipped
     /// append. `KEYS`: the result and the events. Returns the header as it is stored, nothing if it has changed, or an empty
     /// text if the lease has not ended.
     SWAP = r"
-local _, id, old, new, drop, pause, lapsed, result = unpack(ARGV)
+local _, id, old, new, drop, pause, lapsed, result = unpack(ARGV, 1, 8)
 local before, text = get(id)
 if text ~= old then return false end
 if lapsed == '1' and tonumber(call('ZSCORE', TIMERS, 'r' .. id) or '0') > now() then return '' end
@@ -345,7 +345,7 @@ return 1
     /// Takes over a job of 0.1.0, unless it was taken over already: its header, request, result, webhook, when the webhook
     /// is due, the digest of its request, and its events. `KEYS`: request, result, events, and what the old release had.
     ADOPT = r"
-local _, id, text, request, result, webhook, due, digest = unpack(ARGV)
+local _, id, text, request, result, webhook, due, digest = unpack(ARGV, 1, 8)
 if call('HEXISTS', JOBS, id) == 0 then
     local job = cjson.decode(text)
     local owner = job.o or ''

@@ -29,12 +29,23 @@ async fn store_with_lease(server: &RedisServer, lease: Duration) -> RedisStore {
     RedisStore::connect_as(settings, RETENTION, "sandbox", lease).await.expect("connect")
 }
 
-/// Runs a command on the server at a URL.
+/// Runs a command on the server at a URL. An answer that is not text is empty.
 async fn command(url: &str, words: &[&str]) -> Result<String> {
-    let mut connection = redis::Client::open(url)?.get_multiplexed_async_connection().await?;
+    Ok(redis::from_redis_value(answer(url, words).await?).unwrap_or_default())
+}
+
+async fn answer(url: &str, words: &[&str]) -> Result<redis::Value> {
+    // A busy machine may be slow.
+    let patience =
+        redis::AsyncConnectionConfig::new().set_connection_timeout(Some(LONG)).set_response_timeout(Some(LONG));
+    let mut connection = redis::Client::open(url)?.get_multiplexed_async_connection_with_config(&patience).await?;
     let (name, arguments) = words.split_first().expect("a name");
-    let answer: redis::Value = redis::cmd(name).arg(arguments).query_async(&mut connection).await?;
-    Ok(redis::from_redis_value(answer).unwrap_or_default())
+    redis::cmd(name).arg(arguments).query_async(&mut connection).await
+}
+
+/// Runs a command on a server on a socket that answers with a list.
+async fn list_on(server: &RedisServer, words: &[&str]) -> Vec<String> {
+    redis::from_redis_value(answer(&server.socket_url(), words).await.expect("a command")).expect("a list")
 }
 
 /// Runs a command on a server on a socket.
@@ -117,6 +128,7 @@ async fn a_late_result_of_a_paused_server_is_refused() {
     let server = RedisServer::on_socket(&[]);
     let lease = Duration::from_millis(100);
     let (paused, other) = (store_with_lease(&server, lease).await, store_with_lease(&server, LONG).await);
+    other.link.make_older(LONG);
     let id = create(&paused).await;
     let first = take(&paused).await.expect("one").attempt();
     assert!(take(&other).await.is_none(), "it is leased");
@@ -198,4 +210,35 @@ async fn events_whose_answer_was_lost_are_not_stored_twice() {
     assert_eq!(stored().await, ["a", "b", "c", "d", "e", "f"]);
     assert!(store.finish(attempt, printed("")).await.expect("finish"));
     assert!(store.appends().is_empty());
+}
+
+#[tokio::test]
+async fn a_retry_finds_its_job_after_an_upgrade_from_the_first_release() {
+    const EVENTS: usize = 10_000;
+    let server = RedisServer::on_socket(&[]);
+    let new = NewJob { idempotency_key: Some("ann/k".to_owned()), owner: Some("ann".to_owned()), ..new_job("x") };
+    let (id, digest) = (JobId::new(), sandbox_base::random::hex(&new.digest()));
+    let (job, events) = (format!("sandbox:job:{id}"), format!("sandbox:events:{id}"));
+    let mut pipe = redis::pipe();
+    pipe.cmd("HSET").arg(&job).arg(&["status", "finished", "attempts", "1", "created_at", "1.7e9", "owner", "ann"]);
+    pipe.cmd("HSET").arg(&job).arg("request").arg(json(&new.request)).arg("result").arg(json(&*printed("old")));
+    pipe.cmd("HSET").arg(&job).arg(&["finished_at", "1.7e9", "verdict", "ok", "language", "python"]);
+    pipe.cmd("ZADD").arg("sandbox:jobs").arg(0).arg(id.to_string());
+    pipe.cmd("SET").arg("sandbox:key:ann/k").arg(format!("{id} {digest}"));
+    // More than a script can have as results.
+    for number in 1..EVENTS {
+        pipe.cmd("XADD").arg(&events).arg(format!("{number}-0")).arg("what").arg(json(&output("x")[0]));
+    }
+    pipe.cmd("XADD").arg(&events).arg(format!("{EVENTS}-0")).arg("what").arg(r#"{"event":"result"}"#);
+    let client = redis::Client::open(server.socket_url()).expect("a URL");
+    let patience = redis::AsyncConnectionConfig::new().set_response_timeout(Some(LONG));
+    let mut connection = client.get_multiplexed_async_connection_with_config(&patience).await.expect("connect");
+    pipe.exec_async(&mut connection).await.expect("write");
+    let store = store_in(&server).await;
+    let Created::Existing(header) = store.create(new, BOUNDS).await.expect("create") else { panic!("it exists") };
+    assert_eq!((header.id, header.status, header.last_event), (id, JobStatus::Finished, EVENTS as u64));
+    let last = store.events(id, EVENTS as u64 - 1, 10).await.expect("events");
+    assert!(matches!(&last[..], [Event { what: RunEvent::Result { result }, .. }] if result.stdout == "old"));
+    let left = list_on(&server, &["KEYS", "sandbox:*"]).await;
+    assert!(left.is_empty(), "nothing is left of the first release: {left:?}");
 }

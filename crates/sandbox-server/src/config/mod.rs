@@ -71,7 +71,7 @@ fn labels(values: &mut Values<'_>) -> Labels {
 
 /// Whether other servers use the same job store.
 fn is_store_shared(values: &Values<'_>) -> bool {
-    !values.text("redis-addr").is_empty()
+    ["redis-addr", "redis-url"].iter().any(|name| !values.text(name).is_empty())
 }
 
 /// The configuration.

@@ -25,6 +25,7 @@ mod jobs;
 #[cfg(feature = "otlp")]
 mod otlp;
 mod owners;
+mod redis;
 mod reliability;
 mod screen;
 mod secrets;

@@ -123,3 +123,29 @@ async fn scripts_are_loaded_again_after_a_flush() {
     on(&server, &["SCRIPT", "FLUSH"]).await;
     create(&store).await;
 }
+
+#[tokio::test]
+async fn an_outage_longer_than_a_lease_interrupts_no_job() {
+    let lease = Duration::from_secs(3);
+    let mut server = RedisServer::on_socket(&DURABLE);
+    let (store, other) = (store_with_lease(&server, lease).await, store_with_lease(&server, lease).await);
+    create(&store).await;
+    let attempt = take(&store).await.expect("one").attempt();
+    server.kill();
+    tokio::time::sleep(lease + Duration::from_millis(200)).await;
+    server.start_again(&DURABLE);
+    // The other server is the first to notice that Redis is back.
+    until_it_works(async || other.sweep().await).await;
+    assert_eq!(other.header(attempt.id).await.expect("header").map(|header| header.status), Some(JobStatus::Running));
+    let report = until_it_works(async || store.heartbeat(vec![attempt]).await).await;
+    assert_eq!(report, HeartbeatReport::default());
+    assert!(store.finish(attempt, printed("once")).await.expect("finish"));
+    // A server that stays silent loses its job all the same.
+    create(&store).await;
+    take(&store).await.expect("one");
+    let began = Instant::now();
+    while take(&other).await.is_none() {
+        assert!(began.elapsed() < LONG);
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
