@@ -305,4 +305,26 @@ mod tests {
         assert!(error.ends_with("bad.toml: the name 'js' is already used by javascript"), "{error}");
         assert!(Registry::shipped().expect("valid").add_directory(Path::new("/no/such/dir")).is_err());
     }
+
+    #[test]
+    fn a_directory_of_its_own_holds_the_files_of_a_language() {
+        let dir = tempfile::tempdir().expect("tempdir");
+        let own = dir.path().join("snake");
+        std::fs::create_dir(&own).expect("mkdir");
+        let definition = "like = \"python\"\nname = \"snake\"\nextensions = [\"snake\"]\nignore = [\"eggs\"]\n\
+                          build_dir = \"nest\"\ntemplates = { greeting = \"greeting.txt\" }\n";
+        std::fs::write(own.join("language.toml"), definition).expect("write");
+        std::fs::write(own.join("greeting.txt"), "hiss {{ code }}").expect("write");
+        let mut registry = Registry::shipped().expect("valid");
+        registry.add_directory(dir.path()).expect("valid");
+        let (snake, python) = (registry.by_name("snake").expect("known"), registry.by_name("py").expect("known"));
+        assert_eq!((snake.title(), snake.aliases.len(), python.title()), ("snake", 0, "Python"));
+        assert_eq!(snake.templates["greeting"], "hiss {{ code }}");
+        assert_eq!(snake.templates["harness"], python.templates["harness"], "inherited, with its content");
+        assert_eq!(snake.run.runner, python.run.runner);
+        for (name, ignored) in [("eggs", true), ("node_modules", true), ("nest", true), ("target", false)] {
+            assert_eq!(registry.ignores(name, &|manifest| manifest == "pyproject.toml"), ignored, "{name}");
+        }
+        assert!(!registry.ignores("nest", &|_| false) && registry.ignores("target", &|file| file == "Cargo.toml"));
+    }
 }
