@@ -192,7 +192,7 @@ chaos: setup-test
 
 ## The tests of its checker, with a server that is broken on purpose, and half a minute on each store.
 chaos-short: setup-test
-	SANDBOX_SERVER=$(CURDIR)/$(PROGRAMS)/sandbox-server python3 -m unittest discover --start-directory tests/chaos
+	SANDBOX_SERVER=$(abspath $(PROGRAMS))/sandbox-server python3 -m unittest discover --start-directory tests/chaos
 	python3 tests/chaos/chaos.py --sandbox-server $(PROGRAMS)/sandbox-server --seed $(SEED) --minutes 0.5 --json target/chaos/short.json $(CHAOS)
 
 ## 100,000 runs and jobs with hostile ones among them, beside 1,000 idle event streams and after a queue of 10,000 jobs: nothing grows. SOAK holds more options.

@@ -14,6 +14,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Callable
 
 import aftermath
 import leftovers
@@ -21,7 +22,7 @@ import processes
 import report
 from checker import Wrong, check
 from clients import Clients
-from cluster import Cluster, roll_back
+from cluster import Cluster, copy_data, roll_back
 from faults import Injector, settle
 from history import History
 from readiness import Prober, await_ready
@@ -104,18 +105,18 @@ class Rollback:
     def tick(self, passed: float) -> None:
         server = self.bench.cluster.servers[0]
         if passed >= self.copy_at and not os.path.exists(self.copy):
-            self.restart_around(lambda: shutil.copytree(server.data, self.copy))
+            self.restart_around(lambda: copy_data(server.data, self.copy))
             status = os.stat(server.data)
             os.chown(self.copy, status.st_uid, status.st_gid)
         if passed >= self.back_at:
             self.back_at = float("inf")
             self.restart_around(lambda: roll_back(server, self.copy))
 
-    def restart_around(self, work: object) -> None:
+    def restart_around(self, work: Callable[[], object]) -> None:
         server = self.bench.cluster.servers[0]
         with server.lock:
             server.end(signal.SIGKILL)
-            work()  # type: ignore[operator]
+            work()
             server.start()
 
 

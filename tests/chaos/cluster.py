@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 import socket
+import stat
 import subprocess
 import threading
 import time
@@ -251,10 +252,19 @@ class Cluster:
             os.unlink(os.path.join(self.disk, "filler"))
 
 
+def copy_data(source: str, target: str) -> None:
+    """Copies a data directory without the sockets in it."""
+
+    def sockets(directory: str, names: list[str]) -> list[str]:
+        return [name for name in names if stat.S_ISSOCK(os.lstat(os.path.join(directory, name)).st_mode)]
+
+    shutil.copytree(source, target, ignore=sockets)
+
+
 def roll_back(server: Server, older: str) -> None:
     """Replaces a server's data by an older copy while it is down: what a store leaves that acknowledges before it is durable."""
     shutil.rmtree(server.data)
-    shutil.copytree(older, server.data)
+    copy_data(older, server.data)
     status = os.stat(older)
     for directory, _, files in os.walk(server.data):
         for path in [directory, *(os.path.join(directory, file) for file in files)]:
