@@ -20,7 +20,7 @@ pub use model::{
     Page, Progress, StoreLimits, Summary, Turns, Webhook,
 };
 #[cfg(feature = "redis")]
-pub use redis::RedisStore;
+pub use redis::{RedisSettings, RedisStore, RedisWatch};
 pub use store::{JobStore, JobWatch, StoreError};
 
 #[cfg(all(test, feature = "redis"))]

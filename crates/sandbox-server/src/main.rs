@@ -199,8 +199,7 @@ fn run(mut config: Config, executor: Result<Executor, Failure>) -> Result<(), St
 async fn open_jobs(config: &Config, data_dir: &Path) -> Result<sandbox_jobs::JobStore, String> {
     #[cfg(feature = "redis")]
     if let Some(redis) = &config.redis {
-        let (address, password) = (redis.address.as_str(), redis.password.as_deref());
-        let opened = sandbox_jobs::JobStore::redis(address, password, redis.database, config.retention).await;
+        let opened = sandbox_jobs::JobStore::redis(redis.clone(), config.retention).await;
         return opened.map_err(|error| error.to_string());
     }
     sandbox_jobs::JobStore::embedded(&data_dir.join(backup::JOBS), config.retention).map_err(|error| error.to_string())

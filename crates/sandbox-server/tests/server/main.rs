@@ -24,6 +24,7 @@ mod jobs;
 #[cfg(feature = "otlp")]
 mod otlp;
 mod owners;
+mod redis;
 mod reliability;
 mod screen;
 mod secrets;
