@@ -103,9 +103,11 @@ class Server:
             raise Failed(f"the server did not start: {log.read()[-2000:]}")
 
     def _keeper(self):
+        # The keeper is the child of a launcher, which is a child of the server.
         for child in children(self.pid):
-            if command_name(child) == "sandbox-keeper":
-                return child
+            for grandchild in children(child):
+                if command_name(grandchild) == "sandbox-keeper":
+                    return grandchild
         raise Failed("the server has no keeper")
 
     def slot(self, case):

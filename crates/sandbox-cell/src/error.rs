@@ -16,6 +16,8 @@ pub struct Failure {
     pub fix: Option<String>,
     /// Whether the request is to blame (a program that does not exist) and not the sandbox.
     pub request: bool,
+    /// Whether the keeper ended, so that the same may work with the next keeper.
+    pub keeper_ended: bool,
 }
 
 impl std::fmt::Display for Failure {
@@ -30,18 +32,23 @@ impl std::fmt::Display for Failure {
 
 impl Failure {
     /// An operation that the kernel refused.
-    pub(crate) fn os(what: impl Into<String>, error: impl Into<std::io::Error>) -> Self {
-        Self { what: what.into(), why: reason(&error.into()), fix: None, request: false }
+    pub fn os(what: impl Into<String>, error: impl Into<std::io::Error>) -> Self {
+        Self::new(what, reason(&error.into()))
     }
 
     /// Something else that went wrong.
-    pub(crate) fn new(what: impl Into<String>, why: impl Into<String>) -> Self {
-        Self { what: what.into(), why: why.into(), fix: None, request: false }
+    pub fn new(what: impl Into<String>, why: impl Into<String>) -> Self {
+        Self { what: what.into(), why: why.into(), fix: None, request: false, keeper_ended: false }
     }
 
     /// A request that cannot be carried out as it is.
-    pub(crate) fn of_request(what: impl Into<String>, why: impl Into<String>) -> Self {
-        Self { what: what.into(), why: why.into(), fix: None, request: true }
+    pub fn of_request(what: impl Into<String>, why: impl Into<String>) -> Self {
+        Self { request: true, ..Self::new(what, why) }
+    }
+
+    /// The keeper ended, and with it all its cells.
+    pub(crate) fn of_keeper(what: impl Into<String>) -> Self {
+        Self { keeper_ended: true, ..Self::new(what, "the keeper ended") }
     }
 
     /// A layer that is required and missing.
@@ -52,7 +59,7 @@ impl Failure {
 
     /// Adds what to do.
     #[must_use]
-    pub(crate) fn with_fix(mut self, fix: impl Into<String>) -> Self {
+    pub fn with_fix(mut self, fix: impl Into<String>) -> Self {
         self.fix = Some(fix.into());
         self
     }

@@ -6,12 +6,13 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::archive::{ArchiveEntry, Omission, write_entry};
-use crate::wire::{FromCell, FromInit, ToCell, ToInit, ToKeeper};
+use crate::wire::{FromCell, FromInit, ToCell, ToInit, ToKeeper, ToLauncher};
 use sandbox_base::RelativePath;
 
 /// Reads a message of each kind. What can be read can be written, and means the same when it is read again.
 pub fn wire(bytes: &[u8]) {
     message::<ToKeeper>(bytes);
+    message::<ToLauncher>(bytes);
     message::<ToCell>(bytes);
     message::<FromCell>(bytes);
     message::<ToInit>(bytes);

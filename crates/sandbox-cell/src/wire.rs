@@ -55,6 +55,27 @@ pub(crate) enum ToKeeper {
     Use { backend: Backend, environment: ToolEnvironment },
     /// The process is in a container that was made for one cell: everything is where cells have it.
     Contain,
+    /// A launcher has started this keeper for the process `caller`. `predecessor` is the group name of a keeper that was
+    /// killed before.
+    Launched { caller: i32, predecessor: Option<String> },
+}
+
+/// Caller to launcher.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum ToLauncher {
+    /// Tell this to every keeper from now on. Refused after [`ToKeeper::Confine`].
+    Remember(Box<ToKeeper>),
+    /// Start a keeper.
+    Launch,
+}
+
+/// Launcher to caller, in answer to [`ToLauncher::Launch`].
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum FromLauncher {
+    /// The keeper was started. Its control connection and its pidfd come with this.
+    Launched,
+    /// The keeper could not be started.
+    Failed(Failure),
 }
 
 /// What of the host cells may be shown, besides the system.

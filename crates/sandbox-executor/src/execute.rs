@@ -79,7 +79,16 @@ impl From<Failure> for Stopped {
 impl Executor {
     /// An executor with a keeper of its own: see [`Keeper::start`].
     pub fn start() -> Result<Self, Failure> {
-        let cells = Cells::new(Keeper::start()?, PoolLimits { cells: 0, zygotes: 0 });
+        Self::with_keeper(Keeper::start()?)
+    }
+
+    /// The same with a keeper that can be replaced: see [`Keeper::start_replaceable`].
+    pub fn start_replaceable() -> Result<Self, Failure> {
+        Self::with_keeper(Keeper::start_replaceable()?)
+    }
+
+    fn with_keeper(keeper: Keeper) -> Result<Self, Failure> {
+        let cells = Cells::new(keeper, PoolLimits { cells: 0, zygotes: 0 });
         Ok(Self { cells: cells.map_err(|error| failure("cannot start threads", &error))?, last: false })
     }
 
@@ -309,11 +318,8 @@ impl Execution<'_> {
         if names.is_empty() {
             return Ok(Some(vec![]));
         }
-        let dir = self.host.settings.data_dir.as_deref().ok_or_else(|| Failure {
-            what: "cannot keep a volume".to_owned(),
-            why: "no data directory".to_owned(),
-            fix: Some("set SANDBOX_DATA_DIR".to_owned()),
-            request: true,
+        let dir = self.host.settings.data_dir.as_deref().ok_or_else(|| {
+            Failure::of_request("cannot keep a volume", "no data directory").with_fix("set SANDBOX_DATA_DIR")
         })?;
         // In the order of their names, so that no two runs wait for each other.
         let mut sorted: Vec<&String> = names.iter().collect();

@@ -52,7 +52,7 @@ impl Executor {
         let spec = CellSpec { mounts, limits, required: settings.required(), ..CellSpec::new() };
         let command = Command::new([PLACE, UNPACK_COMMAND, &job]);
         let (outcome, answer) = ask(&self.cells.keeper, &spec, &command, file.as_fd())?;
-        let refuse = |why: String| Failure { what: what.to_owned(), why, fix: None, request: true };
+        let refuse = |why: String| Failure::of_request(what, why);
         match (outcome.stopped, outcome.status) {
             (None, RunStatus::Exited(0)) => {
                 let answer: UnpackResult =

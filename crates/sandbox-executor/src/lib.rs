@@ -53,7 +53,7 @@ pub use result::{
     CompileResult, FileEncoding, LimitHit, Metrics, OmittedFile, OutputFile, Phases, RunResult, Status, Verdict,
 };
 pub use sandbox_network::{GATEWAY_THREAD, HostRule, HostUse, NetworkUse, Refusal};
-pub use sandbox_pool::{StartKind, WarmStart};
+pub use sandbox_pool::{PoolStatistics, StartKind, WarmStart};
 pub use service::{CheckedRequest, Refused, RunService};
 pub use settings::{Isolation, Settings, SettingsError, parse_layers};
 pub use stage::{Input, Stream};

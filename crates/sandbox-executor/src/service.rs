@@ -2,14 +2,14 @@
 //! suite.
 
 use std::collections::BTreeMap;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use sandbox_cell::{CellSpec, Failure, ServiceFiles, Sources};
 use sandbox_images::{Image, ImageStore};
-use sandbox_pool::WarmStart;
+use sandbox_pool::{PoolStatistics, WarmStart};
 use sandbox_runtimes::{ArtifactStore, Definition, Missing, Registry, Runtime};
 
 use crate::event::Observer;
@@ -103,6 +103,12 @@ impl Refused {
     #[must_use]
     pub fn is_internal(&self) -> bool {
         matches!(self, Self::Failure(failure) if !failure.request)
+    }
+
+    /// Whether the keeper ended during the run. The same request may succeed with the next keeper.
+    #[must_use]
+    pub fn is_keeper_end(&self) -> bool {
+        matches!(self, Self::Failure(failure) if failure.keeper_ended)
     }
 }
 
@@ -241,6 +247,30 @@ impl RunService {
     #[must_use]
     pub fn is_alive(&self) -> bool {
         self.executor.cells.keeper.is_alive()
+    }
+
+    /// A descriptor that becomes readable when the keeper process of this moment ends.
+    pub fn keeper_end_notice(&self) -> std::io::Result<OwnedFd> {
+        self.executor.cells.keeper.end_notice()
+    }
+
+    /// Starts another keeper in place of one that has ended, and makes ready again what was ready. Blocks.
+    pub fn replace_keeper(&self) -> Result<(), Failure> {
+        self.executor.cells.keeper.replace()?;
+        self.executor.cells.pool.begin_anew();
+        Ok(())
+    }
+
+    /// Whether a keeper that ends can be replaced.
+    #[must_use]
+    pub fn can_replace_keeper(&self) -> bool {
+        self.executor.cells.keeper.is_replaceable()
+    }
+
+    /// What the pool of ready cells has counted.
+    #[must_use]
+    pub fn pool_statistics(&self) -> PoolStatistics {
+        self.executor.cells.pool.statistics()
     }
 
     /// Makes a cell and deletes it, to see whether that works. Blocks.

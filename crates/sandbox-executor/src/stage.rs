@@ -127,7 +127,7 @@ impl StageEnd {
 }
 
 pub(crate) fn failure(what: &str, error: &io::Error) -> Failure {
-    Failure { what: what.to_owned(), why: reason(error), fix: None, request: false }
+    Failure::new(what, reason(error))
 }
 
 impl Stage<'_> {

@@ -110,7 +110,7 @@ impl TemplateRequest {
         required: LayerSet,
         cancel: &[BorrowedFd<'_>],
     ) -> Result<Rendered, StageError> {
-        let refuse = |why: String| Failure { what: self.name.clone(), why, fix: None, request: true };
+        let refuse = |why: String| Failure::of_request(self.name.clone(), why);
         let internal = |why: &str| Failure { request: false, ..refuse(why.to_owned()) };
         let job = RenderTask { template: self.clone(), language: language.to_owned(), code: code.to_owned() };
         let job = serde_json::to_vec(&job).map_err(|error| refuse(error.to_string()))?;

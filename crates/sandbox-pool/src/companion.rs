@@ -59,5 +59,5 @@ impl CompanionProcess {
 }
 
 fn ended(why: &str) -> Failure {
-    Failure { what: "a companion did not get ready".into(), why: why.into(), fix: None, request: false }
+    Failure::new("a companion did not get ready", why)
 }

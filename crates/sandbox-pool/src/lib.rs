@@ -32,6 +32,7 @@ mod wait;
 mod warm_starts;
 mod zygote;
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -39,7 +40,7 @@ use std::time::{Duration, Instant};
 use sandbox_cell::{Cell, CellSpec, Failure, Keeper, Mount};
 use serde::{Deserialize, Serialize};
 
-use self::makers::{CellShelves, PoolShared};
+use self::makers::{CellShelves, PoolCounts, PoolShared, is_plain};
 use self::order::CellOrder;
 pub use self::prestart::Prestart;
 use self::prestart::PrestartKind;
@@ -73,6 +74,17 @@ impl StartKind {
             Self::Warm => "warm",
         }
     }
+}
+
+/// What a pool has counted since the start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct PoolStatistics {
+    /// Runs that found no ready cell, although cells are kept ready.
+    pub misses: u64,
+    /// Zygotes that ended and were replaced.
+    pub lost_zygotes: u64,
+    /// Threads that panicked and were started again.
+    pub panics: u64,
 }
 
 /// How much a pool keeps.
@@ -167,8 +179,9 @@ impl Pool {
         if limits.cells > 0 {
             let (keeper, shelves) = (pool.keeper.clone(), Mutex::new(Shelves::new(limits)));
             let warm_starts = WarmStarts::default();
-            let shared = Arc::new(PoolShared { keeper, shelves, warm_starts, plain: Arc::default() });
-            pool.start_maker(&shared, "ready-cells", PoolShared::make_plain)?;
+            let counts = PoolCounts::default();
+            let shared = Arc::new(PoolShared { keeper, shelves, warm_starts, plain: Arc::default(), counts });
+            pool.start_maker(&shared, "ready-cells", is_plain, PoolShared::make_plain)?;
             pool.shared = Some(shared);
         }
         Ok(pool)
@@ -191,6 +204,7 @@ impl Pool {
             {
                 return Ok(TakenCell { cell, start: StartKind::Ready, late: all, refill });
             }
+            shared.counts.misses.fetch_add(1, Ordering::Relaxed);
         }
         let mut spec = spec.clone();
         spec.mounts.extend(all);
@@ -225,6 +239,36 @@ impl Pool {
     #[must_use]
     pub fn ready_cells(&self) -> Option<usize> {
         self.shared.as_ref().map(|shared| shared.lock().ready())
+    }
+
+    /// What the pool has counted since the start.
+    #[must_use]
+    pub fn statistics(&self) -> PoolStatistics {
+        let counts = self.shared.as_ref().map(|shared| &shared.counts);
+        let read = |count: fn(&PoolCounts) -> &AtomicU64| counts.map_or(0, |all| count(all).load(Ordering::Relaxed));
+        PoolStatistics {
+            misses: read(|counts| &counts.misses),
+            lost_zygotes: read(|counts| &counts.lost_zygotes),
+            panics: read(|counts| &counts.panics),
+        }
+    }
+
+    /// Begins anew with a keeper that has replaced one that ended: all cells and zygotes are gone, and such ones are made
+    /// again.
+    pub fn begin_anew(&self) {
+        let Some(shared) = &self.shared else { return };
+        shared.warm_starts.begin_anew();
+        let mut shelves = shared.lock();
+        let (orders, cells, makers) = shelves.empty();
+        for order in &orders {
+            shelves.expect(order, Instant::now(), |id| self.start_maker_of(shared, id, order));
+        }
+        wake_makers(&shelves);
+        drop(shelves);
+        for maker in makers {
+            maker.notify_all();
+        }
+        drop(cells);
     }
 
     /// Deletes everything that is ready. From now on every cell is made on the spot.
@@ -265,13 +309,14 @@ impl Pool {
         let Some(prestart) = order.prestart.clone() else { return Some(Arc::clone(&shared.plain)) };
         let maker = Arc::<Condvar>::default();
         let (order, wanted) = (order.clone(), Arc::clone(&maker));
+        let mine = move |other, _: &CellOrder| other == id;
         let started = match prestart.kind {
             PrestartKind::Zygote => {
-                self.start_maker(shared, "zygote", move |shared| shared.make_warm(&wanted, id, &order, &prestart))
+                self.start_maker(shared, "zygote", mine, move |shared| shared.make_warm(&wanted, id, &order, &prestart))
             }
-            PrestartKind::Companion => {
-                self.start_maker(shared, "companions", move |shared| shared.make_accompanied(&wanted, id, &prestart))
-            }
+            PrestartKind::Companion => self.start_maker(shared, "companions", mine, move |shared| {
+                shared.make_accompanied(&wanted, id, &prestart);
+            }),
         };
         started.ok().map(|()| maker)
     }
@@ -280,10 +325,12 @@ impl Pool {
         &self,
         shared: &Arc<PoolShared>,
         name: &str,
-        work: impl FnOnce(&PoolShared) + Send + 'static,
+        mine: impl Fn(ShelfId, &CellOrder) -> bool + Send + 'static,
+        work: impl Fn(&PoolShared) + Send + 'static,
     ) -> std::io::Result<()> {
         let shared = Arc::clone(shared);
-        let maker = std::thread::Builder::new().name(name.to_owned()).spawn(move || work(&shared))?;
+        let maker = std::thread::Builder::new().name(name.to_owned());
+        let maker = maker.spawn(move || shared.survive_panics(mine, work))?;
         let mut makers = self.makers.lock().unwrap_or_else(PoisonError::into_inner);
         makers.retain(|maker| !maker.is_finished());
         makers.push(maker);
@@ -305,5 +352,5 @@ fn wake_makers(shelves: &CellShelves) {
 
 /// An operation that the kernel refused.
 fn failure(what: &str, error: &std::io::Error) -> Failure {
-    Failure { what: what.to_owned(), why: sandbox_base::reason(error), fix: None, request: false }
+    Failure::new(what, sandbox_base::reason(error))
 }

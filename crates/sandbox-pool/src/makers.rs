@@ -1,5 +1,6 @@
 //! The threads that fill the shelves.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -21,6 +22,20 @@ pub(crate) struct PoolShared {
     pub(crate) warm_starts: WarmStarts,
     /// Wakes the maker of plain cells.
     pub(crate) plain: Arc<Condvar>,
+    pub(crate) counts: PoolCounts,
+}
+
+/// What a pool counts.
+#[derive(Debug, Default)]
+pub(crate) struct PoolCounts {
+    pub(crate) misses: AtomicU64,
+    pub(crate) lost_zygotes: AtomicU64,
+    pub(crate) panics: AtomicU64,
+}
+
+/// Whether cells of an order have nothing that waits in them.
+pub(crate) fn is_plain(_: ShelfId, order: &CellOrder) -> bool {
+    order.prestart.is_none()
 }
 
 /// The shelves of this pool. A condition variable wakes the maker of a shelf.
@@ -41,6 +56,15 @@ impl ShelfCell for ReadyCell {
     }
 }
 
+/// How often cells are checked for having ended.
+const CHECK: Duration = Duration::from_millis(500);
+
+/// How often the maker of a warm shelf checks whether the shelf was removed.
+const NOTICE: Duration = Duration::from_secs(2);
+
+/// How long a keeper that is ending takes at most to be seen as ended.
+const END: Duration = Duration::from_millis(500);
+
 /// How long no run must have asked for a companion before another is started.
 const QUIET: Duration = Duration::from_millis(300);
 
@@ -58,8 +82,12 @@ impl PoolShared {
                 let surplus = self.lock().look(Instant::now());
                 drop(surplus);
             }
-            let mine = |_, order: &CellOrder| order.prestart.is_none();
-            let Some(orders) = self.wait_for_orders(&self.plain, next_look, mine) else { return };
+            let ended = self.lock().remove_ended();
+            if !ended.is_empty() {
+                drop(ended);
+                crate::wake_makers(&self.lock());
+            }
+            let Some(orders) = self.wait_for_orders(&self.plain, Instant::now() + CHECK, None) else { return };
             let cells: Vec<_> = orders.iter().map(|(_, order)| self.keeper.create(&order.spec)).collect();
             for ((id, _), cell) in orders.into_iter().zip(cells) {
                 let ready = |mut cell: Cell| cell.ready().map(|_| ReadyCell { cell, companion: None });
@@ -74,13 +102,12 @@ impl PoolShared {
         let mut served = false;
         // A zygote that fails to start would fail again: its runs start without one.
         while let Some(warm) = &zygote {
-            let soon = Instant::now() + LOOK;
-            let Some(orders) = self.wait_for_orders(wanted, soon, |other, _| other == id) else { return };
-            if !self.lock().has(id) {
-                return;
-            }
+            let soon = Instant::now() + NOTICE;
+            let Some(orders) = self.wait_for_orders(wanted, soon, Some(id)) else { return };
             if warm.has_ended() {
                 self.lock().return_orders(id, orders.len());
+                self.counts.lost_zygotes.fetch_add(1, Ordering::Relaxed);
+                self.warm_starts.lose(prestart.language.as_deref().unwrap_or_default());
                 // So would one that ends before its first child.
                 if !std::mem::take(&mut served) {
                     break;
@@ -104,16 +131,24 @@ impl PoolShared {
     /// Starts a zygote. The first of a language is tested before a run gets one of its children.
     fn start_zygote(&self, order: &CellOrder, prestart: &Prestart) -> Option<Zygote> {
         let language = prestart.language.as_deref().unwrap_or_default();
-        let zygote = Zygote::start(&self.keeper, &order.spec, prestart)
-            .map_err(|failure| self.warm_starts.fail(language, failure.to_string()))
-            .ok()?;
+        let notice = self.keeper.end_notice().ok()?;
+        // What fails because the keeper ends says nothing about the language.
+        let is_over = || self.lock().is_closed() || sandbox_base::wait::is_readable(&[&notice], END);
+        let zygote = match Zygote::start(&self.keeper, &order.spec, prestart) {
+            Ok(zygote) => zygote,
+            Err(failure) => {
+                if !is_over() {
+                    self.warm_starts.fail(language, failure.to_string());
+                }
+                return None;
+            }
+        };
         if !self.warm_starts.work(language) {
             let tested = prestart.self_test.as_ref();
             let works = tested.map_or(Ok(()), |test| self_test::compare(&self.keeper, &zygote, &order.spec, test));
             match works {
                 Ok(()) => self.warm_starts.accept(language),
-                // A server that ends takes the cells of the test away.
-                Err(_) if self.lock().is_closed() => {}
+                Err(_) if is_over() => return None,
                 Err(reason) => self.warm_starts.refuse(language, reason),
             }
         }
@@ -127,8 +162,8 @@ impl PoolShared {
         let mut works = true;
         // A companion that fails to get ready would fail again.
         while works && is_kept() {
-            let soon = Instant::now() + LOOK;
-            let Some(orders) = self.wait_for_orders(wanted, soon, |other, _| other == id) else { return };
+            let soon = Instant::now() + NOTICE;
+            let Some(orders) = self.wait_for_orders(wanted, soon, Some(id)) else { return };
             for (id, order) in orders {
                 while self.lock().used(id).is_some_and(|used| used.elapsed() < QUIET) {
                     std::thread::sleep(QUIET / 4);
@@ -140,19 +175,32 @@ impl PoolShared {
         }
     }
 
-    /// Waits until some of these cells are wanted, at most until `until`. None when the pool is closed.
+    /// Does a maker's work until it is over. If it panics, its runs get cells that are made on the spot until it begins again.
+    pub(crate) fn survive_panics(&self, mine: impl Fn(ShelfId, &CellOrder) -> bool, work: impl Fn(&Self)) {
+        /// How long the next attempt waits: what panics at once must not take a CPU.
+        const PAUSE: Duration = Duration::from_secs(1);
+        while std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| work(self))).is_err() {
+            self.counts.panics.fetch_add(1, Ordering::Relaxed);
+            self.lock().forget_making(&mine);
+            std::thread::sleep(PAUSE);
+        }
+    }
+
+    /// Waits until cells of a shelf are wanted, or plain ones, at most until `until`. None when the shelf was removed or the
+    /// pool is closed.
     fn wait_for_orders(
         &self,
         wanted: &Condvar,
         until: Instant,
-        mine: impl Fn(ShelfId, &CellOrder) -> bool,
+        shelf: Option<ShelfId>,
     ) -> Option<Vec<(ShelfId, CellOrder)>> {
+        let mine = |other, order: &CellOrder| shelf.map_or_else(|| is_plain(other, order), |id| other == id);
         let mut shelves = self.lock();
         loop {
-            if shelves.is_closed() {
+            if shelves.is_closed() || shelf.is_some_and(|id| !shelves.has(id)) {
                 return None;
             }
-            let orders = shelves.next_orders(&mine);
+            let orders = shelves.next_orders(mine);
             let left = until.saturating_duration_since(Instant::now());
             if !orders.is_empty() || left.is_zero() {
                 return Some(orders);

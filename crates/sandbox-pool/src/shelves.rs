@@ -306,6 +306,32 @@ impl<Order: ShelfOrder, Made: ShelfCell, Handle> Shelves<Order, Made, Handle> {
         surplus
     }
 
+    /// Removes cells that have ended, so that others are made in their place. Returns them.
+    pub(crate) fn remove_ended(&mut self) -> Vec<Made> {
+        self.all.iter_mut().flat_map(|shelf| shelf.ready.extract_if(.., |made| made.has_ended())).collect()
+    }
+
+    /// Begins anew after the end of the keeper: removes all shelves, and sends away the runs that wait. Returns the orders of
+    /// the shelves, the cells that were ready, and the makers, which have to be woken.
+    pub(crate) fn empty(&mut self) -> (Vec<Order>, Vec<Made>, Vec<Handle>) {
+        self.stray += self.all.iter().map(|shelf| shelf.making).sum::<usize>();
+        let (mut orders, mut cells, mut makers) = (vec![], vec![], vec![]);
+        for shelf in self.all.drain(..) {
+            orders.push(shelf.order);
+            cells.extend(shelf.ready);
+            makers.push(shelf.maker);
+        }
+        (orders, cells, makers)
+    }
+
+    /// The maker of these shelves has panicked: none of their cells is being made any more.
+    pub(crate) fn forget_making(&mut self, mine: impl Fn(ShelfId, &Order) -> bool) {
+        for shelf in self.all.iter_mut().filter(|shelf| mine(shelf.id, &shelf.order)) {
+            shelf.making = 0;
+            shelf.waiting.clear();
+        }
+    }
+
     pub(crate) fn is_closed(&self) -> bool {
         self.closed
     }

@@ -29,6 +29,9 @@ impl std::fmt::Display for WarmStart {
     }
 }
 
+/// Why programs start cold after the end of a zygote.
+const LOST: &str = "the zygote ended; another one is being started";
+
 /// What was found out about the languages.
 #[derive(Debug, Default)]
 pub(crate) struct WarmStarts(Mutex<BTreeMap<String, TestedLanguage>>);
@@ -71,6 +74,16 @@ impl WarmStarts {
         }
     }
 
+    /// The zygote of a language has ended. Another one is started.
+    pub(crate) fn lose(&self, language: &str) {
+        self.note(language, WarmStart::Off(LOST.to_owned()), false);
+    }
+
+    /// The keeper has ended, and all zygotes with it. What was refused stays so.
+    pub(crate) fn begin_anew(&self) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).retain(|_, known| known.is_refused);
+    }
+
     fn note(&self, language: &str, start: WarmStart, is_refused: bool) {
         let mut languages = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let known =
@@ -105,5 +118,19 @@ mod tests {
         languages.accept("python");
         assert_eq!(languages.of("python"), WarmStart::Off("it differs".to_owned()));
         assert!(!languages.work("python"));
+    }
+
+    #[test]
+    fn a_lost_zygote_turns_warm_starts_off_until_the_next_one() {
+        let languages = WarmStarts::default();
+        languages.accept("python");
+        languages.refuse("javascript", "it differs".to_owned());
+        languages.lose("python");
+        assert_eq!(languages.of("python"), WarmStart::Off(LOST.to_owned()));
+        languages.accept("python");
+        assert_eq!(languages.of("python"), WarmStart::On);
+        languages.begin_anew();
+        assert_eq!(languages.of("python"), WarmStart::Pending);
+        assert_eq!(languages.of("javascript"), WarmStart::Off("it differs".to_owned()));
     }
 }

@@ -69,8 +69,7 @@ impl Zygote {
         let extra = Some(theirs.as_fd());
         cell.start(&Start { extra, files: Some(&files), last: true, ..Start::new(&prestart.command, stdio) })?;
         drop(theirs);
-        let gone =
-            || Failure { what: "a zygote did not get warm".into(), why: "it ended".into(), fix: None, request: false };
+        let gone = || Failure::new("a zygote did not get warm", "it ended");
         let namespace = cell.ready()?.zygote_namespace.ok_or_else(gone)?;
         let zygote = Self { _cell: cell, control, namespace };
         if !zygote.is_readable(WARM_UP) || !zygote.says_something() {

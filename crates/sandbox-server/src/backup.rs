@@ -29,27 +29,28 @@ pub(crate) const JOBS: &str = "jobs.redb";
 /// How long a client may be silent while it receives a copy.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Sends copies of the store to those who ask for one, one after the other.
-pub(crate) async fn serve(app: Arc<App>, data_dir: PathBuf) {
+/// Begins to send copies of the store to those who ask for one, one after the other.
+pub(crate) fn start(app: &Arc<App>, data_dir: &Path) {
     let socket = data_dir.join(SOCKET);
     // One of a server that was killed. No other server can have the store open now.
     let _ = std::fs::remove_file(&socket);
     let listener = UnixListener::bind(&socket)
         .and_then(|listener| std::fs::set_permissions(&socket, Permissions::from_mode(0o600)).map(|()| listener));
-    let listener = match listener {
-        Ok(listener) => listener,
+    match listener {
+        Ok(listener) => drop(tokio::spawn(serve(Arc::clone(app), listener, SocketFile(socket)))),
         Err(error) => {
-            tracing::warn!(%error, socket = %socket.display(), "no backups while the server runs: cannot listen");
-            return;
+            tracing::warn!(%error, socket = %socket.display(), "cannot listen: no backups while the server runs");
         }
-    };
-    let _socket = SocketFile(socket);
+    }
+}
+
+async fn serve(app: Arc<App>, listener: UnixListener, socket: SocketFile) {
+    let copy = socket.0.with_file_name(COPY);
     loop {
         let Ok((client, _)) = listener.accept().await else {
             tokio::time::sleep(Duration::from_secs(1)).await;
             continue;
         };
-        let copy = data_dir.join(COPY);
         let _ = std::fs::remove_file(&copy);
         let made = match app.jobs.backup(&copy).await {
             Ok(true) => Ok(copy.clone()),

@@ -20,8 +20,10 @@ use crate::state::App;
 /// The state of the server.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 pub(crate) struct Health {
-    /// `ok`, `not_ready` or `shutting_down`.
+    /// `ok`, `not_ready`, `draining` or `shutting_down`.
     status: &'static str,
+    /// Whether the server takes no more work.
+    draining: bool,
     /// Why the server is not ready.
     reasons: Vec<&'static str>,
     /// The maximum number of concurrent runs.
@@ -47,6 +49,14 @@ struct Details {
     isolation: Vec<&'static str>,
     /// For each language that can start warm: `on`, or why it starts cold.
     warm_starts: BTreeMap<String, String>,
+    /// How often the keeper has ended and was replaced.
+    keeper_restarts: u64,
+    /// How often a zygote has ended and was replaced.
+    lost_zygotes: u64,
+    /// Runs and background tasks that have panicked.
+    panics: u64,
+    /// `all`, `api` or `worker`.
+    role: &'static str,
     /// Cells that do not respond and cannot be killed.
     lost_cells: usize,
     /// The number of runs since the start.
@@ -60,6 +70,7 @@ struct Details {
 pub(crate) async fn health(State(app): State<Arc<App>>, request: Request) -> Json<Health> {
     let client = app.keys.check(request.headers(), peer(&request));
     drop(request);
+    let pool = app.service.pool_statistics();
     let details = if client.is_ok_and(|client| client.may(Scope::Metrics).is_ok()) {
         Some(Details {
             version: env!("CARGO_PKG_VERSION"),
@@ -67,6 +78,10 @@ pub(crate) async fn health(State(app): State<Arc<App>>, request: Request) -> Jso
             store: app.jobs.name(),
             isolation: app.isolation.clone(),
             warm_starts: warm_starts(&app),
+            keeper_restarts: app.metrics.keeper_restarts(),
+            lost_zygotes: pool.lost_zygotes,
+            panics: app.metrics.panics() + pool.panics,
+            role: app.role.name(),
             lost_cells: app.service.lost_cells(),
             runs: app.runs.load(Ordering::Relaxed),
             warnings: app.warnings.get().cloned().unwrap_or_default(),
@@ -78,10 +93,12 @@ pub(crate) async fn health(State(app): State<Arc<App>>, request: Request) -> Jso
     let status = match reasons.as_slice() {
         [] => "ok",
         [ready::CLOSING, ..] => "shutting_down",
+        [ready::DRAINING, ..] => "draining",
         _ => "not_ready",
     };
     Json(Health {
         status,
+        draining: app.is_draining(),
         reasons,
         capacity: app.slots.capacity(),
         load: app.load(),
@@ -106,21 +123,20 @@ fn warm_starts(app: &App) -> BTreeMap<String, String> {
     app.service.warm_starts().into_iter().map(|(language, start)| (language, start.to_string())).collect()
 }
 
-/// Logs which languages start cold although they could start warm, once that is known.
+/// Logs which languages start cold although they could start warm, and when that changes.
 pub(crate) async fn log_cold_starts(app: Arc<App>) {
-    /// How often and how long results of the self-tests are waited for.
+    /// How often that is checked.
     const LOOK: Duration = Duration::from_millis(500);
-    const LOOKS: usize = 240;
     let mut known = BTreeMap::new();
-    for _ in 0..LOOKS {
+    loop {
         for (language, start) in app.service.warm_starts() {
-            let is_new = known.insert(language.clone(), start.clone()).as_ref() != Some(&start);
-            if let (true, WarmStart::Off(reason)) = (is_new, start) {
-                tracing::warn!(language, reason, "programs start cold");
+            let before = known.insert(language.clone(), start.clone());
+            match (before, start) {
+                (before, start) if before.as_ref() == Some(&start) => {}
+                (_, WarmStart::Off(reason)) => tracing::warn!(language, reason, "programs start cold"),
+                (Some(WarmStart::Off(_)), WarmStart::On) => tracing::info!(language, "programs start warm again"),
+                _ => {}
             }
-        }
-        if !known.values().any(|start| *start == WarmStart::Pending) {
-            return;
         }
         tokio::time::sleep(LOOK).await;
     }

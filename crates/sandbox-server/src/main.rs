@@ -10,12 +10,14 @@ mod capacity;
 mod config;
 mod connections;
 mod descriptors;
+mod drain;
 mod execute;
 mod follow;
 mod health;
 mod health_client;
 mod jobs;
 mod json;
+mod keeper_watch;
 mod languages;
 mod memory_budget;
 mod metrics;
@@ -34,6 +36,7 @@ mod schedule;
 mod serve;
 mod state;
 mod streams;
+mod tasks;
 mod trace;
 mod web;
 #[cfg_attr(not(feature = "webhooks"), path = "webhook_disabled.rs")]
@@ -45,7 +48,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use config::Config;
+use config::{Config, Role};
 use sandbox_base::data_dir::keep_private;
 use sandbox_cell::Failure;
 use sandbox_cell::backend::{Backend, GUEST_COMMAND, serve_in_container};
@@ -72,7 +75,7 @@ fn main() -> ExitCode {
     // Before the configuration, which holds keys and passwords.
     let backup = matches.subcommand_matches("backup").and_then(|backup| backup.get_one::<std::path::PathBuf>("file"));
     let serves = !matches.get_flag("print-config") && !matches.get_flag("health") && backup.is_none();
-    let executor = serves.then(Executor::start);
+    let executor = serves.then(Executor::start_replaceable);
     let config = match Config::read(&matches, |name| std::env::var_os(name)) {
         Ok(config) => config,
         Err(error) => return fail(&format!("invalid configuration:\n{error}"), 2),
@@ -112,8 +115,9 @@ fn render() -> ExitCode {
 fn run(mut config: Config, executor: Result<Executor, Failure>) -> Result<(), String> {
     let executor = executor.map_err(|failure| failure.to_string())?;
     let host = sandbox_cell::probe::examine(config.settings.required()).map_err(|failure| failure.to_string())?;
-    // Another backend needs nothing of this host, and says for itself what it lacks.
-    if let (Some(failure), Backend::Native) = (&host.failure, &config.settings.backend) {
+    // Another backend needs nothing of this host, and says for itself what it lacks. So does a server that runs nothing.
+    let runs = config.role != Role::Api;
+    if let (Some(failure), Backend::Native, true) = (&host.failure, &config.settings.backend, runs) {
         return Err(failure.to_string());
     }
     let isolation: Vec<&str> = if config.settings.backend == Backend::Native {
@@ -144,7 +148,7 @@ fn run(mut config: Config, executor: Result<Executor, Failure>) -> Result<(), St
         service.confine_service(&data_dir).map_err(|failure| failure.to_string())?;
     }
     // Only now: a thread that was there before would still be root's, and not confined.
-    if config.settings.backend == Backend::Native {
+    if config.settings.backend == Backend::Native && runs {
         service
             .warm_up(config.ready_cells, config.zygotes)
             .map_err(|error| format!("cannot keep cells ready: {error}"))?;
@@ -182,7 +186,7 @@ fn run(mut config: Config, executor: Result<Executor, Failure>) -> Result<(), St
             state::App::new(service, jobs, webhooks, isolation, config, keys).map_err(|error| error.to_string())?,
         );
         if matches!(app.jobs, sandbox_jobs::JobStore::Embedded(_)) {
-            tokio::spawn(backup::serve(Arc::clone(&app), data_dir.clone()));
+            backup::start(&app, &data_dir);
         }
         serve::serve(&app, config).await
     });

@@ -1,6 +1,8 @@
 //! `GET /metrics`: counters, gauges and histograms for Prometheus.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use axum::extract::State;
 use axum::http::header;
@@ -11,7 +13,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
-use sandbox_executor::RunResult;
+use sandbox_executor::{PoolStatistics, RunResult, StartKind};
 
 use crate::state::App;
 
@@ -49,6 +51,28 @@ pub(crate) struct ServerMetrics {
     ready: Gauge,
     starts: Family<StartLabels, Counter>,
     late_output: Counter,
+    keeper_restarts: Counter,
+    keeper_up: Gauge,
+    cells: Histogram,
+    pool_misses: Counter,
+    zygote_restarts: Counter,
+    panics: Counter,
+    store: Histogram,
+    retries: Counter,
+    is_ready: Gauge,
+    draining: Gauge,
+}
+
+/// What is looked up when Prometheus asks.
+#[derive(Debug)]
+pub(crate) struct Snapshot {
+    load: usize,
+    queue: u64,
+    ready_cells: usize,
+    pool: PoolStatistics,
+    keeper_up: bool,
+    is_ready: bool,
+    draining: bool,
 }
 
 impl ServerMetrics {
@@ -74,9 +98,77 @@ impl ServerMetrics {
         registry.register("cells_ready", "Ready cells", ready.clone());
         registry.register("starts", "Runs by kind of start", starts.clone());
         registry.register("capacity", "Maximum number of concurrent runs", room);
+        let (keeper_restarts, pool_misses, zygote_restarts) =
+            (Counter::default(), Counter::default(), Counter::default());
+        let (panics, retries) = (Counter::default(), Counter::default());
+        let (keeper_up, is_ready, draining) = (Gauge::default(), Gauge::default(), Gauge::default());
+        // From a tenth of a millisecond to about three seconds.
+        let latency = || Histogram::new(exponential_buckets(1e-4, 2.0, 16));
+        let (cells, store) = (latency(), latency());
+        registry.register("ready", "Whether the server is ready (1) or not (0)", is_ready.clone());
+        registry.register("draining", "Whether the server takes no more work", draining.clone());
+        registry.register("keeper_up", "Whether the keeper process is running", keeper_up.clone());
+        registry.register("keeper_restarts", "Keepers that ended and were replaced", keeper_restarts.clone());
+        registry.register("cell_creation_seconds", "Time to create a cell for a cold start", cells.clone());
+        registry.register("pool_misses", "Runs that found no ready cell", pool_misses.clone());
+        registry.register("zygote_restarts", "Zygotes that ended and were replaced", zygote_restarts.clone());
+        registry.register("panics", "Runs and background tasks that panicked", panics.clone());
+        registry.register("store_probe_seconds", "Response time of the job store to health checks", store.clone());
+        registry.register("job_retries", "Attempts to run a job after the first", retries.clone());
         let late_output = Counter::default();
         registry.register("job_output_late", "Times that output of a job was recorded late", late_output.clone());
-        Self { registry, runs, phases, answers, cached_builds, load, queue, ready, starts, late_output }
+        Self {
+            registry,
+            runs,
+            phases,
+            answers,
+            cached_builds,
+            load,
+            queue,
+            ready,
+            starts,
+            late_output,
+            keeper_restarts,
+            keeper_up,
+            cells,
+            pool_misses,
+            zygote_restarts,
+            panics,
+            store,
+            retries,
+            is_ready,
+            draining,
+        }
+    }
+
+    /// Counts a keeper that ended and was replaced.
+    pub(crate) fn keeper_restart(&self) {
+        self.keeper_restarts.inc();
+    }
+
+    /// How many keepers ended and were replaced.
+    pub(crate) fn keeper_restarts(&self) -> u64 {
+        self.keeper_restarts.get()
+    }
+
+    /// Counts a run or a task that panicked.
+    pub(crate) fn panic(&self) {
+        self.panics.inc();
+    }
+
+    /// How many runs and tasks panicked.
+    pub(crate) fn panics(&self) -> u64 {
+        self.panics.get()
+    }
+
+    /// Counts an attempt to run a job after its first.
+    pub(crate) fn retry(&self) {
+        self.retries.inc();
+    }
+
+    /// Notes how long the job store took to answer.
+    pub(crate) fn store_probe(&self, took: Duration) {
+        self.store.observe(took.as_secs_f64());
     }
 
     /// Counts a run.
@@ -86,6 +178,9 @@ impl ServerMetrics {
         self.starts.get_or_create(&StartLabels { start: result.metrics.start.name() }).inc();
         for (phase, seconds) in result.metrics.phases.named() {
             self.phases.get_or_create(&PhaseLabels { phase }).observe(seconds);
+        }
+        if result.metrics.start == StartKind::Cold && result.metrics.phases.prepare > 0.0 {
+            self.cells.observe(result.metrics.phases.prepare);
         }
         if result.compile.as_ref().is_some_and(|compile| compile.cached) {
             self.cached_builds.inc();
@@ -103,10 +198,15 @@ impl ServerMetrics {
     }
 
     /// Everything, as Prometheus reads it.
-    pub(crate) fn text(&self, load: usize, queue: u64, ready: usize) -> String {
-        self.ready.set(i64::try_from(ready).unwrap_or(i64::MAX));
-        self.load.set(i64::try_from(load).unwrap_or(i64::MAX));
-        self.queue.set(i64::try_from(queue).unwrap_or(i64::MAX));
+    pub(crate) fn text(&self, now: &Snapshot) -> String {
+        self.ready.set(i64::try_from(now.ready_cells).unwrap_or(i64::MAX));
+        self.load.set(i64::try_from(now.load).unwrap_or(i64::MAX));
+        self.queue.set(i64::try_from(now.queue).unwrap_or(i64::MAX));
+        self.keeper_up.set(now.keeper_up.into());
+        self.is_ready.set(now.is_ready.into());
+        self.draining.set(now.draining.into());
+        self.pool_misses.inner().store(now.pool.misses, Ordering::Relaxed);
+        self.zygote_restarts.inner().store(now.pool.lost_zygotes, Ordering::Relaxed);
         let mut out = String::new();
         let _ = text::encode(&mut out, &self.registry);
         out
@@ -116,10 +216,14 @@ impl ServerMetrics {
 /// Metrics for Prometheus.
 #[utoipa::path(get, path = "/metrics", tag = "server", responses((status = 200, description = "Metrics for Prometheus", body = String, content_type = "application/openmetrics-text")))]
 pub(crate) async fn metrics(State(app): State<Arc<App>>) -> impl IntoResponse {
-    let text = app.metrics.text(
-        app.load(),
-        app.jobs.waiting().await.unwrap_or_default(),
-        app.service.ready_cells().unwrap_or_default(),
-    );
+    let text = app.metrics.text(&Snapshot {
+        load: app.load(),
+        queue: app.readiness.queue(&app).await.unwrap_or_default(),
+        ready_cells: app.service.ready_cells().unwrap_or_default(),
+        pool: app.service.pool_statistics(),
+        keeper_up: app.service.is_alive(),
+        is_ready: app.readiness.reasons(&app).await.is_empty(),
+        draining: app.is_draining(),
+    });
     ([(header::CONTENT_TYPE, "application/openmetrics-text; version=1.0.0; charset=utf-8")], text)
 }

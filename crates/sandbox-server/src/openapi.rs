@@ -12,14 +12,14 @@ use utoipa::openapi::{Content, Ref, ResponseBuilder};
 use utoipa::{Modify, OpenApi, ToSchema};
 
 use crate::problem::{Code, Problem};
-use crate::{batch, execute, health, jobs, languages, metrics};
+use crate::{batch, drain, execute, health, jobs, languages, metrics};
 
 #[derive(OpenApi)]
 #[openapi(
     info(title = "sandbox-server", description = "Run untrusted code in single-use Linux sandboxes, and get a precise account of what happened."),
     paths(
         execute::execute, batch::batch, jobs::create, jobs::list, jobs::get, jobs::cancel, jobs::events,
-        health::health, health::ready, languages::languages, metrics::metrics
+        drain::drain, health::health, health::ready, languages::languages, metrics::metrics
     ),
     components(schemas(JsonRequest, RunResult, Job, Problem, StreamEvent)),
     modifiers(&Refusals),

@@ -99,17 +99,18 @@ pub(crate) enum Code {
     QueueFull,
     StorageFull,
     DiskFull,
-    StoreUnavailable,
     IdempotencyConflict,
     TooManyRequests,
     QuotaExceeded,
+    Draining,
     ShuttingDown,
+    Unavailable,
     Internal,
 }
 
 impl Code {
     /// Every code.
-    pub(crate) const ALL: [Self; 25] = [
+    pub(crate) const ALL: [Self; 26] = [
         Self::MalformedJson,
         Self::InvalidRequest,
         Self::UnknownLanguage,
@@ -129,9 +130,10 @@ impl Code {
         Self::QueueFull,
         Self::StorageFull,
         Self::DiskFull,
-        Self::StoreUnavailable,
         Self::IdempotencyConflict,
+        Self::Draining,
         Self::ShuttingDown,
+        Self::Unavailable,
         Self::Internal,
         Self::TooManyRequests,
         Self::QuotaExceeded,
@@ -169,9 +171,6 @@ impl Code {
                 ("storage_full", StatusCode::TOO_MANY_REQUESTS, "job storage of the API key exhausted")
             }
             Self::DiskFull => ("disk_full", StatusCode::INSUFFICIENT_STORAGE, "the disk of the server is full"),
-            Self::StoreUnavailable => {
-                ("store_unavailable", StatusCode::SERVICE_UNAVAILABLE, "the job store is unavailable")
-            }
             Self::IdempotencyConflict => {
                 ("idempotency_conflict", StatusCode::CONFLICT, "idempotency key used for another request")
             }
@@ -179,6 +178,8 @@ impl Code {
             Self::QuotaExceeded => {
                 ("quota_exceeded", StatusCode::TOO_MANY_REQUESTS, "daily quota of the API key exhausted")
             }
+            Self::Draining => ("draining", StatusCode::SERVICE_UNAVAILABLE, "the server takes no more work"),
+            Self::Unavailable => ("unavailable", StatusCode::SERVICE_UNAVAILABLE, "temporarily unavailable"),
             Self::ShuttingDown => ("shutting_down", StatusCode::SERVICE_UNAVAILABLE, "the server is shutting down"),
             Self::Internal => ("internal_error", StatusCode::INTERNAL_SERVER_ERROR, "internal error"),
         }
@@ -223,6 +224,7 @@ impl From<Refused> for Problem {
             Refused::Missing(_) => Self::new(Code::LanguageMissing, detail),
             Refused::Request(_) => Self::new(Code::InvalidRequest, detail),
             Refused::Failure(failure) if failure.request => Self::new(Code::InvalidRequest, detail),
+            Refused::Failure(failure) if failure.keeper_ended => Self::new(Code::Internal, detail).retry_after(1),
             Refused::Failure(_) => Self::new(Code::Internal, detail),
         }
     }

@@ -1,6 +1,8 @@
-//! Readiness: checks the keeper, the job store and the sandbox on demand, at most about once a second.
+//! Readiness: checks the job store, the data directory and the sandbox on demand, at most about once a second. Whether there
+//! is a keeper and whether the server drains is known at any time.
 
 use std::future::Future;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -13,7 +15,11 @@ use crate::state::App;
 /// The reason of a server that is asked to end.
 pub(crate) const CLOSING: &str = "shutting down";
 
-const NO_KEEPER: &str = "the keeper has ended; restart the server";
+/// The reason of a server that takes no more work.
+pub(crate) const DRAINING: &str = "draining";
+
+const NO_KEEPER: &str = "the keeper has ended and is being replaced";
+const NO_SPACE: &str = "the data directory is full";
 const NO_STORE: &str = "the job store is unavailable";
 const NO_CELL: &str = "no sandbox can be created";
 
@@ -22,6 +28,9 @@ const FRESH: Duration = Duration::from_secs(1);
 
 /// How long each part has to answer.
 const PATIENCE: Duration = Duration::from_secs(1);
+
+/// The least free space in the data directory with which jobs can be stored.
+const LEAST_SPACE: u64 = 8 << 20;
 
 /// After so many runs in succession that failed for want of a sandbox, one is made to see whether that works.
 const SUSPICIOUS: u64 = 3;
@@ -40,6 +49,7 @@ struct ReadyState {
     known: Option<(Instant, Vec<&'static str>)>,
     store: Check,
     cell: Check,
+    disk: Check,
 }
 
 /// A check of one part. One that hangs is waited for again, and not begun anew: it may occupy a thread.
@@ -58,6 +68,17 @@ impl Check {
         let found = ended.unwrap_or_else(|error| Err(error.to_string()));
         found.inspect_err(|error| tracing::error!(part, error, "a health check failed")).is_ok()
     }
+}
+
+/// Whether there is space for jobs in a directory.
+fn check_space(dir: &Path) -> Result<(), String> {
+    let found = rustix::fs::statvfs(dir).map_err(|errno| format!("cannot examine {}: {errno}", dir.display()))?;
+    let bytes = found.f_bavail.saturating_mul(found.f_frsize);
+    // Some file systems have no fixed number of inodes.
+    if bytes < LEAST_SPACE || (found.f_files > 0 && found.f_favail == 0) {
+        return Err(format!("{} has {bytes} bytes and {} inodes left", dir.display(), found.f_favail));
+    }
+    Ok(())
 }
 
 impl Readiness {
@@ -85,38 +106,52 @@ impl Readiness {
             Some((_, reasons)) => reasons.clone(),
             None => self.find_out(&mut state, app).await,
         };
+        drop(state);
+        // These are always known.
+        if app.needs_keeper() && !app.service.is_alive() {
+            reasons.insert(0, NO_KEEPER);
+        }
         if app.closing.load(Ordering::Relaxed) {
             reasons.insert(0, CLOSING);
+        } else if app.is_draining() {
+            reasons.insert(0, DRAINING);
         }
         reasons
     }
 
     async fn find_out(&self, state: &mut ReadyState, app: &Arc<App>) -> Vec<&'static str> {
-        let mut reasons = vec![];
-        if !app.service.is_alive() {
-            reasons.push(NO_KEEPER);
-        } else if self.failures.load(Ordering::Relaxed) >= SUSPICIOUS {
-            let own = Arc::clone(app);
-            let made = async move {
-                let made = tokio::task::spawn_blocking(move || own.service.try_cell()).await;
-                made.map_err(|error| error.to_string())?.map_err(|failure| failure.to_string())
-            };
-            if state.cell.passes("sandbox", made).await {
-                self.note(true);
-            } else {
-                reasons.push(NO_CELL);
-            }
-        }
+        let suspicious =
+            app.needs_keeper() && app.service.is_alive() && self.failures.load(Ordering::Relaxed) >= SUSPICIOUS;
+        let own = Arc::clone(app);
+        let made = async move {
+            let made = tokio::task::spawn_blocking(move || own.service.try_cell()).await;
+            made.map_err(|error| error.to_string())?.map_err(|failure| failure.to_string())
+        };
         let own = Arc::clone(app);
         let asked = async move {
+            let began = Instant::now();
             own.jobs.probe().await.map_err(|error| error.to_string())?;
+            own.metrics.store_probe(began.elapsed());
             let waiting = own.jobs.waiting().await.map_err(|error| error.to_string())?;
             own.readiness.queue.store(waiting, Ordering::Relaxed);
             Ok(())
         };
-        if !state.store.passes("job store", asked).await {
-            reasons.push(NO_STORE);
+        let dir = app.data_dir.clone();
+        let looked = async move {
+            let looked = tokio::task::spawn_blocking(move || check_space(&dir)).await;
+            looked.map_err(|error| error.to_string())?
+        };
+        let ReadyState { store, cell, disk, .. } = state;
+        let (has_cell, has_store, has_space) = tokio::join!(
+            async { !suspicious || cell.passes("sandbox", made).await },
+            store.passes("job store", asked),
+            disk.passes("data directory", looked),
+        );
+        if suspicious && has_cell {
+            self.note(true);
         }
+        let found = [(has_cell, NO_CELL), (has_store, NO_STORE), (has_space, NO_SPACE)];
+        let reasons: Vec<_> = found.into_iter().filter(|(works, _)| !works).map(|(_, reason)| reason).collect();
         state.known = Some((Instant::now(), reasons.clone()));
         reasons
     }

@@ -10,33 +10,48 @@ use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::timeout::RequestBodyTimeoutLayer;
 
 use crate::auth::Scope;
-use crate::config::Config;
+use crate::config::{Config, Role};
 use crate::middleware::{annotate, authorize};
 use crate::problem::{Code, Problem};
 use crate::state::App;
-use crate::{batch, execute, health, jobs, languages, metrics, openapi, web};
+use crate::{batch, drain, execute, health, jobs, languages, metrics, openapi, web};
 
 /// The routes.
 pub(crate) fn router(app: &Arc<App>, config: &Config) -> Router {
     let guarded = |routes: Router<Arc<App>>, scope: Option<Scope>| {
         routes.route_layer(from_fn_with_state((Arc::clone(app), scope), authorize))
     };
-    let runs = Router::new().route("/execute", post(execute::execute)).route("/v1/batch", post(batch::batch));
+    let runs = match app.role {
+        Role::All => Router::new().route("/execute", post(execute::execute)).route("/v1/batch", post(batch::batch)),
+        Role::Api => Router::new().route("/execute", post(no_runs)).route("/v1/batch", post(no_runs)),
+        Role::Worker => Router::new(),
+    };
     let jobs = Router::new()
         .route("/v1/execute", post(jobs::create).get(jobs::list))
         .route("/v1/execute/{id}", get(jobs::get).delete(jobs::cancel))
         .route("/v1/execute/{id}/events", get(jobs::events));
-    let routes = Router::new()
-        .merge(guarded(runs, Some(Scope::Execute)))
-        .merge(guarded(jobs, Some(Scope::Jobs)))
+    let languages = Router::new().route("/v1/languages", get(languages::languages));
+    let documents = Router::new().route("/openapi.json", get(openapi::json)).route("/docs", get(openapi::page));
+    // A worker serves operators only.
+    let for_clients = match app.role {
+        Role::Worker => Router::new(),
+        Role::All | Role::Api => Router::new()
+            .merge(guarded(runs, Some(Scope::Execute)))
+            .merge(guarded(jobs, Some(Scope::Jobs)))
+            .merge(guarded(languages, None))
+            .merge(documents),
+    };
+    let no_such_path = match app.role {
+        Role::Worker => "no such path; this server has the role worker, and serves no clients",
+        Role::All | Role::Api => "no such path; see GET /docs for all routes",
+    };
+    let routes = for_clients
         .merge(guarded(Router::new().route("/metrics", get(metrics::metrics)), Some(Scope::Metrics)))
-        .merge(guarded(Router::new().route("/v1/languages", get(languages::languages)), None))
-        .route("/openapi.json", get(openapi::json))
-        .route("/docs", get(openapi::page))
+        .merge(guarded(Router::new().route("/admin/drain", post(drain::drain)), Some(Scope::Admin)))
         .route("/health", get(health::health))
         .route("/livez", get(|| async { "ok\n" }))
         .route("/readyz", get(health::ready))
-        .fallback(|| async { Problem::new(Code::NotFound, "no such path; see GET /docs for all routes") })
+        .fallback(move || async move { Problem::new(Code::NotFound, no_such_path) })
         .method_not_allowed_fallback(|| async {
             Problem::new(Code::MethodNotAllowed, "this path exists, but not for this method")
         })
@@ -50,4 +65,10 @@ pub(crate) fn router(app: &Arc<App>, config: &Config) -> Router {
         .layer(from_fn_with_state(Arc::clone(app), annotate))
         .layer(CatchPanicLayer::custom(|_| Problem::new(Code::Internal, "internal server error").into_response()))
         .with_state(Arc::clone(app))
+}
+
+/// Answers synchronous runs on a server that runs nothing.
+async fn no_runs() -> Problem {
+    let detail = "this server has the role api and runs no programs; create a job with POST /v1/execute";
+    Problem::new(Code::NotFound, detail)
 }

@@ -1,13 +1,16 @@
 //! One run in the server, from a checked request to its result: the same for `/execute`, batches and jobs.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use axum::response::sse::Event;
-use sandbox_executor::{CheckedRequest, EventEncoder, Observer, Refused, RunEvent, RunResult, Step, Stream};
+use sandbox_base::wait::is_readable;
+use sandbox_cell::Failure;
+use sandbox_executor::{CheckedRequest, EventEncoder, Observer, Refused, RunEvent, RunResult, Step, Stream, Verdict};
 use serde::Serialize;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
@@ -17,6 +20,7 @@ use crate::memory_budget::{ClientId, Reservation};
 use crate::problem::{Code, Problem};
 use crate::state::App;
 use crate::streams::Item;
+use crate::tasks::panic_text;
 use crate::trace::Trace;
 
 /// How long a run that has something to pass on waits until clients have read enough of what came before.
@@ -54,9 +58,10 @@ pub(crate) fn perform(
 ) -> Result<Arc<RunResult>, Refused> {
     let trace = Trace::begin(id);
     app.runs.fetch_add(1, Ordering::Relaxed);
-    let mut counted = Counted { app, observer };
-    let ended = app.service.run(checked, queued, &[cancel.as_fd(), app.kill.as_fd()], &mut counted);
-    app.readiness.note(!matches!(&ended, Err(Refused::Failure(failure)) if !failure.request));
+    let mut counted = Counted { app, cancel, observer };
+    let run = || app.service.run(checked, queued, &[cancel.as_fd(), app.kill.as_fd()], &mut counted);
+    let ended = survive_panic(run, || app.metrics.panic()).map(|result| explain_shutdown(app, cancel, result));
+    app.readiness.note(!ended.as_ref().is_err_and(Refused::is_internal));
     if let Ok(result) = &ended {
         let lost_cells = app.service.lost_cells();
         if lost_cells > 0 {
@@ -67,9 +72,33 @@ pub(crate) fn perform(
     ended
 }
 
+/// Ends a run that panics as a failure, so that it is answered like any other.
+fn survive_panic(
+    run: impl FnOnce() -> Result<Arc<RunResult>, Refused>,
+    count: impl FnOnce(),
+) -> Result<Arc<RunResult>, Refused> {
+    std::panic::catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| {
+        count();
+        let why = panic_text(panic.as_ref());
+        tracing::error!(why, "a run panicked");
+        Err(Refused::Failure(Failure::new("the run failed", "internal error")))
+    })
+}
+
+/// A run that the server ended was not cancelled by its caller.
+fn explain_shutdown(app: &App, cancel: &CancelHandle, result: Arc<RunResult>) -> Arc<RunResult> {
+    let is_ready = |fd: BorrowedFd<'_>| is_readable(&[fd], Duration::ZERO);
+    if result.verdict != Verdict::Cancelled || is_ready(cancel.as_fd()) || !is_ready(app.kill.as_fd()) {
+        return result;
+    }
+    let error = Some("the server is shutting down".to_owned());
+    Arc::new(RunResult { error, ..Arc::unwrap_or_clone(result) })
+}
+
 /// Counts a run in the metrics before its client hears of the end.
 struct Counted<'a> {
     app: &'a App,
+    cancel: &'a CancelHandle,
     observer: &'a mut dyn Observer,
 }
 
@@ -92,7 +121,7 @@ impl Observer for Counted<'_> {
 
     fn finish(&mut self, result: &Arc<RunResult>) {
         self.app.metrics.run(result);
-        self.observer.finish(result);
+        self.observer.finish(&explain_shutdown(self.app, self.cancel, Arc::clone(result)));
     }
 }
 

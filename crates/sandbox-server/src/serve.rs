@@ -1,12 +1,13 @@
 //! Listening for connections, and graceful shutdown.
 
+use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use axum::Router;
 use axum::extract::Request;
+use axum::http::{HeaderValue, Version, header};
 use hyper::body::Incoming;
 use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
@@ -21,10 +22,15 @@ use crate::connections::{Close, Connection, ConnectionLimits, Connections, Respo
 use crate::middleware::Peer;
 use crate::routes::router;
 use crate::state::App;
-use crate::{health, web, webhook, worker};
+use crate::tasks::keep_running;
+use crate::{health, keeper_watch, web, webhook, worker};
 
 /// How long a client that is told of the end of its connection has to acknowledge it.
 const FAREWELL: Duration = Duration::from_millis(500);
+
+/// How long an idle connection stays open after the shutdown has begun. A request that its client is just sending is
+/// answered, and the answer asks the client to use another connection; closing at once would lose it.
+const LINGER: Duration = Duration::from_millis(500);
 
 /// What a connection gets for which there is no room.
 const NO_ROOM: &[u8] =
@@ -38,12 +44,16 @@ pub(crate) async fn serve(app: &Arc<App>, config: &Config) -> Result<(), String>
     let address = listener.local_addr().map_err(|error| error.to_string())?;
     greet(address, app);
     let router = router(app, config);
-    tokio::spawn(worker::work(Arc::clone(app)));
-    tokio::spawn(worker::report(Arc::clone(app)));
-    tokio::spawn(worker::sweep(Arc::clone(app)));
-    tokio::spawn(health::log_cold_starts(Arc::clone(app)));
-    tokio::spawn(webhook::deliver(Arc::clone(app)));
-    tokio::spawn(forget_old_jobs(Arc::clone(app), config.retention));
+    let retention = config.retention;
+    keep_running(app, "keeper watch", keeper_watch::watch);
+    if app.needs_keeper() {
+        keep_running(app, "worker", worker::work);
+        keep_running(app, "leases", worker::report);
+    }
+    keep_running(app, "job sweep", worker::sweep);
+    keep_running(app, "warm starts", health::log_cold_starts);
+    keep_running(app, "webhooks", webhook::deliver);
+    keep_running(app, "expiry", move |app| forget_old_jobs(app, retention));
     let mut interrupted = signal(SignalKind::interrupt()).map_err(|error| error.to_string())?;
     let mut terminated = signal(SignalKind::terminate()).map_err(|error| error.to_string())?;
     let connections = Connections::new(ConnectionLimits {
@@ -54,7 +64,11 @@ pub(crate) async fn serve(app: &Arc<App>, config: &Config) -> Result<(), String>
         write: config.write_timeout,
     });
     let sweeper = Arc::clone(&connections);
-    tokio::spawn(async move { sweeper.sweep().await });
+    keep_running(app, "connections", move |_| {
+        let sweeper = Arc::clone(&sweeper);
+        async move { sweeper.sweep().await }
+    });
+    let mut failed = app.failed.subscribe();
     loop {
         tokio::select! {
             accepted = listener.accept() => match accepted {
@@ -71,11 +85,17 @@ pub(crate) async fn serve(app: &Arc<App>, config: &Config) -> Result<(), String>
             },
             _ = interrupted.recv() => break,
             _ = terminated.recv() => break,
+            _ = failed.wait_for(Option::is_some) => break,
+        }
+    }
+    app.close();
+    // Connections that the kernel has accepted are answered, too.
+    while let Some((stream, peer)) = accepted_before(&listener).await {
+        if let Some(connection) = connections.admit(peer.ip(), Instant::now()) {
+            attend(stream, peer, connection, &router, app, config);
         }
     }
     drop(listener);
-    app.closing.store(true, Ordering::Relaxed);
-    app.shutdown.send_replace(true);
     tracing::info!(load = app.load(), "shutting down");
     let mut ended = Box::pin(async {
         while !connections.is_empty() {
@@ -83,12 +103,28 @@ pub(crate) async fn serve(app: &Arc<App>, config: &Config) -> Result<(), String>
         }
         idle(app).await;
     });
-    if tokio::time::timeout(config.shutdown_timeout, &mut ended).await.is_err() {
+    let in_time = tokio::select! {
+        () = &mut ended => true,
+        () = tokio::time::sleep(config.shutdown_timeout) => false,
+        _ = interrupted.recv() => false,
+        _ = terminated.recv() => false,
+    };
+    if !in_time {
         tracing::warn!(load = app.load(), "stopping the remaining runs");
         app.kill_runs();
         let _ = tokio::time::timeout(Duration::from_secs(3), idle(app)).await;
     }
-    Ok(())
+    let failed = *app.failed.borrow();
+    failed.map_or(Ok(()), |why| Err(why.to_owned()))
+}
+
+/// The next connection that is there already.
+async fn accepted_before(listener: &TcpListener) -> Option<(TcpStream, SocketAddr)> {
+    tokio::select! {
+        biased;
+        accepted = listener.accept() => accepted.ok(),
+        () = std::future::ready(()) => None,
+    }
 }
 
 /// Waits until nothing runs.
@@ -162,13 +198,20 @@ fn attend(
         .keep_alive_interval(Some(Duration::from_secs(20)))
         .keep_alive_timeout(config.read_timeout.max(Duration::from_secs(1)));
     let connection = Arc::new(connection);
-    let (peer, router, requests) = (Peer(peer.ip()), router.clone(), Arc::clone(&connection));
+    let (peer, router, requests, state) = (Peer(peer.ip()), router.clone(), Arc::clone(&connection), Arc::clone(app));
     let service = service_fn(move |mut request: Request<Incoming>| {
-        let flight = requests.begin();
+        let (flight, version) = (requests.begin(), request.version());
         request.extensions_mut().insert(peer);
         request.extensions_mut().insert(local_address);
-        let answer = TowerToHyperService::new(router.clone()).call(request);
-        async move { answer.await.map(|response| response.map(|body| ResponseBody::new(body, flight))) }
+        let (answer, app) = (TowerToHyperService::new(router.clone()).call(request), Arc::clone(&state));
+        async move {
+            let mut response = answer.await?;
+            // HTTP/2 has another way to say that.
+            if app.is_draining() && version < Version::HTTP_2 {
+                response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+            }
+            Ok::<_, Infallible>(response.map(|body| ResponseBody::new(body, flight)))
+        }
     });
     let served = builder.serve_connection(TokioIo::new(Box::pin(stream)), service).into_owned();
     let mut shutdown = app.shutdown.subscribe();
@@ -177,7 +220,10 @@ fn attend(
         tokio::select! {
             ended = &mut served => return log_end(ended),
             how = connection.closed() => if how == Close::Now { return },
-            _ = shutdown.wait_for(|over| *over) => {}
+            () = async {
+                let _ = shutdown.wait_for(|over| *over).await;
+                tokio::time::sleep(LINGER).await;
+            } => {}
         }
         served.as_mut().graceful_shutdown();
         // A client that speaks HTTP/2 may never acknowledge that.

@@ -2,18 +2,20 @@
 
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use sandbox_executor::RunService;
-use sandbox_jobs::JobId;
+use sandbox_jobs::{JobId, Labels};
 use tokio::sync::{Semaphore, watch};
 
 use crate::auth::Keys;
 use crate::capacity::Slots;
-use crate::config::Config;
+use crate::config::{Config, Role};
 use crate::follow::Followed;
+use crate::keeper_watch::KeeperWatch;
 use crate::memory_budget::SharedBudget;
 use crate::metrics::ServerMetrics;
 use crate::problem::{Code, Problem};
@@ -59,6 +61,12 @@ pub(crate) struct App {
     /// How long a client may be silent while it sends a body.
     pub(crate) read_timeout: Duration,
     pub(crate) readiness: Readiness,
+    /// Where jobs and what is made once are stored.
+    pub(crate) data_dir: Arc<Path>,
+    /// The labels of jobs that the worker takes, besides jobs without any.
+    pub(crate) labels: Labels,
+    /// What the server does.
+    pub(crate) role: Role,
     pub(crate) webhooks: Webhooks,
     /// Warnings for the operator, once the server listens.
     pub(crate) warnings: OnceLock<Vec<String>>,
@@ -66,10 +74,16 @@ pub(crate) struct App {
     pub(crate) isolation: Vec<&'static str>,
     /// The number of runs since the start.
     pub(crate) runs: AtomicU64,
-    /// Whether the server is shutting down.
+    /// Whether there is a keeper.
+    pub(crate) keeper: KeeperWatch,
+    /// Whether the server takes no more work.
+    draining: AtomicBool,
+    /// Whether the server is shutting down. It is draining then, too.
     pub(crate) closing: AtomicBool,
     /// Becomes true at the same time, for tasks that wait.
     pub(crate) shutdown: watch::Sender<bool>,
+    /// Why the server cannot go on, if it cannot.
+    pub(crate) failed: watch::Sender<Option<&'static str>>,
     /// Becomes readable when all runs must end.
     pub(crate) kill: OwnedFd,
 }
@@ -102,12 +116,18 @@ impl App {
             followed: Followed::default(),
             read_timeout: config.read_timeout,
             readiness: Readiness::default(),
+            data_dir: config.settings.data_dir.clone().unwrap_or_default().into(),
+            role: config.role,
+            labels: config.labels.clone(),
             webhooks,
             warnings: OnceLock::new(),
             isolation,
             started: Instant::now(),
             runs: AtomicU64::new(0),
+            keeper: KeeperWatch::default(),
+            draining: AtomicBool::new(false),
             closing: AtomicBool::new(false),
+            failed: watch::Sender::new(None),
             shutdown: watch::Sender::new(false),
             kill: rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC)?,
         })
@@ -118,16 +138,46 @@ impl App {
         self.slots.held()
     }
 
+    /// Whether the server runs programs itself.
+    pub(crate) fn needs_keeper(&self) -> bool {
+        self.role != Role::Api
+    }
+
+    /// Takes no more work from now on. Returns whether it took work until now.
+    pub(crate) fn drain(&self) -> bool {
+        !self.draining.swap(true, Ordering::Relaxed)
+    }
+
+    /// Whether the server takes no more work.
+    pub(crate) fn is_draining(&self) -> bool {
+        self.draining.load(Ordering::Relaxed)
+    }
+
+    /// Begins to shut down.
+    pub(crate) fn close(&self) {
+        self.drain();
+        self.closing.store(true, Ordering::Relaxed);
+        self.shutdown.send_replace(true);
+    }
+
+    /// Shuts down because the server cannot go on.
+    pub(crate) fn fail(&self, why: &'static str) {
+        self.failed.send_replace(Some(why));
+    }
+
     /// Ends all runs.
     pub(crate) fn kill_runs(&self) {
         let _ = rustix::io::write(&self.kill, &1_u64.to_ne_bytes());
     }
 }
 
-/// Refuses work during shutdown.
+/// Refuses work while the server drains or shuts down.
 pub(crate) fn refuse_if_closing(app: &App) -> Result<(), Problem> {
     if app.closing.load(Ordering::Relaxed) {
         return Err(Problem::new(Code::ShuttingDown, "the server is shutting down; try again").retry_after(5));
+    }
+    if app.is_draining() {
+        return Err(Problem::new(Code::Draining, "the server is draining; use another one").retry_after(5));
     }
     Ok(())
 }

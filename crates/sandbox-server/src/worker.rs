@@ -9,7 +9,7 @@ use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use sandbox_executor::{RunResult, Verdict};
-use sandbox_jobs::{Attempt, Job, JobId, Labels, Offer, StoreError};
+use sandbox_jobs::{Attempt, Job, JobId, Offer, StoreError};
 use tokio::runtime::Handle;
 
 use crate::recorder::{Recorder, persist};
@@ -94,7 +94,9 @@ fn next_step(turns: sandbox_jobs::Turns, running: usize, one_is_alone: bool) -> 
 /// Takes jobs until the server closes.
 pub(crate) async fn work(app: Arc<App>) {
     let workload = Arc::new(Workload::default());
-    while !app.closing.load(Ordering::Relaxed) {
+    while !app.is_draining() {
+        // Without a keeper every job would fail.
+        app.keeper.wait().await;
         if let Err(error) = take_one(&app, &workload).await {
             // Synchronous runs need not wait for jobs that cannot be taken.
             app.slots.job(vec![]);
@@ -106,8 +108,7 @@ pub(crate) async fn work(app: Arc<App>) {
 
 /// Starts the next job, or waits until there may be one or a slot for it.
 async fn take_one(app: &Arc<App>, workload: &Arc<Workload>) -> Result<(), StoreError> {
-    let labels = Labels::default();
-    let turns = app.jobs.next_owners(app.bounds.bytes_per_owner, &labels).await?;
+    let turns = app.jobs.next_owners(app.bounds.bytes_per_owner, &app.labels).await?;
     let (running, one_is_alone) = (workload.jobs.load(Ordering::SeqCst), workload.alone.load(Ordering::SeqCst));
     let (owners, alone) = match next_step(turns, running, one_is_alone) {
         NextStep::Take { owners, alone } => (owners, alone),
@@ -129,7 +130,8 @@ async fn take_one(app: &Arc<App>, workload: &Arc<Workload>) -> Result<(), StoreE
     };
     let share = workload.begin(alone);
     // Another server may have been faster.
-    let Some(job) = app.jobs.take(owner.as_deref(), &Offer { labels, alone }).await? else { return Ok(()) };
+    let offer = Offer { labels: app.labels.clone(), alone };
+    let Some(job) = app.jobs.take(owner.as_deref(), &offer).await? else { return Ok(()) };
     let (app, handle) = (Arc::clone(app), Handle::current());
     tokio::task::spawn_blocking(move || {
         carry_out(&app, &handle, &job);
@@ -189,6 +191,9 @@ pub(crate) fn running(app: &App) -> MutexGuard<'_, HashMap<JobId, Arc<RunningJob
 /// Carries a job out, in a thread that may block. Its lease is renewed until its end is recorded.
 fn carry_out(app: &App, handle: &Handle, job: &Job) {
     let attempt = job.attempt();
+    if attempt.number > 1 {
+        app.metrics.retry();
+    }
     let stop = match CancelHandle::new() {
         Ok(stop) => stop,
         Err(error) => {

@@ -27,6 +27,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::time::Duration;
 
+use rustix::process::Pid;
+
 use crate::layer::{Layer, LayerSet};
 use sandbox_base::limits::Limits;
 
@@ -92,13 +94,23 @@ impl CgroupTree {
         }
     }
 
-    /// Prepares the place for groups, once.
-    pub(crate) fn prepare(&mut self) {
+    /// Prepares the place for groups, once. `caller` is the process that the keeper works for.
+    pub(crate) fn prepare(&mut self, caller: i32) {
         if let Self::Found(place) = self {
-            *self = match v2::TreeV2::prepare(place) {
+            *self = match v2::TreeV2::prepare(place, caller) {
                 Ok(tree) => Self::V2(tree),
                 Err(why) => Self::Absent(why),
             };
+        }
+    }
+
+    /// Takes over from a keeper that was killed, all of whose processes are dead: removes its groups, and leaves the leaf that it
+    /// moved its caller to.
+    pub(crate) fn succeed(&mut self, predecessor: &str) {
+        match self {
+            Self::V1(tree) => tree.succeed(predecessor),
+            Self::Found(place) => v2::succeed(place, predecessor),
+            Self::V2(_) | Self::Absent(_) => {}
         }
     }
 
@@ -291,7 +303,12 @@ const PREFIX: &str = "sandbox-run-";
 
 /// The name that marks this process's groups.
 fn own_name() -> String {
-    let pid = rustix::process::getpid().as_raw_nonzero();
+    name_of(rustix::process::getpid())
+}
+
+/// The name that marks a keeper's groups.
+pub(crate) fn name_of(keeper: Pid) -> String {
+    let pid = keeper.as_raw_nonzero();
     format!("{PREFIX}{pid}-{}", start_time(&pid.to_string()).unwrap_or_default())
 }
 

@@ -24,6 +24,18 @@ pub(super) fn sweep(parent: &Path) {
     }
 }
 
+/// Removes groups in `parent` that a keeper with this name has left. It and its processes are dead.
+pub(super) fn sweep_after(parent: &Path, keeper: &str) {
+    let Ok(entries) = std::fs::read_dir(parent) else { return };
+    for entry in entries.flatten() {
+        let name = entry.file_name();
+        let rest = name.to_str().and_then(|name| name.strip_prefix(keeper));
+        if rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('-')) {
+            remove_tree(&entry.path());
+        }
+    }
+}
+
 /// Removes a group and those below it. Groups with processes in them stay.
 pub(super) fn remove_tree(group: &Path) {
     if let Ok(entries) = std::fs::read_dir(group) {
@@ -66,5 +78,17 @@ mod tests {
         assert!(!exists("sandbox-run-999999999-1"));
         assert!(exists("sandbox-run-999999999-2-7"));
         assert!(exists("else"));
+    }
+
+    #[test]
+    fn a_successor_removes_only_the_groups_of_its_predecessor() {
+        let dir = tempfile::tempdir().expect("tempdir");
+        let names = ["sandbox-run-7-1", "sandbox-run-7-1-3", "sandbox-run-7-12", "sandbox-run-71-1"];
+        for name in names {
+            std::fs::create_dir_all(dir.path().join(name).join("run")).expect("mkdir");
+        }
+        sweep_after(dir.path(), "sandbox-run-7-1");
+        let left: Vec<_> = names.into_iter().filter(|name| dir.path().join(name).exists()).collect();
+        assert_eq!(left, ["sandbox-run-7-12", "sandbox-run-71-1"]);
     }
 }

@@ -41,6 +41,12 @@ impl TreeV1 {
         Self { place, name: super::own_name() }
     }
 
+    pub(super) fn succeed(&self, predecessor: &str) {
+        for dir in self.place.values() {
+            super::sweep::sweep_after(dir, predecessor);
+        }
+    }
+
     pub(super) fn sweep(&self) {
         for dir in self.place.values() {
             super::sweep::sweep(dir);

@@ -28,13 +28,13 @@ pub(crate) struct CgroupV2 {
 }
 
 impl TreeV2 {
-    pub(super) fn prepare(place: &locate::V2Location) -> Result<Self, String> {
+    pub(super) fn prepare(place: &locate::V2Location, caller: i32) -> Result<Self, String> {
         // A group can have processes or children with controllers, not both; only the root of the whole tree is
         // exempt. It alone has no type.
         let at_root = place.own == place.top && !place.own.join("cgroup.type").exists();
         let mut why = String::new();
         if !at_root {
-            match Self::below_own(&place.own) {
+            match Self::below_own(&place.own, caller) {
                 Ok(tree) => return Ok(tree),
                 Err(error) => why = error,
             }
@@ -46,14 +46,14 @@ impl TreeV2 {
     }
 
     /// Makes room in this process's own group, if nobody else lives there: everyone moves to a leaf.
-    fn below_own(own: &Path) -> Result<Self, String> {
+    fn below_own(own: &Path, caller: i32) -> Result<Self, String> {
         let shown = |error: io::Error| format!("cgroup of this process cannot be divided: {error}");
         let leaf = own.join(format!("{}-leaf", super::own_name()));
         std::fs::create_dir(&leaf).map_err(shown)?;
         let mut made = Err(String::new());
         // The caller may start a process meanwhile, which makes the attempt fail; the next one takes it along.
         for _ in 0..5 {
-            made = move_family(own, &leaf).and_then(|()| Self::make(own, Some(leaf.clone())));
+            made = move_family(own, &leaf, caller).and_then(|()| Self::make(own, Some(leaf.clone())));
             if made.is_ok() {
                 return made;
             }
@@ -202,6 +202,22 @@ impl CgroupV2 {
     }
 }
 
+/// Removes the groups of a dead keeper. If this process is in the leaf of that keeper, moves everyone back.
+pub(super) fn succeed(place: &mut locate::V2Location, predecessor: &str) {
+    let leaf = format!("{predecessor}-leaf");
+    if place.own.file_name().is_some_and(|name| name == leaf.as_str())
+        && let Some(own) = place.own.parent().map(Path::to_owned)
+    {
+        super::sweep::remove_tree(&own.join(predecessor));
+        move_back(&place.own, &own);
+        // A process that did not move keeps the leaf in use.
+        if !place.own.exists() {
+            place.own = own;
+        }
+    }
+    super::sweep::sweep_after(&place.top, predecessor);
+}
+
 /// Switches controllers on for the children of `group`, unless they are on already.
 fn enable(group: &Path, controllers: &[&str]) -> io::Result<()> {
     let enabled = std::fs::read_to_string(group.join("cgroup.subtree_control"))?;
@@ -229,12 +245,11 @@ fn move_back(leaf: &Path, own: &Path) {
     let _ = std::fs::remove_dir(leaf);
 }
 
-/// Moves everyone in a group to its leaf, if they are all this process's parent and its descendants.
-fn move_family(own: &Path, leaf: &Path) -> Result<(), String> {
-    let parent = rustix::process::getppid().map_or(0, |pid| pid.as_raw_nonzero().get());
+/// Moves everyone in a group to its leaf, if they are all this process's caller and its descendants.
+fn move_family(own: &Path, leaf: &Path, caller: i32) -> Result<(), String> {
     let pids = std::fs::read_to_string(own.join("cgroup.procs")).map_err(|e| format!("cannot read the cgroup: {e}"))?;
     let pids: Vec<i32> = pids.lines().filter_map(|pid| pid.parse().ok()).collect();
-    if !pids.iter().all(|pid| descends(*pid, parent)) {
+    if !pids.iter().all(|pid| descends(*pid, caller)) {
         return Err("cgroup of this process is shared with other processes, not delegated to it".to_owned());
     }
     for pid in pids {

@@ -24,7 +24,7 @@ use crate::environment::CellEnvironment;
 use crate::error::Failure;
 use crate::init;
 use crate::layer::{Layer, LayerSet};
-use crate::reduced::CellsDirectory;
+use crate::reduced::{CellsDirectory, SWEEP_AGE};
 use crate::rootfs;
 use crate::spec::{CellSpec, Mount, Network, Role};
 use crate::syscalls::{self, EntryKey, Sockets};
@@ -58,6 +58,10 @@ pub(super) struct CellFactory {
     sources: Option<Sources>,
     /// Processes that have to be reaped when they have ended.
     pub(super) leaving: Vec<Child>,
+    /// The process that this keeper works for.
+    caller: i32,
+    /// When to look once more for directories that dead keepers left.
+    pub(super) sweep_again: Option<Instant>,
 }
 
 /// A cell's process and what belongs to it.
@@ -98,7 +102,19 @@ impl CellFactory {
             contained: false,
             sources: None,
             leaving: vec![],
+            caller: rustix::process::getppid().map_or(0, |pid| pid.as_raw_nonzero().get()),
+            sweep_again: None,
         })
+    }
+
+    /// A launcher has started this keeper, maybe in place of one that was killed.
+    pub(super) fn launched(&mut self, caller: i32, predecessor: Option<&str>) {
+        self.caller = caller;
+        if let Some(predecessor) = predecessor {
+            self.tree.succeed(predecessor);
+            // The directory of a keeper that was just killed is still too young to be swept.
+            self.sweep_again = Some(Instant::now() + 2 * SWEEP_AGE);
+        }
     }
 
     /// Limits what cells may be shown and, with `lock`, what this process and all that it makes may ask of the kernel. Said
@@ -213,7 +229,7 @@ impl CellFactory {
         zygote_namespace: Option<&ZygoteNamespace>,
     ) -> Result<CellEntry, Failure> {
         let began = Instant::now();
-        self.tree.prepare();
+        self.tree.prepare(self.caller);
         let reduced = self.is_reduced(&spec)?;
         let mut layers = self.check(&spec, reduced)?;
         if spec.role == Role::Zygote {

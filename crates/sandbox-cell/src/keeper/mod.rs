@@ -2,12 +2,14 @@
 //!
 //! [`Keeper::start`] executes the keeper process; from then on the caller needs no privilege. [`Keeper::create`] makes
 //! a [`Cell`], which is a connection: dropping it deletes the cell. If the caller dies, its connections close, the
-//! keeper deletes every cell and ends.
+//! keeper deletes every cell and ends. If the keeper dies, its cells end with it; a long-lived caller starts it with
+//! [`Keeper::start_replaceable`] and gets another by [`Keeper::replace`].
 
 mod bridges;
 mod factory;
 mod ids;
 mod launch;
+mod launcher;
 mod privilege;
 mod reduced;
 mod serve;
@@ -19,7 +21,7 @@ pub(crate) use serve::IGNORED_SIGNALS;
 
 use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, poll};
@@ -27,9 +29,10 @@ use rustix::io::Errno;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{RecvFlags, SendFlags};
 use rustix::process::WaitIdOptions;
-use sandbox_sys::process::Child;
 use sandbox_zygote::protocol::EnterParams;
 
+use self::launch::PrivilegedRole;
+use self::launcher::KeeperLauncher;
 use crate::archive::{Archive, FileCaps};
 use crate::backend::{Backend, ToolEnvironment};
 use crate::error::Failure;
@@ -44,14 +47,24 @@ use sandbox_base::wait::{is_readable, timespec};
 
 /// A running keeper process. When it and all its cells are dropped, that waits until it has ended, with nothing left.
 #[derive(Debug, Clone)]
-pub struct Keeper(Arc<KeeperProcess>);
+pub struct Keeper(Arc<KeeperHandle>);
+
+#[derive(Debug)]
+struct KeeperHandle {
+    /// The process that makes cells now. Cells belong to the one that made them.
+    current: RwLock<Arc<KeeperProcess>>,
+    /// Starts the next one, if this can be replaced.
+    launcher: Option<Arc<KeeperLauncher>>,
+}
 
 #[derive(Debug)]
 struct KeeperProcess {
     control: OwnedFd,
-    child: Child,
+    pidfd: OwnedFd,
     /// Connections of cells that were lost; the keeper closes its ends when nothing is left of them.
     lost: Mutex<Vec<OwnedFd>>,
+    /// Dropped last: a launcher ends after its keepers.
+    _launcher: Option<Arc<KeeperLauncher>>,
 }
 
 /// How long it may take until a cell is ready, whoever makes it. The keeper gives up before.
@@ -63,6 +76,9 @@ const SAMPLE: Duration = Duration::from_secs(10);
 /// How long it may take until nothing is left of a cell, or of a keeper with all its cells.
 const DELETE: Duration = Duration::from_secs(10);
 
+/// How long a keeper whose connections have closed takes at most to be seen as ended.
+const END: Duration = Duration::from_millis(500);
+
 /// The same when a cell of the keeper's is lost, which may take for ever.
 const LEAVE: Duration = Duration::from_millis(100);
 
@@ -71,24 +87,64 @@ impl Keeper {
     /// or the environment of this process reaches cells. The program's `main` must begin with [`keeper_main_if_asked`].
     pub fn start() -> Result<Self, Failure> {
         let (ours, theirs) = patient_pair().map_err(|errno| Failure::os("cannot start the keeper", errno))?;
-        let child = launch::start(theirs)?;
-        Ok(Self(Arc::new(KeeperProcess { control: ours, child, lost: Mutex::default() })))
+        let pidfd = launch::start(PrivilegedRole::Keeper, theirs)?.pidfd;
+        Ok(Self::new(ours, pidfd, None))
+    }
+
+    /// The same, but of a small process that keeps these privileges, and can start another keeper ([`Keeper::replace`]) when
+    /// this process has dropped its own.
+    pub fn start_replaceable() -> Result<Self, Failure> {
+        let launcher = Arc::new(KeeperLauncher::start()?);
+        let (control, pidfd) = launcher.launch()?;
+        Ok(Self::new(control, pidfd, Some(launcher)))
+    }
+
+    fn new(control: OwnedFd, pidfd: OwnedFd, launcher: Option<Arc<KeeperLauncher>>) -> Self {
+        let current = RwLock::new(Arc::new(KeeperProcess::new(control, pidfd, launcher.clone())));
+        Self(Arc::new(KeeperHandle { current, launcher }))
+    }
+
+    fn current(&self) -> Arc<KeeperProcess> {
+        Arc::clone(&self.0.current.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Starts another keeper in place of one that has ended, with the same backend and confinement. Nothing is left of the
+    /// cells of the last one when this returns. Blocks for a moment.
+    pub fn replace(&self) -> Result<(), Failure> {
+        let Some(launcher) = &self.0.launcher else {
+            return Err(Failure::new("cannot start the keeper", "this program cannot replace it"));
+        };
+        let (control, pidfd) = launcher.launch()?;
+        let next = Arc::new(KeeperProcess::new(control, pidfd, Some(Arc::clone(launcher))));
+        *self.0.current.write().unwrap_or_else(PoisonError::into_inner) = next;
+        Ok(())
+    }
+
+    /// Whether [`Keeper::replace`] can work: the process that starts keepers has not ended.
+    #[must_use]
+    pub fn is_replaceable(&self) -> bool {
+        self.0.launcher.as_ref().is_some_and(|launcher| launcher.is_alive())
+    }
+
+    /// A descriptor that becomes readable when the keeper process of this moment ends.
+    pub fn end_notice(&self) -> std::io::Result<OwnedFd> {
+        self.current().pidfd.try_clone()
     }
 
     /// Asks for a cell and returns at once: it is made while the caller prepares a command. If it cannot be made, the
     /// first call that waits for it ([`Cell::ready`], [`Cell::wait`], [`Cell::run`], [`Cell::metrics`]) says why.
     /// Several threads may do this at once.
     pub fn create(&self, spec: &CellSpec) -> Result<Cell, Failure> {
-        let failed = |errno: Errno| Failure::os("cannot reach the keeper", errno);
-        let (ours, theirs) = patient_pair().map_err(failed)?;
-        wire::send(&self.0.control, &ToKeeper::Create(Box::new(spec.clone())), &[theirs.as_fd()], SendFlags::empty())
-            .map_err(failed)?;
+        const WHAT: &str = "cannot make the cell";
+        let (ours, theirs) = patient_pair().map_err(|errno| Failure::os(WHAT, errno))?;
+        let keeper = self.current();
+        wire::send(&keeper.control, &ToKeeper::Create(Box::new(spec.clone())), &[theirs.as_fd()], SendFlags::empty())
+            .map_err(|errno| keeper.failure(WHAT, errno))?;
         drop(theirs);
         let gateway = match &spec.network {
             Network::Gateway(gateway) => Some((gateway.clone(), vec![])),
             Network::None | Network::Localhost => None,
         };
-        let keeper = Arc::clone(&self.0);
         let (ready, parking, parked, ended, sample) = (None, None, false, None, None);
         Ok(Cell { socket: ours, ready, gateway, buffer: vec![0; 4096], parking, parked, ended, sample, keeper })
     }
@@ -96,13 +152,13 @@ impl Keeper {
     /// How many cells neither answer nor die, as far as their callers know.
     #[must_use]
     pub fn lost_cells(&self) -> usize {
-        self.0.lost_cells()
+        self.current().lost_cells()
     }
 
     /// Forbids all cells from now on to be shown anything else of the host than this and what is below it. It cannot be
     /// taken back, so that whoever gets hold of a confined caller gets no further through the keeper.
     pub fn confine(&self, sources: &Sources) -> Result<(), Failure> {
-        self.tell(&ToKeeper::Confine(sources.clone()))
+        self.tell(ToKeeper::Confine(sources.clone()))
     }
 
     /// Has all cells from now on made by another backend.
@@ -110,38 +166,55 @@ impl Keeper {
         // Only programs of another backend read variables, and only then does the keeper get any.
         let environment =
             if *backend == Backend::Native { ToolEnvironment::default() } else { ToolEnvironment::of_this_process() };
-        self.tell(&ToKeeper::Use { backend: backend.clone(), environment })
+        self.tell(ToKeeper::Use { backend: backend.clone(), environment })
     }
 
     /// Says that this process is in a container that was made for one cell; see [`crate::backend`].
     pub(crate) fn contain(&self) -> Result<(), Failure> {
-        self.tell(&ToKeeper::Contain)
+        self.tell(ToKeeper::Contain)
     }
 
-    fn tell(&self, message: &ToKeeper) -> Result<(), Failure> {
-        wire::send(&self.0.control, message, &[], SendFlags::empty())
-            .map_err(|errno| Failure::os("cannot reach the keeper", errno))
+    fn tell(&self, message: ToKeeper) -> Result<(), Failure> {
+        let keeper = self.current();
+        wire::send(&keeper.control, &message, &[], SendFlags::empty())
+            .map_err(|errno| keeper.failure("cannot reach the keeper", errno))?;
+        self.0.launcher.as_ref().map_or(Ok(()), |launcher| launcher.remember(message))
     }
 
     /// Whether the keeper process has not ended. Asks the kernel only, so that it costs next to nothing.
     #[must_use]
     pub fn is_alive(&self) -> bool {
-        !is_readable(&[&self.0.child.pidfd], Duration::ZERO)
+        !is_readable(&[&self.current().pidfd], Duration::ZERO)
     }
 
     /// Says that no more cells will be asked for: the keeper ends with its last cell, and need not be told again.
     pub fn close(&self) {
-        self.0.close();
+        self.current().close();
     }
 }
 
 impl KeeperProcess {
+    fn new(control: OwnedFd, pidfd: OwnedFd, launcher: Option<Arc<KeeperLauncher>>) -> Self {
+        Self { control, pidfd, lost: Mutex::default(), _launcher: launcher }
+    }
+
     fn close(&self) {
         let _ = rustix::net::shutdown(&self.control, rustix::net::Shutdown::Write);
     }
-}
 
-impl KeeperProcess {
+    /// Whether the process has ended or, its connections being closed, is about to.
+    fn is_ending(&self) -> bool {
+        is_readable(&[&self.pidfd], END)
+    }
+
+    /// Why the keeper could not be reached.
+    fn failure(&self, what: &str, errno: Errno) -> Failure {
+        match errno {
+            Errno::PIPE | Errno::CONNRESET if self.is_ending() => Failure::of_keeper(what),
+            errno => Failure::os(what, errno),
+        }
+    }
+
     fn lost_cells(&self) -> usize {
         let mut lost = self.lost.lock().unwrap_or_else(PoisonError::into_inner);
         lost.retain(|socket| {
@@ -159,8 +232,8 @@ impl Drop for KeeperProcess {
         // Waited for, not left to PID 1: in many containers that is a program which does not expect children. One that
         // still has cells which do not die goes on without us, so that their ids stay taken.
         let patience = if self.lost_cells() > 0 { LEAVE } else { DELETE };
-        let _ = wait_for(&self.child.pidfd, Instant::now() + patience);
-        let pidfd = rustix::process::WaitId::PidFd(self.child.pidfd.as_fd());
+        let _ = wait_for(&self.pidfd, Instant::now() + patience);
+        let pidfd = rustix::process::WaitId::PidFd(self.pidfd.as_fd());
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
         while let Err(Errno::INTR) = rustix::process::waitid(pidfd.clone(), options) {}
     }
@@ -494,8 +567,9 @@ impl Cell {
             }
             Ok(Received::Message(FromCell::Failed(failure), _)) => Err(failure),
             Ok(Received::Message(message, _)) => Ok(Some(message)),
+            Ok(Received::Closed) if self.keeper.is_ending() => Err(Failure::of_keeper("the cell is gone")),
             Ok(Received::Closed) => Err(Failure::new("the cell is gone", "the keeper closed its connection")),
-            Err(errno) => Err(Failure::os("cannot reach the cell", errno)),
+            Err(errno) => Err(self.keeper.failure("cannot reach the cell", errno)),
         }
     }
 }

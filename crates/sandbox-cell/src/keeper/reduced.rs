@@ -2,6 +2,7 @@
 
 use std::ffi::CStr;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Instant;
 
 use rustix::fs::Mode;
 use sandbox_sys::process::{Child, Namespaces, fork_into};
@@ -73,7 +74,9 @@ impl CellFactory {
             // The filter of every cell holds: the container's namespaces are the cell's.
             return Ok(CellLayout::in_place(spec));
         }
-        if self.directory.is_none() {
+        let is_due = self.sweep_again.is_some_and(|at| at <= Instant::now());
+        if self.directory.is_none() || is_due {
+            self.sweep_again = self.sweep_again.filter(|_| !is_due);
             self.sweep_directories();
         }
         let directory = match &mut self.directory {

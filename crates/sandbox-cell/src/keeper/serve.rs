@@ -17,6 +17,7 @@
 //! but a descriptor in the loop. Too many lost cells mean that the host is ill, and no more are made.
 
 use std::collections::HashMap;
+use std::ffi::CStr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
@@ -83,7 +84,7 @@ struct KeeperServer<'a> {
 
 /// The keeper's main function: serves until its caller is gone and its last cell deleted.
 pub(super) fn main(alone: SingleThreaded, control: &OwnedFd) -> Result<(), Errno> {
-    detach(control)?;
+    detach(control, c"sandbox-keeper")?;
     let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
     epoll::add(&epoll, control, epoll::EventData::new_u64(CONTROL), epoll::EventFlags::IN)?;
     let mut server = KeeperServer {
@@ -106,8 +107,8 @@ pub(super) fn main(alone: SingleThreaded, control: &OwnedFd) -> Result<(), Errno
 }
 
 /// Leaves the caller's session, streams and signals: a Ctrl-C is for the caller, which then tells the keeper.
-fn detach(control: &OwnedFd) -> rustix::io::Result<()> {
-    let _ = rustix::thread::set_name(c"sandbox-keeper");
+pub(super) fn detach(control: &OwnedFd, name: &CStr) -> rustix::io::Result<()> {
+    let _ = rustix::thread::set_name(name);
     let _ = rustix::process::setsid();
     // Descriptors that were sent and not received yet are counted for a user, and compared with the limit of who sends
     // more: cells that share the keeper's user must not keep it from sending. They get a limit of their own.
@@ -177,6 +178,11 @@ impl KeeperServer<'_> {
             Ok(Received::Message(ToKeeper::Contain, _)) => {
                 if let Ok(factory) = &mut self.factory {
                     factory.contained = true;
+                }
+            }
+            Ok(Received::Message(ToKeeper::Launched { caller, predecessor }, _)) => {
+                if let Ok(factory) = &mut self.factory {
+                    factory.launched(caller, predecessor.as_deref());
                 }
             }
             Err(Errno::AGAIN) => {}

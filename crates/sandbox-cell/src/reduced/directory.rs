@@ -19,7 +19,7 @@ use sandbox_base::random::random_token;
 const PREFIX: &str = "sandbox-run-cells-";
 
 /// How old a directory must be before its lock is tried: its keeper may just be about to take it.
-const SWEEP_AGE: Duration = Duration::from_secs(10);
+pub(crate) const SWEEP_AGE: Duration = Duration::from_secs(10);
 
 /// How many names the keeper removes by itself.
 const SMALL: usize = 64;

@@ -23,7 +23,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
 pub(crate) use clear::clear;
-pub(crate) use directory::{AbandonedDirectory, CellsDirectory};
+pub(crate) use directory::{AbandonedDirectory, CellsDirectory, SWEEP_AGE};
 pub(crate) use usage::measure;
 
 use crate::spec::{CellSpec, Command, HOME_DIR, WORK_DIR};

@@ -336,6 +336,30 @@ async fn appending_and_listing_do_not_depend_on_the_size_of_requests() {
     assert!(written < 1 << 20, "{written} bytes were written");
 }
 
+#[tokio::test]
+async fn concurrent_operations_share_commits() {
+    const JOBS: usize = 300;
+    let disk = Arc::new(TestDisk::default());
+    let store = open(&disk).expect("open");
+    disk.logs.store(true, Ordering::SeqCst);
+    let syncs = || {
+        let mut log = lock(&disk.log);
+        let syncs = log.iter().filter(|change| matches!(change, Change::Sync)).count();
+        log.clear();
+        syncs
+    };
+    let ids: Vec<JobId> =
+        futures_in_order((0..JOBS).map(|_| try_create(&store, "x"))).await.into_iter().flatten().collect();
+    assert_eq!(ids.len(), JOBS);
+    let created = syncs();
+    assert!((1..JOBS / 2).contains(&created), "{created} commits for {JOBS} jobs");
+    let cancelled = futures_in_order(ids.iter().map(|id| store.cancel(*id))).await;
+    assert!(cancelled.into_iter().all(|job| job.expect("cancel").expect("there").status == JobStatus::Cancelled));
+    let cancelled = syncs();
+    assert!((1..JOBS / 2).contains(&cancelled), "{cancelled} commits for {JOBS} cancellations");
+    assert_consistent(&store, "cancelled");
+}
+
 /// Creates this many jobs with this many callers, and returns how many that is a second.
 async fn creation_rate(store: &Arc<Embedded>, callers: u32, jobs: u32) -> f64 {
     let began = Instant::now();

@@ -12,16 +12,74 @@ use std::time::Duration;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use sandbox_base::limits::{Caps, TABLE as LIMITS};
 use sandbox_executor::{HostRule, Settings};
-use sandbox_jobs::StoreLimits;
+use sandbox_jobs::{Labels, StoreLimits};
 
 use self::table::TABLE;
 use self::values::Values;
 use crate::auth::Keys;
 use crate::web::{AllowedHost, Cors};
 
+/// What a server does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// Serves clients and runs what they ask for.
+    All,
+    /// Serves clients, and leaves jobs to workers.
+    Api,
+    /// Runs jobs, and serves only operators.
+    Worker,
+}
+
+impl Role {
+    /// Its name in settings.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::All => "all",
+            Self::Api => "api",
+            Self::Worker => "worker",
+        }
+    }
+
+    fn parse(values: &mut Values<'_>) -> Self {
+        let role = [Self::All, Self::Api, Self::Worker].into_iter().find(|role| role.name() == values.text("role"));
+        if role.is_none() {
+            values.wrong("role", format!("invalid role '{}': expected all, api or worker", values.text("role")));
+        }
+        let role = role.unwrap_or(Self::All);
+        if role != Self::All && !is_store_shared(values) {
+            let why = format!(
+                "the role {} needs a job store that several servers share; set a Redis server, or use the role all",
+                role.name()
+            );
+            values.wrong("role", why);
+        }
+        role
+    }
+}
+
+/// The labels of the worker.
+fn labels(values: &mut Values<'_>) -> Labels {
+    let names = values.text("labels").split(',').map(str::trim).filter(|name| !name.is_empty()).map(str::to_owned);
+    match Labels::new(names.collect::<Vec<_>>()) {
+        Ok(labels) => labels,
+        Err(why) => {
+            values.wrong("labels", why);
+            Labels::default()
+        }
+    }
+}
+
+/// Whether other servers use the same job store.
+fn is_store_shared(values: &Values<'_>) -> bool {
+    !values.text("redis-addr").is_empty()
+}
+
 /// The configuration.
 #[derive(Debug, Clone)]
 pub(crate) struct Config {
+    pub(crate) role: Role,
+    /// What the worker offers to jobs that ask for it.
+    pub(crate) labels: Labels,
     pub(crate) listen: SocketAddr,
     pub(crate) read_timeout: Duration,
     pub(crate) idle_timeout: Duration,
@@ -298,7 +356,10 @@ impl Config {
         let host = values.parsed::<IpAddr>("http-host", "an IP address");
         let port = values.number("http-port", 0..=u16::MAX);
         let cors = cors(values, !api_keys.is_empty());
+        let role = Role::parse(values);
         Some(Self {
+            role,
+            labels: labels(values),
             allowed_hosts: values.list("allowed-hosts", AllowedHost::parse),
             cors,
             read_timeout: values.duration("http-read-timeout"),

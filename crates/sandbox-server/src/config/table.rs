@@ -47,6 +47,18 @@ pub(super) const TABLE: &[Setting] = &[
         help: "Wait this long for runs to end at shutdown",
     },
     Setting {
+        flag: "role",
+        variables: &["SANDBOX_ROLE"],
+        default: "all",
+        help: "Serve clients and run jobs (all), only serve clients (api), or only run jobs (worker)",
+    },
+    Setting {
+        flag: "labels",
+        variables: &["SANDBOX_LABELS"],
+        default: "",
+        help: "Take jobs that ask for these labels (gpu, comma-separated), besides jobs without labels",
+    },
+    Setting {
         flag: "capacity",
         variables: &["SANDBOX_CAPACITY"],
         default: "",

@@ -13,6 +13,7 @@ use crate::jobs::Redis;
 use sandbox_testing::{PATIENCE, eventually};
 
 use crate::Server;
+use crate::faults::signal;
 
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 const EMPTY_SETTINGS: &[u8] = &[0, 0, 0, 4, 0, 0, 0, 0, 0];
@@ -53,13 +54,6 @@ impl Server {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
         let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
         line.trim().strip_suffix("kB").unwrap().trim().parse::<u64>().unwrap() * 1024
-    }
-
-    /// The server's keeper: its child.
-    fn keeper(&self) -> String {
-        let pid = self.child.id();
-        let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap();
-        children.split_whitespace().next().unwrap().to_owned()
     }
 }
 
@@ -320,13 +314,19 @@ fn malformed_requests_are_never_the_servers_fault() {
 fn readiness_knows_of_a_dead_keeper() {
     let server = Server::start(&[]);
     assert_eq!(server.get("/readyz").0, 200);
-    assert!(Command::new("kill").args(["-KILL", &server.keeper()]).status().unwrap().success());
+    // Without its launcher, the keeper is not replaced.
+    let launcher = server.find("sandbox-launche").unwrap();
+    signal("-STOP", launcher);
+    signal("-KILL", server.keeper_process());
     eventually("it is not ready", || server.get("/readyz").0 == 503);
     let (_, why) = server.get("/readyz");
     assert!(why.as_str().unwrap().contains("the keeper has ended"), "{why}");
     let (status, health) = server.get("/health");
     assert_eq!((status, &health["status"]), (200, &"not_ready".into()), "{health:#}");
-    assert_eq!(health["reasons"][0], "the keeper has ended; restart the server");
+    assert_eq!(health["reasons"][0], "the keeper has ended and is being replaced");
+    let (_, (status, problem)) = server.send(&[], br#"{"code": "1"}"#);
+    assert_eq!((status, &problem["code"]), (503, &"unavailable".into()), "{problem:#}");
+    let id = server.submit(&json!({"code": "print(1)"}));
     assert_eq!(server.get("/livez").0, 200);
     let port = server.address.rsplit(':').next().unwrap();
     let asked = Command::new(env!("CARGO_BIN_EXE_sandbox-server"))
@@ -335,6 +335,10 @@ fn readiness_knows_of_a_dead_keeper() {
         .unwrap();
     let said = String::from_utf8_lossy(&asked.stderr).into_owned();
     assert!(asked.status.code() == Some(1) && said.contains("the keeper has ended"), "{said}");
+    assert_eq!(server.job(&id, "")["status"], "queued", "no job is wasted");
+    signal("-CONT", launcher);
+    eventually("it is ready again", || server.get("/readyz").0 == 200);
+    assert_eq!(server.job(&id, "?wait=30s")["result"]["stdout"], "1\n");
 }
 
 #[test]

@@ -17,6 +17,7 @@ mod clients;
 mod companions;
 mod data;
 mod fairness;
+mod faults;
 mod gateway;
 mod images;
 mod jobs;
@@ -405,12 +406,8 @@ fn every_process_of_the_server_is_confined() {
         status.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default().trim().to_owned()
     };
     let server_pid = server.child.id();
-    let children = std::fs::read_to_string(format!("/proc/{server_pid}/task/{server_pid}/children")).unwrap();
-    let keeper: u32 = children.split_whitespace().next().unwrap().parse().unwrap();
-    let made = std::fs::read_to_string(format!("/proc/{keeper}/task/{keeper}/children")).unwrap();
-    let made = made.split_whitespace().map(|pid| pid.parse().unwrap());
-    let pids: Vec<u32> = [server_pid, keeper].into_iter().chain(made).collect();
-    assert!(pids.len() > 2, "server, keeper, and what it made: {pids:?}");
+    let pids: Vec<u32> = std::iter::once(server_pid).chain(secrets::descendants(server_pid).into_keys()).collect();
+    assert!(pids.len() > 3, "server, launcher, keeper, and what it made: {pids:?}");
     for pid in pids {
         // A process that has ended meanwhile says nothing.
         let seen = (field(pid, "Seccomp:"), field(pid, "NoNewPrivs:"));

@@ -5,7 +5,8 @@ use std::net::TcpStream;
 use std::process::Command;
 use std::time::Duration;
 
-use sandbox_testing::eventually;
+use sandbox_testing::command::without_settings;
+use sandbox_testing::{eventually, needs};
 use serde_json::{Value, json};
 
 use crate::Server;
@@ -155,6 +156,44 @@ fn a_job_can_be_delayed_prioritised_and_can_expire() {
     assert_eq!((code, &problem["field"]), (422, &"priority".into()), "{problem:#}");
     let (code, problem) = server.post(&json!({"code": "1", "delay": "1s"}));
     assert_eq!((code, &problem["field"]), (422, &"delay".into()), "{problem:#}");
+}
+
+#[test]
+fn a_full_disk_is_507_and_the_server_recovers() {
+    if !needs::root() {
+        return;
+    }
+    // A disk for this server alone, which goes with its mount namespace.
+    let dir = tempfile::tempdir().unwrap();
+    let mount = r#"mount -t tmpfs -o size=12m,mode=755 full "$0" && exec "$@""#;
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "sh", "-c", mount]).arg(dir.path()).arg(env!("CARGO_BIN_EXE_sandbox-server"));
+    without_settings(&mut command);
+    let flags = ["--ready-cells", "0", "--zygotes", "0"];
+    let server = Server(sandbox_testing::TestServer::launch(command, dir, &flags, &[]));
+    let disk = format!("/proc/{}/root{}", server.child.id(), server.data.as_ref().unwrap().path().display());
+    let ballast = format!("{disk}/ballast");
+    std::fs::write(&ballast, vec![0; 5 << 20]).unwrap();
+    let done = server.submit(&json!({"language": "bash", "code": "echo kept"}));
+    assert_eq!(server.job(&done, "?wait=20s")["result"]["stdout"], "kept\n");
+    let large = json!({"code": format!("# {}", "x".repeat(300_000)), "delay": "1h"}).to_string();
+    let create = || server.send_to("/v1/execute", &[], large.as_bytes()).1;
+    let mut created = 0;
+    let refused = loop {
+        match create() {
+            (202, _) => created += 1,
+            refused => break refused,
+        }
+        assert!(created < 100, "the disk is never full");
+    };
+    assert_eq!((refused.0, &refused.1["code"]), (507, &"disk_full".into()), "{:#}", refused.1);
+    // Reads go on.
+    assert_eq!(server.job(&done, "")["result"]["stdout"], "kept\n");
+    assert_eq!(server.get("/v1/execute?status=queued&limit=200").1["jobs"].as_array().unwrap().len(), created);
+    std::fs::remove_file(&ballast).unwrap();
+    eventually("there is room again", || create().0 == 202);
+    let again = server.submit(&json!({"language": "bash", "code": "echo again"}));
+    assert_eq!(server.job(&again, "?wait=20s")["result"]["stdout"], "again\n");
 }
 
 #[test]

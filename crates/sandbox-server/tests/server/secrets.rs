@@ -43,7 +43,7 @@ fn processes() -> BTreeMap<u32, (String, u32, Vec<u8>)> {
 }
 
 /// The processes that descend from another, by their ids and names.
-fn descendants(root: u32) -> BTreeMap<u32, String> {
+pub(crate) fn descendants(root: u32) -> BTreeMap<u32, String> {
     let all = processes();
     let is_below = |pid: u32| {
         let parents = std::iter::successors(Some(pid), |pid| all.get(pid).map(|(_, parent, _)| *parent));
@@ -125,10 +125,16 @@ fn no_process_of_a_cell_knows_a_secret_of_the_server_or_of_another_run() {
         assert!(found.is_empty(), "{name} ({pid}) knows {found:?}");
         searched.push(name);
     }
-    for name in ["sandbox-keeper", "sandbox-init", "sandbox-zygotes", "python", "sleep"] {
+    for name in ["sandbox-launche", "sandbox-keeper", "sandbox-init", "sandbox-zygotes", "python", "sleep"] {
         assert!(searched.iter().any(|searched| searched.starts_with(name)), "{name}: {searched:?}");
     }
     let all = processes();
-    let keepers = all.values().filter(|(_, parent, line)| *parent == id && line == b"sandbox-keeper\0").count();
-    assert_eq!(keepers, 1, "the keeper is a child with a fixed command line");
+    let child = |parent: u32, line: &[u8]| {
+        let mut found = all.iter().filter(|(_, (_, its, its_line))| *its == parent && its_line == line);
+        (found.next().map(|(pid, _)| *pid), found.count())
+    };
+    let (launcher, others) = child(id, b"sandbox-launcher\0");
+    assert_eq!(others, 0, "the launcher is a child with a fixed command line");
+    let (keeper, others) = child(launcher.unwrap(), b"sandbox-keeper\0");
+    assert!(keeper.is_some() && others == 0, "and the keeper is a child of the launcher");
 }

@@ -1,0 +1,34 @@
+//! `POST /admin/drain`: takes the server out of service without ending it.
+//!
+//! A server that drains refuses new runs and takes no more jobs from the queue; what runs is carried to its end, and queued
+//! jobs stay for other servers. A shutdown begins in the same way. There is no way back but a restart.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use serde::Serialize;
+
+use crate::state::App;
+
+/// How far a server has drained.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+pub(crate) struct DrainState {
+    /// Always true.
+    draining: bool,
+    /// The number of runs that have not ended yet. The server can be stopped when it is 0.
+    load: usize,
+}
+
+/// Stop taking work. Runs that have begun are carried to their end; queued jobs stay for other servers.
+#[utoipa::path(
+    post, path = "/admin/drain", tag = "server",
+    responses((status = 202, description = "The server takes no more work; repeat the request to see how many runs are left", body = DrainState))
+)]
+pub(crate) async fn drain(State(app): State<Arc<App>>) -> (StatusCode, Json<DrainState>) {
+    if app.drain() {
+        tracing::warn!(load = app.load(), "draining: taking no more work");
+    }
+    (StatusCode::ACCEPTED, Json(DrainState { draining: true, load: app.load() }))
+}

@@ -1,0 +1,320 @@
+//! Parts of the server that die or stop: the keeper, its launcher, a zygote, the server itself.
+
+use std::collections::BTreeSet;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use sandbox_testing::{RedisServer, TestServer, eventually};
+use serde_json::{Value, json};
+
+use crate::Server;
+use crate::secrets::descendants;
+
+/// Sends a signal to a process of this test.
+pub(crate) fn signal(signal: &str, pid: u32) {
+    assert!(Command::new("kill").args([signal, &pid.to_string()]).status().unwrap().success());
+}
+
+fn exists(pid: u32) -> bool {
+    // A process that has ended and was not reaped yet has no memory any more.
+    std::fs::read_to_string(format!("/proc/{pid}/stat"))
+        .is_ok_and(|stat| stat.rsplit_once(')').is_some_and(|(_, fields)| !fields.trim_start().starts_with('Z')))
+}
+
+/// The groups of cells that belong to a keeper.
+fn groups_of(keeper: u32) -> Vec<String> {
+    fn find(dir: &Path, prefix: &str, depth: usize, found: &mut Vec<String>) {
+        for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
+            let name = entry.file_name().into_string().unwrap_or_default();
+            if name.starts_with(prefix) {
+                found.push(name);
+            } else if depth > 0 && entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                find(&entry.path(), prefix, depth - 1, found);
+            }
+        }
+    }
+    let mut found = vec![];
+    find(Path::new("/sys/fs/cgroup"), &format!("sandbox-run-{keeper}-"), 3, &mut found);
+    found
+}
+
+impl Server {
+    pub(crate) fn find(&self, name: &str) -> Option<u32> {
+        descendants(self.child.id()).into_iter().find(|(_, other)| other == name).map(|(pid, _)| pid)
+    }
+
+    pub(crate) fn keeper_process(&self) -> u32 {
+        self.find("sandbox-keeper").unwrap()
+    }
+
+    fn health(&self) -> Value {
+        self.get("/health").1
+    }
+
+    /// A connection on which a run was asked for.
+    fn begin(&self, body: &Value) -> TcpStream {
+        let body = body.to_string();
+        let mut stream = TcpStream::connect(&self.address).unwrap();
+        let head = format!(
+            "POST /execute HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+            body.len()
+        );
+        stream.write_all(head.as_bytes()).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(120))).unwrap();
+        stream
+    }
+}
+
+/// Reads one answer from a connection: its head and its body.
+fn answer(stream: &mut TcpStream) -> (String, Value) {
+    let mut bytes = vec![];
+    let end = loop {
+        let mut byte = [0];
+        stream.read_exact(&mut byte).unwrap();
+        bytes.push(byte[0]);
+        if bytes.ends_with(b"\r\n\r\n") {
+            break bytes.len();
+        }
+    };
+    let head = String::from_utf8(bytes[..end].to_vec()).unwrap().to_lowercase();
+    let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")?.parse().ok()).unwrap();
+    let mut body = vec![0; length];
+    stream.read_exact(&mut body).unwrap();
+    (head, serde_json::from_slice(&body).unwrap_or_default())
+}
+
+#[test]
+fn a_killed_keeper_is_replaced_and_no_job_is_lost() {
+    let server = Server::start(&["--capacity", "4", "--zygotes", "1", "--ready-cells", "4"]);
+    let ids: Vec<String> = (0..12)
+        .map(|number| server.submit(&json!({"code": format!("import time; time.sleep(0.4); print({number})")})))
+        .collect();
+    let mut caller = server.begin(&json!({"language": "bash", "code": "sleep 77", "timeout": "60s"}));
+    eventually("the programs run", || server.find("sleep").is_some() && server.health()["load"] == 4);
+    let (keeper, launcher) = (server.keeper_process(), server.find("sandbox-launche").unwrap());
+    let below: Vec<u32> = descendants(keeper).into_keys().collect();
+    assert!(below.len() > 4);
+    signal("-KILL", keeper);
+
+    let (head, problem) = answer(&mut caller);
+    assert!(head.starts_with("http/1.1 500"), "{head}");
+    assert_eq!(problem["code"], "internal_error", "{problem:#}");
+    assert!(problem["detail"].as_str().unwrap().ends_with("the keeper ended"), "{problem:#}");
+    eventually("the health tells", || server.health()["keeper_restarts"] == 1);
+    assert!(!below.iter().any(|pid| exists(*pid)), "no process of the dead keeper is left");
+    eventually("its groups are gone", || groups_of(keeper).is_empty());
+
+    for (number, id) in ids.iter().enumerate() {
+        let job = server.job(id, "?wait=60s");
+        assert_eq!(job["result"]["stdout"], format!("{number}\n"), "{job:#}");
+    }
+    assert_eq!(server.post(&json!({"code": "print(1)"})).1["stdout"], "1\n");
+    let next = server.keeper_process();
+    assert!(next != keeper && server.find("sandbox-launche") == Some(launcher));
+    eventually("runs start warm again", || server.post(&json!({"code": "print(1)"})).1["metrics"]["start"] == "warm");
+    let (_, metrics) = server.get("/metrics");
+    for line in ["sandbox_keeper_restarts_total 1", "sandbox_keeper_up 1", "sandbox_ready 1"] {
+        assert!(metrics.as_str().unwrap().lines().any(|other| other == line), "{line}: {metrics}");
+    }
+    server.end("-TERM");
+    eventually("nothing is left", || !exists(next) && !exists(launcher) && groups_of(next).is_empty());
+}
+
+#[test]
+fn the_next_keeper_is_as_confined_as_the_first() {
+    let server = Server::start_with(&[], &[]);
+    let filter = |pid: u32| {
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+        let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).unwrap().trim().to_owned();
+        (field("Seccomp:"), field("NoNewPrivs:"), field("CapEff:"))
+    };
+    let keeper = server.keeper_process();
+    eventually("the first is confined", || filter(keeper).0 == "2");
+    let before = filter(keeper);
+    signal("-KILL", keeper);
+    eventually("another keeper runs", || server.health()["keeper_restarts"] == 1);
+    assert_eq!(server.post(&json!({"code": "print(1)"})).1["stdout"], "1\n");
+    assert_eq!(filter(server.keeper_process()), before);
+    let environment = std::fs::read(format!("/proc/{}/environ", server.keeper_process())).unwrap();
+    assert!(!environment.windows(13).any(|part| part == b"SANDBOX_DATA_"), "and knows as little");
+}
+
+#[test]
+fn a_job_that_sees_three_keepers_end_is_given_up() {
+    let server = Server::start(&["--capacity", "2", "--cold"]);
+    let id = server.submit(&json!({"language": "bash", "code": "sleep 77", "timeout": "60s"}));
+    for ends in 1..=3 {
+        eventually("it runs", || server.find("sleep").is_some());
+        signal("-KILL", server.keeper_process());
+        eventually("the keeper is replaced", || server.health()["keeper_restarts"] == ends);
+    }
+    let job = server.job(&id, "?wait=30s");
+    assert_eq!(job["result"]["verdict"], "internal_error", "{job:#}");
+    assert!(job["result"]["error"].as_str().unwrap().ends_with("the keeper ended"), "{job:#}");
+    assert_eq!(job["attempts"], 3);
+    let id = server.submit(&json!({"code": "print(1)"}));
+    assert_eq!(server.job(&id, "?wait=30s")["result"]["stdout"], "1\n");
+}
+
+#[test]
+fn a_server_whose_keeper_cannot_be_replaced_ends() {
+    let mut server = Server::start(&["--cold"]);
+    let (keeper, launcher) = (server.keeper_process(), server.find("sandbox-launche").unwrap());
+    signal("-KILL", launcher);
+    eventually("the launcher is gone", || !exists(launcher));
+    assert_eq!(server.post(&json!({"code": "print(1)"})).1["stdout"], "1\n", "the keeper goes on");
+    signal("-KILL", keeper);
+    assert_eq!(server.child.wait().unwrap().code(), Some(1));
+}
+
+#[test]
+fn a_killed_zygote_is_replaced() {
+    let server = Server::start(&["--zygotes", "1", "--ready-cells", "2"]);
+    let is_warm = || server.post(&json!({"code": "print(1)"})).1["metrics"]["start"] == "warm";
+    eventually("runs start warm", is_warm);
+    // The zygote is the oldest interpreter.
+    let zygote = descendants(server.child.id()).into_iter().find(|(_, name)| name.starts_with("python")).unwrap().0;
+    signal("-KILL", zygote);
+    eventually("the health tells", || server.health()["lost_zygotes"].as_u64() >= Some(1));
+    let (status, result) = server.post(&json!({"code": "print(1)"}));
+    assert_eq!((status, &result["stdout"]), (200, &"1\n".into()), "{result:#}");
+    eventually("runs start warm again", is_warm);
+    assert_eq!(server.health()["warm_starts"]["python"], "on");
+}
+
+#[test]
+fn a_stopped_server_does_not_prolong_a_run() {
+    let server = Server::start(&["--cold"]);
+    // It fills its pipe, which nobody reads then, and leaves a file that nobody collects.
+    let code = "head -c 4000000 /dev/zero > file; (sleep 1; head -c 4000000 /dev/zero) & sleep 77";
+    let body = json!({"language": "bash", "code": code, "timeout": "4s", "limits": {"output": "8m"}});
+    let mut caller = server.begin(&body);
+    eventually("the program runs", || server.find("sleep").is_some());
+    signal("-STOP", server.child.id());
+    eventually("the pipe is full", || server.find("head").is_some());
+    eventually("the program is ended without the server", || {
+        ["bash", "sleep", "head"].iter().all(|name| server.find(name).is_none())
+    });
+    signal("-CONT", server.child.id());
+    let (head, result) = answer(&mut caller);
+    assert!(head.starts_with("http/1.1 200"), "{head}");
+    assert_eq!(result["verdict"], "timeout", "{}", result["error"]);
+    assert!(result["stdout"].as_str().unwrap().len() < 4_000_000);
+    assert_eq!(server.post(&json!({"code": "print(1)"})).1["stdout"], "1\n");
+}
+
+#[test]
+fn a_killed_server_leaves_nothing() {
+    let mut server = Server::start(&["--zygotes", "1", "--ready-cells", "2"]);
+    let _caller = server.begin(&json!({"language": "bash", "code": "yes & sleep 77", "timeout": "60s"}));
+    eventually("the program runs", || server.find("sleep").is_some());
+    let all: BTreeSet<u32> = descendants(server.child.id()).into_keys().collect();
+    let keeper = server.keeper_process();
+    assert!(all.len() > 4, "{all:?}");
+    server.child.kill().unwrap();
+    server.child.wait().unwrap();
+    eventually("keeper, launcher and cells are gone", || !all.iter().any(|pid| exists(*pid)));
+    eventually("and their groups", || groups_of(keeper).is_empty());
+}
+
+#[test]
+fn a_draining_server_finishes_its_runs_and_takes_no_more() {
+    let key = "a-key-for-operators;name=ops;scopes=execute+jobs+admin+metrics,a-key-for-clients-x;name=app;scopes=execute+jobs";
+    let server = Server::start_with(&["--cold", "--capacity", "2"], &[("SANDBOX_API_KEYS", key)]);
+    let (ops, app) = (("authorization", "Bearer a-key-for-operators"), ("authorization", "Bearer a-key-for-clients-x"));
+    let job = json!({"code": "import time; time.sleep(1); print('done')"}).to_string();
+    let (_, (status, running)) = server.send_to("/v1/execute", &[app], job.as_bytes());
+    assert_eq!(status, 202);
+    eventually("it runs", || server.health()["load"] == 1);
+    assert_eq!(server.send_to("/admin/drain", &[app], b"").1.0, 403);
+    let (headers, (status, drained)) = server.send_to("/admin/drain", &[ops], b"");
+    assert_eq!((status, &drained["draining"]), (202, &true.into()), "{drained:#}");
+    assert_eq!(headers["connection"], "close");
+    for path in ["/execute", "/v1/execute", "/v1/batch"] {
+        let body = json!({"code": "1", "inputs": [{}]}).to_string();
+        let (headers, (status, problem)) = server.send_to(path, &[app], body.as_bytes());
+        assert_eq!((status, &problem["code"]), (503, &"draining".into()), "{path}: {problem:#}");
+        assert!(headers.contains_key("retry-after"), "{path}");
+    }
+    assert_eq!(server.get("/readyz"), (503, "draining\n".into()));
+    let health = server.health();
+    assert_eq!((&health["status"], &health["draining"]), (&"draining".into(), &true.into()), "{health:#}");
+    assert_eq!(server.get("/livez").0, 200);
+    eventually("the job has finished", || server.health()["load"] == 0);
+    let agent = ureq::Agent::new_with_defaults();
+    let url = format!("http://{}/v1/execute/{}", server.address, running["id"].as_str().unwrap());
+    let text = agent.get(url).header(app.0, app.1).call().unwrap().body_mut().read_to_string().unwrap();
+    assert_eq!(serde_json::from_str::<Value>(&text).unwrap()["result"]["stdout"], "done\n", "{text}");
+}
+
+#[test]
+fn kept_connections_are_answered_when_the_server_ends() {
+    let mut server = Server::start(&["--cold"]);
+    let get = b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    let mut kept = TcpStream::connect(&server.address).unwrap();
+    kept.write_all(get).unwrap();
+    assert!(!answer(&mut kept).0.contains("connection: close"));
+    // Holds the server up until the last answer is there.
+    let mut busy = server.begin(&json!({"language": "bash", "code": "sleep 1"}));
+    eventually("it runs", || server.health()["load"] == 1);
+    signal("-TERM", server.child.id());
+    // It may not have seen the signal yet.
+    loop {
+        kept.write_all(get).unwrap();
+        let (head, _) = answer(&mut kept);
+        assert!(head.starts_with("http/1.1 200"), "{head}");
+        if head.contains("connection: close") {
+            break;
+        }
+    }
+    assert!(answer(&mut busy).0.starts_with("http/1.1 200"));
+    assert!(server.child.wait().unwrap().success());
+}
+
+#[test]
+fn a_second_signal_ends_the_runs_and_says_why() {
+    let mut server = Server::start(&["--cold", "--http-shutdown-timeout", "100s"]);
+    let mut caller = server.begin(&json!({"language": "bash", "code": "sleep 77", "timeout": "90s"}));
+    eventually("the program runs", || server.find("sleep").is_some());
+    signal("-TERM", server.child.id());
+    eventually("it does not listen any more", || TcpStream::connect(&server.address).is_err());
+    signal("-TERM", server.child.id());
+    let (_, result) = answer(&mut caller);
+    assert_eq!((&result["verdict"], &result["error"]), (&"cancelled".into(), &"the server is shutting down".into()));
+    assert!(server.child.wait().unwrap().success());
+}
+
+#[test]
+fn roles_need_a_shared_store() {
+    for role in ["api", "worker"] {
+        let refused = TestServer::command().args(["--role", role, "--print-config"]).output().unwrap();
+        assert_eq!(refused.status.code(), Some(2));
+        let text = String::from_utf8(refused.stderr).unwrap();
+        assert!(text.contains("needs a job store that several servers share"), "{text}");
+    }
+}
+
+#[test]
+fn an_api_server_leaves_jobs_to_workers() {
+    let redis = RedisServer::start(None);
+    let address = redis.address();
+    let variables = [("REDIS_ADDR", address.as_str())];
+    let api = Server::start_with(&["--role", "api"], &variables);
+    let (status, problem) = api.post(&json!({"code": "print(1)"}));
+    assert_eq!((status, &problem["code"]), (404, &"not_found".into()), "{problem:#}");
+    assert!(problem["detail"].as_str().unwrap().contains("POST /v1/execute"), "{problem:#}");
+    let id = api.submit(&json!({"code": "print(1)"}));
+    assert_eq!(api.health()["role"], "api");
+    assert_eq!(api.job(&id, "")["status"], "queued");
+    let worker = Server::start_with(&["--role", "worker"], &variables);
+    assert_eq!(worker.get("/readyz").0, 200);
+    assert_eq!(worker.get("/metrics").0, 200);
+    for path in ["/v1/languages", "/v1/execute", "/docs"] {
+        assert_eq!(worker.get(path).0, 404, "{path}");
+    }
+    let job = api.job(&id, "?wait=30s");
+    assert_eq!(job["result"]["stdout"], "1\n", "{job:#}");
+}
