@@ -327,6 +327,14 @@ impl Embedded {
         .await
     }
 
+    /// Ends an attempt whose keeper ended. The job is queued again as a suspect, or ends with this result.
+    pub async fn suspect(&self, attempt: Attempt, result: Arc<RunResult>) -> Result<bool> {
+        self.end_attempt(attempt, move |transaction, header| {
+            interrupt(transaction, header, Interruption::Death, Some(&result)).map(drop)
+        })
+        .await
+    }
+
     /// Ends the current attempt of a job; returns whether it was the current one.
     async fn end_attempt(
         &self,

@@ -553,6 +553,12 @@ impl RedisStore {
         ended
     }
 
+    /// Ends an attempt whose keeper ended. The job is queued again as a suspect, or ends with this result.
+    pub(crate) async fn suspect(&self, attempt: Attempt, result: Arc<RunResult>) -> Result<bool> {
+        let interrupt = |before: &JobRecord| JobChange::interrupt(before, Interruption::Death, Some(&result));
+        self.end_attempt(attempt, interrupt).await
+    }
+
     /// Cancels a job: one that waits ends, one that runs has to be ended by its server, whatever happens to it meanwhile.
     pub(crate) async fn cancel(&self, id: JobId) -> Result<Option<JobHeader>> {
         let changed = self.change(id, |before| match before.header.status {

@@ -223,6 +223,12 @@ impl JobStore {
         on_store!(self, store => store.fail(attempt, result))
     }
 
+    /// Ends an attempt whose keeper ended. The job is a suspect, like one whose server died: it runs again alone, and only
+    /// such an attempt counts as a failure. If there were too many, the job is given up and ends with this result.
+    pub async fn suspect(&self, attempt: Attempt, result: Arc<RunResult>) -> Result<bool> {
+        on_store!(self, store => store.suspect(attempt, result))
+    }
+
     /// Cancels a job, and returns it as it is then. A job that waits ends. For one that runs, the cancellation is recorded
     /// before this returns, and holds whatever happens to its server: the job ends as cancelled.
     pub async fn cancel(&self, id: JobId) -> Result<Option<JobHeader>> {
