@@ -47,7 +47,7 @@ impl From<StoreError> for Problem {
         if error.is_unavailable() {
             // The reason is for the operator: it may name parts of the installation.
             tracing::error!(%error, "the job store is unavailable");
-            return Self::new(Code::StoreUnavailable, "the job store cannot be reached now").retry_after(2);
+            return Self::new(Code::Unavailable, "the job store cannot be reached now").retry_after(2);
         }
         Self::new(Code::Internal, error.to_string())
     }

@@ -26,7 +26,7 @@ fn redis_may_be_away_and_restarted_during_a_run() {
     redis.kill();
     eventually("it is not ready", || server.get("/readyz").0 == 503);
     let (headers, (status, problem)) = server.send_to("/v1/execute", &[], br#"{"code": "1"}"#);
-    assert_eq!((status, &problem["code"]), (503, &"store_unavailable".into()), "{problem:#}");
+    assert_eq!((status, &problem["code"]), (503, &"unavailable".into()), "{problem:#}");
     assert!(headers.contains_key("retry-after"), "{headers:?}");
     assert_eq!(server.get(&format!("/v1/execute/{running}")).0, 503);
     assert_eq!(server.post(&json!({"code": "1"})).0, 200, "runs need no store");

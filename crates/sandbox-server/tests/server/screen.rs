@@ -13,7 +13,8 @@ use serde_json::{Value, json};
 use crate::Server;
 
 /// Codes that depend on more than a request: the server has to fail or end, or a store to be full or away.
-const NOT_SHOWN: [&str; 5] = ["disk_full", "internal_error", "shutting_down", "storage_full", "store_unavailable"];
+const NOT_SHOWN: [&str; 6] =
+    ["disk_full", "draining", "internal_error", "shutting_down", "storage_full", "unavailable"];
 
 /// A language whose toolchain no host has.
 const MISSING: &str = r#"
