@@ -81,6 +81,11 @@ pub enum RunEvent {
     },
     /// The job was not started before it expired.
     Expired,
+    /// Output was recorded late, because the job store was slow or unavailable. Nothing is missing.
+    Late {
+        /// How many seconds the output before this event waited to be recorded.
+        seconds: f64,
+    },
 }
 
 /// A piece of a program's output. It never ends within a character.
@@ -111,6 +116,7 @@ impl RunEvent {
             Self::Cancelled => "cancelled",
             Self::Restarted { .. } => "restarted",
             Self::Expired => "expired",
+            Self::Late { .. } => "late",
         }
     }
 
@@ -123,7 +129,7 @@ impl RunEvent {
             }
             Self::Step { what, .. } => what.len(),
             Self::Result { result } => result.size(),
-            Self::Start { .. } | Self::Cancelled | Self::Restarted { .. } | Self::Expired => 0,
+            Self::Start { .. } | Self::Cancelled | Self::Restarted { .. } | Self::Expired | Self::Late { .. } => 0,
         }
     }
 }
@@ -172,6 +178,11 @@ impl EventEncoder {
             self.chunk(stream, rest)
         });
         events.into_iter().flatten()
+    }
+
+    /// Forgets what waits for the rest of its character.
+    pub fn forget(&mut self, stream: Stream) {
+        self.unfinished[stream as usize].clear();
     }
 
     fn chunk(&self, stream: Stream, bytes: Vec<u8>) -> Option<RunEvent> {
@@ -248,6 +259,7 @@ mod tests {
             RunEvent::Cancelled,
             RunEvent::Restarted { attempt: 2 },
             RunEvent::Expired,
+            RunEvent::Late { seconds: 1.5 },
         ];
         for event in all {
             let json = serde_json::to_value(&event).expect("JSON");

@@ -88,6 +88,36 @@ pub struct JsonRequest {
     /// Who is told when it has ended; only for jobs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub webhook: Option<JsonWebhook>,
+    /// Start before jobs of the same API key with a lower priority: -100 to 100, 0 by default; only for jobs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub priority: Option<i64>,
+    /// The labels that the worker must have, at most 8; only for jobs.
+    #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "bounded::list::<_, _, { bounded::FEW }>")]
+    pub labels: Vec<String>,
+    /// When to start at the earliest, in seconds since 1970; only for jobs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub not_before: Option<f64>,
+    /// How long to wait before the start, such as 10m; only for jobs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub delay: Option<Quantity>,
+    /// End the job as expired if it has not started within this time, such as 1h; only for jobs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub expires_in: Option<Quantity>,
+}
+
+/// When and where a job starts, as a request has it.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct JsonSchedule {
+    /// Its priority.
+    pub priority: Option<i64>,
+    /// The labels that its worker must have.
+    pub labels: Vec<String>,
+    /// When to start at the earliest, in seconds since 1970.
+    pub not_before: Option<f64>,
+    /// How long to wait before the start.
+    pub delay: Option<String>,
+    /// After how long it expires.
+    pub expires_in: Option<String>,
 }
 
 /// Who is told when a job has ended.
@@ -219,10 +249,36 @@ impl JsonRequest {
         self.language.as_deref().unwrap_or("python")
     }
 
+    /// Takes out when and where a job starts.
+    pub fn take_schedule(&mut self) -> JsonSchedule {
+        let text = |quantity: Option<Quantity>| quantity.map(|quantity| quantity.text());
+        JsonSchedule {
+            priority: self.priority.take(),
+            labels: std::mem::take(&mut self.labels),
+            not_before: self.not_before.take(),
+            delay: text(self.delay.take()),
+            expires_in: text(self.expires_in.take()),
+        }
+    }
+
+    /// The field, if there is one, that only jobs can have.
+    fn only_for_jobs(&self) -> Option<&'static str> {
+        let fields = [
+            ("webhook", self.webhook.is_some()),
+            ("priority", self.priority.is_some()),
+            ("labels", !self.labels.is_empty()),
+            ("not_before", self.not_before.is_some()),
+            ("delay", self.delay.is_some()),
+            ("expires_in", self.expires_in.is_some()),
+        ];
+        fields.into_iter().find_map(|(name, given)| given.then_some(name))
+    }
+
     /// The request that this is, in a language of this name. What it holds is moved, not copied.
     pub fn into_request(mut self, language: &str, settings: &Settings) -> Result<Request, FieldError> {
-        if self.webhook.is_some() {
-            return Err(at("webhook")("only jobs (POST /v1/execute) can have a webhook".to_owned()));
+        if let Some(field) = self.only_for_jobs() {
+            let a = if field == "webhook" { "a webhook" } else { field };
+            return Err(at(field)(format!("only jobs (POST /v1/execute) can have {a}")));
         }
         let source = match self.code.take() {
             Some(code) => Source::Code(code),

@@ -41,7 +41,8 @@ pub use execute::Executor;
 pub use images::{NotFound, own_command};
 pub use input_files::InputFile;
 pub use json::{
-    FieldError, FullFile, FullNetwork, JsonFile, JsonNetwork, JsonRequest, JsonTemplate, JsonWebhook, Quantity,
+    FieldError, FullFile, FullNetwork, JsonFile, JsonNetwork, JsonRequest, JsonSchedule, JsonTemplate, JsonWebhook,
+    Quantity,
 };
 pub use network::{NetworkMode, NetworkRequest};
 pub use owner::Sharing;

@@ -10,6 +10,8 @@ mod disk;
 mod queries;
 mod startup;
 mod tables;
+#[cfg(test)]
+mod tests;
 mod transitions;
 mod writer;
 

@@ -6,13 +6,20 @@
 use sha2::{Digest, Sha256};
 
 use crate::header::JobHeader;
-use crate::model::{Created, JobId, NewJob};
+use crate::model::{Created, JobId, Labels, NewJob};
 
 impl NewJob {
     /// A digest of the request, by which a repeated one is recognised.
     pub(crate) fn digest(&self) -> [u8; 32] {
         let url = self.webhook.as_ref().map(|webhook| &webhook.url);
-        Sha256::digest(serde_json::to_vec(&(&self.request, url)).unwrap_or_default()).into()
+        let mut digest = Sha256::new_with_prefix(serde_json::to_vec(&(&self.request, url)).unwrap_or_default());
+        // Jobs of 0.1.0 had no schedule.
+        let delay = self.delay.filter(|_| self.not_before.is_none());
+        let schedule = (self.priority, &self.labels, self.not_before, delay, self.expires_in);
+        if schedule != (0, &Labels::default(), None, None, None) {
+            digest.update(serde_json::to_vec(&schedule).unwrap_or_default());
+        }
+        digest.finalize().into()
     }
 }
 
@@ -21,5 +28,25 @@ pub(crate) fn known_key(id: JobId, job: Option<JobHeader>, same_digest: bool) ->
     match job {
         Some(job) if same_digest => Created::Existing(job),
         _ => Created::Conflict(id),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use sandbox_executor::JsonRequest;
+
+    use super::*;
+
+    #[test]
+    fn the_schedule_is_a_part_of_the_request() {
+        let plain = NewJob::of(JsonRequest::default());
+        let urgent = NewJob { priority: 1, ..plain.clone() };
+        assert_ne!(plain.digest(), urgent.digest());
+        let at = |delay| NewJob { not_before: Some(2e9), delay: Some(Duration::from_secs(delay)), ..plain.clone() };
+        assert_eq!(at(10).digest(), at(9).digest(), "a retry comes later");
+        let after = |delay| NewJob { delay: Some(Duration::from_secs(delay)), ..plain.clone() };
+        assert_ne!(after(10).digest(), after(9).digest());
     }
 }

@@ -196,6 +196,8 @@ pub struct NewJob {
     pub labels: Labels,
     /// How long it waits before it may start. A duration, because the clocks of servers and of the store may differ.
     pub delay: Option<Duration>,
+    /// The time from which [`Self::delay`] was computed, if the client gave one: the same in each retry of its request.
+    pub not_before: Option<f64>,
     /// After how long it expires unless it has started.
     pub expires_in: Option<Duration>,
 }
@@ -213,6 +215,7 @@ impl NewJob {
             priority: 0,
             labels: Labels::default(),
             delay: None,
+            not_before: None,
             expires_in: None,
         }
     }

@@ -167,7 +167,7 @@ async fn drive(app: Arc<App>, work: Work, out: Out) {
         };
         let Some(slot) = slot else { return };
         let queued = began.elapsed();
-        let (app, out, id, client_id) = (Arc::clone(&app), out.clone(), work.id.clone(), work.client_id.clone());
+        let (app, results, id, client_id) = (Arc::clone(&app), out.clone(), work.id.clone(), work.client_id.clone());
         let (request, size, client) = (work.request(index), work.size, Arc::clone(&work.client));
         runs.spawn(async move {
             let ended = match check(&app, &client, request, size).await {
@@ -186,11 +186,14 @@ async fn drive(app: Arc<App>, work: Work, out: Out) {
                     (json!({ "event": "error", "index": index, "problem": problem }), Reservation::nothing())
                 }
             };
-            send(&out, &what, held).await;
+            send(&results, &what, held).await;
         });
         // The first one compiles; the others then find what it has made.
-        if index == 0 && runs.join_next().await.is_none() {
-            return;
+        if index == 0 {
+            tokio::select! {
+                _ = runs.join_next() => {}
+                () = out.closed() => return,
+            }
         }
     }
     loop {

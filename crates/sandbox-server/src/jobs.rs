@@ -24,6 +24,7 @@ use crate::follow::JobFollower;
 use crate::memory_budget::{ClientId, Reservation};
 use crate::openapi::StreamEvent;
 use crate::problem::{BadBody, Code, Problem};
+use crate::schedule;
 use crate::state::{App, refuse_if_closing};
 use crate::streams::{self, Item};
 use crate::worker::running;
@@ -39,6 +40,10 @@ const LONGEST_PAGE: usize = 200;
 
 impl From<StoreError> for Problem {
     fn from(error: StoreError) -> Self {
+        if error.is_full() {
+            let detail = "the disk of the job store is full; jobs can be read, and created again when there is room";
+            return Self::new(Code::DiskFull, detail).retry_after(30);
+        }
         Self::new(Code::Internal, error.to_string())
     }
 }
@@ -98,6 +103,7 @@ async fn find(app: &Arc<App>, client: &Client, id: JobId) -> Result<Job, Problem
         (status = 409, description = "The idempotency key was used for another request", body = Problem, content_type = "application/problem+json"),
         BadBody,
         (status = 429, description = "The job queue or the job storage is full, or the daily quota is exhausted; no job was created", body = Problem, content_type = "application/problem+json"),
+        (status = 507, description = "The disk of the job store is full; no job was created", body = Problem, content_type = "application/problem+json"),
     )
 )]
 pub(crate) async fn create(
@@ -118,9 +124,10 @@ pub(crate) async fn create(
     };
     let Body { value: mut request, size, held } = read::<JsonRequest>(&app, &client_id, request).await?;
     let webhook = request.webhook.take().map(|webhook| app.webhooks.check(webhook)).transpose()?;
+    let schedule = request.take_schedule();
     check(&app, &client, request.clone(), size).await?;
     let (owner, per_day) = (client.name.clone(), client.per_day);
-    let new = NewJob { idempotency_key, owner, webhook, per_day, ..NewJob::of(request) };
+    let new = schedule::apply(schedule, NewJob { idempotency_key, owner, webhook, per_day, ..NewJob::of(request) })?;
     let created = app.jobs.create(new, app.bounds).await?;
     drop(held);
     let job = match created {
@@ -256,7 +263,7 @@ pub(crate) async fn list(
         ("Last-Event-ID" = Option<u64>, Header, description = "Number of the last event received; the stream continues after it"),
     ),
     responses(
-        (status = 200, description = "Server-sent events: step, stdout, stderr, and at the end result or cancelled", content_type = "text/event-stream", body = StreamEvent),
+        (status = 200, description = "Server-sent events: start, step, stdout, stderr, and at the end result, cancelled or expired. Event numbers rise over all attempts of a job. `restarted` means that an attempt was interrupted: discard the output before it. `late` means that output was recorded late. `shutdown` has no number and means that this server ends: resume at any server", content_type = "text/event-stream", body = StreamEvent),
         (status = 429, description = "Too many event streams or waiting requests", body = Problem, content_type = "application/problem+json"),
         (status = 404, description = "No such job", body = Problem, content_type = "application/problem+json"),
         (status = 422, description = "Invalid parameter", body = Problem, content_type = "application/problem+json"),
@@ -282,12 +289,16 @@ pub(crate) async fn events(
     // A client that reads slowly makes this wait, not the memory grow.
     let (sender, receiver) = tokio::sync::mpsc::channel(1);
     let mut shutdown = app.shutdown.subscribe();
+    let closing = async move { drop(shutdown.wait_for(|over| *over).await) };
     tokio::spawn(async move {
         tokio::select! {
             _ = feed(&app, &client_id, id, &mut after, follower, &sender) => {}
             () = sender.closed() => {}
-            // Any server can go on from the last event.
-            _ = shutdown.wait_for(|over| *over) => {}
+            () = closing => {
+                // Without a number, so that any server can go on from the last event.
+                let event = Event::default().event("shutdown").data(r#"{"event":"shutdown"}"#);
+                let _ = sender.send(Item { event, held: None }).await;
+            }
         }
     });
     Ok(streams::respond(ReceiverStream::new(receiver), place))

@@ -98,6 +98,7 @@ pub(crate) enum Code {
     AtCapacity,
     QueueFull,
     StorageFull,
+    DiskFull,
     IdempotencyConflict,
     TooManyRequests,
     QuotaExceeded,
@@ -109,7 +110,7 @@ pub(crate) enum Code {
 
 impl Code {
     /// Every code.
-    pub(crate) const ALL: [Self; 25] = [
+    pub(crate) const ALL: [Self; 26] = [
         Self::MalformedJson,
         Self::InvalidRequest,
         Self::UnknownLanguage,
@@ -128,6 +129,7 @@ impl Code {
         Self::AtCapacity,
         Self::QueueFull,
         Self::StorageFull,
+        Self::DiskFull,
         Self::IdempotencyConflict,
         Self::Draining,
         Self::ShuttingDown,
@@ -168,6 +170,7 @@ impl Code {
             Self::StorageFull => {
                 ("storage_full", StatusCode::TOO_MANY_REQUESTS, "job storage of the API key exhausted")
             }
+            Self::DiskFull => ("disk_full", StatusCode::INSUFFICIENT_STORAGE, "the disk of the server is full"),
             Self::IdempotencyConflict => {
                 ("idempotency_conflict", StatusCode::CONFLICT, "idempotency key used for another request")
             }

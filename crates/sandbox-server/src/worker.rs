@@ -1,14 +1,18 @@
 //! The worker: one loop takes jobs from the queue as slots become free, another renews their leases.
+//!
+//! Jobs that were running when a server died are suspects: each runs again alone, with no other job of the queue beside it on
+//! this server, so that a job that takes its server down takes no other with it.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use sandbox_executor::{EventEncoder, Observer, RunEvent, RunResult, Step, Stream, Verdict};
-use sandbox_jobs::{Attempt, Job, JobId, JobStore, Offer, StoreError};
+use sandbox_executor::{RunResult, Verdict};
+use sandbox_jobs::{Attempt, Job, JobId, Offer, StoreError};
 use tokio::runtime::Handle;
 
+use crate::recorder::{Recorder, persist};
 use crate::runs::{CancelHandle, perform};
 use crate::state::App;
 
@@ -25,19 +29,75 @@ pub(crate) struct RunningJob {
 }
 
 impl RunningJob {
-    /// Ends the job's run.
+    /// Ends the job's run, because a client has cancelled it.
     pub(crate) fn cancel(&self) {
         self.cancelled.store(true, Ordering::Relaxed);
         self.stop.cancel();
     }
 }
 
+/// How many jobs run here, and whether one of them must be alone.
+#[derive(Debug, Default)]
+struct Workload {
+    jobs: AtomicUsize,
+    alone: AtomicBool,
+}
+
+/// A job's part in the workload, until it is dropped.
+struct WorkShare {
+    workload: Arc<Workload>,
+    alone: bool,
+}
+
+impl Workload {
+    fn begin(self: &Arc<Self>, alone: bool) -> WorkShare {
+        self.jobs.fetch_add(1, Ordering::SeqCst);
+        self.alone.fetch_or(alone, Ordering::SeqCst);
+        WorkShare { workload: Arc::clone(self), alone }
+    }
+}
+
+impl Drop for WorkShare {
+    fn drop(&mut self) {
+        if self.alone {
+            self.workload.alone.store(false, Ordering::SeqCst);
+        }
+        self.workload.jobs.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// What the worker does next.
+#[derive(Debug, PartialEq, Eq)]
+enum NextStep {
+    /// Takes a job of one of these owners.
+    Take {
+        /// The owners, the one to be served next first.
+        owners: Vec<Option<String>>,
+        /// Whether it has to run alone.
+        alone: bool,
+    },
+    /// Waits until jobs that run here have ended: a suspect runs, or waits for its turn.
+    WaitForJobs,
+}
+
+/// Decides what to do while so many jobs run here. Suspects come first: no other job is started until they have run.
+fn next_step(turns: sandbox_jobs::Turns, running: usize, one_is_alone: bool) -> NextStep {
+    if one_is_alone || (running > 0 && !turns.suspects.is_empty()) {
+        NextStep::WaitForJobs
+    } else if turns.suspects.is_empty() {
+        NextStep::Take { owners: turns.owners, alone: false }
+    } else {
+        NextStep::Take { owners: turns.suspects, alone: true }
+    }
+}
+
 /// Takes jobs until the server closes.
 pub(crate) async fn work(app: Arc<App>) {
+    let workload = Arc::new(Workload::default());
     while !app.is_draining() {
         // Without a keeper every job would fail.
         app.keeper.wait().await;
-        if let Err(error) = take_one(&app).await {
+        if let Err(error) = take_one(&app, &workload).await {
             // Synchronous runs need not wait for jobs that cannot be taken.
             app.slots.job(vec![]);
             tracing::error!(%error, "cannot take a job");
@@ -47,9 +107,17 @@ pub(crate) async fn work(app: Arc<App>) {
 }
 
 /// Starts the next job, or waits until there may be one or a slot for it.
-async fn take_one(app: &Arc<App>) -> Result<(), StoreError> {
+async fn take_one(app: &Arc<App>, workload: &Arc<Workload>) -> Result<(), StoreError> {
     let turns = app.jobs.next_owners(app.bounds.bytes_per_owner, &app.labels).await?;
-    let owners = turns.owners;
+    let (running, one_is_alone) = (workload.jobs.load(Ordering::SeqCst), workload.alone.load(Ordering::SeqCst));
+    let (owners, alone) = match next_step(turns, running, one_is_alone) {
+        NextStep::Take { owners, alone } => (owners, alone),
+        NextStep::WaitForJobs => {
+            app.slots.job(vec![]);
+            app.slots.changed().await;
+            return Ok(());
+        }
+    };
     let none_waits = owners.is_empty();
     // The slot comes before the job: a job that was taken runs.
     let Some((owner, slot)) = app.slots.job(owners) else {
@@ -60,13 +128,15 @@ async fn take_one(app: &Arc<App>) -> Result<(), StoreError> {
         }
         return Ok(());
     };
+    let share = workload.begin(alone);
     // Another server may have been faster.
-    let Some(job) = app.jobs.take(owner.as_deref(), &Offer { labels: app.labels.clone(), alone: false }).await? else {
-        return Ok(());
-    };
+    let offer = Offer { labels: app.labels.clone(), alone };
+    let Some(job) = app.jobs.take(owner.as_deref(), &offer).await? else { return Ok(()) };
     let (app, handle) = (Arc::clone(app), Handle::current());
     tokio::task::spawn_blocking(move || {
         carry_out(&app, &handle, &job);
+        // Whoever is woken by the slot must find the workload as it is then.
+        drop(share);
         drop(slot);
     });
     Ok(())
@@ -86,23 +156,30 @@ pub(crate) async fn sweep(app: Arc<App>) {
     }
 }
 
-/// Renews the leases of the jobs that run here, and learns which of them were cancelled.
+/// Renews the leases of the jobs that run here, and learns which of them have to end.
 pub(crate) async fn report(app: Arc<App>) {
     loop {
         tokio::time::sleep(Duration::from_millis(500)).await;
-        let runs: Vec<Attempt> = running(&app).values().map(|job| job.attempt).collect();
-        if runs.is_empty() {
+        let attempts: Vec<Attempt> = running(&app).values().map(|job| job.attempt).collect();
+        if attempts.is_empty() {
             continue;
         }
-        match app.jobs.heartbeat(runs).await {
-            Ok(report) => {
-                for id in report.cancelled {
-                    if let Some(job) = running(&app).get(&id) {
-                        job.cancel();
-                    }
-                }
+        let report = match app.jobs.heartbeat(attempts.clone()).await {
+            Ok(report) => report,
+            Err(error) => {
+                tracing::error!(%error, "cannot renew the leases of jobs");
+                continue;
             }
-            Err(error) => tracing::error!(%error, "cannot renew the leases of jobs"),
+        };
+        // A job may have been started again since.
+        let find = |id: &JobId| running(&app).get(id).filter(|job| attempts.contains(&job.attempt)).cloned();
+        for job in report.cancelled.iter().filter_map(find) {
+            job.cancel();
+        }
+        for job in report.lost.iter().filter_map(find) {
+            tracing::warn!(id = %job.attempt.id, attempt = job.attempt.number, "lost the lease of a job");
+            app.metrics.lost_lease();
+            job.stop.cancel();
         }
     }
 }
@@ -112,92 +189,109 @@ pub(crate) fn running(app: &App) -> MutexGuard<'_, HashMap<JobId, Arc<RunningJob
     app.running.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Carries a job out, in a thread that may block.
+/// Carries a job out, in a thread that may block. Its lease is renewed until its end is recorded.
 fn carry_out(app: &App, handle: &Handle, job: &Job) {
     let attempt = job.attempt();
-    if attempt.number > 1 {
-        app.metrics.retry();
-    }
-    let cancel = match CancelHandle::new() {
-        Ok(cancel) => cancel,
+    app.metrics.job(job.waited(), attempt.number > 1);
+    let stop = match CancelHandle::new() {
+        Ok(stop) => stop,
         Err(error) => {
-            return conclude(app, handle, attempt, internal_error(format!("cannot prepare the run: {error}")));
+            let failed = internal_error(format!("cannot prepare the run: {error}"));
+            return handle.block_on(conclude(app, attempt, AttemptEnd::HostFailure(failed)));
         }
     };
-    let here = Arc::new(RunningJob { stop: cancel.clone(), cancelled: AtomicBool::new(false), attempt });
+    let here = Arc::new(RunningJob { stop: stop.clone(), cancelled: AtomicBool::new(false), attempt });
     running(app).insert(job.id, Arc::clone(&here));
-    let mut recorder = Recorder { store: &app.jobs, handle, attempt, encoder: EventEncoder::default() };
-    let result = app
+    let lost = Arc::clone(&here);
+    let late = app.metrics.late_output();
+    let mut recorder = Recorder::start(
+        &app.jobs,
+        handle,
+        attempt,
+        move || {
+            late.inc();
+        },
+        move || lost.stop.cancel(),
+    );
+    let ended = app
         .service
         .check_json(job.request.clone(), job.owner.as_deref())
-        .and_then(|checked| perform(app, &job.id.to_string(), (checked, job.waited()), &cancel, &mut recorder));
-    running(app).remove(&job.id);
-    let result = match result {
-        Ok(result) => result,
-        // The host failed, not the job: it is run again.
-        Err(refused) if refused.is_internal() => {
-            if let Err(error) = handle.block_on(app.jobs.fail(attempt, internal_error(refused.to_string()))) {
-                tracing::error!(%error, id = %job.id, "cannot requeue a job");
-            }
-            return;
+        .and_then(|checked| perform(app, &job.id.to_string(), (checked, job.waited()), &stop, &mut recorder));
+    recorder.finish(ended.as_deref().ok());
+    let outcome = match ended {
+        Ok(result) if result.verdict == Verdict::Cancelled && !here.cancelled.load(Ordering::Relaxed) => {
+            AttemptEnd::Shutdown
         }
-        Err(refused) => internal_error(refused.to_string()),
+        Ok(result) if result.verdict == Verdict::InternalError => AttemptEnd::HostFailure(result),
+        Ok(result) => AttemptEnd::Finished(result),
+        Err(refused) if refused.is_internal() => AttemptEnd::HostFailure(internal_error(refused.to_string())),
+        Err(refused) => AttemptEnd::Finished(internal_error(refused.to_string())),
     };
-    if result.verdict == Verdict::Cancelled && !here.cancelled.load(Ordering::Relaxed) {
-        // The server ends, the job does not: another server runs it.
-        if let Err(error) = handle.block_on(app.jobs.put_back(attempt)) {
-            tracing::error!(%error, id = %job.id, "cannot requeue a job");
-        }
-        return;
-    }
-    conclude(app, handle, attempt, result);
+    handle.block_on(conclude(app, attempt, outcome));
+    running(app).remove(&job.id);
 }
 
 fn internal_error(error: String) -> Arc<RunResult> {
     Arc::new(RunResult::internal_error(error))
 }
 
-/// Ends a job with its result.
-fn conclude(app: &App, handle: &Handle, attempt: Attempt, result: Arc<RunResult>) {
-    if let Err(error) = handle.block_on(app.jobs.finish(attempt, result)) {
-        tracing::error!(%error, id = %attempt.id, "cannot finish a job");
+/// How an attempt ended.
+enum AttemptEnd {
+    /// With a result.
+    Finished(Arc<RunResult>),
+    /// The host failed; the job is tried again, or given up with this result.
+    HostFailure(Arc<RunResult>),
+    /// The server ends, the job does not: another server runs it.
+    Shutdown,
+}
+
+/// Records how an attempt ended. While the store fails, the outcome waits and is tried again for as long as the server lives.
+async fn conclude(app: &App, attempt: Attempt, outcome: AttemptEnd) {
+    let current = match outcome {
+        AttemptEnd::Finished(result) => {
+            persist("the result", attempt, || app.jobs.finish(attempt, Arc::clone(&result))).await
+        }
+        AttemptEnd::HostFailure(result) => {
+            tracing::warn!(id = %attempt.id, attempt = attempt.number, error = result.error, "an attempt of a job failed");
+            persist("the failure", attempt, || app.jobs.fail(attempt, Arc::clone(&result))).await
+        }
+        AttemptEnd::Shutdown => persist("the interruption", attempt, || app.jobs.put_back(attempt)).await,
+    };
+    if !current {
+        tracing::warn!(id = %attempt.id, attempt = attempt.number, "ignored the end of an attempt that was replaced");
     }
 }
 
-/// Writes events into the store.
-struct Recorder<'a> {
-    store: &'a JobStore,
-    handle: &'a Handle,
-    attempt: Attempt,
-    encoder: EventEncoder,
-}
+#[cfg(test)]
+mod tests {
+    use sandbox_jobs::Turns;
 
-impl Recorder<'_> {
-    fn record(&self, event: RunEvent) {
-        if let Err(error) = self.handle.block_on(self.store.append(self.attempt, vec![event])) {
-            tracing::error!(%error, id = %self.attempt.id, "cannot record an event");
-        }
-    }
-}
+    use super::*;
 
-impl Observer for Recorder<'_> {
-    fn start(&mut self, language: Option<&str>, version: Option<&str>) {
-        self.record(EventEncoder::start(language, version));
+    fn turns(owners: &[&str], suspects: &[&str]) -> Turns {
+        let named = |names: &[&str]| names.iter().map(|name| Some((*name).to_owned())).collect();
+        Turns { owners: named(owners), suspects: named(suspects) }
     }
 
-    fn output(&mut self, stream: Stream, bytes: &[u8]) {
-        if let Some(event) = self.encoder.output(stream, bytes) {
-            self.record(event);
-        }
+    #[test]
+    fn a_suspect_runs_alone() {
+        let take = |owner: &str, alone| NextStep::Take { owners: vec![Some(owner.to_owned())], alone };
+        assert_eq!(next_step(turns(&["a"], &[]), 3, false), take("a", false));
+        assert_eq!(next_step(turns(&["a"], &["b"]), 1, false), NextStep::WaitForJobs, "the others end first");
+        assert_eq!(next_step(turns(&["a"], &["b"]), 0, false), take("b", true));
+        assert_eq!(next_step(turns(&["a"], &["b"]), 1, true), NextStep::WaitForJobs, "one at a time");
+        assert_eq!(next_step(turns(&["a"], &[]), 1, true), NextStep::WaitForJobs, "and no other beside it");
     }
 
-    fn step(&mut self, step: Step, what: &str) {
-        self.record(EventEncoder::step(step, what));
-    }
-
-    fn finish(&mut self, _: &Arc<RunResult>) {
-        for event in self.encoder.finish() {
-            self.record(event);
-        }
+    #[test]
+    fn the_workload_forgets_jobs_that_have_ended() {
+        let workload = Arc::new(Workload::default());
+        let one = workload.begin(false);
+        drop(one);
+        let alone = workload.begin(true);
+        assert!(workload.alone.load(Ordering::SeqCst));
+        drop(alone);
+        assert!(!workload.alone.load(Ordering::SeqCst));
+        assert_eq!(workload.jobs.load(Ordering::SeqCst), 0);
     }
 }

@@ -209,7 +209,7 @@ fn a_stopped_server_does_not_prolong_a_run() {
 #[test]
 fn a_killed_server_leaves_nothing() {
     let mut server = Server::start(&["--zygotes", "1", "--ready-cells", "2"]);
-    let _caller = server.begin(&json!({"language": "bash", "code": "yes & sleep 77", "timeout": "60s"}));
+    let _caller = server.begin(&json!({"language": "bash", "code": "yes > /dev/null & sleep 77", "timeout": "60s"}));
     eventually("the program runs", || server.find("sleep").is_some());
     let all: BTreeSet<u32> = descendants(server.child.id()).into_keys().collect();
     let keeper = server.keeper_process();
@@ -310,6 +310,7 @@ fn an_api_server_leaves_jobs_to_workers() {
     assert_eq!(api.health()["role"], "api");
     assert_eq!(api.job(&id, "")["status"], "queued");
     let worker = Server::start_with(&["--role", "worker"], &variables);
+    assert_eq!(worker.health()["role"], "worker");
     assert_eq!(worker.get("/readyz").0, 200);
     assert_eq!(worker.get("/metrics").0, 200);
     for path in ["/v1/languages", "/v1/execute", "/docs"] {
@@ -317,4 +318,19 @@ fn an_api_server_leaves_jobs_to_workers() {
     }
     let job = api.job(&id, "?wait=30s");
     assert_eq!(job["result"]["stdout"], "1\n", "{job:#}");
+
+    let special = api.submit(&json!({"code": "print(2)", "labels": ["gpu"]}));
+    let plain = api.submit(&json!({"code": "print(3)"}));
+    assert_eq!(api.job(&plain, "?wait=30s")["result"]["stdout"], "3\n");
+    assert_eq!(api.job(&special, "")["status"], "queued", "the worker has no such label");
+    let _labelled = Server::start_with(&["--role", "worker", "--labels", "java, gpu"], &variables);
+    assert_eq!(api.job(&special, "?wait=30s")["result"]["stdout"], "2\n");
+}
+
+#[test]
+fn labels_are_checked() {
+    let refused = TestServer::command().args(["--labels", "GPU", "--print-config"]).output().unwrap();
+    assert_eq!(refused.status.code(), Some(2));
+    let text = String::from_utf8(refused.stderr).unwrap();
+    assert!(text.contains("labels: invalid label \"GPU\""), "{text}");
 }
