@@ -3,11 +3,13 @@
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use sandbox_testing::{RedisServer, TestServer, eventually};
+use sandbox_testing::command::program_in_container;
+use sandbox_testing::{RedisServer, TestServer, build_dir, eventually, needs};
 use serde_json::{Value, json};
 
 use crate::Server;
@@ -140,6 +142,35 @@ fn the_next_keeper_is_as_confined_as_the_first() {
     assert_eq!(filter(server.keeper_process()), before);
     let environment = std::fs::read(format!("/proc/{}/environ", server.keeper_process())).unwrap();
     assert!(!environment.windows(13).any(|part| part == b"SANDBOX_DATA_"), "and knows as little");
+}
+
+/// Without namespaces, no kernel ends the processes of a keeper that is killed: the launcher does.
+#[test]
+fn a_killed_keeper_is_replaced_with_reduced_isolation() {
+    if !needs::root() {
+        return;
+    }
+    for user in ["root", "user"] {
+        let data = tempfile::tempdir_in("/var/tmp").unwrap();
+        std::fs::set_permissions(data.path(), PermissionsExt::from_mode(0o1777)).unwrap();
+        let command = program_in_container(user, data.path(), &build_dir().join("sandbox-server"));
+        let variables = [("SANDBOX_ISOLATION", "reduced")];
+        let server = Server(TestServer::launch(command, data, &["--user", "root"], &variables));
+        let mut caller = server.begin(&json!({
+            "language": "bash", "code": "(setsid sleep 78; true) & sleep 77", "timeout": "60s"
+        }));
+        eventually("the programs run", || {
+            descendants(server.child.id()).values().filter(|name| *name == "sleep").count() == 2
+        });
+        let keeper = server.keeper_process();
+        let below: Vec<u32> = descendants(keeper).into_keys().collect();
+        signal("-KILL", keeper);
+        assert!(answer(&mut caller).0.starts_with("http/1.1 500"));
+        eventually("the keeper is replaced", || server.health()["keeper_restarts"] == 1);
+        assert!(!below.iter().any(|pid| exists(*pid)), "{user}: no process of the dead keeper is left");
+        let (_, result) = server.post(&json!({"code": "print(1)"}));
+        assert_eq!(result["stdout"], "1\n", "{user}: {result:#}");
+    }
 }
 
 #[test]
