@@ -40,6 +40,7 @@ fn main() {
         ("requests_that_make_no_sense", requests_that_make_no_sense),
         ("a_keeper_can_be_started_beside_other_threads", a_keeper_can_be_started_beside_other_threads),
         ("a_keeper_has_a_fixed_command_line_and_no_environment", a_keeper_has_a_fixed_command_line_and_no_environment),
+        ("a_keeper_that_ends_is_replaced_by_one_as_confined", a_keeper_that_ends_is_replaced_by_one_as_confined),
     ];
     conclude(tests, false, ("a_confined_keeper_shows_nothing_else", a_confined_keeper_shows_nothing_else));
 }
@@ -454,4 +455,39 @@ fn a_keeper_has_a_fixed_command_line_and_no_environment(_: &Keeper) {
     for name in names.filter(|name| !name.is_empty()) {
         assert!([&b"TMPDIR"[..], b"LLVM_PROFILE_FILE"].contains(&name), "{}", String::from_utf8_lossy(name));
     }
+}
+
+fn a_keeper_that_ends_is_replaced_by_one_as_confined(_: &Keeper) {
+    let keeper = Keeper::start_replaceable().unwrap();
+    let child = |thread: &str, name: &str| -> String {
+        let children = std::fs::read_to_string(format!("/proc/{thread}/children")).unwrap();
+        let is_named = |pid: &&str| std::fs::read(format!("/proc/{pid}/cmdline")).unwrap() == name.as_bytes();
+        children.split_ascii_whitespace().find(is_named).unwrap().to_owned()
+    };
+    let launcher = child("thread-self", "sandbox-launcher\0");
+    let refused = keeper.replace().unwrap_err();
+    assert!(refused.to_string().contains("another one is running"), "{refused}");
+    keeper.confine(&Sources::default()).unwrap();
+    let shows = CellSpec { mounts: vec![Mount::read_only("/var/tmp", "/mnt")], ..CellSpec::new() };
+    for _ in 0..2 {
+        let refused = keeper.create(&shows).unwrap().ready().unwrap_err();
+        assert!(refused.request, "{refused}");
+        let mut cell = keeper.create(&CellSpec::new()).unwrap();
+        assert_eq!(run(&mut cell, &["echo", "hello"], None).1, "hello\n");
+        let end = keeper.end_notice().unwrap();
+        let pid = child(&format!("{launcher}/task/{launcher}"), "sandbox-keeper\0").parse().unwrap();
+        rustix::process::kill_process(rustix::process::Pid::from_raw(pid).unwrap(), rustix::process::Signal::KILL)
+            .unwrap();
+        let ended = cell.ready_unless(&[]).and_then(|_| cell.wait()).unwrap_err();
+        assert!(ended.keeper_ended && ended.to_string() == "the cell is gone: the keeper ended", "{ended}");
+        eventually("it is noticed", || sandbox_base::wait::is_readable(&[&end], Duration::ZERO));
+        assert!(keeper.create(&CellSpec::new()).unwrap_err().keeper_ended);
+        assert!(!keeper.is_alive() && keeper.is_replaceable());
+        keeper.replace().unwrap();
+        // Too late: what the launcher remembers is sealed, as the keeper's confinement is.
+        keeper.confine(&Sources { readable: vec!["/".into()], writable: vec!["/".into()] }).unwrap();
+    }
+    assert!(keeper.create(&shows).unwrap().ready().unwrap_err().request);
+    drop(keeper);
+    assert!(!std::path::Path::new(&format!("/proc/{launcher}")).exists(), "the launcher was waited for");
 }

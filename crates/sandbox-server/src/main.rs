@@ -48,7 +48,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use config::{Config, Role};
+use config::{Config, ServerRole};
 use sandbox_base::data_dir::keep_private;
 use sandbox_cell::Failure;
 use sandbox_cell::backend::{Backend, GUEST_COMMAND, serve_in_container};
@@ -116,7 +116,7 @@ fn run(mut config: Config, executor: Result<Executor, Failure>) -> Result<(), St
     let executor = executor.map_err(|failure| failure.to_string())?;
     let host = sandbox_cell::probe::examine(config.settings.required()).map_err(|failure| failure.to_string())?;
     // Another backend needs nothing of this host, and says for itself what it lacks. So does a server that runs nothing.
-    let runs = config.role != Role::Api;
+    let runs = config.role != ServerRole::Api;
     if let (Some(failure), Backend::Native, true) = (&host.failure, &config.settings.backend, runs) {
         return Err(failure.to_string());
     }

@@ -50,7 +50,6 @@ pub(crate) struct ServerMetrics {
     queue: Gauge,
     ready: Gauge,
     starts: Family<StartLabels, Counter>,
-    late_output: Counter,
     keeper_restarts: Counter,
     keeper_up: Gauge,
     cells: Histogram,
@@ -59,8 +58,11 @@ pub(crate) struct ServerMetrics {
     panics: Counter,
     store: Histogram,
     retries: Counter,
+    waits: Histogram,
     is_ready: Gauge,
     draining: Gauge,
+    late_output: Counter,
+    lost_leases: Counter,
 }
 
 /// What is looked up when Prometheus asks.
@@ -101,10 +103,13 @@ impl ServerMetrics {
         let (keeper_restarts, pool_misses, zygote_restarts) =
             (Counter::default(), Counter::default(), Counter::default());
         let (panics, retries) = (Counter::default(), Counter::default());
+        let (late_output, lost_leases) = (Counter::default(), Counter::default());
         let (keeper_up, is_ready, draining) = (Gauge::default(), Gauge::default(), Gauge::default());
         // From a tenth of a millisecond to about three seconds.
         let latency = || Histogram::new(exponential_buckets(1e-4, 2.0, 16));
         let (cells, store) = (latency(), latency());
+        // From ten milliseconds to about three hours.
+        let waits = Histogram::new(exponential_buckets(1e-2, 2.0, 21));
         registry.register("ready", "Whether the server is ready (1) or not (0)", is_ready.clone());
         registry.register("draining", "Whether the server takes no more work", draining.clone());
         registry.register("keeper_up", "Whether the keeper process is running", keeper_up.clone());
@@ -114,9 +119,14 @@ impl ServerMetrics {
         registry.register("zygote_restarts", "Zygotes that ended and were replaced", zygote_restarts.clone());
         registry.register("panics", "Runs and background tasks that panicked", panics.clone());
         registry.register("store_probe_seconds", "Response time of the job store to health checks", store.clone());
-        registry.register("job_retries", "Attempts to run a job after the first", retries.clone());
-        let late_output = Counter::default();
         registry.register("job_output_late", "Times that output of a job was recorded late", late_output.clone());
+        registry.register(
+            "job_lost_leases",
+            "Running jobs whose lease was lost to another server",
+            lost_leases.clone(),
+        );
+        registry.register("job_wait_seconds", "Time in the queue of jobs that were started", waits.clone());
+        registry.register("job_retries", "Attempts to run a job after the first", retries.clone());
         Self {
             registry,
             runs,
@@ -127,7 +137,6 @@ impl ServerMetrics {
             queue,
             ready,
             starts,
-            late_output,
             keeper_restarts,
             keeper_up,
             cells,
@@ -136,8 +145,11 @@ impl ServerMetrics {
             panics,
             store,
             retries,
+            waits,
             is_ready,
             draining,
+            late_output,
+            lost_leases,
         }
     }
 
@@ -161,9 +173,17 @@ impl ServerMetrics {
         self.panics.get()
     }
 
-    /// Counts an attempt to run a job after its first.
-    pub(crate) fn retry(&self) {
-        self.retries.inc();
+    /// Counts a job that is started after it waited, and whether it was started before.
+    pub(crate) fn job(&self, waited: Duration, is_retry: bool) {
+        self.waits.observe(waited.as_secs_f64());
+        if is_retry {
+            self.retries.inc();
+        }
+    }
+
+    /// Counts a running job whose lease was lost.
+    pub(crate) fn lost_lease(&self) {
+        self.lost_leases.inc();
     }
 
     /// Notes how long the job store took to answer.

@@ -156,3 +156,17 @@ impl Readiness {
         reasons
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_without_space_is_noticed() {
+        let dir = tempfile::tempdir().expect("tempdir");
+        assert_eq!(check_space(dir.path()), Ok(()));
+        // This file system never has any.
+        assert!(check_space(Path::new("/proc")).is_err_and(|why| why.contains("has 0 bytes")));
+        assert!(check_space(&dir.path().join("none")).is_err());
+    }
+}

@@ -10,7 +10,7 @@ use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::timeout::RequestBodyTimeoutLayer;
 
 use crate::auth::Scope;
-use crate::config::{Config, Role};
+use crate::config::{Config, ServerRole};
 use crate::middleware::{annotate, authorize};
 use crate::problem::{Code, Problem};
 use crate::state::App;
@@ -22,9 +22,11 @@ pub(crate) fn router(app: &Arc<App>, config: &Config) -> Router {
         routes.route_layer(from_fn_with_state((Arc::clone(app), scope), authorize))
     };
     let runs = match app.role {
-        Role::All => Router::new().route("/execute", post(execute::execute)).route("/v1/batch", post(batch::batch)),
-        Role::Api => Router::new().route("/execute", post(no_runs)).route("/v1/batch", post(no_runs)),
-        Role::Worker => Router::new(),
+        ServerRole::All => {
+            Router::new().route("/execute", post(execute::execute)).route("/v1/batch", post(batch::batch))
+        }
+        ServerRole::Api => Router::new().route("/execute", post(no_runs)).route("/v1/batch", post(no_runs)),
+        ServerRole::Worker => Router::new(),
     };
     let jobs = Router::new()
         .route("/v1/execute", post(jobs::create).get(jobs::list))
@@ -34,16 +36,16 @@ pub(crate) fn router(app: &Arc<App>, config: &Config) -> Router {
     let documents = Router::new().route("/openapi.json", get(openapi::json)).route("/docs", get(openapi::page));
     // A worker serves operators only.
     let for_clients = match app.role {
-        Role::Worker => Router::new(),
-        Role::All | Role::Api => Router::new()
+        ServerRole::Worker => Router::new(),
+        ServerRole::All | ServerRole::Api => Router::new()
             .merge(guarded(runs, Some(Scope::Execute)))
             .merge(guarded(jobs, Some(Scope::Jobs)))
             .merge(guarded(languages, None))
             .merge(documents),
     };
     let no_such_path = match app.role {
-        Role::Worker => "no such path; this server has the role worker, and serves no clients",
-        Role::All | Role::Api => "no such path; see GET /docs for all routes",
+        ServerRole::Worker => "no such path; this server has the role worker, and serves no clients",
+        ServerRole::All | ServerRole::Api => "no such path; see GET /docs for all routes",
     };
     let routes = for_clients
         .merge(guarded(Router::new().route("/metrics", get(metrics::metrics)), Some(Scope::Metrics)))

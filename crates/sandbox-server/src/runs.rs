@@ -299,3 +299,16 @@ impl Observer for ClientObserver<'_> {
         });
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_that_panics_is_a_failure_of_the_server() {
+        let mut counted = 0;
+        let ended = survive_panic(|| panic!("a bug"), || counted += 1);
+        assert!(ended.is_err_and(|refused| refused.is_internal() && !refused.is_keeper_end()));
+        assert_eq!(counted, 1);
+    }
+}

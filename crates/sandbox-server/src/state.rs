@@ -13,7 +13,7 @@ use tokio::sync::{Semaphore, watch};
 
 use crate::auth::Keys;
 use crate::capacity::Slots;
-use crate::config::{Config, Role};
+use crate::config::{Config, ServerRole};
 use crate::follow::Followed;
 use crate::keeper_watch::KeeperWatch;
 use crate::memory_budget::SharedBudget;
@@ -66,7 +66,7 @@ pub(crate) struct App {
     /// The labels of jobs that the worker takes, besides jobs without any.
     pub(crate) labels: Labels,
     /// What the server does.
-    pub(crate) role: Role,
+    pub(crate) role: ServerRole,
     pub(crate) webhooks: Webhooks,
     /// Warnings for the operator, once the server listens.
     pub(crate) warnings: OnceLock<Vec<String>>,
@@ -140,7 +140,7 @@ impl App {
 
     /// Whether the server runs programs itself.
     pub(crate) fn needs_keeper(&self) -> bool {
-        self.role != Role::Api
+        self.role != ServerRole::Api
     }
 
     /// Takes no more work from now on. Returns whether it took work until now.

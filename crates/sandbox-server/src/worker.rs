@@ -178,6 +178,7 @@ pub(crate) async fn report(app: Arc<App>) {
         }
         for job in report.lost.iter().filter_map(find) {
             tracing::warn!(id = %job.attempt.id, attempt = job.attempt.number, "lost the lease of a job");
+            app.metrics.lost_lease();
             job.stop.cancel();
         }
     }
@@ -191,9 +192,7 @@ pub(crate) fn running(app: &App) -> MutexGuard<'_, HashMap<JobId, Arc<RunningJob
 /// Carries a job out, in a thread that may block. Its lease is renewed until its end is recorded.
 fn carry_out(app: &App, handle: &Handle, job: &Job) {
     let attempt = job.attempt();
-    if attempt.number > 1 {
-        app.metrics.retry();
-    }
+    app.metrics.job(job.waited(), attempt.number > 1);
     let stop = match CancelHandle::new() {
         Ok(stop) => stop,
         Err(error) => {

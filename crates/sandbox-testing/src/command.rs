@@ -113,12 +113,19 @@ fn build(name: &str) -> PathBuf {
 /// A command that runs the binary as in an unprivileged container, as `root` or as another `user`, with this directory
 /// for what is made once.
 pub fn in_container<S: AsRef<std::ffi::OsStr>>(user: &str, data: &Path, args: &[S]) -> Command {
+    let mut command = program_in_container(user, data, Path::new(binary()));
+    command.args(args);
+    command
+}
+
+/// The same for another program.
+pub fn program_in_container(user: &str, data: &Path, program: &Path) -> Command {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
     let mut command =
         Command::new(BUILT.get_or_init(|| {
             std::env::var_os("SANDBOX_TEST_CONTAINER").map_or_else(|| build("container"), PathBuf::from)
         }));
-    command.args([user, binary()]).args(args).stdin(Stdio::null()).current_dir("/").env_clear();
+    command.arg(user).arg(program).stdin(Stdio::null()).current_dir("/").env_clear();
     command.env("PATH", "/usr/local/bin:/usr/bin:/bin").env("SANDBOX_DATA_DIR", data).env("TMPDIR", data);
     command
 }

@@ -21,7 +21,7 @@ use crate::web::{AllowedHost, Cors};
 
 /// What a server does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Role {
+pub(crate) enum ServerRole {
     /// Serves clients and runs what they ask for.
     All,
     /// Serves clients, and leaves jobs to workers.
@@ -30,7 +30,7 @@ pub(crate) enum Role {
     Worker,
 }
 
-impl Role {
+impl ServerRole {
     /// Its name in settings.
     pub(crate) fn name(self) -> &'static str {
         match self {
@@ -77,7 +77,7 @@ fn is_store_shared(values: &Values<'_>) -> bool {
 /// The configuration.
 #[derive(Debug, Clone)]
 pub(crate) struct Config {
-    pub(crate) role: Role,
+    pub(crate) role: ServerRole,
     /// What the worker offers to jobs that ask for it.
     pub(crate) labels: Labels,
     pub(crate) listen: SocketAddr,
@@ -356,7 +356,7 @@ impl Config {
         let host = values.parsed::<IpAddr>("http-host", "an IP address");
         let port = values.number("http-port", 0..=u16::MAX);
         let cors = cors(values, !api_keys.is_empty());
-        let role = Role::parse(values);
+        let role = ServerRole::parse(values);
         Some(Self {
             role,
             labels: labels(values),

@@ -3,11 +3,13 @@
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use sandbox_testing::{RedisServer, TestServer, eventually};
+use sandbox_testing::command::program_in_container;
+use sandbox_testing::{RedisServer, TestServer, build_dir, eventually, needs};
 use serde_json::{Value, json};
 
 use crate::Server;
@@ -142,6 +144,35 @@ fn the_next_keeper_is_as_confined_as_the_first() {
     assert!(!environment.windows(13).any(|part| part == b"SANDBOX_DATA_"), "and knows as little");
 }
 
+/// Without namespaces, no kernel ends the processes of a keeper that is killed: the launcher does.
+#[test]
+fn a_killed_keeper_is_replaced_with_reduced_isolation() {
+    if !needs::root() {
+        return;
+    }
+    for user in ["root", "user"] {
+        let data = tempfile::tempdir_in("/var/tmp").unwrap();
+        std::fs::set_permissions(data.path(), PermissionsExt::from_mode(0o1777)).unwrap();
+        let command = program_in_container(user, data.path(), &build_dir().join("sandbox-server"));
+        let variables = [("SANDBOX_ISOLATION", "reduced")];
+        let server = Server(TestServer::launch(command, data, &["--user", "root"], &variables));
+        let mut caller = server.begin(&json!({
+            "language": "bash", "code": "(setsid sleep 78; true) & sleep 77", "timeout": "60s"
+        }));
+        eventually("the programs run", || {
+            descendants(server.child.id()).values().filter(|name| *name == "sleep").count() == 2
+        });
+        let keeper = server.keeper_process();
+        let below: Vec<u32> = descendants(keeper).into_keys().collect();
+        signal("-KILL", keeper);
+        assert!(answer(&mut caller).0.starts_with("http/1.1 500"));
+        eventually("the keeper is replaced", || server.health()["keeper_restarts"] == 1);
+        assert!(!below.iter().any(|pid| exists(*pid)), "{user}: no process of the dead keeper is left");
+        let (_, result) = server.post(&json!({"code": "print(1)"}));
+        assert_eq!(result["stdout"], "1\n", "{user}: {result:#}");
+    }
+}
+
 #[test]
 fn a_job_that_sees_three_keepers_end_while_it_runs_alone_is_given_up() {
     let server = Server::start(&["--capacity", "2", "--cold"]);
@@ -210,7 +241,7 @@ fn a_stopped_server_does_not_prolong_a_run() {
 #[test]
 fn a_killed_server_leaves_nothing() {
     let mut server = Server::start(&["--zygotes", "1", "--ready-cells", "2"]);
-    let _caller = server.begin(&json!({"language": "bash", "code": "yes & sleep 77", "timeout": "60s"}));
+    let _caller = server.begin(&json!({"language": "bash", "code": "yes > /dev/null & sleep 77", "timeout": "60s"}));
     eventually("the program runs", || server.find("sleep").is_some());
     let all: BTreeSet<u32> = descendants(server.child.id()).into_keys().collect();
     let keeper = server.keeper_process();
@@ -311,6 +342,7 @@ fn an_api_server_leaves_jobs_to_workers() {
     assert_eq!(api.health()["role"], "api");
     assert_eq!(api.job(&id, "")["status"], "queued");
     let worker = Server::start_with(&["--role", "worker"], &variables);
+    assert_eq!(worker.health()["role"], "worker");
     assert_eq!(worker.get("/readyz").0, 200);
     assert_eq!(worker.get("/metrics").0, 200);
     for path in ["/v1/languages", "/v1/execute", "/docs"] {
@@ -318,4 +350,19 @@ fn an_api_server_leaves_jobs_to_workers() {
     }
     let job = api.job(&id, "?wait=30s");
     assert_eq!(job["result"]["stdout"], "1\n", "{job:#}");
+
+    let special = api.submit(&json!({"code": "print(2)", "labels": ["gpu"]}));
+    let plain = api.submit(&json!({"code": "print(3)"}));
+    assert_eq!(api.job(&plain, "?wait=30s")["result"]["stdout"], "3\n");
+    assert_eq!(api.job(&special, "")["status"], "queued", "the worker has no such label");
+    let _labelled = Server::start_with(&["--role", "worker", "--labels", "java, gpu"], &variables);
+    assert_eq!(api.job(&special, "?wait=30s")["result"]["stdout"], "2\n");
+}
+
+#[test]
+fn labels_are_checked() {
+    let refused = TestServer::command().args(["--labels", "GPU", "--print-config"]).output().unwrap();
+    assert_eq!(refused.status.code(), Some(2));
+    let text = String::from_utf8(refused.stderr).unwrap();
+    assert!(text.contains("labels: invalid label \"GPU\""), "{text}");
 }

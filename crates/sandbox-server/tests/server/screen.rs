@@ -14,9 +14,8 @@ use crate::Server;
 
 /// Codes that depend on more than a request: the server has to fail or end, a store to be full, or one of two timers to
 /// expire before the other.
-const NOT_SHOWN: [&str; 8] = [
+const NOT_SHOWN: [&str; 7] = [
     "disk_full",
-    "draining",
     "internal_error",
     "request_timeout",
     "shutting_down",
@@ -147,6 +146,9 @@ fn problems_of_servers() -> Vec<Value> {
     problems.push(as_key(DAILY));
     let problem = (0..PATIENT).map(|_| as_key(SLOW)).find(|answer| answer["code"] == "too_many_requests");
     problems.push(problem.unwrap());
+    let server = Server::start(&["--cold"]);
+    post(&server, "/admin/drain", &[], &json!({}));
+    problems.push(server.post(&json!({"code": "1"})).1);
     problems
 }
 

@@ -223,11 +223,12 @@ fn health_tells_everyone_no_more_than_it_must() {
         health.as_object().unwrap().keys().cloned().collect::<Vec<_>>().join(" ")
     };
     for key in ["", "wrong-key-of-sixteen", "another-key-of-sixteen"] {
-        assert_eq!(keys(key), "capacity load reasons status uptime");
+        assert_eq!(keys(key), "capacity draining load reasons status uptime");
     }
     assert_eq!(
         keys(KEY),
-        "capacity isolation load lost_cells queue reasons runs status store uptime version warm_starts warnings"
+        "capacity draining isolation keeper_restarts load lost_cells lost_zygotes panics queue reasons role runs \
+         status store uptime version warm_starts warnings"
     );
 }
 
