@@ -161,6 +161,10 @@ async fn drive(app: Arc<App>, work: Work, out: Out) {
             memory = reserve(&app, &work, &mut runs) => memory,
             () = out.closed() => return,
         };
+        tokio::select! {
+            () = app.keeper.wait() => {}
+            () = out.closed() => return,
+        }
         let slot = tokio::select! {
             slot = app.slots.batch(&work.client.name) => slot,
             () = out.closed() => return,
