@@ -277,7 +277,8 @@ impl Embedded {
             put_header(transaction, Some(&before), Some(&after))?;
             Ok(Some(after.last_event))
         };
-        let last = self.writer.run(Need::Visible, call).await?;
+        // Followers are told of nothing that a failing disk could take back.
+        let last = self.writer.run(Need::Durable, call).await?;
         if let Some(number) = last {
             self.tell(attempt.id, number, false);
         }

@@ -2,9 +2,8 @@
 //! after one commit. So many concurrent operations share one synchronisation with the disk (group commit).
 
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::thread::JoinHandle;
-use std::time::Duration;
 
 use redb::{Durability, WriteTransaction};
 use tokio::sync::oneshot;
@@ -15,15 +14,10 @@ use super::{FileError, Result};
 /// The most operations in one transaction.
 const BATCH: usize = 512;
 
-/// How long changes that need not be durable wait for a durable commit at most.
-const FLUSH: Duration = Duration::from_millis(500);
-
 /// What an operation needs before it is answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Need {
-    /// That others see it; the disk may have it later.
-    Visible,
-    /// The same, and that a durable commit follows at once.
+    /// That others see it. A durable commit follows at once.
     Soon,
     /// That it is on the disk.
     Durable,
@@ -124,39 +118,31 @@ impl Writer {
 }
 
 fn write(disk: &Disk, waiting: &Receiver<Queued>) {
-    // Whether there are changes that are not on the disk, and whether that can wait.
-    let mut unwritten: Option<Need> = None;
+    // Whether there are changes that are not on the disk.
+    let mut unwritten = false;
     loop {
-        let patience = match unwritten {
-            Some(Need::Visible) => Some(FLUSH),
-            Some(_) => Some(Duration::ZERO),
-            None => None,
+        let first = if unwritten {
+            match waiting.try_recv() {
+                Err(TryRecvError::Empty) => None,
+                Err(TryRecvError::Disconnected) => break,
+                Ok(queued) => Some(queued),
+            }
+        } else {
+            let Ok(queued) = waiting.recv() else { break };
+            Some(queued)
         };
-        let first = match patience {
-            None => waiting.recv().map(Some).map_err(|_| RecvTimeoutError::Disconnected),
-            Some(patience) => match waiting.recv_timeout(patience) {
-                Err(RecvTimeoutError::Timeout) => Ok(None),
-                received => received.map(Some),
-            },
-        };
-        let Ok(first) = first else { break };
         let mut batch: Vec<Queued> = first.into_iter().collect();
         batch.extend(waiting.try_iter().take(BATCH.saturating_sub(batch.len())));
-        let idle = batch.is_empty();
         let batch = refuse_if_full(disk, batch);
         let asked = batch.iter().map(|queued| queued.need).max();
         // What was promised to follow at once follows with this batch.
-        let need = if idle || unwritten == Some(Need::Soon) { Some(Need::Durable) } else { asked };
+        let need = if unwritten { Some(Need::Durable) } else { asked };
         let Some(need) = need else { continue };
-        let outcome = commit(disk, batch, need);
-        unwritten = match (outcome, need) {
-            (true, need) if need < Need::Durable => unwritten.max(Some(need)),
-            // They are on the disk, or lost: it was opened again.
-            _ => None,
-        };
+        // After a durable commit they are on the disk; after a failed one they are lost, because it was opened again.
+        unwritten = commit(disk, batch, need) && need != Need::Durable;
     }
     // The last commit makes everything durable.
-    if unwritten.is_some() {
+    if unwritten {
         commit(disk, vec![], Need::Durable);
     }
 }
