@@ -98,8 +98,8 @@ pub fn is_own(dir: &Path) -> io::Result<bool> {
     let sticky = dir.metadata()?.mode() & 0o1000 != 0;
     let known = |name: &OsStr| {
         let mut names = SHOWN.iter().chain(&OTHERS).chain(&FILES);
-        // Such as runtimes.json, while it is written.
-        let temporary = |text: &str| text.starts_with("runtimes.");
+        // Such as runtimes.json, while it is written, and what a server makes backups with.
+        let temporary = |text: &str| text.starts_with("runtimes.") || ["backup.sock", "backup.redb"].contains(&text);
         names.any(|known| *known == name) || name == "lost+found" || name.to_str().is_some_and(temporary)
     };
     let mut names = std::fs::read_dir(dir)?.map(|entry| entry.map(|entry| known(&entry.file_name())));

@@ -13,7 +13,7 @@ use sandbox_testing::RedisServer;
 use serde_json::json;
 
 use crate::embedded::MOST_SCANNED;
-use crate::redis::{LEASE, RedisStore};
+use crate::redis::{LEASE, RedisSettings, RedisStore};
 use crate::store::Usage;
 use crate::{
     Attempt, Created, Delivery, Exceeded, Filter, HeartbeatReport, Job, JobHeader, JobId, JobStatus, JobStore, Labels,
@@ -30,6 +30,12 @@ fn redis() -> &'static RedisServer {
     SERVER.get_or_init(|| RedisServer::start(None))
 }
 
+/// A store in that server.
+async fn redis_store(prefix: &str, retention: Duration) -> RedisStore {
+    let settings = RedisSettings::from_address(&redis().address()).expect("an address");
+    RedisStore::connect_as(settings, retention, prefix, LEASE).await.expect("connect")
+}
+
 /// A store for one test, and what it lives in.
 struct Place {
     store: JobStore,
@@ -43,8 +49,7 @@ impl Place {
     }
 
     async fn redis_store(prefix: &str) -> JobStore {
-        let store = RedisStore::connect_as(&redis().address(), None, 0, RETENTION, prefix).await.expect("connect");
-        JobStore::Redis(store.into())
+        JobStore::Redis(redis_store(prefix, RETENTION).await.into())
     }
 
     async fn both() -> [Self; 2] {
@@ -61,8 +66,9 @@ impl Place {
         let store = if let Some(dir) = &dir {
             Self::file(dir)
         } else {
-            tokio::time::sleep(LEASE + Duration::from_millis(200)).await;
-            Self::redis_store(&prefix).await
+            let store = redis_store(&prefix, RETENTION).await;
+            store.end_leases().await;
+            JobStore::Redis(store.into())
         };
         Self { store, dir, prefix }
     }
@@ -269,9 +275,7 @@ async fn jobs_are_forgotten_some_time_after_their_end() {
     let dir = tempfile::tempdir().expect("tempdir");
     let short = Duration::from_secs(1);
     let file = JobStore::embedded(&dir.path().join("jobs.redb"), short).expect("open");
-    let address = redis().address();
-    let prefix = format!("test-{}", JobId::new());
-    let other = RedisStore::connect_as(&address, None, 0, short, &prefix).await.expect("connect");
+    let other = redis_store(&format!("test-{}", JobId::new()), short).await;
     for store in [file, JobStore::Redis(other.into())] {
         let (ended, waits) = (create(&store, "ended").await.id, create(&store, "waits").await.id);
         let attempt = take(&store).await.expect("one").attempt();

@@ -5,6 +5,7 @@
 //! queued, running or ended. A change is on the disk before it is answered, with two exceptions: events, which may be lost
 //! together with the run that made them, and the start of a run, which is on the disk before its first event is visible.
 
+mod backup;
 mod deliveries;
 mod disk;
 mod queries;
@@ -24,6 +25,7 @@ use redb::{ReadTransaction, ReadableTable, ReadableTableMetadata, WriteTransacti
 use sandbox_executor::{RunEvent, RunResult};
 use tokio::sync::{Notify, Semaphore, watch};
 
+pub use self::backup::backup_file;
 use self::disk::{Disk, OpenBackend};
 use self::queries::{list, next_owners, read_header, whole};
 use self::tables::{DELAYED, ENDED, EVENTS, EXPIRING, KEYS, QUOTAS, READY, REQUESTS, WEBHOOKS, header, put_header};
@@ -321,6 +323,14 @@ impl Embedded {
     pub async fn fail(&self, attempt: Attempt, result: Arc<RunResult>) -> Result<bool> {
         self.end_attempt(attempt, move |transaction, header| {
             interrupt(transaction, header, Interruption::HostFailure, Some(&result)).map(drop)
+        })
+        .await
+    }
+
+    /// Ends an attempt whose keeper ended. The job is queued again as a suspect, or ends with this result.
+    pub async fn suspect(&self, attempt: Attempt, result: Arc<RunResult>) -> Result<bool> {
+        self.end_attempt(attempt, move |transaction, header| {
+            interrupt(transaction, header, Interruption::Death, Some(&result)).map(drop)
         })
         .await
     }

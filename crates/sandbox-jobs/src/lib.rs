@@ -13,14 +13,14 @@ mod model;
 mod redis;
 mod store;
 
-pub use embedded::{Embedded, FileError};
+pub use embedded::{Embedded, FileError, backup_file};
 pub use header::{JobHeader, MOST_FAILURES};
 pub use model::{
     Attempt, Created, Delivery, Event, Exceeded, Filter, HeartbeatReport, Job, JobId, JobStatus, Labels, NewJob, Offer,
     Page, Progress, StoreLimits, Summary, Turns, Webhook,
 };
 #[cfg(feature = "redis")]
-pub use redis::RedisStore;
+pub use redis::{RedisSettings, RedisStore, RedisWatch};
 pub use store::{JobStore, JobWatch, StoreError};
 
 #[cfg(all(test, feature = "redis"))]

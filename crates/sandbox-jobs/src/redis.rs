@@ -1,48 +1,103 @@
 //! The store for many servers: Redis.
 //!
-//! Every owner has a queue of its own, ordered by age. A job that runs has a lease, which its server renews from time to time
-//! ([`RedisStore::heartbeat`]); a job whose lease has run out waits again, its next run has a new attempt number, and what
-//! the old one may still have to say is ignored. A job is a hash, its events are a stream, so that any server can show any
-//! job. Every transition is one script, and therefore one step.
+//! A job is a small header in one hash, with its request, its result and its events in keys of their own. Every change is one
+//! script ([`scripts`]), and therefore one step. Steps that need decisions read the header, decide here, and replace it if it
+//! has not changed meanwhile.
+//!
+//! A running job has a lease by the clock of Redis, which its server renews ([`RedisStore::heartbeat`]). When the lease has
+//! ended, any server interrupts the attempt: the next one has a new number, and reports of the old one are refused.
+//!
+//! Those who wait are notified ([`notices`]) and do not poll. The connection is made anew whenever it is lost ([`link`]).
 
 mod adopt;
+mod link;
+mod notices;
+mod record;
 mod scripts;
+mod settings;
 
-use std::sync::Arc;
-use std::time::Duration;
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
-use redis::aio::ConnectionManager;
-use redis::{Client, RedisError, Script, ScriptInvocation};
+use redis::{RedisError, Script, ScriptInvocation};
 use sandbox_executor::{RunEvent, RunResult};
 use serde::de::DeserializeOwned;
+use tokio::sync::watch;
 
 use crate::embedded::MOST_SCANNED;
-use crate::header::{JobHeader, MOST_FAILURES, OVERHEAD, gave_up, pause_after};
+use crate::header::{Interruption, JobHeader, Sequel, gave_up, restarted};
 use crate::idempotency::known_key;
 use crate::model::{
     Attempt, Created, Event, Exceeded, Filter, HeartbeatReport, Job, JobId, JobStatus, Labels, NewJob, Offer, Page,
-    Progress, StoreLimits, Summary, Turns, Webhook, now, today,
+    Progress, StoreLimits, Turns, Webhook,
 };
 
-use scripts::{
-    APPEND, CANCEL, CREATE, EXPIRE, FINISH, HEARTBEAT, INTERRUPT, NEXT_OWNERS, NOTE_DELIVERY, SPEND, SWEEP, TAKE,
-    TAKE_DELIVERY, WAITING,
-};
+use link::{RedisConnection, RedisLink, within};
+use notices::Notices;
+use record::JobRecord;
+use scripts::SHARED;
+
+pub use notices::RedisWatch;
+pub use settings::RedisSettings;
 
 /// How long a server may be silent before its jobs are given to others.
 pub(crate) const LEASE: Duration = Duration::from_secs(6);
 
-/// How many jobs are forgotten in one step.
-const FORGOTTEN_AT_ONCE: usize = 500;
+/// The longest time between two sweeps. A lease that begins after one has not ended before the next.
+const SWEEP: Duration = LEASE;
+
+/// The longest time between two looks for webhooks, in case a notification was lost.
+const DELIVERIES: Duration = Duration::from_secs(30);
+
+/// How soon webhooks are looked for again if some owners were left out.
+const DELIVERIES_LEFT_OUT: Duration = Duration::from_millis(250);
+
+/// The time that a probe may take.
+const PROBE: Duration = Duration::from_millis(1400);
+
+/// How many jobs are deleted in one step.
+const FORGOTTEN_AT_ONCE: usize = 100;
+
+/// How many headers are read at once for a list.
+const LISTED_AT_ONCE: usize = 200;
+
+/// How often a step that another one has overtaken is tried.
+const MOST_TRIES: usize = 50;
+
+/// Stands for the result in the list of events: results are stored once.
+const RESULT_EVENT: &str = "=";
 
 type Result<T> = std::result::Result<T, RedisError>;
 
 /// Jobs in Redis.
 pub struct RedisStore {
-    connection: ConnectionManager,
-    /// What all names begin with.
+    link: Arc<RedisLink>,
+    notices: Notices,
+    /// What all keys begin with. In a cluster, the part in braces decides which node has them.
     prefix: String,
+    /// What all keys of 0.1.0 began with.
+    old_prefix: String,
+    /// What all channels begin with. Channels are the same in all databases, so the number of the database is part of it.
+    channels: String,
     retention: Duration,
+    lease: Duration,
+    /// The notification of work that was known before the last look for it.
+    looked: AtomicU64,
+    deliveries: NextLook,
+    sweeps: NextLook,
+    appends: Mutex<HashMap<JobId, AppendState>>,
+}
+
+/// The events of an attempt that this server runs, so that a batch whose answer was lost is not appended twice.
+#[derive(Debug, Clone, Copy)]
+struct AppendState {
+    attempt: u32,
+    /// The number of the last event that is known to be stored.
+    last: u64,
+    /// How many events the last batch had, if it is not known whether it was stored.
+    uncertain: usize,
 }
 
 impl std::fmt::Debug for RedisStore {
@@ -51,37 +106,112 @@ impl std::fmt::Debug for RedisStore {
     }
 }
 
-/// An entry of a stream: its id, and its fields.
-type StreamEntry = (String, Vec<(String, String)>);
+/// When there is something to look for again: the notification of work that was known at the last look, and the time at which
+/// something is due.
+#[derive(Default)]
+struct NextLook(Mutex<Option<(u64, Instant)>>);
+
+/// A change of a job.
+struct JobChange {
+    after: JobRecord,
+    /// Whether the events so far are dropped.
+    drops_events: bool,
+    /// After how many seconds it may start again.
+    pause: Option<f64>,
+    result: Option<String>,
+    events: Vec<String>,
+    /// Whether it is void if the job's lease has not ended.
+    needs_lapse: bool,
+}
+
+impl JobChange {
+    fn to(after: JobRecord) -> Self {
+        Self { after, drops_events: false, pause: None, result: None, events: vec![], needs_lapse: false }
+    }
+
+    /// Adds an event.
+    fn event(&mut self, written: String) {
+        self.after.header.last_event += 1;
+        self.after.header.event_bytes += written.len() as u64;
+        self.events.push(written);
+    }
+
+    /// Ends the job.
+    fn end(mut self, status: JobStatus, result: Option<&RunResult>) -> Self {
+        self.after.header.status = status;
+        if let Some(result) = result {
+            let written = json(result);
+            self.after.header.result_bytes = written.len() as u64;
+            self.after.header.verdict = Some(result.verdict.name().to_owned());
+            self.result = Some(written);
+            self.event(RESULT_EVENT.to_owned());
+        } else if status == JobStatus::Expired {
+            self.event(json(&RunEvent::Expired));
+        } else {
+            self.event(json(&RunEvent::Cancelled));
+        }
+        self
+    }
+
+    /// Interrupts the attempt of a running job. The result is that of a job that is given up.
+    fn interrupt(before: &JobRecord, why: Interruption, result: Option<&RunResult>) -> Self {
+        let mut change = Self::to(before.clone());
+        let header = &mut change.after.header;
+        let sequel = why.note(header);
+        header.event_bytes = 0;
+        change.after.base = header.last_event;
+        change.drops_events = true;
+        change.event(json(&restarted(&before.header)));
+        match sequel {
+            Sequel::Queued(pause) => {
+                change.after.header.status = JobStatus::Queued;
+                change.pause = Some(pause).filter(|pause| *pause > 0.0);
+                change
+            }
+            Sequel::Cancelled => change.end(JobStatus::Cancelled, None),
+            Sequel::GivenUp => {
+                let given_up = gave_up(change.after.header.failures);
+                change.end(JobStatus::Finished, Some(result.unwrap_or(&given_up)))
+            }
+        }
+    }
+}
 
 impl RedisStore {
     /// Connects, and takes over what 0.1.0 left there.
-    pub async fn connect(address: &str, password: Option<&str>, database: i64, retention: Duration) -> Result<Self> {
-        Self::connect_as(address, password, database, retention, "sandbox").await
+    pub async fn connect(settings: RedisSettings, retention: Duration) -> Result<Self> {
+        Self::connect_as(settings, retention, "sandbox", LEASE).await
     }
 
     pub(crate) async fn connect_as(
-        address: &str,
-        password: Option<&str>,
-        database: i64,
+        settings: RedisSettings,
         retention: Duration,
-        prefix: &str,
+        name: &str,
+        lease: Duration,
     ) -> Result<Self> {
-        let secret = password.map(|password| format!(":{}@", encode(password))).unwrap_or_default();
-        let client = Client::open(format!("redis://{secret}{address}/{database}"))?;
-        let connection = client.get_connection_manager().await?;
-        let store = Self { connection, prefix: prefix.to_owned(), retention };
+        let prefix = format!("{{{name}}}");
+        let channels = format!("{prefix}:{}", settings.database());
+        let link = Arc::new(RedisLink::new(settings, prefix.clone()));
+        link.connection().await?;
+        let store = Self {
+            notices: Notices::listen(Arc::clone(&link), channels.clone()),
+            link,
+            prefix,
+            old_prefix: name.to_owned(),
+            channels,
+            retention,
+            lease,
+            looked: AtomicU64::new(0),
+            deliveries: NextLook::default(),
+            sweeps: NextLook::default(),
+            appends: Mutex::default(),
+        };
         store.adopt().await?;
         Ok(store)
     }
 
-    /// Begins a call of a script.
-    fn call<'a>(&self, script: &'a Script) -> ScriptInvocation<'a> {
-        script.key(&self.prefix)
-    }
-
-    fn quota(&self, who: &str) -> String {
-        format!("{}:quota:{}:{who}", self.prefix, today())
+    async fn connection(&self) -> Result<RedisConnection> {
+        self.link.connection().await
     }
 
     fn key(&self, kind: &str) -> String {
@@ -92,72 +222,91 @@ impl RedisStore {
         format!("{}:{kind}:{id}", self.prefix)
     }
 
+    /// Begins a call of a script.
+    fn call<'a>(&self, script: &'a Script) -> ScriptInvocation<'a> {
+        let mut call = script.prepare_invoke();
+        for name in SHARED {
+            call.key(self.key(name));
+        }
+        call.arg(&self.channels);
+        call
+    }
+
+    /// Creates a job and queues it, in this order: the idempotency key, the bounds of the queue, the quota.
     pub(crate) async fn create(&self, new: NewJob, bounds: StoreLimits) -> Result<Created> {
-        let owner = new.owner.as_deref().unwrap_or_default();
-        let digest = sandbox_base::random::hex(&new.digest());
-        let request = serde_json::to_string(&new.request).unwrap_or_default();
-        let webhook = new.webhook.as_ref().and_then(|webhook| serde_json::to_string(webhook).ok()).unwrap_or_default();
-        let key = new.idempotency_key.as_ref().map(|key| format!("{}:key:{key}", self.prefix));
-        let job = JobHeader::queued(&new, (request.len() + webhook.len()) as u64, now());
+        let (request, webhook) = (json(&new.request), new.webhook.as_ref().map(json).unwrap_or_default());
+        let record = JobRecord::of(JobHeader::queued(&new, (request.len() + webhook.len()) as u64, 0.0));
+        let (id, digest) = (record.header.id, sandbox_base::random::hex(&new.digest()));
         let seconds = |time: Option<Duration>| time.map(|time| time.as_secs_f64().to_string()).unwrap_or_default();
-        let answer: Vec<String> = self
-            .call(&CREATE)
-            .arg(job.id.to_string())
-            .arg(job.created_at)
+        let mut call = self.call(&scripts::CREATE);
+        call.key(self.of("request", id))
+            .arg(id.to_string())
+            .arg(record.encode())
             .arg(request)
-            .arg(new.request.language())
-            .arg(owner)
             .arg(webhook)
-            .arg(key.unwrap_or_default())
-            .arg(&digest)
-            .arg(bounds.waiting)
-            .arg(bounds.waiting_per_owner)
-            .arg(bounds.bytes_per_owner)
-            .arg(self.quota(owner))
-            .arg(new.per_day.map(|most| most.to_string()).unwrap_or_default())
-            .arg(new.priority)
-            .arg(new.labels.lane())
-            .arg(seconds(new.delay))
-            .arg(seconds(new.expires_in))
-            .arg(OVERHEAD)
-            .invoke_async(&mut self.connection.clone())
-            .await?;
+            .arg(&digest);
+        call.arg(seconds(new.delay)).arg(seconds(new.expires_in));
+        call.arg(bounds.waiting).arg(bounds.waiting_per_owner).arg(bounds.bytes_per_owner);
+        call.arg(new.per_day.map(|most| most.to_string()).unwrap_or_default());
+        let mut connection = self.connection().await?;
+        let answer: Vec<String> = call.invoke_async(&mut connection).await?;
+        if new.delay.is_some() || new.expires_in.is_some() {
+            self.sweeps.forget();
+        }
+        let text = answer.get(1).map(String::as_str).unwrap_or_default();
         let known = match answer.first().map(String::as_str) {
-            Some("new") => return Ok(Created::New(job)),
+            Some("new") => {
+                connection.wait_for_replicas().await?;
+                return Ok(Created::New(decoded(id, text)?.header));
+            }
             Some("waiting") => return Ok(Created::Refused(Exceeded::Waiting)),
             Some("waiting-per-owner") => return Ok(Created::Refused(Exceeded::WaitingPerOwner)),
             Some("bytes-per-owner") => return Ok(Created::Refused(Exceeded::BytesPerOwner)),
             Some("per-day") => return Ok(Created::Refused(Exceeded::PerDay)),
-            _ => answer.get(1).map(String::as_str).unwrap_or_default(),
+            _ => text,
         };
         let (known_id, known_digest) = known.split_once(' ').unwrap_or((known, ""));
-        let id: JobId = known_id.parse().map_err(|_| vanished("the job of the key"))?;
-        Ok(known_key(id, self.header(id).await?, known_digest == digest))
+        let id: JobId = known_id.parse().map_err(|_| unexpected("an idempotency key has no job"))?;
+        let header = self.header(id).await?;
+        // The first request may have been created, but its answer lost before its replicas had it.
+        connection.wait_for_replicas().await?;
+        Ok(known_key(id, header, known_digest == digest))
     }
 
-    pub(crate) async fn get(&self, id: JobId) -> Result<Option<Job>> {
-        let fields: Fields =
-            redis::cmd("HGETALL").arg(self.of("job", id)).query_async(&mut self.connection.clone()).await?;
-        let (Some(header), Some(request)) = (read_header(id, &fields), parse(fields.get("request"))) else {
-            return Ok(None);
-        };
-        Ok(Some(header.job(request, parse(fields.get("result")), parse(fields.get("webhook")))))
+    /// The header of a job, and as Redis has it.
+    async fn record(&self, id: JobId) -> Result<Option<(JobRecord, String)>> {
+        let text: Option<String> = redis::cmd("HGET")
+            .arg(self.key("jobs"))
+            .arg(id.to_string())
+            .query_async(&mut self.connection().await?)
+            .await?;
+        text.map(|text| Ok((decoded(id, &text)?, text))).transpose()
     }
 
     /// The header of a job.
     pub(crate) async fn header(&self, id: JobId) -> Result<Option<JobHeader>> {
-        let job = self.of("job", id);
-        let mut connection = self.connection.clone();
+        Ok(self.record(id).await?.map(|(record, _)| record.header))
+    }
+
+    /// A job.
+    pub(crate) async fn get(&self, id: JobId) -> Result<Option<Job>> {
+        let Some(header) = self.header(id).await? else { return Ok(None) };
+        self.whole(header).await
+    }
+
+    /// The whole job of a header. Nothing if it was deleted meanwhile.
+    async fn whole(&self, header: JobHeader) -> Result<Option<Job>> {
+        let id = header.id;
         let mut pipe = redis::pipe();
-        pipe.cmd("HMGET").arg(&job).arg(HEADER_FIELDS);
-        for field in ["request", "webhook", "result"] {
-            pipe.cmd("HSTRLEN").arg(&job).arg(field);
+        pipe.cmd("GET").arg(self.of("request", id));
+        pipe.cmd("HGET").arg(self.key("webhooks")).arg(id.to_string());
+        if header.result_bytes > 0 {
+            pipe.cmd("GET").arg(self.of("result", id));
         }
-        let (values, request, webhook, result): (Vec<Option<String>>, u64, u64, u64) =
-            pipe.query_async(&mut connection).await?;
-        let fields = HEADER_FIELDS.iter().zip(values).filter_map(|(name, value)| Some(((*name).to_owned(), value?)));
-        let header = read_header(id, &fields.collect());
-        Ok(header.map(|header| JobHeader { request_bytes: request + webhook, result_bytes: result, ..header }))
+        let parts: Vec<Option<String>> = pipe.query_async(&mut self.connection().await?).await?;
+        let part = |place: usize| parts.get(place).and_then(Option::as_ref);
+        let Some(request) = parse(part(0)) else { return Ok(None) };
+        Ok(Some(header.job(request, parse(part(2)), parse(part(1)))))
     }
 
     /// How far a job is.
@@ -165,354 +314,402 @@ impl RedisStore {
         Ok(self.header(id).await?.map(|header| header.progress()))
     }
 
-    /// Fails if nothing can be written.
+    /// Fails if nothing can be written, within a second and a half.
     pub(crate) async fn probe(&self) -> Result<()> {
-        let mut connection = self.connection.clone();
-        redis::cmd("SET").arg(self.key("probe")).arg(now()).arg("EX").arg(60).query_async(&mut connection).await
+        within(PROBE, async {
+            let mut connection = self.connection().await?;
+            redis::cmd("SET").arg(self.key("probe")).arg(1).arg("EX").arg(60).query_async(&mut connection).await
+        })
+        .await
     }
 
-    /// Jobs without their large fields, and whose they are. Some may be gone.
-    async fn summaries(&self, ids: &[String]) -> Result<Vec<Option<(Summary, Option<String>)>>> {
-        type Text = Option<String>;
-        type Fields = (Text, Text, Text, Text, Text, Text, Text);
-        let mut pipe = redis::pipe();
-        for id in ids {
-            pipe.cmd("HMGET").arg(format!("{}:job:{id}", self.prefix)).arg(&[
-                "status",
-                "language",
-                "verdict",
-                "created_at",
-                "started_at",
-                "finished_at",
-                "owner",
-            ]);
-        }
-        let all: Vec<Fields> = pipe.query_async(&mut self.connection.clone()).await?;
-        let number = |text: Text| text.and_then(|text| text.parse::<f64>().ok());
-        let read = |(id, fields): (&String, Fields)| {
-            let (status, language, verdict, created, started, finished, owner) = fields;
-            let summary = Summary {
-                id: id.parse().ok()?,
-                status: status_named(&status?)?,
-                language: language.unwrap_or_default(),
-                verdict: verdict.filter(|verdict| !verdict.is_empty()),
-                created_at: number(created).unwrap_or_default(),
-                started_at: number(started),
-                finished_at: number(finished),
-            };
-            Some((summary, owner))
-        };
-        Ok(ids.iter().zip(all).map(read).collect())
-    }
-
+    /// Jobs, newest first, from before `cursor` on.
     pub(crate) async fn list(&self, filter: Filter, limit: usize, cursor: Option<JobId>) -> Result<Page> {
-        let index = match &filter.owner {
-            Some(owner) => format!("{}:jobs:{owner}", self.prefix),
-            None => self.key("jobs"),
+        let (index, before) = match &filter.owner {
+            Some(owner) => (self.key("owned"), format!("{owner}\0")),
+            None => (self.key("index"), String::new()),
         };
-        let mut connection = self.connection.clone();
-        let mut jobs: Vec<Summary> = vec![];
-        let (mut from, mut scanned) = (cursor.map_or("+".to_owned(), |id| format!("({id}")), 0);
+        let mut connection = self.connection().await?;
+        let mut jobs = vec![];
+        let mut from = cursor.map_or_else(
+            || if before.is_empty() { "+".to_owned() } else { format!("({}\u{1}", &before[..before.len() - 1]) },
+            |id| format!("({before}{id}"),
+        );
+        let to = if before.is_empty() { "-".to_owned() } else { format!("[{before}") };
+        let mut scanned = 0;
         loop {
-            let ids: Vec<String> = redis::cmd("ZREVRANGEBYLEX")
+            let members: Vec<String> = redis::cmd("ZREVRANGEBYLEX")
                 .arg(&index)
                 .arg(&from)
-                .arg("-")
+                .arg(&to)
                 .arg("LIMIT")
                 .arg(0)
-                .arg(MOST_SCANNED.min(100))
+                .arg(MOST_SCANNED.min(LISTED_AT_ONCE))
                 .query_async(&mut connection)
                 .await?;
-            let Some(last) = ids.last() else { return Ok(Page { jobs, next: None }) };
+            let Some(last) = members.last() else { return Ok(Page { jobs, next: None }) };
             from = format!("({last}");
-            for (text, job) in ids.iter().zip(self.summaries(&ids).await?) {
-                let Some((job, owner)) = job else {
-                    // Redis has forgotten a job of 0.1.0 by itself, all but its name.
-                    let _: i64 = redis::cmd("ZREM").arg(&index).arg(text).query_async(&mut connection).await?;
-                    continue;
-                };
-                if !filter.fits(job.status, owner.as_deref()) {
+            let ids: Vec<&str> = members.iter().map(|member| &member[before.len().min(member.len())..]).collect();
+            let headers: Vec<Option<String>> =
+                redis::cmd("HMGET").arg(self.key("jobs")).arg(&ids).query_async(&mut connection).await?;
+            for (id, header) in ids.iter().zip(headers) {
+                let header = id.parse().ok().zip(header).and_then(|(id, text)| JobRecord::decode(id, &text));
+                let Some(JobRecord { header, .. }) = header else { continue };
+                if !filter.fits(header.status, header.owner.as_deref()) {
                     continue;
                 }
                 if jobs.len() == limit {
-                    let next = jobs.last().map(|job| job.id);
+                    let next = jobs.last().map(|job: &crate::model::Summary| job.id);
                     return Ok(Page { jobs, next });
                 }
-                jobs.push(job);
+                jobs.push(header.summary());
             }
             scanned += ids.len();
             if scanned >= MOST_SCANNED {
-                return Ok(Page { jobs, next: last.parse().ok() });
+                return Ok(Page { jobs, next: ids.last().and_then(|id| id.parse().ok()) });
             }
         }
     }
 
     /// How many jobs wait.
     pub(crate) async fn waiting(&self) -> Result<u64> {
-        self.call(&WAITING).invoke_async(&mut self.connection.clone()).await
+        let mut connection = self.connection().await?;
+        let waiting: Option<u64> =
+            redis::cmd("HGET").arg(self.key("counters")).arg("queued").query_async(&mut connection).await?;
+        Ok(waiting.unwrap_or_default())
     }
 
-    /// Whose jobs wait, in the order in which to serve them.
+    /// Whose jobs wait for a worker with these labels. Owners with more bytes than this are left out.
     pub(crate) async fn next_owners(&self, most_bytes: u64, labels: &Labels) -> Result<Turns> {
-        let lanes = labels.lanes();
-        let mut call = self.call(&NEXT_OWNERS);
-        call.arg(most_bytes).arg(&lanes);
-        let (owners, suspects): (Vec<String>, Vec<String>) = call.invoke_async(&mut self.connection.clone()).await?;
-        let named = |owners: Vec<String>| {
-            owners.into_iter().map(|owner| Some(owner).filter(|owner| !owner.is_empty())).collect()
-        };
+        // What is queued from now on wakes those who wait for work, whether this call sees it or not.
+        self.looked.store(*self.notices.work().borrow(), Ordering::Relaxed);
+        let lanes = |alone| Offer { labels: labels.clone(), alone }.lanes();
+        let mut call = self.call(&scripts::OWNERS);
+        call.arg(most_bytes).arg(lanes(false).len()).arg(lanes(false)).arg(lanes(true));
+        let (owners, suspects): (Vec<String>, Vec<String>) = call.invoke_async(&mut self.connection().await?).await?;
+        let named =
+            |names: Vec<String>| names.into_iter().map(|name| Some(name).filter(|name| !name.is_empty())).collect();
         Ok(Turns { owners: named(owners), suspects: named(suspects) })
     }
 
-    /// Takes the first job of an owner that fits the offer.
+    /// Takes the job of an owner with the highest priority that has waited longest.
     pub(crate) async fn take(&self, owner: Option<&str>, offer: &Offer) -> Result<Option<Job>> {
-        let id: String = self
-            .call(&TAKE)
-            .arg(owner.unwrap_or_default())
-            .arg(now())
-            .arg(LEASE.as_secs_f64())
-            .arg(u8::from(offer.alone))
-            .arg(offer.lanes())
-            .invoke_async(&mut self.connection.clone())
-            .await?;
-        match id.parse() {
-            Ok(id) => self.get(id).await,
-            Err(_) => Ok(None),
-        }
+        let mut call = self.call(&scripts::TAKE);
+        call.arg(owner.unwrap_or_default()).arg(self.lease.as_secs_f64()).arg(u8::from(offer.alone)).arg(offer.lanes());
+        let taken: Vec<String> = call.invoke_async(&mut self.connection().await?).await?;
+        let [id, text] = taken.as_slice() else { return Ok(None) };
+        let id = id.parse().map_err(|_| unexpected("a queued job has no id"))?;
+        let header = decoded(id, text)?.header;
+        let state = AppendState { attempt: header.attempts, last: header.last_event, uncertain: 0 };
+        let job = self.whole(header).await?;
+        self.appends().insert(id, state);
+        Ok(job)
     }
 
-    /// Waits until a job may have been queued.
+    /// Waits until a job may have been queued since the last look, or for this long. While there are notifications, it waits
+    /// longer: looking often would only cost commands.
     pub(crate) async fn something_queued(&self, most: Duration) {
-        tokio::time::sleep(most.min(Duration::from_millis(25))).await;
+        let looked = self.looked.load(Ordering::Relaxed);
+        let most = if self.notices.are_heard() { most.max(SWEEP) } else { most };
+        wait_past(self.notices.work(), looked, most).await;
     }
 
-    /// Waits until a webhook may be due.
+    /// Waits until a webhook may be due, or for this long; longer while there are notifications.
     pub(crate) async fn delivery_due(&self, most: Duration) {
-        tokio::time::sleep(most.min(Duration::from_millis(250))).await;
+        let Some((looked, due)) = self.deliveries.known() else { return };
+        let left = due.saturating_duration_since(Instant::now());
+        let most = if self.notices.are_heard() { left } else { most.min(left) };
+        wait_past(self.notices.work(), looked, most).await;
     }
 
-    /// Renews the leases of these attempts.
+    /// Renews the leases of attempts. Returns which were cancelled, and which are not the job's current ones.
     pub(crate) async fn heartbeat(&self, attempts: Vec<Attempt>) -> Result<HeartbeatReport> {
-        let mut call = self.call(&HEARTBEAT);
-        call.arg(LEASE.as_secs_f64());
+        if attempts.is_empty() {
+            return Ok(HeartbeatReport::default());
+        }
+        let mut call = self.call(&scripts::HEARTBEAT);
+        call.arg(self.lease.as_secs_f64());
         for attempt in attempts {
             call.arg(attempt.id.to_string()).arg(attempt.number);
         }
-        let (cancelled, lost): (Vec<String>, Vec<String>) = call.invoke_async(&mut self.connection.clone()).await?;
-        let ids = |texts: Vec<String>| texts.iter().filter_map(|id| id.parse().ok()).collect();
-        Ok(HeartbeatReport { cancelled: ids(cancelled), lost: ids(lost) })
+        let (cancelled, lost): (Vec<String>, Vec<String>) = call.invoke_async(&mut self.connection().await?).await?;
+        let ids = |names: Vec<String>| names.iter().filter_map(|id| id.parse().ok()).collect::<Vec<JobId>>();
+        let report = HeartbeatReport { cancelled: ids(cancelled), lost: ids(lost) };
+        self.appends().retain(|id, _| !report.lost.contains(id));
+        Ok(report)
     }
 
+    fn appends(&self) -> MutexGuard<'_, HashMap<JobId, AppendState>> {
+        self.appends.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Records what happened in an attempt. Returns false if it is not the job's current one.
+    ///
+    /// After a failure the same events have to be passed again, and may be followed by more: those that were stored are not
+    /// stored twice.
     pub(crate) async fn append(&self, attempt: Attempt, events: Vec<RunEvent>) -> Result<bool> {
-        let mut call = self.call(&APPEND);
-        call.arg(attempt.id.to_string()).arg(attempt.number);
+        let state = self.appends().get(&attempt.id).copied().filter(|state| state.attempt == attempt.number);
+        let mut call = self.call(&scripts::APPEND);
+        call.key(self.of("events", attempt.id)).arg(attempt.id.to_string()).arg(attempt.number);
+        let uncertain = state.filter(|state| state.uncertain > 0);
+        call.arg(uncertain.map_or(0, |state| state.last)).arg(uncertain.map_or(0, |state| state.uncertain));
         for event in &events {
             call.arg(json(event));
         }
-        let current: i64 = call.invoke_async(&mut self.connection.clone()).await?;
-        Ok(current == 1)
-    }
-
-    pub(crate) async fn events(&self, id: JobId, after: u64, most: usize) -> Result<Vec<Event>> {
-        let entries: Vec<StreamEntry> = redis::cmd("XRANGE")
-            .arg(self.of("events", id))
-            .arg(format!("({after}-0"))
-            .arg("+")
-            .arg("COUNT")
-            .arg(most)
-            .query_async(&mut self.connection.clone())
-            .await?;
-        let read = |(entry, fields): StreamEntry| {
-            let number = entry.split('-').next()?.parse().ok()?;
-            let what = fields.iter().find(|(name, _)| name == "what")?;
-            Some(Event { number, what: serde_json::from_str(&what.1).ok()? })
-        };
-        Ok(entries.into_iter().filter_map(read).collect())
-    }
-
-    pub(crate) async fn finish(&self, attempt: Attempt, result: Arc<RunResult>) -> Result<bool> {
-        let mut call = self.call(&FINISH);
-        call.arg(attempt.id.to_string()).arg(attempt.number);
-        end_with(&mut call, result);
-        let current: i64 = call.invoke_async(&mut self.connection.clone()).await?;
-        Ok(current == 1)
-    }
-
-    pub(crate) async fn fail(&self, attempt: Attempt, result: Arc<RunResult>) -> Result<bool> {
-        self.interrupt(attempt, "failure", result).await
-    }
-
-    pub(crate) async fn put_back(&self, attempt: Attempt) -> Result<bool> {
-        self.interrupt(attempt, "shutdown", Arc::new(gave_up(MOST_FAILURES))).await
-    }
-
-    /// Queues a running job again, or ends it, with this result if it is given up.
-    async fn interrupt(&self, attempt: Attempt, why: &str, result: Arc<RunResult>) -> Result<bool> {
-        let mut call = self.call(&INTERRUPT);
-        call.arg(attempt.id.to_string()).arg(attempt.number).arg(why);
-        give_up_with(&mut call, result);
-        let current: i64 = call.invoke_async(&mut self.connection.clone()).await?;
-        Ok(current == 1)
-    }
-
-    /// Cancels a job that waits, or notes that the server that runs it is to end it.
-    pub(crate) async fn cancel(&self, id: JobId) -> Result<Option<JobHeader>> {
-        let _: i64 = self
-            .call(&CANCEL)
-            .arg(id.to_string())
-            .arg(now())
-            .arg(json(&RunEvent::Cancelled))
-            .invoke_async(&mut self.connection.clone())
-            .await?;
-        self.header(id).await
-    }
-
-    /// Does what time has made due.
-    pub(crate) async fn sweep(&self) -> Result<Option<Duration>> {
-        let mut call = self.call(&SWEEP);
-        give_up(call.arg(json(&RunEvent::Expired)));
-        let next: Option<String> = call.invoke_async(&mut self.connection.clone()).await?;
-        let next = next.and_then(|seconds| seconds.parse::<f64>().ok());
-        Ok(next.map(|seconds| Duration::try_from_secs_f64(seconds).unwrap_or_default()))
-    }
-}
-
-impl RedisStore {
-    pub(crate) async fn take_delivery(&self, lease: Duration, without: Vec<Option<String>>) -> Result<Option<Job>> {
-        let mut call = self.call(&TAKE_DELIVERY);
-        call.arg(lease.as_secs_f64());
-        for owner in without {
-            call.arg(owner.as_deref().unwrap_or_default());
-        }
-        let id: String = call.invoke_async(&mut self.connection.clone()).await?;
-        match id.parse() {
-            Ok(id) => self.get(id).await,
-            Err(_) => Ok(None),
-        }
-    }
-
-    pub(crate) async fn note_delivery(&self, id: JobId, webhook: Webhook, again: Option<Duration>) -> Result<()> {
-        let _: i64 = self
-            .call(&NOTE_DELIVERY)
-            .arg(id.to_string())
-            .arg(serde_json::to_string(&webhook).unwrap_or_default())
-            .arg(again.map(|after| after.as_secs_f64().to_string()).unwrap_or_default())
-            .invoke_async(&mut self.connection.clone())
-            .await?;
-        Ok(())
-    }
-
-    pub(crate) async fn spend(&self, who: String, runs: u64, most: u64) -> Result<bool> {
-        let spent: i64 = self
-            .call(&SPEND)
-            .arg(self.quota(&who))
-            .arg(runs)
-            .arg(most)
-            .invoke_async(&mut self.connection.clone())
-            .await?;
-        Ok(spent == 1)
-    }
-
-    /// Forgets jobs that ended longer ago than they are kept, and takes over what a server of 0.1.0 has queued since.
-    pub(crate) async fn expire(&self) -> Result<usize> {
-        self.adopt().await?;
-        let mut forgotten = 0;
-        loop {
-            let some: usize = self
-                .call(&EXPIRE)
-                .arg(self.retention.as_secs_f64())
-                .arg(FORGOTTEN_AT_ONCE)
-                .invoke_async(&mut self.connection.clone())
-                .await?;
-            forgotten += some;
-            if some < FORGOTTEN_AT_ONCE {
-                return Ok(forgotten);
+        let appended: Result<i64> = async { call.invoke_async(&mut self.connection().await?).await }.await;
+        let mut appends = self.appends();
+        match appended {
+            Ok(last) => {
+                let last = u64::try_from(last);
+                if let Some(state) = appends.get_mut(&attempt.id) {
+                    *state = AppendState { last: last.unwrap_or_default(), uncertain: 0, ..*state };
+                }
+                Ok(last.is_ok())
+            }
+            Err(error) => {
+                // A batch that may have been stored before stays the one in question.
+                if let Some(state) = appends.get_mut(&attempt.id).filter(|state| state.uncertain == 0) {
+                    state.uncertain = events.len();
+                }
+                Err(error)
             }
         }
     }
-}
 
-/// The end of a job with a result, as arguments: the time, the result, the event, the verdict, and the event of a job that
-/// was cancelled.
-fn end_with(call: &mut ScriptInvocation<'_>, result: Arc<RunResult>) {
-    let verdict = result.verdict.name();
-    call.arg(now()).arg(json(&*result)).arg(json(&RunEvent::Result { result })).arg(verdict);
-    call.arg(json(&RunEvent::Cancelled));
-}
-
-/// The end of a job whose attempts failed too often, as arguments: the limit, the pauses, and its end.
-fn give_up_with(call: &mut ScriptInvocation<'_>, result: Arc<RunResult>) {
-    call.arg(MOST_FAILURES).arg(pause_after(1)).arg(pause_after(2));
-    end_with(call, result);
-}
-
-/// The same for a job that killed its servers.
-fn give_up(call: &mut ScriptInvocation<'_>) {
-    give_up_with(call, Arc::new(gave_up(MOST_FAILURES)));
-}
-
-type Fields = std::collections::HashMap<String, String>;
-
-/// The fields of a job that make its header.
-const HEADER_FIELDS: &[&str] = &[
-    "status",
-    "owner",
-    "attempts",
-    "failures",
-    "created_at",
-    "started_at",
-    "finished_at",
-    "not_before",
-    "expires_at",
-    "priority",
-    "lane",
-    "cancel_requested",
-    "delayed",
-    "suspect",
-    "alone",
-    "language",
-    "verdict",
-    "key",
-    "has_webhook",
-    "last_event",
-    "event_size",
-];
-
-fn read_header(id: JobId, fields: &Fields) -> Option<JobHeader> {
-    fn number<T: std::str::FromStr + Default>(fields: &Fields, name: &str) -> T {
-        fields.get(name).and_then(|text| text.parse().ok()).unwrap_or_default()
+    /// The next events of a job after one of them, at most this many.
+    pub(crate) async fn events(&self, id: JobId, after: u64, most: usize) -> Result<Vec<Event>> {
+        let mut call = self.call(&scripts::EVENTS);
+        call.key(self.of("events", id)).arg(id.to_string()).arg(after).arg(most);
+        let mut connection = self.connection().await?;
+        let (first, written): (u64, Vec<String>) = call.invoke_async(&mut connection).await?;
+        let mut events = vec![];
+        for (number, text) in (first..).zip(written) {
+            let what = if text == RESULT_EVENT {
+                let mut command = redis::cmd("GET");
+                let result: Option<String> = command.arg(self.of("result", id)).query_async(&mut connection).await?;
+                parse(result.as_ref()).map(|result| RunEvent::Result { result: Arc::new(result) })
+            } else {
+                parse(Some(&text))
+            };
+            events.extend(what.map(|what| Event { number, what }));
+        }
+        Ok(events)
     }
-    let time = |name: &str| fields.get(name).and_then(|text| text.parse::<f64>().ok());
-    let flag = |name: &str| fields.get(name).is_some_and(|text| text == "1");
-    let size = |name: &str| fields.get(name).map_or(0, String::len) as u64;
-    let labels =
-        fields.get("lane").map(String::as_str).unwrap_or_default().split(',').filter(|label| !label.is_empty());
-    Some(JobHeader {
-        id,
-        status: status_named(fields.get("status")?)?,
-        owner: fields.get("owner").cloned(),
-        attempts: number(fields, "attempts"),
-        failures: number(fields, "failures"),
-        created_at: time("created_at").unwrap_or_default(),
-        started_at: time("started_at"),
-        finished_at: time("finished_at"),
-        not_before: time("not_before"),
-        expires_at: time("expires_at"),
-        priority: number(fields, "priority"),
-        labels: Labels::new(labels.map(str::to_owned)).unwrap_or_default(),
-        cancel_requested: flag("cancel_requested"),
-        delayed: flag("delayed"),
-        suspect: flag("suspect"),
-        alone: flag("alone"),
-        language: fields.get("language").cloned().unwrap_or_default(),
-        verdict: fields.get("verdict").filter(|verdict| !verdict.is_empty()).cloned(),
-        key: fields.get("key").and_then(|key| key.split_once(":key:")).map(|(_, key)| key.to_owned()),
-        webhook: flag("has_webhook") || fields.contains_key("webhook"),
-        last_event: number(fields, "last_event"),
-        request_bytes: size("request") + size("webhook"),
-        result_bytes: size("result"),
-        event_bytes: number(fields, "event_size"),
-    })
+
+    /// Changes a job, unless nothing is to be changed. Returns how it is then, if there is one.
+    async fn change(
+        &self,
+        id: JobId,
+        decide: impl Fn(&JobRecord) -> Option<JobChange>,
+    ) -> Result<Option<(JobHeader, bool)>> {
+        for _ in 0..MOST_TRIES {
+            let Some((before, written)) = self.record(id).await? else { return Ok(None) };
+            let Some(change) = decide(&before) else { return Ok(Some((before.header, false))) };
+            let mut call = self.call(&scripts::SWAP);
+            call.key(self.of("result", id)).key(self.of("events", id));
+            call.arg(id.to_string()).arg(written).arg(change.after.encode()).arg(u8::from(change.drops_events));
+            call.arg(change.pause.map(|pause| pause.to_string()).unwrap_or_default());
+            call.arg(u8::from(change.needs_lapse)).arg(change.result.unwrap_or_default()).arg(change.events);
+            let mut connection = self.connection().await?;
+            let after: Option<String> = call.invoke_async(&mut connection).await?;
+            if after.as_deref() == Some("") {
+                return Ok(Some((before.header, false)));
+            }
+            if let Some(after) = after {
+                connection.wait_for_replicas().await?;
+                return Ok(Some((decoded(id, &after)?.header, true)));
+            }
+        }
+        Err(unexpected("a job changes too often"))
+    }
+
+    /// Ends the current attempt of a job; returns whether it was the current one.
+    async fn end_attempt(&self, attempt: Attempt, end: impl Fn(&JobRecord) -> JobChange) -> Result<bool> {
+        let changed = self.change(attempt.id, |before| before.header.is_current(attempt).then(|| end(before))).await?;
+        self.appends().remove(&attempt.id);
+        Ok(changed.is_some_and(|(_, changed)| changed))
+    }
+
+    /// Ends a job with the result of its current attempt, which is its last event too. Returns false if the attempt is not
+    /// the current one.
+    pub(crate) async fn finish(&self, attempt: Attempt, result: Arc<RunResult>) -> Result<bool> {
+        self.end_attempt(attempt, |before| {
+            let status = if before.header.cancel_requested { JobStatus::Cancelled } else { JobStatus::Finished };
+            JobChange::to(before.clone()).end(status, Some(&result))
+        })
+        .await
+    }
+
+    /// Puts a running job back into the queue, for a server that ends before it does.
+    pub(crate) async fn put_back(&self, attempt: Attempt) -> Result<bool> {
+        self.end_attempt(attempt, |before| JobChange::interrupt(before, Interruption::Shutdown, None)).await
+    }
+
+    /// Ends an attempt that failed for reasons of the host. The job is queued again, or ends with this result.
+    pub(crate) async fn fail(&self, attempt: Attempt, result: Arc<RunResult>) -> Result<bool> {
+        let interrupt = |before: &JobRecord| JobChange::interrupt(before, Interruption::HostFailure, Some(&result));
+        let ended = self.end_attempt(attempt, interrupt).await;
+        self.sweeps.forget();
+        ended
+    }
+
+    /// Ends an attempt whose keeper ended. The job is queued again as a suspect, or ends with this result.
+    pub(crate) async fn suspect(&self, attempt: Attempt, result: Arc<RunResult>) -> Result<bool> {
+        let interrupt = |before: &JobRecord| JobChange::interrupt(before, Interruption::Death, Some(&result));
+        self.end_attempt(attempt, interrupt).await
+    }
+
+    /// Cancels a job: one that waits ends, one that runs has to be ended by its server, whatever happens to it meanwhile.
+    pub(crate) async fn cancel(&self, id: JobId) -> Result<Option<JobHeader>> {
+        let changed = self.change(id, |before| match before.header.status {
+            JobStatus::Queued => Some(JobChange::to(before.clone()).end(JobStatus::Cancelled, None)),
+            JobStatus::Running if !before.header.cancel_requested => {
+                let mut after = before.clone();
+                after.header.cancel_requested = true;
+                Some(JobChange::to(after))
+            }
+            _ => None,
+        });
+        Ok(changed.await?.map(|(header, _)| header))
+    }
+
+    /// Queues delayed jobs whose time has come, ends those that were not started in time, and interrupts those whose server
+    /// is silent. Returns how long until the next sweep. Before that time, a sweep costs no command: whoever makes something
+    /// due earlier sends a notification.
+    pub(crate) async fn sweep(&self) -> Result<Option<Duration>> {
+        let work = *self.notices.work().borrow();
+        if let Some((known, due)) = self.sweeps.known() {
+            let left = due.saturating_duration_since(Instant::now());
+            if known == work && self.notices.are_heard() && !left.is_zero() {
+                return Ok(Some(left));
+            }
+        }
+        for _ in 0..MOST_TRIES {
+            let call = self.call(&scripts::SWEEP);
+            let (lapsed, expired, left): (Vec<String>, Vec<String>, String) =
+                call.invoke_async(&mut self.connection().await?).await?;
+            for id in expired.iter().filter_map(|id| id.parse().ok()) {
+                let expire = |before: &JobRecord| {
+                    let waits = before.header.status == JobStatus::Queued && before.header.attempts == 0;
+                    waits.then(|| JobChange::to(before.clone()).end(JobStatus::Expired, None))
+                };
+                self.change(id, expire).await?;
+            }
+            // After an outage, the servers that are alive have to have the time to renew their leases.
+            let grace = self.lease.saturating_sub(self.link.age());
+            if !lapsed.is_empty() && !grace.is_zero() {
+                let left = grace.min(Duration::from_secs(1));
+                self.sweeps.note(work, left);
+                return Ok(Some(left));
+            }
+            for id in lapsed.iter().filter_map(|id| id.parse().ok()) {
+                self.interrupt_lapsed(id).await?;
+            }
+            if let Some(left) = left.parse().ok().filter(|left| *left > 0.0) {
+                let left = Duration::try_from_secs_f64(left).unwrap_or(SWEEP).min(SWEEP).min(self.lease);
+                self.sweeps.note(work, left);
+                return Ok(Some(left));
+            }
+        }
+        Ok(Some(Duration::ZERO))
+    }
+
+    /// Interrupts the attempt of a job whose lease has ended, unless its server has renewed it meanwhile.
+    async fn interrupt_lapsed(&self, id: JobId) -> Result<()> {
+        let interrupt = |before: &JobRecord| {
+            let runs = before.header.status == JobStatus::Running;
+            runs.then(|| JobChange { needs_lapse: true, ..JobChange::interrupt(before, Interruption::Death, None) })
+        };
+        self.change(id, interrupt).await.map(drop)
+    }
+
+    /// Takes a job whose webhook is due, of any owner except these. Its delivery is leased for this long.
+    pub(crate) async fn take_delivery(&self, lease: Duration, without: Vec<Option<String>>) -> Result<Option<Job>> {
+        let work = *self.notices.work().borrow();
+        let mut call = self.call(&scripts::TAKE_DELIVERY);
+        call.arg(lease.as_secs_f64());
+        for owner in &without {
+            call.arg(owner.as_deref().unwrap_or_default());
+        }
+        let (id, left): (String, String) = call.invoke_async(&mut self.connection().await?).await?;
+        if let Ok(id) = id.parse() {
+            return self.get(id).await;
+        }
+        let left = left.parse().ok().and_then(|left| Duration::try_from_secs_f64(left).ok()).unwrap_or(DELIVERIES);
+        // What is due may be that of an owner that was left out.
+        let least = if without.is_empty() { Duration::ZERO } else { DELIVERIES_LEFT_OUT };
+        self.deliveries.note(work, left.clamp(least, DELIVERIES));
+        Ok(None)
+    }
+
+    /// Records the outcome of a delivery, and when to retry.
+    pub(crate) async fn note_delivery(&self, id: JobId, webhook: Webhook, again: Option<Duration>) -> Result<()> {
+        let mut call = self.call(&scripts::NOTE_DELIVERY);
+        call.arg(id.to_string()).arg(json(&webhook));
+        call.arg(again.map(|after| after.as_secs_f64().to_string()).unwrap_or_default());
+        call.invoke_async::<i64>(&mut self.connection().await?).await.map(drop)
+    }
+
+    /// Charges runs against a daily quota. Returns false, and charges nothing, if too few are left.
+    pub(crate) async fn spend(&self, who: String, runs: u64, most: u64) -> Result<bool> {
+        let mut call = self.call(&scripts::SPEND);
+        call.arg(who).arg(runs).arg(most);
+        let spent: i64 = call.invoke_async(&mut self.connection().await?).await?;
+        Ok(spent == 1)
+    }
+
+    /// Forgets jobs that ended too long ago, and takes over what a server of 0.1.0 has queued since. Returns how many were
+    /// forgotten.
+    pub(crate) async fn expire(&self) -> Result<usize> {
+        self.adopt().await?;
+        let retention = self.retention.as_secs_f64();
+        let mut forgotten = 0;
+        loop {
+            let mut call = self.call(&scripts::OLD);
+            call.arg(retention).arg(FORGOTTEN_AT_ONCE);
+            let old: Vec<String> = call.invoke_async(&mut self.connection().await?).await?;
+            if old.is_empty() {
+                return Ok(forgotten);
+            }
+            let mut call = self.call(&scripts::FORGET);
+            for id in &old {
+                for kind in ["request", "result", "events"] {
+                    call.key(format!("{}:{kind}:{id}", self.prefix));
+                }
+            }
+            call.arg(retention).arg(&old);
+            forgotten += call.invoke_async::<usize>(&mut self.connection().await?).await?;
+        }
+    }
+
+    /// Follows a job.
+    pub(crate) fn follow(&self, id: JobId) -> RedisWatch {
+        self.notices.follow(id)
+    }
+}
+
+impl NextLook {
+    fn known(&self) -> Option<(u64, Instant)> {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn note(&self, work: u64, left: Duration) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some((work, Instant::now() + left));
+    }
+
+    /// Something may be due earlier than was known.
+    fn forget(&self) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+}
+
+/// Waits until there is a later notification than this one, or for this long.
+async fn wait_past(mut work: watch::Receiver<u64>, known: u64, most: Duration) {
+    let _ = tokio::time::timeout(most, work.wait_for(|count| *count != known)).await;
+}
+
+fn decoded(id: JobId, text: &str) -> Result<JobRecord> {
+    JobRecord::decode(id, text).ok_or_else(|| unexpected("the header of a job cannot be read"))
 }
 
 fn parse<T: DeserializeOwned>(text: Option<&String>) -> Option<T> {
@@ -523,75 +720,74 @@ fn json(value: &impl serde::Serialize) -> String {
     serde_json::to_string(value).unwrap_or_default()
 }
 
-/// The status of a job by its name.
-fn status_named(name: &str) -> Option<JobStatus> {
-    serde_json::from_value(serde_json::Value::String(name.to_owned())).ok()
+/// Whether Redis has no memory for more jobs.
+pub(crate) fn is_full(error: &RedisError) -> bool {
+    error.code() == Some("OOM")
 }
 
-fn vanished(what: &'static str) -> RedisError {
-    RedisError::from((redis::ErrorKind::UnexpectedReturnType, "something vanished", what.to_owned()))
+fn unexpected(what: &'static str) -> RedisError {
+    RedisError::from((redis::ErrorKind::UnexpectedReturnType, what))
 }
 
-/// A password in an address.
-fn encode(password: &str) -> String {
-    password
-        .bytes()
-        .map(|byte| if byte.is_ascii_alphanumeric() { char::from(byte).to_string() } else { format!("%{byte:02X}") })
-        .collect()
-}
+#[cfg(test)]
+mod tests;
 
 #[cfg(test)]
 mod measure {
     use super::*;
+    use crate::header::OVERHEAD;
     use crate::store::Usage;
 
     impl RedisStore {
-        pub(crate) async fn usage(&self, owner: &str) -> Usage {
-            let mut connection = self.connection.clone();
-            let (waiting, running, bytes): (Option<u64>, Option<u64>, Option<u64>) = redis::pipe()
-                .cmd("HGET")
-                .arg(self.key("waiting-count"))
-                .arg(owner)
-                .cmd("HGET")
-                .arg(self.key("running"))
-                .arg(owner)
-                .cmd("HGET")
-                .arg(self.key("bytes"))
-                .arg(owner)
+        /// Ends all leases, as if every server had been silent for long.
+        pub(crate) async fn end_leases(&self) {
+            let mut connection = self.connection().await.expect("connect");
+            self.link.make_older(self.lease);
+            let timers: Vec<String> = redis::cmd("ZRANGE")
+                .arg(self.key("timers"))
+                .arg(0)
+                .arg(-1)
                 .query_async(&mut connection)
                 .await
                 .expect("read");
-            let [waiting, running, bytes] = [waiting, running, bytes].map(Option::unwrap_or_default);
+            for timer in timers.iter().filter(|timer| timer.starts_with('r')) {
+                let mut command = redis::cmd("ZADD");
+                command.arg(self.key("timers")).arg(0).arg(timer);
+                let _: i64 = command.query_async(&mut connection).await.expect("write");
+            }
+        }
+
+        pub(crate) async fn usage(&self, owner: &str) -> Usage {
+            let mut pipe = redis::pipe();
+            for kind in ["waiting", "running", "bytes"] {
+                pipe.cmd("HGET").arg(self.key(kind)).arg(owner);
+            }
+            let mut connection = self.connection().await.expect("connect");
+            let counts: [Option<u64>; 3] = pipe.query_async(&mut connection).await.expect("read");
+            let [waiting, running, bytes] = counts.map(Option::unwrap_or_default);
             Usage { waiting, running, bytes }
         }
 
         /// What an owner has, found by reading everything.
         pub(crate) async fn measured(&self, owner: &str) -> Usage {
-            let mut connection = self.connection.clone();
-            let ids: Vec<String> = redis::cmd("ZRANGE")
-                .arg(self.key("jobs"))
-                .arg(0)
-                .arg(-1)
-                .query_async(&mut connection)
-                .await
-                .expect("ids");
+            let mut connection = self.connection().await.expect("connect");
+            let ids: Vec<String> =
+                redis::cmd("HKEYS").arg(self.key("jobs")).query_async(&mut connection).await.expect("ids");
             let mut usage = Usage::default();
             for id in ids.iter().map(|id| id.parse::<JobId>().expect("an id")) {
-                let job = self.get(id).await.expect("get").expect("there");
-                if job.owner.as_deref().unwrap_or_default() != owner {
+                let header = self.header(id).await.expect("read").expect("there");
+                if header.owner_name() != owner {
                     continue;
                 }
-                let mut bytes = OVERHEAD;
-                for field in ["request", "result", "webhook"] {
-                    let mut length = redis::cmd("HSTRLEN");
-                    length.arg(self.of("job", id)).arg(field);
-                    bytes += length.query_async::<u64>(&mut connection).await.expect("length");
-                }
-                let mut events = redis::cmd("XRANGE");
-                events.arg(self.of("events", id)).arg("-").arg("+");
-                let events: Vec<StreamEntry> = events.query_async(&mut connection).await.expect("events");
-                bytes += events.iter().map(|(_, fields)| fields[0].1.len() as u64).sum::<u64>();
-                usage.add(job.status, bytes);
+                let mut pipe = redis::pipe();
+                pipe.cmd("STRLEN").arg(self.of("request", id)).cmd("STRLEN").arg(self.of("result", id));
+                pipe.cmd("HSTRLEN").arg(self.key("webhooks")).arg(id.to_string());
+                let sizes: Vec<u64> = pipe.query_async(&mut connection).await.expect("sizes");
+                let mut list = redis::cmd("LRANGE");
+                list.arg(self.of("events", id)).arg(0).arg(-1);
+                let events: Vec<String> = list.query_async(&mut connection).await.expect("events");
+                let events = events.iter().map(|event| event.len() as u64).sum::<u64>();
+                usage.add(header.status, OVERHEAD + sizes.iter().sum::<u64>() + events);
             }
             usage
         }

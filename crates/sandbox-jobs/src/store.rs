@@ -13,7 +13,7 @@ use crate::model::{
     StoreLimits, Turns, Webhook,
 };
 #[cfg(feature = "redis")]
-use crate::redis::RedisStore;
+use crate::redis::{RedisSettings, RedisStore, RedisWatch};
 
 /// A job store.
 #[derive(Debug, Clone)]
@@ -44,7 +44,24 @@ impl StoreError {
     /// Whether the store has no room for more jobs. Jobs can be read all the same.
     #[must_use]
     pub fn is_full(&self) -> bool {
-        matches!(self, Self::File(FileError::Full))
+        match self {
+            Self::File(error) => matches!(error, FileError::Full),
+            #[cfg(feature = "redis")]
+            Self::Redis(error) => crate::redis::is_full(error),
+            Self::Gone => false,
+        }
+    }
+}
+
+impl StoreError {
+    /// Whether the store cannot be reached now, and the same call may work later.
+    #[must_use]
+    pub fn is_unavailable(&self) -> bool {
+        match self {
+            Self::File(_) | Self::Gone => false,
+            #[cfg(feature = "redis")]
+            Self::Redis(_) => !self.is_full(),
+        }
     }
 }
 
@@ -69,8 +86,8 @@ impl JobStore {
 
     /// The store in Redis.
     #[cfg(feature = "redis")]
-    pub async fn redis(address: &str, password: Option<&str>, database: i64, retention: Duration) -> Result<Self> {
-        Ok(Self::Redis(Arc::new(RedisStore::connect(address, password, database, retention).await?)))
+    pub async fn redis(settings: RedisSettings, retention: Duration) -> Result<Self> {
+        Ok(Self::Redis(Arc::new(RedisStore::connect(settings, retention).await?)))
     }
 
     /// Its name.
@@ -206,6 +223,12 @@ impl JobStore {
         on_store!(self, store => store.fail(attempt, result))
     }
 
+    /// Ends an attempt whose keeper ended. The job is a suspect, like one whose server died: it runs again alone, and only
+    /// such an attempt counts as a failure. If there were too many, the job is given up and ends with this result.
+    pub async fn suspect(&self, attempt: Attempt, result: Arc<RunResult>) -> Result<bool> {
+        on_store!(self, store => store.suspect(attempt, result))
+    }
+
     /// Cancels a job, and returns it as it is then. A job that waits ends. For one that runs, the cancellation is recorded
     /// before this returns, and holds whatever happens to its server: the job ends as cancelled.
     pub async fn cancel(&self, id: JobId) -> Result<Option<JobHeader>> {
@@ -224,6 +247,16 @@ impl JobStore {
         on_store!(self, store => store.sweep())
     }
 
+    /// Copies the store to a file that must not exist, if it is in a file. Jobs are created and run meanwhile. Returns false
+    /// if the store is in Redis, which has backups of its own.
+    pub async fn backup(&self, file: &Path) -> Result<bool> {
+        match self {
+            Self::Embedded(store) => store.backup(file).await.map(|()| true).map_err(StoreError::from),
+            #[cfg(feature = "redis")]
+            Self::Redis(_) => Ok(false),
+        }
+    }
+
     /// Forgets jobs that ended long ago, and returns how many. To be called from time to time.
     pub async fn expire(&self) -> Result<usize> {
         on_store!(self, store => store.expire())
@@ -235,7 +268,7 @@ impl JobStore {
         match self {
             Self::Embedded(store) => JobWatch::Told(Arc::clone(store), id, store.follow(id)),
             #[cfg(feature = "redis")]
-            Self::Redis(_) => JobWatch::Asks,
+            Self::Redis(store) => JobWatch::Redis(store.follow(id)),
         }
     }
 }
@@ -245,17 +278,12 @@ impl JobStore {
 pub enum JobWatch {
     /// The store notifies it of changes.
     Told(Arc<Embedded>, JobId, tokio::sync::watch::Receiver<u64>),
-    /// It has to poll.
-    Asks,
+    /// Redis does.
+    #[cfg(feature = "redis")]
+    Redis(RedisWatch),
 }
 
 impl JobWatch {
-    /// Whether the store notifies of changes, so that polling can be rare.
-    #[must_use]
-    pub fn is_told(&self) -> bool {
-        matches!(self, Self::Told(..))
-    }
-
     /// Waits until the job may have changed, or for this long.
     pub async fn changed(&mut self, most: Duration) {
         match self {
@@ -265,7 +293,8 @@ impl JobWatch {
                     *changes = store.follow(*id);
                 }
             }
-            Self::Asks => tokio::time::sleep(most).await,
+            #[cfg(feature = "redis")]
+            Self::Redis(watch) => drop(tokio::time::timeout(most, watch.changed()).await),
         }
     }
 }

@@ -9,14 +9,11 @@ use sandbox_jobs::{JobId, JobStore, Progress};
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
-/// How long a watcher relies on the store to tell it of changes.
-const TOLD: Duration = Duration::from_secs(30);
+/// How long a watcher relies on the store to notify it of changes. Stores are reliable in this, and looking costs commands.
+const PATIENCE: Duration = Duration::from_secs(300);
 
-/// How often a watcher asks a store that tells nothing: at first, and at last while nothing changes.
-const ASKS: (Duration, Duration) = (Duration::from_millis(50), Duration::from_millis(500));
-
-/// With many watchers, each asks so much more seldom.
-const FOR_EACH: Duration = Duration::from_millis(1);
+/// How long a watcher waits after a failure of the store.
+const RETRY: Duration = Duration::from_secs(1);
 
 /// How many jobs are remembered before those that are not followed any more are forgotten.
 const MOST_REMEMBERED: usize = 64;
@@ -98,7 +95,7 @@ impl Followed {
             }
             let (sender, news) = watch::channel(News::None);
             self.watchers.fetch_add(1, Ordering::Relaxed);
-            let task = tokio::spawn(keep_watch(store.clone(), id, sender, Arc::clone(&self.watchers)));
+            let task = tokio::spawn(keep_watch(store.clone(), id, sender));
             let watcher = Arc::new(Watcher { news, task: task.abort_handle(), watchers: Arc::clone(&self.watchers) });
             jobs.insert(id, Arc::downgrade(&watcher));
             watcher
@@ -110,25 +107,21 @@ impl Followed {
 }
 
 /// Tells followers how far a job is until it has ended.
-async fn keep_watch(store: JobStore, id: JobId, followers: watch::Sender<News>, watchers: Arc<AtomicUsize>) {
+async fn keep_watch(store: JobStore, id: JobId, followers: watch::Sender<News>) {
     // Followed before it is looked at, so that no change falls between.
     let mut changes = store.follow(id);
-    let mut pause = ASKS.0;
     loop {
-        let news = match store.progress(id).await {
-            Ok(progress) => progress.map_or(News::Gone, News::At),
+        let (news, patience) = match store.progress(id).await {
+            Ok(progress) => (progress.map_or(News::Gone, News::At), PATIENCE),
             Err(error) => {
                 tracing::error!(%error, %id, "cannot read the progress of a job");
-                followers.borrow().to_owned()
+                (followers.borrow().to_owned(), RETRY)
             }
         };
-        let is_new = followers.send_if_modified(|told| std::mem::replace(told, news) != news);
+        followers.send_if_modified(|told| std::mem::replace(told, news) != news);
         if news.is_final() {
             return;
         }
-        pause = if is_new { ASKS.0 } else { (pause * 3 / 2).min(ASKS.1) };
-        let others = u32::try_from(watchers.load(Ordering::Relaxed)).unwrap_or(u32::MAX);
-        let patience = if changes.is_told() { TOLD } else { pause.max(FOR_EACH * others) };
         changes.changed(patience).await;
     }
 }

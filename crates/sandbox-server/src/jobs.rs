@@ -41,8 +41,13 @@ const LONGEST_PAGE: usize = 200;
 impl From<StoreError> for Problem {
     fn from(error: StoreError) -> Self {
         if error.is_full() {
-            let detail = "the disk of the job store is full; jobs can be read, and created again when there is room";
+            let detail = "the job store is full; jobs can be read, and created again when there is room";
             return Self::new(Code::DiskFull, detail).retry_after(30);
+        }
+        if error.is_unavailable() {
+            // The reason is for the operator: it may name parts of the installation.
+            tracing::error!(%error, "the job store is unavailable");
+            return Self::new(Code::StoreUnavailable, "the job store cannot be reached now").retry_after(2);
         }
         Self::new(Code::Internal, error.to_string())
     }

@@ -3,6 +3,7 @@
 //! The keeper is started first, before any configuration is read; the HTTP side comes after it and asks it for cells.
 
 mod auth;
+mod backup;
 mod batch;
 mod body;
 mod capacity;
@@ -72,7 +73,8 @@ fn main() -> ExitCode {
         return if printed.is_ok() { ExitCode::SUCCESS } else { ExitCode::from(1) };
     }
     // Before the configuration, which holds keys and passwords.
-    let serves = !matches.get_flag("print-config") && !matches.get_flag("health");
+    let backup = matches.subcommand_matches("backup").and_then(|backup| backup.get_one::<std::path::PathBuf>("file"));
+    let serves = !matches.get_flag("print-config") && !matches.get_flag("health") && backup.is_none();
     let executor = serves.then(Executor::start_replaceable);
     let config = match Config::read(&matches, |name| std::env::var_os(name)) {
         Ok(config) => config,
@@ -87,6 +89,9 @@ fn main() -> ExitCode {
             writeln!(std::io::stdout(), "{report}").map_err(|error| format!("cannot print: {error}"))
         });
         return asked.map_or_else(|why| fail(&why, 1), |()| ExitCode::SUCCESS);
+    }
+    if let Some(file) = backup {
+        return backup::make(&config, file).map_or_else(|why| fail(&why, 1), |()| ExitCode::SUCCESS);
     }
     match executor.map_or(Ok(()), |executor| run(config, executor)) {
         Ok(()) => ExitCode::SUCCESS,
@@ -180,6 +185,9 @@ fn run(mut config: Config, executor: Result<Executor, Failure>) -> Result<(), St
         let app = Arc::new(
             state::App::new(service, jobs, webhooks, isolation, config, keys).map_err(|error| error.to_string())?,
         );
+        if matches!(app.jobs, sandbox_jobs::JobStore::Embedded(_)) {
+            backup::start(&app, &data_dir);
+        }
         serve::serve(&app, config).await
     });
     runtime.shutdown_timeout(std::time::Duration::from_secs(5));
@@ -191,9 +199,8 @@ fn run(mut config: Config, executor: Result<Executor, Failure>) -> Result<(), St
 async fn open_jobs(config: &Config, data_dir: &Path) -> Result<sandbox_jobs::JobStore, String> {
     #[cfg(feature = "redis")]
     if let Some(redis) = &config.redis {
-        let (address, password) = (redis.address.as_str(), redis.password.as_deref());
-        let opened = sandbox_jobs::JobStore::redis(address, password, redis.database, config.retention).await;
+        let opened = sandbox_jobs::JobStore::redis(redis.clone(), config.retention).await;
         return opened.map_err(|error| error.to_string());
     }
-    sandbox_jobs::JobStore::embedded(&data_dir.join("jobs.redb"), config.retention).map_err(|error| error.to_string())
+    sandbox_jobs::JobStore::embedded(&data_dir.join(backup::JOBS), config.retention).map_err(|error| error.to_string())
 }

@@ -99,6 +99,7 @@ pub(crate) enum Code {
     QueueFull,
     StorageFull,
     DiskFull,
+    StoreUnavailable,
     IdempotencyConflict,
     TooManyRequests,
     QuotaExceeded,
@@ -110,7 +111,7 @@ pub(crate) enum Code {
 
 impl Code {
     /// Every code.
-    pub(crate) const ALL: [Self; 26] = [
+    pub(crate) const ALL: [Self; 27] = [
         Self::MalformedJson,
         Self::InvalidRequest,
         Self::UnknownLanguage,
@@ -130,6 +131,7 @@ impl Code {
         Self::QueueFull,
         Self::StorageFull,
         Self::DiskFull,
+        Self::StoreUnavailable,
         Self::IdempotencyConflict,
         Self::Draining,
         Self::ShuttingDown,
@@ -171,6 +173,9 @@ impl Code {
                 ("storage_full", StatusCode::TOO_MANY_REQUESTS, "job storage of the API key exhausted")
             }
             Self::DiskFull => ("disk_full", StatusCode::INSUFFICIENT_STORAGE, "the disk of the server is full"),
+            Self::StoreUnavailable => {
+                ("store_unavailable", StatusCode::SERVICE_UNAVAILABLE, "the job store is unavailable")
+            }
             Self::IdempotencyConflict => {
                 ("idempotency_conflict", StatusCode::CONFLICT, "idempotency key used for another request")
             }

@@ -180,14 +180,17 @@ impl Drop for Delivering {
 pub(crate) async fn deliver(app: Arc<App>) {
     let deliveries = Arc::new(Deliveries::default());
     while !app.closing.load(Ordering::Relaxed) {
-        let due = match deliveries.full() {
-            Some(full) => app.jobs.take_delivery(3 * PATIENCE, full).await,
-            None => Ok(None),
+        let Some(full) = deliveries.full() else {
+            deliveries.ended.notified().await;
+            continue;
         };
-        let due = match due {
+        let due = match app.jobs.take_delivery(3 * PATIENCE, full).await {
             Ok(Some(job)) => job,
             Ok(None) => {
-                let _ = tokio::time::timeout(Duration::from_millis(250), deliveries.ended.notified()).await;
+                tokio::select! {
+                    () = app.jobs.delivery_due(Duration::from_millis(250)) => {}
+                    () = deliveries.ended.notified() => {}
+                }
                 continue;
             }
             Err(error) => {

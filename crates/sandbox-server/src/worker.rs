@@ -224,6 +224,7 @@ fn carry_out(app: &App, handle: &Handle, job: &Job) {
         }
         Ok(result) if result.verdict == Verdict::InternalError => AttemptEnd::HostFailure(result),
         Ok(result) => AttemptEnd::Finished(result),
+        Err(refused) if refused.is_keeper_end() => AttemptEnd::KeeperEnd(internal_error(refused.to_string())),
         Err(refused) if refused.is_internal() => AttemptEnd::HostFailure(internal_error(refused.to_string())),
         Err(refused) => AttemptEnd::Finished(internal_error(refused.to_string())),
     };
@@ -241,6 +242,8 @@ enum AttemptEnd {
     Finished(Arc<RunResult>),
     /// The host failed; the job is tried again, or given up with this result.
     HostFailure(Arc<RunResult>),
+    /// The keeper ended; the job may have been the cause, and is tried again alone or given up with this result.
+    KeeperEnd(Arc<RunResult>),
     /// The server ends, the job does not: another server runs it.
     Shutdown,
 }
@@ -254,6 +257,10 @@ async fn conclude(app: &App, attempt: Attempt, outcome: AttemptEnd) {
         AttemptEnd::HostFailure(result) => {
             tracing::warn!(id = %attempt.id, attempt = attempt.number, error = result.error, "an attempt of a job failed");
             persist("the failure", attempt, || app.jobs.fail(attempt, Arc::clone(&result))).await
+        }
+        AttemptEnd::KeeperEnd(result) => {
+            tracing::warn!(id = %attempt.id, attempt = attempt.number, "the keeper ended during an attempt of a job");
+            persist("the interruption", attempt, || app.jobs.suspect(attempt, Arc::clone(&result))).await
         }
         AttemptEnd::Shutdown => persist("the interruption", attempt, || app.jobs.put_back(attempt)).await,
     };

@@ -114,6 +114,32 @@ async fn failures_of_the_host_are_retried_until_the_job_is_given_up() {
 }
 
 #[tokio::test]
+async fn a_job_whose_keeper_ended_runs_again_alone() {
+    for place in Place::both().await {
+        let store = &place.store;
+        let id = create(store, "x").await.id;
+        for attempt in 1..=MOST_FAILURES + 1 {
+            let job = take(store).await.expect("one");
+            assert_eq!(
+                (job.id, job.attempts, job.failures),
+                (id, attempt, attempt.saturating_sub(2)),
+                "{}",
+                store.name()
+            );
+            let alone = store.header(id).await.expect("header").expect("there").alone;
+            assert_eq!(alone, attempt > 1, "{}", store.name());
+            let ended = RunResult::internal_error("the keeper ended".to_owned());
+            assert!(store.suspect(job.attempt(), Arc::new(ended)).await.expect("suspect"));
+        }
+        assert!(take(store).await.is_none());
+        let job = get(store, id).await;
+        assert_eq!((job.status, job.failures), (JobStatus::Finished, MOST_FAILURES));
+        assert_eq!(job.result.expect("a result").error.as_deref(), Some("the keeper ended"));
+        assert_exact(store, "", "given up").await;
+    }
+}
+
+#[tokio::test]
 async fn a_shutdown_does_not_count_as_a_failure() {
     for place in Place::both().await {
         let store = &place.store;

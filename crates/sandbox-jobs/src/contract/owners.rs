@@ -139,9 +139,7 @@ async fn usage_is_exact_after_every_change() {
 async fn nothing_is_left_of_an_owner_whose_jobs_are_forgotten() {
     let dir = tempfile::tempdir().expect("tempdir");
     let file = JobStore::embedded(&dir.path().join("jobs.redb"), Duration::ZERO).expect("open");
-    let address = redis().address();
-    let prefix = format!("test-{}", JobId::new());
-    let other = RedisStore::connect_as(&address, None, 0, Duration::ZERO, &prefix).await.expect("connect");
+    let other = redis_store(&format!("test-{}", JobId::new()), Duration::ZERO).await;
     for store in [file, JobStore::Redis(other.into())] {
         let webhook = Some(Webhook::new("http://example.com/".to_owned(), "s".repeat(20)));
         let new = NewJob { webhook, idempotency_key: Some("k".to_owned()), ..job_of("a", "x") };

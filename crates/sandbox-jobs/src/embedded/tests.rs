@@ -292,6 +292,34 @@ async fn a_newer_format_is_refused_with_what_to_do() {
 }
 
 #[tokio::test]
+async fn a_backup_is_complete_and_can_be_opened() {
+    let dir = tempfile::tempdir().expect("tempdir");
+    let [file, live, still] = ["jobs.redb", "live.redb", "still.redb"].map(|name| dir.path().join(name));
+    let store = Embedded::open(&file, RETENTION).expect("open");
+    let (ended, waits) = (try_create(&store, "ended").await.expect("create"), try_create(&store, "waits").await);
+    let attempt = take_one(&store).await;
+    store.append(attempt, vec![output("seen".to_owned())]).await.expect("append");
+    store.finish(attempt, result("done")).await.expect("finish");
+    store.backup(&live).await.expect("backup");
+    assert!(store.backup(&live).await.is_err(), "a file is not replaced");
+    assert!(backup_file(&file, &still).is_err(), "the store is open");
+    let later = try_create(&store, "later").await.expect("create");
+    drop(store);
+    backup_file(&file, &still).expect("backup");
+    for (copy, has_later) in [(live, false), (still, true)] {
+        use std::os::unix::fs::PermissionsExt;
+        assert_eq!(std::fs::metadata(&copy).expect("metadata").permissions().mode() & 0o777, 0o600);
+        let store = Embedded::open(&copy, RETENTION).expect("open");
+        assert_consistent(&store, "restored");
+        let job = store.get(ended).await.expect("get").expect("there");
+        assert_eq!(job.result.as_ref(), Some(&*result("done")));
+        assert_eq!(store.events(ended, 0, 10).await.expect("events").len(), 2);
+        assert_eq!(take_one(&store).await.id, *waits.as_ref().expect("created"));
+        assert_eq!(store.get(later).await.expect("get").is_some(), has_later);
+    }
+}
+
+#[tokio::test]
 async fn appending_and_listing_do_not_depend_on_the_size_of_requests() {
     let disk = Arc::new(TestDisk::default());
     let store = open(&disk).expect("open");
@@ -308,8 +336,32 @@ async fn appending_and_listing_do_not_depend_on_the_size_of_requests() {
     assert!(written < 1 << 20, "{written} bytes were written");
 }
 
+#[tokio::test]
+async fn concurrent_operations_share_commits() {
+    const JOBS: usize = 300;
+    let disk = Arc::new(TestDisk::default());
+    let store = open(&disk).expect("open");
+    disk.logs.store(true, Ordering::SeqCst);
+    let syncs = || {
+        let mut log = lock(&disk.log);
+        let syncs = log.iter().filter(|change| matches!(change, Change::Sync)).count();
+        log.clear();
+        syncs
+    };
+    let ids: Vec<JobId> =
+        futures_in_order((0..JOBS).map(|_| try_create(&store, "x"))).await.into_iter().flatten().collect();
+    assert_eq!(ids.len(), JOBS);
+    let created = syncs();
+    assert!((1..JOBS / 2).contains(&created), "{created} commits for {JOBS} jobs");
+    let cancelled = futures_in_order(ids.iter().map(|id| store.cancel(*id))).await;
+    assert!(cancelled.into_iter().all(|job| job.expect("cancel").expect("there").status == JobStatus::Cancelled));
+    let cancelled = syncs();
+    assert!((1..JOBS / 2).contains(&cancelled), "{cancelled} commits for {JOBS} cancellations");
+    assert_consistent(&store, "cancelled");
+}
+
 /// Creates this many jobs with this many callers, and returns how many that is a second.
-async fn creation_rate(store: &Arc<Embedded>, callers: usize, jobs: usize) -> f64 {
+async fn creation_rate(store: &Arc<Embedded>, callers: u32, jobs: u32) -> f64 {
     let began = Instant::now();
     let tasks = (0..callers).map(|_| {
         let store = Arc::clone(store);
@@ -322,12 +374,13 @@ async fn creation_rate(store: &Arc<Embedded>, callers: usize, jobs: usize) -> f6
     for task in tasks.collect::<Vec<_>>() {
         task.await.expect("created");
     }
-    jobs as f64 / began.elapsed().as_secs_f64()
+    f64::from(jobs) / began.elapsed().as_secs_f64()
 }
 
 /// `cargo test --release -p sandbox-jobs -- --ignored --nocapture figures`: how fast the store is on this disk.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "prints figures"]
+#[expect(clippy::print_stdout, reason = "that is what it is for")]
 async fn figures() {
     let dir = tempfile::tempdir_in(".").expect("tempdir");
     let store = Arc::new(Embedded::open(&dir.path().join("jobs.redb"), Duration::ZERO).expect("open"));

@@ -1,414 +1,396 @@
-//! The transitions of a job, each one script and therefore one step. They keep the indexes and the accounts of owners, and
-//! use the clock of Redis, which all servers share.
+//! The steps of the store that have to be atomic, each one script.
+//!
+//! All times are those of Redis, because the clocks of servers may differ. All keys are passed as `KEYS`: first those that
+//! every script has, in the order of [`SHARED`], then those of the jobs at hand. All of them have the same hash tag, so that
+//! a cluster keeps them on one node.
 
 use std::sync::LazyLock;
 
 use redis::Script;
 
-/// What the scripts have in common. The first key is what all names begin with.
-const COMMON: &str = r#"
-local function key(kind, id) return KEYS[1] .. ':' .. kind .. (id and (':' .. id) or '') end
-local function now() local time = redis.call('TIME'); return tonumber(time[1]) + tonumber(time[2]) / 1e6 end
-local function get(id, field) return redis.call('HGET', key('job', id), field) end
-local function owner_of(id) return get(id, 'owner') or '' end
-local function account(kind, owner, change)
-    if redis.call('HINCRBY', key(kind), owner, change) == 0 then redis.call('HDEL', key(kind), owner) end
+/// The keys that every script has, after the prefix. The names in Lua are the same in capitals.
+pub(super) const SHARED: [&str; 18] = [
+    // The headers of all jobs, by id.
+    "jobs",
+    // All ids, and all ids with their owner before them; both in alphabetical order.
+    "index",
+    "owned",
+    // Jobs that can start: lane, owner, rank and id. How many there are for each lane and owner.
+    "ready",
+    "lanes",
+    // By time: when a delayed job can start (d and its id), when a queued job expires (x), when a lease ends (r).
+    "timers",
+    // Jobs that have ended, by time.
+    "ended",
+    // What each owner has, and when it was last served.
+    "waiting",
+    "running",
+    "bytes",
+    "turns",
+    // The number of queued jobs, and of jobs ever taken.
+    "counters",
+    // The job and the digest of each idempotency key.
+    "keys",
+    // The day and the number of runs on it, for each owner.
+    "quotas",
+    // Webhooks, when they are due, and how many there are for each owner.
+    "webhooks",
+    "due",
+    "due_times",
+    "due_owners",
+];
+
+/// What the scripts have in common. `KEYS` from `FIRST` on are those of jobs; the first argument is the prefix of channels.
+const COMMON: &str = r"
+local FIRST = 19
+local JOBS, INDEX, OWNED, READY, LANES, TIMERS, ENDED, WAITING, RUNNING, BYTES, TURNS, COUNTERS, IDEMPOTENCY,
+    QUOTAS, WEBHOOKS, DUE, DUE_TIMES, DUE_OWNERS = unpack(KEYS, 1, 18)
+local call = redis.call
+local function now()
+    local time = call('TIME')
+    return (tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)) / 1000
 end
--- What a job takes changes.
-local function resize(id, change)
-    redis.call('HINCRBY', key('job', id), 'size', change); account('bytes', owner_of(id), change)
+local function notify(name) call('PUBLISH', ARGV[1] .. ':' .. name, '') end
+local function get(id)
+    local text = call('HGET', JOBS, id)
+    if text then return cjson.decode(text), text end
 end
-local function set(id, field, value)
-    resize(id, #value - redis.call('HSTRLEN', key('job', id), field))
-    redis.call('HSET', key('job', id), field, value)
+local function count(key, name, change)
+    if change ~= 0 and call('HINCRBY', key, name, change) == 0 then call('HDEL', key, name) end
 end
-local function add_event(id, what)
-    local events = key('events', id)
-    -- Release 0.1.0 did not count its events.
-    if not get(id, 'last_event') then redis.call('HSET', key('job', id), 'last_event', redis.call('XLEN', events)) end
-    local number = redis.call('HINCRBY', key('job', id), 'last_event', 1)
-    redis.call('XADD', events, number .. '-0', 'what', what)
-    redis.call('HINCRBY', key('job', id), 'event_size', #what); resize(id, #what)
-    return number
+local function number(key, name) return tonumber(call('HGET', key, name) or '0') end
+-- What a job counts for in the bytes of its owner.
+local function size(job) return OVERHEAD + (job.q or 0) + (job.r or 0) + (job.m or 0) end
+-- A full Redis refuses a script whose first write needs memory. One that ends or renews a job has to go on: this write
+-- needs none.
+local function even_if_full() call('HDEL', COUNTERS, '') end
+local function timer(kind, id, at)
+    if at then call('ZADD', TIMERS, at, kind .. id) else call('ZREM', TIMERS, kind .. id) end
 end
-local function drop_events(id)
-    -- Redis does not take -0 for a number.
-    resize(id, 0 - tonumber(get(id, 'event_size') or '0'))
-    redis.call('HDEL', key('job', id), 'event_size'); redis.call('DEL', key('events', id))
-end
--- The queue of a job: by its labels, and whether it has to run alone. Its place there is by priority and age.
-local function lane_of(id) return (get(id, 'suspect') == '1' and '!' or '') .. (get(id, 'lane') or '') end
-local function set_flag(id, field, value) redis.call('HSET', key('job', id), field, value and '1' or '0') end
--- Into the queue of its owner, at once or at a time, and out of it.
-local function make_ready(id)
-    local owner, lane = owner_of(id), lane_of(id)
-    set_flag(id, 'delayed', false)
-    redis.call('ZADD', key('ready', lane .. ':' .. owner), 0 - tonumber(get(id, 'priority') or '0'), id)
-    redis.call('SADD', key('owners', lane), owner)
-end
-local function enqueue(id, at)
-    if get(id, 'status') ~= 'queued' then
-        redis.call('HSET', key('job', id), 'status', 'queued'); account('waiting-count', owner_of(id), 1)
-        redis.call('INCR', key('waiting-total'))
-    end
-    if at then
-        set_flag(id, 'delayed', true)
-        redis.call('HSET', key('job', id), 'not_before', at); redis.call('ZADD', key('delayed'), at, id)
+-- Adds a job to the indexes of its state, or removes it.
+local function place(id, job, present)
+    local owner = job.o or ''
+    if job.s == 'q' then
+        if job.d then
+            timer('d', id, present and job.n)
+        else
+            local lane = (job.S and '!' or '') .. (job.L or '')
+            local member = lane .. '\0' .. owner .. '\0' .. string.format('%03d', 127 - (job.p or 0)) .. '\0' .. id
+            if present then call('ZADD', READY, 0, member) else call('ZREM', READY, member) end
+            count(LANES, lane .. '\0' .. owner, present and 1 or -1)
+        end
+        if job.x and job.a == 0 then timer('x', id, present and job.x) end
+        count(WAITING, owner, present and 1 or -1); count(COUNTERS, 'queued', present and 1 or -1)
+    elseif job.s == 'r' then
+        if not present then timer('r', id, nil) end
+        count(RUNNING, owner, present and 1 or -1)
     else
-        make_ready(id)
+        if present then call('ZADD', ENDED, job.e or 0, id) else call('ZREM', ENDED, id) end
     end
-    local expires = get(id, 'expires_at')
-    if expires and get(id, 'attempts') == '0' then redis.call('ZADD', key('expiring'), expires, id) end
+    count(BYTES, owner, present and size(job) or 0 - size(job))
 end
-local function dequeue(id, owner)
-    if get(id, 'status') ~= 'queued' then return end
-    account('waiting-count', owner, -1); redis.call('DECR', key('waiting-total'))
-    redis.call('ZREM', key('delayed'), id); redis.call('ZREM', key('expiring'), id)
-    local lane = lane_of(id)
-    redis.call('ZREM', key('ready', lane .. ':' .. owner), id)
-    if redis.call('EXISTS', key('ready', lane .. ':' .. owner)) == 0 then redis.call('SREM', key('owners', lane), owner) end
+-- Saves a job whose state is the same.
+local function save(id, job, more_bytes)
+    call('HSET', JOBS, id, cjson.encode(job)); count(BYTES, job.o or '', more_bytes)
 end
--- A run is over.
-local function release(id)
-    if redis.call('ZREM', key('leases'), id) == 1 then account('running', owner_of(id), -1) end
+-- Takes a job from one state to another. `before` is what the indexes have, and nothing for a new job.
+local function put(id, before, after)
+    if before then place(id, before, false) end
+    place(id, after, true)
+    call('HSET', JOBS, id, cjson.encode(after))
+    if after.s == 'q' then notify('work') end
 end
-local function waiting() return tonumber(redis.call('GET', key('waiting-total')) or '0') end
+local function is_current(job, attempt) return job and job.s == 'r' and job.a == tonumber(attempt) end
+local function due_member(owner, at, id) return owner .. '\0' .. string.format('%016.0f', at * 1000) .. '\0' .. id end
+-- Sets when a webhook is due.
 local function set_delivery(id, owner, at)
+    local before = call('ZSCORE', DUE_TIMES, id)
+    if before then
+        call('ZREM', DUE, due_member(owner, tonumber(before), id)); call('ZREM', DUE_TIMES, id)
+        count(DUE_OWNERS, owner, -1)
+    end
     if at then
-        redis.call('ZADD', key('due', owner), at, id); redis.call('SADD', key('due-owners'), owner)
-    elseif redis.call('ZREM', key('due', owner), id) == 1 and redis.call('EXISTS', key('due', owner)) == 0 then
-        redis.call('SREM', key('due-owners'), owner)
+        call('ZADD', DUE, 0, due_member(owner, at, id)); call('ZADD', DUE_TIMES, at, id); count(DUE_OWNERS, owner, 1)
+        notify('work')
     end
 end
-local function finish(id, status, at, result, event, verdict)
-    release(id); dequeue(id, owner_of(id))
-    redis.call('HSET', key('job', id), 'status', status, 'finished_at', at, 'verdict', verdict)
-    if result ~= '' then set(id, 'result', result) end
-    add_event(id, event)
-    if get(id, 'webhook') then set_delivery(id, owner_of(id), now()) end
-    redis.call('ZADD', key('ended'), now(), id)
+-- Takes from a daily quota. The days are those of UTC.
+local function spend(who, runs, most)
+    local day = math.floor(now() / 86400)
+    local known_day, spent = string.match(call('HGET', QUOTAS, who) or '', '^(%d+) (%d+)$')
+    spent = tonumber(known_day) == day and tonumber(spent) or 0
+    if spent + runs > most then return false end
+    if runs > 0 then call('HSET', QUOTAS, who, string.format('%d %.0f', day, spent + runs)) end
+    return true
 end
--- An attempt is interrupted: its events are dropped, and the job waits again or ends. Only a failure of the host, or the
--- death of a server that ran the job alone, counts.
-local function interrupted(id, why, most, pause, longer, at, result, event, verdict, cancelled)
-    release(id); drop_events(id)
-    add_event(id, '{"event":"restarted","attempt":' .. (get(id, 'attempts') + 1) .. '}')
-    local failures, at_once = tonumber(get(id, 'failures') or '0'), true
-    if why == 'failure' or (why == 'death' and get(id, 'suspect') == '1' and get(id, 'alone') == '1') then
-        failures = failures + 1
-        redis.call('HSET', key('job', id), 'failures', failures)
-    end
-    if why == 'death' then set_flag(id, 'suspect', true) end
-    set_flag(id, 'alone', false)
-    if get(id, 'cancel_requested') == '1' then
-        finish(id, 'cancelled', at, '', cancelled, '')
-    elseif failures >= tonumber(most) then
-        finish(id, 'finished', at, result, event, verdict)
-    elseif why == 'failure' then
-        enqueue(id, now() + (failures <= 1 and pause or longer))
-    else
-        enqueue(id)
-    end
-end
-local function is_current(id, attempt) return get(id, 'status') == 'running' and get(id, 'attempts') == attempt end
--- A job of 0.1.0 gets what that release did not keep: its size, and its place in the indexes.
-local function index(id)
-    local job = key('job', id)
-    if redis.call('EXISTS', job) == 0 or get(id, 'size') then return end
-    local event_size = 0
-    for _, entry in ipairs(redis.call('XRANGE', key('events', id), '-', '+')) do event_size = event_size + #entry[2][2] end
-    local size = event_size
-    for _, field in ipairs({'request', 'result', 'webhook'}) do size = size + redis.call('HSTRLEN', job, field) end
-    redis.call('HSET', job, 'event_size', event_size); resize(id, size + 256)
-    redis.call('ZADD', key('jobs', owner_of(id)), 0, id)
-    redis.call('PERSIST', job); redis.call('PERSIST', key('events', id))
-    local status = get(id, 'status')
-    if status ~= 'queued' and status ~= 'running' then redis.call('ZADD', key('ended'), get(id, 'finished_at') or 0, id) end
-end
-"#;
+";
 
 fn script(body: &str) -> Script {
-    Script::new(&format!("{COMMON}{body}"))
+    let overhead = crate::header::OVERHEAD;
+    Script::new(&format!("{}{body}", COMMON.replace("OVERHEAD", &overhead.to_string())))
 }
 
-/// Creates a job, unless its idempotency key is known or it would exceed a bound. Returns `new`, `known` with the id and the
-/// digest that belong to the key, or the bound.
-pub(super) static CREATE: LazyLock<Script> = LazyLock::new(|| {
-    script(
-        r"
-local id, created, request, language, owner, webhook, known, digest, most, most_own, most_bytes, quota, per_day,
-    priority, lane, delay, expires, overhead = unpack(ARGV)
-if known ~= '' then
-    local value = redis.call('GET', known)
-    if value then return {'known', value} end
-end
-if waiting() >= tonumber(most) then return {'waiting'} end
-if tonumber(redis.call('HGET', key('waiting-count'), owner) or '0') >= tonumber(most_own) then return {'waiting-per-owner'} end
-local size = #request + #webhook + overhead
-if tonumber(redis.call('HGET', key('bytes'), owner) or '0') + size > tonumber(most_bytes) then return {'bytes-per-owner'} end
-if per_day ~= '' then
-    if tonumber(redis.call('GET', quota) or '0') + 1 > tonumber(per_day) then return {'per-day'} end
-    redis.call('INCR', quota); redis.call('EXPIRE', quota, 172800)
-end
-local job = key('job', id)
--- The entry is for servers of 0.1.0, which would fail to cancel a job without one.
-redis.call('HSET', job, 'attempts', 0, 'created_at', created, 'request', request, 'language', language, 'entry', '0-0')
-if owner ~= '' then redis.call('HSET', job, 'owner', owner) end
-if webhook ~= '' then redis.call('HSET', job, 'webhook', webhook, 'has_webhook', '1') end
-redis.call('HSET', job, 'priority', priority, 'lane', lane, 'last_event', 0)
-if expires ~= '' then redis.call('HSET', job, 'expires_at', now() + expires) end
-if known ~= '' then redis.call('SET', known, id .. ' ' .. digest); redis.call('HSET', job, 'key', known) end
-resize(id, size); enqueue(id, delay ~= '' and tonumber(delay) > 0 and now() + delay or nil)
-redis.call('ZADD', key('jobs'), 0, id); redis.call('ZADD', key('jobs', owner), 0, id)
-return {'new'}
-",
-    )
-});
+macro_rules! scripts {
+    ($($(#[$doc:meta])* $name:ident = $body:expr;)*) => {
+        $($(#[$doc])* pub(super) static $name: LazyLock<Script> = LazyLock::new(|| script($body));)*
+    };
+}
 
-/// The number of jobs that wait.
-pub(super) static WAITING: LazyLock<Script> = LazyLock::new(|| script("return waiting()"));
-
-/// Does what time has made due: ends jobs that were not started in time, queues delayed jobs and jobs of servers that died.
-/// Returns how long until there is more to do.
-pub(super) static SWEEP: LazyLock<Script> = LazyLock::new(|| {
-    script(
-        r"
-local expired, most, pause, longer, at, result, event, verdict, cancelled = unpack(ARGV)
-local function due(kind) return redis.call('ZRANGEBYSCORE', key(kind), '-inf', now(), 'LIMIT', 0, 100) end
-for _, id in ipairs(due('expiring')) do finish(id, 'expired', at, '', expired, '') end
-for _, id in ipairs(due('delayed')) do redis.call('ZREM', key('delayed'), id); make_ready(id) end
-for _, id in ipairs(due('leases')) do
-    interrupted(id, 'death', most, pause, longer, at, result, event, verdict, cancelled)
+scripts! {
+    /// Creates a job, unless its idempotency key is known or it would exceed a limit. Returns `new` with the time, `known`
+    /// with the id and the digest that belong to the key, or the limit. `KEYS`: the request.
+    CREATE = r"
+local _, id, text, request, webhook, digest, delay, expires_in, most, most_own, most_bytes, per_day = unpack(ARGV)
+local job = cjson.decode(text)
+local owner = job.o or ''
+if job.k then
+    local known = call('HGET', IDEMPOTENCY, job.k)
+    if known then return {'known', known} end
 end
-local first
-for _, kind in ipairs({'expiring', 'delayed', 'leases'}) do
-    local time = tonumber(redis.call('ZRANGE', key(kind), 0, 0, 'WITHSCORES')[2])
-    if time and (not first or time < first) then first = time end
-end
-return first and tostring(math.max(0, first - now()))
-",
-    )
-});
+if number(COUNTERS, 'queued') >= tonumber(most) then return {'waiting'} end
+if number(WAITING, owner) >= tonumber(most_own) then return {'waiting-per-owner'} end
+if number(BYTES, owner) + size(job) > tonumber(most_bytes) then return {'bytes-per-owner'} end
+if per_day ~= '' and not spend(owner, 1, tonumber(per_day)) then return {'per-day'} end
+job.c = now()
+if delay ~= '' then job.n = job.c + tonumber(delay) end
+if expires_in ~= '' then job.x = job.c + tonumber(expires_in) end
+put(id, nil, job)
+call('SET', KEYS[FIRST], request)
+if webhook ~= '' then call('HSET', WEBHOOKS, id, webhook) end
+if job.k then call('HSET', IDEMPOTENCY, job.k, id .. ' ' .. digest) end
+call('ZADD', INDEX, 0, id); call('ZADD', OWNED, 0, owner .. '\0' .. id)
+return {'new', cjson.encode(job)}
+";
 
-/// The owners whose jobs wait in these queues, in the order in which to serve them, and those whose suspects do.
-pub(super) static NEXT_OWNERS: LazyLock<Script> = LazyLock::new(|| {
-    script(
-        r"
-local most_bytes = tonumber(ARGV[1])
-local function next_owners(prefix)
-    local known, owners = {}, {}
-    for place = 2, #ARGV do
-        for _, owner in ipairs(redis.call('SMEMBERS', key('owners', prefix .. ARGV[place]))) do
-            if not known[owner] and tonumber(redis.call('HGET', key('bytes'), owner) or '0') <= most_bytes then
-                known[owner] = true
-                local running = tonumber(redis.call('HGET', key('running'), owner) or '0')
-                owners[#owners + 1] = {running, tonumber(redis.call('HGET', key('turns'), owner) or '0'), owner}
-            end
+    /// Queues delayed jobs whose time has come. Returns the running jobs whose lease has ended, the queued jobs that have
+    /// expired, and the seconds until there is more to do.
+    SWEEP = r"
+local time, left, lapsed, expired = now(), 3600, {}, {}
+local timers = call('ZRANGE', TIMERS, 0, 99, 'WITHSCORES')
+for at = 1, #timers, 2 do
+    left = math.max(math.min(left, tonumber(timers[at + 1]) - time), 0)
+    if left > 0 then break end
+    local kind, id = string.sub(timers[at], 1, 1), string.sub(timers[at], 2)
+    local before, after = get(id), get(id)
+    if not before then
+        timer(kind, id, nil)
+    elseif kind == 'r' then
+        table.insert(lapsed, id)
+    elseif kind == 'x' then
+        table.insert(expired, id)
+    else
+        after.d = nil
+        put(id, before, after)
+    end
+end
+return {lapsed, expired, string.format('%.3f', left)}
+";
+
+    /// The owners with jobs in some lanes, in the order in which to serve them. Arguments: the limit of bytes, the number of
+    /// lanes for jobs that can run beside others, those lanes, and the lanes for suspects. Returns the owners for each.
+    OWNERS = r"
+local lanes = {{}, {}}
+for at = 4, #ARGV do lanes[at - 3 <= tonumber(ARGV[3]) and 1 or 2][ARGV[at]] = true end
+local found, seen = {{}, {}}, {{}, {}}
+for _, name in ipairs(call('HKEYS', LANES)) do
+    local lane, owner = string.match(name, '^(%Z*)%z(.*)$')
+    for which = 1, 2 do
+        if lanes[which][lane] and not seen[which][owner] and number(BYTES, owner) <= tonumber(ARGV[2]) then
+            seen[which][owner] = true
+            table.insert(found[which], {number(RUNNING, owner), number(TURNS, owner), owner})
         end
     end
-    table.sort(owners, function(a, b)
+end
+local names = {{}, {}}
+for which = 1, 2 do
+    table.sort(found[which], function(a, b)
         if a[1] ~= b[1] then return a[1] < b[1] end
         if a[2] ~= b[2] then return a[2] < b[2] end
         return a[3] < b[3]
     end)
-    local names = {}
-    for place, owner in ipairs(owners) do names[place] = owner[3] end
-    return names
+    for at, owner in ipairs(found[which]) do names[which][at] = owner[3] end
 end
-return {next_owners(''), next_owners('!')}
-",
-    )
-});
+return names
+";
 
-/// Starts an attempt of the first job of an owner in these queues, and returns its id. The attempt has a lease.
-pub(super) static TAKE: LazyLock<Script> = LazyLock::new(|| {
-    script(
-        r"
-local owner, started, lease, alone = unpack(ARGV)
-local first, rank
-for place = 5, #ARGV do
-    local found = redis.call('ZRANGE', key('ready', ARGV[place] .. ':' .. owner), 0, 0, 'WITHSCORES')
-    local id, score = found[1], tonumber(found[2])
-    if id and (not first or score < rank or (score == rank and id < first)) then first, rank = id, score end
+    /// Starts an attempt of the job of an owner that is first in some lanes. Returns its id and header, or nothing.
+    TAKE = r"
+local _, owner, lease, alone = unpack(ARGV)
+local first, best
+for at = 5, #ARGV do
+    local prefix = ARGV[at] .. '\0' .. owner
+    local member = call('ZRANGEBYLEX', READY, '[' .. prefix .. '\0', '(' .. prefix .. '\1', 'LIMIT', 0, 1)[1]
+    local rank = member and string.sub(member, #prefix + 2)
+    if rank and (not best or rank < best) then first, best = string.sub(rank, 5), rank end
 end
-if not first then return '' end
-dequeue(first, owner)
-redis.call('HINCRBY', key('job', first), 'attempts', 1)
-redis.call('HSET', key('job', first), 'status', 'running', 'started_at', started, 'alone', alone)
-redis.call('ZADD', key('leases'), now() + lease, first); account('running', owner, 1)
-redis.call('HSET', key('turns'), owner, redis.call('INCR', key('turn')))
-return first
-",
-    )
-});
+if not first then return {} end
+local time, before, after = now(), get(first), get(first)
+if not before then return redis.error_reply('ERR a queued job has no header') end
+-- One that has expired is ended by the next look.
+if before.x and before.a == 0 and before.x <= time then return {} end
+after.s = 'r'; after.a = before.a + 1; after.t = time
+after.A = alone == '1' and true or nil
+put(first, before, after)
+timer('r', first, time + tonumber(lease))
+call('HSET', TURNS, owner, call('HINCRBY', COUNTERS, 'turn', 1))
+return {first, cjson.encode(after)}
+";
 
-/// Renews the leases of attempts (pairs of id and number). Returns the ids of those that were cancelled, and of those that
-/// are not the current ones.
-pub(super) static HEARTBEAT: LazyLock<Script> = LazyLock::new(|| {
-    script(
-        r"
-local cancelled, lost = {}, {}
-for place = 2, #ARGV, 2 do
-    local id = ARGV[place]
-    if is_current(id, ARGV[place + 1]) then
-        redis.call('ZADD', key('leases'), 'XX', now() + ARGV[1], id)
-        if get(id, 'cancel_requested') == '1' then cancelled[#cancelled + 1] = id end
+    /// Renews the leases of attempts (pairs of id and number). Returns those to be cancelled, and those that are lost.
+    HEARTBEAT = r"
+even_if_full()
+local time, cancelled, lost = now() + tonumber(ARGV[2]), {}, {}
+for at = 3, #ARGV, 2 do
+    local id = ARGV[at]
+    local job = get(id)
+    if is_current(job, ARGV[at + 1]) then
+        timer('r', id, time)
+        if job.C then table.insert(cancelled, id) end
     else
-        lost[#lost + 1] = id
+        table.insert(lost, id)
     end
 end
 return {cancelled, lost}
-",
-    )
-});
+";
 
-/// Records events of an attempt.
-pub(super) static APPEND: LazyLock<Script> = LazyLock::new(|| {
-    script(
-        r"
-local id, attempt = unpack(ARGV)
-if not is_current(id, attempt) then return 0 end
-for place = 3, #ARGV do add_event(id, ARGV[place]) end
-return 1
-",
-    )
-});
+    /// Appends events to those of an attempt, and returns the number of the last, or -1. If so many of them may have been appended
+    /// before, after a known event, and they were, they are left out. `KEYS`: the events.
+    APPEND = r"
+local _, id, attempt, known, uncertain = unpack(ARGV, 1, 5)
+local job = get(id)
+if not is_current(job, attempt) then return -1 end
+local last, first, bytes = job.E or 0, 6, 0
+if tonumber(uncertain) > 0 and last == tonumber(known) + tonumber(uncertain) then first = first + tonumber(uncertain) end
+for at = first, #ARGV do
+    bytes = bytes + #ARGV[at]
+    call('RPUSH', KEYS[FIRST], ARGV[at])
+end
+job.E = last + math.max(#ARGV - first + 1, 0); job.m = (job.m or 0) + bytes
+save(id, job, bytes); notify(id)
+return job.E
+";
 
-/// Ends a job with the result of its current attempt.
-pub(super) static FINISH: LazyLock<Script> = LazyLock::new(|| {
-    script(
-        r"
-local id, attempt, at, result, event, verdict = unpack(ARGV)
-if not is_current(id, attempt) then return 0 end
-finish(id, get(id, 'cancel_requested') == '1' and 'cancelled' or 'finished', at, result, event, verdict)
-return 1
-",
-    )
-});
+    /// The events after one of them: the number of the first, and those that are stored. `KEYS`: the events.
+    EVENTS = r"
+local _, id, after, most = unpack(ARGV)
+local job = get(id)
+if not job then return {0, {}} end
+local skipped = math.max(tonumber(after) - (job.b or 0), 0)
+return {(job.b or 0) + skipped + 1, call('LRANGE', KEYS[FIRST], skipped, skipped + tonumber(most) - 1)}
+";
 
-/// Interrupts the current attempt of a job.
-pub(super) static INTERRUPT: LazyLock<Script> = LazyLock::new(|| {
-    script(
-        r"
-local id, attempt, why = unpack(ARGV)
-if not is_current(id, attempt) then return 0 end
-interrupted(id, why, unpack(ARGV, 4))
-return 1
-",
-    )
-});
+    /// Replaces a header that has not changed since it was read. Arguments: the id, the old and the new header, whether to
+    /// drop the events so far, the pause before it may start, whether its lease must have ended, the result, and events to
+    /// append. `KEYS`: the result and the events. Returns the header as it is stored, nothing if it has changed, or an empty
+    /// text if the lease has not ended.
+    SWAP = r"
+local _, id, old, new, drop, pause, lapsed, result = unpack(ARGV)
+local before, text = get(id)
+if text ~= old then return false end
+if lapsed == '1' and tonumber(call('ZSCORE', TIMERS, 'r' .. id) or '0') > now() then return '' end
+even_if_full()
+local after = cjson.decode(new)
+local ends = after.s ~= 'q' and after.s ~= 'r' and (before.s == 'q' or before.s == 'r')
+if ends then after.e = now() end
+if pause ~= '' then after.n = now() + tonumber(pause); after.d = true end
+if drop == '1' then call('DEL', KEYS[FIRST + 1]) end
+for at = 9, #ARGV do call('RPUSH', KEYS[FIRST + 1], ARGV[at]) end
+if result ~= '' then call('SET', KEYS[FIRST], result) end
+if before.s == after.s then
+    save(id, after, size(after) - size(before))
+else
+    put(id, before, after)
+end
+if ends and after.w then set_delivery(id, after.o or '', after.e) end
+notify(id)
+return cjson.encode(after)
+";
 
-/// Ends a job that waits, or notes that it is to end.
-pub(super) static CANCEL: LazyLock<Script> = LazyLock::new(|| {
-    script(
-        r"
-local id, at, event = unpack(ARGV)
-local status = get(id, 'status')
-if status == 'queued' then finish(id, 'cancelled', at, '', event, '') end
-if status == 'running' then set_flag(id, 'cancel_requested', true) end
-return 1
-",
-    )
-});
-
-/// Takes the job whose webhook is due next, of any owner except those listed after the lease.
-pub(super) static TAKE_DELIVERY: LazyLock<Script> = LazyLock::new(|| {
-    script(
-        r"
+    /// Takes the job whose webhook has been due for longest, of any owner except those after the lease. Returns its id and the
+    /// seconds until the next one is due.
+    TAKE_DELIVERY = r"
 local without = {}
-for place = 2, #ARGV do without[ARGV[place]] = true end
-local first, at, whose
-for _, owner in ipairs(redis.call('SMEMBERS', key('due-owners'))) do
-    local due = not without[owner] and redis.call('ZRANGEBYSCORE', key('due', owner), '-inf', now(), 'WITHSCORES', 'LIMIT', 0, 1)
-    if due and due[1] and (not at or tonumber(due[2]) < at) then first, at, whose = due[1], tonumber(due[2]), owner end
+for other = 3, #ARGV do without[ARGV[other]] = true end
+local time, first, at, whose = now(), nil, nil, nil
+for _, owner in ipairs(call('HKEYS', DUE_OWNERS)) do
+    if not without[owner] then
+        local member = call('ZRANGEBYLEX', DUE, '[' .. owner .. '\0', '[' .. due_member(owner, time, '\255'), 'LIMIT', 0, 1)[1]
+        local due = member and string.sub(member, #owner + 2, #owner + 17)
+        if due and (not at or due < at) then first, at, whose = string.sub(member, #owner + 19), due, owner end
+    end
 end
-if not first then return '' end
-local known = redis.call('EXISTS', key('job', first)) == 1
-set_delivery(first, whose, known and now() + ARGV[1])
-return known and first or ''
-",
-    )
-});
-
-/// Records the outcome of a delivery: the job's new webhook field, and after how many seconds to retry, if at all.
-pub(super) static NOTE_DELIVERY: LazyLock<Script> = LazyLock::new(|| {
-    script(
-        r"
-local id, webhook, again = unpack(ARGV)
-if redis.call('EXISTS', key('job', id)) == 0 then return 0 end
-set(id, 'webhook', webhook)
-set_delivery(id, owner_of(id), again ~= '' and now() + again)
-return 1
-",
-    )
-});
-
-/// Forgets some jobs that ended longer ago than this, and returns how many.
-pub(super) static EXPIRE: LazyLock<Script> = LazyLock::new(|| {
-    script(
-        r"
-local old = redis.call('ZRANGEBYSCORE', key('ended'), '-inf', now() - ARGV[1], 'LIMIT', 0, ARGV[2])
-for _, id in ipairs(old) do
-    local owner, known = owner_of(id), get(id, 'key')
-    account('bytes', owner, 0 - tonumber(get(id, 'size') or '0'))
-    if known then redis.call('DEL', known) end
-    set_delivery(id, owner, nil)
-    redis.call('ZREM', key('jobs'), id); redis.call('ZREM', key('jobs', owner), id); redis.call('ZREM', key('ended'), id)
-    redis.call('DEL', key('job', id), key('events', id))
+if not first then
+    local next = call('ZRANGE', DUE_TIMES, 0, 0, 'WITHSCORES')[2]
+    return {'', next and string.format('%.3f', math.max(tonumber(next) - time, 0)) or ''}
 end
-return #old
-",
-    )
-});
+even_if_full()
+local known = call('HEXISTS', JOBS, first) == 1
+set_delivery(first, whose, known and time + tonumber(ARGV[2]))
+return {known and first or '', '0'}
+";
 
-/// Takes the first argument from what is left of the second.
-pub(super) static SPEND: LazyLock<Script> = LazyLock::new(|| {
-    script(
-        r"
-local quota, runs, most = unpack(ARGV)
-if tonumber(redis.call('GET', quota) or '0') + tonumber(runs) > tonumber(most) then return 0 end
-redis.call('INCRBY', quota, runs); redis.call('EXPIRE', quota, 172800)
+    /// Records the outcome of a delivery: the new webhook, and after how many seconds to retry, if at all.
+    NOTE_DELIVERY = r"
+local _, id, webhook, again = unpack(ARGV)
+local job = get(id)
+if not job then return 0 end
+even_if_full()
+local change = #webhook - call('HSTRLEN', WEBHOOKS, id)
+job.q = (job.q or 0) + change
+call('HSET', WEBHOOKS, id, webhook); save(id, job, change)
+set_delivery(id, job.o or '', again ~= '' and now() + tonumber(again))
 return 1
-",
-    )
-});
+";
 
-/// Gives jobs of 0.1.0 their place in the indexes.
-pub(super) static INDEX: LazyLock<Script> = LazyLock::new(|| {
-    script(
-        r"
-for _, id in ipairs(ARGV) do index(id) end
-return #ARGV
-",
-    )
-});
-
-/// Moves the job of an entry in the queue of 0.1.0 to the queue of its owner.
-pub(super) static ADOPT: LazyLock<Script> = LazyLock::new(|| {
-    script(
-        r"
-local id, entry = unpack(ARGV)
-local status = get(id, 'status')
-index(id)
-if status == 'queued' then redis.call('HDEL', key('job', id), 'status'); enqueue(id) end
-if status == 'running' then interrupted(id, 'death', unpack(ARGV, 3)) end
-redis.call('XACK', key('queue'), 'workers', entry); redis.call('XDEL', key('queue'), entry)
-return 1
-",
-    )
-});
-
-/// Moves webhooks that 0.1.0 noted to those of their owners.
-pub(super) static ADOPT_DELIVERIES: LazyLock<Script> = LazyLock::new(|| {
-    script(
-        r"
-local due = redis.call('ZRANGE', key('deliveries'), 0, 99, 'WITHSCORES')
-for place = 1, #due, 2 do
-    local id = due[place]
-    if redis.call('EXISTS', key('job', id)) == 1 then index(id); set_delivery(id, owner_of(id), due[place + 1]) end
-    redis.call('ZREM', key('deliveries'), id)
+    /// Takes over a job of 0.1.0, unless it was taken over already: its header, request, result, webhook, when the webhook
+    /// is due, the digest of its request, and its events. `KEYS`: request, result, events, and what the old release had.
+    ADOPT = r"
+local _, id, text, request, result, webhook, due, digest = unpack(ARGV)
+if call('HEXISTS', JOBS, id) == 0 then
+    local job = cjson.decode(text)
+    local owner = job.o or ''
+    put(id, nil, job)
+    call('SET', KEYS[FIRST], request)
+    if result ~= '' then call('SET', KEYS[FIRST + 1], result) end
+    for at = 9, #ARGV do call('RPUSH', KEYS[FIRST + 2], ARGV[at]) end
+    if webhook ~= '' then call('HSET', WEBHOOKS, id, webhook) end
+    if due ~= '' then set_delivery(id, owner, tonumber(due)) end
+    if job.k then call('HSET', IDEMPOTENCY, job.k, id .. ' ' .. digest) end
+    call('ZADD', INDEX, 0, id); call('ZADD', OWNED, 0, owner .. '\0' .. id)
 end
-return #due
-",
-    )
-});
+for at = FIRST + 3, #KEYS do call('UNLINK', KEYS[at]) end
+return 1
+";
+
+    /// Takes from a daily quota.
+    SPEND = r"
+return spend(ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])) and 1 or 0
+";
+
+    /// The ids of some jobs that ended longer ago than this.
+    OLD = r"
+return call('ZRANGEBYSCORE', ENDED, '-inf', now() - tonumber(ARGV[2]), 'LIMIT', 0, ARGV[3])
+";
+
+    /// Deletes jobs that ended longer ago than this, and returns how many. `KEYS`: request, result and events of each.
+    FORGET = r"
+even_if_full()
+local time, forgotten = now() - tonumber(ARGV[2]), 0
+for at = 3, #ARGV do
+    local id, keys = ARGV[at], FIRST + 3 * (at - 3)
+    local job, ended = get(id), call('ZSCORE', ENDED, id)
+    if ended and tonumber(ended) <= time then
+        if job then
+            local owner = job.o or ''
+            place(id, job, false); set_delivery(id, owner, nil)
+            if job.k then call('HDEL', IDEMPOTENCY, job.k) end
+            call('ZREM', OWNED, owner .. '\0' .. id)
+        end
+        call('ZREM', ENDED, id); call('ZREM', INDEX, id); call('HDEL', JOBS, id); call('HDEL', WEBHOOKS, id)
+        call('UNLINK', KEYS[keys], KEYS[keys + 1], KEYS[keys + 2])
+        forgotten = forgotten + 1
+    end
+end
+return forgotten
+";
+}

@@ -71,7 +71,7 @@ fn labels(values: &mut Values<'_>) -> Labels {
 
 /// Whether other servers use the same job store.
 fn is_store_shared(values: &Values<'_>) -> bool {
-    !values.text("redis-addr").is_empty()
+    ["redis-url", "redis-addr"].iter().any(|flag| !values.text(flag).is_empty())
 }
 
 /// The configuration.
@@ -109,7 +109,7 @@ pub(crate) struct Config {
     pub(crate) user: String,
     pub(crate) rate_limit: Option<f64>,
     #[cfg(feature = "redis")]
-    pub(crate) redis: Option<RedisConfig>,
+    pub(crate) redis: Option<sandbox_jobs::RedisSettings>,
     pub(crate) bounds: StoreLimits,
     pub(crate) retention: Duration,
     /// What runs may use, and where things are kept.
@@ -120,22 +120,6 @@ pub(crate) struct Config {
     pub(crate) zygotes: usize,
     /// Every value with where it came from, for `--print-config`.
     pub(crate) origins: BTreeMap<&'static str, (String, &'static str)>,
-}
-
-/// Where Redis is.
-#[cfg(feature = "redis")]
-#[derive(Clone)]
-pub(crate) struct RedisConfig {
-    pub(crate) address: String,
-    pub(crate) password: Option<String>,
-    pub(crate) database: i64,
-}
-
-#[cfg(feature = "redis")]
-impl std::fmt::Debug for RedisConfig {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("RedisConfig").field("address", &self.address).finish_non_exhaustive()
-    }
 }
 
 /// The command line.
@@ -169,6 +153,18 @@ pub(crate) fn command() -> Command {
                 .action(ArgAction::SetTrue)
                 .help("Query the health of the server with these settings, print the response and exit"),
         )
+        .subcommand(
+            clap::Command::new("backup")
+                .about("Copy the job store to a file, while the server with these settings runs or is stopped")
+                .arg(
+                    Arg::new("file")
+                        .value_name("FILE")
+                        .required(true)
+                        .value_parser(clap::value_parser!(std::path::PathBuf))
+                        .help("The file to create; it must not exist"),
+                ),
+        )
+        .disable_help_subcommand(true)
         .arg(Arg::new("man").long("man").action(ArgAction::SetTrue).help("Print the man page and exit"))
         .arg(
             Arg::new("cold")
@@ -191,16 +187,61 @@ pub(crate) fn command() -> Command {
 #[error("{}", .0.join("\n"))]
 pub(crate) struct ConfigError(pub(crate) Vec<String>);
 
+/// Where Redis is, if there is one.
 #[cfg(feature = "redis")]
-fn redis(values: &mut Values<'_>) -> Option<RedisConfig> {
+fn redis(values: &mut Values<'_>) -> Option<sandbox_jobs::RedisSettings> {
+    use sandbox_jobs::RedisSettings;
     let database = values.number("redis-db", 0..=999).unwrap_or_default();
-    let password = values.optional("redis-password");
-    values.optional("redis-addr").map(|address| RedisConfig { address, password, database })
+    let replicas = values.number("redis-wait-replicas", 0..=100).unwrap_or_default();
+    let file = |flag: &str| values.optional(flag).map(PathBuf::from);
+    let (ca, certificate, key) = (file("redis-tls-ca"), file("redis-tls-cert"), file("redis-tls-key"));
+    let (flag, settings) = match (values.optional("redis-url"), values.optional("redis-addr")) {
+        (Some(_), Some(_)) => {
+            values.wrong("redis-url", "cannot be combined with redis-addr");
+            return None;
+        }
+        (Some(url), None) => ("redis-url", RedisSettings::from_url(&url)),
+        (None, Some(address)) => ("redis-addr", RedisSettings::from_address(&address)),
+        (None, None) => return None,
+    };
+    let identity = match (&certificate, &key) {
+        (Some(certificate), Some(key)) => Some((certificate.as_path(), key.as_path())),
+        (None, None) => None,
+        (Some(_), None) => {
+            values.wrong("redis-tls-cert", "needs redis-tls-key");
+            return None;
+        }
+        (None, Some(_)) => {
+            values.wrong("redis-tls-key", "needs redis-tls-cert");
+            return None;
+        }
+    };
+    let settings = settings
+        .and_then(|settings| settings.or_password(values.optional("redis-password")).or_database(database))
+        .and_then(|settings| settings.with_tls_files(ca.as_deref(), identity));
+    match settings {
+        Ok(settings) => Some(settings.with_replicas(replicas)),
+        Err(why) => {
+            values.wrong(flag, why);
+            None
+        }
+    }
+}
+
+/// A URL without its user, password and options.
+fn without_secrets(url: &str) -> String {
+    let url = url.split_once('?').map_or_else(|| url.to_owned(), |(url, _)| format!("{url}?…"));
+    match (url.split_once("://"), url.rsplit_once('@')) {
+        (Some((scheme, _)), Some((_, rest))) => format!("{scheme}://…@{rest}"),
+        (None, _) => "not shown".to_owned(),
+        _ => url,
+    }
 }
 
 /// Settings that need a feature of this crate, and whether the server was built with it.
-const FEATURES: [(&str, &str, bool); 4] = [
+const FEATURES: [(&str, &str, bool); 5] = [
     ("redis-addr", "redis", cfg!(feature = "redis")),
+    ("redis-url", "redis", cfg!(feature = "redis")),
     ("webhook-allow", "webhooks", cfg!(feature = "webhooks")),
     ("webhook-retry", "webhooks", cfg!(feature = "webhooks")),
     ("otlp-endpoint", "otlp", cfg!(feature = "otlp")),
@@ -360,6 +401,7 @@ impl Config {
             let shown = match (*flag, value.is_empty()) {
                 ("api-keys", false) => format!("{} keys", self.api_keys.len()),
                 ("redis-password", false) => "not shown".to_owned(),
+                ("redis-url", false) => without_secrets(value),
                 _ => value.clone(),
             };
             lines.push(format!("{} = {shown:?} # {origin}", flag.replace('-', "_")));

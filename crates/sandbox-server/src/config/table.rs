@@ -160,8 +160,38 @@ pub(super) const TABLE: &[Setting] = &[
         default: "",
         help: "Store jobs in Redis (HOST:PORT), shared by several servers [default: a file in the data directory]",
     },
+    Setting {
+        flag: "redis-url",
+        variables: &["REDIS_URL"],
+        default: "",
+        help: "Store jobs in the Redis at this URL: redis://, rediss:// (TLS), unix://, redis+sentinel:// or redis+cluster://",
+    },
     Setting { flag: "redis-password", variables: &["REDIS_PASSWORD"], default: "", help: "Redis password" },
     Setting { flag: "redis-db", variables: &["REDIS_DB"], default: "0", help: "Redis database number" },
+    Setting {
+        flag: "redis-tls-ca",
+        variables: &["REDIS_TLS_CA"],
+        default: "",
+        help: "Check the certificate of Redis against the ones in this PEM file [default: public authorities]",
+    },
+    Setting {
+        flag: "redis-tls-cert",
+        variables: &["REDIS_TLS_CERT"],
+        default: "",
+        help: "Present the certificate in this PEM file to Redis; needs --redis-tls-key",
+    },
+    Setting {
+        flag: "redis-tls-key",
+        variables: &["REDIS_TLS_KEY"],
+        default: "",
+        help: "Read the private key of --redis-tls-cert from this PEM file",
+    },
+    Setting {
+        flag: "redis-wait-replicas",
+        variables: &["SANDBOX_REDIS_WAIT_REPLICAS"],
+        default: "0",
+        help: "Acknowledge jobs and results once this many Redis replicas have them",
+    },
     Setting { flag: "queue", variables: &["SANDBOX_QUEUE"], default: "10000", help: "Limit the number of queued jobs" },
     Setting {
         flag: "queue-per-key",

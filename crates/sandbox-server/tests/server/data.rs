@@ -31,7 +31,7 @@ fn use_everything(server: &Server) {
 /// The modes of a directory that is private, or that users of cells can pass but not list.
 fn wanted(dir: u32, names: &[&str]) -> Vec<(String, u32)> {
     let mode = |name: &str| match name {
-        "jobs.redb" | "runtimes.json" => 0o600,
+        "backup.sock" | "jobs.redb" | "runtimes.json" => 0o600,
         "volumes" => 0o700,
         _ => dir,
     };
@@ -45,7 +45,7 @@ fn the_data_directory_is_private() {
     use_everything(&server);
     let data = server.data.take().unwrap();
     let dir = data.path().join("data");
-    let names = [".", "builds", "jobs.redb", "runtimes.json", "volumes"];
+    let names = [".", "backup.sock", "builds", "jobs.redb", "runtimes.json", "volumes"];
     assert_eq!(modes(&dir), wanted(0o700, &names));
     drop(server);
     // As an older version has left it, and under another name.
@@ -69,7 +69,7 @@ fn no_one_can_list_the_data_directory_that_cells_pass() {
     let server = Server::start_with(&[], &[("SANDBOX_NAMED_VOLUMES", "yes")]);
     use_everything(&server);
     let dir = server.data.as_ref().unwrap().path().join("data");
-    let names = [".", "builds", "environments", "jobs.redb", "runtimes.json", "volumes"];
+    let names = [".", "backup.sock", "builds", "environments", "jobs.redb", "runtimes.json", "volumes"];
     assert_eq!(modes(&dir), wanted(0o711, &names));
 }
 

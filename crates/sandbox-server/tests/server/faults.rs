@@ -174,10 +174,11 @@ fn a_killed_keeper_is_replaced_with_reduced_isolation() {
 }
 
 #[test]
-fn a_job_that_sees_three_keepers_end_is_given_up() {
+fn a_job_that_sees_three_keepers_end_while_it_runs_alone_is_given_up() {
     let server = Server::start(&["--capacity", "2", "--cold"]);
     let id = server.submit(&json!({"language": "bash", "code": "sleep 77", "timeout": "60s"}));
-    for ends in 1..=3 {
+    // The first time, another job might have been the cause.
+    for ends in 1..=4 {
         eventually("it runs", || server.find("sleep").is_some());
         signal("-KILL", server.keeper_process());
         eventually("the keeper is replaced", || server.health()["keeper_restarts"] == ends);
@@ -185,7 +186,7 @@ fn a_job_that_sees_three_keepers_end_is_given_up() {
     let job = server.job(&id, "?wait=30s");
     assert_eq!(job["result"]["verdict"], "internal_error", "{job:#}");
     assert!(job["result"]["error"].as_str().unwrap().ends_with("the keeper ended"), "{job:#}");
-    assert_eq!(job["attempts"], 3);
+    assert_eq!((&job["attempts"], &job["failures"]), (&4.into(), &3.into()));
     let id = server.submit(&json!({"code": "print(1)"}));
     assert_eq!(server.job(&id, "?wait=30s")["result"]["stdout"], "1\n");
 }

@@ -24,6 +24,8 @@ mod jobs;
 #[cfg(feature = "otlp")]
 mod otlp;
 mod owners;
+mod redis;
+mod reliability;
 mod screen;
 mod secrets;
 mod shares;

@@ -14,8 +14,15 @@ use crate::Server;
 
 /// Codes that depend on more than a request: the server has to fail or end, a store to be full, or one of two timers to
 /// expire before the other.
-const NOT_SHOWN: [&str; 6] =
-    ["disk_full", "internal_error", "request_timeout", "shutting_down", "storage_full", "unavailable"];
+const NOT_SHOWN: [&str; 7] = [
+    "disk_full",
+    "internal_error",
+    "request_timeout",
+    "shutting_down",
+    "storage_full",
+    "store_unavailable",
+    "unavailable",
+];
 
 /// A language whose toolchain no host has.
 const MISSING: &str = r#"

@@ -1,0 +1,205 @@
+//! What only this store has to do: survive faults of Redis, share work between servers, and connect in every way.
+
+mod faults;
+mod measured;
+mod topologies;
+
+use std::path::Path;
+use std::process::Command;
+
+use sandbox_executor::{JsonRequest, OutputChunk, RunEvent, RunResult, Verdict};
+use sandbox_testing::RedisServer;
+
+use super::*;
+
+const RETENTION: Duration = Duration::from_secs(3600);
+
+const BOUNDS: StoreLimits = StoreLimits { waiting: 1_000_000, waiting_per_owner: 1_000_000, bytes_per_owner: 1 << 40 };
+
+/// Longer than anything that works takes.
+const LONG: Duration = Duration::from_secs(30);
+
+/// A store in a server on a socket.
+async fn store_in(server: &RedisServer) -> RedisStore {
+    store_with_lease(server, LEASE).await
+}
+
+async fn store_with_lease(server: &RedisServer, lease: Duration) -> RedisStore {
+    let settings = RedisSettings::from_url(&server.socket_url()).expect("a URL");
+    RedisStore::connect_as(settings, RETENTION, "sandbox", lease).await.expect("connect")
+}
+
+/// Runs a command on the server at a URL.
+async fn command(url: &str, words: &[&str]) -> Result<String> {
+    // A busy machine may be slow.
+    let patience =
+        redis::AsyncConnectionConfig::new().set_connection_timeout(Some(LONG)).set_response_timeout(Some(LONG));
+    let mut connection = redis::Client::open(url)?.get_multiplexed_async_connection_with_config(&patience).await?;
+    let (name, arguments) = words.split_first().expect("a name");
+    let answer: redis::Value = redis::cmd(name).arg(arguments).query_async(&mut connection).await?;
+    Ok(redis::from_redis_value(answer).unwrap_or_default())
+}
+
+/// Runs a command on a server on a socket.
+async fn on(server: &RedisServer, words: &[&str]) -> String {
+    command(&server.socket_url(), words).await.expect("a command")
+}
+
+/// A number in `INFO`.
+async fn info(server: &RedisServer, section: &str, name: &str) -> u64 {
+    let info = on(server, &["INFO", section]).await;
+    let line = info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).expect(name);
+    line.trim().parse().expect("a number")
+}
+
+fn new_job(code: &str) -> NewJob {
+    NewJob::of(JsonRequest { code: Some(code.to_owned()), ..JsonRequest::default() })
+}
+
+async fn create(store: &RedisStore) -> JobId {
+    match store.create(new_job("x"), BOUNDS).await.expect("create") {
+        Created::New(header) => header.id,
+        other => panic!("{other:?}"),
+    }
+}
+
+async fn take(store: &RedisStore) -> Option<Job> {
+    store.sweep().await.expect("sweep");
+    let turns = store.next_owners(u64::MAX >> 1, &Labels::default()).await.expect("owners");
+    let (owner, alone) = match (turns.suspects.first(), turns.owners.first()) {
+        (Some(owner), _) => (owner, true),
+        (None, Some(owner)) => (owner, false),
+        (None, None) => return None,
+    };
+    store.take(owner.as_deref(), &Offer { alone, ..Offer::default() }).await.expect("take")
+}
+
+fn printed(text: &str) -> Arc<RunResult> {
+    Arc::new(RunResult { verdict: Verdict::Ok, success: true, stdout: text.to_owned(), ..RunResult::default() })
+}
+
+fn output(text: &str) -> Vec<RunEvent> {
+    vec![RunEvent::Stdout(OutputChunk { data: text.to_owned(), ..OutputChunk::default() })]
+}
+
+/// Tries until it works.
+async fn until_it_works<T>(call: impl AsyncFn() -> Result<T>) -> T {
+    let began = Instant::now();
+    loop {
+        match call().await {
+            Ok(value) => return value,
+            Err(error) => assert!(began.elapsed() < LONG, "{error}"),
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+#[tokio::test]
+async fn followers_and_workers_are_woken_by_other_servers() {
+    let server = RedisServer::on_socket(&[]);
+    let (one, other) = (store_in(&server).await, store_in(&server).await);
+    let id = create(&one).await;
+    let mut watch = other.follow(id);
+    let attempt = take(&one).await.expect("one").attempt();
+    let mut seen = 0;
+    for number in 1..=3 {
+        one.append(attempt, output("x")).await.expect("append");
+        while seen < number {
+            tokio::time::timeout(LONG, watch.changed()).await.expect("woken");
+            seen = other.progress(id).await.expect("progress").expect("there").events;
+        }
+    }
+    assert!(take(&other).await.is_none());
+    let (woken, created) = tokio::join!(tokio::time::timeout(LONG, other.something_queued(LONG)), create(&one));
+    woken.expect("woken");
+    assert_eq!(take(&other).await.map(|job| job.id), Some(created));
+}
+
+#[tokio::test]
+async fn a_late_result_of_a_paused_server_is_refused() {
+    let server = RedisServer::on_socket(&[]);
+    let lease = Duration::from_millis(100);
+    let (paused, other) = (store_with_lease(&server, lease).await, store_with_lease(&server, LONG).await);
+    other.link.make_older(LONG);
+    let id = create(&paused).await;
+    let first = take(&paused).await.expect("one").attempt();
+    assert!(take(&other).await.is_none(), "it is leased");
+    tokio::time::sleep(2 * lease).await;
+    let second = take(&other).await.expect("the lease has ended").attempt();
+    assert_eq!((second.id, second.number), (id, 2));
+    let report = paused.heartbeat(vec![first]).await.expect("heartbeat");
+    assert_eq!(report, HeartbeatReport { cancelled: vec![], lost: vec![id] });
+    assert!(!paused.append(first, output("late")).await.expect("append"));
+    assert!(!paused.finish(first, printed("late")).await.expect("finish"));
+    assert!(other.finish(second, printed("right")).await.expect("finish"));
+    assert!(!paused.finish(first, printed("late")).await.expect("finish"));
+    let job = other.get(id).await.expect("get").expect("there");
+    assert_eq!((job.status, job.result.map(|result| result.stdout)), (JobStatus::Finished, Some("right".to_owned())));
+    // A result that arrives late but first is the job's.
+    let id = create(&paused).await;
+    let only = take(&paused).await.expect("one").attempt();
+    tokio::time::sleep(2 * lease).await;
+    assert!(paused.finish(only, printed("late, but first")).await.expect("finish"));
+    assert!(take(&other).await.is_none());
+    assert_eq!(other.header(id).await.expect("header").expect("there").attempts, 1);
+}
+
+#[tokio::test]
+async fn a_heartbeat_keeps_all_leases() {
+    let server = RedisServer::on_socket(&[]);
+    let store = store_with_lease(&server, Duration::from_secs(2)).await;
+    let mut attempts = vec![];
+    for _ in 0..50 {
+        create(&store).await;
+        attempts.push(take(&store).await.expect("one").attempt());
+    }
+    store.end_leases().await;
+    let before = info(&server, "stats", "total_commands_processed").await;
+    let report = store.heartbeat(attempts.clone()).await.expect("heartbeat");
+    assert_eq!(report, HeartbeatReport::default());
+    let after = info(&server, "stats", "total_commands_processed").await;
+    // One script that reads and renews each, and what the test itself sends.
+    assert!(after - before < 150, "{}", after - before);
+    let other = store_in(&server).await;
+    assert!(take(&other).await.is_none());
+}
+
+#[tokio::test]
+async fn eviction_is_refused_at_the_start() {
+    let server = RedisServer::on_socket(&["--maxmemory-policy", "allkeys-lru"]);
+    let settings = RedisSettings::from_url(&server.socket_url()).expect("a URL");
+    let error = RedisStore::connect(settings.clone(), RETENTION).await.expect_err("unsafe").to_string();
+    assert!(error.contains("allkeys-lru") && error.contains("noeviction"), "{error}");
+    on(&server, &["CONFIG", "SET", "maxmemory-policy", "noeviction"]).await;
+    RedisStore::connect(settings, RETENTION).await.expect("safe");
+}
+
+#[tokio::test]
+async fn events_whose_answer_was_lost_are_not_stored_twice() {
+    let server = RedisServer::on_socket(&[]);
+    let store = store_in(&server).await;
+    let id = create(&store).await;
+    let attempt = take(&store).await.expect("one").attempt();
+    let batch = |texts: &[&str]| texts.iter().flat_map(|text| output(text)).collect::<Vec<_>>();
+    let stored = async || -> Vec<String> {
+        let text = |event: Event| match event.what {
+            RunEvent::Stdout(chunk) => chunk.data,
+            other => panic!("{other:?}"),
+        };
+        store.events(id, 0, 100).await.expect("events").into_iter().map(text).collect()
+    };
+    assert!(store.append(attempt, batch(&["a"])).await.expect("append"));
+    let before = *store.appends().get(&id).expect("known");
+    assert!(store.append(attempt, batch(&["b", "c"])).await.expect("append"));
+    // As if the answer to the second batch had been lost; the third adds an event to it.
+    store.appends().insert(id, AppendState { uncertain: 2, ..before });
+    assert!(store.append(attempt, batch(&["b", "c", "d"])).await.expect("append"));
+    assert_eq!(stored().await, ["a", "b", "c", "d"]);
+    // As if the batch itself had been lost.
+    let before = *store.appends().get(&id).expect("known");
+    store.appends().insert(id, AppendState { uncertain: 2, ..before });
+    assert!(store.append(attempt, batch(&["e", "f"])).await.expect("append"));
+    assert_eq!(stored().await, ["a", "b", "c", "d", "e", "f"]);
+    assert!(store.finish(attempt, printed("")).await.expect("finish"));
+    assert!(store.appends().is_empty());
+}

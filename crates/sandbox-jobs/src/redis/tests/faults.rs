@@ -1,0 +1,151 @@
+//! Redis that is away, restarted, full, slow, or refuses the password.
+
+use super::*;
+
+/// Appends to a file before it answers.
+const DURABLE: [&str; 4] = ["--appendonly", "yes", "--appendfsync", "always"];
+
+#[tokio::test]
+async fn nothing_is_lost_when_redis_is_restarted_with_its_data() {
+    let mut server = RedisServer::on_socket(&DURABLE);
+    let store = store_in(&server).await;
+    let (running, queued) = (create(&store).await, create(&store).await);
+    let attempt = take(&store).await.expect("one").attempt();
+    let mut watch = store.follow(running);
+    server.kill();
+    assert!(store.finish(attempt, printed("")).await.is_err());
+    let began = Instant::now();
+    for _ in 0..1000 {
+        assert!(store.create(new_job("x"), BOUNDS).await.is_err());
+    }
+    assert!(began.elapsed() < LONG, "while Redis is away, calls fail at once");
+    assert!(store.probe().await.is_err());
+    server.start_again(&DURABLE);
+    // The server retries to record the result; it does not run the job again.
+    assert!(until_it_works(async || store.finish(attempt, printed("kept")).await).await);
+    let job = store.get(running).await.expect("get").expect("there");
+    assert_eq!((job.attempts, job.result.map(|result| result.stdout)), (1, Some("kept".to_owned())));
+    tokio::time::timeout(LONG, watch.changed()).await.expect("woken");
+    assert_eq!(take(&store).await.map(|job| job.id), Some(queued));
+    store.probe().await.expect("ready");
+}
+
+#[tokio::test]
+async fn servers_recover_when_redis_is_restarted_without_its_data() {
+    let mut server = RedisServer::on_socket(&[]);
+    let (store, other) = (store_in(&server).await, store_in(&server).await);
+    create(&store).await;
+    let gone = take(&store).await.expect("one").attempt();
+    server.kill();
+    assert!(store.probe().await.is_err());
+    server.start_again(&[]);
+    until_it_works(async || store.probe().await).await;
+    assert!(!store.finish(gone, printed("")).await.expect("finish"), "Redis does not know it any more");
+    assert_eq!(store.heartbeat(vec![gone]).await.expect("heartbeat").lost, [gone.id]);
+    // Everything works as before, also notifications.
+    let id = create(&store).await;
+    let mut watch = until_it_works(async || Ok(other.follow(id))).await;
+    let attempt = take(&store).await.expect("one").attempt();
+    store.finish(attempt, printed("new")).await.expect("finish");
+    while !until_it_works(async || other.progress(id).await).await.expect("there").status.is_final() {
+        tokio::time::timeout(LONG, watch.changed()).await.expect("woken");
+    }
+    assert_eq!(other.get(id).await.expect("get").expect("there").status, JobStatus::Finished);
+}
+
+#[tokio::test]
+async fn a_refused_password_is_tried_again() {
+    let mut server = RedisServer::on_socket(&["--requirepass", "right"]);
+    let settings = RedisSettings::from_url(&format!("{}?pass=right", server.socket_url())).expect("a URL");
+    let store = RedisStore::connect(settings, RETENTION).await.expect("connect");
+    server.kill();
+    server.start_again(&["--requirepass", "wrong"]);
+    let mut refused = false;
+    for _ in 0..100 {
+        let error = store.probe().await.expect_err("refused").to_string();
+        assert!(!error.contains("right"), "{error}");
+        refused |= error.contains("WRONGPASS") || error.to_lowercase().contains("password authentication failed");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    assert!(refused);
+    server.kill();
+    server.start_again(&["--requirepass", "right"]);
+    until_it_works(async || store.probe().await).await;
+    create(&store).await;
+}
+
+#[tokio::test]
+async fn a_full_redis_refuses_new_jobs_and_records_results() {
+    let server = RedisServer::on_socket(&[]);
+    let store = store_in(&server).await;
+    let (running, doomed, queued) = (create(&store).await, create(&store).await, create(&store).await);
+    let attempt = take(&store).await.expect("one").attempt();
+    let failed = take(&store).await.expect("one").attempt();
+    on(&server, &["CONFIG", "SET", "maxmemory", "1"]).await;
+    let error = store.create(new_job("x"), BOUNDS).await.expect_err("full");
+    assert_eq!(error.code(), Some("OOM"), "{error}");
+    assert!(is_full(&error) && store.probe().await.is_err());
+    assert_eq!(store.heartbeat(vec![attempt]).await.expect("heartbeat"), HeartbeatReport::default());
+    assert!(store.finish(attempt, printed("kept")).await.expect("finish"));
+    assert_eq!(failed.id, doomed);
+    assert!(store.put_back(failed).await.expect("put back"));
+    assert_eq!(store.cancel(queued).await.expect("cancel").map(|job| job.status), Some(JobStatus::Cancelled));
+    let job = store.get(running).await.expect("get").expect("there");
+    assert_eq!(job.result.map(|result| result.stdout), Some("kept".to_owned()));
+    on(&server, &["CONFIG", "SET", "maxmemory", "0"]).await;
+    create(&store).await;
+    store.probe().await.expect("ready");
+}
+
+#[tokio::test]
+async fn a_probe_of_a_redis_that_hangs_fails_in_time() {
+    let server = RedisServer::on_socket(&[]);
+    let store = store_in(&server).await;
+    let id = create(&store).await;
+    let attempt = take(&store).await.expect("one").attempt();
+    server.signal("-STOP");
+    for _ in 0..3 {
+        let began = Instant::now();
+        assert!(store.probe().await.is_err());
+        assert!(began.elapsed() < Duration::from_secs(10), "it is bounded, whatever the machine does besides");
+    }
+    server.signal("-CONT");
+    until_it_works(async || store.probe().await).await;
+    until_it_works(async || store.finish(attempt, printed("")).await).await;
+    assert_eq!(store.get(id).await.expect("get").expect("there").status, JobStatus::Finished);
+}
+
+#[tokio::test]
+async fn scripts_are_loaded_again_after_a_flush() {
+    let server = RedisServer::on_socket(&[]);
+    let store = store_in(&server).await;
+    create(&store).await;
+    on(&server, &["SCRIPT", "FLUSH"]).await;
+    create(&store).await;
+}
+
+#[tokio::test]
+async fn an_outage_longer_than_a_lease_interrupts_no_job() {
+    let lease = Duration::from_secs(3);
+    let mut server = RedisServer::on_socket(&DURABLE);
+    let (store, other) = (store_with_lease(&server, lease).await, store_with_lease(&server, lease).await);
+    create(&store).await;
+    let attempt = take(&store).await.expect("one").attempt();
+    server.kill();
+    tokio::time::sleep(lease + Duration::from_millis(200)).await;
+    server.start_again(&DURABLE);
+    // The other server is the first to notice that Redis is back.
+    until_it_works(async || other.sweep().await).await;
+    assert_eq!(other.header(attempt.id).await.expect("header").map(|header| header.status), Some(JobStatus::Running));
+    let report = until_it_works(async || store.heartbeat(vec![attempt]).await).await;
+    assert_eq!(report, HeartbeatReport::default());
+    assert!(store.finish(attempt, printed("once")).await.expect("finish"));
+    // A server that stays silent loses its job all the same.
+    create(&store).await;
+    take(&store).await.expect("one");
+    let began = Instant::now();
+    while take(&other).await.is_none() {
+        assert!(began.elapsed() < LONG);
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
