@@ -574,7 +574,7 @@ impl RedisStore {
     }
 
     /// Queues delayed jobs whose time has come, ends those that were not started in time, and interrupts those whose server
-    /// is silent. Returns how long until the next sweep. Before that time, a sweep costs no command: whoever makes something
+    /// is silent. Returns how long until the next sweep. Before that time, a sweep costs no command: an operation that makes something
     /// due earlier sends a notification.
     pub(crate) async fn sweep(&self) -> Result<Option<Duration>> {
         let work = *self.notices.work().borrow();

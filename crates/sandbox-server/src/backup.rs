@@ -1,7 +1,7 @@
 //! `sandbox-server backup FILE`: a consistent copy of the job store, whether the server runs or not.
 //!
 //! The file of the store belongs to one process. So a running server listens on a Unix socket in its data directory, which
-//! only its user and root can open, and sends a copy to whoever connects: a line with `ok` and the size, and the bytes; or a
+//! only its user and root can open, and sends a copy to each client: a line with `ok` and the size, and the bytes; or a
 //! line with the reason why there is none.
 
 use std::fs::{File, OpenOptions, Permissions};

@@ -135,7 +135,7 @@ async fn take_one(app: &Arc<App>, workload: &Arc<Workload>) -> Result<(), StoreE
     let (app, handle) = (Arc::clone(app), Handle::current());
     tokio::task::spawn_blocking(move || {
         carry_out(&app, &handle, &job);
-        // Whoever is woken by the slot must find the workload as it is then.
+        // A task that the slot wakes must see the new workload.
         drop(share);
         drop(slot);
     });

@@ -101,7 +101,7 @@ pub(super) fn main(control: &OwnedFd) -> Result<(), Errno> {
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
     let mut launcher = LauncherServer { control, remembered: vec![], keeper: None, predecessor: None };
     while launcher.serve_one()? {}
-    // Whoever reads the caller's standard error must not wait for a keeper whose cells do not die.
+    // A reader of the caller's standard error must not wait for a keeper whose cells do not die.
     let _ = stdio::let_go_of_errors();
     if let Some(keeper) = &launcher.keeper {
         while !is_readable(&[&keeper.pidfd], Duration::from_secs(3600)) {}

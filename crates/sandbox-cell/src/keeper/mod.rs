@@ -66,7 +66,7 @@ struct KeeperProcess {
     _launcher: Option<Arc<KeeperLauncher>>,
 }
 
-/// How long it may take until a cell is ready, whoever makes it. The keeper gives up before.
+/// How long a cell may take to become ready, with any backend. The keeper gives up earlier.
 const READY: Duration = Duration::from_secs(65);
 
 /// How long the keeper may take to say what a cell has used.
@@ -155,7 +155,7 @@ impl Keeper {
     }
 
     /// Forbids all cells from now on to be shown anything else of the host than this and what is below it. It cannot be
-    /// taken back, so that whoever gets hold of a confined caller gets no further through the keeper.
+    /// taken back, so that an attacker who takes over a confined caller gets no further through the keeper.
     pub fn confine(&self, sources: &Sources) -> Result<(), Failure> {
         self.tell(ToKeeper::Confine(sources.clone()))
     }
@@ -235,7 +235,7 @@ impl Drop for KeeperProcess {
     }
 }
 
-/// A connected pair. What is said at our end, the first, is not said if nobody listens for long.
+/// A connected pair. Sending at our end, the first, fails if the other end does not read for long.
 fn patient_pair() -> rustix::io::Result<(OwnedFd, OwnedFd)> {
     const SEND: Duration = Duration::from_secs(2);
     let (ours, theirs) = wire::pair()?;
@@ -333,10 +333,10 @@ pub struct GatewaySockets {
 pub struct Cell {
     socket: OwnedFd,
     ready: Option<Ready>,
-    /// Its gateway with its sockets, until somebody takes them.
+    /// Its gateway with its sockets, until they are taken.
     gateway: Option<(Gateway, Vec<OwnedFd>)>,
     buffer: Vec<u8>,
-    /// What a zygote needs to enter it, until somebody takes that.
+    /// The data with which a zygote enters it, until it is taken.
     parking: Option<Parking>,
     /// Whether a zygote's child waits in it.
     parked: bool,
@@ -408,7 +408,7 @@ impl Cell {
         self.say(&ToCell::Accompany, &[command.as_fd(), stdio.stdin, stdio.stdout, stdio.stderr])
     }
 
-    /// The sockets of a cell with a gateway, once it is ready. Whoever has them decides what the cell can reach.
+    /// The sockets of a cell with a gateway, once it is ready. Their holder decides what the cell can reach.
     pub fn take_gateway(&mut self) -> Result<Option<GatewaySockets>, Failure> {
         self.ready()?;
         let Some((gateway, sockets)) = self.gateway.take() else { return Ok(None) };

@@ -28,7 +28,7 @@ trait Operation: Send {
     /// Carries it out.
     fn run(&mut self, transaction: &WriteTransaction) -> Result<()>;
 
-    /// Answers whoever asked for it.
+    /// Answers its caller.
     fn answer(self: Box<Self>, outcome: Result<()>);
 }
 

@@ -220,7 +220,7 @@ fn a_killed_zygote_is_replaced() {
 #[test]
 fn a_stopped_server_does_not_prolong_a_run() {
     let server = Server::start(&["--cold"]);
-    // It fills its pipe, which nobody reads then, and leaves a file that nobody collects.
+    // It fills its pipe, which is not read meanwhile, and leaves a file that is not collected.
     let code = "head -c 4000000 /dev/zero > file; (sleep 1; head -c 4000000 /dev/zero) & sleep 77";
     let body = json!({"language": "bash", "code": code, "timeout": "4s", "limits": {"output": "8m"}});
     let mut caller = server.begin(&body);

@@ -97,7 +97,7 @@ fn delivery_is_retried_until_it_succeeds() {
 
 #[test]
 fn it_is_given_up_some_time() {
-    let (port, messages) = receiver(&["404 Nobody here"]);
+    let (port, messages) = receiver(&["404 Not Found"]);
     let allow = format!("127.0.0.1:{port}");
     let server = Server::start(&["--webhook-allow", &allow, "--webhook-retry", "1ms"]);
     let webhook = json!({"url": format!("http://{allow}/"), "secret": SECRET});
