@@ -87,7 +87,7 @@ for top, dirs, files in os.walk('/'):
     dirs[:] = [d for d in dirs if os.path.join(top, d) not in ('/proc', '/usr')]
     if os.access(top, os.W_OK): print(top)
 ";
-    let result = python(code, &[]);
+    let result = python(code, &["--timeout", "60s"]);
     let mut places: Vec<&str> = result["stdout"].as_str().unwrap().lines().collect();
     places.sort_unstable();
     assert_eq!(places, ["/dev/shm", "/home/sandbox", "/run/result", "/sandbox", "/tmp"]);

@@ -106,7 +106,9 @@ fn a_resumed_stream_does_not_mix_attempts() {
 #[test]
 fn streams_say_that_the_server_shuts_down() {
     let server = Server::start(&["--http-shutdown-timeout", "300ms"]);
-    let id = server.submit(&json!({"code": "import time; print('here', flush=True); time.sleep(30)", "timeout": 60}));
+    // One write, and so one event.
+    let code = "import os, time; os.write(1, b'here'); time.sleep(30)";
+    let id = server.submit(&json!({"code": code, "timeout": 60}));
     let mut lines = stream(&server, &id, None);
     assert!(lines.any(|line| line.contains("here")));
     let _data = server.end("-TERM");
