@@ -64,7 +64,7 @@ test-compose: setup-image build
 
 ## Run lints and every test. With TESTS=measured, measure the coverage of most tests.
 TESTS ?= unit
-test: setup-test lint $(TESTS) bench-smoke fuzz-short
+test: setup-test lint $(TESTS) bench-smoke chaos-short fuzz-short
 
 lint:
 	$(CARGO) fmt --all --check
@@ -187,20 +187,25 @@ bench-docs:
 SEED ?= $(shell date +%s)
 MINUTES ?= 10
 PROGRAMS ?= $(RELEASE)
-chaos: setup-test
+chaos: setup-test build
+	SANDBOX_SERVER=$(abspath $(PROGRAMS))/sandbox-server python3 -m unittest discover --start-directory tests/chaos
 	python3 tests/chaos/chaos.py --sandbox-server $(PROGRAMS)/sandbox-server --seed $(SEED) --minutes $(MINUTES) --json target/chaos/chaos.json $(CHAOS)
 
-## The tests of its checker, with a server that is broken on purpose, and half a minute on each store.
+## The same schedule every time, for half a minute on each store, with a debug build; meanwhile the tests of its checker.
+chaos-short: SEED = 3
 chaos-short: setup-test
-	SANDBOX_SERVER=$(abspath $(PROGRAMS))/sandbox-server python3 -m unittest discover --start-directory tests/chaos
-	python3 tests/chaos/chaos.py --sandbox-server $(PROGRAMS)/sandbox-server --seed $(SEED) --minutes 0.5 --json target/chaos/short.json $(CHAOS)
+	$(CARGO) build --locked --bins -p sandbox-cli -p sandbox-server
+	mkdir -p target/chaos
+	python3 -m unittest discover --start-directory tests/chaos > target/chaos/checker.log 2>&1 & checker=$$!; \
+	python3 tests/chaos/chaos.py --sandbox-server $(DEBUG)/sandbox-server --seed $(SEED) --minutes 0.5 --json target/chaos/short.json $(CHAOS); chaos=$$?; \
+	wait $$checker && exit $$chaos; cat target/chaos/checker.log; exit 1
 
 ## 100,000 runs and jobs with hostile ones among them, beside 1,000 idle event streams and after a queue of 10,000 jobs: nothing grows. SOAK holds more options.
-soak: setup-test
+soak: setup-test build
 	python3 tests/chaos/soak.py --sandbox-server $(PROGRAMS)/sandbox-server --json target/chaos/soak.json --plot target/chaos/soak.svg $(SOAK)
 
 ## The same for about a minute.
-soak-short: setup-test
+soak-short: setup-test build
 	python3 tests/chaos/soak.py --sandbox-server $(PROGRAMS)/sandbox-server --runs 3000 --queued 1000 --streams 200 --retention 5 --every 1 --json target/chaos/soak-short.json --plot target/chaos/soak-short.svg $(SOAK)
 
 ## Run the test suites on cgroup v2 and a stock Debian kernel, in a virtual machine; then attacks that could crash a host.
