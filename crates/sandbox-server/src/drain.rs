@@ -6,10 +6,12 @@
 use std::sync::Arc;
 
 use axum::Json;
-use axum::extract::State;
+use axum::extract::{Request, State};
 use axum::http::StatusCode;
 use serde::Serialize;
 
+use crate::middleware::peer;
+use crate::problem::{Code, Problem};
 use crate::state::App;
 
 /// How far a server has drained.
@@ -26,9 +28,16 @@ pub(crate) struct DrainState {
     post, path = "/admin/drain", tag = "server",
     responses((status = 202, description = "The server takes no more work; repeat the request to see how many runs are left", body = DrainState))
 )]
-pub(crate) async fn drain(State(app): State<Arc<App>>) -> (StatusCode, Json<DrainState>) {
+pub(crate) async fn drain(
+    State(app): State<Arc<App>>,
+    request: Request,
+) -> Result<(StatusCode, Json<DrainState>), Problem> {
+    // Without keys every client has every scope, and one of them must not take the server away from the others.
+    if app.keys.is_open() && !peer(&request).is_some_and(|address| address.to_canonical().is_loopback()) {
+        return Err(Problem::new(Code::Forbidden, "a server without API keys can be drained only from its own host"));
+    }
     if app.drain() {
         tracing::warn!(load = app.load(), "draining: taking no more work");
     }
-    (StatusCode::ACCEPTED, Json(DrainState { draining: true, load: app.load() }))
+    Ok((StatusCode::ACCEPTED, Json(DrainState { draining: true, load: app.load() })))
 }
