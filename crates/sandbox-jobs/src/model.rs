@@ -1,6 +1,6 @@
 //! The job model: a job and its status, its webhook, what a worker offers, and the limits of a store.
 //!
-//! The small [`JobHeader`](crate::JobHeader) that stores read and write for most operations is in `header.rs`.
+//! The small [`JobHeader`] that stores read and write for most operations is in `header.rs`.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
