@@ -141,8 +141,9 @@ fuzz-cell: setup-vm
 UNMEASURED = for_an_ordinary_user without_namespaces fifty_hostile a_thousand_jobs in_warm_cells the_commands_of_the \
 	compiled_programs_end_alike containers_can_use_an_image
 
-# Excluded from coverage: helpers of tests, and the library of zygotes, which runs inside interpreters without counters.
-UNCOUNTED = sandbox-testing/* $(addprefix sandbox-zygote/src/,entry.rs node.rs syscall.rs threads.rs)
+# Excluded from coverage: helpers of tests, and what runs where there are no counters: the library of zygotes, inside
+# interpreters, and the guest, inside containers.
+UNCOUNTED = sandbox-testing/* $(addprefix sandbox-zygote/src/,entry.rs node.rs syscall.rs threads.rs) sandbox-backends/src/guest.rs
 
 ## Measure the line coverage of the tests; fail below 80 % of all lines or 70 % of a crate's. Counters are relocatable so that forks share them: see the tests' harness.
 coverage: setup-test
