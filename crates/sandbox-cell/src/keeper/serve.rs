@@ -60,6 +60,9 @@ const CONTROL: u64 = u64::MAX;
 /// The maximum number of lost cells; at this number no more cells are created.
 const MOST_LOST: usize = 64;
 
+/// The most cells whose files are being removed before no more are created.
+const MOST_CLEARING: usize = 64;
+
 /// How long the removal of a dead cell is delayed while the CPU may be needed for requests.
 const LATER: Duration = Duration::from_millis(1);
 
@@ -200,6 +203,14 @@ impl KeeperServer<'_> {
         let lost = self.cells.values().filter(|cell| cell.is_lost()).count();
         if lost >= MOST_LOST {
             let why = format!("{lost} cells survive SIGKILL; check the kernel log of the host");
+            let failed = FromCell::Failed(Failure::new("cannot create the cell", why));
+            let _ = wire::send(&caller, &failed, &[], SendFlags::DONTWAIT);
+            return;
+        }
+        // Their files take room on the disk, which must not grow with every run.
+        let clearing = self.cells.values().filter(|cell| matches!(cell.state, CellState::Clearing(_))).count();
+        if clearing >= MOST_CLEARING {
+            let why = format!("the files of {clearing} earlier cells are still being removed; try again later");
             let failed = FromCell::Failed(Failure::new("cannot create the cell", why));
             let _ = wire::send(&caller, &failed, &[], SendFlags::DONTWAIT);
             return;
