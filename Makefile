@@ -9,7 +9,7 @@ RELEASE = target/$(shell rustc -vV | sed -n 's/^host: //p')/release
 DEBUG = $(RELEASE:release=debug)
 BIN = $(RELEASE)/sandbox-run
 
-.PHONY: run build install uninstall deb test-deb test-unit sandbox-build sandbox-push test-image test-compose test test-backends test-vm-short test-sandbox test-readme docs bless lint unit api measured fuzz fuzz-short fuzz-cell coverage bench bench-smoke bench-syscalls bench-load bench-fairness bench-costs bench-docs chaos chaos-short soak soak-short test-vm setup setup-test setup-deb setup-image setup-fuzz setup-bench setup-vm setup-deploy test-deploy test-pod clean
+.PHONY: run build install uninstall deb test-deb test-unit sandbox-build sandbox-push test-image test-compose test test-backends test-vm-short test-sandbox test-readme docs bless lint unit api measured fuzz fuzz-short fuzz-cell coverage bench bench-smoke bench-syscalls bench-load bench-fairness bench-costs bench-docs chaos chaos-short soak soak-short test-vm setup setup-test setup-coverage setup-deb setup-image setup-fuzz setup-bench setup-vm setup-deploy test-deploy test-pod clean
 
 ## Run a Python snippet in a sandbox, show the result, then serve HTTP until Ctrl-C.
 run: build
@@ -146,8 +146,7 @@ UNMEASURED = for_an_ordinary_user without_namespaces fifty_hostile a_thousand_jo
 UNCOUNTED = sandbox-testing/* $(addprefix sandbox-zygote/src/,entry.rs node.rs syscall.rs threads.rs) sandbox-backends/src/guest.rs
 
 ## Measure the line coverage of the tests; fail below 80 % of all lines or 70 % of a crate's. Counters are relocatable so that forks share them: see the tests' harness.
-coverage: setup-test
-	@command -v cargo-tarpaulin >/dev/null || $(CARGO) install --locked --quiet cargo-tarpaulin@0.37.5
+coverage: setup-coverage
 	RUSTFLAGS="-C llvm-args=-runtime-counter-relocation" $(CARGO) tarpaulin --engine llvm --workspace --locked $(FEATURES) --follow-exec \
 		$(UNCOUNTED:%=--exclude-files "crates/%") --target-dir target/coverage --skip-clean --timeout 600 --fail-under 80 --out Stdout --out Json --output-dir target/coverage \
 		-- $(UNMEASURED:%=--skip %)
@@ -235,6 +234,9 @@ setup:
 
 setup-test:
 	@scripts/setup build test
+
+setup-coverage:
+	@scripts/setup build test coverage
 
 setup-deb:
 	@scripts/setup build deb

@@ -140,8 +140,8 @@ fn read_name(message: &[u8], mut at: usize) -> Option<(Vec<u8>, usize)> {
             0xc0.. => {
                 next = next.or(Some(at + 2));
                 at = usize::from(number(message, at)? & 0x3fff);
-                // Pointers lead backwards only, so that they cannot form a loop.
-                if at >= earliest {
+                // Pointers lead backwards only, so that they cannot form a loop, and the header holds no names.
+                if at >= earliest || at < HEADER {
                     return None;
                 }
                 earliest = at;
@@ -225,6 +225,8 @@ mod tests {
         for length in 0..good.len() {
             assert!(matches!(query().read(&good[..length]), None | Some(DnsReply::Failed)), "{length}");
         }
+        let into_header = [&good[..24], &[0xc0, 8], &good[25..]].concat();
+        assert_eq!(query().read(&into_header), None, "a name that ends in the header");
         let looping = reply(0, &[[&[0xc0, 29], &record(0, 1, &[0; 4])[2..]].concat()]);
         assert_eq!(query().read(&looping), Some(DnsReply::Failed), "a name that points to itself");
         assert!(DnsQuery::new([0, 0], &["a"; 140].join("."), RecordType::A).is_none());
