@@ -125,7 +125,6 @@ impl World {
         unix.set_nonblocking(true)?;
         socket.set_nonblocking(true)?;
         shown_socket.set_nonblocking(true)?;
-        let free_port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port();
 
         let mut secret = |what| -> io::Result<String> {
             let token = token()?;
@@ -138,7 +137,8 @@ impl World {
         let queue = MessageQueue::create(queue_key, secret("a message queue")?.as_bytes()).ok();
         let key = SessionKey::add(&marker, secret("a key in the session's keyring")?.as_bytes()).ok();
         let victim = victim(&secret("a process's arguments")?, &secret("a process's environment")?)?;
-        let neighbour = [secret("the neighbour's files")?, (20_000 + number()? % 10_000).to_string(), token()?];
+        let (free_port, neighbour_port) = (unassigned_port()?, unassigned_port()?);
+        let neighbour = [secret("the neighbour's files")?, neighbour_port.to_string(), token()?];
         // In a cell without a private root, its paths have other locations, and variables are rewritten accordingly.
         // With two slashes, a path means the host's in every cell.
         let path = |name: &str| format!("/{}", at(name).display());
@@ -307,6 +307,16 @@ fn set_mode(path: &Path, mode: u32) -> io::Result<()> {
 /// A random name that is a valid identifier for compilers.
 pub(crate) fn token() -> io::Result<String> {
     Ok(format!("t{}", random_token::<12>()?))
+}
+
+/// A random port below those that the kernel gives to programs that ask for any. No server listens on it.
+fn unassigned_port() -> io::Result<u16> {
+    loop {
+        let port = 20_000 + u16::try_from(number()? % 10_000).unwrap_or(0);
+        if TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_err() {
+            return Ok(port);
+        }
+    }
 }
 
 /// A random positive number.
