@@ -75,30 +75,29 @@ lint:
 	$(CARGO) clippy -p sandbox-server --no-default-features --features webhooks --locked -- -D warnings
 	$(CARGO) fetch --locked
 	$(CARGO) deny --offline --log-level error check licenses bans sources
-	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --document-private-items --locked --quiet
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --all-features --no-deps --document-private-items --locked --quiet
 	scripts/check-names
 	typos
 
 ## Run only the server's integration tests.
 test-sandbox: setup-test
 	$(CARGO) test --locked -p sandbox-server --features otlp
-	tests/api/run
+	$(MAKE) api
 
-# Tests that disable layers of isolation need a feature that no release has.
-FEATURES = --features sandbox-cli/canary
+# Tests that disable layers of isolation need a feature that no release has, others one that is off by default.
+FEATURES = --features sandbox-cli/canary,sandbox-server/otlp
 
 unit:
 	$(CARGO) test --workspace --locked $(FEATURES)
 	$(MAKE) api
 
-## Run server tests with special needs: other features, or the client that tries every documented call.
+## Try every documented call of the API.
 api:
-	$(CARGO) test --locked -p sandbox-server --features otlp --test server otlp
 	tests/api/run
 
 ## Run every test once, with coverage where possible.
 measured: coverage
-	$(CARGO) test -p sandbox-cli -p sandbox-server --locked $(FEATURES) --test attack --test documents --test parity --test server -- $(UNMEASURED)
+	$(CARGO) test --workspace --locked $(FEATURES) --test attack --test documents --test parity --test server -- $(UNMEASURED)
 	$(MAKE) api
 
 ## Follow the README in a fresh clone: `make run` and every example.
