@@ -19,64 +19,65 @@ pub use self::parse::DefinitionError;
 pub use self::warm::{TestedVersions, Warm};
 use crate::literals::Literals;
 
-/// What a definition file says.
+/// The keys of a definition file.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Definition {
-    /// The language's name.
+    /// Name of the language.
     pub name: String,
-    /// How people write its name, if that differs.
+    /// Its name in prose, if that differs.
     pub title: Option<String>,
-    /// Its place in lists; where several languages fit a project, the first of them is taken. Languages without one come
-    /// last.
-    pub order: Option<u32>,
     /// Other names for it.
     #[serde(default)]
     pub aliases: Vec<String>,
-    /// Endings of its source files, without the dot.
+    /// Place in lists. If several languages fit a project, the first is used. Languages without a place come last.
+    pub order: Option<u32>,
+    /// Language to inherit from. Missing keys are taken from there, except `aliases`, `title` and `order`.
+    pub like: Option<String>,
+    /// File extensions, without the dot.
     #[serde(default)]
     pub extensions: Vec<String>,
-    /// What a source file is called if the user does not say.
+    /// File name for code that comes without one.
     pub source: String,
-    /// Where a project of several files begins if the user does not say: the first of these that is there.
+    /// Entry files of a project. The first that exists is used.
     #[serde(default)]
     pub entries: Vec<String>,
-    /// A file of the project's that says it instead, and how to read that from it.
+    /// Project file that names the entry file. It has precedence over `entries` if the file that it names exists.
     pub entry_from: Option<EntryFrom>,
-    /// What a file in which a program begins has in it. If one file alone has it, that is where.
+    /// Expression that only entry files match. Used if exactly one file does.
     pub entry_marker: Option<Pattern>,
-    /// Directories that tools make in projects of this language, and that are no part of them.
+    /// Directories in a project that tools create, and that are not copied into the cell.
     #[serde(default)]
     pub ignore: Vec<String>,
-    /// The directory that the build tool makes beside one of the manifests ([`Packages::manifests`]).
+    /// The same for the directory that the build tool creates next to a manifest.
     pub build_dir: Option<String>,
-    /// Templates by their names, each a file beside this one.
+    /// Templates by name, each a file next to the definition.
     #[serde(default)]
     pub templates: BTreeMap<String, String>,
-    /// How values are written.
-    pub literals: Option<Literals>,
-    /// How to find its toolchain.
+    /// How to find the toolchain.
     pub find: Find,
-    /// What to do once for each toolchain.
+    /// Work that is done once for each toolchain.
     pub prepare: Option<Prepare>,
-    /// How to compile, for languages that do.
+    /// How to compile a program, for compiled languages.
     pub compile: Option<CompileDefinition>,
     /// How to run a program.
     pub run: RunDefinition,
     /// How to install packages.
     pub packages: Option<Packages>,
-    /// How to read what programs say when they fail.
+    /// How to find the reason of a failure in error output.
     #[serde(default)]
     pub errors: Errors,
+    /// How the template filter `literal` writes values.
+    pub literals: Option<Literals>,
 }
 
-/// A file that says where a project begins.
+/// A project file that names the entry file.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct EntryFrom {
-    /// The file.
+    /// The project file.
     pub file: String,
-    /// An expression whose first group is the path.
+    /// Expression whose first group is the path of the entry file.
     pub pattern: Pattern,
 }
 
@@ -84,22 +85,23 @@ pub struct EntryFrom {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Find {
-    /// Commands to look for along `PATH`, in this order.
+    /// Commands to look for on `PATH`, in order.
     pub commands: Vec<String>,
-    /// Directories to look in after that. `~` is the home directory, `$NAME` a variable, `*` any name.
+    /// More directories to search. `~`, `$NAME` and `*` are expanded.
     #[serde(default)]
     pub paths: Vec<String>,
-    /// A script that describes the command `$1`: it prints lines `version=…`, `executable=…` and `prefix=…`.
+    /// Script that prints `version=`, `executable=` and `prefix=` for the command `$1`, each on a line.
     pub describe: String,
-    /// Files with which users choose between versions; when one changes, the script is asked again.
+    /// Files that select a version of the toolchain. If one changes, the script runs again.
     #[serde(default)]
     pub watch: Vec<String>,
-    /// What to tell a user who does not have it.
+    /// Message if the toolchain is not found.
     pub missing: String,
-    /// More of the host that the toolchain needs, shown at the same path; for parts of /etc.
+    /// Parts of `/etc` that the toolchain needs, mounted at the same path.
     #[serde(default)]
     pub system: Vec<String>,
-    /// Variables for a toolchain that appears in another place than it was installed to; `{prefix}` is replaced.
+    /// Environment variables for a toolchain that is mounted at another path than it was installed to. `{prefix}` is
+    /// replaced.
     #[serde(default)]
     pub relocated: BTreeMap<String, String>,
 }
@@ -108,43 +110,43 @@ pub struct Find {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Tool {
-    /// Commands to look for along `PATH`, in this order.
+    /// Commands to look for on `PATH`, in order.
     pub commands: Vec<String>,
-    /// Directories to look in after that, as in [`Find::paths`].
+    /// More directories to search. `~`, `$NAME` and `*` are expanded.
     #[serde(default)]
     pub paths: Vec<String>,
-    /// How many levels above the program's file the directory is that holds all it needs; 0 is the file alone.
+    /// How many levels above the program's file the directory is that holds everything it needs. 0 is the file alone.
     #[serde(default)]
     pub levels: usize,
-    /// What to tell a user who does not have it.
+    /// Message if the program is not found.
     pub missing: String,
 }
 
-/// What to do once for each toolchain.
+/// Work that is done once for each toolchain.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Prepare {
-    /// What it makes, for people who wait.
+    /// Description of the result, shown while the script runs.
     pub what: String,
-    /// A script that fills the directory `$OUT`.
+    /// Script that fills the directory `$OUT`.
     pub script: String,
-    /// Files that the script finds in its working directory, each with the name of a file beside this one.
+    /// Files for the script's working directory, each with the name of a file next to the definition.
     #[serde(default)]
     pub files: BTreeMap<String, String>,
-    /// Where the result appears.
+    /// Path at which the result is mounted.
     pub target: PathBuf,
-    /// The stages in which it appears.
+    /// Stages that see the result: `install`, `compile`.
     pub stages: Vec<StageName>,
-    /// Whether it needs network.
+    /// Whether the script has network access.
     #[serde(default)]
     pub network: bool,
-    /// Programs that it needs.
+    /// Programs that the script needs.
     #[serde(default)]
     pub tools: BTreeMap<String, Tool>,
-    /// Variables of the host's that it sees.
+    /// Host variables that are passed on.
     #[serde(default)]
     pub pass: Vec<String>,
-    /// Variables to set.
+    /// Environment variables for the script.
     #[serde(default)]
     pub env: BTreeMap<String, String>,
 }
@@ -159,29 +161,29 @@ pub enum StageName {
     Compile,
 }
 
-/// How to compile.
+/// How to compile a program.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CompileDefinition {
-    /// A script that compiles `$1`, the file where the program begins, into the directory `$OUT`. All source files are
-    /// in the working directory.
+    /// Script that compiles `$1`, the entry file, into the directory `$OUT`, which the run sees as `/build`. The source
+    /// files are in the working directory.
     pub script: String,
-    /// Variables to set.
+    /// Environment variables for the script.
     #[serde(default)]
     pub env: BTreeMap<String, String>,
-    /// Programs that it needs.
+    /// Programs that the script needs.
     #[serde(default)]
     pub tools: BTreeMap<String, Tool>,
-    /// What can be started before it is known what to compile, and makes that faster.
+    /// Program that makes compiling faster if it was started in advance.
     pub companion: Option<CompanionDefinition>,
 }
 
-/// A companion of compilers: a program that is started in a cell before it is known what to compile.
+/// A program that a server starts in a cell before it knows what to compile.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CompanionDefinition {
-    /// A script that runs as long as the companion waits for [`CompileDefinition::script`], which has to find it by itself, and to
-    /// do without it. When it is ready it writes something to its standard output, which it closes if it fails.
+    /// Script that runs while the companion waits. It writes to its standard output when it is ready, and closes it if it
+    /// fails. The compile script has to find the companion, and to work without it.
     pub script: String,
 }
 
@@ -189,29 +191,29 @@ pub struct CompanionDefinition {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RunDefinition {
-    /// The command; the program's arguments follow. Replaced are `{executable}`, `{entry}` (the file where the program
-    /// begins), `{stem}` (the same without its ending), `{runner}` (the runner's text), `{runner_file}` (a file with
-    /// it), and `{heap}` (three quarters of the memory limit, in MiB).
+    /// Command, to which the program's arguments are added. `{executable}`, `{entry}` (the entry file), `{stem}` (the
+    /// entry file without its extension), `{runner}` (the text of `runner`), `{runner_file}` (a file with that text) and
+    /// `{heap}` (three quarters of the memory limit, in MiB) are replaced.
     pub argv: Vec<String>,
-    /// How to run a program with safe built-ins only, if there is a way.
-    pub restricted: Option<Restricted>,
-    /// A file beside this one that is passed to the interpreter instead of the program, which it runs. It may leave the
-    /// value of the last expression and the reason of a failure in `$RESULT`.
-    pub runner: Option<String>,
-    /// Variables to set; `{heap}` is replaced.
+    /// Environment variables. `{heap}` is replaced.
     #[serde(default)]
     pub env: BTreeMap<String, String>,
-    /// How to keep interpreters warm, for languages where that can be done.
+    /// File next to the definition that runs the program. It may write `value` (the value of the last expression) and
+    /// `error` (the reason of a failure) to `$RESULT`.
+    pub runner: Option<String>,
+    /// How to run a program with `--restricted`.
+    pub restricted: Option<Restricted>,
+    /// How to keep an interpreter warm.
     pub warm: Option<Warm>,
 }
 
-/// How to run a program with safe built-ins only.
+/// How to run a program with `--restricted`.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Restricted {
-    /// The command, as in [`RunDefinition::argv`].
+    /// Command, as in `[run]`.
     pub argv: Vec<String>,
-    /// A file whose text goes before the runner's.
+    /// File next to the definition whose text is put before that of the runner.
     pub runner: String,
 }
 
@@ -219,45 +221,46 @@ pub struct Restricted {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Packages {
-    /// How a package is written, as an example.
+    /// Example of a package.
     pub example: String,
-    /// What every package looks like.
+    /// Expression that every package matches.
     pub pattern: Pattern,
-    /// Files with which a project says what it needs.
+    /// Project files that list packages.
     #[serde(default)]
     pub manifests: Vec<String>,
-    /// A script that installs `$@`, and what the manifests in the working directory say, into `$OUT`. It has network.
+    /// Script that installs the packages `$@`, and those in the manifests in its working directory, into `$OUT`. It has
+    /// network access.
     pub script: String,
-    /// Where the result appears.
+    /// Path at which the result is mounted.
     pub target: PathBuf,
-    /// Programs that it needs.
+    /// Programs that the script needs.
     #[serde(default)]
     pub tools: BTreeMap<String, Tool>,
-    /// Variables of the host's that it sees: where packages come from.
+    /// Host variables that are passed on: those that choose a package index.
     #[serde(default)]
     pub pass: Vec<String>,
-    /// Variables for the install stage.
+    /// Environment variables for the script.
     #[serde(default)]
     pub install_env: BTreeMap<String, String>,
-    /// Variables for the compile and run stages.
+    /// Environment variables for compiling and running.
     #[serde(default)]
     pub env: BTreeMap<String, String>,
 }
 
-/// How to read what programs say when they fail. The first group of the expression is the reason.
+/// How to find the reason of a failure in error output: the first group of an expression.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Errors {
-    /// What a failed compiler's first complaint looks like.
+    /// Expressions for the first error of a compiler.
     #[serde(default)]
     pub compile: Vec<Pattern>,
-    /// What a program's last complaint looks like.
+    /// Expressions for the last error of a program.
     #[serde(default)]
     pub run: Vec<Pattern>,
-    /// What a program says that has run out of memory before the cell did.
+    /// Expressions for a program that runs out of memory before it reaches the limit of the cell.
     #[serde(default)]
     pub memory: Vec<Pattern>,
-    /// What an installer's first complaint looks like.
+    /// Expressions for the first error of an installer.
     #[serde(default)]
     pub install: Vec<Pattern>,
 }

@@ -56,10 +56,10 @@ impl Definition {
         let syntax = |source| DefinitionError::Syntax { file: file.to_owned(), source: Box::new(source) };
         let value = |what| DefinitionError::Value { file: file.to_owned(), what };
         let mut table: toml::Table = toml::from_str(text).map_err(syntax)?;
-        let base = match table.remove("like") {
+        let base = match table.get("like") {
             None => None,
             Some(toml::Value::String(name)) => {
-                Some(like(&name).ok_or_else(|| value(format!("like: unknown language '{name}'")))?)
+                Some(like(name).ok_or_else(|| value(format!("like: unknown language '{name}'")))?)
             }
             Some(_) => return Err(value("like: expected the name of a language".to_owned())),
         };

@@ -10,27 +10,28 @@ use serde::Deserialize;
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Warm {
-    /// The command that becomes a zygote. As in `RunDefinition::argv`, and replaced are `{zygote}` (the zygote's text), `{library}`
-    /// (the library that it loads to become one) and `{preload}` (the modules to load, with commas between them). In its
-    /// cell, `{runner_file}` has the zygote's text too: what is loaded from there is loaded anew by what a run starts.
+    /// Command that becomes a zygote. `{executable}`, `{runner}`, `{runner_file}`, `{heap}`, `{zygote}` (the text of
+    /// `zygote`), `{library}` (the library that the interpreter loads to become a zygote) and `{preload}` (the modules to
+    /// load, separated by commas) are replaced. In the zygote's cell, `{runner_file}` holds the text of `zygote`; in the
+    /// cell of a run, that of the runner.
     pub argv: Vec<String>,
-    /// A file beside this one with the zygote's text.
+    /// File next to the definition with the program of the zygote.
     pub zygote: String,
-    /// Modules of packages that may be loaded before the fork: loading them leaves no state behind that runs must not
-    /// share, such as a random generator that nothing seeds again. All others are loaded by the programs.
+    /// Modules of packages that may be loaded before the fork, because they leave no state that runs must not share, such
+    /// as a random generator that is never seeded again. Programs load all others.
     #[serde(default)]
     pub preload: Vec<String>,
-    /// Variables to set for the zygote; `{library}` is replaced.
+    /// Environment variables for the zygote. `{library}` is replaced.
     #[serde(default)]
     pub env: BTreeMap<String, String>,
-    /// Variables that an interpreter only looks at when it starts, so that a run that sets one starts cold. `*` at the end
-    /// stands for any ending.
+    /// Variables that an interpreter reads only at its start: a run that sets one starts cold. A `*` at the end matches
+    /// any ending.
     #[serde(default)]
     pub cold: Vec<String>,
-    /// The versions that warm starts were tested with. Others start cold.
+    /// Versions that warm starts were tested with. Others start cold.
     pub tested: Option<TestedVersions>,
-    /// A program that prints facts about its interpreter. A server runs it warm and cold before any other program starts
-    /// warm, and all programs start cold if the two differ.
+    /// Program that prints facts about its interpreter. A server runs it warm and cold before the first warm start, and
+    /// starts all programs cold if the output differs.
     pub self_test: Option<String>,
 }
 
@@ -38,9 +39,9 @@ pub struct Warm {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TestedVersions {
-    /// The first version.
+    /// First version.
     pub from: String,
-    /// The last version, with all that begin with it: `3.13` includes `3.13.2`.
+    /// Last version, with all that begin with it: `3.13` includes `3.13.2`.
     pub to: String,
 }
 
