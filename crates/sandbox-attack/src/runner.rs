@@ -355,7 +355,7 @@ fn parts(text: &str) -> Result<Vec<InputFile>, String> {
         let comment = line.strip_prefix("// --- ").or_else(|| line.strip_prefix("# --- "));
         if let Some(path) = comment {
             let path = RelativePath::new(path).map_err(|error| error.to_string())?;
-            files.push(InputFile { path, content: Arc::default(), executable: false });
+            files.push(InputFile::new(path, vec![]));
         } else if let Some(file) = files.last_mut() {
             let content = Arc::make_mut(&mut file.content);
             content.extend_from_slice(line.as_bytes());

@@ -298,14 +298,8 @@ mod tests {
         let key = |code: &str, extra: Option<&str>| {
             let mut request = request(Source::Code(code.into()));
             request.args = vec!["not part of it".into()];
-            request.files = extra
-                .iter()
-                .map(|name| InputFile {
-                    path: RelativePath::new(*name).expect("path"),
-                    content: std::sync::Arc::default(),
-                    executable: false,
-                })
-                .collect();
+            request.files =
+                extra.iter().map(|name| InputFile::new(RelativePath::new(*name).expect("path"), vec![])).collect();
             plan(&request, &c).expect("valid").compile.expect("compiles").key
         };
         assert_eq!(key("a", None), key("a", None));

@@ -171,12 +171,10 @@ fn requests_in_flight_survive_a_flood_of_connections() {
 fn connections_beyond_the_bound_are_refused_when_none_is_idle() {
     let server = Server::start(&["--max-connections", "8", "--max-connections-per-address", "2", "--capacity", "4"]);
     let body = r#"{"code": "import time; time.sleep(60)", "timeout": 60}"#;
-    let head =
-        "POST /execute HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nAccept: text/event-stream";
-    let run = format!("{head}\r\nContent-Length: {}\r\n\r\n{body}", body.len());
     // A stream's head says that its request is in flight; before that its connection could be evicted.
     let busy = [(); 2].map(|()| {
-        let mut stream = server.connect(run.as_bytes());
+        let mut stream = server.start_request("/execute", &[("Accept", "text/event-stream")], body);
+        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
         let mut status = [0; 12];
         stream.read_exact(&mut status).unwrap();
         assert_eq!(&status, b"HTTP/1.1 200");

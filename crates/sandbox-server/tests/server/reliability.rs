@@ -121,13 +121,7 @@ fn streams_say_that_the_server_shuts_down() {
 fn a_batch_ends_when_its_client_goes_away_in_the_first_run() {
     let server = Server::start(&["--capacity", "2"]);
     let body = json!({"request": {"code": "import time; time.sleep(100)", "timeout": 200}, "inputs": [{}, {}]});
-    let body = body.to_string();
-    let mut client = TcpStream::connect(&server.address).unwrap();
-    let head = format!(
-        "POST /v1/batch HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
-        body.len()
-    );
-    client.write_all(head.as_bytes()).unwrap();
+    let client = server.start_request("/v1/batch", &[], &body);
     let load = || server.get("/health").1["load"].as_u64().unwrap();
     eventually("the first run is in progress", || load() == 1);
     drop(client);
