@@ -120,11 +120,11 @@ impl AttackRunner<'_> {
             let results = self.runs(attack, definition, disabled, &world, &mut evidence);
             drop(leave);
             match neighbour.join() {
-                Ok(Ok(said)) if said == format!("{}{}", neighbour::READY, neighbour::UNHARMED) => {}
-                Ok(Ok(said)) => {
+                Ok(Ok(report)) if report == format!("{}{}", neighbour::READY, neighbour::UNHARMED) => {}
+                Ok(Ok(report)) => {
                     evidence.push(format!(
                         "the neighbour reports: {}",
-                        judge::shown(said.trim_start_matches(neighbour::READY))
+                        judge::shown(report.trim_start_matches(neighbour::READY))
                     ));
                 }
                 Ok(Err(why)) => evidence.push(format!("the neighbour was disturbed: {why}")),

@@ -46,7 +46,7 @@ pub(crate) struct ArtifactPlan {
     /// What goes on, for people who wait.
     pub(crate) what: String,
     pub(crate) kind: ArtifactKind,
-    /// To whom it belongs, if not to all.
+    /// The owner; none if it is shared.
     pub(crate) owner: Option<String>,
     pub(crate) key: String,
     pub(crate) label: String,
@@ -67,7 +67,7 @@ pub(crate) struct ArtifactPlan {
 /// All that is needed to carry out a request.
 #[derive(Debug, Clone)]
 pub(crate) struct Plan {
-    /// To whom belongs what waits in a cell and has seen the packages, if not to all.
+    /// The owner of waiting cells that have seen the packages; none if they are shared.
     pub(crate) owner: Option<String>,
     pub(crate) language: Option<(String, String)>,
     pub(crate) prepare: Option<ArtifactPlan>,

@@ -34,7 +34,7 @@ pub enum Source {
     Program {
         /// The program and its arguments.
         argv: Vec<OsString>,
-        /// A file of the host's to show in the cell, read-only.
+        /// A host file to mount in the cell, read-only.
         mount: Option<Mount>,
     },
 }

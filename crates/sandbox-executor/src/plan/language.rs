@@ -84,7 +84,7 @@ impl Planner<'_> {
         })
     }
 
-    /// To whom belongs what the request has made.
+    /// The owner of the artifacts of the request.
     fn owner_of(&self, kind: ArtifactKind) -> Option<String> {
         self.settings.sharing.owner_of(kind, self.request.owner.as_deref())
     }

@@ -59,13 +59,13 @@ impl Server {
 
 /// Reads to the end, and fails if the server does not close the connection.
 fn closed(mut stream: TcpStream) -> Vec<u8> {
-    let mut said = vec![];
-    match stream.read_to_end(&mut said) {
+    let mut received = vec![];
+    match stream.read_to_end(&mut received) {
         Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
-            panic!("the server has not closed the connection: {:?}", String::from_utf8_lossy(&said));
+            panic!("the server has not closed the connection: {:?}", String::from_utf8_lossy(&received));
         }
         // Whether it is closed or reset is the same here.
-        _ => said,
+        _ => received,
     }
 }
 
@@ -331,8 +331,8 @@ fn readiness_knows_of_a_dead_keeper() {
         .args(["--health", "--http-host", "127.0.0.1", "--http-port", port])
         .output()
         .unwrap();
-    let said = String::from_utf8_lossy(&asked.stderr).into_owned();
-    assert!(asked.status.code() == Some(1) && said.contains("the keeper has ended"), "{said}");
+    let errors = String::from_utf8_lossy(&asked.stderr).into_owned();
+    assert!(asked.status.code() == Some(1) && errors.contains("the keeper has ended"), "{errors}");
     assert_eq!(server.job(&id, "")["status"], "queued", "no job is wasted");
     signal("-CONT", launcher);
     eventually("it is ready again", || server.get("/readyz").0 == 200);

@@ -359,8 +359,8 @@ fn a_health_check_needs_no_other_program() {
         command.args(["--health", "--http-host", "0.0.0.0", "--http-port", &port]).output().unwrap()
     };
     let output = ask();
-    let said: Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!((output.status.code(), &said["status"]), (Some(0), &Value::from("ok")));
+    let health: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((output.status.code(), &health["status"]), (Some(0), &Value::from("ok")));
     drop(server);
     let output = ask();
     let text = String::from_utf8_lossy(&output.stderr).into_owned();

@@ -95,11 +95,11 @@ fn a_resumed_stream_does_not_mix_attempts() {
     let server = Server::start_in(server.end("-KILL"), &flags, &[]);
     let events = data(stream(&server, &id, Some(&last)));
     assert_eq!(events[0], json!({"event": "restarted", "attempt": 2}), "{events:#?}");
-    let said: String =
+    let stdout: String =
         events.iter().filter(|event| event["event"] == "stdout").map(|event| event["data"].as_str().unwrap()).collect();
     let job = server.job(&id, "");
-    assert_eq!(job["result"]["stdout"], said.as_str());
-    assert_eq!(said.lines().count(), 3);
+    assert_eq!(job["result"]["stdout"], stdout.as_str());
+    assert_eq!(stdout.lines().count(), 3);
     assert_eq!(data(stream(&server, &id, None)), events, "the stored events are those of the last attempt");
 }
 
