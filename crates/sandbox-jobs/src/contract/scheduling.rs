@@ -103,6 +103,23 @@ async fn a_delayed_job_starts_later() {
 }
 
 #[tokio::test]
+async fn a_delay_that_is_over_leaves_later_ones_alone() {
+    for place in Place::both().await {
+        let store = &place.store;
+        let (short, long) = (Some(Duration::from_millis(50)), Some(Duration::from_secs(3600)));
+        let due = create_new(store, NewJob { delay: short, ..new_job("due", None) }).await;
+        let later = create_new(store, NewJob { delay: long, ..new_job("later", None) }).await;
+        let expiring = NewJob { delay: long, expires_in: long, ..new_job("expires later", None) };
+        let expiring = create_new(store, expiring).await;
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        assert_eq!(take_all(store, &Labels::default()).await, [due], "{}", store.name());
+        for id in [later, expiring] {
+            assert_eq!(get(store, id).await.status, JobStatus::Queued, "{}", store.name());
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_job_that_was_not_started_in_time_expires_with_an_event_and_a_webhook() {
     for place in Place::both().await {
         let store = &place.store;

@@ -165,11 +165,12 @@ return {'new', cjson.encode(job)}
     /// Queues delayed jobs whose time has come. Returns the running jobs whose lease has ended, the queued jobs that have
     /// expired, and the seconds until there is more to do.
     SWEEP = r"
-local time, left, lapsed, expired = now(), 3600, {}, {}
+local time, left, any_due, lapsed, expired = now(), 3600, false, {}, {}
 local timers = call('ZRANGE', TIMERS, 0, 99, 'WITHSCORES')
 for at = 1, #timers, 2 do
-    left = math.max(math.min(left, tonumber(timers[at + 1]) - time), 0)
+    left = tonumber(timers[at + 1]) - time
     if left > 0 then break end
+    any_due = true
     local kind, id = string.sub(timers[at], 1, 1), string.sub(timers[at], 2)
     local before, after = get(id), get(id)
     if not before then
@@ -183,7 +184,7 @@ for at = 1, #timers, 2 do
         put(id, before, after)
     end
 end
-return {lapsed, expired, string.format('%.3f', left)}
+return {lapsed, expired, any_due and '0' or string.format('%.3f', left)}
 ";
 
     /// The owners with jobs in some lanes, in the order in which to serve them. Arguments: the limit of bytes, the number of
