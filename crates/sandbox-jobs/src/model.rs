@@ -300,6 +300,15 @@ pub(crate) fn suspects_of(lane: &str) -> String {
     format!("!{lane}")
 }
 
+/// The jobs that wait for a worker.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Backlog {
+    /// How many there are, also those that may not start yet.
+    pub waiting: u64,
+    /// How long the first of those that can start now has waited since it could start. Zero if there is none.
+    pub age: Duration,
+}
+
 /// Whose jobs wait for a worker. First comes the owner with the fewest running jobs, or that was served longest ago.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Turns {
@@ -335,11 +344,11 @@ impl Job {
         Attempt { id: self.id, number: self.attempts }
     }
 
-    /// How long it has waited for its last start.
+    /// How long it has waited for its last start since it could start.
     #[must_use]
     pub fn waited(&self) -> Duration {
-        let waited = self.started_at.unwrap_or(self.created_at) - self.created_at;
-        Duration::try_from_secs_f64(waited).unwrap_or_default()
+        let since = self.not_before.unwrap_or(self.created_at);
+        Duration::try_from_secs_f64(self.started_at.unwrap_or(since) - since).unwrap_or_default()
     }
 }
 

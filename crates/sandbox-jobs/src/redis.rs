@@ -30,8 +30,8 @@ use crate::embedded::MOST_SCANNED;
 use crate::header::{Interruption, JobHeader, Sequel, gave_up, restarted};
 use crate::idempotency::known_key;
 use crate::model::{
-    Attempt, Created, Event, Exceeded, Filter, HeartbeatReport, Job, JobId, JobStatus, Labels, NewJob, Offer, Page,
-    Progress, StoreLimits, Turns, Webhook,
+    Attempt, Backlog, Created, Event, Exceeded, Filter, HeartbeatReport, Job, JobId, JobStatus, Labels, NewJob, Offer,
+    Page, Progress, StoreLimits, Turns, Webhook,
 };
 
 use link::{RedisConnection, RedisLink, within};
@@ -371,12 +371,11 @@ impl RedisStore {
         }
     }
 
-    /// How many jobs wait.
-    pub(crate) async fn waiting(&self) -> Result<u64> {
-        let mut connection = self.connection().await?;
-        let waiting: Option<u64> =
-            redis::cmd("HGET").arg(self.key("counters")).arg("queued").query_async(&mut connection).await?;
-        Ok(waiting.unwrap_or_default())
+    /// How many jobs wait, and for how long, by the clock of Redis.
+    pub(crate) async fn backlog(&self) -> Result<Backlog> {
+        let call = self.call(&scripts::BACKLOG);
+        let (waiting, age): (u64, f64) = call.invoke_async(&mut self.connection().await?).await?;
+        Ok(Backlog { waiting, age: Duration::try_from_secs_f64(age).unwrap_or_default() })
     }
 
     /// Whose jobs wait for a worker with these labels. Owners with more bytes than this are left out.

@@ -105,7 +105,7 @@ impl App {
             jobs,
             bounds: config.bounds,
             running: Mutex::default(),
-            metrics: ServerMetrics::new(config.capacity),
+            metrics: ServerMetrics::new(),
             rate: RateLimits::new(config.rate_limit),
             max_body: config.max_body,
             bodies: SharedBudget::memory(config.max_held / 2),
@@ -136,6 +136,11 @@ impl App {
     /// The number of current runs.
     pub(crate) fn load(&self) -> usize {
         self.slots.held()
+    }
+
+    /// The maximum number of concurrent runs. An API server runs nothing.
+    pub(crate) fn capacity(&self) -> usize {
+        if self.needs_keeper() { self.slots.capacity() } else { 0 }
     }
 
     /// Whether the server runs programs itself.

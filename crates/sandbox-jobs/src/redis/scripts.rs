@@ -9,7 +9,7 @@ use std::sync::LazyLock;
 use redis::Script;
 
 /// The keys that every script has, after the prefix. The names in Lua are the same in capitals.
-pub(super) const SHARED: [&str; 18] = [
+pub(super) const SHARED: [&str; 19] = [
     // The headers of all jobs, by id.
     "jobs",
     // All ids, and all ids with their owner before them; both in alphabetical order.
@@ -18,6 +18,8 @@ pub(super) const SHARED: [&str; 18] = [
     // Jobs that can start: lane, owner, rank and id. How many there are for each lane and owner.
     "ready",
     "lanes",
+    // The same jobs by the time since which they can start.
+    "ready_since",
     // By time: when a delayed job can start (d and its id), when a queued job expires (x), when a lease ends (r).
     "timers",
     // Jobs that have ended, by time.
@@ -42,9 +44,9 @@ pub(super) const SHARED: [&str; 18] = [
 
 /// What the scripts have in common. `KEYS` from `FIRST` on are those of jobs; the first argument is the prefix of channels.
 const COMMON: &str = r"
-local FIRST = 19
-local JOBS, INDEX, OWNED, READY, LANES, TIMERS, ENDED, WAITING, RUNNING, BYTES, TURNS, COUNTERS, IDEMPOTENCY,
-    QUOTAS, WEBHOOKS, DUE, DUE_TIMES, DUE_OWNERS = unpack(KEYS, 1, 18)
+local FIRST = 20
+local JOBS, INDEX, OWNED, READY, LANES, READY_SINCE, TIMERS, ENDED, WAITING, RUNNING, BYTES, TURNS, COUNTERS,
+    IDEMPOTENCY, QUOTAS, WEBHOOKS, DUE, DUE_TIMES, DUE_OWNERS = unpack(KEYS, 1, 19)
 local call = redis.call
 local function now()
     local time = call('TIME')
@@ -76,7 +78,11 @@ local function place(id, job, present)
         else
             local lane = (job.S and '!' or '') .. (job.L or '')
             local member = lane .. '\0' .. owner .. '\0' .. string.format('%03d', 127 - (job.p or 0)) .. '\0' .. id
-            if present then call('ZADD', READY, 0, member) else call('ZREM', READY, member) end
+            if present then
+                call('ZADD', READY, 0, member); call('ZADD', READY_SINCE, job.n or job.c or 0, id)
+            else
+                call('ZREM', READY, member); call('ZREM', READY_SINCE, id)
+            end
             count(LANES, lane .. '\0' .. owner, present and 1 or -1)
         end
         if job.x and job.a == 0 then timer('x', id, present and job.x) end
@@ -184,7 +190,19 @@ for at = 1, #timers, 2 do
         put(id, before, after)
     end
 end
+-- A server of a release without this index takes jobs and leaves their entries behind.
+for _, id in ipairs(call('ZRANGE', READY_SINCE, 0, 99)) do
+    local job = get(id)
+    if job and job.s == 'q' and not job.d then break end
+    call('ZREM', READY_SINCE, id)
+end
 return {lapsed, expired, any_due and '0' or string.format('%.3f', left)}
+";
+
+    /// The number of queued jobs, and for how many seconds the first of those that can start has waited.
+    BACKLOG = r"
+local since = tonumber(call('ZRANGE', READY_SINCE, 0, 0, 'WITHSCORES')[2])
+return {number(COUNTERS, 'queued'), string.format('%.3f', since and math.max(now() - since, 0) or 0)}
 ";
 
     /// The owners with jobs in some lanes, in the order in which to serve them. Arguments: the limit of bytes, the number of
@@ -293,7 +311,8 @@ even_if_full()
 local after = cjson.decode(new)
 local ends = after.s ~= 'q' and after.s ~= 'r' and (before.s == 'q' or before.s == 'r')
 if ends then after.e = now() end
-if pause ~= '' then after.n = now() + tonumber(pause); after.d = true end
+if before.s == 'r' and after.s == 'q' then after.n = now() + (tonumber(pause) or 0) end
+if pause ~= '' then after.d = true end
 if drop == '1' then call('DEL', KEYS[FIRST + 1]) end
 for at = 9, #ARGV do call('RPUSH', KEYS[FIRST + 1], ARGV[at]) end
 if result ~= '' then call('SET', KEYS[FIRST], result) end

@@ -124,6 +124,24 @@ async fn followers_and_workers_are_woken_by_other_servers() {
 }
 
 #[tokio::test]
+async fn servers_without_the_index_of_ages_may_share_the_store() {
+    let server = RedisServer::on_socket(&[]);
+    let store = store_in(&server).await;
+    let (old, new) = (create(&store).await, create(&store).await);
+    // A server without the index queued one job, and took another.
+    let index = "{sandbox}:ready_since";
+    on(&server, &["DEL", index]).await;
+    on(&server, &["ZADD", index, "1", &JobId::new().to_string()]).await;
+    on(&server, &["ZADD", index, "2", &new.to_string()]).await;
+    let taken = [take(&store).await.map(|job| job.id), take(&store).await.map(|job| job.id)];
+    assert_eq!(taken, [Some(old), Some(new)]);
+    // Its sweep looks at the store, whatever the other has seen.
+    store_in(&server).await.sweep().await.expect("sweep");
+    assert_eq!(store.backlog().await.expect("backlog"), Backlog::default());
+    assert_eq!(on(&server, &["EXISTS", index]).await, "0", "nothing is left");
+}
+
+#[tokio::test]
 async fn a_late_result_of_a_paused_server_is_refused() {
     let server = RedisServer::on_socket(&[]);
     let lease = Duration::from_millis(100);
