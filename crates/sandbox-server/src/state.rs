@@ -23,7 +23,7 @@ use crate::rate_limit::RateLimits;
 use crate::ready::Readiness;
 use crate::web::Guard;
 use crate::webhook::Webhooks;
-use crate::worker::RunningJob;
+use crate::worker::{RunningJob, Workload};
 
 /// The maximum concurrency of work that takes memory and a thread.
 const AT_ONCE: usize = 4;
@@ -42,6 +42,8 @@ pub(crate) struct App {
     pub(crate) bounds: sandbox_jobs::StoreLimits,
     /// The jobs that this server is running.
     pub(crate) running: Mutex<HashMap<JobId, Arc<RunningJob>>>,
+    /// What the worker is busy with.
+    pub(crate) workload: Arc<Workload>,
     pub(crate) metrics: ServerMetrics,
     pub(crate) rate: RateLimits,
     /// The maximum size of a request body.
@@ -105,6 +107,7 @@ impl App {
             jobs,
             bounds: config.bounds,
             running: Mutex::default(),
+            workload: Arc::default(),
             metrics: ServerMetrics::new(),
             rate: RateLimits::new(config.rate_limit),
             max_body: config.max_body,
