@@ -196,7 +196,8 @@ pub struct NewJob {
     pub labels: Labels,
     /// How long it waits before it may start. A duration, because the clocks of servers and of the store may differ.
     pub delay: Option<Duration>,
-    /// The time from which [`Self::delay`] was computed, if the client gave one: the same in each retry of its request.
+    /// The time from which [`Self::delay`] was computed, if the client gave one: the same in each retry of its request. A
+    /// store with a clock of its own goes by this one.
     pub not_before: Option<f64>,
     /// After how long it expires unless it has started.
     pub expires_in: Option<Duration>,

@@ -245,7 +245,9 @@ impl RedisStore {
             .arg(request)
             .arg(webhook)
             .arg(&digest);
-        call.arg(seconds(new.delay)).arg(seconds(new.expires_in));
+        // The clock of this server may differ, and so the delay that it has computed.
+        call.arg(seconds(new.delay)).arg(new.not_before.map(|time| time.to_string()).unwrap_or_default());
+        call.arg(seconds(new.expires_in));
         call.arg(bounds.waiting).arg(bounds.waiting_per_owner).arg(bounds.bytes_per_owner);
         call.arg(new.per_day.map(|most| most.to_string()).unwrap_or_default());
         let mut connection = self.connection().await?;

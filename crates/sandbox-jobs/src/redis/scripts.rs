@@ -146,7 +146,8 @@ scripts! {
     /// Creates a job, unless its idempotency key is known or it would exceed a limit. Returns `new` with the time, `known`
     /// with the id and the digest that belong to the key, or the limit. `KEYS`: the request.
     CREATE = r"
-local _, id, text, request, webhook, digest, delay, expires_in, most, most_own, most_bytes, per_day = unpack(ARGV)
+local _, id, text, request, webhook, digest, delay, not_before, expires_in, most, most_own, most_bytes, per_day =
+    unpack(ARGV)
 local job = cjson.decode(text)
 local owner = job.o or ''
 if job.k then
@@ -158,7 +159,12 @@ if number(WAITING, owner) >= tonumber(most_own) then return {'waiting-per-owner'
 if number(BYTES, owner) + size(job) > tonumber(most_bytes) then return {'bytes-per-owner'} end
 if per_day ~= '' and not spend(owner, 1, tonumber(per_day)) then return {'per-day'} end
 job.c = now()
-if delay ~= '' then job.n = job.c + tonumber(delay) end
+if not_before ~= '' then
+    job.n = math.max(tonumber(not_before), job.c)
+    job.d = job.n > job.c or nil
+elseif delay ~= '' then
+    job.n = job.c + tonumber(delay)
+end
 if expires_in ~= '' then job.x = job.c + tonumber(expires_in) end
 put(id, nil, job)
 call('SET', KEYS[FIRST], request)

@@ -142,6 +142,22 @@ async fn servers_without_the_index_of_ages_may_share_the_store() {
 }
 
 #[tokio::test]
+async fn a_time_to_start_is_one_of_the_clock_of_redis() {
+    let server = RedisServer::on_socket(&[]);
+    let store = store_in(&server).await;
+    let soon = crate::model::now() + 60.0;
+    // The clock of one server is minutes ahead, so that the time seems to be over; that of another is behind.
+    let ahead = NewJob { delay: Some(Duration::ZERO), not_before: Some(soon), ..new_job("ahead") };
+    let behind = NewJob { delay: Some(Duration::from_secs(600)), not_before: Some(1e9), ..new_job("behind") };
+    let Created::New(ahead) = store.create(ahead, BOUNDS).await.expect("create") else { panic!("new") };
+    let Created::New(behind) = store.create(behind, BOUNDS).await.expect("create") else { panic!("new") };
+    assert!(ahead.delayed && ahead.not_before.is_some_and(|time| (time - soon).abs() < 0.01), "{ahead:?}");
+    assert!(!behind.delayed, "{behind:?}");
+    assert_eq!(take(&store).await.map(|job| job.id), Some(behind.id));
+    assert!(take(&store).await.is_none(), "the other one is early");
+}
+
+#[tokio::test]
 async fn a_late_result_of_a_paused_server_is_refused() {
     let server = RedisServer::on_socket(&[]);
     let lease = Duration::from_millis(100);
