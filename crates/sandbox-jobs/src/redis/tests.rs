@@ -6,11 +6,15 @@ mod topologies;
 
 use std::path::Path;
 use std::process::Command;
+use std::time::Instant;
 
 use sandbox_executor::{JsonRequest, OutputChunk, RunEvent, RunResult, Verdict};
 use sandbox_testing::RedisServer;
 
 use super::*;
+use crate::model::{
+    Backlog, Created, Event, Filter, HeartbeatReport, Job, JobStatus, Labels, NewJob, Offer, StoreLimits, Webhook,
+};
 
 const RETENTION: Duration = Duration::from_secs(3600);
 
