@@ -399,6 +399,14 @@ fn an_api_server_leaves_jobs_to_workers() {
     assert_eq!(api.job(&special, "")["status"], "queued", "the worker has no such label");
     let _labelled = Server::start_with(&["--role", "worker", "--labels", "java, gpu"], &variables);
     assert_eq!(api.job(&special, "?wait=30s")["result"]["stdout"], "2\n");
+
+    // Servers should have the same caps: a worker refuses what is above its own, and says so.
+    let strict = [variables[0], ("SANDBOX_MAX_TIMEOUT", "5s")];
+    let _strict = Server::start_with(&["--role", "worker", "--labels", "strict"], &strict);
+    let long = api.submit(&json!({"code": "print(4)", "timeout": 20, "labels": ["strict"]}));
+    let job = api.job(&long, "?wait=30s");
+    assert_eq!((&job["status"], &job["result"]["verdict"]), (&"finished".into(), &"internal_error".into()), "{job:#}");
+    assert!(job["result"]["error"].as_str().unwrap().contains("SANDBOX_MAX_TIMEOUT"), "{job:#}");
 }
 
 #[test]
