@@ -183,16 +183,18 @@ bench-costs: setup-bench build
 bench-docs:
 	python3 bench/bench.py --write-docs target/bench/bench.json --syscalls target/bench/syscalls.json
 
-## Kill, stop and cut off servers and Redis at random for MINUTES on each store, then check every job. SEED repeats a schedule, CHAOS holds more options, PROGRAMS names the directory with the server.
+## Kill, stop and cut off servers and Redis, slow disks down and set clocks wrong at random for MINUTES on each store, then check every job. SEED repeats a schedule, CHAOS holds more options, PROGRAMS names the directory with the server.
 SEED ?= $(shell date +%s)
 MINUTES ?= 10
 PROGRAMS ?= $(RELEASE)
 chaos: setup-test build
+	# The library that moves the clock of a server is preloaded, which needs a program that is linked dynamically.
+	RUSTFLAGS="-C target-feature=-crt-static" $(CARGO) build --locked --target-dir target/dynamic -p sandbox-server
 	SANDBOX_SERVER=$(abspath $(PROGRAMS))/sandbox-server python3 -m unittest discover --start-directory tests/chaos
-	python3 tests/chaos/chaos.py --sandbox-server $(PROGRAMS)/sandbox-server --seed $(SEED) --minutes $(MINUTES) --json target/chaos/chaos.json $(CHAOS)
+	python3 tests/chaos/chaos.py --sandbox-server $(PROGRAMS)/sandbox-server --clocks $(DEBUG:target/%=target/dynamic/%)/sandbox-server --seed $(SEED) --minutes $(MINUTES) --json target/chaos/chaos.json $(CHAOS)
 
 ## The same schedule every time, for half a minute on each store, with a debug build; meanwhile the tests of its checker.
-chaos-short: SEED = 3
+chaos-short: SEED = 9
 chaos-short: setup-test
 	$(CARGO) build --locked --bins -p sandbox-cli -p sandbox-server
 	mkdir -p target/chaos

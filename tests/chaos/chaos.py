@@ -22,12 +22,12 @@ import processes
 import report
 from checker import Wrong, check
 from clients import Clients
-from cluster import Cluster, copy_data, roll_back
+from cluster import Clocks, Cluster, copy_data, roll_back
 from faults import Injector, settle
 from history import History
 from readiness import Prober, await_ready
 from receiver import Receiver
-from schedule import Fault, plan
+from schedule import Fault, clock_offsets, plan
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 DISK = 64 << 20
@@ -38,7 +38,7 @@ SETTLES_WITHIN = 120.0
 class Bench:
     """Everything that a run needs, made and removed."""
 
-    def __init__(self, program: str, store: str, servers: int, seed: int, minutes: float, clients: int) -> None:
+    def __init__(self, program: str, store: str, servers: int, seed: int, minutes: float, clients: int, dynamic: str | None) -> None:
         self.history = History()
         # Servers drop root privileges, so the directory has to be open to other users, which /tmp is.
         self.work = tempfile.mkdtemp(prefix="sandbox-chaos-")
@@ -52,7 +52,10 @@ class Bench:
         self.nursery = processes.Nursery()
         self.receiver = Receiver(self.history, lambda number: self.clients.secret(number))
         redis = store == "redis"
-        self.cluster = Cluster(program, self.work, self.disk, servers if redis else 1, redis, self.receiver.port, self.nursery)
+        clocks = Clocks(dynamic, clock_offsets(seed, servers)) if dynamic and redis else None
+        if clocks:
+            print("clocks:", ", ".join(f"{name} {offset:+d} s" for name, offset in clocks.offsets.items()), flush=True)
+        self.cluster = Cluster(program, self.work, self.disk, servers if redis else 1, redis, self.receiver.port, self.nursery, clocks)
         self.clients = Clients(seed, self.history, self.cluster.addresses, self.receiver.port, clients)
         self.prober = Prober([server.name for server in self.cluster.servers], self.history, self.cluster.addresses)
 
@@ -70,12 +73,14 @@ class Bench:
 def run(arguments: argparse.Namespace, store: str) -> report.Report:
     """One run on one store."""
     seconds = arguments.minutes * 60
-    bench = Bench(arguments.sandbox_server, store, arguments.servers, arguments.seed, arguments.minutes, arguments.clients)
+    bench = Bench(
+        arguments.sandbox_server, store, arguments.servers, arguments.seed, arguments.minutes, arguments.clients, arguments.clocks
+    )
     keep = True
     try:
         only = frozenset(arguments.only.split(",")) if arguments.only else frozenset()
-        disk = bench.small_disk and store == "embedded"
-        faults = plan(arguments.seed, seconds, len(bench.cluster.servers), store == "redis", disk, only)
+        # Without root there is no small disk, and no process that dropped its privileges can be traced.
+        faults = plan(arguments.seed, seconds, len(bench.cluster.servers), store == "redis", bench.small_disk, only)
         if arguments.forget and store == "redis":
             faults = sorted([*faults, Fault(seconds / 3, "redis-forget", "redis", 0.0)])
         bench.cluster.start()
@@ -175,12 +180,17 @@ def main() -> None:
     parser.add_argument("--clients", type=int, default=8, help="concurrent clients [default: 8]")
     parser.add_argument("--only", default="", help="kinds of faults, separated by commas, or none [default: all]")
     parser.add_argument("--forget", action="store_true", help="empty Redis once; jobs from before are not expected to survive")
+    parser.add_argument("--clocks", metavar="SERVER", help="start servers that share a Redis with clocks that are minutes off, with this dynamically linked program")
     parser.add_argument("--sabotage", choices=("rollback",), help="break the product on purpose, to test the checker")
     parser.add_argument("--json", help="file for the report")
     arguments = parser.parse_args()
     arguments.sandbox_server = os.path.abspath(arguments.sandbox_server)
     if not os.access(arguments.sandbox_server, os.X_OK):
         parser.error(f"cannot execute {arguments.sandbox_server}")
+    if arguments.clocks:
+        arguments.clocks = os.path.abspath(arguments.clocks)
+        if not os.access(arguments.clocks, os.X_OK):
+            parser.error(f"cannot execute {arguments.clocks}")
     if arguments.sabotage and arguments.store != "embedded":
         parser.error("--sabotage needs --store embedded")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))

@@ -1,6 +1,8 @@
 """The servers, their store, and what can be done to them."""
 
 import contextlib
+import datetime
+import glob
 import json
 import os
 import shutil
@@ -185,11 +187,74 @@ class Redis:
             self.process = None
 
 
+class Clocks:
+    """Clocks of servers that are off: a dynamically linked server, with the library of faketime."""
+
+    def __init__(self, program: str, offsets: dict[str, int]) -> None:
+        self.program, self.offsets = program, offsets
+        found = sorted(glob.glob("/usr/lib/*/faketime/libfaketimeMT.so.1"))
+        if not found:
+            raise RuntimeError("libfaketimeMT.so.1 is missing; install the package faketime")
+        self.library = found[0]
+
+    def environment(self, offset: int) -> dict[str, str]:
+        """Moves the time of day, and nothing else: time limits go by another clock, and files keep their times."""
+        return {
+            "LD_PRELOAD": self.library,
+            "FAKETIME": f"{offset:+d}",
+            "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+            "FAKETIME_DISABLE_SHM": "1",
+            "NO_FAKE_STAT": "1",
+        }
+
+
+class SlowDisk:
+    """Delays the synchronisations of a process with the disk, as a tracer that holds their system calls back."""
+
+    ATTACHES_WITHIN = 20.0
+
+    def __init__(self, pid: int, milliseconds: int, nursery: Nursery, work: str) -> None:
+        self.pid, self.nursery = pid, nursery
+        self.log = os.path.join(work, "strace.log")
+        calls = "fsync,fdatasync,msync,sync_file_range"
+        command = ["strace", "-f", "-qq", "-o", os.devnull, "-e", f"trace={calls}", "-e", "signal=none"]
+        command += ["-e", f"inject={calls}:delay_enter={milliseconds}ms", "-p", str(pid)]
+        self.tracer = nursery.start(command, self.log)
+
+    def has_begun(self) -> bool:
+        """Waits until every thread is traced; False if the process has ended before."""
+        until = time.monotonic() + self.ATTACHES_WITHIN
+        while time.monotonic() < until and self.tracer.poll() is None:
+            if (tracers := processes.tracers(self.pid)) and tracers == {self.tracer.pid}:
+                return True
+            time.sleep(0.02)
+        if not processes.is_alive(self.pid):
+            return False
+        raise RuntimeError(f"cannot trace process {self.pid}: {tail(self.log)}")
+
+    def wait(self, over: threading.Event, seconds: float) -> None:
+        """Waits until the fault or the process ends."""
+        until = time.monotonic() + seconds
+        while time.monotonic() < until and processes.is_alive(self.pid) and not over.wait(0.05):
+            pass
+
+    def end(self) -> None:
+        """Lets the process go on; raises if it does not."""
+        # The kernel lets go of what a dead tracer traced. Asked to end, strace 6.1 may wait for a thread that was killed.
+        self.tracer.kill()
+        self.tracer.wait()
+        self.nursery.forget(self.tracer)
+        if processes.tracers(self.pid) - {0}:
+            raise RuntimeError(f"process {self.pid} is still traced")
+
+
 class Cluster:
     """One server on its own store, or several on one Redis."""
 
-    def __init__(self, program: str, work: str, disk: str, servers: int, redis: bool, hooks: int, nursery: Nursery) -> None:
-        self.work, self.disk, self.nursery = work, disk, nursery
+    def __init__(
+        self, program: str, work: str, disk: str, servers: int, redis: bool, hooks: int, nursery: Nursery, clocks: Clocks | None = None
+    ) -> None:
+        self.work, self.disk, self.nursery, self.clocks = work, disk, nursery, clocks
         names = [f"server-{number}" for number in range(servers)]
         self.redis: Redis | None = None
         self.links: Links | None = None
@@ -203,14 +268,21 @@ class Cluster:
             options += ["--webhook-allow", f"127.0.0.1:{hooks}", "--webhook-retry", "300ms", "--http-shutdown-timeout", "3s"]
             if self.links is not None:
                 options += ["--redis-addr", self.links.address(name)]
-            self.servers.append(Server(name, program, work, os.path.join(disk, name), nursery, options))
+            offset = clocks.offsets.get(name, 0) if clocks else 0
+            start, environment = (clocks.program, clocks.environment(offset)) if clocks and offset else (program, {})
+            self.servers.append(Server(name, start, work, os.path.join(disk, name), nursery, options, environment))
         self.over = threading.Event()
         self.nurse = threading.Thread(target=self.watch, daemon=True)
 
     def start(self) -> None:
         for server in self.servers:
+            asked = time.time()
             if not server.start():
                 raise RuntimeError(f"{server.name} does not start: {tail(f'{server.logs}.0')}")
+            wanted = self.clocks.offsets.get(server.name, 0) if self.clocks else 0
+            found = (clock_in(f"{server.logs}.0") or 0.0) - asked
+            if abs(found - wanted) > STARTS_WITHIN / 2:
+                raise RuntimeError(f"the clock of {server.name} is off by {found:.0f} s instead of {wanted} s; is the program static?")
         self.nurse.start()
 
     def watch(self) -> None:
@@ -269,6 +341,16 @@ def roll_back(server: Server, older: str) -> None:
     for directory, _, files in os.walk(server.data):
         for path in [directory, *(os.path.join(directory, file) for file in files)]:
             os.chown(path, status.st_uid, status.st_gid)
+
+
+def clock_in(log: str) -> float | None:
+    """The time of the last complete line that a server wrote into its log."""
+    found = None
+    with contextlib.suppress(OSError, ValueError, KeyError), open(log) as file:
+        for line in file:
+            if line.startswith("{") and line.endswith("}\n"):
+                found = datetime.datetime.fromisoformat(json.loads(line)["timestamp"]).timestamp()
+    return found
 
 
 def address_in(log: str) -> tuple[str, int] | None:

@@ -5,9 +5,9 @@ import signal
 import threading
 import time
 
-from cluster import Cluster
+from cluster import Cluster, SlowDisk
 from history import Happened, History
-from schedule import Fault
+from schedule import Fault, delay_of_disk
 
 
 class Injector:
@@ -183,6 +183,21 @@ class Injector:
         finally:
             with contextlib.suppress(OSError):
                 self.cluster.empty_disk()
+        return True
+
+    def disk_slow(self, fault: Fault) -> bool:
+        """Delays whatever waits for the disk. If the process is killed meanwhile, its successor has a fast one."""
+        process = (self.cluster.redis or self.cluster.servers[0]).process
+        if process is None or process.poll() is not None:
+            return False
+        slow = SlowDisk(process.pid, delay_of_disk(fault), self.cluster.nursery, self.cluster.work)
+        try:
+            if not slow.has_begun():
+                return False
+            self.say(fault)
+            slow.wait(self.over, fault.lasts)
+        finally:
+            slow.end()
         return True
 
 

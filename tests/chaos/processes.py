@@ -65,6 +65,21 @@ def start_time(pid: int) -> str:
     return found[19] if len(found) > 19 else ""
 
 
+def is_alive(pid: int) -> bool:
+    """Whether a process exists and has not ended."""
+    return fields(pid)[:1] not in ([], ["Z"], ["X"])
+
+
+def tracers(pid: int) -> set[int]:
+    """The processes that trace the threads of a process; 0 for threads that none does."""
+    found = set()
+    with contextlib.suppress(OSError):
+        for task in os.listdir(f"/proc/{pid}/task"):
+            with contextlib.suppress(OSError), open(f"/proc/{pid}/task/{task}/status") as file:
+                found |= {int(line.split()[1]) for line in file if line.startswith("TracerPid:")}
+    return found
+
+
 def resident(pid: int) -> int:
     """Memory of a process in bytes: its share of what it uses, or 0 if it has ended."""
     with contextlib.suppress(OSError), open(f"/proc/{pid}/smaps_rollup") as file:

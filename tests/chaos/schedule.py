@@ -27,26 +27,33 @@ REDIS = (
     ("redis-stop", 4, (0.3, 6.0)),
     ("redis-full", 2, (1.0, 4.0)),
 )
+SLOW_DISK = (("disk-slow", 3, (1.0, 6.0)),)
 LINK = (
     ("link-cut", 4, (0.1, 5.0)),
     ("link-hold", 4, (0.5, 8.0)),
     ("link-deaf", 3, (0.5, 5.0)),
     ("link-slow", 3, (1.0, 5.0)),
 )
-DISK = (("disk-full", 1, (1.0, 4.0)),)
+DISK = (("disk-full", 2, (1.0, 4.0)), *SLOW_DISK)
+
+# How far a server's clock may be off, in seconds.
+CLOCKS = (60, 600)
 
 # Seconds between the end of a fault and the next one of the same part, on average.
 GAPS = {"server": 2.5, "shared-server": 7.0, "redis": 12.0, "link": 14.0, "disk": 8.0}
 
 
 def plan(seed: int, seconds: float, servers: int, redis: bool, disk: bool, only: frozenset[str] = frozenset()) -> list[Fault]:
-    """The faults of a run, by time. Faults of one part never overlap; those of different parts do."""
+    """The faults of a run, by time. Faults of one part never overlap; those of different parts do.
+
+    `disk` is whether the disk of the store can be broken: that of the only server, or of Redis.
+    """
     names = [f"server-{number}" for number in range(servers)]
     lanes = [(name, "shared-server" if redis else "server", SERVER) for name in names]
     if redis:
-        lanes.append(("redis", "redis", REDIS))
+        lanes.append(("redis", "redis", (*REDIS, *SLOW_DISK) if disk else REDIS))
         lanes += [(name, "link", LINK) for name in names]
-    if disk:
+    elif disk:
         lanes.append(("disk", "disk", DISK))
     faults = []
     for target, part, all_kinds in lanes:
@@ -62,3 +69,19 @@ def plan(seed: int, seconds: float, servers: int, redis: bool, disk: bool, only:
             faults.append(Fault(round(at, 3), kind, target, round(lasts, 3)))
             at += lasts + 0.5 + source.expovariate(1 / GAPS[part])
     return sorted(faults)
+
+
+def clock_offsets(seed: int, servers: int) -> dict[str, int]:
+    """By how many seconds the clocks of servers are off: the first one's, about half of the others', ahead or behind."""
+    offsets = {}
+    for number in range(servers):
+        source = random.Random(f"{seed}/clock/{number}")
+        wrong = number == 0 or source.random() < 0.5
+        seconds = source.randint(*CLOCKS) * source.choice((-1, 1))
+        offsets[f"server-{number}"] = seconds if wrong else 0
+    return offsets
+
+
+def delay_of_disk(fault: Fault) -> int:
+    """By how many milliseconds a slow disk delays each synchronisation."""
+    return 20 + int(fault.at * 1000) % 480

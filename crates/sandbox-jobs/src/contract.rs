@@ -6,7 +6,7 @@ mod owners;
 mod scheduling;
 
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use sandbox_executor::{JsonRequest, Metrics, OutputChunk, RunEvent, RunResult, Verdict};
 use sandbox_testing::RedisServer;
@@ -16,8 +16,8 @@ use crate::embedded::MOST_SCANNED;
 use crate::redis::{LEASE, RedisSettings, RedisStore};
 use crate::store::Usage;
 use crate::{
-    Attempt, Created, Delivery, Exceeded, Filter, HeartbeatReport, Job, JobHeader, JobId, JobStatus, JobStore, Labels,
-    MOST_FAILURES, NewJob, Offer, Progress, StoreLimits, Turns, Webhook,
+    Attempt, Backlog, Created, Delivery, Exceeded, Filter, HeartbeatReport, Job, JobHeader, JobId, JobStatus, JobStore,
+    Labels, MOST_FAILURES, NewJob, Offer, Progress, StoreLimits, Turns, Webhook,
 };
 
 const RETENTION: Duration = Duration::from_secs(60);
@@ -143,13 +143,13 @@ async fn jobs_are_taken_in_the_order_they_came() {
         for code in ["a", "b", "c"] {
             ids.push(create(store, code).await.id);
         }
-        assert_eq!(store.waiting().await.expect("count"), 3, "{}", store.name());
+        assert_eq!(store.backlog().await.expect("count").waiting, 3, "{}", store.name());
         for id in &ids {
             let job = take(store).await.expect("one");
             assert_eq!((job.id, job.status, job.attempts), (*id, JobStatus::Running, 1));
         }
         assert!(take(store).await.is_none());
-        assert_eq!(store.waiting().await.expect("count"), 0);
+        assert_eq!(store.backlog().await.expect("count").waiting, 0);
         let attempt = Attempt { id: ids[0], number: 1 };
         let result = RunResult { metrics: Metrics { cpu_time: 1.5, ..Metrics::default() }, ..succeeded("2") };
         store.finish(attempt, Arc::new(result.clone())).await.expect("finish");
@@ -198,7 +198,7 @@ async fn the_same_key_makes_the_same_job() {
         let again = store.create(new_job("a", Some("k")), BOUNDS).await.expect("create");
         assert_eq!(again, Created::Existing(first.clone()));
         assert_eq!(store.create(new_job("b", Some("k")), BOUNDS).await.expect("create"), Created::Conflict(first.id));
-        assert_eq!(store.waiting().await.expect("count"), 1);
+        assert_eq!(store.backlog().await.expect("count").waiting, 1);
     }
 }
 

@@ -28,13 +28,15 @@ use tokio::sync::{Notify, Semaphore, watch};
 pub use self::backup::backup_file;
 use self::disk::{Disk, OpenBackend};
 use self::queries::{list, next_owners, read_header, whole};
-use self::tables::{DELAYED, ENDED, EVENTS, EXPIRING, KEYS, QUOTAS, READY, REQUESTS, WEBHOOKS, header, put_header};
+use self::tables::{
+    DELAYED, ENDED, EVENTS, EXPIRING, KEYS, QUOTAS, READY, READY_SINCE, REQUESTS, WEBHOOKS, header, put_header,
+};
 use self::transitions::{add_event, current, end, exceeded, find_key, forget_old, interrupt, spend, sweep, take};
 use self::writer::{Need, Writer};
 use crate::header::{Interruption, JobHeader};
 use crate::model::{
-    Attempt, Created, Event, Filter, HeartbeatReport, Job, JobId, JobStatus, Labels, NewJob, Offer, Page, Progress,
-    StoreLimits, Turns, Webhook, now, today,
+    Attempt, Backlog, Created, Event, Filter, HeartbeatReport, Job, JobId, JobStatus, Labels, NewJob, Offer, Page,
+    Progress, StoreLimits, Turns, Webhook, now, today,
 };
 
 /// How many jobs are looked at for one page.
@@ -210,10 +212,15 @@ impl Embedded {
         self.read(move |transaction| list(transaction, &filter, limit, cursor)).await
     }
 
-    /// How many jobs wait, also those that may not start yet.
-    pub async fn waiting(&self) -> Result<u64> {
-        self.read(|transaction| Ok(transaction.open_table(READY)?.len()? + transaction.open_table(DELAYED)?.len()?))
-            .await
+    /// How many jobs wait, and for how long.
+    pub async fn backlog(&self) -> Result<Backlog> {
+        self.read(|transaction| {
+            let waiting = transaction.open_table(READY)?.len()? + transaction.open_table(DELAYED)?.len()?;
+            let first = transaction.open_table(READY_SINCE)?.first()?.map(|(key, _)| key.value().0);
+            let age = first.map_or(0, |since| milliseconds(now()).saturating_sub(since));
+            Ok(Backlog { waiting, age: Duration::from_millis(age) })
+        })
+        .await
     }
 
     /// Whose jobs wait for a worker with these labels. Owners with more bytes than this are left out.

@@ -40,7 +40,7 @@ pub struct JobHeader {
     pub started_at: Option<f64>,
     /// When it ended, in seconds since 1970.
     pub finished_at: Option<f64>,
-    /// When it may start, in seconds since 1970.
+    /// When it may start, in seconds since 1970: later than its creation if it was delayed or interrupted.
     pub not_before: Option<f64>,
     /// When it expires unless it has started, in seconds since 1970.
     pub expires_at: Option<f64>,
@@ -148,6 +148,11 @@ impl JobHeader {
     /// Its place in the queue before jobs with a larger number.
     pub(crate) fn rank(&self) -> u8 {
         (i16::from(i8::MAX) - i16::from(self.priority)).try_into().unwrap_or(u8::MAX)
+    }
+
+    /// Since when it can start, or from when on, in seconds since 1970.
+    pub(crate) fn ready_since(&self) -> f64 {
+        self.not_before.unwrap_or(self.created_at)
     }
 
     /// How far the job is.

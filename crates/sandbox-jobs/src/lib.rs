@@ -16,8 +16,8 @@ mod store;
 pub use embedded::{Embedded, FileError, backup_file};
 pub use header::{JobHeader, MOST_FAILURES};
 pub use model::{
-    Attempt, Created, Delivery, Event, Exceeded, Filter, HeartbeatReport, Job, JobId, JobStatus, Labels, NewJob, Offer,
-    Page, Progress, StoreLimits, Summary, Turns, Webhook,
+    Attempt, Backlog, Created, Delivery, Event, Exceeded, Filter, HeartbeatReport, Job, JobId, JobStatus, Labels,
+    NewJob, Offer, Page, Progress, StoreLimits, Summary, Turns, Webhook,
 };
 #[cfg(feature = "redis")]
 pub use redis::{RedisSettings, RedisStore, RedisWatch};

@@ -196,7 +196,8 @@ pub struct NewJob {
     pub labels: Labels,
     /// How long it waits before it may start. A duration, because the clocks of servers and of the store may differ.
     pub delay: Option<Duration>,
-    /// The time from which [`Self::delay`] was computed, if the client gave one: the same in each retry of its request.
+    /// The time from which [`Self::delay`] was computed, if the client gave one: the same in each retry of its request. A
+    /// store with a clock of its own goes by this one.
     pub not_before: Option<f64>,
     /// After how long it expires unless it has started.
     pub expires_in: Option<Duration>,
@@ -300,6 +301,15 @@ pub(crate) fn suspects_of(lane: &str) -> String {
     format!("!{lane}")
 }
 
+/// The jobs that wait for a worker.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Backlog {
+    /// How many there are, also those that may not start yet.
+    pub waiting: u64,
+    /// How long the first of those that can start now has waited since it could start. Zero if there is none.
+    pub age: Duration,
+}
+
 /// Whose jobs wait for a worker. First comes the owner with the fewest running jobs, or that was served longest ago.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Turns {
@@ -335,11 +345,11 @@ impl Job {
         Attempt { id: self.id, number: self.attempts }
     }
 
-    /// How long it has waited for its last start.
+    /// How long it has waited for its last start since it could start.
     #[must_use]
     pub fn waited(&self) -> Duration {
-        let waited = self.started_at.unwrap_or(self.created_at) - self.created_at;
-        Duration::try_from_secs_f64(waited).unwrap_or_default()
+        let since = self.not_before.unwrap_or(self.created_at);
+        Duration::try_from_secs_f64(self.started_at.unwrap_or(since) - since).unwrap_or_default()
     }
 }
 

@@ -9,8 +9,8 @@ use sandbox_executor::{RunEvent, RunResult};
 use crate::embedded::{Embedded, FileError};
 use crate::header::JobHeader;
 use crate::model::{
-    Attempt, Created, Event, Exceeded, Filter, HeartbeatReport, Job, JobId, Labels, NewJob, Offer, Page, Progress,
-    StoreLimits, Turns, Webhook,
+    Attempt, Backlog, Created, Event, Exceeded, Filter, HeartbeatReport, Job, JobId, Labels, NewJob, Offer, Page,
+    Progress, StoreLimits, Turns, Webhook,
 };
 #[cfg(feature = "redis")]
 use crate::redis::{RedisSettings, RedisStore, RedisWatch};
@@ -144,9 +144,9 @@ impl JobStore {
         on_store!(self, store => store.list(filter, limit, cursor))
     }
 
-    /// How many jobs wait, also those that may not start yet.
-    pub async fn waiting(&self) -> Result<u64> {
-        on_store!(self, store => store.waiting())
+    /// How many jobs wait, and for how long.
+    pub async fn backlog(&self) -> Result<Backlog> {
+        on_store!(self, store => store.backlog())
     }
 
     /// Whose jobs wait for a worker with these labels. Owners whose jobs take more bytes than this are left out.

@@ -26,7 +26,7 @@ pub(crate) struct Health {
     draining: bool,
     /// Why the server is not ready.
     reasons: Vec<&'static str>,
-    /// The maximum number of concurrent runs.
+    /// The maximum number of concurrent runs; 0 for a server with the role `api`.
     capacity: usize,
     /// The number of current runs.
     load: usize,
@@ -45,7 +45,7 @@ struct Details {
     queue: Option<u64>,
     /// The kind of job store.
     store: &'static str,
-    /// The isolation layers that work on this host.
+    /// The isolation layers of runs on this server; none for a server with the role `api`.
     isolation: Vec<&'static str>,
     /// For each language that can start warm: `on`, or why it starts cold.
     warm_starts: BTreeMap<String, String>,
@@ -100,7 +100,7 @@ pub(crate) async fn health(State(app): State<Arc<App>>, request: Request) -> Jso
         status,
         draining: app.is_draining(),
         reasons,
-        capacity: app.slots.capacity(),
+        capacity: app.capacity(),
         load: app.load(),
         uptime: app.started.elapsed().as_secs_f64(),
         details,
@@ -120,6 +120,9 @@ pub(crate) async fn ready(State(app): State<Arc<App>>) -> impl IntoResponse {
 }
 
 fn warm_starts(app: &App) -> BTreeMap<String, String> {
+    if !app.needs_keeper() {
+        return BTreeMap::new();
+    }
     app.service.warm_starts().into_iter().map(|(language, start)| (language, start.to_string())).collect()
 }
 

@@ -120,7 +120,9 @@ fn run(mut config: Config, executor: Result<Executor, Failure>) -> Result<(), St
     if let (Some(failure), Backend::Native, true) = (&host.failure, &config.settings.backend, runs) {
         return Err(failure.to_string());
     }
-    let isolation: Vec<&str> = if config.settings.backend == Backend::Native {
+    let isolation: Vec<&str> = if !runs {
+        vec![]
+    } else if config.settings.backend == Backend::Native {
         host.findings.iter().filter(|finding| finding.works).map(|finding| finding.layer.name()).collect()
     } else {
         // What this host has says nothing about others' containers; this much they must have.

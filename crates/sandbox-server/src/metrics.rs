@@ -1,7 +1,7 @@
 //! `GET /metrics`: counters, gauges and histograms for Prometheus.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use axum::extract::State;
@@ -14,6 +14,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
 use sandbox_executor::{PoolStatistics, RunResult, StartKind};
+use sandbox_jobs::Backlog;
 
 use crate::state::App;
 
@@ -47,7 +48,9 @@ pub(crate) struct ServerMetrics {
     answers: Family<ResponseLabels, Counter>,
     cached_builds: Counter,
     load: Gauge,
+    capacity: Gauge,
     queue: Gauge,
+    queue_age: Gauge<f64, AtomicU64>,
     ready: Gauge,
     starts: Family<StartLabels, Counter>,
     keeper_restarts: Counter,
@@ -69,7 +72,8 @@ pub(crate) struct ServerMetrics {
 #[derive(Debug)]
 pub(crate) struct Snapshot {
     load: usize,
-    queue: u64,
+    capacity: usize,
+    backlog: Backlog,
     ready_cells: usize,
     pool: PoolStatistics,
     keeper_up: bool,
@@ -78,7 +82,7 @@ pub(crate) struct Snapshot {
 }
 
 impl ServerMetrics {
-    pub(crate) fn new(capacity: usize) -> Self {
+    pub(crate) fn new() -> Self {
         let mut registry = Registry::with_prefix("sandbox");
         let runs = Family::<RunLabels, Counter>::default();
         // From a tenth of a millisecond to about three minutes.
@@ -88,18 +92,22 @@ impl ServerMetrics {
         let answers = Family::<ResponseLabels, Counter>::default();
         let starts = Family::<StartLabels, Counter>::default();
         let cached_builds = Counter::default();
-        let (load, queue, ready, room) =
-            (Gauge::default(), Gauge::default(), Gauge::default(), Gauge::<i64>::default());
-        room.set(i64::try_from(capacity).unwrap_or(i64::MAX));
+        let (load, queue, ready, capacity) = (Gauge::default(), Gauge::default(), Gauge::default(), Gauge::default());
         registry.register("runs", "Completed runs", runs.clone());
         registry.register("phase_seconds", "Duration of each phase of a run", phases.clone());
         registry.register("http_answers", "HTTP responses", answers.clone());
         registry.register("cached_builds", "Runs that found their program in the compile cache", cached_builds.clone());
         registry.register("load", "Current runs", load.clone());
         registry.register("queue", "Queued jobs", queue.clone());
+        let queue_age = Gauge::<f64, AtomicU64>::default();
+        registry.register(
+            "queue_age_seconds",
+            "How long the oldest job that can start has been waiting; 0 if there is none",
+            queue_age.clone(),
+        );
         registry.register("cells_ready", "Ready cells", ready.clone());
         registry.register("starts", "Runs by kind of start", starts.clone());
-        registry.register("capacity", "Maximum number of concurrent runs", room);
+        registry.register("capacity", "Maximum number of concurrent runs", capacity.clone());
         let (keeper_restarts, pool_misses, zygote_restarts) =
             (Counter::default(), Counter::default(), Counter::default());
         let (panics, retries) = (Counter::default(), Counter::default());
@@ -134,7 +142,9 @@ impl ServerMetrics {
             answers,
             cached_builds,
             load,
+            capacity,
             queue,
+            queue_age,
             ready,
             starts,
             keeper_restarts,
@@ -221,7 +231,9 @@ impl ServerMetrics {
     pub(crate) fn text(&self, now: &Snapshot) -> String {
         self.ready.set(i64::try_from(now.ready_cells).unwrap_or(i64::MAX));
         self.load.set(i64::try_from(now.load).unwrap_or(i64::MAX));
-        self.queue.set(i64::try_from(now.queue).unwrap_or(i64::MAX));
+        self.capacity.set(i64::try_from(now.capacity).unwrap_or(i64::MAX));
+        self.queue.set(i64::try_from(now.backlog.waiting).unwrap_or(i64::MAX));
+        self.queue_age.set(now.backlog.age.as_secs_f64());
         self.keeper_up.set(now.keeper_up.into());
         self.is_ready.set(now.is_ready.into());
         self.draining.set(now.draining.into());
@@ -238,7 +250,8 @@ impl ServerMetrics {
 pub(crate) async fn metrics(State(app): State<Arc<App>>) -> impl IntoResponse {
     let text = app.metrics.text(&Snapshot {
         load: app.load(),
-        queue: app.readiness.queue(&app).await.unwrap_or_default(),
+        capacity: app.capacity(),
+        backlog: app.readiness.backlog(&app).await,
         ready_cells: app.service.ready_cells().unwrap_or_default(),
         pool: app.service.pool_statistics(),
         keeper_up: app.service.is_alive(),

@@ -3,10 +3,11 @@
 
 use std::future::Future;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
+use sandbox_jobs::Backlog;
 use tokio::sync::Mutex;
 use tokio::task::JoinHandle;
 
@@ -41,7 +42,8 @@ pub(crate) struct Readiness {
     state: Mutex<ReadyState>,
     /// Runs that failed since the last one that did not.
     failures: AtomicU64,
-    queue: AtomicU64,
+    /// The jobs that waited when the store last answered.
+    backlog: std::sync::Mutex<Backlog>,
 }
 
 #[derive(Debug, Default)]
@@ -91,10 +93,21 @@ impl Readiness {
         }
     }
 
-    /// How many jobs waited when that was last known; none if the store does not say.
+    /// How many jobs wait; none if the store does not answer.
     pub(crate) async fn queue(&self, app: &Arc<App>) -> Option<u64> {
         let works = !self.reasons(app).await.contains(&NO_STORE);
-        works.then(|| self.queue.load(Ordering::Relaxed))
+        works.then(|| self.last_backlog().waiting)
+    }
+
+    /// The jobs that wait, as of the last answer of the store: an outage must not look like an empty queue to alerts and
+    /// autoscalers.
+    pub(crate) async fn backlog(&self, app: &Arc<App>) -> Backlog {
+        self.reasons(app).await;
+        self.last_backlog()
+    }
+
+    fn last_backlog(&self) -> Backlog {
+        *self.backlog.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Why no work can be done; none if it can.
@@ -132,8 +145,8 @@ impl Readiness {
             let began = Instant::now();
             own.jobs.probe().await.map_err(|error| error.to_string())?;
             own.metrics.store_probe(began.elapsed());
-            let waiting = own.jobs.waiting().await.map_err(|error| error.to_string())?;
-            own.readiness.queue.store(waiting, Ordering::Relaxed);
+            let backlog = own.jobs.backlog().await.map_err(|error| error.to_string())?;
+            *own.readiness.backlog.lock().unwrap_or_else(PoisonError::into_inner) = backlog;
             Ok(())
         };
         let dir = app.data_dir.clone();

@@ -17,7 +17,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_io_timeout::TimeoutStream;
 
-use crate::config::Config;
+use crate::config::{Config, ServerRole};
 use crate::connections::{Close, Connection, ConnectionLimits, Connections, ResponseBody};
 use crate::middleware::Peer;
 use crate::routes::router;
@@ -49,9 +49,9 @@ pub(crate) async fn serve(app: &Arc<App>, config: &Config) -> Result<(), String>
     if app.needs_keeper() {
         keep_running(app, "worker", worker::work);
         keep_running(app, "leases", worker::report);
+        keep_running(app, "warm starts", health::log_cold_starts);
     }
     keep_running(app, "job sweep", worker::sweep);
-    keep_running(app, "warm starts", health::log_cold_starts);
     keep_running(app, "webhooks", webhook::deliver);
     keep_running(app, "expiry", move |app| forget_old_jobs(app, retention));
     let mut interrupted = signal(SignalKind::interrupt()).map_err(|error| error.to_string())?;
@@ -146,7 +146,7 @@ async fn forget_old_jobs(app: Arc<App>, retention: Duration) {
 /// What the operator should know about a server that listens here.
 fn warnings(address: SocketAddr, app: &App) -> Vec<String> {
     let mut warnings = vec![];
-    if !app.isolation.contains(&sandbox_cell::Layer::Pid.name()) {
+    if app.needs_keeper() && !app.isolation.contains(&sandbox_cell::Layer::Pid.name()) {
         let why =
             "runs have no namespaces of their own here; `sandbox-run doctor` says why, docs/INSTALL.md what to do";
         warnings.push(why.to_owned());
@@ -165,13 +165,26 @@ fn warnings(address: SocketAddr, app: &App) -> Vec<String> {
 }
 
 fn greet(address: SocketAddr, app: &App) {
-    tracing::info!(%address, capacity = app.slots.capacity(), isolation = app.isolation.join(","), "listening");
+    let role = app.role.name();
+    if app.needs_keeper() {
+        tracing::info!(%address, role, capacity = app.capacity(), isolation = app.isolation.join(","), "listening");
+    } else {
+        tracing::info!(%address, role, "listening");
+    }
     for warning in app.warnings.get_or_init(|| warnings(address, app)) {
         tracing::warn!("{warning}");
     }
     let host =
         if address.ip().is_unspecified() { format!("localhost:{}", address.port()) } else { address.to_string() };
-    tracing::info!("try: curl -s http://{host}/execute --json '{{\"code\": \"print(2+2)\"}}'");
+    let request = r#"--json '{"code": "print(2+2)"}'"#;
+    match app.role {
+        ServerRole::All => tracing::info!("try: curl -s http://{host}/execute {request}"),
+        ServerRole::Api => tracing::info!("jobs wait for a worker; try: curl -s http://{host}/v1/execute {request}"),
+        ServerRole::Worker => {
+            let labels = app.labels.iter().collect::<Vec<_>>().join(",");
+            tracing::info!(labels, "taking jobs from the queue; GET http://{host}/health shows the state");
+        }
+    }
 }
 
 /// Serves a connection.

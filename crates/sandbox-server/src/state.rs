@@ -23,7 +23,7 @@ use crate::rate_limit::RateLimits;
 use crate::ready::Readiness;
 use crate::web::Guard;
 use crate::webhook::Webhooks;
-use crate::worker::RunningJob;
+use crate::worker::{RunningJob, Workload};
 
 /// The maximum concurrency of work that takes memory and a thread.
 const AT_ONCE: usize = 4;
@@ -42,6 +42,8 @@ pub(crate) struct App {
     pub(crate) bounds: sandbox_jobs::StoreLimits,
     /// The jobs that this server is running.
     pub(crate) running: Mutex<HashMap<JobId, Arc<RunningJob>>>,
+    /// What the worker is busy with.
+    pub(crate) workload: Arc<Workload>,
     pub(crate) metrics: ServerMetrics,
     pub(crate) rate: RateLimits,
     /// The maximum size of a request body.
@@ -105,7 +107,8 @@ impl App {
             jobs,
             bounds: config.bounds,
             running: Mutex::default(),
-            metrics: ServerMetrics::new(config.capacity),
+            workload: Arc::default(),
+            metrics: ServerMetrics::new(),
             rate: RateLimits::new(config.rate_limit),
             max_body: config.max_body,
             bodies: SharedBudget::memory(config.max_held / 2),
@@ -136,6 +139,11 @@ impl App {
     /// The number of current runs.
     pub(crate) fn load(&self) -> usize {
         self.slots.held()
+    }
+
+    /// The maximum number of concurrent runs. An API server runs nothing.
+    pub(crate) fn capacity(&self) -> usize {
+        if self.needs_keeper() { self.slots.capacity() } else { 0 }
     }
 
     /// Whether the server runs programs itself.

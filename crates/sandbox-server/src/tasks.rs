@@ -27,7 +27,7 @@ where
 }
 
 /// Runs a task to its end, again after each panic.
-async fn restart_on_panic<F>(task: impl Fn() -> F, pause: Duration, report: impl Fn(&str))
+pub(crate) async fn restart_on_panic<F>(task: impl Fn() -> F, pause: Duration, report: impl Fn(&str))
 where
     F: Future<Output = ()> + Send + 'static,
 {

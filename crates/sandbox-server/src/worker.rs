@@ -36,9 +36,10 @@ impl RunningJob {
     }
 }
 
-/// How many jobs run here, and whether one of them must be alone.
+/// How many jobs run here, and whether one of them must be alone. It belongs to the server and not to the loop that takes
+/// jobs, which forgets everything when it panics, while the jobs go on.
 #[derive(Debug, Default)]
-struct Workload {
+pub(crate) struct Workload {
     jobs: AtomicUsize,
     alone: AtomicBool,
 }
@@ -80,8 +81,9 @@ enum NextStep {
     WaitForJobs,
 }
 
-/// Decides what to do while so many jobs run here. Suspects come first: no other job is started until they have run.
-fn next_step(turns: sandbox_jobs::Turns, running: usize, one_is_alone: bool) -> NextStep {
+/// Decides what to do beside the jobs that run here. Suspects come first: no other job is started until they have run.
+fn next_step(turns: sandbox_jobs::Turns, workload: &Workload) -> NextStep {
+    let (running, one_is_alone) = (workload.jobs.load(Ordering::SeqCst), workload.alone.load(Ordering::SeqCst));
     if one_is_alone || (running > 0 && !turns.suspects.is_empty()) {
         NextStep::WaitForJobs
     } else if turns.suspects.is_empty() {
@@ -93,11 +95,10 @@ fn next_step(turns: sandbox_jobs::Turns, running: usize, one_is_alone: bool) -> 
 
 /// Takes jobs until the server closes.
 pub(crate) async fn work(app: Arc<App>) {
-    let workload = Arc::new(Workload::default());
     while !app.is_draining() {
         // Without a keeper every job would fail.
         app.keeper.wait().await;
-        if let Err(error) = take_one(&app, &workload).await {
+        if let Err(error) = take_one(&app).await {
             // Synchronous runs need not wait for jobs that cannot be taken.
             app.slots.job(vec![]);
             tracing::error!(%error, "cannot take a job");
@@ -107,10 +108,9 @@ pub(crate) async fn work(app: Arc<App>) {
 }
 
 /// Starts the next job, or waits until there may be one or a slot for it.
-async fn take_one(app: &Arc<App>, workload: &Arc<Workload>) -> Result<(), StoreError> {
+async fn take_one(app: &Arc<App>) -> Result<(), StoreError> {
     let turns = app.jobs.next_owners(app.bounds.bytes_per_owner, &app.labels).await?;
-    let (running, one_is_alone) = (workload.jobs.load(Ordering::SeqCst), workload.alone.load(Ordering::SeqCst));
-    let (owners, alone) = match next_step(turns, running, one_is_alone) {
+    let (owners, alone) = match next_step(turns, &app.workload) {
         NextStep::Take { owners, alone } => (owners, alone),
         NextStep::WaitForJobs => {
             app.slots.job(vec![]);
@@ -128,7 +128,7 @@ async fn take_one(app: &Arc<App>, workload: &Arc<Workload>) -> Result<(), StoreE
         }
         return Ok(());
     };
-    let share = workload.begin(alone);
+    let share = app.workload.begin(alone);
     // Another server may have been faster.
     let offer = Offer { labels: app.labels.clone(), alone };
     let Some(job) = app.jobs.take(owner.as_deref(), &offer).await? else { return Ok(()) };
@@ -283,11 +283,45 @@ mod tests {
     #[test]
     fn a_suspect_runs_alone() {
         let take = |owner: &str, alone| NextStep::Take { owners: vec![Some(owner.to_owned())], alone };
-        assert_eq!(next_step(turns(&["a"], &[]), 3, false), take("a", false));
-        assert_eq!(next_step(turns(&["a"], &["b"]), 1, false), NextStep::WaitForJobs, "the others end first");
-        assert_eq!(next_step(turns(&["a"], &["b"]), 0, false), take("b", true));
-        assert_eq!(next_step(turns(&["a"], &["b"]), 1, true), NextStep::WaitForJobs, "one at a time");
-        assert_eq!(next_step(turns(&["a"], &[]), 1, true), NextStep::WaitForJobs, "and no other beside it");
+        let workload = Arc::new(Workload::default());
+        let others = [workload.begin(false), workload.begin(false)];
+        assert_eq!(next_step(turns(&["a"], &[]), &workload), take("a", false));
+        assert_eq!(next_step(turns(&["a"], &["b"]), &workload), NextStep::WaitForJobs, "the others end first");
+        drop(others);
+        assert_eq!(next_step(turns(&["a"], &["b"]), &workload), take("b", true));
+        let _suspect = workload.begin(true);
+        assert_eq!(next_step(turns(&["a"], &["b"]), &workload), NextStep::WaitForJobs, "one at a time");
+        assert_eq!(next_step(turns(&["a"], &[]), &workload), NextStep::WaitForJobs, "and no other beside it");
+    }
+
+    #[tokio::test]
+    async fn a_suspect_stays_alone_when_the_loop_that_started_it_panics() {
+        // What the server has, and the part of it that a job's thread holds.
+        let workload = Arc::new(Workload::default());
+        let (thread, started) = std::sync::mpsc::channel();
+        let task = || {
+            let (workload, thread) = (Arc::clone(&workload), thread.clone());
+            async move {
+                let step = next_step(turns(&[], &["b"]), &workload);
+                if let NextStep::Take { alone, .. } = step {
+                    thread.send(workload.begin(alone)).expect("a receiver");
+                    panic!("after the job was started");
+                }
+            }
+        };
+        crate::tasks::restart_on_panic(task, Duration::ZERO, |_| {}).await;
+        let suspect = started.try_recv().expect("the suspect was started");
+        assert!(started.try_recv().is_err(), "and no other beside it");
+        assert_eq!(next_step(turns(&["a"], &[]), &workload), NextStep::WaitForJobs);
+        let thread = std::thread::spawn(move || {
+            let _share = suspect;
+            panic!("the thread of the job");
+        });
+        assert!(thread.join().is_err());
+        assert_eq!(
+            next_step(turns(&[], &["b"]), &workload),
+            NextStep::Take { owners: vec![Some("b".to_owned())], alone: true }
+        );
     }
 
     #[test]

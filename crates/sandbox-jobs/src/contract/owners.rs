@@ -54,7 +54,7 @@ async fn a_job_beyond_a_bound_is_refused() {
         let small = StoreLimits { bytes_per_owner: 2000, ..BOUNDS };
         assert_eq!(try_for("a", &"x".repeat(2000), small).await, refused(Exceeded::BytesPerOwner));
         assert!(matches!(try_for("c", &"x".repeat(500), small).await, Created::New(_)));
-        assert_eq!(store.waiting().await.expect("count"), 4, "what is refused is not stored");
+        assert_eq!(store.backlog().await.expect("count").waiting, 4, "what is refused is not stored");
         let once = NewJob { per_day: Some(1), ..job_of("d", "x") };
         assert!(matches!(store.create(once.clone(), BOUNDS).await.expect("create"), Created::New(_)));
         assert_eq!(store.create(once, BOUNDS).await.expect("create"), refused(Exceeded::PerDay));

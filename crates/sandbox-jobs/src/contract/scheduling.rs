@@ -62,7 +62,7 @@ async fn a_job_is_taken_only_by_a_worker_with_its_labels() {
         }
         assert_eq!(take_all(store, &labels(&[])).await, [ids[3]], "{}", store.name());
         assert_eq!(take_all(store, &labels(&["arm", "java"])).await, [ids[2]]);
-        assert_eq!(store.waiting().await.expect("count"), 2);
+        assert_eq!(store.backlog().await.expect("count").waiting, 2);
         assert_eq!(take_all(store, &labels(&["java", "gpu", "arm"])).await, [ids[0], ids[1]]);
         assert_eq!(get(store, ids[0]).await.labels, labels(&["java", "gpu"]));
         assert_exact(store, "", "taken").await;
@@ -88,7 +88,7 @@ async fn a_delayed_job_starts_later() {
         let id = create_new(store, NewJob { delay, ..new_job("x", None) }).await;
         let other = create(store, "y").await.id;
         assert_eq!(take_all(store, &Labels::default()).await, [other], "{}", store.name());
-        assert_eq!(store.waiting().await.expect("count"), 1);
+        assert_eq!(store.backlog().await.expect("count").waiting, 1);
         assert_exact(store, "", "delayed").await;
         let due = store.sweep().await.expect("sweep").expect("it knows when");
         assert!(due <= Duration::from_millis(300));
@@ -99,6 +99,86 @@ async fn a_delayed_job_starts_later() {
         assert_eq!(job.status, JobStatus::Running);
         assert!(job.not_before.is_some_and(|time| time > job.created_at));
         assert_exact(store, "", "started").await;
+    }
+}
+
+#[tokio::test]
+async fn a_delay_that_is_over_leaves_later_ones_alone() {
+    for place in Place::both().await {
+        let store = &place.store;
+        let (short, long) = (Some(Duration::from_millis(50)), Some(Duration::from_secs(3600)));
+        let due = create_new(store, NewJob { delay: short, ..new_job("due", None) }).await;
+        let later = create_new(store, NewJob { delay: long, ..new_job("later", None) }).await;
+        let expiring = NewJob { delay: long, expires_in: long, ..new_job("expires later", None) };
+        let expiring = create_new(store, expiring).await;
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        assert_eq!(take_all(store, &Labels::default()).await, [due], "{}", store.name());
+        for id in [later, expiring] {
+            assert_eq!(get(store, id).await.status, JobStatus::Queued, "{}", store.name());
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_backlog_is_as_old_as_the_first_job_that_can_start() {
+    const STEP: Duration = Duration::from_millis(300);
+    const ROUNDING: Duration = Duration::from_millis(5);
+    for place in Place::both().await {
+        let (store, name) = (&place.store, place.store.name());
+        let age = async || store.backlog().await.expect("count").age;
+        let job = async |priority, delay| create_new(store, NewJob { priority, delay, ..new_job("x", None) }).await;
+        assert_eq!(age().await, Duration::ZERO, "{name}: no job waits");
+        // Delayed jobs count from the moment they can start.
+        let delayed = job(0, Some(Duration::from_secs(3600))).await;
+        tokio::time::sleep(STEP).await;
+        assert_eq!(age().await, Duration::ZERO, "{name}: no job can start");
+        let soon = Instant::now();
+        let short = job(0, Some(STEP)).await;
+        while store.sweep().await.expect("sweep").is_some_and(|left| left < Duration::from_secs(5)) {
+            if !age().await.is_zero() {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        let since_ready = age().await;
+        assert!(since_ready + STEP <= soon.elapsed() + ROUNDING, "{name}: {since_ready:?}");
+        // The oldest counts, whatever starts first.
+        let urgent = job(100, None).await;
+        tokio::time::sleep(STEP).await;
+        assert!(age().await + ROUNDING >= STEP, "{name}");
+        assert_eq!(take(store).await.map(|job| job.id), Some(urgent), "{name}");
+        assert!(age().await + ROUNDING >= STEP, "{name}: the older one still waits");
+        let attempt = take(store).await.expect("one").attempt();
+        assert_eq!((attempt.id, age().await), (short, Duration::ZERO), "{name}");
+        // An interrupted job counts from the interruption.
+        let interrupted = Instant::now();
+        store.put_back(attempt).await.expect("put back");
+        let since_interrupted = age().await;
+        assert!(since_interrupted <= interrupted.elapsed() + ROUNDING, "{name}: {since_interrupted:?}");
+        tokio::time::sleep(STEP).await;
+        assert!(age().await + ROUNDING >= STEP, "{name}");
+        store.cancel(short).await.expect("cancel");
+        assert_eq!(age().await, Duration::ZERO, "{name}: it has ended");
+        store.cancel(delayed).await.expect("cancel");
+        assert_eq!(store.backlog().await.expect("count"), Backlog::default(), "{name}");
+    }
+}
+
+#[tokio::test]
+async fn the_backlog_keeps_its_age_when_a_server_dies() {
+    for place in Place::both().await {
+        create(&place.store, "x").await;
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        let place = place.after_a_kill().await;
+        let age = place.store.backlog().await.expect("count").age;
+        assert!(age >= Duration::from_millis(290), "{}: {age:?}", place.store.name());
+        take(&place.store).await.expect("one");
+        let killed = Instant::now();
+        let place = place.after_a_kill().await;
+        place.store.sweep().await.expect("sweep");
+        let Backlog { waiting, age } = place.store.backlog().await.expect("count");
+        assert_eq!(waiting, 1, "{}", place.store.name());
+        assert!(age <= killed.elapsed() + Duration::from_millis(10), "{}: {age:?}", place.store.name());
     }
 }
 

@@ -14,11 +14,11 @@ use serde_json::value::RawValue;
 use super::deliveries::set_delivery;
 use super::disk::OpenBackend;
 use super::tables::{
-    ACCOUNTS, DELIVERIES, DUE, ENDED, EVENTS, KEYS, META, OWNED, REQUESTS, RESULTS, RUNNING, WEBHOOKS, create_tables,
-    header, put_header,
+    ACCOUNTS, DELIVERIES, DUE, ENDED, EVENTS, KEYS, META, OWNED, READY, READY_SINCE, REQUESTS, RESULTS, RUNNING,
+    WEBHOOKS, create_tables, header, put_header,
 };
 use super::transitions::interrupt;
-use super::{FileError, Result};
+use super::{FileError, Result, milliseconds};
 use crate::header::{Interruption, JobHeader};
 use crate::model::{JobId, JobStatus, NewJob};
 
@@ -62,6 +62,7 @@ pub(super) fn prepare(transaction: &WriteTransaction) -> Result<()> {
     }
     create_tables(transaction)?;
     transaction.open_table(META)?.insert("format", FORMAT)?;
+    index_ages(transaction)?;
     let running: Vec<u128> = {
         let running = transaction.open_table(RUNNING)?;
         running.iter()?.map(|entry| Ok(entry?.0.value())).collect::<Result<_>>()?
@@ -69,6 +70,20 @@ pub(super) fn prepare(transaction: &WriteTransaction) -> Result<()> {
     for id in running {
         if let Some(header) = header(transaction, JobId::from_number(id))? {
             interrupt(transaction, &header, Interruption::Death, None)?;
+        }
+    }
+    Ok(())
+}
+
+/// Makes the index of the jobs that can start by age anew: a release without it may have used the file, and backups leave
+/// it out.
+fn index_ages(transaction: &WriteTransaction) -> Result<()> {
+    transaction.delete_table(READY_SINCE)?;
+    let mut since = transaction.open_table(READY_SINCE)?;
+    for entry in transaction.open_table(READY)?.iter()? {
+        let (_, _, _, id) = entry?.0.value();
+        if let Some(header) = header(transaction, JobId::from_number(id))? {
+            since.insert((milliseconds(header.ready_since()), id), ())?;
         }
     }
     Ok(())

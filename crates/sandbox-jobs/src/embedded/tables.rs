@@ -29,6 +29,8 @@ pub(super) const QUOTAS: TableDefinition<'_, (u64, &str), u64> = TableDefinition
 pub(super) const OWNED: TableDefinition<'_, (&str, u128), ()> = TableDefinition::new("owned");
 /// Jobs that can start: by lane, owner, rank and age.
 pub(super) const READY: TableDefinition<'_, (&str, &str, u8, u128), ()> = TableDefinition::new("ready");
+/// Jobs that can start, by the time since which they can. Made anew when the store is opened.
+pub(super) const READY_SINCE: TableDefinition<'_, (u64, u128), ()> = TableDefinition::new("ready_since");
 /// Jobs that can start later, by time.
 pub(super) const DELAYED: TableDefinition<'_, (u64, u128), ()> = TableDefinition::new("delayed");
 /// Queued jobs that expire, by time.
@@ -107,7 +109,7 @@ pub(super) fn header(transaction: &WriteTransaction, id: JobId) -> Result<Option
 /// Where the indexes by state have a job.
 #[derive(PartialEq)]
 enum IndexPlace {
-    Ready(String, u8),
+    Ready(String, u8, u64),
     Delayed(u64),
     Running,
     Ended(u64),
@@ -117,7 +119,7 @@ impl IndexPlace {
     fn of(header: &JobHeader) -> Self {
         match header.status {
             JobStatus::Queued if header.delayed => Self::Delayed(milliseconds(header.not_before.unwrap_or_default())),
-            JobStatus::Queued => Self::Ready(header.lane(), header.rank()),
+            JobStatus::Queued => Self::Ready(header.lane(), header.rank(), milliseconds(header.ready_since())),
             JobStatus::Running => Self::Running,
             JobStatus::Finished | JobStatus::Cancelled | JobStatus::Expired => {
                 Self::Ended(milliseconds(header.finished_at.unwrap_or_default()))
@@ -136,7 +138,8 @@ impl IndexPlace {
             Ok(())
         };
         match self {
-            Self::Ready(lane, rank) => {
+            Self::Ready(lane, rank, since) => {
+                by_time(READY_SINCE, *since)?;
                 let (mut ready, key) = (transaction.open_table(READY)?, (lane.as_str(), owner, *rank, id));
                 if present {
                     ready.insert(key, ())?

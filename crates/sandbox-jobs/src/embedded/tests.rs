@@ -201,7 +201,7 @@ async fn a_failed_write_leaves_no_part_of_its_job() {
         let key = NewJob { idempotency_key: Some(format!("k{room}")), ..new_job(&"x".repeat(100_000)) };
         if store.create(key.clone(), LIMITS).await.is_err() {
             *lock(&disk.capacity) = None;
-            assert_eq!(store.waiting().await.expect("count"), 1 + room as u64, "room {room}");
+            assert_eq!(store.backlog().await.expect("count").waiting, 1 + room as u64, "room {room}");
             assert!(matches!(store.create(key, LIMITS).await.expect("create"), Created::New(_)), "its key is free");
         }
         assert_consistent(&store, &format!("room {room}"));
@@ -289,6 +289,34 @@ async fn a_newer_format_is_refused_with_what_to_do() {
     drop(database);
     let error = Embedded::open(&file, RETENTION).expect_err("newer").to_string();
     assert!(error.contains("format 99") && error.contains("restore a backup"), "{error}");
+}
+
+#[tokio::test]
+async fn the_ages_of_jobs_are_found_in_a_file_of_a_release_that_had_no_index_of_them() {
+    let dir = tempfile::tempdir().expect("tempdir");
+    let file = dir.path().join("jobs.redb");
+    let age = async |store: &Embedded| store.backlog().await.expect("backlog").age;
+    let store = Embedded::open(&file, RETENTION).expect("open");
+    let waits = try_create(&store, "waits").await.expect("create");
+    drop(store);
+    let change = |change: &dyn Fn(&WriteTransaction)| {
+        let database = Database::open(&file).expect("open");
+        let transaction = database.begin_write().expect("begin");
+        change(&transaction);
+        transaction.commit().expect("commit");
+    };
+    change(&|transaction| assert!(transaction.delete_table(READY_SINCE).expect("delete")));
+    let store = Embedded::open(&file, RETENTION).expect("open");
+    let created = store.header(waits).await.expect("read").expect("there").created_at;
+    let found = age(&store).await.as_secs_f64();
+    assert!((0.0..=now() - created + 0.005).contains(&found), "{found}");
+    take_one(&store).await;
+    assert_eq!(age(&store).await, Duration::ZERO);
+    drop(store);
+    // Such a release takes jobs and leaves their entries.
+    change(&|transaction| drop(transaction.open_table(READY_SINCE).expect("open").insert((1, 1), ())));
+    let store = Embedded::open(&file, RETENTION).expect("open");
+    assert!(age(&store).await < Duration::from_secs(600), "the job was interrupted just now");
 }
 
 #[tokio::test]

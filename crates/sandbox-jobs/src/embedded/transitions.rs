@@ -163,10 +163,8 @@ pub(super) fn interrupt(
     add_event(transaction, &mut after, &restarted(before))?;
     if let Sequel::Queued(pause) = sequel {
         after.status = JobStatus::Queued;
-        if pause > 0.0 {
-            after.delayed = true;
-            after.not_before = Some(now() + pause);
-        }
+        after.delayed = pause > 0.0;
+        after.not_before = Some(now() + pause);
     }
     put_header(transaction, Some(before), Some(&after))?;
     match sequel {

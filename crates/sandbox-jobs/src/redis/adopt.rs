@@ -9,7 +9,8 @@ use redis::RedisError;
 
 use super::link::RedisConnection;
 use super::record::JobRecord;
-use super::{JobChange, LEASE, RESULT_EVENT, RedisStore, Result, parse, scripts};
+use super::transitions::JobChange;
+use super::{LEASE, RESULT_EVENT, RedisStore, Result, parse, scripts};
 use crate::header::{Interruption, JobHeader};
 use crate::model::{JobId, JobStatus, NewJob};
 

@@ -9,7 +9,7 @@ use std::sync::LazyLock;
 use redis::Script;
 
 /// The keys that every script has, after the prefix. The names in Lua are the same in capitals.
-pub(super) const SHARED: [&str; 18] = [
+pub(super) const SHARED: [&str; 19] = [
     // The headers of all jobs, by id.
     "jobs",
     // All ids, and all ids with their owner before them; both in alphabetical order.
@@ -18,6 +18,8 @@ pub(super) const SHARED: [&str; 18] = [
     // Jobs that can start: lane, owner, rank and id. How many there are for each lane and owner.
     "ready",
     "lanes",
+    // The same jobs by the time since which they can start.
+    "ready_since",
     // By time: when a delayed job can start (d and its id), when a queued job expires (x), when a lease ends (r).
     "timers",
     // Jobs that have ended, by time.
@@ -42,9 +44,9 @@ pub(super) const SHARED: [&str; 18] = [
 
 /// What the scripts have in common. `KEYS` from `FIRST` on are those of jobs; the first argument is the prefix of channels.
 const COMMON: &str = r"
-local FIRST = 19
-local JOBS, INDEX, OWNED, READY, LANES, TIMERS, ENDED, WAITING, RUNNING, BYTES, TURNS, COUNTERS, IDEMPOTENCY,
-    QUOTAS, WEBHOOKS, DUE, DUE_TIMES, DUE_OWNERS = unpack(KEYS, 1, 18)
+local FIRST = 20
+local JOBS, INDEX, OWNED, READY, LANES, READY_SINCE, TIMERS, ENDED, WAITING, RUNNING, BYTES, TURNS, COUNTERS,
+    IDEMPOTENCY, QUOTAS, WEBHOOKS, DUE, DUE_TIMES, DUE_OWNERS = unpack(KEYS, 1, 19)
 local call = redis.call
 local function now()
     local time = call('TIME')
@@ -76,7 +78,11 @@ local function place(id, job, present)
         else
             local lane = (job.S and '!' or '') .. (job.L or '')
             local member = lane .. '\0' .. owner .. '\0' .. string.format('%03d', 127 - (job.p or 0)) .. '\0' .. id
-            if present then call('ZADD', READY, 0, member) else call('ZREM', READY, member) end
+            if present then
+                call('ZADD', READY, 0, member); call('ZADD', READY_SINCE, job.n or job.c or 0, id)
+            else
+                call('ZREM', READY, member); call('ZREM', READY_SINCE, id)
+            end
             count(LANES, lane .. '\0' .. owner, present and 1 or -1)
         end
         if job.x and job.a == 0 then timer('x', id, present and job.x) end
@@ -140,7 +146,8 @@ scripts! {
     /// Creates a job, unless its idempotency key is known or it would exceed a limit. Returns `new` with the time, `known`
     /// with the id and the digest that belong to the key, or the limit. `KEYS`: the request.
     CREATE = r"
-local _, id, text, request, webhook, digest, delay, expires_in, most, most_own, most_bytes, per_day = unpack(ARGV)
+local _, id, text, request, webhook, digest, delay, not_before, expires_in, most, most_own, most_bytes, per_day =
+    unpack(ARGV)
 local job = cjson.decode(text)
 local owner = job.o or ''
 if job.k then
@@ -152,7 +159,12 @@ if number(WAITING, owner) >= tonumber(most_own) then return {'waiting-per-owner'
 if number(BYTES, owner) + size(job) > tonumber(most_bytes) then return {'bytes-per-owner'} end
 if per_day ~= '' and not spend(owner, 1, tonumber(per_day)) then return {'per-day'} end
 job.c = now()
-if delay ~= '' then job.n = job.c + tonumber(delay) end
+if not_before ~= '' then
+    job.n = math.max(tonumber(not_before), job.c)
+    job.d = job.n > job.c or nil
+elseif delay ~= '' then
+    job.n = job.c + tonumber(delay)
+end
 if expires_in ~= '' then job.x = job.c + tonumber(expires_in) end
 put(id, nil, job)
 call('SET', KEYS[FIRST], request)
@@ -165,11 +177,12 @@ return {'new', cjson.encode(job)}
     /// Queues delayed jobs whose time has come. Returns the running jobs whose lease has ended, the queued jobs that have
     /// expired, and the seconds until there is more to do.
     SWEEP = r"
-local time, left, lapsed, expired = now(), 3600, {}, {}
+local time, left, any_due, lapsed, expired = now(), 3600, false, {}, {}
 local timers = call('ZRANGE', TIMERS, 0, 99, 'WITHSCORES')
 for at = 1, #timers, 2 do
-    left = math.max(math.min(left, tonumber(timers[at + 1]) - time), 0)
+    left = tonumber(timers[at + 1]) - time
     if left > 0 then break end
+    any_due = true
     local kind, id = string.sub(timers[at], 1, 1), string.sub(timers[at], 2)
     local before, after = get(id), get(id)
     if not before then
@@ -183,7 +196,19 @@ for at = 1, #timers, 2 do
         put(id, before, after)
     end
 end
-return {lapsed, expired, string.format('%.3f', left)}
+-- A server of a release without this index takes jobs and leaves their entries behind.
+for _, id in ipairs(call('ZRANGE', READY_SINCE, 0, 99)) do
+    local job = get(id)
+    if job and job.s == 'q' and not job.d then break end
+    call('ZREM', READY_SINCE, id)
+end
+return {lapsed, expired, any_due and '0' or string.format('%.3f', left)}
+";
+
+    /// The number of queued jobs, and for how many seconds the first of those that can start has waited.
+    BACKLOG = r"
+local since = tonumber(call('ZRANGE', READY_SINCE, 0, 0, 'WITHSCORES')[2])
+return {number(COUNTERS, 'queued'), string.format('%.3f', since and math.max(now() - since, 0) or 0)}
 ";
 
     /// The owners with jobs in some lanes, in the order in which to serve them. Arguments: the limit of bytes, the number of
@@ -292,7 +317,8 @@ even_if_full()
 local after = cjson.decode(new)
 local ends = after.s ~= 'q' and after.s ~= 'r' and (before.s == 'q' or before.s == 'r')
 if ends then after.e = now() end
-if pause ~= '' then after.n = now() + tonumber(pause); after.d = true end
+if before.s == 'r' and after.s == 'q' then after.n = now() + (tonumber(pause) or 0) end
+if pause ~= '' then after.d = true end
 if drop == '1' then call('DEL', KEYS[FIRST + 1]) end
 for at = 9, #ARGV do call('RPUSH', KEYS[FIRST + 1], ARGV[at]) end
 if result ~= '' then call('SET', KEYS[FIRST], result) end

@@ -6,11 +6,15 @@ mod topologies;
 
 use std::path::Path;
 use std::process::Command;
+use std::time::Instant;
 
 use sandbox_executor::{JsonRequest, OutputChunk, RunEvent, RunResult, Verdict};
 use sandbox_testing::RedisServer;
 
 use super::*;
+use crate::model::{
+    Backlog, Created, Event, Filter, HeartbeatReport, Job, JobStatus, Labels, NewJob, Offer, StoreLimits, Webhook,
+};
 
 const RETENTION: Duration = Duration::from_secs(3600);
 
@@ -121,6 +125,40 @@ async fn followers_and_workers_are_woken_by_other_servers() {
     let (woken, created) = tokio::join!(tokio::time::timeout(LONG, other.something_queued(LONG)), create(&one));
     woken.expect("woken");
     assert_eq!(take(&other).await.map(|job| job.id), Some(created));
+}
+
+#[tokio::test]
+async fn servers_without_the_index_of_ages_may_share_the_store() {
+    let server = RedisServer::on_socket(&[]);
+    let store = store_in(&server).await;
+    let (old, new) = (create(&store).await, create(&store).await);
+    // A server without the index queued one job, and took another.
+    let index = "{sandbox}:ready_since";
+    on(&server, &["DEL", index]).await;
+    on(&server, &["ZADD", index, "1", &JobId::new().to_string()]).await;
+    on(&server, &["ZADD", index, "2", &new.to_string()]).await;
+    let taken = [take(&store).await.map(|job| job.id), take(&store).await.map(|job| job.id)];
+    assert_eq!(taken, [Some(old), Some(new)]);
+    // Its sweep looks at the store, whatever the other has seen.
+    store_in(&server).await.sweep().await.expect("sweep");
+    assert_eq!(store.backlog().await.expect("backlog"), Backlog::default());
+    assert_eq!(on(&server, &["EXISTS", index]).await, "0", "nothing is left");
+}
+
+#[tokio::test]
+async fn a_time_to_start_is_one_of_the_clock_of_redis() {
+    let server = RedisServer::on_socket(&[]);
+    let store = store_in(&server).await;
+    let soon = crate::model::now() + 60.0;
+    // The clock of one server is minutes ahead, so that the time seems to be over; that of another is behind.
+    let ahead = NewJob { delay: Some(Duration::ZERO), not_before: Some(soon), ..new_job("ahead") };
+    let behind = NewJob { delay: Some(Duration::from_secs(600)), not_before: Some(1e9), ..new_job("behind") };
+    let Created::New(ahead) = store.create(ahead, BOUNDS).await.expect("create") else { panic!("new") };
+    let Created::New(behind) = store.create(behind, BOUNDS).await.expect("create") else { panic!("new") };
+    assert!(ahead.delayed && ahead.not_before.is_some_and(|time| (time - soon).abs() < 0.01), "{ahead:?}");
+    assert!(!behind.delayed, "{behind:?}");
+    assert_eq!(take(&store).await.map(|job| job.id), Some(behind.id));
+    assert!(take(&store).await.is_none(), "the other one is early");
 }
 
 #[tokio::test]

@@ -1,15 +1,15 @@
 //! Parts of the server that die or stop: the keeper, its launcher, a zygote, the server itself.
 
 use std::collections::BTreeSet;
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use sandbox_testing::command::program_in_container;
-use sandbox_testing::{RedisServer, TestServer, build_dir, eventually, needs};
+use sandbox_testing::{GuardedChild, RedisServer, TestServer, build_dir, eventually, needs};
 use serde_json::{Value, json};
 
 use crate::Server;
@@ -323,6 +323,37 @@ fn roles_need_a_shared_store() {
     }
 }
 
+/// What a server logs about itself when it starts: the line with its address, and the one after it.
+fn greeting(role: &str, redis: &str) -> [Value; 2] {
+    let data = tempfile::tempdir().unwrap();
+    std::fs::set_permissions(data.path(), PermissionsExt::from_mode(0o755)).unwrap();
+    let mut command = TestServer::command();
+    command.env("SANDBOX_DATA_DIR", data.path().join("data")).env("REDIS_ADDR", redis);
+    command.args(["--http-host", "127.0.0.1", "--http-port", "0", "--log-format", "json", "--role", role]);
+    command.args(["--capacity", "3"]);
+    let mut child = GuardedChild(command.stdin(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap());
+    let lines = BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok);
+    let mut logs = lines.filter_map(|line| Some(serde_json::from_str::<Value>(&line).ok()?["fields"].clone()));
+    let listening = logs.find(|fields| fields["message"] == "listening").unwrap();
+    let hint = logs.find(|fields| fields["message"].as_str().is_some_and(|text| text.contains("http://"))).unwrap();
+    [listening, hint]
+}
+
+#[test]
+fn a_server_says_what_is_true_for_its_role() {
+    let redis = RedisServer::start(None);
+    let (address, text) = (redis.address(), |value: &Value| value.as_str().unwrap_or_default().to_owned());
+    let [all, hint] = greeting("all", &address);
+    assert_eq!((&all["role"], &all["capacity"]), (&"all".into(), &3.into()));
+    assert!(text(&hint["message"]).contains("/execute --json"), "{hint}");
+    let [api, hint] = greeting("api", &address);
+    assert_eq!((&api["role"], &api["capacity"], &api["isolation"]), (&"api".into(), &Value::Null, &Value::Null));
+    assert!(text(&hint["message"]).contains("/v1/execute --json"), "{hint}");
+    let [worker, hint] = greeting("worker", &address);
+    assert_eq!((&worker["role"], &worker["capacity"]), (&"worker".into(), &3.into()));
+    assert!(!text(&hint["message"]).contains("curl") && text(&hint["message"]).contains("/health"), "{hint}");
+}
+
 #[test]
 fn an_api_server_leaves_jobs_to_workers() {
     let redis = RedisServer::start(None);
@@ -333,10 +364,20 @@ fn an_api_server_leaves_jobs_to_workers() {
     assert_eq!((status, &problem["code"]), (404, &"not_found".into()), "{problem:#}");
     assert!(problem["detail"].as_str().unwrap().contains("POST /v1/execute"), "{problem:#}");
     let id = api.submit(&json!({"code": "print(1)"}));
-    assert_eq!(api.health()["role"], "api");
+    let health = api.health();
+    assert_eq!((&health["role"], &health["capacity"]), (&"api".into(), &0.into()), "it runs nothing");
+    assert_eq!((&health["isolation"], &health["warm_starts"]), (&json!([]), &json!({})), "{health:#}");
+    assert!(api.get("/metrics").1.as_str().unwrap().contains("sandbox_capacity 0"));
     assert_eq!(api.job(&id, "")["status"], "queued");
-    let worker = Server::start_with(&["--role", "worker"], &variables);
-    assert_eq!(worker.health()["role"], "worker");
+    let age = || {
+        let text = api.get("/metrics").1.as_str().unwrap().to_owned();
+        let line = text.lines().find_map(|line| line.strip_prefix("sandbox_queue_age_seconds ")).unwrap();
+        line.parse::<f64>().unwrap()
+    };
+    eventually("the queue is as old as its job", || age() > 0.0);
+    let worker = Server::start_with(&["--role", "worker", "--capacity", "3"], &variables);
+    let health = worker.health();
+    assert_eq!((&health["role"], &health["capacity"]), (&"worker".into(), &3.into()), "{health:#}");
     assert_eq!(worker.get("/readyz").0, 200);
     assert_eq!(worker.get("/metrics").0, 200);
     for path in ["/v1/languages", "/v1/execute", "/docs"] {
@@ -344,6 +385,7 @@ fn an_api_server_leaves_jobs_to_workers() {
     }
     let job = api.job(&id, "?wait=30s");
     assert_eq!(job["result"]["stdout"], "1\n", "{job:#}");
+    eventually("no job waits", || age() == 0.0);
 
     let special = api.submit(&json!({"code": "print(2)", "labels": ["gpu"]}));
     let plain = api.submit(&json!({"code": "print(3)"}));
@@ -351,6 +393,14 @@ fn an_api_server_leaves_jobs_to_workers() {
     assert_eq!(api.job(&special, "")["status"], "queued", "the worker has no such label");
     let _labelled = Server::start_with(&["--role", "worker", "--labels", "java, gpu"], &variables);
     assert_eq!(api.job(&special, "?wait=30s")["result"]["stdout"], "2\n");
+
+    // Servers should have the same caps: a worker refuses what is above its own, and says so.
+    let strict = [variables[0], ("SANDBOX_MAX_TIMEOUT", "5s")];
+    let _strict = Server::start_with(&["--role", "worker", "--labels", "strict"], &strict);
+    let long = api.submit(&json!({"code": "print(4)", "timeout": 20, "labels": ["strict"]}));
+    let job = api.job(&long, "?wait=30s");
+    assert_eq!((&job["status"], &job["result"]["verdict"]), (&"finished".into(), &"internal_error".into()), "{job:#}");
+    assert!(job["result"]["error"].as_str().unwrap().contains("SANDBOX_MAX_TIMEOUT"), "{job:#}");
 }
 
 #[test]

@@ -422,6 +422,7 @@ fn metrics_count_what_happened() {
         "sandbox_capacity 3",
         "sandbox_load 0",
         "sandbox_queue 0",
+        "sandbox_queue_age_seconds 0.0",
     ] {
         assert!(text.contains(line), "{line}\n{text}");
     }

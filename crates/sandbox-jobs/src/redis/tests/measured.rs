@@ -119,7 +119,7 @@ async fn throughput_of_two_servers() {
     println!("{:.0} jobs created a second, {:.0} taken and finished", rate(created), rate(began.elapsed()));
     let each = |seconds: f64| seconds * 1e6 / JOBS as f64;
     println!("CPU time for each created job: {:.0} µs in Redis, {:.0} µs in the servers", each(cpu), each(own_cpu));
-    assert_eq!(stores[0].waiting().await.expect("count"), 0);
+    assert_eq!(stores[0].backlog().await.expect("count").waiting, 0);
 }
 
 #[tokio::test]

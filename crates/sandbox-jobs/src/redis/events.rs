@@ -1,0 +1,78 @@
+//! The events of jobs: appended by the server that runs a job, read by those who follow it.
+
+use std::collections::HashMap;
+use std::sync::{Arc, MutexGuard, PoisonError};
+
+use sandbox_executor::RunEvent;
+
+use super::{RESULT_EVENT, RedisStore, Result, json, parse, scripts};
+use crate::model::{Attempt, Event, JobId};
+
+/// The events of an attempt that this server runs, so that a batch whose answer was lost is not appended twice.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct AppendState {
+    pub(super) attempt: u32,
+    /// The number of the last event that is known to be stored.
+    pub(super) last: u64,
+    /// How many events the last batch had, if it is not known whether it was stored.
+    pub(super) uncertain: usize,
+}
+
+impl RedisStore {
+    pub(super) fn appends(&self) -> MutexGuard<'_, HashMap<JobId, AppendState>> {
+        self.appends.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Records what happened in an attempt. Returns false if it is not the job's current one.
+    ///
+    /// After a failure the same events have to be passed again, and may be followed by more: those that were stored are not
+    /// stored twice.
+    pub(crate) async fn append(&self, attempt: Attempt, events: Vec<RunEvent>) -> Result<bool> {
+        let state = self.appends().get(&attempt.id).copied().filter(|state| state.attempt == attempt.number);
+        let mut call = self.call(&scripts::APPEND);
+        call.key(self.of("events", attempt.id)).arg(attempt.id.to_string()).arg(attempt.number);
+        let uncertain = state.filter(|state| state.uncertain > 0);
+        call.arg(uncertain.map_or(0, |state| state.last)).arg(uncertain.map_or(0, |state| state.uncertain));
+        for event in &events {
+            call.arg(json(event));
+        }
+        let appended: Result<i64> = async { call.invoke_async(&mut self.connection().await?).await }.await;
+        let mut appends = self.appends();
+        match appended {
+            Ok(last) => {
+                let last = u64::try_from(last);
+                if let Some(state) = appends.get_mut(&attempt.id) {
+                    *state = AppendState { last: last.unwrap_or_default(), uncertain: 0, ..*state };
+                }
+                Ok(last.is_ok())
+            }
+            Err(error) => {
+                // A batch that may have been stored before stays the one in question.
+                if let Some(state) = appends.get_mut(&attempt.id).filter(|state| state.uncertain == 0) {
+                    state.uncertain = events.len();
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// The next events of a job after one of them, at most this many.
+    pub(crate) async fn events(&self, id: JobId, after: u64, most: usize) -> Result<Vec<Event>> {
+        let mut call = self.call(&scripts::EVENTS);
+        call.key(self.of("events", id)).arg(id.to_string()).arg(after).arg(most);
+        let mut connection = self.connection().await?;
+        let (first, written): (u64, Vec<String>) = call.invoke_async(&mut connection).await?;
+        let mut events = vec![];
+        for (number, text) in (first..).zip(written) {
+            let what = if text == RESULT_EVENT {
+                let mut command = redis::cmd("GET");
+                let result: Option<String> = command.arg(self.of("result", id)).query_async(&mut connection).await?;
+                parse(result.as_ref()).map(|result| RunEvent::Result { result: Arc::new(result) })
+            } else {
+                parse(Some(&text))
+            };
+            events.extend(what.map(|what| Event { number, what }));
+        }
+        Ok(events)
+    }
+}
