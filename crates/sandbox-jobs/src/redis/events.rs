@@ -8,14 +8,13 @@ use sandbox_executor::RunEvent;
 use super::{RESULT_EVENT, RedisStore, Result, json, parse, scripts};
 use crate::model::{Attempt, Event, JobId};
 
-/// The events of an attempt that this server runs, so that a batch whose answer was lost is not appended twice.
+/// The events of an attempt that this server runs. No other server appends to them, so those after the last known one are
+/// from a batch whose answer was lost or comes later, and are not appended again.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct AppendState {
     pub(super) attempt: u32,
     /// The number of the last event that is known to be stored.
     pub(super) last: u64,
-    /// How many events the last batch had, if it is not known whether it was stored.
-    pub(super) uncertain: usize,
 }
 
 impl RedisStore {
@@ -31,29 +30,16 @@ impl RedisStore {
         let state = self.appends().get(&attempt.id).copied().filter(|state| state.attempt == attempt.number);
         let mut call = self.call(&scripts::APPEND);
         call.key(self.of("events", attempt.id)).arg(attempt.id.to_string()).arg(attempt.number);
-        let uncertain = state.filter(|state| state.uncertain > 0);
-        call.arg(uncertain.map_or(0, |state| state.last)).arg(uncertain.map_or(0, |state| state.uncertain));
+        call.arg(state.map_or_else(String::new, |state| state.last.to_string()));
         for event in &events {
             call.arg(json(event));
         }
-        let appended: Result<i64> = async { call.invoke_async(&mut self.connection().await?).await }.await;
-        let mut appends = self.appends();
-        match appended {
-            Ok(last) => {
-                let last = u64::try_from(last);
-                if let Some(state) = appends.get_mut(&attempt.id) {
-                    *state = AppendState { last: last.unwrap_or_default(), uncertain: 0, ..*state };
-                }
-                Ok(last.is_ok())
-            }
-            Err(error) => {
-                // A batch that may have been stored before stays the one in question.
-                if let Some(state) = appends.get_mut(&attempt.id).filter(|state| state.uncertain == 0) {
-                    state.uncertain = events.len();
-                }
-                Err(error)
-            }
+        let last: i64 = call.invoke_async(&mut self.connection().await?).await?;
+        let Ok(last) = u64::try_from(last) else { return Ok(false) };
+        if let Some(state) = self.appends().get_mut(&attempt.id) {
+            state.last = last;
         }
+        Ok(true)
     }
 
     /// The next events of a job after one of them, at most this many.

@@ -85,7 +85,7 @@ impl RedisStore {
         let [id, text] = taken.as_slice() else { return Ok(None) };
         let id = id.parse().map_err(|_| unexpected("a queued job has no id"))?;
         let header = decoded(id, text)?.header;
-        let state = AppendState { attempt: header.attempts, last: header.last_event, uncertain: 0 };
+        let state = AppendState { attempt: header.attempts, last: header.last_event };
         let job = self.whole(header).await?;
         self.appends().insert(id, state);
         Ok(job)

@@ -278,14 +278,14 @@ end
 return {cancelled, lost}
 ";
 
-    /// Appends events to those of an attempt, and returns the number of the last, or -1. If so many of them may have been appended
-    /// before, after a known event, and they were, they are left out. `KEYS`: the events.
+    /// Appends events to those of an attempt, and returns the number of the last, or -1. Those that are stored already, after
+    /// a known event, are left out. `KEYS`: the events.
     APPEND = r"
-local _, id, attempt, known, uncertain = unpack(ARGV, 1, 5)
+local _, id, attempt, known = unpack(ARGV, 1, 4)
 local job = get(id)
 if not is_current(job, attempt) then return -1 end
-local last, first, bytes = job.E or 0, 6, 0
-if tonumber(uncertain) > 0 and last == tonumber(known) + tonumber(uncertain) then first = first + tonumber(uncertain) end
+local last, bytes = job.E or 0, 0
+local first = 5 + math.max(last - (tonumber(known) or last), 0)
 for at = first, #ARGV do
     bytes = bytes + #ARGV[at]
     call('RPUSH', KEYS[FIRST], ARGV[at])
