@@ -58,8 +58,8 @@ pub(crate) fn result(
 ) -> Vec<String> {
     let mut evidence = vec![];
     if result.exit_code == Some(GOT_THROUGH) {
-        let said = result.stdout.lines().chain(result.stderr.lines()).rfind(|line| !line.trim().is_empty());
-        evidence.push(format!("it reports that it got through: {}", shown(said.unwrap_or_default())));
+        let last = result.stdout.lines().chain(result.stderr.lines()).rfind(|line| !line.trim().is_empty());
+        evidence.push(format!("it reports that it got through: {}", shown(last.unwrap_or_default())));
     }
     let text = everything(result);
     evidence.extend(world.secrets_in(&text));

@@ -120,11 +120,11 @@ impl AttackRunner<'_> {
             let results = self.runs(attack, definition, disabled, &world, &mut evidence);
             drop(leave);
             match neighbour.join() {
-                Ok(Ok(said)) if said == format!("{}{}", neighbour::READY, neighbour::UNHARMED) => {}
-                Ok(Ok(said)) => {
+                Ok(Ok(report)) if report == format!("{}{}", neighbour::READY, neighbour::UNHARMED) => {}
+                Ok(Ok(report)) => {
                     evidence.push(format!(
                         "the neighbour reports: {}",
-                        judge::shown(said.trim_start_matches(neighbour::READY))
+                        judge::shown(report.trim_start_matches(neighbour::READY))
                     ));
                 }
                 Ok(Err(why)) => evidence.push(format!("the neighbour was disturbed: {why}")),
@@ -355,7 +355,7 @@ fn parts(text: &str) -> Result<Vec<InputFile>, String> {
         let comment = line.strip_prefix("// --- ").or_else(|| line.strip_prefix("# --- "));
         if let Some(path) = comment {
             let path = RelativePath::new(path).map_err(|error| error.to_string())?;
-            files.push(InputFile { path, content: Arc::default(), executable: false });
+            files.push(InputFile::new(path, vec![]));
         } else if let Some(file) = files.last_mut() {
             let content = Arc::make_mut(&mut file.content);
             content.extend_from_slice(line.as_bytes());

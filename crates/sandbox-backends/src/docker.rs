@@ -86,8 +86,8 @@ impl OwnContainer {
         if import.status.success() {
             return Ok(name);
         }
-        let said = String::from_utf8_lossy(&import.stderr);
-        Err(Failure::new("cannot build an image for the container", said.trim().to_owned()))
+        let errors = String::from_utf8_lossy(&import.stderr);
+        Err(Failure::new("cannot build an image for the container", errors.trim().to_owned()))
     }
 
     fn run(&self, root: &ContainerRoot, image: &str, profile: &Path) -> Command {
@@ -128,8 +128,8 @@ impl OwnContainer {
     fn group(&self) -> Option<&ContainerGroup> {
         let find = || {
             let mut inspect = self.docker();
-            let said = inspect.args(["inspect", "--format", "{{.State.Pid}}", &self.id]).output().ok()?;
-            let pid: u32 = String::from_utf8(said.stdout).ok()?.trim().parse().ok().filter(|pid| *pid > 0)?;
+            let output = inspect.args(["inspect", "--format", "{{.State.Pid}}", &self.id]).output().ok()?;
+            let pid: u32 = String::from_utf8(output.stdout).ok()?.trim().parse().ok().filter(|pid| *pid > 0)?;
             let groups = std::fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
             // The process of a remote engine cannot be inspected.
             groups.contains("docker").then(|| ContainerGroup::of_process(&groups)).flatten()

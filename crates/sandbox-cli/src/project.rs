@@ -163,14 +163,8 @@ mod tests {
     fn the_language_of_a_project_is_detected() {
         let registry = Registry::shipped().expect("valid");
         let language = |names: &[&str]| {
-            let files: Vec<_> = names
-                .iter()
-                .map(|name| InputFile {
-                    path: RelativePath::new(*name).expect("path"),
-                    content: std::sync::Arc::default(),
-                    executable: false,
-                })
-                .collect();
+            let files: Vec<_> =
+                names.iter().map(|name| InputFile::new(RelativePath::new(*name).expect("path"), vec![])).collect();
             super::language(&registry, &files).map(|definition| definition.name.clone())
         };
         assert_eq!(language(&["main.py", "x.sh"]).as_deref(), Some("python"));

@@ -307,7 +307,7 @@ impl Execution<'_> {
         }
     }
 
-    /// What can be said of a run that did not come to run anything.
+    /// The result of a run that ended before its program started.
     pub(crate) fn unfinished(&self) -> RunResult {
         let (language, version) = self.plan.language.clone().unzip();
         let metrics = Metrics { phases: self.phases, ..Metrics::default() };

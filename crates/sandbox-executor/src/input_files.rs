@@ -26,6 +26,14 @@ pub struct InputFile {
     pub executable: bool,
 }
 
+impl InputFile {
+    /// A file that is not executable.
+    #[must_use]
+    pub fn new(path: RelativePath, content: Vec<u8>) -> Self {
+        Self { path, content: Arc::new(content), executable: false }
+    }
+}
+
 /// Checks files together: their number, their size, and that no two are in each other's way.
 pub(crate) fn check(files: &[InputFile]) -> Result<(), RequestError> {
     if files.len() > MOST_FILES {
@@ -62,11 +70,7 @@ mod tests {
     use super::*;
 
     fn files(paths: &[&str]) -> Vec<InputFile> {
-        let file = |path: &&str| InputFile {
-            path: RelativePath::new(*path).expect("path"),
-            content: Arc::default(),
-            executable: false,
-        };
+        let file = |path: &&str| InputFile::new(RelativePath::new(*path).expect("path"), vec![]);
         paths.iter().map(file).collect()
     }
 

@@ -148,7 +148,7 @@ pub struct JsonWebhook {
     pub secret: String,
 }
 
-/// A file's content: text, or text or base64 with more said about it. What comes out of a run can be sent back in.
+/// A file's content: text, or text or base64 with options. The files of a result can be sent as the files of a request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(untagged)]
@@ -197,7 +197,7 @@ impl Quantity {
     }
 }
 
-/// What a program can reach: a mode, or a mode with more said about it.
+/// What a program can reach: a mode, or a mode with options.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(untagged)]
@@ -222,7 +222,7 @@ pub struct FullNetwork {
         deserialize_with = "bounded::list::<_, _, { bounded::HOSTS }>"
     )]
     pub hosts: Vec<String>,
-    /// Whether names can be resolved; if nothing is said, only where hosts can be reached.
+    /// Whether names can be resolved. By default, only in modes in which hosts can be reached.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dns: Option<bool>,
 }

@@ -61,8 +61,7 @@ pub struct NetworkRequest {
     pub mode: NetworkMode,
     /// The hosts, for [`NetworkMode::Allowlist`].
     pub hosts: Vec<HostRule>,
-    /// Whether names can be resolved, if that is said. Where hosts can be reached they can, unless it is said otherwise;
-    /// elsewhere they cannot.
+    /// Whether names can be resolved. By default, only in modes in which hosts can be reached.
     pub dns: Option<bool>,
 }
 

@@ -44,7 +44,7 @@ impl Sharing {
         owner.filter(|_| !shared).map(str::to_owned)
     }
 
-    /// To whom something belongs that waits in a cell and has seen packages.
+    /// The owner of a waiting cell that has seen packages.
     pub(crate) fn owner_of_warm(self, owner: Option<&str>) -> Option<String> {
         owner.filter(|_| self != Self::All).map(str::to_owned)
     }

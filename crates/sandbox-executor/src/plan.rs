@@ -46,7 +46,7 @@ pub(crate) struct ArtifactPlan {
     /// What goes on, for people who wait.
     pub(crate) what: String,
     pub(crate) kind: ArtifactKind,
-    /// To whom it belongs, if not to all.
+    /// The owner; none if it is shared.
     pub(crate) owner: Option<String>,
     pub(crate) key: String,
     pub(crate) label: String,
@@ -67,7 +67,7 @@ pub(crate) struct ArtifactPlan {
 /// All that is needed to carry out a request.
 #[derive(Debug, Clone)]
 pub(crate) struct Plan {
-    /// To whom belongs what waits in a cell and has seen the packages, if not to all.
+    /// The owner of waiting cells that have seen the packages; none if they are shared.
     pub(crate) owner: Option<String>,
     pub(crate) language: Option<(String, String)>,
     pub(crate) prepare: Option<ArtifactPlan>,
@@ -298,14 +298,8 @@ mod tests {
         let key = |code: &str, extra: Option<&str>| {
             let mut request = request(Source::Code(code.into()));
             request.args = vec!["not part of it".into()];
-            request.files = extra
-                .iter()
-                .map(|name| InputFile {
-                    path: RelativePath::new(*name).expect("path"),
-                    content: std::sync::Arc::default(),
-                    executable: false,
-                })
-                .collect();
+            request.files =
+                extra.iter().map(|name| InputFile::new(RelativePath::new(*name).expect("path"), vec![])).collect();
             plan(&request, &c).expect("valid").compile.expect("compiles").key
         };
         assert_eq!(key("a", None), key("a", None));

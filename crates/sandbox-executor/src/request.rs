@@ -3,7 +3,6 @@
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use sandbox_base::{Limits, PathError, RelativePath};
 use sandbox_cell::{LayerSet, Mount};
@@ -35,7 +34,7 @@ pub enum Source {
     Program {
         /// The program and its arguments.
         argv: Vec<OsString>,
-        /// A file of the host's to show in the cell, read-only.
+        /// A host file to mount in the cell, read-only.
         mount: Option<Mount>,
     },
 }
@@ -248,7 +247,7 @@ impl Request {
                 let code = self.rendered.as_ref().map_or(code, |rendered| &rendered.code);
                 let entry = self.entry.clone().unwrap_or_else(|| language.source.clone());
                 let path = RelativePath::new(entry.clone())?;
-                files.push(InputFile { path, content: Arc::new(code.clone().into_bytes()), executable: false });
+                files.push(InputFile::new(path, code.clone().into_bytes()));
                 input_files::check(&files)?;
                 entry
             }
@@ -351,10 +350,8 @@ mod tests {
             request.entry = named.map(str::to_owned);
             request.files = files
                 .iter()
-                .map(|(path, content)| InputFile {
-                    path: RelativePath::new(*path).expect("path"),
-                    content: Arc::new(content.as_bytes().to_vec()),
-                    executable: false,
+                .map(|(path, content)| {
+                    InputFile::new(RelativePath::new(*path).expect("path"), content.as_bytes().to_vec())
                 })
                 .collect();
             let found = request.files_and_entry(registry.by_name(language).expect("known"));

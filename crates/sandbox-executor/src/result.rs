@@ -328,7 +328,7 @@ pub struct OutputFile {
 }
 
 impl OutputFile {
-    /// Its content. Fails if the content is said to be base64 and is not.
+    /// Its content. Fails if the encoding is base64 and the content is not.
     pub fn bytes(&self) -> Result<Vec<u8>, base64::DecodeError> {
         match self.encoding {
             FileEncoding::Utf8 => Ok(self.content.clone().into_bytes()),

@@ -36,7 +36,7 @@ pub struct Settings {
     pub install: Limits,
     /// What may come back of the files that a program left.
     pub files: FileCaps,
-    /// Directories of the host's that requests may ask to be shown, with all below them.
+    /// Host directories that requests may mount, with everything below them.
     pub volume_paths: Vec<PathBuf>,
     /// How far programs may reach at most.
     pub max_network: NetworkMode,
@@ -280,7 +280,7 @@ mod tests {
         };
         let settings =
             read(&[("SANDBOX_MAX_DISK", "unlimited"), ("SANDBOX_MAX_TIMEOUT", "1h"), ("SANDBOX_PROCESSES", "5000")]);
-        assert_eq!(settings.caps.most(LimitKind::Memory), 1 << 30, "half of the host's");
+        assert_eq!(settings.caps.most(LimitKind::Memory), 1 << 30, "half of the memory of the host");
         assert_eq!(settings.caps.most(LimitKind::Disk), LimitKind::Disk.info().most);
         assert_eq!(settings.caps.most(LimitKind::WallTime), 3_600_000_000);
         assert_eq!(settings.caps.most(LimitKind::Processes), 5_000, "a default that is higher raises the cap");

@@ -403,7 +403,7 @@ impl Patience {
         self.until = self.until.min(Instant::now() + OVERDUE);
     }
 
-    /// The cell has said something: that it is ready, or what it has used.
+    /// Handles a message of the cell: that it is ready, or its usage.
     fn hear(&mut self, cell: &mut Cell) {
         let now = Instant::now();
         if !self.ready && cell.is_ready().is_some() {
@@ -422,7 +422,7 @@ impl Patience {
         }
     }
 
-    /// What can be said of a command that is long overdue, if it is and the keeper has nothing to say.
+    /// The outcome of a command that is long overdue, if the keeper has reported none.
     fn run_out(&mut self, cell: &Cell) -> Option<Outcome> {
         let now = Instant::now();
         if now < self.until {

@@ -21,7 +21,7 @@ pub(crate) struct Toolchains {
     host: Mutex<HashMap<String, Found>>,
     /// In images, by the image's digest and the language.
     images: Mutex<HashMap<(String, String), Arc<Runtime>>>,
-    /// What toolchains said about themselves, kept on disk.
+    /// The descriptions of toolchains, kept on disk.
     memory: OnceLock<Mutex<ToolchainCache>>,
 }
 

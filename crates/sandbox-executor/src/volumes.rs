@@ -83,7 +83,7 @@ impl VolumeRequest {
         Ok(Self::Named { name: source.to_owned(), target, size })
     }
 
-    /// The mount for a directory of the host's, if the operator allows it.
+    /// The mount of a host directory, if the operator allows it.
     pub(crate) fn mount(&self, settings: &Settings) -> Option<Result<Mount, String>> {
         let Self::Host { source, target, writable } = self else { return None };
         let shown = source.display();

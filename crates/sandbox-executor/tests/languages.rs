@@ -44,11 +44,7 @@ fn run(service: &RunService, case: &Case) -> Value {
     request.files = case
         .files
         .iter()
-        .map(|(name, content)| InputFile {
-            path: RelativePath::new(name.clone()).unwrap(),
-            content: Arc::new(content.clone().into_bytes()),
-            executable: false,
-        })
+        .map(|(name, content)| InputFile::new(RelativePath::new(name.clone()).unwrap(), content.clone().into_bytes()))
         .collect();
     request.packages.clone_from(&case.packages);
     request.args = case.args.iter().map(Into::into).collect();

@@ -1,5 +1,7 @@
 //! Man pages, the reference and the tables in documents, from the definitions of flags, variables, limits and languages.
 
+#[cfg(test)]
+mod definition_keys;
 mod generated;
 mod page;
 mod reference;

@@ -5,6 +5,7 @@ use sandbox_base::limits::{LimitInfo, TABLE as LIMITS};
 use sandbox_executor::{VARIABLES, Verdict};
 use sandbox_runtimes::{Definition, Registry};
 
+use crate::definition_keys;
 use crate::generated::{code_list, hold, table};
 
 /// The width of prose.
@@ -108,6 +109,7 @@ fn generated_parts_are_up_to_date() {
         ("README.md", "languages", language_names(&registry)),
         ("docs/SERVER.md", "caps", caps()),
         ("docs/LANGUAGES.md", "languages", languages(&registry)),
+        ("docs/LANGUAGES.md", "keys", definition_keys::chapters()),
     ] {
         hold(document, part, &expected).expect("up to date");
     }

@@ -44,8 +44,8 @@ impl CompanionProcess {
                 return Err(ended("it took too long"));
             }
         }
-        let said = rustix::io::read(&companion.0, &mut [0_u8; 16][..]);
-        if said.is_ok_and(|said| said > 0) { Ok((cell, companion)) } else { Err(ended("it ended")) }
+        let read = rustix::io::read(&companion.0, &mut [0_u8; 16][..]);
+        if read.is_ok_and(|bytes| bytes > 0) { Ok((cell, companion)) } else { Err(ended("it ended")) }
     }
 
     /// Whether it has ended. It has nothing more to say, so that anything means that.

@@ -110,7 +110,7 @@ pub struct ListedArtifact {
     pub key: String,
     /// What it is, for people.
     pub label: String,
-    /// To whom it belongs, if not to all.
+    /// The owner; none if it is shared.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub owner: Option<String>,
     /// How many bytes it holds.

@@ -210,7 +210,7 @@ fn describe(command: &Path, script: &str) -> Option<ToolchainDescription> {
 }
 
 impl ToolchainDescription {
-    /// What a toolchain said.
+    /// Reads what a toolchain printed about itself.
     pub(crate) fn parse(output: &[u8]) -> Option<Self> {
         let text = std::str::from_utf8(output).ok()?;
         let value = |name: &str| {

@@ -57,7 +57,7 @@ impl ToolchainImage<'_> {
 }
 
 impl Definition {
-    /// Finds the toolchain in an image. `describe` runs a script with a command of the image's in a cell and returns what
+    /// Finds the toolchain in an image. `describe` runs a script with a command of the image in a cell and returns what
     /// it printed, if it worked.
     pub fn discover_in<E: From<Missing>>(
         &self,

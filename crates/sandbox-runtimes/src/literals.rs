@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// How a language writes values. Each form is a text in which words in braces are replaced.
+/// How a language writes values. In each form, words in braces are replaced.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Literals {
@@ -15,63 +15,63 @@ pub struct Literals {
     pub r#true: String,
     /// False.
     pub r#false: String,
-    /// A number; `{number}` is replaced.
+    /// Number: `{number}`, which is also the default.
     #[serde(default = "plain_number")]
     pub number: String,
-    /// An integer that does not fit into 32 bits; without it, written as other numbers.
+    /// Integer that does not fit into 32 bits. By default, as other numbers.
     pub long: Option<String>,
-    /// A string; replaced are `{text}`, with everything escaped, and `{bytes}`, its length before that.
+    /// String: `{text}`, with everything escaped, and `{bytes}`, its length before that.
     pub string: String,
-    /// What stands for a character in a string. Without it: what C has for quotes, backslashes, tabs and line ends.
+    /// Escapes of single characters in strings. By default, those of C for quotes, backslashes, tabs and line ends.
     #[serde(default = "backslashes")]
     pub escapes: BTreeMap<char, String>,
-    /// What stands for other ASCII control characters: `{hex}`, `{hex4}`, or `{octal}` for each byte. Without it they are
-    /// written as they are, but a NUL is refused.
+    /// Escape of other ASCII control characters: `{hex}`, `{hex4}`, or `{octal}` for each byte. By default they are not
+    /// escaped, and a NUL is refused.
     pub control: Option<String>,
     /// The same for characters that some compilers refuse, such as line separators and changes of direction.
     pub special: Option<String>,
-    /// A list; replaced are `{items}` and `{type}`, its own type.
+    /// List: `{items}`, and `{type}`, the type of the list.
     pub list: Option<String>,
     /// Whether lists cannot hold lists.
     #[serde(default)]
     pub flat_lists: bool,
-    /// A map; replaced are `{items}` and `{type}`, its own type.
+    /// Map: `{items}`, and `{type}`, the type of the map.
     pub map: Option<String>,
-    /// An item of a map; `{key}` and `{value}` are replaced.
+    /// Entry of a map: `{key}` and `{value}`.
     pub entry: Option<String>,
-    /// What stands between items.
+    /// Separator of items. By default, a comma and a space.
     #[serde(default = "comma")]
     pub separator: String,
     /// Whether all numbers of a list are written with a point if one of them is.
     #[serde(default)]
     pub uniform_floats: bool,
-    /// The types of values, in languages where lists have one.
+    /// Types of values, for languages in which lists have one.
     pub types: Option<LiteralTypes>,
 }
 
-/// The types of values. What has none cannot be in a list.
+/// Types of values. A value without a type cannot be in a list.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LiteralTypes {
-    /// Of no value.
+    /// Type of no value.
     pub null: Option<String>,
-    /// Of truth values.
+    /// Type of true and false.
     pub bool: Option<String>,
-    /// Of integers.
+    /// Type of integers.
     pub int: Option<String>,
-    /// Of integers that do not fit into 32 bits, if they have a form of their own.
+    /// Type of integers that do not fit into 32 bits, if `[literals]` has a form for them.
     pub long: Option<String>,
-    /// Of numbers with a point.
+    /// Type of numbers with a point.
     pub float: Option<String>,
-    /// Of strings.
+    /// Type of strings.
     pub string: Option<String>,
-    /// Of lists; `{type}` is the type of their items.
+    /// Type of lists; `{type}` is the type of their items.
     pub list: Option<String>,
-    /// Of maps; `{type}` is the type of their values.
+    /// Type of maps; `{type}` is the type of their values.
     pub map: Option<String>,
-    /// The common type of items whose types differ; without it they cannot be in one list.
+    /// Common type of items whose types differ. Without it, they cannot be in one list.
     pub mixed: Option<String>,
-    /// The type of the items of an empty list.
+    /// Type of the items of an empty list.
     pub empty: Option<String>,
 }
 

@@ -150,7 +150,7 @@ impl Runtime {
         }
     }
 
-    /// Everything of the host's that its stages may want to see.
+    /// The host paths that its stages may mount.
     pub fn sources(&self) -> impl Iterator<Item = &Path> {
         let tools = self.tools.values().flatten().filter_map(|placed| placed.mount.as_ref());
         self.mounts.iter().chain(tools).map(|mount| mount.source.as_path())

@@ -65,7 +65,7 @@ impl ToolchainCache {
         (entry.fingerprints == now).then_some(&entry.description)
     }
 
-    /// What was said in an image, which never changes.
+    /// The description of a toolchain in an image, which never changes.
     pub(crate) fn recall_in(&self, digest: &str, command: &Path, question: &str) -> Option<&ToolchainDescription> {
         let entry = self.entries.get(&inside(digest, command)).filter(|entry| entry.question == question)?;
         Some(&entry.description)

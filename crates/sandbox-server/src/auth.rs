@@ -68,7 +68,7 @@ pub(crate) struct Client {
 
 impl Client {
     /// Anybody, where no key is needed.
-    fn anybody() -> Self {
+    pub(crate) fn anybody() -> Self {
         let scopes = Scope::ALL.iter().map(|(scope, _)| *scope).collect();
         Self { name: None, scopes, rate: None, runs: None, per_day: None }
     }

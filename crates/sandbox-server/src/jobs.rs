@@ -47,10 +47,14 @@ impl From<StoreError> for Problem {
         if error.is_unavailable() {
             // The reason is for the operator: it may name parts of the installation.
             tracing::error!(%error, "the job store is unavailable");
-            return Self::new(Code::Unavailable, "the job store cannot be reached now").retry_after(2);
+            return unavailable();
         }
         Self::new(Code::Internal, error.to_string())
     }
+}
+
+pub(crate) fn unavailable() -> Problem {
+    Problem::new(Code::Unavailable, "the job store cannot be reached now").retry_after(2)
 }
 
 fn unknown(id: &str) -> Problem {
@@ -59,7 +63,7 @@ fn unknown(id: &str) -> Problem {
 }
 
 /// Why a job was not created, and which setting says so.
-fn refused(exceeded: Exceeded, bounds: &StoreLimits, client: &Client) -> Problem {
+pub(crate) fn refused(exceeded: Exceeded, bounds: &StoreLimits, client: &Client) -> Problem {
     let StoreLimits { waiting, waiting_per_owner, bytes_per_owner } = bounds;
     let (code, detail) = match exceeded {
         Exceeded::Waiting => (Code::QueueFull, format!("the job queue is full: {waiting} queued jobs (SANDBOX_QUEUE)")),

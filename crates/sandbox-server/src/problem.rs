@@ -27,7 +27,7 @@ impl utoipa::PartialSchema for Problem {
             .property("title", text())
             .property("status", ObjectBuilder::new().schema_type(Type::Integer))
             .property("detail", text())
-            .property("code", text().enum_values(Some(Code::ALL.map(|code| code.describe().0))))
+            .property("code", text().enum_values(Some(Code::ALL.iter().map(|code| code.describe().0))))
             .property("field", text())
             .required("type")
             .required("title")
@@ -77,113 +77,56 @@ impl Serialize for Problem {
     }
 }
 
-/// A kind of problem: a stable code, its status and its title.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Code {
-    MalformedJson,
-    InvalidRequest,
-    UnknownLanguage,
-    LanguageMissing,
-    BodyTooLarge,
-    TooManyEntries,
-    RequestTimeout,
-    Unauthorized,
-    Forbidden,
-    InvalidHost,
-    ForbiddenHost,
-    ForbiddenOrigin,
-    NotFound,
-    MethodNotAllowed,
-    UnsupportedMediaType,
-    AtCapacity,
-    QueueFull,
-    StorageFull,
-    DiskFull,
-    IdempotencyConflict,
-    TooManyRequests,
-    QuotaExceeded,
-    Draining,
-    ShuttingDown,
-    Unavailable,
-    Internal,
+/// Defines the codes from one table: name, stable code, status and title.
+macro_rules! codes {
+    ($($code:ident: $name:literal, $status:ident, $title:literal;)*) => {
+        /// A kind of problem.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub(crate) enum Code {
+            $($code,)*
+        }
+
+        impl Code {
+            /// Every code.
+            pub(crate) const ALL: &[Self] = &[$(Self::$code),*];
+
+            /// Its stable name, its status, and its title.
+            pub(crate) fn describe(self) -> (&'static str, StatusCode, &'static str) {
+                match self {
+                    $(Self::$code => ($name, StatusCode::$status, $title),)*
+                }
+            }
+        }
+    };
 }
 
-impl Code {
-    /// Every code.
-    pub(crate) const ALL: [Self; 26] = [
-        Self::MalformedJson,
-        Self::InvalidRequest,
-        Self::UnknownLanguage,
-        Self::LanguageMissing,
-        Self::BodyTooLarge,
-        Self::TooManyEntries,
-        Self::RequestTimeout,
-        Self::Unauthorized,
-        Self::Forbidden,
-        Self::InvalidHost,
-        Self::ForbiddenHost,
-        Self::ForbiddenOrigin,
-        Self::NotFound,
-        Self::MethodNotAllowed,
-        Self::UnsupportedMediaType,
-        Self::AtCapacity,
-        Self::QueueFull,
-        Self::StorageFull,
-        Self::DiskFull,
-        Self::IdempotencyConflict,
-        Self::Draining,
-        Self::ShuttingDown,
-        Self::Unavailable,
-        Self::Internal,
-        Self::TooManyRequests,
-        Self::QuotaExceeded,
-    ];
-
-    /// Its stable name, its status, and what it means.
-    pub(crate) fn describe(self) -> (&'static str, StatusCode, &'static str) {
-        match self {
-            Self::MalformedJson => ("malformed_json", StatusCode::BAD_REQUEST, "malformed JSON body"),
-            Self::InvalidRequest => ("invalid_request", StatusCode::UNPROCESSABLE_ENTITY, "invalid request"),
-            Self::UnknownLanguage => ("unknown_language", StatusCode::UNPROCESSABLE_ENTITY, "unknown language"),
-            Self::LanguageMissing => {
-                ("language_missing", StatusCode::UNPROCESSABLE_ENTITY, "the language is not installed on this server")
-            }
-            Self::BodyTooLarge => ("body_too_large", StatusCode::PAYLOAD_TOO_LARGE, "request body too large"),
-            Self::TooManyEntries => (
-                "too_many_entries",
-                StatusCode::PAYLOAD_TOO_LARGE,
-                "the body has too many entries, or nests them too deeply",
-            ),
-            Self::RequestTimeout => ("request_timeout", StatusCode::REQUEST_TIMEOUT, "the request arrived too slowly"),
-            Self::Unauthorized => ("unauthorized", StatusCode::UNAUTHORIZED, "API key required"),
-            Self::Forbidden => ("forbidden", StatusCode::FORBIDDEN, "insufficient scope"),
-            Self::InvalidHost => ("invalid_host", StatusCode::BAD_REQUEST, "the request must name exactly one host"),
-            Self::ForbiddenHost => ("forbidden_host", StatusCode::FORBIDDEN, "host not allowed"),
-            Self::ForbiddenOrigin => ("forbidden_origin", StatusCode::FORBIDDEN, "origin not allowed"),
-            Self::NotFound => ("not_found", StatusCode::NOT_FOUND, "not found"),
-            Self::MethodNotAllowed => ("method_not_allowed", StatusCode::METHOD_NOT_ALLOWED, "method not allowed"),
-            Self::UnsupportedMediaType => {
-                ("unsupported_media_type", StatusCode::UNSUPPORTED_MEDIA_TYPE, "the body must be application/json")
-            }
-            Self::AtCapacity => ("at_capacity", StatusCode::TOO_MANY_REQUESTS, "at capacity"),
-            Self::QueueFull => ("queue_full", StatusCode::TOO_MANY_REQUESTS, "job queue full"),
-            Self::StorageFull => {
-                ("storage_full", StatusCode::TOO_MANY_REQUESTS, "job storage of the API key exhausted")
-            }
-            Self::DiskFull => ("disk_full", StatusCode::INSUFFICIENT_STORAGE, "the disk of the server is full"),
-            Self::IdempotencyConflict => {
-                ("idempotency_conflict", StatusCode::CONFLICT, "idempotency key used for another request")
-            }
-            Self::TooManyRequests => ("too_many_requests", StatusCode::TOO_MANY_REQUESTS, "rate limit exceeded"),
-            Self::QuotaExceeded => {
-                ("quota_exceeded", StatusCode::TOO_MANY_REQUESTS, "daily quota of the API key exhausted")
-            }
-            Self::Draining => ("draining", StatusCode::SERVICE_UNAVAILABLE, "the server takes no more work"),
-            Self::Unavailable => ("unavailable", StatusCode::SERVICE_UNAVAILABLE, "temporarily unavailable"),
-            Self::ShuttingDown => ("shutting_down", StatusCode::SERVICE_UNAVAILABLE, "the server is shutting down"),
-            Self::Internal => ("internal_error", StatusCode::INTERNAL_SERVER_ERROR, "internal error"),
-        }
-    }
+codes! {
+    MalformedJson: "malformed_json", BAD_REQUEST, "malformed JSON body";
+    InvalidRequest: "invalid_request", UNPROCESSABLE_ENTITY, "invalid request";
+    UnknownLanguage: "unknown_language", UNPROCESSABLE_ENTITY, "unknown language";
+    LanguageMissing: "language_missing", UNPROCESSABLE_ENTITY, "the language is not installed on this server";
+    BodyTooLarge: "body_too_large", PAYLOAD_TOO_LARGE, "request body too large";
+    TooManyEntries: "too_many_entries", PAYLOAD_TOO_LARGE, "the body has too many entries, or nests them too deeply";
+    RequestTimeout: "request_timeout", REQUEST_TIMEOUT, "the request arrived too slowly";
+    Unauthorized: "unauthorized", UNAUTHORIZED, "API key required";
+    Forbidden: "forbidden", FORBIDDEN, "insufficient scope";
+    InvalidHost: "invalid_host", BAD_REQUEST, "the request must name exactly one host";
+    ForbiddenHost: "forbidden_host", FORBIDDEN, "host not allowed";
+    ForbiddenOrigin: "forbidden_origin", FORBIDDEN, "origin not allowed";
+    NotFound: "not_found", NOT_FOUND, "not found";
+    MethodNotAllowed: "method_not_allowed", METHOD_NOT_ALLOWED, "method not allowed";
+    UnsupportedMediaType: "unsupported_media_type", UNSUPPORTED_MEDIA_TYPE, "the body must be application/json";
+    AtCapacity: "at_capacity", TOO_MANY_REQUESTS, "at capacity";
+    QueueFull: "queue_full", TOO_MANY_REQUESTS, "job queue full";
+    StorageFull: "storage_full", TOO_MANY_REQUESTS, "job storage of the API key exhausted";
+    DiskFull: "disk_full", INSUFFICIENT_STORAGE, "the disk of the server is full";
+    IdempotencyConflict: "idempotency_conflict", CONFLICT, "idempotency key used for another request";
+    Draining: "draining", SERVICE_UNAVAILABLE, "the server takes no more work";
+    ShuttingDown: "shutting_down", SERVICE_UNAVAILABLE, "the server is shutting down";
+    Unavailable: "unavailable", SERVICE_UNAVAILABLE, "temporarily unavailable";
+    Internal: "internal_error", INTERNAL_SERVER_ERROR, "internal error";
+    TooManyRequests: "too_many_requests", TOO_MANY_REQUESTS, "rate limit exceeded";
+    QuotaExceeded: "quota_exceeded", TOO_MANY_REQUESTS, "daily quota of the API key exhausted";
 }
 
 impl Problem {
@@ -244,5 +187,79 @@ impl IntoResponse for Problem {
             headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
         response
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::body::to_bytes;
+    use sandbox_jobs::{Exceeded, FileError, StoreError, StoreLimits};
+
+    use super::*;
+    use crate::auth::Client;
+    use crate::{jobs, state};
+
+    /// A problem of each code. The codes that no request to a healthy server can cause come from the code that reports
+    /// them.
+    fn example(code: Code) -> Problem {
+        let detail = match code {
+            Code::MalformedJson => "EOF while parsing an object at line 1 column 1",
+            Code::InvalidRequest => return Problem::new(code, "timeout: expected a duration").at("timeout"),
+            Code::UnknownLanguage => "unknown language 'pyhton'; did you mean 'python'?",
+            Code::LanguageMissing => "a toolchain for lua was not found on this host; install Lua",
+            Code::BodyTooLarge => "send less, or ask the operator to raise SANDBOX_MAX_BODY",
+            Code::TooManyEntries => "the body nests lists and objects more than 64 levels deep",
+            Code::RequestTimeout => "the request body arrived too slowly",
+            Code::Unauthorized => "invalid API key",
+            Code::Forbidden => "the API key lacks the scope 'execute'",
+            Code::InvalidHost => "send exactly one Host header",
+            Code::ForbiddenHost => "the host 'evil.example' is not allowed",
+            Code::ForbiddenOrigin => "the origin http://evil.example is not allowed",
+            Code::NotFound => "no such path; see GET /docs for all routes",
+            Code::MethodNotAllowed => "this path exists, but not for this method",
+            Code::UnsupportedMediaType => "send 'Content-Type: application/json'",
+            Code::AtCapacity => return Problem::new(code, "at capacity: 4 concurrent runs").retry_after(1),
+            Code::QueueFull => return refused(Exceeded::Waiting),
+            Code::StorageFull => return refused(Exceeded::BytesPerOwner),
+            Code::DiskFull => return StoreError::File(FileError::Full).into(),
+            Code::IdempotencyConflict => "the Idempotency-Key was used for another request",
+            Code::Draining => return state::draining(),
+            Code::ShuttingDown => return state::shutting_down(),
+            Code::Unavailable => return jobs::unavailable(),
+            Code::Internal => return StoreError::Gone.into(),
+            Code::TooManyRequests => return Problem::new(code, "the limit is 5 requests per second").retry_after(1),
+            Code::QuotaExceeded => "the API key is limited to 10 runs per day",
+        };
+        Problem::new(code, detail)
+    }
+
+    fn refused(exceeded: Exceeded) -> Problem {
+        let bounds = StoreLimits { waiting: 10, waiting_per_owner: 5, bytes_per_owner: 1 << 20 };
+        jobs::refused(exceeded, &bounds, &Client::anybody())
+    }
+
+    #[tokio::test]
+    async fn every_code_has_a_problem_document() {
+        let mut shown = vec![];
+        for code in Code::ALL {
+            let problem = example(*code);
+            assert_eq!(problem.code(), *code);
+            let response = problem.into_response();
+            let (head, body) = response.into_parts();
+            let names = [header::CONTENT_TYPE, header::RETRY_AFTER, header::WWW_AUTHENTICATE];
+            let headers = names.iter().filter_map(|name| {
+                let value = head.headers.get(name)?.to_str().expect("text");
+                Some(format!("{name}: {value}\n"))
+            });
+            let body: serde_json::Value =
+                serde_json::from_slice(&to_bytes(body, usize::MAX).await.expect("a body")).expect("JSON");
+            assert_eq!(body["status"], head.status.as_u16());
+            shown.push(format!("{}\n{}{body:#}\n", head.status, headers.collect::<String>()));
+        }
+        let mut settings = insta::Settings::clone_current();
+        settings.set_snapshot_path("../tests/server/snapshots");
+        settings.set_prepend_module_to_snapshot(false);
+        settings.set_omit_expression(true);
+        settings.bind(|| insta::assert_snapshot!("problem-codes", shown.join("\n")));
     }
 }

@@ -87,7 +87,7 @@ impl ClientLimit {
         })
     }
 
-    /// Makes room for new clients. Looks at all of them, hence not at each request.
+    /// Makes room for new clients. It looks at all of them, so it does not run at each request.
     fn evict_idle(&self, now: LimitInstant) {
         if self.limiter.len() < MOST_CLIENTS {
             return;

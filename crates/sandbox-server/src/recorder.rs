@@ -15,7 +15,7 @@ use tokio::sync::Notify;
 /// The most bytes that wait to be recorded for one run.
 const MOST_BUFFERED: usize = 4 << 20;
 
-/// Output that waited longer than this is recorded late, which is said in an event.
+/// Output that waited longer than this is recorded late, with an event `late`.
 const LATE: Duration = Duration::from_secs(1);
 
 /// The size of an event for output that was missing.

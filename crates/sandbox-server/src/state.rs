@@ -174,10 +174,18 @@ impl App {
 /// Refuses work while the server drains or shuts down.
 pub(crate) fn refuse_if_closing(app: &App) -> Result<(), Problem> {
     if app.closing.load(Ordering::Relaxed) {
-        return Err(Problem::new(Code::ShuttingDown, "the server is shutting down; try again").retry_after(5));
+        return Err(shutting_down());
     }
     if app.is_draining() {
-        return Err(Problem::new(Code::Draining, "the server is draining; use another one").retry_after(5));
+        return Err(draining());
     }
     Ok(())
+}
+
+pub(crate) fn shutting_down() -> Problem {
+    Problem::new(Code::ShuttingDown, "the server is shutting down; try again").retry_after(5)
+}
+
+pub(crate) fn draining() -> Problem {
+    Problem::new(Code::Draining, "the server is draining; use another one").retry_after(5)
 }

@@ -222,7 +222,7 @@ impl Guard {
             })
     }
 
-    /// Checks whom a request is addressed to. Returns the authority that counts, if the request has one.
+    /// Checks which host a request is addressed to. Returns the authority that counts, if the request has one.
     fn check_host(
         &self,
         uri: &Uri,

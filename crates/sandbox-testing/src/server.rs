@@ -1,6 +1,8 @@
 //! Starts the real server, and sends HTTP requests to it.
 
-use std::io::{BufRead, BufReader};
+use std::fmt::Display;
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
 
@@ -92,5 +94,18 @@ impl TestServer {
         let text = response.body_mut().with_config().limit(64 << 20).read_to_string().unwrap();
         let value = serde_json::from_str(&text).unwrap_or(Value::String(text));
         (response.headers().clone(), (response.status().as_u16(), value))
+    }
+
+    /// Sends a request, and leaves the response on the connection.
+    pub fn start_request(&self, path: &str, headers: &[(&str, &str)], body: impl Display) -> TcpStream {
+        let body = body.to_string();
+        let headers: String = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+        let head = format!(
+            "POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {}\r\n{headers}",
+            body.len()
+        );
+        let mut stream = TcpStream::connect(&self.address).unwrap();
+        stream.write_all(format!("{head}\r\n{body}").as_bytes()).unwrap();
+        stream
     }
 }

@@ -318,9 +318,9 @@ impl<'a> Bridge<'a> {
     fn failure(&self, what: &str, why: &str) -> Failure {
         let complaint = String::from_utf8_lossy(&self.complaint);
         let lines: Vec<_> = complaint.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
-        let said = lines.iter().rev().take(3).rev().copied().collect::<Vec<_>>().join(" / ");
-        let said = sandbox_base::printable(&said);
-        Failure::new(what, if said.is_empty() { why.to_owned() } else { said })
+        let last = lines.iter().rev().take(3).rev().copied().collect::<Vec<_>>().join(" / ");
+        let last = sandbox_base::printable(&last);
+        Failure::new(what, if last.is_empty() { why.to_owned() } else { last })
     }
 
     /// Receives messages from the caller. Returns false when the caller is gone.

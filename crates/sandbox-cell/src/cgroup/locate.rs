@@ -66,7 +66,7 @@ fn place(mounts: &str, own: &str, controllers: impl Fn(&Path) -> String) -> Resu
     if let Some(mount) = mounts.iter().find(|m| m.version == 2) {
         let has_memory = controllers(&mount.point).split_ascii_whitespace().any(|c| c == "memory");
         if let Some((_, path)) = groups.iter().find(|(controllers, _)| controllers.is_empty()).filter(|_| has_memory) {
-            let own = visible(mount, path).ok_or("the cgroup of this process is not visible here")?;
+            let own = visible(mount, path).ok_or_else(|| why_invisible(mount))?;
             return Ok(CgroupLocation::V2(V2Location { top: mount.point.clone(), own }));
         }
     }
@@ -90,6 +90,18 @@ fn place(mounts: &str, own: &str, controllers: impl Fn(&Path) -> String) -> Resu
 fn visible(mount: &CgroupMount<'_>, group: &str) -> Option<PathBuf> {
     let below = Path::new(group).strip_prefix(&mount.root).ok()?;
     Some(mount.point.join(below))
+}
+
+/// Why a mount does not show the cgroup of this process.
+fn why_invisible(mount: &CgroupMount<'_>) -> String {
+    // The kernel gives the root of a mount relative to the cgroup namespace of this process.
+    if mount.root.starts_with("/..") {
+        return format!(
+            "{} is mounted from outside the cgroup namespace of this process; start the container with --cgroupns host",
+            mount.point.display()
+        );
+    }
+    "the cgroup of this process is not visible here".to_owned()
 }
 
 fn parse_mount(line: &str) -> Option<CgroupMount<'_>> {
@@ -153,6 +165,13 @@ mod tests {
         let Ok(CgroupLocation::V2(found)) = place(mounts, "0::/docker/abc/x\n", all) else { panic!("not version 2") };
         assert_eq!(found.own, PathBuf::from("/sys/fs/cgroup/x"));
         assert!(place(mounts, "0::/elsewhere\n", all).is_err());
+    }
+
+    #[test]
+    fn a_tree_from_outside_the_cgroup_namespace_is_explained() {
+        let mounts = "30 23 0:26 /../.. /sys/fs/cgroup rw - cgroup2 cgroup rw\n";
+        let why = place(mounts, "0::/\n", |_| "memory pids".to_owned()).expect_err("not visible");
+        assert!(why.starts_with("/sys/fs/cgroup is mounted from outside") && why.contains("--cgroupns host"), "{why}");
     }
 
     #[test]

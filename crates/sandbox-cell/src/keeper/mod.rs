@@ -79,7 +79,7 @@ const DELETE: Duration = Duration::from_secs(10);
 /// How long a keeper whose connections have closed takes at most to be seen as ended.
 const END: Duration = Duration::from_millis(500);
 
-/// The same when a cell of the keeper's is lost, which may take for ever.
+/// The same when one of the keeper's cells is lost, which may take for ever.
 const LEAVE: Duration = Duration::from_millis(100);
 
 impl Keeper {
@@ -343,7 +343,7 @@ pub struct Cell {
     parked: bool,
     /// An end that arrived while waiting for something else.
     ended: Option<Box<Outcome>>,
-    /// What it was last said to have used.
+    /// The usage that the keeper last reported.
     sample: Option<Usage>,
     /// Dropped last: a keeper ends after its cells.
     keeper: Arc<KeeperProcess>,
@@ -402,8 +402,8 @@ impl Cell {
         self.say(&ToCell::Run { run: Box::new(run), mounts: mounts.to_vec() }, &fds)
     }
 
-    /// Starts a companion in a cell that is ready: a program that gets ready to help the command that comes later, and
-    /// ends with it. What it says goes where `stdio` says; that it cannot be started is said as a command's failure is.
+    /// Starts a companion in a cell that is ready: a program that prepares to help a later command, and ends with it. A
+    /// failure to start it is reported like the failure of a command.
     pub fn accompany(&self, companion: &Command, stdio: Stdio<'_>) -> Result<(), Failure> {
         let command = command_file(companion)?;
         self.say(&ToCell::Accompany, &[command.as_fd(), stdio.stdin, stdio.stdout, stdio.stderr])

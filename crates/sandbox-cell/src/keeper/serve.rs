@@ -17,6 +17,9 @@
 //! and the cell stays dying, with its ids and its cgroup, until the kernel releases it. Nothing waits for it except a
 //! descriptor in the loop. Too many lost cells indicate a broken host, and the keeper creates no more cells.
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::HashMap;
 use std::ffi::CStr;
 use std::os::fd::{AsFd, OwnedFd};
@@ -30,7 +33,8 @@ use sandbox_sys::process::{Child, SingleThreaded};
 
 use super::bridges::Bridges;
 use super::factory::{CellFactory, kill_and_wait};
-use super::supervise::{BootPhase, CellEntry, CellState, PendingRun};
+use super::ids::CellIds;
+use super::supervise::{BootPhase, CellEntry, CellState, ClearingCell, PendingRun};
 use super::zygote_namespace::ZygoteNamespace;
 use crate::bridge::BridgeMain;
 use crate::cgroup::Alarm;
@@ -61,7 +65,7 @@ const CONTROL: u64 = u64::MAX;
 const MOST_LOST: usize = 64;
 
 /// The most cells whose files are being removed before no more are created.
-const MOST_CLEARING: usize = 64;
+const MOST_CLEARING: usize = if cfg!(test) { 3 } else { 64 };
 
 /// How long the removal of a dead cell is delayed while the CPU may be needed for requests.
 const LATER: Duration = Duration::from_millis(1);
@@ -75,6 +79,8 @@ struct KeeperServer<'a> {
     epoll: OwnedFd,
     factory: Result<CellFactory, Failure>,
     cells: HashMap<u64, CellEntry>,
+    /// Dead cells whose directories are being removed.
+    clearing: HashMap<u64, ClearingCell>,
     /// The bridges to cells of other backends.
     bridges: Bridges,
     /// Processes other than inits that will end by themselves or were killed, to be reaped when they have ended.
@@ -97,6 +103,7 @@ pub(super) fn main(alone: SingleThreaded, control: &OwnedFd, bridge: Option<Brid
         epoll,
         factory: CellFactory::open(alone),
         cells: HashMap::new(),
+        clearing: HashMap::new(),
         bridges: Bridges::new(bridge),
         leaving: HashMap::new(),
         next: 0,
@@ -128,7 +135,7 @@ pub(super) fn detach(control: &OwnedFd, name: &CStr) -> rustix::io::Result<()> {
 impl KeeperServer<'_> {
     fn run(&mut self) -> Result<(), Errno> {
         let mut events: Vec<epoll::Event> = Vec::with_capacity(64);
-        while !(self.closing && self.cells.is_empty() && self.bridges.is_empty() && self.leaving.is_empty()) {
+        while !(self.closing && self.is_empty()) {
             // epoll counts in whole milliseconds here: round up, or the last millisecond is spent spinning.
             let round_up = Duration::from_micros(999);
             let left = |at: Instant| timespec(at.saturating_duration_since(Instant::now()) + round_up);
@@ -149,6 +156,11 @@ impl KeeperServer<'_> {
             self.on_time();
         }
         Ok(())
+    }
+
+    /// Whether nothing is left to supervise.
+    fn is_empty(&self) -> bool {
+        self.cells.is_empty() && self.clearing.is_empty() && self.bridges.is_empty() && self.leaving.is_empty()
     }
 
     fn nearest_deadline(&self) -> Option<Instant> {
@@ -208,7 +220,7 @@ impl KeeperServer<'_> {
             return;
         }
         // Their files take room on the disk, which must not grow with every run.
-        let clearing = self.cells.values().filter(|cell| matches!(cell.state, CellState::Clearing(_))).count();
+        let clearing = self.clearing.len();
         if clearing >= MOST_CLEARING {
             let why = format!("the files of {clearing} earlier cells are still being removed; try again later");
             let failed = FromCell::Failed(Failure::new("cannot create the cell", why));
@@ -301,6 +313,13 @@ impl KeeperServer<'_> {
             reap(&child);
             return;
         }
+        if source == EventSource::Exit as u64
+            && let Some(cell) = self.clearing.remove(&number)
+        {
+            reap(&cell.helper);
+            self.give_back(cell.ids);
+            return;
+        }
         let Some(cell) = self.cells.get_mut(&number) else { return };
         if source == EventSource::Caller as u64 {
             self.on_caller(number);
@@ -383,7 +402,7 @@ impl KeeperServer<'_> {
     /// Kills a cell: when init dies, the kernel kills every process in its PID namespace.
     fn kill(&mut self, number: u64) {
         let Some(cell) = self.cells.get_mut(&number) else { return };
-        if let CellState::Dying { group: Some(_), .. } | CellState::Clearing(_) = cell.state {
+        if let CellState::Dying { group: Some(_), .. } = cell.state {
             // Init is gone already, and the cell is about to be removed.
             return;
         }
@@ -400,13 +419,8 @@ impl KeeperServer<'_> {
         self.leave(zygote_namespace.map(ZygoteNamespace::end));
     }
 
-    /// Init has ended, and with it everything in the cell; or the process that cleared the cell's directory.
+    /// Init has ended, and with it everything in the cell.
     fn on_exit(&mut self, number: u64) {
-        if let Some(CellState::Clearing(child)) = self.cells.get(&number).map(|cell| &cell.state) {
-            reap(child);
-            self.forget(number);
-            return;
-        }
         // Init's last messages may still be in the receive queue.
         while self.on_init(number) {}
         let Some(cell) = self.cells.get_mut(&number) else { return };
@@ -429,8 +443,9 @@ impl KeeperServer<'_> {
         const PATIENCE: Duration = Duration::from_secs(5);
         const SELDOM: Duration = Duration::from_secs(1);
         // Spare the live inits, which end their processes themselves, and the keeper's own helpers.
-        let helpers = self.leaving.values().map(|child| child.pid);
-        let spared: Vec<_> = self.cells.values().filter_map(CellEntry::living_child).chain(helpers).collect();
+        let helpers = self.leaving.values().chain(self.clearing.values().map(|cell| &cell.helper));
+        let inits = self.cells.values().filter_map(CellEntry::living_init);
+        let spared: Vec<_> = inits.chain(helpers.map(|child| child.pid)).collect();
         let Some(cell) = self.cells.get_mut(&number) else { return };
         let left = cell.shares_pids() && end_orphans(&spared) > 0;
         let CellState::Dying { group, since } = &mut cell.state else { return };
@@ -445,26 +460,25 @@ impl KeeperServer<'_> {
                 return;
             }
         }
-        let clearing = if left { None } else { self.factory.as_ref().ok().and_then(|factory| factory.clear(number)) };
-        if let Some(child) = clearing
-            && epoll::add(&self.epoll, &child.pidfd, token(number, EventSource::Exit), epoll::EventFlags::IN).is_ok()
+        let helper = if left { None } else { self.factory.as_ref().ok().and_then(|factory| factory.clear(number)) };
+        // Otherwise it was removed, or is given up at the end: the next keeper sweeps it.
+        let Some(CellEntry { caller, ids, .. }) = self.cells.remove(&number) else { return };
+        if let Some(helper) = helper
+            && epoll::add(&self.epoll, &helper.pidfd, token(number, EventSource::Exit), epoll::EventFlags::IN).is_ok()
         {
-            cell.state = CellState::Clearing(child);
+            self.clearing.insert(number, ClearingCell { helper, ids, _caller: caller });
             if self.closing {
                 let_go_of_stderr();
             }
             return;
         }
-        // Removed, or given up at the end: the next keeper sweeps it.
-        self.forget(number);
+        self.give_back(ids);
     }
 
-    /// Forgets a cell: nothing is left of it, or nothing that this keeper can remove.
-    fn forget(&mut self, number: u64) {
-        if let Some(cell) = self.cells.remove(&number)
-            && let Ok(factory) = &mut self.factory
-        {
-            factory.ids.give_back(cell.ids);
+    /// Lets other cells have the ids of a cell of which nothing is left, or nothing that this keeper can remove.
+    fn give_back(&mut self, ids: CellIds) {
+        if let Ok(factory) = &mut self.factory {
+            factory.ids.give_back(ids);
         }
     }
 

@@ -70,6 +70,14 @@ pub(super) struct CellEntry {
     pub(super) state: CellState,
 }
 
+/// What is left of a cell whose directory is large: a process removes it.
+pub(super) struct ClearingCell {
+    pub(super) helper: Child,
+    pub(super) ids: CellIds,
+    /// The caller's connection, which the keeper closes when nothing is left.
+    pub(super) _caller: OwnedFd,
+}
+
 /// A command with its mounts and descriptors.
 pub(super) struct PendingRun {
     pub(super) run: Box<RunParams>,
@@ -96,8 +104,6 @@ pub(super) enum CellState {
         group: Option<Instant>,
         since: Instant,
     },
-    /// Only its directory is left, which a process removes.
-    Clearing(Child),
 }
 
 /// A running command.
@@ -130,7 +136,7 @@ impl CellEntry {
     /// When this cell next needs attention.
     pub(super) fn deadline(&self) -> Option<Instant> {
         match &self.state {
-            CellState::Idle | CellState::Clearing(_) => None,
+            CellState::Idle => None,
             CellState::Dying { group, .. } => *group,
             CellState::Running(run) => match &run.ending {
                 Some(ending) => Some(ending.kill.unwrap_or(ending.give_up)),
@@ -148,11 +154,10 @@ impl CellEntry {
         let _ = wire::send(&self.init, message, &[], SendFlags::DONTWAIT);
     }
 
-    /// The keeper's child that may still live: the init, or the process that clears the directory.
-    pub(super) fn living_child(&self) -> Option<Pid> {
+    /// The init, if it may still live.
+    pub(super) fn living_init(&self) -> Option<Pid> {
         match &self.state {
             CellState::Dying { group: Some(_), .. } => None,
-            CellState::Clearing(child) => Some(child.pid),
             CellState::Idle | CellState::Running(_) | CellState::Dying { group: None, .. } => Some(self.child.pid),
         }
     }
@@ -544,7 +549,7 @@ impl CellEntry {
         }
         match std::mem::replace(&mut self.state, CellState::Idle) {
             CellState::Running(run) => self.account_for(&run, CellEnd::InitDied),
-            CellState::Idle | CellState::Dying { .. } | CellState::Clearing(_) => {}
+            CellState::Idle | CellState::Dying { .. } => {}
         }
     }
 

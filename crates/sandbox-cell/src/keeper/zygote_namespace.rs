@@ -62,7 +62,7 @@ pub(super) struct ZygoteNamespace {
 pub(super) struct ZygoteNamespaceParams<'a> {
     /// The content of its id map.
     pub(super) map: &'a str,
-    /// The host user to whom its resources are charged, if that is not the keeper's user.
+    /// The host user that is charged for its resources, if that is not the keeper's user.
     pub(super) owner: Option<u32>,
     /// The filters of the cells of its children, and of the zygote itself.
     pub(super) children: Filters,

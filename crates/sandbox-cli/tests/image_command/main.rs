@@ -16,7 +16,7 @@ fn run(data: &Path, args: &[&str]) -> Output {
     sandbox(args).env("SANDBOX_DATA_DIR", data).output().unwrap()
 }
 
-fn said(output: &Output) -> String {
+fn printed(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
@@ -29,22 +29,22 @@ fn import(data: &Path, name: &str, bytes: &[u8]) -> Output {
 
 fn imported(data: &Path, name: &str, bytes: &[u8]) {
     let output = import(data, name, bytes);
-    assert!(output.status.success(), "{}", said(&output));
+    assert!(output.status.success(), "{}", printed(&output));
 }
 
 fn refused(bytes: &[u8], why: &str) {
     let data = tempfile::tempdir().unwrap();
     let output = import(data.path(), "bad", bytes);
-    assert_eq!(output.status.code(), Some(2), "{}", said(&output));
+    assert_eq!(output.status.code(), Some(2), "{}", printed(&output));
     assert_eq!(run(data.path(), &["image", "list"]).stdout, b"");
     assert!(!data.path().join("images/importing").exists(), "nothing is left");
-    assert!(said(&output).contains(why), "{}", said(&output));
+    assert!(printed(&output).contains(why), "{}", printed(&output));
 }
 
 /// The output of a shell command in an image.
 fn shell(data: &Path, image: &str, script: &str) -> String {
     let output = run(data, &["--image", image, "--quiet", "--", "/bin/sh", "-c", script]);
-    assert!(output.status.success(), "{}", said(&output));
+    assert!(output.status.success(), "{}", printed(&output));
     String::from_utf8(output.stdout).unwrap()
 }
 
@@ -68,7 +68,7 @@ fn every_format_is_imported() {
     let layout = |packed| oci_layout(&[(lower.clone(), packed), (upper.clone(), packed)], &settings);
     in_directory(&layout(Packed::Gzip), &data.join("layout"));
     let from_directory = run(data, &["image", "import", data.join("layout").to_str().unwrap()]);
-    assert!(from_directory.status.success(), "{}", said(&from_directory));
+    assert!(from_directory.status.success(), "{}", printed(&from_directory));
     imported(data, "gzip", &in_one_file(&layout(Packed::Gzip)));
     imported(data, "zstd", &in_one_file(&layout(Packed::Zstd)));
     imported(data, "plain", &in_one_file(&layout(Packed::Plain)));
@@ -83,7 +83,7 @@ fn every_format_is_imported() {
                         /data:\ntotal 4\n-rw-r----- old\n\n/dir:\ntotal 0\n-rwxr-xr-x shown\n";
         assert_eq!(shown, expected, "{image}");
         let own = run(data, &["exec", "--image", image, "--quiet"]);
-        assert_eq!(String::from_utf8_lossy(&own.stdout), "hello from /data\n", "{image}: {}", said(&own));
+        assert_eq!(String::from_utf8_lossy(&own.stdout), "hello from /data\n", "{image}: {}", printed(&own));
     }
     // The same content is stored once, whatever its format was.
     let list: Value = serde_json::from_slice(&run(data, &["image", "list", "--json"]).stdout).unwrap();
@@ -97,7 +97,7 @@ fn every_format_is_imported() {
         assert!(run(data, &["image", "rm", name]).status.success());
     }
     let gone = run(data, &["--image", "root", "--", "/bin/ls"]);
-    assert!(said(&gone).contains("no image 'root'"), "{}", said(&gone));
+    assert!(printed(&gone).contains("no image 'root'"), "{}", printed(&gone));
     assert_eq!(shell(data, "plain", "echo $GREETING"), "hello\n");
 }
 
@@ -132,7 +132,7 @@ fn a_cell_with_an_image_sees_nothing_of_the_host() {
     args.extend(allowed);
     args.extend(["--", "/bin/ls", "/opt/app/x"]);
     let listed = run(data, &args);
-    assert_eq!(String::from_utf8_lossy(&listed.stdout), "file\n", "{}", said(&listed));
+    assert_eq!(String::from_utf8_lossy(&listed.stdout), "file\n", "{}", printed(&listed));
 }
 
 #[test]
@@ -144,7 +144,7 @@ fn links_of_an_image_do_not_redirect_mounts() {
     let image = Tar::new().busybox(&["sh", "ls"]).link("data", target).link("opt", "/proc").link("build", "/etc");
     imported(data, "i", &image.bytes());
     let output = run(data, &["--image", "i", "--quiet", "--volume", "v:/data/deep/er", "--", "/bin/ls", "/data/deep"]);
-    assert_eq!(String::from_utf8_lossy(&output.stdout), "er\n", "{}", said(&output));
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "er\n", "{}", printed(&output));
     assert_eq!(std::fs::read_dir(outside.path()).unwrap().count(), 0);
 }
 
@@ -168,10 +168,10 @@ fn languages_use_the_toolchain_of_the_image() {
         let output = run(data, &["--image", "python", "--lang", language, "--code", "1"]);
         assert_eq!(output.status.code(), Some(2));
         let text = format!("a toolchain for {language} was not found in the image 'python'");
-        assert!(said(&output).contains(&text), "{}", said(&output));
+        assert!(printed(&output).contains(&text), "{}", printed(&output));
     }
     let package = ["--image", "python", "--lang", "python", "--package", "six", "--code", "1"];
-    assert!(said(&run(data, &package)).contains("'uv' was not found in the image"));
+    assert!(printed(&run(data, &package)).contains("'uv' was not found in the image"));
     // The version of a program in an image is determined in a cell.
     let liar =
         b"#!/bin/sh\necho x > /host-was-here 2>/dev/null\necho version=9.9\necho executable=$0\necho prefix=/usr\n";
@@ -220,7 +220,7 @@ fn hostile_images_are_refused_or_harmless() {
     std::fs::write(&file, &bomb).unwrap();
     let mut command = sandbox(&["image", "import", file.to_str().unwrap()]);
     let output = command.env("SANDBOX_DATA_DIR", data.path()).env("SANDBOX_IMAGE_SIZE", "4m").output().unwrap();
-    assert!(said(&output).contains("exceeds the maximum size of an unpacked image"), "{}", said(&output));
+    assert!(printed(&output).contains("exceeds the maximum size of an unpacked image"), "{}", printed(&output));
     // Links, and then entries below or through them.
     let image = Tar::new()
         .busybox(&["sh", "ls"])

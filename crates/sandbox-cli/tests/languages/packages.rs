@@ -244,9 +244,9 @@ fn a_build_script_does_not_see_the_password_of_the_index() {
     index.lock(USER, DECODED, &format!("http://127.0.0.1:{port}"));
     let result = search(&index, &format!("http://{USER}:{PASSWORD}@127.0.0.1:{port}/simple/"), None);
     assert_eq!(result["verdict"], "ok", "{result:#}");
-    let said: Vec<&str> = result["stdout"].as_str().unwrap().lines().collect();
-    assert_eq!(said[..2], ["True", "[]"], "{result:#}");
-    assert!(said[2].contains("401 Unauthorized"), "only the gateway knows the password: {result:#}");
+    let lines: Vec<&str> = result["stdout"].as_str().unwrap().lines().collect();
+    assert_eq!(lines[..2], ["True", "[]"], "{result:#}");
+    assert!(lines[2].contains("401 Unauthorized"), "only the gateway knows the password: {result:#}");
     assert_eq!(index.refused(), 1, "the installer was authorized each time");
 }
 
@@ -292,8 +292,8 @@ fn an_index_with_a_password_is_reached_over_tls() {
     index.lock(USER, DECODED, &format!("https://localhost:{port}"));
     let address = format!("https://{USER}:{PASSWORD}@localhost:{port}/simple/");
     let result = search(&index, &address, Some(&certificate));
-    let said: Vec<&str> = result["stdout"].as_str().unwrap().lines().collect();
-    assert_eq!((&result["verdict"], said.get(..2)), (&"ok".into(), Some(&["True", "[]"][..])), "{result:#}");
+    let lines: Vec<&str> = result["stdout"].as_str().unwrap().lines().collect();
+    assert_eq!((&result["verdict"], lines.get(..2)), (&"ok".into(), Some(&["True", "[]"][..])), "{result:#}");
     // A server without a trusted certificate does not get the password.
     let refused = index.refused();
     let stranger = search(&index, &address, None);

@@ -46,7 +46,7 @@ fn python(code: &str, flags: &[&str]) -> Option<Value> {
 }
 
 /// The outcome of each attempt, from a program that tries them all.
-fn said(result: &Value) -> Vec<String> {
+fn lines(result: &Value) -> Vec<String> {
     result["stdout"].as_str().unwrap().lines().map(str::to_owned).collect()
 }
 
@@ -104,7 +104,7 @@ fn only_hosts_on_the_allow_list_are_reachable() {
         "ConnectionRefusedError",
         "403 api.example.com:8080 is not among the hosts that are allowed",
     ];
-    assert_eq!(said(&result), expected, "{result:#}");
+    assert_eq!(lines(&result), expected, "{result:#}");
     let network = &result["metrics"]["network"];
     // One name was looked up twice, for both kinds of addresses.
     assert_eq!((&network["connections"], &network["refused"]), (&3.into(), &7.into()), "{network:#}");
@@ -141,7 +141,7 @@ fn rules_can_contain_ports_and_wildcards() {
         "403 api.example.com:80 is not among the hosts that are allowed",
         "403 evil.example.net:80 is not among the hosts that are allowed",
     ];
-    assert_eq!(said(&result), expected, "{result:#}");
+    assert_eq!(lines(&result), expected, "{result:#}");
 }
 
 #[test]
@@ -160,14 +160,14 @@ fn private_addresses_are_refused_whatever_is_allowed() {
     let refused = |name: &str| format!("403 {name}.example.com: cannot be resolved to a public address gaierror");
     for flags in [&["--network", "full"][..], &["--allow-host", "*.example.com", "--allow-host", "10.9.9.9"][..]] {
         let Some(result) = python(&tries, flags) else { return };
-        let said = said(&result);
-        assert_eq!(said[0], "I am 203.0.113.80, you want rebind.example.com", "{result:#}");
-        for (name, line) in names.iter().zip(&said[1..]) {
+        let lines = lines(&result);
+        assert_eq!(lines[0], "I am 203.0.113.80, you want rebind.example.com", "{result:#}");
+        for (name, line) in names.iter().zip(&lines[1..]) {
             assert_eq!(*line, refused(name), "{flags:?}: {result:#}");
         }
-        assert_eq!(said[6], "I am 203.0.113.80, you want both.example.com", "only its public address is used");
-        assert_eq!(said[7], "403 10.9.9.9: its address is not public");
-        assert_eq!(said[8], "ConnectionResetError ConnectionResetError ConnectionResetError");
+        assert_eq!(lines[6], "I am 203.0.113.80, you want both.example.com", "only its public address is used");
+        assert_eq!(lines[7], "403 10.9.9.9: its address is not public");
+        assert_eq!(lines[8], "ConnectionResetError ConnectionResetError ConnectionResetError");
     }
     // Only the operator can make exceptions, and only for requested hosts.
     let code =
@@ -177,7 +177,7 @@ fn private_addresses_are_refused_whatever_is_allowed() {
     let attempt = Attempt { flags: &flags, settings: &settings, ..Attempt::default() };
     let Some(result) = attempt.run(&code) else { return };
     assert_eq!(
-        said(&result),
+        lines(&result),
         ["SQL 403 internal.example.com:80 is not among the hosts that are allowed"],
         "{result:#}"
     );
@@ -188,7 +188,7 @@ fn hosts_file_and_search_domains_are_honoured() {
     let code = format!("{TRY}\nprint(web('http://hosts.example.org/'))\nprint(web('http://evil/'))");
     let Some(result) = python(&code, &["--network", "full"]) else { return };
     let expected = ["I am 203.0.113.80, you want hosts.example.org", "I am 203.0.113.81, you want evil"];
-    assert_eq!(said(&result), expected, "{result:#}");
+    assert_eq!(lines(&result), expected, "{result:#}");
 }
 
 #[test]
@@ -202,11 +202,11 @@ fn refusals_do_not_reveal_which_names_exist() {
             print(direct(f'{{name}}.example.com', 80), time.monotonic() - began >= 0.5)"
     );
     let Some(result) = python(&code, &["--allow-host", "*.example.com"]) else { return };
-    let said = said(&result);
-    assert_eq!(said[0], "403 NAME.example.com: cannot be resolved to a public address True", "{result:#}");
-    assert_eq!(said[1], "gaierror True", "{result:#}");
-    for (index, line) in said.iter().enumerate() {
-        assert_eq!(*line, said[index % 2], "{result:#}");
+    let lines = lines(&result);
+    assert_eq!(lines[0], "403 NAME.example.com: cannot be resolved to a public address True", "{result:#}");
+    assert_eq!(lines[1], "gaierror True", "{result:#}");
+    for (index, line) in lines.iter().enumerate() {
+        assert_eq!(*line, lines[index % 2], "{result:#}");
     }
     let refusals = result["metrics"]["network"]["refusals"].as_array().unwrap();
     for refusal in refusals {
@@ -232,7 +232,7 @@ fn hosts_denied_by_the_operator_are_refused() {
         "403 evil.example.net: cannot be resolved to a public address",
         "ConnectionResetError gaierror",
     ];
-    assert_eq!(said(&result), expected, "{result:#}");
+    assert_eq!(lines(&result), expected, "{result:#}");
 }
 
 #[test]
@@ -256,11 +256,11 @@ fn disguised_names_are_refused() {
     let tries: String = targets.iter().map(|target| format!("print(tunnel(b'{target}'))\n")).collect();
     let code = format!("{TRY}{tries}print(tunnel(b'API.example.COM.:80'))");
     let Some(result) = python(&code, &["--allow-host", "*.example.com"]) else { return };
-    let said = said(&result);
-    for (target, line) in targets.iter().zip(&said) {
+    let lines = lines(&result);
+    for (target, line) in targets.iter().zip(&lines) {
         assert!(line.starts_with("HTTP/1.1 40"), "{target}: {line}");
     }
-    assert_eq!(said[targets.len()], "HTTP/1.1 200 Connection established", "another spelling of an allowed name");
+    assert_eq!(lines[targets.len()], "HTTP/1.1 200 Connection established", "another spelling of an allowed name");
 }
 
 #[test]
@@ -278,7 +278,7 @@ fn allow_dns_permits_lookups_and_nothing_else() {
         (&[], ["gaierror", "gaierror", "gaierror", "OSError"]),
     ] {
         let Some(result) = python(&code, flags) else { return };
-        for (line, expected) in said(&result).iter().zip(expected) {
+        for (line, expected) in lines(&result).iter().zip(expected) {
             assert!(expected.split('|').any(|text| text == line), "{flags:?}: {line}, {result:#}");
         }
         assert_eq!(result["metrics"].get("network").is_some(), flags.contains(&"--allow-dns"));
@@ -292,7 +292,7 @@ fn programs_without_proxy_support_reach_the_web() {
     let flags = ["--allow-host", "api.example.com"];
     let attempt = Attempt { language: "javascript", flags: &flags, ..Attempt::default() };
     let Some(result) = attempt.run(code) else { return };
-    assert_eq!(said(&result), ["I am 203.0.113.80, you want api.example.com", "ENOTFOUND"], "{result:#}");
+    assert_eq!(lines(&result), ["I am 203.0.113.80, you want api.example.com", "ENOTFOUND"], "{result:#}");
 }
 
 #[test]
@@ -310,7 +310,7 @@ fn an_ordinary_user_has_every_network_mode() {
         "403 evil.example.net:80 is not among the hosts that are allowed",
         "ConnectionResetError",
     ];
-    assert_eq!(said(&result), expected, "{result:#}");
+    assert_eq!(lines(&result), expected, "{result:#}");
     assert!(!result["isolation"].as_array().unwrap().contains(&"memory".into()), "{result:#}");
 }
 

@@ -66,8 +66,8 @@ impl Engine {
             args.extend(["--mount", mount]);
         }
         args.extend(["runner", "/usr/bin/sleep", "infinity"]);
-        let (started, said) = self.docker(&args);
-        assert!(started, "{said}");
+        let (started, output) = self.docker(&args);
+        assert!(started, "{output}");
         name
     }
 }

@@ -152,9 +152,9 @@ fn a_container_ends_with_its_caller() {
         ["--lang", "python", "--timeout", "60s", "--code", "print('up', flush=True); import time; time.sleep(50)"];
     let mut child =
         oci.command(&sandbox_testing::data_dir(), &args).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
-    let mut said = [0; 2];
-    std::io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut said).unwrap();
-    assert_eq!(&said, b"up");
+    let mut word = [0; 2];
+    std::io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut word).unwrap();
+    assert_eq!(&word, b"up");
     assert_ne!(left_behind(), Vec::<String>::new(), "the container exists");
     child.kill().unwrap();
     child.wait().unwrap();
@@ -207,8 +207,8 @@ fn a_missing_backend_is_reported() {
     let data = sandbox_testing::data_dir();
     let missing = Candidate::new("", &[("SANDBOX_BACKEND", "oci"), ("SANDBOX_OCI_RUNTIME", "/no/such/runtime")]);
     let output = missing.command(&data, &["--lang", "python", "--code", "1"]).output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(said.contains("cannot start /no/such/runtime: no such file or directory; install it"), "{said}");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(errors.contains("cannot start /no/such/runtime: no such file or directory; install it"), "{errors}");
     let strange = Candidate::new("", &[("SANDBOX_BACKEND", "vm")]);
     let output = strange.command(&data, &["--lang", "python", "--code", "1"]).output().unwrap();
     assert!(String::from_utf8_lossy(&output.stderr).contains("invalid value 'vm': expected native, oci or docker"));
@@ -220,7 +220,7 @@ fn unsupported_requests_are_refused() {
     let oci = Candidate::new("", &[("SANDBOX_BACKEND", "oci")]);
     let code = ["--lang", "python", "--code", "1", "--network", "full"];
     let output = oci.command(&data, &code).output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(said.contains("it has no proxy"), "{said}");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(errors.contains("it has no proxy"), "{errors}");
     assert_eq!(output.status.code(), Some(2));
 }

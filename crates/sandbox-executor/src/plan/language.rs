@@ -1,7 +1,6 @@
 //! The plan of code in a language: the steps that install packages and compile, and the run itself.
 
 use std::os::unix::ffi::OsStrExt;
-use std::sync::Arc;
 
 use sandbox_base::{Limits, RelativePath};
 use sandbox_cell::archive::FileCaps;
@@ -85,7 +84,7 @@ impl Planner<'_> {
         })
     }
 
-    /// To whom belongs what the request has made.
+    /// The owner of the artifacts of the request.
     fn owner_of(&self, kind: ArtifactKind) -> Option<String> {
         self.settings.sharing.owner_of(kind, self.request.owner.as_deref())
     }
@@ -120,7 +119,7 @@ impl Planner<'_> {
         let mut files = vec![];
         for (name, text) in &definition.files {
             let path = RelativePath::new(name.clone()).map_err(|error| RequestError::Entry(error.to_string()))?;
-            files.push(InputFile { path, content: Arc::new(text.clone().into_bytes()), executable: false });
+            files.push(InputFile::new(path, text.clone().into_bytes()));
         }
         for file in &files {
             key.file(file);

@@ -12,7 +12,7 @@ pub(super) struct Setting {
     pub(super) help: &'static str,
 }
 
-/// Every setting of the server's own. Those of runs (limits, caches, volumes) are variables of the executor's, and may
+/// Every setting of the server itself. Those of runs (limits, caches, volumes) are variables of the executor, and may
 /// stand in a file too.
 pub(super) const TABLE: &[Setting] = &[
     Setting { flag: "http-host", variables: &["HTTP_HOST"], default: "0.0.0.0", help: "Listen on this address" },

@@ -1,7 +1,6 @@
 //! Results stay results over HTTP: whatever a program does to its files or its init, every route answers with a verdict.
 
-use std::io::{BufRead, BufReader, Write};
-use std::net::TcpStream;
+use std::io::{BufRead, BufReader};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
@@ -19,16 +18,8 @@ fn long_names() -> Value {
 
 /// The events of a run that is streamed.
 fn stream(server: &Server, body: &Value) -> Vec<Value> {
-    let (mut stream, body) = (TcpStream::connect(&server.address).unwrap(), body.to_string());
+    let stream = server.start_request("/execute?stream=true", &[("Connection", "close")], body);
     stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
-    let head = format!(
-        "POST /execute?stream=true HTTP/1.1\r\nHost: {}\r\nConnection: close\r\nContent-Type: application/json\r\n\
-         Content-Length: {}\r\n\r\n",
-        server.address,
-        body.len()
-    );
-    stream.write_all(head.as_bytes()).unwrap();
-    stream.write_all(body.as_bytes()).unwrap();
     let lines = BufReader::new(stream).lines().map_while(Result::ok);
     lines.filter_map(|line| serde_json::from_str(line.strip_prefix("data: ")?).ok()).collect()
 }

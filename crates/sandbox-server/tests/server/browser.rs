@@ -48,7 +48,7 @@ impl Attacker {
     }
 }
 
-/// Serves one connection of the browser's.
+/// Serves one connection of the browser.
 fn serve(stream: TcpStream, page: &str, behind: &str, sender: &Sender<Value>) -> Option<()> {
     let mut reader = BufReader::new(stream);
     let (mut head, mut length) = (String::new(), 0);

@@ -185,17 +185,11 @@ fn memory_is_bounded_when_clients_do_not_read() {
     assert_eq!(server.post(&json!({"code": "1"})).0, 200);
     let before = server.memory();
     // Each answer is larger than what sockets hold; no client reads any.
-    let body = json!({"code": "print('x' * 7_000_000)", "limits": {"output": "8m"}, "timeout": 20}).to_string();
+    let body = json!({"code": "print('x' * 7_000_000)", "limits": {"output": "8m"}, "timeout": 20});
     let mut silent = vec![];
     let mut refused = 0;
     for _ in 0..CLIENTS {
-        let mut stream = TcpStream::connect(&server.address).unwrap();
-        write!(
-            stream,
-            "POST /execute HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
-            body.len()
-        )
-        .unwrap();
+        let mut stream = server.start_request("/execute", &[], &body);
         stream.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
         let mut first = [0; 12];
         if stream.read_exact(&mut first).is_ok() && &first == b"HTTP/1.1 429" {

@@ -59,13 +59,13 @@ impl Server {
 
 /// Reads to the end, and fails if the server does not close the connection.
 fn closed(mut stream: TcpStream) -> Vec<u8> {
-    let mut said = vec![];
-    match stream.read_to_end(&mut said) {
+    let mut received = vec![];
+    match stream.read_to_end(&mut received) {
         Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
-            panic!("the server has not closed the connection: {:?}", String::from_utf8_lossy(&said));
+            panic!("the server has not closed the connection: {:?}", String::from_utf8_lossy(&received));
         }
         // Whether it is closed or reset is the same here.
-        _ => said,
+        _ => received,
     }
 }
 
@@ -171,12 +171,10 @@ fn requests_in_flight_survive_a_flood_of_connections() {
 fn connections_beyond_the_bound_are_refused_when_none_is_idle() {
     let server = Server::start(&["--max-connections", "8", "--max-connections-per-address", "2", "--capacity", "4"]);
     let body = r#"{"code": "import time; time.sleep(60)", "timeout": 60}"#;
-    let head =
-        "POST /execute HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nAccept: text/event-stream";
-    let run = format!("{head}\r\nContent-Length: {}\r\n\r\n{body}", body.len());
     // A stream's head says that its request is in flight; before that its connection could be evicted.
     let busy = [(); 2].map(|()| {
-        let mut stream = server.connect(run.as_bytes());
+        let mut stream = server.start_request("/execute", &[("Accept", "text/event-stream")], body);
+        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
         let mut status = [0; 12];
         stream.read_exact(&mut status).unwrap();
         assert_eq!(&status, b"HTTP/1.1 200");
@@ -333,8 +331,8 @@ fn readiness_knows_of_a_dead_keeper() {
         .args(["--health", "--http-host", "127.0.0.1", "--http-port", port])
         .output()
         .unwrap();
-    let said = String::from_utf8_lossy(&asked.stderr).into_owned();
-    assert!(asked.status.code() == Some(1) && said.contains("the keeper has ended"), "{said}");
+    let errors = String::from_utf8_lossy(&asked.stderr).into_owned();
+    assert!(asked.status.code() == Some(1) && errors.contains("the keeper has ended"), "{errors}");
     assert_eq!(server.job(&id, "")["status"], "queued", "no job is wasted");
     signal("-CONT", launcher);
     eventually("it is ready again", || server.get("/readyz").0 == 200);

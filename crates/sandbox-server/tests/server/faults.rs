@@ -58,13 +58,7 @@ impl Server {
 
     /// A connection on which a run was asked for.
     fn begin(&self, body: &Value) -> TcpStream {
-        let body = body.to_string();
-        let mut stream = TcpStream::connect(&self.address).unwrap();
-        let head = format!(
-            "POST /execute HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
-            body.len()
-        );
-        stream.write_all(head.as_bytes()).unwrap();
+        let stream = self.start_request("/execute", &[], body);
         stream.set_read_timeout(Some(Duration::from_secs(120))).unwrap();
         stream
     }

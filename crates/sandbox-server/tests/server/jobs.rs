@@ -86,9 +86,9 @@ fn events_before_during_and_after() {
     let live = server.follow(&id, None);
     let names: Vec<&str> = live.iter().map(|(_, event)| event["event"].as_str().unwrap()).collect();
     assert_eq!(names.last(), Some(&"result"), "{names:?}");
-    let said: String =
+    let stdout: String =
         live.iter().filter(|(_, e)| e["event"] == "stdout").map(|(_, e)| e["data"].as_str().unwrap()).collect();
-    assert_eq!(said, "0\n1\n2\n");
+    assert_eq!(stdout, "0\n1\n2\n");
     assert_eq!(server.follow(&id, None), live, "afterwards it is the same");
     let (second, _) = live[1];
     assert_eq!(server.follow(&id, Some(second)), live[2..], "and it can be resumed anywhere");

@@ -54,14 +54,8 @@ impl Server {
 
     /// The events of a run that is streamed.
     fn streamed(&self, body: &Value) -> impl Iterator<Item = Value> {
-        let body = body.to_string();
-        let mut stream = TcpStream::connect(&self.address).unwrap();
-        let head = format!(
-            "POST /execute HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nAccept: text/event-stream\r\n\
-             Content-Length: {}\r\nConnection: close\r\n\r\n{body}",
-            body.len()
-        );
-        stream.write_all(head.as_bytes()).unwrap();
+        let headers = [("Accept", "text/event-stream"), ("Connection", "close")];
+        let stream = self.start_request("/execute", &headers, body);
         let lines = BufReader::new(stream).lines().map_while(Result::ok);
         lines.filter_map(|line| Some(serde_json::from_str(line.strip_prefix("data: ")?).unwrap()))
     }
@@ -235,12 +229,7 @@ fn a_client_that_goes_away_cancels_its_run() {
     let server = Server::start(&["--capacity", "1"]);
     let body = r#"{"code": "import time; time.sleep(60)", "timeout": 60}"#;
     for accept in ["application/json", "text/event-stream"] {
-        let mut stream = TcpStream::connect(&server.address).unwrap();
-        let head = format!(
-            "POST /execute HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nAccept: {accept}\r\nContent-Length: {}\r\n\r\n{body}",
-            body.len()
-        );
-        stream.write_all(head.as_bytes()).unwrap();
+        let stream = server.start_request("/execute", &[("Accept", accept)], body);
         let wait = |load: u64| {
             eventually(&format!("{accept}: the load is {load}"), || server.get("/health").1["load"] == load);
         };
@@ -370,8 +359,8 @@ fn a_health_check_needs_no_other_program() {
         command.args(["--health", "--http-host", "0.0.0.0", "--http-port", &port]).output().unwrap()
     };
     let output = ask();
-    let said: Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!((output.status.code(), &said["status"]), (Some(0), &Value::from("ok")));
+    let health: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((output.status.code(), &health["status"]), (Some(0), &Value::from("ok")));
     drop(server);
     let output = ask();
     let text = String::from_utf8_lossy(&output.stderr).into_owned();

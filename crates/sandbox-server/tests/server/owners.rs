@@ -25,16 +25,16 @@ fn run(server: &Server, key: (&str, &str), request: &Value) -> Value {
 
 /// Runs a request until enough runs were warm; what each of those printed, word by word.
 fn warm_runs(server: &Server, key: (&str, &str), count: usize, request: &Value) -> Vec<Vec<String>> {
-    let mut said = vec![];
+    let mut runs = vec![];
     eventually("enough warm runs", || {
         let answer = run(server, key, request);
         if answer["metrics"]["start"] == "warm" {
             let words = answer["stdout"].as_str().unwrap().split_whitespace();
-            said.push(words.map(str::to_owned).collect());
+            runs.push(words.map(str::to_owned).collect());
         }
-        said.len() >= count
+        runs.len() >= count
     });
-    said
+    runs
 }
 
 #[test]
@@ -92,8 +92,8 @@ fn state_that_a_package_makes_at_import_is_new_in_every_run() {
     let server = server(&[("SANDBOX_PYTHON_INDEX", &address)]);
     let request = json!({"code": USE, "requirements": ["tokens"]});
     let mut seen = HashSet::new();
-    for said in [ALICE, BOB].into_iter().flat_map(|key| warm_runs(&server, key, 4, &request)) {
-        for word in said {
+    for words in [ALICE, BOB].into_iter().flat_map(|key| warm_runs(&server, key, 4, &request)) {
+        for word in words {
             assert!(seen.insert(word.clone()), "two runs got {word}");
         }
     }
@@ -107,10 +107,10 @@ fn owners_never_share_an_interpreter_that_has_imported_packages() {
     let variables = [("SANDBOX_PYTHON_INDEX", address.as_str()), ("SANDBOX_PRELOAD", "tokens")];
     let request = json!({"code": USE, "requirements": ["tokens"]});
     let tokens = |server: &Server, key| {
-        let said = warm_runs(server, key, 4, &request);
-        let numbers: HashSet<_> = said.iter().map(|words| words[1].clone()).collect();
-        assert_eq!(numbers.len(), said.len(), "a generator that was seeded before the fork: {said:?}");
-        said.iter().map(|words| words[0].clone()).collect::<HashSet<_>>()
+        let runs = warm_runs(server, key, 4, &request);
+        let numbers: HashSet<_> = runs.iter().map(|words| words[1].clone()).collect();
+        assert_eq!(numbers.len(), runs.len(), "a generator that was seeded before the fork: {runs:?}");
+        runs.iter().map(|words| words[0].clone()).collect::<HashSet<_>>()
     };
     for share in ["none", "packages"] {
         let own = server(&[&variables[..], &[("SANDBOX_SHARE", share)]].concat());
@@ -137,9 +137,9 @@ fn children_of_a_zygote_have_seeds_of_their_own() {
                 console.log(bytes.toString('hex'));";
     let mut seen = HashSet::new();
     for request in [json!({"code": code}), json!({"language": "javascript", "code": javascript})] {
-        for said in [ALICE, BOB].into_iter().flat_map(|key| warm_runs(&server, key, 4, &request)) {
-            assert!(said.len() == 1 && said[0].len() == 32, "{said:?}");
-            assert!(seen.insert(said[0].clone()), "two runs got {said:?}");
+        for words in [ALICE, BOB].into_iter().flat_map(|key| warm_runs(&server, key, 4, &request)) {
+            assert!(words.len() == 1 && words[0].len() == 32, "{words:?}");
+            assert!(seen.insert(words[0].clone()), "two runs got {words:?}");
         }
     }
 }

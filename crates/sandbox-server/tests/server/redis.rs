@@ -97,6 +97,6 @@ fn passwords_in_urls_are_not_shown() {
     assert!(text.contains("redis_url = \"rediss://…@redis.example/3\""), "{text}");
     assert!(!text.contains("hunter2"), "{text}");
     let wrong = Command::new(PROGRAM).args(["--redis-url", "redis://ann:hunter2@a:b"]).output().unwrap();
-    let said = String::from_utf8_lossy(&wrong.stderr).into_owned();
-    assert!(wrong.status.code() == Some(2) && said.contains("redis-url") && !said.contains("hunter2"), "{said}");
+    let errors = String::from_utf8_lossy(&wrong.stderr).into_owned();
+    assert!(wrong.status.code() == Some(2) && errors.contains("redis-url") && !errors.contains("hunter2"), "{errors}");
 }

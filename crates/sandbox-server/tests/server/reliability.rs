@@ -95,11 +95,11 @@ fn a_resumed_stream_does_not_mix_attempts() {
     let server = Server::start_in(server.end("-KILL"), &flags, &[]);
     let events = data(stream(&server, &id, Some(&last)));
     assert_eq!(events[0], json!({"event": "restarted", "attempt": 2}), "{events:#?}");
-    let said: String =
+    let stdout: String =
         events.iter().filter(|event| event["event"] == "stdout").map(|event| event["data"].as_str().unwrap()).collect();
     let job = server.job(&id, "");
-    assert_eq!(job["result"]["stdout"], said.as_str());
-    assert_eq!(said.lines().count(), 3);
+    assert_eq!(job["result"]["stdout"], stdout.as_str());
+    assert_eq!(stdout.lines().count(), 3);
     assert_eq!(data(stream(&server, &id, None)), events, "the stored events are those of the last attempt");
 }
 
@@ -121,13 +121,7 @@ fn streams_say_that_the_server_shuts_down() {
 fn a_batch_ends_when_its_client_goes_away_in_the_first_run() {
     let server = Server::start(&["--capacity", "2"]);
     let body = json!({"request": {"code": "import time; time.sleep(100)", "timeout": 200}, "inputs": [{}, {}]});
-    let body = body.to_string();
-    let mut client = TcpStream::connect(&server.address).unwrap();
-    let head = format!(
-        "POST /v1/batch HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
-        body.len()
-    );
-    client.write_all(head.as_bytes()).unwrap();
+    let client = server.start_request("/v1/batch", &[], &body);
     let load = || server.get("/health").1["load"].as_u64().unwrap();
     eventually("the first run is in progress", || load() == 1);
     drop(client);

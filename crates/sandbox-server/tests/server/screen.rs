@@ -12,7 +12,8 @@ use serde_json::{Value, json};
 
 use crate::Server;
 
-/// Codes that depend on more than a request: the server has to fail or end, or a store to be full or away.
+/// Codes that depend on more than a request: the server has to fail or end, or a store to be full or away. The snapshot
+/// `problem-codes`, a unit test of the server, has them too.
 const NOT_SHOWN: [&str; 5] = ["disk_full", "internal_error", "shutting_down", "storage_full", "unavailable"];
 
 /// A language whose toolchain no host has.

@@ -3,8 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::{BufRead, Write};
-use std::net::TcpStream;
+use std::io::BufRead;
 use std::os::unix::fs::FileExt;
 
 use serde_json::json;
@@ -102,15 +101,8 @@ fn no_process_of_a_cell_knows_a_secret_of_the_server_or_of_another_run() {
     }
     // Two runs that go on until their clients have gone, at the end of this function.
     let _clients = [("python", "import time; time.sleep(50)"), ("bash", "sleep 50")].map(|(language, code)| {
-        let body = json!({"language": language, "code": code, "timeout": 60}).to_string();
-        let mut stream = TcpStream::connect(&server.address).unwrap();
-        let head = format!(
-            "POST /execute HTTP/1.1\r\nHost: localhost\r\nAuthorization: {authorization}\r\n\
-             Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
-            body.len()
-        );
-        stream.write_all(head.as_bytes()).unwrap();
-        stream
+        let body = json!({"language": language, "code": code, "timeout": 60});
+        server.start_request("/execute", &[("Authorization", &authorization)], body)
     });
     let id = server.child.id();
     let named = |name: &str| descendants(id).values().filter(|other| other.starts_with(name)).count();

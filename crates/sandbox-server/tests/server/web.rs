@@ -1,4 +1,4 @@
-//! Whom a request is addressed to, where it comes from and what it carries: what keeps web pages out, seen on the wire.
+//! Host, origin and body of requests: the checks that keep web pages out, seen on the wire.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;

@@ -1,4 +1,4 @@
-//! Being told of a job's end.
+//! Webhooks: notifications of the end of a job.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
