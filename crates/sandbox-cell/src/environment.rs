@@ -3,9 +3,21 @@
 use std::os::fd::OwnedFd;
 
 use crate::reduced::CellLayout;
+use crate::rootfs::SocketsShown;
+
+/// What init needs of the zygote namespace that it is made in.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ZygoteParts<'a> {
+    /// The content of the id map of the cell's user namespace.
+    pub(crate) map: &'a str,
+    /// Whether init starts in a copy of a template root, and what its mounts contain.
+    pub(crate) template: Option<SocketsShown>,
+    /// The cell's network namespace. One from the keeper would not belong to the zygote's user namespace.
+    pub(crate) network: &'a OwnedFd,
+}
 
 /// The environment that a cell is made in. `Zygote` is what the holder needs of a zygote's namespaces: for the keeper a
-/// handle, for init the content of a map.
+/// handle, for init [`ZygoteParts`].
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum CellEnvironment<'a, Zygote> {
     /// Dedicated namespaces. For each mount, the user namespace that maps the ids in it, if there is one.

@@ -38,7 +38,6 @@ pub(crate) enum InitStep {
     OpenCellDirectory,
     OpenVolumes,
     WaitForNetwork,
-    MakeNetwork,
     EnterNetwork,
     BringLoopbackUp,
     RouteToGateway,
@@ -138,6 +137,11 @@ impl StepError {
         Self { step, errno: errno.raw_os_error() }
     }
 
+    /// The error of the system call.
+    pub(crate) fn errno(&self) -> Errno {
+        Errno::from_raw_os_error(self.errno)
+    }
+
     /// The error for the caller, if the cell was not ready yet.
     pub(crate) fn of_cell(&self) -> Failure {
         let error = std::io::Error::from_raw_os_error(self.errno);
@@ -210,7 +214,6 @@ impl InitStep {
             Self::OpenCellDirectory => "open the cell's directory",
             Self::OpenVolumes => "open the cell's volumes",
             Self::WaitForNetwork => "wait for the network",
-            Self::MakeNetwork => "create a network",
             Self::EnterNetwork => "enter the network",
             Self::BringLoopbackUp => "bring the loopback interface up",
             Self::RouteToGateway => "route everything to the gateway",

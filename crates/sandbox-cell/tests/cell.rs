@@ -11,6 +11,7 @@ use std::os::fd::AsFd;
 use std::time::Duration;
 
 use harness::{Test, conclude, run, start};
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use sandbox_base::limits::{Caps, Limits};
 use sandbox_base::{LimitKind, RelativePath};
 use sandbox_cell::archive::{self, Archive, Omission, Sink};
@@ -37,6 +38,7 @@ fn main() {
         ("files_in_a_writable_mount_keep_their_owner", files_in_a_writable_mount_keep_their_owner),
         ("a_mount_is_not_redirected_by_links", a_mount_is_not_redirected_by_links),
         ("a_cell_reaches_only_its_gateway", a_cell_reaches_only_its_gateway),
+        ("a_network_namespace_is_used_again_when_nothing_is_left_in_it", a_network_namespace_is_used_again),
         ("invalid_requests_are_refused", invalid_requests_are_refused),
         ("a_multithreaded_process_can_start_a_keeper", a_multithreaded_process_can_start_a_keeper),
         ("a_keeper_has_a_fixed_command_line_and_no_environment", a_keeper_has_a_fixed_command_line_and_no_environment),
@@ -430,6 +432,39 @@ fn invalid_requests_are_refused(keeper: &Keeper) {
     let mut small = keeper.create(&CellSpec { limits, ..CellSpec::new() }).unwrap();
     let failure = small.run(&Command::new(["true"]), stdio, Some(&files)).expect_err("refused");
     assert!(failure.request && failure.to_string().contains("exceed the disk limit"), "{failure}");
+}
+
+fn a_network_namespace_is_used_again(_: &Keeper) {
+    let keeper = Keeper::start().unwrap();
+    let namespace = || {
+        let mut cell = keeper.create(&CellSpec::new()).unwrap();
+        let (outcome, text) = run(&mut cell, &["readlink", "/proc/self/ns/net"], None);
+        assert_eq!(outcome.status, RunStatus::Exited(0), "{text}");
+        (cell, text)
+    };
+    let (first, used) = namespace();
+    let (second, other) = namespace();
+    assert_ne!(used, other, "not while a cell uses it");
+    first.delete().unwrap();
+    let (third, again) = namespace();
+    assert_eq!(used, again);
+    if !needs::root() {
+        return;
+    }
+    // As if the kernel had not yet collected a socket that was left in flight.
+    let namespaces = std::fs::read_dir("/proc").unwrap().flatten().map(|process| process.path().join("ns/net"));
+    let is_used =
+        |path: &std::path::PathBuf| std::fs::read_link(path).is_ok_and(|name| name.as_os_str() == used.trim());
+    let namespace_file = std::fs::File::open(namespaces.into_iter().find(is_used).unwrap()).unwrap();
+    let leave_socket = move || {
+        move_into_link_name_space(namespace_file.as_fd(), Some(LinkNameSpaceType::Network)).unwrap();
+        std::os::unix::net::UnixDatagram::unbound().unwrap()
+    };
+    let left = std::thread::spawn(leave_socket).join().unwrap();
+    third.delete().unwrap();
+    let (_fourth, other) = namespace();
+    assert_ne!(used, other, "not while a socket is left in it");
+    drop((left, second));
 }
 
 fn a_multithreaded_process_can_start_a_keeper(_: &Keeper) {

@@ -19,7 +19,7 @@ use sandbox_sys::signal::{SignalFd, SignalSet};
 use super::park::{self, Park};
 use super::writable::Writable;
 use super::{InitParams, network};
-use crate::environment::CellEnvironment;
+use crate::environment::{CellEnvironment, ZygoteParts};
 use crate::identity::{self, acting_as};
 use crate::landlock_rules::{FileAccess, LandlockRules};
 use crate::layer::Layer;
@@ -68,20 +68,21 @@ pub(super) fn lock<'a>(params: &InitParams<'a>) -> Result<Locked<'a>, StepError>
     let limits = &params.spec.limits;
     let writable =
         rootfs::writable(limits.disk(), limits.inodes(), params.owner).map_err(at(InitStep::MakeWritable))?;
-    let volumes = params.spec.volumes.iter();
     let volumes: Result<Vec<_>, _> =
-        volumes.map(|volume| Ok((volume, rootfs::volume(volume, params.owner)?))).collect();
+        params.spec.volumes.iter().map(|volume| rootfs::volume(volume, params.owner)).collect();
     let volumes = volumes.map_err(at(InitStep::MakeVolume))?;
-    let (proc, sockets) = rootfs::enter(&rootfs::Parts {
-        image: params.spec.image.as_deref(),
-        mounts: &params.spec.mounts,
-        id_maps: params.environment.id_maps(),
-        writable: &writable,
-        volumes: &volumes,
-        slots: &params.spec.slots,
-        host: !params.has(Layer::Mount),
-        all_processes: params.spec.disabled_layers().contains(Layer::Pid),
-    })?;
+    let all_processes = params.spec.disabled_layers().contains(Layer::Pid);
+    let own = rootfs::OwnParts { writable: &writable, volumes: &volumes, all_processes };
+    let template = match params.environment {
+        CellEnvironment::ZygoteNamespace(ZygoteParts { template, .. }) => template,
+        CellEnvironment::Namespaces { .. } | CellEnvironment::Reduced(_) => None,
+    };
+    let (proc, sockets) = if let Some(sockets) = template {
+        (rootfs::complete_template(&params.spec.volumes, &own)?, sockets)
+    } else {
+        let host = !params.has(Layer::Mount);
+        rootfs::enter(&rootfs::Parts::new(params.spec, params.environment.id_maps(), host), &own)?
+    };
     let Handover { groups, joined, gateway } = take_handover(params)?;
 
     prefer_as_victim(&proc).map_err(at(InitStep::PreferAsVictim))?;
@@ -102,7 +103,6 @@ pub(super) fn lock<'a>(params: &InitParams<'a>) -> Result<Locked<'a>, StepError>
     if params.has(Layer::Seccomp) {
         sandbox_sys::seccomp::install(params.filters.choose(sockets)).map_err(at(InitStep::InstallFilter))?;
     }
-    let volumes = volumes.into_iter().map(|(_, tmpfs)| tmpfs).collect();
     let writable = Writable::Tmpfs { root: writable, volumes };
     let (park, outgoing) = if namespaces.is_empty() {
         (None, gateway)
@@ -117,7 +117,12 @@ pub(super) fn lock<'a>(params: &InitParams<'a>) -> Result<Locked<'a>, StepError>
 
 /// The first step of every init: it releases everything that it has inherited.
 pub(super) fn begin(params: &InitParams<'_>) -> Result<SignalFd, StepError> {
-    let kept: Vec<_> = params.environment.id_maps().iter().flatten().chain([params.socket]).map(AsFd::as_fd).collect();
+    let network = match params.environment {
+        CellEnvironment::ZygoteNamespace(ZygoteParts { network, .. }) => Some(network),
+        CellEnvironment::Namespaces { .. } | CellEnvironment::Reduced(_) => None,
+    };
+    let kept = params.environment.id_maps().iter().flatten().chain([params.socket]).chain(network);
+    let kept: Vec<_> = kept.map(AsFd::as_fd).collect();
     sandbox_sys::process::close_all_except(&kept).map_err(at(InitStep::CloseDescriptors))?;
     // Programs get their standard streams from the caller; init has none.
     stdio::let_go_of_all().map_err(at(InitStep::OpenDevNull))?;
@@ -180,9 +185,9 @@ pub(super) fn take_handover(params: &InitParams<'_>) -> Result<Handover, StepErr
             move_into_link_name_space(net.as_fd(), Some(LinkNameSpaceType::Network))
                 .map_err(at(InitStep::EnterNetwork))?;
         }
-        // A network namespace from the keeper would not belong to the zygote's user namespace.
-        CellEnvironment::ZygoteNamespace(_) => {
-            sandbox_sys::process::unshare(params.alone, Namespaces::NET).map_err(at(InitStep::MakeNetwork))?;
+        CellEnvironment::ZygoteNamespace(ZygoteParts { network, .. }) => {
+            move_into_link_name_space(network.as_fd(), Some(LinkNameSpaceType::Network))
+                .map_err(at(InitStep::EnterNetwork))?;
         }
         CellEnvironment::Reduced(_) => {}
     }
@@ -220,7 +225,9 @@ pub(super) fn drop_privileges(params: &InitParams<'_>, proc: &OwnedFd) -> Result
     }
     if params.has(Layer::User) {
         let mapper = match params.environment {
-            CellEnvironment::ZygoteNamespace(map) => Some(park::Mapper::start(params.alone, proc, map)?),
+            CellEnvironment::ZygoteNamespace(ZygoteParts { map, .. }) => {
+                Some(park::Mapper::start(params.alone, proc, map)?)
+            }
             CellEnvironment::Namespaces { .. } | CellEnvironment::Reduced(_) => None,
         };
         // The kernel also charges a user's resources in a namespace to the namespace's owner, in the parent namespace.

@@ -31,7 +31,7 @@ use sandbox_sys::process::SingleThreaded;
 use sandbox_sys::seccomp::Instruction;
 use serde::{Deserialize, Serialize};
 
-use crate::environment::CellEnvironment;
+use crate::environment::{CellEnvironment, ZygoteParts};
 use crate::layer::{Layer, LayerSet};
 use crate::rootfs;
 use crate::spec::CellSpec;
@@ -45,8 +45,8 @@ pub(crate) struct InitParams<'a> {
     /// The specification of the cell.
     pub(crate) spec: &'a CellSpec,
     /// The environment of the cell. In a zygote's namespaces init itself writes the id map of the cell's user
-    /// namespace, from this map.
-    pub(crate) environment: CellEnvironment<'a, &'a str>,
+    /// namespace.
+    pub(crate) environment: CellEnvironment<'a, ZygoteParts<'a>>,
     /// The owner of the writable directories, as the keeper numbers ids.
     pub(crate) owner: (u32, u32),
     /// Layers that the cell does not get.

@@ -12,10 +12,11 @@ use rustix::fs::{CWD, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::net::SendFlags;
 use rustix::process::{Signal, WaitId, WaitIdOptions, pidfd_send_signal};
-use sandbox_sys::process::{Child, Namespaces, SingleThreaded, fork_into, unshare};
+use sandbox_sys::process::{Child, Namespaces, SingleThreaded, fork_into};
 use sandbox_sys::seccomp::Instruction;
 
 use super::ids::{CellIds, Ids};
+use super::networks::{Networks, open_here};
 use super::privilege::{can_assign_ids, enter_user_namespace, is_privileged, namespaces};
 use super::supervise::{BootPhase, CellEntry, CellState};
 use super::zygote_namespace::{InitOrder, ZygoteNamespace, ZygoteNamespaceParams};
@@ -50,8 +51,10 @@ pub(super) struct CellFactory {
     pub(super) tried: bool,
     /// The directory of cells without namespaces, created when first needed.
     pub(super) directory: Option<CellsDirectory>,
-    /// The network namespace that the keeper was started in; the keeper moves to a new one with every cell.
+    /// The network namespace that the keeper was started in; it moves to another with its first cell.
     net: OwnedFd,
+    /// The network namespaces of cells.
+    networks: Networks,
     /// Whether this is a container that was created for one cell: all paths are the usual ones.
     pub(super) contained: bool,
     /// The host paths that cells may mount; `None` means any.
@@ -86,7 +89,7 @@ impl CellFactory {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let proc = rustix::fs::openat(CWD, c"/proc", flags, Mode::empty());
         let proc = proc.map_err(|e| Failure::os("cannot open /proc", e))?;
-        let net = open_network(&proc).map_err(|e| Failure::os("cannot open the host's network", e))?;
+        let net = open_here().map_err(|e| Failure::os("cannot open the host's network", e))?;
         Ok(Self {
             alone,
             tree,
@@ -95,6 +98,7 @@ impl CellFactory {
             unowned: None,
             proc,
             net,
+            networks: Networks::default(),
             landlock: sandbox_sys::landlock::abi_version(),
             namespaces,
             tried: false,
@@ -397,7 +401,7 @@ impl CellFactory {
             return Err(undo(&child, Some(&group), no_group(error)));
         }
         let needs_network = matches!(environment, CellEnvironment::Namespaces { .. });
-        if let Err(errno) = self.hand_over(&ours, &group, layers, needs_network) {
+        if let Err(errno) = self.hand_over(&ours, &group, layers, needs_network.then_some((spec, &child))) {
             return Err(undo(&child, Some(&group), no_process(errno)));
         }
         let key = match environment {
@@ -492,21 +496,19 @@ impl CellFactory {
         ZygoteNamespace::start(self.alone, &self.proc, &params).map_err(failed)
     }
 
-    /// Hands init its network namespace, if it needs one, and, on v1, its cgroups.
+    /// Hands init its network namespace, if it gets one from here, and, on v1, its cgroups.
     fn hand_over(
-        &self,
+        &mut self,
         init: &OwnedFd,
         group: &Cgroup,
         layers: LayerSet,
-        needs_network: bool,
+        needs_network: Option<(&CellSpec, &Child)>,
     ) -> rustix::io::Result<()> {
-        let is_new = needs_network && layers.contains(Layer::Net);
-        let new = is_new.then(|| new_network(self.alone, &self.proc)).transpose()?;
-        let net = needs_network.then(|| new.as_ref().unwrap_or(&self.net));
+        let net = needs_network.map(|(spec, child)| self.network(spec, layers, child)).transpose()?;
         let joined_by_init = group.joined_by_init();
         let back = group.ways_back();
         let groups = joined_by_init.iter().chain(group.joined_by_program()).chain(back);
-        let fds: Vec<_> = net.map(AsFd::as_fd).into_iter().chain(groups.map(AsFd::as_fd)).collect();
+        let fds: Vec<_> = net.iter().map(AsFd::as_fd).chain(groups.map(AsFd::as_fd)).collect();
         let count = |files: &[std::fs::File]| u8::try_from(files.len()).unwrap_or(u8::MAX);
         let places = ToInit::Handover { init: count(joined_by_init), back: count(back) };
         match wire::send(init, &places, &fds, SendFlags::DONTWAIT) {
@@ -514,6 +516,18 @@ impl CellFactory {
             Err(Errno::PIPE | Errno::CONNRESET) => Ok(()),
             sent => sent,
         }
+    }
+
+    /// The network namespace of a cell.
+    fn network(&mut self, spec: &CellSpec, layers: LayerSet, child: &Child) -> rustix::io::Result<OwnedFd> {
+        let copy = |net: &OwnedFd| net.try_clone().map_err(|_| Errno::MFILE);
+        if !layers.contains(Layer::Net) {
+            return copy(&self.net);
+        }
+        let network = self.networks.take(self.alone, spec)?;
+        let namespace = copy(&network.namespace)?;
+        self.networks.keep(network, child);
+        Ok(namespace)
     }
 }
 
@@ -531,17 +545,6 @@ pub(super) fn kill_and_wait(child: &Child) -> bool {
 /// The layers that are not in this set.
 fn without(layers: LayerSet) -> LayerSet {
     Layer::ALL.into_iter().collect::<LayerSet>().without(layers)
-}
-
-/// Creates a network namespace. The keeper moves into it, which is harmless because it never uses the network.
-fn new_network(alone: SingleThreaded, proc: &OwnedFd) -> rustix::io::Result<OwnedFd> {
-    unshare(alone, Namespaces::NET)?;
-    open_network(proc)
-}
-
-/// The network namespace that the keeper is in.
-fn open_network(proc: &OwnedFd) -> rustix::io::Result<OwnedFd> {
-    rustix::fs::openat(proc, c"self/ns/net", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
 }
 
 /// A user namespace that maps `inside` to `outside`, created by a short-lived process.

@@ -10,6 +10,7 @@ mod factory;
 mod ids;
 mod launch;
 mod launcher;
+mod networks;
 mod privilege;
 mod reduced;
 mod serve;

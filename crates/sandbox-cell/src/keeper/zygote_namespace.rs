@@ -8,6 +8,7 @@
 //! everything else (cgroups, deadlines, messages), as for any other cell.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::PathBuf;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags};
@@ -17,11 +18,13 @@ use rustix::process::{Pid, Signal, pidfd_send_signal};
 use sandbox_sys::process::{Child, Namespaces, SingleThreaded, fork_into};
 use serde::{Deserialize, Serialize};
 
-use crate::environment::CellEnvironment;
+use super::networks::Networks;
+use crate::environment::{CellEnvironment, ZygoteParts};
 use crate::identity;
 use crate::init::{self, Duties, Filters, InitParams};
 use crate::layer::{Layer, LayerSet};
-use crate::spec::{CellSpec, Role};
+use crate::rootfs::{self, SocketsShown};
+use crate::spec::{CellSpec, Mount, Role, Volume};
 use crate::syscalls::EntryKey;
 use crate::wire::{self, Received};
 
@@ -159,6 +162,7 @@ fn serve(alone: SingleThreaded, socket: &OwnedFd, params: &ZygoteNamespaceParams
     sandbox_sys::signal::ignore([libc::SIGCHLD]);
     let mut buffer = vec![0; wire::MAX_MESSAGE];
     let mut is_root = params.owner.is_none();
+    let mut shared = SharedParts::default();
     loop {
         match wire::receive(socket, &mut buffer, RecvFlags::empty())? {
             Received::Message(order, fds) => {
@@ -167,7 +171,7 @@ fn serve(alone: SingleThreaded, socket: &OwnedFd, params: &ZygoteNamespaceParams
                     identity::take((0, 0))?;
                     rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
                 }
-                let made = make(alone, &order, &fds, params);
+                let made = make(alone, &order, &fds, params, &mut shared);
                 let answer = match &made {
                     Ok(_) => FromZygoteNamespace::Made,
                     Err(errno) => FromZygoteNamespace::Failed(errno.raw_os_error()),
@@ -180,19 +184,64 @@ fn serve(alone: SingleThreaded, socket: &OwnedFd, params: &ZygoteNamespaceParams
     }
 }
 
+/// What the cells of a zygote's children share or use one after another.
+#[derive(Default)]
+struct SharedParts {
+    /// The template of their roots, which this process has, once there is one.
+    template: Option<Template>,
+    networks: Networks,
+}
+
+/// The root that this process has, and that cells with these parts get copies of.
+struct Template {
+    mounts: Vec<Mount>,
+    volumes: Vec<Volume>,
+    slots: Vec<PathBuf>,
+    sockets: SocketsShown,
+}
+
+impl SharedParts {
+    /// Makes sure that this process has the root that the cell gets a copy of, if it is to get one.
+    fn template(&mut self, alone: SingleThreaded, spec: &CellSpec) -> rustix::io::Result<Option<SocketsShown>> {
+        // The cells of all children are alike. The zygote's own is made before them, and once.
+        if !matches!(spec.role, Role::Child(_)) || spec.image.is_some() || !spec.disabled_layers().is_empty() {
+            return if self.template.is_none() { Ok(None) } else { Err(Errno::INVAL) };
+        }
+        if self.template.is_none() {
+            let made = rootfs::become_template(alone, &rootfs::Parts::new(spec, &[], false));
+            let sockets = made.map_err(|error| error.errno())?;
+            let CellSpec { mounts, volumes, slots, .. } = spec.clone();
+            self.template = Some(Template { mounts, volumes, slots, sockets });
+        }
+        let same = |known: &&Template| {
+            (&known.mounts, &known.slots) == (&spec.mounts, &spec.slots)
+                && known
+                    .volumes
+                    .iter()
+                    .map(|volume| &volume.target)
+                    .eq(spec.volumes.iter().map(|volume| &volume.target))
+        };
+        self.template.as_ref().filter(same).map(|known| Some(known.sockets)).ok_or(Errno::INVAL)
+    }
+}
+
 fn make(
     alone: SingleThreaded,
     order: &InitOrder,
     fds: &[OwnedFd],
     params: &ZygoteNamespaceParams<'_>,
+    shared: &mut SharedParts,
 ) -> rustix::io::Result<Child> {
     let socket = fds.first().ok_or(Errno::PROTO)?;
     let has = |layer| !order.without.contains(layer);
+    let template = shared.template(alone, &order.spec)?;
+    let network = shared.networks.take(alone, &order.spec)?;
+    let parts = ZygoteParts { map: &order.map, template, network: &network.namespace };
     let params = InitParams {
         alone,
         socket,
         spec: &order.spec,
-        environment: CellEnvironment::ZygoteNamespace(&order.map),
+        environment: CellEnvironment::ZygoteNamespace(parts),
         owner: order.owner,
         without: order.without,
         init_ids: order.init_ids,
@@ -204,5 +253,7 @@ fn make(
         .into_iter()
         .filter(|(layer, _)| has(*layer))
         .fold(Namespaces::MOUNT, |all, (_, namespace)| all.and(namespace));
-    fork_into(alone, namespaces, fds.get(1).map(AsFd::as_fd), || init::main(&params))
+    let child = fork_into(alone, namespaces, fds.get(1).map(AsFd::as_fd), || init::main(&params))?;
+    shared.networks.keep(network, &child);
+    Ok(child)
 }

@@ -24,7 +24,7 @@ const MOST_ENTRIES: usize = 500;
 
 pub(super) fn show_host(root: &OwnedFd, parts: &Parts<'_>) -> Result<(), StepError> {
     let own: Vec<&Path> = (parts.mounts.iter().map(|mount| mount.target.as_path()))
-        .chain(parts.volumes.iter().map(|(volume, _)| volume.target.as_path()))
+        .chain(parts.volumes.iter().map(|volume| volume.target.as_path()))
         .chain([Path::new(HOME_DIR)])
         .collect();
     for dir in HIDDEN.map(Path::new) {

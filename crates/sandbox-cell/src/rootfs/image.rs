@@ -30,7 +30,7 @@ pub(super) fn show_image(root: &OwnedFd, image: &Path, parts: &Parts<'_>) -> Res
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let image = rustix::fs::openat2(CWD, image, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS).map_err(opening)?;
     let own: Vec<PathBuf> = (parts.mounts.iter().map(|mount| below_root(&mount.target)))
-        .chain(parts.volumes.iter().map(|(volume, _)| below_root(&volume.target)))
+        .chain(parts.volumes.iter().map(|volume| below_root(&volume.target)))
         .chain(WRITABLE.iter().map(|(_, target, _)| Path::new(*target)))
         .chain(HIDDEN.iter().map(Path::new))
         .map(Path::to_owned)

@@ -11,6 +11,11 @@
 //! Everything writable in a cell is one tmpfs, so that one size and one inode count limit all of it. Volumes, which
 //! have separate sizes, are the exception.
 //!
+//! The children of a zygote have cells that are all alike. Their inits start in copies of a mount namespace that has such a
+//! root already, a *template* ([`become_template`]): all that is left to do is to add what each cell has for itself
+//! ([`complete_template`]), which is what can be written and `/proc`. The rest of a template is read-only, like the system
+//! directories that all cells share anyway.
+//!
 //! Detaching a mount makes the kernel wait for all CPUs, so it is done exactly once; other mounts are covered or made
 //! inaccessible after use.
 
@@ -35,7 +40,7 @@ use sandbox_sys::process::{Namespaces, SingleThreaded, exit_now, fork_into};
 
 pub(crate) use targets::check_targets;
 
-use crate::spec::{HOME_DIR, Mount, Volume, WORK_DIR};
+use crate::spec::{CellSpec, HOME_DIR, Mount, Volume, WORK_DIR};
 use crate::step::{InitStep, StepError, at, named};
 
 /// System directories of the host. Those that are symbolic links on the host become links in the cell.
@@ -70,7 +75,8 @@ const HOSTS: &str = "127.0.0.1 localhost sandbox\n::1 localhost\n";
 const RESOLV: &str = "nameserver 127.0.0.1\noptions attempts:1\n";
 const NSSWITCH: &str = "passwd: files\ngroup: files\nhosts: files dns\n";
 
-/// The parameters of a root.
+/// What is the same in all cells of a specification.
+#[derive(Clone, Copy)]
 pub(crate) struct Parts<'a> {
     /// An unpacked image to use instead of the host's system directories.
     pub(crate) image: Option<&'a Path>,
@@ -79,14 +85,29 @@ pub(crate) struct Parts<'a> {
     /// For each mount, the user namespace that maps the ids in it, if there is one. For a writable mount it maps the
     /// owner to the cell's user; for a read-only one it maps no owner of its files.
     pub(crate) id_maps: &'a [Option<OwnedFd>],
-    /// The writable tmpfs.
-    pub(crate) writable: &'a OwnedFd,
-    /// A tmpfs for each volume.
-    pub(crate) volumes: &'a [(&'a Volume, OwnedFd)],
+    /// The volumes.
+    pub(crate) volumes: &'a [Volume],
     /// Empty directories, at which mounts can be added later.
     pub(crate) slots: &'a [PathBuf],
     /// Whether the host's directories are visible in it, as without a private root.
     pub(crate) host: bool,
+}
+
+impl<'a> Parts<'a> {
+    /// The parts of a specification.
+    pub(crate) fn new(spec: &'a CellSpec, id_maps: &'a [Option<OwnedFd>], host: bool) -> Self {
+        let CellSpec { image, mounts, volumes, slots, .. } = spec;
+        Self { image: image.as_deref(), mounts, id_maps, volumes, slots, host }
+    }
+}
+
+/// What a cell has for itself.
+#[derive(Clone, Copy)]
+pub(crate) struct OwnParts<'a> {
+    /// The writable tmpfs.
+    pub(crate) writable: &'a OwnedFd,
+    /// A tmpfs for each volume.
+    pub(crate) volumes: &'a [OwnedFd],
     /// Whether /proc shows the processes of all users.
     pub(crate) all_processes: bool,
 }
@@ -105,9 +126,49 @@ pub(crate) fn sockets_shown(mounts: &[Mount]) -> SocketsShown {
 
 /// Builds the root and makes it the root of this process; the host's tree is gone afterwards. Called by init in a
 /// private mount namespace. Returns a writable view of /proc that no other process can reach.
-pub(crate) fn enter(parts: &Parts<'_>) -> Result<(OwnedFd, SocketsShown), StepError> {
+pub(crate) fn enter(parts: &Parts<'_>, own: &OwnParts<'_>) -> Result<(OwnedFd, SocketsShown), StepError> {
+    let (root, sockets) = build(parts)?;
+    attach_writable(&root, parts.volumes, own)?;
+    #[cfg(feature = "canary")]
+    if parts.host {
+        exposed::show_host(&root, parts)?;
+    }
+    if let Some(image) = parts.image {
+        image::show_image(&root, image, parts)?;
+    }
+    rustix::process::fchdir(&root).map_err(at(InitStep::EnterRoot))?;
+    let proc = mount_proc(&root, own.all_processes).map_err(at(InitStep::MountProc))?;
+    become_root(&root)?;
+    Ok((proc, sockets))
+}
+
+/// Moves this process to a mount namespace with the root that cells of a specification share: everything except what each
+/// cell has for itself. The host's tree is gone afterwards.
+pub(crate) fn become_template(alone: SingleThreaded, parts: &Parts<'_>) -> Result<SocketsShown, StepError> {
+    sandbox_sys::process::unshare(alone, Namespaces::MOUNT).map_err(at(InitStep::MakeMountsPrivate))?;
+    let (root, sockets) = build(parts)?;
+    // In a user namespace, the kernel mounts /proc only where another one is visible as a whole. This one, of the process
+    // that is the template, is below that of every cell.
+    let proc = new_proc(false).map_err(at(InitStep::MountProc))?;
+    attach(&proc, &root, c"proc").map_err(at(InitStep::MountProc))?;
+    rustix::process::fchdir(&root).map_err(at(InitStep::EnterRoot))?;
+    become_root(&root)?;
+    Ok(sockets)
+}
+
+/// Adds to a copy of a template what the cell has for itself. Returns a writable view of /proc that no other process can
+/// reach.
+pub(crate) fn complete_template(volumes: &[Volume], own: &OwnParts<'_>) -> Result<OwnedFd, StepError> {
+    rustix::process::chdir(c"/").map_err(at(InitStep::EnterRoot))?;
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let root = rustix::fs::open(c"/", flags, Mode::empty()).map_err(at(InitStep::EnterRoot))?;
+    attach_writable(&root, volumes, own)?;
+    mount_proc(&root, own.all_processes).map_err(at(InitStep::MountProc))
+}
+
+/// Builds a root without what each cell has for itself. It covers the root of this process.
+fn build(parts: &Parts<'_>) -> Result<(OwnedFd, SocketsShown), StepError> {
     let mut sockets = SocketsShown::None;
-    let writable = parts.writable;
     mount_change(c"/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)
         .map_err(at(InitStep::MakeMountsPrivate))?;
     // Device nodes are allowed: the cell's devices are in it, and its programs cannot create others.
@@ -130,30 +191,32 @@ pub(crate) fn enter(parts: &Parts<'_>) -> Result<(OwnedFd, SocketsShown), StepEr
             sockets = shown;
         }
     }
-    for (volume, tmpfs) in parts.volumes {
-        let target = below_root(&volume.target);
-        make_target(&root, target, true)
-            .and_then(|()| attach(tmpfs, &root, target))
+    for volume in parts.volumes {
+        make_target(&root, below_root(&volume.target), true)
             .map_err(at(InitStep::MountVolume(named(&volume.target))))?;
     }
     for slot in parts.slots {
         make_target(&root, below_root(slot), true).map_err(at(InitStep::MakeSlot(named(slot))))?;
     }
+    Ok((root, sockets))
+}
+
+/// Attaches volumes and writable directories at their places in the root.
+fn attach_writable(root: &OwnedFd, volumes: &[Volume], own: &OwnParts<'_>) -> Result<(), StepError> {
+    for (volume, tmpfs) in volumes.iter().zip(own.volumes) {
+        attach(tmpfs, root, below_root(&volume.target)).map_err(at(InitStep::MountVolume(named(&volume.target))))?;
+    }
     // Except on the newest kernels, only attached mounts can be cloned.
-    attach(writable, &root, STAGING).map_err(at(InitStep::AttachWritable))?;
+    attach(own.writable, root, STAGING).map_err(at(InitStep::AttachWritable))?;
     for (name, target, _) in WRITABLE {
-        let tree = clone_one(writable, name).map_err(at(InitStep::OpenWritable))?;
-        attach(&tree, &root, target).map_err(at(InitStep::AttachWritable))?;
+        let tree = clone_one(own.writable, name).map_err(at(InitStep::OpenWritable))?;
+        attach(&tree, root, target).map_err(at(InitStep::AttachWritable))?;
     }
-    #[cfg(feature = "canary")]
-    if parts.host {
-        exposed::show_host(&root, parts)?;
-    }
-    if let Some(image) = parts.image {
-        image::show_image(&root, image, parts)?;
-    }
-    rustix::process::fchdir(&root).map_err(at(InitStep::EnterRoot))?;
-    let proc = mount_proc(&root, parts.all_processes).map_err(at(InitStep::MountProc))?;
+    Ok(())
+}
+
+/// Makes the finished root, which is the working directory, the root of this process, and lets go of the old one.
+fn become_root(root: &OwnedFd) -> Result<(), StepError> {
     let sealed = Attributes::READ_ONLY.and(Attributes::NO_SUID);
     set_attributes(root.as_fd(), sealed, false).map_err(at(InitStep::SealRoot))?;
 
@@ -161,8 +224,7 @@ pub(crate) fn enter(parts: &Parts<'_>) -> Result<(OwnedFd, SocketsShown), StepEr
     // namespace, which comes next, cannot be created while a mount covers the root.)
     rustix::process::pivot_root(c".", c".").map_err(at(InitStep::ChangeRoot))?;
     unmount(c".", UnmountFlags::DETACH).map_err(at(InitStep::DetachHostRoot))?;
-    rustix::process::chdir(c"/").map_err(at(InitStep::EnterRoot))?;
-    Ok((proc, sockets))
+    rustix::process::chdir(c"/").map_err(at(InitStep::EnterRoot))
 }
 
 /// Tries whether a root can be built here. Called in a disposable mount namespace.
@@ -418,9 +480,7 @@ pub(crate) fn volume(volume: &Volume, owner: (u32, u32)) -> rustix::io::Result<O
 /// Mounts /proc read-only, shows each user only its own processes, and masks files that reveal the host. The working
 /// directory is the new root.
 fn mount_proc(root: &OwnedFd, all_processes: bool) -> rustix::io::Result<OwnedFd> {
-    let flags =
-        MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV | MountAttrFlags::MOUNT_ATTR_NOEXEC;
-    let writable = new_filesystem("proc", &[("hidepid", if all_processes { "off" } else { "invisible" })], flags)?;
+    let writable = new_proc(all_processes)?;
     attach(&writable, root, c"proc")?;
     let proc = instantiate(&writable)?;
     set_attributes(proc.as_fd(), Attributes::READ_ONLY, false)?;
@@ -435,6 +495,13 @@ fn mount_proc(root: &OwnedFd, all_processes: bool) -> rustix::io::Result<OwnedFd
         }
     }
     Ok(writable)
+}
+
+/// The processes of this process's PID namespace, as a file system that is not attached anywhere.
+fn new_proc(all_processes: bool) -> rustix::io::Result<OwnedFd> {
+    let flags =
+        MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV | MountAttrFlags::MOUNT_ATTR_NOEXEC;
+    new_filesystem("proc", &[("hidepid", if all_processes { "off" } else { "invisible" })], flags)
 }
 
 /// The system directories of this host, and the parts of /etc that a cell sees.
