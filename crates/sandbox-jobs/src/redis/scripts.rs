@@ -196,12 +196,6 @@ for at = 1, #timers, 2 do
         put(id, before, after)
     end
 end
--- A server of a release without this index takes jobs and leaves their entries behind.
-for _, id in ipairs(call('ZRANGE', READY_SINCE, 0, 99)) do
-    local job = get(id)
-    if job and job.s == 'q' and not job.d then break end
-    call('ZREM', READY_SINCE, id)
-end
 return {lapsed, expired, any_due and '0' or string.format('%.3f', left)}
 ";
 
@@ -391,6 +385,16 @@ return 1
     /// Takes from a daily quota.
     SPEND = r"
 return spend(ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])) and 1 or 0
+";
+
+    /// Removes the first entries of the index by age if their jobs cannot start: a server of a release without this index
+    /// takes jobs and leaves their entries behind.
+    CORRECT_AGES = r"
+for _, id in ipairs(call('ZRANGE', READY_SINCE, 0, 99)) do
+    local job = get(id)
+    if job and job.s == 'q' and not job.d then break end
+    call('ZREM', READY_SINCE, id)
+end
 ";
 
     /// The ids of some jobs that ended longer ago than this.

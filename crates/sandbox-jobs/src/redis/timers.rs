@@ -92,6 +92,7 @@ impl RedisStore {
     /// forgotten.
     pub(crate) async fn expire(&self) -> Result<usize> {
         self.adopt().await?;
+        self.call(&scripts::CORRECT_AGES).invoke_async::<()>(&mut self.connection().await?).await?;
         let retention = self.retention.as_secs_f64();
         let mut forgotten = 0;
         loop {
