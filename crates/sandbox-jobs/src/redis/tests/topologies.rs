@@ -146,7 +146,9 @@ async fn sentinels_name_the_primary_and_its_successor() {
     run_a_job(&url).await;
     let store = RedisStore::connect(RedisSettings::from_url(&url).expect("a URL"), RETENTION).await.expect("connect");
     let id = create(&store).await;
-    // A failover that was asked for loses nothing. The Sentinel has to know the replica for some time before.
+    // A failover that was asked for loses nothing that the replica has. The Sentinel has to know the replica for some time
+    // before.
+    wait_for(&second, &["HGET", "{sandbox}:jobs", &id.to_string()], "{").await;
     let sentinel_url = format!("redis://{}", sentinel.address());
     until_it_works(async || command(&sentinel_url, &["SENTINEL", "FAILOVER", "main"]).await).await;
     wait_for(&second, &["INFO", "replication"], "role:master").await;
