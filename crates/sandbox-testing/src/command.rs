@@ -35,9 +35,9 @@ pub fn without_settings(command: &mut Command) {
         command.env_remove(name);
     }
     // When coverage is measured, %c keeps the counters in a shared mapping of the file, so that keeper and init, which
-    // are forks and are killed, count as well; %m lets all processes of a program share that file.
+    // are forks and are killed, count as well. Without the process id (%p), all processes of a program share the file.
     if let Ok(file) = std::env::var("LLVM_PROFILE_FILE") {
-        command.env("LLVM_PROFILE_FILE", file.replace(".profraw", "-%c%m.profraw"));
+        command.env("LLVM_PROFILE_FILE", file.replace("%p", "%c"));
     }
 }
 
