@@ -22,7 +22,7 @@ const IN_A_ROW: i32 = 300;
 const AT_ONCE: usize = 20;
 
 /// The most descriptors of network namespaces that the keeper keeps for later cells, each with its last user.
-const KEPT_NETWORKS: usize = 2 * 16;
+const KEPT_NETWORKS: usize = 2 * 4;
 
 /// Where the program is in its cell.
 const PROGRAM: &str = "/opt/program";

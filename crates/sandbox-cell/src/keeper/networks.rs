@@ -20,8 +20,8 @@ use sandbox_sys::process::{Child, Namespaces, SingleThreaded, unshare};
 
 use crate::spec::{CellSpec, Network};
 
-/// How many namespaces are kept, used or not.
-const MOST_KEPT: usize = 16;
+/// How many namespaces are kept, used or not. Each takes some hundred KiB of kernel memory.
+const MOST_KEPT: usize = 4;
 
 /// Makes network namespaces for cells, and keeps those that can be used again.
 #[derive(Debug, Default)]
