@@ -149,7 +149,23 @@ def memory():
     groups = glob.glob("/sys/fs/cgroup/*/memory.current")
     counted = sum(int(read(group)) for group in groups)
     swapped = int(re.search(r"^pswpout (\d+)", read("/proc/vmstat"), re.MULTILINE)[1]) * 4096
-    return {"free": of("MemFree") << 10, "counted": counted, "huge": of("HugePages_Free"), "names": names, "swapped": swapped}
+    # Each processor keeps free pages at hand, which the kernel does not count as free.
+    at_hand = sum(map(int, re.findall(r"^ +count: +(\d+)", read("/proc/zoneinfo"), re.MULTILINE))) * 4096
+    free = (of("MemFree") << 10) + at_hand
+    return {"free": free, "counted": counted, "huge": of("HugePages_Free"), "names": names, "swapped": swapped, "uses": uses()}
+
+
+def uses():
+    """What memory is used for, in bytes: each line of /proc/meminfo, and each kind of kernel object."""
+    found = {}
+    for line in read("/proc/meminfo").splitlines():
+        name, value = line.split(":")
+        if value.endswith("kB"):
+            found[name] = int(value.split()[0]) << 10
+    for line in read("/proc/slabinfo").splitlines()[2:]:
+        name, _, _, _, _, pages, *rest = line.split()
+        found[f"slab {name}"] = int(rest[rest.index("slabdata") + 2]) * int(pages) * 4096
+    return found
 
 
 def release_empty_slabs():
@@ -256,7 +272,7 @@ class Machine:
         self.rest = counts()
         self.namespaces = objects("net_namespace")
         self.keepers = set(keepers())
-        self.free = memory()["free"]
+        self.before = memory()
 
     def fresh_cell(self, server):
         """Runs a small computation in a new cell."""
@@ -264,27 +280,31 @@ class Machine:
         if result.get("verdict") != "ok" or result.get("stdout", "").strip() != "42":
             raise AssertionError(f"a new cell of {server.name} does not work: {json.dumps(result)[:500]}")
 
-    def wait_for_rest(self, free=None, slack=32 * MIB, seconds=45):
-        """Waits until nothing is left of earlier cells; returns what is left."""
+    def wait_for_rest(self, before=None, slack=32 * MIB, seconds=45):
+        """Waits until nothing is left of earlier cells; returns what is left. Memory is compared with what it was before."""
         deadline = time.monotonic() + seconds
         while True:
-            left = self.left(self.free if free is None else free, slack)
+            left = self.left(before or self.before, slack)
             if not left or time.monotonic() > deadline:
                 return left
             time.sleep(0.5)
 
-    def left(self, free, slack):
+    def left(self, before, slack):
         found = [f"{now - self.rest[what]} {what} left" for what, now in counts().items() if now > self.rest[what]]
         # The kernel counts objects by the slab, which holds several.
         namespaces = objects("net_namespace") - self.namespaces
         if namespaces > NAMESPACES_SLACK:
             found.append(f"{namespaces} network namespaces left")
-        gone = free - memory()["free"]
+        gone = before["free"] - memory()["free"]
         if gone > slack:
             release_empty_slabs()
-            gone = free - memory()["free"]
+            now = memory()
+            gone = before["free"] - now["free"]
+            grown = {what: bytes - before["uses"].get(what, 0) for what, bytes in now["uses"].items()}
+            most = sorted(grown, key=grown.get, reverse=True)[:5]
         if gone > slack:
-            found.append(f"{gone // MIB} MiB of memory left behind")
+            most = ", ".join(f"{what} {grown[what] / MIB:.1f}" for what in most)
+            found.append(f"{gone // MIB} MiB of memory left behind (grown most: {most})")
         busy = int(re.search(r"procs_running (\d+)", read("/proc/stat"))[1])
         stuck = [f"{name} ({pid})" for pid, (name, state) in processes().items() if state == "D"]
         if busy > 3:
