@@ -151,6 +151,16 @@ def measure(arguments, workshop, stack):
     peers = start_peers(workshop, arguments.peers, missing, stack)
     server = Server(os.path.abspath(arguments.sandbox_server), workshop, arguments.capacity, arguments.cold)
     stack.callback(server.stop)
+    sides = [cli, server]
+    if arguments.before:
+        before = os.path.abspath(arguments.before)
+        sides.append(Cli(os.path.join(before, "sandbox-run"), workshop, f"{Cli.name} before"))
+        sides.append(
+            Server(
+                os.path.join(before, "sandbox-server"), workshop, arguments.capacity, arguments.cold, f"{Server.name} before"
+            )
+        )
+        stack.callback(sides[-1].stop)
     bare = Bare(workshop.tools, workshop.directory, workshop.cache, workshop.environment, workshop.log)
     result = {"machine": machine.describe(cores), "mode": arguments.mode, "missing": missing, "cases": {}}
     result["machine"]["versions"] = {
@@ -172,7 +182,7 @@ def measure(arguments, workshop, stack):
             rounds = {"full": case.rounds, "quick": case.quick, "smoke": 2}[arguments.mode]
             say(f"bench: {case.title}, {rounds} rounds")
             try:
-                contenders = [side.contender(case) for side in (bare, cli, server)]
+                contenders = [side.contender(case) for side in (bare, *sides)]
             except Unavailable as reason:
                 missing[case.title] = f"without a sandbox, {reason}"
                 continue
@@ -187,7 +197,7 @@ def measure(arguments, workshop, stack):
     if "throughput" in arguments.parts:
         levels, least = {"full": (CONCURRENCY, 200), "quick": (CONCURRENCY, 40), "smoke": ([1, 2], 4)}[arguments.mode]
         say(f"bench: throughput at concurrency {', '.join(map(str, levels))}")
-        result["throughput"] = throughput(python, [bare, server], levels, least)
+        result["throughput"] = throughput(python, [bare, *(side for side in sides if isinstance(side, Server))], levels, least)
     if "growth" in arguments.parts:
         say(f"bench: growth over {arguments.runs} runs")
         server.stop()
@@ -202,6 +212,9 @@ def arguments_of(words):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sandbox-run", help="the command to measure")
     parser.add_argument("--sandbox-server", help="the server to measure")
+    parser.add_argument(
+        "--before", metavar="DIR", help="a directory with an earlier build of both programs, to compare with"
+    )
     parser.add_argument("--filter", help="the syscall filter of a cell, for bubblewrap")
     size = parser.add_mutually_exclusive_group()
     size.add_argument("--quick", dest="mode", action="store_const", const="quick", default="full", help="fewer rounds")

@@ -14,11 +14,11 @@ class Cli:
 
     name = "sandbox-run"
 
-    def __init__(self, program, workshop):
-        self.program, self.workshop = program, workshop
+    def __init__(self, program, workshop, name=name):
+        self.program, self.workshop, self.name = program, workshop, name
         self.environment = {
             **workshop.environment,
-            "SANDBOX_DATA_DIR": os.path.join(workshop.directory, "cli-data"),
+            "SANDBOX_DATA_DIR": os.path.join(workshop.directory, f"{self.name} data"),
             "SANDBOX_TIMEOUT": "60s",
         }
         self.version = subprocess.run([program, "--version"], capture_output=True, text=True, check=True).stdout.strip()
@@ -44,7 +44,8 @@ class Server:
 
     name = "sandbox-server"
 
-    def __init__(self, program, workshop, capacity, cold=False):
+    def __init__(self, program, workshop, capacity, cold=False, name=name):
+        self.name = name
         definitions = os.path.join(os.path.dirname(os.path.abspath(__file__)), "runtimes")
         # The server drops root privileges, so definitions have to be where it can still read them.
         visible = os.path.join(workshop.directory, "runtimes")
@@ -54,7 +55,7 @@ class Server:
                 copy.write(source.read())
         environment = {
             **workshop.environment,
-            "SANDBOX_DATA_DIR": os.path.join(workshop.directory, "server-data"),
+            "SANDBOX_DATA_DIR": os.path.join(workshop.directory, f"{self.name} data"),
             "SANDBOX_RUNTIMES": visible,
             # With 256 concurrent runs on few cores, each takes long and must not time out.
             "SANDBOX_TIMEOUT": "60s",
@@ -62,7 +63,7 @@ class Server:
         }
         if cold:
             environment.update(SANDBOX_READY_CELLS="0", SANDBOX_ZYGOTES="0")
-        self.log = os.path.join(workshop.directory, "server.log")
+        self.log = os.path.join(workshop.directory, f"{self.name}.log")
         command = [
             program,
             "--http-host",
@@ -103,11 +104,14 @@ class Server:
             raise Failed(f"the server did not start: {log.read()[-2000:]}")
 
     def _keeper(self):
-        # The keeper is the child of a launcher, which is a child of the server.
-        for child in children(self.pid):
-            for grandchild in children(child):
-                if command_name(grandchild) == "sandbox-keeper":
-                    return grandchild
+        # The keeper is the child of a launcher, which is a child of the server; in release 0.1, the child of the server. It
+        # gives itself its name.
+        for _ in range(100):
+            below = children(self.pid)
+            for pid in [*below, *(pid for child in below for pid in children(child))]:
+                if command_name(pid) == "sandbox-keeper":
+                    return pid
+            time.sleep(0.05)
         raise Failed("the server has no keeper")
 
     def slot(self, case):

@@ -27,6 +27,7 @@ use sandbox_base::reason;
 use sandbox_cell::LayerSet;
 use sandbox_executor::{Executor, HostVariables, Input, Request, RunResult, RunService, Settings, Source};
 use sandbox_runtimes::{ArtifactStore, Definition, Registry};
+use sandbox_sys::start::StartBlock;
 
 use catalogue::Attack;
 use runner::{AttackRecord, AttackRunner, is_cancelled};
@@ -74,7 +75,7 @@ pub struct SuiteReport {
 /// Starts this program again with a secret in its environment, which cells could inherit; call it before the keeper
 /// starts. Returns only in the process that has the secret, or if it cannot be started.
 pub fn restart_with_secret() -> Result<(), String> {
-    if std::env::var_os(baseline::SECRET_VARIABLE).is_some() {
+    if StartBlock::get().is_ok_and(|block| block.has_variable(baseline::SECRET_VARIABLE)) {
         // The user's own keys must stay out of reach.
         let _ = sandbox_sys::keyring::join_new_session();
         return Ok(());

@@ -90,6 +90,11 @@ pub fn keeper_main_if_asked() {
     sandbox_cell::keeper_main_if_asked(Some(bridge_main));
 }
 
+/// [`Keeper::start_first`] for programs that can use other backends.
+pub fn start_keeper_first() -> Result<Keeper, Failure> {
+    Keeper::start_first(Some(bridge_main))
+}
+
 /// The settings of a backend's bridges.
 #[derive(Debug, Serialize, Deserialize)]
 struct BridgeSettings {

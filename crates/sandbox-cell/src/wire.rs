@@ -234,18 +234,22 @@ pub(crate) fn command_file(command: &Command) -> rustix::io::Result<OwnedFd> {
 /// Reads a command from its file.
 pub fn read_command(file: OwnedFd) -> rustix::io::Result<Command> {
     let file = File::from(file);
-    let mut bytes = vec![0; MAX_COMMAND + 1];
+    // Most commands are small, and touching new memory costs more than reading them.
+    let mut bytes = vec![0; 4096];
     let mut length = 0;
-    while length < bytes.len() {
+    loop {
+        if length == bytes.len() {
+            if length > MAX_COMMAND {
+                return Err(Errno::TOOBIG);
+            }
+            bytes.resize(MAX_COMMAND + 1, 0);
+        }
         match file.read_at(&mut bytes[length..], length as u64) {
             Ok(0) => break,
             Ok(read) => length += read,
             Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
             Err(error) => return Err(Errno::from_io_error(&error).unwrap_or(Errno::IO)),
         }
-    }
-    if length > MAX_COMMAND {
-        return Err(Errno::TOOBIG);
     }
     postcard::from_bytes(&bytes[..length]).map_err(|_| Errno::INVAL)
 }

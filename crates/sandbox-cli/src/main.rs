@@ -16,6 +16,8 @@ mod save;
 mod template;
 mod terminal;
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::process::ExitCode;
 
 use args::{Action, Arguments};
@@ -24,23 +26,16 @@ use sandbox_backends::GUEST_COMMAND;
 use sandbox_cell::Failure;
 use sandbox_executor::{Executor, RENDER_COMMAND};
 use sandbox_images::UNPACK_COMMAND;
+use sandbox_sys::start::StartBlock;
 
 fn main() -> ExitCode {
     sandbox_backends::keeper_main_if_asked();
-    // The keeper is started first, because it examines the host while the flags are parsed. It creates nothing until a
-    // cell is requested.
-    let first = std::env::args_os().nth(1);
-    if first.as_ref().is_some_and(|word| word == "attack")
-        && let Err(error) = sandbox_attack::restart_with_secret()
-    {
-        output::print_error(&error);
-    }
-    let runs = first.is_some_and(|word| {
-        let others = ["doctor", "completions", "man", "languages", "cache", sandbox_attack::NEIGHBOUR_COMMAND];
-        let inside = [RENDER_COMMAND, UNPACK_COMMAND, GUEST_COMMAND];
-        !others.iter().chain(&inside).any(|other| word == *other)
-    });
-    let executor = runs.then(Executor::start);
+    // The keeper is started first: it must not know arguments and variables, and it examines the host while they are
+    // parsed. It creates nothing until a cell is requested.
+    let executor = match StartBlock::get() {
+        Ok(block) => start_executor(block.arguments().nth(1), Executor::start_first),
+        Err(_) => start_executor(std::env::args_os().nth(1).as_deref().map(OsStr::as_bytes), Executor::start),
+    };
     let code = match Arguments::try_parse() {
         Ok(arguments) => act(arguments, executor),
         Err(error) => {
@@ -52,6 +47,25 @@ fn main() -> ExitCode {
         }
     };
     ExitCode::from(code)
+}
+
+/// Starts an executor, unless the first argument shows that no cell will be needed.
+fn start_executor(
+    first: Option<&[u8]>,
+    start: impl FnOnce() -> Result<Executor, Failure>,
+) -> Option<Result<Executor, Failure>> {
+    let others = ["doctor", "completions", "man", "languages", "cache", sandbox_attack::NEIGHBOUR_COMMAND];
+    let inside = [RENDER_COMMAND, UNPACK_COMMAND, GUEST_COMMAND];
+    let first = first?;
+    if others.iter().chain(&inside).any(|other| first == other.as_bytes()) {
+        return None;
+    }
+    if first == b"attack"
+        && let Err(error) = sandbox_attack::restart_with_secret()
+    {
+        output::print_error(&error);
+    }
+    Some(start())
 }
 
 fn act(arguments: Arguments, executor: Option<Result<Executor, Failure>>) -> u8 {

@@ -83,6 +83,12 @@ impl Executor {
         Self::with_keeper(Keeper::start()?)
     }
 
+    /// The same with a fork of this process as keeper, which must be among the first calls in `main`: see
+    /// [`Keeper::start_first`].
+    pub fn start_first() -> Result<Self, Failure> {
+        Self::with_keeper(sandbox_backends::start_keeper_first()?)
+    }
+
     /// The same with a keeper that can be replaced: see [`Keeper::start_replaceable`].
     pub fn start_replaceable() -> Result<Self, Failure> {
         Self::with_keeper(Keeper::start_replaceable()?)

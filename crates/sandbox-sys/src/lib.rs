@@ -14,6 +14,7 @@ pub mod process;
 pub mod seccomp;
 pub mod signal;
 pub mod spawn;
+pub mod start;
 
 /// The result of a system call.
 pub type Result<T> = std::result::Result<T, rustix::io::Errno>;

@@ -10,6 +10,7 @@
 pub mod command;
 pub mod features;
 pub mod frozen;
+pub mod memory;
 pub mod needs;
 pub mod package_index;
 pub mod redact;

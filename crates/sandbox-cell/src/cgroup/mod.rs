@@ -24,6 +24,7 @@ mod v2;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::Duration;
 
@@ -354,21 +355,46 @@ fn joining(group: &Path, file: &str) -> io::Result<File> {
     OpenOptions::new().write(true).open(group.join(file))
 }
 
-/// Reads a control file with a single read: the files are small, and this is on the path of a request.
-fn read<'b>(group: &Path, file: &str, buffer: &'b mut [u8; 1024]) -> Option<&'b str> {
-    let length = File::open(group.join(file)).and_then(|mut file| io::Read::read(&mut file, buffer)).ok()?;
-    std::str::from_utf8(&buffer[..length]).ok()
+/// A control file that counts something. It is opened when the cgroup is created: opening takes longer than reading, and a
+/// client waits for what is read.
+#[derive(Debug, Default)]
+struct CounterFile(Option<File>);
+
+impl CounterFile {
+    /// Opens a file, which may be missing on this kernel.
+    fn open(group: &Path, file: &str) -> io::Result<Self> {
+        match File::open(group.join(file)) {
+            Ok(file) => Ok(Self(Some(file))),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Self(None)),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The content, with a single read: the files are small.
+    fn read<'b>(&self, buffer: &'b mut [u8; 1024]) -> Option<&'b str> {
+        let length = self.0.as_ref()?.read_at(buffer, 0).ok()?;
+        std::str::from_utf8(&buffer[..length]).ok()
+    }
+
+    /// The number that is the whole content.
+    fn number(&self) -> Option<u64> {
+        self.read(&mut [0; 1024])?.trim().parse().ok()
+    }
+
+    /// One field of a file with a `name value` pair on each line.
+    fn field(&self, name: &str) -> Option<u64> {
+        self.read(&mut [0; 1024])?.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok())
+    }
 }
 
 /// Reads a control file that holds one number.
 fn number(group: &Path, file: &str) -> Option<u64> {
-    read(group, file, &mut [0; 1024])?.trim().parse().ok()
+    CounterFile::open(group, file).ok()?.number()
 }
 
 /// Reads one field of a control file with a `name value` pair on each line.
 fn field(group: &Path, file: &str, name: &str) -> Option<u64> {
-    let mut buffer = [0; 1024];
-    read(group, file, &mut buffer)?.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok())
+    CounterFile::open(group, file).ok()?.field(name)
 }
 
 /// Opens a cgroup directory for `CLONE_INTO_CGROUP`.

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use rustix::event::{EventfdFlags, eventfd};
 
-use super::{Counters, locate};
+use super::{CounterFile, Counters, locate};
 use crate::layer::{Layer, LayerSet};
 use sandbox_base::limits::Limits;
 
@@ -23,7 +23,7 @@ pub(crate) struct TreeV1 {
     name: String,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct CgroupV1 {
     memory: Option<PathBuf>,
     pids: Option<PathBuf>,
@@ -33,6 +33,11 @@ pub(crate) struct CgroupV1 {
     program: Vec<File>,
     back: Vec<File>,
     alarm: Option<OwnedFd>,
+    cpu_usage: CounterFile,
+    memory_peak: CounterFile,
+    oom_control: CounterFile,
+    processes_peak: CounterFile,
+    process_events: CounterFile,
 }
 
 impl TreeV1 {
@@ -62,16 +67,7 @@ impl TreeV1 {
     }
 
     pub(super) fn create(&self, number: u64, limits: &Limits, disabled: LayerSet) -> io::Result<CgroupV1> {
-        let mut group = CgroupV1 {
-            memory: None,
-            pids: None,
-            cpu: None,
-            cpuacct: None,
-            init: vec![],
-            program: vec![],
-            back: vec![],
-            alarm: None,
-        };
+        let mut group = CgroupV1::default();
         match group.fill(self, number, limits, disabled) {
             Ok(()) => Ok(group),
             Err(error) => {
@@ -105,7 +101,9 @@ impl CgroupV1 {
                 super::set_if_present(memory, "memory.memsw.limit_in_bytes", &bytes)?;
             }
             self.init.push(super::joining(memory, TASKS)?);
-            self.alarm = alarm(memory).ok();
+            self.memory_peak = CounterFile::open(memory, "memory.max_usage_in_bytes")?;
+            self.oom_control = CounterFile::open(memory, "memory.oom_control")?;
+            self.alarm = self.oom_control.0.as_ref().and_then(|control| alarm(memory, control).ok());
         }
         self.pids = tree.make("pids", number)?;
         if let Some(pids) = &self.pids {
@@ -113,6 +111,8 @@ impl CgroupV1 {
                 super::set(pids, "pids.max", &(limits.processes() + 1).to_string())?;
             }
             self.init.push(super::joining(pids, TASKS)?);
+            self.processes_peak = CounterFile::open(pids, "pids.peak")?;
+            self.process_events = CounterFile::open(pids, "pids.events")?;
         }
         self.cpu = tree.make("cpu", number)?;
         if let Some(cpu) = &self.cpu {
@@ -123,10 +123,11 @@ impl CgroupV1 {
             self.program.push(super::joining(cpu, TASKS)?);
         }
         self.cpuacct = tree.make("cpuacct", number)?;
-        if let Some(cpuacct) = &self.cpuacct
-            && self.cpuacct != self.cpu
-        {
-            self.program.push(super::joining(cpuacct, TASKS)?);
+        if let Some(cpuacct) = &self.cpuacct {
+            if self.cpuacct != self.cpu {
+                self.program.push(super::joining(cpuacct, TASKS)?);
+            }
+            self.cpu_usage = CounterFile::open(cpuacct, "cpuacct.usage")?;
         }
         let parents = [&self.cpu, &self.cpuacct].into_iter().flatten().filter_map(|group| group.parent());
         // Two controllers of one hierarchy have the same parent; leaving it twice is harmless.
@@ -179,19 +180,13 @@ impl CgroupV1 {
     }
 
     pub(super) fn counters(&self) -> Counters {
-        let mut counters = Counters::default();
-        if let Some(cpuacct) = &self.cpuacct {
-            counters.cpu = Duration::from_nanos(super::number(cpuacct, "cpuacct.usage").unwrap_or(0));
+        Counters {
+            cpu: Duration::from_nanos(self.cpu_usage.number().unwrap_or(0)),
+            memory_peak: self.memory_peak.number().unwrap_or(0),
+            oom_kills: self.oom_control.field("oom_kill ").unwrap_or(0),
+            processes_peak: self.processes_peak.number().unwrap_or(0).saturating_sub(1),
+            processes_refused: self.process_events.field("max ").unwrap_or(0),
         }
-        if let Some(memory) = &self.memory {
-            counters.memory_peak = super::number(memory, "memory.max_usage_in_bytes").unwrap_or(0);
-            counters.oom_kills = super::field(memory, "memory.oom_control", "oom_kill ").unwrap_or(0);
-        }
-        if let Some(pids) = &self.pids {
-            counters.processes_peak = super::number(pids, "pids.peak").unwrap_or(0).saturating_sub(1);
-            counters.processes_refused = super::field(pids, "pids.events", "max ").unwrap_or(0);
-        }
-        counters
     }
 
     /// The kernel memory charged to the cgroup.
@@ -215,8 +210,7 @@ impl CgroupV1 {
 }
 
 /// Asks the kernel to signal a descriptor when the cgroup's memory is full.
-fn alarm(memory: &Path) -> io::Result<OwnedFd> {
-    let control = File::open(memory.join("memory.oom_control"))?;
+fn alarm(memory: &Path, control: &File) -> io::Result<OwnedFd> {
     let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
     let registration = format!("{} {}", event.as_raw_fd(), control.as_raw_fd());
     super::set(memory, "cgroup.event_control", &registration)?;

@@ -6,7 +6,7 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::{Counters, locate};
+use super::{CounterFile, Counters, locate};
 use crate::layer::{Layer, LayerSet};
 use sandbox_base::limits::Limits;
 
@@ -24,7 +24,13 @@ pub(crate) struct CgroupV2 {
     cell: PathBuf,
     init: OwnedFd,
     program: Vec<File>,
+    /// Reports a full memory. A file of its own: whoever reads it acknowledges the report.
     alarm: Option<File>,
+    cpu_usage: CounterFile,
+    memory_peak: CounterFile,
+    memory_events: CounterFile,
+    processes_peak: CounterFile,
+    process_events: CounterFile,
 }
 
 impl TreeV2 {
@@ -122,6 +128,15 @@ impl TreeV2 {
             init: super::open_dir(&init)?,
             program: vec![super::joining(&run, "cgroup.procs")?],
             alarm,
+            cpu_usage: CounterFile::open(&run, "cpu.stat")?,
+            // Kernels before 5.19 keep no peak: the current usage is the best available value.
+            memory_peak: match CounterFile::open(cell, "memory.peak")? {
+                CounterFile(None) => CounterFile::open(cell, "memory.current")?,
+                peak => peak,
+            },
+            memory_events: CounterFile::open(cell, "memory.events")?,
+            processes_peak: CounterFile::open(cell, "pids.peak")?,
+            process_events: CounterFile::open(cell, "pids.events")?,
         };
         // Reading arms the alarm: the kernel reports changes since the last read.
         if let Some(alarm) = &group.alarm {
@@ -170,15 +185,12 @@ impl CgroupV2 {
     }
 
     pub(super) fn counters(&self) -> Counters {
-        let run = self.cell.join("run");
-        let peak = super::number(&self.cell, "memory.peak");
         Counters {
-            cpu: Duration::from_micros(super::field(&run, "cpu.stat", "usage_usec ").unwrap_or(0)),
-            // Kernels before 5.19 keep no peak: the current usage is the best available value.
-            memory_peak: peak.or_else(|| super::number(&self.cell, "memory.current")).unwrap_or(0),
-            processes_peak: super::number(&self.cell, "pids.peak").unwrap_or(0).saturating_sub(1),
-            oom_kills: super::field(&self.cell, "memory.events", "oom_kill ").unwrap_or(0),
-            processes_refused: super::field(&self.cell, "pids.events", "max ").unwrap_or(0),
+            cpu: Duration::from_micros(self.cpu_usage.field("usage_usec ").unwrap_or(0)),
+            memory_peak: self.memory_peak.number().unwrap_or(0),
+            processes_peak: self.processes_peak.number().unwrap_or(0).saturating_sub(1),
+            oom_kills: self.memory_events.field("oom_kill ").unwrap_or(0),
+            processes_refused: self.process_events.field("max ").unwrap_or(0),
         }
     }
 

@@ -167,8 +167,10 @@ impl<'a> Files<'a> {
             write_entry(&mut collector.to, &ArchiveEntry::Into(number))?;
             collector.directory(&self.open_place(number)?, "", 0)?;
         }
-        (collector.place, collector.left) = (0, caps);
-        write_entry(&mut collector.to, &ArchiveEntry::Into(0))?;
+        if !self.volumes.is_empty() {
+            (collector.place, collector.left) = (0, caps);
+            write_entry(&mut collector.to, &ArchiveEntry::Into(0))?;
+        }
         match self.open_place(0) {
             Ok(place) => collector.directory(&place, "", 0)?,
             Err(_) => collector.omit(".", Omission::Unreadable)?,

@@ -35,6 +35,7 @@ use sandbox_zygote::protocol::EnterParams;
 use self::launch::PrivilegedRole;
 use self::launcher::KeeperLauncher;
 use crate::archive::{Archive, FileCaps};
+use crate::bridge::BridgeMain;
 use crate::error::Failure;
 use crate::layer::LayerSet;
 use crate::outcome::{Outcome, StopReason, Usage};
@@ -91,7 +92,17 @@ impl Keeper {
         Ok(Self::new(ours, pidfd, None))
     }
 
-    /// The same, but of a small process that keeps these privileges, and can start another keeper ([`Keeper::replace`]) when
+    /// Starts a keeper as a fork of this process, for commands that run once: cheaper than [`Keeper::start`].
+    ///
+    /// The program's `main` must begin with it, but for [`keeper_main_if_asked`], before it reads an argument or a variable:
+    /// the keeper erases both where the kernel has put them, and cannot erase copies.
+    pub fn start_first(bridge: Option<BridgeMain>) -> Result<Self, Failure> {
+        let (ours, theirs) = patient_pair().map_err(|errno| Failure::os("cannot start the keeper", errno))?;
+        let pidfd = launch::fork(&theirs, bridge)?.pidfd;
+        Ok(Self::new(ours, pidfd, None))
+    }
+
+    /// Like [`Keeper::start`], but of a small process that keeps these privileges, and can start another keeper ([`Keeper::replace`]) when
     /// this process has dropped its own.
     pub fn start_replaceable() -> Result<Self, Failure> {
         let launcher = Arc::new(KeeperLauncher::start()?);

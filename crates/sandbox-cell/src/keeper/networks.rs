@@ -26,6 +26,8 @@ const MOST_KEPT: usize = 4;
 /// Makes network namespaces for cells, and keeps those that can be used again.
 #[derive(Debug, Default)]
 pub(super) struct Networks {
+    /// Whether a cell has got one.
+    used: bool,
     /// Where this process is while it makes none: its own sockets must not be in a namespace of a cell.
     home: Option<OwnedFd>,
     kept: Vec<UsedNetwork>,
@@ -51,6 +53,10 @@ pub(super) struct FreshNetwork {
 impl Networks {
     /// A network namespace for a cell.
     pub(super) fn take(&mut self, alone: SingleThreaded, spec: &CellSpec) -> rustix::io::Result<FreshNetwork> {
+        // The first cell of a keeper may be its only one. A namespace for this process would then be created for nothing.
+        if !std::mem::replace(&mut self.used, true) {
+            return create(alone, false);
+        }
         if self.home.is_none() {
             unshare(alone, Namespaces::NET)?;
             self.home = Some(open_here()?);

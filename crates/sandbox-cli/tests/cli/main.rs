@@ -12,6 +12,7 @@ mod metrics;
 mod ordinary_user;
 mod reduced;
 mod results;
+mod secrets;
 mod shared_pools;
 mod streaming;
 mod templates;

@@ -9,11 +9,11 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use sandbox_testing::command::program_in_container;
+use sandbox_testing::memory::descendants;
 use sandbox_testing::{GuardedChild, RedisServer, TestServer, build_dir, eventually, needs};
 use serde_json::{Value, json};
 
 use crate::Server;
-use crate::secrets::descendants;
 
 /// Sends a signal to a process of this test.
 pub(crate) fn signal(signal: &str, pid: u32) {

@@ -396,7 +396,8 @@ fn every_process_of_the_server_is_confined() {
         status.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default().trim().to_owned()
     };
     let server_pid = server.child.id();
-    let pids: Vec<u32> = std::iter::once(server_pid).chain(secrets::descendants(server_pid).into_keys()).collect();
+    let pids: Vec<u32> =
+        std::iter::once(server_pid).chain(sandbox_testing::memory::descendants(server_pid).into_keys()).collect();
     assert!(pids.len() > 3, "server, launcher, keeper, and what it made: {pids:?}");
     for pid in pids {
         // A process that has ended meanwhile says nothing.

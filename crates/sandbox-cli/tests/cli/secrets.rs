@@ -1,0 +1,36 @@
+//! The user's variables and arguments are in no memory that untrusted code could one day get hold of.
+
+use std::process::Stdio;
+
+use sandbox_testing::command::{processes, sandbox};
+use sandbox_testing::memory::{descendants, known, marker};
+use sandbox_testing::{GuardedChild, eventually};
+
+#[test]
+fn neither_keeper_nor_init_knows_variables_and_arguments_of_the_user() {
+    if !rustix::process::geteuid().is_root() {
+        assert!(std::env::var_os("CI").is_none(), "this test needs root, and CI must not skip it");
+        return;
+    }
+    let [variable, argument] = ["variable", "argument"].map(marker);
+    let own_variable = format!("K={argument}");
+    let mut command = sandbox(&["--lang", "bash", "--quiet", "--env", &own_variable, "--code", "unset K; sleep 50"]);
+    let child = GuardedChild(command.env("A_TOKEN", &variable).stdin(Stdio::null()).spawn().unwrap());
+    let id = child.0.id();
+    eventually("the program runs", || descendants(id).values().any(|name| name == "sleep"));
+    let own = known(id, &[&variable, &argument]).unwrap();
+    assert!([&variable, &argument].iter().all(|secret| own.contains(&secret.as_str())), "the search works: {own:?}");
+    let mut searched = vec![];
+    for (pid, name) in descendants(id) {
+        // The program gets its own variables.
+        let secrets = if name.starts_with("sandbox-") { vec![&*variable, &*argument] } else { vec![&*variable] };
+        let Some(found) = known(pid, &secrets) else { continue };
+        assert!(found.is_empty(), "{name} ({pid}) knows {found:?}");
+        searched.push(name);
+    }
+    for name in ["sandbox-keeper", "sandbox-init", "bash", "sleep"] {
+        assert!(searched.iter().any(|searched| searched == name), "{name}: {searched:?}");
+    }
+    let keeper = processes().into_iter().find(|(_, parent, name, _)| *parent == id && name == "sandbox-keeper");
+    assert_eq!(keeper.map(|(.., line)| line.trim().to_owned()).as_deref(), Some("sandbox-keeper"));
+}
