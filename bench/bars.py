@@ -73,6 +73,20 @@ def ready_cell(result):
     return None if size is None else size / 1024
 
 
+def of_jobs(figure, factor=1):
+    return lambda result: result["jobs"][figure] * factor
+
+
+def jobs_to_runs(result):
+    figures = result["jobs"]["throughput"]
+    return figures["jobs"] / figures["runs"]
+
+
+def first_output(result):
+    figures = result["jobs"]["first_output"]
+    return figures["job"] - figures["run"]
+
+
 TITLES = {case.key: case.title for case in CASES}
 
 BARS = [
@@ -94,6 +108,12 @@ BARS = [
     Bar("sandbox-run, cold, Python", "ms over bare", 5, 2, over("python", CLI)),
     Bar("sandbox-run, cold, Python", "× bubblewrap", 1, None, of("python", CLI, "bubblewrap")),
     Bar("memory of a ready cell", "KiB", 1024, 300, ready_cell),
+    Bar("jobs created, embedded store", "a second", 2000, None, of_jobs("created_embedded"), more=True),
+    Bar("jobs created, Redis, two servers", "a second", 3000, None, of_jobs("created_redis"), more=True),
+    Bar("runs as jobs, Redis", "× synchronous runs", 0.95, None, jobs_to_runs, more=True),
+    Bar("first output of a job, Redis", "ms over a run", 5, None, first_output),
+    Bar("an idle server, Redis", "commands a second", 1, None, of_jobs("idle_commands")),
+    Bar("10,000 finished jobs of 1 KB, Redis", "MB", 40, None, of_jobs("finished_bytes", 10_000 / 1e6)),
 ]
 
 

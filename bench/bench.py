@@ -17,6 +17,7 @@ import sys
 import tempfile
 
 import bars
+import jobs
 import machine
 import memory
 import report
@@ -27,7 +28,7 @@ from peers import PEERS
 from product import Cli, Server
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-PARTS = ["latency", "throughput", "memory", "growth"]
+PARTS = ["latency", "throughput", "memory", "growth", "jobs"]
 SMOKE = ["static", "python", "javascript", "java", "rust", "c-seen"]
 CONCURRENCY = [1, 2, 8, 64, 256]
 
@@ -153,13 +154,9 @@ def measure(arguments, workshop, stack):
     stack.callback(server.stop)
     sides = [cli, server]
     if arguments.before:
-        before = os.path.abspath(arguments.before)
-        sides.append(Cli(os.path.join(before, "sandbox-run"), workshop, f"{Cli.name} before"))
-        sides.append(
-            Server(
-                os.path.join(before, "sandbox-server"), workshop, arguments.capacity, arguments.cold, f"{Server.name} before"
-            )
-        )
+        commands = [os.path.join(os.path.abspath(arguments.before), side.name) for side in (cli, server)]
+        sides.append(Cli(commands[0], workshop, f"{Cli.name} before"))
+        sides.append(Server(commands[1], workshop, arguments.capacity, arguments.cold, f"{Server.name} before"))
         stack.callback(sides[-1].stop)
     bare = Bare(workshop.tools, workshop.directory, workshop.cache, workshop.environment, workshop.log)
     result = {"machine": machine.describe(cores), "mode": arguments.mode, "missing": missing, "cases": {}}
@@ -197,13 +194,17 @@ def measure(arguments, workshop, stack):
     if "throughput" in arguments.parts:
         levels, least = {"full": (CONCURRENCY, 200), "quick": (CONCURRENCY, 40), "smoke": ([1, 2], 4)}[arguments.mode]
         say(f"bench: throughput at concurrency {', '.join(map(str, levels))}")
-        result["throughput"] = throughput(python, [bare, *(side for side in sides if isinstance(side, Server))], levels, least)
+        servers = [side for side in sides if isinstance(side, Server)]
+        result["throughput"] = throughput(python, [bare, *servers], levels, least)
     if "growth" in arguments.parts:
         say(f"bench: growth over {arguments.runs} runs")
         server.stop()
         fresh = Server(os.path.abspath(arguments.sandbox_server), workshop, arguments.capacity, arguments.cold)
         stack.callback(fresh.stop)
         result["growth"] = memory.growth(fresh, python, arguments.runs, cores)
+    if "jobs" in arguments.parts:
+        server.stop()
+        result["jobs"] = jobs.measure(os.path.abspath(arguments.sandbox_server), workshop, cores, arguments.mode, say)
     result["bars"] = bars.judge(result)
     return result
 

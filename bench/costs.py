@@ -10,11 +10,8 @@ import contextlib
 import http.client
 import json
 import os
-import random
 import re
 import signal
-import socket
-import subprocess
 import sys
 import time
 
@@ -22,6 +19,7 @@ from fairness import Holders, ask
 from measure import Failed
 from memory import rollup
 from product import Server
+from redis_server import Redis
 from report import table
 
 from bench import ROOT, Workshop
@@ -64,51 +62,6 @@ class Group:
             time.sleep(0.1)
 
 
-class Redis:
-    """A Redis without persistence, on a Unix socket beside a port of loopback that it chooses."""
-
-    def __init__(self, workshop):
-        self.socket = os.path.join(workshop.directory, "redis.sock")
-        # Redis cannot choose a free port; it ends at once if the port is taken.
-        for _ in range(50):
-            self.port = random.randrange(20_000, 32_000)
-            command = ["redis-server", "--port", str(self.port), "--bind", "127.0.0.1", "--unixsocket", self.socket]
-            self.process = subprocess.Popen([*command, "--save", "", "--appendonly", "no"], stdout=subprocess.DEVNULL)
-            for _ in range(100):
-                if self.process.poll() is not None or os.path.exists(self.socket):
-                    break
-                time.sleep(0.05)
-            if self.process.poll() is None:
-                return
-        raise Failed("Redis did not start")
-
-    def ask(self, *words):
-        with socket.socket(socket.AF_UNIX) as connection:
-            connection.connect(self.socket)
-            connection.sendall(
-                b"*%d\r\n" % len(words) + b"".join(b"$%d\r\n%s\r\n" % (len(w), w.encode()) for w in words)
-            )
-            data = b""
-            while b"\r\n" not in data or (
-                data[:1] == b"$" and len(data) < int(data[1 : data.index(b"\r\n")]) + data.index(b"\r\n") + 4
-            ):
-                data += connection.recv(65536)
-            return data.decode()
-
-    def info(self):
-        text = self.ask("INFO", "all")
-        number = lambda name: float(re.search(rf"^{name}:([\d.]+)", text, re.M)[1])  # noqa: E731
-        return {
-            "bytes": number("used_memory"),
-            "commands": number("total_commands_processed"),
-            "cpu": number("used_cpu_sys") + number("used_cpu_user"),
-        }
-
-    def stop(self):
-        self.process.terminate()
-        self.process.wait()
-
-
 class Bench:
     def __init__(self, program, store, capacity):
         self.stack, self.store = contextlib.ExitStack(), store
@@ -148,10 +101,9 @@ class Bench:
         if self.redis:
             sample.update({f"redis_{name}": value for name, value in self.redis.info().items()})
         else:
-            directory = os.path.join(self.workshop.directory, "server-data")
             sample["file"] = sum(
-                os.stat(os.path.join(directory, name)).st_blocks * 512
-                for name in os.listdir(directory)
+                os.stat(os.path.join(self.server.data, name)).st_blocks * 512
+                for name in os.listdir(self.server.data)
                 if name.startswith("jobs")
             )
         return sample

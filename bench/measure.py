@@ -90,8 +90,8 @@ class Command:
 class Request:
     """A POST over a persistent connection. No library, because its overhead would be charged to the server."""
 
-    def __init__(self, address, path, encode, decode):
-        self.encode, self.decode = encode, decode
+    def __init__(self, address, path, encode, decode, status=200):
+        self.encode, self.decode, self.status = encode, decode, status
         self.address = address
         self._connect()
         host = f"{address[0]}:{address[1]}"
@@ -136,7 +136,8 @@ class Request:
         # Chunked encoding. This sequence cannot occur within JSON.
         return self.received if self.received.endswith(b"\r\n0\r\n\r\n") else None
 
-    def stdout(self, answer):
+    def json(self, answer, status=None):
+        """The body of an answer with the expected status."""
         body = answer[self.body :]
         if self.length is None:
             chunks = []
@@ -144,9 +145,12 @@ class Request:
                 chunks.append(body[line + 2 : line + 2 + size])
                 body = body[line + 4 + size :]
             body = b"".join(chunks)
-        if not answer.startswith(b"HTTP/1.1 200 "):
+        if not answer.startswith(b"HTTP/1.1 %d " % (status or self.status)):
             raise Failed(f"the answer was {answer[9:12].decode()}: {body[:500]!r}")
-        return self.decode(json.loads(body))
+        return json.loads(body)
+
+    def stdout(self, answer):
+        return self.decode(self.json(answer))
 
     def close(self):
         self.socket.close()

@@ -44,8 +44,9 @@ class Server:
 
     name = "sandbox-server"
 
-    def __init__(self, program, workshop, capacity, cold=False, name=name):
+    def __init__(self, program, workshop, capacity, cold=False, name=name, settings=None):
         self.name = name
+        self.data = os.path.join(workshop.directory, f"{name} data")
         definitions = os.path.join(os.path.dirname(os.path.abspath(__file__)), "runtimes")
         # The server drops root privileges, so definitions have to be where it can still read them.
         visible = os.path.join(workshop.directory, "runtimes")
@@ -55,11 +56,12 @@ class Server:
                 copy.write(source.read())
         environment = {
             **workshop.environment,
-            "SANDBOX_DATA_DIR": os.path.join(workshop.directory, f"{self.name} data"),
+            "SANDBOX_DATA_DIR": self.data,
             "SANDBOX_RUNTIMES": visible,
             # With 256 concurrent runs on few cores, each takes long and must not time out.
             "SANDBOX_TIMEOUT": "60s",
             "SANDBOX_MAX_TIMEOUT": "60s",
+            **(settings or {}),
         }
         if cold:
             environment.update(SANDBOX_READY_CELLS="0", SANDBOX_ZYGOTES="0")
@@ -104,8 +106,8 @@ class Server:
             raise Failed(f"the server did not start: {log.read()[-2000:]}")
 
     def _keeper(self):
-        # The keeper is the child of a launcher, which is a child of the server; in release 0.1, the child of the server. It
-        # gives itself its name.
+        # The keeper is the child of a launcher, which is a child of the server; in release 0.1, it is the child of the
+        # server. It gives itself its name.
         for _ in range(100):
             below = children(self.pid)
             for pid in [*below, *(pid for child in below for pid in children(child))]:

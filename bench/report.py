@@ -16,7 +16,15 @@ __all__ = ["plot", "text", "write_docs"]
 def text(result):
     return "\n\n".join(
         part
-        for part in (latency(result), throughput(result), memory(result), growth(result), missing(result), bars(result))
+        for part in (
+            latency(result),
+            throughput(result),
+            memory(result),
+            growth(result),
+            jobs(result),
+            missing(result),
+            bars(result),
+        )
         if part
     )
 
@@ -149,6 +157,23 @@ def growth(result):
         "processes below",
     ]
     return rows and table(head, rows, range(8))
+
+
+def jobs(result):
+    if "jobs" not in result:
+        return ""
+    figures = result["jobs"]
+    rows = [
+        ["created a second, embedded store, 32 clients", f"{figures['created_embedded']:.0f}"],
+        ["created a second, two servers on one Redis, 32 clients", f"{figures['created_redis']:.0f}"],
+        ["runs a second as jobs, Redis", f"{figures['throughput']['jobs']:.0f}"],
+        ["runs a second without jobs, same server", f"{figures['throughput']['runs']:.0f}"],
+        ["first output of a followed job, Redis", milliseconds(figures["first_output"]["job"])],
+        ["first output of a streamed run, same server", milliseconds(figures["first_output"]["run"])],
+        ["commands a second of an idle server to Redis", f"{figures['idle_commands']:.2f}"],
+        ["a finished job with a request of 1 KB in Redis", f"{figures['finished_bytes']:.0f} bytes"],
+    ]
+    return table(["jobs", ""], rows, [1])
 
 
 def missing(result):

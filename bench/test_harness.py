@@ -11,6 +11,7 @@ import xml.dom.minidom
 import bars
 import machine
 import report
+from jobs import JobRequest
 from measure import CODE, Command, Contender, Failed, Request, at_once, interleaved, once, percentile
 
 SHELL = [["/bin/sh", "-c", CODE]]
@@ -66,7 +67,7 @@ class Requests(unittest.TestCase):
 
             def do_POST(self):
                 body = self.rfile.read(int(self.headers["Content-Length"]))
-                self.send_response(500 if b"broken" in body else 200)
+                self.send_response(500 if b"broken" in body else 202 if b'"id"' in body else 200)
                 if b"pieces" in body:
                     self.send_header("Transfer-Encoding", "chunked")
                     self.end_headers()
@@ -78,6 +79,14 @@ class Requests(unittest.TestCase):
                     self.send_header("Content-Length", str(len(body)))
                     self.end_headers()
                     self.wfile.write(body)
+
+            def do_GET(self):
+                printed = self.path.partition("?")[0].rpartition("/")[2]
+                body = json.dumps({"result": {"stdout": printed} if printed != "endless" else None}).encode()
+                self.send_response(200)
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
 
             def log_message(self, *_):
                 pass
@@ -101,6 +110,16 @@ class Requests(unittest.TestCase):
     def test_an_error_fails(self):
         with self.assertRaisesRegex(Failed, "the answer was 500"):
             once(self.slot, "broken", "broken")
+
+
+    def test_a_job_has_a_time_when_its_result_is_there(self):
+        slot = JobRequest(self.server.server_address, lambda source: {"id": source})
+        self.addCleanup(slot.close)
+        once(slot, "right", "right")
+        with self.assertRaisesRegex(Failed, "printed 'wrong'"):
+            once(slot, "wrong", "right")
+        with self.assertRaisesRegex(Failed, "did not end"):
+            once(slot, "endless", "endless")
 
 
 class Judgement(unittest.TestCase):
