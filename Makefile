@@ -147,7 +147,8 @@ UNCOUNTED = sandbox-testing/* $(addprefix sandbox-zygote/src/,entry.rs node.rs s
 
 ## Measure the line coverage of the tests; fail below 80 % of all lines or 70 % of a crate's. Counters are relocatable so that forks share them: see the tests' harness.
 coverage: setup-coverage
-	RUSTFLAGS="-C llvm-args=-runtime-counter-relocation" RUSTC_WRAPPER=$(CURDIR)/scripts/rustc-for-coverage $(CARGO) tarpaulin --engine llvm --workspace --locked $(FEATURES) --follow-exec \
+	# Most tests wait for something, so there are more of them at once than processors.
+	RUST_TEST_THREADS=4 RUSTFLAGS="-C llvm-args=-runtime-counter-relocation" RUSTC_WRAPPER=$(CURDIR)/scripts/rustc-for-coverage $(CARGO) tarpaulin --engine llvm --workspace --locked $(FEATURES) --follow-exec \
 		$(UNCOUNTED:%=--exclude-files "crates/%") --target-dir target/coverage --skip-clean --timeout 600 --fail-under 80 --out Stdout --out Json --output-dir target/coverage \
 		-- $(UNMEASURED:%=--skip %)
 	scripts/coverage-by-crate target/coverage/tarpaulin-report.json
