@@ -9,7 +9,7 @@ RELEASE = target/$(shell rustc -vV | sed -n 's/^host: //p')/release
 DEBUG = $(RELEASE:release=debug)
 BIN = $(RELEASE)/sandbox-run
 
-.PHONY: run build install uninstall deb test-deb test-unit sandbox-build sandbox-push test-image test-compose test test-backends test-vm-short test-sandbox test-readme docs bless lint unit api measured fuzz fuzz-short fuzz-cell coverage bench bench-smoke bench-syscalls bench-load bench-fairness bench-costs bench-docs chaos chaos-short soak soak-short test-vm setup setup-test setup-coverage setup-deb setup-image setup-fuzz setup-bench setup-vm setup-deploy test-deploy test-pod clean
+.PHONY: run build install uninstall deb test-deb test-unit sandbox-build sandbox-push test-image test-compose test test-backends test-vm-short test-sandbox test-readme docs bless lint unit api measured fuzz fuzz-short fuzz-cell coverage bench bench-smoke bench-syscalls bench-load bench-fairness bench-costs bench-docs chaos chaos-short soak soak-short test-vm setup setup-test setup-coverage setup-deb setup-image setup-fuzz setup-bench setup-vm setup-deploy setup-valkey test-deploy test-valkey test-pod clean
 
 ## Run a Python snippet in a sandbox, show the result, then serve HTTP until Ctrl-C.
 run: build
@@ -222,6 +222,11 @@ test-vm-short: setup-vm
 	tests/vm/hostile short
 	scripts/what-holds --check
 
+## Run the tests of the Redis store, and of jobs on it, with Valkey instead. The build of Valkey that is used has no TLS.
+test-valkey: setup-valkey
+	PATH="$(CURDIR)/target/tools/valkey:$$PATH" $(CARGO) test --locked -p sandbox-jobs --lib -- --skip tls_checks_the_server
+	PATH="$(CURDIR)/target/tools/valkey:$$PATH" $(CARGO) test --locked -p sandbox-server --features otlp --test server -- redis
+
 ## Check deploy/: the Helm chart with Kubernetes' own schema, alert rules with their tests, the dashboard, and that the server has every metric and setting they name.
 test-deploy: setup-deploy
 	$(CARGO) build --locked --quiet -p sandbox-server
@@ -258,6 +263,9 @@ setup-vm:
 
 setup-deploy:
 	@scripts/setup build deploy
+
+setup-valkey:
+	@scripts/setup build test valkey
 
 clean:
 	$(CARGO) clean

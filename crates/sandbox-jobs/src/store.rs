@@ -63,6 +63,16 @@ impl StoreError {
             Self::Redis(_) => !self.is_full(),
         }
     }
+
+    /// Whether there was no answer, or only that the store is starting: it may just come later than its client.
+    #[must_use]
+    pub fn is_unanswered(&self) -> bool {
+        match self {
+            Self::File(_) | Self::Gone => false,
+            #[cfg(feature = "redis")]
+            Self::Redis(error) => error.is_io_error() || error.is_timeout() || error.code() == Some("LOADING"),
+        }
+    }
 }
 
 type Result<T> = std::result::Result<T, StoreError>;

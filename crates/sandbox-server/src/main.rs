@@ -196,13 +196,28 @@ fn run(mut config: Config, executor: Result<Executor, Failure>) -> Result<(), St
     served
 }
 
+/// How long a server that starts waits for Redis.
+#[cfg(feature = "redis")]
+const REDIS_PATIENCE: std::time::Duration = std::time::Duration::from_secs(60);
+
 /// The store for jobs: Redis if there is one, else a file.
 #[cfg_attr(not(feature = "redis"), expect(clippy::unused_async, reason = "a file is opened without waiting"))]
 async fn open_jobs(config: &Config, data_dir: &Path) -> Result<sandbox_jobs::JobStore, String> {
     #[cfg(feature = "redis")]
     if let Some(redis) = &config.redis {
-        let opened = sandbox_jobs::JobStore::redis(redis.clone(), config.retention).await;
-        return opened.map_err(|error| error.to_string());
+        // It may be started at the same time.
+        let began = std::time::Instant::now();
+        let mut pause = std::time::Duration::from_millis(200);
+        loop {
+            match sandbox_jobs::JobStore::redis(redis.clone(), config.retention).await {
+                Err(error) if error.is_unanswered() && began.elapsed() < REDIS_PATIENCE => {
+                    tracing::warn!(%error, "Redis does not answer yet; trying again for {REDIS_PATIENCE:?} in all");
+                    tokio::time::sleep(pause).await;
+                    pause = (pause * 2).min(REDIS_PATIENCE / 10);
+                }
+                opened => return opened.map_err(|error| error.to_string()),
+            }
+        }
     }
     sandbox_jobs::JobStore::embedded(&data_dir.join(backup::JOBS), config.retention).map_err(|error| error.to_string())
 }

@@ -41,6 +41,22 @@ fn redis_may_be_away_and_restarted_during_a_run() {
 }
 
 #[test]
+fn redis_may_start_after_its_servers() {
+    let mut redis = RedisServer::on_socket(&[]);
+    redis.kill();
+    let url = redis.socket_url();
+    std::thread::scope(|scope| {
+        let server = scope.spawn(|| Server::start_with(&["--capacity", "2"], &[("REDIS_URL", &url)]));
+        std::thread::sleep(Duration::from_secs(1));
+        assert!(!server.is_finished(), "it waits");
+        redis.start_again(&[]);
+        let server = server.join().unwrap();
+        let job = server.submit(&json!({"code": "print(1)"}));
+        assert_eq!(server.job(&job, "?wait=30s")["result"]["stdout"], "1\n");
+    });
+}
+
+#[test]
 fn a_full_redis_loses_no_result() {
     let redis = RedisServer::on_socket(&[]);
     let socket = redis.socket_url().replace("unix://", "");
