@@ -23,12 +23,19 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 /// Whether there is a keeper.
 #[derive(Debug)]
 pub(crate) struct KeeperWatch {
-    is_up: watch::Sender<bool>,
+    current: watch::Sender<CurrentKeeper>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct CurrentKeeper {
+    is_up: bool,
+    /// How many there were before.
+    number: u64,
 }
 
 impl Default for KeeperWatch {
     fn default() -> Self {
-        Self { is_up: watch::Sender::new(true) }
+        Self { current: watch::Sender::new(CurrentKeeper { is_up: true, number: 0 }) }
     }
 }
 
@@ -36,7 +43,27 @@ impl KeeperWatch {
     /// Waits until there is a keeper, however long that takes.
     pub(crate) async fn wait(&self) {
         // The sender is right here.
-        let _ = self.is_up.subscribe().wait_for(|up| *up).await;
+        let _ = self.current.subscribe().wait_for(|keeper| keeper.is_up).await;
+    }
+
+    /// The number of the keeper of this moment.
+    pub(crate) fn number(&self) -> u64 {
+        self.current.borrow().number
+    }
+
+    /// Waits for a keeper after the one with this number, which was found to have ended, but not for long. The kernel may
+    /// report the end of its connections before that of the process.
+    pub(crate) async fn wait_for_next(&self, number: u64) {
+        let mut keepers = self.current.subscribe();
+        let _ = tokio::time::timeout(PATIENCE, keepers.wait_for(|keeper| keeper.is_up && keeper.number > number)).await;
+    }
+
+    fn has_ended(&self) {
+        self.current.send_modify(|keeper| keeper.is_up = false);
+    }
+
+    fn was_replaced(&self) {
+        self.current.send_modify(|keeper| *keeper = CurrentKeeper { is_up: true, number: keeper.number + 1 });
     }
 
     /// Waits until there is a keeper, but not for long.
@@ -60,7 +87,7 @@ pub(crate) async fn watch(app: Arc<App>) {
             continue;
         }
         let noticed = Instant::now();
-        app.keeper.is_up.send_replace(false);
+        app.keeper.has_ended();
         tracing::error!(load = app.load(), "the keeper ended; its runs have failed, starting another keeper");
         if !replace(&app).await {
             tracing::error!("the keeper's launcher ended too; shutting down");
@@ -68,7 +95,7 @@ pub(crate) async fn watch(app: Arc<App>) {
             return;
         }
         app.metrics.keeper_restart();
-        app.keeper.is_up.send_replace(true);
+        app.keeper.was_replaced();
         let ms = u64::try_from(noticed.elapsed().as_millis()).unwrap_or(u64::MAX);
         tracing::warn!(ms, "started another keeper");
     }
@@ -112,13 +139,27 @@ mod tests {
 
     #[tokio::test]
     async fn a_run_waits_for_the_next_keeper_but_not_for_ever() {
-        let keeper = KeeperWatch::default();
+        let keeper = Arc::new(KeeperWatch::default());
         assert!(keeper.wait_briefly().await.is_ok());
-        keeper.is_up.send_replace(false);
+        keeper.has_ended();
         let refused = keeper.wait_at_most(Duration::from_millis(1)).await.expect_err("there is none");
         assert_eq!(refused.code(), Code::Unavailable);
-        let sender = keeper.is_up.clone();
-        tokio::spawn(async move { sender.send_replace(true) });
+        let next = Arc::clone(&keeper);
+        tokio::spawn(async move { next.was_replaced() });
         assert!(keeper.wait_briefly().await.is_ok());
+    }
+
+    #[tokio::test]
+    async fn a_failed_attempt_waits_for_a_keeper_that_it_has_not_seen() {
+        let keeper = KeeperWatch::default();
+        let seen = keeper.number();
+        let waits = async |keeper: &KeeperWatch| {
+            tokio::time::timeout(Duration::from_millis(10), keeper.wait_for_next(seen)).await.is_err()
+        };
+        assert!(waits(&keeper).await, "its end was not noticed yet");
+        keeper.has_ended();
+        assert!(waits(&keeper).await, "it was not replaced yet");
+        keeper.was_replaced();
+        assert!(!waits(&keeper).await);
     }
 }

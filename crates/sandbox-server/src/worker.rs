@@ -191,7 +191,7 @@ pub(crate) fn running(app: &App) -> MutexGuard<'_, HashMap<JobId, Arc<RunningJob
 
 /// Carries a job out, in a thread that may block. Its lease is renewed until its end is recorded.
 fn carry_out(app: &App, handle: &Handle, job: &Job) {
-    let attempt = job.attempt();
+    let (attempt, keeper) = (job.attempt(), app.keeper.number());
     app.metrics.job(job.waited(), attempt.number > 1);
     let stop = match CancelHandle::new() {
         Ok(stop) => stop,
@@ -228,6 +228,10 @@ fn carry_out(app: &App, handle: &Handle, job: &Job) {
         Err(refused) if refused.is_internal() => AttemptEnd::HostFailure(internal_error(refused.to_string())),
         Err(refused) => AttemptEnd::Finished(internal_error(refused.to_string())),
     };
+    if matches!(outcome, AttemptEnd::KeeperEnd(_)) {
+        // Otherwise the next attempt might begin with the same keeper, and fail without having run.
+        handle.block_on(app.keeper.wait_for_next(keeper));
+    }
     handle.block_on(conclude(app, attempt, outcome));
     running(app).remove(&job.id);
 }
