@@ -137,9 +137,13 @@ mod tests {
     /// Answers queries over UDP and TCP at the same port: `long.example` only over TCP, `db.corp.example` at 192.0.2.7,
     /// `broken.example` with a failure, and nothing else. Ends after `count` datagrams.
     fn server(count: usize) -> (SocketAddr, JoinHandle<Vec<String>>) {
-        let udp = UdpSocket::bind("127.0.0.1:0").expect("bind");
+        // A port that is free for datagrams may be taken for connections.
+        let both = || {
+            let udp = UdpSocket::bind("127.0.0.1:0").expect("bind");
+            Some((TcpListener::bind(udp.local_addr().expect("address")).ok()?, udp))
+        };
+        let (tcp, udp) = std::iter::repeat_with(both).take(100).flatten().next().expect("a port");
         let address = udp.local_addr().expect("address");
-        let tcp = TcpListener::bind(address).expect("bind");
         let answer = |query: &[u8], is_tcp: bool| {
             let mut name = String::new();
             let mut at = 12;
@@ -220,8 +224,10 @@ mod tests {
     fn the_next_server_is_asked_after_a_failure() {
         let (first, one) = server(1);
         let (second, two) = server(1);
-        let unreachable = UdpSocket::bind("127.0.0.1:0").and_then(|socket| socket.local_addr()).expect("a port");
-        let servers = vec![unreachable, first, second];
+        // A connected socket keeps its port from others, and takes nothing from anyone but its peer.
+        let taken = UdpSocket::bind("127.0.0.1:0").expect("bind");
+        taken.connect("127.0.0.1:1").expect("connect");
+        let servers = vec![taken.local_addr().expect("address"), first, second];
         let config = ResolverConfig { servers, search: vec![], ..config(first) };
         assert!(look_up(&config, "broken.example", false, soon()).is_empty());
         for thread in [one, two] {
