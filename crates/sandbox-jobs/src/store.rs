@@ -64,7 +64,7 @@ impl StoreError {
         }
     }
 
-    /// Whether there was no answer, or only that the store is starting: it may just come later than its client.
+    /// Whether the store did not answer, or answered that it is still starting.
     #[must_use]
     pub fn is_unanswered(&self) -> bool {
         match self {

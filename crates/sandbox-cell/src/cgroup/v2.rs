@@ -24,7 +24,7 @@ pub(crate) struct CgroupV2 {
     cell: PathBuf,
     init: OwnedFd,
     program: Vec<File>,
-    /// Reports a full memory. A file of its own: whoever reads it acknowledges the report.
+    /// Reports that memory is full. Opened a second time, because reading it acknowledges the report.
     alarm: Option<File>,
     cpu_usage: CounterFile,
     memory_peak: CounterFile,
