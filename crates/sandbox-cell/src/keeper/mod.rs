@@ -6,6 +6,7 @@
 //! [`Keeper::start_replaceable`] and gets another by [`Keeper::replace`].
 
 mod bridges;
+mod cell;
 mod factory;
 mod ids;
 mod launch;
@@ -17,33 +18,26 @@ mod serve;
 mod supervise;
 mod zygote_namespace;
 
+pub use cell::{Cell, GatewaySockets, Parking, Ready, Start, Stdio, null};
 pub use launch::keeper_main_if_asked;
 pub(crate) use serve::IGNORED_SIGNALS;
 
-use std::fs::File;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
+use rustix::net::SendFlags;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
-use rustix::net::{RecvFlags, SendFlags};
 use rustix::process::WaitIdOptions;
-use sandbox_zygote::protocol::EnterParams;
 
 use self::launch::PrivilegedRole;
 use self::launcher::KeeperLauncher;
-use crate::archive::{Archive, FileCaps};
 use crate::bridge::BridgeMain;
 use crate::error::Failure;
-use crate::layer::LayerSet;
-use crate::outcome::{Outcome, StopReason, Usage};
-use crate::spec::{CellSpec, Command, Gateway, Mount, Network, ZygoteNamespaceId};
-use crate::stdio;
-use crate::syscalls::EntryKey;
-use crate::wire::{self, FromCell, Received, RunParams, Sources, ToCell, ToKeeper};
-use sandbox_base::limits::Limits;
+use crate::spec::CellSpec;
+use crate::wire::{self, Sources, ToKeeper};
 use sandbox_base::wait::{is_readable, timespec};
 
 /// A running keeper process. When it and all its cells are dropped, that waits until it has ended, with nothing left.
@@ -67,12 +61,6 @@ struct KeeperProcess {
     /// Dropped last: a launcher ends after its keepers.
     _launcher: Option<Arc<KeeperLauncher>>,
 }
-
-/// How long a cell may take to become ready, with any backend. The keeper gives up earlier.
-const READY: Duration = Duration::from_secs(65);
-
-/// How long the keeper may take to say what a cell has used.
-const SAMPLE: Duration = Duration::from_secs(10);
 
 /// How long it may take until nothing is left of a cell, or of a keeper with all its cells.
 const DELETE: Duration = Duration::from_secs(10);
@@ -152,12 +140,7 @@ impl Keeper {
         wire::send(&keeper.control, &ToKeeper::Create(Box::new(spec.clone())), &[theirs.as_fd()], SendFlags::empty())
             .map_err(|errno| keeper.failure(WHAT, errno))?;
         drop(theirs);
-        let gateway = match &spec.network {
-            Network::Gateway(gateway) => Some((gateway.clone(), vec![])),
-            Network::None | Network::Localhost => None,
-        };
-        let (ready, parking, parked, ended, sample) = (None, None, false, None, None);
-        Ok(Cell { socket: ours, ready, gateway, buffer: vec![0; 4096], parking, parked, ended, sample, keeper })
+        Ok(Cell::new(ours, &spec.network, keeper))
     }
 
     /// How many cells neither answer nor die, as far as their callers know.
@@ -264,347 +247,4 @@ fn wait_for(fd: impl AsFd, until: Instant) -> rustix::io::Result<bool> {
             ready => return ready.map(|ready| ready > 0),
         }
     }
-}
-
-/// The three standard streams of a program.
-#[derive(Debug, Clone, Copy)]
-pub struct Stdio<'a> {
-    /// Where it reads from.
-    pub stdin: BorrowedFd<'a>,
-    /// Where its output goes.
-    pub stdout: BorrowedFd<'a>,
-    /// Where its errors go.
-    pub stderr: BorrowedFd<'a>,
-}
-
-/// A command to start, with all that belongs to it.
-#[derive(Debug, Clone, Copy)]
-pub struct Start<'a> {
-    /// What to run.
-    pub command: &'a Command,
-    /// Its streams.
-    pub stdio: Stdio<'a>,
-    /// What is to be shown of the host at the cell's slots, read-only.
-    pub mounts: &'a [Mount],
-    /// What it may use, if that differs from what the cell was made for. Disk and inodes are the cell's own.
-    pub limits: Option<&'a Limits>,
-    /// A descriptor that the program gets as number 3.
-    pub extra: Option<BorrowedFd<'a>>,
-    /// Files to make before.
-    pub files: Option<&'a Archive>,
-    /// What to collect afterwards, and the pipe to send it through: what the command left in its working directory,
-    /// and what is in the cell's volumes. [`crate::archive::read_all`] reads it, after the command's end.
-    pub collect: Option<(FileCaps, BorrowedFd<'a>)>,
-    /// Whether it is the only or last command: the cell is deleted as soon as it has ended.
-    pub last: bool,
-}
-
-impl<'a> Start<'a> {
-    /// A command with its streams and nothing else, after which others may come.
-    #[must_use]
-    pub fn new(command: &'a Command, stdio: Stdio<'a>) -> Self {
-        Self { command, stdio, mounts: &[], limits: None, extra: None, files: None, collect: None, last: false }
-    }
-}
-
-/// A cell that is ready for a command.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Ready {
-    /// The layers that are in force in it.
-    pub isolation: LayerSet,
-    /// How long it took to make.
-    pub prepare: Duration,
-    /// The zygote namespace, if it is a zygote's.
-    pub zygote_namespace: Option<ZygoteNamespaceId>,
-}
-
-/// What a zygote needs to fork a child into a cell.
-#[derive(Debug)]
-pub struct Parking {
-    /// What the zygote has to be told: a message, and the descriptors that go with it.
-    pub message: [u8; EnterParams::SIZE],
-    /// The descriptors.
-    pub fds: Vec<OwnedFd>,
-}
-
-/// The sockets of a cell's gateway. They belong to the cell's network wherever they are served.
-#[derive(Debug)]
-pub struct GatewaySockets {
-    /// Listens for clients of a proxy.
-    pub proxy: Option<OwnedFd>,
-    /// Receives questions for a resolver, as datagrams.
-    pub dns: Option<OwnedFd>,
-    /// For each port, listens for connections to any address.
-    pub ports: Vec<OwnedFd>,
-}
-
-/// A cell: one single-use sandbox. Dropping it deletes it without waiting; [`Cell::delete`] waits.
-///
-/// As a descriptor ([`AsFd`]) it becomes readable when [`Cell::poll`] has something to take in.
-#[derive(Debug)]
-pub struct Cell {
-    socket: OwnedFd,
-    ready: Option<Ready>,
-    /// Its gateway with its sockets, until they are taken.
-    gateway: Option<(Gateway, Vec<OwnedFd>)>,
-    buffer: Vec<u8>,
-    /// The data with which a zygote enters it, until it is taken.
-    parking: Option<Parking>,
-    /// Whether a zygote's child waits in it.
-    parked: bool,
-    /// An end that arrived while waiting for something else.
-    ended: Option<Box<Outcome>>,
-    /// The usage that the keeper last reported.
-    sample: Option<Usage>,
-    /// Dropped last: a keeper ends after its cells.
-    keeper: Arc<KeeperProcess>,
-}
-
-impl Cell {
-    /// Waits until the cell is ready and says what it is made of.
-    pub fn ready(&mut self) -> Result<Ready, Failure> {
-        self.ready_unless(&[])?.ok_or_else(|| Failure::new("the cell did not get ready", "the wait was cancelled"))
-    }
-
-    /// The same, unless one of `cancel` becomes readable first: then there is no answer.
-    pub fn ready_unless(&mut self, cancel: &[BorrowedFd<'_>]) -> Result<Option<Ready>, Failure> {
-        let until = Instant::now() + READY;
-        loop {
-            if let Some(ready) = self.ready {
-                return Ok(Some(ready));
-            }
-            if !cancel.is_empty() {
-                let fds: Vec<_> = [self.socket.as_fd()].into_iter().chain(cancel.iter().copied()).collect();
-                let arrived = is_readable(&fds, until.saturating_duration_since(Instant::now()));
-                if is_readable(cancel, Duration::ZERO) {
-                    return Ok(None);
-                }
-                // A signal ends a wait early.
-                if !arrived && Instant::now() < until {
-                    continue;
-                }
-            }
-            self.wait_until(until, "the cell did not get ready")?;
-            if let Some(FromCell::Ended(outcome)) = self.receive()? {
-                self.ended = Some(outcome);
-            }
-        }
-    }
-
-    /// What the cell is made of, if it has been heard to be ready.
-    #[must_use]
-    pub fn is_ready(&self) -> Option<Ready> {
-        self.ready
-    }
-
-    /// Starts a command as soon as the cell is ready, and returns at once; [`Cell::wait`] tells how it ended. A cell
-    /// runs one command at a time.
-    pub fn start(&self, start: &Start<'_>) -> Result<(), Failure> {
-        let Start { command, stdio, mounts, limits, extra, files, collect, last } = start;
-        let command = command_file(command)?;
-        let mut fds = vec![command.as_fd(), stdio.stdin, stdio.stdout, stdio.stderr];
-        fds.extend(*extra);
-        let files = files.filter(|files| !files.is_empty());
-        fds.extend(files.map(|files| files.as_file().as_fd()));
-        fds.extend(collect.map(|(_, pipe)| pipe));
-        let collect = collect.map(|(caps, _)| caps);
-        let (limits, extra, files) = (limits.cloned(), extra.is_some(), files.is_some());
-        let run = RunParams { limits, extra, files, collect, last: *last };
-        self.say(&ToCell::Run { run: Box::new(run), mounts: mounts.to_vec() }, &fds)
-    }
-
-    /// Starts a companion in a cell that is ready: a program that prepares to help a later command, and ends with it. A
-    /// failure to start it is reported like the failure of a command.
-    pub fn accompany(&self, companion: &Command, stdio: Stdio<'_>) -> Result<(), Failure> {
-        let command = command_file(companion)?;
-        self.say(&ToCell::Accompany, &[command.as_fd(), stdio.stdin, stdio.stdout, stdio.stderr])
-    }
-
-    /// The sockets of a cell with a gateway, once it is ready. Their holder decides what the cell can reach.
-    pub fn take_gateway(&mut self) -> Result<Option<GatewaySockets>, Failure> {
-        self.ready()?;
-        let Some((gateway, sockets)) = self.gateway.take() else { return Ok(None) };
-        let mut sockets = sockets.into_iter();
-        let mut next = |wanted: bool| if wanted { sockets.next() } else { None };
-        let (proxy, dns) = (next(gateway.proxy), next(gateway.dns));
-        Ok(Some(GatewaySockets { proxy, dns, ports: sockets.collect() }))
-    }
-
-    /// What a zygote needs to fork a child into the cell, once it is ready. For cells that are made for that.
-    pub fn take_parking(&mut self) -> Result<Option<Parking>, Failure> {
-        self.ready()?;
-        Ok(self.parking.take())
-    }
-
-    /// Waits until a zygote's child waits in the cell, but not longer than this.
-    pub fn wait_until_parked(&mut self, patience: Duration) -> Result<(), Failure> {
-        let until = Instant::now() + patience;
-        while !self.parked {
-            self.wait_until(until, "no zygote has entered the cell")?;
-            self.receive()?;
-        }
-        Ok(())
-    }
-
-    /// Waits for a message; if none comes in time, `what` did not happen.
-    fn wait_until(&self, until: Instant, what: &str) -> Result<(), Failure> {
-        match wait_for(&self.socket, until) {
-            Ok(true) => Ok(()),
-            Ok(false) => Err(Failure::new(what, "it took too long")),
-            Err(errno) => Err(Failure::os("cannot wait for the cell", errno)),
-        }
-    }
-
-    /// Runs a command to its end. Without streams of its own to follow, this is all there is to it.
-    ///
-    /// Output goes where `stdio` says; to capture it, pass files, or use [`Cell::start`] with pipes and read them
-    /// while waiting for [`Cell::wait`].
-    pub fn run(&mut self, command: &Command, stdio: Stdio<'_>, files: Option<&Archive>) -> Result<Outcome, Failure> {
-        self.start(&Start { files, ..Start::new(command, stdio) })?;
-        self.wait()
-    }
-
-    /// Waits for the end of the command. Nothing that it started is left then.
-    pub fn wait(&mut self) -> Result<Outcome, Failure> {
-        loop {
-            if let Some(outcome) = self.ended.take() {
-                return Ok(*outcome);
-            }
-            if let Some(FromCell::Ended(outcome)) = self.receive()? {
-                self.ended = Some(outcome);
-            }
-        }
-    }
-
-    /// Takes in what has arrived, without waiting: the end of the command, if that is what it was. For callers that
-    /// wait for several things at once.
-    pub fn poll(&mut self) -> Result<Option<Outcome>, Failure> {
-        if self.ended.is_none()
-            && let Some(FromCell::Ended(outcome)) = self.receive()?
-        {
-            self.ended = Some(outcome);
-        }
-        Ok(self.ended.take().map(|outcome| *outcome))
-    }
-
-    /// Ends the command. [`Cell::wait`] reports its end as always.
-    pub fn stop(&self, reason: StopReason) -> Result<(), Failure> {
-        self.say(&ToCell::Stop(reason), &[])
-    }
-
-    /// What the cell has used up to now.
-    pub fn metrics(&mut self) -> Result<Usage, Failure> {
-        self.sample = None;
-        self.ask()?;
-        let until = Instant::now() + SAMPLE;
-        loop {
-            if let Some(usage) = self.sample.take() {
-                return Ok(usage);
-            }
-            self.wait_until(until, "the keeper did not say what the cell has used")?;
-            if let Some(FromCell::Ended(outcome)) = self.receive()? {
-                self.ended = Some(outcome);
-            }
-        }
-    }
-
-    /// Asks what the cell has used up to now, without waiting for the answer.
-    pub fn ask(&self) -> Result<(), Failure> {
-        self.say(&ToCell::Sample, &[])
-    }
-
-    /// The answer to [`Cell::ask`], once [`Cell::poll`] has taken it in.
-    pub fn take_sample(&mut self) -> Option<Usage> {
-        self.sample.take()
-    }
-
-    /// Gives up a cell that does not end. It counts as lost ([`Keeper::lost_cells`]) until nothing is left of it.
-    pub fn abandon(self) {
-        /// More than the keeper has cells.
-        const MOST: usize = 2048;
-        let _ = rustix::net::shutdown(&self.socket, rustix::net::Shutdown::Write);
-        let mut lost = self.keeper.lost.lock().unwrap_or_else(PoisonError::into_inner);
-        if lost.len() < MOST {
-            lost.push(self.socket);
-        }
-    }
-
-    /// Deletes the cell and returns when nothing of it is left: no process, mount or control group.
-    pub fn delete(mut self) -> Result<(), Failure> {
-        let failed = |errno| Failure::os("cannot delete the cell", errno);
-        rustix::net::shutdown(&self.socket, rustix::net::Shutdown::Write).map_err(failed)?;
-        let until = Instant::now() + DELETE;
-        self.wait_until(until, "the cell cannot be deleted yet")?;
-        while let Received::Message(_, _) =
-            wire::receive::<FromCell>(&self.socket, &mut self.buffer, RecvFlags::empty()).map_err(failed)?
-        {
-            self.wait_until(until, "the cell cannot be deleted yet")?;
-        }
-        Ok(())
-    }
-
-    fn say(&self, message: &ToCell, fds: &[BorrowedFd<'_>]) -> Result<(), Failure> {
-        wire::send(&self.socket, message, fds, SendFlags::empty())
-            .or_else(|errno| match errno {
-                // The keeper has given the cell up; its reason is waiting to be received.
-                Errno::PIPE | Errno::CONNRESET => Ok(()),
-                errno => Err(errno),
-            })
-            .map_err(|errno| Failure::os("cannot reach the cell", errno))
-    }
-
-    /// Receives a message; keeps for itself that the cell is ready.
-    fn receive(&mut self) -> Result<Option<FromCell>, Failure> {
-        match wire::receive(&self.socket, &mut self.buffer, RecvFlags::empty()) {
-            Ok(Received::Message(FromCell::Ready { isolation, prepare, zygote_namespace, id, key, landlock }, fds)) => {
-                self.ready = Some(Ready { isolation, prepare, zygote_namespace });
-                if let Some((_, sockets)) = &mut self.gateway {
-                    *sockets = fds;
-                } else if !fds.is_empty() {
-                    self.parking = Some(Parking::new(fds, id, key, landlock));
-                }
-                Ok(None)
-            }
-            Ok(Received::Message(FromCell::Parked, _)) => {
-                self.parked = true;
-                Ok(None)
-            }
-            Ok(Received::Message(FromCell::Sample(usage), _)) => {
-                self.sample = Some(usage);
-                Ok(None)
-            }
-            Ok(Received::Message(FromCell::Failed(failure), _)) => Err(failure),
-            Ok(Received::Message(message, _)) => Ok(Some(message)),
-            Ok(Received::Closed) if self.keeper.is_ending() => Err(Failure::of_keeper("the cell is gone")),
-            Ok(Received::Closed) => Err(Failure::new("the cell is gone", "the keeper closed its connection")),
-            Err(errno) => Err(self.keeper.failure("cannot reach the cell", errno)),
-        }
-    }
-}
-
-/// A command in the file in which init gets it.
-fn command_file(command: &Command) -> Result<OwnedFd, Failure> {
-    wire::command_file(command).map_err(|errno| match errno {
-        Errno::TOOBIG => Failure::of_request("cannot run the command", "its arguments and environment exceed 128 KiB"),
-        errno => Failure::os("cannot write the command down", errno),
-    })
-}
-
-impl Parking {
-    fn new(fds: Vec<OwnedFd>, id: Option<u32>, key: Option<EntryKey>, landlock: bool) -> Self {
-        let mut params = EnterParams { landlock, groups: 0, id, key: key.map_or(0, |key| key.0) };
-        params.groups = u32::try_from(fds.len().saturating_sub(params.first_group())).unwrap_or(u32::MAX);
-        Self { message: params.encode(), fds }
-    }
-}
-
-impl AsFd for Cell {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
-    }
-}
-
-/// `/dev/null`, for streams that are not wanted.
-pub fn null() -> std::io::Result<File> {
-    Ok(stdio::open_null()?.into())
 }
