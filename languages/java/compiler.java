@@ -1,20 +1,17 @@
 // Compiles a Java program and finds out which class to start.
 //
 //     Compiler compile OUT PACKAGES ENTRY      compiles, says on standard error what javac says
-//     Compiler serve   OUT PACKAGES DIR        gets warm, then does the same for whoever asks, once
-//     Compiler train   OUT PACKAGES DIR        only gets warm
+//     Compiler train   OUT PACKAGES            only warms up
+//     Compiler zygote  OUT PACKAGES LIBRARY    warms up and becomes a zygote, whose children compile
 //
-// Who asks writes ENTRY to the FIFO `request` in DIR and reads `answer`: a line with the exit code and whether there are
-// messages, then the messages. On standard output it says that it waits.
+// A child is forked into a cell where it waits for the command of one compile stage, whose last argument is ENTRY.
 
-import java.io.BufferedInputStream;
 import java.io.FileDescriptor;
-import java.io.FileInputStream;
 import java.io.FileOutputStream;
 import java.io.IOException;
-import java.io.InputStream;
 import java.io.PrintWriter;
 import java.io.StringWriter;
+import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.DirectoryStream;
 import java.nio.file.FileVisitResult;
@@ -51,40 +48,41 @@ final class Compiler {
         Compiler compiler = new Compiler(Path.of(""), out, packages);
         switch (args[0]) {
             case "compile":
-                int code = compiler.run(args[3]);
-                new FileOutputStream(FileDescriptor.err).write(compiler.messageBytes());
-                // Not waiting for threads of annotation processors, as javac does not.
-                Runtime.getRuntime().halt(code);
+                compiler.finish(args[3]);
                 break;
-            case "serve":
-                warmUp(Path.of(args[3]), packages);
+            case "zygote":
+                warmUp(packages, 16);
+                System.load(args[3]);
                 System.gc();
-                compiler.serve(Path.of(args[3]));
+                int park = serve();
+                // What follows happens in children only.
+                compiler.finish(lastArgument(await(park)));
                 break;
             default:
-                warmUp(Path.of(args[3]), packages);
+                warmUp(packages, 6);
         }
     }
 
-    private void serve(Path dir) throws IOException {
-        System.out.write('\n');
-        System.out.flush();
-        String entry;
-        // Opening it is waiting for somebody.
-        try (InputStream request = new BufferedInputStream(new FileInputStream(dir.resolve("request").toFile()))) {
-            entry = new String(request.readAllBytes(), StandardCharsets.UTF_8);
-        }
+    /** Makes this process a zygote. In a child, returns the descriptor at which it waits. */
+    private static native int serve();
+
+    /** Waits for the command of a child, enters its working directory, and returns the command. */
+    private static native ByteBuffer await(int park);
+
+    /** The last argument in a command: parts that end with a NUL, of which the second is the number of arguments. */
+    private static String lastArgument(ByteBuffer command) {
+        byte[] bytes = new byte[command.remaining()];
+        command.get(bytes);
+        String[] parts = new String(bytes, StandardCharsets.UTF_8).split("\0", -1);
+        return parts[1 + Integer.parseInt(parts[1])];
+    }
+
+    /** Compiles, says what javac says, and ends. */
+    private void finish(String entry) throws IOException {
         int code = run(entry);
-        byte[] said = messageBytes();
-        try (FileOutputStream answer = new FileOutputStream(dir.resolve("answer").toFile())) {
-            answer.write((code + (said.length == 0 ? " no\n" : " yes\n")).getBytes(StandardCharsets.UTF_8));
-            answer.write(said);
-        }
-        Runtime.getRuntime().halt(0);
-    }
-
-    private byte[] messageBytes() {
-        return messages.toString().getBytes(StandardCharsets.UTF_8);
+        new FileOutputStream(FileDescriptor.err).write(messages.toString().getBytes(StandardCharsets.UTF_8));
+        // Not waiting for threads of annotation processors, as javac does not.
+        Runtime.getRuntime().halt(code);
     }
 
     /** Compiles the program that begins in a file. Returns the exit code. */
@@ -249,11 +247,10 @@ final class Compiler {
 
     // What follows makes the compiler fast: everything that programs commonly use is compiled a few times.
 
-    private static final int ROUNDS = 6;
-
-    private static void warmUp(Path dir, Path packages) throws IOException {
-        Path scratch = Files.createTempDirectory(dir, "warm-up");
-        for (int round = 0; round < ROUNDS; round++) {
+    private static void warmUp(Path packages, int rounds) throws IOException {
+        // Not a temporary directory with a random name, for which a descriptor would stay open.
+        Path scratch = Files.createDirectory(Path.of("/tmp/warm-up"));
+        for (int round = 0; round < rounds; round++) {
             for (int sample = 0; sample < SAMPLES.length; sample++) {
                 Path root = Files.createDirectory(scratch.resolve(round + "-" + sample));
                 Path out = Files.createDirectory(root.resolve("out"));

@@ -8,6 +8,7 @@ const path = require('path');
 const vm = require('vm');
 
 const [, first, text, library] = process.argv;
+const environment = Object.entries(process.env).filter(([name]) => name !== 'LD_PRELOAD');
 const runner = vm.compileFunction(text, ['exports', 'require', 'module', '__filename', '__dirname'], {
   filename: __filename,
 });
@@ -51,29 +52,37 @@ function rehearse() {
   process._tickCallback();
 }
 for (let times = 0; times < 20; times++) rehearse();
+if (fs.existsSync(path.join(path.dirname(library), 'large-pages'))) addon.exports.useLargePages();
 
-const place = addon.exports.serve();
-if (place === undefined) process.reallyExit(0);
-// Once more, so that the pages that every program changes are this child's own before somebody waits.
-rehearse();
-const parts = addon.exports.wait(Buffer.from(Int32Array.of(place).buffer)).split('\0').values();
-const next = () => parts.next().value;
-const list = () => Array.from({ length: Number(next()) }, next);
-process.chdir(next());
-const words = list();
-const variables = new Map(list().map((pair) => {
-  const at = pair.indexOf('=');
-  return [pair.slice(0, at), pair.slice(at + 1)];
-}));
-for (const name of Object.keys(process.env)) if (!variables.has(name)) delete process.env[name];
-for (const [name, value] of variables) if (process.env[name] !== value) process.env[name] = value;
+const replace = (object, name, make) => {
+  const own = Object.getOwnPropertyDescriptor(object, name);
+  const key = own.get ? 'get' : 'value';
+  const made = make(own[key]);
+  for (const what of ['name', 'length']) Object.defineProperty(made, what, { value: own[key][what] });
+  Object.defineProperty(object, name, { ...own, [key]: made });
+};
+// When time began for the program.
+let begin = 0;
+const prototype = Object.getPrototypeOf(performance);
+replace(prototype, 'now', (now) => function () { return now.call(this) - begin; });
+replace(prototype, 'timeOrigin', (origin) => function () { return origin.call(this) + begin; });
+replace(process, 'uptime', (uptime) => () => uptime() - begin / 1000);
 
-const options = words.indexOf(__filename) + 1;
-const program = path.resolve(words[options]);
-process.execArgv.splice(0, Infinity, ...words.slice(1, options));
-process.argv.splice(1, Infinity, program, ...words.slice(options + 1));
-Object.defineProperty(process, 'pid', { value: Number(fs.readlinkSync('/proc/self')) });
-if (program !== first) {
+function setVariables(wanted) {
+  for (const name of Object.keys(process.env)) if (!wanted.has(name)) delete process.env[name];
+  for (const [name, value] of wanted) if (process.env[name] !== value) process.env[name] = value;
+}
+
+// Takes over what the program would else have been started with.
+function start(words, variables) {
+  // It is the runner's, which has it.
+  variables.delete('RESULT');
+  setVariables(variables);
+  const options = words.indexOf(__filename) + 1;
+  const program = path.resolve(words[options]);
+  process.execArgv.splice(0, Infinity, ...words.slice(1, options));
+  process.argv.splice(1, Infinity, program, ...words.slice(options + 1));
+  if (program === first) return;
   // Node.js has made up its mind about the program, but asks for the function that runs it.
   const own = Object.getOwnPropertyDescriptor(Module, 'runMain');
   Object.defineProperty(Module, 'runMain', {
@@ -85,18 +94,39 @@ if (program !== first) {
   });
 }
 
-// Time begins now.
-const begin = performance.now();
-const prototype = Object.getPrototypeOf(performance);
-const replace = (object, name, make) => {
-  const own = Object.getOwnPropertyDescriptor(object, name);
-  const key = own.get ? 'get' : 'value';
-  const made = make(own[key]);
-  for (const what of ['name', 'length']) Object.defineProperty(made, what, { value: own[key][what] });
-  Object.defineProperty(object, name, { ...own, [key]: made });
-};
-replace(prototype, 'now', (now) => function () { return now.call(this) - begin; });
-replace(prototype, 'timeOrigin', (origin) => function () { return origin.call(this) + begin; });
-replace(process, 'uptime', (uptime) => () => uptime() - begin / 1000);
+function setId(id) {
+  Object.defineProperty(process, 'pid', { value: id });
+}
 
+// Most runs have the environment of this process and a program by the usual name, without arguments. All that depends on
+// that is done here, the runner's own work too. A child whose run differs does it again.
+const heap = process.execArgv.find((word) => word.startsWith('--max-old-space-size='));
+const usualWords = [process.execPath, heap, '--require', __filename, path.basename(first)];
+const pairs = environment.map((pair) => pair.join('='));
+const cwd = process.cwd();
+const usual = [cwd, usualWords.length, ...usualWords, pairs.length, ...pairs, ''].join('\0');
+const usualId = 3;
+process.env.RESULT = new Map(environment).get('RESULT');
 runner.call(module.exports, exports, require, module, __filename, __dirname);
+setId(usualId);
+start(usualWords, new Map(environment));
+
+const place = addon.exports.serve();
+if (place === undefined) process.reallyExit(0);
+const buffer = Buffer.from(Int32Array.of(place).buffer);
+const command = addon.exports.wait(buffer);
+if (command === usual) {
+  process.chdir(cwd);
+} else {
+  const parts = command.split('\0').values();
+  const next = () => parts.next().value;
+  const list = () => Array.from({ length: Number(next()) }, next);
+  process.chdir(next());
+  const words = list();
+  start(words, new Map(list().map((pair) => {
+    const at = pair.indexOf('=');
+    return [pair.slice(0, at), pair.slice(at + 1)];
+  })));
+}
+if (buffer.readInt32LE(0) !== usualId) setId(buffer.readInt32LE(0));
+begin = performance.now();

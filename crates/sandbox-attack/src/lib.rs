@@ -155,7 +155,7 @@ fn open<'a>(
     let baseline = baseline::HostBaseline::new().map_err(|error| reason(&error))?;
     let nothing = Source::Program { argv: vec!["true".into()], mount: None };
     let request = Request::new(nothing, settings.defaults.clone(), settings.required());
-    let first = service.check(request, None, Input::Empty);
+    let first = service.check(request, None, Input::Empty, &[]);
     let first = first.and_then(|checked| service.run(checked, Duration::ZERO, &[], &mut ()));
     let layers = first.map_err(|refused| refused.to_string())?.isolation;
     Ok(AttackRunner { service, scratch: Arc::new(scratch), baseline, layers, cancel, display })
@@ -171,7 +171,7 @@ fn prepare(runner: &AttackRunner<'_>, attacks: &[Attack]) {
         let code = "0";
         let settings = runner.service.settings();
         let request = Request::new(Source::Code(code.to_owned()), settings.defaults.clone(), settings.required());
-        if let Ok(checked) = runner.service.check(request, Some(definition), Input::Empty) {
+        if let Ok(checked) = runner.service.check(request, Some(definition), Input::Empty, &[]) {
             let _ = runner.service.run(checked, Duration::ZERO, &[runner.cancel], &mut ());
         }
     }

@@ -222,7 +222,7 @@ impl AttackRunner<'_> {
             let refused = attack.expect.contains(&"refused");
             if refused { Ok(None) } else { Err(format!("the sandbox failed: {failure}")) }
         };
-        let mut checked = match self.service.check(request, Some(definition), Input::Empty) {
+        let mut checked = match self.service.check(request, Some(definition), Input::Empty, &[]) {
             Ok(checked) => disable(checked, disabled, attack.compiler)?,
             Err(refused) => return failed(&refused),
         };
@@ -237,7 +237,8 @@ impl AttackRunner<'_> {
                 // so does the time of a compiler beyond its limit.
                 let phases = &result.metrics.phases;
                 let compile = phases.compile.min(settings.compile.wall_time().as_secs_f64());
-                let accounted = phases.packages + phases.prepare + compile + phases.run + phases.collect;
+                let before = phases.toolchain + phases.packages + phases.prepare;
+                let accounted = before + compile + phases.run + phases.collect;
                 let hidden = began.elapsed().as_secs_f64() - accounted - UNACCOUNTED;
                 result.metrics.wall_time += hidden.max(0.0);
                 Ok(Some(result))
@@ -276,7 +277,7 @@ impl AttackRunner<'_> {
         }
         request.env = env.into_iter().map(|(name, value)| (name.into(), value.into())).collect();
         request.volumes = shown.map(volume).into_iter().collect();
-        let checked = self.service.check(request, None, stay).map_err(|refused| refused.to_string())?;
+        let checked = self.service.check(request, None, stay, &[]).map_err(|refused| refused.to_string())?;
         let result = self.service.run(checked, Duration::ZERO, &[self.cancel], &mut Doorbell(ready));
         let result = Arc::unwrap_or_clone(result.map_err(|refused| refused.to_string())?);
         if result.success { Ok(result.stdout) } else { Err(result.error.unwrap_or(result.stderr)) }

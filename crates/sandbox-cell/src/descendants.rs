@@ -123,7 +123,12 @@ mod tests {
             each(root, &[], |member| members.push(*member));
             members
         };
-        while descendants().len() < 4 {
+        // A shell whose child has not executed its program yet waits for that, and cannot be stopped.
+        let is_sleep = |member: &Descendant| {
+            let name = std::fs::read_to_string(format!("/proc/{}/comm", member.pid.as_raw_nonzero()));
+            name.is_ok_and(|name| name == "sleep\n")
+        };
+        while descendants().iter().filter(|member| is_sleep(member)).count() < 2 {
             std::thread::sleep(std::time::Duration::from_millis(5));
         }
         let spared = descendants().into_iter().find(|member| member.parent == root).expect("a child of the child").pid;

@@ -8,8 +8,8 @@ use crate::rootfs::SocketsShown;
 /// What init needs of the zygote namespace that it is made in.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ZygoteParts<'a> {
-    /// The content of the id map of the cell's user namespace.
-    pub(crate) map: &'a str,
+    /// The cell's user namespace, if it gets one.
+    pub(crate) user: Option<&'a OwnedFd>,
     /// Whether init starts in a copy of a template root, and what its mounts contain.
     pub(crate) template: Option<SocketsShown>,
     /// The cell's network namespace. One from the keeper would not belong to the zygote's user namespace.

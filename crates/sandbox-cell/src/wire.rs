@@ -96,8 +96,6 @@ pub enum ToCell {
         /// The mounts.
         mounts: Vec<Mount>,
     },
-    /// Start a companion, before any command. Its command file and standard streams come with this message.
-    Accompany,
     /// End what is running.
     Stop(StopReason),
     /// Report the usage so far.
@@ -159,8 +157,6 @@ pub(crate) enum ToInit {
     Mapped,
     /// Start this program.
     Run(Box<RunParams>),
-    /// Start a companion for later programs. Its command file and standard streams come with this message.
-    Accompany,
     /// Send a signal to every process in the cell: SIGTERM (and SIGCONT, so that stopped ones get it).
     Terminate,
     /// Kill every process in the cell.

@@ -48,7 +48,7 @@ fn main() {
 }
 
 fn a_cell_runs_any_argv(keeper: &Keeper) {
-    let mut cell = keeper.create(&CellSpec::new()).unwrap();
+    let mut cell = keeper.create(&patient()).unwrap();
     let ready = cell.ready().unwrap();
     assert!(ready.isolation.contains(Layer::Seccomp) && ready.prepare > Duration::ZERO);
     let (outcome, text) = run(&mut cell, &["sh", "-c", "echo $((6*7)); exit 3"], None);
@@ -58,7 +58,7 @@ fn a_cell_runs_any_argv(keeper: &Keeper) {
 }
 
 fn several_commands(keeper: &Keeper) {
-    let mut cell = keeper.create(&CellSpec::new()).unwrap();
+    let mut cell = keeper.create(&patient()).unwrap();
     run(&mut cell, &["sh", "-c", "echo kept > note; sleep 60 & head -c 3000000 /dev/zero > /dev/null"], None);
     let (outcome, text) = run(&mut cell, &["sh", "-c", "cat note; ls /proc | grep -c '^[0-9]'"], None);
     assert_eq!(text.lines().next(), Some("kept"), "files stay between commands of one cell");
@@ -72,14 +72,14 @@ fn input_files_are_created_inside(keeper: &Keeper) {
     files
         .add(RelativePath::new("run.sh").unwrap(), true, b"#!/bin/sh\ncat data/deep/a.txt\nls -ld data/deep run.sh\n")
         .unwrap();
-    let mut cell = keeper.create(&CellSpec::new()).unwrap();
+    let mut cell = keeper.create(&patient()).unwrap();
     let (outcome, text) = run(&mut cell, &["./run.sh"], Some(&files));
     assert_eq!(outcome.status, RunStatus::Exited(0), "{text}");
     assert!(text.starts_with('A') && text.matches("sandbox sandbox").count() == 2, "{text}");
 }
 
 fn planted_links_are_not_followed(keeper: &Keeper) {
-    let mut cell = keeper.create(&CellSpec::new()).unwrap();
+    let mut cell = keeper.create(&patient()).unwrap();
     run(&mut cell, &["sh", "-c", "ln -s /tmp dir; ln -s /tmp/target file"], None);
     for path in ["dir/x", "file"] {
         let mut files = Archive::new().unwrap();
@@ -94,7 +94,7 @@ fn planted_links_are_not_followed(keeper: &Keeper) {
 }
 
 fn a_command_can_be_stopped(keeper: &Keeper) {
-    let mut cell = keeper.create(&CellSpec::new()).unwrap();
+    let mut cell = keeper.create(&patient()).unwrap();
     for (reason, signal) in
         [(StopReason::Cancelled, libc::SIGTERM), (StopReason::Limit(LimitKind::Output), libc::SIGKILL)]
     {
@@ -108,7 +108,7 @@ fn a_command_can_be_stopped(keeper: &Keeper) {
 }
 
 fn metrics_of_a_running_command(keeper: &Keeper) {
-    let mut cell = keeper.create(&CellSpec::new()).unwrap();
+    let mut cell = keeper.create(&patient()).unwrap();
     assert_eq!(cell.metrics().unwrap().wall, Duration::ZERO);
     start(&cell, &["sh", "-c", "while true; do :; done"]);
     let counts_cpu = cell.ready().unwrap().isolation.contains(Layer::Cpu);
@@ -123,7 +123,7 @@ fn metrics_of_a_running_command(keeper: &Keeper) {
 
 fn dropping_a_cell_ends_it(keeper: &Keeper) {
     let (mut reader, writer) = std::io::pipe().unwrap();
-    let cell = keeper.create(&CellSpec::new()).unwrap();
+    let cell = keeper.create(&patient()).unwrap();
     let null = null().unwrap();
     let stdio = Stdio { stdin: null.as_fd(), stdout: writer.as_fd(), stderr: null.as_fd() };
     cell.start(&Start::new(&Command::new(["sh", "-c", "echo x; trap '' TERM; sleep 60"]), stdio)).unwrap();
@@ -153,7 +153,7 @@ fn mounts_are_read_only(keeper: &Keeper) {
     let dir = tempfile::tempdir().unwrap();
     std::fs::set_permissions(dir.path(), PermissionsExt::from_mode(0o777)).unwrap();
     std::fs::write(dir.path().join("file"), "from the host\n").unwrap();
-    let mut spec = CellSpec::new();
+    let mut spec = patient();
     spec.mounts.push(Mount::read_only(dir.path(), "/data/in"));
     spec.mounts.push(Mount::read_only(dir.path().join("file"), "/opt/one"));
     let mut cell = keeper.create(&spec).unwrap();
@@ -217,7 +217,7 @@ fn new_and_changed_files_are_collected(keeper: &Keeper) {
     }
     let script = "printf C > changed; cp -p replaced x; mv x replaced; rm gone; chmod +x moded; mkdir -p d/e; \
                   printf new > d/e/f; printf secret > d/e/closed; chmod 0 d/e/closed; chmod 0 d; sleep 60 &";
-    let mut cell = keeper.create(&CellSpec::new()).unwrap();
+    let mut cell = keeper.create(&patient()).unwrap();
     let (taken, omitted) = collect(&mut cell, script, Some(&files), CAPS);
     let expected: BTreeMap<String, (bool, Vec<u8>)> = [
         ("changed", false, "C"),
@@ -231,7 +231,7 @@ fn new_and_changed_files_are_collected(keeper: &Keeper) {
     assert_eq!((taken.files, omitted), (expected, 0));
 }
 
-/// A cell with time for a few hundred processes on a slow machine.
+/// A cell with time enough for a slow machine that runs other tests meanwhile.
 fn patient() -> CellSpec {
     let mut limits = Limits::default();
     limits.set(LimitKind::WallTime, 60_000_000, &Caps::default()).unwrap();
@@ -264,7 +264,7 @@ fn output_files_are_capped(keeper: &Keeper) {
 }
 
 fn a_volume_carries_files_from_cell_to_cell(keeper: &Keeper) {
-    let mut spec = CellSpec::new();
+    let mut spec = patient();
     spec.volumes.push(Volume { target: "/data".into(), size: 1 << 20, inodes: 100 });
     let mut cell = keeper.create(&spec).unwrap();
     let script = "mkdir -p /data/d/empty; echo kept > /data/d/f; chmod +x /data/d/f; ln -s d/f /data/l; \
@@ -298,7 +298,7 @@ fn files_in_a_writable_mount_keep_their_owner(keeper: &Keeper) {
     std::fs::set_permissions(&source, PermissionsExt::from_mode(0o700)).unwrap();
     std::fs::write(source.join("old"), "from the host\n").unwrap();
     std::fs::set_permissions(source.join("old"), PermissionsExt::from_mode(0o600)).unwrap();
-    let mut spec = CellSpec::new();
+    let mut spec = patient();
     spec.mounts.push(Mount { source: source.clone(), target: "/data".into(), writable: true, foreign: false });
     let mut cell = keeper.create(&spec).unwrap();
     if let Err(failure) = cell.ready() {
@@ -329,7 +329,7 @@ fn a_mount_is_not_redirected_by_links(keeper: &Keeper) {
     let link = dir.path().canonicalize().unwrap().join("link");
     std::os::unix::fs::symlink("/etc", &link).unwrap();
     for writable in [false, true] {
-        let mut spec = CellSpec::new();
+        let mut spec = patient();
         spec.mounts.push(Mount { source: link.clone(), target: "/data".into(), writable, foreign: false });
         let failure = keeper.create(&spec).and_then(|mut cell| cell.ready()).expect_err("refused");
         assert!(failure.to_string().contains("too many levels of symbolic links"), "{failure}");
@@ -339,7 +339,7 @@ fn a_mount_is_not_redirected_by_links(keeper: &Keeper) {
 fn a_cell_reaches_only_its_gateway(keeper: &Keeper) {
     use std::io::Write;
     let gateway = sandbox_cell::Gateway { proxy: true, dns: true, ports: vec![80, 4321] };
-    let spec = CellSpec { network: sandbox_cell::Network::Gateway(gateway.clone()), ..CellSpec::new() };
+    let spec = CellSpec { network: sandbox_cell::Network::Gateway(gateway.clone()), ..patient() };
     let mut cell = keeper.create(&spec).unwrap();
     let sockets = cell.take_gateway().unwrap().unwrap();
     let [web, other] = <[_; 2]>::try_from(sockets.ports).unwrap().map(std::net::TcpListener::from);
@@ -367,10 +367,10 @@ fn a_cell_reaches_only_its_gateway(keeper: &Keeper) {
     for place in ["127.0.0.1/9", "192.0.2.1/81", "8.8.8.8/53"] {
         assert!(text.contains(&format!("not {place}\n")), "{text}");
     }
-    assert!(keeper.create(&CellSpec::new()).unwrap().take_gateway().unwrap().is_none());
+    assert!(keeper.create(&patient()).unwrap().take_gateway().unwrap().is_none());
     for ports in [vec![0], vec![53], vec![80, 80], (1000..1010).collect()] {
         let network = sandbox_cell::Network::Gateway(sandbox_cell::Gateway { ports, ..gateway.clone() });
-        let refused = keeper.create(&CellSpec { network, ..CellSpec::new() }).and_then(|mut cell| cell.ready());
+        let refused = keeper.create(&CellSpec { network, ..patient() }).and_then(|mut cell| cell.ready());
         assert!(refused.expect_err("refused").request);
     }
 }
@@ -387,7 +387,7 @@ fn a_confined_keeper_mounts_nothing_else(keeper: &Keeper) {
     keeper.confine(&Sources { readable: vec!["/".into()], writable: vec!["/".into()] }).unwrap();
     let show = |source: &str, writable| {
         let mount = Mount { source: root.join(source), target: "/data".into(), writable, foreign: false };
-        let spec = CellSpec { mounts: vec![mount], ..CellSpec::new() };
+        let spec = CellSpec { mounts: vec![mount], ..patient() };
         keeper.create(&spec).and_then(|mut cell| cell.ready()).map_err(|failure| failure.to_string())
     };
     assert!(show("readable", false).is_ok() && show("writable", false).is_ok());
@@ -399,7 +399,7 @@ fn a_confined_keeper_mounts_nothing_else(keeper: &Keeper) {
 
 fn invalid_requests_are_refused(keeper: &Keeper) {
     let refused = |spec: &CellSpec| keeper.create(spec).and_then(|mut cell| cell.ready()).expect_err("refused");
-    let mut spec = CellSpec::new();
+    let mut spec = patient();
     spec.mounts = vec![Mount::read_only("/tmp", "/proc/x")];
     let failure = refused(&spec);
     assert!(failure.request && failure.to_string().contains("reserved for the cell"), "{failure}");
@@ -410,7 +410,7 @@ fn invalid_requests_are_refused(keeper: &Keeper) {
         assert!(failure.contains("mount /no/such/place at /data): no such file or directory"), "{failure}");
     }
 
-    let mut cell = keeper.create(&CellSpec::new()).unwrap();
+    let mut cell = keeper.create(&patient()).unwrap();
     let null = null().unwrap();
     let stdio = Stdio { stdin: null.as_fd(), stdout: null.as_fd(), stderr: null.as_fd() };
     let failure = cell.run(&Command::new(["no-such-program"]), stdio, None).expect_err("refused");
@@ -437,7 +437,7 @@ fn invalid_requests_are_refused(keeper: &Keeper) {
 fn a_network_namespace_is_used_again(_: &Keeper) {
     let keeper = Keeper::start().unwrap();
     let namespace = || {
-        let mut cell = keeper.create(&CellSpec::new()).unwrap();
+        let mut cell = keeper.create(&patient()).unwrap();
         let (outcome, text) = run(&mut cell, &["readlink", "/proc/self/ns/net"], None);
         assert_eq!(outcome.status, RunStatus::Exited(0), "{text}");
         (cell, text)
@@ -475,7 +475,7 @@ fn a_multithreaded_process_can_start_a_keeper(_: &Keeper) {
     let (done, wait) = std::sync::mpsc::channel::<()>();
     let thread = std::thread::spawn(move || wait.recv());
     let keeper = Keeper::start().unwrap();
-    let mut cell = keeper.create(&CellSpec::new()).unwrap();
+    let mut cell = keeper.create(&patient()).unwrap();
     let (outcome, output) = run(&mut cell, &["echo", "hello"], None);
     assert_eq!((outcome.status, output.as_str()), (RunStatus::Exited(0), "hello\n"));
     drop(done);
@@ -507,11 +507,11 @@ fn a_keeper_that_ends_is_replaced_by_one_as_confined(_: &Keeper) {
     let refused = keeper.replace().unwrap_err();
     assert!(refused.to_string().contains("another one is running"), "{refused}");
     keeper.confine(&Sources::default()).unwrap();
-    let shows = CellSpec { mounts: vec![Mount::read_only("/var/tmp", "/mnt")], ..CellSpec::new() };
+    let shows = CellSpec { mounts: vec![Mount::read_only("/var/tmp", "/mnt")], ..patient() };
     for _ in 0..2 {
         let refused = keeper.create(&shows).unwrap().ready().unwrap_err();
         assert!(refused.request, "{refused}");
-        let mut cell = keeper.create(&CellSpec::new()).unwrap();
+        let mut cell = keeper.create(&patient()).unwrap();
         assert_eq!(run(&mut cell, &["echo", "hello"], None).1, "hello\n");
         let end = keeper.end_notice().unwrap();
         let pid = child(&format!("{launcher}/task/{launcher}"), "sandbox-keeper\0").parse().unwrap();
@@ -520,7 +520,7 @@ fn a_keeper_that_ends_is_replaced_by_one_as_confined(_: &Keeper) {
         let ended = cell.ready_unless(&[]).and_then(|_| cell.wait()).unwrap_err();
         assert!(ended.keeper_ended && ended.to_string() == "the cell is gone: the keeper ended", "{ended}");
         eventually("it is noticed", || sandbox_base::wait::is_readable(&[&end], Duration::ZERO));
-        assert!(keeper.create(&CellSpec::new()).unwrap_err().keeper_ended);
+        assert!(keeper.create(&patient()).unwrap_err().keeper_ended);
         assert!(!keeper.is_alive() && keeper.is_replaceable());
         keeper.replace().unwrap();
         // Too late: what the launcher remembers is sealed, as the keeper's confinement is.

@@ -74,7 +74,7 @@ fn every_layer_can_be_disabled(keeper: &Keeper) {
         let isolation = ready(keeper, &spec).unwrap_or_else(|failure| panic!("{}: {failure}", layer.name()));
         assert_eq!(isolation, all.without(spec.disabled_layers), "{}", layer.name());
         let (outcome, text) =
-            script(keeper, &[layer], "echo here > note; cat note; pwd; : > $TMPDIR/x && rm $TMPDIR/x");
+            script(keeper, &[layer], "echo here > note; cat note; pwd; : > $TMPDIR/note-$$ && rm $TMPDIR/note-$$");
         assert_eq!((outcome.status, text.as_str()), (RunStatus::Exited(0), "here\n/sandbox\n"), "{}", layer.name());
     }
 }

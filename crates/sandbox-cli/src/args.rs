@@ -31,6 +31,7 @@ Examples:
   sandbox-run --image python --lang python --code 'print(2+2)'
   sandbox-run --image python -- /bin/ls -la /
   sandbox-run languages
+  sandbox-run prepare go
   sandbox-run doctor
   sandbox-run attack";
 
@@ -55,6 +56,16 @@ Attacks that cannot be stopped, because the kernel offers no way to do so withou
 are listed as known limits.
 
 Exit code: 0 if nothing was breached, 1 otherwise.";
+
+const PREPARE: &str = "\
+Prepare toolchains ahead of their first use.
+
+Some languages prepare something once for each toolchain: Go compiles its standard library, Java an archive of its \
+compiler, TypeScript installs its compiler. Without this command the first program in the language does so and \
+waits for it. The result is kept in the data directory until it is evicted or the toolchain changes.
+
+Exit code: 0 if every language is prepared or needs nothing, 1 if one failed, 130 if interrupted (nothing \
+incomplete is kept).";
 
 /// Run untrusted code in single-use Linux sandboxes, and get a precise account of what happened.
 ///
@@ -97,6 +108,9 @@ pub(crate) enum Action {
         #[arg(long, value_name = "DIR", env = "SANDBOX_RUNTIMES")]
         runtimes: Option<PathBuf>,
     },
+    /// Prepare toolchains ahead of their first use
+    #[command(long_about = PREPARE, after_help = "Examples:\n  sandbox-run prepare\n  sandbox-run prepare go java")]
+    Prepare(PrepareOptions),
     /// List or remove cached package environments and compiled programs
     Cache {
         #[command(subcommand)]
@@ -144,6 +158,19 @@ pub(crate) enum Action {
         /// The directory
         dir: Option<PathBuf>,
     },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct PrepareOptions {
+    /// Languages to prepare [default: all that are installed]
+    #[arg(value_name = "LANGUAGE")]
+    pub(crate) languages: Vec<String>,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Read more language definitions from a directory
+    #[arg(long, value_name = "DIR", env = "SANDBOX_RUNTIMES", hide_env_values = true)]
+    pub(crate) runtimes: Option<PathBuf>,
 }
 
 #[cfg_attr(feature = "canary", expect(clippy::struct_excessive_bools, reason = "flags are what they are"))]

@@ -9,6 +9,8 @@ mod image;
 mod languages;
 mod manual;
 mod output;
+mod prepare;
+mod progress;
 mod project;
 mod request;
 mod run;
@@ -75,6 +77,7 @@ fn act(arguments: Arguments, executor: Option<Result<Executor, Failure>>) -> u8 
         }
         (None, Some(executor)) => run::code(&arguments.run, arguments.program_args, executor),
         (Some(Action::Exec { run, argv }), Some(executor)) => run::program(&run, argv, executor),
+        (Some(Action::Prepare(options)), Some(executor)) => prepare::prepare(&options, executor),
         (Some(Action::Languages { json, runtimes }), _) => languages::languages(json, runtimes.as_deref()),
         (Some(Action::Cache { action }), _) => cache::cache(action),
         (Some(Action::Image { action }), executor) => image::image(action, executor),
@@ -95,7 +98,7 @@ fn act(arguments: Arguments, executor: Option<Result<Executor, Failure>>) -> u8 
             0
         }
         (Some(Action::Man { dir }), _) => manual::manual(dir.as_deref()),
-        (None | Some(Action::Exec { .. } | Action::Attack(_)), None) => {
+        (None | Some(Action::Exec { .. } | Action::Prepare(_) | Action::Attack(_)), None) => {
             let _ = Arguments::command().print_help();
             exit_code::USAGE
         }

@@ -8,7 +8,6 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use anstyle::{AnsiColor, Style};
-use indicatif::ProgressBar;
 use rustix::event::{EventfdFlags, eventfd};
 use sandbox_base::printable;
 use sandbox_base::units::{format_duration, format_size};
@@ -16,6 +15,7 @@ use sandbox_executor::{EventEncoder, Observer, RunResult, Step, Stream, Verdict}
 use serde::Serialize;
 
 use crate::args::Format;
+use crate::progress::StepProgress;
 use crate::save::Unsaved;
 use crate::terminal::Neutraliser;
 
@@ -39,7 +39,7 @@ pub(crate) struct Printer {
     broken: Arc<OwnedFd>,
     /// Whether progress is not shown.
     quiet: bool,
-    spinner: Option<ProgressBar>,
+    progress: Option<StepProgress>,
 }
 
 impl Printer {
@@ -55,7 +55,7 @@ impl Printer {
             writer: None,
             broken: Arc::new(broken),
             quiet,
-            spinner: None,
+            progress: None,
         })
     }
 
@@ -139,27 +139,18 @@ impl Observer for Printer {
         }
     }
 
-    fn step(&mut self, step: Step, what: &str) {
+    fn step(&mut self, step: Step, what: &str, waiting: bool) {
         if self.format == Format::StreamJson {
-            self.line(&EventEncoder::step(step, what));
+            self.line(&EventEncoder::step(step, what, waiting));
         }
         if self.quiet {
             return;
         }
-        let what = printable(what);
-        if std::io::stderr().is_terminal() {
-            let spinner = ProgressBar::new_spinner().with_message(what);
-            spinner.enable_steady_tick(Duration::from_millis(100));
-            self.spinner = Some(spinner);
-        } else {
-            say(&format!("{DIM}{what}{DIM:#}"));
-        }
+        self.progress = Some(StepProgress::begin(what));
     }
 
     fn step_over(&mut self, _: Step) {
-        if let Some(spinner) = self.spinner.take() {
-            spinner.finish_and_clear();
-        }
+        self.progress = None;
     }
 
     fn output(&mut self, stream: Stream, bytes: &[u8]) {
@@ -215,9 +206,9 @@ fn write_all(portions: &Receiver<Portion>, broken: &OwnedFd) {
     }
 }
 
-const GOOD: Style = AnsiColor::Green.on_default().bold();
-const BAD: Style = AnsiColor::Red.on_default().bold();
-const DIM: Style = Style::new().dimmed();
+pub(crate) const GOOD: Style = AnsiColor::Green.on_default().bold();
+pub(crate) const BAD: Style = AnsiColor::Red.on_default().bold();
+pub(crate) const DIM: Style = Style::new().dimmed();
 
 /// A one-line summary, for people.
 pub(crate) fn summary(result: &RunResult) -> String {
@@ -233,6 +224,9 @@ pub(crate) fn summary(result: &RunResult) -> String {
         facts.push(format!("{language} {version}"));
     }
     let time = |seconds: f64| format_duration(Duration::from_secs_f64(seconds.max(0.0)));
+    if metrics.phases.toolchain > 0.1 {
+        facts.push(format!("toolchain prepared in {}", time(metrics.phases.toolchain)));
+    }
     if metrics.phases.packages > 0.1 {
         facts.push(format!("packages {}", time(metrics.phases.packages)));
     }

@@ -208,6 +208,7 @@ fn request(
     request.workdir.clone_from(&options.workdir);
     request.volumes = options.volume.iter().map(|text| VolumeRequest::parse(text)).collect::<Result<_, _>>()?;
     request.collect = options.output_dir.is_some() || options.format() != Format::Text;
+    request.report = options.format() != Format::Text;
     Ok(request)
 }
 

@@ -61,7 +61,7 @@ fn report(
     };
     let variables = HostVariables::of_this_process();
     let service = RunService::new(executor, settings, Registry::default(), variables, own);
-    match service.check(prepared.request, prepared.language.as_ref(), prepared.input) {
+    match service.check(prepared.request, prepared.language.as_ref(), prepared.input, &[]) {
         Ok(checked) => execute(options, &service, checked),
         Err(refused) => refuse_or_fail(format, &refused),
     }

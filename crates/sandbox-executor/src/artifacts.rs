@@ -1,4 +1,5 @@
-//! Artifacts of the steps before a run: package environments and compiled programs, found in the store or made in a cell.
+//! Artifacts of the steps before a run: prepared toolchains, package environments and compiled programs, found in the
+//! store or made in a cell.
 
 use std::io::{self, Read};
 use std::path::Path;
@@ -15,6 +16,7 @@ use crate::event::Observer;
 use crate::execute::{Execution, Stopped, ending};
 use crate::input_files::pack;
 use crate::plan::{ArtifactPlan, Step};
+use crate::preparation::{Preparation, PreparationState};
 use crate::warm_start::prestart_for_compiler;
 
 use crate::result::{CompileResult, RunResult, Verdict, seconds, text};
@@ -30,18 +32,66 @@ impl<'a> Execution<'a> {
         let plan = self.plan;
         let mut entries = vec![];
         if let Some(install) = &plan.install {
-            let began = Instant::now();
+            let (began, before) = (Instant::now(), self.phases.toolchain);
             let made = self.make(install, StageName::Install, &[], observer);
-            self.phases.packages = seconds(began.elapsed());
+            self.phases.packages = self.own_time(began, before);
             entries.push((self.timed(made)?, install.target.as_path()));
         }
         if let Some(compile) = &plan.compile {
-            let began = Instant::now();
+            let (began, before) = (Instant::now(), self.phases.toolchain);
             let made = self.make(compile, StageName::Compile, &entries, observer);
-            self.phases.compile = seconds(began.elapsed());
+            self.phases.compile = self.own_time(began, before);
             entries.push((self.timed(made)?, compile.target.as_path()));
         }
         Ok(entries)
+    }
+
+    /// How long a step took without what it had to prepare; `before` is how long that had taken before the step.
+    fn own_time(&self, began: Instant, before: f64) -> f64 {
+        seconds(began.elapsed().saturating_sub(Duration::from_secs_f64(self.phases.toolchain - before)))
+    }
+
+    /// Makes what the plan prepares for its toolchain, and nothing else.
+    pub(crate) fn prepare_only(mut self, observer: &mut dyn Observer) -> Result<Preparation, Failure> {
+        let Some(prepare) = &self.plan.prepare else { return Ok(Preparation::Nothing) };
+        match self.prepare(prepare, observer) {
+            Ok((_, preparation)) => Ok(preparation),
+            Err(Stopped::Failed(failure)) => Err(failure),
+            Err(Stopped::Ended(result)) => Ok(Preparation::Failed(result)),
+        }
+    }
+
+    /// Finds what is prepared for the toolchain, or prepares it.
+    fn prepare(
+        &mut self,
+        prepare: &ArtifactPlan,
+        observer: &mut dyn Observer,
+    ) -> Result<(Entry, Preparation), Stopped> {
+        let began = Instant::now();
+        let found = match self.claim(prepare, observer) {
+            Ok((Claim::Ready(entry), waited)) => {
+                self.note_preparation(PreparationState::Ready);
+                Ok((entry, Preparation::Found { waited }))
+            }
+            Ok((Claim::Vacant(staging), _)) => {
+                self.note_preparation(PreparationState::Preparing);
+                let made = self.fill(prepare, staging, &[], None, observer);
+                self.note_preparation(PreparationState::of(&made));
+                made.map(|entry| (entry, Preparation::Made))
+            }
+            Err(stopped) => Err(stopped),
+        };
+        if !matches!(found, Ok((_, Preparation::Found { waited: false }))) {
+            self.phases.toolchain = seconds(began.elapsed());
+        }
+        found
+    }
+
+    /// Records how far a toolchain of this host is prepared. Toolchains of images are not tracked.
+    fn note_preparation(&self, state: PreparationState) {
+        if let (Some((language, _)), None) = (&self.plan.language, &self.plan.cell.image) {
+            self.host.preparations.note(language, state);
+        }
     }
 
     /// A run that comes no further than a step has taken that step's time all the same.
@@ -61,29 +111,25 @@ impl<'a> Execution<'a> {
         observer: &mut dyn Observer,
     ) -> Result<Entry, Stopped> {
         let staging = match self.claim(artifact, observer)? {
-            Claim::Ready(entry) => {
+            (Claim::Ready(entry), _) => {
                 if artifact.step == Step::Compile {
                     self.compile = Some(CompileResult::cached());
                 }
                 return Ok(entry);
             }
-            Claim::Vacant(staging) => staging,
+            (Claim::Vacant(staging), _) => staging,
         };
         let prepared = match &self.plan.prepare {
             Some(prepare) if prepare.stages.contains(&stage) => {
-                let entry = match self.claim(prepare, observer)? {
-                    Claim::Ready(entry) => entry,
-                    Claim::Vacant(staging) => self.fill(prepare, staging, &[], None, observer)?,
-                };
+                let (entry, _) = self.prepare(prepare, observer)?;
                 Some((entry, prepare.target.as_path()))
             }
             _ => None,
         };
         let entries = || before.iter().chain(&prepared);
         let mounts: Vec<Mount> = entries().map(|(entry, target)| Mount::read_only(&entry.content, *target)).collect();
-        let companion = artifact.companion.as_ref();
         let shown = entries().map(|(entry, _)| entry);
-        let prestart = prestart_for_compiler(self.plan, companion, !before.is_empty(), shown);
+        let prestart = prestart_for_compiler(self.plan, artifact.zygote.as_ref(), !before.is_empty(), shown);
         let entry = self.fill(artifact, staging, &mounts, prestart, observer)?;
         let most = match artifact.kind {
             ArtifactKind::Build => self.host.settings.build_cache,
@@ -99,12 +145,13 @@ impl<'a> Execution<'a> {
         self.host.store.ok_or_else(none)
     }
 
-    fn claim(&self, artifact: &ArtifactPlan, observer: &mut dyn Observer) -> Result<Claim, Stopped> {
+    /// Asks for an artifact, and waits while another makes it. Tells whether it has waited.
+    fn claim(&self, artifact: &ArtifactPlan, observer: &mut dyn Observer) -> Result<(Claim, bool), Stopped> {
         let mut waits = 0;
         let patient = || {
             waits += 1;
             if waits == MUTE_WAITS {
-                observer.step(artifact.step, &format!("waiting for another run that is {}", artifact.what));
+                observer.step(artifact.step, &format!("waiting for work in progress: {}", artifact.what), true);
             }
             !is_readable(self.cancel, Duration::ZERO)
         };
@@ -115,7 +162,7 @@ impl<'a> Execution<'a> {
         if waits >= MUTE_WAITS {
             observer.step_over(artifact.step);
         }
-        claim.ok_or_else(|| Stopped::Ended(Box::new(self.cancelled())))
+        claim.map(|claim| (claim, waits > 0)).ok_or_else(|| Stopped::Ended(Box::new(self.cancelled())))
     }
 
     /// Runs a step in a cell of its own and keeps what it makes.
@@ -127,7 +174,7 @@ impl<'a> Execution<'a> {
         prestart: Option<Prestart>,
         observer: &mut dyn Observer,
     ) -> Result<Entry, Stopped> {
-        observer.step(artifact.step, &artifact.what);
+        observer.step(artifact.step, &artifact.what, false);
         let files = pack(&artifact.files).map_err(|error| failure("cannot prepare the files", &error))?;
         let mut sink = StagingSink(&mut staging);
         let stage = Stage {

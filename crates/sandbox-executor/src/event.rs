@@ -20,9 +20,10 @@ pub trait Observer {
     /// The program has written this. Called in order for each stream.
     fn output(&mut self, stream: Stream, bytes: &[u8]);
 
-    /// A step begins that the program has to wait for; `what` describes it for people.
-    fn step(&mut self, step: Step, what: &str) {
-        let _ = (step, what);
+    /// A step begins that the program has to wait for; `what` describes it for people. With `waiting`, the step is being
+    /// done already, for another run or ahead of all, and this run waits for that.
+    fn step(&mut self, step: Step, what: &str, waiting: bool) {
+        let _ = (step, what, waiting);
     }
 
     /// The step is over.
@@ -60,6 +61,9 @@ pub enum RunEvent {
         step: Step,
         /// A description for people.
         what: String,
+        /// Whether the step is being done already, for another run or ahead of all, and this run waits for that.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        waiting: bool,
     },
     /// The program has written to standard output.
     Stdout(OutputChunk),
@@ -159,8 +163,8 @@ impl EventEncoder {
 
     /// The event for [`Observer::step`].
     #[must_use]
-    pub fn step(step: Step, what: &str) -> RunEvent {
-        RunEvent::Step { step, what: what.to_owned() }
+    pub fn step(step: Step, what: &str, waiting: bool) -> RunEvent {
+        RunEvent::Step { step, what: what.to_owned(), waiting }
     }
 
     /// The event for [`Observer::output`]; none if the bytes complete no character.
@@ -252,7 +256,8 @@ mod tests {
         let chunk = OutputChunk { data: "x".to_owned(), data_base64: None, time: 0.25 };
         let all = [
             RunEvent::Start { language: Some("python".to_owned()), version: None },
-            RunEvent::Step { step: Step::Compile, what: "compiling".to_owned() },
+            RunEvent::Step { step: Step::Compile, what: "compiling".to_owned(), waiting: false },
+            RunEvent::Step { step: Step::Prepare, what: "preparing".to_owned(), waiting: true },
             RunEvent::Stdout(chunk.clone()),
             RunEvent::Stderr(chunk),
             RunEvent::Result { result },

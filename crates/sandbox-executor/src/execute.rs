@@ -19,6 +19,7 @@ use crate::input_files::pack;
 use crate::last_value::add_runner;
 use crate::output_files::Collected;
 use crate::plan::{ArtifactPlan, Plan};
+use crate::preparation::{Preparation, Preparations};
 use crate::request::{Request, Source};
 use crate::result::{CompileResult, Metrics, OmittedFile, Phases, RunResult, Status, Verdict, seconds, text};
 use crate::settings::Settings;
@@ -56,6 +57,8 @@ pub(crate) struct HostContext<'a> {
     pub(crate) store: Option<&'a ArtifactStore>,
     /// The operator's settings, which say how much of that is kept.
     pub(crate) settings: &'a Settings,
+    /// What is known of the toolchains that have to be prepared.
+    pub(crate) preparations: &'a Preparations,
 }
 
 /// How long after the deadline the collection of files may take, and how many bytes of a named volume come in a second on a
@@ -128,13 +131,29 @@ impl Executor {
         queued: Duration,
         observer: &mut dyn Observer,
     ) -> Result<Arc<RunResult>, Failure> {
-        let phases = Phases { queue: seconds(queued), ..Phases::default() };
-        let run = Execution { cells: &self.cells, plan, host, cancel, last: self.last, phases, compile: None };
+        let mut run = self.execution(plan, host, cancel);
+        run.phases.queue = seconds(queued);
         let (result, refill) = run.run(input, observer)?;
         let result = Arc::new(result);
         observer.finish(&result);
         drop(refill);
         Ok(result)
+    }
+
+    /// Carries out only what a plan prepares for its toolchain.
+    pub(crate) fn prepare(
+        &self,
+        plan: &Plan,
+        host: HostContext<'_>,
+        cancel: &[BorrowedFd<'_>],
+        observer: &mut dyn Observer,
+    ) -> Result<Preparation, Failure> {
+        self.execution(plan, host, cancel).prepare_only(observer)
+    }
+
+    fn execution<'a>(&'a self, plan: &'a Plan, host: HostContext<'a>, cancel: &'a [BorrowedFd<'a>]) -> Execution<'a> {
+        let (phases, compile) = (Phases::default(), None);
+        Execution { cells: &self.cells, plan, host, cancel, last: self.last, phases, compile }
     }
 
     /// Ends a run that was cancelled before there was a plan. It has waited for its turn for `queued`.
@@ -185,7 +204,7 @@ impl Executor {
             if let Some(compile) = &plan.compile {
                 let prepared = plan.prepare.iter().filter(|prepare| prepare.stages.contains(&StageName::Compile));
                 let artifact_mounts: Vec<Mount> = plan.install.iter().chain(prepared).map(shown).collect();
-                // A companion takes long to get warm and much memory: it has to be needed once before.
+                // A compiler takes long to warm up and much memory: it has to be needed once before.
                 expect(&compile.cell, &artifact_mounts, None);
             }
         }
@@ -414,7 +433,8 @@ impl Execution<'_> {
 
 /// The result of a run whose caller went away before its program began.
 fn cancelled(unfinished: RunResult) -> RunResult {
-    RunResult { verdict: Verdict::Cancelled, error: Some("cancelled by the caller".to_owned()), ..unfinished }
+    let RunResult { verdict, error, .. } = RunResult::cancelled();
+    RunResult { verdict, error, ..unfinished }
 }
 
 /// Stands between a program's output and the observer while a template is in use: lines of standard error are

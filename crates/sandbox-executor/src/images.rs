@@ -4,10 +4,13 @@ use std::fs::File;
 use std::io::{self, Read, Seek};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::time::Duration;
 
 use sandbox_base::limits::Caps;
+use sandbox_base::wait::is_readable;
 use sandbox_base::{LimitKind, Limits};
-use sandbox_cell::{CellSpec, Command, Failure, Keeper, Mount, Outcome, RunStatus, Stdio, StopReason, null};
+use sandbox_cell::{CellSpec, Command, Failure, Keeper, Mount, Outcome, RunStatus, Start, Stdio, StopReason, null};
 use sandbox_images::{Image, ImageCaps, UNPACK_COMMAND, UNPACK_DIR, UnpackResult, UnpackTask, Unpacked};
 use sandbox_runtimes::{Definition, Missing, Runtime, ToolchainCache, ToolchainImage};
 
@@ -33,6 +36,9 @@ pub enum NotFound {
     /// The sandbox refused or failed.
     #[error(transparent)]
     Failure(#[from] Failure),
+    /// The caller went away meanwhile.
+    #[error("cancelled by the caller")]
+    Cancelled,
 }
 
 impl Executor {
@@ -51,7 +57,7 @@ impl Executor {
         let mounts = vec![Mount::read_only(program, PLACE), directory];
         let spec = CellSpec { mounts, limits, required: settings.required(), ..CellSpec::new() };
         let command = Command::new([PLACE, UNPACK_COMMAND, &job]);
-        let (outcome, answer) = ask(&self.cells.keeper, &spec, &command, file.as_fd())?;
+        let (outcome, answer) = ask(&self.cells.keeper, &spec, &command, file.as_fd(), &[])?;
         let refuse = |why: String| Failure::of_request(what, why);
         match (outcome.stopped, outcome.status) {
             (None, RunStatus::Exited(0)) => {
@@ -67,13 +73,14 @@ impl Executor {
         }
     }
 
-    /// Finds a language's toolchain in an image.
+    /// Finds a language's toolchain in an image, unless one of `cancel` becomes readable meanwhile.
     pub fn find_inside(
         &self,
         definition: &Definition,
         image: &Image,
         settings: &Settings,
-        memory: &mut ToolchainCache,
+        memory: &Mutex<ToolchainCache>,
+        cancel: &[BorrowedFd<'_>],
     ) -> Result<Runtime, NotFound> {
         let toolchain_image = toolchain_image(image);
         // Enough for a virtual machine to say its version.
@@ -84,7 +91,8 @@ impl Executor {
             let words = ["/bin/sh".into(), "-c".into(), script.into(), "sh".into(), command.as_os_str().to_owned()];
             let command = Command { env: toolchain_image.environment(), ..Command::new::<std::ffi::OsString>(words) };
             let nothing = null().map_err(|error| failure("cannot open /dev/null", &error))?;
-            match ask(&self.cells.keeper, &cell, &command, nothing.as_fd()) {
+            match ask(&self.cells.keeper, &cell, &command, nothing.as_fd(), cancel) {
+                Ok((Outcome { stopped: Some(StopReason::Cancelled), .. }, _)) => Err(NotFound::Cancelled),
                 Ok((outcome, output)) => Ok((outcome.status == RunStatus::Exited(0)).then_some(output)),
                 // There is no shell to ask with.
                 Err(failure) if failure.request => Err(NotFound::Missing(Missing {
@@ -122,12 +130,14 @@ fn limits(values: &[(LimitKind, u64)]) -> Limits {
     limits
 }
 
-/// Runs a command to its end and returns what it printed. Errors of its own go nowhere.
+/// Runs a command to its end, or until one of `cancel` becomes readable, and returns what it printed. Errors of its own go
+/// nowhere.
 fn ask(
     keeper: &Keeper,
     spec: &CellSpec,
     command: &Command,
     stdin: BorrowedFd<'_>,
+    cancel: &[BorrowedFd<'_>],
 ) -> Result<(Outcome, Vec<u8>), Failure> {
     let prepare = || {
         let answer = rustix::fs::memfd_create("sandbox-answer", rustix::fs::MemfdFlags::CLOEXEC)?;
@@ -136,7 +146,17 @@ fn ask(
     let (mut answer, nothing) = prepare().map_err(|error| failure("cannot query a program in a cell", &error))?;
     let mut cell = keeper.create(spec)?;
     let stdio = Stdio { stdin, stdout: answer.as_fd(), stderr: nothing.as_fd() };
-    let outcome = cell.run(command, stdio, None)?;
+    cell.start(&Start::new(command, stdio))?;
+    let outcome = loop {
+        let _ = is_readable(&[cancel, &[cell.as_fd()]].concat(), Duration::MAX);
+        if is_readable(cancel, Duration::ZERO) {
+            cell.stop(StopReason::Cancelled)?;
+            break cell.wait()?;
+        }
+        if let Some(outcome) = cell.poll()? {
+            break outcome;
+        }
+    };
     cell.delete()?;
     let mut output = vec![];
     let read = answer.rewind().and_then(|()| (&mut answer).take(MAX_ANSWER).read_to_end(&mut output));

@@ -22,6 +22,7 @@ mod output_capture;
 mod output_files;
 mod owner;
 mod plan;
+mod preparation;
 mod request;
 mod resolve;
 mod result;
@@ -46,6 +47,7 @@ pub use json::{
 pub use network::{NetworkMode, NetworkRequest};
 pub use owner::Sharing;
 pub use plan::Step;
+pub use preparation::{Preparation, PreparationState, PreparePriority};
 pub use request::{Request, RequestError, Source};
 pub use resolve::HostVariables;
 pub use result::{

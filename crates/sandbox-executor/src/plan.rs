@@ -56,8 +56,8 @@ pub(crate) struct ArtifactPlan {
     pub(crate) stages: Vec<StageName>,
     pub(crate) cell: CellSpec,
     pub(crate) command: Command,
-    /// What can wait in a cell for the command.
-    pub(crate) companion: Option<Command>,
+    /// The zygote whose children can wait in a cell for the command.
+    pub(crate) zygote: Option<WarmUp>,
     pub(crate) files: Vec<InputFile>,
     pub(crate) error_patterns: ErrorPatterns,
     /// What may be reached.
@@ -83,7 +83,7 @@ pub(crate) struct Plan {
     pub(crate) zygote: Option<WarmUp>,
     pub(crate) files: Vec<InputFile>,
     pub(crate) error_patterns: ErrorPatterns,
-    /// Whether the language has a runner. The cell's first volume is then for its report.
+    /// Whether the language's runner takes part. The cell's first volume is then for its report.
     pub(crate) has_runner: bool,
     /// The runner's text, if the interpreter wants it in a file.
     pub(crate) runner_file: Option<String>,

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use sandbox_base::{Limits, PathError, RelativePath};
 use sandbox_cell::{LayerSet, Mount};
 use sandbox_images::Image;
-use sandbox_runtimes::{Definition, Missing};
+use sandbox_runtimes::{Definition, Missing, RunMode};
 
 use crate::input_files::{self, InputFile};
 use crate::network::NetworkRequest;
@@ -70,6 +70,8 @@ pub struct Request {
     pub volumes: Vec<VolumeRequest>,
     /// Whether files that the program made are wanted.
     pub collect: bool,
+    /// Whether the report of the language's runner is wanted: the value of the last expression.
+    pub report: bool,
     /// What it may use.
     pub limits: Limits,
     /// What it can reach.
@@ -179,9 +181,18 @@ impl Request {
             workdir: None,
             volumes: vec![],
             collect: false,
+            report: true,
             limits,
             network: NetworkRequest::default(),
             required,
+        }
+    }
+
+    pub(crate) fn run_mode(&self) -> RunMode {
+        match (self.restricted, self.report) {
+            (true, _) => RunMode::Restricted,
+            (false, true) => RunMode::Reported,
+            (false, false) => RunMode::Plain,
         }
     }
 

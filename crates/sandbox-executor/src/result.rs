@@ -120,6 +120,9 @@ fn number<S: serde::Serializer>(value: &f64, serializer: S) -> Result<S::Ok, S::
 pub struct Phases {
     /// Waiting for a slot.
     pub queue: f64,
+    /// Preparing the toolchain, or waiting until that is done. Only the first runs on a host have it.
+    #[serde(skip_serializing_if = "is_no_time")]
+    pub toolchain: f64,
     /// Installing packages.
     pub packages: f64,
     /// Making the cell.
@@ -132,11 +135,17 @@ pub struct Phases {
     pub collect: f64,
 }
 
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
+fn is_no_time(seconds: &f64) -> bool {
+    *seconds <= 0.0
+}
+
 impl Phases {
     /// The parts that took time, in their order, each with its name.
     pub fn named(&self) -> impl Iterator<Item = (&'static str, f64)> {
         let all = [
             ("queue", self.queue),
+            ("toolchain", self.toolchain),
             ("packages", self.packages),
             ("prepare", self.prepare),
             ("compile", self.compile),
@@ -371,6 +380,12 @@ impl RunResult {
     #[must_use]
     pub fn refused(error: String) -> Self {
         Self { verdict: Verdict::InvalidRequest, ..Self::internal_error(error) }
+    }
+
+    /// The result of a run whose caller went away before its program began.
+    #[must_use]
+    pub fn cancelled() -> Self {
+        Self { verdict: Verdict::Cancelled, ..Self::internal_error("cancelled by the caller".to_owned()) }
     }
 
     /// The result of a run that the sandbox could not carry out.

@@ -17,6 +17,7 @@ use crate::execute::{Executor, HostContext};
 use crate::images::NotFound;
 use crate::json::{FieldError, JsonRequest};
 use crate::plan::Plan;
+use crate::preparation::{Preparation, PreparationState, Preparations, PreparePriority};
 use crate::request::{Request, RequestError, Source};
 use crate::resolve::{HostVariables, Resolved, Unresolved};
 use crate::result::RunResult;
@@ -33,6 +34,7 @@ pub struct RunService {
     /// Made when it is first needed.
     store: OnceLock<ArtifactStore>,
     toolchains: Toolchains,
+    preparations: Preparations,
     images: Option<ImageStore>,
     variables: HostVariables,
     /// A program that renders templates when it is called with [`crate::RENDER_COMMAND`].
@@ -78,6 +80,9 @@ pub enum Refused {
     /// The sandbox refused or failed.
     #[error(transparent)]
     Failure(#[from] Failure),
+    /// The caller went away while it was checked.
+    #[error("cancelled by the caller")]
+    Cancelled,
 }
 
 impl CheckedRequest {
@@ -126,6 +131,7 @@ impl From<NotFound> for Refused {
         match error {
             NotFound::Missing(missing) => Self::Missing(missing),
             NotFound::Failure(failure) => Self::Failure(failure),
+            NotFound::Cancelled => Self::Cancelled,
         }
     }
 }
@@ -143,7 +149,8 @@ impl RunService {
     ) -> Self {
         let (store, toolchains) = (OnceLock::new(), Toolchains::new(&settings));
         let images = settings.data_dir.as_deref().map(ImageStore::new);
-        Self { executor, settings, registry, store, toolchains, images, variables, renderer }
+        let preparations = Preparations::default();
+        Self { executor, settings, registry, store, toolchains, preparations, images, variables, renderer }
     }
 
     /// Where what is made once is kept: in the data directory, or as long as this process runs.
@@ -203,14 +210,64 @@ impl RunService {
     pub fn warm_up(&mut self, cells: usize, zygotes: usize) -> std::io::Result<()> {
         self.keep_ready(cells, zygotes)?;
         for runtime in self.toolchains.found() {
-            let defaults = self.settings.defaults.clone();
-            let request = Request::new(Source::Code("0".to_owned()), defaults, self.settings.required());
-            let resolved = Resolved { variables: self.variables.clone(), ..Resolved::default() };
-            if let Ok(plan) = request.plan(Some(&runtime), &self.settings, &resolved) {
+            if let Ok(plan) = self.usual_plan(&runtime) {
                 self.executor.expect(&plan);
             }
         }
         Ok(())
+    }
+
+    /// The plan of a program without anything special.
+    fn usual_plan(&self, runtime: &Runtime) -> Result<Plan, RequestError> {
+        let defaults = self.settings.defaults.clone();
+        let request = Request::new(Source::Code("0".to_owned()), defaults, self.settings.required());
+        let resolved = Resolved { variables: self.variables.clone(), ..Resolved::default() };
+        request.plan(Some(runtime), &self.settings, &resolved)
+    }
+
+    /// Prepares the host's toolchain of a language as its first run would, or finds that this was done. Blocks.
+    pub fn prepare(
+        &self,
+        language: &Definition,
+        priority: PreparePriority,
+        cancel: &[BorrowedFd<'_>],
+        observer: &mut dyn Observer,
+    ) -> Result<Preparation, Refused> {
+        let prepared = self.try_prepare(language, priority, cancel, observer);
+        if let Err(refused) = &prepared {
+            self.preparations.note(&language.name, PreparationState::Failed(refused.to_string()));
+        }
+        prepared
+    }
+
+    fn try_prepare(
+        &self,
+        language: &Definition,
+        priority: PreparePriority,
+        cancel: &[BorrowedFd<'_>],
+        observer: &mut dyn Observer,
+    ) -> Result<Preparation, Refused> {
+        let runtime = self.toolchain(language)?;
+        if language.prepare.is_none() {
+            return Ok(Preparation::Nothing);
+        }
+        let mut plan = self.usual_plan(&runtime)?;
+        if let Some(prepare) = &mut plan.prepare {
+            priority.limit(&mut prepare.cell.limits);
+        }
+        let host = self.host_context(Some(self.store()?));
+        Ok(self.executor.prepare(&plan, host, cancel, observer)?)
+    }
+
+    /// For each toolchain of the host that has to be prepared, how far that is.
+    #[must_use]
+    pub fn preparations(&self) -> BTreeMap<String, PreparationState> {
+        let needed = self.toolchains.found().into_iter().filter(|runtime| runtime.definition.prepare.is_some());
+        needed.map(|runtime| self.preparations.get(&runtime.definition.name)).collect()
+    }
+
+    fn host_context<'a>(&'a self, store: Option<&'a ArtifactStore>) -> HostContext<'a> {
+        HostContext { store, settings: &self.settings, preparations: &self.preparations }
     }
 
     /// Gives up everything that is kept ready.
@@ -291,29 +348,36 @@ impl RunService {
     }
 
     /// Checks a JSON request of an owner completely, before anything is created.
-    pub fn check_json(&self, mut json: JsonRequest, owner: Option<&str>) -> Result<CheckedRequest, Refused> {
+    pub fn check_json(
+        &self,
+        mut json: JsonRequest,
+        owner: Option<&str>,
+        cancel: &[BorrowedFd<'_>],
+    ) -> Result<CheckedRequest, Refused> {
         let definition = self.language(json.language())?;
         let (image, input) = (json.image.take(), json.stdin.take().unwrap_or_default().into_bytes());
         let mut request = json.into_request(definition, &self.settings)?;
         request.owner = owner.map(str::to_owned);
         request.image = image.map(|name| self.image(&name)).transpose()?;
         let input = if input.is_empty() { Input::Empty } else { Input::Bytes(input) };
-        self.check(request, Some(definition), input)
+        self.check(request, Some(definition), input, cancel)
     }
 
-    /// Checks a request completely, before anything is created. A program of the system has no language.
+    /// Checks a request completely, before anything is created. A program of the system has no language. An image may have
+    /// to be asked for its toolchain, which ends when one of `cancel` becomes readable.
     pub fn check(
         &self,
         request: Request,
         language: Option<&Definition>,
         input: Input,
+        cancel: &[BorrowedFd<'_>],
     ) -> Result<CheckedRequest, Refused> {
         request.check()?;
         let runtime = match (language, &request.image) {
             (None, _) => None,
             (Some(definition), None) => Some(self.toolchain(definition)?),
             (Some(definition), Some(image)) => {
-                Some(self.toolchains.in_image(definition, image, &self.executor, &self.settings)?)
+                Some(self.toolchains.in_image(definition, image, &self.executor, &self.settings, cancel)?)
             }
         };
         let resolved = Resolved::new(&request, &self.settings, &self.variables)?;
@@ -386,7 +450,6 @@ impl RunService {
         #[cfg(feature = "canary")]
         let plan = plan.with_disabled_layers(layers, compiler);
         let kept = if plan.makes_artifacts() && store.is_none() { Some(self.store()?) } else { store.as_deref() };
-        let host = HostContext { store: kept, settings: &self.settings };
-        Ok(self.executor.run(&plan, host, input, cancel, queued, observer)?)
+        Ok(self.executor.run(&plan, self.host_context(kept), input, cancel, queued, observer)?)
     }
 }

@@ -1,6 +1,7 @@
 //! The toolchains of the host and of images, each looked for once.
 
 use std::collections::HashMap;
+use std::os::fd::BorrowedFd;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -32,8 +33,8 @@ impl Toolchains {
     }
 
     /// Read when it is first needed.
-    fn memory(&self) -> MutexGuard<'_, ToolchainCache> {
-        lock(self.memory.get_or_init(|| Mutex::new(ToolchainCache::open(self.data_dir.as_deref()))))
+    fn memory(&self) -> &Mutex<ToolchainCache> {
+        self.memory.get_or_init(|| Mutex::new(ToolchainCache::open(self.data_dir.as_deref())))
     }
 
     /// The toolchain of a language on the host.
@@ -41,7 +42,7 @@ impl Toolchains {
         if let Some(known) = lock(&self.host).get(&definition.name) {
             return known.clone();
         }
-        let found = definition.discover(&SearchPaths::of_this_process(), &mut self.memory()).map(Arc::new);
+        let found = definition.discover(&SearchPaths::of_this_process(), &mut lock(self.memory())).map(Arc::new);
         lock(&self.host).insert(definition.name.clone(), found.clone());
         found
     }
@@ -58,12 +59,13 @@ impl Toolchains {
         image: &Image,
         executor: &Executor,
         settings: &Settings,
+        cancel: &[BorrowedFd<'_>],
     ) -> Result<Arc<Runtime>, NotFound> {
         let key = (image.digest.clone(), definition.name.clone());
         if let Some(known) = lock(&self.images).get(&key) {
             return Ok(Arc::clone(known));
         }
-        let found = Arc::new(executor.find_inside(definition, image, settings, &mut self.memory())?);
+        let found = Arc::new(executor.find_inside(definition, image, settings, self.memory(), cancel)?);
         lock(&self.images).insert(key, Arc::clone(&found));
         Ok(found)
     }

@@ -1,7 +1,5 @@
-//! Which runs may start warm, and what waits for them in a ready cell: the child of a zygote for a program, a companion for
-//! a compiler. What the cell itself must be like is decided by the pool (`sandbox-pool/src/order.rs`).
+//! Which programs and compilers may start warm, as the child of a zygote that waits in a ready cell. What the cell itself must be like is decided by the pool (`sandbox-pool/src/order.rs`).
 
-use sandbox_cell::Command;
 use sandbox_pool::Prestart;
 use sandbox_runtimes::{Entry, Invocation, Runtime, WarmUp};
 
@@ -32,9 +30,9 @@ pub(crate) fn prestart_for_run<'a>(plan: &Plan, packages: impl Iterator<Item = &
 /// nothing of any request, and waits for all owners.
 pub(crate) fn prestart_for_compiler<'a>(
     plan: &Plan,
-    companion: Option<&Command>,
+    zygote: Option<&WarmUp>,
     packages: bool,
     shown: impl Iterator<Item = &'a Entry>,
 ) -> Option<Prestart> {
-    Prestart::companion(companion?, shown, plan.owner.as_deref().filter(|_| packages))
+    Prestart::compiler(zygote?, shown, plan.owner.as_deref().filter(|_| packages))
 }

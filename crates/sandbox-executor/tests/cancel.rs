@@ -12,10 +12,12 @@ use std::time::{Duration, Instant};
 
 use libtest_mimic::{Arguments, Trial};
 use sandbox_executor::{
-    Executor, HostVariables, Input, NetworkMode, RENDER_COMMAND, Request, RunResult, RunService, Settings, Source,
-    TemplateRequest, Verdict,
+    Executor, HostVariables, Input, JsonRequest, NetworkMode, Preparation, PreparationState, PreparePriority,
+    RENDER_COMMAND, Refused, Request, RunResult, RunService, Settings, Source, TemplateRequest, Verdict,
 };
+use sandbox_images::{ImageCaps, ImageName, ImageStore, UnpackTask, unpack};
 use sandbox_runtimes::Registry;
+use sandbox_testing::{eventually, shell_image, staged_languages};
 
 /// How long the renderer takes: less than its limit, and much longer than it may take to notice a cancellation.
 const RENDER: Duration = Duration::from_secs(4);
@@ -29,13 +31,17 @@ fn main() {
     }
     sandbox_cell::keeper_main_if_asked(None);
     let settings = Settings { data_dir: Some(sandbox_testing::data_dir()), ..Settings::default() };
-    let (executor, registry) = (Executor::start().unwrap(), Registry::shipped().unwrap());
+    let languages = staged_languages(&[("slow", "sleep 300")]);
+    let (executor, mut registry) = (Executor::start().unwrap(), Registry::shipped().unwrap());
+    registry.add_directory(languages.path()).unwrap();
     let renderer = std::env::current_exe().unwrap();
     let service = Arc::new(RunService::new(executor, settings, registry, HostVariables::default(), renderer));
-    let tests: [Test; 3] = [
+    let tests: [Test; 5] = [
         ("a_template_that_is_being_rendered_is_cancelled", a_render_is_cancelled),
         ("a_cell_with_a_gateway_is_not_waited_for_in_vain", a_gateway_is_cancelled),
+        ("an_image_that_does_not_answer_is_not_waited_for_in_vain", an_image_is_cancelled),
         ("a_volume_that_another_run_uses_is_not_waited_for_in_vain", a_volume_is_cancelled),
+        ("a_toolchain_that_is_being_prepared_is_not_waited_for_in_vain", a_wait_for_a_toolchain_is_cancelled),
     ];
     let trials = tests.map(|(name, test)| {
         let service = Arc::clone(&service);
@@ -45,7 +51,7 @@ fn main() {
         })
     });
     let conclusion = libtest_mimic::run(&Arguments::from_args(), trials.into());
-    drop(service);
+    drop((service, languages));
     conclusion.exit();
 }
 
@@ -70,7 +76,7 @@ fn cancel_after(time: Duration) -> OwnedFd {
 
 fn run(service: &RunService, request: Request, cancel: &OwnedFd) -> Arc<RunResult> {
     let bash = service.language("bash").unwrap();
-    let checked = service.check(request, Some(bash), Input::Empty).unwrap();
+    let checked = service.check(request, Some(bash), Input::Empty, &[]).unwrap();
     service.run(checked, Duration::ZERO, &[cancel.as_fd()], &mut ()).unwrap()
 }
 
@@ -95,6 +101,23 @@ fn a_gateway_is_cancelled(service: &RunService) {
     expect_cancelled(&run(service, request, &cancel_after(Duration::ZERO)));
 }
 
+fn an_image_is_cancelled(service: &RunService) {
+    let images = ImageStore::new(service.settings().data_dir.as_deref().unwrap());
+    let import = images.import().unwrap();
+    let archive = shell_image(&[("python3", "#!/bin/sh\nwhile :; do :; done\n")]);
+    let caps = ImageCaps { entries: 100, bytes: 100 << 20 };
+    let unpacked = unpack(&archive, import.dir(), UnpackTask { caps }).unwrap();
+    import.publish(unpacked, Some(&ImageName::new("endless").unwrap()), "").unwrap();
+    let (image, code) = (Some("endless".to_owned()), Some("1".to_owned()));
+    let json = JsonRequest { language: Some("python".to_owned()), image, code, ..JsonRequest::default() };
+    let (began, cancel) = (Instant::now(), cancel_after(Duration::from_millis(100)));
+    let refused = service.check_json(json, None, &[cancel.as_fd()]).unwrap_err();
+    assert!(matches!(refused, Refused::Cancelled), "{refused}");
+    // Without being cancelled, it ends after 30 seconds.
+    assert!(began.elapsed() < Duration::from_secs(15), "{:?}", began.elapsed());
+    images.remove("endless").unwrap();
+}
+
 fn a_volume_is_cancelled(service: &RunService) {
     let mut request = request(service);
     request.volumes = vec![sandbox_executor::VolumeRequest::parse("cancel-test:/data").unwrap()];
@@ -103,4 +126,38 @@ fn a_volume_is_cancelled(service: &RunService) {
     let kind = sandbox_base::lock_file::LockKind::Exclusive;
     let _held = sandbox_base::lock_file::lock(&dir.join("cancel-test.lock"), kind, 0o600).unwrap();
     expect_cancelled(&run(service, request, &cancel_after(Duration::from_millis(100))));
+}
+
+fn a_wait_for_a_toolchain_is_cancelled(service: &RunService) {
+    let slow = service.language("slow").unwrap();
+    let state = || service.preparations().remove("slow").unwrap_or(PreparationState::Pending);
+    std::thread::scope(|scope| {
+        let (end, ended) = rustix::pipe::pipe().unwrap();
+        let preparing =
+            scope.spawn(move || service.prepare(slow, PreparePriority::Background, &[end.as_fd()], &mut ()));
+        eventually("another prepares it", || state() == PreparationState::Preparing);
+        let notice = || {
+            let (reader, writer) = rustix::pipe::pipe().unwrap();
+            let cancelling = std::thread::spawn(move || {
+                std::thread::sleep(Duration::from_millis(100));
+                let at = Instant::now();
+                drop(writer);
+                at
+            });
+            let checked = service.check(request(service), Some(slow), Input::Empty, &[]).unwrap();
+            let result = service.run(checked, Duration::ZERO, &[reader.as_fd()], &mut ()).unwrap();
+            let noticed = Instant::now();
+            assert_eq!(result.verdict, Verdict::Cancelled, "{result:?}");
+            assert!(result.metrics.phases.toolchain >= 0.05, "{result:?}");
+            noticed.saturating_duration_since(cancelling.join().unwrap())
+        };
+        // The best of some: other processes may have the CPU.
+        let soonest = (0..5).map(|_| notice()).min().unwrap();
+        assert!(soonest < Duration::from_millis(50), "{soonest:?}");
+        assert_eq!(state(), PreparationState::Preparing, "the preparation goes on");
+        drop(ended);
+        let ended = preparing.join().unwrap().unwrap();
+        assert!(matches!(ended, Preparation::Failed(result) if result.verdict == Verdict::Cancelled));
+        assert_eq!(state(), PreparationState::Pending);
+    });
 }

@@ -51,6 +51,6 @@ fn run(service: &RunService, case: &Case) -> Value {
     request.collect = true;
     let input = Input::Bytes(case.stdin.clone().into_bytes());
     let language = service.language(&case.language).unwrap();
-    let checked = service.check(request, Some(language), input).unwrap();
+    let checked = service.check(request, Some(language), input, &[]).unwrap();
     serde_json::to_value(service.run(checked, Duration::ZERO, &[], &mut ()).unwrap()).unwrap()
 }

@@ -88,7 +88,7 @@ fn run(service: &RunService, words: &[&str], limits: &[(LimitKind, &str)]) -> Ar
     for (kind, text) in limits {
         request.limits.set(*kind, kind.parse(text).unwrap(), &Caps::default()).unwrap();
     }
-    let checked = service.check(request, None, Input::Empty).unwrap();
+    let checked = service.check(request, None, Input::Empty, &[]).unwrap();
     service.run(checked, Duration::ZERO, &[], &mut ()).unwrap()
 }
 

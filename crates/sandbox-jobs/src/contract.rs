@@ -152,7 +152,7 @@ async fn jobs_are_taken_in_the_order_they_came() {
         assert_eq!(store.backlog().await.expect("count").waiting, 0);
         let attempt = Attempt { id: ids[0], number: 1 };
         let result = RunResult { metrics: Metrics { cpu_time: 1.5, ..Metrics::default() }, ..succeeded("2") };
-        store.finish(attempt, Arc::new(result.clone())).await.expect("finish");
+        store.finish(attempt, vec![], Arc::new(result.clone())).await.expect("finish");
         let job = get(store, ids[0]).await;
         assert_eq!(job.status, JobStatus::Finished);
         assert_eq!(job.result, Some(result));
@@ -175,7 +175,7 @@ async fn events_can_be_followed_from_anywhere() {
         let progress = async || store.progress(id).await.expect("progress");
         let running = Progress { status: JobStatus::Running, attempts: 1, events: 2 };
         assert_eq!(progress().await, Some(running));
-        store.finish(attempt, Arc::new(succeeded(""))).await.expect("finish");
+        store.finish(attempt, vec![], Arc::new(succeeded(""))).await.expect("finish");
         assert_eq!(progress().await, Some(Progress { status: JobStatus::Finished, events: 3, ..running }));
         assert_eq!(store.progress(JobId::new()).await.expect("progress"), None);
         store.probe().await.expect("writable");
@@ -185,6 +185,29 @@ async fn events_can_be_followed_from_anywhere() {
         };
         assert_eq!((numbers(0).await, numbers(2).await, numbers(9).await), (vec![1, 2, 3], vec![3], vec![]));
         assert_eq!(store.events(id, 2, 100).await.expect("events")[0].what.name(), "result");
+    }
+}
+
+#[tokio::test]
+async fn the_last_events_are_recorded_with_the_result() {
+    for place in Place::both().await {
+        let store = &place.store;
+        let (first, second) = (create(store, "a").await.id, create(store, "b").await.id);
+        let attempt = take(store).await.expect("one").attempt();
+        store.append(attempt, vec![stdout("1")]).await.expect("append");
+        let last = || vec![stdout("2"), stdout("3")];
+        assert!(store.finish(attempt, last(), Arc::new(succeeded("123"))).await.expect("finish"));
+        assert!(!store.finish(attempt, last(), Arc::new(succeeded("again"))).await.expect("finish"), "it has ended");
+        let events = store.events(first, 0, 100).await.expect("events");
+        let names: Vec<_> = events.iter().map(|event| (event.number, event.what.name())).collect();
+        assert_eq!(names, [(1, "stdout"), (2, "stdout"), (3, "stdout"), (4, "result")], "{}", store.name());
+        // A cancelled job ends as cancelled even if its run was faster.
+        let attempt = take(store).await.expect("one").attempt();
+        store.cancel(second).await.expect("cancel");
+        assert!(store.finish(attempt, last(), Arc::new(succeeded("23"))).await.expect("finish"));
+        let job = get(store, second).await;
+        assert_eq!((job.status, job.result), (JobStatus::Cancelled, Some(succeeded("23"))));
+        assert_eq!(store.progress(second).await.expect("progress").map(|progress| progress.events), Some(3));
     }
 }
 
@@ -215,7 +238,7 @@ async fn lists_have_pages() {
         let second = store.list(Filter::default(), 10, first.next).await.expect("list");
         assert_eq!((second.jobs.len(), second.next), (3, None));
         let attempt = take(store).await.expect("one").attempt();
-        store.finish(attempt, Arc::new(succeeded(""))).await.expect("finish");
+        store.finish(attempt, vec![], Arc::new(succeeded(""))).await.expect("finish");
         let finished =
             store.list(Filter { status: Some(JobStatus::Finished), owner: None }, 10, None).await.expect("list");
         assert_eq!(finished.jobs.iter().map(|job| job.id).collect::<Vec<_>>(), [ids[0]]);
@@ -240,7 +263,7 @@ async fn deliveries_are_retried_until_they_succeed() {
         assert!(store.take_delivery(lease, vec![]).await.expect("take").is_none(), "it has not ended");
         for _ in 0..2 {
             let attempt = take(store).await.expect("one").attempt();
-            store.finish(attempt, Arc::new(succeeded(""))).await.expect("finish");
+            store.finish(attempt, vec![], Arc::new(succeeded(""))).await.expect("finish");
         }
         let due = store.take_delivery(lease, vec![]).await.expect("take").expect("one");
         assert_eq!((due.id, &due.webhook), (job.id, &Some(webhook.clone())), "{}", store.name());
@@ -279,7 +302,7 @@ async fn jobs_are_forgotten_some_time_after_their_end() {
     for store in [file, JobStore::Redis(other.into())] {
         let (ended, waits) = (create(&store, "ended").await.id, create(&store, "waits").await.id);
         let attempt = take(&store).await.expect("one").attempt();
-        store.finish(attempt, Arc::new(succeeded(""))).await.expect("finish");
+        store.finish(attempt, vec![], Arc::new(succeeded(""))).await.expect("finish");
         store.expire().await.expect("expire");
         assert!(store.get(ended).await.expect("get").is_some());
         tokio::time::sleep(Duration::from_millis(1500)).await;

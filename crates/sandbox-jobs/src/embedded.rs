@@ -309,12 +309,12 @@ impl Embedded {
         .await
     }
 
-    /// Ends a job with the result of its current attempt, which is its last event too. Returns false if the attempt is not
-    /// the current one.
-    pub async fn finish(&self, attempt: Attempt, result: Arc<RunResult>) -> Result<bool> {
+    /// Ends a job with the last events and the result of its current attempt, which is its last event too. Returns false if
+    /// the attempt is not the current one.
+    pub async fn finish(&self, attempt: Attempt, last: Vec<RunEvent>, result: Arc<RunResult>) -> Result<bool> {
         self.end_attempt(attempt, move |transaction, header| {
             let status = if header.cancel_requested { JobStatus::Cancelled } else { JobStatus::Finished };
-            end(transaction, header, status, Some(&result)).map(drop)
+            end(transaction, header, status, &last, Some(&result)).map(drop)
         })
         .await
     }
@@ -366,7 +366,7 @@ impl Embedded {
         let call = move |transaction: &WriteTransaction| {
             let Some(before) = header(transaction, id)? else { return Ok(None) };
             match before.status {
-                JobStatus::Queued => end(transaction, &before, JobStatus::Cancelled, None).map(Some),
+                JobStatus::Queued => end(transaction, &before, JobStatus::Cancelled, &[], None).map(Some),
                 JobStatus::Running => {
                     let after = JobHeader { cancel_requested: true, ..before.clone() };
                     put_header(transaction, Some(&before), Some(&after))?;

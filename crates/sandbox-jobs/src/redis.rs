@@ -38,6 +38,7 @@ use crate::model::JobId;
 use events::AppendState;
 use link::{RedisConnection, RedisLink};
 use notices::Notices;
+use queue::KnownTurns;
 use record::JobRecord;
 use scripts::SHARED;
 use timers::NextLook;
@@ -67,6 +68,7 @@ pub struct RedisStore {
     lease: Duration,
     /// The notification of work that was known before the last look for it.
     looked: AtomicU64,
+    turns: Mutex<KnownTurns>,
     deliveries: NextLook,
     sweeps: NextLook,
     appends: Mutex<HashMap<JobId, AppendState>>,
@@ -103,6 +105,7 @@ impl RedisStore {
             retention,
             lease,
             looked: AtomicU64::new(0),
+            turns: Mutex::default(),
             deliveries: NextLook::default(),
             sweeps: NextLook::default(),
             appends: Mutex::default(),

@@ -221,10 +221,11 @@ impl JobStore {
         on_store!(self, store => store.spend(who.to_owned(), runs, most))
     }
 
-    /// Ends a job with the result of its current attempt, which is its last event too. A job that was cancelled ends as
-    /// cancelled, whatever the result. Returns false, and records nothing, if it is not the job's current attempt.
-    pub async fn finish(&self, attempt: Attempt, result: Arc<RunResult>) -> Result<bool> {
-        on_store!(self, store => store.finish(attempt, result))
+    /// Ends a job with the last events and the result of its current attempt, which is the very last event. A job that was
+    /// cancelled ends as cancelled, whatever the result. Returns false, and records nothing, if it is not the job's current
+    /// attempt.
+    pub async fn finish(&self, attempt: Attempt, last: Vec<RunEvent>, result: Arc<RunResult>) -> Result<bool> {
+        on_store!(self, store => store.finish(attempt, last, result))
     }
 
     /// Ends an attempt that failed for reasons of the host. The job is queued again after a pause. After

@@ -19,10 +19,9 @@
 //! A cell can be more than ready: the child of a zygote can wait in it (`prestart.rs`). Such cells have shelves of their
 //! own, and each of these has a thread that has the zygote. The first zygote of a language has to pass a test
 //! (`self_test.rs`) before runs get its children; if it does not, the language starts cold (`warm_starts.rs`). A zygote ends with its shelf, which is removed when it was
-//! not used for a while or when another needs the place. A companion can wait in a cell too, and helps what the run
-//! starts. It is as slow to start as what it helps, and large; so there are few, and none before a run has missed one.
+//! not used for a while or when another needs the place. A compiler can be a
+//! zygote too. It is slow to warm up and large, so it is not started before a run has missed it.
 
-mod companion;
 mod makers;
 mod order;
 mod prestart;
@@ -43,7 +42,6 @@ use serde::{Deserialize, Serialize};
 use self::makers::{CellShelves, PoolCounts, PoolShared, is_plain};
 use self::order::CellOrder;
 pub use self::prestart::Prestart;
-use self::prestart::PrestartKind;
 use self::shelves::{Demand, ShelfId, Shelves};
 use self::wait::{Cancelled, wait_for_cell};
 pub use self::warm_starts::WarmStart;
@@ -302,7 +300,7 @@ impl Pool {
             Demand::Wait(waiter) => wait_for_cell(&shared.shelves, &waiter, cancelled)?,
             Demand::Miss => None,
         };
-        Ok(ready.map(|ready| ready.cell))
+        Ok(ready)
     }
 
     /// Starts the thread that makes the cells of a new shelf; plain ones share a thread.
@@ -311,14 +309,8 @@ impl Pool {
         let maker = Arc::<Condvar>::default();
         let (order, wanted) = (order.clone(), Arc::clone(&maker));
         let mine = move |other, _: &CellOrder| other == id;
-        let started = match prestart.kind {
-            PrestartKind::Zygote => {
-                self.start_maker(shared, "zygote", mine, move |shared| shared.make_warm(&wanted, id, &order, &prestart))
-            }
-            PrestartKind::Companion => self.start_maker(shared, "companions", mine, move |shared| {
-                shared.make_accompanied(&wanted, id, &prestart);
-            }),
-        };
+        let started =
+            self.start_maker(shared, "zygote", mine, move |shared| shared.make_warm(&wanted, id, &order, &prestart));
         started.ok().map(|()| maker)
     }
 

@@ -6,7 +6,6 @@ use std::time::{Duration, Instant};
 
 use sandbox_cell::{Cell, Failure, Keeper};
 
-use crate::companion::CompanionProcess;
 use crate::order::CellOrder;
 use crate::prestart::Prestart;
 use crate::self_test;
@@ -39,20 +38,12 @@ pub(crate) fn is_plain(_: ShelfId, order: &CellOrder) -> bool {
 }
 
 /// The shelves of this pool. A condition variable wakes the maker of a shelf.
-pub(crate) type CellShelves = Shelves<CellOrder, ReadyCell, Arc<Condvar>>;
+pub(crate) type CellShelves = Shelves<CellOrder, Cell, Arc<Condvar>>;
 
-/// A cell on a shelf, with the companion that waits in it.
-#[derive(Debug)]
-pub(crate) struct ReadyCell {
-    pub(crate) cell: Cell,
-    companion: Option<CompanionProcess>,
-}
-
-impl ShelfCell for ReadyCell {
+impl ShelfCell for Cell {
     fn has_ended(&self) -> bool {
         // A ready cell is silent until it ends.
-        sandbox_base::wait::is_readable(&[&self.cell], Duration::ZERO)
-            || self.companion.as_ref().is_some_and(CompanionProcess::has_ended)
+        sandbox_base::wait::is_readable(&[self], Duration::ZERO)
     }
 }
 
@@ -64,9 +55,6 @@ const NOTICE: Duration = Duration::from_secs(2);
 
 /// How long a keeper that is ending takes at most to be seen as ended.
 const END: Duration = Duration::from_millis(500);
-
-/// How long no run must have asked for a companion before another is started.
-const QUIET: Duration = Duration::from_millis(300);
 
 impl PoolShared {
     pub(crate) fn lock(&self) -> MutexGuard<'_, CellShelves> {
@@ -90,7 +78,7 @@ impl PoolShared {
             let Some(orders) = self.wait_for_orders(&self.plain, Instant::now() + CHECK, None) else { return };
             let cells: Vec<_> = orders.iter().map(|(_, order)| self.keeper.create(&order.spec)).collect();
             for ((id, _), cell) in orders.into_iter().zip(cells) {
-                let ready = |mut cell: Cell| cell.ready().map(|_| ReadyCell { cell, companion: None });
+                let ready = |mut cell: Cell| cell.ready().map(|_| cell);
                 self.finish(id, cell.and_then(ready));
             }
         }
@@ -107,7 +95,7 @@ impl PoolShared {
             if warm.has_ended() {
                 self.lock().return_orders(id, orders.len());
                 self.counts.lost_zygotes.fetch_add(1, Ordering::Relaxed);
-                self.warm_starts.lose(prestart.language.as_deref().unwrap_or_default());
+                self.warm_starts.lose(&prestart.language);
                 // So would one that ends before its first child.
                 if !std::mem::take(&mut served) {
                     break;
@@ -118,7 +106,7 @@ impl PoolShared {
             let made: Vec<_> = orders.iter().map(|(_, order)| warm.make(&self.keeper, &order.spec)).collect();
             let entered = |mut cell: Cell| warm.enter(&mut cell).map(|()| cell);
             let made: Vec<_> = made.into_iter().map(|cell| cell.and_then(entered)).collect();
-            let waits = |mut cell: Cell| Zygote::wait(&mut cell).map(|()| ReadyCell { cell, companion: None });
+            let waits = |mut cell: Cell| Zygote::wait(&mut cell).map(|()| cell);
             for cell in made {
                 let cell = cell.and_then(waits);
                 served |= cell.is_ok();
@@ -130,7 +118,7 @@ impl PoolShared {
 
     /// Starts a zygote. The first of a language is tested before a run gets one of its children.
     fn start_zygote(&self, order: &CellOrder, prestart: &Prestart) -> Option<Zygote> {
-        let language = prestart.language.as_deref().unwrap_or_default();
+        let language = &prestart.language;
         let notice = self.keeper.end_notice().ok()?;
         // What fails because the keeper ends says nothing about the language.
         let is_over = || self.lock().is_closed() || sandbox_base::wait::is_readable(&[&notice], END);
@@ -153,26 +141,6 @@ impl PoolShared {
             }
         }
         Some(zygote).filter(|_| self.warm_starts.allow(prestart))
-    }
-
-    /// Makes cells with companions in them until their shelf is removed. One after the other, and not while requests come
-    /// close together: a companion takes a CPU for a while, which a run that has to do without needs more.
-    pub(crate) fn make_accompanied(&self, wanted: &Condvar, id: ShelfId, prestart: &Prestart) {
-        let is_kept = || self.lock().has(id);
-        let mut works = true;
-        // A companion that fails to get ready would fail again.
-        while works && is_kept() {
-            let soon = Instant::now() + NOTICE;
-            let Some(orders) = self.wait_for_orders(wanted, soon, Some(id)) else { return };
-            for (id, order) in orders {
-                while self.lock().used(id).is_some_and(|used| used.elapsed() < QUIET) {
-                    std::thread::sleep(QUIET / 4);
-                }
-                let made = CompanionProcess::start(&self.keeper, &order.spec, &prestart.command, is_kept);
-                works &= made.is_ok();
-                self.finish(id, made.map(|(cell, companion)| ReadyCell { cell, companion: Some(companion) }));
-            }
-        }
     }
 
     /// Does a maker's work until it is over. If it panics, its runs get cells that are made on the spot until it begins again.
@@ -212,7 +180,7 @@ impl PoolShared {
         }
     }
 
-    fn finish(&self, id: ShelfId, made: Result<ReadyCell, Failure>) {
+    fn finish(&self, id: ShelfId, made: Result<Cell, Failure>) {
         self.lock().finish(id, made.ok(), Instant::now());
     }
 }

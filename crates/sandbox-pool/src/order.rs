@@ -35,7 +35,7 @@ impl CellOrder {
     }
 
     /// The same with a prestarted process. A zygote is worth its memory only where many runs are alike, so its cells have
-    /// the default disk and no network. A companion lives under the limits of what it helps, which are the operator's.
+    /// no network, and those of programs the default disk. The limits of compilers are the operator's, and always alike.
     pub(crate) fn warm(
         spec: &CellSpec,
         artifact_mounts: &[Mount],
@@ -43,14 +43,10 @@ impl CellOrder {
         prestart: &Prestart,
     ) -> Option<Self> {
         let mut order = Self::plain(spec, host_mounts)?;
-        match prestart.kind {
-            PrestartKind::Zygote if order.spec.limits != Limits::default() || !Zygote::POSSIBLE => return None,
-            // The memory limit could not be lowered below what the child uses already.
-            PrestartKind::Zygote if spec.limits.memory() < LEAST_WARM => return None,
-            PrestartKind::Zygote => {}
-            PrestartKind::Companion => order.spec.limits = spec.limits.clone(),
-        }
-        if order.spec.network != Network::None {
+        let has_other_disk = prestart.kind == PrestartKind::Program && order.spec.limits != Limits::default();
+        // The memory limit could not be lowered below what the child uses already.
+        let has_too_little = spec.limits.memory() < LEAST_WARM;
+        if !Zygote::POSSIBLE || has_other_disk || has_too_little || order.spec.network != Network::None {
             return None;
         }
         order.spec.mounts.extend(artifact_mounts.iter().cloned());
@@ -59,8 +55,8 @@ impl CellOrder {
 }
 
 impl ShelfOrder for CellOrder {
-    fn prestart(&self) -> Option<PrestartKind> {
-        self.prestart.as_ref().map(|prestart| prestart.kind)
+    fn is_warm(&self) -> bool {
+        self.prestart.is_some()
     }
 
     fn owner(&self) -> Option<&str> {

@@ -1,4 +1,4 @@
-//! What waits in a ready cell so that a command starts warm: the child of a zygote, or a companion.
+//! What waits in a ready cell so that a command starts warm: the child of a zygote.
 
 use std::sync::Arc;
 
@@ -9,12 +9,12 @@ use sandbox_runtimes::{Entry, WarmSelfTest, WarmUp};
 #[derive(Debug, Clone)]
 pub struct Prestart {
     pub(crate) kind: PrestartKind,
-    /// What becomes a zygote, or the companion itself.
+    /// What becomes a zygote.
     pub(crate) command: Command,
     /// What a zygote's cell has where runs have the runner's file.
     pub(crate) runner_file: Option<String>,
-    /// The language that it serves, and the test of its warm starts; for a zygote.
-    pub(crate) language: Option<String>,
+    /// The language that it serves, and the test of its warm starts.
+    pub(crate) language: String,
     pub(crate) self_test: Option<Arc<WarmSelfTest>>,
     /// Its owner, if it has seen packages, whose code may have left state in it.
     owner: Option<String>,
@@ -22,35 +22,29 @@ pub struct Prestart {
     held: Arc<Vec<Entry>>,
 }
 
-/// What waits.
+/// What a zygote's child becomes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PrestartKind {
-    /// The child of a zygote, which becomes the program.
-    Zygote,
-    /// A companion, which helps the program.
-    Companion,
+    /// The program of a run.
+    Program,
+    /// A compiler.
+    Compiler,
 }
 
 impl Prestart {
-    /// The child of a zygote that sees these packages; none if they cannot be locked in the store. One that sees no packages has run nothing but the
-    /// interpreter's own code, and serves all owners.
+    /// The child of a zygote that sees these packages; none if they cannot be locked in the store. One that sees no packages
+    /// has run nothing but the interpreter's own code, and serves all owners.
     #[must_use]
     pub fn zygote<'a>(up: &WarmUp, packages: impl Iterator<Item = &'a Entry>, owner: Option<&str>) -> Option<Self> {
-        let prestart = Self::new(PrestartKind::Zygote, &up.command, packages)?;
+        let prestart = Self::new(PrestartKind::Program, up, packages)?;
         let owner = owner.filter(|_| !prestart.held.is_empty()).map(str::to_owned);
-        let (runner_file, language) = (up.runner_file.clone(), Some(up.language.clone()));
-        let self_test = up.self_test.clone().map(Arc::new);
-        Some(Self { runner_file, language, self_test, owner, ..prestart })
+        Some(Self { owner, ..prestart })
     }
 
-    /// A companion that sees these entries; none if they cannot be locked in the store.
+    /// A compiler that sees these entries, for one owner or all; none if they cannot be locked in the store.
     #[must_use]
-    pub fn companion<'a>(
-        command: &Command,
-        seen: impl Iterator<Item = &'a Entry>,
-        owner: Option<&str>,
-    ) -> Option<Self> {
-        Some(Self { owner: owner.map(str::to_owned), ..Self::new(PrestartKind::Companion, command, seen)? })
+    pub fn compiler<'a>(up: &WarmUp, seen: impl Iterator<Item = &'a Entry>, owner: Option<&str>) -> Option<Self> {
+        Some(Self { owner: owner.map(str::to_owned), ..Self::new(PrestartKind::Compiler, up, seen)? })
     }
 
     /// Its owner, unless it serves all owners.
@@ -58,14 +52,14 @@ impl Prestart {
         self.owner.as_deref()
     }
 
-    fn new<'a>(kind: PrestartKind, command: &Command, seen: impl Iterator<Item = &'a Entry>) -> Option<Self> {
+    fn new<'a>(kind: PrestartKind, up: &WarmUp, seen: impl Iterator<Item = &'a Entry>) -> Option<Self> {
         let held: std::io::Result<Vec<_>> = seen.map(Entry::share).collect();
         Some(Self {
             kind,
-            command: command.clone(),
-            runner_file: None,
-            language: None,
-            self_test: None,
+            command: up.command.clone(),
+            runner_file: up.runner_file.clone(),
+            language: up.language.clone(),
+            self_test: up.self_test.clone().map(Arc::new),
             owner: None,
             held: Arc::new(held.ok()?),
         })

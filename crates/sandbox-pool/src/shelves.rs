@@ -6,7 +6,6 @@ use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::time::{Duration, Instant};
 
 use crate::PoolLimits;
-use crate::prestart::PrestartKind;
 
 /// How many cells are made at one time: while one locks itself, the keeper can begin the next.
 pub(crate) const AT_ONCE: usize = 2;
@@ -20,13 +19,10 @@ pub(crate) const WORTH_WAITING: Duration = Duration::from_millis(500);
 /// How long an unused shelf is kept.
 const KEPT: Duration = Duration::from_secs(600);
 
-/// The most cells with companions that a shelf holds.
-const COMPANIONS: usize = 2;
-
 /// What the cells of a shelf are made for.
 pub(crate) trait ShelfOrder: Clone + PartialEq {
-    /// What waits in them.
-    fn prestart(&self) -> Option<PrestartKind>;
+    /// Whether the child of a zygote waits in them.
+    fn is_warm(&self) -> bool;
     /// The owner of what waits in them, unless it serves all owners.
     fn owner(&self) -> Option<&str>;
 }
@@ -165,11 +161,10 @@ impl<Order: ShelfOrder, Made: ShelfCell, Handle> Shelves<Order, Made, Handle> {
         {
             return Demand::Cell(made);
         }
-        let most = if order.prestart() == Some(PrestartKind::Companion) { COMPANIONS } else { usize::MAX };
-        shelf.target = (shelf.target + 1).min(self.limits.cells).min(most);
+        shelf.target = (shelf.target + 1).min(self.limits.cells);
         // A cell that is being made is ready sooner than one that is not.
-        let comes = order.prestart().is_none() && shelf.making > shelf.waiting.len();
-        if !comes && (order.prestart() != Some(PrestartKind::Zygote) || shelf.came_at.is_none()) {
+        let comes = !order.is_warm() && shelf.making > shelf.waiting.len();
+        if !comes && (!order.is_warm() || shelf.came_at.is_none()) {
             return Demand::Miss;
         }
         let (sender, receiver) = sync_channel(1);
@@ -259,11 +254,6 @@ impl<Order: ShelfOrder, Made: ShelfCell, Handle> Shelves<Order, Made, Handle> {
         self.all.iter().any(|shelf| shelf.id == id)
     }
 
-    /// When a run last asked for a cell of a shelf.
-    pub(crate) fn used(&self, id: ShelfId) -> Option<Instant> {
-        self.all.iter().find(|shelf| shelf.id == id).map(|shelf| shelf.used)
-    }
-
     /// How many cells are ready.
     pub(crate) fn ready(&self) -> usize {
         self.all.iter().map(|shelf| shelf.ready.len()).sum()
@@ -343,8 +333,7 @@ impl<Order: ShelfOrder, Made: ShelfCell, Handle> Shelves<Order, Made, Handle> {
         self.all.drain(..).map(|shelf| shelf.maker).collect()
     }
 
-    /// The shelf for an order, if there can be one. A new one should hold one cell; one with companions none before a run
-    /// has missed one.
+    /// The shelf for an order, if there can be one. A new one should hold one cell.
     fn find_or_add(
         &mut self,
         order: &Order,
@@ -357,15 +346,15 @@ impl<Order: ShelfOrder, Made: ShelfCell, Handle> Shelves<Order, Made, Handle> {
         if let Some(index) = self.all.iter().position(|shelf| shelf.order == *order) {
             return Some(index);
         }
-        if order.prestart().is_some() {
-            let warm = self.all.iter().filter(|shelf| shelf.order.prestart().is_some()).count();
+        if order.is_warm() {
+            let warm = self.all.iter().filter(|shelf| shelf.order.is_warm()).count();
             if warm >= self.limits.zygotes && !self.evict_warm_shelf(order.owner(), now) {
                 return None;
             }
         }
         let id = ShelfId(self.next_number);
         self.next_number += 1;
-        let target = usize::from(order.prestart() != Some(PrestartKind::Companion));
+        let target = 1;
         let (order, maker) = (order.clone(), start(id)?);
         let (ready, waiting, came_at) = (vec![], VecDeque::new(), None);
         self.all.push(Shelf {
@@ -407,7 +396,7 @@ impl<Order: ShelfOrder, Made: ShelfCell, Handle> Shelves<Order, Made, Handle> {
     /// Makes room for a warm shelf of an owner: removes the least recently used one of the owner with the most of them,
     /// unless that was used just now. So no owner can displace one that has fewer.
     fn evict_warm_shelf(&mut self, owner: Option<&str>, now: Instant) -> bool {
-        let warm = || self.all.iter().filter(|shelf| shelf.order.prestart().is_some());
+        let warm = || self.all.iter().filter(|shelf| shelf.order.is_warm());
         let shelves_of =
             |one: Option<&str>| warm().filter(|shelf| shelf.order.owner() == one).count() + usize::from(one == owner);
         let most = warm().map(|shelf| shelves_of(shelf.order.owner())).max().unwrap_or_default();

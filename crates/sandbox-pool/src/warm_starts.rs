@@ -46,9 +46,8 @@ struct TestedLanguage {
 impl WarmStarts {
     /// Whether runs may wait for what is prestarted.
     pub(crate) fn allow(&self, prestart: &Prestart) -> bool {
-        let Some(language) = &prestart.language else { return true };
         let languages = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        languages.get(language).is_none_or(|known| !known.is_refused)
+        languages.get(&prestart.language).is_none_or(|known| !known.is_refused)
     }
 
     /// Whether warm starts of a language are known to work.

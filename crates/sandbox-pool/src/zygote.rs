@@ -17,10 +17,10 @@ use sandbox_base::RelativePath;
 use sandbox_base::limits::{Caps, LimitKind, Limits};
 use sandbox_base::wait::is_readable;
 use sandbox_cell::archive::Archive;
-use sandbox_cell::{Cell, CellSpec, Failure, Keeper, Network, Role, Start, Stdio, ZygoteNamespaceId, null};
+use sandbox_cell::{Cell, CellSpec, Failure, Keeper, Layer, Network, Role, Start, Stdio, ZygoteNamespaceId, null};
 use sandbox_runtimes::{RESULT_DIR, RUNNER_FILE, ZYGOTE_LIBRARY_FILE};
-use sandbox_zygote::ZYGOTE_LIBRARY;
 use sandbox_zygote::protocol::{GREETING, MOST_FDS};
+use sandbox_zygote::{LARGE_PAGES_FILE, ZYGOTE_LIBRARY};
 
 use crate::failure;
 use crate::prestart::Prestart;
@@ -49,6 +49,7 @@ impl Zygote {
     /// Starts a zygote for cells like `spec` and waits until it is warm.
     pub(crate) fn start(keeper: &Keeper, spec: &CellSpec, prestart: &Prestart) -> Result<Self, Failure> {
         let internal = |error: std::io::Error| failure("cannot start a zygote", &error);
+        let gone = || Failure::new("a zygote did not get warm", "it ended");
         let mut limits = Limits::default();
         let longest = LimitKind::WallTime.info().most;
         for (kind, value) in [(LimitKind::Memory, MEMORY), (LimitKind::WallTime, longest), (LimitKind::Cpus, 2_000)] {
@@ -61,7 +62,9 @@ impl Zygote {
         volumes.retain(|volume| volume.target == Path::new(RESULT_DIR) && prestart.runner_file.is_some());
         let spec = CellSpec { role, limits, network, volumes, slots: vec![], ..spec.clone() };
         let mut cell = keeper.create(&spec)?;
-        let files = files(prestart).map_err(internal)?;
+        let ready = cell.ready()?;
+        let namespace = ready.zygote_namespace.ok_or_else(gone)?;
+        let files = files(prestart, ready.isolation.contains(Layer::Memory)).map_err(internal)?;
         let (control, theirs) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
             .map_err(|errno| internal(errno.into()))?;
         let null = null().map_err(internal)?;
@@ -69,8 +72,6 @@ impl Zygote {
         let extra = Some(theirs.as_fd());
         cell.start(&Start { extra, files: Some(&files), last: true, ..Start::new(&prestart.command, stdio) })?;
         drop(theirs);
-        let gone = || Failure::new("a zygote did not get warm", "it ended");
-        let namespace = cell.ready()?.zygote_namespace.ok_or_else(gone)?;
         let zygote = Self { _cell: cell, control, namespace };
         if !zygote.is_readable(WARM_UP) || !zygote.says_something() {
             return Err(gone());
@@ -118,10 +119,13 @@ impl Zygote {
 }
 
 /// What a zygote needs besides an interpreter.
-fn files(prestart: &Prestart) -> std::io::Result<Archive> {
+fn files(prestart: &Prestart, large_pages: bool) -> std::io::Result<Archive> {
     let mut files = Archive::new()?;
     let path = |name: &str| RelativePath::new(name).map_err(std::io::Error::other);
     files.add(path(ZYGOTE_LIBRARY_FILE)?, true, ZYGOTE_LIBRARY)?;
+    if large_pages {
+        files.add(path(LARGE_PAGES_FILE)?, false, &[][..])?;
+    }
     if let Some(text) = &prestart.runner_file {
         let mut content = Archive::new()?;
         content.add(path(RUNNER_FILE)?, false, text.as_bytes())?;

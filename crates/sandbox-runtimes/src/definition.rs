@@ -174,17 +174,19 @@ pub struct CompileDefinition {
     /// Programs that the script needs.
     #[serde(default)]
     pub tools: BTreeMap<String, Tool>,
-    /// Program that makes compiling faster if it was started in advance.
-    pub companion: Option<CompanionDefinition>,
+    /// How to keep a compiler warm.
+    pub warm: Option<WarmCompiler>,
 }
 
-/// A program that a server starts in a cell before it knows what to compile.
+/// How a server keeps a compiler warm. Compilers start cold without it, or if it fails.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct CompanionDefinition {
-    /// Script that runs while the companion waits. It writes to its standard output when it is ready, and closes it if it
-    /// fails. The compile script has to find the companion, and to work without it.
+pub struct WarmCompiler {
+    /// Script that becomes a zygote with the library `$1`. Each of its children is sent the command line of one compile
+    /// script, and does the same in its place.
     pub script: String,
+    /// Source text that must be compiled alike with a zygote and without: exit code and messages.
+    pub self_test: Option<String>,
 }
 
 /// How to run a program.
@@ -201,6 +203,9 @@ pub struct RunDefinition {
     /// File next to the definition that runs the program. It may write `value` (the value of the last expression) and
     /// `error` (the reason of a failure) to `$RESULT`.
     pub runner: Option<String>,
+    /// Command without the runner, where its report is not wanted: `sandbox-run` prints no value. A definition that builds
+    /// on another and has its own `argv` does not inherit it.
+    pub plain: Option<Vec<String>>,
     /// How to run a program with `--restricted`.
     pub restricted: Option<Restricted>,
     /// How to keep an interpreter warm.

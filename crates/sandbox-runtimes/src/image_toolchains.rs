@@ -6,7 +6,7 @@
 
 use std::os::fd::OwnedFd;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use rustix::fs::{CWD, Dir, FileType, Mode, OFlags, ResolveFlags};
 use sandbox_cell::base_environment;
@@ -58,11 +58,11 @@ impl ToolchainImage<'_> {
 
 impl Definition {
     /// Finds the toolchain in an image. `describe` runs a script with a command of the image in a cell and returns what
-    /// it printed, if it worked.
+    /// it printed, if it worked. That can take as long as the image likes: the cache is not locked meanwhile.
     pub fn discover_in<E: From<Missing>>(
         &self,
         image: ToolchainImage<'_>,
-        cache: &mut ToolchainCache,
+        cache: &Mutex<ToolchainCache>,
         mut describe: impl FnMut(&str, &Path) -> Result<Option<Vec<u8>>, E>,
     ) -> Result<Runtime, E> {
         let missing = |what: String, missing: &str| Missing {
@@ -75,12 +75,13 @@ impl Definition {
         let places = image.places(&environment).map_err(|_| toolchain())?;
         for command in places.commands(&self.find.commands, &self.find.paths) {
             let question = &self.find.describe;
-            let known = cache.recall_in(image.digest, &command, question).cloned();
+            let cache = || cache.lock().unwrap_or_else(PoisonError::into_inner);
+            let known = cache().recall_in(image.digest, &command, question).cloned();
             let description = match known {
                 Some(known) => known,
                 None => match describe(question, &command)?.as_deref().and_then(ToolchainDescription::parse) {
                     Some(description) => {
-                        cache.remember_in(image.digest, &command, question, &description);
+                        cache().remember_in(image.digest, &command, question, &description);
                         description
                     }
                     None => continue,
@@ -158,7 +159,9 @@ mod tests {
         let definition = Registry::shipped().expect("valid").by_name(language).expect("known").clone();
         let mut asked = vec![];
         let inside = ToolchainImage { name: "img", digest: "sha256:0", root, env };
-        let found = definition.discover_in(inside, &mut ToolchainCache::open(None), |_, command| {
+        let cache = Mutex::new(ToolchainCache::open(None));
+        let found = definition.discover_in(inside, &cache, |_, command| {
+            assert!(cache.try_lock().is_ok(), "an image that answers slowly delays no other");
             asked.push(command.to_owned());
             Ok::<_, Missing>(Some(b"version=3.9.1\nexecutable=/opt/py-3.9/bin/python3.9\nprefix=/opt/py-3.9\n".into()))
         });

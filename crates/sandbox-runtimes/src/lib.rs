@@ -23,7 +23,7 @@ pub use image_toolchains::ToolchainImage;
 pub use literals::{LiteralTypes, Literals};
 pub use registry::{Registry, UnknownLanguage};
 pub use runtime::{
-    Environment, Invocation, OUT_DIR, RESULT_DIR, RUNNER_FILE, Runtime, StageCommand, WarmSelfTest, WarmUp,
+    Environment, Invocation, OUT_DIR, RESULT_DIR, RUNNER_FILE, RunMode, Runtime, StageCommand, WarmSelfTest, WarmUp,
     ZYGOTE_LIBRARY_FILE, set_all,
 };
 pub use toolchain_cache::ToolchainCache;

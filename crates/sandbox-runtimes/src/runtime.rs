@@ -91,12 +91,23 @@ pub struct Invocation<'a> {
     pub limits: &'a Limits,
     /// Whether it has packages.
     pub packages: bool,
-    /// Whether only safe built-ins are allowed.
-    pub restricted: bool,
+    /// What takes part in it.
+    pub mode: RunMode,
     /// Modules that a zygote may load besides those that the definition names.
     pub preload: &'a [String],
     /// Whether it starts in another directory than the usual one.
     pub elsewhere: bool,
+}
+
+/// What takes part in a run besides the program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RunMode {
+    /// The language's runner, whose report is wanted.
+    Reported,
+    /// As little as the definition allows: nothing is asked of the runner.
+    Plain,
+    /// The runner, which allows only safe built-ins.
+    Restricted,
 }
 
 impl Runtime {
@@ -174,11 +185,26 @@ impl Runtime {
         Ok(Some(StageCommand { command: script(&compile.script, environment, [entry.into()]), mounts }))
     }
 
-    /// The companion of such a compile command, if the language has one.
+    /// What becomes a zygote for such compile commands, if there are any.
     #[must_use]
-    pub fn companion(&self, compile: &Command) -> Option<Command> {
-        let companion = self.definition.compile.as_ref()?.companion.as_ref()?;
-        Some(script(&companion.script, compile.env.clone(), []))
+    pub fn compiler_zygote(&self, compile: &StageCommand) -> Option<WarmUp> {
+        let definition = self.definition.compile.as_ref()?;
+        let warm = definition.warm.as_ref()?;
+        let env = || compile.command.env.clone();
+        let library = format!("{WORK_DIR}/{ZYGOTE_LIBRARY_FILE}");
+        let entry = self.definition.source.clone();
+        let self_test = warm.self_test.clone().map(|program| WarmSelfTest {
+            command: script(&definition.script, env(), [entry.clone().into()]),
+            entry,
+            program,
+            runner_file: None,
+        });
+        Some(WarmUp {
+            command: script(&warm.script, env(), [library.into()]),
+            runner_file: None,
+            language: self.definition.name.clone(),
+            self_test,
+        })
     }
 
     /// Installs packages. `variable` gives the host's variables.
@@ -199,15 +225,16 @@ impl Runtime {
     /// Runs a program. `None` if there is no restricted way to run it and one is asked for.
     #[must_use]
     pub fn run(&self, invocation: &Invocation<'_>) -> Option<Command> {
-        let Invocation { entry, limits, packages, restricted, elsewhere, preload: _ } = *invocation;
+        let Invocation { entry, limits, packages, mode, elsewhere, preload: _ } = *invocation;
         let run = &self.definition.run;
         let heap = heap(limits);
         let stem = entry.rsplit_once('.').map_or(entry, |(stem, _)| stem);
         let runner = run.runner.as_deref().unwrap_or_default();
         let (argv, runner) = match &run.restricted {
-            Some(own) if restricted => (&own.argv, format!("{}{runner}", own.runner)),
-            None if restricted => return None,
-            _ => (&run.argv, runner.to_owned()),
+            Some(own) if mode == RunMode::Restricted => (&own.argv, format!("{}{runner}", own.runner)),
+            None if mode == RunMode::Restricted => return None,
+            _ if self.has_runner(mode) => (&run.argv, runner.to_owned()),
+            _ => (run.plain.as_ref().unwrap_or(&run.argv), String::new()),
         };
         let argv = argv.iter().map(|word| match word.as_str() {
             "{executable}" => self.executable.clone().into_os_string(),
@@ -223,10 +250,17 @@ impl Runtime {
         command.env.clone_from(&self.environment);
         set_all(&mut command.env, variables);
         self.add_package_variables(&mut command.env, packages);
-        if run.runner.is_some() {
+        if self.has_runner(mode) {
             set_all(&mut command.env, [("RESULT", RESULT_DIR)]);
         }
         Some(command)
+    }
+
+    /// Whether the language's runner takes part in a run.
+    #[must_use]
+    pub fn has_runner(&self, mode: RunMode) -> bool {
+        let run = &self.definition.run;
+        run.runner.is_some() && (mode != RunMode::Plain || run.plain.is_none())
     }
 
     /// Whether programs of the language can start warm. Compiled ones start by themselves.
@@ -247,7 +281,7 @@ impl Runtime {
     /// What becomes a zygote for such runs, if there are any.
     #[must_use]
     pub fn zygote(&self, invocation: &Invocation<'_>) -> Option<WarmUp> {
-        let warm = self.definition.run.warm.as_ref().filter(|_| !invocation.restricted)?;
+        let warm = self.definition.run.warm.as_ref().filter(|_| invocation.mode == RunMode::Reported)?;
         if self.starts_cold().is_some() {
             return None;
         }
@@ -388,7 +422,7 @@ mod tests {
             entry,
             limits: &limits,
             packages: false,
-            restricted: false,
+            mode: RunMode::Reported,
             preload: &[],
             elsewhere: false,
         };
@@ -400,10 +434,14 @@ mod tests {
         assert_eq!(command.argv.last(), Some(&"a/b.py".into()));
         assert_eq!(variable(&command.env, "RESULT").as_deref(), Some(RESULT_DIR));
         assert_eq!(variable(&command.env, "PYTHONPATH").as_deref(), Some("/opt/packages"));
-        let plain = python.run(&Invocation { elsewhere: true, ..invocation("x.py") }).expect("possible");
-        assert_eq!(variable(&plain.env, "PYTHONPATH"), None);
-        assert_eq!(plain.argv.last(), Some(&"/sandbox/x.py".into()));
-        let restricted = Invocation { restricted: true, ..invocation("x") };
+        let bare = python.run(&Invocation { elsewhere: true, ..invocation("x.py") }).expect("possible");
+        assert_eq!(variable(&bare.env, "PYTHONPATH"), None);
+        assert_eq!(bare.argv.last(), Some(&"/sandbox/x.py".into()));
+        let plain = python.run(&Invocation { mode: RunMode::Plain, ..invocation("x.py") }).expect("possible");
+        assert_eq!((plain.argv.len(), variable(&plain.env, "RESULT")), (2, None), "{:?}", plain.argv);
+        let javascript = runtime("javascript").run(&Invocation { mode: RunMode::Plain, ..invocation("x.js") });
+        assert!(variable(&javascript.expect("possible").env, "RESULT").is_some(), "its runner does more than report");
+        let restricted = Invocation { mode: RunMode::Restricted, ..invocation("x") };
         assert!(python.run(&restricted).is_some() && runtime("go").run(&restricted).is_none());
         let java = runtime("java").run(&invocation("Main.java")).expect("possible");
         assert!(java.argv.iter().any(|word| word == "-Xmx192m"), "{:?}", java.argv);
@@ -420,7 +458,7 @@ mod tests {
             entry: "x",
             limits: &limits,
             packages: false,
-            restricted: false,
+            mode: RunMode::Reported,
             preload: &preload,
             elsewhere: false,
         };
@@ -433,7 +471,7 @@ mod tests {
         assert_eq!(variable(&javascript.command.env, "LD_PRELOAD").as_deref(), Some("/sandbox/zygote.so"));
         assert!(javascript.command.argv.contains(&"/run/result/runner".into()), "{:?}", javascript.command.argv);
         assert!(javascript.runner_file.expect("a file").contains("rehearse"), "the zygote's text");
-        assert_eq!(runtime("python").zygote(&Invocation { restricted: true, ..invocation }), None);
+        assert_eq!(runtime("python").zygote(&Invocation { mode: RunMode::Restricted, ..invocation }), None);
         assert_eq!(runtime("bash").zygote(&invocation), None);
         let test = runtime("javascript").zygote(&invocation).and_then(|up| up.self_test).expect("a self-test");
         assert_eq!((test.entry.as_str(), test.command.argv.last()), ("main.js", Some(&"main.js".into())));
@@ -443,6 +481,20 @@ mod tests {
         assert!(old.starts_cold().expect("a reason").starts_with("python 3.4.2 is outside the tested versions 3."));
         assert_eq!(runtime("python").starts_cold(), None);
         assert!(!runtime("typescript").can_start_warm());
+    }
+
+    #[test]
+    fn a_compiler_zygote_is_planned_from_the_definition() {
+        let java = runtime("java");
+        let compile = java.compile("Main.java", false).expect("no tools").expect("compiles");
+        let zygote = java.compiler_zygote(&compile).expect("possible");
+        assert_eq!(zygote.command.argv.last(), Some(&"/sandbox/zygote.so".into()));
+        assert_eq!(zygote.command.env, compile.command.env);
+        let test = zygote.self_test.expect("tested");
+        assert_eq!((&test.command, test.entry.as_str()), (&compile.command, "Main.java"));
+        let c = runtime("c");
+        let compile = c.compile("main.c", false).expect("no tools").expect("compiles");
+        assert_eq!(c.compiler_zygote(&compile), None);
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Reads request bodies: bounded in size, within the memory budget, with a timeout, as typed JSON.
 
+use std::os::fd::AsFd;
 use std::sync::Arc;
 
 use axum::extract::Request;
@@ -14,6 +15,7 @@ use crate::connections::allowance;
 use crate::json::{ENTRY, Scan};
 use crate::memory_budget::{ClientId, Reservation};
 use crate::problem::{Code, Problem};
+use crate::runs::{CancelHandle, CancelOnDrop};
 use crate::state::App;
 
 /// Up to this size, a body is worked on where it arrives; a larger one would hold others up.
@@ -143,8 +145,14 @@ pub(crate) async fn check(
 ) -> Result<CheckedRequest, Problem> {
     // An image may have to be asked what is in it.
     if size <= SMALL && request.image.is_none() {
-        return Ok(app.service.check_json(request, client.name.as_deref())?);
+        return Ok(app.service.check_json(request, client.name.as_deref(), &[])?);
     }
+    let cancel = CancelHandle::new().map_err(|_| Problem::new(Code::Internal, "internal server error"))?;
+    // If the client goes away, this is dropped and the image is asked no longer.
+    let _guard = CancelOnDrop(cancel.clone());
     let (own, owner) = (Arc::clone(app), client.name.clone());
-    elsewhere(app, move || Ok(own.service.check_json(request, owner.as_deref())?)).await
+    elsewhere(app, move || {
+        Ok(own.service.check_json(request, owner.as_deref(), &[cancel.as_fd(), own.kill.as_fd()])?)
+    })
+    .await
 }

@@ -85,6 +85,12 @@ impl JobFollower {
 }
 
 impl Followed {
+    /// Whether a client of this server follows a job.
+    pub(crate) fn is_followed(&self, id: JobId) -> bool {
+        let jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
+        jobs.get(&id).is_some_and(|watcher| watcher.strong_count() > 0)
+    }
+
     /// Follows a job.
     pub(crate) fn follow(&self, store: &JobStore, id: JobId) -> JobFollower {
         let mut jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);

@@ -49,6 +49,8 @@ struct Details {
     isolation: Vec<&'static str>,
     /// For each language that can start warm: `on`, or why it starts cold.
     warm_starts: BTreeMap<String, String>,
+    /// For each toolchain that has to be prepared once: `pending`, `preparing`, `ready`, or `failed` with the reason.
+    toolchains: BTreeMap<String, String>,
     /// How often the keeper has ended and was replaced.
     keeper_restarts: u64,
     /// How often a zygote has ended and was replaced.
@@ -78,6 +80,7 @@ pub(crate) async fn health(State(app): State<Arc<App>>, request: Request) -> Jso
             store: app.jobs.name(),
             isolation: app.isolation.clone(),
             warm_starts: warm_starts(&app),
+            toolchains: toolchains(&app),
             keeper_restarts: app.metrics.keeper_restarts(),
             lost_zygotes: pool.lost_zygotes,
             panics: app.metrics.panics() + pool.panics,
@@ -124,6 +127,13 @@ fn warm_starts(app: &App) -> BTreeMap<String, String> {
         return BTreeMap::new();
     }
     app.service.warm_starts().into_iter().map(|(language, start)| (language, start.to_string())).collect()
+}
+
+fn toolchains(app: &App) -> BTreeMap<String, String> {
+    if !app.needs_keeper() {
+        return BTreeMap::new();
+    }
+    app.service.preparations().into_iter().map(|(language, state)| (language, state.to_string())).collect()
 }
 
 /// Logs which languages start cold although they could start warm, and when that changes.

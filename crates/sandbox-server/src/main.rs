@@ -25,6 +25,7 @@ mod middleware;
 mod openapi;
 #[cfg(feature = "otlp")]
 mod otlp;
+mod prepare;
 mod privilege;
 mod problem;
 mod rate_limit;
@@ -184,9 +185,7 @@ fn run(mut config: Config, executor: Result<Executor, Failure>) -> Result<(), St
         .map_err(|error| format!("cannot start the runtime: {error}"))?;
     let served = runtime.block_on(async {
         let jobs = open_jobs(config, &data_dir).await?;
-        let app = Arc::new(
-            state::App::new(service, jobs, webhooks, isolation, config, keys).map_err(|error| error.to_string())?,
-        );
+        let app = Arc::new(state::App::new(service, jobs, webhooks, isolation, config, keys)?);
         if matches!(app.jobs, sandbox_jobs::JobStore::Embedded(_)) {
             backup::start(&app, &data_dir);
         }

@@ -1,5 +1,6 @@
 //! `GET /metrics`: counters, gauges and histograms for Prometheus.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -13,7 +14,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
-use sandbox_executor::{PoolStatistics, RunResult, StartKind};
+use sandbox_executor::{PoolStatistics, PreparationState, RunResult, StartKind};
 use sandbox_jobs::Backlog;
 
 use crate::state::App;
@@ -32,6 +33,12 @@ struct PhaseLabels {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct StartLabels {
     start: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ToolchainLabels {
+    language: String,
+    state: &'static str,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -66,6 +73,7 @@ pub(crate) struct ServerMetrics {
     draining: Gauge,
     late_output: Counter,
     lost_leases: Counter,
+    toolchains: Family<ToolchainLabels, Gauge>,
 }
 
 /// What is looked up when Prometheus asks.
@@ -79,6 +87,7 @@ pub(crate) struct Snapshot {
     keeper_up: bool,
     is_ready: bool,
     draining: bool,
+    preparations: BTreeMap<String, PreparationState>,
 }
 
 impl ServerMetrics {
@@ -133,6 +142,12 @@ impl ServerMetrics {
             "Running jobs whose lease was lost to another server",
             lost_leases.clone(),
         );
+        let toolchains = Family::<ToolchainLabels, Gauge>::default();
+        registry.register(
+            "toolchains",
+            "Whether a toolchain that has to be prepared once is in this state (1) or not (0)",
+            toolchains.clone(),
+        );
         registry.register("job_wait_seconds", "Time in the queue of jobs that were started", waits.clone());
         registry.register("job_retries", "Attempts to run a job after the first", retries.clone());
         Self {
@@ -160,6 +175,7 @@ impl ServerMetrics {
             draining,
             late_output,
             lost_leases,
+            toolchains,
         }
     }
 
@@ -239,6 +255,12 @@ impl ServerMetrics {
         self.draining.set(now.draining.into());
         self.pool_misses.inner().store(now.pool.misses, Ordering::Relaxed);
         self.zygote_restarts.inner().store(now.pool.lost_zygotes, Ordering::Relaxed);
+        for (language, current) in &now.preparations {
+            for state in PreparationState::NAMES {
+                let labels = ToolchainLabels { language: language.clone(), state };
+                self.toolchains.get_or_create(&labels).set((state == current.name()).into());
+            }
+        }
         let mut out = String::new();
         let _ = text::encode(&mut out, &self.registry);
         out
@@ -257,6 +279,7 @@ pub(crate) async fn metrics(State(app): State<Arc<App>>) -> impl IntoResponse {
         keeper_up: app.service.is_alive(),
         is_ready: app.readiness.reasons(&app).await.is_empty(),
         draining: app.is_draining(),
+        preparations: if app.needs_keeper() { app.service.preparations() } else { BTreeMap::new() },
     });
     ([(header::CONTENT_TYPE, "application/openmetrics-text; version=1.0.0; charset=utf-8")], text)
 }

@@ -168,7 +168,7 @@ impl From<Refused> for Problem {
             Refused::Request(_) => Self::new(Code::InvalidRequest, detail),
             Refused::Failure(failure) if failure.request => Self::new(Code::InvalidRequest, detail),
             Refused::Failure(failure) if failure.keeper_ended => Self::new(Code::Internal, detail).retry_after(1),
-            Refused::Failure(_) => Self::new(Code::Internal, detail),
+            Refused::Failure(_) | Refused::Cancelled => Self::new(Code::Internal, detail),
         }
     }
 }

@@ -1,8 +1,9 @@
 //! Recording a job's events: a buffer between the run and the job store, so that a slow store never delays a run.
 //!
 //! The run adds events to the buffer. A task writes them to the store in batches, and tries again with back-off while the
-//! store fails. If the buffer is full, output is left out of it; at the end of the run the missing part is taken from the
-//! result, so that the events are complete all the same.
+//! store fails. What is still in the buffer when the run ends is written with its result, in one step. If the buffer is full,
+//! output is left out of it; at the end of the run the missing part is taken from the result, so that the events are complete
+//! all the same.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -11,6 +12,9 @@ use sandbox_executor::{EventEncoder, Observer, RunEvent, RunResult, Step, Stream
 use sandbox_jobs::{Attempt, JobStore, StoreError};
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
+use tokio::time::timeout_at;
+
+use crate::follow::Followed;
 
 /// The most bytes that wait to be recorded for one run.
 const MOST_BUFFERED: usize = 4 << 20;
@@ -20,6 +24,13 @@ const LATE: Duration = Duration::from_secs(1);
 
 /// The size of an event for output that was missing.
 const CHUNK: usize = 64 << 10;
+
+/// How long the events of a run wait for others, and perhaps the result, to be written together with them: that of its start,
+/// which says little, and others.
+const LINGER: (Duration, Duration) = (Duration::from_millis(250), Duration::from_millis(10));
+
+/// The same while a client of this server follows the job.
+const LINGER_FOLLOWED: (Duration, Duration) = (Duration::from_millis(10), Duration::ZERO);
 
 /// How long to wait before the store is tried again: at first, and at most.
 const BACK_OFF: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(5));
@@ -50,12 +61,46 @@ struct EventBuffer {
 
 #[derive(Debug, Default)]
 struct WaitingEvents {
-    events: Vec<RunEvent>,
+    batch: EventBatch,
     bytes: usize,
-    /// When the first of them came.
-    since: Option<Instant>,
     /// Whether the run has ended.
     ended: bool,
+}
+
+/// Events that are written together.
+#[derive(Debug, Default)]
+pub(crate) struct EventBatch {
+    events: Vec<RunEvent>,
+    /// When the first of them came that is more than the run's start.
+    since: Option<Instant>,
+    /// When it is to be written.
+    due: Option<Instant>,
+}
+
+impl EventBatch {
+    fn add(&mut self, event: RunEvent, is_followed: bool) {
+        let now = Instant::now();
+        let linger = if is_followed { LINGER_FOLLOWED } else { LINGER };
+        let due = if matches!(event, RunEvent::Start { .. }) {
+            now + linger.0
+        } else {
+            self.since.get_or_insert(now);
+            now + linger.1
+        };
+        self.due = Some(self.due.map_or(due, |earlier| earlier.min(due)));
+        self.events.push(event);
+    }
+
+    /// The events as they would be written now, and whether they are late, which is one more event.
+    pub(crate) fn written_now(&self) -> (Vec<RunEvent>, bool) {
+        let mut events = self.events.clone();
+        let waited = self.since.map(|since| since.elapsed()).filter(|waited| *waited > LATE);
+        let waited = waited.filter(|_| self.events.iter().any(is_output));
+        if let Some(waited) = waited {
+            events.push(RunEvent::Late { seconds: (waited.as_secs_f64() * 1e3).round() / 1e3 });
+        }
+        (events, waited.is_some())
+    }
 }
 
 impl EventBuffer {
@@ -64,18 +109,24 @@ impl EventBuffer {
     }
 
     /// Adds an event, unless the buffer is full of output.
-    fn add(&self, event: RunEvent) -> bool {
+    fn add(&self, event: RunEvent, is_followed: bool) -> bool {
         let mut waiting = self.waiting();
         let size = event.size();
         if is_output(&event) && waiting.bytes + size > MOST_BUFFERED {
             return false;
         }
         waiting.bytes += size;
-        waiting.since.get_or_insert_with(Instant::now);
-        waiting.events.push(event);
+        waiting.batch.add(event, is_followed);
         drop(waiting);
         self.changed.notify_one();
         true
+    }
+
+    /// Takes what waits.
+    fn take(&self) -> EventBatch {
+        let mut waiting = self.waiting();
+        waiting.bytes = 0;
+        std::mem::take(&mut waiting.batch)
     }
 
     fn end(&self) {
@@ -84,37 +135,42 @@ impl EventBuffer {
     }
 }
 
+/// Called when output is recorded late.
+type OnLate = Arc<dyn Fn() + Send + Sync>;
+
+/// Writes events to the store. Returns whether the attempt is the job's current one.
+async fn append(store: &JobStore, attempt: Attempt, batch: EventBatch, late: &OnLate) -> bool {
+    let append = || {
+        let (events, is_late) = batch.written_now();
+        let append = store.append(attempt, events);
+        async move { Ok((append.await?, is_late)) }
+    };
+    let (current, was_late) = persist("events", attempt, append).await;
+    if was_late {
+        late();
+    }
+    current
+}
+
 /// Writes what is in the buffer to the store until the run has ended. `late` is called when output is recorded late, `lost`
 /// when the attempt is not the job's current one any more.
-async fn write(store: JobStore, attempt: Attempt, buffer: Arc<EventBuffer>, late: impl Fn(), lost: impl Fn()) {
+async fn write(store: JobStore, attempt: Attempt, buffer: Arc<EventBuffer>, late: OnLate, lost: impl Fn()) {
     loop {
-        let (events, since, ended) = {
-            let mut waiting = buffer.waiting();
-            waiting.bytes = 0;
-            (std::mem::take(&mut waiting.events), waiting.since.take(), waiting.ended)
+        let (due, ended) = {
+            let waiting = buffer.waiting();
+            (waiting.batch.due, waiting.ended)
         };
-        if events.is_empty() {
-            if ended {
-                return;
+        let changed = buffer.changed.notified();
+        match due {
+            _ if ended => return,
+            None => {
+                changed.await;
+                continue;
             }
-            buffer.changed.notified().await;
-            continue;
+            Some(due) if due > Instant::now() && timeout_at(due.into(), changed).await.is_ok() => continue,
+            Some(_) => {}
         }
-        let has_output = events.iter().any(is_output);
-        let append = || {
-            let mut batch = events.clone();
-            let waited = since.map(|since| since.elapsed()).filter(|waited| has_output && *waited > LATE);
-            if let Some(waited) = waited {
-                batch.push(RunEvent::Late { seconds: (waited.as_secs_f64() * 1e3).round() / 1e3 });
-            }
-            let append = store.append(attempt, batch);
-            async move { Ok((append.await?, waited.is_some())) }
-        };
-        let (current, was_late) = persist("events", attempt, append).await;
-        if was_late {
-            late();
-        }
-        if !current {
+        if !append(&store, attempt, buffer.take(), &late).await {
             lost();
             return;
         }
@@ -128,10 +184,12 @@ fn is_output(event: &RunEvent) -> bool {
 /// Records the events of an attempt.
 pub(crate) struct Recorder<'a> {
     store: &'a JobStore,
+    followed: &'a Followed,
     handle: &'a Handle,
     attempt: Attempt,
     buffer: Arc<EventBuffer>,
     writer: Option<tokio::task::JoinHandle<()>>,
+    late: OnLate,
     encoder: EventEncoder,
     /// For each stream, how many bytes are recorded or in the buffer, and whether some are missing after them.
     recorded: [(usize, bool); 2],
@@ -142,24 +200,42 @@ impl<'a> Recorder<'a> {
     /// current one any more.
     pub(crate) fn start(
         store: &'a JobStore,
+        followed: &'a Followed,
         handle: &'a Handle,
         attempt: Attempt,
-        late: impl Fn() + Send + 'static,
+        late: impl Fn() + Send + Sync + 'static,
         lost: impl Fn() + Send + 'static,
     ) -> Self {
         let buffer = Arc::new(EventBuffer::default());
-        let writer = handle.spawn(write(store.clone(), attempt, Arc::clone(&buffer), late, lost));
+        let late: OnLate = Arc::new(late);
+        let writer = handle.spawn(write(store.clone(), attempt, Arc::clone(&buffer), Arc::clone(&late), lost));
         let encoder = EventEncoder::default();
-        Self { store, handle, attempt, buffer, writer: Some(writer), encoder, recorded: Default::default() }
+        Self {
+            store,
+            followed,
+            handle,
+            attempt,
+            buffer,
+            writer: Some(writer),
+            late,
+            encoder,
+            recorded: Default::default(),
+        }
     }
 
-    /// Records everything that is left, after the run has ended. Blocks until the store has it.
-    pub(crate) fn finish(mut self, result: Option<&RunResult>) {
+    fn add(&self, event: RunEvent) -> bool {
+        self.buffer.add(event, self.followed.is_followed(self.attempt.id))
+    }
+
+    /// Ends the recording, after the run has ended. Blocks until the store has everything but the events that are returned,
+    /// which are to be written with the result.
+    pub(crate) fn finish(mut self, result: Option<&RunResult>) -> EventBatch {
         self.buffer.end();
         if let Some(writer) = self.writer.take() {
             let _ = self.handle.block_on(writer);
         }
-        let Some(result) = result else { return };
+        let mut last = self.buffer.take();
+        let Some(result) = result else { return last };
         for stream in [Stream::Stdout, Stream::Stderr] {
             let (recorded, missing) = self.recorded[stream as usize];
             if !missing {
@@ -168,18 +244,13 @@ impl<'a> Recorder<'a> {
             let bytes = output_of(result, stream);
             for chunk in bytes.get(recorded..).unwrap_or_default().chunks(CHUNK) {
                 if let Some(event) = self.encoder.output(stream, chunk) {
-                    self.append_now(&event);
+                    self.handle.block_on(append(self.store, self.attempt, last, &self.late));
+                    last = EventBatch { events: vec![event], ..EventBatch::default() };
                 }
             }
         }
-        for event in self.encoder.finish() {
-            self.append_now(&event);
-        }
-    }
-
-    fn append_now(&self, event: &RunEvent) {
-        let append = || self.store.append(self.attempt, vec![event.clone()]);
-        self.handle.block_on(persist("events", self.attempt, append));
+        last.events.extend(self.encoder.finish());
+        last
     }
 }
 
@@ -195,7 +266,7 @@ fn output_of(result: &RunResult, stream: Stream) -> Vec<u8> {
 
 impl Observer for Recorder<'_> {
     fn start(&mut self, language: Option<&str>, version: Option<&str>) {
-        self.buffer.add(EventEncoder::start(language, version));
+        self.add(EventEncoder::start(language, version));
     }
 
     fn output(&mut self, stream: Stream, bytes: &[u8]) {
@@ -205,7 +276,7 @@ impl Observer for Recorder<'_> {
         }
         if let Some(event) = self.encoder.output(stream, bytes) {
             let size = exact_size(&event);
-            if self.buffer.add(event) {
+            if self.add(event) {
                 self.recorded[stream as usize].0 += size;
             } else {
                 self.recorded[stream as usize].1 = true;
@@ -215,15 +286,15 @@ impl Observer for Recorder<'_> {
         }
     }
 
-    fn step(&mut self, step: Step, what: &str) {
-        self.buffer.add(EventEncoder::step(step, what));
+    fn step(&mut self, step: Step, what: &str, waiting: bool) {
+        self.add(EventEncoder::step(step, what, waiting));
     }
 
     fn finish(&mut self, _: &Arc<RunResult>) {
         for event in self.encoder.finish() {
             let stream = if matches!(event, RunEvent::Stdout(_)) { Stream::Stdout } else { Stream::Stderr };
             let size = exact_size(&event);
-            if self.buffer.add(event) {
+            if self.add(event) {
                 self.recorded[stream as usize].0 += size;
             } else {
                 self.recorded[stream as usize].1 = true;
@@ -250,6 +321,7 @@ mod tests {
 
     use sandbox_executor::{JsonRequest, Verdict};
     use sandbox_jobs::{Created, Event, NewJob, Offer, StoreLimits};
+    use sandbox_testing::eventually;
     use tokio::runtime::{Builder, Runtime};
 
     use super::*;
@@ -258,6 +330,7 @@ mod tests {
         runtime: Runtime,
         store: JobStore,
         attempt: Attempt,
+        followed: Followed,
         _dir: tempfile::TempDir,
     }
 
@@ -273,7 +346,7 @@ mod tests {
                 assert!(matches!(store.create(new, limits).await.expect("create"), Created::New(_)));
                 store.take(None, &Offer::default()).await.expect("take").expect("one").attempt()
             });
-            Self { runtime, store, attempt, _dir: dir }
+            Self { runtime, store, attempt, followed: Followed::default(), _dir: dir }
         }
 
         /// Keeps the runtime from doing anything until the sender is dropped.
@@ -286,6 +359,13 @@ mod tests {
             });
             is_stalled.recv().expect("it runs");
             sender
+        }
+
+        /// Ends the job as the worker does.
+        fn finish(&self, recorder: Recorder<'_>, result: RunResult) {
+            let last = recorder.finish(Some(&result)).written_now().0;
+            let finished = self.runtime.block_on(self.store.finish(self.attempt, last, Arc::new(result)));
+            assert!(finished.expect("finish"), "it is current");
         }
 
         fn events(&self) -> Vec<RunEvent> {
@@ -319,18 +399,19 @@ mod tests {
         let count = move || {
             counter.fetch_add(1, Ordering::SeqCst);
         };
-        let mut recorder = Recorder::start(&place.store, handle, place.attempt, count, || panic!("it is current"));
+        let mut recorder =
+            Recorder::start(&place.store, &place.followed, handle, place.attempt, count, || panic!("it is current"));
         // Characters of three bytes in chunks that cut them, more than the buffer holds.
         let text = "€".repeat(MOST_BUFFERED / 2);
         for chunk in text.as_bytes().chunks(40_000) {
             recorder.output(Stream::Stdout, chunk);
         }
-        recorder.step(Step::Compile, "not output");
+        recorder.step(Step::Compile, "not output", false);
         // The run is over before the store has recorded anything.
         std::thread::sleep(LATE + Duration::from_millis(100));
         drop(stalled);
         let result = RunResult { verdict: Verdict::Ok, stdout: text.clone(), ..RunResult::default() };
-        recorder.finish(Some(&result));
+        place.finish(recorder, result);
         let events = place.events();
         assert_eq!(stdout_of(&events), text.as_bytes());
         assert_eq!(events.iter().filter(|event| matches!(event, RunEvent::Step { .. })).count(), 1);
@@ -342,7 +423,8 @@ mod tests {
     fn bytes_that_are_not_text_survive_a_full_buffer() {
         let place = Place::new();
         let stalled = place.stall();
-        let mut recorder = Recorder::start(&place.store, place.runtime.handle(), place.attempt, || (), || ());
+        let mut recorder =
+            Recorder::start(&place.store, &place.followed, place.runtime.handle(), place.attempt, || (), || ());
         let bytes = b"\xff\x00\xe2\x82".repeat(MOST_BUFFERED / 4);
         for chunk in bytes.chunks(30_001) {
             recorder.output(Stream::Stdout, chunk);
@@ -350,7 +432,7 @@ mod tests {
         drop(stalled);
         let exact = base64::Engine::encode(&base64::prelude::BASE64_STANDARD, &bytes);
         let result = RunResult { stdout_base64: Some(exact), ..RunResult::default() };
-        recorder.finish(Some(&result));
+        place.finish(recorder, result);
         assert!(stdout_of(&place.events()) == bytes);
     }
 
@@ -363,10 +445,11 @@ mod tests {
         let count = move || {
             counter.fetch_add(1, Ordering::SeqCst);
         };
-        let mut recorder = Recorder::start(&place.store, place.runtime.handle(), place.attempt, || (), count);
+        let mut recorder =
+            Recorder::start(&place.store, &place.followed, place.runtime.handle(), place.attempt, || (), count);
         recorder.output(Stream::Stdout, b"late");
-        recorder.finish(None);
-        assert_eq!(lost.load(Ordering::SeqCst), 1);
+        eventually("it is reported", || lost.load(Ordering::SeqCst) == 1);
+        drop(recorder.finish(None));
         assert!(matches!(place.events()[..], [RunEvent::Restarted { attempt: 2 }]));
     }
 }

@@ -41,6 +41,16 @@ impl CancelHandle {
     }
 }
 
+/// Cancels what a client waits for when the client's request is dropped.
+#[derive(Debug)]
+pub(crate) struct CancelOnDrop(pub(crate) CancelHandle);
+
+impl Drop for CancelOnDrop {
+    fn drop(&mut self) {
+        self.0.cancel();
+    }
+}
+
 impl AsFd for CancelHandle {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
@@ -111,8 +121,8 @@ impl Observer for Counted<'_> {
         self.observer.output(stream, bytes);
     }
 
-    fn step(&mut self, step: Step, what: &str) {
-        self.observer.step(step, what);
+    fn step(&mut self, step: Step, what: &str, waiting: bool) {
+        self.observer.step(step, what, waiting);
     }
 
     fn step_over(&mut self, step: Step) {
@@ -158,14 +168,8 @@ impl Update {
 /// A run of a client. Dropping it cancels the run.
 #[derive(Debug)]
 pub(crate) struct RunHandle {
-    cancel: CancelHandle,
+    _cancel: CancelOnDrop,
     updates: UnboundedReceiver<Update>,
-}
-
-impl Drop for RunHandle {
-    fn drop(&mut self) {
-        self.cancel.cancel();
-    }
 }
 
 impl RunHandle {
@@ -213,7 +217,7 @@ pub(crate) fn start(
     let cancel = CancelHandle::new()
         .map_err(|error| Problem::new(Code::Internal, format!("cannot prepare the run: {error}")))?;
     let (sender, updates) = unbounded_channel();
-    let run = RunHandle { cancel: cancel.clone(), updates };
+    let run = RunHandle { _cancel: CancelOnDrop(cancel.clone()), updates };
     let (app, handle) = (Arc::clone(app), Handle::current());
     let Admission { id, client_id, slot, queued, request } = admission;
     tokio::task::spawn_blocking(move || {
@@ -280,9 +284,9 @@ impl Observer for ClientObserver<'_> {
         }
     }
 
-    fn step(&mut self, step: Step, what: &str) {
+    fn step(&mut self, step: Step, what: &str, waiting: bool) {
         if self.watched {
-            self.send(EventEncoder::step(step, what));
+            self.send(EventEncoder::step(step, what, waiting));
         }
     }
 

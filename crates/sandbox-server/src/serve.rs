@@ -23,7 +23,7 @@ use crate::middleware::Peer;
 use crate::routes::router;
 use crate::state::App;
 use crate::tasks::keep_running;
-use crate::{health, keeper_watch, web, webhook, worker};
+use crate::{health, keeper_watch, prepare, web, webhook, worker};
 
 /// How long a client that is told of the end of its connection has to acknowledge it.
 const FAREWELL: Duration = Duration::from_millis(500);
@@ -50,6 +50,7 @@ pub(crate) async fn serve(app: &Arc<App>, config: &Config) -> Result<(), String>
         keep_running(app, "worker", worker::work);
         keep_running(app, "leases", worker::report);
         keep_running(app, "warm starts", health::log_cold_starts);
+        keep_running(app, "toolchains", prepare::prepare);
     }
     keep_running(app, "job sweep", worker::sweep);
     keep_running(app, "webhooks", webhook::deliver);

@@ -76,6 +76,8 @@ pub(crate) struct App {
     pub(crate) isolation: Vec<&'static str>,
     /// The number of runs since the start.
     pub(crate) runs: AtomicU64,
+    /// The languages whose toolchains are prepared ahead.
+    pub(crate) prepare: Vec<String>,
     /// Whether there is a keeper.
     pub(crate) keeper: KeeperWatch,
     /// Whether the server takes no more work.
@@ -98,8 +100,11 @@ impl App {
         isolation: Vec<&'static str>,
         config: &Config,
         keys: Keys,
-    ) -> std::io::Result<Self> {
+    ) -> Result<Self, String> {
+        let prepare = config.prepare.languages(&service).map_err(|error| format!("prepare: {error}"))?;
+        let kill = rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC);
         Ok(Self {
+            prepare,
             service,
             slots: Slots::new(config.capacity, config.reserved_share, keys.caps()),
             keys,
@@ -132,7 +137,7 @@ impl App {
             closing: AtomicBool::new(false),
             failed: watch::Sender::new(None),
             shutdown: watch::Sender::new(false),
-            kill: rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC)?,
+            kill: kill.map_err(|errno| errno.to_string())?,
         })
     }
 

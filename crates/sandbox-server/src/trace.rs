@@ -29,6 +29,7 @@ impl Trace {
             language = result.language.as_deref().unwrap_or_default(),
             verdict = result.verdict.name(),
             total_ms = ms(self.began.elapsed().as_secs_f64()),
+            toolchain_ms = ms(phases.toolchain),
             packages_ms = ms(phases.packages),
             prepare_ms = ms(phases.prepare),
             compile_ms = ms(phases.compile),

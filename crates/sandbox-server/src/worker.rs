@@ -4,15 +4,16 @@
 //! this server, so that a job that takes its server down takes no other with it.
 
 use std::collections::HashMap;
+use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use sandbox_executor::{RunResult, Verdict};
+use sandbox_executor::{Refused, RunResult, Verdict};
 use sandbox_jobs::{Attempt, Job, JobId, Offer, StoreError};
 use tokio::runtime::Handle;
 
-use crate::recorder::{Recorder, persist};
+use crate::recorder::{EventBatch, Recorder, persist};
 use crate::runs::{CancelHandle, perform};
 use crate::state::App;
 
@@ -206,6 +207,7 @@ fn carry_out(app: &App, handle: &Handle, job: &Job) {
     let late = app.metrics.late_output();
     let mut recorder = Recorder::start(
         &app.jobs,
+        &app.followed,
         handle,
         attempt,
         move || {
@@ -215,18 +217,22 @@ fn carry_out(app: &App, handle: &Handle, job: &Job) {
     );
     let ended = app
         .service
-        .check_json(job.request.clone(), job.owner.as_deref())
+        .check_json(job.request.clone(), job.owner.as_deref(), &[stop.as_fd(), app.kill.as_fd()])
         .and_then(|checked| perform(app, &job.id.to_string(), (checked, job.waited()), &stop, &mut recorder));
-    recorder.finish(ended.as_deref().ok());
+    let last = recorder.finish(ended.as_deref().ok());
     let outcome = match ended {
         Ok(result) if result.verdict == Verdict::Cancelled && !here.cancelled.load(Ordering::Relaxed) => {
             AttemptEnd::Shutdown
         }
+        Err(Refused::Cancelled) if here.cancelled.load(Ordering::Relaxed) => {
+            AttemptEnd::Finished(last, Arc::new(RunResult::cancelled()))
+        }
+        Err(Refused::Cancelled) => AttemptEnd::Shutdown,
         Ok(result) if result.verdict == Verdict::InternalError => AttemptEnd::HostFailure(result),
-        Ok(result) => AttemptEnd::Finished(result),
+        Ok(result) => AttemptEnd::Finished(last, result),
         Err(refused) if refused.is_keeper_end() => AttemptEnd::KeeperEnd(internal_error(refused.to_string())),
         Err(refused) if refused.is_internal() => AttemptEnd::HostFailure(internal_error(refused.to_string())),
-        Err(refused) => AttemptEnd::Finished(internal_error(refused.to_string())),
+        Err(refused) => AttemptEnd::Finished(last, internal_error(refused.to_string())),
     };
     if matches!(outcome, AttemptEnd::KeeperEnd(_)) {
         // Otherwise the next attempt might begin with the same keeper, and fail without having run.
@@ -242,8 +248,8 @@ fn internal_error(error: String) -> Arc<RunResult> {
 
 /// How an attempt ended.
 enum AttemptEnd {
-    /// With a result.
-    Finished(Arc<RunResult>),
+    /// With the last events, and a result.
+    Finished(EventBatch, Arc<RunResult>),
     /// The host failed; the job is tried again, or given up with this result.
     HostFailure(Arc<RunResult>),
     /// The keeper ended; the job may have been the cause, and is tried again alone or given up with this result.
@@ -255,8 +261,17 @@ enum AttemptEnd {
 /// Records how an attempt ended. While the store fails, the outcome waits and is tried again for as long as the server lives.
 async fn conclude(app: &App, attempt: Attempt, outcome: AttemptEnd) {
     let current = match outcome {
-        AttemptEnd::Finished(result) => {
-            persist("the result", attempt, || app.jobs.finish(attempt, Arc::clone(&result))).await
+        AttemptEnd::Finished(last, result) => {
+            let finish = || {
+                let (last, is_late) = last.written_now();
+                let finish = app.jobs.finish(attempt, last, Arc::clone(&result));
+                async move { Ok((finish.await?, is_late)) }
+            };
+            let (current, was_late) = persist("the result", attempt, finish).await;
+            if was_late {
+                app.metrics.late_output().inc();
+            }
+            current
         }
         AttemptEnd::HostFailure(result) => {
             tracing::warn!(id = %attempt.id, attempt = attempt.number, error = result.error, "an attempt of a job failed");

@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 
 use crate::{PATIENCE, needs};
 
-/// Waits for the process with this command line. Returns its id and its parent's, which is the cell's init.
+/// Waits for the process with this command line. Returns its id and its parent's, which is the cell's init and has
+/// nothing to do: the keeper knows that the program has started.
 pub fn find(argv: &[&str]) -> (u32, u32) {
     let line: Vec<u8> = argv.iter().flat_map(|word| [word.as_bytes(), b"\0"].concat()).collect();
     let until = Instant::now() + PATIENCE;
@@ -14,7 +15,10 @@ pub fn find(argv: &[&str]) -> (u32, u32) {
         let mut pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
         let is_it = |pid: &u32| std::fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|own| own == line);
         if let Some(pid) = pids.find(is_it) {
-            return (pid, field(pid, "PPid:"));
+            let init = field(pid, "PPid:");
+            if word(init, "State:") == "S" {
+                return (pid, init);
+            }
         }
         assert!(Instant::now() < until, "there is no process {argv:?}");
         std::thread::sleep(Duration::from_millis(5));
@@ -23,9 +27,14 @@ pub fn find(argv: &[&str]) -> (u32, u32) {
 
 /// A number in the status of a process.
 pub fn field(pid: u32, name: &str) -> u32 {
+    word(pid, name).parse().unwrap()
+}
+
+/// The first word of a line in the status of a process.
+fn word(pid: u32, name: &str) -> String {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
-    line.split_ascii_whitespace().next().unwrap().parse().unwrap()
+    line.split_ascii_whitespace().next().unwrap().to_owned()
 }
 
 /// Frozen processes, which survive even SIGKILL, until this is dropped.

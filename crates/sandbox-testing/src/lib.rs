@@ -16,6 +16,8 @@ pub mod package_index;
 pub mod redact;
 mod redis;
 mod server;
+mod shell_image;
+mod staged;
 mod wait;
 
 use std::path::{Path, PathBuf};
@@ -23,6 +25,8 @@ use std::sync::OnceLock;
 
 pub use redis::RedisServer;
 pub use server::TestServer;
+pub use shell_image::shell_image;
+pub use staged::staged_languages;
 pub use wait::{GuardedChild, PATIENCE, eventually};
 
 /// The root of the repository.

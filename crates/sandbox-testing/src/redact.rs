@@ -12,8 +12,9 @@ pub fn redact_line(line: &str) -> String {
     // A summary: the reason of the end is always the same, the usage is not.
     let mut facts = line.split(" · ");
     let verdict = facts.next().unwrap_or_default().to_owned();
-    let once = |fact: &&str| !fact.starts_with("compiled in ") && !fact.starts_with("packages ");
-    facts.filter(once).fold(verdict, |line, fact| format!("{line} · {}", redact_text(fact)))
+    let once = ["compiled in ", "packages ", "toolchain prepared in "];
+    let lasts = |fact: &&str| !once.iter().any(|start| fact.starts_with(start));
+    facts.filter(lasts).fold(verdict, |line, fact| format!("{line} · {}", redact_text(fact)))
 }
 
 /// The same for text that is not the summary of a run.

@@ -47,7 +47,9 @@ impl TestServer {
 
     /// Starts a server with a custom command.
     pub fn launch(mut command: Command, data: TempDir, flags: &[&str], variables: &[(&str, &str)]) -> Self {
-        command.env("SANDBOX_DATA_DIR", data.path().join("data")).envs(variables.iter().copied());
+        // Preparing toolchains in the background takes longer than most tests. A test that wants it says so.
+        command.env("SANDBOX_DATA_DIR", data.path().join("data")).env("SANDBOX_PREPARE", "none");
+        command.envs(variables.iter().copied());
         if !flags.contains(&"--http-host") {
             command.args(["--http-host", "127.0.0.1"]);
         }

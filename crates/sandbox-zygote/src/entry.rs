@@ -25,15 +25,18 @@ pub struct CommandText {
 unsafe extern "C" {
     /// From the C library, because it also runs the fork handlers that other libraries have registered: some have
     /// threads, which do not survive a fork, and some have random state, which should differ afterwards.
-    fn fork() -> i32;
+    pub(crate) fn fork() -> i32;
 
     /// From the C library: reads the auxiliary vector.
     fn getauxval(kind: u64) -> usize;
 }
 
+/// How a process forks: zero in the child, its id or an error in the caller.
+pub(crate) type Fork = unsafe extern "C" fn() -> i32;
+
 /// Forks twice, as described in the crate's documentation. Returns zero in the grandchild; in the caller the id of the
 /// intermediate child, which has ended or is about to.
-unsafe fn fork_twice() -> isize {
+unsafe fn fork_twice(fork: Fork) -> isize {
     /// `CLONE_VM | CLONE_VFORK`, and SIGCHLD at its end.
     const BORROW: usize = 0x0000_4100 | 0x11;
     let result: isize;
@@ -169,19 +172,19 @@ pub(crate) enum ZygoteFds<'a> {
 pub unsafe extern "C" fn sandbox_zygote(control: i32, close_all: i32) -> i32 {
     let rest = if close_all != 0 { ZygoteFds::Closed } else { ZygoteFds::Kept };
     // SAFETY: as the caller promises.
-    unsafe { serve(control, rest) }
+    unsafe { serve(control, rest, fork) }
 }
 
-/// The same for callers that treat descriptors differently.
-pub(crate) unsafe fn serve(control: i32, rest: ZygoteFds<'_>) -> i32 {
+/// The same for callers that treat descriptors differently, or fork in another way.
+pub(crate) unsafe fn serve(control: i32, rest: ZygoteFds<'_>, fork: Fork) -> i32 {
     // SAFETY: as the caller promises.
-    let park = unsafe { receive_cells(control, rest) };
+    let park = unsafe { receive_cells(control, rest, fork) };
     wipe_stack();
     park
 }
 
 #[inline(never)]
-unsafe fn receive_cells(control: i32, rest: ZygoteFds<'_>) -> i32 {
+unsafe fn receive_cells(control: i32, rest: ZygoteFds<'_>, fork: Fork) -> i32 {
     const WALL: usize = 0x4000_0000;
     let control = control as usize;
     let pid = plain(SYS_GETPID, []);
@@ -204,7 +207,7 @@ unsafe fn receive_cells(control: i32, rest: ZygoteFds<'_>) -> i32 {
             && set_namespace(params.key, pid_namespace, CLONE_NEWPID) == 0
         {
             // SAFETY: only this thread continues in the child, as after every fork.
-            let child = unsafe { fork_twice() };
+            let child = unsafe { fork_twice(fork) };
             if child == 0 {
                 // Libraries detect a fork by the process id. In another namespace it could be the same.
                 if plain(SYS_GETPID, []) == pid {

@@ -34,12 +34,20 @@ extern crate std;
 #[cfg(target_arch = "x86_64")]
 pub mod entry;
 #[cfg(target_arch = "x86_64")]
+pub mod jvm;
+#[cfg(target_arch = "x86_64")]
+pub mod large_pages;
+#[cfg(target_arch = "x86_64")]
 pub mod node;
 pub mod protocol;
 #[cfg(target_arch = "x86_64")]
 mod syscall;
 #[cfg(target_arch = "x86_64")]
 pub mod threads;
+
+/// The name of the empty file beside the library that asks a zygote to use large pages for its code. That is memory which
+/// its children share, but only a cgroup can tell so: elsewhere each of them would seem to use it.
+pub const LARGE_PAGES_FILE: &str = "large-pages";
 
 /// The content of the shared library that interpreters load to become zygotes; empty on architectures without one.
 #[cfg(not(zygote_library))]

@@ -17,12 +17,12 @@
 use core::ffi::c_void;
 use core::ptr::{null, null_mut};
 
-use crate::entry::{CommandText, ZygoteFds, sandbox_wait, serve};
-use crate::syscall::{SYS_CLOSE, SYS_GETRANDOM, call, exit, must, plain};
+use crate::entry::{CommandText, ZygoteFds, fork, sandbox_wait, serve};
+use crate::large_pages::sandbox_use_large_pages;
+use crate::syscall::{SYS_CLOSE, SYS_GETPID, SYS_GETRANDOM, SYS_MADVISE, call, exit, must, plain};
 use crate::threads::{bring_to_rest, in_child, need};
 
 const SYS_FSTAT: usize = 5;
-const SYS_MADVISE: usize = 28;
 const SYS_EPOLL_WAIT: usize = 232;
 const SYS_EVENTFD2: usize = 290;
 const SYS_EPOLL_CREATE1: usize = 291;
@@ -80,7 +80,13 @@ type Callback = unsafe extern "C" fn(Env, *const c_void) -> Value;
 pub unsafe extern "C" fn napi_register_module_v1(env: Env, exports: Value) -> Value {
     type Function = unsafe extern "C" fn(Env, *const u8, usize, Callback, *const c_void, *mut Value) -> i32;
     type Set = unsafe extern "C" fn(Env, Value, *const u8, Value) -> i32;
-    for (name, callback) in [(c"serve", become_zygote as Callback), (c"wait", wait_for_program), (c"pipe", make_pipe)] {
+    let functions: [(_, Callback); _] = [
+        (c"serve", become_zygote),
+        (c"wait", wait_for_program),
+        (c"pipe", make_pipe),
+        (c"useLargePages", use_large_pages),
+    ];
+    for (name, callback) in functions {
         let mut function = null();
         // SAFETY: the types are those of Node.js's functions, and the name ends with a NUL.
         unsafe {
@@ -118,6 +124,12 @@ unsafe extern "C" fn make_pipe(env: Env, info: *const c_void) -> Value {
     null()
 }
 
+/// Moves the code of Node.js into large pages.
+unsafe extern "C" fn use_large_pages(_: Env, _: *const c_void) -> Value {
+    sandbox_use_large_pages();
+    null()
+}
+
 /// Makes the process a zygote. In children, returns the descriptor at which they receive their command; in the zygote,
 /// returns nothing when it is no longer needed.
 unsafe extern "C" fn become_zygote(env: Env, _: *const c_void) -> Value {
@@ -134,7 +146,7 @@ unsafe extern "C" fn become_zygote(env: Env, _: *const c_void) -> Value {
         on_exit(at_exit, null_mut());
         bring_to_rest();
         let children = Children::new(event_loop);
-        let park = serve(CONTROL, ZygoteFds::Replaced(&children));
+        let park = serve(CONTROL, ZygoteFds::Replaced(&children), fork);
         if park >= 0 {
             need::<Number>(c"napi_create_int32")(env, park, &raw mut place);
         }
@@ -142,7 +154,8 @@ unsafe extern "C" fn become_zygote(env: Env, _: *const c_void) -> Value {
     place
 }
 
-/// Waits for the command, which it returns as text. Its argument is a buffer with the descriptor that the child got.
+/// Waits for the command, which it returns as text. Its argument is a buffer with the descriptor that the child got, which
+/// it replaces with the child's process id.
 unsafe extern "C" fn wait_for_program(env: Env, info: *const c_void) -> Value {
     type Text = unsafe extern "C" fn(Env, *const u8, usize, *mut Value) -> i32;
     let (mut command, mut text) = (CommandText { data: null(), length: 0 }, null());
@@ -153,6 +166,7 @@ unsafe extern "C" fn wait_for_program(env: Env, info: *const c_void) -> Value {
             exit(126);
         }
         sandbox_wait(data.cast::<i32>().read_unaligned(), &raw mut command);
+        data.cast::<i32>().write_unaligned(plain(SYS_GETPID, []) as i32);
         need::<Text>(c"napi_create_string_utf8")(env, command.data, command.length, &raw mut text);
     }
     text

@@ -123,7 +123,7 @@ pub fn decode_pid(bytes: &[u8]) -> Option<i32> {
 ///
 /// The limits are a count and that many pairs of a resource and its value, each of eight bytes. The text consists of
 /// NUL-terminated parts: the working directory, the number of arguments, the arguments, the number of variables, and
-/// the variables as `NAME=VALUE`. `python.zygote.py` and `javascript.zygote.js` parse it.
+/// the variables as `NAME=VALUE`. `zygote.py`, `zygote.js` and `compiler.java` in `languages` parse it.
 #[derive(Debug, Clone, Copy)]
 pub struct ChildCommand<'a, Text> {
     /// Resources, by the kernel's numbers, and their limits.

@@ -5,7 +5,12 @@ use core::arch::asm;
 pub(crate) const SYS_WRITE: usize = 1;
 pub(crate) const SYS_CLOSE: usize = 3;
 pub(crate) const SYS_MMAP: usize = 9;
+pub(crate) const SYS_MPROTECT: usize = 10;
+pub(crate) const SYS_MUNMAP: usize = 11;
+pub(crate) const SYS_MREMAP: usize = 25;
+pub(crate) const SYS_MADVISE: usize = 28;
 pub(crate) const SYS_DUP2: usize = 33;
+pub(crate) const SYS_NANOSLEEP: usize = 35;
 pub(crate) const SYS_GETPID: usize = 39;
 pub(crate) const SYS_RECVMSG: usize = 47;
 pub(crate) const SYS_WAIT4: usize = 61;
@@ -67,6 +72,13 @@ pub(crate) fn must(result: isize) -> usize {
         exit(126);
     }
     result as usize
+}
+
+/// Sleeps for a millisecond.
+pub(crate) fn nap() {
+    let time = [0_u64, 1_000_000];
+    // SAFETY: the kernel reads two words.
+    unsafe { call(SYS_NANOSLEEP, [&raw const time as usize, 0, 0, 0, 0, 0]) };
 }
 
 #[cfg(zygote_library)]

@@ -20,10 +20,9 @@ use core::arch::{asm, naked_asm};
 use core::ffi::{CStr, c_void};
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use crate::syscall::{SYS_GETPID, SYS_MMAP, call, exit, must, plain};
+use crate::syscall::{SYS_GETPID, SYS_MMAP, exit, must, nap, plain};
 
 const SYS_PAUSE: usize = 34;
-const SYS_NANOSLEEP: usize = 35;
 const SYS_GETTID: usize = 186;
 
 unsafe extern "C" {
@@ -437,11 +436,4 @@ pub(crate) fn bring_to_rest() {
 /// Marks this process as a child.
 pub(crate) fn in_child() {
     CHILD.store(true, Ordering::SeqCst);
-}
-
-/// A millisecond.
-fn nap() {
-    let time = [0_u64, 1_000_000];
-    // SAFETY: the kernel reads two words.
-    unsafe { call(SYS_NANOSLEEP, [&raw const time as usize, 0, 0, 0, 0, 0]) };
 }

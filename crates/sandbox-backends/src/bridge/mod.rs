@@ -336,7 +336,7 @@ impl<'a> Bridge<'a> {
                     self.waiting = Some((run, fds));
                     self.take_command()?;
                 }
-                ToCell::Run { .. } | ToCell::Accompany => return Ok(false),
+                ToCell::Run { .. } => return Ok(false),
                 ToCell::Stop(reason) => self.stop(reason)?,
                 ToCell::Sample => self.send(&ToGuest::Sample)?,
             },

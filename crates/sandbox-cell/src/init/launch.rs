@@ -126,8 +126,6 @@ pub(super) fn rlimits(params: &InitParams<'_>, limits: &Limits) -> Vec<(Resource
     // These are counted per user: the cell's user, or the keeper's user, of whose limits a cell then gets a fraction.
     let (queues, signals) = if params.init_ids.is_some() { (819_200, 1024) } else { (102_400, 256) };
     let mut rlimits = vec![
-        (Resource::Fsize, file_size),
-        (Resource::Nofile, limits.open_files()),
         (Resource::Memlock, 64 * 1024),
         (Resource::Msgqueue, queues),
         // Queued signals, and timers, each of which holds one.
@@ -136,6 +134,11 @@ pub(super) fn rlimits(params: &InitParams<'_>, limits: &Limits) -> Vec<(Resource
         (Resource::Nice, 0),
         (Resource::Rtprio, 0),
     ];
+    // A child of a zygote sets the limits of its run, and could not raise those of the zygote.
+    if params.spec.role == Role::Zygote {
+        return rlimits;
+    }
+    rlimits.extend([(Resource::Fsize, file_size), (Resource::Nofile, limits.open_files())]);
     if params.duties.processes == ProcessLimit::ByCounting {
         // Between two samples a program could create thousands of processes. The user has other processes, so this is
         // only a coarse bound: the number that the user has now, and room for several cells.

@@ -62,8 +62,8 @@ pub(super) const TO_ENTER: CapabilitySet = CapabilitySet::SYS_ADMIN.union(Capabi
 
 pub(super) fn lock<'a>(params: &InitParams<'a>) -> Result<Locked<'a>, StepError> {
     let children = begin(params)?;
-    if params.has(Layer::Uts) {
-        rustix::system::sethostname(b"sandbox").map_err(at(InitStep::SetHostName))?;
+    if params.has(Layer::Uts) && !matches!(params.environment, CellEnvironment::ZygoteNamespace(_)) {
+        set_host_name().map_err(at(InitStep::SetHostName))?;
     }
     let limits = &params.spec.limits;
     let writable =
@@ -115,13 +115,18 @@ pub(super) fn lock<'a>(params: &InitParams<'a>) -> Result<Locked<'a>, StepError>
     Ok(Locked { writable, outgoing, park, children, landlock, groups, io })
 }
 
+/// Gives the UTS namespace of this process the name that programs see.
+pub(crate) fn set_host_name() -> rustix::io::Result<()> {
+    rustix::system::sethostname(b"sandbox")
+}
+
 /// The first step of every init: it releases everything that it has inherited.
 pub(super) fn begin(params: &InitParams<'_>) -> Result<SignalFd, StepError> {
-    let network = match params.environment {
-        CellEnvironment::ZygoteNamespace(ZygoteParts { network, .. }) => Some(network),
-        CellEnvironment::Namespaces { .. } | CellEnvironment::Reduced(_) => None,
+    let (network, user) = match params.environment {
+        CellEnvironment::ZygoteNamespace(ZygoteParts { network, user, .. }) => (Some(network), user),
+        CellEnvironment::Namespaces { .. } | CellEnvironment::Reduced(_) => (None, None),
     };
-    let kept = params.environment.id_maps().iter().flatten().chain([params.socket]).chain(network);
+    let kept = params.environment.id_maps().iter().flatten().chain([params.socket]).chain(network).chain(user);
     let kept: Vec<_> = kept.map(AsFd::as_fd).collect();
     sandbox_sys::process::close_all_except(&kept).map_err(at(InitStep::CloseDescriptors))?;
     // Programs get their standard streams from the caller; init has none.
@@ -223,13 +228,14 @@ pub(super) fn drop_privileges(params: &InitParams<'_>, proc: &OwnedFd) -> Result
         Err(Errno::PERM) if params.program_ids.is_none() => {}
         Err(errno) => return Err(StepError::new(InitStep::DropGroups, errno)),
     }
-    if params.has(Layer::User) {
-        let mapper = match params.environment {
-            CellEnvironment::ZygoteNamespace(ZygoteParts { map, .. }) => {
-                Some(park::Mapper::start(params.alone, proc, map)?)
-            }
-            CellEnvironment::Namespaces { .. } | CellEnvironment::Reduced(_) => None,
-        };
+    let ready_made = match params.environment {
+        CellEnvironment::ZygoteNamespace(ZygoteParts { user, .. }) => user,
+        CellEnvironment::Namespaces { .. } | CellEnvironment::Reduced(_) => None,
+    };
+    if let Some(user) = ready_made {
+        move_into_link_name_space(user.as_fd(), Some(LinkNameSpaceType::User))
+            .map_err(at(InitStep::MakeUserNamespace))?;
+    } else if params.has(Layer::User) {
         // The kernel also charges a user's resources in a namespace to the namespace's owner, in the parent namespace.
         // The owner is the cell's user: if it were the host's root, root would run out of message queues, signals and
         // timers.
@@ -238,7 +244,6 @@ pub(super) fn drop_privileges(params: &InitParams<'_>, proc: &OwnedFd) -> Result
             .init_ids
             .map_or_else(make, |(owner, _)| acting_as(owner, make))
             .map_err(at(InitStep::MakeUserNamespace))?;
-        mapper.map_or(Ok(()), park::Mapper::map)?;
     }
     wire::send(params.socket, &FromInit::NeedsMap, &[], SendFlags::empty()).map_err(at(InitStep::AskForIds))?;
     let mut buffer = [0; 64];
@@ -250,10 +255,12 @@ pub(super) fn drop_privileges(params: &InitParams<'_>, proc: &OwnedFd) -> Result
         if params.program_ids.is_some() {
             take_ids((0, 0))?;
         }
-        // The kernel itself refuses nested user namespaces, even without the filter.
-        let flags = OFlags::WRONLY | OFlags::CLOEXEC;
-        let nested = rustix::fs::openat(proc, c"sys/user/max_user_namespaces", flags, Mode::empty());
-        nested.and_then(|file| rustix::io::write(&file, b"0")).map_err(at(InitStep::ForbidNestedNamespaces))?;
+        if ready_made.is_none() {
+            // The kernel itself refuses nested user namespaces, even without the filter.
+            let flags = OFlags::WRONLY | OFlags::CLOEXEC;
+            let nested = rustix::fs::openat(proc, c"sys/user/max_user_namespaces", flags, Mode::empty());
+            nested.and_then(|file| rustix::io::write(&file, b"0")).map_err(at(InitStep::ForbidNestedNamespaces))?;
+        }
     } else if let Some(ids) = params.init_ids {
         // When root changes to another user id, it loses its capabilities unless it asks to keep them.
         rustix::thread::set_keep_capabilities(true).map_err(at(InitStep::KeepCapabilities))?;

@@ -24,6 +24,8 @@ mod serve;
 mod watch;
 mod writable;
 
+pub(crate) use self::lock::set_host_name;
+
 use std::os::fd::OwnedFd;
 
 use rustix::net::SendFlags;
@@ -44,8 +46,7 @@ pub(crate) struct InitParams<'a> {
     pub(crate) socket: &'a OwnedFd,
     /// The specification of the cell.
     pub(crate) spec: &'a CellSpec,
-    /// The environment of the cell. In a zygote's namespaces init itself writes the id map of the cell's user
-    /// namespace.
+    /// The environment of the cell.
     pub(crate) environment: CellEnvironment<'a, ZygoteParts<'a>>,
     /// The owner of the writable directories, as the keeper numbers ids.
     pub(crate) owner: (u32, u32),

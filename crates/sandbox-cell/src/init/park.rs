@@ -8,8 +8,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
-use rustix::process::{Pid, WaitOptions};
-use sandbox_sys::process::{Child, Namespaces, SingleThreaded, exit_now, fork_into};
+use rustix::process::Pid;
 use sandbox_zygote::protocol::{ChildCommand, NAMESPACES, STREAMS, decode_pid};
 
 use crate::step::{InitStep, StepError, at};
@@ -61,42 +60,6 @@ impl Park {
         let mut message = vec![];
         command.encode(|bytes| message.extend_from_slice(bytes));
         wire::send_bytes(&self.socket, &message, &streams)
-    }
-}
-
-/// A process outside the new user namespace that writes its id map, because the keeper is not in the parent namespace.
-pub(super) struct Mapper {
-    child: Child,
-    go: OwnedFd,
-}
-
-impl Mapper {
-    pub(super) fn start(alone: SingleThreaded, proc: &OwnedFd, map: &str) -> Result<Self, StepError> {
-        let (reader, writer) =
-            rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).map_err(at(InitStep::MakePipe))?;
-        let main = || {
-            let mut byte = [0];
-            let told = rustix::io::read(&reader, &mut byte) == Ok(1);
-            let write = |(file, text): (&str, &str)| {
-                let flags = OFlags::WRONLY | OFlags::CLOEXEC;
-                let file = rustix::fs::openat(proc, format!("1/{file}"), flags, Mode::empty())?;
-                rustix::io::write(&file, text.as_bytes()).map(drop)
-            };
-            let files = [("setgroups", "deny"), ("uid_map", map), ("gid_map", map)];
-            let written: rustix::io::Result<()> = files.into_iter().try_for_each(write);
-            exit_now(i32::from(!told || written.is_err()));
-        };
-        let child = fork_into(alone, Namespaces::NONE, None, main).map_err(at(InitStep::Fork))?;
-        Ok(Self { child, go: writer })
-    }
-
-    /// Writes the id map of the namespace that this process is in now.
-    pub(super) fn map(self) -> Result<(), StepError> {
-        let failed = |errno| StepError::new(InitStep::GiveIds, errno);
-        rustix::io::write(&self.go, b"!").map_err(failed)?;
-        let ended = rustix::process::waitpid(Some(self.child.pid), WaitOptions::empty()).map_err(failed)?;
-        let worked = ended.is_some_and(|(_, status)| status.exit_status() == Some(0));
-        if worked { Ok(()) } else { Err(failed(Errno::PERM)) }
     }
 }
 

@@ -202,10 +202,6 @@ fn handle_message(
             // The failed child is reaped with the others.
             Err(error) => send_to_keeper(params, &FromInit::Failed(error)),
         },
-        ToInit::Accompany if running.is_none() => match start_companion(params, locked, fds) {
-            Ok(()) => Ok(()),
-            Err(error) => send_to_keeper(params, &FromInit::Failed(error)),
-        },
         ToInit::Terminate => {
             kill::signal(params, Signal::TERM);
             // A stopped process handles SIGTERM only when it continues.
@@ -217,24 +213,8 @@ fn handle_message(
             Ok(())
         }
         // The keeper never does this; a second program would distort the usage of the first one.
-        ToInit::Run(_) | ToInit::Accompany | ToInit::Handover { .. } | ToInit::Mapped | ToInit::Collect => {
-            Err(Errno::PROTO)
-        }
+        ToInit::Run(_) | ToInit::Handover { .. } | ToInit::Mapped | ToInit::Collect => Err(Errno::PROTO),
     }
-}
-
-/// Starts a companion. It is reaped like any other child, and killed with the remaining processes.
-fn start_companion(params: &InitParams<'_>, locked: &Locked<'_>, fds: Vec<OwnedFd>) -> Result<(), StepError> {
-    // Without separate cgroups, the companion's usage could not be separated from the program's.
-    if params.environment.is_reduced() {
-        return Err(StepError::new(InitStep::StartCompanion, Errno::OPNOTSUPP));
-    }
-    let Ok([command, stdin, stdout, stderr]) = <[OwnedFd; 4]>::try_from(fds) else {
-        return Err(StepError::new(InitStep::GetStreams, Errno::INVAL));
-    };
-    let command = read_command(command)?;
-    let streams = [stdin.as_fd(), stdout.as_fd(), stderr.as_fd()];
-    ExecArgs::read(params, command)?.launch(params, locked, &params.spec.limits, streams, None).map(drop)
 }
 
 /// Reads the command. The keeper has passed it on unread.

@@ -184,13 +184,6 @@ impl Cell {
         self.say(&ToCell::Run { run: Box::new(run), mounts: mounts.to_vec() }, &fds)
     }
 
-    /// Starts a companion in a cell that is ready: a program that prepares to help a later command, and ends with it. A
-    /// failure to start it is reported like the failure of a command.
-    pub fn accompany(&self, companion: &Command, stdio: Stdio<'_>) -> Result<(), Failure> {
-        let command = command_file(companion)?;
-        self.say(&ToCell::Accompany, &[command.as_fd(), stdio.stdin, stdio.stdout, stdio.stderr])
-    }
-
     /// The sockets of a cell with a gateway, once it is ready. Their holder decides what the cell can reach.
     pub fn take_gateway(&mut self) -> Result<Option<GatewaySockets>, Failure> {
         self.ready()?;

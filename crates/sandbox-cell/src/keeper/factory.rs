@@ -19,6 +19,7 @@ use super::ids::{CellIds, Ids};
 use super::networks::{Networks, open_here};
 use super::privilege::{can_assign_ids, enter_user_namespace, is_privileged, namespaces};
 use super::supervise::{BootPhase, CellEntry, CellState};
+use super::user_namespaces::NamespaceIds;
 use super::zygote_namespace::{InitOrder, ZygoteNamespace, ZygoteNamespaceParams};
 use crate::cgroup::{Cgroup, CgroupTree};
 use crate::environment::CellEnvironment;
@@ -98,7 +99,7 @@ impl CellFactory {
             unowned: None,
             proc,
             net,
-            networks: Networks::default(),
+            networks: Networks::new(4),
             landlock: sandbox_sys::landlock::abi_version(),
             namespaces,
             tried: false,
@@ -349,7 +350,7 @@ impl CellFactory {
                     let order = InitOrder {
                         spec: spec.clone(),
                         owner: ids.owner(),
-                        map: ids.map(),
+                        user: NamespaceIds { map: ids.map(), owner: ids.init().map(|(uid, _)| uid) },
                         without: without(layers),
                         init_ids: ids.init(),
                         program_ids,
@@ -486,10 +487,12 @@ impl CellFactory {
         let key = EntryKey::random().map_err(failed)?;
         let internet = spec.network != Network::None;
         let zygote = |named| syscalls::compile(&syscalls::policy_of_zygotes(Sockets { internet, named }, key));
+        // The programs of these cells have the filter of the zygote.
+        let waiting_init = syscalls::compile(&syscalls::policy_of_waiting_init());
         let params = ZygoteNamespaceParams {
             map: &self.ids.map(),
             owner: ids.init().map(|(uid, _)| uid),
-            children: self.filters_of(spec, false),
+            children: init::Filters { usual: waiting_init.clone(), no_named_sockets: waiting_init },
             zygote: init::Filters { usual: zygote(true), no_named_sockets: zygote(false) },
             key,
         };

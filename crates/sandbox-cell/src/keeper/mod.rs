@@ -16,6 +16,7 @@ mod privilege;
 mod reduced;
 mod serve;
 mod supervise;
+mod user_namespaces;
 mod zygote_namespace;
 
 pub use cell::{Cell, GatewaySockets, Parking, Ready, Start, Stdio, null};

@@ -20,12 +20,11 @@ use sandbox_sys::process::{Child, Namespaces, SingleThreaded, unshare};
 
 use crate::spec::{CellSpec, Network};
 
-/// How many namespaces are kept, used or not. Each takes some hundred KiB of kernel memory.
-const MOST_KEPT: usize = 4;
-
 /// Makes network namespaces for cells, and keeps those that can be used again.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Networks {
+    /// How many are kept, used or not. Each takes some hundred KiB of kernel memory.
+    most_kept: usize,
     /// Whether a cell has got one.
     used: bool,
     /// Where this process is while it makes none: its own sockets must not be in a namespace of a cell.
@@ -51,6 +50,11 @@ pub(super) struct FreshNetwork {
 }
 
 impl Networks {
+    /// Keeps at most so many.
+    pub(super) fn new(most_kept: usize) -> Self {
+        Self { most_kept, used: false, home: None, kept: vec![] }
+    }
+
     /// A network namespace for a cell.
     pub(super) fn take(&mut self, alone: SingleThreaded, spec: &CellSpec) -> rustix::io::Result<FreshNetwork> {
         // The first cell of a keeper may be its only one. A namespace for this process would then be created for nothing.
@@ -83,7 +87,7 @@ impl Networks {
 
     /// Keeps a namespace for the time when the cell with this init has ended.
     pub(super) fn keep(&mut self, network: FreshNetwork, init: &Child) {
-        if self.kept.len() < MOST_KEPT
+        if self.kept.len() < self.most_kept
             && let (Some(sockets), Ok(user)) = (network.sockets, init.pidfd.try_clone())
         {
             self.kept.push(UsedNetwork { namespace: network.namespace, user, sockets });

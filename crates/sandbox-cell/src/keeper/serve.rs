@@ -346,9 +346,8 @@ impl KeeperServer<'_> {
                 (ToCell::Stop(reason), CellState::Running(_)) => cell.stop(reason),
                 (ToCell::Stop(_), _) => {}
                 (ToCell::Sample, _) => cell.sample(),
-                (ToCell::Accompany, CellState::Idle) if cell.boot == BootPhase::Ready => cell.accompany(&fds),
-                // A second command while one runs, or a companion after the first command.
-                (ToCell::Run { .. } | ToCell::Accompany, _) => self.kill(number),
+                // A second command while one runs.
+                (ToCell::Run { .. }, _) => self.kill(number),
             },
             Err(Errno::AGAIN) => {}
             Ok(Received::Closed) | Err(_) => self.kill(number),

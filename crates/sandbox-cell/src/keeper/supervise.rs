@@ -223,15 +223,6 @@ impl CellEntry {
         self.tell(&FromCell::Parked);
     }
 
-    /// Starts a companion. Its usage before a command arrives is not charged to the command.
-    pub(super) fn accompany(&mut self, fds: &[OwnedFd]) {
-        let fds: Vec<_> = fds.iter().map(AsFd::as_fd).collect();
-        self.fresh = false;
-        if let Err(errno) = wire::send(&self.init, &ToInit::Accompany, &fds, SendFlags::DONTWAIT) {
-            self.tell(&FromCell::Failed(Failure::os("cannot reach the cell's init", errno)));
-        }
-    }
-
     /// Accepts a command for init.
     pub(super) fn run(&mut self, pending_run: PendingRun) {
         if let Some(limits) = &pending_run.run.limits

@@ -19,6 +19,7 @@ use sandbox_sys::process::{Child, Namespaces, SingleThreaded, fork_into};
 use serde::{Deserialize, Serialize};
 
 use super::networks::Networks;
+use super::user_namespaces::{NamespaceIds, UserNamespaces};
 use crate::environment::{CellEnvironment, ZygoteParts};
 use crate::identity;
 use crate::init::{self, Duties, Filters, InitParams};
@@ -34,7 +35,7 @@ use crate::wire::{self, Received};
 pub(super) struct InitOrder {
     pub(super) spec: CellSpec,
     pub(super) owner: (u32, u32),
-    pub(super) map: String,
+    pub(super) user: NamespaceIds,
     pub(super) without: LayerSet,
     pub(super) init_ids: Option<(u32, u32)>,
     pub(super) program_ids: Option<(u32, u32)>,
@@ -64,7 +65,7 @@ pub(super) struct ZygoteNamespaceParams<'a> {
     pub(super) map: &'a str,
     /// The host user that is charged for its resources, if that is not the keeper's user.
     pub(super) owner: Option<u32>,
-    /// The filters of the cells of its children, and of the zygote itself.
+    /// The filters of the inits of its children's cells, and of the zygote itself.
     pub(super) children: Filters,
     pub(super) zygote: Filters,
     pub(super) key: EntryKey,
@@ -161,15 +162,24 @@ fn serve(alone: SingleThreaded, socket: &OwnedFd, params: &ZygoteNamespaceParams
     // Inits that end need not be reaped: the keeper watches a pidfd.
     sandbox_sys::signal::ignore([libc::SIGCHLD]);
     let mut buffer = vec![0; wire::MAX_MESSAGE];
-    let mut is_root = params.owner.is_none();
-    let mut shared = SharedParts::default();
+    let mut begun = false;
+    // Under load there are as many cells as runs at once, with those that are being made.
+    let mut shared = SharedParts { template: None, networks: Networks::new(16), users: UserNamespaces::default() };
     loop {
         match wire::receive(socket, &mut buffer, RecvFlags::empty())? {
             Received::Message(order, fds) => {
-                if !std::mem::replace(&mut is_root, true) {
-                    // The ids exist now. Changing the user id also clears the parent-death signal.
-                    identity::take((0, 0))?;
-                    rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
+                if !std::mem::replace(&mut begun, true) {
+                    if params.owner.is_some() {
+                        // The ids exist now. Changing the user id also clears the parent-death signal.
+                        identity::take((0, 0))?;
+                        rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
+                    }
+                    // Libraries recognise a fork by a new process id. The children of the zygote have id 3 in their cells,
+                    // after init and the process in between, so the zygote itself, after its init, must not have it here.
+                    fork_into(alone, Namespaces::NONE, None, || sandbox_sys::process::exit_now(0))?;
+                    // One UTS namespace serves all cells: none has a privilege to change it.
+                    sandbox_sys::process::unshare(alone, Namespaces::UTS)?;
+                    init::set_host_name()?;
                 }
                 let made = make(alone, &order, &fds, params, &mut shared);
                 let answer = match &made {
@@ -185,11 +195,11 @@ fn serve(alone: SingleThreaded, socket: &OwnedFd, params: &ZygoteNamespaceParams
 }
 
 /// What the cells of a zygote's children share or use one after another.
-#[derive(Default)]
 struct SharedParts {
     /// The template of their roots, which this process has, once there is one.
     template: Option<Template>,
     networks: Networks,
+    users: UserNamespaces,
 }
 
 /// The root that this process has, and that cells with these parts get copies of.
@@ -236,7 +246,8 @@ fn make(
     let has = |layer| !order.without.contains(layer);
     let template = shared.template(alone, &order.spec)?;
     let network = shared.networks.take(alone, &order.spec)?;
-    let parts = ZygoteParts { map: &order.map, template, network: &network.namespace };
+    let user = has(Layer::User).then(|| shared.users.take(alone, &order.user)).transpose()?;
+    let parts = ZygoteParts { user: user.as_ref(), template, network: &network.namespace };
     let params = InitParams {
         alone,
         socket,
@@ -249,11 +260,14 @@ fn make(
         filters: if order.spec.role == Role::Zygote { &params.zygote } else { &params.children },
         duties: order.duties,
     };
-    let namespaces = [(Layer::Pid, Namespaces::PID), (Layer::Ipc, Namespaces::IPC), (Layer::Uts, Namespaces::UTS)]
+    let namespaces = [(Layer::Pid, Namespaces::PID), (Layer::Ipc, Namespaces::IPC)]
         .into_iter()
         .filter(|(layer, _)| has(*layer))
         .fold(Namespaces::MOUNT, |all, (_, namespace)| all.and(namespace));
     let child = fork_into(alone, namespaces, fds.get(1).map(AsFd::as_fd), || init::main(&params))?;
     shared.networks.keep(network, &child);
+    if let Some(user) = user {
+        shared.users.keep(user, order.user.clone(), &child);
+    }
     Ok(child)
 }

@@ -498,7 +498,7 @@ fn mount_proc(root: &OwnedFd, all_processes: bool) -> rustix::io::Result<OwnedFd
 }
 
 /// The processes of this process's PID namespace, as a file system that is not attached anywhere.
-fn new_proc(all_processes: bool) -> rustix::io::Result<OwnedFd> {
+pub(crate) fn new_proc(all_processes: bool) -> rustix::io::Result<OwnedFd> {
     let flags =
         MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV | MountAttrFlags::MOUNT_ATTR_NOEXEC;
     new_filesystem("proc", &[("hidepid", if all_processes { "off" } else { "invisible" })], flags)

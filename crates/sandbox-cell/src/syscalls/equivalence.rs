@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use sandbox_sys::seccomp::Instruction;
 
 use super::compile::compile;
-use super::own::{policy_of_keeper, policy_of_service};
+use super::own::{policy_of_keeper, policy_of_service, policy_of_waiting_init};
 use super::policy::{EntryKey, Exception, Policy, Rule, Sockets, SyscallAction, Test, policy, policy_of_zygotes};
 use super::reduced::policy_without_namespaces;
 
@@ -178,7 +178,7 @@ fn policies() -> Vec<Policy> {
     let key = EntryKey(0x1234_5678_9abc_def0);
     let with_namespaces =
         Sockets::ALL.into_iter().flat_map(|sockets| [policy(sockets), policy_of_zygotes(sockets, key)]);
-    let own = [policy_of_keeper(), policy_of_service()];
+    let own = [policy_of_keeper(), policy_of_service(), policy_of_waiting_init()];
     with_namespaces.chain([true, false].map(policy_without_namespaces)).chain(own).collect()
 }
 

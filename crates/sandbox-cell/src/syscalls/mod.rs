@@ -13,7 +13,7 @@ mod policy;
 mod reduced;
 
 pub(crate) use compile::compile;
-pub(crate) use own::{policy_of_keeper, policy_of_service};
+pub(crate) use own::{policy_of_keeper, policy_of_service, policy_of_waiting_init};
 pub(crate) use policy::policy_of_zygotes;
 pub use policy::{EntryKey, Exception, Policy, Rule, Sockets, SyscallAction, Test, policy};
 pub(crate) use reduced::policy_without_namespaces;

@@ -1,5 +1,5 @@
-//! The policies of this program's own processes: the keeper, and the process that serves a network. Both extend the
-//! policy of a cell by the calls that their work needs.
+//! The policies of this program's own processes: the keeper and the process that serves a network, which extend the policy
+//! of a cell by the calls that their work needs, and inits that start no program, which need only a part of it.
 
 use libc as c;
 
@@ -46,6 +46,29 @@ pub(crate) fn policy_of_keeper() -> Policy {
     policy
 }
 
+/// Calls of an init whose program is the child of a zygote: messages, files, signals, memory. It starts no process.
+#[rustfmt::skip]
+const OF_WAITING_INIT: &[c::c_long] = &[
+    c::SYS_read, c::SYS_write, c::SYS_readv, c::SYS_writev, c::SYS_pread64, c::SYS_pwrite64, c::SYS_close, c::SYS_close_range,
+    c::SYS_lseek, c::SYS_fstat, c::SYS_newfstatat, c::SYS_statx, c::SYS_fstatfs, c::SYS_getdents64, c::SYS_openat,
+    c::SYS_mkdirat, c::SYS_unlinkat, c::SYS_symlinkat, c::SYS_readlinkat, c::SYS_linkat, c::SYS_renameat, c::SYS_renameat2,
+    c::SYS_fchmod, c::SYS_fchmodat, c::SYS_fchown, c::SYS_fchownat, c::SYS_utimensat, c::SYS_ftruncate, c::SYS_fallocate,
+    c::SYS_copy_file_range, c::SYS_sendfile, c::SYS_splice, c::SYS_fcntl, c::SYS_dup, c::SYS_dup3, c::SYS_pipe2,
+    c::SYS_mmap, c::SYS_munmap, c::SYS_mremap, c::SYS_mprotect, c::SYS_madvise, c::SYS_brk, c::SYS_memfd_create, c::SYS_futex,
+    c::SYS_ppoll, c::SYS_socketpair, c::SYS_recvmsg, c::SYS_sendmsg, c::SYS_kill, c::SYS_tgkill, c::SYS_wait4, c::SYS_waitid, c::SYS_getpid,
+    c::SYS_gettid, c::SYS_rt_sigaction, c::SYS_rt_sigprocmask, c::SYS_rt_sigreturn, c::SYS_sigaltstack, c::SYS_getrusage,
+    c::SYS_setresuid, c::SYS_setresgid, c::SYS_setfsuid, c::SYS_setfsgid, c::SYS_capget, c::SYS_capset, c::SYS_umask,
+    c::SYS_clock_gettime, c::SYS_clock_nanosleep, c::SYS_sched_yield, c::SYS_getrandom, c::SYS_restart_syscall,
+    c::SYS_exit, c::SYS_exit_group,
+];
+
+/// The policy of such an init. A small filter also takes a fraction of the time to install.
+pub(crate) fn policy_of_waiting_init() -> Policy {
+    let mut policy = policy(Sockets { internet: false, named: false });
+    policy.rules.retain(|(call, _)| OF_WAITING_INIT.contains(&c::c_long::from(*call)));
+    policy
+}
+
 /// The policy of a process that serves a network: it cannot create cells.
 pub(crate) fn policy_of_service() -> Policy {
     let mut policy = policy(Sockets { internet: true, named: true });
@@ -53,4 +76,18 @@ pub(crate) fn policy_of_service() -> Policy {
     // Expensive artifacts are synced to disk before they get their final name.
     policy.set(c::SYS_syncfs, vec![], SyscallAction::Allow);
     policy
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_waiting_init_cannot_start_a_process() {
+        let policy = policy_of_waiting_init();
+        assert!(policy.rules.len() > 60, "{}", policy.rules.len());
+        for call in [c::SYS_clone, c::SYS_clone3, c::SYS_execve, c::SYS_execveat, c::SYS_socket, c::SYS_setns] {
+            assert!(policy.rules.iter().all(|(known, _)| c::c_long::from(*known) != call), "{call}");
+        }
+    }
 }

@@ -10,6 +10,7 @@ mod isolation;
 mod limits;
 mod metrics;
 mod ordinary_user;
+mod prepare;
 mod reduced;
 mod results;
 mod secrets;

@@ -15,6 +15,16 @@ fn the_result_is_the_value_of_the_last_expression() {
         ("import sys\nsys.stdout.write('a\\nb\\n')\nNone", "a\nb"),
         ("class A:\n    def __repr__(self): return 'mine'\nA()", "mine"),
         ("'x' * 100_000", &format!("'{}", "x".repeat(65_535))),
+        // Lines that begin in the first column without beginning a statement.
+        ("x = 1 \\\n+ 2\nx", "3"),
+        ("x = 1 \\\r\n+ 2\r\nx", "3"),
+        ("x = 1 \\\r\n+ 2\r\n", ""),
+        ("'a' \\\n'b'", "'ab'"),
+        ("'''a\nb\n'''", "'a\\nb\\n'"),
+        ("[1,\n2]", "[1, 2]"),
+        ("if True:\n    1\nelse:\n    2", ""),
+        ("x = 5; x", "5"),
+        ("# -*- coding: utf-8 -*-\n'ä'", "'ä'"),
     ] {
         let result = python(code, &[]);
         assert_eq!(result["result"], expected, "{code}");
@@ -43,6 +53,19 @@ except ZeroDivisionError:
     let expected = "Traceback (most recent call last):\n  File \"/sandbox/main.py\", line 3, in <module>\n    f()\n  \
                     File \"/sandbox/main.py\", line 2, in f\n    raise KeyError('k')\nKeyError: 'k'\n";
     assert_eq!(failed["stderr"], expected);
+    // Without it, everything is the same.
+    let plain = run(&["--lang", "python", "--code", code, "--", "a"]);
+    assert_eq!(String::from_utf8(plain.stdout).unwrap(), result["stdout"].as_str().unwrap());
+    let plain = run(&["--lang", "python", "--quiet", "--code", "def f():\n    raise KeyError('k')\nf()"]);
+    assert_eq!(String::from_utf8(plain.stderr).unwrap(), expected);
+}
+
+#[test]
+fn a_logged_traceback_is_not_the_reason() {
+    let logged = "import os, sys, traceback\ntry: 1 / 0\nexcept Exception: traceback.print_exc()\n";
+    let given_up = python(&format!("{logged}print('given up', file=sys.stderr)\nsys.exit(3)"), &[]);
+    assert_eq!(given_up["error"], "given up");
+    assert_eq!(python(&format!("{logged}os.abort()"), &[])["error"], "killed by SIGABRT (aborted)");
 }
 
 #[test]
@@ -61,8 +84,14 @@ fn reasons_are_one_line() {
         ("import os; os.abort()", "killed by SIGABRT (aborted)"),
         ("assert 1 == 2, 'no'", "AssertionError: no"),
         ("raise ExceptionGroup('many', [ValueError(1)])", "ExceptionGroup: many (1 sub-exception)"),
+        ("try:\n    1 / 0\nexcept Exception as e:\n    raise OSError('no') from e", "OSError: no"),
     ] {
         assert_eq!(python(code, &[])["error"], error, "{code}");
+        // The text of the command has no value, so the program runs without the runner.
+        let output = run(&["--lang", "python", "--code", code]);
+        let text = String::from_utf8(output.stderr).unwrap();
+        let summary = text.lines().last().unwrap();
+        assert!(summary.contains(&format!(": {error} ")), "{code}: {text}");
     }
 }
 

@@ -86,7 +86,9 @@ fn neutral(output: &str) -> Vec<String> {
 /// The lines of an output without those that only the first run prints.
 pub(crate) fn settled(output: &str) -> Vec<&str> {
     static STEP: OnceLock<Regex> = OnceLock::new();
-    let step = STEP.get_or_init(|| Regex::new(r"^(preparing .* \(once\)|compiling \S+|installing \S+)$").unwrap());
+    let step = STEP.get_or_init(|| {
+        Regex::new(r"^(waiting for work in progress: )?(preparing .* \(once\)|compiling \S+|installing \S+)$").unwrap()
+    });
     output.trim_end().lines().map(str::trim_end).filter(|line| !step.is_match(line)).collect()
 }
 
@@ -96,7 +98,12 @@ fn variable_text_is_ignored() {
         "✓ ok · go 1.26.8 · 2ms · CPU 1.7ms · 1 MiB",
         "✓ ok · go 1.25 · compiled in 1s · 9s · CPU 4ms · 92 KiB"
     ));
-    assert!(same("a\n…\nz", "a\nb\nc\nz") && same("a … z", "a b c z") && same("4", "compiling main.go\n4\n"));
+    assert!(
+        same("a\n…\nz", "a\nb\nc\nz")
+            && same("a … z", "a b c z")
+            && same("4", "compiling main.go\n4\n")
+            && same("4", "waiting for work in progress: installing a\n4\n")
+    );
     let limit = |time| format!("✗ timeout: time limit of {time} reached · python 3.11.2 · 1s");
     assert!(!same(&limit("1s"), &limit("2s")) && !same("4", "5") && !same("", "4") && !same("4", ""));
 }

@@ -6,8 +6,8 @@
 use std::process::{Command, Output};
 
 use sandbox_testing::command::{fixture, sandbox};
-use sandbox_testing::redact::redact_line;
-use sandbox_testing::{data_dir, needs};
+use sandbox_testing::redact::{redact_line, redact_text};
+use sandbox_testing::{data_dir, needs, staged_languages};
 
 /// Compares the output with the file of this name.
 fn check(name: &str, printed: &str) {
@@ -152,6 +152,23 @@ fn summaries_of_runs_match() {
         let summary = stderr.lines().rfind(|line| line.starts_with(['✓', '✗'])).unwrap();
         let shown = Output { status: output.status, stdout, stderr: (redact_line(summary) + "\n").into_bytes() };
         check(&format!("summary-{name}"), &screen(args, &shown).replace(program, "PROGRAM"));
+    }
+}
+
+#[test]
+fn prepare_shows_what_comes_of_each_language() {
+    let scripts = [("fine", "echo made > \"$OUT/state\""), ("broken", "echo 'error: the mirror is away' >&2; exit 3")];
+    let (languages, data) = (staged_languages(&scripts), tempfile::tempdir().unwrap());
+    for (name, args) in [
+        ("first", &["prepare", "fine", "broken", "bash"][..]),
+        ("again", &["prepare", "fine"]),
+        ("json", &["prepare", "--json", "fine", "broken", "bash"]),
+        ("unknown", &["prepare", "fien"]),
+    ] {
+        let mut command = command(args);
+        command.env("SANDBOX_DATA_DIR", data.path()).env("SANDBOX_RUNTIMES", languages.path());
+        let shown = screen(args, &command.output().unwrap());
+        check(&format!("prepare-{name}"), &redact_text(&shown));
     }
 }
 

@@ -44,7 +44,7 @@ impl Planner<'_> {
             entry: &entry,
             limits: &request.limits,
             packages: install.is_some(),
-            restricted: request.restricted,
+            mode: request.run_mode(),
             preload: &self.settings.preload,
             elsewhere: request.workdir.is_some(),
         };
@@ -55,13 +55,15 @@ impl Planner<'_> {
             let what = "restricted mode with packages or volumes";
             return Err(RequestError::Unsupported { language: definition.name.clone(), what });
         }
+        let has_runner = runtime.has_runner(invocation.mode);
         let wants_file = definition.run.argv.iter().any(|word| word == "{runner_file}");
-        let runner_file = definition.run.runner.clone().filter(|_| wants_file);
-        let has_runner = definition.run.runner.is_some();
+        let runner_file = definition.run.runner.clone().filter(|_| has_runner && wants_file);
         if has_runner {
             cell.volumes.push(last_value::volume());
         }
         let errors = definition.errors.clone();
+        // The runner reports a failure itself. An earlier traceback in the output would only be mistaken for the reason.
+        let reasons = if has_runner { vec![] } else { errors.run };
         let rendered = request.rendered.as_ref();
         let guarded = rendered.is_some_and(|rendered| rendered.guarded);
         let token = self.resolved.token.clone().filter(|_| guarded);
@@ -75,7 +77,7 @@ impl Planner<'_> {
             install,
             compile,
             zygote,
-            error_patterns: ErrorPatterns { reasons: errors.run, first: false, memory: errors.memory },
+            error_patterns: ErrorPatterns { reasons, first: false, memory: errors.memory },
             has_runner,
             runner_file,
             translator,
@@ -135,7 +137,7 @@ impl Planner<'_> {
             stages: definition.stages.clone(),
             cell: self.cell(&self.settings.install, network, &mounts),
             command,
-            companion: None,
+            zygote: None,
             files,
             error_patterns: ErrorPatterns {
                 reasons: runtime.definition.errors.install.clone(),
@@ -186,7 +188,7 @@ impl Planner<'_> {
             stages: vec![],
             cell: self.cell(&self.settings.install, proxy_only(), &mounts),
             command,
-            companion: None,
+            zygote: None,
             files: manifests,
             error_patterns: ErrorPatterns { reasons: language.errors.install.clone(), first: true, memory: vec![] },
             address_policy: AddressPolicy { indexes, ..self.install_policy(&definition.pass) },
@@ -215,9 +217,9 @@ impl Planner<'_> {
         install: Option<&ArtifactPlan>,
     ) -> Result<Option<ArtifactPlan>, RequestError> {
         let runtime = self.runtime;
-        let Some(StageCommand { command, mounts }) = runtime.compile(entry, install.is_some())? else {
-            return Ok(None);
-        };
+        let Some(stage) = runtime.compile(entry, install.is_some())? else { return Ok(None) };
+        let zygote = runtime.compiler_zygote(&stage);
+        let StageCommand { command, mounts } = stage;
         let owner = self.owner_of(ArtifactKind::Build);
         let mut key = CacheKey::new(runtime, &command, owner.as_deref());
         for mount in &mounts {
@@ -239,7 +241,7 @@ impl Planner<'_> {
             target: OUT_DIR.into(),
             stages: vec![],
             cell: self.cell(&self.settings.compile, Network::None, &mounts),
-            companion: runtime.companion(&command),
+            zygote,
             command,
             files: files.to_vec(),
             error_patterns: ErrorPatterns {

@@ -96,7 +96,7 @@ async fn jobs_of_the_first_release_are_taken_over() {
             let job = take(&store).await.expect("one");
             let attempts = if *status == "running" { 2 } else { 1 };
             assert_eq!((job.id, job.attempts, job.owner.as_deref()), (*id, attempts, Some("a")), "{}", store.name());
-            store.finish(job.attempt(), Arc::new(succeeded(""))).await.expect("finish");
+            store.finish(job.attempt(), vec![], Arc::new(succeeded(""))).await.expect("finish");
         }
         assert!(take(&store).await.is_none());
         assert_exact(&store, "a", "finished").await;

@@ -22,13 +22,13 @@ async fn a_kill_loses_no_job() {
         assert_eq!(take(store).await.expect("one").id, queued);
         // Reports of a server that was considered dead are ignored.
         assert!(!store.append(first, vec![stdout("late")]).await.expect("append"));
-        assert!(!store.finish(first, Arc::new(succeeded("late"))).await.expect("finish"));
+        assert!(!store.finish(first, vec![], Arc::new(succeeded("late"))).await.expect("finish"));
         assert!(!store.fail(first, Arc::new(succeeded("late"))).await.expect("fail"));
         assert!(!store.put_back(first).await.expect("put back"));
         let report = store.heartbeat(vec![first, again.attempt()]).await.expect("heartbeat");
         assert_eq!(report, HeartbeatReport { cancelled: vec![], lost: vec![running] });
         assert_eq!(get(store, running).await.status, JobStatus::Running);
-        assert!(store.finish(again.attempt(), Arc::new(succeeded("right"))).await.expect("finish"));
+        assert!(store.finish(again.attempt(), vec![], Arc::new(succeeded("right"))).await.expect("finish"));
         assert_eq!(get(store, running).await.result, Some(succeeded("right")));
     }
 }
@@ -53,7 +53,7 @@ async fn a_job_that_kills_its_servers_is_given_up_and_its_neighbours_are_not() {
             if job.id == bomb {
                 place = place.after_a_kill().await;
             } else {
-                place.store.finish(job.attempt(), Arc::new(succeeded("fine"))).await.expect("finish");
+                place.store.finish(job.attempt(), vec![], Arc::new(succeeded("fine"))).await.expect("finish");
             }
         }
         assert_eq!(ran, [bomb, bomb, bomb, neighbours[0], neighbours[1]], "{}", place.store.name());
@@ -185,7 +185,9 @@ async fn a_cancellation_holds_whatever_happens_next() {
             let report = place.store.heartbeat(vec![attempt]).await.expect("heartbeat");
             assert_eq!(report, HeartbeatReport { cancelled: vec![id], lost: vec![] }, "{}", place.store.name());
             match fate {
-                Fate::Finishes => drop(place.store.finish(attempt, Arc::new(succeeded("fast"))).await.expect("finish")),
+                Fate::Finishes => {
+                    place.store.finish(attempt, vec![], Arc::new(succeeded("fast"))).await.expect("finish");
+                }
                 Fate::IsPutBack => drop(place.store.put_back(attempt).await.expect("put back")),
                 Fate::Fails => drop(place.store.fail(attempt, Arc::new(succeeded(""))).await.expect("fail")),
                 Fate::LosesItsServer => place = place.after_a_kill().await,
@@ -212,7 +214,7 @@ async fn a_resumed_stream_never_mixes_two_attempts() {
         store.put_back(second).await.expect("put back");
         let third = take(store).await.expect("one").attempt();
         store.append(third, vec![stdout("x")]).await.expect("append");
-        store.finish(third, Arc::new(succeeded("x"))).await.expect("finish");
+        store.finish(third, vec![], Arc::new(succeeded("x"))).await.expect("finish");
         // Wherever a client resumes, it hears that the job began anew before it hears of the last attempt.
         for after in 0..=3 {
             let resumed = events(store, id, after).await;

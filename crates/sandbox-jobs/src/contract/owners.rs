@@ -29,7 +29,7 @@ async fn the_owner_with_the_fewest_running_jobs_is_served_next() {
         while let Some(job) = take(store).await {
             order.push(job.owner.clone().unwrap_or_default());
             if job.owner.as_deref() == Some("quick") {
-                store.finish(job.attempt(), Arc::new(succeeded(""))).await.expect("finish");
+                store.finish(job.attempt(), vec![], Arc::new(succeeded(""))).await.expect("finish");
             }
         }
         assert_eq!(order, ["quick", "slow", "quick", "quick", "slow", "slow"], "{}", store.name());
@@ -85,7 +85,7 @@ async fn an_owner_whose_results_exceed_its_bytes_starts_no_more_jobs() {
             create_for(store, owner).await;
         }
         let attempt = take(store).await.expect("one").attempt();
-        store.finish(attempt, Arc::new(succeeded(&"x".repeat(10_000)))).await.expect("finish");
+        store.finish(attempt, vec![], Arc::new(succeeded(&"x".repeat(10_000)))).await.expect("finish");
         let owners = async |most| store.next_owners(most, &Labels::default()).await.expect("owners").owners;
         let both = owners(100_000).await;
         assert_eq!(both, [Some("b".to_owned()), Some("a".to_owned())], "{}", store.name());
@@ -113,8 +113,8 @@ async fn usage_is_exact_after_every_change() {
         }
         let usage = assert_exact(store, "a", "running").await;
         assert_eq!((usage.waiting, usage.running), (3, 3));
-        store.finish(first, Arc::new(succeeded(&"é".repeat(100)))).await.expect("finish");
-        store.finish(first, Arc::new(succeeded("twice"))).await.expect("finish");
+        store.finish(first, vec![], Arc::new(succeeded(&"é".repeat(100)))).await.expect("finish");
+        store.finish(first, vec![], Arc::new(succeeded("twice"))).await.expect("finish");
         assert_exact(store, "a", "finished").await;
         let failed = Webhook { attempts: 1, error: Some("why".to_owned()), ..webhook };
         store.note_delivery(told.id, failed, Some(Duration::from_secs(60))).await.expect("note");
@@ -146,7 +146,7 @@ async fn nothing_is_left_of_an_owner_whose_jobs_are_forgotten() {
         let Created::New(first) = store.create(new.clone(), BOUNDS).await.expect("create") else { panic!("new") };
         let attempt = take(&store).await.expect("one").attempt();
         store.append(attempt, vec![stdout("")]).await.expect("append");
-        store.finish(attempt, Arc::new(succeeded(&"x".repeat(1000)))).await.expect("finish");
+        store.finish(attempt, vec![], Arc::new(succeeded(&"x".repeat(1000)))).await.expect("finish");
         let second = create_for(&store, "a").await;
         store.cancel(second).await.expect("cancel");
         tokio::time::sleep(Duration::from_millis(20)).await;
@@ -157,7 +157,7 @@ async fn nothing_is_left_of_an_owner_whose_jobs_are_forgotten() {
         assert_ne!(again.id, first.id);
         // A full store makes room by itself if there is something to forget.
         let attempt = take(&store).await.expect("one").attempt();
-        store.finish(attempt, Arc::new(succeeded(&"x".repeat(2000)))).await.expect("finish");
+        store.finish(attempt, vec![], Arc::new(succeeded(&"x".repeat(2000)))).await.expect("finish");
         tokio::time::sleep(Duration::from_millis(20)).await;
         let small = StoreLimits { bytes_per_owner: 2000, ..BOUNDS };
         assert!(matches!(store.create(job_of("a", "x"), small).await.expect("create"), Created::New(_)));
@@ -173,7 +173,7 @@ async fn webhooks_of_some_owners_can_be_left_out() {
             store.create(NewJob { webhook, ..job_of(owner, "x") }, BOUNDS).await.expect("create");
         }
         while let Some(job) = take(store).await {
-            store.finish(job.attempt(), Arc::new(succeeded(""))).await.expect("finish");
+            store.finish(job.attempt(), vec![], Arc::new(succeeded(""))).await.expect("finish");
         }
         let due = async |without: &[&str]| {
             let without = without.iter().map(|owner| Some((*owner).to_owned())).collect();

@@ -174,11 +174,11 @@ async fn a_full_disk_refuses_new_jobs_and_recovers_by_itself() {
         let refused = try_create(&store, &"x".repeat(200_000)).await;
         assert!(matches!(refused, Err(FileError::Full)), "{refused:?}");
     }
-    let late = store.finish(attempt, result(&"y".repeat(200_000))).await;
+    let late = store.finish(attempt, vec![], result(&"y".repeat(200_000))).await;
     assert!(matches!(late, Err(FileError::Full)), "{late:?}");
     // There is room again: without a restart, the result is recorded and jobs are created.
     *lock(&disk.capacity) = None;
-    assert!(store.finish(attempt, result("kept")).await.expect("finish"));
+    assert!(store.finish(attempt, vec![], result("kept")).await.expect("finish"));
     ids.push(try_create(&store, &"x".repeat(200_000)).await.expect("create"));
     assert_consistent(&store, "with room");
     drop(store);
@@ -249,7 +249,7 @@ async fn no_kill_and_no_power_cut_loses_what_was_acknowledged() {
         let attempt = take_one(&store).await;
         store.append(attempt, vec![output("o".repeat(5000))]).await.expect("append");
         if number % 2 == 0 {
-            store.finish(attempt, result("done")).await.expect("finish");
+            store.finish(attempt, vec![], result("done")).await.expect("finish");
             promises.push(Promise { from: position(), id, finished: true });
         } else {
             store.put_back(attempt).await.expect("put back");
@@ -327,7 +327,7 @@ async fn a_backup_is_complete_and_can_be_opened() {
     let (ended, waits) = (try_create(&store, "ended").await.expect("create"), try_create(&store, "waits").await);
     let attempt = take_one(&store).await;
     store.append(attempt, vec![output("seen".to_owned())]).await.expect("append");
-    store.finish(attempt, result("done")).await.expect("finish");
+    store.finish(attempt, vec![], result("done")).await.expect("finish");
     store.backup(&live).await.expect("backup");
     assert!(store.backup(&live).await.is_err(), "a file is not replaced");
     assert!(backup_file(&file, &still).is_err(), "the store is open");

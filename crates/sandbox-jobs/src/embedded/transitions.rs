@@ -169,23 +169,27 @@ pub(super) fn interrupt(
     put_header(transaction, Some(before), Some(&after))?;
     match sequel {
         Sequel::Queued(_) => Ok(after),
-        Sequel::Cancelled => end(transaction, &after, JobStatus::Cancelled, None),
+        Sequel::Cancelled => end(transaction, &after, JobStatus::Cancelled, &[], None),
         Sequel::GivenUp => {
             let given_up = gave_up(after.failures);
-            end(transaction, &after, JobStatus::Finished, Some(result.unwrap_or(&given_up)))
+            end(transaction, &after, JobStatus::Finished, &[], Some(result.unwrap_or(&given_up)))
         }
     }
 }
 
-/// Writes a job's end and its last event.
+/// Writes a job's end: events of its attempt, then the event of the end itself.
 pub(super) fn end(
     transaction: &WriteTransaction,
     before: &JobHeader,
     status: JobStatus,
+    last: &[RunEvent],
     result: Option<&RunResult>,
 ) -> Result<JobHeader> {
     let mut after = JobHeader { status, finished_at: Some(now()), ..before.clone() };
-    let last = match result {
+    for event in last {
+        add_event(transaction, &mut after, event)?;
+    }
+    let end = match result {
         Some(result) => {
             let bytes = serde_json::to_vec(result).unwrap_or_default();
             after.result_bytes = bytes.len() as u64;
@@ -196,7 +200,7 @@ pub(super) fn end(
         None if status == JobStatus::Expired => RunEvent::Expired,
         None => RunEvent::Cancelled,
     };
-    add_event(transaction, &mut after, &last)?;
+    add_event(transaction, &mut after, &end)?;
     if before.webhook {
         set_delivery(transaction, before.id, before.owner_name(), Some(milliseconds(now())))?;
     }
@@ -214,7 +218,7 @@ pub(super) fn sweep(transaction: &WriteTransaction, time: u64) -> Result<Vec<Job
     let mut changed = vec![];
     for id in due(EXPIRING)? {
         if let Some(before) = header(transaction, id)? {
-            changed.push(end(transaction, &before, JobStatus::Expired, None)?);
+            changed.push(end(transaction, &before, JobStatus::Expired, &[], None)?);
         }
     }
     for id in due(DELAYED)? {

@@ -1,17 +1,70 @@
 //! The queue: jobs are created, offered to workers by owner, taken, and kept by the heartbeats of their server.
 
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::sync::{MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use redis::ScriptInvocation;
 
 use super::events::AppendState;
 use super::record::JobRecord;
 use super::timers::{SWEEP, wait_past};
-use super::{RedisStore, Result, decoded, json, scripts, unexpected};
+use super::{RedisStore, Result, decoded, json, parse, scripts, unexpected};
 use crate::header::JobHeader;
 use crate::idempotency::known_key;
 use crate::model::{
     Attempt, Backlog, Created, Exceeded, HeartbeatReport, Job, JobId, Labels, NewJob, Offer, StoreLimits, Turns,
 };
+
+/// A request of at least so many bytes is read apart from the step that takes its job, which stops all of Redis.
+const LARGE_REQUEST: u64 = 64 << 10;
+
+/// How long it is taken for granted that the jobs of one owner still wait.
+const TURNS_HOLD: Duration = Duration::from_secs(1);
+
+/// Owners, and owners of suspects, as scripts return them.
+type WrittenTurns = (Vec<String>, Vec<String>);
+
+fn named((owners, suspects): WrittenTurns) -> Turns {
+    let named = |names: Vec<String>| names.into_iter().map(|name| Some(name).filter(|name| !name.is_empty())).collect();
+    Turns { owners: named(owners), suspects: named(suspects) }
+}
+
+/// What a worker asks before it takes a job.
+#[derive(Debug, Clone, Default, PartialEq)]
+struct TurnsAsked {
+    most_bytes: u64,
+    labels: Labels,
+}
+
+impl TurnsAsked {
+    fn add_to(&self, call: &mut ScriptInvocation<'_>) {
+        let lanes = |alone| Offer { labels: self.labels.clone(), alone }.lanes();
+        call.arg(self.most_bytes).arg(lanes(false).len()).arg(lanes(false)).arg(lanes(true));
+    }
+}
+
+/// Whose turn it is, as far as is known without asking: taking a job tells it too. Only for jobs of a single owner, where
+/// there is no order that could have changed.
+#[derive(Debug, Default)]
+pub(super) struct KnownTurns {
+    asked: Option<TurnsAsked>,
+    /// With the notification of work that was known before, and the time.
+    known: Option<(u64, Instant, Turns)>,
+}
+
+impl KnownTurns {
+    fn known(&self, asked: &TurnsAsked, work: u64) -> Option<Turns> {
+        let (known_work, at, turns) = self.known.as_ref()?;
+        let holds = self.asked.as_ref() == Some(asked) && *known_work == work && at.elapsed() < TURNS_HOLD;
+        holds.then(|| turns.clone())
+    }
+
+    fn note(&mut self, asked: TurnsAsked, work: u64, turns: Turns) {
+        let is_one = turns.owners.len() == 1 && turns.suspects.is_empty();
+        *self = Self { asked: Some(asked), known: is_one.then(|| (work, Instant::now(), turns)) };
+    }
+}
 
 impl RedisStore {
     /// Creates a job and queues it, in this order: the idempotency key, the bounds of the queue, the quota.
@@ -67,26 +120,49 @@ impl RedisStore {
     /// Whose jobs wait for a worker with these labels. Owners with more bytes than this are left out.
     pub(crate) async fn next_owners(&self, most_bytes: u64, labels: &Labels) -> Result<Turns> {
         // What is queued from now on wakes those who wait for work, whether this call sees it or not.
-        self.looked.store(*self.notices.work().borrow(), Ordering::Relaxed);
-        let lanes = |alone| Offer { labels: labels.clone(), alone }.lanes();
+        let work = *self.notices.work().borrow();
+        self.looked.store(work, Ordering::Relaxed);
+        let asked = TurnsAsked { most_bytes, labels: labels.clone() };
+        if let Some(turns) = self.turns().known(&asked, work)
+            && self.notices.are_heard()
+        {
+            return Ok(turns);
+        }
         let mut call = self.call(&scripts::OWNERS);
-        call.arg(most_bytes).arg(lanes(false).len()).arg(lanes(false)).arg(lanes(true));
-        let (owners, suspects): (Vec<String>, Vec<String>) = call.invoke_async(&mut self.connection().await?).await?;
-        let named =
-            |names: Vec<String>| names.into_iter().map(|name| Some(name).filter(|name| !name.is_empty())).collect();
-        Ok(Turns { owners: named(owners), suspects: named(suspects) })
+        asked.add_to(&mut call);
+        let turns = call.invoke_async(&mut self.connection().await?).await?;
+        let turns = named(turns);
+        *self.turns() = KnownTurns { asked: Some(asked), known: None };
+        Ok(turns)
+    }
+
+    fn turns(&self) -> MutexGuard<'_, KnownTurns> {
+        self.turns.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Takes the job of an owner with the highest priority that has waited longest.
     pub(crate) async fn take(&self, owner: Option<&str>, offer: &Offer) -> Result<Option<Job>> {
+        let work = *self.notices.work().borrow();
+        let asked = self.turns().asked.clone().unwrap_or_default();
+        let (lanes, requests) = (offer.lanes(), format!("{}:request:", self.prefix));
         let mut call = self.call(&scripts::TAKE);
-        call.arg(owner.unwrap_or_default()).arg(self.lease.as_secs_f64()).arg(u8::from(offer.alone)).arg(offer.lanes());
-        let taken: Vec<String> = call.invoke_async(&mut self.connection().await?).await?;
-        let [id, text] = taken.as_slice() else { return Ok(None) };
+        call.arg(owner.unwrap_or_default()).arg(self.lease.as_secs_f64()).arg(u8::from(offer.alone));
+        call.arg(requests).arg(LARGE_REQUEST).arg(lanes.len()).arg(lanes);
+        asked.add_to(&mut call);
+        let taken: Option<(String, String, String, String, WrittenTurns)> =
+            call.invoke_async(&mut self.connection().await?).await?;
+        let Some((id, text, request, webhook, turns)) = taken else {
+            self.turns().known = None;
+            return Ok(None);
+        };
+        self.turns().note(asked, work, named(turns));
         let id = id.parse().map_err(|_| unexpected("a queued job has no id"))?;
-        let header = decoded(id, text)?.header;
+        let header = decoded(id, &text)?.header;
         let state = AppendState { attempt: header.attempts, last: header.last_event };
-        let job = self.whole(header).await?;
+        let job = match parse(Some(&request)) {
+            Some(request) => Some(header.job(request, None, parse(Some(&webhook)))),
+            None => self.whole(header).await?,
+        };
         self.appends().insert(id, state);
         Ok(job)
     }

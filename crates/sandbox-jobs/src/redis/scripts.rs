@@ -1,8 +1,8 @@
 //! The steps of the store that have to be atomic, each one script.
 //!
-//! All times are those of Redis, because the clocks of servers may differ. All keys are passed as `KEYS`: first those that
-//! every script has, in the order of [`SHARED`], then those of the jobs at hand. All of them have the same hash tag, so that
-//! a cluster keeps them on one node.
+//! All times are those of Redis, because the clocks of servers may differ. Keys are passed as `KEYS`: first those that every
+//! script has, in the order of [`SHARED`], then those of the jobs at hand, if the caller knows which. All of them have the
+//! same hash tag, so that a cluster keeps them on one node.
 
 use std::sync::LazyLock;
 
@@ -58,7 +58,9 @@ local function get(id)
     if text then return cjson.decode(text), text end
 end
 local function count(key, name, change)
-    if change ~= 0 and call('HINCRBY', key, name, change) == 0 then call('HDEL', key, name) end
+    local now = change ~= 0 and call('HINCRBY', key, name, change)
+    if now == 0 then call('HDEL', key, name) end
+    return now
 end
 local function number(key, name) return tonumber(call('HGET', key, name) or '0') end
 -- What a job counts for in the bytes of its owner.
@@ -69,12 +71,13 @@ local function even_if_full() call('HDEL', COUNTERS, '') end
 local function timer(kind, id, at)
     if at then call('ZADD', TIMERS, at, kind .. id) else call('ZREM', TIMERS, kind .. id) end
 end
--- Adds a job to the indexes of its state, or removes it.
+-- Adds a job to the indexes of its state, or removes it. Returns whether those who wait for work may not know of it.
 local function place(id, job, present)
-    local owner = job.o or ''
+    local owner, is_news = job.o or '', false
     if job.s == 'q' then
         if job.d then
             timer('d', id, present and job.n)
+            is_news = true
         else
             local lane = (job.S and '!' or '') .. (job.L or '')
             local member = lane .. '\0' .. owner .. '\0' .. string.format('%03d', 127 - (job.p or 0)) .. '\0' .. id
@@ -83,9 +86,13 @@ local function place(id, job, present)
             else
                 call('ZREM', READY, member); call('ZREM', READY_SINCE, id)
             end
-            count(LANES, lane .. '\0' .. owner, present and 1 or -1)
+            -- Workers look until there is nothing for them: they know of what is not the first.
+            is_news = count(LANES, lane .. '\0' .. owner, present and 1 or -1) == 1
         end
-        if job.x and job.a == 0 then timer('x', id, present and job.x) end
+        if job.x and job.a == 0 then
+            timer('x', id, present and job.x)
+            is_news = true
+        end
         count(WAITING, owner, present and 1 or -1); count(COUNTERS, 'queued', present and 1 or -1)
     elseif job.s == 'r' then
         if not present then timer('r', id, nil) end
@@ -94,6 +101,7 @@ local function place(id, job, present)
         if present then call('ZADD', ENDED, job.e or 0, id) else call('ZREM', ENDED, id) end
     end
     count(BYTES, owner, present and size(job) or 0 - size(job))
+    return is_news
 end
 -- Saves a job whose state is the same.
 local function save(id, job, more_bytes)
@@ -102,9 +110,9 @@ end
 -- Takes a job from one state to another. `before` is what the indexes have, and nothing for a new job.
 local function put(id, before, after)
     if before then place(id, before, false) end
-    place(id, after, true)
+    local is_news = place(id, after, true)
     call('HSET', JOBS, id, cjson.encode(after))
-    if after.s == 'q' then notify('work') end
+    if is_news then notify('work') end
 end
 local function is_current(job, attempt) return job and job.s == 'r' and job.a == tonumber(attempt) end
 local function due_member(owner, at, id) return owner .. '\0' .. string.format('%016.0f', at * 1000) .. '\0' .. id end
@@ -128,6 +136,35 @@ local function spend(who, runs, most)
     if spent + runs > most then return false end
     if runs > 0 then call('HSET', QUOTAS, who, string.format('%d %.0f', day, spent + runs)) end
     return true
+end
+";
+
+/// The owners with jobs in some lanes, in the order in which to serve them. Arguments from a place on: the limit of bytes, the
+/// number of lanes for jobs that can run beside others, those lanes, and the lanes for suspects. Returns the owners for each.
+const TURNS: &str = r"
+local function turns(from)
+    local most_bytes, plain = tonumber(ARGV[from]), tonumber(ARGV[from + 1])
+    local lanes, found, seen = {{}, {}}, {{}, {}}, {{}, {}}
+    for at = from + 2, #ARGV do lanes[at - from - 1 <= plain and 1 or 2][ARGV[at]] = true end
+    for _, name in ipairs(call('HKEYS', LANES)) do
+        local lane, owner = string.match(name, '^(%Z*)%z(.*)$')
+        for which = 1, 2 do
+            if lanes[which][lane] and not seen[which][owner] and number(BYTES, owner) <= most_bytes then
+                seen[which][owner] = true
+                table.insert(found[which], {number(RUNNING, owner), number(TURNS, owner), owner})
+            end
+        end
+    end
+    local names = {{}, {}}
+    for which = 1, 2 do
+        table.sort(found[which], function(a, b)
+            if a[1] ~= b[1] then return a[1] < b[1] end
+            if a[2] ~= b[2] then return a[2] < b[2] end
+            return a[3] < b[3]
+        end)
+        for at, owner in ipairs(found[which]) do names[which][at] = owner[3] end
+    end
+    return names
 end
 ";
 
@@ -205,55 +242,37 @@ local since = tonumber(call('ZRANGE', READY_SINCE, 0, 0, 'WITHSCORES')[2])
 return {number(COUNTERS, 'queued'), string.format('%.3f', since and math.max(now() - since, 0) or 0)}
 ";
 
-    /// The owners with jobs in some lanes, in the order in which to serve them. Arguments: the limit of bytes, the number of
-    /// lanes for jobs that can run beside others, those lanes, and the lanes for suspects. Returns the owners for each.
-    OWNERS = r"
-local lanes = {{}, {}}
-for at = 4, #ARGV do lanes[at - 3 <= tonumber(ARGV[3]) and 1 or 2][ARGV[at]] = true end
-local found, seen = {{}, {}}, {{}, {}}
-for _, name in ipairs(call('HKEYS', LANES)) do
-    local lane, owner = string.match(name, '^(%Z*)%z(.*)$')
-    for which = 1, 2 do
-        if lanes[which][lane] and not seen[which][owner] and number(BYTES, owner) <= tonumber(ARGV[2]) then
-            seen[which][owner] = true
-            table.insert(found[which], {number(RUNNING, owner), number(TURNS, owner), owner})
-        end
-    end
-end
-local names = {{}, {}}
-for which = 1, 2 do
-    table.sort(found[which], function(a, b)
-        if a[1] ~= b[1] then return a[1] < b[1] end
-        if a[2] ~= b[2] then return a[2] < b[2] end
-        return a[3] < b[3]
-    end)
-    for at, owner in ipairs(found[which]) do names[which][at] = owner[3] end
-end
-return names
-";
+    /// Whose turn it is: see [`TURNS`], whose arguments it has.
+    OWNERS = &[TURNS, "return turns(2)"].concat();
 
-    /// Starts an attempt of the job of an owner that is first in some lanes. Returns its id and header, or nothing.
-    TAKE = r"
-local _, owner, lease, alone = unpack(ARGV)
+    /// Starts an attempt of the job of an owner that is first in some lanes. Arguments: the owner, the lease, whether the job
+    /// runs alone, the prefix of requests, the size from which a request is left out, the number of lanes, the lanes, and the
+    /// arguments of [`TURNS`]. Returns its id, its header, its request, its webhook, and whose turn it is then; or nothing.
+    TAKE = &[TURNS, r"
+local _, owner, lease, alone, requests, large, lanes = unpack(ARGV, 1, 7)
 local first, best
-for at = 5, #ARGV do
+for at = 8, 7 + lanes do
     local prefix = ARGV[at] .. '\0' .. owner
     local member = call('ZRANGEBYLEX', READY, '[' .. prefix .. '\0', '(' .. prefix .. '\1', 'LIMIT', 0, 1)[1]
     local rank = member and string.sub(member, #prefix + 2)
     if rank and (not best or rank < best) then first, best = string.sub(rank, 5), rank end
 end
-if not first then return {} end
-local time, before, after = now(), get(first), get(first)
+if not first then return false end
+local time, before, text = now(), get(first)
 if not before then return redis.error_reply('ERR a queued job has no header') end
 -- One that has expired is ended by the next look.
-if before.x and before.a == 0 and before.x <= time then return {} end
+if before.x and before.a == 0 and before.x <= time then return false end
+local after = cjson.decode(text)
 after.s = 'r'; after.a = before.a + 1; after.t = time
 after.A = alone == '1' and true or nil
 put(first, before, after)
 timer('r', first, time + tonumber(lease))
 call('HSET', TURNS, owner, call('HINCRBY', COUNTERS, 'turn', 1))
-return {first, cjson.encode(after)}
-";
+-- The key of the request cannot be known to the caller.
+local request = (before.q or 0) < tonumber(large) and call('GET', requests .. first) or ''
+local webhook = before.w and call('HGET', WEBHOOKS, first) or ''
+return {first, cjson.encode(after), request, webhook, turns(8 + lanes)}
+"].concat();
 
     /// Renews the leases of attempts (pairs of id and number). Returns those to be cancelled, and those that are lost.
     HEARTBEAT = r"
@@ -324,6 +343,27 @@ end
 if ends and after.w then set_delivery(id, after.o or '', after.e) end
 notify(id)
 return cjson.encode(after)
+";
+
+    /// Ends the current attempt of a job with its result. Arguments: the id, the number of the attempt, the verdict, the
+    /// result, and events to append. `KEYS`: the result and the events. Returns whether it was the current one.
+    FINISH = r"
+local _, id, attempt, verdict, result = unpack(ARGV, 1, 5)
+local before, text = get(id)
+if not is_current(before, attempt) then return 0 end
+even_if_full()
+local after, bytes = cjson.decode(text), 0
+for at = 6, #ARGV do
+    bytes = bytes + #ARGV[at]
+    call('RPUSH', KEYS[FIRST + 1], ARGV[at])
+end
+after.E = (before.E or 0) + #ARGV - 5; after.m = (before.m or 0) + bytes
+after.s = before.C and 'c' or 'f'; after.e = now(); after.v = verdict; after.r = #result
+call('SET', KEYS[FIRST], result)
+put(id, before, after)
+if after.w then set_delivery(id, after.o or '', after.e) end
+notify(id)
+return 1
 ";
 
     /// Takes the job whose webhook has been due for longest, of any owner except those after the lease. Returns its id and the

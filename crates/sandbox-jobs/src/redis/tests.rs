@@ -175,16 +175,16 @@ async fn a_late_result_of_a_paused_server_is_refused() {
     let report = paused.heartbeat(vec![first]).await.expect("heartbeat");
     assert_eq!(report, HeartbeatReport { cancelled: vec![], lost: vec![id] });
     assert!(!paused.append(first, output("late")).await.expect("append"));
-    assert!(!paused.finish(first, printed("late")).await.expect("finish"));
-    assert!(other.finish(second, printed("right")).await.expect("finish"));
-    assert!(!paused.finish(first, printed("late")).await.expect("finish"));
+    assert!(!paused.finish(first, vec![], printed("late")).await.expect("finish"));
+    assert!(other.finish(second, vec![], printed("right")).await.expect("finish"));
+    assert!(!paused.finish(first, vec![], printed("late")).await.expect("finish"));
     let job = other.get(id).await.expect("get").expect("there");
     assert_eq!((job.status, job.result.map(|result| result.stdout)), (JobStatus::Finished, Some("right".to_owned())));
     // A result that arrives late but first is the job's.
     let id = create(&paused).await;
     let only = take(&paused).await.expect("one").attempt();
     tokio::time::sleep(2 * lease).await;
-    assert!(paused.finish(only, printed("late, but first")).await.expect("finish"));
+    assert!(paused.finish(only, vec![], printed("late, but first")).await.expect("finish"));
     assert!(take(&other).await.is_none());
     assert_eq!(other.header(id).await.expect("header").expect("there").attempts, 1);
 }
@@ -247,7 +247,7 @@ async fn events_whose_answer_was_lost_are_not_stored_twice() {
     store.appends().insert(id, before);
     assert!(store.append(attempt, batch(&["b", "c"])).await.expect("append"));
     assert_eq!(stored().await, ["a", "b", "c", "d", "e", "f"]);
-    assert!(store.finish(attempt, printed("")).await.expect("finish"));
+    assert!(store.finish(attempt, vec![], printed("")).await.expect("finish"));
     assert!(store.appends().is_empty());
 }
 

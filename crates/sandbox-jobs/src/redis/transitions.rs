@@ -114,14 +114,21 @@ impl RedisStore {
         Ok(changed.is_some_and(|(_, changed)| changed))
     }
 
-    /// Ends a job with the result of its current attempt, which is its last event too. Returns false if the attempt is not
-    /// the current one.
-    pub(crate) async fn finish(&self, attempt: Attempt, result: Arc<RunResult>) -> Result<bool> {
-        self.end_attempt(attempt, |before| {
-            let status = if before.header.cancel_requested { JobStatus::Cancelled } else { JobStatus::Finished };
-            JobChange::to(before.clone()).end(status, Some(&result))
-        })
-        .await
+    /// Ends a job with the last events and the result of its current attempt, which is its last event too. Returns false if
+    /// the attempt is not the current one. Every job does this once: unlike the other steps it is one call.
+    pub(crate) async fn finish(&self, attempt: Attempt, last: Vec<RunEvent>, result: Arc<RunResult>) -> Result<bool> {
+        let mut call = self.call(&scripts::FINISH);
+        call.key(self.of("result", attempt.id)).key(self.of("events", attempt.id));
+        call.arg(attempt.id.to_string()).arg(attempt.number).arg(result.verdict.name()).arg(json(&*result));
+        for event in &last {
+            call.arg(json(event));
+        }
+        call.arg(RESULT_EVENT);
+        let mut connection = self.connection().await?;
+        let current: bool = call.invoke_async(&mut connection).await?;
+        connection.wait_for_replicas().await?;
+        self.appends().remove(&attempt.id);
+        Ok(current)
     }
 
     /// Puts a running job back into the queue, for a server that ends before it does.

@@ -13,21 +13,17 @@ use super::*;
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct FakeOrder {
     name: &'static str,
-    prestart: Option<PrestartKind>,
+    is_warm: bool,
     owner: Option<&'static str>,
 }
 
 impl FakeOrder {
     fn plain(name: &'static str) -> Self {
-        Self { name, prestart: None, owner: None }
+        Self { name, is_warm: false, owner: None }
     }
 
     pub(crate) fn zygote(name: &'static str) -> Self {
-        Self { prestart: Some(PrestartKind::Zygote), ..Self::plain(name) }
-    }
-
-    fn companion(name: &'static str) -> Self {
-        Self { prestart: Some(PrestartKind::Companion), ..Self::plain(name) }
+        Self { is_warm: true, ..Self::plain(name) }
     }
 
     fn of(self, owner: &'static str) -> Self {
@@ -36,8 +32,8 @@ impl FakeOrder {
 }
 
 impl ShelfOrder for FakeOrder {
-    fn prestart(&self) -> Option<PrestartKind> {
-        self.prestart
+    fn is_warm(&self) -> bool {
+        self.is_warm
     }
 
     fn owner(&self) -> Option<&str> {
@@ -159,6 +155,27 @@ fn a_failing_zygote_falls_back_to_cold_starts() {
     shelves.fail(id);
     assert!(matches!(waiter.receiver.try_recv(), Err(TryRecvError::Disconnected)));
     assert!(matches!(ask(&mut shelves, &order, now), Demand::Miss));
+}
+
+#[test]
+fn the_first_runs_of_a_zygote_do_not_wait_until_it_is_warm() {
+    let (mut shelves, order, now) = (fake_shelves(8, 1), FakeOrder::zygote("java"), Instant::now());
+    for _ in 0..3 {
+        assert!(matches!(ask(&mut shelves, &order, now), Demand::Miss));
+    }
+    assert_eq!(fill(&mut shelves, now), 4, "one for a new shelf, and one for each miss");
+}
+
+#[test]
+fn requests_without_a_pause_are_served_by_children_that_follow_each_other() {
+    let (mut shelves, order, mut now) = (fake_shelves(8, 1), FakeOrder::zygote("java"), Instant::now());
+    shelves.expect(&order, now, |_| Some(()));
+    assert_eq!(fill(&mut shelves, now), 1);
+    for _ in 0..20 {
+        now += Duration::from_millis(20);
+        assert!(matches!(ask(&mut shelves, &order, now), Demand::Cell(_)));
+        assert_eq!(fill(&mut shelves, now), 1, "replaced at once");
+    }
 }
 
 #[test]
@@ -284,7 +301,7 @@ impl PoolModel {
             FakeOrder::zygote("python").of("a"),
             FakeOrder::zygote("numpy").of("b"),
             FakeOrder::zygote("javascript"),
-            FakeOrder::companion("java"),
+            FakeOrder::zygote("java"),
         ];
         Self {
             shelves: Shelves::new(limits),
@@ -453,7 +470,7 @@ impl PoolModel {
         let handed = self.runs.iter().filter(|run| run.handed.is_some()).count();
         let live = self.made.iter().filter(|cell| Arc::strong_count(cell) > 1).count();
         assert_eq!(live, ready + handed + self.taken.len(), "no cell is lost or leaked");
-        let warm = self.shelves.all.iter().filter(|shelf| shelf.order.prestart().is_some()).count();
+        let warm = self.shelves.all.iter().filter(|shelf| shelf.order.is_warm()).count();
         assert!(warm <= self.limits.zygotes, "{warm} zygotes");
         for shelf in &self.shelves.all {
             assert!(shelf.waiting.is_empty() || shelf.ready.is_empty(), "a run waits although a cell is ready");

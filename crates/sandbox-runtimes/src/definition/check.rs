@@ -49,7 +49,8 @@ impl Definition {
     fn check_argvs(&self) -> Result<(), String> {
         let restricted = self.run.restricted.iter().map(|restricted| ("run.restricted.argv", &restricted.argv));
         let warm = self.run.warm.iter().map(|warm| ("run.warm.argv", &warm.argv));
-        for (name, argv) in [("run.argv", &self.run.argv)].into_iter().chain(restricted).chain(warm) {
+        let plain = self.run.plain.iter().map(|argv| ("run.plain", argv));
+        for (name, argv) in [("run.argv", &self.run.argv)].into_iter().chain(plain).chain(restricted).chain(warm) {
             if argv.is_empty() {
                 return Err(format!("{name} is empty"));
             }

@@ -77,6 +77,10 @@ impl Definition {
             if base.get("name") != table.get("name") {
                 base.retain(|key, _| !OWN_KEYS.contains(&key));
             }
+            let has_argv = |table: &toml::Table| table.get("run").is_some_and(|run| run.get("argv").is_some());
+            if let Some(run) = base.get_mut("run").and_then(toml::Value::as_table_mut).filter(|_| has_argv(&table)) {
+                run.remove("plain");
+            }
             table = merge(base, table);
         }
         let definition: Self = match table.clone().try_into() {

@@ -15,7 +15,11 @@ const MINIMAL: &str = r#"
 "#;
 
 fn parse(text: &str) -> Result<Definition, DefinitionError> {
-    let base = |name: &str| (name == "base").then(|| toml::from_str(MINIMAL).expect("valid"));
+    let base = |name: &str| match name {
+        "base" => Some(toml::from_str(MINIMAL).expect("valid")),
+        "plain" => Some(toml::from_str(&format!("{MINIMAL}plain = [\"{{entry}}\"]")).expect("valid")),
+        _ => None,
+    };
     let beside = |name: &str| match name {
         "runner.lua" => Ok("print(1)".to_owned()),
         _ => Err(std::io::ErrorKind::NotFound.into()),
@@ -28,6 +32,10 @@ fn a_definition_can_build_on_another() {
     let moon = parse("like = \"base\"\nname = \"moon\"\n[find]\ncommands = [\"moon\"]").expect("valid");
     assert_eq!((moon.name.as_str(), moon.source.as_str()), ("moon", "main.lua"));
     assert_eq!((moon.find.commands, moon.find.missing), (vec!["moon".to_owned()], "install it".to_owned()));
+    let plain =
+        |text: &str| parse(&format!("like = \"plain\"\nname = \"moon\"\n[run]\n{text}")).expect("valid").run.plain;
+    assert_eq!(plain(""), Some(vec!["{entry}".to_owned()]));
+    assert_eq!(plain("argv = [\"moon\", \"{entry}\"]"), None, "it has another command");
     let error = parse("like = \"nothing\"\nname = \"x\"").expect_err("refused").to_string();
     assert_eq!(error, "x.toml: like: unknown language 'nothing'");
     assert!(parse("like = 3").is_err());

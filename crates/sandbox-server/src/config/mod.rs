@@ -17,6 +17,7 @@ use sandbox_jobs::{Labels, StoreLimits};
 use self::table::TABLE;
 use self::values::Values;
 use crate::auth::Keys;
+use crate::prepare::PrepareChoice;
 use crate::web::{AllowedHost, Cors};
 
 /// What a server does.
@@ -118,6 +119,8 @@ pub(crate) struct Config {
     pub(crate) ready_cells: usize,
     /// How many interpreters are kept warm at most.
     pub(crate) zygotes: usize,
+    /// Which toolchains are prepared ahead.
+    pub(crate) prepare: PrepareChoice,
     /// Every value with where it came from, for `--print-config`.
     pub(crate) origins: BTreeMap<&'static str, (String, &'static str)>,
 }
@@ -377,6 +380,7 @@ impl Config {
             max_connections,
             log_level: values.parsed("log-level", "a level").unwrap_or(tracing::Level::INFO),
             runtimes: values.optional("runtimes").map(PathBuf::from),
+            prepare: PrepareChoice::parse(values.text("prepare")),
             user: values.text("user").to_owned(),
             log_json,
             otlp_endpoint,

@@ -83,6 +83,12 @@ pub(super) const TABLE: &[Setting] = &[
         help: "Keep up to this many interpreters warm, one for each set of packages; 0 starts every program cold",
     },
     Setting {
+        flag: "prepare",
+        variables: &["SANDBOX_PREPARE"],
+        default: "all",
+        help: "Prepare the toolchains of these languages (go,java) in the background after the start; all, or none",
+    },
+    Setting {
         flag: "max-body",
         variables: &["SANDBOX_MAX_BODY"],
         default: "16m",

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use sandbox_testing::command::program_in_container;
+use sandbox_testing::command::{processes, program_in_container};
 use sandbox_testing::memory::descendants;
 use sandbox_testing::{GuardedChild, RedisServer, TestServer, build_dir, eventually, needs};
 use serde_json::{Value, json};
@@ -45,7 +45,11 @@ fn groups_of(keeper: u32) -> Vec<String> {
 
 impl Server {
     pub(crate) fn find(&self, name: &str) -> Option<u32> {
-        descendants(self.child.id()).into_iter().find(|(_, other)| other == name).map(|(pid, _)| pid)
+        let below = descendants(self.child.id());
+        let mut all = processes().into_iter().filter(|(pid, ..)| below.contains_key(pid));
+        // A process that it has just forked still has its name, and may have a lower number.
+        let is_fork = |parent| below.get(&parent).is_some_and(|parent| parent == name);
+        all.find(|(_, parent, other, _)| other == name && !is_fork(*parent)).map(|(pid, ..)| pid)
     }
 
     pub(crate) fn keeper_process(&self) -> u32 {

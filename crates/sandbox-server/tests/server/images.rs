@@ -1,32 +1,16 @@
 //! Requests that run in an image.
 
-use std::fs::File;
 use std::path::Path;
-use std::process::Command;
 
 use sandbox_images::{ImageCaps, ImageName, ImageStore, UnpackTask, unpack};
+use sandbox_testing::shell_image;
 use serde_json::json;
 
 use crate::Server;
 
 /// An image with nothing but a shell.
 fn import(data: &Path) {
-    let shell = Path::new("/bin/bash").canonicalize().unwrap();
-    let libraries = Command::new("ldd").arg(&shell).output().unwrap();
-    let libraries = String::from_utf8(libraries.stdout).unwrap();
-    let mut image = tar::Builder::new(tempfile::tempfile().unwrap());
-    for (path, inside) in [(shell.to_str().unwrap(), "bin/bash"), (shell.to_str().unwrap(), "bin/sh")]
-        .into_iter()
-        .chain(libraries.split_whitespace().filter(|word| word.starts_with('/')).map(|path| (path, &path[1..])))
-    {
-        image.append_file(inside, &mut File::open(path).unwrap()).unwrap();
-    }
-    let readlink = b"#!/bin/sh\necho /bin/bash\n";
-    let mut header = tar::Header::new_gnu();
-    header.set_mode(0o755);
-    header.set_size(readlink.len() as u64);
-    image.append_data(&mut header, "bin/readlink", readlink.as_slice()).unwrap();
-    let image = image.into_inner().unwrap();
+    let image = shell_image(&[("readlink", "#!/bin/sh\necho /bin/bash\n")]);
     let import = ImageStore::new(data).import().unwrap();
     let caps = ImageCaps { entries: 100, bytes: 100 << 20 };
     let unpacked = unpack(&image, import.dir(), UnpackTask { caps }).unwrap();

@@ -35,7 +35,7 @@ impl Server {
     }
 
     /// Follows a job to its end: the numbers and contents of its events.
-    fn follow(&self, id: &str, after: Option<u64>) -> Vec<(u64, Value)> {
+    pub(crate) fn follow(&self, id: &str, after: Option<u64>) -> Vec<(u64, Value)> {
         let mut stream = TcpStream::connect(&self.address).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
         let resume = after.map(|number| format!("Last-Event-ID: {number}\r\n")).unwrap_or_default();

@@ -15,7 +15,6 @@ mod answers;
 mod backends;
 mod browser;
 mod clients;
-mod companions;
 mod data;
 mod fairness;
 mod faults;
@@ -25,12 +24,14 @@ mod jobs;
 #[cfg(feature = "otlp")]
 mod otlp;
 mod owners;
+mod prepare;
 mod redis;
 mod reliability;
 mod screen;
 mod secrets;
 mod shares;
 mod warm;
+mod warm_compilers;
 mod warm_javascript;
 mod web;
 mod webhooks;
@@ -53,7 +54,7 @@ impl Server {
     }
 
     /// The events of a run that is streamed.
-    fn streamed(&self, body: &Value) -> impl Iterator<Item = Value> {
+    fn streamed(&self, body: &Value) -> impl Iterator<Item = Value> + use<> {
         let headers = [("Accept", "text/event-stream"), ("Connection", "close")];
         let stream = self.start_request("/execute", &headers, body);
         let lines = BufReader::new(stream).lines().map_while(Result::ok);

@@ -71,6 +71,16 @@ fn programs(language: &str) -> Vec<(String, String, String)> {
 }
 
 #[test]
+fn limits_above_the_defaults_of_a_zygote_apply() {
+    let servers = Pair::start();
+    let code =
+        "import resource\nprint([resource.getrlimit(r) for r in (resource.RLIMIT_FSIZE, resource.RLIMIT_NOFILE)])";
+    let request = json!({"code": code, "limits": {"file_size": "512m", "open_files": 1000, "wall_time": "20s"}});
+    let warm = servers.compare("large limits", "warm", &request);
+    assert_eq!(warm["stdout"], "[(536870912, 536870912), (1000, 1000)]\n");
+}
+
+#[test]
 fn python_programs_end_alike() {
     let servers = Pair::start();
     let programs = programs("python");
@@ -176,8 +186,9 @@ fn python_is_the_same_interpreter_warm_or_cold() {
         ("disk", "open('big', 'wb').write(b'x' * (80 << 20))"),
     ];
     for (name, code) in samples {
+        let wall_time = if name == "timeout" { "1s" } else { "30s" };
         let request = json!({"code": code, "args": ["a b", "ü"], "stdin": "first\nsecond\n",
-            "env": {"EXTRA": "1"}, "files": {"mod.py": "x = 5"}, "limits": {"wall_time": "2s", "memory": "160m"}});
+            "env": {"EXTRA": "1"}, "files": {"mod.py": "x = 5"}, "limits": {"wall_time": wall_time, "memory": "160m"}});
         servers.compare(name, "warm", &request);
     }
 }
@@ -205,7 +216,7 @@ fn what_a_zygote_cannot_do_starts_without_one() {
 fn children_of_one_zygote_have_randomness_of_their_own() {
     let server = Server::start(&[]);
     let code = "import random, os, uuid, secrets, ssl, tempfile\n\
-                print(random.random(), uuid.uuid4(), secrets.token_hex(8), ssl.RAND_bytes(8), next(tempfile._get_candidate_names()))";
+                print(random.random(), uuid.uuid4(), secrets.token_hex(8), ssl.RAND_bytes(8).hex(), next(tempfile._get_candidate_names()))";
     let mut seen = std::collections::HashSet::new();
     let mut warm = 0;
     super::eventually("ten warm runs", || {

@@ -228,7 +228,7 @@ fn health_tells_everyone_no_more_than_it_must() {
     assert_eq!(
         keys(KEY),
         "capacity draining isolation keeper_restarts load lost_cells lost_zygotes panics queue reasons role runs \
-         status store uptime version warm_starts warnings"
+         status store toolchains uptime version warm_starts warnings"
     );
 }
 

@@ -13,7 +13,7 @@ async fn nothing_is_lost_when_redis_is_restarted_with_its_data() {
     let attempt = take(&store).await.expect("one").attempt();
     let mut watch = store.follow(running);
     server.kill();
-    assert!(store.finish(attempt, printed("")).await.is_err());
+    assert!(store.finish(attempt, vec![], printed("")).await.is_err());
     let began = Instant::now();
     for _ in 0..1000 {
         assert!(store.create(new_job("x"), BOUNDS).await.is_err());
@@ -22,7 +22,7 @@ async fn nothing_is_lost_when_redis_is_restarted_with_its_data() {
     assert!(store.probe().await.is_err());
     server.start_again(&DURABLE);
     // The server retries to record the result; it does not run the job again.
-    assert!(until_it_works(async || store.finish(attempt, printed("kept")).await).await);
+    assert!(until_it_works(async || store.finish(attempt, vec![], printed("kept")).await).await);
     let job = store.get(running).await.expect("get").expect("there");
     assert_eq!((job.attempts, job.result.map(|result| result.stdout)), (1, Some("kept".to_owned())));
     tokio::time::timeout(LONG, watch.changed()).await.expect("woken");
@@ -40,13 +40,13 @@ async fn servers_recover_when_redis_is_restarted_without_its_data() {
     assert!(store.probe().await.is_err());
     server.start_again(&[]);
     until_it_works(async || store.probe().await).await;
-    assert!(!store.finish(gone, printed("")).await.expect("finish"), "Redis does not know it any more");
+    assert!(!store.finish(gone, vec![], printed("")).await.expect("finish"), "Redis does not know it any more");
     assert_eq!(store.heartbeat(vec![gone]).await.expect("heartbeat").lost, [gone.id]);
     // Everything works as before, also notifications.
     let id = create(&store).await;
     let mut watch = until_it_works(async || Ok(other.follow(id))).await;
     let attempt = take(&store).await.expect("one").attempt();
-    store.finish(attempt, printed("new")).await.expect("finish");
+    store.finish(attempt, vec![], printed("new")).await.expect("finish");
     while !until_it_works(async || other.progress(id).await).await.expect("there").status.is_final() {
         tokio::time::timeout(LONG, watch.changed()).await.expect("woken");
     }
@@ -86,7 +86,7 @@ async fn a_full_redis_refuses_new_jobs_and_records_results() {
     assert_eq!(error.code(), Some("OOM"), "{error}");
     assert!(is_full(&error) && store.probe().await.is_err());
     assert_eq!(store.heartbeat(vec![attempt]).await.expect("heartbeat"), HeartbeatReport::default());
-    assert!(store.finish(attempt, printed("kept")).await.expect("finish"));
+    assert!(store.finish(attempt, vec![], printed("kept")).await.expect("finish"));
     assert_eq!(failed.id, doomed);
     assert!(store.put_back(failed).await.expect("put back"));
     assert_eq!(store.cancel(queued).await.expect("cancel").map(|job| job.status), Some(JobStatus::Cancelled));
@@ -111,7 +111,7 @@ async fn a_probe_of_a_redis_that_hangs_fails_in_time() {
     }
     server.signal("-CONT");
     until_it_works(async || store.probe().await).await;
-    until_it_works(async || store.finish(attempt, printed("")).await).await;
+    until_it_works(async || store.finish(attempt, vec![], printed("")).await).await;
     assert_eq!(store.get(id).await.expect("get").expect("there").status, JobStatus::Finished);
 }
 
@@ -139,7 +139,7 @@ async fn an_outage_longer_than_a_lease_interrupts_no_job() {
     assert_eq!(other.header(attempt.id).await.expect("header").map(|header| header.status), Some(JobStatus::Running));
     let report = until_it_works(async || store.heartbeat(vec![attempt]).await).await;
     assert_eq!(report, HeartbeatReport::default());
-    assert!(store.finish(attempt, printed("once")).await.expect("finish"));
+    assert!(store.finish(attempt, vec![], printed("once")).await.expect("finish"));
     // A server that stays silent loses its job all the same.
     create(&store).await;
     take(&store).await.expect("one");

@@ -108,7 +108,7 @@ async fn throughput_of_two_servers() {
         let store = Arc::clone(&stores[worker % 2]);
         tokio::spawn(async move {
             while let Some(job) = take(&store).await {
-                assert!(store.finish(job.attempt(), printed("x")).await.expect("finish"));
+                assert!(store.finish(job.attempt(), vec![], printed("x")).await.expect("finish"));
             }
         })
     });
@@ -135,7 +135,7 @@ async fn memory_of_finished_jobs() {
             store.create(new, BOUNDS).await.expect("create");
             let attempt = take(&store).await.expect("one").attempt();
             store.append(attempt, output(&"y".repeat(printed_bytes))).await.expect("append");
-            store.finish(attempt, printed(&"y".repeat(printed_bytes))).await.expect("finish");
+            store.finish(attempt, vec![], printed(&"y".repeat(printed_bytes))).await.expect("finish");
         }
         let used = info(&server, "memory", "used_memory").await - before;
         let megabytes = used as f64 / 1e6;

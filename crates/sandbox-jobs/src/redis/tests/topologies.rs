@@ -39,7 +39,7 @@ async fn run_a_job_with(settings: RedisSettings) {
     assert!(store.append(attempt, output("x")).await.expect("append"));
     store.put_back(attempt).await.expect("put back");
     let attempt = take(&store).await.expect("one").attempt();
-    assert!(store.finish(attempt, printed("x")).await.expect("finish"));
+    assert!(store.finish(attempt, vec![], printed("x")).await.expect("finish"));
     while !store.progress(header.id).await.expect("progress").expect("there").status.is_final() {
         tokio::time::timeout(LONG, watch.changed()).await.expect("woken");
     }

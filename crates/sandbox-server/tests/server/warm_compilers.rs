@@ -1,4 +1,4 @@
-//! Compilers that wait in ready cells: what they make of a program is what any compiler makes of it.
+//! Warm compilers: a program that the child of a zygote compiles is the same as one that a new compiler compiles.
 
 use std::time::{Duration, Instant};
 
@@ -22,6 +22,7 @@ fn requests() -> Vec<(&'static str, Value)> {
             java(&format!("import java.util.*;\nclass A {{ List x = new ArrayList(); {{ x.add(1); }} {hello} }}")),
         ),
         ("nothing to start", java("class A { }")),
+        ("enough code that the compiler collects garbage", java(&format!("class A {{ {} {hello} }}", methods(3_000)))),
         ("a program that fails", java("class A { public static void main(String[] a) { throw new Error(\"no\"); } }")),
         (
             "several files",
@@ -38,6 +39,16 @@ fn requests() -> Vec<(&'static str, Value)> {
     ]
 }
 
+/// So many methods, each with something to infer.
+fn methods(count: usize) -> String {
+    let method = |number| {
+        format!(
+            "static java.util.List<String> m{number}(int x) {{ return java.util.stream.Stream.of(x, {number}).map(y -> \"v\" + y).toList(); }}\n"
+        )
+    };
+    (0..count).map(method).collect()
+}
+
 /// What must not depend on how the compiler was started.
 fn essence(answer: &Value) -> Value {
     let compile = &answer["compile"];
@@ -49,7 +60,7 @@ fn essence(answer: &Value) -> Value {
 }
 
 #[test]
-fn a_compiler_that_waits_says_and_makes_what_any_other_does() {
+fn a_warm_compiler_reports_and_produces_what_a_cold_one_does() {
     let limits = json!({"timeout_seconds": 60});
     let plain = Server::start_with(&[], &[("SANDBOX_ZYGOTES", "0")]);
     let warm = Server::start(&[]);
@@ -73,4 +84,26 @@ fn a_compiler_that_waits_says_and_makes_what_any_other_does() {
         };
         assert_eq!(essence(&answer), essence(&expected), "{name}");
     }
+}
+
+#[test]
+fn warm_compilers_keep_up_with_requests_that_follow_each_other() {
+    let server = Server::start(&[]);
+    let program = |number: usize| {
+        json!({"language": "java", "timeout_seconds": 60, "code": format!(
+            "public class Main {{ public static void main(String[] args) {{ System.out.println({number}); }} }}")})
+    };
+    let patience = Instant::now() + PATIENCE;
+    let mut number = 0;
+    while server.post(&program(number)).1["compile"]["start"] != "warm" {
+        assert!(Instant::now() < patience, "no compiler gets warm");
+        number += 1;
+        std::thread::sleep(Duration::from_millis(500));
+    }
+    let answers: Vec<Value> = (0..12).map(|next| server.post(&program(1_000 + next)).1).collect();
+    for (next, answer) in answers.iter().enumerate() {
+        assert_eq!(answer["stdout"], format!("{}\n", 1_000 + next), "{answer:#}");
+    }
+    let warm = answers.iter().filter(|answer| answer["compile"]["start"] == "warm").count();
+    assert!(warm >= 10, "{warm} of {} compilers were warm", answers.len());
 }
