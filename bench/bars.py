@@ -20,7 +20,7 @@ class Bar:
     def judge(self, result):
         try:
             value = self.value(result)
-        except KeyError:  # that part, or that contender, was not measured
+        except (KeyError, ZeroDivisionError):  # that part, or that contender, was not measured, or for too short a time
             value = None
         return {
             "what": self.what,
@@ -63,9 +63,35 @@ def tail(case):
     return value
 
 
-def throughput(result):
-    best = lambda name: max(figures[name] for figures in result["throughput"].values())  # noqa: E731
-    return best(SERVER) / best("bare")
+def crowd(case):
+    """The median with as many clients as cores, against the median alone."""
+
+    def value(result):
+        together = result["cases"][case]["at_once"]["contenders"][SERVER]["p50"]
+        return together / median(result, case, SERVER)
+
+    return value
+
+
+def throughput(case, other="bare"):
+    """The best of all concurrencies, each side at its own."""
+
+    def value(result):
+        levels = result["throughput"][case]["levels"].values()
+        best = lambda name: max(figures[name]["rate"] for figures in levels)  # noqa: E731
+        return best(SERVER) / best(other)
+
+    return value
+
+
+def cost(case, start):
+    """CPU time of a run, with the kernel threads that it keeps busy."""
+
+    def value(result):
+        figures = result["costs"][case]["contenders"]
+        return figures[f"{SERVER} {start}"]["total"] / figures["bare"]["total"]
+
+    return value
 
 
 def ready_cell(result):
@@ -104,9 +130,16 @@ BARS = [
         Bar(f"{title}: p99 with as many at once as cores", "× its p50", 3, 2, tail(case))
         for case, title in TITLES.items()
     ),
-    Bar("Python throughput", "× bare", 2, 4, throughput, more=True),
+    Bar("Python: p50 with as many at once as cores", "× p50 alone", 1.5, 1.2, crowd("python")),
+    Bar("CPU of a warm Python run", "× bare", 0.5, 0.25, cost("python", "warm")),
+    Bar("Python throughput", "× bare", 2, 4, throughput("python"), more=True),
+    Bar("Python throughput", "× go-judge", 3, 6, throughput("python", "go-judge"), more=True),
+    Bar("JavaScript throughput", "× bare", 4, 8, throughput("javascript"), more=True),
+    Bar("Java throughput, new sources", "× bare", 3, 6, throughput("java"), more=True),
+    Bar("sandbox-run, cold, static binary", "ms over bare", 5, 2, over("static", CLI)),
+    Bar("sandbox-run, cold, static binary", "× bubblewrap", 1, 0.7, of("static", CLI, "bubblewrap")),
     Bar("sandbox-run, cold, Python", "ms over bare", 5, 2, over("python", CLI)),
-    Bar("sandbox-run, cold, Python", "× bubblewrap", 1, None, of("python", CLI, "bubblewrap")),
+    Bar("sandbox-run, cold, Python", "× bubblewrap", 1, 0.7, of("python", CLI, "bubblewrap")),
     Bar("memory of a ready cell", "KiB", 1024, 300, ready_cell),
     Bar("jobs created, embedded store", "a second", 2000, None, of_jobs("created_embedded"), more=True),
     Bar("jobs created, Redis, two servers", "a second", 3000, None, of_jobs("created_redis"), more=True),

@@ -17,6 +17,7 @@ import sys
 import tempfile
 
 import bars
+import costs
 import jobs
 import machine
 import memory
@@ -24,11 +25,12 @@ import report
 from cases import CASES, STATIC, Bare
 from install import Unavailable
 from measure import Failed, at_once, interleaved, once, summary
-from peers import PEERS
+from peers import PEERS, GoJudge
 from product import Cli, Server
+from sampler import NoSampling, Sampler
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-PARTS = ["latency", "throughput", "memory", "growth", "jobs"]
+PARTS = ["latency", "costs", "throughput", "memory", "growth", "jobs"]
 SMOKE = ["static", "python", "javascript", "java", "rust", "c-seen"]
 CONCURRENCY = [1, 2, 8, 64, 256]
 
@@ -127,19 +129,73 @@ def latency(case, contenders, peers, rounds, cores, missing):
     }
 
 
-def throughput(case, sides, levels, least):
-    """Runs per second at each concurrency, in three turns of each contender."""
-    contenders = [side.contender(case) for side in sides]
+def start_all_ways(servers, workshop, capacity, stack):
+    """For each server, three of its program: their runs start cold, ready and warm."""
+    started = []
+    for server in servers:
+        for start, settings in (
+            ("cold", {"SANDBOX_READY_CELLS": "0", "SANDBOX_ZYGOTES": "0"}),
+            ("ready", {"SANDBOX_ZYGOTES": "0"}),
+            ("warm", {}),
+        ):
+            one = Server(server.program, workshop, capacity, name=f"{server.name} {start}", settings=settings)
+            stack.callback(one.stop)
+            started.append((start, one))
+    return started
+
+
+def cost(case, sides, peers, servers, sampler, mode, missing):
+    """The cost of a run: bare, with the command, by how the server starts it, and in other sandboxes."""
+    servers = [server for start, server in servers if start != "warm" or case.key in costs.WARM]
+    contenders = [side.contender(case) for side in (*sides, *servers)]
+    for peer in peers:
+        if peer.name in costs.PEERS and (contender := peer.contender(case)) and works(contender, case, missing):
+            contenders.append(contender)
+
+    def warmed_up():
+        for server in servers:
+            server.starts.clear()
+
+    figures = costs.measure(case, contenders, sampler, mode, warmed_up)
+    for server in servers:
+        figures[server.name]["starts"] = dict(server.starts[case.key])
+    return {"title": case.title, "bare_is": case.bare_is, "contenders": figures}
+
+
+def throughput(case, contenders, levels, least, sampler, turns):
+    """Runs per second and their cost at each concurrency."""
+    for contender in contenders:  # prepares toolchains and fills caches
+        at_once(contender, case.programs(), levels[0], 2 * levels[0])
     figures = {}
     for level in levels:
-        spent = {contender.name: [0, 0.0] for contender in contenders}
-        for _ in range(3):
+        count = max(least, 2 * level)
+        measured = costs.Costs(sampler, contenders) if sampler else None
+        seconds = dict.fromkeys((contender.name for contender in contenders), 0.0)
+        for _ in range(turns):
+            if measured:
+                measured.rest(costs.SETTLE)
             for contender in contenders:
-                times, seconds = at_once(contender, case.programs(), level, max(least, 2 * level))
-                spent[contender.name][0] += len(times)
-                spent[contender.name][1] += seconds
-        figures[str(level)] = {name: round(count / seconds, 1) for name, (count, seconds) in spent.items()}
-    return figures
+                took = measured.at_once if measured else unmeasured
+                seconds[contender.name] += took(contender, case, level, count)[1]
+        figures[str(level)] = {
+            name: {"rate": round(turns * count / spent, 2), **(measured.figures(name) if measured else {})}
+            for name, spent in seconds.items()
+        }
+    return {"title": case.title, "levels": figures}
+
+
+def unmeasured(contender, case, concurrency, count):
+    return at_once(contender, case.programs(), concurrency, count)
+
+
+def throughput_work(mode, cores):
+    """Case → how many at once, and how many calls at least in a turn."""
+    if mode == "smoke":
+        return {"python": ([1, 2], 4)}
+    few, many = [cores, 2 * cores], sorted({cores, 4 * cores, 64})
+    if mode == "quick":
+        return {"python": (CONCURRENCY, 40), "javascript": (many, 40), "java": (few, 4)}
+    return {"python": (CONCURRENCY, 400), "javascript": (many, 200), "java": (few, 12)}
 
 
 def measure(arguments, workshop, stack):
@@ -187,15 +243,41 @@ def measure(arguments, workshop, stack):
         for key, counts in server.starts.items():
             result["cases"][key]["starts"] = dict(counts)
     python = cases["python"]
+    servers = [side for side in sides if isinstance(side, Server)]
+    sampler = None
+    if {"costs", "throughput"} & set(arguments.parts):
+        try:
+            sampler = Sampler()
+            stack.callback(sampler.close)
+        except NoSampling as reason:
+            missing["the cost of a run"] = str(reason)
+    if "costs" in arguments.parts and sampler:
+        result["costs"] = {}
+        commands = [bare, *(side for side in sides if isinstance(side, Cli))]
+        with contextlib.ExitStack() as started:
+            started_all_ways = start_all_ways(servers, workshop, 2 * cores, started)
+            for key in costs.CASES[:2] if arguments.mode == "smoke" else costs.CASES:
+                case = cases[key]
+                if key not in arguments.cases or case.language not in (*found, "static"):
+                    continue
+                say(f"bench: costs, {case.title}")
+                result["costs"][key] = cost(case, commands, peers, started_all_ways, sampler, arguments.mode, missing)
     if "memory" in arguments.parts:
         say("bench: memory")
         memory.settle(server)
         result["memory"] = {**memory.idle(server), "running_cell_pss": memory.running(server, python)}
     if "throughput" in arguments.parts:
-        levels, least = {"full": (CONCURRENCY, 200), "quick": (CONCURRENCY, 40), "smoke": ([1, 2], 4)}[arguments.mode]
-        say(f"bench: throughput at concurrency {', '.join(map(str, levels))}")
-        servers = [side for side in sides if isinstance(side, Server)]
-        result["throughput"] = throughput(python, [bare, *servers], levels, least)
+        result["throughput"] = {}
+        turns = 3 if arguments.mode == "full" else 1
+        for key, (levels, least) in throughput_work(arguments.mode, cores).items():
+            case = cases[key]
+            if key not in arguments.cases or case.language not in found:
+                continue
+            say(f"bench: throughput, {case.title}, {', '.join(map(str, levels))} at once")
+            contenders = [side.contender(case) for side in (bare, *servers)]
+            judges = (peer.contender(case) for peer in peers if peer.name == GoJudge.name)
+            contenders += [judge for judge in judges if judge and works(judge, case, missing)]
+            result["throughput"][key] = throughput(case, contenders, levels, least, sampler, turns)
     if "growth" in arguments.parts:
         say(f"bench: growth over {arguments.runs} runs")
         server.stop()

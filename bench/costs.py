@@ -1,312 +1,98 @@
-#!/usr/bin/env python3
-"""What a run, a queued job, an event and a stream cost in CPU time, memory and Redis commands, for docs/SCALING.md.
+"""What a run costs: CPU time by process role, of runs that start cold, ready and warm, next to the other contenders.
 
-CPU time is what the kernel charged to a cgroup with the server and its cells in it. On a busy machine it is larger.
-With --write-docs, the tables go into docs/SCALING.md: the costs, and what they mean for 10, 100 and 1,000 machines.
+Every measurement includes a pause at the end, so that work that was deferred until after the answer (deleting the cell,
+preparing the next one) is counted too.
 """
 
-import argparse
 import contextlib
-import http.client
-import json
-import os
-import re
-import signal
-import sys
 import time
 
-from fairness import Holders, ask
-from measure import Failed
-from memory import rollup
-from product import Server
-from redis_server import Redis
-from report import table
+from measure import Contender, Failed, at_once, once
+from sampler import Meter
 
-from bench import ROOT, Workshop
-
-LONGEST = 900  # seconds for everything
-CODE = "print('x' * 1000)"
-IDLE, JOB = "idle server, a second", "the same as a job, from creation to result"
-
-
-class Group:
-    """A cgroup for one server: how much CPU time it and its cells have used."""
-
-    def __init__(self):
-        with open("/proc/self/cgroup") as file:
-            lines = [line.rstrip("\n").split(":", 2) for line in file]
-        own = {name: path for _, names, path in lines for name in names.split(",")}
-        first, base = (
-            ("/sys/fs/cgroup/cpuacct", own["cpuacct"]) if "cpuacct" in own else ("/sys/fs/cgroup", own.get("", "/"))
-        )
-        self.version = 1 if "cpuacct" in own else 2
-        self.path = f"{first}{base.rstrip('/')}/bench-costs-{os.getpid()}"
-        os.mkdir(self.path)
-
-    def enter(self):
-        with open(os.path.join(self.path, "cgroup.procs"), "w") as file:
-            file.write("0")
-
-    def seconds(self):
-        if self.version == 1:
-            with open(os.path.join(self.path, "cpuacct.usage")) as file:
-                return int(file.read()) / 1e9
-        with open(os.path.join(self.path, "cpu.stat")) as file:
-            return int(re.search(r"usage_usec (\d+)", file.read())[1]) / 1e6
-
-    def close(self):
-        for _ in range(100):
-            with contextlib.suppress(OSError):
-                os.rmdir(self.path)
-                return
-            time.sleep(0.1)
+CASES = ["static", "python", "javascript", "java", "c-seen", "go-seen", "rust-seen"]
+PEERS = ["bubblewrap", "go-judge"]
+# Cases with a zygote.
+WARM = ["python", "javascript", "java"]
+# Turns, and calls in each.
+WORK = {"full": (5, 40), "quick": (3, 10), "smoke": (1, 2)}
+SLOW = {"java": 8}  # a turn has so many times fewer calls
+SETTLE = 0.3  # at the end of a turn
+COLUMNS = {"caller": ("caller",), "keeper": ("keeper",), "init": ("init",), "zygote": ("zygote", "helper")}
+COLUMNS["program"] = ("program",)
 
 
-class Bench:
-    def __init__(self, program, store, capacity):
-        self.stack, self.store = contextlib.ExitStack(), store
-        try:
-            self.workshop = Workshop(os.path.join(ROOT, "target", "bench"), None)
-            self.stack.callback(self.workshop.close)
-            self.redis = None
-            if store == "Redis":
-                self.redis = Redis(self.workshop)
-                self.stack.callback(self.redis.stop)
-                self.workshop.environment["REDIS_ADDR"] = f"127.0.0.1:{self.redis.port}"
-            self.workshop.environment["SANDBOX_QUEUE"] = "100000"
-            self.group = Group()
-            self.stack.callback(self.group.close)
-            # The server inherits the group; this process leaves it again.
-            parent = os.path.dirname(self.group.path)
-            self.group.enter()
+class Costs:
+    """The costs of some contenders that take turns, next to those of an idle machine."""
+
+    def __init__(self, sampler, contenders):
+        self.idle = Meter(sampler, Contender("idle", None))
+        self.meters = {contender.name: Meter(sampler, contender) for contender in contenders}
+        self.runs = dict.fromkeys(self.meters, 0)
+
+    def rest(self, seconds):
+        """What the machine does by itself."""
+        with self.idle:
+            time.sleep(seconds)
+
+    def turn(self, case, contenders, count):
+        """So many sequential calls of each contender."""
+        self.rest(SETTLE)
+        for contender in contenders:
             try:
-                self.server = Server(program, self.workshop, capacity)
-            finally:
-                with open(os.path.join(parent, "cgroup.procs"), "w") as file:
-                    file.write("0")
-            self.stack.callback(self.server.stop)
-        except BaseException:
-            self.stack.close()
-            raise
+                self.one_by_one(contender, case, count)
+            except (Failed, OSError) as failure:
+                raise Failed(f"{contender.name}: {failure}") from failure
 
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.stack.close()
-
-    def sample(self):
-        """CPU seconds and memory of the server and its cells, and what Redis counted."""
-        sample = {"cpu": self.group.seconds(), "memory": rollup(self.server.pid)[0], "at": time.monotonic()}
-        if self.redis:
-            sample.update({f"redis_{name}": value for name, value in self.redis.info().items()})
-        else:
-            sample["file"] = sum(
-                os.stat(os.path.join(self.server.data, name)).st_blocks * 512
-                for name in os.listdir(self.server.data)
-                if name.startswith("jobs")
-            )
-        return sample
-
-    def create(self, count, body):
-        """Jobs, over one connection: their ids."""
-        ids, connection = [], http.client.HTTPConnection(*self.server.address, timeout=120)
-        for _ in range(count):
-            connection.request("POST", "/v1/execute", json.dumps(body), {"Content-Type": "application/json"})
-            response = connection.getresponse()
-            answer = json.loads(response.read())
-            if response.status != 202:
-                raise Failed(f"a job was answered with {response.status}: {answer}")
-            ids.append(answer["id"])
-        connection.close()
-        return ids
-
-    def until_empty(self):
-        for _ in range(6000):
-            health = ask(self.server.address, "GET", "/health")[1]
-            if health["queue"] == 0 and health["load"] == 0:
-                return
-            time.sleep(0.1)
-        raise Failed("jobs do not end")
-
-
-def per(before, after, name, count):
-    return (after[name] - before[name]) / count
-
-
-def costs(program, store, scale):
-    """Rows of what, CPU ms of the server, memory and Redis' share."""
-    rows = []
-
-    def row(what, before, after, count, memory=None):
-        cpu = per(before, after, "cpu", count) * 1000
-        stored = per(before, after, "redis_bytes" if store == "Redis" else "file", count)
-        commands = per(before, after, "redis_commands", count) if store == "Redis" else None
-        redis = per(before, after, "redis_cpu", count) * 1e6 if store == "Redis" else None
-        held = per(before, after, "memory", count) if memory else None
-        rows.append((store, what, cpu, held, stored, commands, redis))
-        print(rows[-1], flush=True)
-
-    with Bench(program, store, 2) as bench:
-        address = bench.server.address
-        time.sleep(3)
-        before = bench.sample()
-        time.sleep(10)
-        row(IDLE, before, bench.sample(), 10)
-        for _ in range(50):
-            ask(address, "POST", "/execute", {"code": CODE})
-        before = bench.sample()
-        for _ in range(scale):
-            ask(address, "POST", "/execute", {"code": CODE})
-        row("synchronous run (warm Python, 1 KB of output)", before, bench.sample(), scale)
-        before = bench.sample()
-        bench.create(scale, {"code": CODE})
-        bench.until_empty()
-        row(JOB, before, bench.sample(), scale)
-        # Jobs that wait: both slots are taken until all have been created.
-        bench.create(2, {"code": "import time; time.sleep(50)", "timeout": "60s"})
-        time.sleep(1)
-        before = bench.sample()
-        bench.create(scale, {"code": CODE + "#" * 1000})
-        row("queued job with a request of 1 KB", before, bench.sample(), scale, memory=True)
-    with Bench(program, store, 2) as bench:
-        address = bench.server.address
-        printing = "import time\nfor n in range(1000):\n    print('x' * 99, flush=True)\n    time.sleep(0.005)"
-        silent = bench.create(1, {"code": "import time; time.sleep(20)", "timeout": "60s"})
-        ask(address, "GET", f"/v1/execute/{silent[0]}?wait=30s")
-        before = bench.sample()
-        (identity,) = bench.create(1, {"code": printing, "timeout": "60s"})
-        ask(address, "GET", f"/v1/execute/{identity}?wait=60s")
-        after = bench.sample()
-        connection = http.client.HTTPConnection(*address, timeout=60)
-        connection.request("GET", f"/v1/execute/{identity}/events")
-        events = connection.getresponse().read().count(b"\nevent: stdout") + 1
-        connection.close()
-        row("event with output of a run", before, after, events)
-        (followed,) = bench.create(1, {"code": "import time; time.sleep(59)", "timeout": "60s"})
-        time.sleep(1)
-        holders, count = Holders(), 1000
-        request = f"GET /v1/execute/{followed}/events HTTP/1.1\r\nHost: {address[0]}:{address[1]}\r\n\r\n"
-        before = bench.sample()
-        holders.start(address, "127.0.0.3", request.encode(), count)
+    def one_by_one(self, contender, case, count):
+        slot = contender.new_slot()
         try:
-            time.sleep(2)
-            held = bench.sample()
-            row("idle event stream, opened", before, held, count, memory=True)
-            time.sleep(10)
-            row("1,000 idle event streams, a second", held, bench.sample(), 10)
+            with self.meters[contender.name]:
+                for _ in range(count):
+                    once(slot, *next(case.programs()))
+                time.sleep(SETTLE)
         finally:
-            holders.stop()
-    return rows
+            slot.close()
+        self.runs[contender.name] += count
+
+    def at_once(self, contender, case, concurrency, count):
+        """As `measure.at_once`."""
+        with contextlib.ExitStack() as stack:
+            begin = lambda: stack.enter_context(self.meters[contender.name])  # noqa: E731
+            measured = at_once(contender, case.programs(), concurrency, count, begin)
+            time.sleep(SETTLE)
+        self.runs[contender.name] += count
+        return measured
+
+    def figures(self, name):
+        """Milliseconds of CPU time a run."""
+        meter, runs = self.meters[name], self.runs[name]
+        by_itself = meter.seconds / self.idle.seconds
+
+        def each(spent, idle=0.0):
+            return round(max(0.0, spent - idle * by_itself) * 1000 / runs, 4)
+
+        own, kernel = meter.own, each(meter.of("kernel").both, self.idle.of("kernel").both)
+        return {
+            "runs": runs,
+            "user": each(own.user),
+            "system": each(own.system),
+            "roles": {role: each(meter.of(*parts).both) for role, parts in COLUMNS.items() if meter.of(*parts).both},
+            "kernel": kernel,
+            "total": round(each(own.both) + kernel, 4),
+            "machine": each(meter.machine.both, self.idle.machine.both),
+            "client": each(meter.of("client").both),
+        }
 
 
-def number(value, unit=""):
-    if value is None:
-        return ""
-    return f"{value:,.0f}{unit}" if abs(value) >= 100 else f"{value:.3g}{unit}"
-
-
-def document(rows):
-    head = [
-        "store",
-        "what",
-        "CPU of server and cells",
-        "memory of the server",
-        "stored",
-        "Redis commands",
-        "CPU of Redis",
-    ]
-    return table(
-        head,
-        [
-            [
-                store,
-                what,
-                number(cpu, " ms"),
-                number(held, " B"),
-                number(stored, " B"),
-                number(commands),
-                number(redis, " µs"),
-            ]
-            for store, what, cpu, held, stored, commands, redis in rows
-        ],
-        numbers=(2, 3, 4, 5, 6),
-    )
-
-
-def processor():
-    with open("/proc/cpuinfo") as file:
-        found = re.search(r"^model name\s*: (.+)$", file.read(), re.M)
-    return found[1] if found else "an unknown processor"
-
-
-# What the projection assumes.
-CORES, BUSY = 16, 0.7
-MACHINES = (10, 100, 1000)
-WORK = (0.01, 0.1, 1, 10)  # CPU seconds of the program itself
-
-
-def projection(rows):
-    """Jobs a second of so many machines, and cores of Redis that they keep busy."""
-    cost = {(store, what): (cpu, redis) for store, what, cpu, _, _, _, redis in rows}
-    job_cpu, job_redis = cost["Redis", JOB]
-    _, idle_redis = cost["Redis", IDLE]
-    lines = []
-    for work in WORK:
-        rate = CORES * BUSY / (work + job_cpu / 1000)
-        cells = []
-        for machines in MACHINES:
-            redis = machines * (rate * job_redis + idle_redis) / 1e6
-            cells.append(f"{machines * rate:,.0f}/s, {redis:,.{0 if redis >= 10 else 1 if redis >= 1 else 2}f} cores")
-        lines.append([f"{work} s", *cells])
-    limit = f"One core of Redis is fully used by {1e6 / job_redis:,.0f} jobs a second, from creation to result."
-    return (
-        limit
-        + "\n\n"
-        + table(
-            ["CPU time of the program", *(f"{machines:,} machines" for machines in MACHINES)], lines, numbers=(1, 2, 3)
-        )
-    )
-
-
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--sandbox-server", required=True)
-    parser.add_argument("--scale", type=int, default=1000, help="runs and jobs of each kind")
-    parser.add_argument("--write-docs", action="store_true")
-    arguments = parser.parse_args()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    signal.signal(signal.SIGALRM, lambda *_: sys.exit(f"costs: not done after {LONGEST} s"))
-    signal.alarm(LONGEST)
-    try:
-        rows = [
-            row
-            for store in ("file", "Redis")
-            for row in costs(os.path.abspath(arguments.sandbox_server), store, arguments.scale)
-        ]
-    except (Failed, OSError) as failure:
-        sys.exit(f"costs: {failure}")
-    version = subprocess.run(
-        [arguments.sandbox_server, "--version"], capture_output=True, text=True, check=True
-    ).stdout.strip()
-    measured = (
-        f"Measured with {version} on {os.cpu_count()} cores of {processor()}; load average {os.getloadavg()[0]:.1f}."
-    )
-    parts = {"costs": f"{document(rows)}\n\n{measured}", "projection": projection(rows)}
-    print("\n\n".join(parts.values()))
-    if arguments.write_docs:
-        path = os.path.join(ROOT, "docs/SCALING.md")
-        with open(path) as file:
-            text = file.read()
-        for name, part in parts.items():
-            text, found = re.subn(
-                rf"(<!-- {name} -->\n)(?:.*\n)*?(<!-- end -->)", lambda m, part=part: f"{m[1]}{part}\n{m[2]}", text
-            )
-            if found != 1:
-                sys.exit(f"costs: docs/SCALING.md has no place for the table of {name}")
-        with open(path, "w") as file:
-            file.write(text)
-
-
-if __name__ == "__main__":
-    main()
+def measure(case, contenders, sampler, mode, warmed_up):
+    """Costs of sequential calls, by contender. The first calls fill caches, and do not count."""
+    turns, count = WORK[mode]
+    count = max(2, count // SLOW.get(case.key, 1))
+    few = Costs(sampler, contenders)
+    few.turn(case, contenders, min(3, count))
+    warmed_up()
+    costs = Costs(sampler, contenders)
+    for _ in range(turns):
+        costs.turn(case, contenders, count)
+    return {name: costs.figures(name) for name in costs.meters}

@@ -19,8 +19,9 @@ import time
 
 from cases import CASES
 from measure import Failed, once
-from memory import INIT, descendants, settle
-from product import Server, command_name
+from memory import settle
+from processes import INIT, command_name, descendants
+from product import Server
 from report import syscalls
 
 from bench import ROOT, Workshop

@@ -2,8 +2,10 @@
 
 import contextlib
 import itertools
+import json
 import socket
 import time
+import urllib.request
 
 from measure import Contender, Failed, Request, at_once, percentile
 from product import Server
@@ -15,35 +17,7 @@ PRINTED = "x" * 8 + "\n"
 PADDED = CODE + "#" * (1024 - len(CODE))
 CLIENTS = 32
 # Work that is measured, by mode: created jobs, runs at a time and in all, rounds for the first output.
-WORK = {"full": (20_000, 1_000, 60), "quick": (4_000, 200, 20), "smoke": (64, 8, 2)}
-
-
-class JobRequest(Request):
-    """A job: creates it, and waits for its result on the same connection."""
-
-    def __init__(self, address, encode):
-        super().__init__(address, "/v1/execute", encode, None, status=202)
-
-    def begin(self):
-        self.waits = False
-        super().begin()
-
-    def feed(self):
-        answer = super().feed()
-        if answer is None or self.waits:
-            return answer
-        identity = self.json(answer)["id"]
-        self.waits = True
-        self.received, self.body = b"", None
-        host = f"{self.address[0]}:{self.address[1]}"
-        self.socket.sendall(f"GET /v1/execute/{identity}?wait=60s HTTP/1.1\r\nHost: {host}\r\n\r\n".encode())
-        return None
-
-    def stdout(self, answer):
-        status = self.json(answer, 200)
-        if not status.get("result"):
-            raise Failed(f"the job did not end: {status}")
-        return status["result"]["stdout"]
+WORK = {"full": (20_000, 2_500, 60), "quick": (4_000, 200, 20), "smoke": (64, 8, 2)}
 
 
 def programs(source, printed):
@@ -63,6 +37,33 @@ def created(servers, count):
     contender, wanted = creates(servers, PADDED)
     at_once(contender, wanted, CLIENTS, max(CLIENTS, count // 20))
     return count / at_once(contender, wanted, CLIENTS, count)[1]
+
+
+def carried_out(server, count, source=CODE):
+    """Seconds until so many jobs are created and have ended. The results are checked afterwards."""
+    identities = []
+
+    def status(job):
+        identities.append(job["id"])
+        return job["status"]
+
+    contender = Contender("jobs", lambda: Request(server.address, "/v1/execute", lambda code: {"code": code}, status, 202))
+    began = time.perf_counter()
+    at_once(contender, programs(source, "queued"), CLIENTS, count)
+    # Jobs start in the order of their ids, so that the last ones to end are among these.
+    for identity in sorted(identities)[-16:]:
+        ask(server, f"/v1/execute/{identity}?wait=60s")
+    took = time.perf_counter() - began
+    for identity in identities:
+        job = ask(server, f"/v1/execute/{identity}")
+        if not job.get("result") or job["result"]["stdout"] != PRINTED:
+            raise Failed(f"a job did not end as it should: {job}")
+    return took
+
+
+def ask(server, path):
+    with urllib.request.urlopen(f"http://{server.address[0]}:{server.address[1]}{path}", timeout=70) as answer:
+        return json.load(answer)
 
 
 def first_output(address, stream):
@@ -123,22 +124,18 @@ def measure(program, workshop, cores, mode, say):
         say("bench: jobs, Redis, an idle server")
         time.sleep(5)
         seconds = 2 if mode == "smoke" else 20
-        before = redis.info()["commands"]
-        time.sleep(seconds)
-        # The question itself is a command.
-        figures["idle_commands"] = (redis.info()["commands"] - before - 1) / seconds
+        figures["idle_commands"] = redis.commands(seconds) / seconds
         say("bench: jobs, Redis, against synchronous runs")
         encode, decode = lambda code: {"code": code}, lambda result: result["stdout"]
-        sides = {
-            "runs": Contender("runs", lambda: Request(server.address, "/execute", encode, decode)),
-            "jobs": Contender("jobs", lambda: JobRequest(server.address, encode)),
-        }
-        spent = dict.fromkeys(sides, 0.0)
+        direct = Contender("runs", lambda: Request(server.address, "/execute", encode, decode))
+        each = max(runs // 5, 4 * cores)
+        spent = {"runs": 0.0, "jobs": 0.0}
         for turn in range(6):
-            for name, contender in sides.items():
-                seconds = at_once(contender, programs(CODE, PRINTED), 4 * cores, max(runs // 5, 4 * cores))[1]
-                spent[name] += seconds if turn else 0.0  # the first turn warms up
-        figures["throughput"] = {name: 5 * max(runs // 5, 4 * cores) / seconds for name, seconds in spent.items()}
+            warm_up = turn == 0
+            took = {"runs": at_once(direct, programs(CODE, PRINTED), 4 * cores, each)[1], "jobs": carried_out(server, each)}
+            for side, seconds in took.items():
+                spent[side] += 0.0 if warm_up else seconds
+        figures["throughput"] = {side: 5 * each / seconds for side, seconds in spent.items()}
         times = {True: [], False: []}
         for number in range(-3, rounds):
             for stream, values in times.items():
@@ -149,6 +146,6 @@ def measure(program, workshop, cores, mode, say):
         figures["first_output"] = {"run": percentile(times[True], 0.5), "job": percentile(times[False], 0.5)}
         say("bench: jobs, Redis, memory of finished ones")
         before = redis.info()["bytes"]
-        at_once(sides["jobs"], programs(PADDED, PRINTED), 4 * cores, runs)
+        carried_out(server, runs, PADDED)
         figures["finished_bytes"] = (redis.info()["bytes"] - before) / runs
     return figures

@@ -2,6 +2,9 @@
 
 A *slot* does one call at a time, again and again: `prepare` (not measured), `begin`, then `feed` whenever its
 descriptor is readable, until that returns the raw output. `stdout` decodes it after the clock has stopped.
+
+The client shares the CPUs with what it measures, so it does little: it prepares messages and arguments once for each
+source, and its connections stay registered with epoll. (A slot is `watched` while its descriptor is.)
 """
 
 import gc
@@ -17,6 +20,9 @@ import time
 CODE = object()
 
 
+LENGTH = re.compile(rb"(?i)\r\ncontent-length: *(\d+)")
+
+
 class Failed(Exception):
     """A contender failed, or gave a wrong answer."""
 
@@ -24,15 +30,28 @@ class Failed(Exception):
 class Command:
     """Sequential commands, started by `posix_spawn` (vfork and exec); the output of the last one counts."""
 
+    lasting = False  # each command has a new pipe
+
     def __init__(self, steps, environment, log, source_file=None, extra=()):
         self.steps = steps  # argument lists; CODE stands for the source, and a function for its result
-        self.environment = environment
+        # As bytes: strings would be encoded for each process.
+        self.environment = {os.fsencode(name): os.fsencode(value) for name, value in environment.items()}
         self.source_file = source_file
         self.log = log
-        self.actions = [(os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0), *extra]
-        self.pid = None
+        self.actions = [
+            (os.POSIX_SPAWN_DUP2, self.log, 2),
+            (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0),
+            *extra,
+        ]
+        self.pid = self.source = None
+        self.watched = False
+        # Without a function among the arguments, the same source has the same commands.
+        self.constant = not any(callable(word) for step in steps for word in step)
 
     def prepare(self, source):
+        if self.constant and source == self.source:
+            return
+        self.source = source
         if self.source_file:
             with open(self.source_file, "w") as file:
                 file.write(source)
@@ -46,7 +65,8 @@ class Command:
 
     def _spawn(self, argv):
         self.read_end, write_end = os.pipe()
-        actions = [*self.actions, (os.POSIX_SPAWN_DUP2, write_end, 1), (os.POSIX_SPAWN_DUP2, self.log, 2)]
+        # First, because the others may open files at the numbers of these descriptors.
+        actions = [(os.POSIX_SPAWN_DUP2, write_end, 1), *self.actions]
         try:
             self.pid = os.posix_spawn(argv[0], argv, self.environment, file_actions=actions)
         finally:
@@ -90,9 +110,11 @@ class Command:
 class Request:
     """A POST over a persistent connection. No library, because its overhead would be charged to the server."""
 
+    lasting = True
+
     def __init__(self, address, path, encode, decode, status=200):
         self.encode, self.decode, self.status = encode, decode, status
-        self.address = address
+        self.address, self.source = address, None
         self._connect()
         host = f"{address[0]}:{address[1]}"
         self.head = f"POST {path} HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\nContent-Length: "
@@ -101,14 +123,17 @@ class Request:
         self.socket = socket.create_connection(self.address)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.used = time.monotonic()
+        self.watched = False
 
     def prepare(self, source):
         # Servers close idle connections, for example while other contenders run.
         if time.monotonic() - self.used > 2:
             self.socket.close()
             self._connect()
-        body = json.dumps(self.encode(source)).encode()
-        self.message = f"{self.head}{len(body)}\r\n\r\n".encode() + body
+        if source != self.source:
+            self.source = source
+            body = json.dumps(self.encode(source)).encode()
+            self.message = f"{self.head}{len(body)}\r\n\r\n".encode() + body
 
     def begin(self):
         self.used = time.monotonic()
@@ -129,7 +154,7 @@ class Request:
             if end < 0:
                 return None
             self.body = end + 4
-            length = re.search(rb"(?i)\r\ncontent-length: *(\d+)", self.received[:end])
+            length = LENGTH.search(self.received, 0, end)
             self.length = int(length[1]) if length else None
         if self.length is not None:
             return self.received if len(self.received) >= self.body + self.length else None
@@ -157,12 +182,14 @@ class Request:
 
 
 class Contender:
-    """A contender in a case: how to create slots, and the program in the form that it needs."""
+    """A contender in a case: how to create slots, and which processes do its work."""
 
-    def __init__(self, name, new_slot, every=1):
+    def __init__(self, name, new_slot, every=1, living=dict, started="program"):
         self.name = name
         self.new_slot = new_slot
         self.every = every  # takes part in each round, or in every second, … if it is slow
+        self.living = living  # its running processes → their roles (processes.py)
+        self.started = started  # the role of the processes that its slots start
 
 
 def check(slot, answer, expected):
@@ -205,8 +232,11 @@ def interleaved(contenders, programs, rounds, warm_up=3):
     return times
 
 
-def at_once(contender, programs, concurrency, count):
-    """Times of `count` calls, `concurrency` of them at a time, and the total time in seconds."""
+def at_once(contender, programs, concurrency, count, ready=lambda: None):
+    """Times of `count` calls, `concurrency` of them at a time, and the total time in seconds.
+
+    `ready` is called when connections are open and the first call is about to begin.
+    """
     slots, times, began_at, expected = {}, [], {}, {}
     poll = select.epoll()
     left = count
@@ -218,29 +248,38 @@ def at_once(contender, programs, concurrency, count):
         slot.prepare(source)
         began_at[slot] = time.perf_counter()
         slot.begin()
-        slots[slot.fileno()] = slot
-        poll.register(slot.fileno(), select.EPOLLIN)
+        watch(slot)
+
+    def watch(slot):
+        if not slot.watched:
+            slot.watched = True
+            slots[slot.fileno()] = slot
+            poll.register(slot.fileno(), select.EPOLLIN)
 
     with no_garbage_collection():
         all_slots = [contender.new_slot() for _ in range(min(concurrency, count))]
         try:
+            ready()
             started = time.perf_counter()
             for slot in all_slots:
                 begin(slot)
-            while slots:
+            while len(times) < count:
                 for descriptor, _ in poll.poll():
-                    slot = slots.pop(descriptor)
-                    # The descriptor may be closed or replaced after this.
-                    poll.unregister(descriptor)
+                    slot = slots[descriptor]
+                    if not slot.lasting:
+                        # Closing it is not enough: a process that is just being started has a copy.
+                        slot.watched = False
+                        poll.unregister(descriptor)
                     answer = slot.feed()
                     if answer is None:
-                        slots[slot.fileno()] = slot
-                        poll.register(slot.fileno(), select.EPOLLIN)
+                        watch(slot)
                         continue
                     times.append((time.perf_counter() - began_at[slot]) * 1000)
                     check(slot, answer, expected[slot])
                     if left > 0:
                         begin(slot)
+                    else:
+                        slot.close()  # or the server closes it, which would look like an answer
             return times, time.perf_counter() - started
         except (Failed, OSError) as failure:
             raise Failed(f"{contender.name}, {concurrency} at once: {failure}") from failure

@@ -7,23 +7,10 @@ import os
 import time
 
 from measure import at_once
-from product import children, command_name
+from processes import INIT, command_name, descendants
 
-INIT = "sandbox-init"  # the name of a cell's first process
 SLEEPERS = 8
 SLEEP = "import time; print('here', flush=True); time.sleep(3)"
-
-
-def descendants(pid):
-    found, left = [], children(pid)
-    while left:
-        child = left.pop()
-        found.append(child)
-        try:
-            left += children(child)
-        except OSError:  # it has ended
-            pass
-    return found
 
 
 def rollup(pid):

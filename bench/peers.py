@@ -10,6 +10,7 @@ import urllib.request
 
 from install import Unavailable, run
 from measure import CODE, Command, Contender, Failed, Request
+from processes import of_peer
 
 GO_JUDGE = "v1.8.5"
 
@@ -62,7 +63,9 @@ class Bubblewrap:
         opened = (os.POSIX_SPAWN_OPEN, self.FILTER, self.workshop.filter, os.O_RDONLY, 0)
         step = [*self.command, *words]
         return Contender(
-            self.name, lambda: Command([step], self.workshop.environment, self.workshop.log, extra=[opened])
+            self.name,
+            lambda: Command([step], self.workshop.environment, self.workshop.log, extra=[opened]),
+            started="peer",
         )
 
     def stop(self):
@@ -348,7 +351,12 @@ class GoJudge:
                 raise Failed(str(results[0]))
             return results[0]["files"]["stdout"]
 
-        return Contender(self.name, lambda: Request(self.address, "/run", lambda _: {"cmd": [command]}, decode))
+        return Contender(
+            self.name,
+            lambda: Request(self.address, "/run", lambda _: {"cmd": [command]}, decode),
+            living=lambda: of_peer(self.process.pid),
+            started="other",
+        )
 
     def stop(self):
         if self.process:

@@ -7,6 +7,7 @@ import subprocess
 import time
 
 from measure import CODE, Command, Contender, Failed, Request
+from processes import KEEPER, children, command_name, of_server
 
 
 class Cli:
@@ -36,7 +37,7 @@ class Cli:
         else:
             packages = [word for package in case.packages for word in ("--package", package)]
             step = [self.program, "--lang", case.language, "--quiet", *packages, "--code", CODE]
-        return Contender(self.name, lambda: Command([step], self.environment, self.workshop.log))
+        return Contender(self.name, lambda: Command([step], self.environment, self.workshop.log), started="caller")
 
 
 class Server:
@@ -45,7 +46,7 @@ class Server:
     name = "sandbox-server"
 
     def __init__(self, program, workshop, capacity, cold=False, name=name, settings=None):
-        self.name = name
+        self.program, self.name = program, name
         self.data = os.path.join(workshop.directory, f"{name} data")
         definitions = os.path.join(os.path.dirname(os.path.abspath(__file__)), "runtimes")
         # The server drops root privileges, so definitions have to be where it can still read them.
@@ -61,6 +62,8 @@ class Server:
             # With 256 concurrent runs on few cores, each takes long and must not time out.
             "SANDBOX_TIMEOUT": "60s",
             "SANDBOX_MAX_TIMEOUT": "60s",
+            # Toolchains are prepared by the first run of each case, which is not measured.
+            "SANDBOX_PREPARE": "none",
             **(settings or {}),
         }
         if cold:
@@ -111,7 +114,7 @@ class Server:
         for _ in range(100):
             below = children(self.pid)
             for pid in [*below, *(pid for child in below for pid in children(child))]:
-                if command_name(pid) == "sandbox-keeper":
+                if command_name(pid) == KEEPER:
                     return pid
             time.sleep(0.05)
         raise Failed("the server has no keeper")
@@ -132,7 +135,7 @@ class Server:
         return Request(self.address, "/execute", encode, decode)
 
     def contender(self, case):
-        return Contender(self.name, lambda: self.slot(case))
+        return Contender(self.name, lambda: self.slot(case), living=lambda: of_server(self), started="other")
 
     def stop(self):
         if self.process.poll() is None:
@@ -142,19 +145,3 @@ class Server:
             except subprocess.TimeoutExpired:
                 self.process.kill()
         self.process.wait()
-
-
-def children(pid):
-    found = []
-    for task in os.listdir(f"/proc/{pid}/task"):
-        with open(f"/proc/{pid}/task/{task}/children") as file:
-            found += [int(word) for word in file.read().split()]
-    return found
-
-
-def command_name(pid):
-    try:
-        with open(f"/proc/{pid}/comm") as file:
-            return file.read().strip()
-    except OSError:
-        return ""

@@ -1,5 +1,6 @@
 """A Redis for measurements."""
 
+import contextlib
 import os
 import random
 import re
@@ -41,11 +42,25 @@ class Redis:
                 data += connection.recv(65536)
             return data.decode()
 
+    def commands(self, seconds):
+        """How many commands clients send in so many seconds. Those that their scripts call are not sent."""
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.connect(self.socket)
+            connection.sendall(b"*1\r\n$7\r\nMONITOR\r\n")
+            until, data = time.monotonic() + seconds, b""
+            while (left := until - time.monotonic()) > 0:
+                connection.settimeout(left)
+                with contextlib.suppress(TimeoutError):
+                    data += connection.recv(65536)
+        # The first line is the answer to the question.
+        return sum(b" lua] " not in line for line in data.splitlines()[1:])
+
     def info(self):
         text = self.ask("INFO", "all")
         number = lambda name: float(re.search(rf"^{name}:([\d.]+)", text, re.M)[1])  # noqa: E731
         return {
             "bytes": number("used_memory"),
+            # With those that scripts call.
             "commands": number("total_commands_processed"),
             "cpu": number("used_cpu_sys") + number("used_cpu_user"),
         }

@@ -4,6 +4,7 @@ The tables are Markdown in both places; it is readable enough in a terminal.
 """
 
 import json
+import math
 import os
 import re
 
@@ -18,7 +19,9 @@ def text(result):
         part
         for part in (
             latency(result),
+            costs(result),
             throughput(result),
+            more_cores(result),
             memory(result),
             growth(result),
             jobs(result),
@@ -92,17 +95,87 @@ def warm(starts):
     return f"{100 * (starts.get('warm', 0) + starts.get('ready', 0)) / total:.0f} %" if total else ""
 
 
+def costs(result):
+    rows = []
+    roles = ["caller", "keeper", "init", "zygote", "program"]
+    for case in result.get("costs", {}).values():
+        bare = case["contenders"]["bare"]["total"]
+        for name, figures in case["contenders"].items():
+            own = figures["roles"]
+            rows.append(
+                [
+                    case["title"] if name == "bare" else "",
+                    f"bare ({case['bare_is']})" if name == "bare" else name,
+                    cpu(figures["total"]),
+                    "" if name == "bare" or not bare else f"{figures['total'] / bare:.3g}",
+                    cpu(figures["user"]),
+                    cpu(figures["system"]),
+                    *(cpu(own[role]) if role in own else "" for role in roles),
+                    cpu(figures["kernel"]),
+                    cpu(figures["machine"]),
+                    cpu(figures["client"]),
+                    figures["runs"],
+                    started(name, figures.get("starts", {})),
+                ]
+            )
+    head = ["CPU ms a run", "contender", "total", "× bare", "user", "system", "server or command", *roles[1:]]
+    head += ["kernel threads", "machine", "client", "runs", "started so"]
+    return rows and table(head, rows, range(2, len(head)))
+
+
+def cpu(value):
+    return f"{value:.2f}" if value < 100 else f"{value:.0f}"
+
+
+def started(name, starts):
+    """How many of a server's runs started as its name says."""
+    return f"{100 * starts.get(name.split()[-1], 0) / sum(starts.values()):.0f} %" if starts else ""
+
+
 def throughput(result):
-    rows = [
-        [
-            level,
-            f"{figures['bare']:.0f}",
-            f"{figures['sandbox-server']:.0f}",
-            f"{figures['sandbox-server'] / figures['bare']:.2f}",
-        ]
-        for level, figures in result.get("throughput", {}).items()
-    ]
-    return rows and table(["Python runs a second, at once", "bare", "sandbox-server", "× bare"], rows, range(1, 4))
+    rows, measured = [], result.get("throughput", {})
+    names = list(dict.fromkeys(name for case in measured.values() for one in case["levels"].values() for name in one))
+    for case in measured.values():
+        for number, (level, one) in enumerate(case["levels"].items()):
+            ratio = one["sandbox-server"]["rate"] / one["bare"]["rate"]
+            spent = {name: figures["total"] for name, figures in one.items() if "total" in figures}
+            rows.append(
+                [
+                    "" if number else case["title"],
+                    level,
+                    *(rate(one[name]["rate"]) if name in one else "" for name in names),
+                    f"{ratio:.2f}",
+                    *(cpu(spent[name]) if name in spent else "" for name in names),
+                    f"{spent['sandbox-server'] / spent['bare']:.2f}" if spent.get("bare") else "",
+                    *(cpu(one[name]["client"]) if name in spent else "" for name in ("bare", "sandbox-server")),
+                ]
+            )
+    head = ["throughput", "at once", *(f"{name}, runs a second" for name in names), "× bare"]
+    head += [*(f"{name}, CPU ms a run" for name in names), "× bare", "client of bare", "client of the server"]
+    return rows and table(head, rows, range(1, len(head)))
+
+
+def more_cores(result):
+    """What more cores would give, computed from the best level of the Python runs. Keeper and zygote use one core each."""
+    levels = result.get("throughput", {}).get("python", {}).get("levels", {}).values()
+    serial = ("keeper", "zygote")
+    servers = [one["sandbox-server"] for one in levels]
+    servers = [one for one in servers if all(one.get("roles", {}).get(role) for role in serial)]
+    if not servers:
+        return None
+    best = max(servers, key=lambda one: one["rate"])
+    bounds = [1000 / best["roles"][role] for role in serial]
+    rows = []
+    for cores in (4, 16, 64):
+        allowed = cores * 1000 / (best["total"] + best["client"])
+        least = min(allowed, *bounds)
+        rows.append([cores, rate(allowed), *map(rate, bounds), rate(least), math.ceil(allowed / least)])
+    head = ["cores (computed)", "Python runs a second by CPU time", "by one keeper", "by one zygote", "by one server"]
+    return table([*head, "servers that use all cores"], rows, range(len(head) + 1))
+
+
+def rate(value):
+    return f"{value:.0f}" if value >= 10 else f"{value:.1f}"
 
 
 def memory(result):

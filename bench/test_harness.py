@@ -1,30 +1,40 @@
-"""Tests of the harness: a wrong answer is never counted, and bars are evaluated correctly."""
+"""Tests of the harness: a wrong answer is never counted, CPU time is attributed to the right processes, and bars are
+evaluated correctly."""
 
 import http.server
 import json
 import os
+import resource
 import tempfile
 import threading
+import types
 import unittest
 import xml.dom.minidom
 
 import bars
+import jobs
 import machine
 import report
-from jobs import JobRequest
+from costs import Costs
 from measure import CODE, Command, Contender, Failed, Request, at_once, interleaved, once, percentile
+from processes import Family
+from sampler import Meter, NoSampling, Sampler, Spent
 
 SHELL = [["/bin/sh", "-c", CODE]]
 
 
 class Commands(unittest.TestCase):
-    def slot(self, steps=SHELL):
+    def slot(self, steps=SHELL, extra=()):
         null = os.open(os.devnull, os.O_WRONLY)
         self.addCleanup(os.close, null)
-        return Command(steps, {"PATH": "/usr/bin:/bin"}, null)
+        return Command(steps, {"PATH": "/usr/bin:/bin"}, null, extra=extra)
 
     def test_a_right_answer_has_a_time(self):
         self.assertGreater(once(self.slot(), "echo hello", "hello\n"), 0)
+
+    def test_descriptors_of_a_command_may_have_the_number_of_its_pipe(self):
+        opened = [(os.POSIX_SPAWN_OPEN, number, os.devnull, os.O_RDONLY, 0) for number in range(3, 30)]
+        once(self.slot(extra=opened), "echo hello", "hello\n")
 
     def test_a_wrong_answer_fails(self):
         with self.assertRaisesRegex(Failed, "printed 'hallo"):
@@ -67,7 +77,9 @@ class Requests(unittest.TestCase):
 
             def do_POST(self):
                 body = self.rfile.read(int(self.headers["Content-Length"]))
-                self.send_response(500 if b"broken" in body else 202 if b'"id"' in body else 200)
+                if self.path == "/v1/execute":
+                    body = json.dumps({"id": json.loads(body)["code"], "status": "queued"}).encode()
+                self.send_response(500 if b"broken" in body else 202 if self.path == "/v1/execute" else 200)
                 if b"pieces" in body:
                     self.send_header("Transfer-Encoding", "chunked")
                     self.end_headers()
@@ -81,8 +93,9 @@ class Requests(unittest.TestCase):
                     self.wfile.write(body)
 
             def do_GET(self):
-                printed = self.path.partition("?")[0].rpartition("/")[2]
-                body = json.dumps({"result": {"stdout": printed} if printed != "endless" else None}).encode()
+                job = self.path.partition("?")[0].rpartition("/")[2]
+                printed = jobs.PRINTED if job == "right" else job
+                body = json.dumps({"result": {"stdout": printed} if job != "endless" else None}).encode()
                 self.send_response(200)
                 self.send_header("Content-Length", str(len(body)))
                 self.end_headers()
@@ -91,7 +104,10 @@ class Requests(unittest.TestCase):
             def log_message(self, *_):
                 pass
 
-        cls.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        class Server(http.server.ThreadingHTTPServer):
+            request_queue_size = 64
+
+        cls.server = Server(("127.0.0.1", 0), Handler)
         threading.Thread(target=cls.server.serve_forever, daemon=True).start()
 
     @classmethod
@@ -111,15 +127,64 @@ class Requests(unittest.TestCase):
         with self.assertRaisesRegex(Failed, "the answer was 500"):
             once(self.slot, "broken", "broken")
 
+    def test_jobs_count_when_their_results_are_right(self):
+        server = types.SimpleNamespace(address=self.server.server_address)
+        self.assertGreater(jobs.carried_out(server, 40, "right"), 0)
+        for source in ("wrong", "endless"):
+            with self.assertRaisesRegex(Failed, "did not end as it should"):
+                jobs.carried_out(server, 40, source)
 
-    def test_a_job_has_a_time_when_its_result_is_there(self):
-        slot = JobRequest(self.server.server_address, lambda source: {"id": source})
-        self.addCleanup(slot.close)
-        once(slot, "right", "right")
-        with self.assertRaisesRegex(Failed, "printed 'wrong'"):
-            once(slot, "wrong", "right")
-        with self.assertRaisesRegex(Failed, "did not end"):
-            once(slot, "endless", "endless")
+
+class CpuTime(unittest.TestCase):
+    def sampler(self):
+        try:
+            sampler = Sampler()
+        except NoSampling as reason:
+            self.skipTest(str(reason))
+        self.addCleanup(sampler.close)
+        return sampler
+
+    def test_it_is_what_the_kernel_counted_for_short_processes_and_their_children(self):
+        null = os.open(os.devnull, os.O_WRONLY)
+        self.addCleanup(os.close, null)
+        loop = "i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done"
+        steps = [["/bin/sh", "-c", f"{loop}; sh -c '{loop}; true'; true"], ["/bin/echo", "hello"]]
+        contender = Contender("a", lambda: Command(steps, {"PATH": os.environ["PATH"]}, null))
+        meter = Meter(self.sampler(), contender)
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        with meter:
+            for _ in range(5):
+                once(contender.new_slot(), "", "hello\n")
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        counted = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+        self.assertAlmostEqual(meter.of("program").both / counted, 1, delta=0.15)
+        self.assertEqual(meter.own, meter.of("program"))
+        self.assertGreater(meter.machine.both, meter.own.both * 0.999)
+
+    def test_roles_follow_forks(self):
+        living = {1: "client", 10: "caller", 11: "keeper", 12: "init", 13: "zygote", 2: "kernel"}
+        # 13 forks 14, which forks 15 into the cell of 16; 17 is what 15 starts; 18 is compiled code below 12.
+        forks = {16: 11, 14: 13, 15: 14, 17: 15, 18: 12, 19: 13, 20: 2, 21: 1, 30: 31}
+        role = Family(living, started="caller").roles(forks)
+        expected = {10: "caller", 11: "keeper", 16: "init", 14: "helper", 15: "program", 17: "program", 18: "program"}
+        expected |= {19: "program", 20: "kernel", 21: "caller", 1: "client", 30: "other", 99: "other"}
+        self.assertEqual({pid: role(pid) for pid in expected}, expected)
+
+    def test_reused_process_ids_do_not_make_a_circle(self):
+        role = Family({}).roles({5: 6, 6: 5})
+        self.assertEqual([role(5), role(6)], ["other", "other"])
+
+    def test_the_machines_own_work_is_subtracted(self):
+        costs = Costs(None, [Contender("a", None)])
+        costs.idle.seconds, costs.idle.roles = 1.0, {"kernel": Spent(0, 0.1), "other": Spent(0.5, 0)}
+        meter, costs.runs["a"] = costs.meters["a"], 10
+        meter.seconds = 2.0
+        meter.roles = {"program": Spent(0.04, 0.01), "zygote": Spent(0, 0.01), "helper": Spent(0, 0.02)}
+        meter.roles |= {"kernel": Spent(0, 0.3), "other": Spent(1, 0), "client": Spent(0.02, 0)}
+        figures = costs.figures("a")
+        self.assertEqual(figures["roles"], {"zygote": 3.0, "program": 5.0})
+        self.assertEqual((figures["user"], figures["system"], figures["kernel"]), (4.0, 4.0, 10.0))
+        self.assertEqual((figures["total"], figures["machine"], figures["client"]), (18.0, 18.0, 2.0))
 
 
 class Judgement(unittest.TestCase):
@@ -141,6 +206,27 @@ class Judgement(unittest.TestCase):
         verdicts = {bar["verdict"] for bar in bars.judge({"cases": {}})}
         self.assertEqual(verdicts, {"not measured"})
 
+    def test_throughput_and_cost_compare_the_right_sides(self):
+        rates = {"1": (100, 150, 20), "8": (120, 130, 50)}
+        levels = {
+            level: {name: {"rate": rate} for name, rate in zip(("bare", "sandbox-server", "go-judge"), one, strict=True)}
+            for level, one in rates.items()
+        }
+        result = {"throughput": {"python": {"levels": levels}}}
+        result["costs"] = {"python": {"contenders": {"bare": {"total": 8.0}, "sandbox-server warm": {"total": 2.0}}}}
+        self.assertEqual(bars.throughput("python")(result), 150 / 120)
+        self.assertEqual(bars.throughput("python", "go-judge")(result), 3)
+        self.assertEqual(bars.cost("python", "warm")(result), 0.25)
+
+    def test_more_cores_help_until_the_keeper_is_busy(self):
+        spent = {"rate": 200.0, "total": 7.5, "client": 0.5, "roles": {"keeper": 0.5, "zygote": 0.2}}
+        slower = {**spent, "rate": 100.0, "total": 9.0}
+        result = {"throughput": {"python": {"levels": {"1": {"sandbox-server": slower}, "8": {"sandbox-server": spent}}}}}
+        lines = [[cell.strip() for cell in line.split("|")[1:-1]] for line in report.more_cores(result).splitlines()[2:]]
+        self.assertEqual(lines[0], ["4", "500", "2000", "5000", "500", "1"])
+        self.assertEqual(lines[2], ["64", "8000", "2000", "5000", "2000", "4"])
+        self.assertIsNone(report.more_cores({"throughput": {}}))
+
     def test_tables_line_up(self):
         lines = report.table(["a", "number"], [["long name", 1], ["b", 100]], [1]).splitlines()
         self.assertEqual({len(line) for line in lines}, {len(lines[0])})
@@ -151,6 +237,12 @@ class Judgement(unittest.TestCase):
         case = {"title": "T", "bare_is": "b", "contenders": both, "at_once": {"concurrency": 2, "contenders": both}}
         result = {"mode": "full", "machine": {**machine.describe(2), "versions": {}}, "missing": {}}
         result["cases"] = {"static": case}
+        cost = {"runs": 2, "user": 1.0, "system": 1.0, "kernel": 0.5, "total": 2.5, "machine": 2.6, "client": 0.1}
+        cost["roles"] = {"program": 2.0}
+        costs = {"bare": cost, "sandbox-server cold": {**cost, "starts": {"cold": 3, "ready": 1}}}
+        result["costs"] = {"static": {"title": "T", "bare_is": "b", "contenders": costs}}
+        rates = {"bare": {"rate": 9.0, **cost}, "sandbox-server": {"rate": 20.0, **cost}}
+        result["throughput"] = {"python": {"title": "T", "levels": {"2": rates, "8": rates}}}
         result["bars"] = bars.judge(result)
         marks = {
             "README.md": ("<!-- speed:begin -->", "<!-- speed:end -->"),
@@ -171,6 +263,8 @@ class Judgement(unittest.TestCase):
                 self.assertRegex(page, r"(?s)^above\n.*\| T .*\nbelow\n$")
                 self.assertIn("`make bench`", page)
                 self.assertNotIn("yesterday", page)
+            self.assertRegex(page, r"\| sandbox-server cold \|.*\| +75 % \|")
+            self.assertRegex(page, r"\| T +\| +2 \| +9\.0 \| +20 \| +2\.22 \|")
             xml.dom.minidom.parse(os.path.join(root, "docs", "performance.svg"))
 
 
