@@ -84,6 +84,11 @@ def run(arguments: argparse.Namespace, store: str) -> report.Report:
         if arguments.forget and store == "redis":
             faults = sorted([*faults, Fault(seconds / 3, "redis-forget", "redis", 0.0)])
         bench.cluster.start()
+        for server in bench.cluster.servers:
+            if not await_ready(server.name, bench.cluster.addresses, 60):
+                raise SystemExit(f"chaos: {server.name} is not ready a minute after its start")
+            if server.keeper() is None:
+                raise SystemExit(f"chaos: the keeper of {server.name} was not found")
         baseline = [processes.descriptors(server.pid) for server in bench.cluster.servers]
         bench.history.begin()
         injector = Injector(bench.cluster, bench.history, faults)

@@ -253,7 +253,7 @@ def check_readiness(history: History) -> list[Wrong]:
                 if probe.status == 200
                 and fault.target in ("redis", probe.server)
                 and probe.asked > fault.began + READY_WITHIN + SLACK
-                and probe.answered < fault.ended
+                and probe.answered < fault.holds_until()
             ]
             if lies:
                 delay = lies[-1].asked - fault.began

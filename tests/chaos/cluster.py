@@ -22,6 +22,10 @@ STOPS_WITHIN = 40.0
 KEEPER_WITHIN = 10.0  # seconds until a killed keeper has to be replaced
 
 
+def keepers_of(launcher: int) -> list[int]:
+    return [pid for pid in processes.children(launcher) if processes.name(pid) == "sandbox-keeper"]
+
+
 class Server:
     """A sandbox-server that is started again whenever it ends."""
 
@@ -53,6 +57,7 @@ class Server:
                 "HOME": self.home,
                 "TMPDIR": self.temporary,
                 "SANDBOX_DATA_DIR": self.data,
+                "SANDBOX_PREPARE": "none",
                 **self.environment,
             }
             command = [self.program, "--http-host", "127.0.0.1", "--http-port", "0", "--log-format", "json", *self.options]
@@ -78,7 +83,8 @@ class Server:
         return self.address is not None and self.process is not None and self.process.poll() is None
 
     def keeper(self) -> int | None:
-        return next((pid for pid in processes.children(self.pid) if processes.name(pid) == "sandbox-keeper"), None)
+        """The keeper's id. The server has started a launcher, and that the keeper."""
+        return next((pid for launcher in processes.children(self.pid) for pid in keepers_of(launcher)), None)
 
     def note_keeper(self) -> None:
         keeper = self.keeper()
@@ -117,24 +123,24 @@ class Server:
         finally:
             self.lock.release()
 
-    def kill_keeper(self) -> str | None:
-        """Kills the keeper, and says what is wrong if there is no other one soon."""
+    def kill_keeper(self) -> tuple[bool, str | None]:
+        """Kills the keeper. Whether there was one, and what is wrong if there is no other one soon."""
         with self.lock:
             keeper = self.keeper()
-            if keeper is None or not processes.signal_child(self.pid, keeper, "sandbox-keeper", signal.SIGKILL):
-                return None
+            if keeper is None or not processes.signal_child(processes.parent(keeper), keeper, "sandbox-keeper", signal.SIGKILL):
+                return False, None
             until = time.monotonic() + KEEPER_WITHIN
             while time.monotonic() < until:
                 if not self.is_up():
-                    return None  # the server has ended too, and is started again
+                    return True, None  # the server has ended too, and is started again
                 other = self.keeper()
                 if other not in (None, keeper):
                     self.note_keeper()
-                    return None
+                    return True, None
                 time.sleep(0.05)
             self.end(signal.SIGKILL)
             self.wanted = True
-            return f"{self.name}: its keeper was killed and not replaced within {KEEPER_WITHIN:.0f} s"
+            return True, f"{self.name}: its keeper was killed and not replaced within {KEEPER_WITHIN:.0f} s"
 
     def kill_zygote(self, choice: int) -> bool:
         keeper = self.keeper()
@@ -244,8 +250,12 @@ class SlowDisk:
         self.tracer.kill()
         self.tracer.wait()
         self.nursery.forget(self.tracer)
-        if processes.tracers(self.pid) - {0}:
-            raise RuntimeError(f"process {self.pid} is still traced")
+        # Threads of a process that is ending are let go of one by one.
+        until = time.monotonic() + self.ATTACHES_WITHIN
+        while processes.tracers(self.pid) - {0} and processes.is_alive(self.pid):
+            if time.monotonic() > until:
+                raise RuntimeError(f"process {self.pid} is still traced")
+            time.sleep(0.02)
 
 
 class Cluster:

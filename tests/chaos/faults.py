@@ -18,6 +18,7 @@ class Injector:
         self.over = threading.Event()
         self.last = ""
         self.began: dict[Fault, float] = {}
+        self.lifted: dict[Fault, float] = {}
         self.done: dict[str, int] = {}
         self.skipped = 0
         self.broken: list[str] = []
@@ -47,14 +48,15 @@ class Injector:
     def inject(self, fault: Fault) -> None:
         self.began[fault] = self.history.now()
         try:
-            happened = getattr(self, fault.kind.replace("-", "_"))(fault)
+            was_injected = getattr(self, fault.kind.replace("-", "_"))(fault)
         except (OSError, RuntimeError) as error:
             self.broken.append(f"{fault.kind} of {fault.target} at {fault.at}: {error}")
             return
-        if not happened:
+        if not was_injected:
             self.skipped += 1
             return
-        self.history.add(self.history.faults, Happened(fault.kind, fault.target, self.began[fault], self.history.now()))
+        happened = Happened(fault.kind, fault.target, self.began[fault], self.history.now(), self.lifted.get(fault))
+        self.history.add(self.history.faults, happened)
         self.done[fault.kind] = self.done.get(fault.kind, 0) + 1
 
     def say(self, fault: Fault) -> None:
@@ -64,6 +66,7 @@ class Injector:
 
     def pause(self, fault: Fault) -> None:
         self.over.wait(fault.lasts)
+        self.lifted[fault] = self.history.now()
 
     def server_kill(self, fault: Fault) -> bool:
         return self.end_server(fault, signal.SIGKILL)
@@ -99,9 +102,10 @@ class Injector:
         if not server.is_up():
             return False
         self.say(fault)
-        if wrong := server.kill_keeper():
+        killed, wrong = server.kill_keeper()
+        if wrong:
             self.history.add(self.history.not_recovered, wrong)
-        return True
+        return killed
 
     def zygote_kill(self, fault: Fault) -> bool:
         server = self.cluster.server(fault.target)

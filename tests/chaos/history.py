@@ -94,12 +94,17 @@ class Delivery:
 
 @dataclasses.dataclass(frozen=True)
 class Happened:
-    """A fault that was injected, with the times at which it really began and ended."""
+    """A fault that was injected, with the times at which it really began, was being undone, and was over."""
 
     kind: str
     target: str
     began: float
     ended: float
+    lifted: float | None = None
+
+    def holds_until(self) -> float:
+        """What was away may be back from here on, before that is noticed."""
+        return self.ended if self.lifted is None else self.lifted
 
 
 @dataclasses.dataclass(frozen=True)

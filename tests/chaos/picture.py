@@ -5,6 +5,7 @@ from xml.sax.saxutils import escape
 from samples import MIB, Sample
 
 WIDTH, LEFT, RIGHT, PANEL, GAP, TOP = 860, 70, 130, 110, 34, 40
+NAMED = 40  # the least width of a phase whose name is shown
 STYLE = "text { font: 12px sans-serif; fill: #222 } .small { fill: #666; font-size: 11px }"
 PANELS = (
     ("memory, MiB", (("server", "server_memory", MIB, "#1f7a4d"), ("keeper", "keeper_memory", MIB, "#5bb98b"))),
@@ -33,10 +34,11 @@ def draw(samples: list[Sample], title: str) -> str:
             if points:
                 body.append(f'<text class="small" x="{WIDTH - RIGHT + 6}" y="{points[-1][1] + 4:.1f}">{escape(label)}</text>')
         y = bottom + GAP
-    for sample, before in zip(samples, [None, *samples]):
-        if before is None or sample.phase != before.phase:
-            x = LEFT + sample.at * scale
-            body.append(f'<path d="M{x:.1f} {TOP}V{y - GAP}" stroke="#ddd"/>')
+    starts = [sample for sample, before in zip(samples, [None, *samples]) if before is None or sample.phase != before.phase]
+    for sample, next_one in zip(starts, [*starts[1:], None]):
+        x = LEFT + sample.at * scale
+        body.append(f'<path d="M{x:.1f} {TOP}V{y - GAP}" stroke="#ddd"/>')
+        if next_one is None or (next_one.at - sample.at) * scale > NAMED:
             body.append(f'<text class="small" x="{x + 3:.1f}" y="{y - GAP + 14}">{escape(sample.phase)}</text>')
     body.append(f'<text class="small" x="{WIDTH - RIGHT}" y="{y - GAP + 28}" text-anchor="end">{end:.0f} s</text>')
     head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {y + 4}" width="{WIDTH}" height="{y + 4}" role="img">'

@@ -60,6 +60,12 @@ def fields(pid: int) -> list[str]:
     return []
 
 
+def parent(pid: int) -> int:
+    """The parent's id, or 0 if there is no such process."""
+    found = fields(pid)
+    return int(found[1]) if len(found) > 1 else 0
+
+
 def start_time(pid: int) -> str:
     found = fields(pid)
     return found[19] if len(found) > 19 else ""

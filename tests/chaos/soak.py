@@ -227,6 +227,8 @@ def soak(arguments: argparse.Namespace, work: str, nursery: processes.Nursery) -
     server = Server("server", arguments.sandbox_server, work, data, nursery, options, environment)
     if not server.start() or server.address is None:
         raise RuntimeError("the server does not start")
+    if server.keeper() is None:
+        raise RuntimeError("the keeper was not found")
     failures, sampler = Failures(), Sampler(server, arguments.every)
     load = Load(server.address, arguments.seed, sampler, failures)
     took: dict[str, float] = {}

@@ -109,6 +109,14 @@ class Judgements(unittest.TestCase):
         history.probes.append(Probe("server-0", 15, 15.1, 200))
         self.assertEqual([one.kind for one in check(history)], ["ready_lie"])
 
+    def test_a_store_may_be_back_before_that_is_noticed(self) -> None:
+        history = History()
+        history.faults.append(Happened("redis-kill", "redis", 10, 20, lifted=18))
+        history.probes.append(Probe("server-0", 19, 19.1, 200))
+        self.assertEqual(check(history), [])
+        history.probes.append(Probe("server-0", 17, 17.1, 200))
+        self.assertEqual([one.kind for one in check(history)], ["ready_lie"])
+
     def test_the_link_of_another_server_is_no_excuse_and_no_lie(self) -> None:
         history = History()
         history.faults.append(Happened("link-cut", "server-1", 10, 20))
