@@ -9,7 +9,7 @@ RELEASE = target/$(shell rustc -vV | sed -n 's/^host: //p')/release
 DEBUG = $(RELEASE:release=debug)
 BIN = $(RELEASE)/sandbox-run
 
-.PHONY: run build install uninstall deb test-deb test-unit sandbox-build sandbox-push test-image test-compose test test-backends test-vm-short test-sandbox test-readme docs bless lint unit api measured fuzz fuzz-short fuzz-cell coverage bench bench-smoke bench-syscalls bench-load bench-fairness bench-costs bench-docs chaos chaos-short soak soak-short test-vm setup setup-test setup-coverage setup-deb setup-image setup-fuzz setup-bench setup-vm setup-deploy setup-valkey test-deploy test-valkey test-pod clean
+.PHONY: run build install uninstall deb test-deb test-unit sandbox-build sandbox-push test-image test-compose test test-backends test-vm-short test-sandbox test-readme docs bless lint programs unit api measured built fuzz fuzz-short fuzz-cell coverage bench bench-smoke bench-syscalls bench-load bench-fairness bench-costs bench-docs chaos chaos-short soak soak-short test-vm setup setup-test setup-coverage setup-deb setup-image setup-fuzz setup-bench setup-vm setup-deploy setup-valkey test-deploy test-valkey test-pod clean
 
 ## Run a Python snippet in a sandbox, show the result, then serve HTTP until Ctrl-C.
 run: build
@@ -64,14 +64,14 @@ test-compose: setup-image build
 
 ## Run lints and every test. With TESTS=measured, measure the coverage of most tests.
 TESTS ?= unit
-test: setup-test lint $(TESTS) bench-smoke chaos-short fuzz-short
+test: setup-test lint $(TESTS) bench-smoke chaos-short soak-short fuzz-short
 
 lint:
 	$(CARGO) fmt --all --check
 	$(CARGO) fmt --manifest-path fuzz/Cargo.toml --check
 	$(CARGO) clippy --workspace --all-targets --all-features --locked -- -D warnings
 	$(CARGO) clippy -p sandbox-jobs -p sandbox-server --no-default-features --locked -- -D warnings
-	$(CARGO) clippy -p sandbox-server --no-default-features --features redis --locked -- -D warnings
+	$(CARGO) clippy -p sandbox-server --no-default-features --features redis,otlp --locked -- -D warnings
 	$(CARGO) clippy -p sandbox-server --no-default-features --features webhooks --locked -- -D warnings
 	$(CARGO) fetch --locked
 	$(CARGO) deny --offline --log-level error check licenses bans sources
@@ -84,8 +84,12 @@ test-sandbox: setup-test
 	$(CARGO) test --locked -p sandbox-server --features otlp
 	$(MAKE) api
 
-# Tests that disable layers of isolation need a feature that no release has, others one that is off by default.
+# Tests that disable layers of isolation need a feature that no release has, others one that is off by default. The same
+# as in .cargo/config.toml.
 FEATURES = --features sandbox-cli/canary,sandbox-server/otlp
+
+programs:
+	$(CARGO) test-programs
 
 unit:
 	$(CARGO) test --workspace --locked $(FEATURES)
@@ -95,10 +99,17 @@ unit:
 api:
 	tests/api/run
 
-## Run every test once, with coverage where possible.
-measured: coverage
-	$(CARGO) test --workspace --locked $(FEATURES) --test attack --test documents --test parity --test server -- $(UNMEASURED)
+## Run every test once, with coverage where possible. Those tests mostly wait for something: meanwhile, what comes next is built.
+measured: setup-coverage setup-fuzz
+	nice -n 19 $(MAKE) built & $(MAKE) coverage; status=$$?; wait; exit $$status
+	$(CARGO) test --workspace --locked $(FEATURES) --test attack -- $(UNMEASURED) & attack=$$!; \
+	$(CARGO) test --workspace --locked $(FEATURES) --test documents --test parity --test server -- $(UNMEASURED); status=$$?; \
+	wait $$attack && exit $$status
 	$(MAKE) api
+
+built:
+	$(CARGO) test --workspace --locked $(FEATURES) --no-run
+	fuzz/run short 0
 
 ## Follow the README in a fresh clone: `make run` and every example.
 test-readme: setup-test
@@ -143,7 +154,7 @@ UNMEASURED = for_an_ordinary_user without_namespaces fifty_hostile a_thousand_jo
 
 # Excluded from coverage: helpers of tests, and what runs where there are no counters: the library of zygotes, inside
 # interpreters, and the guest, inside containers.
-UNCOUNTED = sandbox-testing/* $(addprefix sandbox-zygote/src/,entry.rs node.rs syscall.rs threads.rs) sandbox-backends/src/guest.rs
+UNCOUNTED = sandbox-testing/* $(addprefix sandbox-zygote/src/,entry.rs jvm.rs large_pages.rs node.rs syscall.rs threads.rs) sandbox-backends/src/guest.rs
 
 ## Measure the line coverage of the tests; fail below 80 % of all lines or 70 % of a crate's. Counters are relocatable so that forks share them: see the tests' harness.
 coverage: setup-coverage
@@ -159,9 +170,8 @@ bench: setup-bench build
 	python3 bench/bench.py --sandbox-run $(BIN) --sandbox-server $(RELEASE)/sandbox-server --filter target/cell.bpf $(BENCH)
 
 ## Test the benchmark itself, regardless of speed.
-bench-smoke:
+bench-smoke: programs
 	python3 bench/test_harness.py
-	$(CARGO) build --locked --bins -p sandbox-cli -p sandbox-server
 	python3 bench/bench.py --sandbox-run $(DEBUG)/sandbox-run --sandbox-server $(DEBUG)/sandbox-server --smoke --json target/bench/smoke.json
 
 ## Count the system calls of a request.
@@ -178,7 +188,7 @@ bench-fairness: setup-bench build
 
 ## Measure what a run, a job, an event and a stream cost, and write it into docs/SCALING.md. COSTS holds more options.
 bench-costs: setup-bench build
-	python3 bench/costs.py --sandbox-server $(RELEASE)/sandbox-server --write-docs $(COSTS)
+	python3 bench/scaling.py --sandbox-server $(RELEASE)/sandbox-server --write-docs $(COSTS)
 
 ## Put the figures of `bench` and `bench-syscalls` into README.md, docs/PERFORMANCE.md and docs/EVALUATION.md.
 bench-docs:
@@ -196,8 +206,7 @@ chaos: setup-test build
 
 ## The same schedule every time, for half a minute on each store, with a debug build; meanwhile the tests of its checker.
 chaos-short: SEED = 9
-chaos-short: setup-test
-	$(CARGO) build --locked --bins -p sandbox-cli -p sandbox-server
+chaos-short: setup-test programs
 	mkdir -p target/chaos
 	python3 -m unittest discover --start-directory tests/chaos > target/chaos/checker.log 2>&1 & checker=$$!; \
 	python3 tests/chaos/chaos.py --sandbox-server $(DEBUG)/sandbox-server --seed $(SEED) --minutes 0.5 --json target/chaos/short.json $(CHAOS); chaos=$$?; \
@@ -207,9 +216,9 @@ chaos-short: setup-test
 soak: setup-test build
 	python3 tests/chaos/soak.py --sandbox-server $(PROGRAMS)/sandbox-server --json target/chaos/soak.json --plot target/chaos/soak.svg $(SOAK)
 
-## The same for about a minute.
-soak-short: setup-test build
-	python3 tests/chaos/soak.py --sandbox-server $(PROGRAMS)/sandbox-server --runs 3000 --queued 1000 --streams 200 --retention 5 --every 1 --json target/chaos/soak-short.json --plot target/chaos/soak-short.svg $(SOAK)
+## The same for half a minute, with a debug build.
+soak-short: setup-test programs
+	python3 tests/chaos/soak.py --sandbox-server $(DEBUG)/sandbox-server --runs 800 --queued 300 --streams 100 --retention 5 --every 1 --json target/chaos/soak-short.json --plot target/chaos/soak-short.svg $(SOAK)
 
 ## Run the test suites on cgroup v2 and a stock Debian kernel, in a virtual machine; then attacks that could crash a host.
 test-vm: setup-vm
@@ -229,12 +238,12 @@ test-valkey: setup-valkey
 
 ## Check deploy/: the Helm chart with Kubernetes' own schema, alert rules with their tests, the dashboard, and that the server has every metric and setting they name.
 test-deploy: setup-deploy
-	$(CARGO) build --locked --quiet -p sandbox-server
+	$(CARGO) test-programs --quiet
 	target/tools/python/bin/python deploy/test $(DEBUG)/sandbox-server
 
 ## Start the server as the chart's pods with full isolation do, on cgroup v2 in an emulated machine.
 test-pod: setup-vm setup-deploy
-	$(CARGO) build --locked --quiet -p sandbox-server
+	$(CARGO) test-programs --quiet
 	deploy/test-pod $(DEBUG)/sandbox-server
 
 setup:
