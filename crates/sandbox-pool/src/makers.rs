@@ -8,7 +8,7 @@ use sandbox_cell::{Cell, Failure, Keeper};
 
 use crate::order::CellOrder;
 use crate::prestart::Prestart;
-use crate::self_test;
+use crate::self_test::{self, SelfTestError};
 use crate::shelves::{LOOK, ShelfCell, ShelfId, Shelves};
 use crate::warm_starts::WarmStarts;
 use crate::zygote::Zygote;
@@ -53,6 +53,10 @@ const CHECK: Duration = Duration::from_millis(500);
 /// How often the maker of a warm shelf checks whether the shelf was removed.
 const NOTICE: Duration = Duration::from_secs(2);
 
+/// How long after a zygote that failed the next one is started, and the longest of these pauses, which get longer.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE: Duration = Duration::from_secs(120);
+
 /// How long a keeper that is ending takes at most to be seen as ended.
 const END: Duration = Duration::from_millis(500);
 
@@ -84,27 +88,38 @@ impl PoolShared {
         }
     }
 
-    /// Makes cells with forked interpreters in them until their shelf is removed.
+    /// Makes cells with forked interpreters in them until their shelf is removed. While there is no zygote, runs start
+    /// without one. One that fails to start, or ends before its first child, may do so again, so the next is started later.
     pub(crate) fn make_warm(&self, wanted: &Condvar, id: ShelfId, order: &CellOrder, prestart: &Prestart) {
-        let mut zygote = self.start_zygote(order, prestart);
+        let mut pause = FIRST_PAUSE;
+        loop {
+            let zygote = self.start_zygote(order, prestart);
+            if zygote.is_some_and(|zygote| self.serve_children(wanted, id, prestart, &zygote)) {
+                pause = FIRST_PAUSE;
+                continue;
+            }
+            self.lock().fail(id);
+            if !self.warm_starts.allow(prestart) || !self.wait_while_kept(wanted, Instant::now() + pause, id) {
+                return;
+            }
+            pause = (pause * 2).min(LONGEST_PAUSE);
+        }
+    }
+
+    /// Makes cells with children of a zygote in them until it ends or their shelf is removed. Returns whether it had any.
+    fn serve_children(&self, wanted: &Condvar, id: ShelfId, prestart: &Prestart, zygote: &Zygote) -> bool {
         let mut served = false;
-        // A zygote that fails to start would fail again: its runs start without one.
-        while let Some(warm) = &zygote {
+        loop {
             let soon = Instant::now() + NOTICE;
-            let Some(orders) = self.wait_for_orders(wanted, soon, Some(id)) else { return };
-            if warm.has_ended() {
+            let Some(orders) = self.wait_for_orders(wanted, soon, Some(id)) else { return false };
+            if zygote.has_ended() {
                 self.lock().return_orders(id, orders.len());
                 self.counts.lost_zygotes.fetch_add(1, Ordering::Relaxed);
                 self.warm_starts.lose(&prestart.language);
-                // So would one that ends before its first child.
-                if !std::mem::take(&mut served) {
-                    break;
-                }
-                zygote = self.start_zygote(order, prestart);
-                continue;
+                return served;
             }
-            let made: Vec<_> = orders.iter().map(|(_, order)| warm.make(&self.keeper, &order.spec)).collect();
-            let entered = |mut cell: Cell| warm.enter(&mut cell).map(|()| cell);
+            let made: Vec<_> = orders.iter().map(|(_, order)| zygote.make(&self.keeper, &order.spec)).collect();
+            let entered = |mut cell: Cell| zygote.enter(&mut cell).map(|()| cell);
             let made: Vec<_> = made.into_iter().map(|cell| cell.and_then(entered)).collect();
             let waits = |mut cell: Cell| Zygote::wait(&mut cell).map(|()| cell);
             for cell in made {
@@ -113,7 +128,6 @@ impl PoolShared {
                 self.finish(id, cell);
             }
         }
-        self.lock().fail(id);
     }
 
     /// Starts a zygote. The first of a language is tested before a run gets one of its children.
@@ -137,7 +151,11 @@ impl PoolShared {
             match works {
                 Ok(()) => self.warm_starts.accept(language),
                 Err(_) if is_over() => return None,
-                Err(reason) => self.warm_starts.refuse(language, reason),
+                Err(SelfTestError::Differs(difference)) => self.warm_starts.refuse(language, difference),
+                Err(SelfTestError::Failed(failure)) => {
+                    self.warm_starts.fail(language, format!("the self-test failed: {failure}"));
+                    return None;
+                }
             }
         }
         Some(zygote).filter(|_| self.warm_starts.allow(prestart))
@@ -174,6 +192,22 @@ impl PoolShared {
                 return Some(orders);
             }
             shelves = match wanted.wait_timeout(shelves, left) {
+                Ok((shelves, _)) => shelves,
+                Err(poisoned) => poisoned.into_inner().0,
+            };
+        }
+    }
+
+    /// Waits until `until`. Returns whether the shelf is still there.
+    fn wait_while_kept(&self, wanted: &Condvar, until: Instant, shelf: ShelfId) -> bool {
+        let mut shelves = self.lock();
+        loop {
+            let is_kept = !shelves.is_closed() && shelves.has(shelf);
+            let left = until.saturating_duration_since(Instant::now());
+            if !is_kept || left.is_zero() {
+                return is_kept;
+            }
+            shelves = match wanted.wait_timeout(shelves, left.min(NOTICE)) {
                 Ok((shelves, _)) => shelves,
                 Err(poisoned) => poisoned.into_inner().0,
             };

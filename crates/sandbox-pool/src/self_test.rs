@@ -15,11 +15,11 @@ use sandbox_runtimes::{RUNNER_FILE, WarmSelfTest};
 use crate::failure;
 use crate::zygote::Zygote;
 
-/// How often it is tried again if the sandbox or a limit ended it: a busy host is no reason to start cold.
-const ATTEMPTS: usize = 3;
-
 /// How long the program may take, in microseconds.
 const WALL_TIME: u64 = 10_000_000;
+
+/// How many characters before a difference are shown.
+const CONTEXT: usize = 12;
 
 /// How a program ended.
 #[derive(Debug, PartialEq, Eq)]
@@ -29,22 +29,38 @@ struct ProbeEnd {
     stderr: String,
 }
 
-/// Runs the test with a zygote and without, in cells like `spec`. Fails with the reason why programs have to start cold.
-pub(crate) fn compare(keeper: &Keeper, zygote: &Zygote, spec: &CellSpec, test: &WarmSelfTest) -> Result<(), String> {
+/// Why programs have to start cold.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum SelfTestError {
+    /// They behave differently in the children of zygotes.
+    Differs(String),
+    /// It could not be found out whether they do.
+    Failed(Failure),
+}
+
+impl From<Failure> for SelfTestError {
+    fn from(failure: Failure) -> Self {
+        Self::Failed(failure)
+    }
+}
+
+/// Runs the test with a zygote and without, in cells like `spec`.
+pub(crate) fn compare(
+    keeper: &Keeper,
+    zygote: &Zygote,
+    spec: &CellSpec,
+    test: &WarmSelfTest,
+) -> Result<(), SelfTestError> {
     let mut limits = spec.limits.clone();
     let _ = limits.set(LimitKind::WallTime, WALL_TIME, &Caps::default());
-    let mut failure = None;
-    for _ in 0..ATTEMPTS {
-        let ends = run_warm(keeper, zygote, spec, &limits, test).and_then(|warm| {
-            let cell = keeper.create(&CellSpec { limits: limits.clone(), ..spec.clone() })?;
-            Ok((warm, run(cell, None, test)?))
-        });
-        match ends {
-            Ok((warm, cold)) => return difference(&warm, &cold).map_or(Ok(()), Err),
-            Err(error) => failure = Some(error),
-        }
-    }
-    Err(format!("the self-test failed: {}", failure.map_or_else(String::new, |failure| failure.to_string())))
+    let ends = || -> Result<_, Failure> {
+        let warm = run_warm(keeper, zygote, spec, &limits, test)?;
+        let cell = keeper.create(&CellSpec { limits: limits.clone(), ..spec.clone() })?;
+        Ok((warm, run(cell, None, test)?))
+    };
+    // A limit, or the sandbox, can end it on a busy host.
+    let (warm, cold) = ends().or_else(|_| ends())?;
+    difference(&warm, &cold).map_or(Ok(()), |difference| Err(SelfTestError::Differs(difference)))
 }
 
 fn run_warm(
@@ -112,8 +128,14 @@ fn difference(warm: &ProbeEnd, cold: &ProbeEnd) -> Option<String> {
     streams.into_iter().find(|(_, warm, cold)| warm != cold).map(|(stream, warm, cold)| {
         let lines = || warm.lines().map(Some).chain([None]).zip(cold.lines().map(Some).chain([None]));
         let (warm, cold) = lines().find(|(warm, cold)| warm != cold).unwrap_or_default();
-        let shown =
-            |line: Option<&str>| line.map_or_else(|| "nothing".to_owned(), |line| format!("'{}'", shorten(line)));
+        let (before, other) = (warm.unwrap_or_default().chars(), cold.unwrap_or_default().chars());
+        // Of what both lines begin with, only the end is shown.
+        let skipped = before.zip(other).take_while(|(a, b)| a == b).count().saturating_sub(CONTEXT);
+        let ellipsis = if skipped > 0 { "…" } else { "" };
+        let shown = |line: Option<&str>| {
+            let part = line.map(|line| line.chars().skip(skipped).collect::<String>());
+            part.map_or_else(|| "nothing".to_owned(), |part| format!("'{ellipsis}{}'", shorten(&part)))
+        };
         format!("the {stream} of the self-test is {} warm and {} cold", shown(warm), shown(cold))
     })
 }
@@ -138,6 +160,10 @@ mod tests {
         assert_eq!(
             of(end(3, "a\nb\n", ""), end(3, "a\nc\n", "")),
             "the output of the self-test is 'b' warm and 'c' cold"
+        );
+        assert_eq!(
+            of(end(3, "é begins with the same 1 end\n", ""), end(3, "é begins with the same 2\n", "")),
+            "the output of the self-test is '…th the same 1 end' warm and '…th the same 2' cold"
         );
         assert_eq!(
             of(end(3, "a\n", "x\n"), end(3, "a\n", "")),

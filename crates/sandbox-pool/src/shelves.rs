@@ -161,7 +161,9 @@ impl<Order: ShelfOrder, Made: ShelfCell, Handle> Shelves<Order, Made, Handle> {
         {
             return Demand::Cell(made);
         }
-        shelf.target = (shelf.target + 1).min(self.limits.cells);
+        // While none comes, runs that miss one, one after another, do not mean that many are needed at once.
+        let more = if order.is_warm() && shelf.came_at.is_none() { 1 } else { shelf.target + 1 };
+        shelf.target = more.min(self.limits.cells);
         // A cell that is being made is ready sooner than one that is not.
         let comes = !order.is_warm() && shelf.making > shelf.waiting.len();
         if !comes && (!order.is_warm() || shelf.came_at.is_none()) {

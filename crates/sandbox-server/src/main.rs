@@ -157,7 +157,9 @@ fn run(mut config: Config, executor: Result<Executor, Failure>) -> Result<(), St
             .map_err(|error| format!("cannot keep cells ready: {error}"))?;
     }
     let keys = auth::Keys::new(&config.api_keys)?;
+    // What cannot be written is lost. By default the failure would be printed to the same place, which panics.
     let level = tracing_subscriber::fmt().with_max_level(config.log_level).with_writer(std::io::stderr);
+    let level = level.log_internal_errors(false);
     let level = level.with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr()));
     if config.log_json {
         level.json().init();

@@ -1,10 +1,10 @@
 //! Starts the real server, and sends HTTP requests to it.
 
 use std::fmt::Display;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
-use std::process::{Command, Stdio};
+use std::process::{ChildStderr, Command, Stdio};
 
 use serde_json::Value;
 use tempfile::TempDir;
@@ -46,7 +46,19 @@ impl TestServer {
     }
 
     /// Starts a server with a custom command.
-    pub fn launch(mut command: Command, data: TempDir, flags: &[&str], variables: &[(&str, &str)]) -> Self {
+    pub fn launch(command: Command, data: TempDir, flags: &[&str], variables: &[(&str, &str)]) -> Self {
+        let (server, log) = Self::launch_with_log(command, data, flags, variables);
+        std::thread::spawn(move || log.lines().for_each(drop));
+        server
+    }
+
+    /// The same, and returns the rest of its log, which has to be read: a server whose log is not read stops.
+    pub fn launch_with_log(
+        mut command: Command,
+        data: TempDir,
+        flags: &[&str],
+        variables: &[(&str, &str)],
+    ) -> (Self, BufReader<ChildStderr>) {
         // Preparing toolchains in the background takes longer than most tests. A test that wants it says so.
         command.env("SANDBOX_DATA_DIR", data.path().join("data")).env("SANDBOX_PREPARE", "none");
         command.envs(variables.iter().copied());
@@ -55,13 +67,13 @@ impl TestServer {
         }
         command.args(["--http-port", "0", "--log-format", "json"]).args(flags);
         let mut child = GuardedChild(command.stdin(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap());
-        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
-        let address = lines.by_ref().map_while(Result::ok).find_map(|line| {
+        let mut log = BufReader::new(child.stderr.take().unwrap());
+        let address = log.by_ref().lines().map_while(Result::ok).find_map(|line| {
             let log: Value = serde_json::from_str(&line).ok()?;
             Some(log["fields"]["address"].as_str()?.to_owned())
         });
-        std::thread::spawn(move || lines.for_each(drop));
-        Self { child, address: address.expect("the server logs the address that it listens on"), data: Some(data) }
+        let address = address.expect("the server logs the address that it listens on");
+        (Self { child, address, data: Some(data) }, log)
     }
 
     /// The status and the body, as JSON if it is.

@@ -9,9 +9,9 @@ use crate::protocol::{
 };
 use crate::syscall::{
     CLONE_NEWCGROUP, CLONE_NEWIPC, CLONE_NEWNET, CLONE_NEWNS, CLONE_NEWPID, CLONE_NEWUSER, CLONE_NEWUTS, EINTR, EINVAL,
-    EPIPE, SYS_CAPSET, SYS_CLOSE, SYS_CLOSE_RANGE, SYS_DUP2, SYS_GETPID, SYS_GETRANDOM, SYS_LANDLOCK_RESTRICT_SELF,
-    SYS_MMAP, SYS_PIDFD_OPEN, SYS_PRCTL, SYS_PRLIMIT64, SYS_RECVMSG, SYS_SETNS, SYS_SETRESGID, SYS_SETRESUID,
-    SYS_SETSID, SYS_WAIT4, SYS_WRITE, call, exit, must, plain,
+    EPIPE, SYS_CAPSET, SYS_CLOSE, SYS_CLOSE_RANGE, SYS_DUP2, SYS_GETPID, SYS_GETPPID, SYS_GETRANDOM,
+    SYS_LANDLOCK_RESTRICT_SELF, SYS_MMAP, SYS_PIDFD_OPEN, SYS_PRCTL, SYS_PRLIMIT64, SYS_RECVMSG, SYS_SETNS,
+    SYS_SETRESGID, SYS_SETRESUID, SYS_SETSID, SYS_WAIT4, SYS_WRITE, call, exit, must, nap, plain,
 };
 
 /// The command of a child: the text of a [`crate::protocol::ChildCommand`].
@@ -319,7 +319,12 @@ pub unsafe extern "C" fn sandbox_wait(park: i32, text: *mut CommandText) {
     /// Read and write; private and anonymous.
     const PROTECTION: usize = 3;
     const MAPPING: usize = 0x22;
+    const INIT: isize = 1;
     let park = park as usize;
+    // On a busy host the intermediate child may still have to end. The program's parent is init, as without a zygote.
+    while plain(SYS_GETPPID, []) != INIT {
+        nap();
+    }
     let own = encode_pid(plain(SYS_GETPID, []) as u32);
     // SAFETY: the kernel reads these bytes.
     must(unsafe { call(SYS_WRITE, [park, own.as_ptr() as usize, own.len(), 0, 0, 0]) });

@@ -14,6 +14,7 @@ pub(crate) const SYS_NANOSLEEP: usize = 35;
 pub(crate) const SYS_GETPID: usize = 39;
 pub(crate) const SYS_RECVMSG: usize = 47;
 pub(crate) const SYS_WAIT4: usize = 61;
+pub(crate) const SYS_GETPPID: usize = 110;
 pub(crate) const SYS_SETSID: usize = 112;
 pub(crate) const SYS_SETRESUID: usize = 117;
 pub(crate) const SYS_SETRESGID: usize = 119;

@@ -163,7 +163,10 @@ fn the_first_runs_of_a_zygote_do_not_wait_until_it_is_warm() {
     for _ in 0..3 {
         assert!(matches!(ask(&mut shelves, &order, now), Demand::Miss));
     }
-    assert_eq!(fill(&mut shelves, now), 4, "one for a new shelf, and one for each miss");
+    assert_eq!(fill(&mut shelves, now), 1, "runs that miss one do not tell how many come at once");
+    assert!(matches!(ask(&mut shelves, &order, now), Demand::Cell(_)));
+    assert!(matches!(ask(&mut shelves, &order, now), Demand::Wait(_)));
+    assert_eq!(fill(&mut shelves, now), 2, "the run that waits shows that two are needed");
 }
 
 #[test]

@@ -216,6 +216,37 @@ fn a_killed_zygote_is_replaced() {
 }
 
 #[test]
+fn a_zygote_that_ends_before_it_is_warm_is_started_again() {
+    let server = Server::start(&[]);
+    let interpreter = || descendants(server.child.id()).into_iter().find(|(_, name)| name.starts_with("python"));
+    let mut killed = BTreeSet::new();
+    eventually("two of them have started", || {
+        if let Some((zygote, _)) = interpreter()
+            && killed.insert(zygote)
+        {
+            signal("-KILL", zygote);
+        }
+        killed.len() == 2
+    });
+    let is_warm = || server.post(&json!({"code": "print(1)"})).1["metrics"]["start"] == "warm";
+    eventually("runs start warm", is_warm);
+    assert_eq!(server.health()["warm_starts"]["python"], "on");
+}
+
+#[test]
+fn a_closed_log_does_not_stop_the_server() {
+    let data = tempfile::tempdir().unwrap();
+    std::fs::set_permissions(data.path(), PermissionsExt::from_mode(0o755)).unwrap();
+    let (server, log) =
+        TestServer::launch_with_log(TestServer::command(), data, &["--cold", "--log-level", "debug"], &[]);
+    drop(log);
+    for _ in 0..3 {
+        let (status, result) = server.post(&json!({"code": "print(1)"}));
+        assert_eq!((status, &result["stdout"]), (200, &"1\n".into()), "{result:#}");
+    }
+}
+
+#[test]
 fn a_stopped_server_does_not_prolong_a_run() {
     let server = Server::start(&["--cold"]);
     // It fills its pipe, which is not read meanwhile, and leaves a file that is not collected.

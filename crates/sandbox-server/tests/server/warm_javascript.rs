@@ -34,7 +34,7 @@ impl Pair {
             if answer["metrics"]["start"] == "warm" {
                 return answer;
             }
-            assert!(Instant::now() < until, "{request}: no warm start: {answer:#}");
+            assert!(Instant::now() < until, "{request}: no warm start: {}", self.warm.get("/health").1["warm_starts"]);
             std::thread::sleep(Duration::from_millis(100));
         }
     }
