@@ -7,6 +7,7 @@ use crate::node::Children;
 use crate::protocol::{
     EnterParams, GREETING, MOST_COMMAND, MOST_FDS, NAMESPACES, STREAMS, decode_command, encode_pid, enter_fds,
 };
+use crate::rehearsal::copy_pages_unless_readable;
 use crate::syscall::{
     CLONE_NEWCGROUP, CLONE_NEWIPC, CLONE_NEWNET, CLONE_NEWNS, CLONE_NEWPID, CLONE_NEWUSER, CLONE_NEWUTS, EINTR, EINVAL,
     EPIPE, SYS_CAPSET, SYS_CLOSE, SYS_CLOSE_RANGE, SYS_DUP2, SYS_GETPID, SYS_GETPPID, SYS_GETRANDOM,
@@ -328,6 +329,7 @@ pub unsafe extern "C" fn sandbox_wait(park: i32, text: *mut CommandText) {
     let own = encode_pid(plain(SYS_GETPID, []) as u32);
     // SAFETY: the kernel reads these bytes.
     must(unsafe { call(SYS_WRITE, [park, own.as_ptr() as usize, own.len(), 0, 0, 0]) });
+    copy_pages_unless_readable(park);
     let buffer = must(plain(SYS_MMAP, [0, MOST_COMMAND, PROTECTION, MAPPING, usize::MAX, 0])) as *mut u8;
     let mut fds = [-1; MOST_FDS];
     let Ok((length, STREAMS)) = receive(park, buffer, MOST_COMMAND, &mut fds) else { exit(0) };

@@ -24,9 +24,8 @@ use core::ptr::null;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::entry::{CommandText, ZygoteFds, sandbox_wait, serve};
-use crate::syscall::{SYS_CLOSE, SYS_GETPID, SYS_PRCTL, call, exit, must, nap, plain};
+use crate::syscall::{SYS_CLOSE, SYS_GETPID, SYS_OPEN, SYS_PRCTL, call, exit, must, nap, plain};
 
-const SYS_OPEN: usize = 2;
 const SYS_FSTAT: usize = 5;
 const SYS_RT_SIGACTION: usize = 13;
 const SYS_CLONE: usize = 56;

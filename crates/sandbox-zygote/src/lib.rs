@@ -41,6 +41,8 @@ pub mod large_pages;
 pub mod node;
 pub mod protocol;
 #[cfg(target_arch = "x86_64")]
+pub mod rehearsal;
+#[cfg(target_arch = "x86_64")]
 mod syscall;
 #[cfg(target_arch = "x86_64")]
 pub mod threads;

@@ -19,6 +19,7 @@ use core::ptr::{null, null_mut};
 
 use crate::entry::{CommandText, ZygoteFds, fork, sandbox_wait, serve};
 use crate::large_pages::sandbox_use_large_pages;
+use crate::rehearsal::{is_rehearsal, rehearse, sandbox_end_rehearsal};
 use crate::syscall::{SYS_CLOSE, SYS_GETPID, SYS_GETRANDOM, SYS_MADVISE, call, exit, must, plain};
 use crate::threads::{bring_to_rest, in_child, need};
 
@@ -41,6 +42,9 @@ unsafe extern "C" {
 extern "C" fn at_exit(status: i32, _: *mut c_void) {
     // SAFETY: none means all streams.
     unsafe { fflush(null_mut()) };
+    if is_rehearsal() {
+        sandbox_end_rehearsal();
+    }
     exit(status as usize);
 }
 
@@ -130,10 +134,11 @@ unsafe extern "C" fn use_large_pages(_: Env, _: *const c_void) -> Value {
     null()
 }
 
-/// Makes the process a zygote. In children, returns the descriptor at which they receive their command; in the zygote,
-/// returns nothing when it is no longer needed.
+/// Makes the process a zygote. In children, returns the descriptor at which they receive their command, or -1 in the
+/// rehearsal; in the zygote, returns nothing when it is no longer needed.
 unsafe extern "C" fn become_zygote(env: Env, _: *const c_void) -> Value {
     const CONTROL: i32 = 3;
+    const REHEARSAL: i32 = -1;
     type Loop = unsafe extern "C" fn(Env, *mut *mut c_void) -> i32;
     type Number = unsafe extern "C" fn(Env, i32, *mut Value) -> i32;
     let (mut event_loop, mut place) = (null_mut(), null());
@@ -146,8 +151,12 @@ unsafe extern "C" fn become_zygote(env: Env, _: *const c_void) -> Value {
         on_exit(at_exit, null_mut());
         bring_to_rest();
         let children = Children::new(event_loop);
-        let park = serve(CONTROL, ZygoteFds::Replaced(&children), fork);
-        if park >= 0 {
+        let is_rehearsal = rehearse(fork);
+        let park = if is_rehearsal { REHEARSAL } else { serve(CONTROL, ZygoteFds::Replaced(&children), fork) };
+        if is_rehearsal {
+            children.settle(usize::MAX);
+        }
+        if is_rehearsal || park >= 0 {
             need::<Number>(c"napi_create_int32")(env, park, &raw mut place);
         }
     }

@@ -2,7 +2,9 @@
 
 use core::arch::asm;
 
+pub(crate) const SYS_READ: usize = 0;
 pub(crate) const SYS_WRITE: usize = 1;
+pub(crate) const SYS_OPEN: usize = 2;
 pub(crate) const SYS_CLOSE: usize = 3;
 pub(crate) const SYS_MMAP: usize = 9;
 pub(crate) const SYS_MPROTECT: usize = 10;
