@@ -9,7 +9,7 @@ RELEASE = target/$(shell rustc -vV | sed -n 's/^host: //p')/release
 DEBUG = $(RELEASE:release=debug)
 BIN = $(RELEASE)/sandbox-run
 
-.PHONY: run build install uninstall deb test-deb test-unit sandbox-build sandbox-push test-image test-compose test test-backends test-vm-short test-sandbox test-readme docs bless lint programs unit api measured built fuzz fuzz-short fuzz-cell coverage bench bench-smoke bench-syscalls bench-load bench-fairness bench-costs bench-docs chaos chaos-short soak soak-short test-vm setup setup-test setup-coverage setup-deb setup-image setup-fuzz setup-bench setup-vm setup-deploy setup-valkey test-deploy test-valkey test-pod clean
+.PHONY: run build install uninstall deb test-deb test-unit sandbox-build sandbox-push test-image test-compose test test-backends test-vm-short test-hostile-short short-beside-vm test-sandbox test-readme docs bless lint programs unit api measured built fuzz fuzz-short fuzz-cell coverage bench bench-smoke bench-syscalls bench-load bench-fairness bench-costs bench-docs chaos chaos-short soak soak-short test-vm setup setup-test setup-coverage setup-deb setup-image setup-fuzz setup-bench setup-vm setup-deploy setup-valkey test-deploy test-valkey test-pod clean
 
 ## Run a Python snippet in a sandbox, show the result, then serve HTTP until Ctrl-C.
 run: build
@@ -64,7 +64,15 @@ test-compose: setup-image build
 
 ## Run lints and every test. With TESTS=measured, measure the coverage of most tests.
 TESTS ?= unit
-test: setup-test lint $(TESTS) bench-smoke chaos-short soak-short fuzz-short
+SHORT ?= bench-smoke chaos-short soak-short fuzz-short
+test: setup-test lint $(TESTS) $(SHORT)
+
+# The short versions of slow suites mostly wait. The emulated machine does not, so it runs at the same time.
+short-beside-vm: setup-vm
+	mkdir -p target/vm
+	tests/vm/run --short > target/vm/short.log 2>&1 & vm=$$!; \
+	$(MAKE) bench-smoke chaos-short soak-short fuzz-short; status=$$?; \
+	wait $$vm || status=1; cat target/vm/short.log; exit $$status
 
 lint:
 	$(CARGO) fmt --all --check
@@ -228,6 +236,9 @@ test-vm: setup-vm
 ## Run what differs on such a host: limits, metrics, clean-up and attacks; attacks that could crash it; a short fuzz-cell.
 test-vm-short: setup-vm
 	tests/vm/run --short
+	$(MAKE) test-hostile-short
+
+test-hostile-short: setup-vm
 	tests/vm/hostile short
 	scripts/what-holds --check
 

@@ -91,8 +91,14 @@ def end(*_):
 signal.signal(signal.SIGTERM, end)
 time.sleep(60)
 ";
-    let result = outlive(code);
-    assert_eq!((&result["exit_code"], &result["stdout"]), (&0.into(), &"saved\n".into()));
+    // A busy host may not let the program run in the 200 ms that it has. Then it ends as it would without them.
+    let saved = (0..5).any(|_| {
+        let result = outlive(code);
+        let saved = result["exit_code"] == 0 && result["stdout"] == "saved\n";
+        assert!(saved || result["signal"] == "SIGKILL", "{result:#}");
+        saved
+    });
+    assert!(saved, "it never could");
 }
 
 #[test]
