@@ -17,7 +17,7 @@ function leave(name, text) {
   try {
     fs.writeFileSync(`${result}/${name}`, text.slice(0, 65536));
   } catch {
-    // Nobody is told: the program has nothing to do with it.
+    // Not the fault of the program, which must not notice.
   }
 }
 
@@ -40,7 +40,7 @@ process.on('uncaughtExceptionMonitor', (error) => {
 });
 
 // At its end Node.js takes its heap apart, which takes longer than many programs do. When nothing is left to be done and
-// nobody has anything to say about that, the process ends as it would, but at once, as after process.exit().
+// no listener was called for that, the process ends as it would, but at once, as after process.exit().
 const { emit } = process;
 Object.defineProperty(process, 'emit', {
   configurable: true,

@@ -28,6 +28,9 @@ use crate::{health, keeper_watch, prepare, web, webhook, worker};
 /// How long a client that is told of the end of its connection has to acknowledge it.
 const FAREWELL: Duration = Duration::from_millis(500);
 
+/// How long runs that were stopped may take to end and to be answered.
+const AFTER_KILL: Duration = Duration::from_secs(5);
+
 /// How long an idle connection stays open after the shutdown has begun. A request that its client is just sending is
 /// answered, and the answer asks the client to use another connection; closing at once would lose it.
 const LINGER: Duration = Duration::from_millis(500);
@@ -113,7 +116,8 @@ pub(crate) async fn serve(app: &Arc<App>, config: &Config) -> Result<(), String>
     if !in_time {
         tracing::warn!(load = app.load(), "stopping the remaining runs");
         app.kill_runs();
-        let _ = tokio::time::timeout(Duration::from_secs(3), idle(app)).await;
+        // Their clients get the results.
+        let _ = tokio::time::timeout(AFTER_KILL, ended).await;
     }
     let failed = *app.failed.borrow();
     failed.map_or(Ok(()), |why| Err(why.to_owned()))
