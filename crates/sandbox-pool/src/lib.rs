@@ -18,9 +18,10 @@
 //!
 //! A cell can be more than ready: the child of a zygote can wait in it (`prestart.rs`). Such cells have shelves of their
 //! own, and each of these has a thread that has the zygote. The first zygote of a language has to pass a test
-//! (`self_test.rs`) before runs get its children; if it does not, the language starts cold (`warm_starts.rs`). A zygote ends with its shelf, which is removed when it was
-//! not used for a while or when another needs the place. A compiler can be a
-//! zygote too. It is slow to warm up and large, so it is not started before a run has missed it.
+//! (`self_test.rs`) before runs get its children; if programs behave differently in them, the language starts cold
+//! (`warm_starts.rs`). A zygote that fails in another way is started again after a pause. A zygote ends with its shelf,
+//! which is removed when it was not used for a while or when another needs the place. A compiler can be a zygote too. It is
+//! slow to warm up and large, so it is not started before a run has missed it.
 
 mod makers;
 mod order;
