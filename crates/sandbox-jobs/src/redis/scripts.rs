@@ -100,7 +100,6 @@ local function place(id, job, present)
     else
         if present then call('ZADD', ENDED, job.e or 0, id) else call('ZREM', ENDED, id) end
     end
-    count(BYTES, owner, present and size(job) or 0 - size(job))
     return is_news
 end
 -- Saves a job whose state is the same.
@@ -111,8 +110,15 @@ end
 local function put(id, before, after)
     if before then place(id, before, false) end
     local is_news = place(id, after, true)
-    call('HSET', JOBS, id, cjson.encode(after))
+    save(id, after, size(after) - (before and size(before) or 0))
     if is_news then notify('work') end
+end
+-- Appends the arguments from a place on to a list, and returns their bytes. Lua's stack bounds how many fit into one call.
+local function append(key, from)
+    local bytes = 0
+    for at = from, #ARGV do bytes = bytes + #ARGV[at] end
+    for at = from, #ARGV, 1000 do call('RPUSH', key, unpack(ARGV, at, math.min(at + 999, #ARGV))) end
+    return bytes
 end
 local function is_current(job, attempt) return job and job.s == 'r' and job.a == tonumber(attempt) end
 local function due_member(owner, at, id) return owner .. '\0' .. string.format('%016.0f', at * 1000) .. '\0' .. id end
@@ -151,20 +157,24 @@ local function turns(from)
         for which = 1, 2 do
             if lanes[which][lane] and not seen[which][owner] and number(BYTES, owner) <= most_bytes then
                 seen[which][owner] = true
-                table.insert(found[which], {number(RUNNING, owner), number(TURNS, owner), owner})
+                table.insert(found[which], owner)
             end
         end
     end
-    local names = {{}, {}}
     for which = 1, 2 do
-        table.sort(found[which], function(a, b)
-            if a[1] ~= b[1] then return a[1] < b[1] end
-            if a[2] ~= b[2] then return a[2] < b[2] end
-            return a[3] < b[3]
+        local owners, rank = found[which], {}
+        -- One owner needs no order.
+        for at = 1, #owners > 1 and #owners or 0 do
+            rank[owners[at]] = {number(RUNNING, owners[at]), number(TURNS, owners[at])}
+        end
+        table.sort(owners, function(a, b)
+            local first, second = rank[a], rank[b]
+            if first[1] ~= second[1] then return first[1] < second[1] end
+            if first[2] ~= second[2] then return first[2] < second[2] end
+            return a < b
         end)
-        for at, owner in ipairs(found[which]) do names[which][at] = owner[3] end
     end
-    return names
+    return found
 end
 ";
 
@@ -297,12 +307,9 @@ return {cancelled, lost}
 local _, id, attempt, known = unpack(ARGV, 1, 4)
 local job = get(id)
 if not is_current(job, attempt) then return -1 end
-local last, bytes = job.E or 0, 0
+local last = job.E or 0
 local first = 5 + math.max(last - (tonumber(known) or last), 0)
-for at = first, #ARGV do
-    bytes = bytes + #ARGV[at]
-    call('RPUSH', KEYS[FIRST], ARGV[at])
-end
+local bytes = append(KEYS[FIRST], first)
 job.E = last + math.max(#ARGV - first + 1, 0); job.m = (job.m or 0) + bytes
 save(id, job, bytes); notify(id)
 return job.E
@@ -333,7 +340,7 @@ if ends then after.e = now() end
 if before.s == 'r' and after.s == 'q' then after.n = now() + (tonumber(pause) or 0) end
 if pause ~= '' then after.d = true end
 if drop == '1' then call('DEL', KEYS[FIRST + 1]) end
-for at = 9, #ARGV do call('RPUSH', KEYS[FIRST + 1], ARGV[at]) end
+append(KEYS[FIRST + 1], 9)
 if result ~= '' then call('SET', KEYS[FIRST], result) end
 if before.s == after.s then
     save(id, after, size(after) - size(before))
@@ -352,11 +359,7 @@ local _, id, attempt, verdict, result = unpack(ARGV, 1, 5)
 local before, text = get(id)
 if not is_current(before, attempt) then return 0 end
 even_if_full()
-local after, bytes = cjson.decode(text), 0
-for at = 6, #ARGV do
-    bytes = bytes + #ARGV[at]
-    call('RPUSH', KEYS[FIRST + 1], ARGV[at])
-end
+local after, bytes = cjson.decode(text), append(KEYS[FIRST + 1], 6)
 after.E = (before.E or 0) + #ARGV - 5; after.m = (before.m or 0) + bytes
 after.s = before.C and 'c' or 'f'; after.e = now(); after.v = verdict; after.r = #result
 call('SET', KEYS[FIRST], result)
@@ -412,7 +415,7 @@ if call('HEXISTS', JOBS, id) == 0 then
     put(id, nil, job)
     call('SET', KEYS[FIRST], request)
     if result ~= '' then call('SET', KEYS[FIRST + 1], result) end
-    for at = 9, #ARGV do call('RPUSH', KEYS[FIRST + 2], ARGV[at]) end
+    append(KEYS[FIRST + 2], 9)
     if webhook ~= '' then call('HSET', WEBHOOKS, id, webhook) end
     if due ~= '' then set_delivery(id, owner, tonumber(due)) end
     if job.k then call('HSET', IDEMPOTENCY, job.k, id .. ' ' .. digest) end
@@ -452,7 +455,7 @@ for at = 3, #ARGV do
     if ended and tonumber(ended) <= time then
         if job then
             local owner = job.o or ''
-            place(id, job, false); set_delivery(id, owner, nil)
+            place(id, job, false); count(BYTES, owner, 0 - size(job)); set_delivery(id, owner, nil)
             if job.k then call('HDEL', IDEMPOTENCY, job.k) end
             call('ZREM', OWNED, owner .. '\0' .. id)
         end
