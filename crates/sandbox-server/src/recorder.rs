@@ -182,10 +182,9 @@ fn is_output(event: &RunEvent) -> bool {
 }
 
 /// Records the events of an attempt.
-pub(crate) struct Recorder<'a> {
-    store: &'a JobStore,
-    followed: &'a Followed,
-    handle: &'a Handle,
+pub(crate) struct Recorder {
+    store: JobStore,
+    followed: Arc<Followed>,
     attempt: Attempt,
     buffer: Arc<EventBuffer>,
     writer: Option<tokio::task::JoinHandle<()>>,
@@ -195,13 +194,13 @@ pub(crate) struct Recorder<'a> {
     recorded: [(usize, bool); 2],
 }
 
-impl<'a> Recorder<'a> {
+impl Recorder {
     /// Begins to record an attempt. `late` is called when output is recorded late, `lost` when the attempt is not the job's
     /// current one any more.
     pub(crate) fn start(
-        store: &'a JobStore,
-        followed: &'a Followed,
-        handle: &'a Handle,
+        store: &JobStore,
+        followed: &Arc<Followed>,
+        handle: &Handle,
         attempt: Attempt,
         late: impl Fn() + Send + Sync + 'static,
         lost: impl Fn() + Send + 'static,
@@ -211,9 +210,8 @@ impl<'a> Recorder<'a> {
         let writer = handle.spawn(write(store.clone(), attempt, Arc::clone(&buffer), Arc::clone(&late), lost));
         let encoder = EventEncoder::default();
         Self {
-            store,
-            followed,
-            handle,
+            store: store.clone(),
+            followed: Arc::clone(followed),
             attempt,
             buffer,
             writer: Some(writer),
@@ -227,12 +225,12 @@ impl<'a> Recorder<'a> {
         self.buffer.add(event, self.followed.is_followed(self.attempt.id))
     }
 
-    /// Ends the recording, after the run has ended. Blocks until the store has everything but the events that are returned,
-    /// which are to be written with the result.
-    pub(crate) fn finish(mut self, result: Option<&RunResult>) -> EventBatch {
+    /// Ends the recording, after the run has ended, when the store has everything but the events that are returned, which are
+    /// to be written with the result.
+    pub(crate) async fn finish(mut self, result: Option<&RunResult>) -> EventBatch {
         self.buffer.end();
         if let Some(writer) = self.writer.take() {
-            let _ = self.handle.block_on(writer);
+            let _ = writer.await;
         }
         let mut last = self.buffer.take();
         let Some(result) = result else { return last };
@@ -244,7 +242,7 @@ impl<'a> Recorder<'a> {
             let bytes = output_of(result, stream);
             for chunk in bytes.get(recorded..).unwrap_or_default().chunks(CHUNK) {
                 if let Some(event) = self.encoder.output(stream, chunk) {
-                    self.handle.block_on(append(self.store, self.attempt, last, &self.late));
+                    append(&self.store, self.attempt, last, &self.late).await;
                     last = EventBatch { events: vec![event], ..EventBatch::default() };
                 }
             }
@@ -264,7 +262,7 @@ fn output_of(result: &RunResult, stream: Stream) -> Vec<u8> {
     exact.unwrap_or_else(|| text.clone().into_bytes())
 }
 
-impl Observer for Recorder<'_> {
+impl Observer for Recorder {
     fn start(&mut self, language: Option<&str>, version: Option<&str>) {
         self.add(EventEncoder::start(language, version));
     }
@@ -330,7 +328,7 @@ mod tests {
         runtime: Runtime,
         store: JobStore,
         attempt: Attempt,
-        followed: Followed,
+        followed: Arc<Followed>,
         _dir: tempfile::TempDir,
     }
 
@@ -346,7 +344,7 @@ mod tests {
                 assert!(matches!(store.create(new, limits).await.expect("create"), Created::New(_)));
                 store.take(None, &Offer::default()).await.expect("take").expect("one").attempt()
             });
-            Self { runtime, store, attempt, followed: Followed::default(), _dir: dir }
+            Self { runtime, store, attempt, followed: Arc::default(), _dir: dir }
         }
 
         /// Keeps the runtime from doing anything until the sender is dropped.
@@ -362,8 +360,8 @@ mod tests {
         }
 
         /// Ends the job as the worker does.
-        fn finish(&self, recorder: Recorder<'_>, result: RunResult) {
-            let last = recorder.finish(Some(&result)).written_now().0;
+        fn finish(&self, recorder: Recorder, result: RunResult) {
+            let last = self.runtime.block_on(recorder.finish(Some(&result))).written_now().0;
             let finished = self.runtime.block_on(self.store.finish(self.attempt, last, Arc::new(result)));
             assert!(finished.expect("finish"), "it is current");
         }
@@ -449,7 +447,7 @@ mod tests {
             Recorder::start(&place.store, &place.followed, place.runtime.handle(), place.attempt, || (), count);
         recorder.output(Stream::Stdout, b"late");
         eventually("it is reported", || lost.load(Ordering::SeqCst) == 1);
-        drop(recorder.finish(None));
+        drop(place.runtime.block_on(recorder.finish(None)));
         assert!(matches!(place.events()[..], [RunEvent::Restarted { attempt: 2 }]));
     }
 }

@@ -59,7 +59,7 @@ pub(crate) struct App {
     /// Bounds how many followers of jobs read events from the store concurrently.
     pub(crate) readers: Semaphore,
     /// The jobs that clients follow.
-    pub(crate) followed: Followed,
+    pub(crate) followed: Arc<Followed>,
     /// How long a client may be silent while it sends a body.
     pub(crate) read_timeout: Duration,
     pub(crate) readiness: Readiness,
@@ -121,7 +121,7 @@ impl App {
             streams: SharedBudget::streams(config.max_streams),
             parsers: Arc::new(Semaphore::new(AT_ONCE)),
             readers: Semaphore::new(AT_ONCE),
-            followed: Followed::default(),
+            followed: Arc::default(),
             read_timeout: config.read_timeout,
             readiness: Readiness::default(),
             data_dir: config.settings.data_dir.clone().unwrap_or_default().into(),

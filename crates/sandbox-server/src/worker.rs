@@ -12,7 +12,9 @@ use std::time::Duration;
 use sandbox_executor::{Refused, RunResult, Verdict};
 use sandbox_jobs::{Attempt, Job, JobId, Offer, StoreError};
 use tokio::runtime::Handle;
+use tokio::sync::Notify;
 
+use crate::capacity::Slot;
 use crate::recorder::{EventBatch, Recorder, persist};
 use crate::runs::{CancelHandle, perform};
 use crate::state::App;
@@ -37,12 +39,14 @@ impl RunningJob {
     }
 }
 
-/// How many jobs run here, and whether one of them must be alone. It belongs to the server and not to the loop that takes
-/// jobs, which forgets everything when it panics, while the jobs go on.
+/// How many jobs run here or wait for the store to record their end, and whether one of them must be alone. It belongs to the
+/// server and not to the loop that takes jobs, which forgets everything when it panics, while the jobs go on.
 #[derive(Debug, Default)]
 pub(crate) struct Workload {
     jobs: AtomicUsize,
     alone: AtomicBool,
+    /// Wakes the worker when one has ended.
+    ended: Notify,
 }
 
 /// A job's part in the workload, until it is dropped.
@@ -57,6 +61,16 @@ impl Workload {
         self.alone.fetch_or(alone, Ordering::SeqCst);
         WorkShare { workload: Arc::clone(self), alone }
     }
+
+    /// Whether the end of a job is still to be recorded.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.jobs.load(Ordering::SeqCst) > 0
+    }
+
+    /// Waits until a job may have ended.
+    async fn a_job_ended(&self) {
+        let _ = tokio::time::timeout(GLANCE, self.ended.notified()).await;
+    }
 }
 
 impl Drop for WorkShare {
@@ -65,6 +79,7 @@ impl Drop for WorkShare {
             self.workload.alone.store(false, Ordering::SeqCst);
         }
         self.workload.jobs.fetch_sub(1, Ordering::SeqCst);
+        self.workload.ended.notify_one();
     }
 }
 
@@ -78,14 +93,15 @@ enum NextStep {
         /// Whether it has to run alone.
         alone: bool,
     },
-    /// Waits until jobs that run here have ended: a suspect runs, or waits for its turn.
+    /// Waits until jobs have ended here: a suspect runs, or waits for its turn, or there are as many jobs as may be.
     WaitForJobs,
 }
 
-/// Decides what to do beside the jobs that run here. Suspects come first: no other job is started until they have run.
-fn next_step(turns: sandbox_jobs::Turns, workload: &Workload) -> NextStep {
-    let (running, one_is_alone) = (workload.jobs.load(Ordering::SeqCst), workload.alone.load(Ordering::SeqCst));
-    if one_is_alone || (running > 0 && !turns.suspects.is_empty()) {
+/// Decides what to do beside `most` jobs at most, those that run here among them. Suspects come first: no other job is
+/// started until they have run.
+fn next_step(turns: sandbox_jobs::Turns, workload: &Workload, most: usize) -> NextStep {
+    let (jobs, one_is_alone) = (workload.jobs.load(Ordering::SeqCst), workload.alone.load(Ordering::SeqCst));
+    if one_is_alone || jobs >= most || (jobs > 0 && !turns.suspects.is_empty()) {
         NextStep::WaitForJobs
     } else if turns.suspects.is_empty() {
         NextStep::Take { owners: turns.owners, alone: false }
@@ -111,11 +127,12 @@ pub(crate) async fn work(app: Arc<App>) {
 /// Starts the next job, or waits until there may be one or a slot for it.
 async fn take_one(app: &Arc<App>) -> Result<(), StoreError> {
     let turns = app.jobs.next_owners(app.bounds.bytes_per_owner, &app.labels).await?;
-    let (owners, alone) = match next_step(turns, &app.workload) {
+    // Results that wait for a slow store keep no slot, but there is an end to them.
+    let (owners, alone) = match next_step(turns, &app.workload, 2 * app.slots.capacity()) {
         NextStep::Take { owners, alone } => (owners, alone),
         NextStep::WaitForJobs => {
             app.slots.job(vec![]);
-            app.slots.changed().await;
+            app.workload.a_job_ended().await;
             return Ok(());
         }
     };
@@ -134,12 +151,7 @@ async fn take_one(app: &Arc<App>) -> Result<(), StoreError> {
     let offer = Offer { labels: app.labels.clone(), alone };
     let Some(job) = app.jobs.take(owner.as_deref(), &offer).await? else { return Ok(()) };
     let (app, handle) = (Arc::clone(app), Handle::current());
-    tokio::task::spawn_blocking(move || {
-        carry_out(&app, &handle, &job);
-        // A task that the slot wakes must see the new workload.
-        drop(share);
-        drop(slot);
-    });
+    tokio::task::spawn_blocking(move || carry_out(&app, &handle, &job, slot, share));
     Ok(())
 }
 
@@ -190,8 +202,9 @@ pub(crate) fn running(app: &App) -> MutexGuard<'_, HashMap<JobId, Arc<RunningJob
     app.running.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Carries a job out, in a thread that may block. Its lease is renewed until its end is recorded.
-fn carry_out(app: &App, handle: &Handle, job: &Job) {
+/// Carries a job out, in a thread that may block. When the run has ended, thread and slot are free for another one, while the
+/// end is recorded. Until that is done, the job's lease is renewed.
+fn carry_out(app: &Arc<App>, handle: &Handle, job: &Job, slot: Slot, share: WorkShare) {
     let (attempt, keeper) = (job.attempt(), app.keeper.number());
     app.metrics.job(job.waited(), attempt.number > 1);
     let stop = match CancelHandle::new() {
@@ -219,27 +232,19 @@ fn carry_out(app: &App, handle: &Handle, job: &Job) {
         .service
         .check_json(job.request.clone(), job.owner.as_deref(), &[stop.as_fd(), app.kill.as_fd()])
         .and_then(|checked| perform(app, &job.id.to_string(), (checked, job.waited()), &stop, &mut recorder));
-    let last = recorder.finish(ended.as_deref().ok());
-    let outcome = match ended {
-        Ok(result) if result.verdict == Verdict::Cancelled && !here.cancelled.load(Ordering::Relaxed) => {
-            AttemptEnd::Shutdown
+    drop(slot);
+    let app = Arc::clone(app);
+    handle.spawn(async move {
+        let last = recorder.finish(ended.as_deref().ok()).await;
+        let end = AttemptEnd::of(ended, last, here.cancelled.load(Ordering::Relaxed));
+        if matches!(end, AttemptEnd::KeeperEnd(_)) {
+            // Otherwise the next attempt might begin with the same keeper, and fail without having run.
+            app.keeper.wait_for_next(keeper).await;
         }
-        Err(Refused::Cancelled) if here.cancelled.load(Ordering::Relaxed) => {
-            AttemptEnd::Finished(last, Arc::new(RunResult::cancelled()))
-        }
-        Err(Refused::Cancelled) => AttemptEnd::Shutdown,
-        Ok(result) if result.verdict == Verdict::InternalError => AttemptEnd::HostFailure(result),
-        Ok(result) => AttemptEnd::Finished(last, result),
-        Err(refused) if refused.is_keeper_end() => AttemptEnd::KeeperEnd(internal_error(refused.to_string())),
-        Err(refused) if refused.is_internal() => AttemptEnd::HostFailure(internal_error(refused.to_string())),
-        Err(refused) => AttemptEnd::Finished(last, internal_error(refused.to_string())),
-    };
-    if matches!(outcome, AttemptEnd::KeeperEnd(_)) {
-        // Otherwise the next attempt might begin with the same keeper, and fail without having run.
-        handle.block_on(app.keeper.wait_for_next(keeper));
-    }
-    handle.block_on(conclude(app, attempt, outcome));
-    running(app).remove(&job.id);
+        conclude(&app, attempt, end).await;
+        running(&app).remove(&attempt.id);
+        drop(share);
+    });
 }
 
 fn internal_error(error: String) -> Arc<RunResult> {
@@ -256,6 +261,22 @@ enum AttemptEnd {
     KeeperEnd(Arc<RunResult>),
     /// The server ends, the job does not: another server runs it.
     Shutdown,
+}
+
+impl AttemptEnd {
+    /// How an attempt ended whose run returned this, with its last events. It may have been cancelled by a client.
+    fn of(ended: Result<Arc<RunResult>, Refused>, last: EventBatch, cancelled: bool) -> Self {
+        match ended {
+            Ok(result) if result.verdict == Verdict::Cancelled && !cancelled => Self::Shutdown,
+            Err(Refused::Cancelled) if cancelled => Self::Finished(last, Arc::new(RunResult::cancelled())),
+            Err(Refused::Cancelled) => Self::Shutdown,
+            Ok(result) if result.verdict == Verdict::InternalError => Self::HostFailure(result),
+            Ok(result) => Self::Finished(last, result),
+            Err(refused) if refused.is_keeper_end() => Self::KeeperEnd(internal_error(refused.to_string())),
+            Err(refused) if refused.is_internal() => Self::HostFailure(internal_error(refused.to_string())),
+            Err(refused) => Self::Finished(last, internal_error(refused.to_string())),
+        }
+    }
 }
 
 /// Records how an attempt ended. While the store fails, the outcome waits and is tried again for as long as the server lives.
@@ -303,14 +324,15 @@ mod tests {
     fn a_suspect_runs_alone() {
         let take = |owner: &str, alone| NextStep::Take { owners: vec![Some(owner.to_owned())], alone };
         let workload = Arc::new(Workload::default());
+        let next = |owners: &[&str], suspects: &[&str]| next_step(turns(owners, suspects), &workload, 4);
         let others = [workload.begin(false), workload.begin(false)];
-        assert_eq!(next_step(turns(&["a"], &[]), &workload), take("a", false));
-        assert_eq!(next_step(turns(&["a"], &["b"]), &workload), NextStep::WaitForJobs, "the others end first");
+        assert_eq!(next(&["a"], &[]), take("a", false));
+        assert_eq!(next(&["a"], &["b"]), NextStep::WaitForJobs, "the others end first");
         drop(others);
-        assert_eq!(next_step(turns(&["a"], &["b"]), &workload), take("b", true));
+        assert_eq!(next(&["a"], &["b"]), take("b", true));
         let _suspect = workload.begin(true);
-        assert_eq!(next_step(turns(&["a"], &["b"]), &workload), NextStep::WaitForJobs, "one at a time");
-        assert_eq!(next_step(turns(&["a"], &[]), &workload), NextStep::WaitForJobs, "and no other beside it");
+        assert_eq!(next(&["a"], &["b"]), NextStep::WaitForJobs, "one at a time");
+        assert_eq!(next(&["a"], &[]), NextStep::WaitForJobs, "and no other beside it");
     }
 
     #[tokio::test]
@@ -321,7 +343,7 @@ mod tests {
         let task = || {
             let (workload, thread) = (Arc::clone(&workload), thread.clone());
             async move {
-                let step = next_step(turns(&[], &["b"]), &workload);
+                let step = next_step(turns(&[], &["b"]), &workload, 4);
                 if let NextStep::Take { alone, .. } = step {
                     thread.send(workload.begin(alone)).expect("a receiver");
                     panic!("after the job was started");
@@ -331,16 +353,26 @@ mod tests {
         crate::tasks::restart_on_panic(task, Duration::ZERO, |_| {}).await;
         let suspect = started.try_recv().expect("the suspect was started");
         assert!(started.try_recv().is_err(), "and no other beside it");
-        assert_eq!(next_step(turns(&["a"], &[]), &workload), NextStep::WaitForJobs);
+        assert_eq!(next_step(turns(&["a"], &[]), &workload, 4), NextStep::WaitForJobs);
         let thread = std::thread::spawn(move || {
             let _share = suspect;
             panic!("the thread of the job");
         });
         assert!(thread.join().is_err());
         assert_eq!(
-            next_step(turns(&[], &["b"]), &workload),
+            next_step(turns(&[], &["b"]), &workload, 4),
             NextStep::Take { owners: vec![Some("b".to_owned())], alone: true }
         );
+    }
+
+    #[test]
+    fn results_that_wait_for_the_store_are_bounded() {
+        let workload = Arc::new(Workload::default());
+        let next = || next_step(turns(&["a"], &[]), &workload, 2);
+        let mut waiting = vec![workload.begin(false), workload.begin(false)];
+        assert_eq!(next(), NextStep::WaitForJobs);
+        drop(waiting.pop());
+        assert!(matches!(next(), NextStep::Take { .. }));
     }
 
     #[test]
