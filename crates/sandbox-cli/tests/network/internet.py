@@ -73,7 +73,7 @@ def resolver(address):
 
 def patiently(make):
     """The addresses come a moment later."""
-    until = time.monotonic() + 10
+    until = time.monotonic() + 60
     while True:
         try:
             return make()

@@ -29,8 +29,12 @@ printf 'passwd: files\ngroup: files\nhosts: files dns\n' > "$dir/nsswitch.conf"
 for file in resolv.conf hosts nsswitch.conf; do mount --bind "$dir/$file" "/etc/$file"; done
 # A service of the host, such as the API of a server.
 python3 "$here/internet.py" "$dir" own &
-for _ in $(seq 500); do
+# A busy machine may need long for this. Without its servers every test would fail for another reason.
+for _ in $(seq 3000); do
     [ -e "$dir/internet" ] && [ -e "$dir/own" ] && break
     sleep 0.02
+done
+for part in internet own; do
+    [ -e "$dir/$part" ] || { echo "world.sh: the servers of '$part' did not start" >&2; exit 1; }
 done
 "$@"
