@@ -162,7 +162,7 @@ async fn drive(app: Arc<App>, work: Work, out: Out) {
             () = out.closed() => return,
         };
         tokio::select! {
-            () = app.keeper.wait() => {}
+            () = app.keeper.wait(&app.service) => {}
             () = out.closed() => return,
         }
         let slot = tokio::select! {

@@ -54,7 +54,7 @@ pub(crate) async fn execute(
     let request: Body<JsonRequest> = read(&app, &client_id, request).await?;
     let stream = streams.then(|| app.streams.take(&client_id, 1)).transpose()?;
     let began = Instant::now();
-    app.keeper.wait_briefly().await?;
+    app.keeper.wait_briefly(&app.service).await?;
     let slot = app.slots.execute(&client.name).await?;
     let queued = began.elapsed();
     let (checked, request) = request.check(&app, &client).await?;

@@ -41,7 +41,16 @@ impl Default for KeeperWatch {
 
 impl KeeperWatch {
     /// Waits until there is a keeper, however long that takes.
-    pub(crate) async fn wait(&self) {
+    pub(crate) async fn wait(&self, service: &RunService) {
+        self.wait_until_up(|| service.is_alive()).await;
+    }
+
+    /// Waits until there is a keeper. The kernel knows of the end of a keeper before the task that waits for it has run.
+    async fn wait_until_up(&self, is_alive: impl FnOnce() -> bool) {
+        let number = self.number();
+        if !is_alive() {
+            self.has_ended(number);
+        }
         // The sender is right here.
         let _ = self.current.subscribe().wait_for(|keeper| keeper.is_up).await;
     }
@@ -58,8 +67,13 @@ impl KeeperWatch {
         let _ = tokio::time::timeout(PATIENCE, keepers.wait_for(|keeper| keeper.is_up && keeper.number > number)).await;
     }
 
-    fn has_ended(&self) {
-        self.current.send_modify(|keeper| keeper.is_up = false);
+    /// Notes the end of the keeper with this number, unless there is another one by now.
+    fn has_ended(&self, number: u64) {
+        self.current.send_if_modified(|keeper| {
+            let ended = keeper.is_up && keeper.number == number;
+            keeper.is_up &= !ended;
+            ended
+        });
     }
 
     fn was_replaced(&self) {
@@ -67,12 +81,12 @@ impl KeeperWatch {
     }
 
     /// Waits until there is a keeper, but not for long.
-    pub(crate) async fn wait_briefly(&self) -> Result<(), Problem> {
-        self.wait_at_most(PATIENCE).await
+    pub(crate) async fn wait_briefly(&self, service: &RunService) -> Result<(), Problem> {
+        self.wait_at_most(PATIENCE, || service.is_alive()).await
     }
 
-    async fn wait_at_most(&self, patience: Duration) -> Result<(), Problem> {
-        tokio::time::timeout(patience, self.wait()).await.map_err(|_| {
+    async fn wait_at_most(&self, patience: Duration, is_alive: impl FnOnce() -> bool) -> Result<(), Problem> {
+        tokio::time::timeout(patience, self.wait_until_up(is_alive)).await.map_err(|_| {
             Problem::new(Code::Unavailable, "the keeper has ended and is being replaced; try again").retry_after(2)
         })
     }
@@ -87,7 +101,7 @@ pub(crate) async fn watch(app: Arc<App>) {
             continue;
         }
         let noticed = Instant::now();
-        app.keeper.has_ended();
+        app.keeper.has_ended(app.keeper.number());
         tracing::error!(load = app.load(), "the keeper ended; its runs have failed, starting another keeper");
         if !replace(&app).await {
             tracing::error!("the keeper's launcher ended too; shutting down");
@@ -140,13 +154,26 @@ mod tests {
     #[tokio::test]
     async fn a_run_waits_for_the_next_keeper_but_not_for_ever() {
         let keeper = Arc::new(KeeperWatch::default());
-        assert!(keeper.wait_briefly().await.is_ok());
-        keeper.has_ended();
-        let refused = keeper.wait_at_most(Duration::from_millis(1)).await.expect_err("there is none");
+        assert!(keeper.wait_at_most(PATIENCE, || true).await.is_ok());
+        keeper.has_ended(0);
+        let refused = keeper.wait_at_most(Duration::from_millis(1), || true).await.expect_err("there is none");
         assert_eq!(refused.code(), Code::Unavailable);
         let next = Arc::clone(&keeper);
         tokio::spawn(async move { next.was_replaced() });
-        assert!(keeper.wait_briefly().await.is_ok());
+        assert!(keeper.wait_at_most(PATIENCE, || true).await.is_ok());
+    }
+
+    #[tokio::test]
+    async fn a_run_notices_the_end_of_a_keeper_before_the_watch_does() {
+        let keeper = KeeperWatch::default();
+        assert!(keeper.wait_at_most(Duration::from_millis(1), || false).await.is_err());
+        keeper.was_replaced();
+        assert!(keeper.wait_at_most(PATIENCE, || true).await.is_ok());
+        let replaced_meanwhile = || {
+            keeper.was_replaced();
+            false
+        };
+        assert!(keeper.wait_at_most(PATIENCE, replaced_meanwhile).await.is_ok());
     }
 
     #[tokio::test]
@@ -157,7 +184,7 @@ mod tests {
             tokio::time::timeout(Duration::from_millis(10), keeper.wait_for_next(seen)).await.is_err()
         };
         assert!(waits(&keeper).await, "its end was not noticed yet");
-        keeper.has_ended();
+        keeper.has_ended(seen);
         assert!(waits(&keeper).await, "it was not replaced yet");
         keeper.was_replaced();
         assert!(!waits(&keeper).await);

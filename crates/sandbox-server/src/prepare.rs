@@ -61,7 +61,7 @@ pub(crate) async fn prepare(app: Arc<App>) {
 /// Waits until the load allows to begin. False if the server takes no more work.
 async fn wait_for_turn(app: &App) -> bool {
     loop {
-        app.keeper.wait().await;
+        app.keeper.wait(&app.service).await;
         if app.is_draining() {
             return false;
         }

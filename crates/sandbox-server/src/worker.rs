@@ -114,7 +114,7 @@ fn next_step(turns: sandbox_jobs::Turns, workload: &Workload, most: usize) -> Ne
 pub(crate) async fn work(app: Arc<App>) {
     while !app.is_draining() {
         // Without a keeper every job would fail.
-        app.keeper.wait().await;
+        app.keeper.wait(&app.service).await;
         if let Err(error) = take_one(&app).await {
             // Synchronous runs need not wait for jobs that cannot be taken.
             app.slots.job(vec![]);
