@@ -71,6 +71,9 @@ pub enum FileError {
     /// It cannot be read or written.
     #[error(transparent)]
     Failed(Arc<redb::Error>),
+    /// An operation panicked. All operations of its transaction were undone.
+    #[error("an operation on the file panicked")]
+    Panicked,
     /// The store is closed, or its file could not be opened again after an error.
     #[error("the file is closed")]
     Closed,
@@ -95,7 +98,7 @@ impl FileError {
         match self {
             Self::Full => true,
             Self::Failed(error) => matches!(**error, redb::Error::Io(_) | redb::Error::PreviousIo),
-            Self::Newer { .. } | Self::Closed => false,
+            Self::Newer { .. } | Self::Panicked | Self::Closed => false,
         }
     }
 }
@@ -117,6 +120,9 @@ pub struct Embedded {
     followed: Mutex<HashMap<JobId, watch::Sender<u64>>>,
     /// For those who read pages.
     listings: Semaphore,
+    /// The last attempt of each job that runs. The start of a run is answered before it is on the disk, and a disk that fails
+    /// then takes it back: the next attempt still needs another number.
+    started: Arc<Mutex<HashMap<JobId, u32>>>,
 }
 
 impl Embedded {
@@ -138,6 +144,7 @@ impl Embedded {
             due: Notify::new(),
             followed: Mutex::default(),
             listings: Semaphore::new(LISTINGS),
+            started: Arc::default(),
         })
     }
 
@@ -239,9 +246,24 @@ impl Embedded {
     /// Takes the job of an owner with the highest priority that has waited longest.
     pub async fn take(&self, owner: Option<&str>, offer: &Offer) -> Result<Option<Job>> {
         let (owner, lanes, alone) = (owner.unwrap_or_default().to_owned(), offer.lanes(), offer.alone);
-        let taken = self.writer.run(Need::Soon, move |transaction| take(transaction, &owner, &lanes, alone)).await?;
-        let Some(header) = taken else { return Ok(None) };
-        self.read(move |transaction| whole(transaction, header.clone())).await
+        let started = Arc::clone(&self.started);
+        let call = move |transaction: &WriteTransaction| {
+            let mut started = lock(&started);
+            let last = |id: &JobId| started.get(id).copied().unwrap_or_default();
+            let taken = take(transaction, &owner, &lanes, alone, last)?;
+            if let Some(header) = &taken {
+                started.insert(header.id, header.attempts);
+            }
+            Ok(taken)
+        };
+        let Some(header) = self.writer.run(Need::Soon, call).await? else { return Ok(None) };
+        let attempt = Attempt { id: header.id, number: header.attempts };
+        let job = self.read(move |transaction| whole(transaction, header.clone())).await;
+        if job.is_err() {
+            // It does not run, and would otherwise seem to until the next start.
+            let _ = self.put_back(attempt).await;
+        }
+        job
     }
 
     /// Waits until a job may have been queued, or for this long.
@@ -355,6 +377,7 @@ impl Embedded {
             header(transaction, attempt.id)
         };
         let after = self.writer.run(Need::Durable, call).await?;
+        lock(&self.started).retain(|id, number| *id != attempt.id || *number != attempt.number);
         if let Some(after) = &after {
             self.announce(after);
         }
@@ -480,8 +503,12 @@ impl Embedded {
     }
 
     fn followed(&self) -> MutexGuard<'_, HashMap<JobId, watch::Sender<u64>>> {
-        self.followed.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.followed)
     }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn milliseconds(seconds: f64) -> u64 {

@@ -83,10 +83,7 @@ pub(crate) fn perform(
 }
 
 /// Ends a run that panics as a failure, so that it is answered like any other.
-fn survive_panic(
-    run: impl FnOnce() -> Result<Arc<RunResult>, Refused>,
-    count: impl FnOnce(),
-) -> Result<Arc<RunResult>, Refused> {
+pub(crate) fn survive_panic<T>(run: impl FnOnce() -> Result<T, Refused>, count: impl FnOnce()) -> Result<T, Refused> {
     std::panic::catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| {
         count();
         let why = panic_text(panic.as_ref());
@@ -311,7 +308,7 @@ mod tests {
     #[test]
     fn a_run_that_panics_is_a_failure_of_the_server() {
         let mut counted = 0;
-        let ended = survive_panic(|| panic!("a bug"), || counted += 1);
+        let ended = survive_panic::<()>(|| panic!("a bug"), || counted += 1);
         assert!(ended.is_err_and(|refused| refused.is_internal() && !refused.is_keeper_end()));
         assert_eq!(counted, 1);
     }

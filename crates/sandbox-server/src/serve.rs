@@ -134,7 +134,7 @@ async fn accepted_before(listener: &TcpListener) -> Option<(TcpStream, SocketAdd
 
 /// Waits until nothing runs, and the store knows of the end of every job.
 async fn idle(app: &App) {
-    while app.load() > 0 || app.workload.is_busy() {
+    while app.load() > 0 {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
 }

@@ -141,9 +141,9 @@ impl App {
         })
     }
 
-    /// The number of current runs.
+    /// The number of current runs, and of jobs whose end is still to be recorded.
     pub(crate) fn load(&self) -> usize {
-        self.slots.held()
+        self.slots.held() + self.workload.unrecorded()
     }
 
     /// The maximum number of concurrent runs. An API server runs nothing.

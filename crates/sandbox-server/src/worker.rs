@@ -16,11 +16,14 @@ use tokio::sync::Notify;
 
 use crate::capacity::Slot;
 use crate::recorder::{EventBatch, Recorder, persist};
-use crate::runs::{CancelHandle, perform};
+use crate::runs::{CancelHandle, perform, survive_panic};
 use crate::state::App;
 
 /// The longest that the worker waits before it looks at the queue again.
 const GLANCE: Duration = Duration::from_secs(1);
+
+/// How long to wait before looking again when there was no job to take after all.
+const OVERTAKEN: Duration = Duration::from_millis(10);
 
 /// A job that runs here.
 #[derive(Debug)]
@@ -44,32 +47,44 @@ impl RunningJob {
 #[derive(Debug, Default)]
 pub(crate) struct Workload {
     jobs: AtomicUsize,
+    /// How many of them have ended and wait for the store.
+    unrecorded: AtomicUsize,
     alone: AtomicBool,
-    /// Wakes the worker when one has ended.
-    ended: Notify,
+    /// Wakes the worker when one is recorded.
+    recorded: Notify,
 }
 
 /// A job's part in the workload, until it is dropped.
 struct WorkShare {
     workload: Arc<Workload>,
     alone: bool,
+    /// Whether the run has ended, so that only its end is to be recorded.
+    has_ended: bool,
 }
 
 impl Workload {
     fn begin(self: &Arc<Self>, alone: bool) -> WorkShare {
         self.jobs.fetch_add(1, Ordering::SeqCst);
         self.alone.fetch_or(alone, Ordering::SeqCst);
-        WorkShare { workload: Arc::clone(self), alone }
+        WorkShare { workload: Arc::clone(self), alone, has_ended: false }
     }
 
-    /// Whether the end of a job is still to be recorded.
-    pub(crate) fn is_busy(&self) -> bool {
-        self.jobs.load(Ordering::SeqCst) > 0
+    /// How many jobs have ended, and given back their slots, but wait for the store to record it.
+    pub(crate) fn unrecorded(&self) -> usize {
+        self.unrecorded.load(Ordering::SeqCst)
     }
 
-    /// Waits until a job may have ended.
-    async fn a_job_ended(&self) {
-        let _ = tokio::time::timeout(GLANCE, self.ended.notified()).await;
+    /// Waits until the end of a job may have been recorded.
+    async fn a_job_was_recorded(&self) {
+        let _ = tokio::time::timeout(GLANCE, self.recorded.notified()).await;
+    }
+}
+
+impl WorkShare {
+    /// Notes that the run has ended, before its slot is free.
+    fn run_ended(&mut self) {
+        self.has_ended = true;
+        self.workload.unrecorded.fetch_add(1, Ordering::SeqCst);
     }
 }
 
@@ -78,8 +93,11 @@ impl Drop for WorkShare {
         if self.alone {
             self.workload.alone.store(false, Ordering::SeqCst);
         }
+        if self.has_ended {
+            self.workload.unrecorded.fetch_sub(1, Ordering::SeqCst);
+        }
         self.workload.jobs.fetch_sub(1, Ordering::SeqCst);
-        self.workload.ended.notify_one();
+        self.workload.recorded.notify_one();
     }
 }
 
@@ -132,7 +150,7 @@ async fn take_one(app: &Arc<App>) -> Result<(), StoreError> {
         NextStep::Take { owners, alone } => (owners, alone),
         NextStep::WaitForJobs => {
             app.slots.job(vec![]);
-            app.workload.a_job_ended().await;
+            app.workload.a_job_was_recorded().await;
             return Ok(());
         }
     };
@@ -149,7 +167,12 @@ async fn take_one(app: &Arc<App>) -> Result<(), StoreError> {
     let share = app.workload.begin(alone);
     // Another server may have been faster.
     let offer = Offer { labels: app.labels.clone(), alone };
-    let Some(job) = app.jobs.take(owner.as_deref(), &offer).await? else { return Ok(()) };
+    let Some(job) = app.jobs.take(owner.as_deref(), &offer).await? else {
+        // Or the first job has expired: the store says so until it is swept.
+        drop((share, slot));
+        tokio::time::sleep(OVERTAKEN).await;
+        return Ok(());
+    };
     let (app, handle) = (Arc::clone(app), Handle::current());
     tokio::task::spawn_blocking(move || carry_out(&app, &handle, &job, slot, share));
     Ok(())
@@ -204,7 +227,7 @@ pub(crate) fn running(app: &App) -> MutexGuard<'_, HashMap<JobId, Arc<RunningJob
 
 /// Carries a job out, in a thread that may block. When the run has ended, thread and slot are free for another one, while the
 /// end is recorded. Until that is done, the job's lease is renewed.
-fn carry_out(app: &Arc<App>, handle: &Handle, job: &Job, slot: Slot, share: WorkShare) {
+fn carry_out(app: &Arc<App>, handle: &Handle, job: &Job, slot: Slot, mut share: WorkShare) {
     let (attempt, keeper) = (job.attempt(), app.keeper.number());
     app.metrics.job(job.waited(), attempt.number > 1);
     let stop = match CancelHandle::new() {
@@ -228,10 +251,11 @@ fn carry_out(app: &Arc<App>, handle: &Handle, job: &Job, slot: Slot, share: Work
         },
         move || lost.stop.cancel(),
     );
-    let ended = app
-        .service
-        .check_json(job.request.clone(), job.owner.as_deref(), &[stop.as_fd(), app.kill.as_fd()])
+    let cancel = [stop.as_fd(), app.kill.as_fd()];
+    let check = || app.service.check_json(job.request.clone(), job.owner.as_deref(), &cancel);
+    let ended = survive_panic(check, || app.metrics.panic())
         .and_then(|checked| perform(app, &job.id.to_string(), (checked, job.waited()), &stop, &mut recorder));
+    share.run_ended();
     drop(slot);
     let app = Arc::clone(app);
     handle.spawn(async move {
@@ -242,7 +266,8 @@ fn carry_out(app: &Arc<App>, handle: &Handle, job: &Job, slot: Slot, share: Work
             app.keeper.wait_for_next(keeper).await;
         }
         conclude(&app, attempt, end).await;
-        running(&app).remove(&attempt.id);
+        // The next attempt may run here already.
+        running(&app).retain(|_, job| job.attempt != attempt);
         drop(share);
     });
 }

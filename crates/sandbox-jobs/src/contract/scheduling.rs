@@ -197,6 +197,8 @@ async fn a_job_that_was_not_started_in_time_expires_with_an_event_and_a_webhook(
         let attempt = take(store).await.expect("one").attempt();
         assert_eq!(attempt.id, started);
         tokio::time::sleep(Duration::from_millis(200)).await;
+        let first = store.take(None, &Offer::default()).await.expect("take");
+        assert!(first.is_none(), "{}: it has expired, whether that was noticed or not", store.name());
         store.sweep().await.expect("sweep");
         assert!(take(store).await.is_none(), "{}", store.name());
         for id in [late, delayed] {

@@ -37,10 +37,6 @@ struct TestDisk {
 
 const BLOCK: u64 = 4096;
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl TestDisk {
     fn of(bytes: Vec<u8>) -> Arc<Self> {
         Arc::new(Self { bytes: Mutex::new(bytes), ..Self::default() })
@@ -455,4 +451,42 @@ async fn futures_in_order<F: Future>(all: impl Iterator<Item = F>) -> Vec<F::Out
     })
     .await;
     all.into_iter().filter_map(|(_, output)| output).collect()
+}
+
+#[tokio::test]
+async fn an_attempt_whose_start_was_lost_with_the_disk_is_not_repeated_under_its_number() {
+    let disk = Arc::new(TestDisk::default());
+    let store = open(&disk).expect("open");
+    let id = try_create(&store, "x").await.expect("create");
+    let queued = store.header(id).await.expect("read").expect("there");
+    let first = take_one(&store).await;
+    // As if the disk had failed before the start was written.
+    let lose = move |transaction: &WriteTransaction| {
+        let running = header(transaction, id)?;
+        put_header(transaction, running.as_ref(), Some(&queued))
+    };
+    store.writer.run(Need::Durable, lose).await.expect("write");
+    let second = take_one(&store).await;
+    assert_eq!((second.id, second.number), (id, 2));
+    assert!(!store.append(first, vec![output("first".to_owned())]).await.expect("append"));
+    assert_eq!(store.heartbeat(vec![first, second]).await.expect("heartbeat").lost, [id]);
+    assert!(!store.finish(first, vec![], result("first")).await.expect("finish"));
+    assert!(store.finish(second, vec![], result("second")).await.expect("finish"));
+    assert_eq!(store.get(id).await.expect("get").expect("there").result.as_ref(), Some(&*result("second")));
+    assert!(lock(&store.started).is_empty());
+    assert_consistent(&store, "afterwards");
+}
+
+#[tokio::test]
+async fn the_writer_survives_an_operation_that_panics() {
+    let disk = Arc::new(TestDisk::default());
+    let store = open(&disk).expect("open");
+    let before = try_create(&store, "before").await.expect("create");
+    let panicked: Result<()> = store.writer.run(Need::Durable, |_| panic!("a bug")).await;
+    assert!(matches!(panicked, Err(FileError::Panicked)), "{panicked:?}");
+    let after = try_create(&store, "after").await.expect("create");
+    for id in [before, after] {
+        assert!(store.get(id).await.expect("get").is_some());
+    }
+    assert_consistent(&store, "afterwards");
 }

@@ -15,12 +15,13 @@ use crate::header::{Interruption, JobHeader, Sequel, gave_up, restarted};
 use crate::idempotency::known_key;
 use crate::model::{Attempt, Created, Exceeded, JobId, JobStatus, NewJob, StoreLimits, now, today};
 
-/// Starts an attempt of the first job of an owner in these queues.
+/// Starts an attempt of the first job of an owner in these queues, with a number after the job's `last`.
 pub(super) fn take(
     transaction: &WriteTransaction,
     owner: &str,
     lanes: &[String],
     alone: bool,
+    last: impl FnOnce(&JobId) -> u32,
 ) -> Result<Option<JobHeader>> {
     let mut first: Option<(u8, u128)> = None;
     {
@@ -36,10 +37,14 @@ pub(super) fn take(
     }
     let Some((_, id)) = first else { return Ok(None) };
     let Some(before) = header(transaction, JobId::from_number(id))? else { return Ok(None) };
+    // One that has expired is ended by the next sweep.
+    if before.attempts == 0 && before.expires_at.is_some_and(|time| time <= now()) {
+        return Ok(None);
+    }
     let after = JobHeader {
         status: JobStatus::Running,
         started_at: Some(now()),
-        attempts: before.attempts + 1,
+        attempts: before.attempts.max(last(&before.id)) + 1,
         alone,
         ..before.clone()
     };

@@ -1,6 +1,7 @@
 //! The one thread that writes: it takes all operations that wait, carries them out in one transaction, and answers them
 //! after one commit. So many concurrent operations share one synchronisation with the disk (group commit).
 
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::thread::JoinHandle;
@@ -162,10 +163,14 @@ fn refuse_if_full(disk: &Disk, batch: Vec<Queued>) -> Vec<Queued> {
 
 /// Carries out operations in one transaction and answers them. Returns whether that succeeded.
 fn commit(disk: &Disk, mut batch: Vec<Queued>, need: Need) -> bool {
-    let outcome = disk.write(|transaction| {
-        transaction.set_durability(if need == Need::Durable { Durability::Immediate } else { Durability::None });
-        batch.iter_mut().try_for_each(|queued| queued.operation.run(transaction))
-    });
+    let write = || {
+        disk.write(|transaction| {
+            transaction.set_durability(if need == Need::Durable { Durability::Immediate } else { Durability::None });
+            batch.iter_mut().try_for_each(|queued| queued.operation.run(transaction))
+        })
+    };
+    // The thread outlives an operation that panics: the transaction is undone, and those who wait are answered.
+    let outcome = std::panic::catch_unwind(AssertUnwindSafe(write)).unwrap_or(Err(FileError::Panicked));
     if outcome.is_err() {
         disk.reopen();
     }

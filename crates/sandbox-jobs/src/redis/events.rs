@@ -22,6 +22,11 @@ impl RedisStore {
         self.appends.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Forgets the events of an attempt that has ended. This server may run the next attempt already.
+    pub(super) fn forget_appends(&self, attempt: Attempt) {
+        self.appends().retain(|id, state| *id != attempt.id || state.attempt != attempt.number);
+    }
+
     /// Records what happened in an attempt. Returns false if it is not the job's current one.
     ///
     /// After a failure the same events have to be passed again, and may be followed by more: those that were stored are not
@@ -36,7 +41,7 @@ impl RedisStore {
         }
         let last: i64 = call.invoke_async(&mut self.connection().await?).await?;
         let Ok(last) = u64::try_from(last) else { return Ok(false) };
-        if let Some(state) = self.appends().get_mut(&attempt.id) {
+        if let Some(state) = self.appends().get_mut(&attempt.id).filter(|state| state.attempt == attempt.number) {
             state.last = last;
         }
         Ok(true)

@@ -69,22 +69,8 @@ impl KnownTurns {
 impl RedisStore {
     /// Creates a job and queues it, in this order: the idempotency key, the bounds of the queue, the quota.
     pub(crate) async fn create(&self, new: NewJob, bounds: StoreLimits) -> Result<Created> {
-        let (request, webhook) = (json(&new.request), new.webhook.as_ref().map(json).unwrap_or_default());
-        let record = JobRecord::of(JobHeader::queued(&new, (request.len() + webhook.len()) as u64, 0.0));
-        let (id, digest) = (record.header.id, sandbox_base::random::hex(&new.digest()));
-        let seconds = |time: Option<Duration>| time.map(|time| time.as_secs_f64().to_string()).unwrap_or_default();
-        let mut call = self.call(&scripts::CREATE);
-        call.key(self.of("request", id))
-            .arg(id.to_string())
-            .arg(record.encode())
-            .arg(request)
-            .arg(webhook)
-            .arg(&digest);
-        // The clock of this server may differ, and so the delay that it has computed.
-        call.arg(seconds(new.delay)).arg(new.not_before.map(|time| time.to_string()).unwrap_or_default());
-        call.arg(seconds(new.expires_in));
-        call.arg(bounds.waiting).arg(bounds.waiting_per_owner).arg(bounds.bytes_per_owner);
-        call.arg(new.per_day.map(|most| most.to_string()).unwrap_or_default());
+        let digest = sandbox_base::random::hex(&new.digest());
+        let (id, call) = self.creation(&new, &digest, bounds);
         let mut connection = self.connection().await?;
         let answer: Vec<String> = call.invoke_async(&mut connection).await?;
         if new.delay.is_some() || new.expires_in.is_some() {
@@ -108,6 +94,27 @@ impl RedisStore {
         // The first request may have been created, but its answer lost before its replicas had it.
         connection.wait_for_replicas().await?;
         Ok(known_key(id, header, known_digest == digest))
+    }
+
+    /// The call that creates a job, and the id that the job gets.
+    pub(super) fn creation(
+        &self,
+        new: &NewJob,
+        digest: &str,
+        bounds: StoreLimits,
+    ) -> (JobId, ScriptInvocation<'static>) {
+        let (request, webhook) = (json(&new.request), new.webhook.as_ref().map(json).unwrap_or_default());
+        let record = JobRecord::of(JobHeader::queued(new, (request.len() + webhook.len()) as u64, 0.0));
+        let id = record.header.id;
+        let seconds = |time: Option<Duration>| time.map(|time| time.as_secs_f64().to_string()).unwrap_or_default();
+        let mut call = self.call(&scripts::CREATE);
+        call.key(self.of("request", id)).arg(id.to_string()).arg(record.encode()).arg(request).arg(webhook).arg(digest);
+        // The clock of this server may differ, and so the delay that it has computed.
+        call.arg(seconds(new.delay)).arg(new.not_before.map(|time| time.to_string()).unwrap_or_default());
+        call.arg(seconds(new.expires_in));
+        call.arg(bounds.waiting).arg(bounds.waiting_per_owner).arg(bounds.bytes_per_owner);
+        call.arg(new.per_day.map(|most| most.to_string()).unwrap_or_default());
+        (id, call)
     }
 
     /// How many jobs wait, and for how long, by the clock of Redis.
@@ -182,13 +189,15 @@ impl RedisStore {
         }
         let mut call = self.call(&scripts::HEARTBEAT);
         call.arg(self.lease.as_secs_f64());
-        for attempt in attempts {
+        for attempt in &attempts {
             call.arg(attempt.id.to_string()).arg(attempt.number);
         }
         let (cancelled, lost): (Vec<String>, Vec<String>) = call.invoke_async(&mut self.connection().await?).await?;
         let ids = |names: Vec<String>| names.iter().filter_map(|id| id.parse().ok()).collect::<Vec<JobId>>();
         let report = HeartbeatReport { cancelled: ids(cancelled), lost: ids(lost) };
-        self.appends().retain(|id, _| !report.lost.contains(id));
+        for attempt in attempts.iter().filter(|attempt| report.lost.contains(&attempt.id)) {
+            self.forget_appends(*attempt);
+        }
         Ok(report)
     }
 }

@@ -190,13 +190,16 @@ macro_rules! scripts {
 }
 
 scripts! {
-    /// Creates a job, unless its idempotency key is known or it would exceed a limit. Returns `new` with the time, `known`
-    /// with the id and the digest that belong to the key, or the limit. `KEYS`: the request.
+    /// Creates a job, unless its idempotency key is known or it would exceed a limit. Returns `new` with the header, `known`
+    /// with the id and the digest that belong to the key, or the limit. A client of a cluster repeats a command whose answer
+    /// was lost: the second time changes nothing. `KEYS`: the request.
     CREATE = r"
 local _, id, text, request, webhook, digest, delay, not_before, expires_in, most, most_own, most_bytes, per_day =
     unpack(ARGV)
 local job = cjson.decode(text)
 local owner = job.o or ''
+local created = call('HGET', JOBS, id)
+if created then return {'new', created} end
 if job.k then
     local known = call('HGET', IDEMPOTENCY, job.k)
     if known then return {'known', known} end
@@ -307,6 +310,7 @@ return {cancelled, lost}
 local _, id, attempt, known = unpack(ARGV, 1, 4)
 local job = get(id)
 if not is_current(job, attempt) then return -1 end
+even_if_full()
 local last = job.E or 0
 local first = 5 + math.max(last - (tonumber(known) or last), 0)
 local bytes = append(KEYS[FIRST], first)

@@ -252,6 +252,44 @@ async fn events_whose_answer_was_lost_are_not_stored_twice() {
 }
 
 #[tokio::test]
+async fn a_creation_that_is_sent_twice_creates_one_job() {
+    let server = RedisServer::on_socket(&[]);
+    let store = store_in(&server).await;
+    let (id, call) = store.creation(&new_job("x"), "", BOUNDS);
+    let send = async || -> Vec<String> {
+        call.invoke_async(&mut store.connection().await.expect("connect")).await.expect("create")
+    };
+    let first = send().await;
+    assert_eq!(send().await, first);
+    assert_eq!(store.backlog().await.expect("count").waiting, 1);
+    let attempt = take(&store).await.expect("one").attempt();
+    assert_eq!(attempt.id, id);
+    send().await;
+    assert!(store.finish(attempt, vec![], printed("once")).await.expect("finish"));
+    send().await;
+    assert!(take(&store).await.is_none(), "it does not run again");
+    assert_eq!(store.backlog().await.expect("count").waiting, 0);
+    let job = store.get(id).await.expect("get").expect("there");
+    assert_eq!((job.status, job.attempts), (JobStatus::Finished, 1));
+}
+
+#[tokio::test]
+async fn the_late_end_of_an_attempt_does_not_disturb_the_next_one() {
+    let server = RedisServer::on_socket(&[]);
+    let store = store_in(&server).await;
+    let id = create(&store).await;
+    let first = take(&store).await.expect("one").attempt();
+    assert!(store.put_back(first).await.expect("put back"));
+    let second = take(&store).await.expect("the same").attempt();
+    assert_eq!((second.id, second.number), (id, 2));
+    // As if the answer to the first one had been lost.
+    assert!(!store.put_back(first).await.expect("put back"));
+    assert!(!store.finish(first, vec![], printed("")).await.expect("finish"));
+    assert!(store.heartbeat(vec![first]).await.expect("heartbeat").lost.contains(&id));
+    assert_eq!(store.appends().get(&id).map(|state| state.attempt), Some(2));
+}
+
+#[tokio::test]
 async fn a_retry_finds_its_job_after_an_upgrade_from_the_first_release() {
     const EVENTS: usize = 10_000;
     let server = RedisServer::on_socket(&[]);

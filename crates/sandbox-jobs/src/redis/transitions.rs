@@ -110,7 +110,7 @@ impl RedisStore {
     /// Ends the current attempt of a job; returns whether it was the current one.
     async fn end_attempt(&self, attempt: Attempt, end: impl Fn(&JobRecord) -> JobChange) -> Result<bool> {
         let changed = self.change(attempt.id, |before| before.header.is_current(attempt).then(|| end(before))).await?;
-        self.appends().remove(&attempt.id);
+        self.forget_appends(attempt);
         Ok(changed.is_some_and(|(_, changed)| changed))
     }
 
@@ -127,7 +127,7 @@ impl RedisStore {
         let mut connection = self.connection().await?;
         let current: bool = call.invoke_async(&mut connection).await?;
         connection.wait_for_replicas().await?;
-        self.appends().remove(&attempt.id);
+        self.forget_appends(attempt);
         Ok(current)
     }
 

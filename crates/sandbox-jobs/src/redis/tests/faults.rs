@@ -86,7 +86,9 @@ async fn a_full_redis_refuses_new_jobs_and_records_results() {
     assert_eq!(error.code(), Some("OOM"), "{error}");
     assert!(is_full(&error) && store.probe().await.is_err());
     assert_eq!(store.heartbeat(vec![attempt]).await.expect("heartbeat"), HeartbeatReport::default());
-    assert!(store.finish(attempt, vec![], printed("kept")).await.expect("finish"));
+    assert!(store.append(attempt, output("ke")).await.expect("append"));
+    assert!(store.finish(attempt, output("pt"), printed("kept")).await.expect("finish"));
+    assert_eq!(store.events(running, 0, 10).await.expect("events").len(), 3, "two of output and the result");
     assert_eq!(failed.id, doomed);
     assert!(store.put_back(failed).await.expect("put back"));
     assert_eq!(store.cancel(queued).await.expect("cancel").map(|job| job.status), Some(JobStatus::Cancelled));
