@@ -57,6 +57,8 @@ type Result<T> = std::result::Result<T, RedisError>;
 /// Jobs in Redis.
 pub struct RedisStore {
     link: Arc<RedisLink>,
+    /// For heartbeats. `WAIT` blocks its connection, and leases must be renewed meanwhile.
+    heartbeats: Arc<RedisLink>,
     notices: Notices,
     /// What all keys begin with. In a cluster, the part in braces decides which node has them.
     prefix: String,
@@ -94,10 +96,12 @@ impl RedisStore {
     ) -> Result<Self> {
         let prefix = format!("{{{name}}}");
         let channels = format!("{prefix}:{}", settings.database());
-        let link = Arc::new(RedisLink::new(settings, prefix.clone()));
+        let waits = settings.replicas > 0;
+        let link = Arc::new(RedisLink::new(settings.clone(), prefix.clone()));
         link.connection().await?;
         let store = Self {
             notices: Notices::listen(Arc::clone(&link), channels.clone()),
+            heartbeats: if waits { Arc::new(RedisLink::new(settings, prefix.clone())) } else { Arc::clone(&link) },
             link,
             prefix,
             old_prefix: name.to_owned(),

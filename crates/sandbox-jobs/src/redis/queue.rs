@@ -192,7 +192,8 @@ impl RedisStore {
         for attempt in &attempts {
             call.arg(attempt.id.to_string()).arg(attempt.number);
         }
-        let (cancelled, lost): (Vec<String>, Vec<String>) = call.invoke_async(&mut self.connection().await?).await?;
+        let mut connection = self.heartbeats.connection().await?;
+        let (cancelled, lost): (Vec<String>, Vec<String>) = call.invoke_async(&mut connection).await?;
         let ids = |names: Vec<String>| names.iter().filter_map(|id| id.parse().ok()).collect::<Vec<JobId>>();
         let report = HeartbeatReport { cancelled: ids(cancelled), lost: ids(lost) };
         for attempt in attempts.iter().filter(|attempt| report.lost.contains(&attempt.id)) {
