@@ -216,7 +216,7 @@ chaos: setup-test build
 chaos-short: SEED = 9
 chaos-short: setup-test programs
 	mkdir -p target/chaos
-	python3 -m unittest discover --start-directory tests/chaos > target/chaos/checker.log 2>&1 & checker=$$!; \
+	SANDBOX_SERVER=$(abspath $(DEBUG))/sandbox-server python3 -m unittest discover --start-directory tests/chaos > target/chaos/checker.log 2>&1 & checker=$$!; \
 	python3 tests/chaos/chaos.py --sandbox-server $(DEBUG)/sandbox-server --seed $(SEED) --minutes 0.5 --json target/chaos/short.json $(CHAOS); chaos=$$?; \
 	wait $$checker && exit $$chaos; cat target/chaos/checker.log; exit 1
 
