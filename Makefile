@@ -196,7 +196,9 @@ bench-fairness: setup-bench build
 
 ## Measure what a run, a job, an event and a stream cost, and write it into docs/SCALING.md. COSTS holds more options.
 bench-costs: setup-bench build
-	python3 bench/scaling.py --sandbox-server $(RELEASE)/sandbox-server --write-docs $(COSTS)
+	mkdir -p target/bench
+	$(CARGO) test --release --locked -p sandbox-jobs --lib throughput_of_two_servers -- --ignored --nocapture | tee target/bench/redis.log
+	python3 bench/scaling.py --sandbox-server $(RELEASE)/sandbox-server --throughput target/bench/redis.log --write-docs $(COSTS)
 
 ## Put the figures of `bench` and `bench-syscalls` into README.md, docs/PERFORMANCE.md and docs/EVALUATION.md.
 bench-docs:

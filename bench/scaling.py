@@ -225,7 +225,7 @@ def projection(rows):
             redis = machines * (rate * job_redis + idle_redis) / 1e6
             cells.append(f"{machines * rate:,.0f}/s, {redis:,.{0 if redis >= 10 else 1 if redis >= 1 else 2}f} cores")
         lines.append([f"{work} s", *cells])
-    limit = f"One core of Redis is fully used by {1e6 / job_redis:,.0f} jobs a second, from creation to result."
+    limit = f"With real runs, one core of Redis is fully used by {1e6 / job_redis:,.0f} jobs a second, from creation to result."
     return (
         limit
         + "\n\n"
@@ -235,16 +235,32 @@ def projection(rows):
     )
 
 
+def through_redis(log):
+    """What the test of the Redis store has measured, as a sentence."""
+    with open(log) as file:
+        found = re.search(r"through one Redis: (\d+) jobs a second, (\d+) µs of Redis each", file.read())
+    if not found:
+        raise Failed(f"{log} has no figure of the Redis store")
+    rate, cost = int(found[1]), int(found[2])
+    return (
+        f"Two servers whose workers do nothing put {rate:,} jobs a second through one Redis on this machine, from\n"
+        f"creation to result. Each takes {cost} µs of CPU time in Redis, so that one core of Redis is fully used by\n"
+        f"{1e6 / cost:,.0f} of them a second."
+    )
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sandbox-server", required=True)
     parser.add_argument("--scale", type=int, default=1000, help="runs and jobs of each kind")
+    parser.add_argument("--throughput", required=True, help="what the test throughput_of_two_servers has printed")
     parser.add_argument("--write-docs", action="store_true")
     arguments = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     signal.signal(signal.SIGALRM, lambda *_: sys.exit(f"scaling: not done after {LONGEST} s"))
     signal.alarm(LONGEST)
     try:
+        throughput = through_redis(arguments.throughput)
         rows = [
             row
             for store in ("file", "Redis")
@@ -258,7 +274,7 @@ def main():
     measured = (
         f"Measured with {version} on {os.cpu_count()} cores of {processor()}; load average {os.getloadavg()[0]:.1f}."
     )
-    parts = {"costs": f"{document(rows)}\n\n{measured}", "projection": projection(rows)}
+    parts = {"costs": f"{document(rows)}\n\n{measured}", "redis": throughput, "projection": projection(rows)}
     print("\n\n".join(parts.values()))
     if arguments.write_docs:
         path = os.path.join(ROOT, "docs/SCALING.md")

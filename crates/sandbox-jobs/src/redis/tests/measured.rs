@@ -79,6 +79,13 @@ fn own_cpu_time() -> f64 {
     ticks.sum::<f64>() / 100.0
 }
 
+/// The CPU time that a Redis has used, in seconds.
+async fn redis_cpu_time(server: &RedisServer) -> f64 {
+    let cpu = on(server, &["INFO", "cpu"]).await;
+    let seconds = |name: &str| cpu.lines().find_map(|line| line.strip_prefix(name)?.trim().parse::<f64>().ok());
+    seconds("used_cpu_sys:").unwrap_or_default() + seconds("used_cpu_user:").unwrap_or_default()
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "a measurement"]
 async fn throughput_of_two_servers() {
@@ -98,11 +105,7 @@ async fn throughput_of_two_servers() {
     for client in clients.collect::<Vec<_>>() {
         client.await.expect("created");
     }
-    let created = began.elapsed();
-    let own_cpu = own_cpu_time();
-    let cpu = on(&server, &["INFO", "cpu"]).await;
-    let seconds = |name: &str| cpu.lines().find_map(|line| line.strip_prefix(name)?.trim().parse::<f64>().ok());
-    let cpu = seconds("used_cpu_sys:").unwrap_or_default() + seconds("used_cpu_user:").unwrap_or_default();
+    let (created, own_cpu, cpu) = (began.elapsed(), own_cpu_time(), redis_cpu_time(&server).await);
     let began = Instant::now();
     let workers = (0..CLIENTS).map(|worker| {
         let store = Arc::clone(&stores[worker % 2]);
@@ -115,9 +118,13 @@ async fn throughput_of_two_servers() {
     for worker in workers.collect::<Vec<_>>() {
         worker.await.expect("worked");
     }
+    let done = began.elapsed();
     let rate = |took: Duration| JOBS as f64 / took.as_secs_f64();
-    println!("{:.0} jobs created a second, {:.0} taken and finished", rate(created), rate(began.elapsed()));
+    println!("{:.0} jobs created a second, {:.0} taken and finished", rate(created), rate(done));
     let each = |seconds: f64| seconds * 1e6 / JOBS as f64;
+    let in_all = redis_cpu_time(&server).await;
+    // bench/scaling.py reads this line.
+    println!("through one Redis: {:.0} jobs a second, {:.0} µs of Redis each", rate(created + done), each(in_all));
     println!("CPU time for each created job: {:.0} µs in Redis, {:.0} µs in the servers", each(cpu), each(own_cpu));
     assert_eq!(stores[0].backlog().await.expect("count").waiting, 0);
 }
