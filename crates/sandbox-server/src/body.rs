@@ -106,7 +106,7 @@ async fn collect(
             (bytes, held) = (vec![], Reservation::nothing());
             continue;
         }
-        // Twice: while it is parsed, there are the body and what comes of it; while it runs, its files and those of its cell.
+        // Twice: while it is parsed, there are the body and what comes of it.
         held.and(app.bodies.take(client_id, 2 * chunk.len() + (scan.entries() - before) * ENTRY)?);
         bytes.extend_from_slice(&chunk);
     }
@@ -131,8 +131,11 @@ async fn elsewhere<T: Send + 'static>(
 impl Body<JsonRequest> {
     /// Checks the request completely.
     pub(crate) async fn check(self, app: &Arc<App>, client: &Client) -> Result<(CheckedRequest, Reservation), Problem> {
-        let Self { value, size, held } = self;
-        Ok((check(app, client, value, size).await?, held))
+        let Self { value, size, mut held } = self;
+        let checked = check(app, client, value, size).await?;
+        // The body is gone, and the run shares what came of it.
+        held.release(size);
+        Ok((checked, held))
     }
 }
 

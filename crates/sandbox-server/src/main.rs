@@ -94,6 +94,8 @@ fn main() -> ExitCode {
     if let Some(file) = backup {
         return backup::make(&config, file).map_or_else(|why| fail(&why, 1), |()| ExitCode::SUCCESS);
     }
+    // The memory budget counts what requests take, not what those that have ended took.
+    sandbox_sys::allocator::return_large_allocations();
     match executor.map_or(Ok(()), |executor| run(config, executor)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => fail(&error, 1),

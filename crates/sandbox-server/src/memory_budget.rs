@@ -137,6 +137,13 @@ impl Reservation {
         merge(&mut self.share, more.share);
     }
 
+    /// Gives memory back, unless the reservation is smaller than that.
+    pub(crate) fn release(&mut self, bytes: usize) {
+        for permit in [&mut self.all, &mut self.share].into_iter().flatten() {
+            drop(permit.split(bytes / UNIT));
+        }
+    }
+
     /// Responds with JSON; the reservation lasts until the client has read it.
     pub(crate) fn answer(self, status: StatusCode, value: &impl Serialize) -> Response {
         self.respond(status, serde_json::to_vec(value).unwrap_or_default())
@@ -179,6 +186,9 @@ mod tests {
         assert!(budget.take(&client_id("a"), 1).is_err(), "half is all for one client");
         let rest = budget.take(&client_id("b"), 5 * UNIT).expect("there");
         assert!(budget.take(&client_id("c"), 1).is_err());
+        held.release(2 * UNIT);
+        drop(budget.take(&client_id("a"), 2 * UNIT).expect("there again"));
+        assert!(budget.take(&client_id("a"), 3 * UNIT).is_err());
         drop((held, rest));
         assert!(budget.take(&client_id("a"), 1000 * UNIT).is_ok(), "more than all is all");
     }

@@ -5,6 +5,8 @@ use axum::response::{IntoResponse, Response};
 use sandbox_executor::{FieldError, Refused};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
+use crate::state;
+
 /// A problem.
 #[derive(Debug, Clone)]
 pub(crate) struct Problem {
@@ -168,7 +170,9 @@ impl From<Refused> for Problem {
             Refused::Request(_) => Self::new(Code::InvalidRequest, detail),
             Refused::Failure(failure) if failure.request => Self::new(Code::InvalidRequest, detail),
             Refused::Failure(failure) if failure.keeper_ended => Self::new(Code::Internal, detail).retry_after(1),
-            Refused::Failure(_) | Refused::Cancelled => Self::new(Code::Internal, detail),
+            // A client that has cancelled its request does not read this.
+            Refused::Cancelled => state::shutting_down(),
+            Refused::Failure(_) => Self::new(Code::Internal, detail),
         }
     }
 }
@@ -197,7 +201,7 @@ mod tests {
 
     use super::*;
     use crate::auth::Client;
-    use crate::{jobs, state};
+    use crate::jobs;
 
     /// A problem of each code. The codes that no request to a healthy server can cause come from the code that reports
     /// them.

@@ -18,7 +18,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use crate::capacity::Slot;
 use crate::memory_budget::{ClientId, Reservation};
 use crate::problem::{Code, Problem};
-use crate::state::App;
+use crate::state::{App, shutting_down};
 use crate::streams::Item;
 use crate::tasks::panic_text;
 use crate::trace::Trace;
@@ -218,16 +218,10 @@ pub(crate) fn start(
     let (app, handle) = (Arc::clone(app), Handle::current());
     let Admission { id, client_id, slot, queued, request } = admission;
     tokio::task::spawn_blocking(move || {
-        let budget = |bytes: usize| handle.block_on(app.answers.wait_for(&client_id, bytes, PATIENCE));
+        let answers = AnswerBudget { app: &app, handle, client_id, client: sender.clone() };
         let owned = Some((slot, request));
-        let mut forward = ClientObserver {
-            updates: sender,
-            watched,
-            budget: &budget,
-            encoder: EventEncoder::default(),
-            owned,
-            failed: None,
-        };
+        let mut forward =
+            ClientObserver { updates: sender, watched, answers, encoder: EventEncoder::default(), owned, failed: None };
         if let Err(refused) = perform(&app, &id, (checked, queued), &cancel, &mut forward) {
             drop(forward.owned.take());
             forward.end(Update::Failed(refused.into()));
@@ -236,12 +230,38 @@ pub(crate) fn start(
     Ok(run)
 }
 
+/// Reserves memory for what a client has not read yet.
+struct AnswerBudget<'a> {
+    app: &'a App,
+    handle: Handle,
+    client_id: ClientId,
+    /// Closed when the client has gone.
+    client: UnboundedSender<Update>,
+}
+
+impl AnswerBudget<'_> {
+    /// Reserves memory for an event, unless the run has to end meanwhile.
+    fn event(&self, bytes: usize) -> Result<Reservation, Problem> {
+        self.handle.block_on(async {
+            tokio::select! {
+                reserved = self.app.answers.wait_for(&self.client_id, bytes, PATIENCE) => reserved,
+                () = self.client.closed() => Err(Refused::Cancelled.into()),
+                () = self.app.runs_must_end() => Err(shutting_down()),
+            }
+        })
+    }
+
+    /// Reserves memory for the result of a run, which has ended.
+    fn result(&self, bytes: usize) -> Result<Reservation, Problem> {
+        self.handle.block_on(self.app.answers.wait_for(&self.client_id, bytes, PATIENCE))
+    }
+}
+
 /// Passes events on to a client.
 struct ClientObserver<'a> {
     updates: UnboundedSender<Update>,
     watched: bool,
-    /// Reserves memory for what the client has not read yet.
-    budget: &'a dyn Fn(usize) -> Result<Reservation, Problem>,
+    answers: AnswerBudget<'a>,
     encoder: EventEncoder,
     /// What the run gives back before the client hears of its end, so that the client's next request finds it.
     owned: Option<(Slot, Reservation)>,
@@ -254,7 +274,7 @@ impl ClientObserver<'_> {
         if self.failed.is_some() {
             return;
         }
-        match (self.budget)(event.size()) {
+        match self.answers.event(event.size()) {
             Ok(held) => drop(self.updates.send(Update::Event(event, held))),
             Err(problem) => self.failed = Some(problem),
         }
@@ -292,7 +312,7 @@ impl Observer for ClientObserver<'_> {
             self.send(event);
         }
         let slot = self.owned.take().map(|(slot, _)| slot);
-        let held = (self.budget)(result.size());
+        let held = self.answers.result(result.size());
         drop(slot);
         self.end(match held {
             Ok(held) => Update::Event(RunEvent::Result { result: Arc::clone(result) }, held),

@@ -90,6 +90,8 @@ pub(crate) struct App {
     pub(crate) failed: watch::Sender<Option<&'static str>>,
     /// Becomes readable when all runs must end.
     pub(crate) kill: OwnedFd,
+    /// Becomes true at the same time, for tasks that wait.
+    killed: watch::Sender<bool>,
 }
 
 impl App {
@@ -138,6 +140,7 @@ impl App {
             failed: watch::Sender::new(None),
             shutdown: watch::Sender::new(false),
             kill: kill.map_err(|errno| errno.to_string())?,
+            killed: watch::Sender::new(false),
         })
     }
 
@@ -181,6 +184,13 @@ impl App {
     /// Ends all runs.
     pub(crate) fn kill_runs(&self) {
         let _ = rustix::io::write(&self.kill, &1_u64.to_ne_bytes());
+        self.killed.send_replace(true);
+    }
+
+    /// Waits until all runs must end.
+    pub(crate) async fn runs_must_end(&self) {
+        // The sender is right here.
+        let _ = self.killed.subscribe().wait_for(|killed| *killed).await;
     }
 }
 

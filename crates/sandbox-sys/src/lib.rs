@@ -4,6 +4,7 @@
 //! function here is a thin, safe wrapper around one kernel interface; policy (what to mount, which calls to refuse) is
 //! in `sandbox-cell`.
 
+pub mod allocator;
 pub mod ipc;
 pub mod keyring;
 pub mod landlock;

@@ -5,6 +5,7 @@ use std::net::{Shutdown, TcpStream};
 use std::time::Duration;
 
 use sandbox_testing::eventually;
+use sandbox_testing::memory::descendants;
 use serde_json::{Value, json};
 
 use crate::Server;
@@ -175,6 +176,31 @@ fn the_smallest_memory_budget_fits_the_largest_request() {
     let text = text.as_str().unwrap();
     assert_eq!(text.matches(r#""verdict":"ok""#).count(), 5, "{text}");
     assert!(text.contains("event: end"), "{text}");
+}
+
+#[test]
+fn a_running_request_reserves_the_memory_that_it_takes() {
+    const SIZE: usize = 16 << 20;
+    // The share of one client is four and a half bodies: three that run, or two and one that is parsed.
+    let held = (4 * 9 * SIZE / 2).to_string();
+    let server = Server::start(&["--cold", "--capacity", "8", "--max-held", &held, "--max-body", "20m"]);
+    assert_eq!(server.post(&json!({"language": "bash", "code": "true"})).0, 200);
+    let before = server.memory();
+    let limits = json!({"disk": "64m", "memory": "256m", "file_size": "64m"});
+    let file = "x".repeat(SIZE - 300);
+    let body =
+        json!({"language": "bash", "code": "sleep 60", "timeout": "60s", "limits": limits, "files": {"f": file}});
+    let mut running = vec![];
+    for count in 1..=3 {
+        running.push(server.start_request("/execute", &[], &body));
+        eventually("it runs", || {
+            descendants(server.child.id()).values().filter(|name| *name == "sleep").count() == count
+        });
+    }
+    let grown = usize::try_from(server.memory().saturating_sub(before)).unwrap();
+    assert!((SIZE * 12 / 5..SIZE * 18 / 5).contains(&grown), "{grown} bytes for three bodies of {SIZE}");
+    assert_eq!(server.post(&body).0, 429, "a fourth does not fit while it is parsed");
+    drop(running);
 }
 
 #[test]
