@@ -290,7 +290,7 @@ mod tests {
         }
         let mut limits = settings.defaults.clone();
         let error = limits.set(LimitKind::Memory, 2 << 30, &settings.caps).expect_err("refused");
-        assert_eq!(error.to_string(), "memory: 2 GiB is above the maximum of 1 GiB (SANDBOX_MAX_MEMORY)");
+        assert_eq!(error.to_string(), "memory limit 2 GiB is above the maximum of 1 GiB (SANDBOX_MAX_MEMORY)");
     }
 
     #[test]
@@ -316,7 +316,7 @@ mod tests {
         .expect_err("refused");
         assert_eq!(error.0.len(), 8, "{error}");
         let text = error.to_string();
-        assert!(text.contains("SANDBOX_TIMEOUT: wall_time: 0s is too little"), "{text}");
+        assert!(text.contains("SANDBOX_TIMEOUT: time limit 0s is below the minimum"), "{text}");
         assert!(text.contains("unknown isolation layer 'moat'"), "{text}");
     }
 }
