@@ -31,11 +31,11 @@ use crate::volumes::VolumeRequest;
 #[serde(rename_all = "snake_case")]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub enum Step {
-    /// Something is made once for a toolchain.
+    /// Preparing a toolchain, once for each host.
     Prepare,
-    /// Packages are installed.
+    /// Installing packages.
     Install,
-    /// The program is compiled.
+    /// Compiling the program.
     Compile,
 }
 
@@ -43,7 +43,7 @@ pub enum Step {
 #[derive(Debug, Clone)]
 pub(crate) struct ArtifactPlan {
     pub(crate) step: Step,
-    /// What goes on, for people who wait.
+    /// A description of the step for users.
     pub(crate) what: String,
     pub(crate) kind: ArtifactKind,
     /// The owner; none if it is shared.

@@ -27,9 +27,11 @@ pub(crate) struct Options {
     stream: bool,
 }
 
-/// The route.
+/// Run code and wait for the result.
+///
+/// The run is cancelled if the client disconnects.
 #[utoipa::path(
-    post, path = "/execute", tag = "runs", request_body = JsonRequest,
+    post, path = "/execute", operation_id = "run_code", tag = "runs", request_body = JsonRequest,
     params(("stream" = Option<bool>, Query, description = "Stream events as they happen")),
     responses(
         (status = 200, description = "The result of the run, whether the program succeeded or failed; with Accept: text/event-stream, its events", content(

@@ -452,7 +452,7 @@ fn the_api_is_documented_and_its_examples_work() {
         assert!(paths.contains_key(path), "{path}");
     }
     let schemas = document["components"]["schemas"].as_object().unwrap();
-    for schema in ["JsonRequest", "RunResult", "Job", "Problem", "Verdict"] {
+    for schema in ["JsonRequest", "RunResult", "RunEvent", "Job", "Problem", "Verdict"] {
         assert!(schemas.contains_key(schema), "{schema}");
     }
     let (status, page) = server.get("/docs");
