@@ -53,6 +53,7 @@ impl ArtifactKind {
 
 /// The polling interval while another process makes an entry.
 const LOOK: Duration = Duration::from_millis(20);
+const _: () = assert!(LOOK.as_millis() < 50, "a cancellation must be noticed within 50 ms");
 
 /// A directory of entries.
 #[derive(Debug)]
