@@ -170,7 +170,7 @@ fn run(mut config: Config, executor: Result<Executor, Failure>) -> Result<(), St
         tracing::warn!("data directory: {note}");
     }
     if let Some(uid) = user {
-        tracing::info!(uid, "dropped root privileges; only the keeper keeps them");
+        tracing::info!(uid, "dropped root privileges; the keeper and its launcher keep them");
     }
     descriptors::fit(&mut config, open_files);
     let config = &config;
