@@ -13,7 +13,7 @@ use tokio_stream::StreamExt;
 
 use crate::auth::Client;
 use crate::connections::allowance;
-use crate::json::{ENTRY, Scan};
+use crate::json_bounds::{ENTRY, Scan};
 use crate::memory_budget::{ClientId, Reservation};
 use crate::problem::{Code, Problem};
 use crate::runs::{CancelHandle, CancelOnDrop};

@@ -16,7 +16,7 @@ mod follow;
 mod health;
 mod health_client;
 mod jobs;
-mod json;
+mod json_bounds;
 mod keeper_watch;
 mod languages;
 mod memory_budget;
