@@ -94,7 +94,7 @@ impl Definition {
                 (name.clone(), placed.ok_or_else(|| missing(format!("'{name}'"), "add it to the image")))
             });
             let tools = tools.collect();
-            return Ok(Runtime::inside(self, description, environment, tools, image.digest));
+            return Ok(Runtime::in_image(self, description, environment, tools, image.digest));
         }
         Err(toolchain().into())
     }
