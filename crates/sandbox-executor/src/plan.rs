@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_made_is_named_by_all_that_goes_into_it() {
+    fn artifact_key_depends_on_all_inputs() {
         let c = runtime("c");
         let key = |code: &str, extra: Option<&str>| {
             let mut request = request(Source::Code(code.into()));
@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_made_is_named_by_its_owner_unless_owners_share() {
+    fn artifact_key_depends_on_the_owner_unless_shared() {
         let (c, python) = (runtime("c"), runtime("python"));
         let keys = |owner: &str, sharing| {
             let settings = Settings { sharing, ..Settings::default() };

@@ -154,7 +154,7 @@ impl Settings {
     }
 
     /// Whether other users than this one have to find their way through the data directory. If root makes cells, they have
-    /// users of their own: with reduced isolation they see what is there without a mount, and the inits in a zygote's nest
+    /// users of their own: with reduced isolation they see what is there without a mount, and the inits in a zygote namespace
     /// mount it without root's powers.
     #[must_use]
     pub fn passes_data_dir(&self, zygotes: bool) -> bool {
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn usual_caps_hold_unless_the_operator_says_otherwise() {
+    fn default_caps_apply_unless_overridden() {
         let usual = Caps::for_server(2 << 30, 4);
         let read = |variables: &[(&str, &str)]| {
             let variables: HashMap<&str, &str> = variables.iter().copied().collect();
