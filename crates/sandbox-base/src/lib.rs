@@ -14,4 +14,4 @@ pub mod wait;
 pub use limits::{LimitKind, Limits};
 pub use path::{MAX_DEPTH, MAX_LENGTH, PathError, RelativePath};
 pub use percent_encoding::percent_decode;
-pub use text::{printable, reason, visible};
+pub use text::{counted, printable, reason, visible};

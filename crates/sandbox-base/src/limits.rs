@@ -264,7 +264,7 @@ impl Limits {
         Ok(())
     }
 
-    /// Lowers defaults that exceed the operator's caps, so that a cap also holds for who asks for nothing. A limit
+    /// Lowers defaults that exceed the operator's caps, so that a cap also applies to requests without the limit. A limit
     /// that has no default gets the cap if the operator set one.
     pub fn clamp(&mut self, caps: &Caps) {
         for info in TABLE {

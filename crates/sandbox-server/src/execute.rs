@@ -8,6 +8,7 @@ use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, Request, State};
 use axum::http::{StatusCode, header};
 use axum::response::Response;
+use sandbox_base::counted;
 use sandbox_executor::{JsonRequest, RunResult};
 use serde::Deserialize;
 
@@ -79,6 +80,7 @@ pub(crate) async fn spend(app: &App, client: &Client, runs: usize) -> Result<(),
 /// The key has had its runs of the day.
 pub(crate) fn quota_exceeded(most: u64) -> Problem {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-    let detail = format!("the API key is limited to {most} runs per day; the quota resets at midnight UTC");
+    let detail =
+        format!("the API key is limited to {} per day; the quota resets at midnight UTC", counted(most, "run"));
     Problem::new(Code::QuotaExceeded, detail).retry_after(86_400 - since % 86_400)
 }

@@ -9,6 +9,7 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::sse::Event;
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
+use sandbox_base::counted;
 use sandbox_base::units::parse_duration;
 use sandbox_executor::JsonRequest;
 use sandbox_jobs::{Created, Exceeded, Job, JobId, JobStatus, NewJob, Page, StoreError, StoreLimits};
@@ -66,17 +67,20 @@ fn unknown(id: &str) -> Problem {
 pub(crate) fn refused(exceeded: Exceeded, bounds: &StoreLimits, client: &Client) -> Problem {
     let StoreLimits { waiting, waiting_per_owner, bytes_per_owner } = bounds;
     let (code, detail) = match exceeded {
-        Exceeded::Waiting => (Code::QueueFull, format!("the job queue is full: {waiting} queued jobs (SANDBOX_QUEUE)")),
+        Exceeded::Waiting => {
+            (Code::QueueFull, format!("the job queue is full: {} (SANDBOX_QUEUE)", counted(waiting, "queued job")))
+        }
         Exceeded::WaitingPerOwner => {
             let detail = format!(
-                "the job queue of this API key is full: {waiting_per_owner} queued jobs (SANDBOX_QUEUE_PER_KEY)"
+                "the job queue of this API key is full: {} (SANDBOX_QUEUE_PER_KEY)",
+                counted(waiting_per_owner, "queued job")
             );
             (Code::QueueFull, detail)
         }
         Exceeded::BytesPerOwner => {
             let detail = format!(
                 "requests, results and events would exceed {bytes_per_owner} bytes (SANDBOX_JOB_STORAGE); ended jobs are \
-                 forgotten after SANDBOX_JOB_RETENTION"
+                 deleted after SANDBOX_JOB_RETENTION"
             );
             return Problem::new(Code::StorageFull, detail).retry_after(60);
         }

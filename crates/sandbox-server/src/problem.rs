@@ -235,7 +235,7 @@ mod tests {
 
     fn refused(exceeded: Exceeded) -> Problem {
         let bounds = StoreLimits { waiting: 10, waiting_per_owner: 5, bytes_per_owner: 1 << 20 };
-        jobs::refused(exceeded, &bounds, &Client::anybody())
+        jobs::refused(exceeded, &bounds, &Client::anonymous())
     }
 
     #[tokio::test]
