@@ -135,7 +135,7 @@ bless: setup-test build docs
 	PATH=$(CURDIR)/$(RELEASE):$$PATH scripts/record-demo
 	INSTA_UPDATE=always $(CARGO) test --locked -p sandbox-cli --test screen
 	INSTA_UPDATE=always $(CARGO) test --locked -p sandbox-server --test server screen
-	INSTA_UPDATE=always $(CARGO) test --locked -p sandbox-server --bin sandbox-server problem
+	INSTA_UPDATE=always $(CARGO) test --locked -p sandbox-server --bin sandbox-server -- problem openapi
 
 ## Run the same programs with every backend: runc, and a dedicated Docker engine. Writes the table in docs/EVALUATION.md.
 test-backends: setup-test

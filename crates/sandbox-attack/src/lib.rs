@@ -27,7 +27,7 @@ use sandbox_base::reason;
 use sandbox_cell::LayerSet;
 use sandbox_executor::{Executor, HostVariables, Input, Request, RunResult, RunService, Settings, Source};
 use sandbox_runtimes::{ArtifactStore, Definition, Registry};
-use sandbox_sys::start::StartBlock;
+use sandbox_sys::start_block::StartBlock;
 
 use catalogue::Attack;
 use runner::{AttackRecord, AttackRunner, is_cancelled};

@@ -5,6 +5,7 @@ pub mod data_dir;
 pub mod limits;
 pub mod lock_file;
 mod path;
+mod percent_encoding;
 pub mod random;
 mod text;
 pub mod units;
@@ -12,4 +13,5 @@ pub mod wait;
 
 pub use limits::{LimitKind, Limits};
 pub use path::{MAX_DEPTH, MAX_LENGTH, PathError, RelativePath};
-pub use text::{printable, reason, visible};
+pub use percent_encoding::percent_decode;
+pub use text::{counted, printable, reason, visible};

@@ -2,6 +2,7 @@
 //!
 //! A [`Limits`] cannot hold a value outside those bounds, so nothing further down checks again.
 
+use std::num::{IntErrorKind, ParseIntError};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -92,19 +93,23 @@ impl LimitKind {
     /// Reads a value in this limit's unit.
     pub fn parse(self, text: &str) -> Result<u64, LimitError> {
         let info = self.info();
-        let unit_error = |source| LimitError::Unit { name: info.name, source };
-        let number_error = || LimitError::Number { name: info.name, given: units::shorten(text) };
+        let unit_error = |error: UnitError| LimitError::Unit(error.about(info.title));
+        let number_error = |expected| LimitError::Number { title: info.title, given: units::shorten(text), expected };
         match info.unit {
             Unit::Time => {
                 let duration = units::parse_duration(text).map_err(unit_error)?;
-                u64::try_from(duration.as_micros()).map_err(|_| number_error())
+                Ok(u64::try_from(duration.as_micros()).unwrap_or(u64::MAX))
             }
             Unit::Bytes => units::parse_size(text).map_err(unit_error),
-            Unit::Count => text.trim().parse().map_err(|_| number_error()),
+            Unit::Count => text.trim().parse().map_err(|error: ParseIntError| match error.kind() {
+                IntErrorKind::PosOverflow => number_error("a smaller number"),
+                _ => number_error("a whole number"),
+            }),
             Unit::Cpus => {
-                let cpus: f64 = text.trim().parse().map_err(|_| number_error())?;
+                let error = || number_error("a number such as 0.5 or 2");
+                let cpus: f64 = text.trim().parse().map_err(|_| error())?;
                 if !cpus.is_finite() || !(0.0..=1e9).contains(&cpus) {
-                    return Err(number_error());
+                    return Err(error());
                 }
                 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "checked just above")]
                 Ok((cpus * 1000.0).round() as u64)
@@ -170,40 +175,37 @@ impl LimitInfo {
     }
 }
 
-/// Why a limit was refused. The message says what was given and what is accepted.
+/// Why a limit was refused. The message names the limit, the value and the constraint.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LimitError {
     /// It is not a duration or a size.
-    #[error("{name}: {source}")]
-    Unit {
-        /// The limit.
-        name: &'static str,
-        /// What is wrong with it.
-        source: UnitError,
-    },
+    #[error(transparent)]
+    Unit(UnitError),
     /// It is not a number.
-    #[error("{name}: '{given}' is not a number that makes sense here")]
+    #[error("invalid {title} \"{given}\": expected {expected}")]
     Number {
         /// The limit.
-        name: &'static str,
+        title: &'static str,
         /// What was given.
         given: String,
+        /// The form of the values that are accepted.
+        expected: &'static str,
     },
-    /// It is below the least.
-    #[error("{name}: {given} is too little, the least is {least}")]
+    /// It is below the minimum.
+    #[error("{title} {given} is below the minimum of {least}")]
     TooLittle {
         /// The limit.
-        name: &'static str,
+        title: &'static str,
         /// What was given.
         given: String,
         /// The least accepted.
         least: String,
     },
-    /// It is above the most.
-    #[error("{name}: {given} is above the maximum of {most}{}", .setting.map(|name| format!(" ({name})")).unwrap_or_default())]
+    /// It is above the maximum.
+    #[error("{title} {given} is above the maximum of {most}{}", .setting.map(|name| format!(" ({name})")).unwrap_or_default())]
     TooMuch {
         /// The limit.
-        name: &'static str,
+        title: &'static str,
         /// What was given.
         given: String,
         /// The most accepted.
@@ -262,7 +264,7 @@ impl Limits {
         Ok(())
     }
 
-    /// Lowers defaults that exceed the operator's caps, so that a cap also holds for who asks for nothing. A limit
+    /// Lowers defaults that exceed the operator's caps, so that a cap also applies to requests without the limit. A limit
     /// that has no default gets the cap if the operator set one.
     pub fn clamp(&mut self, caps: &Caps) {
         for info in TABLE {
@@ -361,12 +363,12 @@ fn check(kind: LimitKind, value: u64, most: u64) -> Result<(), LimitError> {
     let info = kind.info();
     if value < info.least {
         let (given, least) = (kind.format(value), kind.format(info.least));
-        return Err(LimitError::TooLittle { name: info.name, given, least });
+        return Err(LimitError::TooLittle { title: info.title, given, least });
     }
     if value > most {
         let setting = (most < info.most).then_some(info.cap_variable);
         let (given, most) = (kind.format(value), kind.format(most));
-        return Err(LimitError::TooMuch { name: info.name, given, most, setting });
+        return Err(LimitError::TooMuch { title: info.title, given, most, setting });
     }
     Ok(())
 }
@@ -422,12 +424,26 @@ mod tests {
         caps.lower(LimitKind::Memory, 64 * MIB).expect("within bounds");
         let mut limits = Limits::default();
         let error = limits.set(LimitKind::Memory, 128 * MIB, &caps).unwrap_err();
-        assert_eq!(error.to_string(), "memory: 128 MiB is above the maximum of 64 MiB (SANDBOX_MAX_MEMORY)");
+        assert_eq!(error.to_string(), "memory limit 128 MiB is above the maximum of 64 MiB (SANDBOX_MAX_MEMORY)");
         limits.clamp(&caps);
         assert_eq!(limits.memory(), 64 * MIB);
         caps.lower(LimitKind::CpuTime, SECOND).expect("within bounds");
         limits.clamp(&caps);
         assert_eq!(limits.cpu_time(), Some(Duration::from_secs(1)));
+    }
+
+    #[test]
+    fn errors_name_the_limit_the_value_and_the_constraint() {
+        let parse = |kind: LimitKind, text| kind.parse(text).unwrap_err().to_string();
+        assert_eq!(
+            parse(LimitKind::Memory, "lots"),
+            "invalid memory limit \"lots\": expected bytes (1048576) or a size such as 64k, 256m, 1g"
+        );
+        assert_eq!(parse(LimitKind::Processes, "1.5"), "invalid process limit \"1.5\": expected a whole number");
+        assert_eq!(parse(LimitKind::Cpus, "two"), "invalid CPU limit \"two\": expected a number such as 0.5 or 2");
+        let set = |kind, value| Limits::default().set(kind, value, &Caps::default()).unwrap_err().to_string();
+        assert_eq!(set(LimitKind::Memory, 1024), "memory limit 1 KiB is below the minimum of 4 MiB");
+        assert_eq!(set(LimitKind::WallTime, 172_800 * SECOND), "time limit 48h is above the maximum of 24h");
     }
 
     #[test]

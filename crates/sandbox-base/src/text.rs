@@ -1,5 +1,7 @@
 //! Makes text from programs, requests and file names harmless for terminals, messages and logs.
 
+use std::fmt::Display;
+
 /// A character in displayable form: control characters become their pictures (ESC becomes ␛), and marks that reverse
 /// the display order become replacement characters.
 #[must_use]
@@ -32,6 +34,14 @@ pub fn reason(error: &std::io::Error) -> String {
     text[..end].to_lowercase()
 }
 
+/// A number with its noun, in the plural unless the number is 1.
+#[must_use]
+pub fn counted(number: impl Display, noun: &str) -> String {
+    let number = number.to_string();
+    let ending = if number == "1" { "" } else { "s" };
+    format!("{number} {noun}{ending}")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -42,5 +52,10 @@ mod tests {
         assert_eq!(printable("Größe 文件 🦀"), "Größe 文件 🦀");
         let all: String = (0..0x3000).filter_map(char::from_u32).collect();
         assert!(!printable(&all).contains(char::is_control));
+    }
+
+    #[test]
+    fn nouns_agree_with_their_number() {
+        assert_eq!([counted(0, "run"), counted(1, "run"), counted(0.1, "run")], ["0 runs", "1 run", "0.1 runs"]);
     }
 }

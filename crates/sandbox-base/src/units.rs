@@ -7,25 +7,34 @@ use std::time::Duration;
 
 /// Why a duration or a size could not be parsed. The message contains the value and the expected form.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("'{given}' is not a {what}: {why}")]
+#[error("invalid {what} \"{given}\": {constraint}")]
 pub struct UnitError {
-    given: String,
     what: &'static str,
-    why: String,
+    given: String,
+    constraint: &'static str,
 }
 
-const DURATION_FORM: &str = "write seconds (3, 0.5) or a duration such as 500ms, 3s, 1m30s";
-const SIZE_FORM: &str = "write bytes (1048576) or a size such as 64k, 256m, 1g";
+impl UnitError {
+    /// The same error about a value with this name, such as a limit.
+    #[must_use]
+    pub fn about(self, what: &'static str) -> Self {
+        Self { what, ..self }
+    }
+}
+
+const DURATION_FORM: &str = "expected seconds (3, 0.5) or a duration such as 500ms, 3s, 1m30s";
+const SIZE_FORM: &str = "expected bytes (1048576) or a size such as 64k, 256m, 1g";
+const NEGATIVE: &str = "it must not be negative";
 
 /// Parses a Go-style duration, or a plain number of seconds.
 pub fn parse_duration(text: &str) -> Result<Duration, UnitError> {
-    let fail = |why: &str| UnitError { given: shorten(text), what: "duration", why: why.to_owned() };
+    let fail = |constraint| UnitError { what: "duration", given: shorten(text), constraint };
     let trimmed = text.trim();
     if trimmed.is_empty() {
         return Err(fail(DURATION_FORM));
     }
     if trimmed.starts_with('-') {
-        return Err(fail("it is negative"));
+        return Err(fail(NEGATIVE));
     }
     let mut nanos = 0_f64;
     let mut rest = trimmed;
@@ -49,7 +58,7 @@ pub fn parse_duration(text: &str) -> Result<Duration, UnitError> {
     }
     // Beyond this, whole nanoseconds no longer fit 64 bits (292 years).
     if nanos > 9.2e18 {
-        return Err(fail("it is too long"));
+        return Err(fail("the maximum is 292 years"));
     }
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "checked: 0 <= nanos < 2^63")]
     Ok(Duration::from_nanos(nanos.round() as u64))
@@ -57,10 +66,10 @@ pub fn parse_duration(text: &str) -> Result<Duration, UnitError> {
 
 /// Parses a size in bytes. Units are binary: `k` is 1024.
 pub fn parse_size(text: &str) -> Result<u64, UnitError> {
-    let fail = |why: &str| UnitError { given: shorten(text), what: "size", why: why.to_owned() };
+    let fail = |constraint| UnitError { what: "size", given: shorten(text), constraint };
     let trimmed = text.trim();
     if trimmed.starts_with('-') {
-        return Err(fail("it is negative"));
+        return Err(fail(NEGATIVE));
     }
     let (number, unit) = split_number(trimmed).ok_or_else(|| fail(SIZE_FORM))?;
     let unit = unit.trim().to_ascii_lowercase();
@@ -75,7 +84,7 @@ pub fn parse_size(text: &str) -> Result<u64, UnitError> {
     let bytes = number * factor;
     // Doubles are exact up to 2^53 bytes (8 PiB), which is beyond any host.
     if bytes > 9e15 {
-        return Err(fail("it is too large"));
+        return Err(fail("the maximum is 8 PiB"));
     }
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "checked: 0 <= bytes < 2^53")]
     Ok(bytes.round() as u64)
@@ -198,7 +207,7 @@ mod tests {
     #[test]
     fn errors_name_the_value_and_the_form() {
         let error = parse_size("lots").unwrap_err().to_string();
-        assert_eq!(error, "'lots' is not a size: write bytes (1048576) or a size such as 64k, 256m, 1g");
+        assert_eq!(error, "invalid size \"lots\": expected bytes (1048576) or a size such as 64k, 256m, 1g");
         assert!(!parse_duration("\x1b[31m").unwrap_err().to_string().contains('\x1b'));
     }
 

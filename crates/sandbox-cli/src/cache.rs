@@ -49,7 +49,7 @@ fn act(action: CacheAction) -> Result<(), String> {
                 }
             }
             let in_use = if kept > 0 { format!("; {kept} in use were kept") } else { String::new() };
-            writeln!(out, "removed {removed} entries, {}{in_use}", format_size(bytes))
+            writeln!(out, "removed {}, {}{in_use}", entries(removed), format_size(bytes))
         }
     };
     written.map_err(|error| reason(&error))
@@ -74,5 +74,9 @@ fn table(list: &[ListedArtifact], out: &mut impl Write) -> std::io::Result<()> {
         )?;
     }
     let total: u64 = list.iter().map(|entry| entry.size).sum();
-    writeln!(out, "{} entries, {}", list.len(), format_size(total))
+    writeln!(out, "{}, {}", entries(list.len()), format_size(total))
+}
+
+fn entries(count: usize) -> String {
+    if count == 1 { "1 entry".to_owned() } else { format!("{count} entries") }
 }

@@ -44,13 +44,13 @@ pub(crate) fn doctor(as_json: bool) -> u8 {
 type Language = (String, Result<Runtime, String>);
 
 fn languages(settings: &Settings) -> Vec<Language> {
-    let mut memory = ToolchainCache::open(settings.data_dir.as_deref());
+    let mut cache = ToolchainCache::open(settings.data_dir.as_deref());
     let places = SearchPaths::of_this_process();
     let Ok(registry) = Registry::shipped() else { return vec![] };
     registry
         .all()
         .map(|definition| {
-            let runtime = definition.discover(&places, &mut memory).map_err(|missing| missing.missing);
+            let runtime = definition.discover(&places, &mut cache).map_err(|missing| missing.missing);
             (definition.name.clone(), runtime)
         })
         .collect()

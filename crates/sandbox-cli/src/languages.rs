@@ -56,10 +56,10 @@ pub(crate) fn languages(json: bool, runtimes: Option<&Path>) -> u8 {
 
 fn list(registry: &Registry, settings: &Settings) -> Vec<ListedLanguage> {
     let places = SearchPaths::of_this_process();
-    let mut memory = ToolchainCache::open(settings.data_dir.as_deref());
+    let mut cache = ToolchainCache::open(settings.data_dir.as_deref());
     let mut listed = vec![];
     for definition in registry.all() {
-        let found = definition.discover(&places, &mut memory);
+        let found = definition.discover(&places, &mut cache);
         let (runtime, mut missing) = match found {
             Ok(runtime) => (Some(runtime), vec![]),
             Err(error) => (None, vec![error.to_string()]),

@@ -28,7 +28,7 @@ use sandbox_backends::GUEST_COMMAND;
 use sandbox_cell::Failure;
 use sandbox_executor::{Executor, RENDER_COMMAND};
 use sandbox_images::UNPACK_COMMAND;
-use sandbox_sys::start::StartBlock;
+use sandbox_sys::start_block::StartBlock;
 
 fn main() -> ExitCode {
     sandbox_backends::keeper_main_if_asked();

@@ -5,6 +5,7 @@ use std::os::fd::AsFd;
 use std::time::Duration;
 
 use clap::ValueEnum;
+use sandbox_base::counted;
 use sandbox_base::data_dir::keep_private;
 use sandbox_cell::Failure;
 use sandbox_executor::{CheckedRequest, Executor, HostVariables, Refused, RunResult, RunService, Settings};
@@ -147,7 +148,7 @@ fn execute(options: &RunOptions, service: &RunService, checked: CheckedRequest) 
                 say(&summary(&result));
             }
             if format == Format::Text && !options.quiet && saved.stripped > 0 {
-                let files = if saved.stripped == 1 { "1 file" } else { &format!("{} files", saved.stripped) };
+                let files = counted(saved.stripped, "file");
                 say(&format!("{files} without execute permission (keep it with --output-allow executable)"));
             }
             let interrupted = interruption.next();

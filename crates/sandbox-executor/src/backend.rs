@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_required_is_what_the_backend_can_have() {
+    fn required_layers_depend_on_the_backend() {
         let docker = read_from(&[(BACKEND, "docker")]).expect("valid");
         assert!(!required(&docker, Isolation::Full).contains(Layer::User));
         assert!(required(&docker, Isolation::Full).contains(Layer::Pid));

@@ -1,5 +1,4 @@
-//! What happens in a run, in the one form that every face reports it: server-sent events, `--format stream-json` and
-//! the events of jobs.
+//! The events of a run, in one form for server-sent events, `--format stream-json` and jobs.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -43,25 +42,25 @@ impl Observer for () {
     fn output(&mut self, _: Stream, _: &[u8]) {}
 }
 
-/// One event of a run.
+/// An event of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub enum RunEvent {
-    /// The run begins.
+    /// The run has started.
     Start {
-        /// The language, if it is code in one.
+        /// The language; none for a run of a command.
         language: Option<String>,
-        /// The version of its toolchain.
+        /// The version of the toolchain.
         version: Option<String>,
     },
-    /// A step begins that the program has to wait for.
+    /// A step before the program has started, such as a compilation.
     Step {
-        /// Which step.
+        /// The step.
         step: Step,
         /// A description for people.
         what: String,
-        /// Whether the step is being done already, for another run or ahead of all, and this run waits for that.
+        /// Whether the run waits for the same step of another run, or of the preparation at start.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         waiting: bool,
     },
@@ -71,38 +70,38 @@ pub enum RunEvent {
     Stderr(OutputChunk),
     /// The run is over.
     Result {
-        /// What came of it.
+        /// The result of the run.
         #[cfg_attr(feature = "openapi", schema(value_type = RunResult))]
         result: Arc<RunResult>,
     },
-    /// The run was cancelled before it began.
+    /// The run was cancelled before it started.
     Cancelled,
-    /// An attempt to run the job was interrupted, and its output is void: discard what came before. The job runs again,
-    /// unless it is cancelled or given up.
+    /// An attempt of the job was interrupted: discard the output before this event. The job is run again, unless it was
+    /// cancelled or has no attempts left.
     Restarted {
         /// The number of the attempt that follows.
         attempt: u32,
     },
     /// The job was not started before it expired.
     Expired,
-    /// Output was recorded late, because the job store was slow or unavailable. Nothing is missing.
+    /// Output was recorded late, because the job store was slow or unavailable. No output is missing.
     Late {
-        /// How many seconds the output before this event waited to be recorded.
+        /// The delay of the output before this event, in seconds.
         seconds: f64,
     },
 }
 
-/// A piece of a program's output. It never ends within a character.
+/// A chunk of the output of the program. It never ends within a character.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct OutputChunk {
-    /// The piece as text.
+    /// The chunk as text.
     #[serde(default)]
     pub data: String,
     /// The exact bytes, if they are not UTF-8.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub data_base64: Option<String>,
-    /// Seconds since the run began.
+    /// Seconds since the start of the run.
     #[serde(default)]
     pub time: f64,
 }

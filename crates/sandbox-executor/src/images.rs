@@ -74,12 +74,12 @@ impl Executor {
     }
 
     /// Finds a language's toolchain in an image, unless one of `cancel` becomes readable meanwhile.
-    pub fn find_inside(
+    pub fn find_in_image(
         &self,
         definition: &Definition,
         image: &Image,
         settings: &Settings,
-        memory: &Mutex<ToolchainCache>,
+        cache: &Mutex<ToolchainCache>,
         cancel: &[BorrowedFd<'_>],
     ) -> Result<Runtime, NotFound> {
         let toolchain_image = toolchain_image(image);
@@ -87,7 +87,7 @@ impl Executor {
         let limits = limits(&[(LimitKind::WallTime, 30_000_000), (LimitKind::Memory, 1 << 30)]);
         let cell =
             CellSpec { image: Some(image.root.clone()), limits, required: settings.required(), ..CellSpec::new() };
-        definition.discover_in(toolchain_image, memory, |script, command| {
+        definition.discover_in(toolchain_image, cache, |script, command| {
             let words = ["/bin/sh".into(), "-c".into(), script.into(), "sh".into(), command.as_os_str().to_owned()];
             let command = Command { env: toolchain_image.environment(), ..Command::new::<std::ffi::OsString>(words) };
             let nothing = null().map_err(|error| failure("cannot open /dev/null", &error))?;

@@ -31,38 +31,38 @@ use crate::volumes::VolumeRequest;
 pub struct JsonRequest {
     /// The program, as text.
     pub code: Option<String>,
-    /// The image to run it in, by its name or digest.
+    /// The image to run the program in, by name or digest.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub image: Option<String>,
-    /// Its language, by name or alias.
+    /// The language of the program, by name or alias.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub language: Option<String>,
-    /// The file in which the program begins.
+    /// The file in `files` that is the main program.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub entry: Option<String>,
-    /// Files for the working directory, by their path.
+    /// Files for the working directory, by relative path.
     #[serde(skip_serializing_if = "BTreeMap::is_empty", deserialize_with = "bounded::map::<_, _, { bounded::FILES }>")]
     pub files: BTreeMap<String, JsonFile>,
-    /// What the program reads from standard input.
+    /// Standard input of the program.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stdin: Option<String>,
     /// Arguments of the program.
     #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "bounded::list::<_, _, { bounded::ARGS }>")]
     pub args: Vec<String>,
-    /// Variables for the program.
+    /// Environment variables of the program.
     #[serde(
         skip_serializing_if = "BTreeMap::is_empty",
         deserialize_with = "bounded::map::<_, _, { bounded::VARIABLES }>"
     )]
     pub env: BTreeMap<String, String>,
-    /// Packages, each in its ecosystem's spelling.
+    /// Packages to install, as the package manager of the language writes them, such as `requests==2.32.3`.
     #[serde(
         alias = "packages",
         skip_serializing_if = "Vec::is_empty",
         deserialize_with = "bounded::list::<_, _, { bounded::PACKAGES }>"
     )]
     pub requirements: Vec<String>,
-    /// What it may use, by the limit's name.
+    /// Limits of the run, by name.
     #[serde(skip_serializing_if = "BTreeMap::is_empty", deserialize_with = "bounded::map::<_, _, { bounded::FEW }>")]
     #[cfg_attr(feature = "openapi", schema(required = false, schema_with = limits_schema))]
     pub limits: BTreeMap<String, Quantity>,
@@ -72,22 +72,22 @@ pub struct JsonRequest {
     /// Another name for `limits.wall_time`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout: Option<Quantity>,
-    /// What it can reach.
+    /// Network access of the program.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub network: Option<JsonNetwork>,
-    /// Whether only safe built-ins are allowed.
+    /// Whether to run the program in the restricted mode of its language, which allows only safe built-ins.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub restricted: bool,
-    /// A template around the code.
+    /// The template to insert the code into.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub template: Option<JsonTemplate>,
-    /// Volumes, each as on the command line.
+    /// Volumes, each `NAME:TARGET[:SIZE]` or `HOST:TARGET[:ro|rw]`.
     #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "bounded::list::<_, _, { bounded::FEW }>")]
     pub volumes: Vec<String>,
-    /// Where the program starts.
+    /// The working directory of the program.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub workdir: Option<String>,
-    /// Who is told when it has ended; only for jobs.
+    /// The webhook to call when the job ends; only for jobs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub webhook: Option<JsonWebhook>,
     /// Start before jobs of the same API key with a lower priority: -100 to 100, 0 by default; only for jobs.
@@ -96,10 +96,10 @@ pub struct JsonRequest {
     /// The labels that the worker must have, at most 8; only for jobs.
     #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "bounded::list::<_, _, { bounded::FEW }>")]
     pub labels: Vec<String>,
-    /// When to start at the earliest, in seconds since 1970; only for jobs.
+    /// The earliest start, in seconds since 1970; only for jobs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub not_before: Option<f64>,
-    /// How long to wait before the start, such as 10m; only for jobs.
+    /// The delay before the start, such as 10m; only for jobs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub delay: Option<Quantity>,
     /// End the job as expired if it has not started within this time, such as 1h; only for jobs.
@@ -137,29 +137,29 @@ fn limits_schema() -> utoipa::openapi::Object {
     object.build()
 }
 
-/// Who is told when a job has ended.
+/// The webhook to call when a job ends.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct JsonWebhook {
-    /// Where to, with HTTP or HTTPS.
+    /// The HTTP or HTTPS URL that receives the notification.
     pub url: String,
-    /// What it is signed with: at least 16 characters, or `whsec_` and base64.
+    /// The secret for signatures: at least 16 characters, or `whsec_` and base64.
     pub secret: String,
 }
 
-/// A file's content: text, or text or base64 with options. The files of a result can be sent as the files of a request.
+/// The content of a file: text, or an object as in results. The files of a result can be sent in a request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(untagged)]
 pub enum JsonFile {
     /// Text.
     Text(String),
-    /// As in a result.
+    /// An object as in results.
     Full(FullFile),
 }
 
-/// A file as in a result.
+/// A file, in the same form as in results.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
@@ -169,7 +169,7 @@ pub struct FullFile {
     /// `utf-8` or `base64`.
     #[serde(default)]
     pub encoding: Option<String>,
-    /// Its size, which is not believed.
+    /// The size in bytes. It is accepted so that files of results can be sent back, and ignored.
     #[serde(default)]
     pub size: Option<u64>,
     /// Whether it may be executed.
@@ -177,7 +177,7 @@ pub struct FullFile {
     pub executable: bool,
 }
 
-/// A number of seconds, bytes or things; or a duration or size as text.
+/// A number of seconds, bytes or units; or text with a duration or size, such as `"500ms"` or `"64m"`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(untagged)]
@@ -197,32 +197,32 @@ impl Quantity {
     }
 }
 
-/// What a program can reach: a mode, or a mode with options.
+/// The network access of a program: a mode, or a mode with options.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(untagged)]
 pub enum JsonNetwork {
     /// The mode.
     Mode(String),
-    /// The mode in an object.
+    /// The mode with options.
     Full(FullNetwork),
 }
 
-/// What a program can reach, in full.
+/// The network access of a program, with options.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct FullNetwork {
     /// `none`, `localhost`, `allowlist` or `full`.
     pub mode: String,
-    /// The hosts of an allow list, each `host`, `host:port`, `*.name` or `*.name:port`.
+    /// The hosts that mode `allowlist` allows, each `host`, `host:port`, `*.name` or `*.name:port`.
     #[serde(
         default,
         skip_serializing_if = "Vec::is_empty",
         deserialize_with = "bounded::list::<_, _, { bounded::HOSTS }>"
     )]
     pub hosts: Vec<String>,
-    /// Whether names can be resolved. By default, only in modes in which hosts can be reached.
+    /// Whether DNS lookups are allowed. Default: only in the modes `allowlist` and `full`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dns: Option<bool>,
 }
@@ -232,10 +232,10 @@ pub struct FullNetwork {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct JsonTemplate {
-    /// The name of one that comes with the product.
+    /// The name of a built-in template.
     #[serde(default)]
     pub name: Option<String>,
-    /// The text of another.
+    /// The text of a custom template.
     #[serde(default)]
     pub text: Option<String>,
     /// Its variables.
@@ -420,7 +420,7 @@ mod tests {
     }
 
     #[test]
-    fn clients_share_no_volumes_unless_the_operator_says_so() {
+    fn named_volumes_are_refused_unless_allowed() {
         let request = JsonRequest { code: Some("1".into()), volumes: vec!["v:/data".into()], ..JsonRequest::default() };
         let refused = request.into_request(&python(), &Settings::default()).expect_err("refused").to_string();
         assert!(refused.starts_with("volumes: named volumes are shared by all clients"), "{refused}");
@@ -437,7 +437,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_stored_means_the_same_when_it_is_read() {
+    fn stored_requests_are_read_back_unchanged() {
         let text = r#"{"code":"1","template":{"text":"","variables":{"x":4.5e300,"y":[0.1,2.2250738585072011e-308]}}}"#;
         let request: JsonRequest = serde_json::from_str(text).expect("valid");
         assert_eq!(request.template.as_ref().expect("some").variables["x"], json!(4.5e300));
@@ -486,7 +486,10 @@ mod tests {
         let refused = |value: Value| read(value).expect_err("refused");
         assert!(refused(json!({"code": 1})).contains("invalid type"));
         assert!(refused(json!({"code": "1", "tiemout": 1})).contains("unknown field `tiemout`"));
-        assert!(refused(json!({"code": "1", "timeout": "soon"})).starts_with("timeout: wall_time: 'soon' is not"));
+        assert!(
+            refused(json!({"code": "1", "timeout": "soon"}))
+                .starts_with("timeout: invalid time limit \"soon\": expected")
+        );
         assert!(refused(json!({"code": "1", "timeout": -1})).starts_with("timeout: "));
         assert!(refused(json!({"code": "1", "limits": {"moeny": 1}})).starts_with("limits.moeny: unknown limit"));
         assert!(refused(json!({"code": "1", "limits": {"memory": "1p"}})).starts_with("limits.memory: "));

@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_request_gets() {
+    fn network_mode_decides_the_gateway() {
         let plan = |mode, hosts: &[&str], dns| request(mode, hosts, dns).plan(&Settings::default()).0;
         let gateway = |proxy, dns, ports: &[u16]| Network::Gateway(Gateway { proxy, dns, ports: ports.to_vec() });
         assert_eq!(plan(NetworkMode::None, &[], None), Network::None);

@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_is_shared_unless_the_operator_says_so() {
+    fn artifacts_are_shared_only_if_configured() {
         let owners = |sharing: Sharing| {
             [
                 sharing.owner_of(ArtifactKind::Environment, Some("a")),

@@ -31,11 +31,11 @@ use crate::volumes::VolumeRequest;
 #[serde(rename_all = "snake_case")]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub enum Step {
-    /// Something is made once for a toolchain.
+    /// Preparing a toolchain, once for each host.
     Prepare,
-    /// Packages are installed.
+    /// Installing packages.
     Install,
-    /// The program is compiled.
+    /// Compiling the program.
     Compile,
 }
 
@@ -43,7 +43,7 @@ pub enum Step {
 #[derive(Debug, Clone)]
 pub(crate) struct ArtifactPlan {
     pub(crate) step: Step,
-    /// What goes on, for people who wait.
+    /// A description of the step for users.
     pub(crate) what: String,
     pub(crate) kind: ArtifactKind,
     /// The owner; none if it is shared.
@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_made_is_named_by_all_that_goes_into_it() {
+    fn artifact_key_depends_on_all_inputs() {
         let c = runtime("c");
         let key = |code: &str, extra: Option<&str>| {
             let mut request = request(Source::Code(code.into()));
@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_made_is_named_by_its_owner_unless_owners_share() {
+    fn artifact_key_depends_on_the_owner_unless_shared() {
         let (c, python) = (runtime("c"), runtime("python"));
         let keys = |owner: &str, sharing| {
             let settings = Settings { sharing, ..Settings::default() };

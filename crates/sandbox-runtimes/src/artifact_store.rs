@@ -53,6 +53,7 @@ impl ArtifactKind {
 
 /// The polling interval while another process makes an entry.
 const LOOK: Duration = Duration::from_millis(20);
+const _: () = assert!(LOOK.as_millis() < 50, "a cancellation must be noticed within 50 ms");
 
 /// A directory of entries.
 #[derive(Debug)]
@@ -400,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_given_up_leaves_nothing() {
+    fn abandoned_entry_leaves_nothing() {
         let store = ArtifactStore::temporary(false).expect("tempdir");
         drop(vacant(&store, "k"));
         assert_eq!(std::fs::read_dir(store.dir(ArtifactKind::Build)).expect("dir").count(), 0);
@@ -416,7 +417,7 @@ mod tests {
     }
 
     #[test]
-    fn many_who_ask_at_once_make_it_once() {
+    fn concurrent_claims_create_an_entry_once() {
         let store = ArtifactStore::temporary(false).expect("tempdir");
         let made = AtomicUsize::new(0);
         std::thread::scope(|scope| {
@@ -436,14 +437,14 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_can_give_up() {
+    fn waiting_for_an_entry_can_be_cancelled() {
         let store = ArtifactStore::temporary(false).expect("tempdir");
         let _staging = vacant(&store, "k");
         assert!(store.claim(ArtifactKind::Build, "k", || false).expect("claim").is_none());
     }
 
     #[test]
-    fn the_longest_unused_go_first() {
+    fn least_recently_used_entries_are_evicted_first() {
         let store = ArtifactStore::temporary(false).expect("tempdir");
         for (key, age) in [("old", 100), ("new", 0), ("older", 200)] {
             keep(&store, key, None, age);

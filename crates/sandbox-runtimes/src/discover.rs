@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_says_how_to_get_it() {
+    fn missing_toolchain_error_includes_the_fix() {
         let mut definition = python();
         definition.find.paths.clear();
         let error = definition.discover(&places("/nowhere"), &mut ToolchainCache::open(None)).expect_err("missing");

@@ -94,7 +94,7 @@ impl Definition {
                 (name.clone(), placed.ok_or_else(|| missing(format!("'{name}'"), "add it to the image")))
             });
             let tools = tools.collect();
-            return Ok(Runtime::inside(self, description, environment, tools, image.digest));
+            return Ok(Runtime::in_image(self, description, environment, tools, image.digest));
         }
         Err(toolchain().into())
     }
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_in_an_image_is_not_looked_for_on_the_host() {
+    fn toolchains_missing_in_an_image_are_not_taken_from_the_host() {
         let dir = image();
         let error = discover("javascript", dir.path(), &["PATH=/bin".to_owned()]).expect_err("missing").to_string();
         assert_eq!(error, "a toolchain for javascript was not found in the image 'img'; choose an image that has one");

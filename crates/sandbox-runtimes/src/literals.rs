@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn what_compilers_refuse_in_a_string_is_escaped() {
+    fn characters_that_compilers_refuse_are_escaped() {
         let odd = json!("\u{feff}\u{202e}\u{2066}");
         assert_eq!(literal(&odd, "go").as_deref(), Ok("\"\\ufeff\\u202e\\u2066\""));
         assert_eq!(literal(&odd, "rust").as_deref(), Ok("\"\\u{feff}\\u{202e}\\u{2066}\""));
@@ -359,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_say_what_cannot_be_written() {
+    fn errors_name_values_without_a_literal() {
         for (language, value, what) in [
             ("c", json!([[1]]), "a list of lists"),
             ("c", json!([null]), "a list of such items"),
@@ -373,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_put_into_a_form_is_not_read_again() {
+    fn inserted_text_is_not_expanded_again() {
         let text = json!(["{type}", "{items}", "{text}{bytes}"]);
         assert_eq!(literal(&text, "go").as_deref(), Ok(r#"[]string{"{type}", "{items}", "{text}{bytes}"}"#));
         assert_eq!(literal(&json!({"{value}": "{key}"}), "python").as_deref(), Ok(r#"{"{value}": "{key}"}"#));

@@ -139,7 +139,7 @@ impl Runtime {
     }
 
     /// A toolchain of an image, where it is in place.
-    pub(crate) fn inside(
+    pub(crate) fn in_image(
         definition: &Definition,
         description: ToolchainDescription,
         mut environment: Environment,

@@ -67,7 +67,7 @@ impl ToolchainCache {
 
     /// The description of a toolchain in an image, which never changes.
     pub(crate) fn recall_in(&self, digest: &str, command: &Path, question: &str) -> Option<&ToolchainDescription> {
-        let entry = self.entries.get(&inside(digest, command)).filter(|entry| entry.question == question)?;
+        let entry = self.entries.get(&image_entry(digest, command)).filter(|entry| entry.question == question)?;
         Some(&entry.description)
     }
 
@@ -81,7 +81,7 @@ impl ToolchainCache {
         let Some(file) = &self.file else { return };
         let question = question.to_owned();
         let entry = CachedToolchain { question, fingerprints: vec![], description: description.clone() };
-        self.entries.insert(inside(digest, command), entry);
+        self.entries.insert(image_entry(digest, command), entry);
         let _ = save(file, &self.entries);
     }
 
@@ -101,8 +101,8 @@ impl ToolchainCache {
     }
 }
 
-/// What a command of an image goes by.
-fn inside(digest: &str, command: &Path) -> PathBuf {
+/// The key of the entry for a command in an image.
+fn image_entry(digest: &str, command: &Path) -> PathBuf {
     Path::new(digest).join(command.strip_prefix("/").unwrap_or(command))
 }
 

@@ -1,6 +1,6 @@
 //! API keys: authentication of clients, their scopes and limits.
 //!
-//! A key is compared by its digest, in constant time. Behind a key may stand what is particular to it:
+//! A key is compared by its digest, in constant time. Options may follow a key:
 //! `KEY;name=ci;scopes=execute+jobs;rate=10;runs=4;per-day=1000`.
 
 use std::collections::{HashMap, HashSet};
@@ -29,16 +29,16 @@ const GUESSES_AT_ONCE: f64 = 10.0;
 /// How many pairs of an address and a key that was valid there are remembered.
 const MOST_ACQUAINTED: usize = 10_000;
 
-/// What a key opens.
+/// A permission of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Scope {
-    /// Runs while the client waits: `/execute`, `/v1/batch`.
+    /// Synchronous runs: `/execute`, `/v1/batch`.
     Execute,
     /// Jobs: `/v1/execute`.
     Jobs,
     /// `/metrics`.
     Metrics,
-    /// Everybody's jobs.
+    /// The jobs of all keys.
     Admin,
 }
 
@@ -67,13 +67,13 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    /// Anybody, where no key is needed.
-    pub(crate) fn anybody() -> Self {
+    /// The client of a server without keys: it has no name and every scope.
+    pub(crate) fn anonymous() -> Self {
         let scopes = Scope::ALL.iter().map(|(scope, _)| *scope).collect();
         Self { name: None, scopes, rate: None, runs: None, per_day: None }
     }
 
-    /// Whether they may use this.
+    /// Refuses a request without this scope.
     pub(crate) fn may(&self, scope: Scope) -> Result<(), Problem> {
         if self.scopes.contains(&scope) {
             return Ok(());
@@ -85,12 +85,12 @@ impl Client {
         self.scopes.contains(&Scope::Admin)
     }
 
-    /// Whether a job is there for them.
+    /// Whether the client may see a job.
     pub(crate) fn sees(&self, job: &Job) -> bool {
         self.is_admin() || job.owner == self.name
     }
 
-    /// The jobs that are there for them.
+    /// The jobs that the client may see.
     pub(crate) fn jobs(&self, status: Option<JobStatus>) -> Filter {
         Filter { status, owner: self.name.clone().filter(|_| !self.is_admin()) }
     }
@@ -106,16 +106,16 @@ struct ApiKey {
 #[derive(Debug)]
 pub(crate) struct Keys {
     accepted: Vec<ApiKey>,
-    anybody: Arc<Client>,
-    /// How many invalid keys came from where.
+    anonymous: Arc<Client>,
+    /// Invalid keys by address.
     guesses: ClientLimit,
     /// The addresses at which each key was valid, so that guesses from the same address do not lock its owner out.
     acquainted: Mutex<HashSet<(String, usize)>>,
 }
 
 impl Keys {
-    /// Takes keys, each as it is or as `sha256:` and the digest in hexadecimal, with what is particular to it. Errors do
-    /// not repeat a key.
+    /// Parses keys, each as text or as `sha256:` and the digest in hexadecimal, with its options. Errors do not contain the
+    /// key.
     pub(crate) fn new(keys: &[String]) -> Result<Self, String> {
         let accepted: Vec<ApiKey> = keys.iter().map(|key| read_key(key)).collect::<Result<_, _>>()?;
         let mut names: Vec<_> = accepted.iter().map(|key| &key.client.name).collect();
@@ -124,10 +124,10 @@ impl Keys {
             return Err(format!("two API keys have the name '{}'", pair[0].as_deref().unwrap_or_default()));
         }
         let (guesses, acquainted) = (ClientLimit::new(GUESSES_PER_SECOND, GUESSES_AT_ONCE), Mutex::default());
-        Ok(Self { accepted, anybody: Arc::new(Client::anybody()), guesses, acquainted })
+        Ok(Self { accepted, anonymous: Arc::new(Client::anonymous()), guesses, acquainted })
     }
 
-    /// Whether no key is needed.
+    /// Whether no key is required.
     pub(crate) fn is_open(&self) -> bool {
         self.accepted.is_empty()
     }
@@ -137,13 +137,13 @@ impl Keys {
         self.accepted.iter().filter_map(|key| Some((key.client.name.clone(), key.client.runs?))).collect()
     }
 
-    /// Checks the key in the headers of a request from this address. Returns whose it is.
+    /// Checks the key in the headers of a request from this address. Returns its client.
     ///
     /// Once too many invalid keys have come from an address, a valid one is refused in the same way, unless it was used
     /// there before: otherwise one could guess as fast as before, and would only have to look for the answer that differs.
     pub(crate) fn check(&self, headers: &HeaderMap, from: Option<IpAddr>) -> Result<Arc<Client>, Problem> {
         if self.is_open() {
-            return Ok(Arc::clone(&self.anybody));
+            return Ok(Arc::clone(&self.anonymous));
         }
         let key = given(headers)
             .ok_or_else(|| Problem::new(Code::Unauthorized, "send an API key as 'Authorization: Bearer KEY'"))?;
@@ -277,16 +277,16 @@ mod tests {
         }
         assert_eq!(at("192.0.2.1", &wrong), Code::TooManyRequests);
         assert_eq!(at("192.0.2.1", &other), Code::TooManyRequests, "a guess that is right looks like any other");
-        assert_eq!(at("192.0.2.1", &right), Code::NotFound, "who was here before still is");
-        assert_eq!(at("192.0.2.1", &HeaderMap::new()), Code::Unauthorized, "no key is no guess");
-        assert_eq!(at("192.0.2.2", &other), Code::NotFound, "other addresses are not concerned");
+        assert_eq!(at("192.0.2.1", &right), Code::NotFound, "a key that was used at this address is still accepted");
+        assert_eq!(at("192.0.2.1", &HeaderMap::new()), Code::Unauthorized, "a request without a key is not a guess");
+        assert_eq!(at("192.0.2.2", &other), Code::NotFound, "other addresses are not affected");
         keys.guesses.advance(std::time::Duration::from_secs(2));
         let guesses: Vec<Code> = (0..10).map(|_| at("192.0.2.1", &wrong)).collect();
         assert_eq!(guesses.iter().filter(|code| **code == Code::Unauthorized).count(), 2, "one a second");
     }
 
     #[test]
-    fn keys_open_and_others_do_not() {
+    fn only_configured_keys_are_accepted() {
         let digest = sandbox_base::random::hex(&Sha256::digest(b"second-key-0123456"));
         let keys = Keys::new(&["first-key-0123456".to_owned(), format!("sha256:{digest}")]).expect("valid");
         assert!(check(&keys, &headers("authorization", "Bearer first-key-0123456")).is_ok());
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_may_have_particulars() {
+    fn key_options_are_parsed_and_checked() {
         let text = "first-key-0123456;name=ci;scopes=jobs+metrics;rate=2.5;runs=3;per-day=100";
         let keys = Keys::new(&[text.to_owned()]).expect("valid");
         let client = check(&keys, &headers("x-api-key", "first-key-0123456")).expect("known");

@@ -29,30 +29,30 @@ use crate::streams::{self, Item};
 /// The most inputs of one program.
 const MOST_INPUTS: usize = 1000;
 
-/// One program and its inputs.
+/// A program and its inputs.
 #[derive(Debug, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Batch {
-    /// What all have in common.
+    /// The request that all runs share.
     request: JsonRequest,
-    /// What each has of its own.
+    /// The inputs: 1 to 1,000, one run for each.
     #[serde(deserialize_with = "bounded::list::<_, _, MOST_INPUTS>")]
     inputs: Vec<BatchInput>,
 }
 
-/// What one run of a batch has of its own.
+/// The input of one run of a batch.
 #[derive(Debug, Default, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct BatchInput {
-    /// What the program reads from standard input.
+    /// Standard input of the program; replaces that of the shared request.
     stdin: Option<String>,
-    /// Arguments of the program.
+    /// Arguments of the program; replace those of the shared request.
     #[serde(deserialize_with = "some_args")]
     args: Option<Vec<String>>,
-    /// Variables, in addition to those of all.
+    /// Environment variables, in addition to those of the shared request.
     #[serde(deserialize_with = "bounded::map::<_, _, { bounded::VARIABLES }>")]
     env: BTreeMap<String, String>,
-    /// Files, in addition to those of all. A compiled program that has files of its own is compiled again.
+    /// Files, in addition to those of the shared request. With them, a compiled program is compiled again.
     #[serde(deserialize_with = "bounded::map::<_, _, { bounded::FILES }>")]
     files: BTreeMap<String, JsonFile>,
 }
@@ -87,9 +87,12 @@ impl Batch {
     }
 }
 
-/// The route: events `result` with the input's number, in the order in which they end, and `end`.
+/// Run one program with many inputs.
+///
+/// The program is compiled once. Each input runs in its own cell and has its own result; results arrive in the order in
+/// which the runs end.
 #[utoipa::path(
-    post, path = "/v1/batch", tag = "jobs", request_body = Batch,
+    post, path = "/v1/batch", operation_id = "run_batch", tag = "jobs", request_body = Batch,
     responses(
         (status = 200, description = "Server-sent events: one result for each input, with its index, then `end`", content_type = "text/event-stream", body = StreamEvent),
         BadBody,

@@ -1,5 +1,6 @@
 //! Reads request bodies: bounded in size, within the memory budget, with a timeout, as typed JSON.
 
+use std::fmt::Arguments;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
@@ -12,7 +13,7 @@ use tokio_stream::StreamExt;
 
 use crate::auth::Client;
 use crate::connections::allowance;
-use crate::json::{ENTRY, Scan};
+use crate::json_bounds::{ENTRY, Scan};
 use crate::memory_budget::{ClientId, Reservation};
 use crate::problem::{Code, Problem};
 use crate::runs::{CancelHandle, CancelOnDrop};
@@ -37,8 +38,8 @@ pub(crate) async fn read<T: DeserializeOwned + Send + 'static>(
 ) -> Result<Body<T>, Problem> {
     require_json(request.headers())?;
     let announced = request.headers().get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse().ok());
-    if announced.is_some_and(|length: usize| length > app.max_body) {
-        return Err(too_large());
+    if let Some(length) = announced.filter(|length: &usize| *length > app.max_body) {
+        return Err(too_large(format_args!("{length} bytes"), app.max_body));
     }
     let (bytes, held) = collect(app, client_id, request, announced.unwrap_or_default()).await?;
     let size = bytes.len();
@@ -65,8 +66,9 @@ fn require_json(headers: &HeaderMap) -> Result<(), Problem> {
     Err(Problem::new(Code::UnsupportedMediaType, format!("{given}; send 'Content-Type: application/json'")))
 }
 
-fn too_large() -> Problem {
-    Problem::new(Code::BodyTooLarge, "send less, or ask the operator to raise SANDBOX_MAX_BODY")
+fn too_large(size: Arguments<'_>, most: usize) -> Problem {
+    let detail = format!("the request body has {size}, the maximum is {most} (SANDBOX_MAX_BODY)");
+    Problem::new(Code::BodyTooLarge, detail)
 }
 
 /// Takes a body in, with room for it and for what will be made of it. The client has to send it at a certain pace, and
@@ -94,7 +96,8 @@ async fn collect(
             .map_err(|error| Problem::new(Code::MalformedJson, format!("cannot read the request body: {error}")))?;
         received += chunk.len();
         if received > app.max_body {
-            return Err(too_large());
+            // Its length was not announced, so only the part that arrived is known.
+            return Err(too_large(format_args!("more than {} bytes", app.max_body), app.max_body));
         }
         if refused.is_some() {
             // The rest is only heard out, because many clients read no answer before they have sent everything.

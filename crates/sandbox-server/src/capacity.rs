@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use sandbox_base::counted;
 use tokio::sync::{Notify, oneshot};
 
 use self::ledger::{Ledger, RunKind};
@@ -130,7 +131,7 @@ impl Slots {
         let detail = if self.state().ledger.is_capped(owner) {
             "at capacity: the concurrent runs of this API key have reached its runs= limit".to_owned()
         } else {
-            format!("at capacity: {} concurrent runs (SANDBOX_CAPACITY)", self.capacity)
+            format!("at capacity: {} (SANDBOX_CAPACITY)", counted(self.capacity, "concurrent run"))
         };
         Err(Problem::new(Code::AtCapacity, detail).retry_after(1))
     }

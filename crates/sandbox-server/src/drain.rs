@@ -23,10 +23,12 @@ pub(crate) struct DrainState {
     load: usize,
 }
 
-/// Stop taking work. Runs that have begun are carried to their end; queued jobs stay for other servers.
+/// Stop accepting work.
+///
+/// Current runs continue to their end. Queued jobs stay in the store for other servers.
 #[utoipa::path(
-    post, path = "/admin/drain", tag = "server",
-    responses((status = 202, description = "The server takes no more work; repeat the request to see how many runs are left", body = DrainState))
+    post, path = "/admin/drain", operation_id = "drain_server", tag = "server",
+    responses((status = 202, description = "The server accepts no more work; repeat the request to see how many runs are left", body = DrainState))
 )]
 pub(crate) async fn drain(
     State(app): State<Arc<App>>,

@@ -8,6 +8,7 @@ use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, Request, State};
 use axum::http::{StatusCode, header};
 use axum::response::Response;
+use sandbox_base::counted;
 use sandbox_executor::{JsonRequest, RunResult};
 use serde::Deserialize;
 
@@ -27,9 +28,11 @@ pub(crate) struct Options {
     stream: bool,
 }
 
-/// The route.
+/// Run code and wait for the result.
+///
+/// The run is cancelled if the client disconnects.
 #[utoipa::path(
-    post, path = "/execute", tag = "runs", request_body = JsonRequest,
+    post, path = "/execute", operation_id = "run_code", tag = "runs", request_body = JsonRequest,
     params(("stream" = Option<bool>, Query, description = "Stream events as they happen")),
     responses(
         (status = 200, description = "The result of the run, whether the program succeeded or failed; with Accept: text/event-stream, its events", content(
@@ -77,6 +80,7 @@ pub(crate) async fn spend(app: &App, client: &Client, runs: usize) -> Result<(),
 /// The key has had its runs of the day.
 pub(crate) fn quota_exceeded(most: u64) -> Problem {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-    let detail = format!("the API key is limited to {most} runs per day; the quota resets at midnight UTC");
+    let detail =
+        format!("the API key is limited to {} per day; the quota resets at midnight UTC", counted(most, "run"));
     Problem::new(Code::QuotaExceeded, detail).retry_after(86_400 - since % 86_400)
 }

@@ -22,7 +22,7 @@ use crate::state::App;
 pub(crate) struct Health {
     /// `ok`, `not_ready`, `draining` or `shutting_down`.
     status: &'static str,
-    /// Whether the server takes no more work.
+    /// Whether the server is draining and accepts no more work.
     draining: bool,
     /// Why the server is not ready.
     reasons: Vec<&'static str>,
@@ -40,6 +40,7 @@ pub(crate) struct Health {
 /// Details that are not public.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 struct Details {
+    /// The version of the server.
     version: &'static str,
     /// The number of queued jobs.
     queue: Option<u64>,
@@ -67,8 +68,10 @@ struct Details {
     warnings: Vec<String>,
 }
 
-/// The state of the server. If API keys are set, details need the scope `metrics`.
-#[utoipa::path(get, path = "/health", tag = "server", responses((status = 200, description = "The state of the server", body = Health)))]
+/// Get the state of the server.
+///
+/// If API keys are set, details need the scope `metrics`.
+#[utoipa::path(get, path = "/health", operation_id = "get_health", tag = "server", responses((status = 200, description = "The state of the server", body = Health)))]
 pub(crate) async fn health(State(app): State<Arc<App>>, request: Request) -> Json<Health> {
     let client = app.keys.check(request.headers(), peer(&request));
     drop(request);
@@ -110,9 +113,9 @@ pub(crate) async fn health(State(app): State<Arc<App>>, request: Request) -> Jso
     })
 }
 
-/// Whether the server is ready.
+/// Check whether the server is ready.
 #[utoipa::path(
-    get, path = "/readyz", tag = "server",
+    get, path = "/readyz", operation_id = "get_readiness", tag = "server",
     responses((status = 200, description = "The server is ready"), (status = 503, description = "The server is not ready; the body lists the reasons"))
 )]
 pub(crate) async fn ready(State(app): State<Arc<App>>) -> impl IntoResponse {

@@ -9,6 +9,7 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::sse::Event;
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
+use sandbox_base::counted;
 use sandbox_base::units::parse_duration;
 use sandbox_executor::JsonRequest;
 use sandbox_jobs::{Created, Exceeded, Job, JobId, JobStatus, NewJob, Page, StoreError, StoreLimits};
@@ -66,17 +67,20 @@ fn unknown(id: &str) -> Problem {
 pub(crate) fn refused(exceeded: Exceeded, bounds: &StoreLimits, client: &Client) -> Problem {
     let StoreLimits { waiting, waiting_per_owner, bytes_per_owner } = bounds;
     let (code, detail) = match exceeded {
-        Exceeded::Waiting => (Code::QueueFull, format!("the job queue is full: {waiting} queued jobs (SANDBOX_QUEUE)")),
+        Exceeded::Waiting => {
+            (Code::QueueFull, format!("the job queue is full: {} (SANDBOX_QUEUE)", counted(waiting, "queued job")))
+        }
         Exceeded::WaitingPerOwner => {
             let detail = format!(
-                "the job queue of this API key is full: {waiting_per_owner} queued jobs (SANDBOX_QUEUE_PER_KEY)"
+                "the job queue of this API key is full: {} (SANDBOX_QUEUE_PER_KEY)",
+                counted(waiting_per_owner, "queued job")
             );
             (Code::QueueFull, detail)
         }
         Exceeded::BytesPerOwner => {
             let detail = format!(
                 "requests, results and events would exceed {bytes_per_owner} bytes (SANDBOX_JOB_STORAGE); ended jobs are \
-                 forgotten after SANDBOX_JOB_RETENTION"
+                 deleted after SANDBOX_JOB_RETENTION"
             );
             return Problem::new(Code::StorageFull, detail).retry_after(60);
         }
@@ -103,9 +107,11 @@ async fn find(app: &Arc<App>, client: &Client, id: JobId) -> Result<Job, Problem
     Ok(shown(job))
 }
 
-/// `POST /v1/execute`.
+/// Create a job.
+///
+/// The job is queued and runs without the client. Poll it, follow its events, or let a webhook report its end.
 #[utoipa::path(
-    post, path = "/v1/execute", tag = "jobs", request_body = JsonRequest,
+    post, path = "/v1/execute", operation_id = "create_job", tag = "jobs", request_body = JsonRequest,
     params(("Idempotency-Key" = Option<String>, Header, description = "Requests with the same key create one job")),
     responses(
         (status = 202, description = "The job was queued; Location is its URL", body = Object),
@@ -125,7 +131,7 @@ pub(crate) async fn create(
     let key = request.headers().get("idempotency-key").map(|value| value.to_str().map(str::to_owned));
     let idempotency_key = match key {
         None => None,
-        // Everybody has keys of their own.
+        // Idempotency keys are separate for each API key.
         Some(Ok(key)) if (1..=200).contains(&key.len()) => {
             Some(format!("{}/{key}", client.name.as_deref().unwrap_or_default()))
         }
@@ -161,9 +167,11 @@ pub(crate) struct GetOptions {
     wait: Option<String>,
 }
 
-/// `GET /v1/execute/{id}`, at once or when the job has ended.
+/// Get a job.
+///
+/// With `wait`, the response is delayed until the job ends or the time is over.
 #[utoipa::path(
-    get, path = "/v1/execute/{id}", tag = "jobs",
+    get, path = "/v1/execute/{id}", operation_id = "get_job", tag = "jobs",
     params(
         ("id" = String, Path, description = "The job's id"),
         ("wait" = Option<String>, Query, description = "Wait up to this long for the job to end, such as 5s"),
@@ -204,11 +212,13 @@ pub(crate) async fn get(
     app.answers.answer(&client_id, &job)
 }
 
-/// `DELETE /v1/execute/{id}`: a job that waits never starts, one that runs is ended.
+/// Cancel a job.
+///
+/// A queued job never starts; a running job is stopped.
 #[utoipa::path(
-    delete, path = "/v1/execute/{id}", tag = "jobs", params(("id" = String, Path, description = "The job's id")),
+    delete, path = "/v1/execute/{id}", operation_id = "cancel_job", tag = "jobs", params(("id" = String, Path, description = "The job's id")),
     responses(
-        (status = 200, description = "The job; a queued job never starts, a running one is stopped", body = Job),
+        (status = 200, description = "The job; a running job may take a moment to stop", body = Job),
         (status = 404, description = "No such job", body = Problem, content_type = "application/problem+json"),
     )
 )]
@@ -239,9 +249,11 @@ pub(crate) struct ListOptions {
     cursor: Option<String>,
 }
 
-/// `GET /v1/execute`: jobs, the newest first.
+/// List jobs.
+///
+/// Newest first. A key sees only its own jobs.
 #[utoipa::path(
-    get, path = "/v1/execute", tag = "jobs",
+    get, path = "/v1/execute", operation_id = "list_jobs", tag = "jobs",
     params(
         ("status" = Option<JobStatus>, Query, description = "Only jobs with this status"),
         ("limit" = Option<usize>, Query, description = "Number of jobs, at most 200"),
@@ -264,15 +276,19 @@ pub(crate) async fn list(
     Ok(Json(app.jobs.list(client.jobs(options.status), limit, cursor).await?))
 }
 
-/// `GET /v1/execute/{id}/events`: what happened, and what happens, from the beginning or after `Last-Event-ID`.
+/// Follow the events of a job.
+///
+/// The stream starts with the first event, or after `Last-Event-ID`, and ends with the job. Event numbers rise over all
+/// attempts of a job. `restarted` means that an attempt was interrupted: discard the output before it. `late` means that
+/// output was recorded late. `shutdown` has no number and means that this server ends: resume at any server.
 #[utoipa::path(
-    get, path = "/v1/execute/{id}/events", tag = "jobs",
+    get, path = "/v1/execute/{id}/events", operation_id = "follow_job", tag = "jobs",
     params(
         ("id" = String, Path, description = "The job's id"),
         ("Last-Event-ID" = Option<u64>, Header, description = "Number of the last event received; the stream continues after it"),
     ),
     responses(
-        (status = 200, description = "Server-sent events: start, step, stdout, stderr, and at the end result, cancelled or expired. Event numbers rise over all attempts of a job. `restarted` means that an attempt was interrupted: discard the output before it. `late` means that output was recorded late. `shutdown` has no number and means that this server ends: resume at any server", content_type = "text/event-stream", body = StreamEvent),
+        (status = 200, description = "Server-sent events: start, step, stdout, stderr, restarted, late, and at the end result, cancelled or expired", content_type = "text/event-stream", body = StreamEvent),
         (status = 429, description = "Too many event streams or waiting requests", body = Problem, content_type = "application/problem+json"),
         (status = 404, description = "No such job", body = Problem, content_type = "application/problem+json"),
         (status = 422, description = "Invalid parameter", body = Problem, content_type = "application/problem+json"),

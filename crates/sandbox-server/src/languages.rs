@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::state::App;
 
 /// List languages and their toolchains.
-#[utoipa::path(get, path = "/v1/languages", tag = "server", responses((status = 200, description = "Languages and their toolchains", body = Vec<Object>)))]
+#[utoipa::path(get, path = "/v1/languages", operation_id = "list_languages", tag = "server", responses((status = 200, description = "Languages and their toolchains", body = Vec<Object>)))]
 pub(crate) async fn languages(State(app): State<Arc<App>>) -> Json<Value> {
     let preparations = app.service.preparations();
     let list: Vec<Value> = app

@@ -16,7 +16,7 @@ mod follow;
 mod health;
 mod health_client;
 mod jobs;
-mod json;
+mod json_bounds;
 mod keeper_watch;
 mod languages;
 mod memory_budget;
@@ -172,7 +172,7 @@ fn run(mut config: Config, executor: Result<Executor, Failure>) -> Result<(), St
         tracing::warn!("data directory: {note}");
     }
     if let Some(uid) = user {
-        tracing::info!(uid, "dropped root privileges; only the keeper keeps them");
+        tracing::info!(uid, "dropped root privileges; the keeper and its launcher keep them");
     }
     descriptors::fit(&mut config, open_files);
     let config = &config;

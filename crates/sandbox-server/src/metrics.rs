@@ -267,8 +267,8 @@ impl ServerMetrics {
     }
 }
 
-/// Metrics for Prometheus.
-#[utoipa::path(get, path = "/metrics", tag = "server", responses((status = 200, description = "Metrics for Prometheus", body = String, content_type = "application/openmetrics-text")))]
+/// Get metrics for Prometheus.
+#[utoipa::path(get, path = "/metrics", operation_id = "get_metrics", tag = "server", responses((status = 200, description = "Metrics for Prometheus", body = String, content_type = "application/openmetrics-text")))]
 pub(crate) async fn metrics(State(app): State<Arc<App>>) -> impl IntoResponse {
     let text = app.metrics.text(&Snapshot {
         load: app.load(),

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use axum::Json;
 use axum::http::StatusCode;
 use axum::response::{Html, IntoResponse};
-use sandbox_executor::{JsonRequest, RunResult};
+use sandbox_executor::{JsonRequest, RunEvent, RunResult};
 use sandbox_jobs::Job;
 use serde_json::Value;
 use utoipa::openapi::{Content, Ref, ResponseBuilder};
@@ -21,8 +21,8 @@ use crate::{batch, drain, execute, health, jobs, languages, metrics};
         execute::execute, batch::batch, jobs::create, jobs::list, jobs::get, jobs::cancel, jobs::events,
         drain::drain, health::health, health::ready, languages::languages, metrics::metrics
     ),
-    components(schemas(JsonRequest, RunResult, Job, Problem, StreamEvent)),
-    modifiers(&Refusals),
+    components(schemas(JsonRequest, RunResult, RunEvent, Job, Problem, StreamEvent)),
+    modifiers(&SharedParts),
     tags(
         (name = "runs", description = "Synchronous runs"),
         (name = "jobs", description = "Asynchronous jobs"),
@@ -31,14 +31,18 @@ use crate::{batch, drain, execute, health, jobs, languages, metrics};
 )]
 struct Document;
 
-/// What is refused before a route is asked: the same for all.
-struct Refusals;
+/// Adds the responses of the middleware to every operation.
+struct SharedParts;
 
-impl Modify for Refusals {
+impl Modify for SharedParts {
     fn modify(&self, document: &mut utoipa::openapi::OpenApi) {
         for (path, item) in &mut document.paths.paths {
             let operations = [&mut item.get, &mut item.post, &mut item.delete];
             for operation in operations.into_iter().flatten() {
+                // A doc comment is a sentence, a summary is a title.
+                if let Some(summary) = &mut operation.summary {
+                    summary.truncate(summary.trim_end_matches('.').len());
+                }
                 let mut add = |status: StatusCode, description: &str| {
                     let problem = Content::new(Some(Ref::from_schema_name("Problem")));
                     let response = ResponseBuilder::new().description(description);
@@ -56,17 +60,17 @@ impl Modify for Refusals {
     }
 }
 
-// OpenAPI 3.1 has no word for streams: readers of it take the schema of `text/event-stream` for that of each event.
-/// One event of a stream.
+// OpenAPI 3.1 cannot describe streams: its readers take the schema of `text/event-stream` for that of each event.
+/// A server-sent event.
 #[derive(ToSchema)]
 #[allow(dead_code, reason = "it is a part of the document; events are written by axum")]
 pub(crate) struct StreamEvent {
-    /// What happened.
+    /// The name of the event.
     event: String,
-    /// The same and its particulars, as JSON.
+    /// The event as JSON: a `RunEvent`, or `shutdown`; in a batch, a result with the index of its input, or `end`.
     #[schema(content_media_type = "application/json")]
     data: String,
-    /// The number of a job's event, for `Last-Event-ID`.
+    /// The number of the event, for `Last-Event-ID`; only for jobs.
     id: Option<String>,
 }
 
@@ -75,7 +79,7 @@ pub(crate) async fn json() -> impl IntoResponse {
     Json(Document::openapi())
 }
 
-/// Examples that work as they are, with the route they are for.
+/// Examples that can be run unchanged: method, path and body.
 pub(crate) const EXAMPLES: &[(&str, &str, &str)] = &[
     ("post", "/execute", r#"{"code": "print(2+2)"}"#),
     ("post", "/execute", r#"{"language": "javascript", "code": "[1, 2, 3].map((n) => n * n)", "timeout": "5s"}"#),
@@ -87,7 +91,7 @@ pub(crate) const EXAMPLES: &[(&str, &str, &str)] = &[
     ("post", "/v1/execute", r#"{"language": "bash", "code": "echo hello", "timeout": "2s"}"#),
 ];
 
-/// `GET /docs`: the document for people. No script, nothing from elsewhere.
+/// `GET /docs`: the document as a page, without scripts or external resources.
 pub(crate) async fn page() -> Html<String> {
     Html(render(&serde_json::to_value(Document::openapi()).unwrap_or(Value::Null)))
 }
@@ -107,6 +111,7 @@ fn render(document: &Value) -> String {
     for (path, methods) in document["paths"].as_object().into_iter().flatten() {
         for (method, route) in methods.as_object().into_iter().flatten() {
             let _ = write!(out, "<h2><b>{}</b> <code>{}</code></h2>", escape(method), escape(path));
+            let _ = write!(out, "<p>{}. {}</p>", text(&route["summary"]), text(&route["description"]));
             for parameter in route["parameters"].as_array().into_iter().flatten() {
                 let _ = write!(
                     out,
@@ -133,4 +138,68 @@ fn render(document: &Value) -> String {
     }
     out.push_str("</table>");
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    /// Lists the texts for people below a value, each with the names that lead to it.
+    fn texts(value: &Value, path: &str, out: &mut String) {
+        match value {
+            Value::Object(map) => {
+                for name in ["operationId", "summary", "title", "description"] {
+                    if let Some(text) = map.get(name).and_then(Value::as_str) {
+                        let _ = writeln!(out, "{path} {name}: {text}");
+                    }
+                }
+                for (name, value) in map {
+                    texts(value, &format!("{path}{}{name}", if name.starts_with('/') { " " } else { "/" }), out);
+                }
+            }
+            Value::Array(list) => {
+                for (index, value) in list.iter().enumerate() {
+                    let name = value["name"].as_str().map_or_else(|| index.to_string(), str::to_owned);
+                    texts(value, &format!("{path}/{name}"), out);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn document() -> Value {
+        serde_json::to_value(Document::openapi()).expect("JSON")
+    }
+
+    #[test]
+    fn summaries_and_descriptions_match() {
+        let document = document();
+        let mut shown = String::new();
+        for part in ["info", "tags", "paths", "components"] {
+            texts(&document[part], part, &mut shown);
+        }
+        let mut settings = insta::Settings::clone_current();
+        settings.set_snapshot_path("../tests/server/snapshots");
+        settings.set_prepend_module_to_snapshot(false);
+        settings.set_omit_expression(true);
+        settings.bind(|| insta::assert_snapshot!("openapi-texts", shown));
+    }
+
+    #[test]
+    fn every_operation_has_a_summary_and_a_unique_id() {
+        let document = document();
+        let page = render(&document);
+        let mut ids = BTreeSet::new();
+        for (path, methods) in document["paths"].as_object().expect("paths") {
+            for (method, operation) in methods.as_object().expect("methods") {
+                let id = operation["operationId"].as_str().expect("an id").to_owned();
+                assert!(id.contains('_') && ids.insert(id), "{method} {path}");
+                let summary = operation["summary"].as_str().expect("a summary");
+                assert!(!summary.is_empty() && !summary.ends_with('.') && page.contains(summary), "{method} {path}");
+            }
+        }
+        assert!(document["components"]["schemas"]["RunEvent"].is_object());
+    }
 }

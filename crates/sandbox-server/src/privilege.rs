@@ -1,7 +1,7 @@
 //! Drops root privileges: the network-facing process keeps none.
 //!
-//! The keeper was started before and stays as it is; from here on it is asked like by anybody else, and it has been told
-//! what it may show.
+//! The keeper and its launcher were started before and keep them. The keeper is already confined to the paths that it may
+//! expose, so a server that is taken over can create cells and nothing else.
 
 use std::os::unix::fs::{MetadataExt, lchown};
 use std::path::Path;

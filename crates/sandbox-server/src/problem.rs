@@ -211,7 +211,7 @@ mod tests {
             Code::InvalidRequest => return Problem::new(code, "timeout: expected a duration").at("timeout"),
             Code::UnknownLanguage => "unknown language 'pyhton'; did you mean 'python'?",
             Code::LanguageMissing => "a toolchain for lua was not found on this host; install Lua",
-            Code::BodyTooLarge => "send less, or ask the operator to raise SANDBOX_MAX_BODY",
+            Code::BodyTooLarge => "the request body has 20971520 bytes, the maximum is 16777216 (SANDBOX_MAX_BODY)",
             Code::TooManyEntries => "the body nests lists and objects more than 64 levels deep",
             Code::RequestTimeout => "the request body arrived too slowly",
             Code::Unauthorized => "invalid API key",
@@ -239,7 +239,7 @@ mod tests {
 
     fn refused(exceeded: Exceeded) -> Problem {
         let bounds = StoreLimits { waiting: 10, waiting_per_owner: 5, bytes_per_owner: 1 << 20 };
-        jobs::refused(exceeded, &bounds, &Client::anybody())
+        jobs::refused(exceeded, &bounds, &Client::anonymous())
     }
 
     #[tokio::test]

@@ -12,6 +12,7 @@ use governor::nanos::Nanos;
 use governor::state::StateStore;
 use governor::state::keyed::ShrinkableKeyedStateStore;
 use governor::{Quota, RateLimiter};
+use sandbox_base::counted;
 
 use crate::problem::{Code, Problem};
 
@@ -173,7 +174,7 @@ impl RateLimits {
     pub(crate) fn count(&self, client: &str, own: Option<f64>) -> Result<(), Problem> {
         let Some(per_second) = own.or(self.per_second) else { return Ok(()) };
         self.limit(per_second).count(client).map_err(|wait| {
-            let detail = format!("the limit is {per_second} requests per second");
+            let detail = format!("the limit is {} per second", counted(per_second, "request"));
             Problem::new(Code::TooManyRequests, detail).retry_after(wait)
         })
     }
@@ -218,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_says_when_to_come_back() {
+    fn refusals_include_the_time_to_retry() {
         let limit = ClientLimit::new(0.1, 1.0);
         assert_eq!([limit.look("a"), limit.count("a"), limit.count("a")], [Ok(()), Ok(()), Err(10)]);
         limit.advance(Duration::from_millis(8500));

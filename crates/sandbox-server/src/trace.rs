@@ -5,12 +5,12 @@ use std::time::{Instant, SystemTime};
 
 use sandbox_executor::RunResult;
 
-/// A run that goes on.
+/// A run that has not ended yet.
 #[derive(Debug)]
 pub(crate) struct Trace {
     id: String,
     began: Instant,
-    #[cfg_attr(not(feature = "otlp"), expect(dead_code, reason = "only a collector wants to know"))]
+    #[cfg_attr(not(feature = "otlp"), expect(dead_code, reason = "only spans for a collector have a start time"))]
     at: SystemTime,
 }
 

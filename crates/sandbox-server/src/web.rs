@@ -439,7 +439,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_browser_says_about_a_request_without_origin_counts() {
+    fn fetch_metadata_is_checked_if_origin_is_missing() {
         let guard = guard_with(&[], &[]);
         let site = |path: &str, site: &str, mode: &str, dest: &str| {
             let headers =

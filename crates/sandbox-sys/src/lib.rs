@@ -5,17 +5,17 @@
 //! in `sandbox-cell`.
 
 pub mod allocator;
+pub mod byte_lock;
 pub mod ipc;
 pub mod keyring;
 pub mod landlock;
-pub mod lock;
 pub mod mount;
 pub mod net;
 pub mod process;
 pub mod seccomp;
 pub mod signal;
 pub mod spawn;
-pub mod start;
+pub mod start_block;
 
 /// The result of a system call.
 pub type Result<T> = std::result::Result<T, rustix::io::Errno>;

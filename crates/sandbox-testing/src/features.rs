@@ -1,5 +1,5 @@
 //! The features that every language must support, checked in the same way through the command line and through the
-//! library. The files in `tests/features` contain a program for each feature and language.
+//! library. `languages/NAME/tests/features.toml` contains a program for each feature.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;

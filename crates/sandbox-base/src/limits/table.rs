@@ -96,7 +96,7 @@ pub const TABLE: [LimitInfo; 10] = [
     LimitInfo {
         kind: LimitKind::Cpus,
         name: "cpus",
-        title: "CPU share",
+        title: "CPU limit",
         flag: "cpus",
         short: None,
         default_variable: "SANDBOX_CPUS",
@@ -144,7 +144,7 @@ pub const TABLE: [LimitInfo; 10] = [
     LimitInfo {
         kind: LimitKind::Inodes,
         name: "inodes",
-        title: "limit on the number of files",
+        title: "inode limit",
         flag: "inodes",
         short: None,
         default_variable: "SANDBOX_INODES",
@@ -177,7 +177,7 @@ pub const TABLE: [LimitInfo; 10] = [
     LimitInfo {
         kind: LimitKind::OpenFiles,
         name: "open_files",
-        title: "limit on open files",
+        title: "open file limit",
         flag: "open-files",
         short: None,
         default_variable: "SANDBOX_OPEN_FILES",

@@ -152,7 +152,7 @@ fn lock_in(file: OwnedFd, index: u32) -> Option<OwnedFd> {
     let stat = rustix::fs::fstat(&file).ok()?;
     let own = stat.st_uid == rustix::process::geteuid().as_raw();
     let usable = own && FileType::from_raw_mode(stat.st_mode).is_file();
-    (usable && sandbox_sys::lock::lock_byte(file.as_fd(), index.into()).is_ok()).then_some(file)
+    (usable && sandbox_sys::byte_lock::lock_byte(file.as_fd(), index.into()).is_ok()).then_some(file)
 }
 
 /// The fallback without such a directory: the name of an abstract socket, which other users could take too.

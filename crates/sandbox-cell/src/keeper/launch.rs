@@ -23,7 +23,7 @@ use rustix::net::SocketType;
 use rustix::net::sockopt::socket_type;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use sandbox_sys::process::{Child, Namespaces, SingleThreaded, exit_now, fork_into};
-use sandbox_sys::start::StartBlock;
+use sandbox_sys::start_block::StartBlock;
 
 use super::{launcher, serve};
 use crate::bridge::BridgeMain;

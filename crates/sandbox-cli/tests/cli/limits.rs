@@ -196,7 +196,7 @@ fn the_operators_caps_and_defaults_apply() {
     let refused = run("SANDBOX_MAX_MEMORY", "128m", &["--memory", "1g"]);
     assert_eq!(refused.status.code(), Some(2));
     let text = String::from_utf8_lossy(&refused.stderr).into_owned();
-    assert!(text.contains("memory: 1 GiB is above the maximum of 128 MiB (SANDBOX_MAX_MEMORY)"), "{text}");
+    assert!(text.contains("memory limit 1 GiB is above the maximum of 128 MiB (SANDBOX_MAX_MEMORY)"), "{text}");
     let slow = run("SANDBOX_TIMEOUT", "1ms", &[]);
     assert_eq!(slow.status.code(), Some(124));
     let wrong = run("SANDBOX_TIMEOUT", "soon", &[]);

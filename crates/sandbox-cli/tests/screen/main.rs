@@ -1,13 +1,19 @@
-//! Everything that a person sees of the command: help, errors, summaries and `doctor`, each in a file of `snapshots`.
+//! Everything that a person sees of the command: help, errors, summaries, lists and `doctor`, each in a file of `snapshots`.
 //!
 //! `make bless` rewrites the files.
 #![expect(clippy::unwrap_used, reason = "a test that cannot continue should panic")]
 
-use std::process::{Command, Output};
+use std::io::Seek;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
 
-use sandbox_testing::command::{fixture, sandbox};
+use regex_lite::Regex;
+use rustix::process::{Pid, Signal, kill_process};
+use sandbox_testing::command::{fixture, in_container, sandbox};
+use sandbox_testing::package_index::TestIndex;
 use sandbox_testing::redact::{redact_line, redact_text};
-use sandbox_testing::{data_dir, needs, staged_languages};
+use sandbox_testing::{data_dir, eventually, needs, shell_image, staged_languages};
 
 /// Compares the output with the file of this name.
 fn check(name: &str, printed: &str) {
@@ -155,6 +161,121 @@ fn summaries_of_runs_match() {
     }
 }
 
+/// The summary in the output of a run, as a screen.
+fn summary_screen(args: &[&str], output: &Output) -> String {
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    let summary = stderr.lines().rfind(|line| line.starts_with(['✓', '✗'])).unwrap_or_else(|| panic!("{stderr}"));
+    let shown = Output { status: output.status, stdout: vec![], stderr: (redact_line(summary) + "\n").into_bytes() };
+    screen(args, &shown)
+}
+
+#[test]
+fn summary_of_a_cancelled_run_matches() {
+    let dir = tempfile::tempdir().unwrap();
+    let args =
+        ["--lang", "python", "--timeout", "60s", "--code", "print('on', flush=True); import time; time.sleep(60)"];
+    let log = dir.path().join("log");
+    let mut command = command(&args);
+    command.stdin(Stdio::null()).stdout(std::fs::File::create(&log).unwrap()).stderr(Stdio::piped());
+    let child = command.spawn().unwrap();
+    eventually("the program runs", || std::fs::read_to_string(&log).unwrap() == "on\n");
+    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    check("summary-cancelled", &summary_screen(&args, &child.wait_with_output().unwrap()));
+}
+
+#[test]
+fn summary_of_a_package_error_matches() {
+    let index = TestIndex::start();
+    let args = ["--lang", "python", "--package", "no-such-package", "--timeout", "30s", "--code", "1"];
+    let mut command = command(&args);
+    command.env("SANDBOX_PYTHON_INDEX", index.address());
+    check("summary-package-error", &summary_screen(&args, &command.output().unwrap()));
+}
+
+/// A language whose toolchain no host has.
+const MISSING: &str = r#"
+name = "missing"
+extensions = []
+source = "main"
+entries = ["main"]
+[find]
+commands = ["there-is-no-such-command"]
+describe = "true"
+missing = "install nothing"
+[run]
+argv = ["/build/program"]
+"#;
+
+#[test]
+fn lists_match() {
+    let scripts = [("fine", "echo made > \"$OUT/state\"")];
+    let (languages, data) = (staged_languages(&scripts), tempfile::tempdir().unwrap());
+    std::fs::write(languages.path().join("missing.toml"), MISSING).unwrap();
+    let archive = data.path().join("image.tar");
+    let mut image = shell_image(&[]);
+    image.rewind().unwrap();
+    std::io::copy(&mut image, &mut std::fs::File::create(&archive).unwrap()).unwrap();
+    let run = |args: &[&str]| {
+        let mut command = command(args);
+        command.env("SANDBOX_DATA_DIR", data.path()).env("SANDBOX_RUNTIMES", languages.path());
+        screen(args, &command.output().unwrap())
+    };
+    check("cache-list-empty", &run(&["cache", "list"]));
+    check("image-list-empty", &run(&["image", "list"]));
+    for args in [&["prepare", "fine"][..], &["image", "import", archive.to_str().unwrap(), "--name", "shell"]] {
+        let printed = run(args);
+        assert!(printed.ends_with("--- exit code 0\n"), "{printed}");
+    }
+    check("cache-list", &redact_text(&run(&["cache", "list"])));
+    // The number of libraries of the shell depends on the host.
+    let files = Regex::new(r"\d+ files").unwrap();
+    check("image-list", &files.replace(&redact_text(&run(&["image", "list"])), "FILES"));
+    // Which languages have a toolchain, and where, depends on the host.
+    let own = |line: &&str| {
+        ["fine", "missing", "$", "---"].iter().any(|start| line.starts_with(start)) || line.contains("nothing")
+    };
+    let list: String = run(&["languages"]).lines().filter(own).map(|line| format!("{line}\n")).collect();
+    let awk = list.split_whitespace().find(|word| word.ends_with("awk")).unwrap().to_owned();
+    check("languages", &redact_text(&list).replace(&awk, "TOOLCHAIN"));
+}
+
+/// A directory that every user of a container can use.
+fn shared_dir() -> tempfile::TempDir {
+    let dir = tempfile::tempdir_in("/var/tmp").unwrap();
+    std::fs::set_permissions(dir.path(), PermissionsExt::from_mode(0o1777)).unwrap();
+    dir
+}
+
+/// A command in a container that refuses namespaces and mounts.
+fn run_in_container(data: &Path, isolation: &str, args: &[&str]) -> Output {
+    let mut command = in_container("user", data, args);
+    command.env("COLUMNS", "100").env("NO_COLOR", "1").env("SANDBOX_ISOLATION", isolation).output().unwrap()
+}
+
+#[test]
+fn error_of_a_missing_layer_matches() {
+    if !needs::root() {
+        return;
+    }
+    let (data, args) = (shared_dir(), ["--lang", "python", "--code", "1"]);
+    check("error-missing-layer", &screen(&args, &run_in_container(data.path(), "full", &args)));
+}
+
+#[test]
+fn doctor_with_reduced_isolation_matches() {
+    if !needs::root() {
+        return;
+    }
+    let data = shared_dir();
+    for isolation in ["full", "reduced"] {
+        let output = run_in_container(data.path(), isolation, &["doctor"]);
+        let shown = without_host_facts(&String::from_utf8(output.stdout).unwrap());
+        let (layers, languages) = shown.split_once("\nLanguages\n").unwrap();
+        let conclusion = languages.split_once("\n\n").unwrap().1;
+        check(&format!("doctor-container-{isolation}"), &format!("{layers}\nLANGUAGES\n\n{conclusion}"));
+    }
+}
+
 #[test]
 fn prepare_shows_what_comes_of_each_language() {
     let scripts = [("fine", "echo made > \"$OUT/state\""), ("broken", "echo 'error: the mirror is away' >&2; exit 3")];
@@ -177,23 +298,14 @@ const REFUSED_HOST: &str = "import urllib.request as u
 try: u.urlopen('http://example.net/')
 except Exception as error: print(error.code, error.read().decode())";
 
-/// `doctor` without the facts of this host: kernel, toolchains, and unlimited kernel resources.
-#[test]
-fn doctor_reports_every_layer() {
-    if !needs::root() {
-        return;
-    }
-    let output = command(&["doctor"]).output().unwrap();
-    let text = String::from_utf8(output.stdout).unwrap();
-    if !needs::that("a host with every layer", text.contains("Every layer works")) {
-        return;
-    }
+/// The output of `doctor` without the facts of this host: kernel, toolchains, and unlimited kernel resources.
+fn without_host_facts(text: &str) -> String {
     let mut shown = String::new();
     for section in text.split("\n\n") {
         let mut lines = section.lines();
         let title = lines.next().unwrap_or_default();
         match title.split(' ').next() {
-            Some("Host") => shown.push_str("Host  KERNEL, root, CGROUPS\n"),
+            Some("Host") => shown.push_str("Host  KERNEL, USER, CGROUPS\n"),
             Some("Shared") => shown.push_str("POOLS\n"),
             Some("Languages") => {
                 let named = |line: &&str| line.starts_with("  ✓");
@@ -204,5 +316,18 @@ fn doctor_reports_every_layer() {
         }
         shown.push('\n');
     }
-    check("doctor", &shown);
+    shown
+}
+
+#[test]
+fn doctor_reports_every_layer() {
+    if !needs::root() {
+        return;
+    }
+    let output = command(&["doctor"]).output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    if !needs::that("a host with every layer", text.contains("Every layer works")) {
+        return;
+    }
+    check("doctor", &without_host_facts(&text));
 }

@@ -19,15 +19,15 @@ pub struct NetworkUse {
     pub connections: u64,
     /// Refused connections and names.
     pub refused: u64,
-    /// Names that were looked up.
+    /// DNS lookups.
     pub lookups: u64,
     /// Bytes that the program sent.
     pub sent: u64,
-    /// Bytes that it received.
+    /// Bytes that the program received.
     pub received: u64,
-    /// The hosts that it reached, at most 100.
+    /// The hosts that the program reached; at most 100.
     pub hosts: Vec<HostUse>,
-    /// Refusals, at most 100.
+    /// Refusals; at most 100.
     pub refusals: Vec<Refusal>,
 }
 
@@ -35,27 +35,27 @@ pub struct NetworkUse {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct HostUse {
-    /// Its name, or its address if no name was looked up.
+    /// The name, or the address if no name was looked up.
     pub host: String,
     /// The port.
     pub port: u16,
-    /// Connections to it.
+    /// Established connections.
     pub connections: u64,
-    /// Bytes to it.
+    /// Bytes sent.
     pub sent: u64,
-    /// Bytes from it.
+    /// Bytes received.
     pub received: u64,
 }
 
-/// A refusal.
+/// A refused connection or lookup.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Refusal {
     /// The host.
     pub host: String,
-    /// The port; `None` for a refused look-up.
+    /// The port; none for a refused lookup.
     pub port: Option<u16>,
-    /// Why.
+    /// Why it was refused.
     pub why: String,
 }
 

@@ -77,11 +77,12 @@ impl<'a> Values<'a> {
 
     pub(super) fn size(&mut self, flag: &str) -> Option<usize> {
         let text = self.text(flag);
-        let size = parse_size(text).ok().and_then(|size| usize::try_from(size).ok()).filter(|size| *size > 0);
-        if size.is_none() {
-            self.wrong(flag, format!("'{text}' is not a size"));
+        match parse_size(text).map(usize::try_from) {
+            Ok(Ok(size)) if size > 0 => return Some(size),
+            Ok(_) => self.wrong(flag, format!("invalid size \"{text}\": it must not be zero")),
+            Err(error) => self.wrong(flag, error),
         }
-        size
+        None
     }
 
     /// What stands between commas.

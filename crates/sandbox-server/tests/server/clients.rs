@@ -1,4 +1,4 @@
-//! Clients of all kinds: with keys that open some doors, and those that send too much, read too little or stop half-way.
+//! Clients with keys and quotas, and clients that send too much, read too little or stop half-way.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -51,7 +51,7 @@ impl Server {
 }
 
 #[test]
-fn keys_open_what_they_are_for() {
+fn scopes_restrict_keys_and_jobs_are_private() {
     let server = Server::start_with(&["--capacity", "4"], &[("SANDBOX_API_KEYS", &keys())]);
     let hello = json!({"code": "print(1)"});
     assert_eq!(server.send_as(ALICE, "/execute", &hello).0, 200);
@@ -228,7 +228,7 @@ fn memory_is_bounded_when_clients_do_not_read() {
     // Three runs with what they make of 7 MB, and 32 MB that are held; all sixty would be more than a gigabyte.
     assert!(held < 250 << 20, "{held} bytes for {} unread answers", silent.len());
     assert!(refused > 0, "others are told to come again");
-    // They who hold up others go away, and all is well.
+    // The budget is released when the silent clients disconnect.
     drop(silent);
     eventually("there is room again", || server.post(&json!({"code": "1"})).0 == 200);
 }

@@ -62,7 +62,7 @@ fn the_data_directory_is_private() {
 }
 
 #[test]
-fn no_one_can_list_the_data_directory_that_cells_pass() {
+fn data_directory_that_cells_traverse_cannot_be_listed() {
     if !needs::root() {
         return;
     }

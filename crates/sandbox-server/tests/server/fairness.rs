@@ -116,7 +116,7 @@ fn idle_http2_connections_are_closed_though_they_answer_pings() {
 }
 
 #[test]
-fn http2_clients_that_take_nothing_are_let_go() {
+fn http2_clients_that_do_not_read_are_disconnected() {
     let server = Server::start(&["--http-write-timeout", "500ms"]);
     let no_window = [0, 0, 6, 4, 0, 0, 0, 0, 0, 0, 4, 0, 0, 0, 0];
     let stream = server.connect(&[PREFACE, &no_window, &http2_request()].concat());
@@ -125,7 +125,7 @@ fn http2_clients_that_take_nothing_are_let_go() {
 }
 
 #[test]
-fn bodies_that_trickle_are_given_up() {
+fn bodies_that_trickle_time_out() {
     let server = Server::start(&["--http-read-timeout", "600ms"]);
     let head = "POST /execute HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 100000\r\n\r\n{";
     let stream = server.connect(head.as_bytes());
@@ -309,7 +309,7 @@ fn malformed_requests_are_never_the_servers_fault() {
 }
 
 #[test]
-fn readiness_knows_of_a_dead_keeper() {
+fn readiness_fails_without_a_keeper() {
     let server = Server::start(&[]);
     assert_eq!(server.get("/readyz").0, 200);
     // Without its launcher, the keeper is not replaced.
@@ -340,7 +340,7 @@ fn readiness_knows_of_a_dead_keeper() {
 }
 
 #[test]
-fn readiness_knows_of_a_dead_job_store() {
+fn readiness_fails_without_a_job_store() {
     let mut redis = Redis::start();
     let server = redis.server(&[]);
     assert_eq!(server.get("/readyz").0, 200);

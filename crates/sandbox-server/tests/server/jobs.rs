@@ -123,7 +123,7 @@ fn events_concatenate_to_exactly_the_output() {
 }
 
 #[test]
-fn a_job_that_waited_says_how_long() {
+fn queue_time_of_a_job_is_reported() {
     let server = Server::start(&["--capacity", "1"]);
     let first = server.submit(&json!({"code": "import time; time.sleep(1.5)"}));
     let second = server.submit(&json!({"code": "1"}));
@@ -147,7 +147,7 @@ fn cancelled_jobs_end_or_never_start() {
 }
 
 #[test]
-fn a_key_makes_a_job_once() {
+fn idempotency_key_creates_one_job() {
     let server = Server::start(&[]);
     let send = |code: &str| {
         let body = json!({"code": code}).to_string();
@@ -186,7 +186,7 @@ fn bad_requests_are_explained() {
 }
 
 #[test]
-fn old_jobs_are_forgotten() {
+fn ended_jobs_are_deleted_after_retention() {
     let server = Server::start(&["--job-retention", "500ms"]);
     let id = server.submit(&json!({"code": "1"}));
     assert_eq!(server.job(&id, "?wait=10s")["status"], "finished");

@@ -10,7 +10,7 @@ use serde_json::json;
 use crate::Server;
 
 #[test]
-fn a_collector_hears_of_every_run() {
+fn every_run_is_exported_as_a_span() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let endpoint = format!("http://{}", listener.local_addr().unwrap());
     let (sender, received) = channel();

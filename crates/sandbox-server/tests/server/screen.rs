@@ -56,6 +56,14 @@ fn help_of_the_server() {
 }
 
 #[test]
+fn help_of_the_backup_command() {
+    let output =
+        TestServer::command().args(["backup", "--help"]).env("COLUMNS", "100").env("NO_COLOR", "1").output().unwrap();
+    assert!(output.status.success());
+    check("server-backup--help", &String::from_utf8(output.stdout).unwrap());
+}
+
+#[test]
 fn errors_of_the_configuration() {
     let flags = ["--http-port", "x", "--capacity", "none", "--max-body", "lots"];
     let output = TestServer::command().args(flags).env("NO_COLOR", "1").output().unwrap();

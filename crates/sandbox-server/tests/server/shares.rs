@@ -152,7 +152,7 @@ fn a_key_has_a_share_of_the_store() {
     assert_eq!(server.ended(BOB, &id)["result"]["stdout"], "1\n");
 }
 
-/// Listens, and leaves everyone who connects without an answer. Counts them.
+/// Listens and never answers. Counts the connections.
 fn silence() -> (u16, Arc<AtomicUsize>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let (port, count) = (listener.local_addr().unwrap().port(), Arc::new(AtomicUsize::new(0)));

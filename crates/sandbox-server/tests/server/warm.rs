@@ -194,7 +194,7 @@ fn python_is_the_same_interpreter_warm_or_cold() {
 }
 
 #[test]
-fn what_a_zygote_cannot_do_starts_without_one() {
+fn runs_that_a_zygote_cannot_serve_start_in_ready_cells() {
     let servers = Pair::start();
     for (name, request) in [
         (

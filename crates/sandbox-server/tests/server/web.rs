@@ -83,7 +83,7 @@ fn a_server_with_keys_answers_to_every_name() {
 }
 
 #[test]
-fn bodies_must_say_that_they_are_json() {
+fn bodies_that_are_not_json_return_415() {
     for flags in [&[][..], &["--api-keys", KEY]] {
         let server = Server::start(flags);
         let key = format!("X-API-Key: {KEY}");
@@ -126,7 +126,7 @@ fn bodies_must_say_that_they_are_json() {
 }
 
 #[test]
-fn browsers_are_told_to_keep_answers_to_themselves() {
+fn responses_have_security_headers() {
     let server = Server::start(&[]);
     for path in ["/health", "/nowhere", "/docs"] {
         let answer = server.say(&[&format!("GET {path} HTTP/1.1"), "Host: localhost"]);
@@ -214,7 +214,7 @@ fn guessing_keys_is_slow() {
 }
 
 #[test]
-fn health_tells_everyone_no_more_than_it_must() {
+fn health_details_need_the_metrics_scope() {
     let keys = format!("{KEY};scopes=metrics,another-key-of-sixteen;scopes=jobs");
     let server = Server::start(&["--api-keys", &keys]);
     let keys = |key: &str| {
@@ -233,7 +233,7 @@ fn health_tells_everyone_no_more_than_it_must() {
 }
 
 #[test]
-fn a_server_for_everyone_says_so() {
+fn public_server_without_keys_has_a_warning() {
     for (flags, warns) in [
         (&["--http-host", "0.0.0.0"][..], true),
         (&["--http-host", "127.0.0.1"], false),

@@ -96,7 +96,7 @@ fn delivery_is_retried_until_it_succeeds() {
 }
 
 #[test]
-fn it_is_given_up_some_time() {
+fn delivery_fails_after_six_attempts() {
     let (port, messages) = receiver(&["404 Not Found"]);
     let allow = format!("127.0.0.1:{port}");
     let server = Server::start(&["--webhook-allow", &allow, "--webhook-retry", "1ms"]);
@@ -108,7 +108,7 @@ fn it_is_given_up_some_time() {
 }
 
 #[test]
-fn the_next_server_goes_on_telling() {
+fn delivery_continues_after_a_restart() {
     let (port, messages) = receiver(&["503 Not now", "200 Yes"]);
     let allow = format!("127.0.0.1:{port}");
     let flags = ["--webhook-allow", &allow, "--webhook-retry", "2s"];

@@ -5,7 +5,7 @@
 //!
 //! In a template, `{{ code }}` is the snippet, `{{ name }}` a variable, and `{{ name | literal }}` the variable as a
 //! literal of the language. Messages about lines of the rendered text are translated to lines of the snippet
-//! ([`Lines`]). A template that reads `TEMPLATE_TOKEN` from its environment has to print it at its end ([`guard`]): a
+//! ([`Translator`]). A template that reads `TEMPLATE_TOKEN` from its environment has to print it at its end ([`guard`]): a
 //! snippet that ends the program before that has not passed.
 
 use std::collections::BTreeMap;
@@ -13,7 +13,6 @@ use std::os::fd::BorrowedFd;
 
 use minijinja::value::Serde;
 use minijinja::{Environment, Error, ErrorKind, UndefinedBehavior, Value};
-use regex_lite::{Captures, Regex};
 use sandbox_base::limits::Caps;
 use sandbox_base::{LimitKind, Limits};
 use sandbox_cell::archive::Archive;
@@ -25,6 +24,10 @@ use serde::{Deserialize, Serialize};
 use crate::execute::Cells;
 use crate::output_files::Collected;
 use crate::stage::{Input, Stage, StageError, failure};
+
+mod translate;
+
+pub(crate) use translate::Translator;
 
 /// The variable through which a template gets what it has to print at its end.
 pub(crate) const TOKEN: &str = "TEMPLATE_TOKEN";
@@ -205,54 +208,6 @@ fn explain(error: &Error) -> String {
     }
 }
 
-/// Translates messages about lines of a rendered file into messages about lines of the snippet.
-#[derive(Debug, Clone)]
-pub(crate) struct Translator {
-    lines: Lines,
-    /// Where a line of the file is named: the file's name, what is between, the number.
-    place: Option<Regex>,
-    /// A line's number in front of the line, as compilers quote it.
-    quote: Option<Regex>,
-}
-
-impl Translator {
-    pub(crate) fn new(lines: Lines, entry: &str) -> Self {
-        let name: String =
-            entry.chars().map(|c| if c.is_alphanumeric() { c.to_string() } else { format!("\\{c}") }).collect();
-        Self {
-            lines,
-            place: Regex::new(&format!("({name})(\", line |:|: line |\\()([0-9]+)")).ok(),
-            quote: Regex::new("(?m)^( *)([0-9]+)( *\\|| [-+~] )").ok(),
-        }
-    }
-
-    fn translate(&self, number: &str) -> Option<usize> {
-        let line = number.parse::<usize>().ok()?.checked_sub(self.lines.before)?;
-        (1..=self.lines.count).contains(&line).then_some(line)
-    }
-
-    /// Translates what a program says. Lines of the template itself are named as that.
-    pub(crate) fn messages(&self, text: &str) -> String {
-        let Some(place) = &self.place else { return text.to_owned() };
-        let replaced = place.replace_all(text, |found: &Captures<'_>| match self.translate(&found[3]) {
-            Some(line) => format!("{}{}{line}", &found[1], &found[2]),
-            None => format!("{} (template){}{}", &found[1], &found[2], &found[3]),
-        });
-        replaced.into_owned()
-    }
-
-    /// Translates what a compiler says, which quotes lines with their numbers.
-    pub(crate) fn compiler_messages(&self, text: &str) -> String {
-        let text = self.messages(text);
-        let Some(quote) = &self.quote else { return text };
-        let replaced = quote.replace_all(&text, |found: &Captures<'_>| match self.translate(&found[2]) {
-            Some(line) => format!("{}{line:>width$}{}", &found[1], &found[3], width = found[2].len()),
-            None => found[0].to_owned(),
-        });
-        replaced.into_owned()
-    }
-}
-
 /// Looks for the token at the end of standard output, and removes it.
 pub(crate) fn guard(stdout: &mut String, token: &str) -> bool {
     let trimmed = stdout.trim_end();
@@ -309,18 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_are_about_the_snippet() {
-        let translator = Translator::new(Lines { before: 10, count: 5 }, "main.py");
-        let text = "File \"/sandbox/main.py\", line 12, in f\nmain.py:15:3: error\nmain.py(11,2)\n";
-        let expected = "File \"/sandbox/main.py\", line 2, in f\nmain.py:5:3: error\nmain.py(1,2)\n";
-        assert_eq!(translator.messages(text), expected);
-        assert_eq!(translator.messages("main.py:3: x"), "main.py (template):3: x");
-        assert_eq!(translator.compiler_messages("12 | x\n 9 | y\n"), " 2 | x\n 9 | y\n");
-        assert_eq!(translator.messages("main_py:12"), "main_py:12");
-    }
-
-    #[test]
-    fn a_token_is_the_last_thing_that_is_said() {
+    fn only_a_token_at_the_end_passes_the_guard() {
         let guarded = |text: &str| {
             let mut text = text.to_owned();
             (guard(&mut text, "T"), text)
