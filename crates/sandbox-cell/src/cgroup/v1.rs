@@ -1,5 +1,6 @@
 //! Cgroups of version 1, also in hybrid set-ups: one hierarchy for each controller.
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
@@ -53,9 +54,9 @@ impl TreeV1 {
     }
 
     pub(super) fn sweep(&self) {
-        for dir in self.place.values() {
-            super::sweep::sweep(dir);
-        }
+        // Two controllers of one hierarchy have the same directory.
+        let parents: BTreeSet<&Path> = self.place.values().map(PathBuf::as_path).collect();
+        super::sweep::sweep(parents, &self.name);
     }
 
     pub(super) fn layers(&self) -> LayerSet {

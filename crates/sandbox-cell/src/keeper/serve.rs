@@ -112,6 +112,10 @@ pub(super) fn main(alone: SingleThreaded, control: &OwnedFd, bridge: Option<Brid
         buffer: vec![0; wire::MAX_MESSAGE],
     };
     let result = server.run();
+    // The cells of this keeper may all have ended without an answer from their inits.
+    if server.next > 0 {
+        server.sweep();
+    }
     if let Ok(factory) = &server.factory {
         factory.tree.remove();
     }
@@ -156,6 +160,13 @@ impl KeeperServer<'_> {
             self.on_time();
         }
         Ok(())
+    }
+
+    /// Removes the cgroups of killed keepers, once, when no answer is due.
+    fn sweep(&mut self) {
+        if let (false, Ok(factory)) = (std::mem::replace(&mut self.swept, true), &self.factory) {
+            factory.tree.sweep();
+        }
     }
 
     /// Whether nothing is left to supervise.
@@ -372,15 +383,13 @@ impl KeeperServer<'_> {
                 FromInit::Parked => cell.on_parked(),
                 // Once is enough.
                 FromInit::Ready { .. } => self.kill(number),
-                FromInit::Started => {
-                    cell.on_started();
-                    // The first program runs, so there is time to sweep the cgroups of killed keepers.
-                    if !std::mem::replace(&mut self.swept, true) {
-                        factory.tree.sweep();
-                    }
-                }
+                FromInit::Started => cell.on_started(),
                 FromInit::LimitExceeded(kind) => cell.on_limit_exceeded(kind),
-                FromInit::Ended(report) => cell.on_ended(&report),
+                FromInit::Ended(report) => {
+                    cell.on_ended(&report);
+                    // The caller has its answer, and the kernel tears the cell's namespaces down.
+                    self.sweep();
+                }
                 FromInit::Failed(error) => {
                     let was_ready = cell.boot == BootPhase::Ready;
                     cell.on_failed(&error);
