@@ -521,6 +521,11 @@ impl CellFactory {
         }
     }
 
+    /// Gives up what was kept for later cells and is too much now that a cell has ended.
+    pub(super) fn trim(&mut self) {
+        self.networks.trim();
+    }
+
     /// The network namespace of a cell.
     fn network(&mut self, spec: &CellSpec, layers: LayerSet, child: &Child) -> rustix::io::Result<OwnedFd> {
         let copy = |net: &OwnedFd| net.try_clone().map_err(|_| Errno::MFILE);

@@ -471,6 +471,9 @@ impl KeeperServer<'_> {
         let helper = if left { None } else { self.factory.as_ref().ok().and_then(|factory| factory.clear(number)) };
         // Otherwise it was removed, or is given up at the end: the next keeper sweeps it.
         let Some(CellEntry { caller, ids, .. }) = self.cells.remove(&number) else { return };
+        if let Ok(factory) = &mut self.factory {
+            factory.trim();
+        }
         if let Some(helper) = helper
             && epoll::add(&self.epoll, &helper.pidfd, token(number, EventSource::Exit), epoll::EventFlags::IN).is_ok()
         {
