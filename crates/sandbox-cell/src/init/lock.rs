@@ -245,11 +245,8 @@ pub(super) fn drop_privileges(params: &InitParams<'_>, proc: &OwnedFd) -> Result
             .map_or_else(make, |(owner, _)| acting_as(owner, make))
             .map_err(at(InitStep::MakeUserNamespace))?;
     }
-    wire::send(params.socket, &FromInit::NeedsMap, &[], SendFlags::empty()).map_err(at(InitStep::AskForIds))?;
-    let mut buffer = [0; 64];
-    match wire::receive(params.socket, &mut buffer, RecvFlags::empty()).map_err(at(InitStep::WaitForIds))? {
-        Received::Message(ToInit::Mapped, _) => {}
-        _ => return Err(StepError::new(InitStep::WaitForIds, Errno::PIPE)),
+    if params.environment.asks_for_ids(params.spec) {
+        ask_for_ids(params)?;
     }
     if params.has(Layer::User) {
         if params.program_ids.is_some() {
@@ -281,6 +278,16 @@ pub(super) fn drop_privileges(params: &InitParams<'_>, proc: &OwnedFd) -> Result
     let kept = if params.environment.is_reduced() { KEPT.intersection(held) } else { KEPT.union(to_enter) };
     let kept = CapabilitySets { effective: kept, permitted: kept, inheritable: CapabilitySet::empty() };
     rustix::thread::set_capabilities(None, kept).map_err(at(InitStep::DropCapabilities))
+}
+
+/// Has the keeper assign the ids of the cell's user namespace.
+fn ask_for_ids(params: &InitParams<'_>) -> Result<(), StepError> {
+    wire::send(params.socket, &FromInit::NeedsMap, &[], SendFlags::empty()).map_err(at(InitStep::AskForIds))?;
+    let mut buffer = [0; 64];
+    match wire::receive(params.socket, &mut buffer, RecvFlags::empty()).map_err(at(InitStep::WaitForIds))? {
+        Received::Message(ToInit::Mapped, _) => Ok(()),
+        _ => Err(StepError::new(InitStep::WaitForIds, Errno::PIPE)),
+    }
 }
 
 /// Whether the filter keeps this init from executing a program, and from creating a process that could. The bounding set

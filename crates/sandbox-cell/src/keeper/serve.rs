@@ -383,7 +383,7 @@ impl KeeperServer<'_> {
         let mut small = [0; MAX_REPORT];
         match wire::receive(&cell.init, &mut small, RecvFlags::DONTWAIT) {
             Ok(Received::Message(message, fds)) => match message {
-                FromInit::NeedsMap => {
+                FromInit::NeedsMap if cell.boot == BootPhase::Building => {
                     if let Err(failure) = cell.map_ids(&factory.proc) {
                         cell.tell(&FromCell::Failed(failure));
                         self.kill(number);
@@ -392,7 +392,7 @@ impl KeeperServer<'_> {
                 FromInit::Ready { landlock } if cell.boot != BootPhase::Ready => cell.on_ready(number, landlock, &fds),
                 FromInit::Parked => cell.on_parked(),
                 // Once is enough.
-                FromInit::Ready { .. } => self.kill(number),
+                FromInit::NeedsMap | FromInit::Ready { .. } => self.kill(number),
                 FromInit::Started => cell.on_started(),
                 FromInit::LimitExceeded(kind) => cell.on_limit_exceeded(kind),
                 FromInit::Ended(report) => {
