@@ -127,7 +127,9 @@ class Server:
         def decode(result):
             if result["verdict"] != "ok":
                 raise Failed(f"the run ended with {result['verdict']}: {result['error']}")
-            start = result["metrics"].get("start", "cold")
+            # Of a compiled program, the compiler is the part that can start warm, unless the program is cached.
+            compiler = (result.get("compile") or {}).get("start")
+            start = compiler or result["metrics"].get("start", "cold")
             counts = self.starts.setdefault(case.key, {})
             counts[start] = counts.get(start, 0) + 1
             return result["stdout"]

@@ -4,6 +4,7 @@ use std::os::fd::OwnedFd;
 
 use crate::reduced::CellLayout;
 use crate::rootfs::SocketsShown;
+use crate::spec::CellSpec;
 
 /// What init needs of the zygote namespace that it is made in.
 #[derive(Debug, Clone, Copy)]
@@ -32,6 +33,12 @@ impl<'a, Zygote> CellEnvironment<'a, Zygote> {
     /// Whether the cell has no namespaces.
     pub(crate) fn is_reduced(&self) -> bool {
         matches!(self, Self::Reduced(_))
+    }
+
+    /// Whether init asks the keeper for ids once it has built its root. In a zygote namespace they are already assigned;
+    /// but for late mounts the keeper has to learn when the root is complete.
+    pub(crate) fn asks_for_ids(&self, spec: &CellSpec) -> bool {
+        !matches!(self, Self::ZygoteNamespace(_)) || !spec.slots.is_empty()
     }
 
     /// The locations of the cell's directories, if it has no root file system.

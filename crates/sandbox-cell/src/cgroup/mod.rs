@@ -321,9 +321,11 @@ fn start_time(pid: &str) -> Option<u64> {
 }
 
 /// A number from `/proc/PID/stat`, counted from the field after the command name. The name may contain anything, but it
-/// ends at the last parenthesis.
+/// ends at the last parenthesis. The fields of interest are among the first 22, so a single read gets them.
 fn stat_field(pid: &str, index: usize) -> Option<u64> {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let file = CounterFile::open(Path::new("/proc"), &format!("{pid}/stat")).ok()?;
+    let mut buffer = [0; 1024];
+    let stat = file.read(&mut buffer)?;
     stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(index)?.parse().ok()
 }
 

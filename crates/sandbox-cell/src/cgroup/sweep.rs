@@ -1,5 +1,9 @@
 //! The sweep after a crash: a keeper removes the cgroups of killed keepers.
+//!
+//! A live keeper has a cgroup for each of its cells in each hierarchy, and a keeper of a single command sweeps too. So
+//! the sweep looks up each other keeper once, and the age only of cgroups whose keeper is missing.
 
+use std::collections::HashMap;
 use std::path::Path;
 use std::time::Duration;
 
@@ -8,19 +12,43 @@ use super::{PREFIX, start_time};
 /// How long the cgroup of a missing keeper is left alone: the keeper may exist where this process cannot see it.
 const SWEEP_AGE: Duration = Duration::from_secs(10);
 
-/// Removes cgroups in `parent` whose keeper no longer lives.
-pub(super) fn sweep(parent: &Path) {
-    let Ok(entries) = std::fs::read_dir(parent) else { return };
-    for entry in entries.flatten() {
+/// Removes cgroups in these directories whose keeper no longer lives. `own` is the name of this process's cgroups.
+pub(super) fn sweep<'a>(parents: impl IntoIterator<Item = &'a Path>, own: &str) {
+    let mut keepers = LiveKeepers::new(own);
+    for entry in parents.into_iter().flat_map(std::fs::read_dir).flatten().flatten() {
         let name = entry.file_name();
-        let Some(owner) = name.to_str().and_then(|name| name.strip_prefix(PREFIX)) else { continue };
-        let mut parts = owner.split('-');
-        let (Some(pid), Some(start)) = (parts.next(), parts.next()) else { continue };
-        let alive = start_time(pid).is_some_and(|ticks| ticks.to_string() == start);
+        let Some(keeper) = name.to_str().and_then(keeper_of) else { continue };
+        if keepers.contains(keeper) {
+            continue;
+        }
         let age = entry.metadata().and_then(|m| m.modified()).ok().and_then(|t| t.elapsed().ok());
-        if !alive && age.is_some_and(|age| age > SWEEP_AGE) {
+        if age.is_some_and(|age| age > SWEEP_AGE) {
             remove_tree(&entry.path());
         }
+    }
+}
+
+/// The process id and start time of a keeper.
+type KeeperId = (u64, u64);
+
+/// The keeper that a cgroup belongs to, from the cgroup's name.
+fn keeper_of(group: &str) -> Option<KeeperId> {
+    let mut parts = group.strip_prefix(PREFIX)?.split('-');
+    Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
+}
+
+/// Which keepers live, looked up once each.
+struct LiveKeepers(HashMap<KeeperId, bool>);
+
+impl LiveKeepers {
+    /// This process lives.
+    fn new(own: &str) -> Self {
+        Self(keeper_of(own).map(|keeper| (keeper, true)).into_iter().collect())
+    }
+
+    fn contains(&mut self, keeper: KeeperId) -> bool {
+        let (pid, start) = keeper;
+        *self.0.entry(keeper).or_insert_with(|| start_time(&pid.to_string()) == Some(start))
     }
 }
 
@@ -52,7 +80,7 @@ pub(super) fn remove_tree(group: &Path) {
 mod tests {
     use std::fs::File;
 
-    use super::super::own_name;
+    use super::super::{name_of, own_name};
     use super::*;
 
     #[test]
@@ -60,10 +88,13 @@ mod tests {
         let dir = tempfile::tempdir().expect("tempdir");
         let old = std::time::SystemTime::now() - 2 * SWEEP_AGE;
         let own = own_name();
+        let other = format!("{}-3", name_of(rustix::process::getppid().expect("a parent")));
         for (name, aged) in [
             (own.as_str(), true),
+            (other.as_str(), true),
             ("sandbox-run-999999999-1", true),
             ("sandbox-run-999999999-2-7", false),
+            ("sandbox-run-else", true),
             ("else", true),
         ] {
             let path = dir.path().join(name);
@@ -72,11 +103,13 @@ mod tests {
                 File::open(&path).and_then(|f| f.set_modified(old)).expect("age");
             }
         }
-        sweep(dir.path());
+        sweep([dir.path()], &own);
         let exists = |name: &str| dir.path().join(name).exists();
         assert!(exists(&own));
+        assert!(exists(&other));
         assert!(!exists("sandbox-run-999999999-1"));
         assert!(exists("sandbox-run-999999999-2-7"));
+        assert!(exists("sandbox-run-else"));
         assert!(exists("else"));
     }
 

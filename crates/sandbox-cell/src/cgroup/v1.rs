@@ -1,9 +1,12 @@
 //! Cgroups of version 1, also in hybrid set-ups: one hierarchy for each controller.
 
+use std::cell::OnceCell;
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::time::Duration;
 
 use rustix::event::{EventfdFlags, eventfd};
@@ -21,6 +24,8 @@ pub(crate) struct TreeV1 {
     /// The controllers for which this process can create cgroups, and where.
     place: locate::V1Location,
     name: String,
+    /// The files through which inits leave the program's cgroups, once they were opened.
+    ways_back: OnceCell<Rc<[File]>>,
 }
 
 #[derive(Debug, Default)]
@@ -31,7 +36,7 @@ pub(crate) struct CgroupV1 {
     cpuacct: Option<PathBuf>,
     init: Vec<File>,
     program: Vec<File>,
-    back: Vec<File>,
+    back: Rc<[File]>,
     alarm: Option<OwnedFd>,
     cpu_usage: CounterFile,
     memory_peak: CounterFile,
@@ -43,7 +48,7 @@ pub(crate) struct CgroupV1 {
 impl TreeV1 {
     pub(super) fn new(mut place: locate::V1Location) -> Self {
         place.retain(|_, dir| rustix::fs::access(&*dir, rustix::fs::Access::WRITE_OK).is_ok());
-        Self { place, name: super::own_name() }
+        Self { place, name: super::own_name(), ways_back: OnceCell::new() }
     }
 
     pub(super) fn succeed(&self, predecessor: &str) {
@@ -53,9 +58,9 @@ impl TreeV1 {
     }
 
     pub(super) fn sweep(&self) {
-        for dir in self.place.values() {
-            super::sweep::sweep(dir);
-        }
+        // Two controllers of one hierarchy have the same directory.
+        let parents: BTreeSet<&Path> = self.place.values().map(PathBuf::as_path).collect();
+        super::sweep::sweep(parents, &self.name);
     }
 
     pub(super) fn layers(&self) -> LayerSet {
@@ -88,6 +93,18 @@ impl TreeV1 {
         }
         Ok(Some(dir))
     }
+
+    /// The files through which a process leaves the cgroups that only programs join. They are the same for every cell.
+    fn ways_back(&self) -> io::Result<Rc<[File]>> {
+        if let Some(files) = self.ways_back.get() {
+            return Ok(Rc::clone(files));
+        }
+        // Two controllers of one hierarchy have the same directory.
+        let parents: BTreeSet<&PathBuf> = ["cpu", "cpuacct"].iter().filter_map(|name| self.place.get(name)).collect();
+        let files: io::Result<Vec<File>> = parents.into_iter().map(|parent| super::joining(parent, TASKS)).collect();
+        let files: Rc<[File]> = files?.into();
+        Ok(Rc::clone(self.ways_back.get_or_init(|| files)))
+    }
 }
 
 impl CgroupV1 {
@@ -117,7 +134,7 @@ impl CgroupV1 {
         self.cpu = tree.make("cpu", number)?;
         if let Some(cpu) = &self.cpu {
             if !disabled.contains(Layer::Cpu) {
-                super::set(cpu, "cpu.cfs_period_us", &super::PERIOD.to_string())?;
+                // The period of a new cgroup is the kernel's default, which is the one that quotas are for.
                 super::set(cpu, "cpu.cfs_quota_us", &super::quota(limits.milli_cpus()).to_string())?;
             }
             self.program.push(super::joining(cpu, TASKS)?);
@@ -129,11 +146,8 @@ impl CgroupV1 {
             }
             self.cpu_usage = CounterFile::open(cpuacct, "cpuacct.usage")?;
         }
-        let parents = [&self.cpu, &self.cpuacct].into_iter().flatten().filter_map(|group| group.parent());
-        // Two controllers of one hierarchy have the same parent; leaving it twice is harmless.
-        let back: io::Result<Vec<File>> = parents.map(|parent| super::joining(parent, TASKS)).collect();
         // If the parents cannot be joined, init does not enter the program's cgroups, and the program sees their names.
-        self.back = back.unwrap_or_default();
+        self.back = tree.ways_back().unwrap_or_default();
         Ok(())
     }
 
@@ -215,4 +229,28 @@ fn alarm(memory: &Path, control: &File) -> io::Result<OwnedFd> {
     let registration = format!("{} {}", event.as_raw_fd(), control.as_raw_fd());
     super::set(memory, "cgroup.event_control", &registration)?;
     Ok(event)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn new_cgroups_have_the_period_that_quotas_are_for() {
+        let Ok(locate::CgroupLocation::V1(place)) = locate::find() else { return };
+        let tree = TreeV1::new(place);
+        // The number is that of no cell: tests create few.
+        let Ok(Some(cpu)) = tree.make("cpu", u64::MAX) else { return };
+        let period = super::super::number(&cpu, "cpu.cfs_period_us");
+        super::super::remove_dir(&cpu).expect("removed");
+        assert_eq!(period, Some(super::super::PERIOD));
+    }
+
+    #[test]
+    fn all_cells_share_the_files_of_their_parents() {
+        let Ok(locate::CgroupLocation::V1(place)) = locate::find() else { return };
+        let tree = TreeV1::new(place);
+        let (Ok(first), Ok(second)) = (tree.ways_back(), tree.ways_back()) else { return };
+        assert!(Rc::ptr_eq(&first, &second));
+    }
 }

@@ -1,5 +1,6 @@
 //! Cgroups of version 2: one tree, with controllers enabled level by level.
 
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -85,9 +86,8 @@ impl TreeV2 {
     }
 
     pub(super) fn sweep(&self) {
-        if let Some(parent) = self.base.parent() {
-            super::sweep::sweep(parent);
-        }
+        let own = self.base.file_name().and_then(OsStr::to_str).unwrap_or_default();
+        super::sweep::sweep(self.base.parent(), own);
     }
 
     pub(super) fn layers(&self) -> LayerSet {

@@ -245,11 +245,8 @@ pub(super) fn drop_privileges(params: &InitParams<'_>, proc: &OwnedFd) -> Result
             .map_or_else(make, |(owner, _)| acting_as(owner, make))
             .map_err(at(InitStep::MakeUserNamespace))?;
     }
-    wire::send(params.socket, &FromInit::NeedsMap, &[], SendFlags::empty()).map_err(at(InitStep::AskForIds))?;
-    let mut buffer = [0; 64];
-    match wire::receive(params.socket, &mut buffer, RecvFlags::empty()).map_err(at(InitStep::WaitForIds))? {
-        Received::Message(ToInit::Mapped, _) => {}
-        _ => return Err(StepError::new(InitStep::WaitForIds, Errno::PIPE)),
+    if params.environment.asks_for_ids(params.spec) {
+        ask_for_ids(params)?;
     }
     if params.has(Layer::User) {
         if params.program_ids.is_some() {
@@ -273,20 +270,45 @@ pub(super) fn drop_privileges(params: &InitParams<'_>, proc: &OwnedFd) -> Result
 
     rustix::thread::clear_ambient_capability_set().map_err(at(InitStep::DropAmbientCapabilities))?;
     let to_enter = if params.spec.role == Role::Zygote { TO_ENTER } else { CapabilitySet::empty() };
-    for capability in CapabilitySet::all().difference(to_enter).iter() {
-        match rustix::thread::remove_capability_from_bounding_set(capability) {
-            // Newer capabilities are unknown to older kernels.
-            Ok(()) | Err(Errno::INVAL) => {}
-            // Without namespaces this may need a missing privilege. The capabilities are dropped below in any case.
-            Err(Errno::PERM) if params.environment.is_reduced() => break,
-            Err(errno) => return Err(StepError::new(InitStep::EmptyBoundingSet, errno)),
-        }
+    if !cannot_execute(params) {
+        empty_bounding_set(params, to_enter)?;
     }
     let held = rustix::thread::capabilities(None).map_err(at(InitStep::ReadCapabilities))?.permitted;
     // Without namespaces, init has at most the capabilities of its container.
     let kept = if params.environment.is_reduced() { KEPT.intersection(held) } else { KEPT.union(to_enter) };
     let kept = CapabilitySets { effective: kept, permitted: kept, inheritable: CapabilitySet::empty() };
     rustix::thread::set_capabilities(None, kept).map_err(at(InitStep::DropCapabilities))
+}
+
+/// Has the keeper assign the ids of the cell's user namespace.
+fn ask_for_ids(params: &InitParams<'_>) -> Result<(), StepError> {
+    wire::send(params.socket, &FromInit::NeedsMap, &[], SendFlags::empty()).map_err(at(InitStep::AskForIds))?;
+    let mut buffer = [0; 64];
+    match wire::receive(params.socket, &mut buffer, RecvFlags::empty()).map_err(at(InitStep::WaitForIds))? {
+        Received::Message(ToInit::Mapped, _) => Ok(()),
+        _ => Err(StepError::new(InitStep::WaitForIds, Errno::PIPE)),
+    }
+}
+
+/// Whether the filter keeps this init from executing a program, and from creating a process that could. The bounding set
+/// then has no effect on init: it limits the capabilities that are gained by executing a file. A zygote's child enters the
+/// user namespace with a bounding set of its own, and empties that itself.
+fn cannot_execute(params: &InitParams<'_>) -> bool {
+    matches!(params.spec.role, Role::Child(_)) && params.has(Layer::Seccomp)
+}
+
+/// Empties the bounding set, except for these capabilities.
+fn empty_bounding_set(params: &InitParams<'_>, except: CapabilitySet) -> Result<(), StepError> {
+    for capability in CapabilitySet::all().difference(except).iter() {
+        match rustix::thread::remove_capability_from_bounding_set(capability) {
+            // Newer capabilities are unknown to older kernels.
+            Ok(()) | Err(Errno::INVAL) => {}
+            // Without namespaces this may need a missing privilege. The capabilities are dropped in any case.
+            Err(Errno::PERM) if params.environment.is_reduced() => break,
+            Err(errno) => return Err(StepError::new(InitStep::EmptyBoundingSet, errno)),
+        }
+    }
+    Ok(())
 }
 
 fn take_ids(ids: (u32, u32)) -> Result<(), StepError> {

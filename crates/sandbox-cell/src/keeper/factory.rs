@@ -74,6 +74,7 @@ struct MadeCell {
     child: Child,
     /// The connection to init.
     init: OwnedFd,
+    boot: BootPhase,
     /// The key with which a zygote enters, if the cell is in a zygote's namespaces.
     key: Option<EntryKey>,
     /// The namespaces that were created with it, if it is the cell of a zygote.
@@ -250,9 +251,9 @@ impl CellFactory {
             .take()
             .ok_or_else(|| Failure::new("cannot create the cell", "the ids for 2048 concurrent cells are in use"))?;
         match self.make_in(number, &spec, ids, layers, reduced, zygote_namespace) {
-            Ok(MadeCell { group, child, init, key, zygote_namespace }) => {
+            Ok(MadeCell { group, child, init, boot, key, zygote_namespace }) => {
                 let counts_cpu = self.tree.counts_cpu();
-                let (fresh, boot, pending, state, root) = (true, BootPhase::Building, None, CellState::Idle, None);
+                let (fresh, pending, state, root) = (true, None, CellState::Idle, None);
                 Ok(CellEntry {
                     caller,
                     init,
@@ -409,7 +410,8 @@ impl CellFactory {
             CellEnvironment::ZygoteNamespace(zygote_namespace) => Some(zygote_namespace.key),
             CellEnvironment::Namespaces { .. } | CellEnvironment::Reduced(_) => None,
         };
-        Ok(MadeCell { group, child, init: ours, key, zygote_namespace: None })
+        let boot = if environment.asks_for_ids(spec) { BootPhase::Building } else { BootPhase::Locking };
+        Ok(MadeCell { group, child, init: ours, boot, key, zygote_namespace: None })
     }
 
     /// The limits that init has to enforce because no cgroup does, except for disabled layers.
@@ -519,6 +521,11 @@ impl CellFactory {
             Err(Errno::PIPE | Errno::CONNRESET) => Ok(()),
             sent => sent,
         }
+    }
+
+    /// Gives up what was kept for later cells and is too much now that a cell has ended.
+    pub(super) fn trim(&mut self) {
+        self.networks.trim();
     }
 
     /// The network namespace of a cell.

@@ -7,6 +7,7 @@
 
 mod bridges;
 mod cell;
+mod deadlines;
 mod factory;
 mod ids;
 mod launch;

@@ -9,13 +9,19 @@
 //!   long as it is in flight between two sockets that nothing has open until the kernel's collector finds them.
 //! - The kernel counts the sockets of a namespace. A namespace is used again only if init, and with it every process of the
 //!   cell, has ended and the count is that of a new namespace. Otherwise it is given up.
+//!
+//! A pool holds cells that wait for a run. Their namespaces do not count towards the bound on kept ones, which is about
+//! memory that no cell uses.
 
+use std::collections::VecDeque;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
+use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
-use sandbox_base::wait::is_readable;
+use sandbox_base::wait::timespec;
 use sandbox_sys::process::{Child, Namespaces, SingleThreaded, unshare};
 
 use crate::spec::{CellSpec, Network};
@@ -23,22 +29,30 @@ use crate::spec::{CellSpec, Network};
 /// Makes network namespaces for cells, and keeps those that can be used again.
 #[derive(Debug)]
 pub(super) struct Networks {
-    /// How many are kept, used or not. Each takes some hundred KiB of kernel memory.
-    most_kept: usize,
+    /// How many are kept that no cell uses. Each takes some hundred KiB of kernel memory.
+    most_free: usize,
     /// Whether a cell has got one.
     used: bool,
     /// Where this process is while it makes none: its own sockets must not be in a namespace of a cell.
     home: Option<OwnedFd>,
-    kept: Vec<UsedNetwork>,
+    /// Those of cells that have not been seen to end.
+    in_use: Vec<UsedNetwork>,
+    /// Those whose cells have ended, the first of them first: what was in flight in them has had the most time to go.
+    free: VecDeque<KeptNetwork>,
+}
+
+#[derive(Debug)]
+struct KeptNetwork {
+    namespace: OwnedFd,
+    /// The number of sockets that it had before its first cell.
+    sockets: u64,
 }
 
 #[derive(Debug)]
 struct UsedNetwork {
-    namespace: OwnedFd,
-    /// The pidfd of the init of the cell that has used it last.
+    network: KeptNetwork,
+    /// The pidfd of the init of the cell that uses it.
     user: OwnedFd,
-    /// The number of sockets that it had before its first cell.
-    sockets: u64,
 }
 
 /// A network namespace for a cell that does not exist yet.
@@ -50,9 +64,9 @@ pub(super) struct FreshNetwork {
 }
 
 impl Networks {
-    /// Keeps at most so many.
-    pub(super) fn new(most_kept: usize) -> Self {
-        Self { most_kept, used: false, home: None, kept: vec![] }
+    /// Keeps at most so many that no cell uses.
+    pub(super) fn new(most_free: usize) -> Self {
+        Self { most_free, used: false, home: None, in_use: vec![], free: VecDeque::new() }
     }
 
     /// A network namespace for a cell.
@@ -76,8 +90,10 @@ impl Networks {
 
     /// A namespace whose cell has ended and has left nothing.
     fn find(&mut self) -> Option<FreshNetwork> {
-        while let Some(index) = self.kept.iter().position(|network| is_readable(&[&network.user], Duration::ZERO)) {
-            let UsedNetwork { namespace, sockets, .. } = self.kept.swap_remove(index);
+        if self.free.is_empty() {
+            let _ = self.collect(None, Some(Duration::ZERO));
+        }
+        while let Some(KeptNetwork { namespace, sockets }) = self.free.pop_front() {
             if enter(&namespace).is_ok() && sockets_here() == Some(sockets) {
                 return Some(FreshNetwork { namespace, sockets: Some(sockets) });
             }
@@ -87,11 +103,46 @@ impl Networks {
 
     /// Keeps a namespace for the time when the cell with this init has ended.
     pub(super) fn keep(&mut self, network: FreshNetwork, init: &Child) {
-        if self.kept.len() < self.most_kept
-            && let (Some(sockets), Ok(user)) = (network.sockets, init.pidfd.try_clone())
-        {
-            self.kept.push(UsedNetwork { namespace: network.namespace, user, sockets });
+        if let (Some(sockets), Ok(user)) = (network.sockets, init.pidfd.try_clone()) {
+            self.in_use.push(UsedNetwork { network: KeptNetwork { namespace: network.namespace, sockets }, user });
         }
+    }
+
+    /// Gives up namespaces that are free and too many. To be called when cells have ended.
+    pub(super) fn trim(&mut self) {
+        if self.may_be_too_many() {
+            let _ = self.collect(None, Some(Duration::ZERO));
+        }
+    }
+
+    /// Waits for a message on this socket. Meanwhile, as cells end, gives up namespaces that are free and too many.
+    pub(super) fn wait_for_message(&mut self, socket: &OwnedFd) -> rustix::io::Result<()> {
+        while self.may_be_too_many() && !self.collect(Some(socket), None)? {}
+        Ok(())
+    }
+
+    fn may_be_too_many(&self) -> bool {
+        self.in_use.len() + self.free.len() > self.most_free
+    }
+
+    /// Waits until a cell has ended or this socket is readable, and collects the namespaces of all cells that have ended.
+    /// Returns whether the socket is readable.
+    fn collect(&mut self, socket: Option<&OwnedFd>, patience: Option<Duration>) -> rustix::io::Result<bool> {
+        let users = self.in_use.iter().map(|used| &used.user);
+        let mut fds: Vec<_> = users.chain(socket).map(|fd| PollFd::new(fd, PollFlags::IN)).collect();
+        match poll(&mut fds, patience.map(timespec).as_ref()) {
+            Ok(_) => {}
+            Err(Errno::INTR) => return Ok(false),
+            Err(errno) => return Err(errno),
+        }
+        let ready: Vec<bool> = fds.iter().map(|fd| !fd.revents().is_empty()).collect();
+        let mut ended = ready.iter().copied();
+        for UsedNetwork { network, .. } in self.in_use.extract_if(.., |_| ended.next().unwrap_or(false)) {
+            if self.free.len() < self.most_free {
+                self.free.push_back(network);
+            }
+        }
+        Ok(socket.is_some() && ready.last() == Some(&true))
     }
 }
 
@@ -114,4 +165,55 @@ pub(super) fn open_here() -> rustix::io::Result<OwnedFd> {
 fn sockets_here() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/self/net/sockstat").ok()?;
     text.strip_prefix("sockets: used ")?.lines().next()?.trim().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::{Command, Stdio};
+
+    use rustix::process::{Pid, PidfdFlags, pidfd_open};
+
+    use super::*;
+
+    /// The init of a cell, which ends when its input is closed.
+    fn cell(networks: &mut Networks) -> std::process::Child {
+        let process = Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::null()).spawn().expect("cat");
+        let pid = Pid::from_child(&process);
+        let init = Child { pid, pidfd: pidfd_open(pid, PidfdFlags::empty()).expect("a pidfd") };
+        networks.keep(FreshNetwork { namespace: open_here().expect("a namespace"), sockets: Some(0) }, &init);
+        process
+    }
+
+    fn end(mut cell: std::process::Child) {
+        drop(cell.stdin.take());
+        cell.wait().expect("ended");
+    }
+
+    #[test]
+    fn only_free_namespaces_are_bounded() {
+        let mut networks = Networks::new(2);
+        let mut cells: Vec<_> = (0..5).map(|_| cell(&mut networks)).collect();
+        networks.trim();
+        assert_eq!((networks.in_use.len(), networks.free.len()), (5, 0), "idle cells keep theirs");
+        end(cells.remove(2));
+        networks.trim();
+        assert_eq!((networks.in_use.len(), networks.free.len()), (4, 1));
+        cells.into_iter().for_each(end);
+        networks.trim();
+        assert_eq!((networks.in_use.len(), networks.free.len()), (0, 2));
+    }
+
+    #[test]
+    fn surplus_is_given_up_while_waiting_for_a_message() {
+        let (reader, writer) = rustix::pipe::pipe().expect("a pipe");
+        let mut networks = Networks::new(1);
+        let cells: Vec<_> = (0..3).map(|_| cell(&mut networks)).collect();
+        rustix::io::write(&writer, b"x").expect("a message");
+        networks.wait_for_message(&reader).expect("a message");
+        assert_eq!((networks.in_use.len(), networks.free.len()), (3, 0), "the message comes first");
+        rustix::io::read(&reader, &mut [0]).expect("read");
+        cells.into_iter().for_each(end);
+        networks.wait_for_message(&reader).expect("nothing is left to wait for");
+        assert_eq!((networks.in_use.len(), networks.free.len()), (0, 1));
+    }
 }

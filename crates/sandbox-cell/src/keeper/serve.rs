@@ -28,10 +28,11 @@ use std::time::{Duration, Instant};
 use rustix::event::epoll;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags};
-use rustix::process::{Pid, Resource, Rlimit, Signal, WaitId, WaitIdOptions, WaitOptions, pidfd_send_signal};
+use rustix::process::{Resource, Rlimit, Signal, WaitId, WaitIdOptions, WaitOptions, pidfd_send_signal};
 use sandbox_sys::process::{Child, SingleThreaded};
 
 use super::bridges::Bridges;
+use super::deadlines::Deadlines;
 use super::factory::{CellFactory, kill_and_wait};
 use super::ids::CellIds;
 use super::supervise::{BootPhase, CellEntry, CellState, ClearingCell, PendingRun};
@@ -79,6 +80,8 @@ struct KeeperServer<'a> {
     epoll: OwnedFd,
     factory: Result<CellFactory, Failure>,
     cells: HashMap<u64, CellEntry>,
+    /// When cells next need attention. Most cells of a pool are idle and have no deadline.
+    deadlines: Deadlines,
     /// Dead cells whose directories are being removed.
     clearing: HashMap<u64, ClearingCell>,
     /// The bridges to cells of other backends.
@@ -103,6 +106,7 @@ pub(super) fn main(alone: SingleThreaded, control: &OwnedFd, bridge: Option<Brid
         epoll,
         factory: CellFactory::open(alone),
         cells: HashMap::new(),
+        deadlines: Deadlines::default(),
         clearing: HashMap::new(),
         bridges: Bridges::new(bridge),
         leaving: HashMap::new(),
@@ -112,6 +116,10 @@ pub(super) fn main(alone: SingleThreaded, control: &OwnedFd, bridge: Option<Brid
         buffer: vec![0; wire::MAX_MESSAGE],
     };
     let result = server.run();
+    // The cells of this keeper may all have ended without an answer from their inits.
+    if server.next > 0 {
+        server.sweep();
+    }
     if let Ok(factory) = &server.factory {
         factory.tree.remove();
     }
@@ -139,7 +147,7 @@ impl KeeperServer<'_> {
             // epoll counts in whole milliseconds here: round up, or the last millisecond is spent spinning.
             let round_up = Duration::from_micros(999);
             let left = |at: Instant| timespec(at.saturating_duration_since(Instant::now()) + round_up);
-            let timeout = self.nearest_deadline().map(left);
+            let timeout = self.deadlines.nearest().map(left);
             events.clear();
             match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), timeout.as_ref()) {
                 Ok(_) | Err(Errno::INTR) => {}
@@ -149,13 +157,22 @@ impl KeeperServer<'_> {
             let tokens = || events.iter().map(|event| event.data.u64());
             for token in tokens().filter(|token| *token != CONTROL) {
                 self.on_cell(token >> 2, token & 3);
+                self.schedule(token >> 2);
             }
             if tokens().any(|token| token == CONTROL) {
                 self.on_control();
             }
             self.on_time();
+            debug_assert_eq!(self.deadlines.nearest(), self.cells.values().filter_map(CellEntry::deadline).min());
         }
         Ok(())
+    }
+
+    /// Removes the cgroups of killed keepers, once, when no answer is due.
+    fn sweep(&mut self) {
+        if let (false, Ok(factory)) = (std::mem::replace(&mut self.swept, true), &self.factory) {
+            factory.tree.sweep();
+        }
     }
 
     /// Whether nothing is left to supervise.
@@ -163,8 +180,9 @@ impl KeeperServer<'_> {
         self.cells.is_empty() && self.clearing.is_empty() && self.bridges.is_empty() && self.leaving.is_empty()
     }
 
-    fn nearest_deadline(&self) -> Option<Instant> {
-        self.cells.values().filter_map(CellEntry::deadline).min()
+    /// Notes when a cell next needs attention. To be called after everything that may have changed that.
+    fn schedule(&mut self, number: u64) {
+        self.deadlines.set(number, self.cells.get(&number).and_then(CellEntry::deadline));
     }
 
     /// A request for a cell, or the end of requests.
@@ -212,7 +230,10 @@ impl KeeperServer<'_> {
     fn create(&mut self, spec: CellSpec, caller: OwnedFd) {
         let number = self.next;
         let reply = caller.try_clone();
-        let lost = self.cells.values().filter(|cell| cell.is_lost()).count();
+        let lost = match self.cells.len() {
+            ..MOST_LOST => 0,
+            _ => self.cells.values().filter(|cell| cell.is_lost()).count(),
+        };
         if lost >= MOST_LOST {
             let why = format!("{lost} cells survive SIGKILL; check the kernel log of the host");
             let failed = FromCell::Failed(Failure::new("cannot create the cell", why));
@@ -362,7 +383,7 @@ impl KeeperServer<'_> {
         let mut small = [0; MAX_REPORT];
         match wire::receive(&cell.init, &mut small, RecvFlags::DONTWAIT) {
             Ok(Received::Message(message, fds)) => match message {
-                FromInit::NeedsMap => {
+                FromInit::NeedsMap if cell.boot == BootPhase::Building => {
                     if let Err(failure) = cell.map_ids(&factory.proc) {
                         cell.tell(&FromCell::Failed(failure));
                         self.kill(number);
@@ -371,16 +392,14 @@ impl KeeperServer<'_> {
                 FromInit::Ready { landlock } if cell.boot != BootPhase::Ready => cell.on_ready(number, landlock, &fds),
                 FromInit::Parked => cell.on_parked(),
                 // Once is enough.
-                FromInit::Ready { .. } => self.kill(number),
-                FromInit::Started => {
-                    cell.on_started();
-                    // The first program runs, so there is time to sweep the cgroups of killed keepers.
-                    if !std::mem::replace(&mut self.swept, true) {
-                        factory.tree.sweep();
-                    }
-                }
+                FromInit::NeedsMap | FromInit::Ready { .. } => self.kill(number),
+                FromInit::Started => cell.on_started(),
                 FromInit::LimitExceeded(kind) => cell.on_limit_exceeded(kind),
-                FromInit::Ended(report) => cell.on_ended(&report),
+                FromInit::Ended(report) => {
+                    cell.on_ended(&report);
+                    // The caller has its answer, and the kernel tears the cell's namespaces down.
+                    self.sweep();
+                }
                 FromInit::Failed(error) => {
                     let was_ready = cell.boot == BootPhase::Ready;
                     cell.on_failed(&error);
@@ -441,12 +460,8 @@ impl KeeperServer<'_> {
     fn remove_group(&mut self, number: u64) {
         const PATIENCE: Duration = Duration::from_secs(5);
         const SELDOM: Duration = Duration::from_secs(1);
-        // Spare the live inits, which end their processes themselves, and the keeper's own helpers.
-        let helpers = self.leaving.values().chain(self.clearing.values().map(|cell| &cell.helper));
-        let inits = self.cells.values().filter_map(CellEntry::living_init);
-        let spared: Vec<_> = inits.chain(helpers.map(|child| child.pid)).collect();
+        let left = self.cells.get(&number).is_some_and(CellEntry::shares_pids) && self.end_orphans() > 0;
         let Some(cell) = self.cells.get_mut(&number) else { return };
-        let left = cell.shares_pids() && end_orphans(&spared) > 0;
         let CellState::Dying { group, since } = &mut cell.state else { return };
         // The cgroup stays while it holds memory to reclaim.
         let reclaims = since.elapsed() < PATIENCE / 2 && cell.group.reclaim_some();
@@ -462,6 +477,9 @@ impl KeeperServer<'_> {
         let helper = if left { None } else { self.factory.as_ref().ok().and_then(|factory| factory.clear(number)) };
         // Otherwise it was removed, or is given up at the end: the next keeper sweeps it.
         let Some(CellEntry { caller, ids, .. }) = self.cells.remove(&number) else { return };
+        if let Ok(factory) = &mut self.factory {
+            factory.trim();
+        }
         if let Some(helper) = helper
             && epoll::add(&self.epoll, &helper.pidfd, token(number, EventSource::Exit), epoll::EventFlags::IN).is_ok()
         {
@@ -474,6 +492,22 @@ impl KeeperServer<'_> {
         self.give_back(ids);
     }
 
+    /// Kills the remaining processes of cells without a PID namespace, which the keeper has adopted. Returns their number.
+    fn end_orphans(&self) -> usize {
+        // Spare the live inits, which end their processes themselves, and the keeper's own helpers.
+        let helpers = self.leaving.values().chain(self.clearing.values().map(|cell| &cell.helper));
+        let inits = self.cells.values().filter_map(CellEntry::living_init);
+        let spared: Vec<_> = inits.chain(helpers.map(|child| child.pid)).collect();
+        let own = rustix::process::getpid();
+        let left = descendants::signal(own, &spared, Signal::KILL);
+        descendants::each(own, &spared, |member| {
+            if member.ended && member.parent == own {
+                let _ = rustix::process::waitpid(Some(member.pid), WaitOptions::NOHANG);
+            }
+        });
+        left
+    }
+
     /// Lets other cells have the ids of a cell of which nothing is left, or nothing that this keeper can remove.
     fn give_back(&mut self, ids: CellIds) {
         if let Ok(factory) = &mut self.factory {
@@ -483,9 +517,7 @@ impl KeeperServer<'_> {
 
     fn on_time(&mut self) {
         let now = Instant::now();
-        let due: Vec<u64> =
-            self.cells.iter().filter(|(_, c)| c.deadline().is_some_and(|at| at <= now)).map(|(n, _)| *n).collect();
-        for number in due {
+        for number in self.deadlines.due(now) {
             let Some(cell) = self.cells.get_mut(&number) else { continue };
             if let CellState::Dying { .. } = cell.state {
                 self.remove_group(number);
@@ -495,6 +527,7 @@ impl KeeperServer<'_> {
                     let_go_of_stderr();
                 }
             }
+            self.schedule(number);
         }
     }
 }
@@ -508,16 +541,4 @@ fn let_go_of_stderr() {
 /// Reaps a child that has ended. A child of a zygote namespace cannot be reaped here.
 fn reap(child: &Child) {
     let _ = rustix::process::waitid(WaitId::PidFd(child.pidfd.as_fd()), WaitIdOptions::EXITED | WaitIdOptions::NOHANG);
-}
-
-/// Kills the remaining processes of cells without a PID namespace, which the keeper has adopted. Returns their number.
-fn end_orphans(spared: &[Pid]) -> usize {
-    let own = rustix::process::getpid();
-    let left = descendants::signal(own, spared, Signal::KILL);
-    descendants::each(own, spared, |member| {
-        if member.ended && member.parent == own {
-            let _ = rustix::process::waitpid(Some(member.pid), WaitOptions::NOHANG);
-        }
-    });
-    left
 }

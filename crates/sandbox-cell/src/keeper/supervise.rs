@@ -88,9 +88,10 @@ pub(super) struct PendingRun {
 /// The progress of init.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum BootPhase {
-    /// Init builds its root.
+    /// Init builds its root, and will ask for its ids.
     Building,
-    /// Init has its ids, and reads commands as soon as it has locked the cell.
+    /// Init has its ids, and reads commands as soon as it has locked the cell. In a zygote namespace, the first phase of
+    /// a cell without slots.
     Locking,
     /// Init has locked the cell.
     Ready,

@@ -163,9 +163,10 @@ fn serve(alone: SingleThreaded, socket: &OwnedFd, params: &ZygoteNamespaceParams
     sandbox_sys::signal::ignore([libc::SIGCHLD]);
     let mut buffer = vec![0; wire::MAX_MESSAGE];
     let mut begun = false;
-    // Under load there are as many cells as runs at once, with those that are being made.
+    // Under load as many cells end as runs do at once.
     let mut shared = SharedParts { template: None, networks: Networks::new(16), users: UserNamespaces::default() };
     loop {
+        shared.networks.wait_for_message(socket)?;
         match wire::receive(socket, &mut buffer, RecvFlags::empty())? {
             Received::Message(order, fds) => {
                 if !std::mem::replace(&mut begun, true) {

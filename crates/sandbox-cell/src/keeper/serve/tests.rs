@@ -2,6 +2,8 @@
 
 use std::process::{Command, Stdio};
 
+use rustix::process::Pid;
+
 use super::*;
 
 /// The answer of a keeper that would create the cell, if it could create any.
@@ -14,6 +16,7 @@ fn server(control: &OwnedFd) -> KeeperServer<'_> {
         // A factory needs a process with one thread.
         factory: Err(Failure::new(NO_FACTORY, "it has threads")),
         cells: HashMap::new(),
+        deadlines: Deadlines::default(),
         clearing: HashMap::new(),
         bridges: Bridges::new(None),
         leaving: HashMap::new(),
