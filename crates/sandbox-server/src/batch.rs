@@ -7,10 +7,8 @@ use std::time::Instant;
 use axum::Extension;
 use axum::extract::{Request, State};
 use axum::response::Response;
-use axum::response::sse::Event;
 use sandbox_executor::{JsonFile, JsonRequest, bounded};
 use serde::{Deserialize, Deserializer};
-use serde_json::{Value, json};
 use tokio::sync::mpsc::Sender;
 use tokio::task::JoinSet;
 use tokio_stream::wrappers::ReceiverStream;
@@ -24,7 +22,7 @@ use crate::openapi::StreamEvent;
 use crate::problem::{BadBody, Code, Problem};
 use crate::runs::{Admission, start};
 use crate::state::{App, refuse_if_closing};
-use crate::streams::{self, Item};
+use crate::streams::{self, Item, ServerEvent};
 
 /// The most inputs of one program.
 const MOST_INPUTS: usize = 1000;
@@ -187,13 +185,11 @@ async fn drive(app: Arc<App>, work: Work, out: Out) {
                 }
                 Err(problem) => Err(problem),
             };
-            let (what, held) = match ended {
-                Ok((result, held)) => (json!({ "event": "result", "index": index, "result": result }), held),
-                Err(problem) => {
-                    (json!({ "event": "error", "index": index, "problem": problem }), Reservation::nothing())
-                }
+            let item = match ended {
+                Ok((result, held)) => ServerEvent::Result { index, result }.item(held),
+                Err(problem) => ServerEvent::Error { index: Some(index), problem }.item(Reservation::nothing()),
             };
-            send(&results, &what, held).await;
+            let _ = results.send(item).await;
         });
         // The first one compiles; the others then find what it has made.
         if index == 0 {
@@ -209,11 +205,5 @@ async fn drive(app: Arc<App>, work: Work, out: Out) {
             () = out.closed() => return,
         }
     }
-    send(&out, &json!({ "event": "end" }), Reservation::nothing()).await;
-}
-
-async fn send(out: &Out, what: &Value, held: Reservation) {
-    let name = what["event"].as_str().unwrap_or("message");
-    let event = Event::default().event(name).json_data(what).unwrap_or_default();
-    let _ = out.send(Item { event, held: Some(Arc::new(held)) }).await;
+    let _ = out.send(ServerEvent::End.item(Reservation::nothing())).await;
 }

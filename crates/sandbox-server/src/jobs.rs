@@ -27,7 +27,7 @@ use crate::openapi::StreamEvent;
 use crate::problem::{BadBody, Code, Problem};
 use crate::schedule;
 use crate::state::{App, refuse_if_closing};
-use crate::streams::{self, Item};
+use crate::streams::{self, Item, ServerEvent};
 use crate::worker::running;
 
 /// The longest that a client may wait for a job in one request.
@@ -321,8 +321,7 @@ pub(crate) async fn events(
             () = sender.closed() => {}
             () = closing => {
                 // Without a number, so that any server can go on from the last event.
-                let event = Event::default().event("shutdown").data(r#"{"event":"shutdown"}"#);
-                let _ = sender.send(Item { event, held: None }).await;
+                let _ = sender.send(ServerEvent::Shutdown.item(Reservation::nothing())).await;
             }
         }
     });

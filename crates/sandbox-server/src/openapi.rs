@@ -12,6 +12,7 @@ use utoipa::openapi::{Content, Ref, ResponseBuilder};
 use utoipa::{Modify, OpenApi, ToSchema};
 
 use crate::problem::{Code, Problem};
+use crate::streams::ServerEvent;
 use crate::{batch, drain, execute, health, jobs, languages, metrics};
 
 #[derive(OpenApi)]
@@ -21,7 +22,7 @@ use crate::{batch, drain, execute, health, jobs, languages, metrics};
         execute::execute, batch::batch, jobs::create, jobs::list, jobs::get, jobs::cancel, jobs::events,
         drain::drain, health::health, health::ready, languages::languages, metrics::metrics
     ),
-    components(schemas(JsonRequest, RunResult, RunEvent, Job, Problem, StreamEvent)),
+    components(schemas(JsonRequest, RunResult, RunEvent, ServerEvent, Job, Problem, StreamEvent)),
     modifiers(&SharedParts),
     tags(
         (name = "runs", description = "Synchronous runs"),
@@ -67,7 +68,7 @@ impl Modify for SharedParts {
 pub(crate) struct StreamEvent {
     /// The name of the event.
     event: String,
-    /// The event as JSON: a `RunEvent`, or `shutdown`; in a batch, a result with the index of its input, or `end`.
+    /// The event as JSON: a `RunEvent` or a `ServerEvent`.
     #[schema(content_media_type = "application/json")]
     data: String,
     /// The number of the event, for `Last-Event-ID`; only for jobs.

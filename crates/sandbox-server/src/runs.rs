@@ -7,11 +7,9 @@ use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use axum::response::sse::Event;
 use sandbox_base::wait::is_readable;
 use sandbox_cell::Failure;
 use sandbox_executor::{CheckedRequest, EventEncoder, Observer, Refused, RunEvent, RunResult, Step, Stream, Verdict};
-use serde::Serialize;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
@@ -19,7 +17,7 @@ use crate::capacity::Slot;
 use crate::memory_budget::{ClientId, Reservation};
 use crate::problem::{Code, Problem};
 use crate::state::{App, shutting_down};
-use crate::streams::Item;
+use crate::streams::{Item, ServerEvent};
 use crate::tasks::panic_text;
 use crate::trace::Trace;
 
@@ -141,24 +139,13 @@ pub(crate) enum Update {
     Failed(Problem),
 }
 
-/// [`Update::Failed`] as an event.
-#[derive(Serialize)]
-struct ErrorEvent<'a> {
-    event: &'static str,
-    problem: &'a Problem,
-}
-
 impl Update {
     /// The server-sent event.
     pub(crate) fn item(self) -> Item {
-        let (event, held) = match self {
-            Self::Event(event, held) => (Event::default().event(event.name()).json_data(&event), held),
-            Self::Failed(problem) => {
-                let error = ErrorEvent { event: "error", problem: &problem };
-                (Event::default().event(error.event).json_data(&error), Reservation::nothing())
-            }
-        };
-        Item { event: event.unwrap_or_default(), held: Some(Arc::new(held)) }
+        match self {
+            Self::Event(event, held) => Item::of_run(&event, Some(Arc::new(held))),
+            Self::Failed(problem) => ServerEvent::Error { index: None, problem }.item(Reservation::nothing()),
+        }
     }
 }
 
