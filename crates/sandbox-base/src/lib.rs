@@ -1,5 +1,5 @@
-//! What every crate uses: units, limits, paths, text for display, waiting for descriptors, random tokens, private
-//! directories and lock files. It knows nothing of cells or requests.
+//! Basics that every crate uses: units, limits, paths, text for display, waiting for descriptors, random tokens,
+//! percent-encoding, private directories and lock files. Cells and requests are unknown here.
 
 pub mod data_dir;
 pub mod limits;

@@ -1,6 +1,6 @@
-//! The limits of a run: one table says for each what it is called, its unit, its default and its bounds.
+//! The limits of a run. One table defines the name, unit, default and bounds of each.
 //!
-//! A [`Limits`] cannot hold a value outside those bounds, so nothing further down checks again.
+//! A [`Limits`] cannot hold a value outside those bounds, so later stages do not check again.
 
 use std::num::{IntErrorKind, ParseIntError};
 use std::time::Duration;

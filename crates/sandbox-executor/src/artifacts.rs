@@ -23,7 +23,7 @@ use crate::result::{CompileResult, RunResult, Verdict, seconds, text};
 use crate::stage::{Input, Stage, StageEnd, failure};
 use crate::verdict::{Evidence, judge};
 
-/// How often a run looks for what another is making before it says that it waits.
+/// How often a run looks for an artifact that another run is making before it reports that it waits.
 const MUTE_WAITS: u32 = 25;
 
 impl<'a> Execution<'a> {

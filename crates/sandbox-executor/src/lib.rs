@@ -1,9 +1,9 @@
-//! One request to run untrusted code in, one result out.
+//! From a request to run untrusted code to its result.
 //!
 //! Data flows one way: a [`Request`] is checked completely ([`RunService::check`]), becomes a plan (a function of the
-//! request, a runtime, the operator's settings and facts about the host), is carried out in fresh cells, one for each stage
-//! ([`RunService::run`]), and ends as a [`RunResult`], which says what happened, why, and what was used. The same result
-//! type serves the command line, HTTP and stored jobs.
+//! request, a runtime, the operator's settings and facts about the host), is carried out in fresh cells, one for each
+//! stage ([`RunService::run`]), and ends as a [`RunResult`] with the verdict, the output and the resource usage. The
+//! same result type serves the command line, HTTP and stored jobs.
 
 mod artifacts;
 mod backend;

@@ -1,13 +1,13 @@
-//! Owners: whose run it is, and what runs of different owners may have in common.
+//! Owners of runs, and the artifacts that runs of different owners may share.
 //!
-//! An owner is the name of an API key. The command line and a server without keys have a single owner, who has no name.
-//! What is made for a run tells something about it: that a program was compiled before, or which packages are in use.
-//! Interpreters that have imported packages even carry state from one run to the next. So all of this belongs to an
-//! owner, unless the operator decides otherwise.
+//! An owner is the name of an API key. The command line and a server without keys have a single owner without a name.
+//! Artifacts reveal something about the runs that made them: that a program was compiled before, or which packages are
+//! in use. Interpreters that have imported packages even carry state from one run to the next. So all of this belongs
+//! to an owner, unless the operator decides otherwise.
 //!
-//! Some things hold nothing of any request, and serve all owners: plain cells, interpreters and compilers that wait
-//! without packages, and what is prepared once for a toolchain. They were started before any request reached them, each
-//! is used for one run only, and a zygote's child gets fresh random state after the fork.
+//! Some things contain nothing of any request and serve all owners: plain cells, interpreters and compilers that wait
+//! without packages, and prepared toolchains. They were started before any request reached them, each is used for one
+//! run only, and a zygote's child gets fresh random state after the fork.
 
 use sandbox_runtimes::ArtifactKind;
 

@@ -22,7 +22,7 @@ pub enum Preparation {
     },
     /// The toolchain was prepared now.
     Made,
-    /// The script failed or was cancelled, as the result says.
+    /// The script failed or was cancelled; the result has the reason.
     Failed(Box<RunResult>),
 }
 

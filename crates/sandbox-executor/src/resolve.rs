@@ -1,5 +1,5 @@
-//! What a plan needs to know of the host, found out before it is made: real paths, variables, a random token. A plan itself
-//! is a function of its arguments.
+//! Resolves facts about the host before the plan is made: real paths, variables, a random token. The plan itself is a
+//! pure function of its arguments.
 
 use std::collections::HashMap;
 use std::ffi::OsString;

@@ -45,9 +45,9 @@ pub enum Input {
 
 const BUFFER: usize = 64 * 1024;
 
-/// How long after its deadline a command may go on before the keeper is asked whether it still does, and how long the keeper
-/// has to answer. The keeper itself gives up a cell that does not end before that. Together they are the two seconds in
-/// which a caller gets its answer.
+/// How long after its deadline a command may run before the executor queries the keeper, and how long the keeper has to
+/// answer. The keeper itself gives up a cell before that. Together they are the two seconds within which a caller gets its
+/// result.
 const OVERDUE: Duration = Duration::from_millis(1_700);
 const ANSWER: Duration = Duration::from_millis(300);
 
@@ -397,7 +397,7 @@ impl Patience {
         Self { limit, until, asked: false, ready, stopped: None, began }
     }
 
-    /// The command was told to end.
+    /// Notes that the command is being stopped.
     fn stop(&mut self, reason: StopReason) {
         self.stopped = Some(reason);
         self.until = self.until.min(Instant::now() + OVERDUE);

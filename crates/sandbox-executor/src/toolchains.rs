@@ -52,7 +52,7 @@ impl Toolchains {
         lock(&self.host).values().flatten().cloned().collect()
     }
 
-    /// The toolchain of a language in an image, which is asked for its version once.
+    /// The toolchain of a language in an image, whose version is queried once.
     pub(crate) fn in_image(
         &self,
         definition: &Definition,

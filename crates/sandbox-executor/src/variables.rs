@@ -32,7 +32,7 @@ pub enum VariableDefault {
     Nothing,
     /// A value that the variable could have.
     Value(&'static str),
-    /// What no single value says.
+    /// A description, where no single value fits.
     Text(&'static str),
 }
 
@@ -245,7 +245,7 @@ pub const VARIABLES: &[Variable] = &[
 /// The variable that names the backend.
 pub(crate) const BACKEND: &str = "SANDBOX_BACKEND";
 
-/// The variable that says how Docker is used.
+/// The variable with the mode of the Docker backend.
 pub(crate) const DOCKER_MODE: &str = "SANDBOX_DOCKER_MODE";
 
 /// The container that Docker uses if none is named.

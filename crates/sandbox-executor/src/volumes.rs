@@ -1,8 +1,8 @@
 //! Volumes: host directories that are mounted in a cell, and named volumes that persist between runs.
 //!
-//! What a named volume holds is kept as one file, the stream that came out of the last cell. The host never looks into
-//! it: it is unpacked inside the next cell, into a place of fixed size, and replaced when that cell has ended. While a
-//! run uses a volume, others wait.
+//! The contents of a named volume are one file, the stream that came out of the last cell. The host never parses it:
+//! the next cell unpacks it into a volume of fixed size, and the host replaces it when that cell has ended. While a run
+//! uses a volume, other runs wait.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -134,7 +134,7 @@ pub(crate) struct NamedVolume {
 }
 
 impl NamedVolume {
-    /// Opens a volume in a data directory; waits for others as long as `patient` says so.
+    /// Opens a volume in a data directory; waits for other runs as long as `patient` returns true.
     pub(crate) fn open(data_dir: &Path, name: &str, mut patient: impl FnMut() -> bool) -> io::Result<Option<Self>> {
         let dir = data_dir.join("volumes");
         make_dir(&dir)?;

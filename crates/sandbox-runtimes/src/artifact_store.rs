@@ -2,18 +2,18 @@
 //!
 //! # Theory of operation
 //!
-//! An entry is a directory named by a key, which is a digest of all that went into it. It is filled under another name
-//! and renamed when it is complete, so that a process that dies in the middle leaves nothing that could be mistaken for it.
-//! Beside it is a file to lock: shared by those who use the entry, exclusively by the one who makes or removes it.
-//! Locks vanish with their owners, whether those are threads of one process or other processes.
+//! An entry is a directory named by a key, the digest of all its inputs. It is filled under a temporary name and
+//! renamed when it is complete, so a process that dies in the middle leaves no incomplete entry. Beside it is a lock
+//! file: users of the entry hold a shared lock, the process that makes or removes it an exclusive one. Locks end with
+//! their owners, which may be threads of one process or different processes.
 //!
-//! A crash of the host must not leave empty files under a name that promises full ones. What took long to make is on the
-//! disk before it has its name. A compiled program is not: a run waits for it, and writing everything that the host
-//! has not written yet can take long. Its name says since when the host has been up, and is none that is asked for
-//! afterwards.
+//! A crash of the host must not leave empty files under the name of a complete entry. Package environments, which take
+//! long to make, are therefore written to the disk before the rename. Compiled programs are not: a run waits for them,
+//! and flushing all pending writes of the host can take long. Their name contains the boot id of the host, so entries
+//! from before a crash are never found afterwards.
 //!
-//! What is put here came out of a cell as a stream of checked entries; the host makes the files, in a directory that
-//! no other user can write to.
+//! Contents come out of a cell as a stream of checked entries. The host creates the files, in a directory that no other
+//! user can write to.
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions, Permissions};
@@ -61,7 +61,7 @@ pub struct ArtifactStore {
     root: PathBuf,
     /// The directory of each kind, once it was needed.
     real: [OnceLock<PathBuf>; 2],
-    /// What the kernel calls the time since the host was started, if it says.
+    /// The boot id of the kernel, if it can be read.
     boot: Option<String>,
     /// A directory that goes with the store.
     _temporary: Option<tempfile::TempDir>,
@@ -135,7 +135,7 @@ impl ArtifactStore {
         Self { root: data_dir.to_owned(), real: Default::default(), boot: boot(), _temporary: None }
     }
 
-    /// A store that lasts as long as this value; `passed` says whether users of cells have to find their way through it.
+    /// A store that is deleted with this value. With `passed`, the users of cells can traverse it.
     pub fn temporary(passed: bool) -> io::Result<Self> {
         let dir = tempfile::Builder::new().prefix("sandbox-run-").tempdir()?;
         keep_private(dir.path(), passed)?;

@@ -153,7 +153,7 @@ impl Definition {
 }
 
 impl Tool {
-    /// Finds a tool and says how a cell gets to see it. `prefix` is the toolchain's, with its place in the cell: many
+    /// Finds a tool and decides how it is mounted in a cell. `prefix` is the toolchain's, with its place in the cell: many
     /// tools come with it.
     pub(crate) fn locate(
         &self,

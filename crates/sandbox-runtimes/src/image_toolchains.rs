@@ -1,8 +1,7 @@
 //! Toolchains in the root file system of an image.
 //!
-//! The host looks for files in it and executes none: paths are resolved below the image's root by the kernel, so that the
-//! image's links lead nowhere else, and only to say whether something is there. What a toolchain says about itself, it
-//! says in a cell.
+//! The host looks for files in it and executes none. The kernel resolves paths below the root of the image, so links
+//! cannot lead out of it, and the host learns only whether a file exists. Version queries run in a cell.
 
 use std::os::fd::OwnedFd;
 use std::path::Path;

@@ -1,9 +1,9 @@
 //! Languages as this host can run them.
 //!
-//! A language is a definition file ([`Definition`]); together with the toolchain that is found on the host it becomes
-//! a [`Runtime`], from which the commands of its stages are planned. Discovery asks each toolchain to describe itself
-//! and remembers the answer ([`ToolchainCache`]), because starting an interpreter only to ask its version would double the cost
-//! of a run. What stages make once for many runs (packages, compiled programs) is kept in a [`ArtifactStore`].
+//! A language is a definition file ([`Definition`]). Together with the toolchain that is found on the host it becomes a
+//! [`Runtime`], from which the commands of its stages are planned. Discovery queries each toolchain for its version and
+//! paths and caches the answer ([`ToolchainCache`]), because a query starts the interpreter and would double the cost
+//! of a run. Artifacts that stages make for many runs (packages, compiled programs) are kept in an [`ArtifactStore`].
 
 mod artifact_store;
 mod definition;

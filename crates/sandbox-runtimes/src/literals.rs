@@ -1,4 +1,5 @@
-//! Values as literals of a language: the template filter `literal` writes them as the definition's table `[literals]` says.
+//! Writes values as literals of a language, by the table `[literals]` of its definition. Templates use it as the filter
+//! `literal`.
 
 use std::collections::BTreeMap;
 

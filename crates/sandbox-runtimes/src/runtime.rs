@@ -29,7 +29,7 @@ pub type Environment = Vec<(OsString, OsString)>;
 /// A language as this host can run it.
 #[derive(Debug, Clone)]
 pub struct Runtime {
-    /// What its file says.
+    /// The definition file.
     pub definition: Definition,
     /// The toolchain's version.
     pub version: String,
@@ -104,7 +104,7 @@ pub struct Invocation<'a> {
 pub enum RunMode {
     /// The language's runner, whose report is wanted.
     Reported,
-    /// As little as the definition allows: nothing is asked of the runner.
+    /// The plain command of the definition, without a report of the runner.
     Plain,
     /// The runner, which allows only safe built-ins.
     Restricted,
@@ -222,7 +222,7 @@ impl Runtime {
         Ok(Some(StageCommand { command, mounts }))
     }
 
-    /// Runs a program. `None` if there is no restricted way to run it and one is asked for.
+    /// Runs a program. `None` if restricted mode is requested and the language has none.
     #[must_use]
     pub fn run(&self, invocation: &Invocation<'_>) -> Option<Command> {
         let Invocation { entry, limits, packages, mode, elsewhere, preload: _ } = *invocation;

@@ -1,7 +1,7 @@
 //! The cache of discovered toolchains: versions and paths, kept between runs.
 //!
-//! An entry holds as long as the same question is asked and the files behind the answer are the same: same path, inode,
-//! size and time of change. A memory that cannot be read or written only costs time.
+//! An entry is valid for the same query as long as the files behind it have the same path, inode, size and change time.
+//! A cache that cannot be read or written only costs time.
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};

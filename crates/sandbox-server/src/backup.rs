@@ -29,7 +29,7 @@ pub(crate) const JOBS: &str = "jobs.redb";
 /// How long a client may be silent while it receives a copy.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Begins to send copies of the store to those who ask for one, one after the other.
+/// Starts to serve copies of the store on a socket, one client at a time.
 pub(crate) fn start(app: &Arc<App>, data_dir: &Path) {
     let socket = data_dir.join(SOCKET);
     // One of a server that was killed. No other server can have the store open now.

@@ -154,7 +154,7 @@ pub(crate) async fn check(
         return Ok(app.service.check_json(request, client.name.as_deref(), &[])?);
     }
     let cancel = CancelHandle::new().map_err(|_| Problem::new(Code::Internal, "internal server error"))?;
-    // If the client goes away, this is dropped and the image is asked no longer.
+    // If the client disconnects, this is dropped and the query of the image is cancelled.
     let _guard = CancelOnDrop(cancel.clone());
     let (own, owner) = (Arc::clone(app), client.name.clone());
     elsewhere(app, move || {

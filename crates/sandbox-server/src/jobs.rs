@@ -63,7 +63,7 @@ fn unknown(id: &str) -> Problem {
     Problem::new(Code::NotFound, format!("no job '{shown}'; ended jobs are deleted after SANDBOX_JOB_RETENTION"))
 }
 
-/// Why a job was not created, and which setting says so.
+/// The problem of a job that exceeds a bound of the store, with the setting.
 pub(crate) fn refused(exceeded: Exceeded, bounds: &StoreLimits, client: &Client) -> Problem {
     let StoreLimits { waiting, waiting_per_owner, bytes_per_owner } = bounds;
     let (code, detail) = match exceeded {
@@ -232,7 +232,7 @@ pub(crate) async fn cancel(
     find(&app, &client, id).await?;
     let cancelled = app.jobs.cancel(id).await?.ok_or_else(|| unknown(&id.to_string()))?;
     if cancelled.status == JobStatus::Running {
-        // One that runs elsewhere hears of it through the store.
+        // A job on another server is cancelled through the store.
         let here = running(&app).get(&id).cloned();
         if let Some(here) = here {
             here.cancel();
@@ -348,7 +348,7 @@ async fn feed(
     }
 }
 
-/// Sends the next events of a job; says whether there may be more.
+/// Sends the next events of a job; returns whether there may be more.
 async fn send_some(
     app: &App,
     client_id: &ClientId,

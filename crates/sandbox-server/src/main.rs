@@ -118,7 +118,7 @@ fn render() -> ExitCode {
 fn run(mut config: Config, executor: Result<Executor, Failure>) -> Result<(), String> {
     let executor = executor.map_err(|failure| failure.to_string())?;
     let host = sandbox_cell::probe::examine(config.settings.required()).map_err(|failure| failure.to_string())?;
-    // Another backend needs nothing of this host, and says for itself what it lacks. So does a server that runs nothing.
+    // Other backends check their own requirements, and an API server runs nothing.
     let runs = config.role != ServerRole::Api;
     if let (Some(failure), Backend::Native, true) = (&host.failure, &config.settings.backend, runs) {
         return Err(failure.to_string());
@@ -128,7 +128,7 @@ fn run(mut config: Config, executor: Result<Executor, Failure>) -> Result<(), St
     } else if config.settings.backend == Backend::Native {
         host.findings.iter().filter(|finding| finding.works).map(|finding| finding.layer.name()).collect()
     } else {
-        // What this host has says nothing about others' containers; this much they must have.
+        // The layers of this host do not apply in containers; the required layers do.
         config.settings.required().iter().map(sandbox_cell::Layer::name).collect()
     };
     let data_dir = config.settings.data_dir.clone().ok_or("no data directory; set SANDBOX_DATA_DIR")?;

@@ -23,7 +23,7 @@ use crate::{batch, drain, execute, health, jobs, languages, metrics};
         drain::drain, health::health, health::ready, languages::languages, metrics::metrics
     ),
     components(schemas(JsonRequest, RunResult, RunEvent, ServerEvent, Job, Problem, StreamEvent)),
-    modifiers(&SharedParts),
+    modifiers(&MiddlewareResponses),
     tags(
         (name = "runs", description = "Synchronous runs"),
         (name = "jobs", description = "Asynchronous jobs"),
@@ -33,9 +33,9 @@ use crate::{batch, drain, execute, health, jobs, languages, metrics};
 struct Document;
 
 /// Adds the responses of the middleware to every operation.
-struct SharedParts;
+struct MiddlewareResponses;
 
-impl Modify for SharedParts {
+impl Modify for MiddlewareResponses {
     fn modify(&self, document: &mut utoipa::openapi::OpenApi) {
         for (path, item) in &mut document.paths.paths {
             let operations = [&mut item.get, &mut item.post, &mut item.delete];

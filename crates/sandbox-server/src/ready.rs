@@ -13,7 +13,7 @@ use tokio::task::JoinHandle;
 
 use crate::state::App;
 
-/// The reason of a server that is asked to end.
+/// The reason of a server that is shutting down.
 pub(crate) const CLOSING: &str = "shutting down";
 
 /// The reason of a server that takes no more work.
@@ -59,7 +59,7 @@ struct ReadyState {
 struct Check(Option<JoinHandle<Result<(), String>>>);
 
 impl Check {
-    /// Whether the part works, as far as it says so in time.
+    /// Whether the check of a part succeeds in time.
     async fn passes(&mut self, part: &str, check: impl Future<Output = Result<(), String>> + Send + 'static) -> bool {
         let pending = self.0.get_or_insert_with(|| tokio::spawn(check));
         let Ok(ended) = tokio::time::timeout(PATIENCE, pending).await else {
@@ -112,7 +112,7 @@ impl Readiness {
 
     /// Why no work can be done; none if it can.
     pub(crate) async fn reasons(&self, app: &Arc<App>) -> Vec<&'static str> {
-        // Those who come meanwhile share what the first one finds.
+        // Concurrent requests share the result of the first.
         let mut state = self.state.lock().await;
         let fresh = state.known.as_ref().filter(|(at, _)| at.elapsed() < FRESH);
         let mut reasons = match fresh {

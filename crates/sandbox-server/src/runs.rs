@@ -100,7 +100,7 @@ fn explain_shutdown(app: &App, cancel: &CancelHandle, result: Arc<RunResult>) ->
     Arc::new(RunResult { error, ..Arc::unwrap_or_clone(result) })
 }
 
-/// Counts a run in the metrics before its client hears of the end.
+/// Counts a run in the metrics before its client gets the result.
 struct Counted<'a> {
     app: &'a App,
     cancel: &'a CancelHandle,
@@ -130,7 +130,7 @@ impl Observer for Counted<'_> {
     }
 }
 
-/// What a client hears of a run.
+/// A message to the client of a run.
 #[derive(Debug)]
 pub(crate) enum Update {
     /// An event, with the memory that it takes.
@@ -250,7 +250,7 @@ struct ClientObserver<'a> {
     watched: bool,
     answers: AnswerBudget<'a>,
     encoder: EventEncoder,
-    /// What the run gives back before the client hears of its end, so that the client's next request finds it.
+    /// The slot and the memory budget, released before the client gets the result, so that its next request finds them free.
     owned: Option<(Slot, Reservation)>,
     /// Why nothing more is passed on: the client does not read.
     failed: Option<Problem>,

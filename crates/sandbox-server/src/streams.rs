@@ -77,7 +77,7 @@ impl ServerEvent {
 /// A stream of events with its place among the streams.
 struct Paced<S> {
     items: S,
-    /// What the event before takes: the next one is asked for when the connection has room for it.
+    /// The memory of the previous event, released when the connection has room for the next one.
     last: Option<Arc<Reservation>>,
     _place: Reservation,
 }

@@ -22,7 +22,7 @@ impl Webhooks {
         Self
     }
 
-    /// Refuses what a request says.
+    /// Refuses every webhook.
     #[expect(clippy::unused_self, reason = "the same call as where there are webhooks")]
     pub(crate) fn check(&self, _: JsonWebhook) -> Result<Webhook, Problem> {
         let why = "webhook: this server was built without the feature webhooks; build it with --features webhooks";

@@ -1,7 +1,7 @@
-//! The block of memory in which the kernel gave this program its arguments and its environment.
+//! The block of memory in which the kernel passed arguments and environment to this program.
 //!
-//! A process that goes on as a fork of this one has a copy of it, with whatever its user keeps in variables. It can
-//! erase that copy, if nothing has been copied from it to elsewhere: `std::env::args` copies all arguments.
+//! A fork of the process has a copy of it, with any secrets in variables. The fork can erase its copy, as long as
+//! nothing was copied to other memory before: `std::env::args` copies all arguments.
 
 use std::ffi::{CStr, CString};
 use std::sync::OnceLock;

@@ -59,7 +59,7 @@ impl TestServer {
         flags: &[&str],
         variables: &[(&str, &str)],
     ) -> (Self, BufReader<ChildStderr>) {
-        // Preparing toolchains in the background takes longer than most tests. A test that wants it says so.
+        // Preparing toolchains in the background takes longer than most tests. Tests of it enable it.
         command.env("SANDBOX_DATA_DIR", data.path().join("data")).env("SANDBOX_PREPARE", "none");
         command.envs(variables.iter().copied());
         if !flags.contains(&"--http-host") {

@@ -29,7 +29,7 @@ pub struct LimitInfo {
     pub most: u64,
     /// What a server caps it at, unless the operator sets another cap.
     pub server_cap: ServerCap,
-    /// What is limited; goes on after "Limit".
+    /// The limited resource, as the rest of a sentence that starts with "Limit".
     pub help: &'static str,
     /// More about it, for the reference; may be empty.
     pub note: &'static str,

@@ -1,4 +1,5 @@
-//! The user's variables and arguments are in no memory that untrusted code could one day get hold of.
+//! The environment of the user is not in the memory of any process of a cell, which untrusted code could reach through
+//! a bug. The keeper has no arguments either.
 
 use std::process::Stdio;
 

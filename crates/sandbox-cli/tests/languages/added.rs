@@ -1,5 +1,5 @@
-//! A language that is only a directory: it is listed, found by its extension, and its mistakes are explained. What its
-//! programs can do is tested as for every other language.
+//! A language that is only a directory: it is listed, found by its extension, and mistakes in its definition are
+//! explained. Its programs are tested like those of every other language.
 
 use std::path::Path;
 

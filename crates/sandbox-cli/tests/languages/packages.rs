@@ -342,7 +342,7 @@ fn the_cache_is_listed_and_pruned() {
     assert_eq!(list.as_array().unwrap().len(), 1);
     assert!(list[0]["label"].as_str().unwrap().ends_with(": demo"), "{list:#}");
     assert!(list[0]["size"].as_u64().unwrap() > 100);
-    assert!(cache(&[]).contains("1 entries"));
+    assert!(cache(&[]).contains("1 entry"));
     assert!(cache(&["prune", "--unused-for", "1h"]).starts_with("removed 0 entries"));
 
     // An environment in use is not removed.
@@ -359,7 +359,7 @@ fn the_cache_is_listed_and_pruned() {
     drop(running.stdin.take());
     assert!(running.wait().unwrap().success());
 
-    assert!(cache(&["prune"]).starts_with("removed 1 entries"));
+    assert!(cache(&["prune"]).starts_with("removed 1 entry"));
     assert_eq!(entries(&data.path().join("environments")), Vec::<String>::new());
 }
 

@@ -1,4 +1,4 @@
-//! What programs can reach, in a small world of network namespaces with servers and a resolver: see `world.sh`.
+//! The reach of programs, in a test network of network namespaces with servers and a resolver: see `world.sh`.
 #![expect(clippy::unwrap_used, reason = "a test that cannot continue should stop")]
 
 use std::process::Command;

@@ -50,7 +50,7 @@ struct OneWayFlow {
     end: usize,
     /// Whether the sender has closed its side.
     ended: bool,
-    /// Whether the receiver was told.
+    /// Whether the end was forwarded to the receiver.
     told: bool,
 }
 

@@ -35,7 +35,7 @@ pub(super) struct ResolverConfig {
     pub(super) ndots: usize,
     /// How long to wait for one server.
     pub(super) timeout: Duration,
-    /// How often each server is asked.
+    /// The number of queries to each server.
     pub(super) attempts: u32,
     /// Whether to use TCP only.
     pub(super) tcp: bool,

@@ -15,7 +15,7 @@ const MOST_ALIASES: usize = 16;
 /// The most addresses that are used.
 const MOST_ADDRESSES: usize = 64;
 
-/// The type of record that is asked for.
+/// The queried record type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum RecordType {
     A = 1,
@@ -31,7 +31,7 @@ pub(super) struct DnsQuery {
     record: RecordType,
 }
 
-/// What a reply says.
+/// The content of a reply.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum DnsReply {
     /// The addresses; none if the name has none or does not exist.

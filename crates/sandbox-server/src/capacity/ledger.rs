@@ -1,4 +1,4 @@
-//! The rules of admission, without locks or waiting: who may start a run next.
+//! The rules of admission, without locks or waiting: which run may start next.
 //!
 //! Each class has a reserved share of the slots. Jobs never use the share of synchronous runs; synchronous runs use the
 //! share of jobs only while no job waits. Between owners, the one with the fewest runs goes first.
@@ -57,7 +57,7 @@ struct Waiter {
     kind: RunKind,
 }
 
-/// Who runs, who waits, and what each may have.
+/// Current and waiting runs, and the shares of classes and owners.
 #[derive(Debug)]
 pub(super) struct Ledger {
     capacity: usize,

@@ -298,7 +298,7 @@ impl Config {
             "SANDBOX_BACKEND" => origins.get("backend").map(|(value, _)| value.clone()),
             _ => variable(name).or_else(|| file.get(name).cloned()),
         };
-        let settings = Settings::read_with(setting, &usual_caps());
+        let settings = Settings::read_with(setting, &default_caps());
         let mut settings = settings.unwrap_or_else(|error| {
             errors.extend(error.0.into_iter().map(|(name, why)| format!("{name}: {why}")));
             Settings::default()
@@ -414,8 +414,8 @@ impl Config {
     }
 }
 
-/// What requests may ask for at most on this host, unless the operator says otherwise.
-fn usual_caps() -> Caps {
+/// The default caps of limits on this host.
+fn default_caps() -> Caps {
     let host = rustix::system::sysinfo();
     let host = host.totalram.saturating_mul(host.mem_unit.into());
     // A container may have less than its host.

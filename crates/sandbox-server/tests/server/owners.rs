@@ -1,4 +1,4 @@
-//! What belongs to an owner: compiled programs, packages, and interpreters that have imported packages.
+//! Artifacts of an owner: compiled programs, packages, and interpreters that have imported packages.
 
 use std::collections::HashSet;
 

@@ -1,6 +1,6 @@
-//! What people see of the server: its help, and a problem document of each code, each in a file of `snapshots`.
+//! Output of the server that users see: help, and a problem document of each code, each in a file of `snapshots`.
 //!
-//! `make bless` writes the files anew.
+//! `make bless` rewrites the files.
 
 use std::collections::BTreeSet;
 use std::io::{Read, Write};

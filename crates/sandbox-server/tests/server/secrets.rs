@@ -1,5 +1,5 @@
-//! Secrets of the server, and of earlier runs, are in no memory that untrusted code could one day get hold of: not in the
-//! keeper's, not in an init's, not in a zygote's.
+//! Secrets of the server and of earlier runs are not in the memory of keeper, init or zygote, which untrusted code
+//! could reach through a bug.
 
 use sandbox_testing::command::processes;
 use sandbox_testing::memory::{descendants, known, marker};
