@@ -31,7 +31,7 @@ impl Item {
     }
 }
 
-/// An event that the server adds to those of runs ([`RunEvent`]).
+/// An event that the server adds to those of runs (`RunEvent`).
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub(crate) enum ServerEvent {
