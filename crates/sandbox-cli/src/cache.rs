@@ -48,7 +48,7 @@ fn act(action: CacheAction) -> Result<(), String> {
                     kept += 1;
                 }
             }
-            let in_use = if kept > 0 { format!("; {kept} in use were kept") } else { String::new() };
+            let in_use = if kept > 0 { format!("; kept {kept} in use") } else { String::new() };
             writeln!(out, "removed {}, {}{in_use}", entries(removed), format_size(bytes))
         }
     };

@@ -355,7 +355,7 @@ fn the_cache_is_listed_and_pruned() {
     let mut running = running.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
     let mut first = [0; 6];
     running.stdout.as_mut().unwrap().read_exact(&mut first).unwrap();
-    assert!(cache(&["prune"]).contains("1 in use were kept"));
+    assert!(cache(&["prune"]).contains("kept 1 in use"));
     drop(running.stdin.take());
     assert!(running.wait().unwrap().success());
 
