@@ -70,26 +70,28 @@ impl<'a> Execution<'a> {
         let began = Instant::now();
         let found = match self.claim(prepare, observer) {
             Ok((Claim::Ready(entry), waited)) => {
-                self.note_preparation(PreparationState::Ready);
+                self.note_preparation(prepare, PreparationState::Ready);
                 Ok((entry, Preparation::Found { waited }))
             }
             Ok((Claim::Vacant(staging), _)) => {
-                self.note_preparation(PreparationState::Preparing);
+                self.note_preparation(prepare, PreparationState::Preparing);
                 let made = self.fill(prepare, staging, &[], None, observer);
-                self.note_preparation(PreparationState::of(&made));
+                self.note_preparation(prepare, PreparationState::of(&made));
                 made.map(|entry| (entry, Preparation::Made))
             }
             Err(stopped) => Err(stopped),
         };
         if !matches!(found, Ok((_, Preparation::Found { waited: false }))) {
-            self.phases.toolchain = seconds(began.elapsed());
+            self.phases.toolchain += seconds(began.elapsed());
         }
         found
     }
 
-    /// Records how far a toolchain of this host is prepared. Toolchains of images are not tracked.
-    fn note_preparation(&self, state: PreparationState) {
-        if let (Some((language, _)), None) = (&self.plan.language, &self.plan.cell.image) {
+    /// Records how far a toolchain of this host is prepared. Toolchains of images, and what is prepared for packages, are
+    /// not tracked.
+    fn note_preparation(&self, prepare: &ArtifactPlan, state: PreparationState) {
+        let is_toolchain = self.plan.prepare.as_ref().is_some_and(|own| own.key == prepare.key);
+        if let (true, Some((language, _)), None) = (is_toolchain, &self.plan.language, &self.plan.cell.image) {
             self.host.preparations.note(language, state);
         }
     }
@@ -119,13 +121,14 @@ impl<'a> Execution<'a> {
             }
             (Claim::Vacant(staging), _) => staging,
         };
-        let prepared = match &self.plan.prepare {
-            Some(prepare) if prepare.stages.contains(&stage) => {
+        let plan = self.plan;
+        let mut prepared = vec![];
+        for prepare in plan.prepare.iter().chain(&plan.prepare_packages) {
+            if prepare.stages.contains(&stage) {
                 let (entry, _) = self.prepare(prepare, observer)?;
-                Some((entry, prepare.target.as_path()))
+                prepared.push((entry, prepare.target.as_path()));
             }
-            _ => None,
-        };
+        }
         let entries = || before.iter().chain(&prepared);
         let mounts: Vec<Mount> = entries().map(|(entry, target)| Mount::read_only(&entry.content, *target)).collect();
         let shown = entries().map(|(entry, _)| entry);

@@ -71,6 +71,8 @@ pub(crate) struct Plan {
     pub(crate) owner: Option<String>,
     pub(crate) language: Option<(String, String)>,
     pub(crate) prepare: Option<ArtifactPlan>,
+    /// What is prepared for all installations of packages, if packages are installed.
+    pub(crate) prepare_packages: Option<ArtifactPlan>,
     pub(crate) install: Option<ArtifactPlan>,
     pub(crate) compile: Option<ArtifactPlan>,
     pub(crate) cell: CellSpec,
@@ -110,6 +112,7 @@ impl Plan {
             owner: None,
             language: None,
             prepare: None,
+            prepare_packages: None,
             install: None,
             compile: None,
             cell,
@@ -328,6 +331,28 @@ mod tests {
         let (one, other) = (keys("a", Sharing::Packages), keys("b", Sharing::Packages));
         assert!(one.0 != other.0 && one.1 == other.1 && one.2 != other.2);
         assert_eq!(keys("a", Sharing::All), keys("b", Sharing::All));
+    }
+
+    #[test]
+    fn packages_are_prepared_for_all_owners_and_only_if_some_are_installed() {
+        let java = runtime("java");
+        let plan_of = |packages: &[&str], owner: &str| {
+            let mut request = request(Source::Code("class Main { static void main() {} }".into()));
+            (request.packages, request.owner) =
+                (packages.iter().map(ToString::to_string).collect(), Some(owner.to_owned()));
+            plan(&request, &java)
+        };
+        assert!(plan_of(&[], "a").expect("valid").prepare_packages.is_none());
+        let package = java.definition.packages.as_ref().expect("supported").example.clone();
+        match plan_of(&[&package], "a") {
+            Ok(one) => {
+                let other = plan_of(&[&package], "b").expect("valid");
+                let [one, other] = [one, other].map(|plan| plan.prepare_packages.expect("prepared"));
+                assert_eq!((&one.key, &one.owner, &one.stages), (&other.key, &None, &vec![StageName::Install]));
+            }
+            // Without Maven there is nothing to prepare, and the request is refused as before.
+            Err(error) => assert!(error.contains("install Maven"), "{error}"),
+        }
     }
 
     #[test]

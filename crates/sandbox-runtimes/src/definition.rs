@@ -238,6 +238,8 @@ pub struct Packages {
     pub script: String,
     /// Path at which the result is mounted.
     pub target: PathBuf,
+    /// Work that is done once for each toolchain and package index, before the first installation.
+    pub prepare: Option<PreparePackages>,
     /// Programs that the script needs.
     #[serde(default)]
     pub tools: BTreeMap<String, Tool>,
@@ -250,6 +252,19 @@ pub struct Packages {
     /// Environment variables for compiling and running.
     #[serde(default)]
     pub env: BTreeMap<String, String>,
+}
+
+/// Work that is done once for each toolchain and package index, with the network access, the tools and the variables of
+/// an installation.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PreparePackages {
+    /// Description of the result, shown while the script runs.
+    pub what: String,
+    /// Script that fills the directory `$OUT`.
+    pub script: String,
+    /// Path at which installations see the result.
+    pub target: PathBuf,
 }
 
 /// How to find the reason of a failure in error output: the first group of an expression.

@@ -16,7 +16,8 @@ mod toolchain_cache;
 
 pub use artifact_store::{ArtifactKind, ArtifactStore, Claim, Entry, ListedArtifact, Staging};
 pub use definition::{
-    Definition, DefinitionError, EntryFrom, Errors, Packages, Pattern, Prepare, StageName, TestedVersions, Warm,
+    Definition, DefinitionError, EntryFrom, Errors, Packages, Pattern, Prepare, PreparePackages, StageName,
+    TestedVersions, Warm,
 };
 pub use discover::{Missing, SearchPaths};
 pub use image_toolchains::ToolchainImage;

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use sandbox_base::Limits;
 use sandbox_cell::{Command, Mount, WORK_DIR, base_environment};
 
-use crate::definition::{Definition, Tool};
+use crate::definition::{Definition, Packages, Tool};
 use crate::discover::{LocatedTool, Missing, SearchPaths};
 use crate::toolchain_cache::{Fingerprint, ToolchainDescription};
 
@@ -214,12 +214,32 @@ impl Runtime {
         variable: impl Fn(&str) -> Option<OsString>,
     ) -> Result<Option<StageCommand>, Missing> {
         let Some(definition) = &self.definition.packages else { return Ok(None) };
+        self.installer(definition, &definition.script, packages.iter().map(OsString::from), variable).map(Some)
+    }
+
+    /// Prepares installations, which then see the result. `variable` gives the host's variables.
+    pub fn prepare_packages(
+        &self,
+        variable: impl Fn(&str) -> Option<OsString>,
+    ) -> Result<Option<StageCommand>, Missing> {
+        let Some(definition) = &self.definition.packages else { return Ok(None) };
+        let Some(prepare) = &definition.prepare else { return Ok(None) };
+        self.installer(definition, &prepare.script, [], variable).map(Some)
+    }
+
+    /// A script with all that an installation has.
+    fn installer(
+        &self,
+        definition: &Packages,
+        text: &str,
+        arguments: impl IntoIterator<Item = OsString>,
+        variable: impl Fn(&str) -> Option<OsString>,
+    ) -> Result<StageCommand, Missing> {
         let mut environment = self.with(&definition.install_env);
         let passed = definition.pass.iter().filter_map(|name| Some((name, variable(name)?)));
         set_all(&mut environment, passed);
         let mounts = self.tools(&definition.tools, &mut environment)?;
-        let command = script(&definition.script, environment, packages.iter().map(OsString::from));
-        Ok(Some(StageCommand { command, mounts }))
+        Ok(StageCommand { command: script(text, environment, arguments), mounts })
     }
 
     /// Runs a program. `None` if restricted mode is requested and the language has none.

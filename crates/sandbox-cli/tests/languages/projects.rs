@@ -11,6 +11,7 @@ pub(crate) const TESTS: &[(&str, fn())] = &[
     ("a_go_module_runs", a_go_module_runs),
     ("a_cargo_project_runs", a_cargo_project_runs),
     ("a_maven_project_runs", a_maven_project_runs),
+    ("java_package_sets_share_the_maven_plugin", java_package_sets_share_the_maven_plugin),
     ("a_python_project_runs", a_python_project_runs),
     ("a_java_tree_with_packages_runs", a_java_tree_with_packages_runs),
     ("javascript_of_every_module_kind_runs", javascript_of_every_module_kind_runs),
@@ -108,6 +109,16 @@ fn a_maven_project_runs() {
         ),
     ]);
     assert_eq!((stdout(&result), &result["language"]), ("adA\n", &"java".into()));
+}
+
+fn java_package_sets_share_the_maven_plugin() {
+    let code = "public class Main { public static void main(String[] args) throws Exception { \
+                System.out.println(Class.forName(\"com.google.gson.Gson\").getSimpleName()); } }";
+    let with = |package: &str| run_files(&[], &["--lang", "java", "--package", package, "--code", code]);
+    assert_eq!(stdout(&with("com.google.code.gson:gson:2.11.0")), "Gson\n");
+    let next = with("com.google.code.gson:gson:2.10.1");
+    assert_eq!(stdout(&next), "Gson\n");
+    assert!(next["metrics"]["phases"]["toolchain"].is_null(), "nothing is prepared again: {next:#}");
 }
 
 fn a_python_project_runs() {

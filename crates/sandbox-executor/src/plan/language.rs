@@ -6,7 +6,7 @@ use sandbox_base::{Limits, RelativePath};
 use sandbox_cell::archive::FileCaps;
 use sandbox_cell::{CellSpec, Gateway, Mount, Network, Volume};
 use sandbox_network::{AddressPolicy, hide_credentials, hosts_in};
-use sandbox_runtimes::{ArtifactKind, Invocation, OUT_DIR, Packages, Runtime, StageCommand, set_all};
+use sandbox_runtimes::{ArtifactKind, Invocation, OUT_DIR, Packages, Runtime, StageCommand, StageName, set_all};
 
 use super::{ArtifactPlan, Plan, Step, use_proxy};
 use crate::cache_key::CacheKey;
@@ -39,6 +39,7 @@ impl Planner<'_> {
         let (files, entry) = request.files_and_entry(definition)?;
         let install = self.install(&files)?;
         let prepare = self.prepare()?;
+        let prepare_packages = if install.is_some() { self.prepare_packages()? } else { None };
         let compile = self.compile(&entry, &files, prepare.as_ref(), install.as_ref())?;
         let invocation = Invocation {
             entry: &entry,
@@ -74,6 +75,7 @@ impl Planner<'_> {
             owner: self.settings.sharing.owner_of_warm(request.owner.as_deref()),
             language: Some((definition.name.clone(), runtime.version.clone())),
             prepare,
+            prepare_packages,
             install,
             compile,
             zygote,
@@ -145,6 +147,38 @@ impl Planner<'_> {
                 memory: vec![],
             },
             address_policy: AddressPolicy { indexes, ..self.install_policy(&definition.pass) },
+        }))
+    }
+
+    /// What installations share: it depends on the toolchain and the operator alone, so that it belongs to all.
+    fn prepare_packages(&self) -> Result<Option<ArtifactPlan>, RequestError> {
+        let variable = |name: &str| self.resolved.variables.get(name);
+        let (runtime, language) = (self.runtime, &self.runtime.definition);
+        let Some(packages) = &language.packages else { return Ok(None) };
+        let Some(definition) = &packages.prepare else { return Ok(None) };
+        let Some(StageCommand { mut command, mounts }) = runtime.prepare_packages(variable)? else { return Ok(None) };
+        use_proxy(&mut command);
+        let indexes = hide_credentials(&mut command.env, &packages.pass).map_err(RequestError::Package)?;
+        let mut key = CacheKey::new(runtime, &command, None);
+        key.indexes(&indexes);
+        for mount in &mounts {
+            key.part(mount.source.as_os_str().as_bytes());
+        }
+        Ok(Some(ArtifactPlan {
+            step: Step::Prepare,
+            what: format!("preparing {} (once)", definition.what),
+            kind: ArtifactKind::Environment,
+            owner: None,
+            key: key.finish(),
+            label: format!("{} {}: {}", language.name, runtime.version, definition.what),
+            target: definition.target.clone(),
+            stages: vec![StageName::Install],
+            cell: self.cell(&self.settings.install, proxy_only(), &mounts),
+            command,
+            zygote: None,
+            files: vec![],
+            error_patterns: ErrorPatterns { reasons: language.errors.install.clone(), first: true, memory: vec![] },
+            address_policy: AddressPolicy { indexes, ..self.install_policy(&packages.pass) },
         }))
     }
 

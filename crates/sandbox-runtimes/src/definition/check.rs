@@ -80,7 +80,9 @@ impl Definition {
     fn check_targets(&self) -> Result<(), String> {
         let prepare = self.prepare.iter().map(|prepare| ("prepare.target", &prepare.target));
         let packages = self.packages.iter().map(|packages| ("packages.target", &packages.target));
-        for (name, target) in prepare.chain(packages) {
+        let preparations = self.packages.iter().filter_map(|packages| packages.prepare.as_ref());
+        let prepare_packages = preparations.map(|prepare| ("packages.prepare.target", &prepare.target));
+        for (name, target) in prepare.chain(packages).chain(prepare_packages) {
             if !target.is_absolute() || !is_normal(target) || target.components().count() < 2 {
                 return Err(format!("{name}: '{}' is not an absolute path", target.display()));
             }
