@@ -8,7 +8,8 @@
 //!
 //! Each order has a shelf (`shelves.rs`). A shelf learns from demand how many cells it should hold: every time a run
 //! finds it empty it holds one more, and when some were never needed for a while it holds fewer. All shelves together hold
-//! no more than the operator allows; the least recently used one yields. One thread makes what is missing (`makers.rs`). A
+//! no more than the operator allows; the least recently used one yields. What waits in cells takes no more than half of
+//! the memory that is available (`memory.rs`), except for one cell on each shelf. One thread makes what is missing (`makers.rs`). A
 //! run that finds its shelf empty takes the cell that is just being made, if there is one for it, or has its own made on
 //! the spot. (A zygote's child, below, is worth waiting for longer.) A run whose caller goes away stops waiting.
 //!
@@ -24,6 +25,7 @@
 //! slow to warm up and large, so it is not started before a run has missed it.
 
 mod makers;
+mod memory;
 mod order;
 mod prestart;
 mod self_test;

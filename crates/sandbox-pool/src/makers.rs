@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use sandbox_cell::{Cell, Failure, Keeper};
 
+use crate::memory;
 use crate::order::CellOrder;
 use crate::prestart::Prestart;
 use crate::self_test::{self, SelfTestError};
@@ -67,11 +68,15 @@ impl PoolShared {
 
     /// Makes plain cells until the pool is closed, and removes surplus cells of all shelves.
     pub(crate) fn make_plain(&self) {
-        let mut next_look = Instant::now() + LOOK;
+        let mut next_look = Instant::now();
         loop {
             if Instant::now() >= next_look {
                 next_look = Instant::now() + LOOK;
-                let surplus = self.lock().look(Instant::now());
+                let available = memory::available();
+                let mut shelves = self.lock();
+                shelves.note_available_memory(available);
+                let surplus = shelves.look(Instant::now());
+                drop(shelves);
                 drop(surplus);
             }
             let ended = self.lock().remove_ended();
@@ -123,7 +128,13 @@ impl PoolShared {
             let made: Vec<_> = made.into_iter().map(|cell| cell.and_then(entered)).collect();
             let waits = |mut cell: Cell| Zygote::wait(&mut cell).map(|()| cell);
             for cell in made {
-                let cell = cell.and_then(waits);
+                let mut cell = cell.and_then(waits);
+                // All children of a zygote take about as much.
+                if let (false, Ok(cell)) = (served, &mut cell)
+                    && let Ok(usage) = cell.metrics()
+                {
+                    self.lock().note_cell_memory(id, usage.memory_peak);
+                }
                 served |= cell.is_ok();
                 self.finish(id, cell);
             }

@@ -46,6 +46,8 @@ pub(crate) struct Shelves<Order, Made, Handle> {
     stray: usize,
     /// How many runs have just begun and need the CPU.
     busy: usize,
+    /// How many bytes all cells may take together, beyond the first of each shelf; unlimited if that is unknown.
+    memory: Option<u64>,
     closed: bool,
     next_number: u64,
 }
@@ -59,6 +61,8 @@ struct Shelf<Order, Made, Handle> {
     making: usize,
     /// How many it should hold.
     target: usize,
+    /// How many bytes a cell takes while it waits; 0 if that is unknown.
+    cell_memory: u64,
     /// The fewest that were left after a run took one, since the last look.
     spare: usize,
     /// When the last cell arrived, unless making cells has failed since.
@@ -121,6 +125,11 @@ impl<Order: ShelfOrder, Made: ShelfCell, Handle> Shelf<Order, Made, Handle> {
         live
     }
 
+    /// How many bytes its cells take.
+    fn memory(&self) -> u64 {
+        u64::try_from(self.ready.len() + self.making).unwrap_or(u64::MAX).saturating_mul(self.cell_memory)
+    }
+
     fn lacks(&self) -> bool {
         self.ready.len() + self.making < self.target
     }
@@ -134,7 +143,7 @@ impl<Order: ShelfOrder, Made: ShelfCell, Handle> Shelf<Order, Made, Handle> {
 
 impl<Order: ShelfOrder, Made: ShelfCell, Handle> Shelves<Order, Made, Handle> {
     pub(crate) fn new(limits: PoolLimits) -> Self {
-        Self { limits, all: vec![], stray: 0, busy: 0, closed: false, next_number: 0 }
+        Self { limits, all: vec![], stray: 0, busy: 0, memory: None, closed: false, next_number: 0 }
     }
 
     pub(crate) fn limits(&self) -> PoolLimits {
@@ -251,6 +260,32 @@ impl<Order: ShelfOrder, Made: ShelfCell, Handle> Shelves<Order, Made, Handle> {
         }
     }
 
+    /// Notes how many bytes each cell of a shelf takes while it waits.
+    pub(crate) fn note_cell_memory(&mut self, id: ShelfId, bytes: u64) {
+        if let Some(shelf) = self.all.iter_mut().find(|shelf| shelf.id == id) {
+            shelf.cell_memory = bytes;
+        }
+    }
+
+    /// Notes how many bytes are available on the host. Half of that is for runs; the other half may be used by cells that
+    /// wait, with what they use already.
+    pub(crate) fn note_available_memory(&mut self, bytes: Option<u64>) {
+        self.memory = bytes.map(|bytes| self.held_memory().saturating_add(bytes) / 2);
+    }
+
+    /// How many bytes the cells that are ready or being made take, as far as is known.
+    fn held_memory(&self) -> u64 {
+        self.all.iter().map(Shelf::memory).fold(0, u64::saturating_add)
+    }
+
+    /// Whether another cell of a shelf fits into memory. The first one of a shelf always does: it replaces a start that
+    /// takes as much.
+    fn fits(&self, shelf: &Shelf<Order, Made, Handle>) -> bool {
+        let is_first = shelf.ready.len() + shelf.making == 0;
+        let fits = |most: u64| self.held_memory().saturating_add(shelf.cell_memory) <= most;
+        is_first || shelf.cell_memory == 0 || self.memory.is_none_or(fits)
+    }
+
     /// Whether a shelf still exists.
     pub(crate) fn has(&self, id: ShelfId) -> bool {
         self.all.iter().any(|shelf| shelf.id == id)
@@ -281,7 +316,8 @@ impl<Order: ShelfOrder, Made: ShelfCell, Handle> Shelves<Order, Made, Handle> {
         self.all.iter().filter(|shelf| self.wants(shelf)).map(|shelf| &shelf.maker)
     }
 
-    /// Lowers the targets of shelves that held more than was needed since the last look, and returns the surplus.
+    /// Lowers the targets of shelves that held more than was needed since the last look, or more than fits into memory, and
+    /// returns the surplus.
     pub(crate) fn look(&mut self, now: Instant) -> Vec<Made> {
         let mut surplus = vec![];
         for shelf in &mut self.all {
@@ -295,6 +331,12 @@ impl<Order: ShelfOrder, Made: ShelfCell, Handle> Shelves<Order, Made, Handle> {
             surplus.extend(shelf.ready.drain(shelf.target.min(shelf.ready.len())..));
         }
         self.all.retain(|shelf| now.saturating_duration_since(shelf.used) < KEPT || shelf.making > 0);
+        while self.memory.is_some_and(|most| self.held_memory() > most) {
+            let larger = self.all.iter_mut().filter(|shelf| shelf.cell_memory > 0 && shelf.ready.len() > 1);
+            let Some(shelf) = larger.max_by_key(|shelf| shelf.memory()) else { break };
+            surplus.extend(shelf.ready.pop());
+            shelf.target = shelf.target.min(shelf.ready.len() + shelf.making);
+        }
         surplus
     }
 
@@ -365,6 +407,7 @@ impl<Order: ShelfOrder, Made: ShelfCell, Handle> Shelves<Order, Made, Handle> {
             ready,
             making: 0,
             target,
+            cell_memory: 0,
             spare: usize::MAX,
             came_at,
             waiting,
@@ -375,7 +418,7 @@ impl<Order: ShelfOrder, Made: ShelfCell, Handle> Shelves<Order, Made, Handle> {
     }
 
     fn wants(&self, shelf: &Shelf<Order, Made, Handle>) -> bool {
-        shelf.lacks() && !shelf.can_wait(self.busy)
+        shelf.lacks() && !shelf.can_wait(self.busy) && self.fits(shelf)
     }
 
     /// Of the shelves that lack cells and should not wait, the one that was used last.

@@ -437,12 +437,11 @@ impl CellEntry {
 
     /// The usage so far.
     pub(super) fn sample(&self) {
-        let mut usage = Usage::default();
+        let now = self.group.counters();
+        let mut usage = Usage { memory_peak: now.memory_peak, ..Usage::default() };
         if let CellState::Running(run) = &self.state {
-            let now = self.group.counters();
             usage.wall = run.started.map_or(Duration::ZERO, |at| at.elapsed());
             usage.cpu = now.cpu.saturating_sub(run.before.cpu);
-            usage.memory_peak = now.memory_peak;
             usage.processes_peak = now.processes_peak;
         }
         self.tell(&FromCell::Sample(usage));

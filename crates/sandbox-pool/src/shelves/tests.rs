@@ -110,6 +110,61 @@ fn an_idle_shelf_shrinks_and_is_removed() {
     assert_eq!(shelves.held(), 0);
 }
 
+/// A shelf whose cells arrive, with so many runs that miss one and go away.
+fn busy_shelf(shelves: &mut FakeShelves, order: &FakeOrder, misses: usize, now: Instant) -> ShelfId {
+    shelves.expect(order, now, |_| Some(()));
+    let (id, _) = shelves.next_orders(|_, other| other == order).remove(0);
+    shelves.finish(id, Some(FakeCell::new(99)), now);
+    assert!(matches!(ask(shelves, order, now), Demand::Cell(_)));
+    for _ in 0..misses {
+        let Demand::Wait(waiter) = ask(shelves, order, now) else { panic!("one will come") };
+        shelves.withdraw(&waiter);
+    }
+    id
+}
+
+#[test]
+fn children_that_wait_take_half_of_the_available_memory_at_most() {
+    let (mut shelves, order, now) = (fake_shelves(8, 1), FakeOrder::zygote("java"), Instant::now());
+    let id = busy_shelf(&mut shelves, &order, 7, now);
+    shelves.note_cell_memory(id, 100);
+    shelves.note_available_memory(Some(700));
+    assert_eq!(fill(&mut shelves, now), 3, "8 are wanted, and 350 bytes may be used");
+    shelves.note_available_memory(Some(700));
+    assert_eq!(fill(&mut shelves, now), 2, "those that wait are not available any more");
+    shelves.note_available_memory(None);
+    assert_eq!(fill(&mut shelves, now), 3, "nothing is known");
+}
+
+#[test]
+fn the_first_child_of_a_shelf_is_made_with_any_memory() {
+    let (mut shelves, order, now) = (fake_shelves(8, 1), FakeOrder::zygote("java"), Instant::now());
+    let id = busy_shelf(&mut shelves, &order, 3, now);
+    shelves.note_cell_memory(id, 100);
+    shelves.note_available_memory(Some(0));
+    for _ in 0..3 {
+        assert_eq!(fill(&mut shelves, now), 1);
+        assert!(matches!(ask(&mut shelves, &order, now), Demand::Cell(_)));
+    }
+}
+
+#[test]
+fn children_are_given_up_when_memory_gets_short() {
+    let (mut shelves, java, now) = (fake_shelves(8, 2), FakeOrder::zygote("java"), Instant::now());
+    let python = FakeOrder::zygote("python");
+    for (order, bytes) in [(&java, 100), (&python, 10)] {
+        let id = busy_shelf(&mut shelves, order, 3, now);
+        shelves.note_cell_memory(id, bytes);
+    }
+    assert_eq!(fill(&mut shelves, now), 8);
+    shelves.note_available_memory(Some(0));
+    assert_eq!(shelves.look(now).len(), 3, "at most 220 of 440 bytes are left, and the larger ones yield");
+    assert_eq!((shelves.held_memory(), fill(&mut shelves, now)), (140, 0));
+    shelves.note_available_memory(Some(0));
+    assert_eq!(shelves.look(now).len(), 3, "one of each stays");
+    assert_eq!(shelves.held_memory(), 110);
+}
+
 #[test]
 fn cells_that_have_ended_are_not_handed_out() {
     let (mut shelves, order, now) = (fake_shelves(8, 0), FakeOrder::plain("a"), Instant::now());
@@ -240,6 +295,8 @@ enum PoolEvent {
     RunSettles,
     Wait(u64),
     Look,
+    CellMemory(usize, u64),
+    AvailableMemory(u64),
     Close,
 }
 
@@ -261,6 +318,8 @@ fn events() -> impl Strategy<Value = Vec<PoolEvent>> {
         2 => Just(PoolEvent::RunSettles),
         3 => prop_oneof![1..400_u64, 1..30_000_u64, 1..700_000_u64].prop_map(PoolEvent::Wait),
         1 => Just(PoolEvent::Look),
+        1 => (any(), 0..100_u64).prop_map(|(which, bytes)| PoolEvent::CellMemory(which, bytes)),
+        1 => (0..500_u64).prop_map(PoolEvent::AvailableMemory),
     ];
     (proptest::collection::vec(event, 1..120), any()).prop_map(|(mut events, close)| {
         if close % 4 == 0 {
@@ -328,7 +387,7 @@ impl PoolModel {
                 let order = self.orders[which % self.orders.len()].clone();
                 self.shelves.expect(&order, self.now, |_| Some(()));
             }
-            PoolEvent::Order => self.making.extend(self.shelves.next_orders(|_, _| true).into_iter().map(|(id, _)| id)),
+            PoolEvent::Order => self.order(),
             PoolEvent::Made(which) => self.finish(which, true),
             PoolEvent::NotMade(which) => self.finish(which, false),
             PoolEvent::Returned(which) => {
@@ -361,13 +420,38 @@ impl PoolModel {
                 }
             }
             PoolEvent::Wait(milliseconds) => self.now += Duration::from_millis(milliseconds),
-            PoolEvent::Look => drop(self.shelves.look(self.now)),
+            PoolEvent::Look => {
+                drop(self.shelves.look(self.now));
+                let shelves = &self.shelves;
+                let can_yield = |shelf: &Shelf<_, _, _>| shelf.cell_memory > 0 && shelf.ready.len() > 1;
+                let is_short = shelves.memory.is_some_and(|most| shelves.held_memory() > most);
+                assert!(!is_short || !shelves.all.iter().any(can_yield), "cells that do not fit are kept");
+            }
+            PoolEvent::CellMemory(which, bytes) => {
+                if let Some(id) = self.shelves.all.get(which % self.shelves.all.len().max(1)).map(|shelf| shelf.id) {
+                    self.shelves.note_cell_memory(id, bytes);
+                }
+            }
+            PoolEvent::AvailableMemory(bytes) => self.shelves.note_available_memory(Some(bytes)),
             PoolEvent::Close => {
                 self.shelves.close();
                 self.closed = true;
             }
         }
         self.check();
+    }
+
+    fn order(&mut self) {
+        let ordered = self.shelves.next_orders(|_, _| true);
+        // The last one had to fit, unless it is the first of its shelf.
+        let last = ordered.last().and_then(|(id, _)| self.shelves.all.iter().find(|shelf| shelf.id == *id));
+        if let (Some(shelf), Some(most)) = (last, self.shelves.memory)
+            && shelf.cell_memory > 0
+            && shelf.ready.len() + shelf.making > 1
+        {
+            assert!(self.shelves.held_memory() <= most, "more is made than fits");
+        }
+        self.making.extend(ordered.into_iter().map(|(id, _)| id));
     }
 
     fn demand(&mut self, which: usize) {
