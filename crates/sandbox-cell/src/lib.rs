@@ -22,6 +22,7 @@
 pub mod archive;
 pub mod bridge;
 mod cgroup;
+mod confine_service;
 mod descendants;
 mod environment;
 mod error;
@@ -33,24 +34,23 @@ mod keeper;
 mod landlock_rules;
 mod layer;
 pub mod outcome;
-mod pools;
 pub mod probe;
 mod reduced;
 mod rootfs;
-mod service;
 mod spec;
 mod stdio;
 mod step;
 mod syscalls;
+mod unbounded_resources;
 mod wire;
 
+pub use confine_service::{ServiceFiles, confine_service};
 pub use error::Failure;
 pub use keeper::{Cell, GatewaySockets, Keeper, Parking, Ready, Start, Stdio, keeper_main_if_asked, null};
 pub use layer::{Layer, LayerSet};
 pub use outcome::{CellEnd, Outcome, RunStatus, StopReason, Usage};
 pub use rootfs::own_files;
 pub use sandbox_sys::signal::name as signal_name;
-pub use service::{ServiceFiles, confine_service};
 pub use spec::{
     CellSpec, Command, Gateway, HOME_DIR, MOST_PORTS, Mount, Network, PROXY_PORT, Role, Volume, WORK_DIR,
     ZygoteNamespaceId, base_environment,

@@ -5,9 +5,9 @@ use sandbox_sys::process::{Namespaces, SingleThreaded, fork_into};
 use crate::error::Failure;
 use crate::keeper::Keeper;
 use crate::layer::{Layer, LayerSet};
-use crate::pools;
-pub use crate::pools::SharedPool;
 use crate::spec::CellSpec;
+use crate::unbounded_resources;
+pub use crate::unbounded_resources::SharedPool;
 use sandbox_base::reason;
 
 /// The result of probing a host.
@@ -72,7 +72,7 @@ pub fn examine(required: LayerSet) -> Result<HostReport, Failure> {
         .collect();
     let kernel = rustix::system::uname().release().to_string_lossy().into_owned();
     let privileged = rustix::process::geteuid().is_root();
-    let shared = pools::shared(made.clone().unwrap_or_default(), privileged, &kernel);
+    let shared = unbounded_resources::shared(made.clone().unwrap_or_default(), privileged, &kernel);
     Ok(HostReport {
         kernel,
         privileged,

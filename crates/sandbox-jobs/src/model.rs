@@ -94,45 +94,45 @@ pub struct Progress {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Job {
-    /// Its id.
+    /// The id of the job.
     pub id: JobId,
-    /// Its status.
+    /// The status of the job.
     pub status: JobStatus,
-    /// When it was created, in seconds since 1970.
+    /// When the job was created, in seconds since 1970.
     pub created_at: f64,
-    /// When it was last started, in seconds since 1970.
+    /// When the job was last started, in seconds since 1970.
     pub started_at: Option<f64>,
-    /// When it ended, in seconds since 1970.
+    /// When the job ended, in seconds since 1970.
     pub finished_at: Option<f64>,
-    /// How often it was started.
+    /// How often the job was started.
     pub attempts: u32,
     /// The request.
     pub request: JsonRequest,
-    /// The result, if it has ended.
+    /// The result, if the job has ended.
     pub result: Option<RunResult>,
-    /// The name of the API key that created it, if keys are required.
+    /// The name of the API key that created the job, if keys are required.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner: Option<String>,
-    /// Jobs of an owner with a higher priority start first.
+    /// The priority: jobs of an owner with a higher one start first.
     #[serde(default, skip_serializing_if = "is_default")]
     pub priority: i8,
-    /// The labels that its worker must have.
+    /// The labels that the worker must have.
     #[serde(default, skip_serializing_if = "is_default")]
     pub labels: Labels,
-    /// When it may start, in seconds since 1970, if it was delayed.
+    /// When the job may start, in seconds since 1970, if it was delayed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub not_before: Option<f64>,
-    /// When it expires unless it has started, in seconds since 1970.
+    /// When the job expires unless it has started, in seconds since 1970.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<f64>,
-    /// Whether a client has cancelled it while it was running.
+    /// Whether a client has cancelled the job while it was running.
     #[serde(default, skip_serializing_if = "is_default")]
     pub cancel_requested: bool,
     /// The number of attempts that failed for reasons of the host. A job that was interrupted by a dead server is run
     /// again alone, and only such an attempt counts.
     #[serde(default, skip_serializing_if = "is_default")]
     pub failures: u32,
-    /// The webhook to call when it ends.
+    /// The webhook to call when the job ends.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub webhook: Option<Webhook>,
 }
@@ -147,7 +147,7 @@ pub struct Webhook {
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[cfg_attr(feature = "openapi", schema(ignore))]
     pub secret: String,
-    /// Its status.
+    /// The status of the delivery.
     pub status: Delivery,
     /// The number of attempts.
     pub attempts: u32,

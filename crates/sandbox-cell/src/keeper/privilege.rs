@@ -2,6 +2,7 @@
 //! cells.
 
 use rustix::thread::CapabilitySet;
+use sandbox_base::reason;
 use sandbox_sys::process::{Namespaces, SingleThreaded, exit_now, fork_into, unshare};
 
 use crate::error::Failure;
@@ -44,11 +45,12 @@ fn holds(needed: CapabilitySet) -> bool {
 /// Without privileges: enters a user namespace in which the keeper is root and may create the others.
 pub(super) fn enter_user_namespace(alone: SingleThreaded) -> Result<(), Failure> {
     let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+    let user_failure = |why: String| Failure::missing(Layer::User, why);
     unshare(alone, Namespaces::USER)
-        .map_err(|e| Failure::missing(Layer::User, format!("the kernel refused a user namespace ({e})")))?;
+        .map_err(|errno| user_failure(format!("the kernel refused a user namespace ({})", reason(&errno.into()))))?;
     let write = |file: &str, text: String| {
         std::fs::write(format!("/proc/self/{file}"), text)
-            .map_err(|e| Failure::missing(Layer::User, format!("cannot write {file} ({e})")))
+            .map_err(|error| user_failure(format!("cannot write {file} ({})", reason(&error))))
     };
     write("setgroups", "deny".to_owned())?;
     write("uid_map", format!("0 {uid} 1"))?;
@@ -67,7 +69,7 @@ pub(super) fn try_namespaces(alone: SingleThreaded) -> Result<(), Failure> {
         exit_now(i32::from(tried.is_err()));
     };
     let child = fork_into(alone, namespaces, None, attempt)
-        .map_err(|errno| refused(Layer::Pid, format!("new namespaces ({errno})")))?;
+        .map_err(|errno| refused(Layer::Pid, format!("new namespaces ({})", reason(&errno.into()))))?;
     let ended = rustix::process::waitpid(Some(child.pid), rustix::process::WaitOptions::empty());
     match ended.ok().flatten().and_then(|(_, status)| status.exit_status()) {
         Some(0) => Ok(()),

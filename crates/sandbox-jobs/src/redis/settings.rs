@@ -315,20 +315,8 @@ fn host_and_port(text: &str, usual_port: u16) -> Result<RedisNode, String> {
 
 /// Text without its percent-encoding.
 fn decoded(text: &str, part: &str) -> Result<String, String> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((first, others)) = rest.split_first() {
-        if *first != b'%' {
-            bytes.push(*first);
-            rest = others;
-            continue;
-        }
-        let digits = others.get(..2).and_then(|digits| std::str::from_utf8(digits).ok());
-        let digits = digits.filter(|digits| digits.bytes().all(|digit| digit.is_ascii_hexdigit()));
-        let byte = digits.and_then(|digits| u8::from_str_radix(digits, 16).ok());
-        bytes.push(byte.ok_or_else(|| format!("invalid percent-encoding in the {part}: write % as %25"))?);
-        rest = &others[2..];
-    }
+    let bytes = sandbox_base::percent_decode(text);
+    let bytes = bytes.ok_or_else(|| format!("invalid percent-encoding in the {part}: write % as %25"))?;
     String::from_utf8(bytes).map_err(|_| format!("the {part} is not UTF-8"))
 }
 
