@@ -100,20 +100,29 @@ async fn collect(
             return Err(too_large(format_args!("more than {} bytes", app.max_body), app.max_body));
         }
         if refused.is_some() {
-            // The rest is only heard out, because many clients read no answer before they have sent everything.
+            // The rest is read and dropped, because many clients read no answer before they have sent everything.
             continue;
         }
-        let before = scan.entries();
-        if let Err(why) = scan.read(&chunk) {
-            refused = Some(Problem::new(Code::TooManyEntries, why));
-            (bytes, held) = (vec![], Reservation::nothing());
-            continue;
+        match reserve(app, client_id, &mut scan, &chunk) {
+            Ok(more) => {
+                held.and(more);
+                bytes.extend_from_slice(&chunk);
+            }
+            Err(why) => {
+                refused = Some(why);
+                (bytes, held) = (vec![], Reservation::nothing());
+            }
         }
-        // Twice: while it is parsed, there are the body and what comes of it.
-        held.and(app.bodies.take(client_id, 2 * chunk.len() + (scan.entries() - before) * ENTRY)?);
-        bytes.extend_from_slice(&chunk);
     }
     refused.map_or(Ok((bytes, held)), Err)
+}
+
+/// Reserves memory for the next part of a body: twice its size, because while it is parsed, there are the body and
+/// what comes of it.
+fn reserve(app: &App, client_id: &ClientId, scan: &mut Scan, chunk: &[u8]) -> Result<Reservation, Problem> {
+    let before = scan.entries();
+    scan.read(chunk).map_err(|why| Problem::new(Code::TooManyEntries, why))?;
+    app.bodies.take(client_id, 2 * chunk.len() + (scan.entries() - before) * ENTRY)
 }
 
 /// Does slow work on a blocking thread, a few pieces of it at a time.
