@@ -127,6 +127,11 @@ class Judgements(unittest.TestCase):
         history = History()
         history.faults.append(Happened("redis-kill", "redis", 10, 20))
         history.probes.append(Probe("server-0", 60, 60.1, 503))
+        self.assertEqual(check(history), [], "a busy disk may be the reason")
+        history.probes.append(Probe("server-0", 62, 62.1, 200))
+        history.probes.append(Probe("server-0", 64, 64.1, 503))
+        self.assertEqual(check(history), [], "it was ready in between")
+        history.probes.append(Probe("server-0", 68, 68.1, 503))
         self.assertEqual([one.kind for one in check(history)], ["unready_lie"])
 
     def test_refusals_name_a_time_to_come_back(self) -> None:

@@ -230,7 +230,7 @@ pub(crate) fn command_file(command: &Command) -> rustix::io::Result<OwnedFd> {
 /// Reads a command from its file.
 pub fn read_command(file: OwnedFd) -> rustix::io::Result<Command> {
     let file = File::from(file);
-    // Most commands are small, and touching new memory costs more than reading them.
+    // Touching new memory costs more than reading: the buffer grows with what is read, and not with what the file may hold.
     let mut bytes = vec![0; 4096];
     let mut length = 0;
     loop {
@@ -238,7 +238,7 @@ pub fn read_command(file: OwnedFd) -> rustix::io::Result<Command> {
             if length > MAX_COMMAND {
                 return Err(Errno::TOOBIG);
             }
-            bytes.resize(MAX_COMMAND + 1, 0);
+            bytes.resize((2 * length).min(MAX_COMMAND + 1), 0);
         }
         match file.read_at(&mut bytes[length..], length as u64) {
             Ok(0) => break,

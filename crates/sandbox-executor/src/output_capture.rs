@@ -2,7 +2,7 @@
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+use rustix::fs::{OFlags, fcntl_setfl};
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
 
@@ -20,8 +20,9 @@ impl OutputCapture {
     /// A new stream, with the end to be given to the program.
     pub(crate) fn new(cap: u64) -> rustix::io::Result<(Self, OwnedFd)> {
         let (reader, writer) = pipe_with(PipeFlags::CLOEXEC)?;
-        // Only this end: the program's must block as it would anywhere else.
-        fcntl_setfl(&reader, fcntl_getfl(&reader)? | OFlags::NONBLOCK)?;
+        // Only this end: the program's must block as it would anywhere else. And this one must not, whatever poll says: a
+        // program can open its standard output for reading, and take what is there.
+        fcntl_setfl(&reader, OFlags::NONBLOCK)?;
         let cap = usize::try_from(cap).unwrap_or(usize::MAX);
         Ok((Self { pipe: Some(reader), kept: vec![], seen: 0, cap }, writer))
     }

@@ -2,12 +2,12 @@
 //! cancel.
 
 use std::fs::File;
-use std::io;
+use std::io::{self, BufReader};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, poll};
-use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+use rustix::fs::{OFlags, fcntl_setfl};
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
 use sandbox_base::wait::{is_readable, timespec};
@@ -182,7 +182,7 @@ impl Stage<'_> {
             }
             Some((caps, pipe)) => {
                 let until = began + (limit + patience).saturating_sub(outcome.usage.wall);
-                let mut pipe = TimedPipe { pipe, until, cancel };
+                let mut pipe = BufReader::new(TimedPipe { pipe, until, cancel });
                 let arrival = archive::read_all(&mut pipe, caps, &volumes, &mut SinkRef(sink))
                     .map_err(|error| failure("cannot collect the files of the cell", &error))?;
                 if arrival.cut.is_some() && is_cancelled() {
@@ -306,7 +306,7 @@ impl Streams {
             let next = if refill.is_some() { until.min(patience.until) } else { patience.until };
             let longest = next.saturating_duration_since(now);
             let woken = self.wait(cell, if stopping { &[] } else { cancel }, longest)?;
-            self.read(&mut buffer, observe);
+            self.read(woken.output, &mut buffer, observe);
             if let Some(feed) = &mut self.feed
                 && woken.feed
                 && !feed.pump()
@@ -340,16 +340,20 @@ impl Streams {
 
     /// Reads what is left in the pipes. Every writer is dead, or else they get no further than the output limit.
     fn drain(&mut self, outcome: &Outcome, buffer: &mut [u8], observe: &mut dyn FnMut(Stream, &[u8])) {
-        while self.stdout.has_more() || self.stderr.has_more() {
-            if outcome.end == CellEnd::Lost && (self.stdout.is_over() || self.stderr.is_over()) {
+        loop {
+            let more = [self.stdout.has_more(), self.stderr.has_more()];
+            let lost = outcome.end == CellEnd::Lost && (self.stdout.is_over() || self.stderr.is_over());
+            if more == [false, false] || lost {
                 return;
             }
-            self.read(buffer, observe);
+            self.read(more, buffer, observe);
         }
     }
 
-    fn read(&mut self, buffer: &mut [u8], observe: &mut dyn FnMut(Stream, &[u8])) {
-        for (capture, stream) in [(&mut self.stdout, Stream::Stdout), (&mut self.stderr, Stream::Stderr)] {
+    /// Reads from the streams that have something, or have ended.
+    fn read(&mut self, ready: [bool; 2], buffer: &mut [u8], observe: &mut dyn FnMut(Stream, &[u8])) {
+        let streams = [(&mut self.stdout, Stream::Stdout), (&mut self.stderr, Stream::Stderr)];
+        for ((capture, stream), _) in streams.into_iter().zip(ready).filter(|(_, ready)| *ready) {
             let new = capture.read(buffer);
             if !new.is_empty() {
                 observe(stream, new);
@@ -365,15 +369,21 @@ impl Streams {
             fds.push(PollFd::from_borrowed_fd(fd, flags));
             fds.len() - 1
         });
-        for pipe in [self.stdout.pipe(), self.stderr.pipe()].into_iter().flatten() {
-            fds.push(PollFd::from_borrowed_fd(pipe, PollFlags::IN));
-        }
+        let output = [&self.stdout, &self.stderr].map(|capture| {
+            fds.push(PollFd::from_borrowed_fd(capture.pipe()?, PollFlags::IN));
+            Some(fds.len() - 1)
+        });
         match poll(&mut fds, Some(&timespec(longest))) {
             Ok(_) | Err(Errno::INTR) => {}
             Err(errno) => return Err(failure("cannot wait for the run", &errno.into())),
         }
         let ready = |index: usize| !fds[index].revents().is_empty();
-        Ok(Woken { cell: ready(0), cancel: (1..=cancel.len()).any(ready), feed: feed.is_some_and(ready) })
+        Ok(Woken {
+            cell: ready(0),
+            cancel: (1..=cancel.len()).any(ready),
+            feed: feed.is_some_and(ready),
+            output: output.map(|index| index.is_some_and(ready)),
+        })
     }
 }
 
@@ -445,6 +455,8 @@ struct Woken {
     cell: bool,
     cancel: bool,
     feed: bool,
+    /// Standard output, standard error.
+    output: [bool; 2],
 }
 
 /// Standard input on its way to the program.
@@ -466,7 +478,7 @@ impl Feed {
             Input::Stream(source) => (vec![], Some(source)),
         };
         let (reader, writer) = pipe_with(PipeFlags::CLOEXEC)?;
-        fcntl_setfl(&writer, fcntl_getfl(&writer)? | OFlags::NONBLOCK)?;
+        fcntl_setfl(&writer, OFlags::NONBLOCK)?;
         let mut feed = Self { pipe: writer, pending, written: 0, source };
         // What fits into the pipe needs no waiting later. A stream may have nothing yet.
         let more = feed.source.is_some() || feed.write();

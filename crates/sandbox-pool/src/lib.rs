@@ -35,7 +35,7 @@ mod warm_starts;
 mod zygote;
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -159,7 +159,7 @@ impl Drop for RefillGuard {
         if let Some(shared) = &self.0 {
             let mut shelves = shared.lock();
             shelves.run_settles();
-            wake_makers(&shelves);
+            wake_makers(shelves);
         }
     }
 }
@@ -224,7 +224,7 @@ impl Pool {
         for order in warm.into_iter().chain(plain) {
             shelves.expect(&order, Instant::now(), |id| self.start_maker_of(shared, id, &order));
         }
-        wake_makers(&shelves);
+        wake_makers(shelves);
     }
 
     /// Whether programs of a language start warm, as far as that depends on zygotes.
@@ -265,8 +265,7 @@ impl Pool {
         for order in &orders {
             shelves.expect(order, Instant::now(), |id| self.start_maker_of(shared, id, order));
         }
-        wake_makers(&shelves);
-        drop(shelves);
+        wake_makers(shelves);
         for maker in makers {
             maker.notify_all();
         }
@@ -296,8 +295,7 @@ impl Pool {
     ) -> Result<Option<Cell>, Cancelled> {
         let mut shelves = shared.lock();
         let demand = shelves.demand(order, Instant::now(), |id| self.start_maker_of(shared, id, order));
-        wake_makers(&shelves);
-        drop(shelves);
+        wake_makers(shelves);
         let ready = match demand {
             Demand::Cell(ready) => Some(ready),
             Demand::Wait(waiter) => wait_for_cell(&shared.shelves, &waiter, cancelled)?,
@@ -340,8 +338,11 @@ impl Drop for Pool {
     }
 }
 
-fn wake_makers(shelves: &CellShelves) {
-    for maker in shelves.wanted_makers() {
+/// Wakes the threads that have something to make. They find the lock free.
+fn wake_makers(shelves: MutexGuard<'_, CellShelves>) {
+    let wanted: Vec<_> = shelves.wanted_makers().cloned().collect();
+    drop(shelves);
+    for maker in wanted {
         maker.notify_all();
     }
 }

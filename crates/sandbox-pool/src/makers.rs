@@ -82,7 +82,7 @@ impl PoolShared {
             let ended = self.lock().remove_ended();
             if !ended.is_empty() {
                 drop(ended);
-                crate::wake_makers(&self.lock());
+                crate::wake_makers(self.lock());
             }
             let Some(orders) = self.wait_for_orders(&self.plain, Instant::now() + CHECK, None) else { return };
             let cells: Vec<_> = orders.iter().map(|(_, order)| self.keeper.create(&order.spec)).collect();

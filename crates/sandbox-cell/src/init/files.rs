@@ -8,7 +8,7 @@
 use std::collections::HashMap;
 use std::ffi::{CStr, CString};
 use std::fs::File;
-use std::io::{self, Read, Seek};
+use std::io::{self, BufWriter, Read, Seek, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -78,19 +78,33 @@ impl<'a> Files<'a> {
         Ok(rustix::fs::openat(CWD, real.as_deref().unwrap_or(path), DIRECTORY, Mode::empty())?)
     }
 
-    /// Unpacks an archive.
+    /// Unpacks an archive. Most are small, and are read in one piece.
     pub(super) fn unpack(&mut self, archive: OwnedFd) -> io::Result<()> {
         let mut archive = File::from(archive);
-        archive.rewind()?;
+        let size = rustix::fs::fstat(&archive)?.st_size;
+        match usize::try_from(size) {
+            Ok(size) if size <= SMALL_ARCHIVE => {
+                let mut bytes = vec![0; size];
+                archive.read_exact_at(&mut bytes, 0)?;
+                self.unpack_from(&mut bytes.as_slice())
+            }
+            _ => {
+                archive.rewind()?;
+                self.unpack_from(&mut archive)
+            }
+        }
+    }
+
+    fn unpack_from(&mut self, archive: &mut impl Read) -> io::Result<()> {
         let (mut place, mut number) = (self.open_place(0)?, 0);
         // Input files get an old timestamp, so that any change by a program shows.
         let stamp = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().saturating_sub(ONE_SECOND);
-        while let Some(entry) = next_entry(&mut archive)? {
+        while let Some(entry) = next_entry(archive)? {
             match entry {
                 ArchiveEntry::Into(other) => (place, number) = (self.open_place(other)?, other),
                 ArchiveEntry::Directory { path } => drop(self.make_directories(&place, path.as_str().split('/'))?),
                 ArchiveEntry::File { path, executable, size } => {
-                    let mut content = (&mut archive).take(size);
+                    let mut content = archive.by_ref().take(size);
                     let stat = self.make_file(&place, &path, executable, &mut content, stamp)?;
                     if content.limit() > 0 {
                         return Err(io::ErrorKind::UnexpectedEof.into());
@@ -101,8 +115,9 @@ impl<'a> Files<'a> {
                 }
                 ArchiveEntry::Link { path, target } => {
                     let (parent, name) = self.parent(&place, &path)?;
-                    rustix::fs::symlinkat(&target, &parent, name)?;
-                    self.own(&parent, name)?;
+                    let parent = parent.as_ref().unwrap_or(&place);
+                    rustix::fs::symlinkat(&target, parent, name)?;
+                    self.own(parent, name)?;
                 }
                 ArchiveEntry::Omitted { .. } | ArchiveEntry::End { .. } => {}
             }
@@ -119,20 +134,24 @@ impl<'a> Files<'a> {
         stamp: Duration,
     ) -> io::Result<Stat> {
         let (parent, name) = self.parent(place, path)?;
+        let parent = parent.as_ref().unwrap_or(place);
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let mode = Mode::from_raw_mode(if executable { 0o755 } else { 0o644 });
-        let mut file = File::from(rustix::fs::openat(&parent, name, flags, mode)?);
-        self.own(&parent, name)?;
+        let mut file = File::from(rustix::fs::openat(parent, name, flags, mode)?);
+        self.own(parent, name)?;
         io::copy(content, &mut file)?;
         let time = timespec(stamp);
         rustix::fs::futimens(&file, &Timestamps { last_access: time, last_modification: time })?;
         Ok(rustix::fs::fstat(&file)?)
     }
 
-    /// Opens the parent directory of a path, creating it as needed; returns it with the last component.
-    fn parent<'p>(&self, place: &OwnedFd, path: &'p RelativePath) -> io::Result<(OwnedFd, &'p str)> {
-        let (dirs, name) = path.as_str().rsplit_once('/').unwrap_or(("", path.as_str()));
-        Ok((self.make_directories(place, dirs.split('/').filter(|part| !part.is_empty()))?, name))
+    /// Opens the parent directory of a path, creating it as needed; returns it with the last component. None if it is the
+    /// place itself.
+    fn parent<'p>(&self, place: &OwnedFd, path: &'p RelativePath) -> io::Result<(Option<OwnedFd>, &'p str)> {
+        match path.as_str().rsplit_once('/') {
+            Some((dirs, name)) => Ok((Some(self.make_directories(place, dirs.split('/'))?), name)),
+            None => Ok((None, path.as_str())),
+        }
     }
 
     fn make_directories<'p>(&self, place: &OwnedFd, parts: impl Iterator<Item = &'p str>) -> io::Result<OwnedFd> {
@@ -160,7 +179,7 @@ impl<'a> Files<'a> {
     /// working directory, within the limits. Volumes come first because they matter more if time runs out.
     pub(super) fn collect(&self, caps: FileCaps, to: OwnedFd) -> io::Result<()> {
         let mut collector =
-            Collector { files: self, to: File::from(to), left: caps, place: 0, named: 0, omitted: 0, room: NAMES };
+            Collector { files: self, to: buffered(to), left: caps, place: 0, named: 0, omitted: 0, room: NAMES };
         for (number, volume) in (1..).zip(self.volumes) {
             collector.place = number;
             collector.left = FileCaps { count: u64::MAX, bytes: volume.size };
@@ -175,9 +194,21 @@ impl<'a> Files<'a> {
             Ok(place) => collector.directory(&place, "", 0)?,
             Err(_) => collector.omit(".", Omission::Unreadable)?,
         }
-        write_entry(&mut collector.to, &ArchiveEntry::End { omitted: collector.omitted })
+        write_entry(&mut collector.to, &ArchiveEntry::End { omitted: collector.omitted })?;
+        collector.to.flush()
     }
 }
+
+/// Entries and small files go out in one piece: each write may wake the reader.
+fn buffered(to: OwnedFd) -> BufWriter<File> {
+    BufWriter::with_capacity(SMALL, File::from(to))
+}
+
+/// Up to this size, a file is sent with what is before and after it.
+const SMALL: usize = 4096;
+
+/// Up to this size, an archive is read before it is unpacked.
+const SMALL_ARCHIVE: usize = 64 << 10;
 
 const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
@@ -186,7 +217,7 @@ const ONE_SECOND: Duration = Duration::from_secs(1);
 /// Sends output files.
 struct Collector<'a> {
     files: &'a Files<'a>,
-    to: File,
+    to: BufWriter<File>,
     /// The remaining allowance.
     left: FileCaps,
     place: u8,
@@ -278,7 +309,15 @@ impl Collector<'_> {
             &ArchiveEntry::File { path, executable: program || stat.st_mode & 0o111 != 0, size },
         )?;
         // If the file shrinks from here on, the announced size is wrong: the stream ends, and the reader notices.
-        let copied = io::copy(&mut file.take(size), &mut self.to)?;
+        let mut content = file.take(size);
+        let copied = if size <= SMALL as u64 {
+            let mut bytes = Vec::with_capacity(SMALL);
+            content.read_to_end(&mut bytes)?;
+            self.to.write_all(&bytes)?;
+            bytes.len() as u64
+        } else {
+            io::copy(&mut content, &mut self.to)?
+        };
         if copied == size { Ok(()) } else { Err(io::ErrorKind::UnexpectedEof.into()) }
     }
 

@@ -113,6 +113,16 @@ impl CellFactory {
         })
     }
 
+    /// Prepares what the first cell will probably need, while the caller finds out what it wants. A keeper that is not
+    /// privileged could not come back from the namespace of a cell.
+    pub(super) fn with_first_cell_prepared(mut self) -> Self {
+        if self.namespaces.is_ok() && is_privileged() {
+            self.networks.prepare(self.alone, &self.net);
+        }
+        self.filter(Sockets { internet: false, named: true });
+        self
+    }
+
     /// Records that a launcher started this keeper, and which killed keeper it replaces, if any.
     pub(super) fn launched(&mut self, caller: i32, predecessor: Option<&str>) {
         self.caller = caller;

@@ -86,7 +86,7 @@ fn become_role(role: PrivilegedRole, bridge: Option<BridgeMain>) -> rustix::io::
     // Standard input itself is about to become /dev/null.
     let control = rustix::io::fcntl_dupfd_cloexec(stdin, 3)?;
     match role {
-        PrivilegedRole::Keeper => serve::main(alone, &control, bridge),
+        PrivilegedRole::Keeper => serve::main(alone, &control, bridge, false),
         PrivilegedRole::Launcher => launcher::main(&control),
     }
 }
@@ -119,7 +119,7 @@ pub(super) fn fork(control: &OwnedFd, bridge: Option<BridgeMain>) -> Result<Chil
         let variables: Vec<_> = inherited().collect();
         let served = block
             .erase(alone, PrivilegedRole::Keeper.name(), &variables)
-            .and_then(|()| serve::main(alone, control, bridge));
+            .and_then(|()| serve::main(alone, control, bridge, true));
         exit_now(i32::from(served.is_err()));
     };
     fork_into(alone, Namespaces::NONE, None, keeper).map_err(failed)

@@ -33,6 +33,8 @@ pub(super) struct Networks {
     most_free: usize,
     /// Whether a cell has got one.
     used: bool,
+    /// One that was created for the first cell.
+    prepared: Option<OwnedFd>,
     /// Where this process is while it makes none: its own sockets must not be in a namespace of a cell.
     home: Option<OwnedFd>,
     /// Those of cells that have not been seen to end.
@@ -66,14 +68,27 @@ pub(super) struct FreshNetwork {
 impl Networks {
     /// Keeps at most so many that no cell uses.
     pub(super) fn new(most_free: usize) -> Self {
-        Self { most_free, used: false, home: None, in_use: vec![], free: VecDeque::new() }
+        Self { most_free, used: false, prepared: None, home: None, in_use: vec![], free: VecDeque::new() }
+    }
+
+    /// Creates the namespace of the first cell, and comes back to the network of a privileged keeper. If that fails, the
+    /// error is that of the first cell, which tries again.
+    pub(super) fn prepare(&mut self, alone: SingleThreaded, home: &OwnedFd) {
+        if let Ok(network) = create(alone, false)
+            && enter(home).is_ok()
+        {
+            self.prepared = Some(network.namespace);
+        }
     }
 
     /// A network namespace for a cell.
     pub(super) fn take(&mut self, alone: SingleThreaded, spec: &CellSpec) -> rustix::io::Result<FreshNetwork> {
         // The first cell of a keeper may be its only one. A namespace for this process would then be created for nothing.
         if !std::mem::replace(&mut self.used, true) {
-            return create(alone, false);
+            return match self.prepared.take() {
+                Some(namespace) => Ok(FreshNetwork { namespace, sockets: None }),
+                None => create(alone, false),
+            };
         }
         if self.home.is_none() {
             unshare(alone, Namespaces::NET)?;

@@ -96,15 +96,22 @@ struct KeeperServer<'a> {
     buffer: Vec<u8>,
 }
 
-/// The keeper's main function: serves until its caller is gone and its last cell is deleted.
-pub(super) fn main(alone: SingleThreaded, control: &OwnedFd, bridge: Option<BridgeMain>) -> Result<(), Errno> {
+/// The keeper's main function: serves until its caller is gone and its last cell is deleted. `hurried` if the caller waits
+/// for its first cell.
+pub(super) fn main(
+    alone: SingleThreaded,
+    control: &OwnedFd,
+    bridge: Option<BridgeMain>,
+    hurried: bool,
+) -> Result<(), Errno> {
     detach(control, c"sandbox-keeper")?;
     let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
     epoll::add(&epoll, control, epoll::EventData::new_u64(CONTROL), epoll::EventFlags::IN)?;
     let mut server = KeeperServer {
         control,
         epoll,
-        factory: CellFactory::open(alone),
+        factory: CellFactory::open(alone)
+            .map(|factory| if hurried { factory.with_first_cell_prepared() } else { factory }),
         cells: HashMap::new(),
         deadlines: Deadlines::default(),
         clearing: HashMap::new(),
