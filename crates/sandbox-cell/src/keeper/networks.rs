@@ -14,7 +14,9 @@
 //! memory that no cell uses.
 
 use std::collections::VecDeque;
+use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::FileExt;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, poll};
@@ -46,8 +48,15 @@ pub(super) struct Networks {
 #[derive(Debug)]
 struct KeptNetwork {
     namespace: OwnedFd,
-    /// The number of sockets that it had before its first cell.
-    sockets: u64,
+    sockets: SocketCount,
+}
+
+/// The number of sockets in a network namespace, which can be read from outside.
+#[derive(Debug)]
+pub(super) struct SocketCount {
+    statistics: File,
+    /// The number before the first cell.
+    before: u64,
 }
 
 #[derive(Debug)]
@@ -61,8 +70,8 @@ struct UsedNetwork {
 #[derive(Debug)]
 pub(super) struct FreshNetwork {
     pub(super) namespace: OwnedFd,
-    /// The number of sockets in it, if it may be used again.
-    sockets: Option<u64>,
+    /// Present if it may be used again.
+    sockets: Option<SocketCount>,
 }
 
 impl Networks {
@@ -90,17 +99,17 @@ impl Networks {
                 None => create(alone, false),
             };
         }
+        let may_be_kept = spec.network == Network::None && spec.disabled_layers().is_empty();
+        if may_be_kept && let Some(found) = self.find() {
+            return Ok(found);
+        }
         if self.home.is_none() {
             unshare(alone, Namespaces::NET)?;
             self.home = Some(open_here()?);
         }
-        let found = if spec.network == Network::None && spec.disabled_layers().is_empty() {
-            self.find().map_or_else(|| create(alone, true), Ok)
-        } else {
-            create(alone, false)
-        };
+        let created = create(alone, may_be_kept);
         self.home.as_ref().map_or(Ok(()), enter)?;
-        found
+        created
     }
 
     /// A namespace whose cell has ended and has left nothing.
@@ -109,7 +118,7 @@ impl Networks {
             let _ = self.collect(None, Some(Duration::ZERO));
         }
         while let Some(KeptNetwork { namespace, sockets }) = self.free.pop_front() {
-            if enter(&namespace).is_ok() && sockets_here() == Some(sockets) {
+            if sockets.now() == Some(sockets.before) {
                 return Some(FreshNetwork { namespace, sockets: Some(sockets) });
             }
         }
@@ -164,7 +173,7 @@ impl Networks {
 /// Creates a namespace and moves this process into it.
 fn create(alone: SingleThreaded, to_be_kept: bool) -> rustix::io::Result<FreshNetwork> {
     unshare(alone, Namespaces::NET)?;
-    Ok(FreshNetwork { namespace: open_here()?, sockets: if to_be_kept { sockets_here() } else { None } })
+    Ok(FreshNetwork { namespace: open_here()?, sockets: if to_be_kept { SocketCount::here() } else { None } })
 }
 
 fn enter(namespace: &OwnedFd) -> rustix::io::Result<()> {
@@ -176,10 +185,21 @@ pub(super) fn open_here() -> rustix::io::Result<OwnedFd> {
     rustix::fs::open(c"/proc/self/ns/net", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
 }
 
-/// How many sockets exist in the network namespace that this process is in.
-fn sockets_here() -> Option<u64> {
-    let text = std::fs::read_to_string("/proc/self/net/sockstat").ok()?;
-    text.strip_prefix("sockets: used ")?.lines().next()?.trim().parse().ok()
+impl SocketCount {
+    /// Of the network namespace that this process is in.
+    fn here() -> Option<Self> {
+        let count = Self { statistics: File::open("/proc/self/net/sockstat").ok()?, before: 0 };
+        Some(Self { before: count.now()?, ..count })
+    }
+
+    /// How many sockets exist in the namespace in which the file was opened. The kernel writes the file anew for each read
+    /// from its beginning.
+    fn now(&self) -> Option<u64> {
+        let mut start = [0; 64];
+        let length = self.statistics.read_at(&mut start, 0).ok()?;
+        let text = std::str::from_utf8(&start[..length]).ok()?;
+        text.strip_prefix("sockets: used ")?.split_once('\n')?.0.trim().parse().ok()
+    }
 }
 
 #[cfg(test)]
@@ -195,7 +215,8 @@ mod tests {
         let process = Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::null()).spawn().expect("cat");
         let pid = Pid::from_child(&process);
         let init = Child { pid, pidfd: pidfd_open(pid, PidfdFlags::empty()).expect("a pidfd") };
-        networks.keep(FreshNetwork { namespace: open_here().expect("a namespace"), sockets: Some(0) }, &init);
+        networks
+            .keep(FreshNetwork { namespace: open_here().expect("a namespace"), sockets: SocketCount::here() }, &init);
         process
     }
 
