@@ -150,7 +150,7 @@ async fn jobs_are_taken_in_the_order_they_came() {
         }
         assert!(take(store).await.is_none());
         assert_eq!(store.backlog().await.expect("count").waiting, 0);
-        let attempt = Attempt { id: ids[0], number: 1 };
+        let attempt = get(store, ids[0]).await.attempt();
         let result = RunResult { metrics: Metrics { cpu_time: 1.5, ..Metrics::default() }, ..succeeded("2") };
         store.finish(attempt, vec![], Arc::new(result.clone())).await.expect("finish");
         let job = get(store, ids[0]).await;

@@ -257,7 +257,7 @@ impl Embedded {
             Ok(taken)
         };
         let Some(header) = self.writer.run(Need::Soon, call).await? else { return Ok(None) };
-        let attempt = Attempt { id: header.id, number: header.attempts };
+        let attempt = header.attempt();
         let job = self.read(move |transaction| whole(transaction, header.clone())).await;
         if job.is_err() {
             // It does not run, and would otherwise seem to until the next start.

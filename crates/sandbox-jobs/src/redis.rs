@@ -26,6 +26,7 @@ mod timers;
 mod transitions;
 
 use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -70,6 +71,8 @@ pub struct RedisStore {
     lease: Duration,
     /// The notification of work that was known before the last look for it.
     looked: AtomicU64,
+    /// Stands for this server.
+    server: u64,
     turns: Mutex<KnownTurns>,
     deliveries: NextLook,
     sweeps: NextLook,
@@ -109,6 +112,7 @@ impl RedisStore {
             retention,
             lease,
             looked: AtomicU64::new(0),
+            server: random(),
             turns: Mutex::default(),
             deliveries: NextLook::default(),
             sweeps: NextLook::default(),
@@ -169,6 +173,16 @@ fn json(value: &impl serde::Serialize) -> String {
 /// Whether Redis has no memory for more jobs.
 pub(crate) fn is_full(error: &RedisError) -> bool {
     error.code() == Some("OOM")
+}
+
+/// Whether the answer was lost, so that the call may have had its effect.
+pub(crate) fn is_unanswered(error: &RedisError) -> bool {
+    error.is_io_error() || error.is_timeout() || error.code() == Some("LOADING")
+}
+
+/// A random number other than 0.
+fn random() -> u64 {
+    RandomState::new().hash_one(0).max(1)
 }
 
 fn unexpected(what: &'static str) -> RedisError {

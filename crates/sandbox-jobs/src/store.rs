@@ -70,7 +70,7 @@ impl StoreError {
         match self {
             Self::File(_) | Self::Gone => false,
             #[cfg(feature = "redis")]
-            Self::Redis(error) => error.is_io_error() || error.is_timeout() || error.code() == Some("LOADING"),
+            Self::Redis(error) => crate::redis::is_unanswered(error),
         }
     }
 }

@@ -5,6 +5,7 @@ use std::sync::{Arc, MutexGuard, PoisonError};
 
 use sandbox_executor::RunEvent;
 
+use super::record::written_nonce;
 use super::{RESULT_EVENT, RedisStore, Result, json, parse, scripts};
 use crate::model::{Attempt, Event, JobId};
 
@@ -12,7 +13,7 @@ use crate::model::{Attempt, Event, JobId};
 /// from a batch whose answer was lost or comes later, and are not appended again.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct AppendState {
-    pub(super) attempt: u32,
+    pub(super) attempt: Attempt,
     /// The number of the last event that is known to be stored.
     pub(super) last: u64,
 }
@@ -24,7 +25,7 @@ impl RedisStore {
 
     /// Forgets the events of an attempt that has ended. This server may run the next attempt already.
     pub(super) fn forget_appends(&self, attempt: Attempt) {
-        self.appends().retain(|id, state| *id != attempt.id || state.attempt != attempt.number);
+        self.appends().retain(|id, state| *id != attempt.id || state.attempt != attempt);
     }
 
     /// Records what happened in an attempt. Returns false if it is not the job's current one.
@@ -32,16 +33,19 @@ impl RedisStore {
     /// After a failure the same events have to be passed again, and may be followed by more: those that were stored are not
     /// stored twice.
     pub(crate) async fn append(&self, attempt: Attempt, events: Vec<RunEvent>) -> Result<bool> {
-        let state = self.appends().get(&attempt.id).copied().filter(|state| state.attempt == attempt.number);
+        let state = self.appends().get(&attempt.id).copied().filter(|state| state.attempt == attempt);
         let mut call = self.call(&scripts::APPEND);
-        call.key(self.of("events", attempt.id)).arg(attempt.id.to_string()).arg(attempt.number);
+        call.key(self.of("events", attempt.id))
+            .arg(attempt.id.to_string())
+            .arg(attempt.number)
+            .arg(written_nonce(attempt.nonce));
         call.arg(state.map_or_else(String::new, |state| state.last.to_string()));
         for event in &events {
             call.arg(json(event));
         }
         let last: i64 = call.invoke_async(&mut self.connection().await?).await?;
         let Ok(last) = u64::try_from(last) else { return Ok(false) };
-        if let Some(state) = self.appends().get_mut(&attempt.id).filter(|state| state.attempt == attempt.number) {
+        if let Some(state) = self.appends().get_mut(&attempt.id).filter(|state| state.attempt == attempt) {
             state.last = last;
         }
         Ok(true)

@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 use redis::ScriptInvocation;
 
 use super::events::AppendState;
-use super::record::JobRecord;
+use super::record::{JobRecord, written_nonce};
 use super::timers::{SWEEP, wait_past};
-use super::{RedisStore, Result, decoded, json, parse, scripts, unexpected};
+use super::{RedisStore, Result, decoded, is_unanswered, json, parse, random, scripts, unexpected};
 use crate::header::JobHeader;
 use crate::idempotency::known_key;
 use crate::model::{
@@ -18,6 +18,9 @@ use crate::model::{
 
 /// A request of at least so many bytes is read apart from the step that takes its job, which stops all of Redis.
 const LARGE_REQUEST: u64 = 64 << 10;
+
+/// How long to wait before a call whose answer was lost is repeated.
+const REPEAT: Duration = Duration::from_millis(100);
 
 /// How long it is taken for granted that the jobs of one owner still wait.
 const TURNS_HOLD: Duration = Duration::from_secs(1);
@@ -153,11 +156,16 @@ impl RedisStore {
         let asked = self.turns().asked.clone().unwrap_or_default();
         let (lanes, requests) = (offer.lanes(), format!("{}:request:", self.prefix));
         let mut call = self.call(&scripts::TAKE);
-        call.arg(owner.unwrap_or_default()).arg(self.lease.as_secs_f64()).arg(u8::from(offer.alone));
-        call.arg(requests).arg(LARGE_REQUEST).arg(lanes.len()).arg(lanes);
+        call.key(self.key(&format!("taken:{:x}", self.server)));
+        call.arg(owner.unwrap_or_default()).arg(self.lease.as_secs_f64());
+        call.arg(written_nonce(random()))
+            .arg(u8::from(offer.alone))
+            .arg(requests)
+            .arg(LARGE_REQUEST)
+            .arg(lanes.len())
+            .arg(lanes);
         asked.add_to(&mut call);
-        let taken: Option<(String, String, String, String, WrittenTurns)> =
-            call.invoke_async(&mut self.connection().await?).await?;
+        let taken: Option<(String, String, String, String, WrittenTurns)> = self.until_answered(&call).await?;
         let Some((id, text, request, webhook, turns)) = taken else {
             self.turns().known = None;
             return Ok(None);
@@ -165,13 +173,40 @@ impl RedisStore {
         self.turns().note(asked, work, named(turns));
         let id = id.parse().map_err(|_| unexpected("a queued job has no id"))?;
         let header = decoded(id, &text)?.header;
-        let state = AppendState { attempt: header.attempts, last: header.last_event };
+        let attempt = header.attempt();
+        let state = AppendState { attempt, last: header.last_event };
         let job = match parse(Some(&request)) {
-            Some(request) => Some(header.job(request, None, parse(Some(&webhook)))),
-            None => self.whole(header).await?,
+            Some(request) => Ok(Some(header.job(request, None, parse(Some(&webhook))))),
+            None => self.whole(header).await,
         };
-        self.appends().insert(id, state);
-        Ok(job)
+        if job.is_err() {
+            // It does not run, and would otherwise seem to until its lease ends, which makes it a suspect.
+            let _ = self.put_back(attempt).await;
+        } else {
+            self.appends().insert(id, state);
+        }
+        job
+    }
+
+    /// Repeats a call that takes a job if its answer was lost, for as long as the job would have a lease.
+    async fn until_answered<T: redis::FromRedisValue>(&self, call: &ScriptInvocation<'_>) -> Result<T> {
+        let began = Instant::now();
+        let mut connection = self.connection().await?;
+        loop {
+            match call.invoke_async(&mut connection).await {
+                Err(error) if is_unanswered(&error) => loop {
+                    if began.elapsed() >= self.lease {
+                        return Err(error);
+                    }
+                    tokio::time::sleep(REPEAT).await;
+                    if let Ok(renewed) = self.connection().await {
+                        connection = renewed;
+                        break;
+                    }
+                },
+                answer => return answer,
+            }
+        }
     }
 
     /// Waits until a job may have been queued since the last look, or for this long. While there are notifications, it waits
@@ -190,7 +225,7 @@ impl RedisStore {
         let mut call = self.call(&scripts::HEARTBEAT);
         call.arg(self.lease.as_secs_f64());
         for attempt in &attempts {
-            call.arg(attempt.id.to_string()).arg(attempt.number);
+            call.arg(attempt.id.to_string()).arg(attempt.number).arg(written_nonce(attempt.nonce));
         }
         let mut connection = self.heartbeats.connection().await?;
         let (cancelled, lost): (Vec<String>, Vec<String>) = call.invoke_async(&mut connection).await?;

@@ -286,7 +286,7 @@ async fn the_late_end_of_an_attempt_does_not_disturb_the_next_one() {
     assert!(!store.put_back(first).await.expect("put back"));
     assert!(!store.finish(first, vec![], printed("")).await.expect("finish"));
     assert!(store.heartbeat(vec![first]).await.expect("heartbeat").lost.contains(&id));
-    assert_eq!(store.appends().get(&id).map(|state| state.attempt), Some(2));
+    assert_eq!(store.appends().get(&id).map(|state| state.attempt), Some(second));
 }
 
 #[tokio::test]
