@@ -55,7 +55,7 @@ impl From<StoreError> for Problem {
 }
 
 pub(crate) fn unavailable() -> Problem {
-    Problem::new(Code::Unavailable, "the job store cannot be reached now").retry_after(2)
+    Problem::new(Code::Unavailable, "the job store is unavailable").retry_after(2)
 }
 
 fn unknown(id: &str) -> Problem {
