@@ -16,8 +16,8 @@ use crate::embedded::MOST_SCANNED;
 use crate::redis::{LEASE, RedisSettings, RedisStore};
 use crate::store::Usage;
 use crate::{
-    Attempt, Backlog, Created, Delivery, Exceeded, Filter, HeartbeatReport, Job, JobHeader, JobId, JobStatus, JobStore,
-    Labels, MOST_FAILURES, NewJob, Offer, Progress, StoreLimits, Turns, Webhook,
+    Backlog, Created, Delivery, Exceeded, Filter, HeartbeatReport, Job, JobHeader, JobId, JobStatus, JobStore, Labels,
+    MOST_FAILURES, NewJob, Offer, Progress, StoreLimits, Turns, Webhook,
 };
 
 const RETENTION: Duration = Duration::from_secs(60);

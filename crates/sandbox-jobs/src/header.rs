@@ -259,6 +259,11 @@ pub(crate) fn gave_up(failures: u32) -> RunResult {
     ))
 }
 
+/// The result of a job that cannot be run.
+pub(crate) fn unreadable() -> RunResult {
+    RunResult::internal_error("cannot read the request of the job in the job store".to_owned())
+}
+
 /// The event for clients that follow a job: what came before does not count.
 pub(crate) fn restarted(header: &JobHeader) -> RunEvent {
     RunEvent::Restarted { attempt: header.attempts + 1 }

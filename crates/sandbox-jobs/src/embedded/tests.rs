@@ -490,3 +490,38 @@ async fn the_writer_survives_an_operation_that_panics() {
     }
     assert_consistent(&store, "afterwards");
 }
+
+#[tokio::test]
+async fn a_job_that_cannot_be_read_neither_seems_to_run_nor_blocks_others() {
+    let dir = tempfile::tempdir().expect("tempdir");
+    let store = Embedded::open(&dir.path().join("jobs.redb"), RETENTION).expect("open");
+    let mut ids = vec![];
+    for _ in 0..3 {
+        let Created::New(job) = store.create(NewJob::of(JsonRequest::default()), LIMITS).await.expect("create") else {
+            panic!("it is new");
+        };
+        ids.push(job.id);
+    }
+    let (no_header, no_request) = (ids[0].number(), ids[1].number());
+    let damage = move |transaction: &WriteTransaction| {
+        transaction.open_table(super::tables::HEADERS)?.remove(no_header)?;
+        transaction.open_table(REQUESTS)?.remove(no_request)?;
+        for index in [DELAYED, EXPIRING, ENDED] {
+            transaction.open_table(index)?.insert((1, no_header), ())?;
+        }
+        Ok(())
+    };
+    store.writer.run(Need::Durable, damage).await.expect("write");
+    let bounded = async {
+        assert_eq!(store.sweep().await.expect("sweep"), None);
+        store.expire().await.expect("expire");
+    };
+    tokio::time::timeout(Duration::from_secs(30), bounded).await.expect("it ends");
+    let take = async || store.take(None, &Offer::default()).await.expect("take").map(|job| job.id);
+    assert_eq!(take().await, None, "the entry without a header goes");
+    assert_eq!(take().await, None, "the job without a request fails");
+    let failed = store.header(ids[1]).await.expect("header").expect("there");
+    assert_eq!((failed.status, failed.failures, failed.delayed), (JobStatus::Queued, 1, true));
+    assert_eq!(take().await, Some(ids[2]));
+    assert_eq!(store.backlog().await.expect("backlog").waiting, 1);
+}

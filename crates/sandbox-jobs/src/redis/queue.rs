@@ -1,7 +1,7 @@
 //! The queue: jobs are created, offered to workers by owner, taken, and kept by the heartbeats of their server.
 
 use std::sync::atomic::Ordering;
-use std::sync::{MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use redis::ScriptInvocation;
@@ -10,7 +10,7 @@ use super::events::AppendState;
 use super::record::{JobRecord, written_nonce};
 use super::timers::{SWEEP, wait_past};
 use super::{RedisStore, Result, decoded, is_unanswered, json, parse, random, scripts, unexpected};
-use crate::header::JobHeader;
+use crate::header::{JobHeader, unreadable};
 use crate::idempotency::known_key;
 use crate::model::{
     Attempt, Backlog, Created, Exceeded, HeartbeatReport, Job, JobId, Labels, NewJob, Offer, StoreLimits, Turns,
@@ -179,11 +179,11 @@ impl RedisStore {
             Some(request) => Ok(Some(header.job(request, None, parse(Some(&webhook))))),
             None => self.whole(header).await,
         };
-        if job.is_err() {
-            // It does not run, and would otherwise seem to until its lease ends, which makes it a suspect.
-            let _ = self.put_back(attempt).await;
-        } else {
-            self.appends().insert(id, state);
+        // One that does not run would otherwise seem to until its lease ends, and then be a suspect.
+        match &job {
+            Ok(Some(_)) => drop(self.appends().insert(id, state)),
+            Ok(None) => drop(self.fail(attempt, Arc::new(unreadable())).await?),
+            Err(_) => drop(self.put_back(attempt).await),
         }
         job
     }

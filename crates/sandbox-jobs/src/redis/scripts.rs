@@ -283,16 +283,23 @@ if known_nonce == nonce then
         return taken(known, job, text)
     end
 end
-local first, best
+local first, best, place_of_best, lane
 for at = 9, 8 + lanes do
     local prefix = ARGV[at] .. '\0' .. owner
     local member = call('ZRANGEBYLEX', READY, '[' .. prefix .. '\0', '(' .. prefix .. '\1', 'LIMIT', 0, 1)[1]
     local rank = member and string.sub(member, #prefix + 2)
-    if rank and (not best or rank < best) then first, best = string.sub(rank, 5), rank end
+    if rank and (not best or rank < best) then
+        first, best, place_of_best, lane = string.sub(rank, 5), rank, member, prefix
+    end
 end
 if not first then return false end
 local before, text = get(first)
-if not before then return redis.error_reply('ERR a queued job has no header') end
+if not before then
+    -- It would stay the first of its owner for ever.
+    call('ZREM', READY, place_of_best); call('ZREM', READY_SINCE, first); count(LANES, lane, -1)
+    count(WAITING, owner, -1); count(COUNTERS, 'queued', -1)
+    return false
+end
 -- One that has expired is ended by the next look.
 if before.x and before.a == 0 and before.x <= time then return false end
 local after = cjson.decode(text)

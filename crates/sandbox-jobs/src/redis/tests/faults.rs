@@ -215,3 +215,18 @@ async fn a_job_whose_request_cannot_be_read_goes_back_to_the_queue() {
     let job = take(&store).await.expect("it is queued");
     assert_eq!((job.id, job.attempts, job.request.code), (header.id, 2, Some(code)));
 }
+
+#[tokio::test]
+async fn a_job_that_cannot_be_read_neither_seems_to_run_nor_blocks_others() {
+    let server = RedisServer::on_socket(&[]);
+    let store = store_in(&server).await;
+    let (no_header, no_request, good) = (create(&store).await, create(&store).await, create(&store).await);
+    on(&server, &["HDEL", "{sandbox}:jobs", &no_header.to_string()]).await;
+    on(&server, &["DEL", &format!("{{sandbox}}:request:{no_request}")]).await;
+    assert!(take(&store).await.is_none(), "the entry without a header goes");
+    assert!(take(&store).await.is_none(), "the job without a request fails");
+    let failed = store.header(no_request).await.expect("header").expect("there");
+    assert_eq!((failed.status, failed.failures, failed.delayed), (JobStatus::Queued, 1, true));
+    assert_eq!(take(&store).await.map(|job| job.id), Some(good));
+    assert_eq!(store.backlog().await.expect("backlog").waiting, 1);
+}
