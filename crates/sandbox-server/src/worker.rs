@@ -18,6 +18,7 @@ use crate::capacity::{Owner, Slot};
 use crate::recorder::{EventBatch, Recorder, persist};
 use crate::runs::{CancelHandle, perform, survive_panic};
 use crate::state::App;
+use crate::tasks::OnPanic;
 
 /// The longest that the worker waits before it looks at the queue again.
 const GLANCE: Duration = Duration::from_secs(1);
@@ -304,6 +305,7 @@ fn carry_out(app: &Arc<App>, handle: &Handle, job: &Job, slot: Slot, mut share: 
     };
     let here = Arc::new(RunningJob { stop: stop.clone(), cancelled: AtomicBool::new(false), attempt });
     running(app).insert(job.id, Arc::clone(&here));
+    let guard = fail_on_panic(app, handle, attempt);
     let lost = Arc::clone(&here);
     let late = app.metrics.late_output();
     let mut recorder = Recorder::start(
@@ -324,6 +326,7 @@ fn carry_out(app: &Arc<App>, handle: &Handle, job: &Job, slot: Slot, mut share: 
     drop(slot);
     let app = Arc::clone(app);
     handle.spawn(async move {
+        let _guard = guard;
         let last = recorder.finish(ended.as_deref().ok()).await;
         let end = AttemptEnd::of(ended, last, here.cancelled.load(Ordering::Relaxed));
         if matches!(end, AttemptEnd::KeeperEnd(_)) {
@@ -331,10 +334,32 @@ fn carry_out(app: &Arc<App>, handle: &Handle, job: &Job, slot: Slot, mut share: 
             app.keeper.wait_for_next(keeper).await;
         }
         conclude(&app, attempt, end).await;
-        // The next attempt may run here already.
-        running(&app).retain(|_, job| job.attempt != attempt);
+        forget(&app, attempt);
         drop(share);
     });
+}
+
+/// Notes that an attempt does not run here any more. The next one may already.
+fn forget(app: &App, attempt: Attempt) {
+    running(app).retain(|_, job| job.attempt != attempt);
+}
+
+/// Ends an attempt as a failure of the host if the thread that runs it or the task that records its end panics. Otherwise its
+/// lease would be renewed for ever, and the job would never end.
+fn fail_on_panic(app: &Arc<App>, handle: &Handle, attempt: Attempt) -> OnPanic<impl FnOnce() + use<>> {
+    let (app, handle) = (Arc::clone(app), handle.clone());
+    OnPanic::new(move || {
+        app.metrics.panic();
+        tracing::error!(id = %attempt.id, attempt = attempt.number, "recording a job panicked");
+        let own = Arc::clone(&app);
+        let failed = internal_error("the end of the run could not be recorded: internal error".to_owned());
+        let recorded = async move { conclude(&own, attempt, AttemptEnd::HostFailure(failed)).await };
+        handle.clone().spawn(async move {
+            // If this panics as well, at least the lease ends.
+            let _ = handle.spawn(recorded).await;
+            forget(&app, attempt);
+        });
+    })
 }
 
 fn internal_error(error: String) -> Arc<RunResult> {
