@@ -184,6 +184,7 @@ async fn events_can_be_followed_from_anywhere() {
             store.events(id, after, 100).await.expect("events").iter().map(|event| event.number).collect()
         };
         assert_eq!((numbers(0).await, numbers(2).await, numbers(9).await), (vec![1, 2, 3], vec![3], vec![]));
+        assert_eq!(numbers(u64::MAX).await, [0; 0], "{}", store.name());
         assert_eq!(store.events(id, 2, 100).await.expect("events")[0].what.name(), "result");
     }
 }

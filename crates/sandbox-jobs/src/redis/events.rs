@@ -9,6 +9,9 @@ use super::record::written_nonce;
 use super::{RESULT_EVENT, RedisStore, Result, json, parse, scripts};
 use crate::model::{Attempt, Event, JobId};
 
+/// The largest number of an event that the numbers of scripts can hold. No job has so many.
+const LAST_EVENT: u64 = 1 << 53;
+
 /// The events of an attempt that this server runs. No other server appends to them, so those after the last known one are
 /// from a batch whose answer was lost or comes later, and are not appended again.
 #[derive(Debug, Clone, Copy)]
@@ -54,7 +57,7 @@ impl RedisStore {
     /// The next events of a job after one of them, at most this many.
     pub(crate) async fn events(&self, id: JobId, after: u64, most: usize) -> Result<Vec<Event>> {
         let mut call = self.call(&scripts::EVENTS);
-        call.key(self.of("events", id)).arg(id.to_string()).arg(after).arg(most);
+        call.key(self.of("events", id)).arg(id.to_string()).arg(after.min(LAST_EVENT)).arg(most);
         let mut connection = self.connection().await?;
         let (first, written): (u64, Vec<String>) = call.invoke_async(&mut connection).await?;
         let mut events = vec![];
