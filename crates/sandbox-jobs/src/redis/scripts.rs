@@ -68,6 +68,14 @@ local function size(job) return OVERHEAD + (job.q or 0) + (job.r or 0) + (job.m 
 -- A full Redis refuses a script whose first write needs memory. One that ends or renews a job has to go on: this write
 -- needs none.
 local function even_if_full() call('HDEL', COUNTERS, '') end
+-- Notes that Redis answers. Returns for how many seconds no lease may end, because servers must have the time to renew theirs
+-- after Redis did not answer: it hung, was restarted, or has a new primary.
+local function grace_left(time, lease)
+    even_if_full()
+    if time - number(COUNTERS, 'seen') > 2 then call('HSET', COUNTERS, 'grace', time + lease) end
+    call('HSET', COUNTERS, 'seen', time)
+    return math.max(number(COUNTERS, 'grace') - time, 0)
+end
 local function timer(kind, id, at)
     if at then call('ZADD', TIMERS, at, kind .. id) else call('ZREM', TIMERS, kind .. id) end
 end
@@ -227,21 +235,23 @@ call('ZADD', INDEX, 0, id); call('ZADD', OWNED, 0, owner .. '\0' .. id)
 return {'new', cjson.encode(job)}
 ";
 
-    /// Queues delayed jobs whose time has come. Returns the running jobs whose lease has ended, the queued jobs that have
-    /// expired, and the seconds until there is more to do.
+    /// Queues delayed jobs whose time has come. Argument: the lease. Returns the running jobs whose lease has ended, the queued
+    /// jobs that have expired, and the seconds until there is more to do.
     SWEEP = r"
 local time, left, any_due, lapsed, expired = now(), 3600, false, {}, {}
+local any_runs = call('EXISTS', RUNNING) == 1
+local grace = any_runs and grace_left(time, tonumber(ARGV[2])) or 0
 local timers = call('ZRANGE', TIMERS, 0, 99, 'WITHSCORES')
 for at = 1, #timers, 2 do
     left = tonumber(timers[at + 1]) - time
     if left > 0 then break end
-    any_due = true
     local kind, id = string.sub(timers[at], 1, 1), string.sub(timers[at], 2)
     local before, after = get(id), get(id)
+    any_due = any_due or kind ~= 'r' or grace == 0
     if not before then
         timer(kind, id, nil)
     elseif kind == 'r' then
-        table.insert(lapsed, id)
+        if grace == 0 then table.insert(lapsed, id) end
     elseif kind == 'x' then
         table.insert(expired, id)
     else
@@ -249,6 +259,9 @@ for at = 1, #timers, 2 do
         put(id, before, after)
     end
 end
+if grace > 0 then left = left > 0 and math.min(left, grace) or grace end
+-- While jobs run, servers look so often that a gap means that Redis did not answer.
+if any_runs then left = math.min(left, 1) end
 return {lapsed, expired, any_due and '0' or string.format('%.3f', left)}
 ";
 
@@ -305,6 +318,8 @@ if before.x and before.a == 0 and before.x <= time then return false end
 local after = cjson.decode(text)
 after.s = 'r'; after.a = before.a + 1; after.t = time
 after.A = alone == '1' and true or nil; after.N = nonce
+-- Before this, there was no lease that Redis could have kept from being renewed.
+if call('EXISTS', RUNNING) == 0 then call('HSET', COUNTERS, 'seen', time) end
 put(first, before, after)
 timer('r', first, time + tonumber(lease))
 call('HSET', TURNS, owner, call('HINCRBY', COUNTERS, 'turn', 1))
@@ -314,13 +329,13 @@ return taken(first, after, cjson.encode(after))
 
     /// Renews the leases of attempts (id, number and nonce of each). Returns those to be cancelled, and those that are lost.
     HEARTBEAT = r"
-even_if_full()
-local time, cancelled, lost = now() + tonumber(ARGV[2]), {}, {}
+local time, lease, cancelled, lost = now(), tonumber(ARGV[2]), {}, {}
+grace_left(time, lease)
 for at = 3, #ARGV, 3 do
     local id = ARGV[at]
     local job = get(id)
     if is_current(job, ARGV[at + 1], ARGV[at + 2]) then
-        timer('r', id, time)
+        timer('r', id, time + lease)
         if job.C then table.insert(cancelled, id) end
     else
         table.insert(lost, id)

@@ -165,7 +165,6 @@ async fn a_late_result_of_a_paused_server_is_refused() {
     let server = RedisServer::on_socket(&[]);
     let lease = Duration::from_millis(100);
     let (paused, other) = (store_with_lease(&server, lease).await, store_with_lease(&server, LONG).await);
-    other.link.make_older(LONG);
     let id = create(&paused).await;
     let first = take(&paused).await.expect("one").attempt();
     assert!(take(&other).await.is_none(), "it is leased");

@@ -153,6 +153,23 @@ async fn an_outage_longer_than_a_lease_interrupts_no_job() {
 }
 
 #[tokio::test]
+async fn a_redis_that_hangs_longer_than_a_lease_interrupts_no_job() {
+    let lease = Duration::from_secs(3);
+    let server = RedisServer::on_socket(&[]);
+    let (store, other) = (store_with_lease(&server, lease).await, store_with_lease(&server, lease).await);
+    create(&store).await;
+    let attempt = take(&store).await.expect("one").attempt();
+    // Neither server has a command in flight, and both keep their connections.
+    server.signal("-STOP");
+    tokio::time::sleep(lease + Duration::from_millis(500)).await;
+    server.signal("-CONT");
+    until_it_works(async || other.sweep().await).await;
+    assert_eq!(other.header(attempt.id).await.expect("header").map(|header| header.status), Some(JobStatus::Running));
+    assert_eq!(store.heartbeat(vec![attempt]).await.expect("heartbeat"), HeartbeatReport::default());
+    assert!(store.finish(attempt, vec![], printed("once")).await.expect("finish"));
+}
+
+#[tokio::test]
 async fn an_attempt_whose_start_redis_has_lost_is_not_current() {
     let mut server = RedisServer::on_socket(&[]);
     let store = store_in(&server).await;
