@@ -58,8 +58,8 @@ type Result<T> = std::result::Result<T, RedisError>;
 /// Jobs in Redis.
 pub struct RedisStore {
     link: Arc<RedisLink>,
-    /// For heartbeats. `WAIT` blocks its connection, and leases must be renewed meanwhile.
-    heartbeats: Arc<RedisLink>,
+    /// For what must not wait for others' `WAIT`, which blocks its connection: heartbeats, sweeps, probes, and taking jobs.
+    prompt: Arc<RedisLink>,
     notices: Notices,
     /// What all keys begin with. In a cluster, the part in braces decides which node has them.
     prefix: String,
@@ -104,7 +104,7 @@ impl RedisStore {
         link.connection().await?;
         let store = Self {
             notices: Notices::listen(Arc::clone(&link), channels.clone()),
-            heartbeats: if waits { Arc::new(RedisLink::new(settings, prefix.clone())) } else { Arc::clone(&link) },
+            prompt: if waits { Arc::new(RedisLink::new(settings, prefix.clone())) } else { Arc::clone(&link) },
             link,
             prefix,
             old_prefix: name.to_owned(),
@@ -124,6 +124,11 @@ impl RedisStore {
 
     async fn connection(&self) -> Result<RedisConnection> {
         self.link.connection().await
+    }
+
+    /// A connection on which no call waits for replicas.
+    async fn prompt_connection(&self) -> Result<RedisConnection> {
+        self.prompt.connection().await
     }
 
     fn key(&self, kind: &str) -> String {

@@ -140,7 +140,7 @@ impl RedisStore {
         }
         let mut call = self.call(&scripts::OWNERS);
         asked.add_to(&mut call);
-        let turns = call.invoke_async(&mut self.connection().await?).await?;
+        let turns = call.invoke_async(&mut self.prompt_connection().await?).await?;
         let turns = named(turns);
         *self.turns() = KnownTurns { asked: Some(asked), known: None };
         Ok(turns)
@@ -191,7 +191,7 @@ impl RedisStore {
     /// Repeats a call that takes a job if its answer was lost, for as long as the job would have a lease.
     async fn until_answered<T: redis::FromRedisValue>(&self, call: &ScriptInvocation<'_>) -> Result<T> {
         let began = Instant::now();
-        let mut connection = self.connection().await?;
+        let mut connection = self.prompt_connection().await?;
         loop {
             match call.invoke_async(&mut connection).await {
                 Err(error) if is_unanswered(&error) => loop {
@@ -199,7 +199,7 @@ impl RedisStore {
                         return Err(error);
                     }
                     tokio::time::sleep(REPEAT).await;
-                    if let Ok(renewed) = self.connection().await {
+                    if let Ok(renewed) = self.prompt_connection().await {
                         connection = renewed;
                         break;
                     }
@@ -227,7 +227,7 @@ impl RedisStore {
         for attempt in &attempts {
             call.arg(attempt.id.to_string()).arg(attempt.number).arg(written_nonce(attempt.nonce));
         }
-        let mut connection = self.heartbeats.connection().await?;
+        let mut connection = self.prompt_connection().await?;
         let (cancelled, lost): (Vec<String>, Vec<String>) = call.invoke_async(&mut connection).await?;
         let ids = |names: Vec<String>| names.iter().filter_map(|id| id.parse().ok()).collect::<Vec<JobId>>();
         let report = HeartbeatReport { cancelled: ids(cancelled), lost: ids(lost) };

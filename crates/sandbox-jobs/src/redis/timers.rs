@@ -53,7 +53,7 @@ impl RedisStore {
             let mut call = self.call(&scripts::SWEEP);
             call.arg(self.lease.as_secs_f64());
             let (lapsed, expired, left): (Vec<String>, Vec<String>, String) =
-                call.invoke_async(&mut self.connection().await?).await?;
+                call.invoke_async(&mut self.prompt_connection().await?).await?;
             for id in expired.iter().filter_map(|id| id.parse().ok()) {
                 let expire = |before: &JobRecord| {
                     let waits = before.header.status == JobStatus::Queued && before.header.attempts == 0;
