@@ -91,9 +91,13 @@ impl StorageBackend for TestBackend {
 }
 
 fn open(disk: &Arc<TestDisk>) -> Result<Embedded> {
+    open_keeping(disk, RETENTION)
+}
+
+fn open_keeping(disk: &Arc<TestDisk>, retention: Duration) -> Result<Embedded> {
     let disk = Arc::clone(disk);
     let open = move || -> Result<Box<dyn StorageBackend>> { Ok(Box::new(TestBackend(Arc::clone(&disk)))) };
-    Embedded::open_with(Box::new(open), None, RETENTION)
+    Embedded::open_with(Box::new(open), None, retention)
 }
 
 fn new_job(code: &str) -> NewJob {
@@ -524,4 +528,29 @@ async fn a_job_that_cannot_be_read_neither_seems_to_run_nor_blocks_others() {
     assert_eq!((failed.status, failed.failures, failed.delayed), (JobStatus::Queued, 1, true));
     assert_eq!(take().await, Some(ids[2]));
     assert_eq!(store.backlog().await.expect("backlog").waiting, 1);
+}
+
+#[tokio::test]
+async fn many_cancelled_jobs_cost_a_bounded_number_of_commits() {
+    const JOBS: usize = 3000;
+    let disk = Arc::new(TestDisk::default());
+    let store = open_keeping(&disk, Duration::ZERO).expect("open");
+    let ids = futures_in_order((0..JOBS).map(|_| try_create(&store, "x"))).await;
+    let cancelled = ids.into_iter().map(|id| store.cancel(id.expect("create")));
+    assert!(futures_in_order(cancelled).await.into_iter().all(|job| job.expect("cancel").is_some()));
+    let queued = Filter { status: Some(JobStatus::Queued), ..Filter::default() };
+    let page = store.list(queued, 10, None).await.expect("list");
+    assert!(page.jobs.is_empty() && page.next.is_some(), "it does not look at all of them");
+    assert_eq!(store.list(Filter::default(), 10, None).await.expect("list").jobs.len(), 10);
+    tokio::time::sleep(Duration::from_millis(5)).await;
+    let syncs = || lock(&disk.log).drain(..).filter(|change| matches!(change, Change::Sync)).count();
+    disk.logs.store(true, Ordering::SeqCst);
+    assert_eq!(store.expire().await.expect("expire"), JOBS);
+    store.probe().await.expect("writable");
+    let expired = syncs();
+    // The writer makes each step durable before it takes the next one.
+    assert!(expired <= 3 * (JOBS / AT_ONCE + 2), "{expired} commits");
+    assert_eq!(store.expire().await.expect("expire"), 0);
+    assert_eq!(syncs(), 0, "nothing is to be forgotten, and nothing is written");
+    assert_eq!(store.list(Filter::default(), 10, None).await.expect("list").jobs, []);
 }

@@ -318,3 +318,35 @@ async fn a_retry_finds_its_job_after_an_upgrade_from_the_first_release() {
     let left = list_on(&server, &["KEYS", "sandbox:*"]).await;
     assert!(left.is_empty(), "nothing is left of the first release: {left:?}");
 }
+
+#[tokio::test]
+async fn many_cancelled_jobs_cost_a_bounded_number_of_commands() {
+    const JOBS: usize = 2000;
+    let server = RedisServer::on_socket(&[]);
+    let settings = RedisSettings::from_url(&server.socket_url()).expect("a URL");
+    let store = RedisStore::connect_as(settings, Duration::ZERO, "sandbox", LEASE).await.expect("connect");
+    for _ in 0..JOBS {
+        let id = create(&store).await;
+        store.cancel(id).await.expect("cancel");
+    }
+    let commands =
+        async || usize::try_from(info(&server, "stats", "total_commands_processed").await).expect("a number");
+    let before = commands().await;
+    let queued = Filter { status: Some(JobStatus::Queued), ..Filter::default() };
+    let page = store.list(queued, 10, None).await.expect("list");
+    assert!(page.jobs.is_empty() && page.next.is_some(), "it does not look at all of them");
+    let listed = commands().await - before;
+    assert!(listed < 10, "{listed} commands");
+    assert_eq!(store.list(Filter::default(), 10, None).await.expect("list").jobs.len(), 10);
+    tokio::time::sleep(Duration::from_millis(5)).await;
+    let before = commands().await;
+    assert_eq!(store.expire().await.expect("expire"), JOBS);
+    let expired = commands().await - before;
+    // Those in scripts included.
+    assert!(expired < 20 * JOBS, "{expired} commands");
+    let before = commands().await;
+    assert_eq!(store.expire().await.expect("expire"), 0);
+    let looked = commands().await - before;
+    assert!(looked < 20, "{looked} commands");
+    assert_eq!(store.list(Filter::default(), 10, None).await.expect("list").jobs, []);
+}
