@@ -16,8 +16,8 @@ use crate::embedded::MOST_SCANNED;
 use crate::redis::{LEASE, RedisSettings, RedisStore};
 use crate::store::Usage;
 use crate::{
-    Attempt, Backlog, Created, Delivery, Exceeded, Filter, HeartbeatReport, Job, JobHeader, JobId, JobStatus, JobStore,
-    Labels, MOST_FAILURES, NewJob, Offer, Progress, StoreLimits, Turns, Webhook,
+    Backlog, Created, Delivery, Exceeded, Filter, HeartbeatReport, Job, JobHeader, JobId, JobStatus, JobStore, Labels,
+    MOST_FAILURES, NewJob, Offer, Progress, StoreLimits, Turns, Webhook,
 };
 
 const RETENTION: Duration = Duration::from_secs(60);
@@ -150,7 +150,7 @@ async fn jobs_are_taken_in_the_order_they_came() {
         }
         assert!(take(store).await.is_none());
         assert_eq!(store.backlog().await.expect("count").waiting, 0);
-        let attempt = Attempt { id: ids[0], number: 1 };
+        let attempt = get(store, ids[0]).await.attempt();
         let result = RunResult { metrics: Metrics { cpu_time: 1.5, ..Metrics::default() }, ..succeeded("2") };
         store.finish(attempt, vec![], Arc::new(result.clone())).await.expect("finish");
         let job = get(store, ids[0]).await;
@@ -184,6 +184,7 @@ async fn events_can_be_followed_from_anywhere() {
             store.events(id, after, 100).await.expect("events").iter().map(|event| event.number).collect()
         };
         assert_eq!((numbers(0).await, numbers(2).await, numbers(9).await), (vec![1, 2, 3], vec![3], vec![]));
+        assert_eq!(numbers(u64::MAX).await, [0; 0], "{}", store.name());
         assert_eq!(store.events(id, 2, 100).await.expect("events")[0].what.name(), "result");
     }
 }

@@ -33,7 +33,7 @@ use self::tables::{
 };
 use self::transitions::{add_event, current, end, exceeded, find_key, forget_old, interrupt, spend, sweep, take};
 use self::writer::{Need, Writer};
-use crate::header::{Interruption, JobHeader};
+use crate::header::{Interruption, JobHeader, unreadable};
 use crate::model::{
     Attempt, Backlog, Created, Event, Filter, HeartbeatReport, Job, JobId, JobStatus, Labels, NewJob, Offer, Page,
     Progress, StoreLimits, Turns, Webhook, now, today,
@@ -257,11 +257,13 @@ impl Embedded {
             Ok(taken)
         };
         let Some(header) = self.writer.run(Need::Soon, call).await? else { return Ok(None) };
-        let attempt = Attempt { id: header.id, number: header.attempts };
+        let attempt = header.attempt();
         let job = self.read(move |transaction| whole(transaction, header.clone())).await;
-        if job.is_err() {
-            // It does not run, and would otherwise seem to until the next start.
-            let _ = self.put_back(attempt).await;
+        // One that does not run would otherwise seem to until the next start.
+        match &job {
+            Ok(Some(_)) => {}
+            Ok(None) => drop(self.fail(attempt, Arc::new(unreadable())).await?),
+            Err(_) => drop(self.put_back(attempt).await),
         }
         job
     }

@@ -72,6 +72,9 @@ pub struct JobHeader {
     pub result_bytes: u64,
     /// The size of its events.
     pub event_bytes: u64,
+    /// The nonce of the current attempt; 0 if it has none. The embedded store needs none, and does not write it.
+    #[serde(skip)]
+    pub(crate) nonce: u64,
 }
 
 impl JobHeader {
@@ -102,6 +105,7 @@ impl JobHeader {
             request_bytes,
             result_bytes: 0,
             event_bytes: 0,
+            nonce: 0,
         }
     }
 
@@ -119,13 +123,14 @@ impl JobHeader {
     /// The current attempt.
     #[must_use]
     pub fn attempt(&self) -> Attempt {
-        Attempt { id: self.id, number: self.attempts }
+        Attempt { id: self.id, number: self.attempts, nonce: self.nonce }
     }
 
-    /// Whether the job is running, as this attempt.
+    /// Whether the job is running, as this attempt. An earlier release starts and cancels jobs without a nonce.
     #[must_use]
     pub fn is_current(&self, attempt: Attempt) -> bool {
-        self.status == JobStatus::Running && self.attempt() == attempt
+        let is_same = self.nonce == 0 || self.nonce == attempt.nonce;
+        self.status == JobStatus::Running && self.attempts == attempt.number && is_same
     }
 
     /// What the job counts for in the bytes of its owner.
@@ -191,6 +196,7 @@ impl JobHeader {
             cancel_requested: self.cancel_requested,
             failures: self.failures,
             webhook,
+            nonce: self.nonce,
         }
     }
 }
@@ -226,6 +232,7 @@ impl Interruption {
             Self::HostFailure => true,
         };
         header.alone = false;
+        header.nonce = 0;
         header.failures += u32::from(counts);
         // Followers may have seen events that were not on the disk yet when the server died. So each attempt numbers its
         // events in a range of its own.
@@ -250,6 +257,11 @@ pub(crate) fn gave_up(failures: u32) -> RunResult {
     RunResult::internal_error(format!(
         "gave up after {failures} failed attempts: the server died each time while it ran this job alone"
     ))
+}
+
+/// The result of a job that cannot be run.
+pub(crate) fn unreadable() -> RunResult {
+    RunResult::internal_error("cannot read the request of the job in the job store".to_owned())
 }
 
 /// The event for clients that follow a job: what came before does not count.

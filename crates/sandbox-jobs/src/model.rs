@@ -135,6 +135,9 @@ pub struct Job {
     /// The webhook to call when the job ends.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub webhook: Option<Webhook>,
+    /// The nonce of the current attempt.
+    #[serde(skip)]
+    pub(crate) nonce: u64,
 }
 
 /// A webhook to call when the job ends, and the state of its delivery.
@@ -336,13 +339,16 @@ pub struct Attempt {
     pub id: JobId,
     /// The number of the attempt, from 1.
     pub number: u32,
+    /// What distinguishes it from an attempt with the same number, which there is if the store has lost its start; 0 in a
+    /// store that cannot.
+    pub nonce: u64,
 }
 
 impl Job {
     /// The current attempt.
     #[must_use]
     pub fn attempt(&self) -> Attempt {
-        Attempt { id: self.id, number: self.attempts }
+        Attempt { id: self.id, number: self.attempts, nonce: self.nonce }
     }
 
     /// How long it has waited for its last start since it could start.

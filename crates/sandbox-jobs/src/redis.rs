@@ -26,6 +26,7 @@ mod timers;
 mod transitions;
 
 use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -57,8 +58,8 @@ type Result<T> = std::result::Result<T, RedisError>;
 /// Jobs in Redis.
 pub struct RedisStore {
     link: Arc<RedisLink>,
-    /// For heartbeats. `WAIT` blocks its connection, and leases must be renewed meanwhile.
-    heartbeats: Arc<RedisLink>,
+    /// For what must not wait for others' `WAIT`, which blocks its connection: heartbeats, sweeps, probes, and taking jobs.
+    prompt: Arc<RedisLink>,
     notices: Notices,
     /// What all keys begin with. In a cluster, the part in braces decides which node has them.
     prefix: String,
@@ -70,6 +71,8 @@ pub struct RedisStore {
     lease: Duration,
     /// The notification of work that was known before the last look for it.
     looked: AtomicU64,
+    /// Stands for this server.
+    server: u64,
     turns: Mutex<KnownTurns>,
     deliveries: NextLook,
     sweeps: NextLook,
@@ -101,7 +104,7 @@ impl RedisStore {
         link.connection().await?;
         let store = Self {
             notices: Notices::listen(Arc::clone(&link), channels.clone()),
-            heartbeats: if waits { Arc::new(RedisLink::new(settings, prefix.clone())) } else { Arc::clone(&link) },
+            prompt: if waits { Arc::new(RedisLink::new(settings, prefix.clone())) } else { Arc::clone(&link) },
             link,
             prefix,
             old_prefix: name.to_owned(),
@@ -109,6 +112,7 @@ impl RedisStore {
             retention,
             lease,
             looked: AtomicU64::new(0),
+            server: random(),
             turns: Mutex::default(),
             deliveries: NextLook::default(),
             sweeps: NextLook::default(),
@@ -120,6 +124,11 @@ impl RedisStore {
 
     async fn connection(&self) -> Result<RedisConnection> {
         self.link.connection().await
+    }
+
+    /// A connection on which no call waits for replicas.
+    async fn prompt_connection(&self) -> Result<RedisConnection> {
+        self.prompt.connection().await
     }
 
     fn key(&self, kind: &str) -> String {
@@ -169,6 +178,16 @@ fn json(value: &impl serde::Serialize) -> String {
 /// Whether Redis has no memory for more jobs.
 pub(crate) fn is_full(error: &RedisError) -> bool {
     error.code() == Some("OOM")
+}
+
+/// Whether the answer was lost, so that the call may have had its effect.
+pub(crate) fn is_unanswered(error: &RedisError) -> bool {
+    error.is_io_error() || error.is_timeout() || error.code() == Some("LOADING")
+}
+
+/// A random number other than 0.
+fn random() -> u64 {
+    RandomState::new().hash_one(0).max(1)
 }
 
 fn unexpected(what: &'static str) -> RedisError {

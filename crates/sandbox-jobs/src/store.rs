@@ -54,14 +54,10 @@ impl StoreError {
 }
 
 impl StoreError {
-    /// Whether the store cannot be reached now, and the same call may work later.
+    /// Whether the store failed or cannot be reached now, and the same call may work later: a file is opened again.
     #[must_use]
     pub fn is_unavailable(&self) -> bool {
-        match self {
-            Self::File(_) | Self::Gone => false,
-            #[cfg(feature = "redis")]
-            Self::Redis(_) => !self.is_full(),
-        }
+        !self.is_full() && !matches!(self, Self::File(FileError::Newer { .. }))
     }
 
     /// Whether the store did not answer, or answered that it is still starting.
@@ -70,7 +66,7 @@ impl StoreError {
         match self {
             Self::File(_) | Self::Gone => false,
             #[cfg(feature = "redis")]
-            Self::Redis(error) => error.is_io_error() || error.is_timeout() || error.code() == Some("LOADING"),
+            Self::Redis(error) => crate::redis::is_unanswered(error),
         }
     }
 }

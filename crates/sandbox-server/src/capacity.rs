@@ -150,6 +150,11 @@ impl Slots {
         Some((owner, slot))
     }
 
+    /// Whether an owner may start a job as soon as there is a slot for it: its cap does not keep it from that.
+    pub(crate) fn may_start_job(&self, owner: &Owner) -> bool {
+        self.state().ledger.job_may_start(owner)
+    }
+
     /// Whether no job of any owner could have a slot now.
     pub(crate) fn are_full_for_jobs(&self) -> bool {
         self.state().ledger.is_full_for_jobs()

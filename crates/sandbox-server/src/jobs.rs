@@ -36,6 +36,9 @@ const LONGEST_WAIT: Duration = Duration::from_secs(60);
 /// How many events of at most 64 KiB are read from the store at once for a client that follows a job.
 const EVENTS_AT_ONCE: usize = 16;
 
+/// How long a stream waits before it reads events again after the store has failed: at first, and at most.
+const RETRY: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
+
 /// The most jobs on a page.
 const LONGEST_PAGE: usize = 200;
 
@@ -55,7 +58,7 @@ impl From<StoreError> for Problem {
 }
 
 pub(crate) fn unavailable() -> Problem {
-    Problem::new(Code::Unavailable, "the job store cannot be reached now").retry_after(2)
+    Problem::new(Code::Unavailable, "the job store is unavailable").retry_after(2)
 }
 
 fn unknown(id: &str) -> Problem {
@@ -328,7 +331,8 @@ pub(crate) async fn events(
     Ok(streams::respond(ReceiverStream::new(receiver), place))
 }
 
-/// Sends a job's events as they come, until there will be no more. Fails when the client has gone away.
+/// Sends a job's events as they come, until there will be no more. While the store fails, the client waits for it: a stream
+/// that ended would seem complete.
 async fn feed(
     app: &App,
     client_id: &ClientId,
@@ -336,11 +340,23 @@ async fn feed(
     after: &mut u64,
     mut follower: JobFollower,
     out: &Sender<Item>,
-) -> Result<(), StoreError> {
+) -> Result<(), ClientGone> {
+    let mut pause = RETRY.0;
     loop {
         // The state before the events: one that is final has all of them.
         let is_final = follower.news().is_final();
-        while send_some(app, client_id, id, after, out).await? {}
+        loop {
+            match send_some(app, client_id, id, after, out).await? {
+                Ok(true) => pause = RETRY.0,
+                Ok(false) => break,
+                Err(error) => {
+                    tracing::warn!(%error, %id, retry_in = ?pause, "cannot read the events of a job");
+                    tokio::time::sleep(pause).await;
+                    pause = (2 * pause).min(RETRY.1);
+                }
+            }
+        }
+        pause = RETRY.0;
         if is_final {
             return Ok(());
         }
@@ -348,21 +364,27 @@ async fn feed(
     }
 }
 
-/// Sends the next events of a job; returns whether there may be more.
+/// The client of a stream has gone away.
+struct ClientGone;
+
+/// Sends the next events of a job; returns whether there may be more, or why the store failed.
 async fn send_some(
     app: &App,
     client_id: &ClientId,
     id: JobId,
     after: &mut u64,
     out: &Sender<Item>,
-) -> Result<bool, StoreError> {
+) -> Result<Result<bool, StoreError>, ClientGone> {
     let mut held = Reservation::nothing();
     let mut paid = 0;
     // Events are read by few at a time, and given up again if there is no room for them: only what waits for the client
     // to take it is kept, and that has been accounted for.
     let events = loop {
         let turn = app.readers.acquire().await;
-        let events = app.jobs.events(id, *after, EVENTS_AT_ONCE).await?;
+        let events = match app.jobs.events(id, *after, EVENTS_AT_ONCE).await {
+            Ok(events) => events,
+            Err(error) => return Ok(Err(error)),
+        };
         let events: Vec<(u64, &str, String)> = events.iter().map(written).collect();
         let size = events.iter().map(|(_, _, text)| text.len()).sum();
         if size <= paid {
@@ -383,10 +405,10 @@ async fn send_some(
         *after = number;
         let event = Event::default().id(number.to_string()).event(name).data(text);
         if out.send(Item { event, held: Some(Arc::clone(&held)) }).await.is_err() {
-            return Err(StoreError::Gone);
+            return Err(ClientGone);
         }
     }
-    Ok(more)
+    Ok(Ok(more))
 }
 
 /// An event's number, name and text.

@@ -196,8 +196,11 @@ impl IntoResponse for Problem {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+    use std::time::Duration;
+
     use axum::body::to_bytes;
-    use sandbox_jobs::{Exceeded, FileError, StoreError, StoreLimits};
+    use sandbox_jobs::{Exceeded, FileError, JobStore, StoreError, StoreLimits};
 
     use super::*;
     use crate::auth::Client;
@@ -230,7 +233,7 @@ mod tests {
             Code::Draining => return state::draining(),
             Code::ShuttingDown => return state::shutting_down(),
             Code::Unavailable => return jobs::unavailable(),
-            Code::Internal => return StoreError::Gone.into(),
+            Code::Internal => "the run ended without a result",
             Code::TooManyRequests => return Problem::new(code, "the limit is 5 requests per second").retry_after(1),
             Code::QuotaExceeded => "the API key is limited to 10 runs per day",
         };
@@ -240,6 +243,18 @@ mod tests {
     fn refused(exceeded: Exceeded) -> Problem {
         let bounds = StoreLimits { waiting: 10, waiting_per_owner: 5, bytes_per_owner: 1 << 20 };
         jobs::refused(exceeded, &bounds, &Client::anonymous())
+    }
+
+    #[test]
+    fn a_store_that_fails_is_unavailable() {
+        let unreadable =
+            JobStore::embedded(Path::new("/proc/none/jobs.redb"), Duration::ZERO).expect_err("no directory");
+        let file = [FileError::Panicked, FileError::Closed].map(StoreError::File);
+        for error in file.into_iter().chain([unreadable, StoreError::Gone]) {
+            let problem = Problem::from(error);
+            assert_eq!((problem.code(), problem.retry_after), (Code::Unavailable, Some(2)));
+        }
+        assert_eq!(Problem::from(StoreError::File(FileError::Full)).code(), Code::DiskFull);
     }
 
     #[tokio::test]

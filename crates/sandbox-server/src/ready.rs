@@ -48,20 +48,31 @@ pub(crate) struct Readiness {
 
 #[derive(Debug, Default)]
 struct ReadyState {
+    /// The last answer, and when its checks began.
     known: Option<(Instant, Vec<&'static str>)>,
     store: Check,
     cell: Check,
     disk: Check,
 }
 
-/// A check of one part. One that hangs is waited for again, and not begun anew: it may occupy a thread.
+impl ReadyState {
+    /// The last answer, unless its checks began too long before the question. Those who ask while it is found out share it.
+    fn fresh(&self, asked: Instant) -> Option<Vec<&'static str>> {
+        let (began, reasons) = self.known.as_ref()?;
+        (asked.saturating_duration_since(*began) < FRESH).then(|| reasons.clone())
+    }
+}
+
+/// A check of one part. One that hangs is waited for again, and not begun anew: it may occupy a thread. One that ended after
+/// its question was answered says nothing about the next question.
 #[derive(Debug, Default)]
 struct Check(Option<JoinHandle<Result<(), String>>>);
 
 impl Check {
     /// Whether the check of a part succeeds in time.
     async fn passes(&mut self, part: &str, check: impl Future<Output = Result<(), String>> + Send + 'static) -> bool {
-        let pending = self.0.get_or_insert_with(|| tokio::spawn(check));
+        let pending = self.0.take().filter(|pending| !pending.is_finished());
+        let pending = self.0.insert(pending.unwrap_or_else(|| tokio::spawn(check)));
         let Ok(ended) = tokio::time::timeout(PATIENCE, pending).await else {
             tracing::error!(part, "a health check hangs");
             return false;
@@ -112,11 +123,10 @@ impl Readiness {
 
     /// Why no work can be done; none if it can.
     pub(crate) async fn reasons(&self, app: &Arc<App>) -> Vec<&'static str> {
-        // Concurrent requests share the result of the first.
+        let asked = Instant::now();
         let mut state = self.state.lock().await;
-        let fresh = state.known.as_ref().filter(|(at, _)| at.elapsed() < FRESH);
-        let mut reasons = match fresh {
-            Some((_, reasons)) => reasons.clone(),
+        let mut reasons = match state.fresh(asked) {
+            Some(reasons) => reasons,
             None => self.find_out(&mut state, app).await,
         };
         drop(state);
@@ -133,6 +143,7 @@ impl Readiness {
     }
 
     async fn find_out(&self, state: &mut ReadyState, app: &Arc<App>) -> Vec<&'static str> {
+        let began = Instant::now();
         let suspicious =
             app.needs_keeper() && app.service.is_alive() && self.failures.load(Ordering::Relaxed) >= SUSPICIOUS;
         let own = Arc::clone(app);
@@ -165,7 +176,7 @@ impl Readiness {
         }
         let found = [(has_cell, NO_CELL), (has_store, NO_STORE), (has_space, NO_SPACE)];
         let reasons: Vec<_> = found.into_iter().filter(|(works, _)| !works).map(|(_, reason)| reason).collect();
-        state.known = Some((Instant::now(), reasons.clone()));
+        state.known = Some((began, reasons.clone()));
         reasons
     }
 }
@@ -173,6 +184,28 @@ impl Readiness {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn an_answer_that_came_too_late_is_not_that_of_the_next_question() {
+        let (hangs, until) = tokio::sync::oneshot::channel::<()>();
+        let mut check = Check::default();
+        let slow = async move { until.await.map_err(|error| error.to_string()) };
+        assert!(!check.passes("part", slow).await, "it hangs");
+        hangs.send(()).expect("it waits");
+        while !check.0.as_ref().is_some_and(JoinHandle::is_finished) {
+            tokio::task::yield_now().await;
+        }
+        assert!(!check.passes("part", async { Err("broken since".to_owned()) }).await);
+        assert!(check.passes("part", async { Ok(()) }).await);
+    }
+
+    #[test]
+    fn an_answer_is_as_old_as_its_checks() {
+        let began = Instant::now();
+        let state = ReadyState { known: Some((began, vec![NO_STORE])), ..ReadyState::default() };
+        assert_eq!(state.fresh(began + FRESH / 2), Some(vec![NO_STORE]));
+        assert_eq!(state.fresh(began + FRESH), None);
+    }
 
     #[test]
     fn a_directory_without_space_is_noticed() {

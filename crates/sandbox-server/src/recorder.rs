@@ -192,6 +192,8 @@ pub(crate) struct Recorder {
     encoder: EventEncoder,
     /// For each stream, how many bytes are recorded or in the buffer, and whether some are missing after them.
     recorded: [(usize, bool); 2],
+    /// Since when output is missing.
+    missing_since: Option<Instant>,
 }
 
 impl Recorder {
@@ -218,11 +220,18 @@ impl Recorder {
             late,
             encoder,
             recorded: Default::default(),
+            missing_since: None,
         }
     }
 
     fn add(&self, event: RunEvent) -> bool {
         self.buffer.add(event, self.followed.is_followed(self.attempt.id))
+    }
+
+    /// Notes that the rest of a stream has no room in the buffer.
+    fn miss(&mut self, stream: Stream) {
+        self.recorded[stream as usize].1 = true;
+        self.missing_since.get_or_insert_with(Instant::now);
     }
 
     /// Ends the recording, after the run has ended, when the store has everything but the events that are returned, which are
@@ -243,7 +252,8 @@ impl Recorder {
             for chunk in bytes.get(recorded..).unwrap_or_default().chunks(CHUNK) {
                 if let Some(event) = self.encoder.output(stream, chunk) {
                     append(&self.store, self.attempt, last, &self.late).await;
-                    last = EventBatch { events: vec![event], ..EventBatch::default() };
+                    // All that was missing is late once.
+                    last = EventBatch { events: vec![event], since: self.missing_since.take(), due: None };
                 }
             }
         }
@@ -277,7 +287,7 @@ impl Observer for Recorder {
             if self.add(event) {
                 self.recorded[stream as usize].0 += size;
             } else {
-                self.recorded[stream as usize].1 = true;
+                self.miss(stream);
                 // The beginning of a character is in the result, too.
                 self.encoder.forget(stream);
             }
@@ -295,7 +305,7 @@ impl Observer for Recorder {
             if self.add(event) {
                 self.recorded[stream as usize].0 += size;
             } else {
-                self.recorded[stream as usize].1 = true;
+                self.miss(stream);
             }
         }
     }
@@ -414,7 +424,28 @@ mod tests {
         assert_eq!(stdout_of(&events), text.as_bytes());
         assert_eq!(events.iter().filter(|event| matches!(event, RunEvent::Step { .. })).count(), 1);
         assert!(events.iter().any(|event| matches!(event, RunEvent::Late { seconds } if *seconds > 1.0)));
-        assert_eq!(late.load(Ordering::SeqCst), 1);
+        assert_eq!(late.load(Ordering::SeqCst), 2, "what was in the buffer, and what was missing");
+    }
+
+    #[test]
+    fn output_that_was_missing_until_the_run_ended_is_late() {
+        let place = Place::new();
+        let stalled = place.stall();
+        let mut recorder =
+            Recorder::start(&place.store, &place.followed, place.runtime.handle(), place.attempt, || (), || ());
+        let text = "x".repeat(MOST_BUFFERED + 1);
+        for chunk in text.as_bytes().chunks(40_000) {
+            recorder.output(Stream::Stdout, chunk);
+        }
+        // The store has all that was in the buffer in time, and the run goes on.
+        drop(stalled);
+        eventually("the buffer is recorded", || !place.events().is_empty());
+        std::thread::sleep(LATE + Duration::from_millis(100));
+        let result = RunResult { verdict: Verdict::Ok, stdout: text.clone(), ..RunResult::default() };
+        place.finish(recorder, result);
+        let events = place.events();
+        assert_eq!(stdout_of(&events), text.as_bytes());
+        assert!(events.iter().any(|event| matches!(event, RunEvent::Late { seconds } if *seconds > 1.0)));
     }
 
     #[test]

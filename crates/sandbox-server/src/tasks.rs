@@ -38,6 +38,25 @@ where
     }
 }
 
+/// Does something if it is dropped by a panic.
+pub(crate) struct OnPanic<F: FnOnce()>(Option<F>);
+
+impl<F: FnOnce()> OnPanic<F> {
+    pub(crate) fn new(call: F) -> Self {
+        Self(Some(call))
+    }
+}
+
+impl<F: FnOnce()> Drop for OnPanic<F> {
+    fn drop(&mut self) {
+        if std::thread::panicking()
+            && let Some(call) = self.0.take()
+        {
+            call();
+        }
+    }
+}
+
 /// The message of a panic.
 pub(crate) fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
@@ -50,6 +69,34 @@ mod tests {
     use std::sync::atomic::{AtomicU32, Ordering};
 
     use super::*;
+
+    #[tokio::test]
+    async fn a_guard_notices_a_panic_and_nothing_else() {
+        let noticed = Arc::new(AtomicU32::new(0));
+        let guard = || {
+            let noticed = Arc::clone(&noticed);
+            OnPanic::new(move || {
+                noticed.fetch_add(1, Ordering::SeqCst);
+            })
+        };
+        let (ends, hangs, panics) = (guard(), guard(), guard());
+        tokio::spawn(async move { drop(ends) }).await.expect("it ends");
+        let hanging = tokio::spawn(async move {
+            let _guard = hangs;
+            std::future::pending::<()>().await;
+        });
+        tokio::task::yield_now().await;
+        hanging.abort();
+        assert!(hanging.await.is_err_and(|error| error.is_cancelled()));
+        assert_eq!(noticed.load(Ordering::SeqCst), 0);
+        let panicking = tokio::spawn(async move {
+            let _guard = panics;
+            tokio::task::yield_now().await;
+            panic!("after it waited");
+        });
+        assert!(panicking.await.is_err_and(|error| error.is_panic()));
+        assert_eq!(noticed.load(Ordering::SeqCst), 1);
+    }
 
     #[tokio::test]
     async fn a_task_that_panics_is_reported_and_started_again() {

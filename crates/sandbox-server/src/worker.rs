@@ -6,24 +6,28 @@
 use std::collections::HashMap;
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use sandbox_executor::{Refused, RunResult, Verdict};
-use sandbox_jobs::{Attempt, Job, JobId, Offer, StoreError};
+use sandbox_jobs::{Attempt, Job, JobId, Offer, StoreError, Turns};
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
-use crate::capacity::Slot;
+use crate::capacity::{Owner, Slot};
 use crate::recorder::{EventBatch, Recorder, persist};
 use crate::runs::{CancelHandle, perform, survive_panic};
 use crate::state::App;
+use crate::tasks::OnPanic;
 
 /// The longest that the worker waits before it looks at the queue again.
 const GLANCE: Duration = Duration::from_secs(1);
 
 /// How long to wait before looking again when there was no job to take after all.
 const OVERTAKEN: Duration = Duration::from_millis(10);
+
+/// How long the first turn of suspects lasts while other jobs wait.
+const SUSPECTS_TURN: Duration = Duration::from_secs(30);
 
 /// A job that runs here.
 #[derive(Debug)]
@@ -52,6 +56,51 @@ pub(crate) struct Workload {
     alone: AtomicBool,
     /// Wakes the worker when one is recorded.
     recorded: Notify,
+    turn: Mutex<SuspectsTurn>,
+}
+
+/// Whose turn it is while suspects and other jobs wait. Each side gets as much time as the other, so that neither starves the
+/// other: a server that waited for its jobs to end without bound would start none, and one that did not wait no suspect.
+#[derive(Debug, Default)]
+struct SuspectsTurn {
+    phase: TurnPhase,
+    /// How many turns in succession ended before a suspect could start. Each doubles the next one.
+    missed: u32,
+}
+
+#[derive(Debug, Default)]
+enum TurnPhase {
+    /// One of the sides does not wait.
+    #[default]
+    Open,
+    Suspects {
+        since: Instant,
+        /// Whether one could start.
+        used: bool,
+    },
+    Others {
+        until: Instant,
+    },
+}
+
+impl SuspectsTurn {
+    /// Whether it is the turn of suspects, while both sides wait. They can start if this server is idle.
+    fn is_theirs(&mut self, is_idle: bool, now: Instant) -> bool {
+        match self.phase {
+            TurnPhase::Suspects { .. } => {}
+            TurnPhase::Others { until } if now < until => {}
+            _ => self.phase = TurnPhase::Suspects { since: now, used: false },
+        }
+        let TurnPhase::Suspects { since, used } = &mut self.phase else { return false };
+        let lasted = now.saturating_duration_since(*since);
+        if lasted < SUSPECTS_TURN.saturating_mul(1 << self.missed.min(16)) {
+            *used |= is_idle;
+            return true;
+        }
+        self.missed = if *used { 0 } else { self.missed + 1 };
+        self.phase = TurnPhase::Others { until: now + lasted };
+        false
+    }
 }
 
 /// A job's part in the workload, until it is dropped.
@@ -115,16 +164,30 @@ enum NextStep {
     WaitForJobs,
 }
 
-/// Decides what to do beside `most` jobs at most, those that run here among them. Suspects come first: no other job is
-/// started until they have run.
-fn next_step(turns: sandbox_jobs::Turns, workload: &Workload, most: usize) -> NextStep {
+/// Decides what to do beside `most` jobs at most, those that run here among them. Suspects of owners that may start a job come
+/// first, for the time of their turn: no other job is started meanwhile.
+fn next_step(
+    turns: &Turns,
+    workload: &Workload,
+    most: usize,
+    may_start: impl Fn(&Owner) -> bool,
+    now: Instant,
+) -> NextStep {
     let (jobs, one_is_alone) = (workload.jobs.load(Ordering::SeqCst), workload.alone.load(Ordering::SeqCst));
-    if one_is_alone || jobs >= most || (jobs > 0 && !turns.suspects.is_empty()) {
+    if one_is_alone || jobs >= most {
+        return NextStep::WaitForJobs;
+    }
+    let mut turn = workload.turn.lock().unwrap_or_else(PoisonError::into_inner);
+    let [suspects_wait, others_wait] = [&turns.suspects, &turns.owners].map(|owners| owners.iter().any(&may_start));
+    if !suspects_wait || !others_wait {
+        *turn = SuspectsTurn::default();
+    }
+    if !suspects_wait || (others_wait && !turn.is_theirs(jobs == 0, now)) {
+        NextStep::Take { owners: turns.owners.clone(), alone: false }
+    } else if jobs > 0 {
         NextStep::WaitForJobs
-    } else if turns.suspects.is_empty() {
-        NextStep::Take { owners: turns.owners, alone: false }
     } else {
-        NextStep::Take { owners: turns.suspects, alone: true }
+        NextStep::Take { owners: turns.suspects.clone(), alone: true }
     }
 }
 
@@ -146,7 +209,8 @@ pub(crate) async fn work(app: Arc<App>) {
 async fn take_one(app: &Arc<App>) -> Result<(), StoreError> {
     let turns = app.jobs.next_owners(app.bounds.bytes_per_owner, &app.labels).await?;
     // Results that wait for a slow store keep no slot, but there is an end to them.
-    let (owners, alone) = match next_step(turns, &app.workload, 2 * app.slots.capacity()) {
+    let may_start = |owner: &Owner| app.slots.may_start_job(owner);
+    let (owners, alone) = match next_step(&turns, &app.workload, 2 * app.slots.capacity(), may_start, Instant::now()) {
         NextStep::Take { owners, alone } => (owners, alone),
         NextStep::WaitForJobs => {
             app.slots.job(vec![]);
@@ -154,9 +218,11 @@ async fn take_one(app: &Arc<App>) -> Result<(), StoreError> {
             return Ok(());
         }
     };
-    let none_waits = owners.is_empty();
+    // Owners of suspects whose turn it is not keep their claim to the next slot of their keys.
+    let offered: Vec<Owner> = if alone { owners.clone() } else { [&owners[..], &turns.suspects[..]].concat() };
+    let none_waits = offered.is_empty();
     // The slot comes before the job: a job that was taken runs.
-    let Some((owner, slot)) = app.slots.job(owners) else {
+    let Some((owner, slot)) = app.slots.job(offered).filter(|(owner, _)| owners.contains(owner)) else {
         let full = !none_waits && app.slots.are_full_for_jobs();
         tokio::select! {
             () = app.jobs.something_queued(GLANCE), if !full => {}
@@ -239,6 +305,7 @@ fn carry_out(app: &Arc<App>, handle: &Handle, job: &Job, slot: Slot, mut share: 
     };
     let here = Arc::new(RunningJob { stop: stop.clone(), cancelled: AtomicBool::new(false), attempt });
     running(app).insert(job.id, Arc::clone(&here));
+    let guard = fail_on_panic(app, handle, attempt);
     let lost = Arc::clone(&here);
     let late = app.metrics.late_output();
     let mut recorder = Recorder::start(
@@ -259,6 +326,7 @@ fn carry_out(app: &Arc<App>, handle: &Handle, job: &Job, slot: Slot, mut share: 
     drop(slot);
     let app = Arc::clone(app);
     handle.spawn(async move {
+        let _guard = guard;
         let last = recorder.finish(ended.as_deref().ok()).await;
         let end = AttemptEnd::of(ended, last, here.cancelled.load(Ordering::Relaxed));
         if matches!(end, AttemptEnd::KeeperEnd(_)) {
@@ -266,10 +334,32 @@ fn carry_out(app: &Arc<App>, handle: &Handle, job: &Job, slot: Slot, mut share: 
             app.keeper.wait_for_next(keeper).await;
         }
         conclude(&app, attempt, end).await;
-        // The next attempt may run here already.
-        running(&app).retain(|_, job| job.attempt != attempt);
+        forget(&app, attempt);
         drop(share);
     });
+}
+
+/// Notes that an attempt does not run here any more. The next one may already.
+fn forget(app: &App, attempt: Attempt) {
+    running(app).retain(|_, job| job.attempt != attempt);
+}
+
+/// Ends an attempt as a failure of the host if the thread that runs it or the task that records its end panics. Otherwise its
+/// lease would be renewed for ever, and the job would never end.
+fn fail_on_panic(app: &Arc<App>, handle: &Handle, attempt: Attempt) -> OnPanic<impl FnOnce() + use<>> {
+    let (app, handle) = (Arc::clone(app), handle.clone());
+    OnPanic::new(move || {
+        app.metrics.panic();
+        tracing::error!(id = %attempt.id, attempt = attempt.number, "recording a job panicked");
+        let own = Arc::clone(&app);
+        let failed = internal_error("the end of the run could not be recorded: internal error".to_owned());
+        let recorded = async move { conclude(&own, attempt, AttemptEnd::HostFailure(failed)).await };
+        handle.clone().spawn(async move {
+            // If this panics as well, at least the lease ends.
+            let _ = handle.spawn(recorded).await;
+            forget(&app, attempt);
+        });
+    })
 }
 
 fn internal_error(error: String) -> Arc<RunResult> {
@@ -336,9 +426,16 @@ async fn conclude(app: &App, attempt: Attempt, outcome: AttemptEnd) {
 
 #[cfg(test)]
 mod tests {
-    use sandbox_jobs::Turns;
-
     use super::*;
+    use crate::capacity::Slots;
+
+    fn next(turns: &Turns, workload: &Workload, most: usize) -> NextStep {
+        next_step(turns, workload, most, |_| true, Instant::now())
+    }
+
+    fn take_of(owner: &str, alone: bool) -> NextStep {
+        NextStep::Take { owners: vec![Some(owner.to_owned())], alone }
+    }
 
     fn turns(owners: &[&str], suspects: &[&str]) -> Turns {
         let named = |names: &[&str]| names.iter().map(|name| Some((*name).to_owned())).collect();
@@ -347,17 +444,58 @@ mod tests {
 
     #[test]
     fn a_suspect_runs_alone() {
-        let take = |owner: &str, alone| NextStep::Take { owners: vec![Some(owner.to_owned())], alone };
         let workload = Arc::new(Workload::default());
-        let next = |owners: &[&str], suspects: &[&str]| next_step(turns(owners, suspects), &workload, 4);
+        let next = |owners: &[&str], suspects: &[&str]| next(&turns(owners, suspects), &workload, 4);
         let others = [workload.begin(false), workload.begin(false)];
-        assert_eq!(next(&["a"], &[]), take("a", false));
+        assert_eq!(next(&["a"], &[]), take_of("a", false));
         assert_eq!(next(&["a"], &["b"]), NextStep::WaitForJobs, "the others end first");
         drop(others);
-        assert_eq!(next(&["a"], &["b"]), take("b", true));
+        assert_eq!(next(&["a"], &["b"]), take_of("b", true));
         let _suspect = workload.begin(true);
         assert_eq!(next(&["a"], &["b"]), NextStep::WaitForJobs, "one at a time");
         assert_eq!(next(&["a"], &[]), NextStep::WaitForJobs, "and no other beside it");
+    }
+
+    #[test]
+    fn suspects_and_other_jobs_do_not_starve_each_other() {
+        let (workload, began) = (Arc::new(Workload::default()), Instant::now());
+        let both = turns(&["a"], &["b"]);
+        let at = |seconds| next_step(&both, &workload, 4, |_| true, began + Duration::from_secs(seconds));
+        let long = workload.begin(false);
+        assert_eq!((at(0), at(29)), (NextStep::WaitForJobs, NextStep::WaitForJobs), "the suspect waits for its turn");
+        assert_eq!((at(30), at(59)), (take_of("a", false), take_of("a", false)), "the others have waited long enough");
+        assert_eq!((at(60), at(119)), (NextStep::WaitForJobs, NextStep::WaitForJobs), "for twice as long");
+        assert_eq!((at(120), at(179)), (take_of("a", false), take_of("a", false)));
+        assert_eq!((at(180), at(299)), (NextStep::WaitForJobs, NextStep::WaitForJobs));
+        drop(long);
+        assert_eq!(at(299), take_of("b", true), "in the end the server is idle");
+        let suspect = workload.begin(true);
+        assert_eq!(at(1000), NextStep::WaitForJobs, "nothing runs beside it");
+        drop(suspect);
+        assert_eq!(at(1000), take_of("a", false));
+        assert_eq!(at(1819), take_of("a", false), "for as long as the suspects had");
+        assert_eq!((at(1820), at(1849)), (take_of("b", true), take_of("b", true)));
+        assert_eq!(at(1850), take_of("a", false));
+        let _others = workload.begin(false);
+        assert_eq!(next(&turns(&[], &["b"]), &workload, 4), NextStep::WaitForJobs, "it still runs alone");
+        assert_eq!(at(1851), NextStep::WaitForJobs, "a new turn");
+    }
+
+    #[tokio::test]
+    async fn a_suspect_of_a_capped_owner_delays_no_other() {
+        let slots = Slots::new(4, 25, HashMap::from([(Some("b".to_owned()), 1)]));
+        let run = slots.execute(&Some("b".to_owned())).await.expect("free");
+        let workload = Arc::new(Workload::default());
+        let step = || {
+            let may_start = |owner: &Owner| slots.may_start_job(owner);
+            next_step(&turns(&["a", "b"], &["b"]), &workload, 4, may_start, Instant::now())
+        };
+        let NextStep::Take { owners, alone } = step() else { panic!("a job of the other owner can start") };
+        assert!(!alone);
+        let (owner, _slot) = slots.job(owners).expect("free");
+        assert_eq!(owner.as_deref(), Some("a"));
+        drop(run);
+        assert_eq!(step(), take_of("b", true));
     }
 
     #[tokio::test]
@@ -368,7 +506,7 @@ mod tests {
         let task = || {
             let (workload, thread) = (Arc::clone(&workload), thread.clone());
             async move {
-                let step = next_step(turns(&[], &["b"]), &workload, 4);
+                let step = next(&turns(&[], &["b"]), &workload, 4);
                 if let NextStep::Take { alone, .. } = step {
                     thread.send(workload.begin(alone)).expect("a receiver");
                     panic!("after the job was started");
@@ -378,22 +516,19 @@ mod tests {
         crate::tasks::restart_on_panic(task, Duration::ZERO, |_| {}).await;
         let suspect = started.try_recv().expect("the suspect was started");
         assert!(started.try_recv().is_err(), "and no other beside it");
-        assert_eq!(next_step(turns(&["a"], &[]), &workload, 4), NextStep::WaitForJobs);
+        assert_eq!(next(&turns(&["a"], &[]), &workload, 4), NextStep::WaitForJobs);
         let thread = std::thread::spawn(move || {
             let _share = suspect;
             panic!("the thread of the job");
         });
         assert!(thread.join().is_err());
-        assert_eq!(
-            next_step(turns(&[], &["b"]), &workload, 4),
-            NextStep::Take { owners: vec![Some("b".to_owned())], alone: true }
-        );
+        assert_eq!(next(&turns(&[], &["b"]), &workload, 4), take_of("b", true));
     }
 
     #[test]
     fn results_that_wait_for_the_store_are_bounded() {
         let workload = Arc::new(Workload::default());
-        let next = || next_step(turns(&["a"], &[]), &workload, 2);
+        let next = || next(&turns(&["a"], &[]), &workload, 2);
         let mut waiting = vec![workload.begin(false), workload.begin(false)];
         assert_eq!(next(), NextStep::WaitForJobs);
         drop(waiting.pop());

@@ -1,4 +1,4 @@
-//! The list of requirements is complete, and every test that it names exists.
+//! The list of requirements is complete, and every test that it or the promises about jobs name exists.
 
 use std::path::{Path, PathBuf};
 
@@ -26,6 +26,34 @@ fn every_requirement_is_listed_with_existing_tests() {
         missing.extend(names.filter(|name| !exists(name)).map(|name| format!("{id}: {name}")));
     }
     assert!(missing.is_empty(), "these do not exist:\n{}", missing.join("\n"));
+}
+
+#[test]
+fn every_promise_about_jobs_names_existing_tests() {
+    let document = std::fs::read_to_string(repository().join("docs/RELIABILITY.md")).unwrap();
+    let name = Regex::new("`([a-z_]+(?:::[a-z0-9_]+)+)`").unwrap();
+    let names: Vec<&str> = name.captures_iter(&document).map(|found| found.get(1).unwrap().as_str()).collect();
+    assert!(names.len() > 50, "{names:?}");
+    let missing: Vec<&&str> =
+        names.iter().filter(|name| !name.ends_with("::tests") && !job_test_exists(name)).collect();
+    assert!(missing.is_empty(), "these do not exist: {missing:#?}");
+    let promise = Regex::new(r"(?m)^\| .*\. \| ([^|]*) \|$").unwrap();
+    for row in promise.captures_iter(&document) {
+        assert!(name.is_match(&row[1]), "no test shows this: {}", &row[0]);
+    }
+}
+
+/// Whether one of the crates with jobs has a test of this name, without the name of its crate or binary.
+fn job_test_exists(name: &str) -> bool {
+    let Some((modules, test)) = name.rsplit_once("::") else { return false };
+    let file = |modules: &str| modules.replace("::", "/") + ".rs";
+    // Tests are in a module of their file, or in a file of their own.
+    let files = [Some(modules), modules.strip_suffix("::tests")].into_iter().flatten().map(file);
+    let has = |file: String| {
+        let roots = ["sandbox-jobs/src", "sandbox-server/src", "sandbox-server/tests/server"];
+        roots.iter().any(|root| has_function(&repository().join("crates").join(root).join(&file), test))
+    };
+    files.into_iter().any(has)
 }
 
 fn exists(name: &str) -> bool {
@@ -73,6 +101,9 @@ fn has_function(file: &Path, name: &str) -> bool {
 fn missing_tests_are_noticed() {
     for name in ["make nothing", "crates/none", "cli::time::none", "cli::none", "none::time", "none"] {
         assert!(!exists(name), "{name}");
+    }
+    for name in ["redis::none", "redis::tests::none", "none::none", "none"] {
+        assert!(!job_test_exists(name), "{name}");
     }
     for name in ["make test", "crates/sandbox-cli", "Makefile", "cli::time::sleeping", "cli::time", "leaks"] {
         assert!(exists(name), "{name}");

@@ -91,9 +91,13 @@ impl StorageBackend for TestBackend {
 }
 
 fn open(disk: &Arc<TestDisk>) -> Result<Embedded> {
+    open_keeping(disk, RETENTION)
+}
+
+fn open_keeping(disk: &Arc<TestDisk>, retention: Duration) -> Result<Embedded> {
     let disk = Arc::clone(disk);
     let open = move || -> Result<Box<dyn StorageBackend>> { Ok(Box::new(TestBackend(Arc::clone(&disk)))) };
-    Embedded::open_with(Box::new(open), None, RETENTION)
+    Embedded::open_with(Box::new(open), None, retention)
 }
 
 fn new_job(code: &str) -> NewJob {
@@ -489,4 +493,64 @@ async fn the_writer_survives_an_operation_that_panics() {
         assert!(store.get(id).await.expect("get").is_some());
     }
     assert_consistent(&store, "afterwards");
+}
+
+#[tokio::test]
+async fn a_job_that_cannot_be_read_neither_seems_to_run_nor_blocks_others() {
+    let dir = tempfile::tempdir().expect("tempdir");
+    let store = Embedded::open(&dir.path().join("jobs.redb"), RETENTION).expect("open");
+    let mut ids = vec![];
+    for _ in 0..3 {
+        let Created::New(job) = store.create(NewJob::of(JsonRequest::default()), LIMITS).await.expect("create") else {
+            panic!("it is new");
+        };
+        ids.push(job.id);
+    }
+    let (no_header, no_request) = (ids[0].number(), ids[1].number());
+    let damage = move |transaction: &WriteTransaction| {
+        transaction.open_table(super::tables::HEADERS)?.remove(no_header)?;
+        transaction.open_table(REQUESTS)?.remove(no_request)?;
+        for index in [DELAYED, EXPIRING, ENDED] {
+            transaction.open_table(index)?.insert((1, no_header), ())?;
+        }
+        Ok(())
+    };
+    store.writer.run(Need::Durable, damage).await.expect("write");
+    let bounded = async {
+        assert_eq!(store.sweep().await.expect("sweep"), None);
+        store.expire().await.expect("expire");
+    };
+    tokio::time::timeout(Duration::from_secs(30), bounded).await.expect("it ends");
+    let take = async || store.take(None, &Offer::default()).await.expect("take").map(|job| job.id);
+    assert_eq!(take().await, None, "the entry without a header goes");
+    assert_eq!(take().await, None, "the job without a request fails");
+    let failed = store.header(ids[1]).await.expect("header").expect("there");
+    assert_eq!((failed.status, failed.failures, failed.delayed), (JobStatus::Queued, 1, true));
+    assert_eq!(take().await, Some(ids[2]));
+    assert_eq!(store.backlog().await.expect("backlog").waiting, 1);
+}
+
+#[tokio::test]
+async fn many_cancelled_jobs_cost_a_bounded_number_of_commits() {
+    const JOBS: usize = 3000;
+    let disk = Arc::new(TestDisk::default());
+    let store = open_keeping(&disk, Duration::ZERO).expect("open");
+    let ids = futures_in_order((0..JOBS).map(|_| try_create(&store, "x"))).await;
+    let cancelled = ids.into_iter().map(|id| store.cancel(id.expect("create")));
+    assert!(futures_in_order(cancelled).await.into_iter().all(|job| job.expect("cancel").is_some()));
+    let queued = Filter { status: Some(JobStatus::Queued), ..Filter::default() };
+    let page = store.list(queued, 10, None).await.expect("list");
+    assert!(page.jobs.is_empty() && page.next.is_some(), "it does not look at all of them");
+    assert_eq!(store.list(Filter::default(), 10, None).await.expect("list").jobs.len(), 10);
+    tokio::time::sleep(Duration::from_millis(5)).await;
+    let syncs = || lock(&disk.log).drain(..).filter(|change| matches!(change, Change::Sync)).count();
+    disk.logs.store(true, Ordering::SeqCst);
+    assert_eq!(store.expire().await.expect("expire"), JOBS);
+    store.probe().await.expect("writable");
+    let expired = syncs();
+    // The writer makes each step durable before it takes the next one.
+    assert!(expired <= 3 * (JOBS / AT_ONCE + 2), "{expired} commits");
+    assert_eq!(store.expire().await.expect("expire"), 0);
+    assert_eq!(syncs(), 0, "nothing is to be forgotten, and nothing is written");
+    assert_eq!(store.list(Filter::default(), 10, None).await.expect("list").jobs, []);
 }

@@ -7,8 +7,8 @@ use sandbox_executor::{RunEvent, RunResult};
 
 use super::deliveries::set_delivery;
 use super::tables::{
-    DELAYED, ENDED, EVENTS, EXPIRING, KEYS, META, OwnerUsage, QUOTAS, READY, REQUESTS, RESULTS, WEBHOOKS, account,
-    header, put_header, set_account,
+    DELAYED, ENDED, EVENTS, EXPIRING, KEYS, META, OwnerUsage, QUOTAS, READY, READY_SINCE, REQUESTS, RESULTS, WEBHOOKS,
+    account, header, put_header, set_account,
 };
 use super::{AT_ONCE, Result, milliseconds};
 use crate::header::{Interruption, JobHeader, Sequel, gave_up, restarted};
@@ -23,7 +23,7 @@ pub(super) fn take(
     alone: bool,
     last: impl FnOnce(&JobId) -> u32,
 ) -> Result<Option<JobHeader>> {
-    let mut first: Option<(u8, u128)> = None;
+    let mut first: Option<(u8, u128, &str)> = None;
     {
         let ready = transaction.open_table(READY)?;
         for lane in lanes {
@@ -31,12 +31,17 @@ pub(super) fn take(
             let mut jobs = ready.range((lane, owner, 0, 0)..=(lane, owner, u8::MAX, u128::MAX))?;
             if let Some(entry) = jobs.next() {
                 let (_, _, rank, id) = entry?.0.value();
-                first = Some(first.map_or((rank, id), |first| first.min((rank, id))));
+                first = Some(first.map_or((rank, id, lane), |first| first.min((rank, id, lane))));
             }
         }
     }
-    let Some((_, id)) = first else { return Ok(None) };
-    let Some(before) = header(transaction, JobId::from_number(id))? else { return Ok(None) };
+    let Some((rank, id, lane)) = first else { return Ok(None) };
+    let Some(before) = header(transaction, JobId::from_number(id))? else {
+        // It would stay the first of its owner for ever.
+        transaction.open_table(READY)?.remove((lane, owner, rank, id))?;
+        transaction.open_table(READY_SINCE)?.retain(|(_, other), ()| other != id)?;
+        return Ok(None);
+    };
     // One that has expired is ended by the next sweep.
     if before.attempts == 0 && before.expires_at.is_some_and(|time| time <= now()) {
         return Ok(None);
@@ -77,11 +82,7 @@ pub(super) fn find_key(transaction: &WriteTransaction, new: &NewJob, digest: &[u
 
 /// Forgets some jobs that ended before this time, and quotas of earlier days.
 pub(super) fn forget_old(transaction: &WriteTransaction, before: u64) -> Result<usize> {
-    let old: Vec<JobId> = {
-        let ended = transaction.open_table(ENDED)?;
-        let old = ended.range(..(before, 0))?.take(AT_ONCE);
-        old.map(|entry| Ok(JobId::from_number(entry?.0.value().1))).collect::<Result<_>>()?
-    };
+    let old = take_first(transaction, ENDED, before)?;
     for id in &old {
         forget(transaction, *id)?;
     }
@@ -89,13 +90,29 @@ pub(super) fn forget_old(transaction: &WriteTransaction, before: u64) -> Result<
     Ok(old.len())
 }
 
+/// Removes some entries from before this time from an index, and returns their jobs. An entry whose job cannot be read, and
+/// which would therefore stay, must not be found again and again.
+fn take_first(
+    transaction: &WriteTransaction,
+    index: TableDefinition<'_, (u64, u128), ()>,
+    before: u64,
+) -> Result<Vec<JobId>> {
+    let mut index = transaction.open_table(index)?;
+    let first = index.range(..(before, 0))?.take(AT_ONCE);
+    let first: Vec<(u64, u128)> = first.map(|entry| Ok(entry?.0.value())).collect::<Result<_>>()?;
+    for key in &first {
+        index.remove(key)?;
+    }
+    Ok(first.into_iter().map(|(_, id)| JobId::from_number(id)).collect())
+}
+
 /// Removes all that there is of a job.
 fn forget(transaction: &WriteTransaction, id: JobId) -> Result<()> {
-    let Some(header) = header(transaction, id)? else { return Ok(()) };
     remove_events(transaction, id)?;
     for table in [REQUESTS, RESULTS, WEBHOOKS] {
         transaction.open_table(table)?.remove(id.number())?;
     }
+    let Some(header) = header(transaction, id)? else { return Ok(()) };
     if let Some(key) = &header.key {
         transaction.open_table(KEYS)?.remove(key.as_str())?;
     }
@@ -215,19 +232,14 @@ pub(super) fn end(
 
 /// Queues delayed jobs whose time has come, and ends jobs that were not started in time. Returns those that changed.
 pub(super) fn sweep(transaction: &WriteTransaction, time: u64) -> Result<Vec<JobHeader>> {
-    let due = |table: TableDefinition<'_, (u64, u128), ()>| {
-        let table = transaction.open_table(table)?;
-        let due = table.range(..=(time, u128::MAX))?.take(AT_ONCE);
-        due.map(|entry| Ok(JobId::from_number(entry?.0.value().1))).collect::<Result<Vec<_>>>()
-    };
     let mut changed = vec![];
-    for id in due(EXPIRING)? {
-        if let Some(before) = header(transaction, id)? {
+    for id in take_first(transaction, EXPIRING, time + 1)? {
+        if let Some(before) = header(transaction, id)?.filter(|header| header.status == JobStatus::Queued) {
             changed.push(end(transaction, &before, JobStatus::Expired, &[], None)?);
         }
     }
-    for id in due(DELAYED)? {
-        if let Some(before) = header(transaction, id)? {
+    for id in take_first(transaction, DELAYED, time + 1)? {
+        if let Some(before) = header(transaction, id)?.filter(|header| header.delayed) {
             let after = JobHeader { delayed: false, ..before.clone() };
             put_header(transaction, Some(&before), Some(&after))?;
             changed.push(after);

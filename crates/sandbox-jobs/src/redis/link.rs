@@ -44,8 +44,6 @@ struct LinkState {
     live: Option<LiveWire>,
     /// Counts connections, so that a failure of an old one does not end its successor.
     generation: u64,
-    /// When the last connection was made.
-    since: Option<Instant>,
     /// The last failure to connect, and when to try again.
     failed: Option<(RedisError, Instant)>,
     pauses: Backoff,
@@ -112,7 +110,6 @@ impl RedisLink {
                 state.pauses.reset();
                 state.failed = None;
                 state.generation += 1;
-                state.since = Some(Instant::now());
                 state.live = Some(wire.clone());
                 Ok(RedisConnection { wire, generation: state.generation, link: Arc::clone(self) })
             }
@@ -137,18 +134,6 @@ impl RedisLink {
     /// Whether this Redis is a cluster.
     pub(super) fn is_cluster(&self) -> bool {
         matches!(self.settings.topology, Topology::Cluster(_))
-    }
-
-    /// How long ago the last connection was made.
-    pub(super) fn age(&self) -> Duration {
-        self.state().since.map(|since| since.elapsed()).unwrap_or_default()
-    }
-
-    /// Makes the connection older than it is.
-    #[cfg(test)]
-    pub(super) fn make_older(&self, time: Duration) {
-        let mut state = self.state();
-        state.since = state.since.and_then(|since| since.checked_sub(time));
     }
 
     /// Connects anew with the next call: the server has gone, or is not the right one any more.

@@ -8,7 +8,10 @@ impl RedisStore {
     /// Ends all leases, as if every server had been silent for long.
     pub(crate) async fn end_leases(&self) {
         let mut connection = self.connection().await.expect("connect");
-        self.link.make_older(self.lease);
+        // And as if Redis had answered all the time.
+        let mut answered = redis::cmd("HSET");
+        answered.arg(self.key("counters")).arg("seen").arg(crate::model::now() + 3600.0).arg("grace").arg(0);
+        let _: i64 = answered.query_async(&mut connection).await.expect("write");
         let timers: Vec<String> = redis::cmd("ZRANGE")
             .arg(self.key("timers"))
             .arg(0)

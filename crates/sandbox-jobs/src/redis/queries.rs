@@ -60,7 +60,7 @@ impl RedisStore {
     /// Fails if nothing can be written, within a second and a half.
     pub(crate) async fn probe(&self) -> Result<()> {
         within(PROBE, async {
-            let mut connection = self.connection().await?;
+            let mut connection = self.prompt_connection().await?;
             redis::cmd("SET").arg(self.key("probe")).arg(1).arg("EX").arg(60).query_async(&mut connection).await
         })
         .await

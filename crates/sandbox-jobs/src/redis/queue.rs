@@ -1,16 +1,16 @@
 //! The queue: jobs are created, offered to workers by owner, taken, and kept by the heartbeats of their server.
 
 use std::sync::atomic::Ordering;
-use std::sync::{MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use redis::ScriptInvocation;
 
 use super::events::AppendState;
-use super::record::JobRecord;
+use super::record::{JobRecord, written_nonce};
 use super::timers::{SWEEP, wait_past};
-use super::{RedisStore, Result, decoded, json, parse, scripts, unexpected};
-use crate::header::JobHeader;
+use super::{RedisStore, Result, decoded, is_unanswered, json, parse, random, scripts, unexpected};
+use crate::header::{JobHeader, unreadable};
 use crate::idempotency::known_key;
 use crate::model::{
     Attempt, Backlog, Created, Exceeded, HeartbeatReport, Job, JobId, Labels, NewJob, Offer, StoreLimits, Turns,
@@ -18,6 +18,9 @@ use crate::model::{
 
 /// A request of at least so many bytes is read apart from the step that takes its job, which stops all of Redis.
 const LARGE_REQUEST: u64 = 64 << 10;
+
+/// How long to wait before a call whose answer was lost is repeated.
+const REPEAT: Duration = Duration::from_millis(100);
 
 /// How long it is taken for granted that the jobs of one owner still wait.
 const TURNS_HOLD: Duration = Duration::from_secs(1);
@@ -137,7 +140,7 @@ impl RedisStore {
         }
         let mut call = self.call(&scripts::OWNERS);
         asked.add_to(&mut call);
-        let turns = call.invoke_async(&mut self.connection().await?).await?;
+        let turns = call.invoke_async(&mut self.prompt_connection().await?).await?;
         let turns = named(turns);
         *self.turns() = KnownTurns { asked: Some(asked), known: None };
         Ok(turns)
@@ -153,11 +156,16 @@ impl RedisStore {
         let asked = self.turns().asked.clone().unwrap_or_default();
         let (lanes, requests) = (offer.lanes(), format!("{}:request:", self.prefix));
         let mut call = self.call(&scripts::TAKE);
-        call.arg(owner.unwrap_or_default()).arg(self.lease.as_secs_f64()).arg(u8::from(offer.alone));
-        call.arg(requests).arg(LARGE_REQUEST).arg(lanes.len()).arg(lanes);
+        call.key(self.key(&format!("taken:{:x}", self.server)));
+        call.arg(owner.unwrap_or_default()).arg(self.lease.as_secs_f64());
+        call.arg(written_nonce(random()))
+            .arg(u8::from(offer.alone))
+            .arg(requests)
+            .arg(LARGE_REQUEST)
+            .arg(lanes.len())
+            .arg(lanes);
         asked.add_to(&mut call);
-        let taken: Option<(String, String, String, String, WrittenTurns)> =
-            call.invoke_async(&mut self.connection().await?).await?;
+        let taken: Option<(String, String, String, String, WrittenTurns)> = self.until_answered(&call).await?;
         let Some((id, text, request, webhook, turns)) = taken else {
             self.turns().known = None;
             return Ok(None);
@@ -165,13 +173,40 @@ impl RedisStore {
         self.turns().note(asked, work, named(turns));
         let id = id.parse().map_err(|_| unexpected("a queued job has no id"))?;
         let header = decoded(id, &text)?.header;
-        let state = AppendState { attempt: header.attempts, last: header.last_event };
+        let attempt = header.attempt();
+        let state = AppendState { attempt, last: header.last_event };
         let job = match parse(Some(&request)) {
-            Some(request) => Some(header.job(request, None, parse(Some(&webhook)))),
-            None => self.whole(header).await?,
+            Some(request) => Ok(Some(header.job(request, None, parse(Some(&webhook))))),
+            None => self.whole(header).await,
         };
-        self.appends().insert(id, state);
-        Ok(job)
+        // One that does not run would otherwise seem to until its lease ends, and then be a suspect.
+        match &job {
+            Ok(Some(_)) => drop(self.appends().insert(id, state)),
+            Ok(None) => drop(self.fail(attempt, Arc::new(unreadable())).await?),
+            Err(_) => drop(self.put_back(attempt).await),
+        }
+        job
+    }
+
+    /// Repeats a call that takes a job if its answer was lost, for as long as the job would have a lease.
+    async fn until_answered<T: redis::FromRedisValue>(&self, call: &ScriptInvocation<'_>) -> Result<T> {
+        let began = Instant::now();
+        let mut connection = self.prompt_connection().await?;
+        loop {
+            match call.invoke_async(&mut connection).await {
+                Err(error) if is_unanswered(&error) => loop {
+                    if began.elapsed() >= self.lease {
+                        return Err(error);
+                    }
+                    tokio::time::sleep(REPEAT).await;
+                    if let Ok(renewed) = self.prompt_connection().await {
+                        connection = renewed;
+                        break;
+                    }
+                },
+                answer => return answer,
+            }
+        }
     }
 
     /// Waits until a job may have been queued since the last look, or for this long. While there are notifications, it waits
@@ -190,9 +225,9 @@ impl RedisStore {
         let mut call = self.call(&scripts::HEARTBEAT);
         call.arg(self.lease.as_secs_f64());
         for attempt in &attempts {
-            call.arg(attempt.id.to_string()).arg(attempt.number);
+            call.arg(attempt.id.to_string()).arg(attempt.number).arg(written_nonce(attempt.nonce));
         }
-        let mut connection = self.heartbeats.connection().await?;
+        let mut connection = self.prompt_connection().await?;
         let (cancelled, lost): (Vec<String>, Vec<String>) = call.invoke_async(&mut connection).await?;
         let ids = |names: Vec<String>| names.iter().filter_map(|id| id.parse().ok()).collect::<Vec<JobId>>();
         let report = HeartbeatReport { cancelled: ids(cancelled), lost: ids(lost) };

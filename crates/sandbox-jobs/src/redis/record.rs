@@ -82,6 +82,14 @@ struct RecordJson {
     result_bytes: u64,
     #[serde(rename = "m", default, skip_serializing_if = "is_default")]
     event_bytes: u64,
+    /// In hexadecimal, because the numbers of scripts are not exact.
+    #[serde(rename = "N", default, skip_serializing_if = "is_default")]
+    nonce: String,
+}
+
+/// A nonce as scripts have it.
+pub(super) fn written_nonce(nonce: u64) -> String {
+    if nonce == 0 { String::new() } else { format!("{nonce:x}") }
 }
 
 fn is_default<T: Default + PartialEq>(value: &T) -> bool {
@@ -126,6 +134,7 @@ impl JobRecord {
             request_bytes: header.request_bytes,
             result_bytes: header.result_bytes,
             event_bytes: header.event_bytes,
+            nonce: written_nonce(header.nonce),
         };
         serde_json::to_string(&json).unwrap_or_default()
     }
@@ -164,6 +173,7 @@ impl JobRecord {
             request_bytes: json.request_bytes,
             result_bytes: json.result_bytes,
             event_bytes: json.event_bytes,
+            nonce: if json.nonce.is_empty() { 0 } else { u64::from_str_radix(&json.nonce, 16).ok()? },
         };
         Some(Self { header, base: json.base })
     }
@@ -182,10 +192,18 @@ mod tests {
             suspect: true,
             last_event: 7,
             verdict: Some("ok".to_owned()),
+            nonce: u64::MAX,
             ..JobHeader::queued(&new, 10, 1.8e9)
         };
         let record = JobRecord { base: 5, ..JobRecord::of(header) };
         assert_eq!(JobRecord::decode(record.header.id, &record.encode()), Some(record));
         assert_eq!(JobRecord::decode(JobId::new(), "{}"), None);
+    }
+
+    #[test]
+    fn an_attempt_without_a_nonce_can_be_read() {
+        let record = JobRecord::decode(JobId::new(), r#"{"s":"r","a":2}"#).expect("valid");
+        let attempt = record.header.attempt();
+        assert!(attempt.number == 2 && attempt.nonce == 0 && record.header.is_current(attempt));
     }
 }

@@ -68,6 +68,14 @@ local function size(job) return OVERHEAD + (job.q or 0) + (job.r or 0) + (job.m 
 -- A full Redis refuses a script whose first write needs memory. One that ends or renews a job has to go on: this write
 -- needs none.
 local function even_if_full() call('HDEL', COUNTERS, '') end
+-- Notes that Redis answers. Returns for how many seconds no lease may end, because servers must have the time to renew theirs
+-- after Redis did not answer: it hung, was restarted, or has a new primary.
+local function grace_left(time, lease)
+    even_if_full()
+    if time - number(COUNTERS, 'seen') > 2 then call('HSET', COUNTERS, 'grace', time + lease) end
+    call('HSET', COUNTERS, 'seen', time)
+    return math.max(number(COUNTERS, 'grace') - time, 0)
+end
 local function timer(kind, id, at)
     if at then call('ZADD', TIMERS, at, kind .. id) else call('ZREM', TIMERS, kind .. id) end
 end
@@ -120,7 +128,10 @@ local function append(key, from)
     for at = from, #ARGV, 1000 do call('RPUSH', key, unpack(ARGV, at, math.min(at + 999, #ARGV))) end
     return bytes
 end
-local function is_current(job, attempt) return job and job.s == 'r' and job.a == tonumber(attempt) end
+-- A server of an earlier release starts and cancels jobs without a nonce.
+local function is_current(job, attempt, nonce)
+    return job and job.s == 'r' and job.a == tonumber(attempt) and (not job.N or job.N == nonce)
+end
 local function due_member(owner, at, id) return owner .. '\0' .. string.format('%016.0f', at * 1000) .. '\0' .. id end
 -- Sets when a webhook is due.
 local function set_delivery(id, owner, at)
@@ -224,21 +235,23 @@ call('ZADD', INDEX, 0, id); call('ZADD', OWNED, 0, owner .. '\0' .. id)
 return {'new', cjson.encode(job)}
 ";
 
-    /// Queues delayed jobs whose time has come. Returns the running jobs whose lease has ended, the queued jobs that have
-    /// expired, and the seconds until there is more to do.
+    /// Queues delayed jobs whose time has come. Argument: the lease. Returns the running jobs whose lease has ended, the queued
+    /// jobs that have expired, and the seconds until there is more to do.
     SWEEP = r"
 local time, left, any_due, lapsed, expired = now(), 3600, false, {}, {}
+local any_runs = call('EXISTS', RUNNING) == 1
+local grace = any_runs and grace_left(time, tonumber(ARGV[2])) or 0
 local timers = call('ZRANGE', TIMERS, 0, 99, 'WITHSCORES')
 for at = 1, #timers, 2 do
     left = tonumber(timers[at + 1]) - time
     if left > 0 then break end
-    any_due = true
     local kind, id = string.sub(timers[at], 1, 1), string.sub(timers[at], 2)
     local before, after = get(id), get(id)
+    any_due = any_due or kind ~= 'r' or grace == 0
     if not before then
         timer(kind, id, nil)
     elseif kind == 'r' then
-        table.insert(lapsed, id)
+        if grace == 0 then table.insert(lapsed, id) end
     elseif kind == 'x' then
         table.insert(expired, id)
     else
@@ -246,6 +259,9 @@ for at = 1, #timers, 2 do
         put(id, before, after)
     end
 end
+if grace > 0 then left = left > 0 and math.min(left, grace) or grace end
+-- While jobs run, servers look so often that a gap means that Redis did not answer.
+if any_runs then left = math.min(left, 1) end
 return {lapsed, expired, any_due and '0' or string.format('%.3f', left)}
 ";
 
@@ -258,44 +274,68 @@ return {number(COUNTERS, 'queued'), string.format('%.3f', since and math.max(now
     /// Whose turn it is: see [`TURNS`], whose arguments it has.
     OWNERS = &[TURNS, "return turns(2)"].concat();
 
-    /// Starts an attempt of the job of an owner that is first in some lanes. Arguments: the owner, the lease, whether the job
-    /// runs alone, the prefix of requests, the size from which a request is left out, the number of lanes, the lanes, and the
-    /// arguments of [`TURNS`]. Returns its id, its header, its request, its webhook, and whose turn it is then; or nothing.
+    /// Starts an attempt of the job of an owner that is first in some lanes. Arguments: the owner, the lease, the nonce of the
+    /// attempt, whether the job runs alone, the prefix of requests, the size from which a request is left out, the number of
+    /// lanes, the lanes, and the arguments of [`TURNS`]. `KEYS`: what this server took last. Returns its id, its header, its
+    /// request, its webhook, and whose turn it is then; or nothing. A call that is repeated because its answer was lost
+    /// returns the same job.
     TAKE = &[TURNS, r"
-local _, owner, lease, alone, requests, large, lanes = unpack(ARGV, 1, 7)
-local first, best
-for at = 8, 7 + lanes do
+local _, owner, lease, nonce, alone, requests, large, lanes = unpack(ARGV, 1, 8)
+local time = now()
+local function taken(id, job, text)
+    -- The key of the request cannot be known to the caller.
+    local request = (job.q or 0) < tonumber(large) and call('GET', requests .. id) or ''
+    local webhook = job.w and call('HGET', WEBHOOKS, id) or ''
+    return {id, text, request, webhook, turns(9 + lanes)}
+end
+local known_nonce, known = string.match(call('GET', KEYS[FIRST]) or '', '^(%S+) (%S+)$')
+if known_nonce == nonce then
+    local job, text = get(known)
+    if job and job.s == 'r' and job.N == nonce then
+        timer('r', known, time + tonumber(lease))
+        return taken(known, job, text)
+    end
+end
+local first, best, place_of_best, lane
+for at = 9, 8 + lanes do
     local prefix = ARGV[at] .. '\0' .. owner
     local member = call('ZRANGEBYLEX', READY, '[' .. prefix .. '\0', '(' .. prefix .. '\1', 'LIMIT', 0, 1)[1]
     local rank = member and string.sub(member, #prefix + 2)
-    if rank and (not best or rank < best) then first, best = string.sub(rank, 5), rank end
+    if rank and (not best or rank < best) then
+        first, best, place_of_best, lane = string.sub(rank, 5), rank, member, prefix
+    end
 end
 if not first then return false end
-local time, before, text = now(), get(first)
-if not before then return redis.error_reply('ERR a queued job has no header') end
+local before, text = get(first)
+if not before then
+    -- It would stay the first of its owner for ever.
+    call('ZREM', READY, place_of_best); call('ZREM', READY_SINCE, first); count(LANES, lane, -1)
+    count(WAITING, owner, -1); count(COUNTERS, 'queued', -1)
+    return false
+end
 -- One that has expired is ended by the next look.
 if before.x and before.a == 0 and before.x <= time then return false end
 local after = cjson.decode(text)
 after.s = 'r'; after.a = before.a + 1; after.t = time
-after.A = alone == '1' and true or nil
+after.A = alone == '1' and true or nil; after.N = nonce
+-- Before this, there was no lease that Redis could have kept from being renewed.
+if call('EXISTS', RUNNING) == 0 then call('HSET', COUNTERS, 'seen', time) end
 put(first, before, after)
 timer('r', first, time + tonumber(lease))
 call('HSET', TURNS, owner, call('HINCRBY', COUNTERS, 'turn', 1))
--- The key of the request cannot be known to the caller.
-local request = (before.q or 0) < tonumber(large) and call('GET', requests .. first) or ''
-local webhook = before.w and call('HGET', WEBHOOKS, first) or ''
-return {first, cjson.encode(after), request, webhook, turns(8 + lanes)}
+call('SET', KEYS[FIRST], nonce .. ' ' .. first, 'PX', math.ceil(tonumber(lease) * 1000))
+return taken(first, after, cjson.encode(after))
 "].concat();
 
-    /// Renews the leases of attempts (pairs of id and number). Returns those to be cancelled, and those that are lost.
+    /// Renews the leases of attempts (id, number and nonce of each). Returns those to be cancelled, and those that are lost.
     HEARTBEAT = r"
-even_if_full()
-local time, cancelled, lost = now() + tonumber(ARGV[2]), {}, {}
-for at = 3, #ARGV, 2 do
+local time, lease, cancelled, lost = now(), tonumber(ARGV[2]), {}, {}
+grace_left(time, lease)
+for at = 3, #ARGV, 3 do
     local id = ARGV[at]
     local job = get(id)
-    if is_current(job, ARGV[at + 1]) then
-        timer('r', id, time)
+    if is_current(job, ARGV[at + 1], ARGV[at + 2]) then
+        timer('r', id, time + lease)
         if job.C then table.insert(cancelled, id) end
     else
         table.insert(lost, id)
@@ -307,12 +347,12 @@ return {cancelled, lost}
     /// Appends events to those of an attempt, and returns the number of the last, or -1. Those that are stored already, after
     /// a known event, are left out. `KEYS`: the events.
     APPEND = r"
-local _, id, attempt, known = unpack(ARGV, 1, 4)
+local _, id, attempt, nonce, known = unpack(ARGV, 1, 5)
 local job = get(id)
-if not is_current(job, attempt) then return -1 end
+if not is_current(job, attempt, nonce) then return -1 end
 even_if_full()
 local last = job.E or 0
-local first = 5 + math.max(last - (tonumber(known) or last), 0)
+local first = 6 + math.max(last - (tonumber(known) or last), 0)
 local bytes = append(KEYS[FIRST], first)
 job.E = last + math.max(#ARGV - first + 1, 0); job.m = (job.m or 0) + bytes
 save(id, job, bytes); notify(id)
@@ -356,15 +396,15 @@ notify(id)
 return cjson.encode(after)
 ";
 
-    /// Ends the current attempt of a job with its result. Arguments: the id, the number of the attempt, the verdict, the
-    /// result, and events to append. `KEYS`: the result and the events. Returns whether it was the current one.
+    /// Ends the current attempt of a job with its result. Arguments: the id, the number and the nonce of the attempt, the
+    /// verdict, the result, and events to append. `KEYS`: the result and the events. Returns whether it was the current one.
     FINISH = r"
-local _, id, attempt, verdict, result = unpack(ARGV, 1, 5)
+local _, id, attempt, nonce, verdict, result = unpack(ARGV, 1, 6)
 local before, text = get(id)
-if not is_current(before, attempt) then return 0 end
+if not is_current(before, attempt, nonce) then return 0 end
 even_if_full()
-local after, bytes = cjson.decode(text), append(KEYS[FIRST + 1], 6)
-after.E = (before.E or 0) + #ARGV - 5; after.m = (before.m or 0) + bytes
+local after, bytes = cjson.decode(text), append(KEYS[FIRST + 1], 7)
+after.E = (before.E or 0) + #ARGV - 6; after.N = nil; after.m = (before.m or 0) + bytes
 after.s = before.C and 'c' or 'f'; after.e = now(); after.v = verdict; after.r = #result
 call('SET', KEYS[FIRST], result)
 put(id, before, after)

@@ -165,7 +165,6 @@ async fn a_late_result_of_a_paused_server_is_refused() {
     let server = RedisServer::on_socket(&[]);
     let lease = Duration::from_millis(100);
     let (paused, other) = (store_with_lease(&server, lease).await, store_with_lease(&server, LONG).await);
-    other.link.make_older(LONG);
     let id = create(&paused).await;
     let first = take(&paused).await.expect("one").attempt();
     assert!(take(&other).await.is_none(), "it is leased");
@@ -286,7 +285,7 @@ async fn the_late_end_of_an_attempt_does_not_disturb_the_next_one() {
     assert!(!store.put_back(first).await.expect("put back"));
     assert!(!store.finish(first, vec![], printed("")).await.expect("finish"));
     assert!(store.heartbeat(vec![first]).await.expect("heartbeat").lost.contains(&id));
-    assert_eq!(store.appends().get(&id).map(|state| state.attempt), Some(2));
+    assert_eq!(store.appends().get(&id).map(|state| state.attempt), Some(second));
 }
 
 #[tokio::test]
@@ -318,4 +317,36 @@ async fn a_retry_finds_its_job_after_an_upgrade_from_the_first_release() {
     assert!(matches!(&last[..], [Event { what: RunEvent::Result { result }, .. }] if result.stdout == "old"));
     let left = list_on(&server, &["KEYS", "sandbox:*"]).await;
     assert!(left.is_empty(), "nothing is left of the first release: {left:?}");
+}
+
+#[tokio::test]
+async fn many_cancelled_jobs_cost_a_bounded_number_of_commands() {
+    const JOBS: usize = 2000;
+    let server = RedisServer::on_socket(&[]);
+    let settings = RedisSettings::from_url(&server.socket_url()).expect("a URL");
+    let store = RedisStore::connect_as(settings, Duration::ZERO, "sandbox", LEASE).await.expect("connect");
+    for _ in 0..JOBS {
+        let id = create(&store).await;
+        store.cancel(id).await.expect("cancel");
+    }
+    let commands =
+        async || usize::try_from(info(&server, "stats", "total_commands_processed").await).expect("a number");
+    let before = commands().await;
+    let queued = Filter { status: Some(JobStatus::Queued), ..Filter::default() };
+    let page = store.list(queued, 10, None).await.expect("list");
+    assert!(page.jobs.is_empty() && page.next.is_some(), "it does not look at all of them");
+    let listed = commands().await - before;
+    assert!(listed < 10, "{listed} commands");
+    assert_eq!(store.list(Filter::default(), 10, None).await.expect("list").jobs.len(), 10);
+    tokio::time::sleep(Duration::from_millis(5)).await;
+    let before = commands().await;
+    assert_eq!(store.expire().await.expect("expire"), JOBS);
+    let expired = commands().await - before;
+    // Those in scripts included.
+    assert!(expired < 20 * JOBS, "{expired} commands");
+    let before = commands().await;
+    assert_eq!(store.expire().await.expect("expire"), 0);
+    let looked = commands().await - before;
+    assert!(looked < 20, "{looked} commands");
+    assert_eq!(store.list(Filter::default(), 10, None).await.expect("list").jobs, []);
 }

@@ -50,22 +50,16 @@ impl RedisStore {
             }
         }
         for _ in 0..MOST_TRIES {
-            let call = self.call(&scripts::SWEEP);
+            let mut call = self.call(&scripts::SWEEP);
+            call.arg(self.lease.as_secs_f64());
             let (lapsed, expired, left): (Vec<String>, Vec<String>, String) =
-                call.invoke_async(&mut self.connection().await?).await?;
+                call.invoke_async(&mut self.prompt_connection().await?).await?;
             for id in expired.iter().filter_map(|id| id.parse().ok()) {
                 let expire = |before: &JobRecord| {
                     let waits = before.header.status == JobStatus::Queued && before.header.attempts == 0;
                     waits.then(|| JobChange::to(before.clone()).end(JobStatus::Expired, None))
                 };
                 self.change(id, expire).await?;
-            }
-            // After an outage, the servers that are alive have to have the time to renew their leases.
-            let grace = self.lease.saturating_sub(self.link.age());
-            if !lapsed.is_empty() && !grace.is_zero() {
-                let left = grace.min(Duration::from_secs(1));
-                self.sweeps.note(work, left);
-                return Ok(Some(left));
             }
             for id in lapsed.iter().filter_map(|id| id.parse().ok()) {
                 self.interrupt_lapsed(id).await?;

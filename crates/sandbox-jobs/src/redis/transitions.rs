@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use sandbox_executor::{RunEvent, RunResult};
 
-use super::record::JobRecord;
+use super::record::{JobRecord, written_nonce};
 use super::{RESULT_EVENT, RedisStore, Result, decoded, json, scripts, unexpected};
 use crate::header::{Interruption, JobHeader, Sequel, gave_up, restarted};
 use crate::model::{Attempt, JobId, JobStatus};
@@ -41,6 +41,7 @@ impl JobChange {
     /// Ends the job.
     pub(super) fn end(mut self, status: JobStatus, result: Option<&RunResult>) -> Self {
         self.after.header.status = status;
+        self.after.header.nonce = 0;
         if let Some(result) = result {
             let written = json(result);
             self.after.header.result_bytes = written.len() as u64;
@@ -119,7 +120,8 @@ impl RedisStore {
     pub(crate) async fn finish(&self, attempt: Attempt, last: Vec<RunEvent>, result: Arc<RunResult>) -> Result<bool> {
         let mut call = self.call(&scripts::FINISH);
         call.key(self.of("result", attempt.id)).key(self.of("events", attempt.id));
-        call.arg(attempt.id.to_string()).arg(attempt.number).arg(result.verdict.name()).arg(json(&*result));
+        call.arg(attempt.id.to_string()).arg(attempt.number).arg(written_nonce(attempt.nonce));
+        call.arg(result.verdict.name()).arg(json(&*result));
         for event in &last {
             call.arg(json(event));
         }

@@ -139,7 +139,7 @@ impl Ledger {
     }
 
     /// Whether an owner may start a job. Its last slot goes to each class in turn if both want it.
-    fn job_may_start(&self, owner: &Owner) -> bool {
+    pub(super) fn job_may_start(&self, owner: &Owner) -> bool {
         let contested = || {
             self.room(owner) == 1
                 && self.last_of(owner) == Some(Class::Jobs)

@@ -41,6 +41,33 @@ fn redis_may_be_away_and_restarted_during_a_run() {
 }
 
 #[test]
+fn a_stream_waits_for_a_store_that_fails() {
+    let redis = RedisServer::on_socket(&[]);
+    let socket = redis.socket_url().replace("unix://", "");
+    let rename = |from: &str, to: &str| {
+        let renamed = Command::new("redis-cli").args(["-s", &socket, "RENAME", from, to]).output().unwrap();
+        assert_eq!(renamed.stdout, b"OK\n");
+    };
+    let server = server_of(&redis);
+    let id = server.submit(&json!({"code": "print('all')"}));
+    server.job(&id, "?wait=30s");
+    let all = server.follow(&id, None);
+    assert_eq!(server.follow(&id, Some(u64::MAX)), [], "there are none after the last");
+    // Reading the events fails for a while.
+    let (events, result) = (format!("{{sandbox}}:events:{id}"), format!("{{sandbox}}:result:{id}"));
+    rename(&events, "elsewhere");
+    rename(&result, &events);
+    std::thread::scope(|scope| {
+        let following = scope.spawn(|| server.follow(&id, None));
+        std::thread::sleep(Duration::from_secs(1));
+        assert!(!following.is_finished(), "it waits");
+        rename(&events, &result);
+        rename("elsewhere", &events);
+        assert_eq!(following.join().unwrap(), all);
+    });
+}
+
+#[test]
 fn redis_may_start_after_its_servers() {
     let mut redis = RedisServer::on_socket(&[]);
     redis.kill();

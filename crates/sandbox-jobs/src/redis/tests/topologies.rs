@@ -125,17 +125,19 @@ async fn jobs_are_acknowledged_when_replicas_have_them() {
     let new = NewJob { idempotency_key: Some("k".to_owned()), ..new_job("x") };
     let error = store.create(new, BOUNDS).await.expect_err("no replica").to_string();
     assert!(error.contains("0 of 1 replicas"), "{error}");
-    // Creations wait for the replica one after the other; a lease is renewed before the last one gives up.
+    // Creations wait for the replica one after the other; the worker does not wait for them.
     let attempt = take(&store).await.expect("the first").attempt();
     let create = || store.create(new_job("x"), BOUNDS);
     let creations = async { tokio::join!(create(), create(), create(), create()) };
-    let heartbeat = async {
+    let works = async {
         tokio::time::sleep(Duration::from_millis(100)).await;
-        store.heartbeat(vec![attempt]).await
+        assert_eq!(store.heartbeat(vec![attempt]).await.expect("heartbeat"), HeartbeatReport::default());
+        store.probe().await.expect("ready");
+        assert!(take(&store).await.is_some(), "a job is there before its creation is acknowledged");
     };
     tokio::select! {
-        renewed = heartbeat => assert_eq!(renewed.expect("heartbeat"), HeartbeatReport::default()),
-        _ = creations => panic!("the heartbeat waited for all creations"),
+        () = works => {}
+        _ = creations => panic!("the worker waited for all creations"),
     }
 }
 
