@@ -51,7 +51,7 @@ pub struct Request {
     /// A template around the code.
     pub template: Option<TemplateRequest>,
     /// What came of the template.
-    pub(crate) rendered: Option<Rendered>,
+    rendered: Option<Rendered>,
     /// The file where the program begins.
     pub entry: Option<String>,
     /// Files for the working directory.
@@ -188,6 +188,11 @@ impl Request {
         }
     }
 
+    /// What came of the template, if it was rendered.
+    pub(crate) fn rendered(&self) -> Option<&Rendered> {
+        self.rendered.as_ref()
+    }
+
     pub(crate) fn run_mode(&self) -> RunMode {
         match (self.restricted, self.report) {
             (true, _) => RunMode::Restricted,
@@ -209,11 +214,6 @@ impl Request {
         if self.template.is_some() && !matches!(self.source, Source::Code(_)) {
             return Err(RequestError::Entry("a template requires code, not files or a program".to_owned()));
         }
-        if let Some(rendered) = &self.rendered
-            && rendered.code.len() > MAX_SOURCE
-        {
-            return Err(RequestError::LongCode { size: rendered.code.len() });
-        }
         self.check_words()?;
         input_files::check(&self.files)?;
         if let Some(entry) = &self.entry {
@@ -225,6 +225,15 @@ impl Request {
         if self.packages.len() > MOST_PACKAGES {
             return Err(RequestError::Package(format!("{} packages exceed the maximum of 200", self.packages.len())));
         }
+        Ok(())
+    }
+
+    /// Sets what came of the template. A short template can make long code.
+    pub(crate) fn set_rendered(&mut self, rendered: Rendered) -> Result<(), RequestError> {
+        if rendered.code.len() > MAX_SOURCE {
+            return Err(RequestError::LongCode { size: rendered.code.len() });
+        }
+        self.rendered = Some(rendered);
         Ok(())
     }
 

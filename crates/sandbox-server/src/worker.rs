@@ -299,7 +299,7 @@ impl AttemptEnd {
             Ok(result) => Self::Finished(last, result),
             Err(refused) if refused.is_keeper_end() => Self::KeeperEnd(internal_error(refused.to_string())),
             Err(refused) if refused.is_internal() => Self::HostFailure(internal_error(refused.to_string())),
-            Err(refused) => Self::Finished(last, internal_error(refused.to_string())),
+            Err(refused) => Self::Finished(last, Arc::new(RunResult::refused(refused.to_string()))),
         }
     }
 }
