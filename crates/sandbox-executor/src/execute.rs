@@ -24,7 +24,7 @@ use crate::request::{Request, Source};
 use crate::result::{CompileResult, Metrics, OmittedFile, Phases, RunResult, Status, Verdict, seconds, text};
 use crate::settings::Settings;
 use crate::stage::{Input, Stage, StageEnd, StageError, Stream, failure};
-use crate::template::guard;
+use crate::template::{Rendered, guard};
 use crate::verdict::{Evidence, judge};
 use crate::volumes::NamedVolume;
 use crate::warm_start::prestart_for_run;
@@ -102,20 +102,17 @@ impl Executor {
         Ok(Self { cells: cells.map_err(|error| failure("cannot start threads", &error))?, last: false })
     }
 
-    /// Puts a request's code into its template, if it has one. That is done in a cell, by a program that calls
+    /// Renders a request's code in its template, if it has one. That is done in a cell, by a program that calls
     /// [`crate::render`] when its first argument is [`crate::RENDER_COMMAND`].
     pub(crate) fn render(
         &self,
-        request: &mut Request,
+        request: &Request,
         language: &Definition,
         renderer: &Path,
         cancel: &[BorrowedFd<'_>],
-    ) -> Result<(), StageError> {
-        if let (Some(template), Source::Code(code)) = (&request.template, &request.source) {
-            let rendered = template.render(&self.cells, renderer, language, code, request.required, cancel)?;
-            request.rendered = Some(rendered);
-        }
-        Ok(())
+    ) -> Result<Option<Rendered>, StageError> {
+        let (Some(template), Source::Code(code)) = (&request.template, &request.source) else { return Ok(None) };
+        template.render(&self.cells, renderer, language, code, request.required, cancel).map(Some)
     }
 
     /// Carries out a plan.

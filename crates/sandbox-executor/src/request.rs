@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use sandbox_base::{Limits, PathError, RelativePath};
 use sandbox_cell::{LayerSet, Mount};
@@ -27,7 +28,7 @@ pub(crate) const MOST_PACKAGES: usize = 200;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Source {
     /// A program in a language, as text. It becomes a file of the request's entry name, or of the language's usual one.
-    Code(String),
+    Code(Arc<str>),
     /// A program in a language that is among the request's files.
     Files,
     /// A program of the system, with its arguments.
@@ -51,7 +52,7 @@ pub struct Request {
     /// A template around the code.
     pub template: Option<TemplateRequest>,
     /// What came of the template.
-    pub(crate) rendered: Option<Rendered>,
+    rendered: Option<Rendered>,
     /// The file where the program begins.
     pub entry: Option<String>,
     /// Files for the working directory.
@@ -188,6 +189,11 @@ impl Request {
         }
     }
 
+    /// What came of the template, if it was rendered.
+    pub(crate) fn rendered(&self) -> Option<&Rendered> {
+        self.rendered.as_ref()
+    }
+
     pub(crate) fn run_mode(&self) -> RunMode {
         match (self.restricted, self.report) {
             (true, _) => RunMode::Restricted,
@@ -209,11 +215,6 @@ impl Request {
         if self.template.is_some() && !matches!(self.source, Source::Code(_)) {
             return Err(RequestError::Entry("a template requires code, not files or a program".to_owned()));
         }
-        if let Some(rendered) = &self.rendered
-            && rendered.code.len() > MAX_SOURCE
-        {
-            return Err(RequestError::LongCode { size: rendered.code.len() });
-        }
         self.check_words()?;
         input_files::check(&self.files)?;
         if let Some(entry) = &self.entry {
@@ -225,6 +226,15 @@ impl Request {
         if self.packages.len() > MOST_PACKAGES {
             return Err(RequestError::Package(format!("{} packages exceed the maximum of 200", self.packages.len())));
         }
+        Ok(())
+    }
+
+    /// Sets what came of the template. A short template can make long code.
+    pub(crate) fn set_rendered(&mut self, rendered: Rendered) -> Result<(), RequestError> {
+        if rendered.code.len() > MAX_SOURCE {
+            return Err(RequestError::LongCode { size: rendered.code.len() });
+        }
+        self.rendered = Some(rendered);
         Ok(())
     }
 
@@ -258,7 +268,7 @@ impl Request {
                 let code = self.rendered.as_ref().map_or(code, |rendered| &rendered.code);
                 let entry = self.entry.clone().unwrap_or_else(|| language.source.clone());
                 let path = RelativePath::new(entry.clone())?;
-                files.push(InputFile::new(path, code.clone().into_bytes()));
+                files.push(InputFile::new(path, Arc::clone(code)));
                 input_files::check(&files)?;
                 entry
             }
@@ -328,7 +338,7 @@ mod tests {
     fn bad_code_is_refused() {
         assert_eq!(refused(&request(Source::Code(" \n".into()))), "the code is empty");
         assert_eq!(refused(&request(Source::Code("a\0b".into()))), "the code contains a NUL byte");
-        let long = refused(&request(Source::Code("x".repeat(10 << 20))));
+        let long = refused(&request(Source::Code("x".repeat(10 << 20).into())));
         assert!(long.starts_with("the code has 10485760 bytes, the maximum is 4194304"), "{long}");
         assert_eq!(refused(&request(Source::Files)), "the code is empty");
     }

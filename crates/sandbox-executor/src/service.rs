@@ -220,7 +220,7 @@ impl RunService {
     /// The plan of a program without anything special.
     fn usual_plan(&self, runtime: &Runtime) -> Result<Plan, RequestError> {
         let defaults = self.settings.defaults.clone();
-        let request = Request::new(Source::Code("0".to_owned()), defaults, self.settings.required());
+        let request = Request::new(Source::Code("0".into()), defaults, self.settings.required());
         let resolved = Resolved { variables: self.variables.clone(), ..Resolved::default() };
         request.plan(Some(runtime), &self.settings, &resolved)
     }
@@ -355,11 +355,11 @@ impl RunService {
         cancel: &[BorrowedFd<'_>],
     ) -> Result<CheckedRequest, Refused> {
         let definition = self.language(json.language())?;
-        let (image, input) = (json.image.take(), json.stdin.take().unwrap_or_default().into_bytes());
+        let (image, stdin) = (json.image.take(), json.stdin.take().filter(|text| !text.is_empty()));
         let mut request = json.into_request(definition, &self.settings)?;
         request.owner = owner.map(str::to_owned);
         request.image = image.map(|name| self.image(&name)).transpose()?;
-        let input = if input.is_empty() { Input::Empty } else { Input::Bytes(input) };
+        let input = stdin.map_or(Input::Empty, |text| Input::Bytes(text.into()));
         self.check(request, Some(definition), input, cancel)
     }
 
@@ -381,10 +381,12 @@ impl RunService {
             }
         };
         let resolved = Resolved::new(&request, &self.settings, &self.variables)?;
-        // Also finds what only a plan shows: packages, entry, volumes.
+        // Only a plan shows that packages, entry, network and volumes are valid. A template changes none of them, so that the
+        // plan of the code without it is refused for the same reasons.
+        let plan = request.plan(runtime.as_deref(), &self.settings, &resolved)?;
         let work = match request.template {
             Some(_) => PendingWork::Template(Box::new((request, runtime, resolved))),
-            None => PendingWork::Plan(Box::new(request.plan(runtime.as_deref(), &self.settings, &resolved)?)),
+            None => PendingWork::Plan(Box::new(plan)),
         };
         Ok(CheckedRequest {
             input,
@@ -433,11 +435,12 @@ impl RunService {
             PendingWork::Plan(plan) => *plan,
             PendingWork::Template(parts) => {
                 let (mut request, runtime, resolved) = *parts;
-                let rendered = runtime.as_ref().map_or(Ok(()), |runtime| {
-                    self.executor.render(&mut request, &runtime.definition, &self.renderer, cancel)
+                let rendered = runtime.as_ref().map_or(Ok(None), |runtime| {
+                    self.executor.render(&request, &runtime.definition, &self.renderer, cancel)
                 });
                 match rendered {
-                    Ok(()) => {}
+                    Ok(Some(rendered)) => request.set_rendered(rendered)?,
+                    Ok(None) => {}
                     Err(StageError::Failed(failure)) => return Err(failure.into()),
                     Err(StageError::Cancelled) => {
                         let named = |runtime: &Arc<Runtime>| (runtime.definition.name.clone(), runtime.version.clone());

@@ -65,7 +65,7 @@ impl Planner<'_> {
         let errors = definition.errors.clone();
         // The runner reports a failure itself. An earlier traceback in the output would only be mistaken for the reason.
         let reasons = if has_runner { vec![] } else { errors.run };
-        let rendered = request.rendered.as_ref();
+        let rendered = request.rendered();
         let guarded = rendered.is_some_and(|rendered| rendered.guarded);
         let token = self.resolved.token.clone().filter(|_| guarded);
         set_all(&mut command.env, token.iter().map(|token| (TOKEN, token)));

@@ -434,7 +434,7 @@ fn an_api_server_leaves_jobs_to_workers() {
     let _strict = Server::start_with(&["--role", "worker", "--labels", "strict"], &strict);
     let long = api.submit(&json!({"code": "print(4)", "timeout": 20, "labels": ["strict"]}));
     let job = api.job(&long, "?wait=30s");
-    assert_eq!((&job["status"], &job["result"]["verdict"]), (&"finished".into(), &"internal_error".into()), "{job:#}");
+    assert_eq!((&job["status"], &job["result"]["verdict"]), (&"finished".into(), &"invalid_request".into()), "{job:#}");
     assert!(job["result"]["error"].as_str().unwrap().contains("SANDBOX_MAX_TIMEOUT"), "{job:#}");
 }
 

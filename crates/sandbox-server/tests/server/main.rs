@@ -152,6 +152,44 @@ fn bad_requests_are_explained() {
 }
 
 #[test]
+fn requests_with_templates_are_checked_before_they_are_accepted() {
+    let server = Server::start_with(&[], &[("SANDBOX_NAMED_VOLUMES", "yes")]);
+    let wrong = [
+        ("requirements", json!(["--evil"]), "expected one such as"),
+        ("volumes", json!(["v:/a", "v:/b"]), "duplicate volume 'v'"),
+        ("network", json!("allowlist"), "network: "),
+        ("entry", json!("a/../b"), "path "),
+        ("files", json!({"main.py": ""}), "duplicate file 'main.py'"),
+    ];
+    for (field, value, detail) in wrong {
+        let body = json!({"code": "1", "template": {"text": "{{ code }}"}, field: value}).to_string();
+        for path in ["/execute", "/v1/execute"] {
+            let (_, (status, problem)) = server.send_to(path, &[], body.as_bytes());
+            assert_eq!((status, &problem["code"]), (422, &"invalid_request".into()), "{path} {body}: {problem:#}");
+            assert!(problem["detail"].as_str().unwrap().contains(detail), "{path} {body}: {problem:#}");
+        }
+    }
+}
+
+#[test]
+fn a_template_whose_fault_shows_when_it_is_rendered_is_an_invalid_request() {
+    let server = Server::start(&[]);
+    let long = "{% for n in range(100) %}{{ text }}{% endfor %}";
+    for (template, why) in [
+        (json!({"text": "{{ missing }}"}), "undefined variable"),
+        (json!({"text": long, "variables": {"text": "x".repeat(50_000)}}), "the code has 5000000 bytes"),
+    ] {
+        let body = json!({"code": "1", "template": template});
+        let (status, problem) = server.post(&body);
+        assert_eq!((status, &problem["code"]), (422, &"invalid_request".into()), "{problem:#}");
+        assert!(problem["detail"].as_str().unwrap().contains(why), "{problem:#}");
+        let result = &server.job(&server.submit(&body), "?wait=30s")["result"];
+        assert_eq!(result["verdict"], "invalid_request", "{result:#}");
+        assert!(result["error"].as_str().unwrap().contains(why), "{result:#}");
+    }
+}
+
+#[test]
 fn every_limit_has_a_cap() {
     let server = Server::start_with(&[], &[("SANDBOX_MAX_INODES", "unlimited"), ("SANDBOX_MAX_PROCESSES", "100")]);
     for (limit, value, setting) in [

@@ -230,7 +230,7 @@ async fn a_job_whose_request_cannot_be_read_goes_back_to_the_queue() {
     store.take(None, &Offer::default()).await.expect_err("unreadable");
     on(&server, &["RENAME", "elsewhere", &request]).await;
     let job = take(&store).await.expect("it is queued");
-    assert_eq!((job.id, job.attempts, job.request.code), (header.id, 2, Some(code)));
+    assert_eq!((job.id, job.attempts, job.request.code), (header.id, 2, Some(code.into())));
 }
 
 #[tokio::test]
