@@ -1,5 +1,5 @@
 //! What a test needs from its host. Without it, the test fails in CI and prints a `skipped:` line elsewhere. The only
-//! tests that CI may skip are those of an [`Exception`].
+//! tests that CI may skip are those of an [`SkipReason`].
 
 use std::io::Write;
 use std::path::Path;
@@ -10,7 +10,7 @@ const REQUIRED: [&str; 2] = ["CI", "SANDBOX_TEST_REQUIRE"];
 
 /// Why a test, or a part of one, may be skipped even in CI: a property of the kernel, or a suite with a make target.
 #[derive(Debug, Clone, Copy)]
-enum Exception {
+enum SkipReason {
     /// Only the freezer of cgroup v1 blocks SIGKILL. A host with cgroup v2 cannot have a process that survives it.
     CgroupV2,
     /// A kernel before 6.3 cannot map ids on a tmpfs.
@@ -19,7 +19,7 @@ enum Exception {
     NoDocker,
 }
 
-impl Exception {
+impl SkipReason {
     fn needs(self) -> &'static str {
         match self {
             Self::CgroupV2 => "the freezer of cgroup v1, and this host has cgroup v2",
@@ -57,7 +57,7 @@ pub fn program(name: &str) -> bool {
 #[must_use = "return from the test if this is false"]
 pub fn freezer() -> bool {
     let is_v2 = Path::new("/sys/fs/cgroup/cgroup.controllers").exists();
-    !Exception::CgroupV2.permits(is_v2)
+    !SkipReason::CgroupV2.permits(is_v2)
         && that("the freezer of cgroup v1", Path::new("/sys/fs/cgroup/freezer/cgroup.procs").exists())
 }
 
@@ -68,13 +68,13 @@ pub fn mapped_ids(dir: &Path) -> bool {
     let mut version = release.split(['.', '-']).map_while(|number| number.parse::<u32>().ok());
     let is_old = (version.next(), version.next()) < (Some(6), Some(3));
     let kind = Command::new("stat").args(["--file-system", "--format=%T"]).arg(dir).output().unwrap();
-    !Exception::OldTmpfs.permits(is_old && kind.stdout == b"tmpfs\n")
+    !SkipReason::OldTmpfs.permits(is_old && kind.stdout == b"tmpfs\n")
 }
 
 /// Whether a test that starts Docker's engine may continue.
 #[must_use = "return from the test if this is false"]
 pub fn docker() -> bool {
-    !Exception::NoDocker.permits(std::env::var_os("SANDBOX_TEST_DOCKER").is_none())
+    !SkipReason::NoDocker.permits(std::env::var_os("SANDBOX_TEST_DOCKER").is_none())
 }
 
 /// Whether a test that needs a feature of the host may continue.
