@@ -21,8 +21,8 @@ use crate::stage::failure;
 /// The most files, directories and links of an image.
 const MOST_ENTRIES: u64 = 1_000_000;
 
-/// Where the program that unpacks appears in its cell.
-const PLACE: &str = "/opt/sandbox-run";
+/// The path of the unpacking program in its cell.
+const PROGRAM_PATH: &str = "/opt/sandbox-run";
 
 /// The longest answer of a program that unpacks or describes.
 const MAX_ANSWER: u64 = 8 << 20;
@@ -30,7 +30,7 @@ const MAX_ANSWER: u64 = 8 << 20;
 /// Why a toolchain could not be found in an image.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum NotFound {
-    /// It is not there.
+    /// The image has no such toolchain.
     #[error(transparent)]
     Missing(#[from] Missing),
     /// The sandbox refused or failed.
@@ -54,9 +54,9 @@ impl Executor {
             (LimitKind::FileSize, settings.image_size.saturating_mul(2).min(1 << 40)),
         ]);
         let directory = Mount { source: into.to_owned(), target: UNPACK_DIR.into(), writable: true, foreign: false };
-        let mounts = vec![Mount::read_only(program, PLACE), directory];
+        let mounts = vec![Mount::read_only(program, PROGRAM_PATH), directory];
         let spec = CellSpec { mounts, limits, required: settings.required(), ..CellSpec::new() };
-        let command = Command::new([PLACE, UNPACK_COMMAND, &job]);
+        let command = Command::new([PROGRAM_PATH, UNPACK_COMMAND, &job]);
         let (outcome, answer) = ask(&self.cells.keeper, &spec, &command, file.as_fd(), &[])?;
         let refuse = |why: String| Failure::of_request(what, why);
         match (outcome.stopped, outcome.status) {
@@ -130,8 +130,8 @@ fn limits(values: &[(LimitKind, u64)]) -> Limits {
     limits
 }
 
-/// Runs a command to its end, or until one of `cancel` becomes readable, and returns what it printed. Errors of its own go
-/// nowhere.
+/// Runs a command to its end, or until one of `cancel` becomes readable, and returns its output. Its error output is
+/// discarded.
 fn ask(
     keeper: &Keeper,
     spec: &CellSpec,

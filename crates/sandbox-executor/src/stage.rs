@@ -33,7 +33,7 @@ pub enum Stream {
     Stderr,
 }
 
-/// What a program reads from standard input.
+/// The standard input of a program.
 #[derive(Debug)]
 pub enum Input {
     /// Nothing.
@@ -77,7 +77,7 @@ pub(crate) struct Stage<'a> {
     pub(crate) last: bool,
 }
 
-/// How a stage ended.
+/// The outcome of a stage.
 pub(crate) struct StageEnd {
     pub(crate) outcome: Outcome,
     pub(crate) ready: Ready,
@@ -132,7 +132,7 @@ pub(crate) fn failure(what: &str, error: &io::Error) -> Failure {
 }
 
 impl Stage<'_> {
-    /// Runs the stage in a cell of its own. Output goes to `observe` as it comes, files to `sink` when all is over.
+    /// Runs the stage in a separate cell. Output goes to `observe` as it comes, files to `sink` when the command has ended.
     pub(crate) fn run(
         self,
         cells: &Cells,
@@ -148,7 +148,7 @@ impl Stage<'_> {
             host_mounts: self.host_mounts,
             prestart,
         };
-        let TakenCell { mut cell, start, late, refill } = cells.pool.take(&wanted, &is_cancelled)?;
+        let TakenCell { mut cell, start, late_mounts, refill } = cells.pool.take(&wanted, &is_cancelled)?;
         if self.last {
             cells.keeper.close();
         }
@@ -157,7 +157,7 @@ impl Stage<'_> {
         let volumes: Vec<FileCaps> = self.cell.volumes.iter().map(Volume::caps).collect();
         let (limit, patience) = (self.cell.limits.wall_time(), self.patience);
         let (mut streams, collection) =
-            self.start(&cell, start, &late).map_err(|error| failure("cannot start the stage", &error))??;
+            self.start(&cell, start, &late_mounts).map_err(|error| failure("cannot start the stage", &error))??;
         let gateway = if has_gateway {
             cell.ready_unless(cancel)?.ok_or(StageError::Cancelled)?;
             cell.take_gateway()?
@@ -207,7 +207,7 @@ impl Stage<'_> {
         self,
         cell: &Cell,
         start: StartKind,
-        late: &[Mount],
+        late_mounts: &[Mount],
     ) -> io::Result<Result<(Streams, Collection), Failure>> {
         let limit = self.cell.limits.output();
         let (stdout, stdout_end) = OutputCapture::new(limit)?;
@@ -216,7 +216,7 @@ impl Stage<'_> {
         let collection = self.collect.map(|caps| pipe_with(PipeFlags::CLOEXEC).map(|pipe| (caps, pipe))).transpose()?;
         let started = cell.start(&Start {
             command: self.command,
-            mounts: late,
+            mounts: late_mounts,
             limits: (start != StartKind::Cold).then_some(&self.cell.limits),
             extra: None,
             stdio: Stdio { stdin: stdin_end.as_fd(), stdout: stdout_end.as_fd(), stderr: stderr_end.as_fd() },
@@ -229,7 +229,7 @@ impl Stage<'_> {
     }
 }
 
-/// Where files come from when all is over, and how many may.
+/// The pipe from which files come when the command has ended, and their caps.
 type Collection = Option<(FileCaps, File)>;
 
 /// A pipe that is read until some time, or until one of `cancel` becomes readable.
@@ -444,14 +444,14 @@ impl Patience {
             self.until = now + ANSWER;
             return None;
         }
-        let late = self.ready.then_some(StopReason::Limit(LimitKind::WallTime));
-        let (status, stopped) = (RunStatus::Signaled(rustix::process::Signal::KILL.as_raw()), self.stopped.or(late));
+        let timeout = self.ready.then_some(StopReason::Limit(LimitKind::WallTime));
+        let (status, stopped) = (RunStatus::Signaled(rustix::process::Signal::KILL.as_raw()), self.stopped.or(timeout));
         let usage = Usage { wall: self.began.elapsed(), ..Usage::default() };
         Some(Outcome { status, stopped, reached: vec![], usage, end: CellEnd::Lost })
     }
 }
 
-/// What ended a wait.
+/// The reason for the end of a wait.
 struct Woken {
     cell: bool,
     cancel: bool,

@@ -19,8 +19,8 @@ use sandbox_images::{ImageCaps, ImageName, ImageStore, UnpackTask, unpack};
 use sandbox_runtimes::Registry;
 use sandbox_testing::{eventually, shell_image, staged_languages};
 
-/// How long the renderer takes: less than its limit, and much longer than it may take to notice a cancellation.
-const RENDER: Duration = Duration::from_secs(4);
+/// How long the renderer takes: much longer than its time limit, so that it never ends by itself.
+const RENDER: Duration = Duration::from_secs(300);
 
 type Test = (&'static str, fn(&RunService));
 
@@ -88,12 +88,9 @@ fn expect_cancelled(result: &RunResult) {
 fn a_render_is_cancelled(service: &RunService) {
     let (name, text) = ("slow".to_owned(), "{{ code }}".to_owned());
     let template = Some(TemplateRequest { name, text: text.into(), variables: BTreeMap::new().into() });
-    let began = Instant::now();
     let mut request = request(service);
     request.template = template;
     expect_cancelled(&run(service, request, &cancel_after(Duration::from_millis(100))));
-    // Without being cancelled, it would take as long as the renderer.
-    assert!(began.elapsed() < RENDER, "{:?}", began.elapsed());
 }
 
 fn a_gateway_is_cancelled(service: &RunService) {

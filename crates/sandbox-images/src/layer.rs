@@ -9,8 +9,10 @@ use std::ffi::OsStr;
 use std::io::{self, Read};
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
+use std::time::Duration;
 
-use rustix::fs::{AtFlags, FileType, Mode, Timespec, Timestamps};
+use rustix::fs::{AtFlags, FileType, Mode, Timestamps};
+use sandbox_base::wait::timespec;
 use tar::{Archive, Entry, EntryType};
 
 use crate::read::TOO_LARGE;
@@ -131,7 +133,7 @@ fn make_directory(place: &DirHandle, name: &OsStr, mode: u32) -> io::Result<()> 
     }
     // The owner of the store must be able to remove it again.
     let mode = Mode::from_raw_mode(mode & 0o1777 | 0o700);
-    Ok(rustix::fs::fchmod(place.inside(name)?.fd(), mode)?)
+    Ok(rustix::fs::fchmod(place.subdirectory(name)?.fd(), mode)?)
 }
 
 fn make_file<R: Read>(place: &DirHandle, name: &OsStr, entry: &mut Entry<'_, R>, tally: &mut Tally) -> io::Result<()> {
@@ -143,8 +145,8 @@ fn make_file<R: Read>(place: &DirHandle, name: &OsStr, entry: &mut Entry<'_, R>,
         return Err(io::ErrorKind::UnexpectedEof.into());
     }
     rustix::fs::fchmod(&file, Mode::from_raw_mode(mode & 0o777 | 0o400))?;
-    if let Some(seconds) = entry.header().mtime().ok().and_then(|seconds| i64::try_from(seconds).ok()) {
-        let time = Timespec { tv_sec: seconds.min(1 << 40), tv_nsec: 0 };
+    if let Ok(seconds) = entry.header().mtime() {
+        let time = timespec(Duration::from_secs(seconds.min(1 << 40)));
         rustix::fs::futimens(&file, &Timestamps { last_access: time, last_modification: time })?;
     }
     Ok(())

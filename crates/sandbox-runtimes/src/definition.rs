@@ -60,9 +60,9 @@ pub struct Definition {
     pub prepare: Option<Prepare>,
     /// How to compile a program, for compiled languages.
     pub compile: Option<CompileDefinition>,
-    /// How to run a program.
+    /// The command that runs a program.
     pub run: RunDefinition,
-    /// How to install packages.
+    /// The installation of packages.
     pub packages: Option<Packages>,
     /// How to find the reason of a failure in error output.
     #[serde(default)]
@@ -81,7 +81,7 @@ pub struct EntryFrom {
     pub pattern: Pattern,
 }
 
-/// How to find a toolchain.
+/// The rules to find a toolchain.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Find {
@@ -161,7 +161,7 @@ pub enum StageName {
     Compile,
 }
 
-/// How to compile a program.
+/// The compilation of a program.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CompileDefinition {
@@ -189,7 +189,7 @@ pub struct WarmCompiler {
     pub self_test: Option<String>,
 }
 
-/// How to run a program.
+/// The command that runs a program.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RunDefinition {
@@ -222,7 +222,7 @@ pub struct Restricted {
     pub runner: String,
 }
 
-/// How to install packages.
+/// The installation of packages.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Packages {

@@ -10,6 +10,7 @@
 pub mod command;
 pub mod features;
 pub mod frozen;
+mod gate;
 pub mod memory;
 pub mod needs;
 pub mod package_index;
@@ -23,6 +24,7 @@ mod wait;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
+pub use gate::Gate;
 pub use redis::RedisServer;
 pub use server::TestServer;
 pub use shell_image::shell_image;

@@ -8,9 +8,10 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use rustix::process::{Pid, Signal, kill_process};
 use sandbox_testing::command::{processes, program_in_container};
 use sandbox_testing::memory::descendants;
-use sandbox_testing::{GuardedChild, RedisServer, TestServer, build_dir, eventually, needs};
+use sandbox_testing::{Gate, GuardedChild, RedisServer, TestServer, build_dir, eventually, needs};
 use serde_json::{Value, json};
 
 use crate::Server;
@@ -52,6 +53,13 @@ impl Server {
         all.find(|(_, parent, other, _)| other == name && !is_fork(*parent)).map(|(pid, ..)| pid)
     }
 
+    /// Ends a `sleep` in a cell, so that its program continues. Returns whether there was one.
+    pub(crate) fn end_a_sleep(&self) -> bool {
+        // It may have ended since it was found.
+        let pid = self.find("sleep").and_then(|pid| Pid::from_raw(pid.cast_signed()));
+        pid.is_some_and(|pid| kill_process(pid, Signal::KILL).is_ok())
+    }
+
     pub(crate) fn keeper_process(&self) -> u32 {
         self.find("sandbox-keeper").unwrap()
     }
@@ -89,11 +97,13 @@ fn answer(stream: &mut TcpStream) -> (String, Value) {
 #[test]
 fn a_killed_keeper_is_replaced_and_no_job_is_lost() {
     let server = Server::start(&["--capacity", "4", "--zygotes", "1", "--ready-cells", "4"]);
-    let ids: Vec<String> = (0..12)
-        .map(|number| server.submit(&json!({"code": format!("import time; time.sleep(0.4); print({number})")})))
-        .collect();
-    let mut caller = server.begin(&json!({"language": "bash", "code": "sleep 77", "timeout": "60s"}));
-    eventually("the programs run", || server.find("sleep").is_some() && server.health()["load"] == 4);
+    let mut caller = server.begin(&json!({"language": "bash", "code": "sleep 300", "timeout": 300}));
+    eventually("the program runs", || server.find("sleep").is_some());
+    // Each ends when this test ends its `sleep`.
+    let code = |number| format!("import subprocess; subprocess.run(['sleep', '300']); print({number})");
+    let ids: Vec<String> =
+        (0..12).map(|number| server.submit(&json!({"code": code(number), "timeout": 300}))).collect();
+    eventually("the jobs run", || server.health()["load"] == 4);
     let (keeper, launcher) = (server.keeper_process(), server.find("sandbox-launche").unwrap());
     let below: Vec<u32> = descendants(keeper).into_keys().collect();
     assert!(below.len() > 4);
@@ -108,7 +118,11 @@ fn a_killed_keeper_is_replaced_and_no_job_is_lost() {
     eventually("its groups are gone", || groups_of(keeper).is_empty());
 
     for (number, id) in ids.iter().enumerate() {
-        let job = server.job(id, "?wait=60s");
+        eventually("the job ends", || {
+            server.end_a_sleep();
+            server.job(id, "")["status"] == "finished"
+        });
+        let job = server.job(id, "");
         assert_eq!(job["result"]["stdout"], format!("{number}\n"), "{job:#}");
     }
     assert_eq!(server.post(&json!({"code": "print(1)"})).1["stdout"], "1\n");
@@ -284,9 +298,10 @@ fn a_killed_server_leaves_nothing() {
 #[test]
 fn a_draining_server_finishes_its_runs_and_takes_no_more() {
     let key = "a-key-for-operators;name=ops;scopes=execute+jobs+admin+metrics,a-key-for-clients-x;name=app;scopes=execute+jobs";
-    let server = Server::start_with(&["--cold", "--capacity", "2"], &[("SANDBOX_API_KEYS", key)]);
+    let gate = Gate::closed();
+    let server = Server::start_with(&["--cold", "--capacity", "2"], &[("SANDBOX_API_KEYS", key), gate.variable()]);
     let (ops, app) = (("authorization", "Bearer a-key-for-operators"), ("authorization", "Bearer a-key-for-clients-x"));
-    let job = json!({"code": "import time; time.sleep(1); print('done')"}).to_string();
+    let job = gate.request("print('done')").to_string();
     let (_, (status, running)) = server.send_to("/v1/execute", &[app], job.as_bytes());
     assert_eq!(status, 202);
     eventually("it runs", || server.health()["load"] == 1);
@@ -304,6 +319,8 @@ fn a_draining_server_finishes_its_runs_and_takes_no_more() {
     let health = server.health();
     assert_eq!((&health["status"], &health["draining"]), (&"draining".into(), &true.into()), "{health:#}");
     assert_eq!(server.get("/livez").0, 200);
+    assert_eq!(health["load"], 1, "the job continues");
+    gate.open();
     eventually("the job has finished", || server.health()["load"] == 0);
     let agent = ureq::Agent::new_with_defaults();
     let url = format!("http://{}/v1/execute/{}", server.address, running["id"].as_str().unwrap());
@@ -313,13 +330,14 @@ fn a_draining_server_finishes_its_runs_and_takes_no_more() {
 
 #[test]
 fn kept_connections_are_answered_when_the_server_ends() {
-    let mut server = Server::start(&["--cold"]);
+    let gate = Gate::closed();
+    let mut server = Server::start_with(&["--cold"], &[gate.variable()]);
     let get = b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n";
     let mut kept = TcpStream::connect(&server.address).unwrap();
     kept.write_all(get).unwrap();
     assert!(!answer(&mut kept).0.contains("connection: close"));
-    // Holds the server up until the last answer is there.
-    let mut busy = server.begin(&json!({"language": "bash", "code": "sleep 1"}));
+    // A run that keeps the server from ending before the last answer.
+    let mut busy = server.begin(&gate.request(""));
     eventually("it runs", || server.health()["load"] == 1);
     signal("-TERM", server.child.id());
     // It may not have seen the signal yet.
@@ -331,6 +349,7 @@ fn kept_connections_are_answered_when_the_server_ends() {
             break;
         }
     }
+    gate.open();
     assert!(answer(&mut busy).0.starts_with("http/1.1 200"));
     assert!(server.child.wait().unwrap().success());
 }

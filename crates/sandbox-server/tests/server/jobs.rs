@@ -3,10 +3,10 @@
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use base64::Engine;
-use sandbox_testing::{RedisServer, eventually};
+use sandbox_testing::{Gate, RedisServer, eventually};
 use serde_json::{Value, json};
 
 use crate::Server;
@@ -125,10 +125,16 @@ fn events_concatenate_to_exactly_the_output() {
 #[test]
 fn queue_time_of_a_job_is_reported() {
     let server = Server::start(&["--capacity", "1"]);
-    let first = server.submit(&json!({"code": "import time; time.sleep(1.5)"}));
+    let submitted = Instant::now();
+    let first = server.submit(&json!({"code": "import time; time.sleep(300)", "timeout": 300}));
+    eventually("it runs", || server.job(&first, "")["status"] == "running");
+    let seen = submitted.elapsed();
     let second = server.submit(&json!({"code": "1"}));
-    let queue = |id: &str| server.job(id, "?wait=30s")["result"]["metrics"]["phases"]["queue"].as_f64().unwrap();
-    assert!(queue(&second) >= queue(&first) + 1.0, "{} after {}", queue(&second), queue(&first));
+    std::thread::sleep(Duration::from_secs(1));
+    server.delete(&format!("/v1/execute/{first}"));
+    let queue = |id: &str| server.job(id, "?wait=60s")["result"]["metrics"]["phases"]["queue"].as_f64().unwrap();
+    assert!(queue(&first) <= seen.as_secs_f64(), "{} within {seen:?}", queue(&first));
+    assert!(queue(&second) >= 1.0, "{}", queue(&second));
 }
 
 #[test]
@@ -198,14 +204,16 @@ fn no_job_is_lost_when_the_server_ends() {
     // Killed, and asked to end: either way the next server goes on.
     for signal in ["-KILL", "-TERM"] {
         let flags = ["--capacity", "1", "--http-shutdown-timeout", "300ms"];
-        let server = Server::start(&flags);
-        let slow = server.submit(&json!({"code": "import time; time.sleep(3); print('done')", "timeout": 20}));
+        let gate = Gate::closed();
+        let server = Server::start_with(&flags, &[gate.variable()]);
+        let slow = server.submit(&gate.request("print('done')"));
         let queued = server.submit(&json!({"code": "print('also')"}));
         eventually("it runs", || server.job(&slow, "")["status"] == "running");
         let data = server.end(signal);
-        let server = Server::start_in(data, &flags, &[]);
+        gate.open();
+        let server = Server::start_in(data, &flags, &[gate.variable()]);
         for (id, expected) in [(slow, "done\n"), (queued, "also\n")] {
-            let job = server.job(&id, "?wait=20s");
+            let job = server.job(&id, "?wait=60s");
             assert_eq!(
                 (&job["status"], &job["result"]["stdout"]),
                 (&"finished".into(), &expected.into()),
@@ -266,8 +274,13 @@ impl Redis {
     }
 
     pub(crate) fn server(&self, flags: &[&str]) -> Server {
+        self.server_with(flags, ("REDIS_DB", "3"))
+    }
+
+    /// A server with one more variable.
+    fn server_with(&self, flags: &[&str], variable: (&str, &str)) -> Server {
         let variables = [("REDIS_ADDR", &*self.0.address()), ("REDIS_PASSWORD", Self::PASSWORD), ("REDIS_DB", "3")];
-        Server::start_with(flags, &variables)
+        Server::start_with(flags, &[&variables[..], &[variable]].concat())
     }
 }
 
@@ -297,16 +310,17 @@ fn any_server_shows_and_cancels_any_job() {
 fn jobs_in_redis_outlive_their_server() {
     // Asked to end it puts its job back; killed, its job is taken over when its lease is up.
     for signal in ["-TERM", "-KILL"] {
-        let redis = Redis::start();
+        let (redis, gate) = (Redis::start(), Gate::closed());
         let flags = ["--capacity", "1", "--http-shutdown-timeout", "300ms"];
-        let server = redis.server(&flags);
-        let slow = server.submit(&json!({"code": "import time; time.sleep(3); print('done')", "timeout": 20}));
+        let server = redis.server_with(&flags, gate.variable());
+        let slow = server.submit(&gate.request("print('done')"));
         let queued = server.submit(&json!({"code": "print('also')"}));
         eventually("it runs", || server.job(&slow, "")["status"] == "running");
         let _data = server.end(signal);
-        let server = redis.server(&flags);
+        gate.open();
+        let server = redis.server_with(&flags, gate.variable());
         for (id, expected) in [(&slow, "done\n"), (&queued, "also\n")] {
-            let job = server.job(id, "?wait=30s");
+            let job = server.job(id, "?wait=60s");
             assert_eq!(job["result"]["stdout"], expected, "{signal}: {job:#}");
         }
         let job = server.job(&slow, "");

@@ -7,7 +7,7 @@ use std::ops::{Deref, DerefMut};
 use std::process::Command;
 use std::time::Duration;
 
-use sandbox_testing::{TestServer, eventually, needs};
+use sandbox_testing::{Gate, TestServer, eventually, needs};
 use serde_json::{Value, json};
 
 mod added_language;
@@ -248,13 +248,15 @@ fn output_streams_as_it_happens() {
 
 #[test]
 fn requests_over_capacity_return_429() {
-    let server = Server::start(&["--capacity", "1"]);
+    let gate = Gate::closed();
+    let server = Server::start_with(&["--capacity", "1"], &[gate.variable()]);
     std::thread::scope(|scope| {
-        let slow = scope.spawn(|| server.post(&json!({"code": "import time; time.sleep(3)", "timeout": 30})));
+        let slow = scope.spawn(|| server.post(&gate.request("")));
         eventually("it runs", || server.get("/health").1["load"] == 1);
         let (headers, (status, answer)) = server.send(&[], br#"{"code": "1"}"#);
         assert_eq!((status, &answer["code"]), (429, &"at_capacity".into()));
         assert_eq!(headers["retry-after"], "1");
+        gate.open();
         assert_eq!(slow.join().unwrap().1["verdict"], "ok");
     });
     assert_eq!(server.post(&json!({"code": "1"})).0, 200);
@@ -322,14 +324,18 @@ fn slow_clients_are_disconnected() {
 
 #[test]
 fn shutdown_lets_runs_end_and_ends_those_that_do_not() {
-    for (seconds, patience, verdict) in [("0.7", "30s", "ok"), ("60", "500ms", "cancelled")] {
-        let mut server = Server::start(&["--http-shutdown-timeout", patience]);
+    for (opens, patience, verdict) in [(true, "300s", "ok"), (false, "500ms", "cancelled")] {
+        let gate = Gate::closed();
+        let mut server = Server::start_with(&["--http-shutdown-timeout", patience], &[gate.variable()]);
         let id = server.child.id().to_string();
-        let body = json!({"code": format!("import time; time.sleep({seconds})"), "timeout": 60});
         std::thread::scope(|scope| {
-            let run = scope.spawn(|| server.post(&body));
+            let run = scope.spawn(|| server.post(&gate.request("")));
             eventually("it runs", || server.get("/health").1["load"] == 1);
             assert!(Command::new("kill").args(["-TERM", &id]).status().unwrap().success());
+            if opens {
+                eventually("it does not listen any more", || TcpStream::connect(&server.address).is_err());
+                gate.open();
+            }
             let (status, answer) = run.join().unwrap();
             assert_eq!((status, &answer["verdict"]), (200, &verdict.into()), "{answer:#}");
         });

@@ -56,17 +56,25 @@ fn a_backlog_of_jobs_leaves_room_for_synchronous_runs() {
 #[test]
 fn a_batch_leaves_room_for_jobs_and_runs() {
     let server = Server::start(&["--capacity", "2"]);
-    let inputs = vec![json!({}); 100];
-    let batch = json!({"request": {"language": "bash", "code": "sleep 0.5", "timeout": 20}, "inputs": inputs});
+    let inputs = vec![json!({}); 40];
+    // A run of the batch ends when this test ends its `sleep`.
+    let batch = json!({"request": {"language": "bash", "code": "sleep 300 || true", "timeout": 300}, "inputs": inputs});
     std::thread::scope(|scope| {
         let all = scope.spawn(|| server.send_to("/v1/batch", &[], batch.to_string().as_bytes()).1);
-        eventually("it runs", || server.get("/health").1["load"] == 2);
+        eventually("it runs", || server.find("sleep").is_some());
         let id = server.submit(&json!({"language": "bash", "code": "echo job"}));
-        let (status, answer) = server.post(&json!({"language": "bash", "code": "echo run"}));
+        let run = scope.spawn(|| server.post(&json!({"language": "bash", "code": "echo run"})));
+        eventually("the job and the run end", || {
+            server.end_a_sleep();
+            run.is_finished() && server.job(&id, "")["status"] == "finished"
+        });
+        assert!(!all.is_finished(), "they waited for the whole batch");
+        let (status, answer) = run.join().unwrap();
         assert_eq!((status, &answer["stdout"]), (200, &"run\n".into()), "{answer:#}");
-        eventually("the job ends", || server.job(&id, "")["status"] == "finished");
-        let ran = server.get("/health").1["runs"].as_u64().unwrap();
-        assert!(ran < 102, "the batch goes on: {ran}");
+        eventually("the batch ends", || {
+            server.end_a_sleep();
+            all.is_finished()
+        });
         assert_eq!(all.join().unwrap().0, 200);
     });
 }
