@@ -170,7 +170,7 @@ fn prepare(runner: &AttackRunner<'_>, attacks: &[Attack]) {
         // The toolchain is prepared before the compiler refuses this.
         let code = "0";
         let settings = runner.service.settings();
-        let request = Request::new(Source::Code(code.to_owned()), settings.defaults.clone(), settings.required());
+        let request = Request::new(Source::Code(code.into()), settings.defaults.clone(), settings.required());
         if let Ok(checked) = runner.service.check(request, Some(definition), Input::Empty, &[]) {
             let _ = runner.service.run(checked, Duration::ZERO, &[runner.cancel], &mut ());
         }

@@ -1,6 +1,7 @@
 //! Carries out one attack: plants a world, starts a neighbour, runs the program like any request, and inspects the
 //! world afterwards.
 
+use std::collections::BTreeMap;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -328,7 +329,7 @@ fn request(attack: &Attack, language: &Definition, world: &World, required: Laye
     }
     let text = world.fill_in(attack.text);
     let files = parts(&text)?;
-    let source = if files.is_empty() { Source::Code(text) } else { Source::Files };
+    let source = if files.is_empty() { Source::Code(text.into()) } else { Source::Files };
     let mut request = Request::new(source, limits, required);
     request.files = files;
     request.env = world.variables().iter().map(|(name, value)| ((*name).into(), value.into())).collect();
@@ -341,9 +342,9 @@ fn request(attack: &Attack, language: &Definition, world: &World, required: Laye
         request.volumes = vec![volume(&world.shown())];
     }
     if attack.template {
-        let text = language.templates.get("harness").ok_or("no harness for this language")?.clone();
+        let text = language.templates.get("harness").ok_or("no harness for this language")?.as_str().into();
         let cases = serde_json::json!([{ "args": [1], "expected": 2 }]);
-        let variables = [("function".to_owned(), "f".into()), ("cases".to_owned(), cases)];
+        let variables = BTreeMap::from([("function".to_owned(), "f".into()), ("cases".to_owned(), cases)]);
         request.template = Some(TemplateRequest { name: "harness".to_owned(), text, variables: variables.into() });
     }
     Ok(request)
@@ -351,19 +352,18 @@ fn request(attack: &Attack, language: &Definition, world: &World, required: Laye
 
 /// The files of a project, which begin at lines such as `// --- src/main.rs`; none if it is a single file.
 fn parts(text: &str) -> Result<Vec<InputFile>, String> {
-    let mut files: Vec<InputFile> = vec![];
+    let mut files: Vec<(RelativePath, Vec<u8>)> = vec![];
     for line in text.lines() {
         let comment = line.strip_prefix("// --- ").or_else(|| line.strip_prefix("# --- "));
         if let Some(path) = comment {
             let path = RelativePath::new(path).map_err(|error| error.to_string())?;
-            files.push(InputFile::new(path, vec![]));
-        } else if let Some(file) = files.last_mut() {
-            let content = Arc::make_mut(&mut file.content);
+            files.push((path, vec![]));
+        } else if let Some((_, content)) = files.last_mut() {
             content.extend_from_slice(line.as_bytes());
             content.push(b'\n');
         }
     }
-    Ok(files)
+    Ok(files.into_iter().map(|(path, content)| InputFile::new(path, content)).collect())
 }
 
 /// Whether the suite is to stop.

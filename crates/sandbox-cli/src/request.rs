@@ -116,10 +116,10 @@ fn own_name(definition: &Definition, file: &Path) -> Option<String> {
 /// The code, or the files of a project.
 fn read_source(options: &CodeOptions, registry: &Registry) -> Result<(Source, Vec<InputFile>), UsageError> {
     match options.file.as_slice() {
-        [] => Ok((Source::Code(read_code(options)?), vec![])),
+        [] => Ok((Source::Code(read_code(options)?.into()), vec![])),
         _ if options.code.is_some() => Err("--code and --file cannot be combined".to_owned()),
         [file] if !file.is_dir() => {
-            Ok((Source::Code(as_text(read_file(file)?, &format!("'{}'", file.display()))?), vec![]))
+            Ok((Source::Code(as_text(read_file(file)?, &format!("'{}'", file.display()))?.into()), vec![]))
         }
         [dir] => Ok((Source::Files, project::read_dir(registry, dir, "")?)),
         several => {

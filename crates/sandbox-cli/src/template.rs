@@ -40,7 +40,7 @@ pub(crate) fn read(options: &CodeOptions, language: &Definition) -> Result<Optio
         let (name, value) = variable(text)?;
         variables.insert(name, value);
     }
-    Ok(Some(TemplateRequest { name: format!("template '{name}'"), text, variables }))
+    Ok(Some(TemplateRequest { name: format!("template '{name}'"), text: text.into(), variables: variables.into() }))
 }
 
 fn variable(text: &str) -> Result<(String, Value), UsageError> {

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeSet;
 use std::io;
-use std::sync::Arc;
 
 use sandbox_base::RelativePath;
 use sandbox_cell::archive::Archive;
 
 use crate::request::RequestError;
+use crate::shared::SharedBytes;
 
 /// The most files in a request.
 pub(crate) const MOST_FILES: usize = 20_000;
@@ -21,7 +21,7 @@ pub struct InputFile {
     /// Where it goes.
     pub path: RelativePath,
     /// What is in it.
-    pub content: Arc<Vec<u8>>,
+    pub content: SharedBytes,
     /// Whether it may be executed.
     pub executable: bool,
 }
@@ -29,8 +29,8 @@ pub struct InputFile {
 impl InputFile {
     /// A file that is not executable.
     #[must_use]
-    pub fn new(path: RelativePath, content: Vec<u8>) -> Self {
-        Self { path, content: Arc::new(content), executable: false }
+    pub fn new(path: RelativePath, content: impl Into<SharedBytes>) -> Self {
+        Self { path, content: content.into(), executable: false }
     }
 }
 

@@ -4,6 +4,7 @@
 //! yields the same [`Request`] that the command line makes from its flags.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::Arc;
 
 use base64::Engine;
@@ -13,6 +14,8 @@ use sandbox_base::{LimitKind, RelativePath};
 use sandbox_cell::Layer;
 use sandbox_network::HostRule;
 use sandbox_runtimes::Definition;
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{self, Deserializer, MapAccess, Visitor};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -21,6 +24,7 @@ use crate::input_files::InputFile;
 use crate::network::{NetworkMode, NetworkRequest};
 use crate::request::{Request, Source};
 use crate::settings::Settings;
+use crate::shared::{self, SharedBytes};
 use crate::template::TemplateRequest;
 use crate::volumes::VolumeRequest;
 
@@ -30,7 +34,8 @@ use crate::volumes::VolumeRequest;
 #[serde(deny_unknown_fields, default)]
 pub struct JsonRequest {
     /// The program, as text.
-    pub code: Option<String>,
+    #[serde(deserialize_with = "shared::optional_text")]
+    pub code: Option<Arc<str>>,
     /// The image to run the program in, by name or digest.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub image: Option<String>,
@@ -44,8 +49,8 @@ pub struct JsonRequest {
     #[serde(skip_serializing_if = "BTreeMap::is_empty", deserialize_with = "bounded::map::<_, _, { bounded::FILES }>")]
     pub files: BTreeMap<String, JsonFile>,
     /// Standard input of the program.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub stdin: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "shared::optional_text")]
+    pub stdin: Option<Arc<str>>,
     /// Arguments of the program.
     #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "bounded::list::<_, _, { bounded::ARGS }>")]
     pub args: Vec<String>,
@@ -149,12 +154,12 @@ pub struct JsonWebhook {
 }
 
 /// The content of a file: text, or an object as in results. The files of a result can be sent in a request.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(untagged)]
 pub enum JsonFile {
     /// Text.
-    Text(String),
+    Text(Arc<str>),
     /// An object as in results.
     Full(FullFile),
 }
@@ -165,7 +170,8 @@ pub enum JsonFile {
 #[serde(deny_unknown_fields)]
 pub struct FullFile {
     /// Its content.
-    pub content: String,
+    #[serde(deserialize_with = "shared::text")]
+    pub content: Arc<str>,
     /// `utf-8` or `base64`.
     #[serde(default)]
     pub encoding: Option<String>,
@@ -175,6 +181,31 @@ pub struct FullFile {
     /// Whether it may be executed.
     #[serde(default)]
     pub executable: bool,
+}
+
+impl<'de> Deserialize<'de> for JsonFile {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        // Serde's way to read one of several types keeps a copy of the content until it knows which.
+        struct TextOrFile;
+
+        impl<'de> Visitor<'de> for TextOrFile {
+            type Value = JsonFile;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("the content of a file, as a string or an object")
+            }
+
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<JsonFile, E> {
+                Ok(JsonFile::Text(text.into()))
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<JsonFile, A::Error> {
+                FullFile::deserialize(MapAccessDeserializer::new(map)).map(JsonFile::Full)
+            }
+        }
+
+        deserializer.deserialize_any(TextOrFile)
+    }
 }
 
 /// A number of seconds, bytes or units; or text with a duration or size, such as `"500ms"` or `"64m"`.
@@ -236,12 +267,12 @@ pub struct JsonTemplate {
     #[serde(default)]
     pub name: Option<String>,
     /// The text of a custom template.
-    #[serde(default)]
-    pub text: Option<String>,
+    #[serde(default, deserialize_with = "shared::optional_text")]
+    pub text: Option<Arc<str>>,
     /// Its variables.
     #[serde(default)]
     #[cfg_attr(feature = "openapi", schema(value_type = BTreeMap<String, Object>))]
-    pub variables: BTreeMap<String, Value>,
+    pub variables: Arc<BTreeMap<String, Value>>,
 }
 
 /// Why a request was refused: the field, and what is wrong with it.
@@ -291,7 +322,15 @@ impl JsonRequest {
         fields.into_iter().find_map(|(name, given)| given.then_some(name))
     }
 
-    /// The request that this is, in a language. What it holds is moved, not copied.
+    /// About how many bytes a copy of the request takes together with what a run makes of it, besides the texts that all
+    /// copies share.
+    #[must_use]
+    pub fn own_size(&self) -> usize {
+        let words = self.requirements.iter().chain(&self.volumes).map(|word| word.len() + ENTRY).sum::<usize>();
+        ENTRY + words + own_size(&self.args, &self.env, &self.files)
+    }
+
+    /// The request that this is, in a language. What it holds is moved or shared, not copied.
     pub fn into_request(mut self, language: &Definition, settings: &Settings) -> Result<Request, FieldError> {
         if let Some(field) = self.only_for_jobs() {
             let a = if field == "webhook" { "a webhook" } else { field };
@@ -373,7 +412,7 @@ impl JsonRequest {
                 let text = language.templates.get(name);
                 let name = shorten(name);
                 let missing = || at("template.name")(format!("no template '{name}' for {}", language.name));
-                (format!("template '{name}'"), text.ok_or_else(missing)?.clone())
+                (format!("template '{name}'"), text.ok_or_else(missing)?.as_str().into())
             }
             (None, Some(text)) => ("template".to_owned(), text),
             _ => return Err(at("template")("expected either a name or a text".to_owned())),
@@ -382,17 +421,35 @@ impl JsonRequest {
     }
 }
 
+/// About what an entry of a list or map takes in a request and in the run that is made of it, besides its text.
+const ENTRY: usize = 512;
+
+/// The part of [`JsonRequest::own_size`] that is due to these arguments, variables and files.
+#[must_use]
+pub fn own_size(args: &[String], env: &BTreeMap<String, String>, files: &BTreeMap<String, JsonFile>) -> usize {
+    let words = args.iter().map(String::len).chain(env.iter().map(|(name, value)| name.len() + value.len()));
+    let files = files.iter().map(|(path, file)| {
+        let decoded = match file {
+            JsonFile::Full(file) if file.encoding.as_deref() == Some("base64") => file.content.len() / 4 * 3,
+            JsonFile::Full(_) | JsonFile::Text(_) => 0,
+        };
+        path.len() + decoded
+    });
+    words.chain(files).map(|bytes| bytes + ENTRY).sum()
+}
+
 fn input_file(path: &str, file: JsonFile) -> Result<InputFile, FieldError> {
     let field = || at(format!("files.{}", shorten(path)));
     let relative = RelativePath::new(path).map_err(|error| field()(error.to_string()))?;
     let (content, executable) = match file {
-        JsonFile::Text(text) => (text.into_bytes(), false),
+        JsonFile::Text(text) => (text.into(), false),
         JsonFile::Full(full) => {
-            let bytes = match full.encoding.as_deref() {
-                None | Some("utf-8") => full.content.into_bytes(),
+            let bytes: SharedBytes = match full.encoding.as_deref() {
+                None | Some("utf-8") => full.content.into(),
                 Some("base64") => base64::engine::general_purpose::STANDARD
-                    .decode(&full.content)
-                    .map_err(|error| field()(format!("invalid base64: {error}")))?,
+                    .decode(full.content.as_bytes())
+                    .map_err(|error| field()(format!("invalid base64: {error}")))?
+                    .into(),
                 Some(other) => {
                     let why = format!("unknown encoding '{}': expected utf-8 or base64", shorten(other));
                     return Err(field()(why));
@@ -401,7 +458,7 @@ fn input_file(path: &str, file: JsonFile) -> Result<InputFile, FieldError> {
             (bytes, full.executable)
         }
     };
-    Ok(InputFile { path: relative, content: Arc::new(content), executable })
+    Ok(InputFile { path: relative, content, executable })
 }
 
 #[cfg(test)]
@@ -463,6 +520,23 @@ mod tests {
     }
 
     #[test]
+    fn copies_of_a_request_and_what_is_made_of_them_share_its_texts() {
+        let text = "x".repeat(1000);
+        let files = json!({"a": text, "b": {"content": text}, "c": {"content": "eHg=", "encoding": "base64"}});
+        let template = json!({"text": text, "variables": {"x": text}});
+        let json = json!({"code": text, "stdin": text, "files": files, "template": template});
+        let request: JsonRequest = serde_json::from_value(json).expect("valid");
+        assert!((2_000..3_000).contains(&request.own_size()), "{} bytes", request.own_size());
+        let made = request.clone().into_request(&python(), &Settings::default()).expect("valid");
+        let Source::Code(code) = made.source else { panic!("code") };
+        assert!(Arc::ptr_eq(&code, request.code.as_ref().expect("code")));
+        let Some(JsonFile::Text(text)) = request.files.get("a") else { panic!("a text") };
+        assert_eq!(made.files[0].content.as_ptr(), text.as_ptr());
+        let (made, given) = (made.template.expect("a template"), request.template.expect("a template"));
+        assert!(Arc::ptr_eq(&made.variables, &given.variables) && Some(made.text) == given.text);
+    }
+
+    #[test]
     fn both_dialects_are_understood() {
         for field in ["timeout", "timeout_seconds"] {
             let request = read(json!({"code": "1", field: 1.5})).expect("valid");
@@ -477,7 +551,7 @@ mod tests {
         .expect("valid");
         assert_eq!((request.limits.wall_time().as_secs(), request.limits.memory()), (90, 64 << 20));
         assert_eq!(request.network.mode, NetworkMode::Localhost);
-        assert_eq!((request.files[1].content.as_slice(), request.files[1].executable), (&[255][..], true));
+        assert_eq!((&*request.files[1].content, request.files[1].executable), (&[255][..], true));
         assert!(request.template.is_some() && request.packages == ["six"]);
     }
 
@@ -485,6 +559,8 @@ mod tests {
     fn mistakes_name_the_field() {
         let refused = |value: Value| read(value).expect_err("refused");
         assert!(refused(json!({"code": 1})).contains("invalid type"));
+        assert!(refused(json!({"code": "1", "files": {"a": 1}})).contains("expected the content of a file"));
+        assert!(refused(json!({"code": null})).starts_with("code: is missing"));
         assert!(refused(json!({"code": "1", "tiemout": 1})).contains("unknown field `tiemout`"));
         assert!(
             refused(json!({"code": "1", "timeout": "soon"}))

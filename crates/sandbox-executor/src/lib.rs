@@ -28,6 +28,7 @@ mod resolve;
 mod result;
 mod service;
 mod settings;
+pub mod shared;
 mod stage;
 mod template;
 mod toolchains;
@@ -42,7 +43,7 @@ pub use images::{NotFound, own_command};
 pub use input_files::InputFile;
 pub use json::{
     FieldError, FullFile, FullNetwork, JsonFile, JsonNetwork, JsonRequest, JsonSchedule, JsonTemplate, JsonWebhook,
-    Quantity,
+    Quantity, own_size,
 };
 pub use network::{NetworkMode, NetworkRequest};
 pub use owner::Sharing;

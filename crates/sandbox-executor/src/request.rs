@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use sandbox_base::{Limits, PathError, RelativePath};
 use sandbox_cell::{LayerSet, Mount};
@@ -27,7 +28,7 @@ pub(crate) const MOST_PACKAGES: usize = 200;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Source {
     /// A program in a language, as text. It becomes a file of the request's entry name, or of the language's usual one.
-    Code(String),
+    Code(Arc<str>),
     /// A program in a language that is among the request's files.
     Files,
     /// A program of the system, with its arguments.
@@ -267,7 +268,7 @@ impl Request {
                 let code = self.rendered.as_ref().map_or(code, |rendered| &rendered.code);
                 let entry = self.entry.clone().unwrap_or_else(|| language.source.clone());
                 let path = RelativePath::new(entry.clone())?;
-                files.push(InputFile::new(path, code.clone().into_bytes()));
+                files.push(InputFile::new(path, Arc::clone(code)));
                 input_files::check(&files)?;
                 entry
             }
@@ -337,7 +338,7 @@ mod tests {
     fn bad_code_is_refused() {
         assert_eq!(refused(&request(Source::Code(" \n".into()))), "the code is empty");
         assert_eq!(refused(&request(Source::Code("a\0b".into()))), "the code contains a NUL byte");
-        let long = refused(&request(Source::Code("x".repeat(10 << 20))));
+        let long = refused(&request(Source::Code("x".repeat(10 << 20).into())));
         assert!(long.starts_with("the code has 10485760 bytes, the maximum is 4194304"), "{long}");
         assert_eq!(refused(&request(Source::Files)), "the code is empty");
     }

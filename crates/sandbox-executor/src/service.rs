@@ -220,7 +220,7 @@ impl RunService {
     /// The plan of a program without anything special.
     fn usual_plan(&self, runtime: &Runtime) -> Result<Plan, RequestError> {
         let defaults = self.settings.defaults.clone();
-        let request = Request::new(Source::Code("0".to_owned()), defaults, self.settings.required());
+        let request = Request::new(Source::Code("0".into()), defaults, self.settings.required());
         let resolved = Resolved { variables: self.variables.clone(), ..Resolved::default() };
         request.plan(Some(runtime), &self.settings, &resolved)
     }
@@ -355,11 +355,11 @@ impl RunService {
         cancel: &[BorrowedFd<'_>],
     ) -> Result<CheckedRequest, Refused> {
         let definition = self.language(json.language())?;
-        let (image, input) = (json.image.take(), json.stdin.take().unwrap_or_default().into_bytes());
+        let (image, stdin) = (json.image.take(), json.stdin.take().filter(|text| !text.is_empty()));
         let mut request = json.into_request(definition, &self.settings)?;
         request.owner = owner.map(str::to_owned);
         request.image = image.map(|name| self.image(&name)).transpose()?;
-        let input = if input.is_empty() { Input::Empty } else { Input::Bytes(input) };
+        let input = stdin.map_or(Input::Empty, |text| Input::Bytes(text.into()));
         self.check(request, Some(definition), input, cancel)
     }
 

@@ -22,6 +22,7 @@ use sandbox_pool::{Prestart, RefillGuard, StartKind, TakeError, TakenCell, Wante
 
 use crate::execute::Cells;
 use crate::output_capture::OutputCapture;
+use crate::shared::SharedBytes;
 
 /// An output stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,7 +39,7 @@ pub enum Input {
     /// Nothing.
     Empty,
     /// These bytes.
-    Bytes(Vec<u8>),
+    Bytes(SharedBytes),
     /// Whatever can be read from here. The program gets a pipe, not this descriptor.
     Stream(OwnedFd),
 }
@@ -450,8 +451,8 @@ struct Woken {
 /// Standard input on its way to the program.
 struct Feed {
     pipe: OwnedFd,
-    /// What is still to be written.
-    pending: Vec<u8>,
+    /// What is being written.
+    pending: SharedBytes,
     written: usize,
     /// Where more comes from.
     source: Option<OwnedFd>,
@@ -463,7 +464,7 @@ impl Feed {
         let (pending, source) = match input {
             Input::Empty => return Ok((None, sandbox_cell::null()?.into())),
             Input::Bytes(bytes) => (bytes, None),
-            Input::Stream(source) => (vec![], Some(source)),
+            Input::Stream(source) => (vec![].into(), Some(source)),
         };
         let (reader, writer) = pipe_with(PipeFlags::CLOEXEC)?;
         fcntl_setfl(&writer, fcntl_getfl(&writer)? | OFlags::NONBLOCK)?;
@@ -487,18 +488,15 @@ impl Feed {
             return self.write() || self.source.is_some();
         }
         let Some(source) = &self.source else { return false };
-        self.pending.resize(BUFFER, 0);
-        self.written = 0;
-        match rustix::io::read(source, self.pending.as_mut_slice()) {
+        let mut buffer = vec![0; BUFFER];
+        match rustix::io::read(source, buffer.as_mut_slice()) {
             Ok(n) if n > 0 => {
-                self.pending.truncate(n);
+                buffer.truncate(n);
+                (self.pending, self.written) = (buffer.into(), 0);
                 self.write();
                 !self.is_broken()
             }
-            Err(Errno::INTR | Errno::AGAIN) => {
-                self.pending.clear();
-                true
-            }
+            Err(Errno::INTR | Errno::AGAIN) => true,
             _ => false,
         }
     }
@@ -511,8 +509,7 @@ impl Feed {
                 Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => return true,
                 Err(_) => {
-                    self.pending.clear();
-                    self.written = 0;
+                    (self.pending, self.written) = (vec![].into(), 0);
                     self.source = None;
                     return false;
                 }

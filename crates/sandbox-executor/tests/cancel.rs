@@ -57,7 +57,7 @@ fn main() {
 
 fn request(service: &RunService) -> Request {
     let settings = service.settings();
-    Request::new(Source::Code("echo hello".to_owned()), settings.defaults.clone(), settings.required())
+    Request::new(Source::Code("echo hello".into()), settings.defaults.clone(), settings.required())
 }
 
 /// A descriptor that becomes readable after this time.
@@ -87,7 +87,7 @@ fn expect_cancelled(result: &RunResult) {
 
 fn a_render_is_cancelled(service: &RunService) {
     let (name, text) = ("slow".to_owned(), "{{ code }}".to_owned());
-    let template = Some(TemplateRequest { name, text, variables: BTreeMap::new() });
+    let template = Some(TemplateRequest { name, text: text.into(), variables: BTreeMap::new().into() });
     let began = Instant::now();
     let mut request = request(service);
     request.template = template;
@@ -109,7 +109,7 @@ fn an_image_is_cancelled(service: &RunService) {
     let caps = ImageCaps { entries: 100, bytes: 100 << 20 };
     let unpacked = unpack(&archive, import.dir(), UnpackTask { caps }).unwrap();
     import.publish(unpacked, Some(&ImageName::new("endless").unwrap()), "").unwrap();
-    let (image, code) = (Some("endless".to_owned()), Some("1".to_owned()));
+    let (image, code) = (Some("endless".to_owned()), Some("1".into()));
     let json = JsonRequest { language: Some("python".to_owned()), image, code, ..JsonRequest::default() };
     let (began, cancel) = (Instant::now(), cancel_after(Duration::from_millis(100)));
     let refused = service.check_json(json, None, &[cancel.as_fd()]).unwrap_err();

@@ -33,7 +33,7 @@ fn main() {
 
 fn run(service: &RunService, case: &Case) -> Value {
     let settings = service.settings();
-    let source = case.code.clone().map_or(Source::Files, Source::Code);
+    let source = case.code.clone().map_or(Source::Files, |code| Source::Code(code.into()));
     let mut limits = settings.defaults.clone();
     for (kind, text) in [(LimitKind::WallTime, case.timeout), (LimitKind::Memory, case.memory)] {
         if let Some(text) = text {
@@ -49,7 +49,7 @@ fn run(service: &RunService, case: &Case) -> Value {
     request.packages.clone_from(&case.packages);
     request.args = case.args.iter().map(Into::into).collect();
     request.collect = true;
-    let input = Input::Bytes(case.stdin.clone().into_bytes());
+    let input = Input::Bytes(case.stdin.clone().into_bytes().into());
     let language = service.language(&case.language).unwrap();
     let checked = service.check(request, Some(language), input, &[]).unwrap();
     serde_json::to_value(service.run(checked, Duration::ZERO, &[], &mut ()).unwrap()).unwrap()

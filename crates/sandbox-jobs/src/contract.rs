@@ -75,7 +75,7 @@ impl Place {
 }
 
 fn new_job(code: &str, key: Option<&str>) -> NewJob {
-    let request = JsonRequest { code: Some(code.to_owned()), ..JsonRequest::default() };
+    let request = JsonRequest { code: Some(code.into()), ..JsonRequest::default() };
     NewJob { idempotency_key: key.map(str::to_owned), ..NewJob::of(request) }
 }
 

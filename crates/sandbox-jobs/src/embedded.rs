@@ -35,8 +35,8 @@ use self::transitions::{add_event, current, end, exceeded, find_key, forget_old,
 use self::writer::{Need, Writer};
 use crate::header::{Interruption, JobHeader};
 use crate::model::{
-    Attempt, Backlog, Created, Event, Filter, HeartbeatReport, Job, JobId, JobStatus, Labels, NewJob, Offer, Page,
-    Progress, StoreLimits, Turns, Webhook, now, today,
+    Attempt, Backlog, Created, Event, Filter, HeartbeatReport, Job, JobId, JobStatus, Labels, Offer, Page, Progress,
+    StoreLimits, Turns, Webhook, WrittenJob, now, today,
 };
 
 /// How many jobs are looked at for one page.
@@ -158,11 +158,10 @@ impl Embedded {
     }
 
     /// Creates a job and queues it, in this order: the idempotency key, the bounds of the queue, the quota.
-    pub async fn create(&self, new: NewJob, bounds: StoreLimits) -> Result<Created> {
-        let request = serde_json::to_vec(&new.request).unwrap_or_default();
-        let webhook = new.webhook.as_ref().map(|webhook| serde_json::to_vec(webhook).unwrap_or_default());
-        let bytes = (request.len() + webhook.as_ref().map_or(0, Vec::len)) as u64;
-        let digest = new.digest();
+    pub async fn create(&self, new: impl Into<WrittenJob>, bounds: StoreLimits) -> Result<Created> {
+        let written = new.into();
+        let bytes = written.bytes();
+        let WrittenJob { job: new, request, webhook, digest } = written;
         let call = move |transaction: &WriteTransaction| {
             if let Some(known) = find_key(transaction, &new, &digest)? {
                 return Ok(known);

@@ -191,6 +191,7 @@ impl JobHeader {
             cancel_requested: self.cancel_requested,
             failures: self.failures,
             webhook,
+            request_bytes: self.request_bytes,
         }
     }
 }
@@ -262,7 +263,7 @@ mod tests {
     use super::*;
 
     fn header() -> JobHeader {
-        let request = JsonRequest { code: Some("x".repeat(100_000)), ..JsonRequest::default() };
+        let request = JsonRequest { code: Some("x".repeat(100_000).into()), ..JsonRequest::default() };
         let new = NewJob { owner: Some("a-key".to_owned()), ..NewJob::of(request) };
         JobHeader::queued(&new, 100_000, 1.8e9)
     }

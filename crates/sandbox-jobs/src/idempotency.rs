@@ -3,6 +3,8 @@
 //! Stores keep the digest of the request beside the key, for as long as they keep the job. The key of another request is a
 //! conflict.
 
+use std::io;
+
 use sha2::{Digest, Sha256};
 
 use crate::header::JobHeader;
@@ -12,14 +14,30 @@ impl NewJob {
     /// A digest of the request, by which a repeated one is recognised.
     pub(crate) fn digest(&self) -> [u8; 32] {
         let url = self.webhook.as_ref().map(|webhook| &webhook.url);
-        let mut digest = Sha256::new_with_prefix(serde_json::to_vec(&(&self.request, url)).unwrap_or_default());
+        let mut digest = DigestWriter(Sha256::new());
+        // A digest of a request that cannot be written would be that of a part of it; none is known that cannot.
+        let _ = serde_json::to_writer(&mut digest, &(&self.request, url));
         // Jobs of 0.1.0 had no schedule.
         let delay = self.delay.filter(|_| self.not_before.is_none());
         let schedule = (self.priority, &self.labels, self.not_before, delay, self.expires_in);
         if schedule != (0, &Labels::default(), None, None, None) {
-            digest.update(serde_json::to_vec(&schedule).unwrap_or_default());
+            let _ = serde_json::to_writer(&mut digest, &schedule);
         }
-        digest.finalize().into()
+        digest.0.finalize().into()
+    }
+}
+
+/// Digests what is written, so that a request need not be in memory as JSON for it.
+struct DigestWriter(Sha256);
+
+impl io::Write for DigestWriter {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.update(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
 

@@ -17,7 +17,7 @@ pub use embedded::{Embedded, FileError, backup_file};
 pub use header::{JobHeader, MOST_FAILURES};
 pub use model::{
     Attempt, Backlog, Created, Delivery, Event, Exceeded, Filter, HeartbeatReport, Job, JobId, JobStatus, Labels,
-    NewJob, Offer, Page, Progress, StoreLimits, Summary, Turns, Webhook,
+    NewJob, Offer, Page, Progress, StoreLimits, Summary, Turns, Webhook, WrittenJob,
 };
 #[cfg(feature = "redis")]
 pub use redis::{RedisSettings, RedisStore, RedisWatch};

@@ -3,6 +3,7 @@
 //! The small [`JobHeader`] that stores read and write for most operations is in `header.rs`.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use sandbox_executor::{JsonRequest, RunEvent, RunResult};
@@ -135,6 +136,10 @@ pub struct Job {
     /// The webhook to call when the job ends.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub webhook: Option<Webhook>,
+    /// The size of the request and the webhook in the store.
+    #[serde(skip)]
+    #[cfg_attr(feature = "openapi", schema(ignore))]
+    pub request_bytes: u64,
 }
 
 /// A webhook to call when the job ends, and the state of its delivery.
@@ -219,6 +224,36 @@ impl NewJob {
             not_before: None,
             expires_in: None,
         }
+    }
+}
+
+/// A job to be created whose request has been written as JSON, and is no longer in memory in another form. Copies share it.
+#[derive(Debug, Clone)]
+pub struct WrittenJob {
+    /// The job; of its request, only the language.
+    pub(crate) job: NewJob,
+    /// The request as JSON.
+    pub(crate) request: Arc<Vec<u8>>,
+    /// The webhook as JSON.
+    pub(crate) webhook: Option<Vec<u8>>,
+    /// The digest by which a repeated request is recognised.
+    pub(crate) digest: [u8; 32],
+}
+
+impl WrittenJob {
+    /// The size of what is written.
+    pub(crate) fn bytes(&self) -> u64 {
+        (self.request.len() + self.webhook.as_ref().map_or(0, Vec::len)) as u64
+    }
+}
+
+impl From<NewJob> for WrittenJob {
+    fn from(mut job: NewJob) -> Self {
+        let digest = job.digest();
+        let webhook = job.webhook.as_ref().map(|webhook| serde_json::to_vec(webhook).unwrap_or_default());
+        let request = Arc::new(serde_json::to_vec(&job.request).unwrap_or_default());
+        job.request = JsonRequest { language: job.request.language.take(), ..JsonRequest::default() };
+        Self { job, request, webhook, digest }
     }
 }
 

@@ -9,8 +9,8 @@ use sandbox_executor::{RunEvent, RunResult};
 use crate::embedded::{Embedded, FileError};
 use crate::header::JobHeader;
 use crate::model::{
-    Attempt, Backlog, Created, Event, Exceeded, Filter, HeartbeatReport, Job, JobId, Labels, NewJob, Offer, Page,
-    Progress, StoreLimits, Turns, Webhook,
+    Attempt, Backlog, Created, Event, Exceeded, Filter, HeartbeatReport, Job, JobId, Labels, Offer, Page, Progress,
+    StoreLimits, Turns, Webhook, WrittenJob,
 };
 #[cfg(feature = "redis")]
 use crate::redis::{RedisSettings, RedisStore, RedisWatch};
@@ -115,7 +115,8 @@ impl JobStore {
     ///
     /// A key that is known creates no job and costs nothing, whatever the bounds: it returns the job that it created
     /// before. A key is kept for as long as its job.
-    pub async fn create(&self, new: NewJob, bounds: StoreLimits) -> Result<Created> {
+    pub async fn create(&self, new: impl Into<WrittenJob>, bounds: StoreLimits) -> Result<Created> {
+        let new = new.into();
         let created = self.try_create(new.clone(), bounds).await?;
         if created != Created::Refused(Exceeded::BytesPerOwner) {
             return Ok(created);
@@ -125,7 +126,7 @@ impl JobStore {
         self.try_create(new, bounds).await
     }
 
-    async fn try_create(&self, new: NewJob, bounds: StoreLimits) -> Result<Created> {
+    async fn try_create(&self, new: WrittenJob, bounds: StoreLimits) -> Result<Created> {
         on_store!(self, store => store.create(new, bounds))
     }
 

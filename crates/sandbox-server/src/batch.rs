@@ -7,7 +7,7 @@ use std::time::Instant;
 use axum::Extension;
 use axum::extract::{Request, State};
 use axum::response::Response;
-use sandbox_executor::{JsonFile, JsonRequest, bounded};
+use sandbox_executor::{JsonFile, JsonRequest, bounded, own_size, shared};
 use serde::{Deserialize, Deserializer};
 use tokio::sync::mpsc::Sender;
 use tokio::task::JoinSet;
@@ -43,7 +43,8 @@ pub(crate) struct Batch {
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct BatchInput {
     /// Standard input of the program; replaces that of the shared request.
-    stdin: Option<String>,
+    #[serde(deserialize_with = "shared::optional_text")]
+    stdin: Option<Arc<str>>,
     /// Arguments of the program; replace those of the shared request.
     #[serde(deserialize_with = "some_args")]
     args: Option<Vec<String>>,
@@ -63,6 +64,11 @@ fn some_args<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Vec<St
 }
 
 impl BatchInput {
+    /// About how many bytes of its run the runs of other inputs do not share.
+    fn own_size(&self) -> usize {
+        own_size(self.args.as_deref().unwrap_or_default(), &self.env, &self.files)
+    }
+
     /// Whether all that is its own is what it reads.
     fn is_plain(&self) -> bool {
         self.args.is_none() && self.env.is_empty() && self.files.is_empty()
@@ -104,12 +110,15 @@ pub(crate) async fn batch(
 ) -> Result<Response, Problem> {
     refuse_if_closing(&app)?;
     let id = request.extensions().get::<RequestId>().map(|id| id.0.clone()).unwrap_or_default();
-    let Body { value: batch, size, held } = read::<Batch>(&app, &client_id, request).await?;
+    let Body { value: batch, size, mut held } = read::<Batch>(&app, &client_id, request).await?;
     if !(1..=MOST_INPUTS).contains(&batch.inputs.len()) {
         return Err(Problem::new(Code::InvalidRequest, format!("inputs: expected 1 to {MOST_INPUTS}")));
     }
     let place = app.streams.take(&client_id, 1)?;
-    let work = Work { client, client_id, id, batch: Arc::new(batch), size };
+    // The body is gone. The runs share what came of it, and one of them is covered in any case.
+    let most = batch.inputs.iter().map(BatchInput::own_size).max().unwrap_or_default() + batch.request.own_size();
+    held.release(size.saturating_sub(most));
+    let work = Work { client, client_id, id, batch, size };
     // Those that have only an input of their own are right if the first one is.
     let checked = |index: &usize| *index == 0 || !work.batch.inputs[*index].is_plain();
     for index in (0..work.batch.inputs.len()).filter(checked) {
@@ -131,7 +140,7 @@ struct Work {
     client: Arc<Client>,
     client_id: ClientId,
     id: String,
-    batch: Arc<Batch>,
+    batch: Batch,
     size: usize,
 }
 
@@ -141,11 +150,12 @@ impl Work {
     }
 }
 
-/// Reserves memory for the next run's copy of the request, or waits until other runs of the batch have ended. A run that
-/// is alone is covered by the reservation of the batch, so that a batch always proceeds.
-async fn reserve(app: &App, work: &Work, runs: &mut JoinSet<()>) -> Reservation {
+/// Reserves memory for what the next run does not share with the batch, or waits until other runs of the batch have ended. A
+/// run that is alone is covered by the reservation of the batch, so that a batch always proceeds.
+async fn reserve(app: &App, work: &Work, index: usize, runs: &mut JoinSet<()>) -> Reservation {
+    let own = work.batch.request.own_size() + work.batch.inputs[index].own_size();
     while !runs.is_empty() {
-        if let Ok(reservation) = app.bodies.take(&work.client_id, 2 * work.size) {
+        if let Ok(reservation) = app.bodies.take(&work.client_id, own) {
             return reservation;
         }
         runs.join_next().await;
@@ -159,7 +169,7 @@ async fn drive(app: Arc<App>, work: Work, out: Out) {
     for index in 0..work.batch.inputs.len() {
         let began = Instant::now();
         let memory = tokio::select! {
-            memory = reserve(&app, &work, &mut runs) => memory,
+            memory = reserve(&app, &work, index, &mut runs) => memory,
             () = out.closed() => return,
         };
         tokio::select! {

@@ -72,6 +72,27 @@ impl SharedBudget {
         Ok(Reservation { all: Some(all), share: Some(share) })
     }
 
+    /// Reserves this much, or what is available of it, for something that cannot wait.
+    pub(crate) fn take_available(&self, client_id: &ClientId, amount: usize) -> Reservation {
+        let acquire = |semaphore: Arc<Semaphore>, most: u32| {
+            let mut units = most;
+            while units > 0 {
+                match Arc::clone(&semaphore).try_acquire_many_owned(units) {
+                    Ok(permit) => return Some(permit),
+                    // Others may take or give back some meanwhile.
+                    Err(_) => units = units.min(u32::try_from(semaphore.available_permits()).unwrap_or(u32::MAX)),
+                }
+            }
+            None
+        };
+        let mut share = acquire(self.share(client_id), self.units(amount, self.most()));
+        let granted = share.as_ref().map_or(0, |permit| u32::try_from(permit.num_permits()).unwrap_or(u32::MAX));
+        let all = acquire(Arc::clone(&self.units), granted);
+        let unused = granted as usize - all.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
+        drop(share.as_mut().and_then(|permit| permit.split(unused)));
+        Reservation { all, share }
+    }
+
     /// Reserves this much as soon as it is available.
     pub(crate) async fn wait(&self, client_id: &ClientId, amount: usize) -> Reservation {
         let share = self.share(client_id).acquire_many_owned(self.units(amount, self.most())).await.ok();
@@ -191,6 +212,23 @@ mod tests {
         assert!(budget.take(&client_id("a"), 3 * UNIT).is_err());
         drop((held, rest));
         assert!(budget.take(&client_id("a"), 1000 * UNIT).is_ok(), "more than all is all");
+    }
+
+    #[test]
+    fn what_is_available_can_be_taken_without_waiting() {
+        let budget = SharedBudget::memory(10 * UNIT);
+        let (jobs, other) = (client_id("jobs"), client_id("other"));
+        let first = budget.take_available(&jobs, 3 * UNIT);
+        let rest = budget.take_available(&jobs, 3 * UNIT);
+        assert!(budget.take(&jobs, 1).is_err(), "half is all for one client");
+        let others = budget.take(&other, 4 * UNIT).expect("there");
+        drop(first);
+        let most = budget.take(&client_id("third"), 4 * UNIT).expect("there");
+        drop(budget.take_available(&jobs, 3 * UNIT));
+        assert!(budget.take(&client_id("fourth"), 1).is_err(), "all is taken");
+        assert_eq!(budget.share(&jobs).available_permits(), 3, "what was not there counts for no share");
+        drop((rest, others, most));
+        assert!(budget.take(&jobs, 5 * UNIT).is_ok());
     }
 
     #[test]

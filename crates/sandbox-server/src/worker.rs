@@ -15,6 +15,7 @@ use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
 use crate::capacity::Slot;
+use crate::memory_budget::{ClientId, Reservation};
 use crate::recorder::{EventBatch, Recorder, persist};
 use crate::runs::{CancelHandle, perform, survive_panic};
 use crate::state::App;
@@ -24,6 +25,9 @@ const GLANCE: Duration = Duration::from_secs(1);
 
 /// How long to wait before looking again when there was no job to take after all.
 const OVERTAKEN: Duration = Duration::from_millis(10);
+
+/// The client, in the memory budget, whose share the requests of running jobs have. No API key has such a name.
+const JOBS: &str = "running jobs";
 
 /// A job that runs here.
 #[derive(Debug)]
@@ -174,7 +178,10 @@ async fn take_one(app: &Arc<App>) -> Result<(), StoreError> {
         return Ok(());
     };
     let (app, handle) = (Arc::clone(app), Handle::current());
-    tokio::task::spawn_blocking(move || carry_out(&app, &handle, &job, slot, share));
+    // It does not wait for memory: a batch that has it may wait for this slot.
+    let size = usize::try_from(job.request_bytes).unwrap_or(usize::MAX);
+    let memory = app.bodies.take_available(&ClientId(JOBS.into()), size);
+    tokio::task::spawn_blocking(move || carry_out(&app, &handle, job, (slot, memory), share));
     Ok(())
 }
 
@@ -227,7 +234,7 @@ pub(crate) fn running(app: &App) -> MutexGuard<'_, HashMap<JobId, Arc<RunningJob
 
 /// Carries a job out, in a thread that may block. When the run has ended, thread and slot are free for another one, while the
 /// end is recorded. Until that is done, the job's lease is renewed.
-fn carry_out(app: &Arc<App>, handle: &Handle, job: &Job, slot: Slot, mut share: WorkShare) {
+fn carry_out(app: &Arc<App>, handle: &Handle, mut job: Job, owned: (Slot, Reservation), mut share: WorkShare) {
     let (attempt, keeper) = (job.attempt(), app.keeper.number());
     app.metrics.job(job.waited(), attempt.number > 1);
     let stop = match CancelHandle::new() {
@@ -252,11 +259,12 @@ fn carry_out(app: &Arc<App>, handle: &Handle, job: &Job, slot: Slot, mut share: 
         move || lost.stop.cancel(),
     );
     let cancel = [stop.as_fd(), app.kill.as_fd()];
-    let check = || app.service.check_json(job.request.clone(), job.owner.as_deref(), &cancel);
+    let request = std::mem::take(&mut job.request);
+    let check = || app.service.check_json(request, job.owner.as_deref(), &cancel);
     let ended = survive_panic(check, || app.metrics.panic())
         .and_then(|checked| perform(app, &job.id.to_string(), (checked, job.waited()), &stop, &mut recorder));
     share.run_ended();
-    drop(slot);
+    drop(owned);
     let app = Arc::clone(app);
     handle.spawn(async move {
         let last = recorder.finish(ended.as_deref().ok()).await;

@@ -10,6 +10,7 @@
 
 use std::collections::BTreeMap;
 use std::os::fd::BorrowedFd;
+use std::sync::Arc;
 
 use minijinja::value::Serde;
 use minijinja::{Environment, Error, ErrorKind, UndefinedBehavior, Value};
@@ -50,15 +51,15 @@ pub struct TemplateRequest {
     /// Its name in messages.
     pub name: String,
     /// Its text.
-    pub text: String,
+    pub text: Arc<str>,
     /// Its variables.
-    pub variables: BTreeMap<String, serde_json::Value>,
+    pub variables: Arc<BTreeMap<String, serde_json::Value>>,
 }
 
 /// A snippet in its template.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Rendered {
-    pub(crate) code: String,
+    pub(crate) code: Arc<str>,
     /// Where the snippet is.
     pub(crate) lines: Option<Lines>,
     /// Whether the template has to print a token at its end.
@@ -81,7 +82,7 @@ struct RenderTask {
     language: String,
     /// How the language writes values; none if its definition does not say.
     literals: Option<Literals>,
-    code: String,
+    code: Arc<str>,
 }
 
 impl TemplateRequest {
@@ -92,7 +93,7 @@ impl TemplateRequest {
         cells: &Cells,
         renderer: &std::path::Path,
         language: &Definition,
-        code: &str,
+        code: &Arc<str>,
         required: LayerSet,
         cancel: &[BorrowedFd<'_>],
     ) -> Result<Rendered, StageError> {
@@ -102,7 +103,7 @@ impl TemplateRequest {
             template: self.clone(),
             language: language.name.clone(),
             literals: language.literals.clone(),
-            code: code.to_owned(),
+            code: Arc::clone(code),
         };
         let job = serde_json::to_vec(&job).map_err(|error| refuse(error.to_string()))?;
         let mut limits = Limits::default();
@@ -119,7 +120,7 @@ impl TemplateRequest {
             prestart: None,
             command: &Command::new([PLACE, RENDER_COMMAND]),
             files: &Archive::new().map_err(|error| failure("cannot render the template", &error))?,
-            input: Input::Bytes(job),
+            input: Input::Bytes(job.into()),
             collect: None,
             patience: std::time::Duration::ZERO,
             address_policy: &AddressPolicy::default(),
@@ -181,7 +182,7 @@ fn fill_in(job: &RenderTask) -> Result<Rendered, String> {
         let count = |part: &str| part.matches('\n').count();
         Some(Lines { before: count(&text[..start]), count: count(&text[start..end]) + 1 })
     });
-    let code = text.replace(MARKS, "");
+    let code = text.replace(MARKS, "").into();
     Ok(Rendered { code, lines, guarded: job.template.text.contains(TOKEN) })
 }
 
@@ -231,10 +232,10 @@ mod tests {
 
     fn fill(text: &str, code: &str, variables: serde_json::Value) -> Result<Rendered, String> {
         let variables = serde_json::from_value(variables).expect("a map");
-        let template = TemplateRequest { name: "t".to_owned(), text: text.to_owned(), variables };
+        let template = TemplateRequest { name: "t".to_owned(), text: text.into(), variables };
         let registry = sandbox_runtimes::Registry::shipped().expect("valid");
         let literals = registry.by_name("python").expect("known").literals.clone();
-        let job = RenderTask { template, language: "python".to_owned(), literals, code: code.to_owned() };
+        let job = RenderTask { template, language: "python".to_owned(), literals, code: code.into() };
         serde_json::from_slice(&render(&serde_json::to_vec(&job).expect("json"))).expect("an answer")
     }
 
@@ -242,15 +243,15 @@ mod tests {
     fn placeholders_are_filled_in() {
         let text = "# {{ title }}\n{{ code }}\nprint({{ text | literal }})\n";
         let rendered = fill(text, "a = 1\nb = 2\n", json!({"title": "x", "text": "it's \"q\""})).expect("rendered");
-        assert_eq!(rendered.code, "# x\na = 1\nb = 2\nprint(\"it's \\\"q\\\"\")\n");
+        assert_eq!(&*rendered.code, "# x\na = 1\nb = 2\nprint(\"it's \\\"q\\\"\")\n");
         assert_eq!(rendered.lines, Some(Lines { before: 1, count: 2 }));
         assert!(!rendered.guarded);
         let inside = fill("def f():\n    {{ code | indent(4) }}\n", "a\nb", json!({})).expect("rendered");
-        assert_eq!(inside.code, "def f():\n    a\n    b\n");
+        assert_eq!(&*inside.code, "def f():\n    a\n    b\n");
         let quoted = fill("x = {{ code | literal }}", "a\nb", json!({})).expect("rendered");
-        assert_eq!((quoted.code.as_str(), quoted.lines), ("x = \"a\\nb\"", None));
+        assert_eq!((&*quoted.code, quoted.lines), ("x = \"a\\nb\"", None));
         let nested = fill("x = {{ [code, {code: code}] | literal }}", "a", json!({})).expect("rendered");
-        assert_eq!((nested.code.as_str(), nested.lines), ("x = [\"a\", {\"a\": \"a\"}]", None));
+        assert_eq!((&*nested.code, nested.lines), ("x = [\"a\", {\"a\": \"a\"}]", None));
     }
 
     #[test]

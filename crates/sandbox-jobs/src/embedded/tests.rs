@@ -11,6 +11,7 @@ use sandbox_executor::{JsonRequest, OutputChunk, Verdict};
 use super::tables::{ACCOUNTS, META, OwnerUsage, RESULTS};
 use super::*;
 use crate::header::OVERHEAD;
+use crate::model::NewJob;
 
 const RETENTION: Duration = Duration::from_secs(600);
 
@@ -97,7 +98,7 @@ fn open(disk: &Arc<TestDisk>) -> Result<Embedded> {
 }
 
 fn new_job(code: &str) -> NewJob {
-    NewJob::of(JsonRequest { code: Some(code.to_owned()), ..JsonRequest::default() })
+    NewJob::of(JsonRequest { code: Some(code.into()), ..JsonRequest::default() })
 }
 
 async fn try_create(store: &Embedded, code: &str) -> Result<JobId> {

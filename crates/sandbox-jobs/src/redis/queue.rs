@@ -9,11 +9,11 @@ use redis::ScriptInvocation;
 use super::events::AppendState;
 use super::record::JobRecord;
 use super::timers::{SWEEP, wait_past};
-use super::{RedisStore, Result, decoded, json, parse, scripts, unexpected};
+use super::{RedisStore, Result, decoded, parse, scripts, unexpected};
 use crate::header::JobHeader;
 use crate::idempotency::known_key;
 use crate::model::{
-    Attempt, Backlog, Created, Exceeded, HeartbeatReport, Job, JobId, Labels, NewJob, Offer, StoreLimits, Turns,
+    Attempt, Backlog, Created, Exceeded, HeartbeatReport, Job, JobId, Labels, Offer, StoreLimits, Turns, WrittenJob,
 };
 
 /// A request of at least so many bytes is read apart from the step that takes its job, which stops all of Redis.
@@ -68,9 +68,11 @@ impl KnownTurns {
 
 impl RedisStore {
     /// Creates a job and queues it, in this order: the idempotency key, the bounds of the queue, the quota.
-    pub(crate) async fn create(&self, new: NewJob, bounds: StoreLimits) -> Result<Created> {
-        let digest = sandbox_base::random::hex(&new.digest());
-        let (id, call) = self.creation(&new, &digest, bounds);
+    pub(crate) async fn create(&self, new: impl Into<WrittenJob>, bounds: StoreLimits) -> Result<Created> {
+        let written = new.into();
+        let digest = sandbox_base::random::hex(&written.digest);
+        let (id, call) = self.creation(&written, &digest, bounds);
+        let WrittenJob { job: new, .. } = written;
         let mut connection = self.connection().await?;
         let answer: Vec<String> = call.invoke_async(&mut connection).await?;
         if new.delay.is_some() || new.expires_in.is_some() {
@@ -99,16 +101,18 @@ impl RedisStore {
     /// The call that creates a job, and the id that the job gets.
     pub(super) fn creation(
         &self,
-        new: &NewJob,
+        written: &WrittenJob,
         digest: &str,
         bounds: StoreLimits,
     ) -> (JobId, ScriptInvocation<'static>) {
-        let (request, webhook) = (json(&new.request), new.webhook.as_ref().map(json).unwrap_or_default());
-        let record = JobRecord::of(JobHeader::queued(new, (request.len() + webhook.len()) as u64, 0.0));
+        let WrittenJob { job: new, request, webhook, .. } = written;
+        let webhook = webhook.as_deref().unwrap_or_default();
+        let record = JobRecord::of(JobHeader::queued(new, written.bytes(), 0.0));
         let id = record.header.id;
         let seconds = |time: Option<Duration>| time.map(|time| time.as_secs_f64().to_string()).unwrap_or_default();
         let mut call = self.call(&scripts::CREATE);
-        call.key(self.of("request", id)).arg(id.to_string()).arg(record.encode()).arg(request).arg(webhook).arg(digest);
+        call.key(self.of("request", id)).arg(id.to_string()).arg(record.encode()).arg(request.as_slice());
+        call.arg(webhook).arg(digest);
         // The clock of this server may differ, and so the delay that it has computed.
         call.arg(seconds(new.delay)).arg(new.not_before.map(|time| time.to_string()).unwrap_or_default());
         call.arg(seconds(new.expires_in));

@@ -65,7 +65,7 @@ async fn info(server: &RedisServer, section: &str, name: &str) -> u64 {
 }
 
 fn new_job(code: &str) -> NewJob {
-    NewJob::of(JsonRequest { code: Some(code.to_owned()), ..JsonRequest::default() })
+    NewJob::of(JsonRequest { code: Some(code.into()), ..JsonRequest::default() })
 }
 
 async fn create(store: &RedisStore) -> JobId {
@@ -255,7 +255,7 @@ async fn events_whose_answer_was_lost_are_not_stored_twice() {
 async fn a_creation_that_is_sent_twice_creates_one_job() {
     let server = RedisServer::on_socket(&[]);
     let store = store_in(&server).await;
-    let (id, call) = store.creation(&new_job("x"), "", BOUNDS);
+    let (id, call) = store.creation(&new_job("x").into(), "", BOUNDS);
     let send = async || -> Vec<String> {
         call.invoke_async(&mut store.connection().await.expect("connect")).await.expect("create")
     };

@@ -4,8 +4,8 @@ use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::time::Duration;
 
-use sandbox_testing::eventually;
 use sandbox_testing::memory::descendants;
+use sandbox_testing::{RedisServer, eventually};
 use serde_json::{Value, json};
 
 use crate::Server;
@@ -34,7 +34,7 @@ impl Server {
         let agent = ureq::Agent::config_builder().http_status_as_error(false).build().new_agent();
         let request = ureq::http::Request::builder().method(method).uri(format!("http://{}{path}", self.address));
         let mut response = agent.run(request.header(key.0, key.1).body(()).unwrap()).unwrap();
-        let text = response.body_mut().read_to_string().unwrap();
+        let text = response.body_mut().with_config().limit(64 << 20).read_to_string().unwrap();
         (response.status().as_u16(), serde_json::from_str(&text).unwrap_or(Value::String(text)))
     }
 
@@ -44,9 +44,27 @@ impl Server {
 
     /// The memory that the server has now, in bytes.
     fn memory(&self) -> u64 {
+        self.memory_of("VmRSS:")
+    }
+
+    fn memory_of(&self, counter: &str) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix(counter)).unwrap();
         line.trim().strip_suffix("kB").unwrap().trim().parse::<u64>().unwrap() * 1024
+    }
+
+    /// The most memory that the server has during a call, in bytes.
+    fn most_memory(&self, call: impl FnOnce()) -> u64 {
+        std::fs::write(format!("/proc/{}/clear_refs", self.child.id()), "5").unwrap();
+        call();
+        self.memory_of("VmHWM:")
+    }
+
+    /// Waits until so many programs sleep in cells of the server.
+    fn wait_for_sleepers(&self, count: usize) {
+        eventually(&format!("{count} programs sleep"), || {
+            descendants(self.child.id()).values().filter(|name| *name == "sleep").count() == count
+        });
     }
 }
 
@@ -193,13 +211,100 @@ fn a_running_request_reserves_the_memory_that_it_takes() {
     let mut running = vec![];
     for count in 1..=3 {
         running.push(server.start_request("/execute", &[], &body));
-        eventually("it runs", || {
-            descendants(server.child.id()).values().filter(|name| *name == "sleep").count() == count
-        });
+        server.wait_for_sleepers(count);
     }
     let grown = usize::try_from(server.memory().saturating_sub(before)).unwrap();
     assert!((SIZE * 12 / 5..SIZE * 18 / 5).contains(&grown), "{grown} bytes for three bodies of {SIZE}");
     assert_eq!(server.post(&body).0, 429, "a fourth does not fit while it is parsed");
+    drop(running);
+}
+
+/// A request that sleeps and has so many bytes.
+fn sleeper(size: usize) -> Value {
+    let limits = json!({"disk": "64m", "memory": "256m", "file_size": "64m"});
+    let file = "x".repeat(size - 300);
+    let code = "[ \"$1\" = first ] || sleep 60";
+    json!({"language": "bash", "code": code, "timeout": "60s", "limits": limits, "files": {"f": file}})
+}
+
+#[test]
+fn the_runs_of_a_batch_share_its_memory() {
+    const SIZE: usize = 16 << 20;
+    // The share of one client is four and a half bodies: the batch and two that run, or one and one that is parsed.
+    let held = (4 * 9 * SIZE / 2).to_string();
+    let server = Server::start(&["--cold", "--capacity", "10", "--max-held", &held, "--max-body", "20m"]);
+    assert_eq!(server.post(&json!({"language": "bash", "code": "true"})).0, 200);
+    let before = server.memory();
+    let body = sleeper(SIZE);
+    let inputs = json!([{"args": ["first"]}, {}, {}, {}, {}, {}]);
+    let batch = server.start_request("/v1/batch", &[], json!({"request": body, "inputs": inputs}));
+    server.wait_for_sleepers(5);
+    let grown = usize::try_from(server.memory().saturating_sub(before)).unwrap();
+    assert!((SIZE * 4 / 5..SIZE * 6 / 5).contains(&grown), "{grown} bytes for a batch of {SIZE}");
+    let mut running = vec![];
+    for count in 6..=7 {
+        running.push(server.start_request("/execute", &[], &body));
+        server.wait_for_sleepers(count);
+    }
+    assert_eq!(server.post(&body).0, 429, "a third does not fit while it is parsed");
+    drop((batch, running));
+}
+
+#[test]
+fn a_job_takes_no_more_memory_than_its_request_reserves() {
+    const SIZE: usize = 16 << 20;
+    let server = Server::start(&["--cold", "--capacity", "4", "--max-body", "20m"]);
+    let mut body = sleeper(SIZE);
+    body["delay"] = "1h".into();
+    let body = body.to_string();
+    let create = || assert_eq!(server.send_to("/v1/execute", &[], body.as_bytes()).1.0, 202);
+    create();
+    for _ in 0..3 {
+        let before = server.memory();
+        let most = server.most_memory(create);
+        let grown = usize::try_from(most.saturating_sub(before)).unwrap();
+        assert!(grown < SIZE * 12 / 5, "{grown} bytes for a job of {SIZE}, which reserves twice that");
+    }
+}
+
+#[test]
+fn running_jobs_reserve_the_memory_that_they_take() {
+    const SIZE: usize = 16 << 20;
+    // Five bodies in all, and half of that for each client and for the jobs that run.
+    let held = (10 * SIZE).to_string();
+    // The embedded store has a cache of its own.
+    let redis = RedisServer::start(None);
+    let server = Server::start_with(
+        &["--cold", "--capacity", "8", "--max-held", &held, "--max-body", "16m"],
+        &[("SANDBOX_API_KEYS", &keys()), ("REDIS_ADDR", &redis.address())],
+    );
+    let body = sleeper(SIZE);
+    let mut short = body.clone();
+    short["args"] = json!(["first"]);
+    // The buffers of the connections to Redis grow with the first ones.
+    for count in 1..=2 {
+        assert_eq!(server.send_as(OPERATOR, "/v1/execute", &short).0, 202);
+        let ended = || server.get_as(OPERATOR, "/v1/execute?status=finished").1["jobs"].as_array().unwrap().len();
+        eventually("it has ended", || ended() == count);
+    }
+    let (mut jobs, mut memory) = (vec![], vec![]);
+    for count in 1..=3 {
+        let (status, job) = server.send_as(OPERATOR, "/v1/execute", &body);
+        assert_eq!(status, 202, "{job:#}");
+        jobs.push(job["id"].as_str().unwrap().to_owned());
+        server.wait_for_sleepers(count);
+        memory.push(server.memory());
+    }
+    let grown = usize::try_from(memory[2].saturating_sub(memory[0])).unwrap();
+    assert!((SIZE * 8 / 5..SIZE * 12 / 5).contains(&grown), "{grown} bytes for two more jobs of {SIZE}");
+    let running = server.start_request("/execute", &[ALICE], &body);
+    server.wait_for_sleepers(4);
+    assert_eq!(server.send_as(BOB, "/execute", &body).0, 429, "it does not fit while it is parsed");
+    for id in jobs {
+        assert_eq!(server.call_as(OPERATOR, "DELETE", &format!("/v1/execute/{id}")).0, 200);
+    }
+    server.wait_for_sleepers(1);
+    assert_eq!(server.send_as(BOB, "/execute", &short).0, 200, "the memory of the jobs was given back");
     drop(running);
 }
 
