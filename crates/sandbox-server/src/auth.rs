@@ -9,7 +9,7 @@ use std::str::FromStr;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use axum::http::{HeaderMap, header};
-use sandbox_jobs::{Filter, Job, JobStatus};
+use sandbox_jobs::{Filter, JobHeader, JobStatus};
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
@@ -86,7 +86,7 @@ impl Client {
     }
 
     /// Whether the client may see a job.
-    pub(crate) fn sees(&self, job: &Job) -> bool {
+    pub(crate) fn sees(&self, job: &JobHeader) -> bool {
         self.is_admin() || job.owner == self.name
     }
 

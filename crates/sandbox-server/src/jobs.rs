@@ -12,7 +12,7 @@ use axum::{Extension, Json};
 use sandbox_base::counted;
 use sandbox_base::units::parse_duration;
 use sandbox_executor::JsonRequest;
-use sandbox_jobs::{Created, Exceeded, Job, JobId, JobStatus, NewJob, Page, StoreError, StoreLimits};
+use sandbox_jobs::{Created, Exceeded, Job, JobHeader, JobId, JobStatus, NewJob, Page, StoreError, StoreLimits};
 use serde::Deserialize;
 use serde_json::json;
 use tokio::sync::mpsc::Sender;
@@ -101,10 +101,18 @@ pub(crate) fn shown(mut job: Job) -> Job {
     job
 }
 
-/// A job that the client may see, without fields that are internal to the server.
-async fn find(app: &Arc<App>, client: &Client, id: JobId) -> Result<Job, Problem> {
-    let job = app.jobs.get(id).await?.filter(|job| client.sees(job)).ok_or_else(|| unknown(&id.to_string()))?;
-    Ok(shown(job))
+/// The header of a job that the client may see.
+async fn find(app: &App, client: &Client, id: JobId) -> Result<JobHeader, Problem> {
+    app.jobs.header(id).await?.filter(|job| client.sees(job)).ok_or_else(|| unknown(&id.to_string()))
+}
+
+/// Responds with a job that the client may see. Memory for the job and for the response is reserved before the job is read.
+async fn respond(app: &App, client: &Client, client_id: &ClientId, id: JobId) -> Result<Response, Problem> {
+    let header = find(app, client, id).await?;
+    let size = usize::try_from(header.request_bytes + header.result_bytes).unwrap_or(usize::MAX);
+    let held = app.answers.take(client_id, size.saturating_mul(2))?;
+    let job = app.jobs.get(id).await?.ok_or_else(|| unknown(&id.to_string()))?;
+    Ok(held.answer_with(StatusCode::OK, shown(job)))
 }
 
 /// Create a job.
@@ -194,10 +202,9 @@ pub(crate) async fn get(
     let id = parse_id(&id)?;
     let wait = options.wait.as_deref().map(parse_duration).transpose();
     let wait = wait.map_err(|error| Problem::new(Code::InvalidRequest, format!("wait: {error}")))?;
-    let mut job = find(&app, &client, id).await?;
+    let job = find(&app, &client, id).await?;
     let wait = wait.unwrap_or_default().min(LONGEST_WAIT);
     if !wait.is_zero() && !job.status.is_final() {
-        drop(job);
         let place = app.streams.take(&client_id, 1)?;
         let mut follower = app.followed.follow(&app.jobs, id);
         let ended = async {
@@ -207,9 +214,8 @@ pub(crate) async fn get(
         };
         let _ = tokio::time::timeout(wait, ended).await;
         drop(place);
-        job = find(&app, &client, id).await?;
     }
-    app.answers.answer(&client_id, &job)
+    respond(&app, &client, &client_id, id).await
 }
 
 /// Cancel a job.
@@ -238,8 +244,7 @@ pub(crate) async fn cancel(
             here.cancel();
         }
     }
-    let job = find(&app, &client, id).await?;
-    app.answers.answer(&client_id, &job)
+    respond(&app, &client, &client_id, id).await
 }
 
 #[derive(Debug, Deserialize)]

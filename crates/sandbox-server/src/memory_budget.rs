@@ -133,12 +133,6 @@ impl SharedBudget {
         shares.insert(Arc::clone(&client_id.0), Arc::downgrade(&share));
         share
     }
-
-    /// Responds with JSON, if the budget allows it.
-    pub(crate) fn answer(&self, client_id: &ClientId, value: &impl Serialize) -> Result<Response, Problem> {
-        let bytes = serde_json::to_vec(value).unwrap_or_default();
-        Ok(self.take(client_id, bytes.len())?.respond(StatusCode::OK, bytes))
-    }
 }
 
 impl Reservation {
@@ -165,9 +159,24 @@ impl Reservation {
         }
     }
 
+    /// Gives all back but this much.
+    fn shrink(&mut self, bytes: usize) {
+        for permit in [&mut self.all, &mut self.share].into_iter().flatten() {
+            drop(permit.split(permit.num_permits().saturating_sub(bytes.div_ceil(UNIT))));
+        }
+    }
+
     /// Responds with JSON; the reservation lasts until the client has read it.
     pub(crate) fn answer(self, status: StatusCode, value: &impl Serialize) -> Response {
         self.respond(status, serde_json::to_vec(value).unwrap_or_default())
+    }
+
+    /// Responds with JSON. The reservation is for the value too, which is dropped.
+    pub(crate) fn answer_with(mut self, status: StatusCode, value: impl Serialize) -> Response {
+        let bytes = serde_json::to_vec(&value).unwrap_or_default();
+        drop(value);
+        self.shrink(bytes.len());
+        self.respond(status, bytes)
     }
 
     fn respond(self, status: StatusCode, bytes: Vec<u8>) -> Response {

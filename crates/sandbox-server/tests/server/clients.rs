@@ -309,6 +309,23 @@ fn running_jobs_reserve_the_memory_that_they_take() {
 }
 
 #[test]
+fn memory_for_a_job_is_reserved_before_it_is_read() {
+    const SIZE: usize = 16 << 20;
+    // The share of one client is two and a half jobs. A job takes two while it is written as JSON.
+    let server = Server::start(&["--cold", "--max-held", "160m", "--max-body", "16m"]);
+    let mut body = sleeper(SIZE);
+    body["delay"] = "1h".into();
+    let path = format!("/v1/execute/{}", server.submit(&body));
+    let mut silent = TcpStream::connect(&server.address).unwrap();
+    write!(silent, "GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+    silent.read_exact(&mut [0; 12]).unwrap();
+    let (status, problem) = server.get(&path);
+    assert_eq!((status, &problem["code"]), (429, &"at_capacity".into()), "{problem:#}");
+    drop(silent);
+    eventually("there is room again", || server.call_as(ALICE, "GET", &path).0 == 200);
+}
+
+#[test]
 fn memory_is_bounded_when_clients_do_not_read() {
     const CLIENTS: usize = 60;
     let server =
