@@ -9,7 +9,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use sandbox_base::limits::Caps;
-use sandbox_base::{LimitKind, reason};
+use sandbox_base::{LimitKind, RelativePath, reason};
 use sandbox_cell::{Layer, Mount};
 use sandbox_executor::{
     HostRule, Input, InputFile, Isolation, NetworkMode, NetworkRequest, Request, Settings, Source, VolumeRequest,
@@ -77,12 +77,13 @@ pub(crate) fn code(
     };
     let is_code = matches!(source, Source::Code(_));
     let mut request = request(&options.run, &registry, source, settings)?;
-    request.entry = match (&options.entry, options.file.as_slice()) {
+    let entry = match (&options.entry, options.file.as_slice()) {
         (Some(entry), _) => Some(entry.clone()),
         (None, [file]) if is_code => own_name(definition, file),
         (None, [first, _, ..]) => Some(project::name_of(first)?),
         _ => None,
     };
+    request.entry = entry.map(RelativePath::new).transpose().map_err(|error| error.to_string())?;
     request.files.splice(0..0, files);
     request.args = args;
     request.packages.clone_from(&options.package);

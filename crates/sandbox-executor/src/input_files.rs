@@ -56,6 +56,29 @@ pub(crate) fn check(files: &[InputFile]) -> Result<(), RequestError> {
     }
 }
 
+/// Checks a file that is added to files that were checked.
+pub(crate) fn check_added(files: &[InputFile], added: &InputFile) -> Result<(), RequestError> {
+    if files.len() == MOST_FILES {
+        return Err(RequestError::ManyFiles { count: files.len() + 1 });
+    }
+    let size = files.iter().map(|file| file.content.len()).sum::<usize>() + added.content.len();
+    if size > MOST_BYTES {
+        return Err(RequestError::LongFiles { size });
+    }
+    let path = added.path.as_str();
+    for file in files {
+        let other = file.path.as_str();
+        if other == path {
+            return Err(RequestError::DuplicateFile { path: path.to_owned() });
+        }
+        let is_in = |file: &InputFile, dir: &str| file.path.parents().any(|parent| parent == dir);
+        if let Some(both) = [(added, other), (file, path)].into_iter().find(|(file, dir)| is_in(file, dir)) {
+            return Err(RequestError::FileAndDirectory { path: both.1.to_owned() });
+        }
+    }
+    Ok(())
+}
+
 /// Packs files for a cell.
 pub(crate) fn pack(files: &[InputFile]) -> io::Result<Archive> {
     let mut archive = Archive::new()?;
@@ -80,5 +103,19 @@ mod tests {
         assert_eq!(check(&files(&["a", "b", "a"])).expect_err("refused").to_string(), "duplicate file 'a'");
         let both = check(&files(&["a/b", "a"])).expect_err("refused").to_string();
         assert_eq!(both, "'a' is both a file and a directory");
+    }
+
+    #[test]
+    fn a_file_that_is_added_is_checked_as_if_it_had_been_there() {
+        for paths in [&["a", "b/c", "b/d"][..], &["a", "b", "a"], &["a/b", "a"], &["a", "a/b/c"], &["b/c", "a/b", "b"]]
+        {
+            let all = files(paths);
+            let (added, before) = all.split_last().expect("some");
+            assert_eq!(check_added(before, added), check(&all), "{paths:?}");
+        }
+        let many: Vec<String> = (0..=MOST_FILES).map(|number| number.to_string()).collect();
+        let all = files(&many.iter().map(String::as_str).collect::<Vec<_>>());
+        let (added, before) = all.split_last().expect("some");
+        assert_eq!(check_added(before, added), Err(RequestError::ManyFiles { count: MOST_FILES + 1 }));
     }
 }

@@ -363,7 +363,8 @@ impl JsonRequest {
             }
         }
         let mut request = Request::new(source, limits, required);
-        request.entry = self.entry.take();
+        let entry = self.entry.take().map(RelativePath::new).transpose();
+        request.entry = entry.map_err(|error| at("entry")(error.to_string()))?;
         let files = std::mem::take(&mut self.files);
         request.files = files.into_iter().map(|(path, file)| input_file(&path, file)).collect::<Result<_, _>>()?;
         request.args = std::mem::take(&mut self.args).into_iter().map(Into::into).collect();

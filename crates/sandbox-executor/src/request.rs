@@ -54,7 +54,7 @@ pub struct Request {
     /// What came of the template.
     rendered: Option<Rendered>,
     /// The file where the program begins.
-    pub entry: Option<String>,
+    pub entry: Option<RelativePath>,
     /// Files for the working directory.
     pub files: Vec<InputFile>,
     /// Packages, each in its ecosystem's spelling.
@@ -217,9 +217,6 @@ impl Request {
         }
         self.check_words()?;
         input_files::check(&self.files)?;
-        if let Some(entry) = &self.entry {
-            RelativePath::new(entry.clone())?;
-        }
         if let Some(workdir) = &self.workdir {
             check_workdir(workdir).map_err(RequestError::Place)?;
         }
@@ -266,11 +263,11 @@ impl Request {
         let entry = match &self.source {
             Source::Code(code) => {
                 let code = self.rendered.as_ref().map_or(code, |rendered| &rendered.code);
-                let entry = self.entry.clone().unwrap_or_else(|| language.source.clone());
-                let path = RelativePath::new(entry.clone())?;
-                files.push(InputFile::new(path, Arc::clone(code)));
-                input_files::check(&files)?;
-                entry
+                let entry = self.entry.clone().map_or_else(|| RelativePath::new(language.source.clone()), Ok)?;
+                let file = InputFile::new(entry.clone(), Arc::clone(code));
+                input_files::check_added(&files, &file)?;
+                files.push(file);
+                entry.as_str().to_owned()
             }
             _ => self.find_entry(language)?,
         };
@@ -279,9 +276,9 @@ impl Request {
 
     fn find_entry(&self, language: &Definition) -> Result<String, RequestError> {
         let has = |path: &str| self.files.iter().any(|file| file.path.as_str() == path);
-        if let Some(entry) = &self.entry {
+        if let Some(entry) = self.entry.as_ref().map(RelativePath::as_str) {
             let missing = || RequestError::Entry(format!("the entry '{entry}' is not among the files"));
-            return if has(entry) { Ok(entry.clone()) } else { Err(missing()) };
+            return if has(entry) { Ok(entry.to_owned()) } else { Err(missing()) };
         }
         let found = language.entry_from.as_ref().and_then(|from| {
             let file = self.files.iter().find(|file| file.path.as_str() == from.file)?;
@@ -368,7 +365,7 @@ mod tests {
         let registry = Registry::shipped().expect("valid");
         let entry = |language: &str, files: &[(&str, &str)], named: Option<&str>| {
             let mut request = request(Source::Files);
-            request.entry = named.map(str::to_owned);
+            request.entry = named.map(|entry| RelativePath::new(entry).expect("path"));
             request.files = files
                 .iter()
                 .map(|(path, content)| {
@@ -399,7 +396,7 @@ mod tests {
         let registry = Registry::shipped().expect("valid");
         let python = registry.by_name("python").expect("known");
         let mut request = request(Source::Code("1".into()));
-        request.entry = Some("pkg/x.py".into());
+        request.entry = Some(RelativePath::new("pkg/x.py").expect("path"));
         let (files, entry) = request.files_and_entry(python).expect("valid");
         assert_eq!((files.len(), entry.as_str()), (1, "pkg/x.py"));
         request.files = files;

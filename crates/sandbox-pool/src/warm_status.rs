@@ -5,10 +5,10 @@ use std::sync::{Mutex, PoisonError};
 
 use crate::prestart::Prestart;
 
-/// Whether programs of a language start warm.
+/// Whether programs of a language start warm, or their compiler.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum WarmStart {
-    /// They do, if an interpreter is ready.
+    /// They do, if an interpreter or a compiler is ready.
     On,
     /// Not yet: warm starts were not tested.
     Pending,
@@ -24,7 +24,7 @@ impl std::fmt::Display for WarmStart {
             Self::On => "on",
             Self::Pending => "not tested yet",
             Self::Off(reason) => reason,
-            Self::Disabled => "no interpreters are kept warm",
+            Self::Disabled => "no interpreters or compilers are kept warm",
         })
     }
 }

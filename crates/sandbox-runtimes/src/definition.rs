@@ -185,6 +185,8 @@ pub struct WarmCompiler {
     /// Script that becomes a zygote with the library `$1`. Each of its children is sent the command line of one compile
     /// script, and does the same in its place.
     pub script: String,
+    /// Versions that warm starts were tested with. Others start cold.
+    pub tested: Option<TestedVersions>,
     /// Source text that must be compiled alike with a zygote and without: exit code and messages.
     pub self_test: Option<String>,
 }

@@ -189,7 +189,7 @@ impl Runtime {
     #[must_use]
     pub fn compiler_zygote(&self, compile: &StageCommand) -> Option<WarmUp> {
         let definition = self.definition.compile.as_ref()?;
-        let warm = definition.warm.as_ref()?;
+        let warm = definition.warm.as_ref().filter(|_| self.starts_cold().is_none())?;
         let env = || compile.command.env.clone();
         let library = format!("{WORK_DIR}/{ZYGOTE_LIBRARY_FILE}");
         let entry = self.definition.source.clone();
@@ -283,16 +283,23 @@ impl Runtime {
         run.runner.is_some() && (mode != RunMode::Plain || run.plain.is_none())
     }
 
-    /// Whether programs of the language can start warm. Compiled ones start by themselves.
+    /// Whether the language's interpreter can start warm, or its compiler. Compiled programs start by themselves.
     #[must_use]
     pub fn can_start_warm(&self) -> bool {
-        self.definition.run.warm.is_some() && self.definition.compile.is_none()
+        match &self.definition.compile {
+            Some(compile) => compile.warm.is_some(),
+            None => self.definition.run.warm.is_some(),
+        }
     }
 
-    /// Why programs always start cold although the language can start warm; none if this toolchain can too.
+    /// Why the interpreter or the compiler always starts cold although that of the language can start warm; none if this
+    /// toolchain's can too.
     #[must_use]
     pub fn starts_cold(&self) -> Option<String> {
-        let tested = self.definition.run.warm.as_ref().filter(|_| self.can_start_warm())?.tested.as_ref()?;
+        let tested = match &self.definition.compile {
+            Some(compile) => compile.warm.as_ref()?.tested.as_ref()?,
+            None => self.definition.run.warm.as_ref()?.tested.as_ref()?,
+        };
         let (name, version) = (&self.definition.name, &self.version);
         let why = || format!("{name} {version} is outside the tested versions {} to {}", tested.from, tested.to);
         (!tested.contains(version)).then(why)
@@ -419,7 +426,8 @@ mod tests {
 
     fn runtime(name: &str) -> Runtime {
         let definition = Registry::shipped().expect("valid").by_name(name).expect("known").clone();
-        let tested = definition.run.warm.as_ref().and_then(|warm| warm.tested.as_ref());
+        let compiler = definition.compile.as_ref().and_then(|compile| compile.warm.as_ref()?.tested.as_ref());
+        let tested = compiler.or(definition.run.warm.as_ref().and_then(|warm| warm.tested.as_ref()));
         let description = ToolchainDescription {
             version: tested.map_or_else(|| "1.0".to_owned(), |tested| tested.to.clone()),
             executable: "/home/u/chain/bin/tool".into(),
@@ -512,9 +520,14 @@ mod tests {
         assert_eq!(zygote.command.env, compile.command.env);
         let test = zygote.self_test.expect("tested");
         assert_eq!((&test.command, test.entry.as_str()), (&compile.command, "Main.java"));
+        assert!(java.can_start_warm() && java.starts_cold().is_none());
+        let newer = Runtime { version: "25.0.1".to_owned(), ..java };
+        assert_eq!(newer.compiler_zygote(&compile), None);
+        assert_eq!(newer.starts_cold().as_deref(), Some("java 25.0.1 is outside the tested versions 17 to 17"));
         let c = runtime("c");
         let compile = c.compile("main.c", false).expect("no tools").expect("compiles");
         assert_eq!(c.compiler_zygote(&compile), None);
+        assert!(!c.can_start_warm() && c.starts_cold().is_none());
     }
 
     #[test]

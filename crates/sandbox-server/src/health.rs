@@ -48,7 +48,7 @@ struct Details {
     store: &'static str,
     /// The isolation layers of runs on this server; none for a server with the role `api`.
     isolation: Vec<&'static str>,
-    /// For each language that can start warm: `on`, or why it starts cold.
+    /// For each language whose interpreter or compiler can start warm: `on`, or why it starts cold.
     warm_starts: BTreeMap<String, String>,
     /// For each toolchain that has to be prepared once: `pending`, `preparing`, `ready`, or `failed` with the reason.
     toolchains: BTreeMap<String, String>,
@@ -149,8 +149,12 @@ pub(crate) async fn log_cold_starts(app: Arc<App>) {
             let before = known.insert(language.clone(), start.clone());
             match (before, start) {
                 (before, start) if before.as_ref() == Some(&start) => {}
-                (_, WarmStart::Off(reason)) => tracing::warn!(language, reason, "programs start cold"),
-                (Some(WarmStart::Off(_)), WarmStart::On) => tracing::info!(language, "programs start warm again"),
+                (_, WarmStart::Off(reason)) => {
+                    tracing::warn!(language, reason, "the language starts cold");
+                }
+                (Some(WarmStart::Off(_)), WarmStart::On) => {
+                    tracing::info!(language, "the language starts warm again");
+                }
                 _ => {}
             }
         }

@@ -227,20 +227,25 @@ struct AnswerBudget<'a> {
 }
 
 impl AnswerBudget<'_> {
-    /// Reserves memory for an event, unless the run has to end meanwhile.
-    fn event(&self, bytes: usize) -> Result<Reservation, Problem> {
-        self.handle.block_on(async {
-            tokio::select! {
-                reserved = self.app.answers.wait_for(&self.client_id, bytes, PATIENCE) => reserved,
-                () = self.client.closed() => Err(Refused::Cancelled.into()),
-                () = self.app.runs_must_end() => Err(shutting_down()),
-            }
-        })
+    /// Reserves memory for an event or for the result, unless the run has to end meanwhile.
+    fn reserve(&self, bytes: usize) -> Result<Reservation, Problem> {
+        let available = self.app.answers.wait_for(&self.client_id, bytes, PATIENCE);
+        self.handle.block_on(while_read(available, &self.client, self.app.runs_must_end()))
     }
+}
 
-    /// Reserves memory for the result of a run, which has ended.
-    fn result(&self, bytes: usize) -> Result<Reservation, Problem> {
-        self.handle.block_on(self.app.answers.wait_for(&self.client_id, bytes, PATIENCE))
+/// Waits for memory until the client has gone or runs must end. Memory that is there is taken in any case: a run that the
+/// server ends is answered too.
+async fn while_read(
+    available: impl Future<Output = Result<Reservation, Problem>>,
+    client: &UnboundedSender<Update>,
+    must_end: impl Future<Output = ()>,
+) -> Result<Reservation, Problem> {
+    tokio::select! {
+        biased;
+        reserved = available => reserved,
+        () = client.closed() => Err(Refused::Cancelled.into()),
+        () = must_end => Err(shutting_down()),
     }
 }
 
@@ -261,7 +266,7 @@ impl ClientObserver<'_> {
         if self.failed.is_some() {
             return;
         }
-        match self.answers.event(event.size()) {
+        match self.answers.reserve(event.size()) {
             Ok(held) => drop(self.updates.send(Update::Event(event, held))),
             Err(problem) => self.failed = Some(problem),
         }
@@ -298,8 +303,9 @@ impl Observer for ClientObserver<'_> {
         for event in self.encoder.finish() {
             self.send(event);
         }
+        // The slot is kept until there is memory for the result: slots bound the results that wait for some.
         let slot = self.owned.take().map(|(slot, _)| slot);
-        let held = self.answers.result(result.size());
+        let held = self.answers.reserve(result.size());
         drop(slot);
         self.end(match held {
             Ok(held) => Update::Event(RunEvent::Result { result: Arc::clone(result) }, held),
@@ -311,6 +317,19 @@ impl Observer for ClientObserver<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn memory_is_waited_for_only_while_the_client_is_there_and_runs_may_go_on() {
+        use std::future::{pending, ready};
+        let (client, updates) = unbounded_channel();
+        let code = |reserved: Result<Reservation, Problem>| reserved.err().map(|problem| problem.code());
+        let there = || ready(Ok(Reservation::nothing()));
+        assert_eq!(code(while_read(pending(), &client, ready(())).await), Some(Code::ShuttingDown));
+        assert_eq!(code(while_read(there(), &client, ready(())).await), None, "a stopped run is answered");
+        drop(updates);
+        assert!(while_read(pending(), &client, pending()).await.is_err());
+        assert_eq!(code(while_read(there(), &client, pending()).await), None);
+    }
 
     #[test]
     fn a_run_that_panics_is_a_failure_of_the_server() {

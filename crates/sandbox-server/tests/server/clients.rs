@@ -238,7 +238,7 @@ fn the_runs_of_a_batch_share_its_memory() {
     let before = server.memory();
     let body = sleeper(SIZE);
     let inputs = json!([{"args": ["first"]}, {}, {}, {}, {}, {}]);
-    let batch = server.start_request("/v1/batch", &[], &json!({"request": body, "inputs": inputs}));
+    let batch = server.start_request("/v1/batch", &[], json!({"request": body, "inputs": inputs}));
     server.wait_for_sleepers(5);
     let grown = usize::try_from(server.memory().saturating_sub(before)).unwrap();
     assert!((SIZE * 4 / 5..SIZE * 6 / 5).contains(&grown), "{grown} bytes for a batch of {SIZE}");

@@ -2,10 +2,11 @@
 
 use std::time::{Duration, Instant};
 
-use sandbox_testing::PATIENCE;
+use sandbox_testing::{PATIENCE, eventually};
 use serde_json::{Value, json};
 
 use crate::Server;
+use crate::warm::changed_language;
 
 /// Requests that a compiler has something to decide about, each with a name for messages.
 fn requests() -> Vec<(&'static str, Value)> {
@@ -87,20 +88,51 @@ fn a_warm_compiler_reports_and_produces_what_a_cold_one_does() {
 }
 
 #[test]
+fn compilers_that_fail_the_self_test_start_cold() {
+    let before = "script = '''\nexec java -XX:SharedArchiveFile=/opt/prepared/classes.jsa -XX:+UseSerialGC \
+                  -XX:TieredStopAtLevel=1 -XX:-UsePerfData -Xlog:disable \\\n    -cp";
+    let dir = changed_language("java", before, &before.replace("exec", "echo odd >&2\nexec"));
+    let server = Server::start(&["--runtimes", dir.path().to_str().unwrap()]);
+    let reason = || server.get("/health").1["warm_starts"]["java"].as_str().unwrap().to_owned();
+    assert_eq!(reason(), "not tested yet");
+    assert_eq!(server.post(&hello(0)).1["verdict"], "ok");
+    eventually("the test is over", || reason().ends_with("warm and 'odd' cold"));
+    let (_, answer) = server.post(&hello(1));
+    assert!(answer["verdict"] == "ok" && answer["compile"]["start"] != "warm", "{answer:#}");
+}
+
+#[test]
+fn untested_compilers_start_cold() {
+    let dir = changed_language("java", "tested = { from = \"17\"", "tested = { from = \"16.99\"");
+    let definition = dir.path().join("java/language.toml");
+    let text = std::fs::read_to_string(&definition).unwrap().replace("to = \"17\"", "to = \"16.99\"");
+    std::fs::write(definition, text).unwrap();
+    let server = Server::start(&["--runtimes", dir.path().to_str().unwrap()]);
+    let reason = server.get("/health").1["warm_starts"]["java"].as_str().unwrap().to_owned();
+    assert!(reason.contains("is outside the tested versions 16.99 to 16.99"), "{reason}");
+    for number in 0..3 {
+        let (_, answer) = server.post(&hello(number));
+        assert!(answer["verdict"] == "ok" && answer["compile"]["start"] != "warm", "{answer:#}");
+    }
+}
+
+/// A program of its own for each number.
+fn hello(number: usize) -> Value {
+    json!({"language": "java", "timeout_seconds": 60, "code": format!(
+        "public class Main {{ public static void main(String[] args) {{ System.out.println({number}); }} }}")})
+}
+
+#[test]
 fn warm_compilers_keep_up_with_requests_that_follow_each_other() {
     let server = Server::start(&[]);
-    let program = |number: usize| {
-        json!({"language": "java", "timeout_seconds": 60, "code": format!(
-            "public class Main {{ public static void main(String[] args) {{ System.out.println({number}); }} }}")})
-    };
     let patience = Instant::now() + PATIENCE;
     let mut number = 0;
-    while server.post(&program(number)).1["compile"]["start"] != "warm" {
+    while server.post(&hello(number)).1["compile"]["start"] != "warm" {
         assert!(Instant::now() < patience, "no compiler gets warm");
         number += 1;
         std::thread::sleep(Duration::from_millis(500));
     }
-    let answers: Vec<Value> = (0..12).map(|next| server.post(&program(1_000 + next)).1).collect();
+    let answers: Vec<Value> = (0..12).map(|next| server.post(&hello(1_000 + next)).1).collect();
     for (next, answer) in answers.iter().enumerate() {
         assert_eq!(answer["stdout"], format!("{}\n", 1_000 + next), "{answer:#}");
     }
