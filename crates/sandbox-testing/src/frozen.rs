@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use crate::{PATIENCE, needs};
+use crate::PATIENCE;
 
 /// Waits for the process with this command line. Returns its id and its parent's, which is the cell's init and has
 /// nothing to do: the keeper knows that the program has started.
@@ -42,14 +42,11 @@ fn word(pid: u32, name: &str) -> String {
 pub struct Frozen(PathBuf);
 
 impl Frozen {
-    /// Freezes processes, if this host has a freezer that also blocks SIGKILL: the one of cgroup v1.
-    pub fn new(pids: &[u32]) -> Option<Self> {
-        let top = PathBuf::from("/sys/fs/cgroup/freezer");
-        if !top.join("cgroup.procs").exists() {
-            needs::skipped("the freezer of cgroup v1");
-            return None;
-        }
-        let group = top.join(format!("sandbox-test-{}-{}", std::process::id(), pids[0]));
+    /// Freezes processes with the freezer of cgroup v1, which also blocks SIGKILL. The test checks first that the host
+    /// has one: [`needs::freezer`](crate::needs::freezer).
+    pub fn new(pids: &[u32]) -> Self {
+        let name = format!("sandbox-test-{}-{}", std::process::id(), pids[0]);
+        let group = PathBuf::from("/sys/fs/cgroup/freezer").join(name);
         std::fs::create_dir(&group).unwrap();
         let frozen = Self(group);
         for pid in pids {
@@ -62,7 +59,7 @@ impl Frozen {
             assert!(Instant::now() < until, "they do not freeze");
             std::thread::sleep(Duration::from_millis(1));
         }
-        Some(frozen)
+        frozen
     }
 }
 

@@ -12,9 +12,9 @@ use sandbox_cell::{Cell, Command, Keeper, Outcome, Start, Stdio, null};
 /// A test's name and its function, which gets a keeper.
 pub(crate) type Test = (&'static str, fn(&Keeper));
 
-/// Runs tests with a shared keeper, unless they are to be ignored, and one test with a dedicated keeper, for settings
-/// that can be made only once.
-pub(crate) fn conclude(tests: &[Test], ignored: bool, once: Test) -> ! {
+/// Runs tests with a shared keeper, unless this host cannot run them, and one test with a dedicated keeper, for settings
+/// that can be made only once. Others are reported as ignored.
+pub(crate) fn conclude(tests: &[Test], can_run: impl Fn(&str) -> bool, once: Test) -> ! {
     let arguments = Arguments::from_args();
     let shared = Arc::new(Keeper::start().unwrap());
     let own = Arc::new(Keeper::start().unwrap());
@@ -25,7 +25,7 @@ pub(crate) fn conclude(tests: &[Test], ignored: bool, once: Test) -> ! {
             Ok(())
         })
     };
-    let trials = tests.iter().map(|test| trial(*test, &shared).with_ignored_flag(ignored));
+    let trials = tests.iter().map(|test| trial(*test, &shared).with_ignored_flag(!can_run(test.0)));
     let trials = trials.chain([trial(once, &own)]).collect();
     let conclusion = libtest_mimic::run(&arguments, trials);
     drop((shared, own));

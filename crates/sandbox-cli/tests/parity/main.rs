@@ -90,10 +90,7 @@ fn every_backend_gives_the_same_results() {
             candidates.push(Candidate::new(name, &[("SANDBOX_BACKEND", "oci"), ("SANDBOX_OCI_RUNTIME", runtime)]));
         }
     }
-    let engine = std::env::var_os("SANDBOX_TEST_DOCKER").map(|_| Engine::start());
-    if engine.is_none() {
-        needs::skipped("SANDBOX_TEST_DOCKER=1 (make test-backends) for the Docker backends");
-    }
+    let engine = needs::docker().then(Engine::start);
     if let Some(engine) = &engine {
         let host = [("SANDBOX_BACKEND", "docker"), ("DOCKER_HOST", engine.host.as_str())];
         candidates.push(Candidate::new("docker run", &host));
