@@ -118,16 +118,16 @@ impl ContainerRoot {
 
     /// Creates the mount points in a private directory. It contains no links yet that could lead elsewhere.
     pub(super) fn make(&self, at: &Path) -> io::Result<()> {
-        let inside = |path: &Path| at.join(path.strip_prefix("/").unwrap_or(path));
+        let in_root = |path: &Path| at.join(path.strip_prefix("/").unwrap_or(path));
         let parents = self.files.iter().map(|(path, _)| path).chain(self.links.iter().map(|(path, _)| path));
         for dir in self.dirs.iter().map(PathBuf::as_path).chain(parents.filter_map(|path| path.parent())) {
-            std::fs::create_dir_all(inside(dir))?;
+            std::fs::create_dir_all(in_root(dir))?;
         }
         for (path, text) in &self.files {
-            std::fs::write(inside(path), text)?;
+            std::fs::write(in_root(path), text)?;
         }
         for (path, target) in &self.links {
-            match std::os::unix::fs::symlink(target, inside(path)) {
+            match std::os::unix::fs::symlink(target, in_root(path)) {
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 made => made?,
             }

@@ -57,9 +57,9 @@ fn start_executor(
     start: impl FnOnce() -> Result<Executor, Failure>,
 ) -> Option<Result<Executor, Failure>> {
     let others = ["doctor", "completions", "man", "languages", "cache", sandbox_attack::NEIGHBOUR_COMMAND];
-    let inside = [RENDER_COMMAND, UNPACK_COMMAND, GUEST_COMMAND];
+    let cell_commands = [RENDER_COMMAND, UNPACK_COMMAND, GUEST_COMMAND];
     let first = first?;
-    if others.iter().chain(&inside).any(|other| first == other.as_bytes()) {
+    if others.iter().chain(&cell_commands).any(|other| first == other.as_bytes()) {
         return None;
     }
     if first == b"attack"

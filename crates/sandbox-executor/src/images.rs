@@ -22,7 +22,7 @@ use crate::stage::failure;
 const MOST_ENTRIES: u64 = 1_000_000;
 
 /// Where the program that unpacks appears in its cell.
-const PLACE: &str = "/opt/sandbox-run";
+const PROGRAM_PATH: &str = "/opt/sandbox-run";
 
 /// The longest answer of a program that unpacks or describes.
 const MAX_ANSWER: u64 = 8 << 20;
@@ -54,9 +54,9 @@ impl Executor {
             (LimitKind::FileSize, settings.image_size.saturating_mul(2).min(1 << 40)),
         ]);
         let directory = Mount { source: into.to_owned(), target: UNPACK_DIR.into(), writable: true, foreign: false };
-        let mounts = vec![Mount::read_only(program, PLACE), directory];
+        let mounts = vec![Mount::read_only(program, PROGRAM_PATH), directory];
         let spec = CellSpec { mounts, limits, required: settings.required(), ..CellSpec::new() };
-        let command = Command::new([PLACE, UNPACK_COMMAND, &job]);
+        let command = Command::new([PROGRAM_PATH, UNPACK_COMMAND, &job]);
         let (outcome, answer) = ask(&self.cells.keeper, &spec, &command, file.as_fd(), &[])?;
         let refuse = |why: String| Failure::of_request(what, why);
         match (outcome.stopped, outcome.status) {

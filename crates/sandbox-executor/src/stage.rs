@@ -147,7 +147,7 @@ impl Stage<'_> {
             host_mounts: self.host_mounts,
             prestart,
         };
-        let TakenCell { mut cell, start, late, refill } = cells.pool.take(&wanted, &is_cancelled)?;
+        let TakenCell { mut cell, start, late_mounts, refill } = cells.pool.take(&wanted, &is_cancelled)?;
         if self.last {
             cells.keeper.close();
         }
@@ -156,7 +156,7 @@ impl Stage<'_> {
         let volumes: Vec<FileCaps> = self.cell.volumes.iter().map(Volume::caps).collect();
         let (limit, patience) = (self.cell.limits.wall_time(), self.patience);
         let (mut streams, collection) =
-            self.start(&cell, start, &late).map_err(|error| failure("cannot start the stage", &error))??;
+            self.start(&cell, start, &late_mounts).map_err(|error| failure("cannot start the stage", &error))??;
         let gateway = if has_gateway {
             cell.ready_unless(cancel)?.ok_or(StageError::Cancelled)?;
             cell.take_gateway()?
@@ -206,7 +206,7 @@ impl Stage<'_> {
         self,
         cell: &Cell,
         start: StartKind,
-        late: &[Mount],
+        late_mounts: &[Mount],
     ) -> io::Result<Result<(Streams, Collection), Failure>> {
         let limit = self.cell.limits.output();
         let (stdout, stdout_end) = OutputCapture::new(limit)?;
@@ -215,7 +215,7 @@ impl Stage<'_> {
         let collection = self.collect.map(|caps| pipe_with(PipeFlags::CLOEXEC).map(|pipe| (caps, pipe))).transpose()?;
         let started = cell.start(&Start {
             command: self.command,
-            mounts: late,
+            mounts: late_mounts,
             limits: (start != StartKind::Cold).then_some(&self.cell.limits),
             extra: None,
             stdio: Stdio { stdin: stdin_end.as_fd(), stdout: stdout_end.as_fd(), stderr: stderr_end.as_fd() },
@@ -433,8 +433,8 @@ impl Patience {
             self.until = now + ANSWER;
             return None;
         }
-        let late = self.ready.then_some(StopReason::Limit(LimitKind::WallTime));
-        let (status, stopped) = (RunStatus::Signaled(rustix::process::Signal::KILL.as_raw()), self.stopped.or(late));
+        let timeout = self.ready.then_some(StopReason::Limit(LimitKind::WallTime));
+        let (status, stopped) = (RunStatus::Signaled(rustix::process::Signal::KILL.as_raw()), self.stopped.or(timeout));
         let usage = Usage { wall: self.began.elapsed(), ..Usage::default() };
         Some(Outcome { status, stopped, reached: vec![], usage, end: CellEnd::Lost })
     }

@@ -131,7 +131,7 @@ fn make_directory(place: &DirHandle, name: &OsStr, mode: u32) -> io::Result<()> 
     }
     // The owner of the store must be able to remove it again.
     let mode = Mode::from_raw_mode(mode & 0o1777 | 0o700);
-    Ok(rustix::fs::fchmod(place.inside(name)?.fd(), mode)?)
+    Ok(rustix::fs::fchmod(place.subdirectory(name)?.fd(), mode)?)
 }
 
 fn make_file<R: Read>(place: &DirHandle, name: &OsStr, entry: &mut Entry<'_, R>, tally: &mut Tally) -> io::Result<()> {

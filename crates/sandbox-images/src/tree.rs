@@ -145,7 +145,7 @@ impl DirHandle {
     }
 
     /// Opens a subdirectory, but not a link to one.
-    pub(crate) fn inside(&self, name: &OsStr) -> io::Result<Self> {
+    pub(crate) fn subdirectory(&self, name: &OsStr) -> io::Result<Self> {
         let mut inner = self.clone();
         inner.enter(name)?;
         Ok(inner)
@@ -180,7 +180,7 @@ impl DirHandle {
         if kind != FileType::Directory {
             return if kept { Ok(()) } else { Ok(rustix::fs::unlinkat(self.fd(), name, AtFlags::empty())?) };
         }
-        self.inside(name)?.clear(keep)?;
+        self.subdirectory(name)?.clear(keep)?;
         if kept {
             return Ok(());
         }

@@ -171,7 +171,7 @@ fn own_directory(place: &DirHandle, name: &str) -> io::Result<DirHandle> {
         place.remove(name, &|_| false)?;
         rustix::fs::mkdirat(place.fd(), name, Mode::from_raw_mode(0o755))?;
     }
-    place.inside(name)
+    place.subdirectory(name)
 }
 
 /// The text of a small file; empty if it does not exist.

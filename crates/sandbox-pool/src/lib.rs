@@ -20,7 +20,7 @@
 //! A cell can be more than ready: the child of a zygote can wait in it (`prestart.rs`). Such cells have shelves of their
 //! own, and each of these has a thread that has the zygote. The first zygote of a language has to pass a test
 //! (`self_test.rs`) before runs get its children; if programs behave differently in them, the language starts cold
-//! (`warm_starts.rs`). A zygote that fails in another way is started again after a pause. A zygote ends with its shelf,
+//! (`warm_status.rs`). A zygote that fails in another way is started again after a pause. A zygote ends with its shelf,
 //! which is removed when it was not used for a while or when another needs the place. A compiler can be a zygote too. It is
 //! slow to warm up and large, so it is not started before a run has missed it.
 
@@ -31,7 +31,7 @@ mod prestart;
 mod self_test;
 mod shelves;
 mod wait;
-mod warm_starts;
+mod warm_status;
 mod zygote;
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -47,8 +47,8 @@ use self::order::CellOrder;
 pub use self::prestart::Prestart;
 use self::shelves::{Demand, ShelfId, Shelves};
 use self::wait::{Cancelled, wait_for_cell};
-pub use self::warm_starts::WarmStart;
-use self::warm_starts::WarmStarts;
+pub use self::warm_status::WarmStart;
+use self::warm_status::WarmStarts;
 use self::zygote::Zygote;
 
 /// How a run got its cell.
@@ -118,7 +118,7 @@ pub struct TakenCell {
     /// How it was made.
     pub start: StartKind,
     /// The mounts that have to be attached when the command starts.
-    pub late: Vec<Mount>,
+    pub late_mounts: Vec<Mount>,
     /// Held as long as the pool should not be refilled.
     pub refill: RefillGuard,
 }
@@ -199,19 +199,19 @@ impl Pool {
                 prestart.and_then(|prestart| CellOrder::warm(spec, artifact_mounts, host_mounts, prestart))
                 && let Some(cell) = self.take_ready(shared, &order, cancelled)?
             {
-                return Ok(TakenCell { cell, start: StartKind::Warm, late: host_mounts.to_vec(), refill });
+                return Ok(TakenCell { cell, start: StartKind::Warm, late_mounts: host_mounts.to_vec(), refill });
             }
             if let Some(order) = CellOrder::plain(spec, &all)
                 && let Some(cell) = self.take_ready(shared, &order, cancelled)?
             {
-                return Ok(TakenCell { cell, start: StartKind::Ready, late: all, refill });
+                return Ok(TakenCell { cell, start: StartKind::Ready, late_mounts: all, refill });
             }
             shared.counts.misses.fetch_add(1, Ordering::Relaxed);
         }
         let mut spec = spec.clone();
         spec.mounts.extend(all);
         let cell = self.keeper.create(&spec).map_err(TakeError::Failed)?;
-        Ok(TakenCell { cell, start: StartKind::Cold, late: vec![], refill })
+        Ok(TakenCell { cell, start: StartKind::Cold, late_mounts: vec![], refill })
     }
 
     /// Makes such a cell ready before a run needs one.

@@ -11,7 +11,7 @@ use crate::order::CellOrder;
 use crate::prestart::Prestart;
 use crate::self_test::{self, SelfTestError};
 use crate::shelves::{LOOK, ShelfCell, ShelfId, Shelves};
-use crate::warm_starts::WarmStarts;
+use crate::warm_status::WarmStarts;
 use crate::zygote::Zygote;
 
 /// What the pool and its threads share.

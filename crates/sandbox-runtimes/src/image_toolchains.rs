@@ -157,9 +157,9 @@ mod tests {
     fn discover(language: &str, root: &Path, env: &[String]) -> Result<(Runtime, Vec<PathBuf>), Missing> {
         let definition = Registry::shipped().expect("valid").by_name(language).expect("known").clone();
         let mut asked = vec![];
-        let inside = ToolchainImage { name: "img", digest: "sha256:0", root, env };
+        let image = ToolchainImage { name: "img", digest: "sha256:0", root, env };
         let cache = Mutex::new(ToolchainCache::open(None));
-        let found = definition.discover_in(inside, &cache, |_, command| {
+        let found = definition.discover_in(image, &cache, |_, command| {
             assert!(cache.try_lock().is_ok(), "an image that answers slowly delays no other");
             asked.push(command.to_owned());
             Ok::<_, Missing>(Some(b"version=3.9.1\nexecutable=/opt/py-3.9/bin/python3.9\nprefix=/opt/py-3.9\n".into()))

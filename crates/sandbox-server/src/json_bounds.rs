@@ -15,7 +15,7 @@ pub(crate) const ENTRY: usize = 128;
 pub(crate) struct Scan {
     entries: usize,
     depth: usize,
-    place: JsonPosition,
+    position: JsonPosition,
 }
 
 #[derive(Debug, Default, Clone, Copy)]
@@ -30,7 +30,7 @@ impl Scan {
     /// Reads the next piece. Fails when there are too many entries, or they are nested too deep.
     pub(crate) fn read(&mut self, piece: &[u8]) -> Result<(), String> {
         for byte in piece {
-            self.place = match (self.place, byte) {
+            self.position = match (self.position, byte) {
                 (JsonPosition::Outside, b'"') => JsonPosition::InString,
                 (JsonPosition::Outside, b'{' | b'[') => {
                     self.depth += 1;

@@ -74,12 +74,12 @@ impl ServerEvent {
     }
 }
 
-/// A stream of events with its place among the streams.
+/// A stream of events with its reservation among the streams.
 struct Paced<S> {
     items: S,
     /// The memory of the previous event, released when the connection has room for the next one.
     last: Option<Arc<Reservation>>,
-    _place: Reservation,
+    _reservation: Reservation,
 }
 
 impl<S: Stream<Item = Item> + Unpin> Stream for Paced<S> {
@@ -105,6 +105,6 @@ impl Stream for RunHandle {
 }
 
 /// Answers with events.
-pub(crate) fn respond(items: impl Stream<Item = Item> + Unpin + Send + 'static, place: Reservation) -> Response {
-    Sse::new(Paced { items, last: None, _place: place }).keep_alive(KeepAlive::default()).into_response()
+pub(crate) fn respond(items: impl Stream<Item = Item> + Unpin + Send + 'static, reservation: Reservation) -> Response {
+    Sse::new(Paced { items, last: None, _reservation: reservation }).keep_alive(KeepAlive::default()).into_response()
 }

@@ -151,7 +151,7 @@ impl CellFactory {
     }
 
     /// Refuses mounts that an existing cell may not get.
-    pub(super) fn check_late(&self, spec: &CellSpec, mounts: &[Mount]) -> Result<(), Failure> {
+    pub(super) fn check_late_mounts(&self, spec: &CellSpec, mounts: &[Mount]) -> Result<(), Failure> {
         for (n, mount) in mounts.iter().enumerate() {
             let taken = mounts[..n].iter().any(|other| other.target == mount.target);
             if mount.writable || mount.foreign || taken || !spec.slots.contains(&mount.target) {
@@ -557,12 +557,12 @@ fn without(layers: LayerSet) -> LayerSet {
     Layer::ALL.into_iter().collect::<LayerSet>().without(layers)
 }
 
-/// A user namespace that maps `inside` to `outside`, created by a short-lived process.
+/// A user namespace that maps the ids `in_namespace` to the ids `on_host`, created by a short-lived process.
 fn id_map(
     alone: SingleThreaded,
     proc: &OwnedFd,
-    inside: (u32, u32),
-    outside: (u32, u32),
+    in_namespace: (u32, u32),
+    on_host: (u32, u32),
 ) -> rustix::io::Result<OwnedFd> {
     let child = fork_into(alone, Namespaces::USER, None, rustix::event::pause)?;
     let pid = child.pid.as_raw_nonzero();
@@ -571,8 +571,8 @@ fn id_map(
         let file = rustix::fs::openat(proc, &path, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())?;
         rustix::io::write(&file, text.as_bytes()).map(drop)
     };
-    let namespace = write("uid_map", format!("{} {} 1", inside.0, outside.0))
-        .and_then(|()| write("gid_map", format!("{} {} 1", inside.1, outside.1)))
+    let namespace = write("uid_map", format!("{} {} 1", in_namespace.0, on_host.0))
+        .and_then(|()| write("gid_map", format!("{} {} 1", in_namespace.1, on_host.1)))
         .and_then(|()| {
             rustix::fs::openat(proc, format!("{pid}/ns/user"), OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
         });

@@ -36,7 +36,7 @@ pub(crate) const TOKEN: &str = "TEMPLATE_TOKEN";
 pub const RENDER_COMMAND: &str = "render-template";
 
 /// Where the program that renders is in its cell.
-const PLACE: &str = "/opt/renderer";
+const RENDERER_PATH: &str = "/opt/renderer";
 
 /// How many instructions a template may use.
 const FUEL: u64 = 1_000_000;
@@ -111,13 +111,14 @@ impl TemplateRequest {
         {
             let _ = limits.set(kind, value, &Caps::default());
         }
-        let cell = CellSpec { limits, mounts: vec![Mount::read_only(renderer, PLACE)], required, ..CellSpec::new() };
+        let cell =
+            CellSpec { limits, mounts: vec![Mount::read_only(renderer, RENDERER_PATH)], required, ..CellSpec::new() };
         let stage = Stage {
             cell: &cell,
             artifact_mounts: &[],
             host_mounts: &[],
             prestart: None,
-            command: &Command::new([PLACE, RENDER_COMMAND]),
+            command: &Command::new([RENDERER_PATH, RENDER_COMMAND]),
             files: &Archive::new().map_err(|error| failure("cannot render the template", &error))?,
             input: Input::Bytes(job),
             collect: None,
