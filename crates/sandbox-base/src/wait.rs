@@ -7,10 +7,11 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 /// A duration in the kernel's format.
 #[must_use]
-pub fn timespec(duration: Duration) -> Timespec {
+pub const fn timespec(duration: Duration) -> Timespec {
+    let seconds = duration.as_secs();
     Timespec {
-        tv_sec: i64::try_from(duration.as_secs()).unwrap_or(i64::MAX),
-        tv_nsec: i64::from(duration.subsec_nanos()),
+        tv_sec: if seconds > i64::MAX.cast_unsigned() { i64::MAX } else { seconds.cast_signed() },
+        tv_nsec: duration.subsec_nanos() as i64,
     }
 }
 

@@ -9,8 +9,10 @@ use std::ffi::OsStr;
 use std::io::{self, Read};
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
+use std::time::Duration;
 
-use rustix::fs::{AtFlags, FileType, Mode, Timespec, Timestamps};
+use rustix::fs::{AtFlags, FileType, Mode, Timestamps};
+use sandbox_base::wait::timespec;
 use tar::{Archive, Entry, EntryType};
 
 use crate::read::TOO_LARGE;
@@ -143,8 +145,8 @@ fn make_file<R: Read>(place: &DirHandle, name: &OsStr, entry: &mut Entry<'_, R>,
         return Err(io::ErrorKind::UnexpectedEof.into());
     }
     rustix::fs::fchmod(&file, Mode::from_raw_mode(mode & 0o777 | 0o400))?;
-    if let Some(seconds) = entry.header().mtime().ok().and_then(|seconds| i64::try_from(seconds).ok()) {
-        let time = Timespec { tv_sec: seconds.min(1 << 40), tv_nsec: 0 };
+    if let Ok(seconds) = entry.header().mtime() {
+        let time = timespec(Duration::from_secs(seconds.min(1 << 40)));
         rustix::fs::futimens(&file, &Timestamps { last_access: time, last_modification: time })?;
     }
     Ok(())

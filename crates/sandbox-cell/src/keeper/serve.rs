@@ -358,7 +358,8 @@ impl KeeperServer<'_> {
         match wire::receive(&cell.caller, &mut self.buffer, RecvFlags::DONTWAIT) {
             Ok(Received::Message(message, fds)) => match (message, &cell.state) {
                 (ToCell::Run { run, mounts }, CellState::Idle) => {
-                    let allowed = self.factory.as_ref().map_or(Ok(()), |shop| shop.check_late_mounts(&cell.spec, &mounts));
+                    let allowed =
+                        self.factory.as_ref().map_or(Ok(()), |shop| shop.check_late_mounts(&cell.spec, &mounts));
                     match allowed {
                         Ok(()) => cell.run(PendingRun { run, mounts, fds }),
                         Err(failure) => cell.tell(&FromCell::Failed(failure)),

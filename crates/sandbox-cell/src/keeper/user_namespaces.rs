@@ -15,7 +15,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags};
-use sandbox_base::wait::is_readable;
+use sandbox_base::wait::{is_readable, timespec};
 use sandbox_sys::process::{Child, Namespaces, SingleThreaded, exit_now, fork_into, unshare};
 use serde::{Deserialize, Serialize};
 
@@ -28,7 +28,7 @@ use crate::wire::{self, Received};
 const MOST_KEPT: usize = 64;
 
 /// How long a helper may take for a step.
-const STEP: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
+const STEP: Timespec = timespec(Duration::from_secs(1));
 
 /// The ids of a cell's user namespace.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

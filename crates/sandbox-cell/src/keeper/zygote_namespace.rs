@@ -9,12 +9,14 @@
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
+use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags};
 use rustix::process::{Pid, Signal, pidfd_send_signal};
+use sandbox_base::wait::timespec;
 use sandbox_sys::process::{Child, Namespaces, SingleThreaded, fork_into};
 use serde::{Deserialize, Serialize};
 
@@ -130,7 +132,7 @@ impl ZygoteNamespace {
 }
 
 /// How long a zygote namespace may take to create an init.
-const MAKE: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
+const MAKE: Timespec = timespec(Duration::from_secs(1));
 
 /// Waits for an answer. Returns false if none comes.
 fn answers(socket: &OwnedFd) -> rustix::io::Result<bool> {
