@@ -333,3 +333,11 @@ fn doctor_reports_every_layer() {
     }
     check("doctor", &without_host_facts(&text));
 }
+
+#[test]
+fn report_of_a_stopped_attack_matches() {
+    if !needs::root() {
+        return;
+    }
+    check("attack-only", &redact_text(&run(&["attack", "--only", "deceive/forged-result.py"])));
+}

@@ -1,13 +1,16 @@
-//! Output of the server that users see: help, and a problem document of each code, each in a file of `snapshots`.
+//! Output of the server that users see: help, its log, and a problem document of each code, each in a file of
+//! `snapshots`.
 //!
 //! `make bless` rewrites the files.
 
 use std::collections::BTreeSet;
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
+use std::process::Stdio;
 use std::time::Duration;
 
-use sandbox_testing::{TestServer, eventually};
+use sandbox_testing::redact::redact_text;
+use sandbox_testing::{GuardedChild, TestServer, eventually, needs};
 use serde_json::{Value, json};
 
 use crate::Server;
@@ -53,6 +56,35 @@ fn help_of_the_server() {
         assert!(output.status.success());
         check(&format!("server{flag}"), &String::from_utf8(output.stdout).unwrap());
     }
+}
+
+#[test]
+fn log_of_a_start() {
+    if !needs::root() {
+        return;
+    }
+    let data = tempfile::tempdir().unwrap();
+    // The server drops root privileges: others must be able to enter the directory.
+    std::fs::set_permissions(data.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let mut command = TestServer::command();
+    command.args(["--http-host", "127.0.0.1", "--http-port", "0", "--capacity", "2"]);
+    command.env("SANDBOX_DATA_DIR", data.path().join("data")).env("SANDBOX_PREPARE", "none").env("NO_COLOR", "1");
+    let mut server = GuardedChild(command.stdin(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap());
+    let mut log = String::new();
+    for line in BufReader::new(server.stderr.take().unwrap()).lines().map_while(Result::ok) {
+        // Warnings are about this host.
+        if line.contains(" INFO ") {
+            log += &format!("{line}\n");
+        }
+        if line.contains("try: ") {
+            break;
+        }
+    }
+    // The address, and which layers work, depend on the host.
+    let field = |name: &str, end: char| log.split(name).nth(1).and_then(|rest| rest.split(end).next()).unwrap();
+    let (address, layers) = (field("address=", ' '), field("isolation=\"", '"'));
+    let log = log.replace(address, "ADDRESS").replace(layers, "LAYERS");
+    check("server-log", &redact_text(&log));
 }
 
 #[test]
