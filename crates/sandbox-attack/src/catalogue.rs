@@ -13,7 +13,7 @@ pub(crate) const GROUPS: [&str; 7] = ["escape", "secrets", "network", "exhaust",
 const FIXED_WALLS: [&str; 10] =
     ["kernel", "keeper", "limits", "collector", "gateway", "terminal", "compiler", "neighbour", "template", "language"];
 
-/// What an attack may need besides its language.
+/// The requirements of an attack besides its language.
 const NEEDS: [&str; 6] = ["root", "key", "sysv", "x86_64", "cpu", "memory"];
 
 /// Every program: group, file name, text.

@@ -22,7 +22,7 @@ const ENDED: &str = "it ended";
 const VERDICT: &str = "the verdict is";
 const ENDED_WITH: &str = "it ended with";
 
-/// How an attack ended.
+/// The outcome of an attack.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum AttackOutcome {
     Stopped,

@@ -49,7 +49,7 @@ pub(crate) fn width(attacks: &[Attack]) -> usize {
     attacks.iter().map(|attack| attack.id().len()).max().unwrap_or(0)
 }
 
-/// How many attacks ended in which way.
+/// The number of attacks with each outcome.
 #[derive(Default)]
 struct OutcomeCounts {
     stopped: usize,

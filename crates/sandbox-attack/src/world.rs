@@ -17,7 +17,7 @@ use tempfile::TempDir;
 use crate::baseline::{self, HostBaseline};
 use crate::neighbour;
 
-/// Where on the host a file with the marker's name would be a breach.
+/// The directories of the host in which a file with the marker's name is a breach.
 const PLACES: [&str; 14] = [
     "/",
     "/tmp",

@@ -49,12 +49,12 @@ pub enum Backend {
     Docker(Docker),
 }
 
-/// How Docker creates cells.
+/// The settings of the Docker backend.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Docker {
     /// The path or name of the client.
     pub program: String,
-    /// How cells map to containers.
+    /// The mapping of cells to containers.
     pub mode: DockerMode,
     /// The user of programs [default: a dedicated user].
     pub user: Option<String>,
@@ -64,7 +64,7 @@ pub struct Docker {
     pub network: String,
 }
 
-/// How cells map to containers.
+/// The mapping of cells to containers.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum DockerMode {
     /// A dedicated container for each cell.

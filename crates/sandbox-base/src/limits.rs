@@ -39,7 +39,7 @@ pub enum LimitKind {
     FileSize,
 }
 
-/// How a limit is counted.
+/// The unit of a limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unit {
     /// Microseconds; written as a duration.
@@ -52,7 +52,7 @@ pub enum Unit {
     Count,
 }
 
-/// What a server caps a limit at: enough for ordinary requests, and not enough for one run to take the whole host.
+/// The cap of a limit on a server: enough for ordinary requests, and not enough for one run to take the whole host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ServerCap {
     /// A value in the unit of the limit.
@@ -285,7 +285,7 @@ impl Limits {
     }
 
     fn value(&self, kind: LimitKind) -> u64 {
-        // Only the CPU time has no default, and it has a getter of its own.
+        // Only the CPU time has no default, and it has a separate getter.
         self.get(kind).unwrap_or(kind.info().most)
     }
 

@@ -91,7 +91,7 @@ impl FileCaps {
     }
 }
 
-/// How many omissions are listed by path.
+/// The maximum number of omissions that are listed by path.
 pub const MOST_NAMED: usize = 100;
 
 /// The maximum length of a header: two paths of 1024 bytes and a few numbers.
@@ -169,7 +169,7 @@ pub trait Sink {
     fn volume(&mut self, number: u8, part: &mut dyn Read) -> io::Result<()>;
 }
 
-/// How much of a stream arrived.
+/// The part of a stream that arrived.
 #[derive(Debug, Default)]
 pub struct Arrival {
     /// The number of omissions, listed or not.

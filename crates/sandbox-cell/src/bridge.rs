@@ -13,7 +13,7 @@ pub use crate::wire::{FromCell, MAX_MESSAGE, Received, RunParams, ToCell, read_c
 
 use crate::spec::CellSpec;
 
-/// What a bridge is given.
+/// The parameters of a bridge.
 #[derive(Debug)]
 pub struct BridgeParams<'a> {
     /// What the caller told the keeper about its bridges. The keeper does not read it.

@@ -6,7 +6,7 @@ use crate::reduced::CellLayout;
 use crate::rootfs::SocketsShown;
 use crate::spec::CellSpec;
 
-/// What init needs of the zygote namespace that it is made in.
+/// The parts of a zygote namespace that an init created in it needs.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ZygoteParts<'a> {
     /// The cell's user namespace, if it gets one.

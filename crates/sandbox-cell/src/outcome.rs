@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use sandbox_base::limits::LimitKind;
 
-/// How the program itself ended.
+/// The end of the program itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum RunStatus {
     /// It exited with this code.
@@ -47,7 +47,7 @@ pub struct Outcome {
     pub end: CellEnd,
 }
 
-/// How a cell ended, which decides where the facts about its command come from.
+/// The end of a cell, which decides where the facts about its command come from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub enum CellEnd {
     /// Normally: init has reported.

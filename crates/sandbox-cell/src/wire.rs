@@ -96,7 +96,7 @@ pub enum ToCell {
         /// The mounts.
         mounts: Vec<Mount>,
     },
-    /// End what is running.
+    /// End the running command.
     Stop(StopReason),
     /// Report the usage so far.
     Sample,
@@ -185,7 +185,7 @@ pub(crate) enum FromInit {
     Failed(StepError),
 }
 
-/// What init observed of a run.
+/// The observations of init about a run.
 #[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Report {

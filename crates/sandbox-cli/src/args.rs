@@ -10,7 +10,7 @@ use sandbox_executor::{NetworkMode, Variable};
 
 use crate::exit_code;
 
-/// What stands after the help.
+/// The text after the help.
 fn after_help() -> String {
     let codes: String = exit_code::TABLE.iter().map(|(code, meaning)| format!("  {code:<4} {meaning}\n")).collect();
     format!(
@@ -399,7 +399,7 @@ impl RunOptions {
     }
 }
 
-/// What --output-dir may do.
+/// The permissions of --output-dir.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum OutputAllow {
     /// Replace existing files

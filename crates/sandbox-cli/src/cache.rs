@@ -55,7 +55,7 @@ fn act(action: CacheAction) -> Result<(), String> {
     written.map_err(|error| reason(&error))
 }
 
-/// How long an entry has not been used.
+/// The time since an entry was used.
 fn unused(entry: &ListedArtifact) -> Duration {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     now.saturating_sub(Duration::from_secs(entry.used))

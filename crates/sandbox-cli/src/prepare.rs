@@ -21,7 +21,7 @@ use crate::request;
 use crate::run::{Started, close_data_dir};
 use crate::terminal::neutralise;
 
-/// How a language came out.
+/// The outcome of preparing a language.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 enum PrepareStatus {
@@ -183,7 +183,7 @@ fn exit_code(report: &[PreparedLanguage], signal: Option<u8>) -> u8 {
     }
 }
 
-/// Shows what is being done.
+/// Shows the steps of a preparation.
 struct Steps<'a> {
     language: &'a str,
     shown: Option<StepProgress>,

@@ -47,7 +47,7 @@ pub(crate) enum Reason {
     Failed,
 }
 
-/// What happened to a result's files.
+/// The outcome of saving the files of a result.
 #[derive(Debug, Default)]
 pub(crate) struct SaveReport {
     pub(crate) unsaved: Vec<Unsaved>,

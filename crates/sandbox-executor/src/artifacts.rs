@@ -23,7 +23,7 @@ use crate::result::{CompileResult, RunResult, Verdict, seconds, text};
 use crate::stage::{Input, Stage, StageEnd, failure};
 use crate::verdict::{Evidence, judge};
 
-/// How often a run looks for an artifact that another run is making before it reports that it waits.
+/// The number of times that a run looks for an artifact that another run is making before it reports that it waits.
 const MUTE_WAITS: u32 = 25;
 
 impl<'a> Execution<'a> {
@@ -46,12 +46,12 @@ impl<'a> Execution<'a> {
         Ok(entries)
     }
 
-    /// How long a step took without what it had to prepare; `before` is how long that had taken before the step.
+    /// The time of a step without its preparations; `before` is the time of preparations before the step.
     fn own_time(&self, began: Instant, before: f64) -> f64 {
         seconds(began.elapsed().saturating_sub(Duration::from_secs_f64(self.phases.toolchain - before)))
     }
 
-    /// Makes what the plan prepares for its toolchain, and nothing else.
+    /// Makes the artifact that the plan prepares for its toolchain, and nothing else.
     pub(crate) fn prepare_only(mut self, observer: &mut dyn Observer) -> Result<Preparation, Failure> {
         let Some(prepare) = &self.plan.prepare else { return Ok(Preparation::Nothing) };
         match self.prepare(prepare, observer) {
@@ -61,7 +61,7 @@ impl<'a> Execution<'a> {
         }
     }
 
-    /// Finds what is prepared for the toolchain, or prepares it.
+    /// Finds the artifact that is prepared for the toolchain, or prepares it.
     fn prepare(
         &mut self,
         prepare: &ArtifactPlan,
@@ -104,7 +104,7 @@ impl<'a> Execution<'a> {
         made
     }
 
-    /// Finds what a step makes, or makes it with what was made `before`.
+    /// Finds the artifact of a step, or makes it with the artifacts made `before`.
     fn make(
         &mut self,
         artifact: &ArtifactPlan,
@@ -168,7 +168,7 @@ impl<'a> Execution<'a> {
         claim.map(|claim| (claim, waits > 0)).ok_or_else(|| Stopped::Ended(Box::new(self.cancelled())))
     }
 
-    /// Runs a step in a cell of its own and keeps what it makes.
+    /// Runs a step in a separate cell and keeps the artifact that it makes.
     fn fill(
         &mut self,
         artifact: &ArtifactPlan,

@@ -6,7 +6,7 @@ use sandbox_cell::{Layer, LayerSet};
 use crate::settings::Isolation;
 use crate::variables::{BACKEND, DEFAULT_CONTAINER, DOCKER_MODE};
 
-/// What variables say about the backend.
+/// The backend that variables select.
 #[derive(Debug, Default)]
 pub(crate) struct BackendChoice {
     pub(crate) name: String,

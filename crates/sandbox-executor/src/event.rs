@@ -137,7 +137,7 @@ impl RunEvent {
     }
 }
 
-/// Turns what is observed into events. Bytes that begin a character wait for the rest of it.
+/// Turns observations into events. Bytes that begin a character wait for the rest of it.
 #[derive(Debug)]
 pub struct EventEncoder {
     began: Instant,
@@ -201,7 +201,7 @@ impl EventEncoder {
     }
 }
 
-/// How many bytes at the end begin a character that is not complete.
+/// The number of bytes at the end that begin an incomplete character.
 fn unfinished_character(bytes: &[u8]) -> usize {
     let begins = |count: &usize| {
         let end = &bytes[bytes.len() - count..];

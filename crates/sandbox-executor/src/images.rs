@@ -21,7 +21,7 @@ use crate::stage::failure;
 /// The most files, directories and links of an image.
 const MOST_ENTRIES: u64 = 1_000_000;
 
-/// Where the program that unpacks appears in its cell.
+/// The path of the unpacking program in its cell.
 const PROGRAM_PATH: &str = "/opt/sandbox-run";
 
 /// The longest answer of a program that unpacks or describes.
@@ -30,7 +30,7 @@ const MAX_ANSWER: u64 = 8 << 20;
 /// Why a toolchain could not be found in an image.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum NotFound {
-    /// It is not there.
+    /// The image has no such toolchain.
     #[error(transparent)]
     Missing(#[from] Missing),
     /// The sandbox refused or failed.
@@ -130,8 +130,8 @@ fn limits(values: &[(LimitKind, u64)]) -> Limits {
     limits
 }
 
-/// Runs a command to its end, or until one of `cancel` becomes readable, and returns what it printed. Errors of its own go
-/// nowhere.
+/// Runs a command to its end, or until one of `cancel` becomes readable, and returns its output. Its error output is
+/// discarded.
 fn ask(
     keeper: &Keeper,
     spec: &CellSpec,

@@ -9,7 +9,7 @@ use sandbox_cell::Volume;
 use sandbox_cell::archive::{Archive, read_volume};
 use sandbox_runtimes::{RESULT_DIR, RUNNER_FILE};
 
-/// How many bytes and files the runner's volume may have.
+/// The maximum size and number of files of the runner's volume.
 const VOLUME_BYTES: u64 = 512 << 10;
 const VOLUME_FILES: u64 = 16;
 
@@ -21,7 +21,7 @@ pub(crate) fn volume() -> Volume {
     Volume { target: RESULT_DIR.into(), size: VOLUME_BYTES, inodes: VOLUME_FILES }
 }
 
-/// What the language's runner reports about a program.
+/// The report of the language's runner about a program.
 #[derive(Debug, Default)]
 pub(crate) struct RunnerReport {
     /// The value of the last expression.

@@ -11,13 +11,13 @@ use crate::settings::Settings;
 /// The ports at which the web is.
 pub(crate) const WEB: [u16; 2] = [80, 443];
 
-/// How far a program can reach. Each mode includes those before it.
+/// The network access of programs. Each mode includes those before it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum NetworkMode {
     /// Nowhere: no interface is up.
     #[default]
     None,
-    /// A loopback interface of its own.
+    /// A private loopback interface.
     Localhost,
     /// The hosts that are named.
     Allowlist,
@@ -54,10 +54,10 @@ impl fmt::Display for NetworkMode {
     }
 }
 
-/// What a request wants to reach.
+/// The network access that a request asks for.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct NetworkRequest {
-    /// How far.
+    /// The mode.
     pub mode: NetworkMode,
     /// The hosts, for [`NetworkMode::Allowlist`].
     pub hosts: Vec<HostRule>,
@@ -66,7 +66,7 @@ pub struct NetworkRequest {
 }
 
 impl NetworkRequest {
-    /// Checks it against what the operator allows.
+    /// Checks the request against the limits of the operator.
     pub(crate) fn check(&self, settings: &Settings) -> Result<(), String> {
         let most = settings.max_network;
         if self.mode > most {

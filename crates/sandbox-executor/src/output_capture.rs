@@ -36,8 +36,8 @@ impl OutputCapture {
         self.seen > self.cap as u64
     }
 
-    /// Reads what is there, up to one buffer; returns the new part of what is kept. Past the cap, output is counted
-    /// and dropped, so that memory stays bounded whatever the program does.
+    /// Reads available output, up to one buffer; returns the part that is kept. Past the cap, output is counted and
+    /// dropped, so that memory stays bounded whatever the program does.
     pub(crate) fn read<'b>(&mut self, buffer: &'b mut [u8]) -> &'b [u8] {
         let Some(pipe) = &self.pipe else { return &[] };
         match rustix::io::read(pipe, &mut *buffer) {

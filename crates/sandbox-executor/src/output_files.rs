@@ -1,4 +1,4 @@
-//! Output files: what is collected from a run's cell when the program has ended.
+//! Output files: the files that are collected from a run's cell when the program has ended.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -11,7 +11,7 @@ use sandbox_cell::archive::{Omission, Sink};
 use crate::last_value::RunnerReport;
 use crate::result::{FileEncoding, OmittedFile, OutputFile};
 
-/// What came out of a run's cell.
+/// The files and omissions that were collected from a run's cell.
 #[derive(Debug, Default)]
 pub(crate) struct Collected {
     pub(crate) files: BTreeMap<String, OutputFile>,

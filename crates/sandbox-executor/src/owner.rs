@@ -11,7 +11,7 @@
 
 use sandbox_runtimes::ArtifactKind;
 
-/// What runs of different owners share.
+/// The resources that runs of different owners share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Sharing {
     /// Nothing that was made for a request.

@@ -39,7 +39,7 @@ pub enum Step {
     Compile,
 }
 
-/// A step, what it makes, and how.
+/// A step, its artifact, and the command that makes it.
 #[derive(Debug, Clone)]
 pub(crate) struct ArtifactPlan {
     pub(crate) step: Step,
@@ -52,7 +52,7 @@ pub(crate) struct ArtifactPlan {
     pub(crate) label: String,
     /// Where the result appears in later stages.
     pub(crate) target: PathBuf,
-    /// For what is prepared, the stages in which it appears.
+    /// For a prepared artifact, the stages that mount it.
     pub(crate) stages: Vec<StageName>,
     pub(crate) cell: CellSpec,
     pub(crate) command: Command,
@@ -85,7 +85,7 @@ pub(crate) struct Plan {
     pub(crate) zygote: Option<WarmUp>,
     pub(crate) files: Vec<InputFile>,
     pub(crate) error_patterns: ErrorPatterns,
-    /// Whether the language's runner takes part. The cell's first volume is then for its report.
+    /// Whether the language's runner is used. The cell's first volume is then for its report.
     pub(crate) has_runner: bool,
     /// The runner's text, if the interpreter wants it in a file.
     pub(crate) runner_file: Option<String>,

@@ -10,7 +10,7 @@ use sandbox_base::{LimitKind, Limits};
 use crate::execute::Stopped;
 use crate::result::{RunResult, Verdict};
 
-/// What came of preparing a toolchain.
+/// The outcome of preparing a toolchain.
 #[derive(Debug)]
 pub enum Preparation {
     /// The language prepares nothing.
@@ -26,7 +26,7 @@ pub enum Preparation {
     Failed(Box<RunResult>),
 }
 
-/// How far a toolchain is.
+/// The state of a toolchain.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PreparationState {
     /// Not prepared, as far as is known.
@@ -72,7 +72,7 @@ impl fmt::Display for PreparationState {
     }
 }
 
-/// How much of the host preparing may take.
+/// The share of the host that preparing may take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PreparePriority {
     /// All CPUs, as when a run needs it.
@@ -96,7 +96,7 @@ impl PreparePriority {
     }
 }
 
-/// How far the toolchains of the host are, by language.
+/// The states of the toolchains of the host, by language.
 #[derive(Debug, Default)]
 pub(crate) struct Preparations(Mutex<BTreeMap<String, PreparationState>>);
 

@@ -42,7 +42,7 @@ pub enum Source {
 /// A request.
 #[derive(Debug, Clone)]
 pub struct Request {
-    /// Whose it is: the name of an API key; none where there is a single owner.
+    /// The owner: the name of an API key; none where there is a single owner.
     pub owner: Option<String>,
     /// What to run.
     pub source: Source,

@@ -44,13 +44,13 @@ pub(crate) struct HostMount {
 /// Why something of the host could not be found out.
 #[derive(Debug)]
 pub(crate) enum Unresolved {
-    /// The request asks for something that is not there, or not allowed.
+    /// The request asks for something that does not exist or is not allowed.
     Request(RequestError),
     /// The host failed.
     Failure(Failure),
 }
 
-/// What was found out for a request.
+/// The facts that were resolved for a request.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Resolved {
     /// For each volume that is a directory or file of the host.

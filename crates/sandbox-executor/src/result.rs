@@ -360,7 +360,7 @@ fn layers_named<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Lay
     Ok(layers)
 }
 
-/// What a stored result lacks is as in a run that came to nothing.
+/// Fields that a stored result lacks have the values of a run that never started.
 impl Default for RunResult {
     fn default() -> Self {
         Self { error: None, ..Self::internal_error(String::new()) }

@@ -74,7 +74,7 @@ pub enum Refused {
     /// The language's toolchain, or a tool, is not there.
     #[error(transparent)]
     Missing(#[from] Missing),
-    /// Something else is wrong with it.
+    /// The request is invalid for another reason.
     #[error(transparent)]
     Request(#[from] RequestError),
     /// The sandbox refused or failed.

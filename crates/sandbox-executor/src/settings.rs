@@ -38,17 +38,17 @@ pub struct Settings {
     pub files: FileCaps,
     /// Host directories that requests may mount, with everything below them.
     pub volume_paths: Vec<PathBuf>,
-    /// How far programs may reach at most.
+    /// The most permissive network mode of programs.
     pub max_network: NetworkMode,
     /// Hosts that programs may reach, if their request allows them, though their addresses are not public.
     pub network_allow: Vec<HostRule>,
-    /// What nothing may reach, besides what is never reached.
+    /// The addresses that are blocked, besides those that are always blocked.
     pub network_deny: DenyList,
     /// The only hosts that installs may reach, besides the package indexes [default: any public host].
     pub install_hosts: Option<Vec<HostRule>>,
     /// Whether JSON requests may use named volumes, which all clients that know the name share.
     pub named_volumes: bool,
-    /// What runs of different owners share.
+    /// The resources that runs of different owners share.
     pub sharing: Sharing,
     /// Packages that warm interpreters import ahead, besides those that are known to be safe.
     pub preload: Vec<String>,
@@ -62,7 +62,7 @@ pub struct Settings {
     pub data_dir: Option<PathBuf>,
 }
 
-/// How much isolation every run must have. More is used wherever it can be had.
+/// The isolation that every run must have. Further layers are used wherever they are available.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Isolation {
     /// Namespaces and the syscall filter.
@@ -153,9 +153,9 @@ impl Settings {
         backend::required(&self.backend, self.isolation).union(self.also_required)
     }
 
-    /// Whether other users than this one have to find their way through the data directory. If root makes cells, they have
-    /// users of their own: with reduced isolation they see what is there without a mount, and the inits in a zygote namespace
-    /// mount it without root's powers.
+    /// Whether other users than this one have to pass through the data directory. If root makes cells, they have dedicated
+    /// users: with reduced isolation they see the directory without a mount, and the inits in a zygote namespace mount it
+    /// without root's powers.
     #[must_use]
     pub fn passes_data_dir(&self, zygotes: bool) -> bool {
         (zygotes || self.isolation == Isolation::Reduced) && rustix::process::geteuid().is_root()

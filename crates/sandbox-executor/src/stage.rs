@@ -32,7 +32,7 @@ pub enum Stream {
     Stderr,
 }
 
-/// What a program reads from standard input.
+/// The standard input of a program.
 #[derive(Debug)]
 pub enum Input {
     /// Nothing.
@@ -76,7 +76,7 @@ pub(crate) struct Stage<'a> {
     pub(crate) last: bool,
 }
 
-/// How a stage ended.
+/// The outcome of a stage.
 pub(crate) struct StageEnd {
     pub(crate) outcome: Outcome,
     pub(crate) ready: Ready,
@@ -131,7 +131,7 @@ pub(crate) fn failure(what: &str, error: &io::Error) -> Failure {
 }
 
 impl Stage<'_> {
-    /// Runs the stage in a cell of its own. Output goes to `observe` as it comes, files to `sink` when all is over.
+    /// Runs the stage in a separate cell. Output goes to `observe` as it comes, files to `sink` when the command has ended.
     pub(crate) fn run(
         self,
         cells: &Cells,
@@ -228,7 +228,7 @@ impl Stage<'_> {
     }
 }
 
-/// Where files come from when all is over, and how many may.
+/// The pipe from which files come when the command has ended, and their caps.
 type Collection = Option<(FileCaps, File)>;
 
 /// A pipe that is read until some time, or until one of `cancel` becomes readable.
@@ -440,7 +440,7 @@ impl Patience {
     }
 }
 
-/// What ended a wait.
+/// The reason for the end of a wait.
 struct Woken {
     cell: bool,
     cancel: bool,

@@ -1,5 +1,5 @@
 //! The environment variables, in one table: name, default, help, and how each is read. Settings, their defaults, the
-//! reference and the man pages come from it. Limits have a table of their own (`sandbox-base/src/limits/table.rs`).
+//! reference and the man pages come from it. Limits have a separate table (`sandbox-base/src/limits/table.rs`).
 
 use std::path::PathBuf;
 
@@ -25,7 +25,7 @@ pub struct Variable {
     pub(crate) read: fn(&mut SettingsDraft, &str) -> Result<(), String>,
 }
 
-/// What applies if a variable is not set.
+/// The default of a variable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum VariableDefault {
     /// Nothing.

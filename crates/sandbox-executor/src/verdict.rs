@@ -15,7 +15,7 @@ pub(crate) struct Judgement {
     pub(crate) error: Option<String>,
 }
 
-/// What else is known about a run.
+/// Further facts about a run.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Evidence<'a> {
     pub(crate) limits: &'a Limits,
@@ -82,7 +82,7 @@ fn by_end(outcome: &Outcome, evidence: Evidence<'_>) -> Judgement {
             }
         }
         None if outcome.end == CellEnd::Lost => failed_cell("the cell does not respond"),
-        // In a PID namespace no program can do that. Elsewhere it is what the program, or one of its own, has done.
+        // In a PID namespace no program can do that. Elsewhere the program, or one of its children, has killed init.
         None if outcome.end == CellEnd::InitDied && evidence.isolation.contains(Layer::Pid) => {
             failed_cell("the cell's init was killed, and the program with it")
         }
@@ -99,7 +99,7 @@ fn failed_cell(error: &str) -> Judgement {
     Judgement { verdict: Verdict::InternalError, limit: None, error: Some(error.to_owned()) }
 }
 
-/// What was used of something, for a run that was ended because of it.
+/// The usage of a limited resource, for a run that was ended because of its limit.
 fn used(kind: LimitKind, outcome: &Outcome, evidence: Evidence<'_>) -> u64 {
     let micros = |duration: std::time::Duration| u64::try_from(duration.as_micros()).unwrap_or(u64::MAX);
     match kind {
@@ -176,7 +176,7 @@ fn clean(line: &str) -> Option<String> {
     (!clean.is_empty()).then_some(clean)
 }
 
-/// What a signal usually means.
+/// The usual meaning of a signal.
 fn explain(signal: i32) -> &'static str {
     match signal_name(signal).as_str() {
         "SIGSEGV" | "SIGBUS" => " (invalid memory access)",

@@ -156,13 +156,13 @@ impl NamedVolume {
         }
     }
 
-    /// A file for what it will hold.
+    /// A file for the new content of the volume.
     pub(crate) fn next(&self) -> io::Result<File> {
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(true).mode(0o600).open(self.file.with_extension("next"))
     }
 
-    /// Replaces what it holds by what is in that file.
+    /// Replaces the content of the volume by that file.
     pub(crate) fn replace(&self, next: &File) -> io::Result<()> {
         next.sync_data()?;
         std::fs::rename(self.file.with_extension("next"), &self.file)

@@ -21,7 +21,7 @@ pub(crate) fn zygote_for(
     if reads_variable || starts_elsewhere || is_compiled { None } else { runtime.zygote(invocation) }
 }
 
-/// What can wait for a plan's program that uses these packages.
+/// The process that can wait for a plan's program that uses these packages.
 pub(crate) fn prestart_for_run<'a>(plan: &Plan, packages: impl Iterator<Item = &'a Entry>) -> Option<Prestart> {
     Prestart::zygote(plan.zygote.as_ref()?, packages, plan.owner.as_deref())
 }

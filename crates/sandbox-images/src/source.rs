@@ -21,7 +21,7 @@ const MOST_PARTS: usize = 10_000;
 /// The maximum depth of references between descriptions.
 const MOST_STEPS: usize = 4;
 
-/// What is to be unpacked.
+/// The archive to unpack.
 pub(crate) struct ImageContents {
     /// Layers, the lowest first.
     pub(crate) layers: Vec<Blob>,

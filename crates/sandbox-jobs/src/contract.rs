@@ -36,7 +36,7 @@ async fn redis_store(prefix: &str, retention: Duration) -> RedisStore {
     RedisStore::connect_as(settings, retention, prefix, LEASE).await.expect("connect")
 }
 
-/// A store for one test, and what it lives in.
+/// A store for one test, and its directory or server.
 struct Place {
     store: JobStore,
     dir: Option<tempfile::TempDir>,
@@ -128,7 +128,7 @@ async fn create_for(store: &JobStore, owner: &str) -> JobId {
     }
 }
 
-/// Checks that what the store says an owner has is what is stored.
+/// Checks that the accounts of an owner match the stored jobs.
 async fn assert_exact(store: &JobStore, owner: &str, when: &str) -> Usage {
     let (counted, stored) = (store.usage(owner).await, store.measured(owner).await);
     assert_eq!(counted, stored, "{}, {when}", store.name());

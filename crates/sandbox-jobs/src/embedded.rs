@@ -39,13 +39,13 @@ use crate::model::{
     Progress, StoreLimits, Turns, Webhook, now, today,
 };
 
-/// How many jobs are looked at for one page.
+/// The maximum number of jobs that are looked at for one page.
 pub(crate) const MOST_SCANNED: usize = if cfg!(test) { 20 } else { 10_000 };
 
-/// How many pages are read at one time, so that reading them leaves threads for everything else.
+/// The number of pages that are read concurrently, so that reading them leaves threads for everything else.
 const LISTINGS: usize = 2;
 
-/// How many jobs are forgotten, started or expired in one step.
+/// The maximum number of jobs that are forgotten, started or expired in one step.
 const AT_ONCE: usize = 500;
 
 /// How many jobs are remembered as being followed before it is looked whether they are.
@@ -203,7 +203,7 @@ impl Embedded {
         self.read(move |transaction| read_header(transaction, id)).await
     }
 
-    /// How far a job is.
+    /// The state of a job.
     pub async fn progress(&self, id: JobId) -> Result<Option<Progress>> {
         Ok(self.header(id).await?.map(|header| header.progress()))
     }
@@ -230,7 +230,7 @@ impl Embedded {
         .await
     }
 
-    /// Whose jobs wait for a worker with these labels. Owners with more bytes than this are left out.
+    /// The owners whose jobs wait for a worker with these labels. Owners with more bytes than this are left out.
     pub async fn next_owners(&self, most_bytes: u64, labels: &Labels) -> Result<Turns> {
         let labels = labels.clone();
         self.read(move |transaction| {

@@ -155,7 +155,7 @@ impl JobHeader {
         self.not_before.unwrap_or(self.created_at)
     }
 
-    /// How far the job is.
+    /// The state of the job.
     pub(crate) fn progress(&self) -> Progress {
         Progress { status: self.status, attempts: self.attempts, events: self.last_event }
     }
@@ -206,7 +206,7 @@ pub(crate) enum Interruption {
     HostFailure,
 }
 
-/// What becomes of a job after an interruption.
+/// The outcome of an interruption for a job.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Sequel {
     /// It is queued again, to start after this many seconds at the earliest.
@@ -228,7 +228,7 @@ impl Interruption {
         header.alone = false;
         header.failures += u32::from(counts);
         // Followers may have seen events that were not on the disk yet when the server died. So each attempt numbers its
-        // events in a range of its own.
+        // events in a separate range.
         header.last_event = header.last_event.max(u64::from(header.attempts) << EVENTS_OF_AN_ATTEMPT);
         if header.cancel_requested {
             return Sequel::Cancelled;

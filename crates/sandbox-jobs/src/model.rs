@@ -197,7 +197,7 @@ pub struct NewJob {
     /// How long it waits before it may start. A duration, because the clocks of servers and of the store may differ.
     pub delay: Option<Duration>,
     /// The time from which [`Self::delay`] was computed, if the client gave one: the same in each retry of its request. A
-    /// store with a clock of its own goes by this one.
+    /// store with its own clock uses this time.
     pub not_before: Option<f64>,
     /// After how long it expires unless it has started.
     pub expires_in: Option<Duration>,
@@ -278,7 +278,7 @@ impl Labels {
     }
 }
 
-/// What a worker offers to a job.
+/// The offer of a worker to a job.
 #[derive(Debug, Clone, Default)]
 pub struct Offer {
     /// Its labels.
@@ -310,7 +310,8 @@ pub struct Backlog {
     pub age: Duration,
 }
 
-/// Whose jobs wait for a worker. First comes the owner with the fewest running jobs, or that was served longest ago.
+/// The owners whose jobs wait for a worker. First comes the owner with the fewest running jobs, or that was served
+/// longest ago.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Turns {
     /// The owners with jobs that can run beside others.
@@ -319,7 +320,7 @@ pub struct Turns {
     pub suspects: Vec<Option<String>>,
 }
 
-/// What a server learns about the attempts that it reports as running.
+/// The answer to a server about the attempts that it reports as running.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct HeartbeatReport {
     /// Jobs that a client has cancelled.

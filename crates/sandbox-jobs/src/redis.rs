@@ -1,6 +1,6 @@
 //! The store for many servers: Redis.
 //!
-//! A job is a small header in one hash, with its request, its result and its events in keys of their own. Every change is one
+//! A job is a small header in one hash, with its request, its result and its events in separate keys. Every change is one
 //! script ([`scripts`]), and therefore one step. Steps that need decisions are [`transitions`].
 //!
 //! A running job has a lease by the clock of Redis, which its server renews ([`RedisStore::heartbeat`]). When the lease has
@@ -46,7 +46,7 @@ use timers::NextLook;
 pub use notices::RedisWatch;
 pub use settings::RedisSettings;
 
-/// How long a server may be silent before its jobs are given to others.
+/// The silence of a server after which its jobs are given to others.
 pub(crate) const LEASE: Duration = Duration::from_secs(6);
 
 /// Stands for the result in the list of events: results are stored once.

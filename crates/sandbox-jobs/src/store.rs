@@ -139,7 +139,7 @@ impl JobStore {
         on_store!(self, store => store.header(id))
     }
 
-    /// How far a job is, without reading its request or result.
+    /// The state of a job, without reading its request or result.
     pub async fn progress(&self, id: JobId) -> Result<Option<Progress>> {
         on_store!(self, store => store.progress(id))
     }
@@ -159,7 +159,7 @@ impl JobStore {
         on_store!(self, store => store.backlog())
     }
 
-    /// Whose jobs wait for a worker with these labels. Owners whose jobs take more bytes than this are left out.
+    /// The owners whose jobs wait for a worker with these labels. Owners whose jobs take more bytes than this are left out.
     pub async fn next_owners(&self, most_bytes: u64, labels: &Labels) -> Result<Turns> {
         on_store!(self, store => store.next_owners(most_bytes, labels))
     }
@@ -259,7 +259,7 @@ impl JobStore {
     }
 
     /// Copies the store to a file that must not exist, if it is in a file. Jobs are created and run meanwhile. Returns false
-    /// if the store is in Redis, which has backups of its own.
+    /// if the store is in Redis, which makes its own backups.
     pub async fn backup(&self, file: &Path) -> Result<bool> {
         match self {
             Self::Embedded(store) => store.backup(file).await.map(|()| true).map_err(StoreError::from),
@@ -310,7 +310,7 @@ impl JobWatch {
     }
 }
 
-/// What an owner has.
+/// The accounts of an owner.
 #[cfg(all(test, feature = "redis"))]
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Usage {

@@ -39,7 +39,7 @@ fn read(file: &Path) -> Result<String, String> {
     std::fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))
 }
 
-/// What is before a part, with its mark, the part, and the rest.
+/// The text before a part, with its mark, the part, and the rest.
 fn split<'t>(document: &str, text: &'t str, part: &str) -> Result<(&'t str, &'t str, &'t str), String> {
     let (begin, end) = (format!("<!-- {part}: generated -->\n"), format!("\n<!-- end of {part} -->"));
     let start = text.find(&begin).map(|at| at + begin.len());

@@ -11,7 +11,7 @@ use crate::generated::{code_list, hold, table};
 /// The width of prose.
 const WIDTH: usize = 100;
 
-/// What is limited, without an article.
+/// The limited resource, without an article.
 fn what(limit: &LimitInfo) -> &'static str {
     limit.help.strip_prefix("the ").unwrap_or(limit.help)
 }

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use crate::host::HostName;
 
-/// What a client asks of the proxy: host, port, and the head to forward.
+/// A request to the proxy: host, port, and the head to forward.
 #[must_use]
 pub fn proxy_head(head: &[u8]) -> Option<(HostName, u16, Option<String>)> {
     crate::gateway::proxy_head(head)

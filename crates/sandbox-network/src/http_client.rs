@@ -44,7 +44,7 @@ pub fn webhook_agent(policy: AddressPolicy, timeout: Duration, user_agent: &str)
     agent(options, DefaultConnector::default(), PublicOnlyResolver { policy, stop: Arc::new(StopSignal::NEVER) })
 }
 
-/// What differs between clients.
+/// The settings that differ between clients.
 pub(crate) struct AgentOptions {
     pub(crate) timeout: Option<Duration>,
     pub(crate) user_agent: AutoHeaderValue,

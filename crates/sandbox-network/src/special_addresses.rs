@@ -163,7 +163,7 @@ fn is_in(ranges: &[AddressRange], address: IpAddr) -> bool {
     ranges.iter().any(|range| range.contains(address) || range.contains(destination(address)))
 }
 
-/// Where an address leads: the embedded IPv4 address if there is one.
+/// The destination of an address: the embedded IPv4 address if it has one.
 pub(crate) fn destination(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => embedded_v4(address).map_or(IpAddr::V6(address), IpAddr::V4),

@@ -77,7 +77,7 @@ impl StartKind {
     }
 }
 
-/// What a pool has counted since the start.
+/// The counts of a pool since the start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct PoolStatistics {
     /// Runs that found no ready cell, although cells are kept ready.
@@ -88,7 +88,7 @@ pub struct PoolStatistics {
     pub panics: u64,
 }
 
-/// How much a pool keeps.
+/// The limits of a pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PoolLimits {
     /// The most cells that are ready or being made at one time; 0 has each made on the spot.

@@ -14,7 +14,7 @@ use crate::shelves::{LOOK, ShelfCell, ShelfId, Shelves};
 use crate::warm_status::WarmStarts;
 use crate::zygote::Zygote;
 
-/// What the pool and its threads share.
+/// The state that the pool and its threads share.
 #[derive(Debug)]
 pub(crate) struct PoolShared {
     pub(crate) keeper: Keeper,
@@ -25,7 +25,7 @@ pub(crate) struct PoolShared {
     pub(crate) counts: PoolCounts,
 }
 
-/// What a pool counts.
+/// The counters of a pool.
 #[derive(Debug, Default)]
 pub(crate) struct PoolCounts {
     pub(crate) misses: AtomicU64,
@@ -48,10 +48,10 @@ impl ShelfCell for Cell {
     }
 }
 
-/// How often cells are checked for having ended.
+/// The interval at which cells are checked for having ended.
 const CHECK: Duration = Duration::from_millis(500);
 
-/// How often the maker of a warm shelf checks whether the shelf was removed.
+/// The interval at which the maker of a warm shelf checks whether the shelf was removed.
 const NOTICE: Duration = Duration::from_secs(2);
 
 /// How long after a zygote that failed the next one is started, and the longest of these pauses, which get longer.

@@ -32,7 +32,7 @@ fn place(line: &str, cgroups: &Path) -> Option<(PathBuf, PathBuf)> {
     Some((top, dir))
 }
 
-/// How much is left below the limit of a cgroup. Cached files that were not used lately count as free.
+/// The memory that is left below the limit of a cgroup. Cached files that were not used lately count as free.
 fn below_limit(dir: &Path) -> Option<u64> {
     let read = |names: [&str; 2]| names.iter().find_map(|name| std::fs::read_to_string(dir.join(name)).ok());
     let limit: u64 = read(["memory.max", "memory.limit_in_bytes"])?.trim().parse().ok()?;

@@ -10,7 +10,7 @@ use crate::zygote::Zygote;
 /// The least memory of a run that is served by a zygote's child, which uses some before the run begins.
 const LEAST_WARM: u64 = 32 << 20;
 
-/// What a ready cell has to be like.
+/// The properties of a ready cell.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct CellOrder {
     pub(crate) spec: CellSpec,

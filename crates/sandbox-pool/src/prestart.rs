@@ -9,7 +9,7 @@ use sandbox_runtimes::{Entry, WarmSelfTest, WarmUp};
 #[derive(Debug, Clone)]
 pub struct Prestart {
     pub(crate) kind: PrestartKind,
-    /// What becomes a zygote.
+    /// The command that becomes a zygote.
     pub(crate) command: Command,
     /// What a zygote's cell has where runs have the runner's file.
     pub(crate) runner_file: Option<String>,
@@ -22,7 +22,7 @@ pub struct Prestart {
     held: Arc<Vec<Entry>>,
 }
 
-/// What a zygote's child becomes.
+/// The process that a zygote's child becomes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PrestartKind {
     /// The program of a run.

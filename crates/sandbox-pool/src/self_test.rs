@@ -15,13 +15,13 @@ use sandbox_runtimes::{RUNNER_FILE, WarmSelfTest};
 use crate::failure;
 use crate::zygote::Zygote;
 
-/// How long the program may take, in microseconds.
+/// The time limit of the program, in microseconds.
 const WALL_TIME: u64 = 10_000_000;
 
-/// How many characters before a difference are shown.
+/// The number of characters that are shown before a difference.
 const CONTEXT: usize = 12;
 
-/// How a program ended.
+/// The end of a program.
 #[derive(Debug, PartialEq, Eq)]
 struct ProbeEnd {
     status: RunStatus,
@@ -98,7 +98,7 @@ fn pipe() -> std::io::Result<(OwnedFd, OwnedFd)> {
     Ok((reader, writer))
 }
 
-/// What the program has written, which fits into a pipe.
+/// The output of the program, which fits into a pipe.
 fn read(pipe: &OwnedFd) -> String {
     let (mut all, mut buffer) = (vec![], [0; 4096]);
     while let Ok(count @ 1..) = rustix::io::read(pipe, &mut buffer) {
@@ -119,7 +119,7 @@ fn files(test: &WarmSelfTest) -> std::io::Result<Archive> {
     Ok(files)
 }
 
-/// What is different, if anything is.
+/// The first difference, if the results differ.
 fn difference(warm: &ProbeEnd, cold: &ProbeEnd) -> Option<String> {
     if warm.status != cold.status {
         return Some(format!("the self-test ended with {:?} warm and {:?} cold", warm.status, cold.status));

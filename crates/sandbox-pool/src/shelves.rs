@@ -10,16 +10,16 @@ use crate::PoolLimits;
 /// How many cells are made at one time: while one locks itself, the keeper can begin the next.
 pub(crate) const AT_ONCE: usize = 2;
 
-/// How often shelves are checked for surplus cells.
+/// The interval at which shelves are checked for surplus cells.
 pub(crate) const LOOK: Duration = Duration::from_secs(10);
 
 /// A run waits for a cell as long as one arrives within this time.
 pub(crate) const WORTH_WAITING: Duration = Duration::from_millis(500);
 
-/// How long an unused shelf is kept.
+/// The time for which an unused shelf is kept.
 const KEPT: Duration = Duration::from_secs(600);
 
-/// What the cells of a shelf are made for.
+/// The order that the cells of a shelf are made for.
 pub(crate) trait ShelfOrder: Clone + PartialEq {
     /// Whether the child of a zygote waits in them.
     fn is_warm(&self) -> bool;
@@ -186,7 +186,7 @@ impl<Order: ShelfOrder, Made: ShelfCell, Handle> Shelves<Order, Made, Handle> {
         Demand::Wait(CellWaiter { shelf: shelf.id, number, receiver })
     }
 
-    /// Whether a run that has waited for so long should go on: at first, and as long as other cells arrive.
+    /// Whether a run that has waited for so long should continue: at first, and as long as other cells arrive.
     pub(crate) fn is_worth_waiting(&self, waiter: &CellWaiter<Made>, waited: Duration, now: Instant) -> bool {
         let shelf = self.all.iter().find(|shelf| shelf.id == waiter.shelf);
         let arrives = |at: Instant| now.saturating_duration_since(at) < WORTH_WAITING;
@@ -253,7 +253,7 @@ impl<Order: ShelfOrder, Made: ShelfCell, Handle> Shelves<Order, Made, Handle> {
         }
     }
 
-    /// The maker of a shelf has failed for good: its runs start without what it makes.
+    /// The maker of a shelf has failed for good: its runs start without a cell of the shelf.
     pub(crate) fn fail(&mut self, id: ShelfId) {
         if let Some(shelf) = self.all.iter_mut().find(|shelf| shelf.id == id) {
             shelf.give_up();
@@ -268,7 +268,7 @@ impl<Order: ShelfOrder, Made: ShelfCell, Handle> Shelves<Order, Made, Handle> {
     }
 
     /// Notes how many bytes are available on the host. Half of that is for runs; the other half may be used by cells that
-    /// wait, with what they use already.
+    /// wait, in addition to the memory that they use already.
     pub(crate) fn note_available_memory(&mut self, bytes: Option<u64>) {
         self.memory = bytes.map(|bytes| self.held_memory().saturating_add(bytes) / 2);
     }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::shelves::{CellWaiter, ShelfCell, ShelfOrder, Shelves};
 
-/// How often a run that waits checks whether its caller is still there.
+/// The interval at which a waiting run checks whether its caller has gone away.
 const NOTICE: Duration = Duration::from_millis(20);
 
 /// The caller went away.

@@ -32,7 +32,7 @@ impl std::fmt::Display for WarmStart {
 /// Why programs start cold after the end of a zygote.
 const LOST: &str = "the zygote ended; another one is being started";
 
-/// What was found out about the languages.
+/// The results of the self-tests, by language.
 #[derive(Debug, Default)]
 pub(crate) struct WarmStarts(Mutex<BTreeMap<String, TestedLanguage>>);
 
@@ -44,7 +44,7 @@ struct TestedLanguage {
 }
 
 impl WarmStarts {
-    /// Whether runs may wait for what is prestarted.
+    /// Whether runs may wait for a prestarted process.
     pub(crate) fn allow(&self, prestart: &Prestart) -> bool {
         let languages = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         languages.get(&prestart.language).is_none_or(|known| !known.is_refused)

@@ -33,10 +33,10 @@ pub(crate) struct Zygote {
     namespace: ZygoteNamespaceId,
 }
 
-/// How long a zygote may take to warm up.
+/// The time limit for a zygote to warm up.
 const WARM_UP: Duration = Duration::from_secs(60);
 
-/// How long a child may take to be where it belongs.
+/// The time limit for a child to enter its cell.
 const ENTER: Duration = Duration::from_secs(10);
 
 /// The most memory of a zygote. What its children do not change is counted here and not there.
@@ -118,7 +118,7 @@ impl Zygote {
     }
 }
 
-/// What a zygote needs besides an interpreter.
+/// The files that a zygote needs besides an interpreter.
 fn files(prestart: &Prestart, large_pages: bool) -> std::io::Result<Archive> {
     let mut files = Archive::new()?;
     let path = |name: &str| RelativePath::new(name).map_err(std::io::Error::other);

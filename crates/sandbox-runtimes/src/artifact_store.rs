@@ -28,7 +28,7 @@ use sandbox_base::lock_file::{LockKind, share, try_lock};
 use sandbox_cell::archive::read_volume;
 use serde::{Deserialize, Serialize};
 
-/// What an entry is.
+/// The kind of an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ArtifactKind {
     /// Packages, or what was prepared for a toolchain.
@@ -82,10 +82,10 @@ impl Entry {
     }
 }
 
-/// What came of asking for an entry.
+/// The answer to a request for an entry.
 #[derive(Debug)]
 pub enum Claim {
-    /// It is there.
+    /// The entry exists.
     Ready(Entry),
     /// It does not exist; the caller alone may make it.
     Vacant(Staging),
@@ -334,8 +334,8 @@ impl Drop for Staging {
     }
 }
 
-/// Makes a directory, unless it is there. Cells have other users, so the caller's umask must not close what they are
-/// shown.
+/// Makes a directory, unless it exists. Cells have other users, so the caller's umask must not close the directories
+/// that are mounted in them.
 fn make_directory(dir: &Path) -> io::Result<()> {
     match std::fs::create_dir(dir) {
         Ok(()) => std::fs::set_permissions(dir, Permissions::from_mode(0o755)),

@@ -12,7 +12,7 @@ use crate::definition::{Definition, Tool};
 use crate::runtime::Runtime;
 use crate::toolchain_cache::{ToolchainCache, ToolchainDescription};
 
-/// Where to look for programs.
+/// The directories in which programs are looked for.
 #[derive(Debug, Clone, Default)]
 pub struct SearchPaths {
     /// A list as in the variable `PATH`.
@@ -105,7 +105,7 @@ fn numbers(name: &str) -> Vec<u64> {
     name.split(|c: char| !c.is_ascii_digit()).filter_map(|digits| digits.parse().ok()).collect()
 }
 
-/// A toolchain or tool that is not there.
+/// A missing toolchain or tool.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{what} was not found {place}; {missing}")]
 pub struct Missing {
@@ -241,7 +241,7 @@ mod tests {
         std::fs::set_permissions(file, PermissionsExt::from_mode(0o755)).expect("chmod");
     }
 
-    /// A toolchain that describes itself, in a directory of its own.
+    /// A toolchain that describes itself, in a separate directory.
     fn toolchain(dir: &Path, prefix: &str) -> PathBuf {
         let file = dir.join("bin/python3");
         let text =

@@ -15,7 +15,7 @@ use crate::discover::{LocatedTool, Missing, SearchPaths};
 use crate::runtime::{Environment, Runtime, set_all};
 use crate::toolchain_cache::{ToolchainCache, ToolchainDescription};
 
-/// Where programs are if an image does not say.
+/// The search path for an image that defines none.
 const USUAL_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 /// Variables that are the cell's to set.
@@ -26,7 +26,7 @@ const OWN: [&str; 3] = ["HOME", "USER", "TMPDIR"];
 pub struct ToolchainImage<'a> {
     /// Its name.
     pub name: &'a str,
-    /// What tells it from every other.
+    /// The digest that identifies it.
     pub digest: &'a str,
     /// Its root on the host.
     pub root: &'a Path,

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// How a language writes values. In each form, words in braces are replaced.
+/// The forms in which a language writes values. In each form, words in braces are replaced.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Literals {
@@ -93,7 +93,7 @@ fn backslashes() -> BTreeMap<char, String> {
 /// A literal with its type, in languages where that matters.
 type Typed = (String, Option<String>);
 
-/// What the items of a list or a map are.
+/// A literal with items: a list or a map.
 #[derive(Clone, Copy)]
 enum LiteralGroup {
     List,
@@ -110,7 +110,7 @@ impl LiteralGroup {
 }
 
 impl Literals {
-    /// Writes a value. The error names what the language has no literal for.
+    /// Writes a value. The error names the type that the language has no literal for.
     pub fn write(&self, value: &Value) -> Result<String, String> {
         self.typed(value).map(|(text, _)| text)
     }
@@ -255,7 +255,7 @@ impl LiteralTypes {
     }
 }
 
-/// Replaces words in braces, once each from left to right: what is put in is not looked at again.
+/// Replaces words in braces, once each from left to right: replacements are not replaced again.
 fn fill(form: &str, values: &[(&str, &str)]) -> String {
     let mut out = String::with_capacity(form.len());
     let mut rest = form;

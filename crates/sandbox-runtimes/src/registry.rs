@@ -37,7 +37,7 @@ impl std::fmt::Display for UnknownLanguage {
     }
 }
 
-/// A language that comes with the program: what tells whether its definition is needed, and its files.
+/// A language that comes with the program: the names by which its definition is found, and its files.
 struct ShippedLanguage {
     /// Its name and its aliases.
     names: &'static [&'static str],
@@ -177,8 +177,8 @@ impl Registry {
         self.definitions.iter().find(|definition| definition.is_source(file))
     }
 
-    /// Whether a directory of this name is made by a tool, and is no part of a project. `is_beside` tells whether a manifest
-    /// is beside it. All languages that come with the program count, whichever of them were read.
+    /// Whether a directory of this name is made by a tool, and is no part of a project. `is_beside` returns whether a
+    /// manifest is beside it. All languages that come with the program count, whichever of them were read.
     #[must_use]
     pub fn ignores(&self, name: &str, is_beside: &dyn Fn(&str) -> bool) -> bool {
         let is_built = |dir: &str, manifest: &str| dir == name && is_beside(manifest);

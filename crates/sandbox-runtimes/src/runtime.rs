@@ -37,7 +37,7 @@ pub struct Runtime {
     pub host_executable: PathBuf,
     /// Host directories that a cell needs to see.
     pub mounts: Vec<Mount>,
-    /// What tells this toolchain from every other, also from itself after an update.
+    /// The identity of this toolchain, which changes with an update.
     pub identity: String,
     /// Variables that every stage has.
     pub(crate) environment: Environment,
@@ -47,7 +47,7 @@ pub struct Runtime {
     tools: BTreeMap<String, Result<LocatedTool, Missing>>,
 }
 
-/// A command, and what the cell needs to see for it besides the toolchain.
+/// A command, and the mounts that it needs besides the toolchain.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StageCommand {
     /// What to run.
@@ -56,7 +56,7 @@ pub struct StageCommand {
     pub mounts: Vec<Mount>,
 }
 
-/// What becomes a zygote.
+/// The command that becomes a zygote.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WarmUp {
     /// What to run.
@@ -82,7 +82,7 @@ pub struct WarmSelfTest {
     pub runner_file: Option<String>,
 }
 
-/// How a program is to be run.
+/// The invocation of a program.
 #[derive(Debug, Clone, Copy)]
 pub struct Invocation<'a> {
     /// The file where it begins, below the usual working directory.
@@ -91,7 +91,7 @@ pub struct Invocation<'a> {
     pub limits: &'a Limits,
     /// Whether it has packages.
     pub packages: bool,
-    /// What takes part in it.
+    /// The helper that it uses.
     pub mode: RunMode,
     /// Modules that a zygote may load besides those that the definition names.
     pub preload: &'a [String],
@@ -99,7 +99,7 @@ pub struct Invocation<'a> {
     pub elsewhere: bool,
 }
 
-/// What takes part in a run besides the program.
+/// The helper that a run uses besides the program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RunMode {
     /// The language's runner, whose report is wanted.
@@ -276,7 +276,7 @@ impl Runtime {
         Some(command)
     }
 
-    /// Whether the language's runner takes part in a run.
+    /// Whether a run uses the language's runner.
     #[must_use]
     pub fn has_runner(&self, mode: RunMode) -> bool {
         let run = &self.definition.run;
@@ -365,7 +365,7 @@ impl Runtime {
     }
 }
 
-/// What `{heap}` stands for.
+/// The value of `{heap}`.
 fn heap(limits: &Limits) -> String {
     (limits.memory() / 4 * 3 / (1 << 20)).max(1).to_string()
 }

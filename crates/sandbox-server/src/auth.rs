@@ -20,13 +20,13 @@ use crate::rate_limit::{ClientLimit, network};
 /// The shortest key: long enough not to be guessed, if it is random.
 const SHORTEST: usize = 16;
 
-/// How many invalid keys may come from an address a second.
+/// The rate of invalid keys from one address, per second.
 const GUESSES_PER_SECOND: f64 = 1.0;
 
-/// How many of them may come at once.
+/// The burst of invalid keys from one address.
 const GUESSES_AT_ONCE: f64 = 10.0;
 
-/// How many pairs of an address and a key that was valid there are remembered.
+/// The number of remembered pairs of an address and a key that was valid there.
 const MOST_ACQUAINTED: usize = 10_000;
 
 /// A permission of a key.
@@ -58,9 +58,9 @@ pub(crate) struct Client {
     /// The name of its key; none where no key is required.
     pub(crate) name: Option<String>,
     scopes: Vec<Scope>,
-    /// Requests per second, if the key has a limit of its own.
+    /// Requests per second, if the key has a specific limit.
     pub(crate) rate: Option<f64>,
-    /// The maximum number of concurrent runs, if the key has a limit of its own.
+    /// The maximum number of concurrent runs, if the key has a specific limit.
     runs: Option<usize>,
     /// Runs per day.
     pub(crate) per_day: Option<u64>,

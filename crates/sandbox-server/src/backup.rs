@@ -26,7 +26,7 @@ const COPY: &str = "backup.redb";
 /// The job store in the data directory.
 pub(crate) const JOBS: &str = "jobs.redb";
 
-/// How long a client may be silent while it receives a copy.
+/// The idle timeout of a client that receives a copy.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Starts to serve copies of the store on a socket, one client at a time.

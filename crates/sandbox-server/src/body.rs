@@ -22,7 +22,7 @@ use crate::state::App;
 /// Up to this size, a body is worked on where it arrives; a larger one would hold others up.
 const SMALL: usize = 64 << 10;
 
-/// A body, and what it takes.
+/// A body, and the memory that it takes.
 #[derive(Debug)]
 pub(crate) struct Body<T> {
     pub(crate) value: T,
@@ -158,7 +158,7 @@ pub(crate) async fn check(
     request: JsonRequest,
     size: usize,
 ) -> Result<CheckedRequest, Problem> {
-    // An image may have to be asked what is in it.
+    // The toolchain of an image may have to be looked for first.
     if size <= SMALL && request.image.is_none() {
         return Ok(app.service.check_json(request, client.name.as_deref(), &[])?);
     }

@@ -20,7 +20,7 @@ pub(crate) const SLOWEST: usize = 64 << 10;
 /// Smaller frames fit into the socket's buffer, so they need not be watched until they are written.
 const SMALL_FRAME: usize = 4 << 10;
 
-/// How often connections are looked at.
+/// The interval at which connections are checked.
 const SWEEP: Duration = Duration::from_millis(200);
 
 /// How long data of this size may take, if a little may take this long.
@@ -41,7 +41,7 @@ impl ClientNetwork {
     }
 }
 
-/// How many connections there may be, and how long each may do nothing.
+/// The maximum number of connections, and their timeouts.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ConnectionLimits {
     /// All connections.
@@ -52,11 +52,11 @@ pub(crate) struct ConnectionLimits {
     pub(crate) first_request: Duration,
     /// From one request's end to the next complete request head.
     pub(crate) idle: Duration,
-    /// For a client to read what is sent to it.
+    /// For a client to read its response.
     pub(crate) write: Duration,
 }
 
-/// How a connection is closed.
+/// The reason for which a connection is closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Close {
     /// At once.
@@ -316,7 +316,7 @@ impl Drop for Flight {
     }
 }
 
-/// An answer's body. A client that does not take what is offered to it loses its connection; this also covers HTTP/2
+/// An answer's body. A client that does not read its response loses its connection; this also covers HTTP/2
 /// streams whose window is closed, of which the socket knows nothing.
 #[derive(Debug)]
 pub(crate) struct ResponseBody {

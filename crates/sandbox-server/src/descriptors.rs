@@ -4,13 +4,13 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::config::Config;
 
-/// What the server has open besides connections and runs: listener, store, keeper, cells that are ready, webhooks.
+/// The descriptors of the server besides those of connections and runs: listener, store, keeper, ready cells, webhooks.
 const OWN: u64 = 256;
 
-/// What a run may have open: pipes, files, its cell, and connections through its gateway.
+/// The descriptors of a run: pipes, files, its cell, and connections through its gateway.
 const EACH_RUN: u64 = 32;
 
-/// Raises the soft limit of open files to the hard one; returns what it is then.
+/// Raises the soft limit of open files to the hard one; returns the new limit.
 pub(crate) fn raise() -> u64 {
     let limit = getrlimit(Resource::Nofile);
     if limit.current != limit.maximum {
@@ -35,7 +35,8 @@ pub(crate) fn fit(config: &mut Config, allowed: u64) {
     config.max_streams = config.max_streams.min(config.max_connections.div_ceil(2));
 }
 
-/// How many connections there are descriptors for: what is left by everything else, but a quarter of all at least.
+/// The number of connections that descriptors are left for: those that nothing else needs, but at least a quarter of
+/// all.
 fn for_connections(allowed: u64, capacity: usize) -> usize {
     let others = OWN + EACH_RUN * capacity as u64;
     usize::try_from(allowed.saturating_sub(others).max(allowed / 4)).unwrap_or(usize::MAX)

@@ -15,7 +15,7 @@ const PATIENCE: Duration = Duration::from_secs(300);
 /// How long a watcher waits after a failure of the store.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// How many jobs are remembered before those that are not followed any more are forgotten.
+/// The number of jobs that are remembered before those that are not followed any more are forgotten.
 const MOST_REMEMBERED: usize = 64;
 
 /// The jobs that are followed.
@@ -25,14 +25,14 @@ pub(crate) struct Followed {
     watchers: Arc<AtomicUsize>,
 }
 
-/// What followers are told.
+/// The updates that followers get.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum News {
     /// Nothing is known yet.
     None,
     /// The job is this far.
     At(Progress),
-    /// The job is not there any more.
+    /// The job does not exist any more.
     Gone,
 }
 
@@ -70,7 +70,7 @@ pub(crate) struct JobFollower {
 }
 
 impl JobFollower {
-    /// How far the job is, as far as is known.
+    /// The state of the job, as far as is known.
     pub(crate) fn news(&mut self) -> News {
         *self.news.borrow_and_update()
     }

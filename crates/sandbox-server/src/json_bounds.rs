@@ -4,7 +4,7 @@
 /// The most entries of all lists and objects together.
 pub(crate) const MOST_ENTRIES: usize = 200_000;
 
-/// How deep lists and objects may be nested.
+/// The maximum nesting depth of lists and objects.
 pub(crate) const DEEPEST: usize = 64;
 
 /// About what one entry takes in memory besides its text.

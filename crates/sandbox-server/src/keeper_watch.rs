@@ -13,7 +13,7 @@ use tokio::sync::{oneshot, watch};
 use crate::problem::{Code, Problem};
 use crate::state::App;
 
-/// How long a run waits for the next keeper.
+/// The time for which a run waits for the next keeper.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// How long to wait after a failed attempt to start a keeper: at first, and at most.

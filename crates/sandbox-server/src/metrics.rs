@@ -76,7 +76,7 @@ pub(crate) struct ServerMetrics {
     toolchains: Family<ToolchainLabels, Gauge>,
 }
 
-/// What is looked up when Prometheus asks.
+/// The values that are looked up when Prometheus scrapes.
 #[derive(Debug)]
 pub(crate) struct Snapshot {
     load: usize,

@@ -15,7 +15,7 @@ use crate::memory_budget::ClientId;
 use crate::rate_limit::network;
 use crate::state::App;
 
-/// Where a request came from.
+/// The origin of a request.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Peer(pub(crate) IpAddr);
 

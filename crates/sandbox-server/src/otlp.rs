@@ -13,7 +13,7 @@ use sandbox_executor::{RunResult, Verdict};
 
 static TRACER: OnceLock<SdkTracer> = OnceLock::new();
 
-/// Sends spans until it is dropped, and what is left then.
+/// Sends spans until it is dropped, and then the remaining ones.
 #[derive(Debug)]
 pub(crate) struct Export(SdkTracerProvider);
 
@@ -45,7 +45,7 @@ impl Drop for Export {
     }
 }
 
-/// Sends what the exporter has, from the exporter's own thread.
+/// Sends the spans of the exporter, from the exporter's own thread.
 #[derive(Debug)]
 struct ExporterClient(ureq::Agent);
 

@@ -12,7 +12,7 @@ use crate::runs::{CancelHandle, CancelOnDrop};
 use crate::state::App;
 use crate::tasks::panic_text;
 
-/// How often the load is looked at while it is too high to begin.
+/// The interval at which the load is checked while it is too high to begin.
 const LOOK: Duration = Duration::from_millis(200);
 
 /// How often a toolchain is attempted whose preparation the end of a keeper interrupts.

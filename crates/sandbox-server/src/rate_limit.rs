@@ -16,14 +16,14 @@ use sandbox_base::counted;
 
 use crate::problem::{Code, Problem};
 
-/// The most clients that have a state of their own. New clients share one state while there are so many, so that a million
-/// addresses take no more memory, and no more time for each request, than ten thousand.
+/// The maximum number of clients with a separate state. New clients share one state while there are so many, so that
+/// a million addresses take no more memory, and no more time for each request, than ten thousand.
 const MOST_CLIENTS: usize = 10_000;
 
 /// The client whose state is shared.
 const OTHERS: &str = "others";
 
-/// How often idle clients are evicted, if there are too many clients.
+/// The interval at which idle clients are evicted, if there are too many clients.
 const EVICTION_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The longest time until one more request is allowed. A year is as good as never.
@@ -156,10 +156,10 @@ impl ShrinkableKeyedStateStore<LimitedClient> for ClientStates {
     }
 }
 
-/// How many requests each client may send: two seconds' worth at once.
+/// The rate of requests of each client: the burst is two seconds' worth.
 #[derive(Debug)]
 pub(crate) struct RateLimits {
-    /// Requests a second for clients that have no limit of their own; unlimited if absent.
+    /// Requests per second for clients without a specific limit; unlimited if absent.
     per_second: Option<f64>,
     /// One for each rate, by its bits. The configuration bounds their number.
     limits: Mutex<HashMap<u64, Arc<ClientLimit>>>,

@@ -24,10 +24,10 @@ const NO_SPACE: &str = "the data directory is full";
 const NO_STORE: &str = "the job store is unavailable";
 const NO_CELL: &str = "no sandbox can be created";
 
-/// How long an answer holds.
+/// The time for which an answer is valid.
 const FRESH: Duration = Duration::from_secs(1);
 
-/// How long each part has to answer.
+/// The time limit of each part's answer.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// The least free space in the data directory with which jobs can be stored.
@@ -36,7 +36,7 @@ const LEAST_SPACE: u64 = 8 << 20;
 /// After so many runs in succession that failed for want of a sandbox, one is made to see whether that works.
 const SUSPICIOUS: u64 = 3;
 
-/// What is known about the parts that runs need.
+/// The known state of the parts that runs need.
 #[derive(Debug, Default)]
 pub(crate) struct Readiness {
     state: Mutex<ReadyState>,

@@ -301,7 +301,7 @@ impl Observer for Recorder {
     }
 }
 
-/// How many bytes of output an event stands for.
+/// The number of bytes of output in an event.
 fn exact_size(event: &RunEvent) -> usize {
     match event {
         RunEvent::Stdout(chunk) | RunEvent::Stderr(chunk) => match &chunk.data_base64 {

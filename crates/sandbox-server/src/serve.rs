@@ -35,7 +35,7 @@ const AFTER_KILL: Duration = Duration::from_secs(5);
 /// answered, and the answer asks the client to use another connection; closing at once would lose it.
 const LINGER: Duration = Duration::from_millis(500);
 
-/// What a connection gets for which there is no room.
+/// The response to a connection beyond the limit.
 const NO_ROOM: &[u8] =
     b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
 
@@ -123,7 +123,7 @@ pub(crate) async fn serve(app: &Arc<App>, config: &Config) -> Result<(), String>
     failed.map_or(Ok(()), |why| Err(why.to_owned()))
 }
 
-/// The next connection that is there already.
+/// The next connection that has arrived already.
 async fn accepted_before(listener: &TcpListener) -> Option<(TcpStream, SocketAddr)> {
     tokio::select! {
         biased;
@@ -148,7 +148,7 @@ async fn forget_old_jobs(app: Arc<App>, retention: Duration) {
     }
 }
 
-/// What the operator should know about a server that listens here.
+/// A warning to the operator about the address that a server listens on.
 fn warnings(address: SocketAddr, app: &App) -> Vec<String> {
     let mut warnings = vec![];
     if app.needs_keeper() && !app.isolation.contains(&sandbox_cell::Layer::Pid.name()) {

@@ -63,7 +63,7 @@ pub(crate) struct App {
     /// How long a client may be silent while it sends a body.
     pub(crate) read_timeout: Duration,
     pub(crate) readiness: Readiness,
-    /// Where jobs and what is made once are stored.
+    /// The directory of jobs and shared artifacts.
     pub(crate) data_dir: Arc<Path>,
     /// The labels of jobs that the worker takes, besides jobs without any.
     pub(crate) labels: Labels,
@@ -86,7 +86,7 @@ pub(crate) struct App {
     pub(crate) closing: AtomicBool,
     /// Becomes true at the same time, for tasks that wait.
     pub(crate) shutdown: watch::Sender<bool>,
-    /// Why the server cannot go on, if it cannot.
+    /// The reason why the server cannot continue, if it cannot.
     pub(crate) failed: watch::Sender<Option<&'static str>>,
     /// Becomes readable when all runs must end.
     pub(crate) kill: OwnedFd,
@@ -176,7 +176,7 @@ impl App {
         self.shutdown.send_replace(true);
     }
 
-    /// Shuts down because the server cannot go on.
+    /// Shuts down because the server cannot continue.
     pub(crate) fn fail(&self, why: &'static str) {
         self.failed.send_replace(Some(why));
     }

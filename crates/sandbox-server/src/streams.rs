@@ -1,4 +1,4 @@
-//! Event streams as clients get them. An idle stream holds its place and no memory budget; an event holds what it takes
+//! Event streams as clients get them. An idle stream holds its reservation and no memory budget; an event holds its memory
 //! until the client has taken it.
 
 use std::convert::Infallible;
@@ -17,7 +17,7 @@ use crate::memory_budget::Reservation;
 use crate::problem::Problem;
 use crate::runs::{RunHandle, Update};
 
-/// An event, with what it takes.
+/// An event, with the memory that it takes.
 #[derive(Debug)]
 pub(crate) struct Item {
     pub(crate) event: Event,

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::state::App;
 
-/// How long a task that has panicked waits before it begins again.
+/// The pause before a task that has panicked begins again.
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// Starts a task of the server, and starts it again whenever it panics.

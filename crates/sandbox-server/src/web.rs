@@ -23,7 +23,7 @@ const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 const SEC_FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
 const SEC_FETCH_DEST: HeaderName = HeaderName::from_static("sec-fetch-dest");
 
-/// How long a browser may remember the answer to a preflight request.
+/// The time for which a browser may cache the answer to a preflight request.
 const PREFLIGHT_AGE: Duration = Duration::from_secs(600);
 
 /// The address at which a connection arrived.
@@ -80,7 +80,7 @@ impl AllowedHost {
     }
 }
 
-/// Where a page comes from, as browsers write it in `Origin`.
+/// The origin of a page, as browsers write it in `Origin`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Origin {
     scheme: String,
@@ -137,7 +137,7 @@ fn port_of(authority: &Authority, standard: u16) -> Option<u16> {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Cors {
     any: bool,
-    /// Each as browsers write it, and what it means.
+    /// Each origin as browsers write it, and parsed.
     origins: Vec<(HeaderValue, Origin)>,
 }
 

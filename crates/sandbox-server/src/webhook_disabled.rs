@@ -10,7 +10,7 @@ use crate::config::Config;
 use crate::problem::{Code, Problem};
 use crate::state::App;
 
-/// How many are delivered at one time.
+/// The number of concurrent deliveries.
 pub(crate) const AT_ONCE: usize = 0;
 
 /// Refuses webhooks.

@@ -11,7 +11,7 @@ use rustix::io::Errno;
 use crate::Result;
 use crate::process::SingleThreaded;
 
-/// Where the block is.
+/// The location of the block.
 #[derive(Debug, Clone, Copy)]
 pub struct StartBlock {
     arguments: (usize, usize),

@@ -160,7 +160,7 @@ struct Package {
     bad_error: String,
 }
 
-/// What is checked.
+/// A check of the features of a language.
 type FeatureCheck = fn(&str, &Features, &Runner);
 
 const CHECKS: &[(&str, FeatureCheck)] = &[

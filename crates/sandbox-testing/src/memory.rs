@@ -7,7 +7,7 @@ use std::os::unix::fs::FileExt;
 
 use crate::command::processes;
 
-/// What every marker begins with: few other things do.
+/// The start of every marker: few other things begin like this.
 const FIRST: u8 = b'~';
 
 /// Text that is nowhere else in the world, to look for.
@@ -38,8 +38,7 @@ pub fn descendants(root: u32) -> BTreeMap<u32, String> {
     all.into_iter().filter(|(pid, ..)| is_below(*pid)).map(|(pid, _, name, _)| (pid, name)).collect()
 }
 
-/// Which of the secrets are in what a process can read of its own memory, in its environment or in its command line;
-/// nothing if the process has ended.
+/// The secrets that a process has in its memory, its environment or its command line; nothing if the process has ended.
 pub fn known<'a>(pid: u32, secrets: &[&'a str]) -> Option<Vec<&'a str>> {
     const CHUNK: usize = 1 << 20;
     const OVERLAP: usize = 100;

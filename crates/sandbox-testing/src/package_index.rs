@@ -173,7 +173,7 @@ impl IndexState {
     }
 }
 
-/// How many entries a folder has; 0 if it does not exist.
+/// The names in a folder; none if it does not exist.
 pub fn entries(dir: &Path) -> Vec<String> {
     let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
     let mut names: Vec<_> = entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();

@@ -15,7 +15,7 @@ use crate::GuardedChild;
 /// Ports below those that the kernel gives to clients. A cluster node takes a second one, 10,000 above.
 const PORTS: std::ops::Range<u16> = 12_000..22_000;
 
-/// How many ports are tried.
+/// The number of ports that are tried.
 const ATTEMPTS: usize = 50;
 
 /// A Redis server, without persistence unless its arguments ask for it. It ends when it is dropped, and with the test

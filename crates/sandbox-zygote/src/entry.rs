@@ -32,7 +32,7 @@ unsafe extern "C" {
     fn getauxval(kind: u64) -> usize;
 }
 
-/// How a process forks: zero in the child, its id or an error in the caller.
+/// A function that forks. It returns zero in the child, and the child's id or an error in the caller.
 pub(crate) type Fork = unsafe extern "C" fn() -> i32;
 
 /// Forks twice, as described in the crate's documentation. Returns zero in the grandchild; in the caller the id of the
@@ -153,7 +153,7 @@ fn wipe_stack() {
 const NAMESPACE_KINDS: [usize; NAMESPACES.len()] =
     [CLONE_NEWPID, CLONE_NEWIPC, CLONE_NEWUTS, CLONE_NEWNET, CLONE_NEWCGROUP, CLONE_NEWNS, CLONE_NEWUSER];
 
-/// What happens to the zygote's descriptors in its children.
+/// The fate of the zygote's descriptors in its children.
 #[derive(Clone, Copy)]
 pub(crate) enum ZygoteFds<'a> {
     Kept,

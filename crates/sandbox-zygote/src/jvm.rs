@@ -68,7 +68,7 @@ static THREADS: [Resting; MOST] = [const {
 }; MOST];
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
-/// Where the C library has the id of the thread that forks.
+/// The address at which the C library has the id of the thread that forks.
 static FORKING: AtomicUsize = AtomicUsize::new(0);
 
 /// All threads that rest, or are about to.
@@ -76,7 +76,7 @@ fn all() -> &'static [Resting] {
     &THREADS[..COUNT.load(Ordering::SeqCst).min(MOST)]
 }
 
-/// Where the C library has the id of the calling thread, which the kernel clears when the thread ends.
+/// The address at which the C library has the id of the calling thread, which the kernel clears when the thread ends.
 fn id_place() -> usize {
     const PR_GET_TID_ADDRESS: usize = 40;
     let mut place = 0_usize;
@@ -147,7 +147,7 @@ unsafe extern "C" fn continue_thread(
     )
 }
 
-/// Returns from a signal handler. The C library has one of its own, which it does not export.
+/// Returns from a signal handler. The C library has such a function, which it does not export.
 #[unsafe(naked)]
 unsafe extern "C" fn return_from_signal() {
     naked_asm!("mov eax, {sigreturn}", "syscall", sigreturn = const 15)

@@ -42,7 +42,7 @@ unsafe extern "C" {
 }
 
 /// Moves the code of this process's program into large pages. Called by interpreters before they become zygotes. Other
-/// threads may go on executing it: at every moment the same bytes are at the same address.
+/// threads may continue to execute it: at every moment the same bytes are at the same address.
 #[cfg_attr(zygote_library, unsafe(no_mangle))]
 pub extern "C" fn sandbox_use_large_pages() {
     // SAFETY: the types are those of the C library's function.

@@ -188,7 +188,7 @@ struct SharedFd {
     kind: FdKind,
 }
 
-/// What a child has to know about the zygote.
+/// The facts about the zygote that a child needs.
 pub(crate) struct Children {
     shared: [SharedFd; 64],
     count: usize,

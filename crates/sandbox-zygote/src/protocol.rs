@@ -23,7 +23,7 @@ pub const MOST_COMMAND: usize = 192 * 1024;
 /// The maximum number of resource limits of a [`ChildCommand`].
 pub const MOST_LIMITS: usize = 64;
 
-/// How many descriptors come with a [`ChildCommand`]: standard input, output and error.
+/// The number of descriptors that come with a [`ChildCommand`]: standard input, output and error.
 pub const STREAMS: usize = 3;
 
 /// The namespaces of a cell by their names in `/proc/self/ns`, in the order of their descriptors in [`EnterParams`].
@@ -47,7 +47,7 @@ pub mod enter_fds {
     pub const AFTER_NAMESPACES: usize = FIRST_NAMESPACE + super::NAMESPACES.len();
 }
 
-/// How a child enters its cell.
+/// The way in which a child enters its cell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EnterParams {
     /// Whether a Landlock ruleset comes with this.

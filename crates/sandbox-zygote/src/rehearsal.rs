@@ -5,7 +5,7 @@
 //! child that stays in the zygote's own cell, runs a program that came with the zygote, and at its end reports which pages
 //! it has copied. Every later child copies these, many with each call, while it waits for its command.
 //!
-//! Not before it waits: under load its command is there already, and the run may not need every one of these pages.
+//! Not before it waits: under load its command has arrived already, and the run may not need every one of these pages.
 
 use core::sync::atomic::{AtomicUsize, Ordering};
 
@@ -30,7 +30,7 @@ const MOST: usize = 2048;
 static RANGES: [AtomicUsize; 2 * MOST] = [const { AtomicUsize::new(0) }; 2 * MOST];
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
-/// Where a rehearsal reports, in the rehearsal only.
+/// The descriptor on which a rehearsal reports, in the rehearsal only.
 static REPORT: AtomicUsize = AtomicUsize::new(0);
 
 /// Forks a rehearsal, and waits for its end. Returns zero in the rehearsal, whose output goes into a pipe.

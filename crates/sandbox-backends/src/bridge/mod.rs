@@ -233,7 +233,7 @@ impl<'a> Bridge<'a> {
         run.command.is_none() && run.room > 0 && self.outgoing.len() < CHUNK
     }
 
-    /// Reads what is to be sent to the guest: first the files, then the command, then its input.
+    /// Reads the data for the guest: first the files, then the command, then its input.
     fn prepare_input(&mut self) -> Result<(), Failure> {
         let failed = |error: io::Error| Failure::os("cannot send files to the container", error);
         if self.outgoing.len() >= CHUNK || self.ready.is_none() {

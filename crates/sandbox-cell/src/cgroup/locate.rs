@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-/// Where cgroups can be created.
+/// The directories in which cgroups can be created.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum CgroupLocation {
     V1(V1Location),
@@ -86,7 +86,7 @@ fn place(mounts: &str, own: &str, controllers: impl Fn(&Path) -> String) -> Resu
     Ok(CgroupLocation::V1(found))
 }
 
-/// Where a cgroup appears in the file system, if the mount shows it.
+/// The path of a cgroup in the file system, if the mount shows it.
 fn visible(mount: &CgroupMount<'_>, group: &str) -> Option<PathBuf> {
     let below = Path::new(group).strip_prefix(&mount.root).ok()?;
     Some(mount.point.join(below))

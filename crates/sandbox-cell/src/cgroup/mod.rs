@@ -33,7 +33,7 @@ use rustix::process::Pid;
 use crate::layer::{Layer, LayerSet};
 use sandbox_base::limits::Limits;
 
-/// Where the cgroups of cells are created.
+/// The directories in which the cgroups of cells are created.
 #[derive(Debug)]
 pub(crate) enum CgroupTree {
     V1(v1::TreeV1),

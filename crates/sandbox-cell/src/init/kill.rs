@@ -15,7 +15,7 @@ use super::InitParams;
 use crate::descendants;
 use crate::layer::Layer;
 
-/// How long init searches for processes before it leaves the rest to the keeper.
+/// The time for which init searches for processes before it leaves the rest to the keeper.
 const PATIENCE: Duration = Duration::from_millis(700);
 
 /// Sends a signal to every process in the cell except init.

@@ -35,7 +35,7 @@ pub(super) struct Locked<'a> {
     pub(super) writable: Writable<'a>,
     /// The gateway's sockets for the caller, or the descriptors with which a zygote enters, until they are sent.
     pub(super) outgoing: Vec<OwnedFd>,
-    /// Where a zygote's child waits.
+    /// The waiting child of a zygote, if the cell is for one.
     pub(super) park: Option<Park>,
     /// Reports when a child has ended.
     pub(super) children: SignalFd,
@@ -292,7 +292,7 @@ fn ask_for_ids(params: &InitParams<'_>) -> Result<(), StepError> {
 
 /// Whether the filter keeps this init from executing a program, and from creating a process that could. The bounding set
 /// then has no effect on init: it limits the capabilities that are gained by executing a file. A zygote's child enters the
-/// user namespace with a bounding set of its own, and empties that itself.
+/// user namespace with a separate bounding set, and empties that itself.
 fn cannot_execute(params: &InitParams<'_>) -> bool {
     matches!(params.spec.role, Role::Child(_)) && params.has(Layer::Seccomp)
 }

@@ -98,7 +98,7 @@ pub(crate) struct Duties {
     pub(crate) processes: ProcessLimit,
 }
 
-/// How the number of processes is limited without a cgroup.
+/// The limit of processes without a cgroup.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum ProcessLimit {
     /// Not by init.

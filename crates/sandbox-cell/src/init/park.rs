@@ -1,4 +1,4 @@
-//! Cells for the children of zygotes: how a child enters, and how init tells it what to run.
+//! Cells for the children of zygotes: how a child enters, and how it gets its command from init.
 //!
 //! A zygote's child is started before its command is known. It waits on a socket, locked like any other program, and
 //! init sends it the command that init would otherwise have executed.
@@ -14,7 +14,7 @@ use sandbox_zygote::protocol::{ChildCommand, NAMESPACES, STREAMS, decode_pid};
 use crate::step::{InitStep, StepError, at};
 use crate::wire;
 
-/// Where a zygote's child waits.
+/// A zygote's child that waits in the cell, and its socket.
 pub(super) struct Park {
     pub(super) socket: OwnedFd,
     /// The child, once it waits.

@@ -50,7 +50,7 @@ pub(super) fn sample(params: &InitParams<'_>) -> Sample {
     total
 }
 
-/// How many threads this process's user has on the whole host.
+/// The number of threads that the user of this process has on the whole host.
 pub(super) fn threads_of_this_user() -> u64 {
     let own = rustix::process::geteuid().as_raw();
     let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();

@@ -24,7 +24,7 @@ use sandbox_base::wait::is_readable;
 /// How long a cell may take to become ready, with any backend. The keeper gives up earlier.
 const READY: Duration = Duration::from_secs(65);
 
-/// How long the keeper may take to say what a cell has used.
+/// The time limit of the keeper's answer about the usage of a cell.
 const SAMPLE: Duration = Duration::from_secs(10);
 
 /// The three standard streams of a program.
@@ -79,7 +79,7 @@ pub struct Ready {
     pub zygote_namespace: Option<ZygoteNamespaceId>,
 }
 
-/// What a zygote needs to fork a child into a cell.
+/// The message, with descriptors, with which a zygote forks a child into a cell.
 #[derive(Debug)]
 pub struct Parking {
     /// What the zygote has to be told: a message, and the descriptors that go with it.
@@ -132,7 +132,7 @@ impl Cell {
         Self { socket, ready, gateway, buffer: vec![0; 4096], parking, parked, ended, sample, keeper }
     }
 
-    /// Waits until the cell is ready and says what it is made of.
+    /// Waits until the cell is ready and returns its properties.
     pub fn ready(&mut self) -> Result<Ready, Failure> {
         self.ready_unless(&[])?.ok_or_else(|| Failure::new("the cell did not get ready", "the wait was cancelled"))
     }
@@ -168,7 +168,7 @@ impl Cell {
         self.ready
     }
 
-    /// Starts a command as soon as the cell is ready, and returns at once; [`Cell::wait`] tells how it ended. A cell
+    /// Starts a command as soon as the cell is ready, and returns at once; [`Cell::wait`] returns its outcome. A cell
     /// runs one command at a time.
     pub fn start(&self, start: &Start<'_>) -> Result<(), Failure> {
         let Start { command, stdio, mounts, limits, extra, files, collect, last } = start;
@@ -219,7 +219,7 @@ impl Cell {
         }
     }
 
-    /// Runs a command to its end. Without streams of its own to follow, this is all there is to it.
+    /// Runs a command to its end. For callers that follow no streams.
     ///
     /// Output goes where `stdio` says; to capture it, pass files, or use [`Cell::start`] with pipes and read them
     /// while waiting for [`Cell::wait`].
@@ -272,7 +272,7 @@ impl Cell {
         }
     }
 
-    /// Asks what the cell has used up to now, without waiting for the answer.
+    /// Asks for the usage of the cell up to now, without waiting for the answer.
     pub fn ask(&self) -> Result<(), Failure> {
         self.say(&ToCell::Sample, &[])
     }

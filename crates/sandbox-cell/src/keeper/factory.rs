@@ -82,7 +82,7 @@ struct MadeCell {
 }
 
 impl CellFactory {
-    /// Determines what the host offers, before a cell is requested. Creates nothing that outlives this process.
+    /// Determines the features of the host, before a cell is requested. Creates nothing that outlives this process.
     pub(super) fn open(alone: SingleThreaded) -> Result<Self, Failure> {
         let tree = CgroupTree::locate();
         let privileged = is_privileged();
@@ -523,7 +523,7 @@ impl CellFactory {
         }
     }
 
-    /// Gives up what was kept for later cells and is too much now that a cell has ended.
+    /// Releases the resources that were kept for later cells and exceed the limit now that a cell has ended.
     pub(super) fn trim(&mut self) {
         self.networks.trim();
     }

@@ -16,7 +16,7 @@ pub(super) const PROGRAM: u32 = 1000;
 /// Ids per keeper: two for each of 2048 concurrent cells.
 const BLOCK: u32 = 4096;
 
-/// How many blocks are tried.
+/// The maximum number of blocks that are tried.
 const MOST_TRIES: u32 = 1024;
 
 /// The ids that a keeper can assign.

@@ -49,7 +49,7 @@ impl PrivilegedRole {
 /// builds that measure coverage put their counters.
 const INHERITED: [&CStr; 2] = [c"TMPDIR", c"LLVM_PROFILE_FILE"];
 
-/// What can go wrong here.
+/// The action in error messages of this module.
 const WHAT: &str = "cannot start the keeper";
 
 /// Whether this program can become a keeper or a launcher.

@@ -1,8 +1,8 @@
 //! The launcher: starts keepers for a caller that has dropped its privileges, so that a keeper that dies can be replaced.
 //!
 //! The caller starts the launcher together with its first keeper, while it still has privileges. The launcher then waits for
-//! one kind of request: start a keeper. It tells every keeper what it was told to remember (backend and confinement) before
-//! the caller can reach that keeper, and it accepts no changes after the confinement. So a caller that is taken over gets no
+//! one kind of request: start a keeper. It sends every keeper the settings that it keeps (backend and confinement) before the
+//! caller can reach that keeper, and it accepts no changes after the confinement. So a caller that is taken over gets no
 //! keeper that may do more than the first. There is one keeper at a time.
 //!
 //! It also cleans up: as the subreaper of its keepers it inherits the processes of a keeper that was killed, and kills them
@@ -170,7 +170,7 @@ impl LauncherServer<'_> {
         !self.remembered.iter().any(|message| matches!(message, ToKeeper::UseBridges(Some(_))))
     }
 
-    /// Starts a keeper and tells it what it must know before its caller can.
+    /// Starts a keeper and sends it the settings that it needs before its caller can.
     fn launch(&mut self) -> Result<(OwnedFd, OwnedFd), Failure> {
         if self.keeper.is_some() {
             return Err(Failure::new(WHAT, "another one is running"));
@@ -193,8 +193,8 @@ impl LauncherServer<'_> {
         Ok((ours, pidfd))
     }
 
-    /// Reaps the keeper, and kills what it has left: with namespaces the kernel does so too, but without there may be
-    /// processes that no init watches any more. Bridges to containers end by themselves, when they have removed those.
+    /// Reaps the keeper, and kills the processes that it has left. With namespaces the kernel does so too; without them,
+    /// there may be processes that no init watches any more. Bridges to containers end by themselves, when they have removed those.
     fn bury(&mut self) {
         let own = rustix::process::getpid();
         let (native, until) = (self.is_native(), Instant::now() + DIE);

@@ -222,8 +222,8 @@ impl KeeperProcess {
 impl Drop for KeeperProcess {
     fn drop(&mut self) {
         self.close();
-        // Waited for, not left to PID 1: in many containers that is a program which does not expect children. One that
-        // still has cells which do not die goes on without us, so that their ids stay taken.
+        // The keeper is waited for, not left to PID 1: in many containers, PID 1 is a program that does not expect
+        // children. A keeper whose cells do not die continues without this process, so that their ids stay taken.
         let patience = if self.lost_cells() > 0 { LEAVE } else { DELETE };
         let _ = wait_for(&self.pidfd, Instant::now() + patience);
         let pidfd = rustix::process::WaitId::PidFd(self.pidfd.as_fd());

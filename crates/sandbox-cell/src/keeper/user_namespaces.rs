@@ -24,10 +24,10 @@ use crate::identity::{self, acting_as};
 use crate::rootfs;
 use crate::wire::{self, Received};
 
-/// How many are kept, used or not.
+/// The maximum number of namespaces that are kept, used or not.
 const MOST_KEPT: usize = 64;
 
-/// How long a helper may take for a step.
+/// The time limit of a step of a helper.
 const STEP: Timespec = timespec(Duration::from_secs(1));
 
 /// The ids of a cell's user namespace.

@@ -18,10 +18,10 @@ use sandbox_base::random::random_token;
 
 const PREFIX: &str = "sandbox-run-cells-";
 
-/// How old a directory must be before its lock is tried, because a new keeper may not have taken it yet.
+/// The age of a directory before its lock is tried, because a new keeper may not have taken it yet.
 pub(crate) const SWEEP_AGE: Duration = Duration::from_secs(10);
 
-/// How many names the keeper removes itself.
+/// The maximum number of names that the keeper removes itself.
 const SMALL: usize = 64;
 
 /// The directory that contains those of a keeper's cells.

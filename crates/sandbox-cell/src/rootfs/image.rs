@@ -1,4 +1,4 @@
-//! The root of a cell that uses an image instead of the host's system directories.
+//! The root of a cell that uses an image instead of system directories of the host.
 //!
 //! An image contains untrusted links, so no part of it may be mounted when the targets of the cell's mounts are
 //! resolved: mounts and volumes come first, into a root without links. The image's entries are then mounted around

@@ -63,7 +63,7 @@ const OWN_INODES: u64 = 1 + WRITABLE.len() as u64;
 const MASKED_FILES: [&str; 5] = ["cmdline", "kallsyms", "kcore", "keys", "locks"];
 const MASKED_DIRS: [&str; 2] = ["acpi", "scsi"];
 
-/// Where the whole writable tmpfs is attached, so that its parts can be cloned. Only init may enter.
+/// The path at which the whole writable tmpfs is attached, so that its parts can be cloned. Only init may enter.
 const STAGING: &str = "mnt";
 
 /// Names of the user and the group in a cell.
@@ -75,10 +75,10 @@ const HOSTS: &str = "127.0.0.1 localhost sandbox\n::1 localhost\n";
 const RESOLV: &str = "nameserver 127.0.0.1\noptions attempts:1\n";
 const NSSWITCH: &str = "passwd: files\ngroup: files\nhosts: files dns\n";
 
-/// What is the same in all cells of a specification.
+/// The parts that all cells of a specification share.
 #[derive(Clone, Copy)]
 pub(crate) struct Parts<'a> {
-    /// An unpacked image to use instead of the host's system directories.
+    /// An unpacked image that replaces the system directories of the host.
     pub(crate) image: Option<&'a Path>,
     /// The cell's mounts.
     pub(crate) mounts: &'a [Mount],
@@ -101,7 +101,7 @@ impl<'a> Parts<'a> {
     }
 }
 
-/// What a cell has for itself.
+/// The parts that each cell has for itself.
 #[derive(Clone, Copy)]
 pub(crate) struct OwnParts<'a> {
     /// The writable tmpfs.

@@ -11,7 +11,7 @@ use super::policy::{Policy, Rule, SyscallAction, Test};
 const NUMBER_OFFSET: u32 = 0;
 const ARCH_OFFSET: u32 = 4;
 const ARGS_OFFSET: u32 = 16;
-/// Where the high half of an argument is, on a little-endian machine.
+/// The offset of the high half of an argument, on a little-endian machine.
 const HIGH_HALF: u32 = 4;
 
 // Instruction codes.

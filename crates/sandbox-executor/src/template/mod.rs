@@ -29,16 +29,16 @@ mod translate;
 
 pub(crate) use translate::Translator;
 
-/// The variable through which a template gets what it has to print at its end.
+/// The variable with the text that a template has to print at its end.
 pub(crate) const TOKEN: &str = "TEMPLATE_TOKEN";
 
-/// The argument with which this program renders what it reads.
+/// The argument with which this program renders its standard input.
 pub const RENDER_COMMAND: &str = "render-template";
 
-/// Where the program that renders is in its cell.
+/// The path of the renderer in its cell.
 const RENDERER_PATH: &str = "/opt/renderer";
 
-/// How many instructions a template may use.
+/// The maximum number of instructions of a template.
 const FUEL: u64 = 1_000_000;
 
 /// Characters that mark the snippet's place in the rendered text, and that do not occur in practice.
@@ -74,7 +74,7 @@ pub(crate) struct Lines {
     count: usize,
 }
 
-/// What the program in the cell reads.
+/// The input of the renderer.
 #[derive(Debug, Serialize, Deserialize)]
 struct RenderTask {
     template: TemplateRequest,
@@ -85,7 +85,7 @@ struct RenderTask {
 }
 
 impl TemplateRequest {
-    /// Renders a snippet in a cell of its own. `renderer` is a program that does it when it is called with
+    /// Renders a snippet in a separate cell. `renderer` is a program that does it when it is called with
     /// [`RENDER_COMMAND`].
     pub(crate) fn render(
         &self,
@@ -145,7 +145,7 @@ impl TemplateRequest {
     }
 }
 
-/// Renders what it is given and returns the answer. To be called in a cell.
+/// Renders a job and returns the answer. To be called in a cell.
 #[must_use]
 pub fn render(job: &[u8]) -> Vec<u8> {
     let answer =

@@ -165,7 +165,7 @@ async fn a_cancelled_job_never_starts() {
     }
 }
 
-/// What can happen to a job that was cancelled while it was running.
+/// The possible ends of a job that was cancelled while it was running.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Fate {
     Finishes,

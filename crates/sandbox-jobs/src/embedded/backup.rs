@@ -32,7 +32,7 @@ fn copy<K: Key + 'static, V: Value + 'static>(
 }
 
 impl Embedded {
-    /// Copies the store to a file that must not exist. The copy is the state of one moment; changes go on meanwhile.
+    /// Copies the store to a file that must not exist. The copy is the state of one moment; changes continue meanwhile.
     pub async fn backup(&self, file: &Path) -> Result<()> {
         let copied = create_private(file).map_err(redb::StorageError::from)?;
         let copied = Database::builder().create_with_backend(FileBackend::new(copied)?)?;

@@ -11,7 +11,7 @@ use super::{FileError, Result};
 /// Below this much free space, and four times what they add, new jobs are refused. Results and events may use it.
 const RESERVE: u64 = 1 << 20;
 
-/// How long a read waits for the file to be opened again.
+/// The time for which a read waits for the file to be opened again.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Opens the backend of the database: once at the start, and again after an error.

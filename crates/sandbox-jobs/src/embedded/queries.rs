@@ -43,7 +43,7 @@ pub(super) fn list(
     for (scanned, id) in ids.enumerate() {
         let id = id?;
         if scanned == MOST_SCANNED {
-            // The page goes on behind the last job that was looked at.
+            // The next page begins behind the last job that was looked at.
             return Ok(Page { jobs, next: Some(JobId::from_number(id.saturating_add(1))) });
         }
         let Some(header) = headers.get(id)?.and_then(|bytes| JobHeader::decode(bytes.value())) else { continue };

@@ -39,7 +39,7 @@ pub(super) const EXPIRING: TableDefinition<'_, (u64, u128), ()> = TableDefinitio
 pub(super) const RUNNING: TableDefinition<'_, u128, ()> = TableDefinition::new("running");
 /// Jobs by the time of their end.
 pub(super) const ENDED: TableDefinition<'_, (u64, u128), ()> = TableDefinition::new("ended");
-/// What each owner has: waiting jobs, running jobs, bytes, and when it was last served.
+/// The accounts of each owner: waiting jobs, running jobs, bytes, and when it was last served.
 pub(super) const ACCOUNTS: TableDefinition<'_, &str, (u64, u64, u64, u64)> = TableDefinition::new("accounts");
 /// When the next attempt of a webhook is due.
 pub(super) const DELIVERIES: TableDefinition<'_, u128, u64> = TableDefinition::new("deliveries");
@@ -67,7 +67,7 @@ pub(super) fn create_tables(transaction: &WriteTransaction) -> Result<()> {
     Ok(())
 }
 
-/// What an owner has.
+/// The accounts of an owner.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(super) struct OwnerUsage {
     pub(super) waiting: u64,
@@ -106,7 +106,7 @@ pub(super) fn header(transaction: &WriteTransaction, id: JobId) -> Result<Option
     Ok(found.and_then(|bytes| JobHeader::decode(bytes.value())))
 }
 
-/// Where the indexes by state have a job.
+/// The key of a job in the indexes by state.
 #[derive(PartialEq)]
 enum IndexPlace {
     Ready(String, u8, u64),

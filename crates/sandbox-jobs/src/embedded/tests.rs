@@ -119,7 +119,7 @@ fn output(data: String) -> RunEvent {
     RunEvent::Stdout(OutputChunk { data, ..OutputChunk::default() })
 }
 
-/// Checks that the accounts are what is stored.
+/// Checks that the accounts match the stored jobs.
 fn assert_consistent(store: &Embedded, when: &str) {
     let check = |transaction: &ReadTransaction| {
         let (mut bytes, mut waiting, mut running) = (0, 0, 0);
@@ -163,7 +163,7 @@ async fn a_full_disk_refuses_new_jobs_and_recovers_by_itself() {
     };
     assert!(matches!(error, FileError::Full), "{error}");
     for _ in 0..5 {
-        // Reads go on, and refusals stay clear.
+        // Reads continue, and refusals stay clear.
         let all = store.list(Filter::default(), 100, None).await.expect("list");
         assert_eq!(all.jobs.len(), ids.len().min(MOST_SCANNED));
         assert!(store.get(ids[0]).await.expect("get").is_some());

@@ -15,7 +15,7 @@ use super::{FileError, Result};
 /// The most operations in one transaction.
 const BATCH: usize = 512;
 
-/// What an operation needs before it is answered.
+/// The durability that an operation needs before it is answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Need {
     /// That others see it. A durable commit follows at once.

@@ -14,7 +14,7 @@ use super::{LEASE, RESULT_EVENT, RedisStore, Result, parse, scripts};
 use crate::header::{Interruption, JobHeader};
 use crate::model::{JobId, JobStatus, NewJob};
 
-/// How much is moved in one step.
+/// The maximum number of jobs that are moved in one step.
 const AT_ONCE: usize = 100;
 
 /// An entry of a stream: its id, and its fields.

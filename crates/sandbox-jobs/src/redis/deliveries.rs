@@ -9,7 +9,7 @@ use crate::model::{Job, JobId, Webhook};
 /// The longest time between two looks for webhooks, in case a notification was lost.
 const DELIVERIES: Duration = Duration::from_secs(30);
 
-/// How soon webhooks are looked for again if some owners were left out.
+/// The pause before webhooks are looked for again if some owners were left out.
 const DELIVERIES_LEFT_OUT: Duration = Duration::from_millis(250);
 
 impl RedisStore {

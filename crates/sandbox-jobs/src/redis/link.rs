@@ -180,7 +180,7 @@ impl RedisLink {
         Ok(wire)
     }
 
-    /// A connection of its own for notifications.
+    /// A separate connection for notifications.
     pub(super) async fn notifications(&self) -> RedisResult<PubSub> {
         within(CONNECT_IN_ALL, Box::pin(async { self.client().await?.get_async_pubsub().await })).await
     }
@@ -275,7 +275,7 @@ impl LiveWire {
     }
 }
 
-/// A connection for some calls. It tells the link when it has failed.
+/// A connection for some calls. It notifies the link when it has failed.
 pub(super) struct RedisConnection {
     wire: LiveWire,
     generation: u64,
@@ -283,7 +283,7 @@ pub(super) struct RedisConnection {
 }
 
 impl RedisConnection {
-    /// Waits until enough replicas have what was written on this connection, if the settings say so.
+    /// Waits until enough replicas have the writes of this connection, if the settings demand it.
     pub(super) async fn wait_for_replicas(&mut self) -> RedisResult<()> {
         let wanted = self.link.settings.replicas;
         if wanted == 0 {

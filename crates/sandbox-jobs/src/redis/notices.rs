@@ -37,7 +37,7 @@ impl Drop for Notices {
     }
 }
 
-/// What is waited for.
+/// The notifications that tasks wait for.
 struct NoticeBoard {
     state: Mutex<BoardState>,
     /// The set of followed jobs has changed.

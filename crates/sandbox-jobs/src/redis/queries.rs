@@ -12,7 +12,7 @@ use crate::model::{Filter, Job, JobId, Page, Progress, Summary};
 /// The time that a probe may take.
 const PROBE: Duration = Duration::from_millis(1400);
 
-/// How many headers are read at once for a list.
+/// The number of headers that are read at once for a list.
 const LISTED_AT_ONCE: usize = 200;
 
 impl RedisStore {
@@ -52,7 +52,7 @@ impl RedisStore {
         Ok(Some(header.job(request, parse(part(2)), parse(part(1)))))
     }
 
-    /// How far a job is.
+    /// The state of a job.
     pub(crate) async fn progress(&self, id: JobId) -> Result<Option<Progress>> {
         Ok(self.header(id).await?.map(|header| header.progress()))
     }

@@ -19,7 +19,7 @@ use crate::model::{
 /// A request of at least so many bytes is read apart from the step that takes its job, which stops all of Redis.
 const LARGE_REQUEST: u64 = 64 << 10;
 
-/// How long it is taken for granted that the jobs of one owner still wait.
+/// The time for which the jobs of one owner are assumed to wait still.
 const TURNS_HOLD: Duration = Duration::from_secs(1);
 
 /// Owners, and owners of suspects, as scripts return them.
@@ -30,7 +30,7 @@ fn named((owners, suspects): WrittenTurns) -> Turns {
     Turns { owners: named(owners), suspects: named(suspects) }
 }
 
-/// What a worker asks before it takes a job.
+/// The parameters of a worker's question before it takes a job.
 #[derive(Debug, Clone, Default, PartialEq)]
 struct TurnsAsked {
     most_bytes: u64,
@@ -44,8 +44,8 @@ impl TurnsAsked {
     }
 }
 
-/// Whose turn it is, as far as is known without asking: taking a job tells it too. Only for jobs of a single owner, where
-/// there is no order that could have changed.
+/// The next owners, as far as they are known from the last job that was taken, without another question. Only for jobs
+/// of a single owner, where no order could have changed.
 #[derive(Debug, Default)]
 pub(super) struct KnownTurns {
     asked: Option<TurnsAsked>,
@@ -124,7 +124,7 @@ impl RedisStore {
         Ok(Backlog { waiting, age: Duration::try_from_secs_f64(age).unwrap_or_default() })
     }
 
-    /// Whose jobs wait for a worker with these labels. Owners with more bytes than this are left out.
+    /// The owners whose jobs wait for a worker with these labels. Owners with more bytes than this are left out.
     pub(crate) async fn next_owners(&self, most_bytes: u64, labels: &Labels) -> Result<Turns> {
         // What is queued from now on wakes those who wait for work, whether this call sees it or not.
         let work = *self.notices.work().borrow();

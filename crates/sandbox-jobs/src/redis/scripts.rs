@@ -255,7 +255,7 @@ local since = tonumber(call('ZRANGE', READY_SINCE, 0, 0, 'WITHSCORES')[2])
 return {number(COUNTERS, 'queued'), string.format('%.3f', since and math.max(now() - since, 0) or 0)}
 ";
 
-    /// Whose turn it is: see [`TURNS`], whose arguments it has.
+    /// The next owners: see [`TURNS`], whose arguments it has.
     OWNERS = &[TURNS, "return turns(2)"].concat();
 
     /// Starts an attempt of the job of an owner that is first in some lanes. Arguments: the owner, the lease, whether the job

@@ -15,7 +15,7 @@ const USUAL_PRIMARY: &str = "mymaster";
 /// The most Sentinels or cluster nodes in a URL.
 const MOST_NODES: usize = 100;
 
-/// How to reach Redis. Its debug output has no passwords.
+/// The connection settings of Redis. Their debug output has no passwords.
 #[derive(Clone)]
 pub struct RedisSettings {
     pub(super) topology: Topology,

@@ -14,7 +14,7 @@ use crate::model::{JobId, JobStatus};
 /// The longest time between two sweeps. A lease that begins after one has not ended before the next.
 pub(super) const SWEEP: Duration = LEASE;
 
-/// How many jobs are deleted in one step.
+/// The maximum number of jobs that are deleted in one step.
 const FORGOTTEN_AT_ONCE: usize = 100;
 
 /// When there is something to look for again: the notification of work that was known at the last look, and the time at which

@@ -10,7 +10,7 @@ use super::{RESULT_EVENT, RedisStore, Result, decoded, json, scripts, unexpected
 use crate::header::{Interruption, JobHeader, Sequel, gave_up, restarted};
 use crate::model::{Attempt, JobId, JobStatus};
 
-/// How often a step that another one has overtaken is tried.
+/// The number of attempts of a step that another one has overtaken.
 pub(super) const MOST_TRIES: usize = 50;
 
 /// A change of a job.

@@ -6,7 +6,7 @@ const HEADER: usize = 12;
 const TYPE_A: u16 = 1;
 const CLASS_IN: u16 = 1;
 
-/// How long an answer may be cached, in seconds.
+/// The time for which an answer may be cached, in seconds.
 const TIME_TO_LIVE: u32 = 30;
 
 /// A question.

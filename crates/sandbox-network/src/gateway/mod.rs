@@ -45,7 +45,7 @@ const MOST_LOOK_UPS: usize = 8;
 /// The maximum number of addresses whose names are remembered.
 const MOST_KNOWN: usize = 1024;
 
-/// How long a silent connection is kept.
+/// The idle timeout of a connection.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The time for looking a host up and connecting to it, across all of its addresses.

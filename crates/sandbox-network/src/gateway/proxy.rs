@@ -15,7 +15,7 @@ use crate::web_address::WebAddress;
 /// The maximum length of a request head.
 const LONGEST_HEAD: u64 = 16 << 10;
 
-/// How long a client may take to send it.
+/// The time limit for a client to send the head of its request.
 const HEAD: Duration = Duration::from_secs(30);
 
 /// Serves one connection.

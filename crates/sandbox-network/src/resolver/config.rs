@@ -25,7 +25,7 @@ pub(super) fn addresses_in_hosts(text: &str, name: &str) -> Vec<IpAddr> {
     addresses
 }
 
-/// How to ask which name servers.
+/// The name servers, and how to query them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct ResolverConfig {
     pub(super) servers: Vec<SocketAddr>,
@@ -50,7 +50,7 @@ impl Default for ResolverConfig {
 
 impl ResolverConfig {
     /// Reads the text of `/etc/resolv.conf`. As in the C library, lines that cannot be read are ignored, and a host without
-    /// name servers has one of its own.
+    /// name servers is its own name server.
     pub(super) fn parse(text: &str) -> Self {
         let mut config = Self::default();
         let mut search = None;

@@ -42,7 +42,7 @@ fn ask_servers(config: &ResolverConfig, name: &str, ipv6: bool, deadline: Lookup
                 // One of two types is better than none.
                 (Some(addresses), _) if !addresses.is_empty() => return Some(addresses),
                 (Some(addresses), Ok(())) => return Some(addresses),
-                // The server has answered that it cannot tell; a search can go on.
+                // The server has answered that it does not know; a search can continue.
                 (None, Ok(())) => failed = Some(vec![]),
                 (_, Err(_)) => {}
             }

@@ -9,7 +9,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// What a cell in these tests is made for.
+/// The order of a cell in these tests.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct FakeOrder {
     name: &'static str,

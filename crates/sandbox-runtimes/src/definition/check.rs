@@ -31,7 +31,7 @@ impl Definition {
         }
     }
 
-    /// Checks what is looked for on the host.
+    /// Checks the programs and files that are looked for on the host.
     fn check_commands(&self) -> Result<(), String> {
         let tools = self.tools().map(|(name, tool)| (name.as_str(), &tool.commands));
         for (name, commands) in [("find", &self.find.commands)].into_iter().chain(tools) {

@@ -20,10 +20,10 @@ use crate::auth::Keys;
 use crate::prepare::PrepareChoice;
 use crate::web::{AllowedHost, Cors};
 
-/// What a server does.
+/// The role of a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ServerRole {
-    /// Serves clients and runs what they ask for.
+    /// Serves clients and carries out their runs.
     All,
     /// Serves clients, and leaves jobs to workers.
     Api,
@@ -190,7 +190,7 @@ pub(crate) fn command() -> Command {
 #[error("{}", .0.join("\n"))]
 pub(crate) struct ConfigError(pub(crate) Vec<String>);
 
-/// Where Redis is, if there is one.
+/// The settings of Redis, if it is used.
 #[cfg(feature = "redis")]
 fn redis(values: &mut Values<'_>) -> Option<sandbox_jobs::RedisSettings> {
     use sandbox_jobs::RedisSettings;
@@ -444,7 +444,7 @@ fn read_file(path: &Path) -> Result<BTreeMap<String, String>, String> {
     Ok(values)
 }
 
-/// How much of the job store may be used.
+/// The quotas of the job store.
 fn bounds(values: &mut Values<'_>, keys: usize) -> StoreLimits {
     let waiting = values.number("queue", 0..=u64::MAX).unwrap_or_default();
     let waiting_per_owner = if !values.text("queue-per-key").is_empty() {
@@ -458,7 +458,7 @@ fn bounds(values: &mut Values<'_>, keys: usize) -> StoreLimits {
     StoreLimits { waiting, waiting_per_owner, bytes_per_owner }
 }
 
-/// How many connections one address may have.
+/// The maximum number of connections of one address.
 fn per_address(values: &mut Values<'_>, of: usize) -> usize {
     match values.optional("max-connections-per-address") {
         None => of.div_ceil(2),

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use sandbox_base::units::{parse_duration, parse_size};
 
-/// The text of each setting with where it came from, and what is wrong with some of them.
+/// The text of each setting with its origin, and the errors in them.
 pub(super) struct Values<'a> {
     pub(super) values: &'a BTreeMap<&'static str, (String, &'static str)>,
     pub(super) errors: &'a mut Vec<String>,
@@ -33,7 +33,7 @@ impl<'a> Values<'a> {
         Some(self.text(flag).to_owned()).filter(|text| !text.is_empty())
     }
 
-    /// Something that is read from text, and what it should have been.
+    /// A value that is read from text, and the form that was expected.
     pub(super) fn parsed<T: FromStr>(&mut self, flag: &str, what: &str) -> Option<T> {
         let text = self.text(flag);
         let value = text.parse().ok();

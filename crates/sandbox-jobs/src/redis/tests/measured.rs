@@ -6,7 +6,7 @@
 
 use super::*;
 
-/// What a server does that has no work: it sweeps, looks for jobs and webhooks, and waits.
+/// The work of an idle server: it sweeps, looks for jobs and webhooks, and waits.
 async fn idle(store: Arc<RedisStore>) {
     let second = Duration::from_secs(1);
     let works = async {
