@@ -183,7 +183,6 @@ impl<'a> Execution<'a> {
         let stage = Stage {
             cell: &artifact.cell,
             artifact_mounts: mounts,
-            host_mounts: &[],
             prestart,
             command: &artifact.command,
             files: &files,

@@ -195,7 +195,7 @@ impl Executor {
             let artifact_mounts: Vec<Mount> = plan.install.iter().chain(&plan.compile).map(shown).collect();
             let prestart = prestart_for_run(plan, std::iter::empty());
             let expect = |spec, artifact_mounts, prestart| {
-                self.cells.pool.expect(&WantedCell { spec, artifact_mounts, host_mounts: &[], prestart });
+                self.cells.pool.expect(&WantedCell { spec, artifact_mounts, prestart });
             };
             expect(&plan.cell, &artifact_mounts, prestart.as_ref());
             if let Some(compile) = &plan.compile {
@@ -280,7 +280,6 @@ impl Execution<'_> {
         let stage = Stage {
             cell: &plan.cell,
             artifact_mounts: &artifact_mounts,
-            host_mounts: &plan.host_mounts,
             prestart,
             command: &plan.command,
             files: &files,

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 
 use sandbox_base::LimitKind;
 use sandbox_cell::archive::FileCaps;
-use sandbox_cell::{CellSpec, Command, Mount, Network, PROXY_PORT, WORK_DIR};
+use sandbox_cell::{CellSpec, Command, Network, PROXY_PORT, WORK_DIR};
 use sandbox_network::AddressPolicy;
 use sandbox_runtimes::{ArtifactKind, Runtime, StageName, WarmUp, set_all};
 use serde::{Deserialize, Serialize};
@@ -20,7 +20,7 @@ use crate::cache_key::CacheKey;
 use crate::images::toolchain_image;
 use crate::input_files::InputFile;
 use crate::request::{Request, RequestError, Source};
-use crate::resolve::{HostMount, Resolved};
+use crate::resolve::Resolved;
 use crate::settings::Settings;
 use crate::template::Translator;
 use crate::verdict::ErrorPatterns;
@@ -76,8 +76,6 @@ pub(crate) struct Plan {
     pub(crate) install: Option<ArtifactPlan>,
     pub(crate) compile: Option<ArtifactPlan>,
     pub(crate) cell: CellSpec,
-    /// Host directories that the request has mounted in it, read-only.
-    pub(crate) host_mounts: Vec<Mount>,
     /// What may be reached from it.
     pub(crate) address_policy: AddressPolicy,
     pub(crate) command: Command,
@@ -116,7 +114,6 @@ impl Plan {
             install: None,
             compile: None,
             cell,
-            host_mounts: vec![],
             address_policy,
             command,
             zygote: None,
@@ -208,21 +205,17 @@ impl Request {
         if let Some(workdir) = &self.workdir {
             plan.command.cwd = PathBuf::from(WORK_DIR).join(workdir);
         }
-        for HostMount { mount, is_dir } in &resolved.mounts {
-            // A cell that is ready can still show a directory.
-            let list = if mount.writable || !is_dir { &mut plan.cell.mounts } else { &mut plan.host_mounts };
-            list.push(mount.clone());
-        }
+        plan.cell.mounts.extend(resolved.mounts.iter().cloned());
         for volume in &self.volumes {
             if let Some((name, volume)) = volume.volume() {
                 if plan.named_volumes.contains(&name) {
-                    return Err(RequestError::Place(format!("duplicate volume '{name}'")));
+                    return Err(RequestError::Directory(format!("duplicate volume '{name}'")));
                 }
                 plan.named_volumes.push(name);
                 plan.cell.volumes.push(volume);
             }
         }
-        check_volumes(&self.volumes, settings).map_err(RequestError::Place)?;
+        check_volumes(&self.volumes, settings).map_err(RequestError::Directory)?;
         Ok(plan)
     }
 }

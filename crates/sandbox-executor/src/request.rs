@@ -157,7 +157,7 @@ pub enum RequestError {
     Missing(#[from] Missing),
     /// A volume or working directory that is not acceptable.
     #[error("{0}")]
-    Place(String),
+    Directory(String),
     /// A path that is not acceptable.
     #[error(transparent)]
     Path(#[from] PathError),
@@ -218,7 +218,7 @@ impl Request {
         self.check_words()?;
         input_files::check(&self.files)?;
         if let Some(workdir) = &self.workdir {
-            check_workdir(workdir).map_err(RequestError::Place)?;
+            check_workdir(workdir).map_err(RequestError::Directory)?;
         }
         if self.packages.len() > MOST_PACKAGES {
             return Err(RequestError::Package(format!("{} packages exceed the maximum of 200", self.packages.len())));

@@ -34,13 +34,6 @@ impl<const N: usize> From<[(&str, &str); N]> for HostVariables {
     }
 }
 
-/// A directory or file of the host that a request shows.
-#[derive(Debug, Clone)]
-pub(crate) struct HostMount {
-    pub(crate) mount: Mount,
-    pub(crate) is_dir: bool,
-}
-
 /// Why something of the host could not be found out.
 #[derive(Debug)]
 pub(crate) enum Unresolved {
@@ -54,7 +47,7 @@ pub(crate) enum Unresolved {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Resolved {
     /// For each volume that is a directory or file of the host.
-    pub(crate) mounts: Vec<HostMount>,
+    pub(crate) mounts: Vec<Mount>,
     pub(crate) variables: HostVariables,
     /// What a template has to print at its end; none without a template.
     pub(crate) token: Option<String>,
@@ -64,9 +57,7 @@ impl Resolved {
     pub(crate) fn new(request: &Request, settings: &Settings, variables: &HostVariables) -> Result<Self, Unresolved> {
         let mut mounts = vec![];
         for mount in request.volumes.iter().filter_map(|volume| volume.mount(settings)) {
-            let mount = mount.map_err(|why| Unresolved::Request(RequestError::Place(why)))?;
-            let is_dir = mount.source.is_dir();
-            mounts.push(HostMount { mount, is_dir });
+            mounts.push(mount.map_err(|why| Unresolved::Request(RequestError::Directory(why)))?);
         }
         let token = request.template.is_some().then(new_token).transpose();
         let token = token.map_err(|error| Unresolved::Failure(failure("cannot draw a random token", &error)))?;

@@ -60,8 +60,6 @@ pub(crate) struct Stage<'a> {
     pub(crate) cell: &'a CellSpec,
     /// What was made before and is shown in it.
     pub(crate) artifact_mounts: &'a [Mount],
-    /// What else of the host is shown in it, read-only.
-    pub(crate) host_mounts: &'a [Mount],
     /// What could wait for the command.
     pub(crate) prestart: Option<Prestart>,
     pub(crate) command: &'a Command,
@@ -142,12 +140,7 @@ impl Stage<'_> {
     ) -> Result<StageEnd, StageError> {
         let is_cancelled = || is_readable(cancel, Duration::ZERO);
         let prestart = self.prestart.as_ref();
-        let wanted = WantedCell {
-            spec: self.cell,
-            artifact_mounts: self.artifact_mounts,
-            host_mounts: self.host_mounts,
-            prestart,
-        };
+        let wanted = WantedCell { spec: self.cell, artifact_mounts: self.artifact_mounts, prestart };
         let TakenCell { mut cell, start, late_mounts, refill } = cells.pool.take(&wanted, &is_cancelled)?;
         if self.last {
             cells.keeper.close();

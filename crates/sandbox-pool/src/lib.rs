@@ -104,8 +104,6 @@ pub struct WantedCell<'a> {
     pub spec: &'a CellSpec,
     /// Mounts of what was made for many runs. A prestarted process sees them too.
     pub artifact_mounts: &'a [Mount],
-    /// Mounts of host directories that belong to this run.
-    pub host_mounts: &'a [Mount],
     /// What could wait in it.
     pub prestart: Option<&'a Prestart>,
 }
@@ -190,26 +188,24 @@ impl Pool {
 
     /// A cell for a run. It gives up waiting for one when `cancelled` says that its caller is gone.
     pub fn take(&self, wanted: &WantedCell<'_>, cancelled: &dyn Fn() -> bool) -> Result<TakenCell, TakeError> {
-        let WantedCell { spec, artifact_mounts, host_mounts, prestart } = *wanted;
-        let all = [artifact_mounts, host_mounts].concat();
+        let WantedCell { spec, artifact_mounts, prestart } = *wanted;
         let refill = RefillGuard::new(self.shared.as_ref());
         if let Some(shared) = &self.shared {
             let prestart = prestart.filter(|prestart| shared.warm_starts.allow(prestart));
-            if let Some(order) =
-                prestart.and_then(|prestart| CellOrder::warm(spec, artifact_mounts, host_mounts, prestart))
+            if let Some(order) = prestart.and_then(|prestart| CellOrder::warm(spec, artifact_mounts, prestart))
                 && let Some(cell) = self.take_ready(shared, &order, cancelled)?
             {
-                return Ok(TakenCell { cell, start: StartKind::Warm, late_mounts: host_mounts.to_vec(), refill });
+                return Ok(TakenCell { cell, start: StartKind::Warm, late_mounts: vec![], refill });
             }
-            if let Some(order) = CellOrder::plain(spec, &all)
+            if let Some(order) = CellOrder::plain(spec, artifact_mounts)
                 && let Some(cell) = self.take_ready(shared, &order, cancelled)?
             {
-                return Ok(TakenCell { cell, start: StartKind::Ready, late_mounts: all, refill });
+                return Ok(TakenCell { cell, start: StartKind::Ready, late_mounts: artifact_mounts.to_vec(), refill });
             }
             shared.counts.misses.fetch_add(1, Ordering::Relaxed);
         }
         let mut spec = spec.clone();
-        spec.mounts.extend(all);
+        spec.mounts.extend(artifact_mounts.iter().cloned());
         let cell = self.keeper.create(&spec).map_err(TakeError::Failed)?;
         Ok(TakenCell { cell, start: StartKind::Cold, late_mounts: vec![], refill })
     }
@@ -217,9 +213,9 @@ impl Pool {
     /// Makes such a cell ready before a run needs one.
     pub fn expect(&self, wanted: &WantedCell<'_>) {
         let Some(shared) = &self.shared else { return };
-        let WantedCell { spec, artifact_mounts, host_mounts, prestart } = *wanted;
-        let warm = prestart.and_then(|prestart| CellOrder::warm(spec, artifact_mounts, host_mounts, prestart));
-        let plain = CellOrder::plain(spec, &[artifact_mounts, host_mounts].concat());
+        let WantedCell { spec, artifact_mounts, prestart } = *wanted;
+        let warm = prestart.and_then(|prestart| CellOrder::warm(spec, artifact_mounts, prestart));
+        let plain = CellOrder::plain(spec, artifact_mounts);
         let mut shelves = shared.lock();
         for order in warm.into_iter().chain(plain) {
             shelves.expect(&order, Instant::now(), |id| self.start_maker_of(shared, id, &order));

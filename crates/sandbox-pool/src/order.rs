@@ -19,11 +19,11 @@ pub(crate) struct CellOrder {
 }
 
 impl CellOrder {
-    /// The order that serves `spec`, if there is one. Cells with writable host directories or with a gateway are not kept
-    /// ready: they belong to one run.
+    /// The order that serves `spec`, if there is one. Cells with volumes of the host or with a gateway are not kept ready:
+    /// they belong to one run, and need a stricter filter.
     pub(crate) fn plain(spec: &CellSpec, shown: &[Mount]) -> Option<Self> {
-        let writable = spec.mounts.iter().chain(shown).any(|mount| mount.writable);
-        if writable || matches!(spec.network, Network::Gateway(_)) || !spec.disabled_layers().is_empty() {
+        let has_volumes = spec.mounts.iter().chain(shown).any(|mount| mount.writable || mount.foreign);
+        if has_volumes || matches!(spec.network, Network::Gateway(_)) || !spec.disabled_layers().is_empty() {
             return None;
         }
         let mut limits = Limits::default();
@@ -36,13 +36,8 @@ impl CellOrder {
 
     /// The same with a prestarted process. A zygote is worth its memory only where many runs are alike, so its cells have
     /// no network, and those of programs the default disk. The limits of compilers are the operator's, and always alike.
-    pub(crate) fn warm(
-        spec: &CellSpec,
-        artifact_mounts: &[Mount],
-        host_mounts: &[Mount],
-        prestart: &Prestart,
-    ) -> Option<Self> {
-        let mut order = Self::plain(spec, host_mounts)?;
+    pub(crate) fn warm(spec: &CellSpec, artifact_mounts: &[Mount], prestart: &Prestart) -> Option<Self> {
+        let mut order = Self::plain(spec, &[])?;
         let has_other_disk = prestart.kind == PrestartKind::Program && order.spec.limits != Limits::default();
         // The memory limit could not be lowered below what the child uses already.
         let has_too_little = spec.limits.memory() < LEAST_WARM;

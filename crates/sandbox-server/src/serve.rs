@@ -45,6 +45,9 @@ pub(crate) async fn serve(app: &Arc<App>, config: &Config) -> Result<(), String>
         .await
         .map_err(|error| format!("cannot listen on {}: {error}", config.listen))?;
     let address = listener.local_addr().map_err(|error| error.to_string())?;
+    // From the moment at which a log names the address, signals are handled.
+    let mut interrupted = signal(SignalKind::interrupt()).map_err(|error| error.to_string())?;
+    let mut terminated = signal(SignalKind::terminate()).map_err(|error| error.to_string())?;
     greet(address, app);
     let router = router(app, config);
     let retention = config.retention;
@@ -58,8 +61,6 @@ pub(crate) async fn serve(app: &Arc<App>, config: &Config) -> Result<(), String>
     keep_running(app, "job sweep", worker::sweep);
     keep_running(app, "webhooks", webhook::deliver);
     keep_running(app, "expiry", move |app| forget_old_jobs(app, retention));
-    let mut interrupted = signal(SignalKind::interrupt()).map_err(|error| error.to_string())?;
-    let mut terminated = signal(SignalKind::terminate()).map_err(|error| error.to_string())?;
     let connections = Connections::new(ConnectionLimits {
         total: config.max_connections,
         per_origin: config.max_connections_per_address,

@@ -117,7 +117,6 @@ impl TemplateRequest {
         let stage = Stage {
             cell: &cell,
             artifact_mounts: &[],
-            host_mounts: &[],
             prestart: None,
             command: &Command::new([RENDERER_PATH, RENDER_COMMAND]),
             files: &Archive::new().map_err(|error| failure("cannot render the template", &error))?,

@@ -324,3 +324,21 @@ fn warm_starts_are_reported() {
     let cold = Server::start(&["--cold"]);
     assert_eq!(cold.get("/health").1["warm_starts"]["python"], "no interpreters or compilers are kept warm");
 }
+
+#[test]
+fn a_volume_of_the_host_is_in_every_run() {
+    let shared = tempfile::tempdir().unwrap();
+    std::fs::write(shared.path().join("data"), "shared").unwrap();
+    std::fs::set_permissions(shared.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let path = shared.path().to_str().unwrap();
+    let server = Server::start_with(&[], &[("SANDBOX_VOLUME_PATHS", path)]);
+    let request = json!({"code": "open('/shared/data').read()", "volumes": [format!("{path}:/shared")]});
+    let without = json!({"code": "import os; os.path.exists('/shared')"});
+    for _ in 0..3 {
+        assert_eq!(server.post(&request).1["result"], "'shared'");
+        // Until a cell is ready that the next run could take.
+        let warm = || server.post(&without).1["metrics"]["start"] == "warm";
+        eventually("another run starts warm", warm);
+        assert_eq!(server.post(&without).1["result"], "False");
+    }
+}
