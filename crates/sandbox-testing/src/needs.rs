@@ -1,5 +1,5 @@
 //! What a test needs from its host. Without it, the test fails in CI and prints a `skipped:` line elsewhere. The only
-//! tests that CI may skip are those of an [`SkipReason`].
+//! tests that CI may skip are those of an `SkipReason`.
 
 use std::io::Write;
 use std::path::Path;
