@@ -141,6 +141,7 @@ fn javascript_ends_as_without_a_runner() {
         ("main.js", "console.log('once'); JSON.parse('{')"),
         ("main.js", "console.log('once'); new.target; throw new Error('after it')"),
         ("main.js", "console.log('once'); new Function('(')"),
+        ("main.js", "console.log('once', process.getActiveResourcesInfo()); return 2"),
         ("main.js", "process.on('exit', () => { throw new Error('at the end') })"),
         ("main.js", "process.on('exit', () => process.exit(6))"),
         ("main.js", "process.on('uncaughtException', () => console.log('caught')).on('exit', () => { throw 1 })"),
