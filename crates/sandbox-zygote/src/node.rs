@@ -6,6 +6,7 @@
 //! as an addon, with a function that makes the process a zygote.
 //!
 //! - V8 asks the kernel to exclude its heap from forks (`MADV_DONTFORK`). That request is not passed on.
+//! - V8 spreads its heap over the address space, which makes forks expensive: see `heap.rs`.
 //! - It has threads: see `threads.rs`.
 //! - The descriptors of the event loops are the zygote's: two cells that share them could communicate through them. A
 //!   child replaces them with new descriptors of the same kind, and the event loop of the program creates fresh ones.
@@ -16,8 +17,10 @@
 
 use core::ffi::c_void;
 use core::ptr::{null, null_mut};
+use core::sync::atomic::{AtomicBool, Ordering};
 
 use crate::entry::{CommandText, ZygoteFds, fork, sandbox_wait, serve};
+use crate::heap;
 use crate::large_pages::sandbox_use_large_pages;
 use crate::rehearsal::{is_rehearsal, rehearse, sandbox_end_rehearsal};
 use crate::syscall::{SYS_CLOSE, SYS_DUP2, SYS_GETPID, SYS_GETRANDOM, SYS_MADVISE, call, exit, must, plain};
@@ -146,9 +149,13 @@ unsafe extern "C" fn exchange_fds(env: Env, info: *const c_void) -> Value {
     null()
 }
 
-/// Moves the code of Node.js into large pages.
+/// Whether this zygote uses large pages.
+static LARGE_PAGES: AtomicBool = AtomicBool::new(false);
+
+/// Moves the code of Node.js into large pages, and has the heap follow once no thread can write to it.
 unsafe extern "C" fn use_large_pages(_: Env, _: *const c_void) -> Value {
     sandbox_use_large_pages();
+    LARGE_PAGES.store(true, Ordering::Relaxed);
     null()
 }
 
@@ -186,6 +193,9 @@ unsafe extern "C" fn become_zygote(env: Env, _: *const c_void) -> Value {
         on_exit(at_exit, null_mut());
         bring_to_rest();
         let children = Children::new(event_loop);
+        if LARGE_PAGES.load(Ordering::Relaxed) {
+            heap::use_large_pages();
+        }
         let is_rehearsal = rehearse(fork);
         let park = if is_rehearsal { REHEARSAL } else { serve(CONTROL, ZygoteFds::Replaced(&children), fork) };
         if is_rehearsal {
