@@ -3,7 +3,7 @@
 // by itself that it is one, it is started again and told.
 'use strict';
 const fs = require('fs');
-const vm = require('vm');
+const { Script } = require('vm');
 const Module = require('module');
 
 const result = process.env.RESULT;
@@ -62,16 +62,28 @@ const compile = Module.prototype._compile;
 Module.prototype._compile = function (content, filename, ...rest) {
   // Only the first one is the program.
   Module.prototype._compile = compile;
-  const source = content.replace(/^#!/, '//');
-  try {
-    new vm.Script(source, { filename });
-  } catch (error) {
-    const isModule = /import statement|import call|'export'|await is only valid|import\.meta/.test(error.message);
+  const source = content.startsWith('#!') ? `//${content.slice(2)}` : content;
+  const evaluated = JSON.stringify(`${source}\n//# sourceURL=${filename}`);
+  // A program that is not a script is found out when its evaluation fails: then nothing of it has run. Only `new.target`
+  // is allowed in an evaluation and not in a script.
+  let problem = source.includes('target') ? whyNoScript(source, filename) : undefined;
+  let value;
+  let hasRun = false;
+  attempt: if (!problem) {
+    // Not `catch`, which would make this the place where the program's errors come from.
+    try {
+      value = compile.call(this, `return eval(${evaluated})`, filename, ...rest);
+      hasRun = true;
+    } finally {
+      if (!hasRun) problem = whyNoScript(source, filename);
+      if (problem) break attempt;
+    }
+  }
+  if (problem) {
+    const isModule = /import statement|import call|'export'|await is only valid|import\.meta/.test(problem.message);
     if (isModule && !noticesModules && !process.execArgv.includes(AS_MODULES)) return startAgain();
     return compile.call(this, content, filename, ...rest);
   }
-  const evaluated = JSON.stringify(`${source}\n//# sourceURL=${filename}`);
-  const value = compile.call(this, `return eval(${evaluated})`, filename, ...rest);
   const keep = (value) => {
     if (value !== undefined) leave('value', require('util').inspect(value, { depth: 6, maxArrayLength: 1000 }));
   };
@@ -79,6 +91,15 @@ Module.prototype._compile = function (content, filename, ...rest) {
   else keep(value);
   return undefined;
 };
+
+function whyNoScript(source, filename) {
+  try {
+    new Script(source, { filename });
+  } catch (error) {
+    return error;
+  }
+  return undefined;
+}
 
 function startAgain() {
   const words = [...process.execArgv, AS_MODULES, ...process.argv.slice(1)];

@@ -18,7 +18,10 @@ const modules = ['assert', 'async_hooks', 'buffer', 'child_process', 'crypto', '
   'https', 'net', 'os', 'perf_hooks', 'readline', 'stream', 'stream/promises', 'string_decoder', 'timers',
   'timers/promises', 'tty', 'url', 'util', 'v8', 'worker_threads', 'zlib'];
 for (const name of modules) require(name);
+const net = require('net');
 const { performance } = require('perf_hooks');
+const v8 = require('v8');
+const { Socket } = net;
 const addon = { exports: {} };
 process.dlopen(addon, library);
 
@@ -37,21 +40,54 @@ function rehearse() {
   delete require.cache[file];
   for (const key of Object.keys(Module._pathCache)) if (key.includes(file)) delete Module._pathCache[key];
 
-  const ends = Buffer.alloc(8);
+  const ends = new Int32Array(2);
   addon.exports.pipe(ends);
-  const stream = new (require('net').Socket)({ fd: ends.readInt32LE(4), readable: false, writable: true });
+  const [input, output] = ends;
+  const stream = new Socket({ fd: output, readable: false, writable: true });
+  // What Node.js adds to a standard stream.
+  stream._type = 'pipe';
+  stream.fd = output;
+  stream._isStdio = true;
+  stream.destroySoon = stream.destroy;
+  const { _destroy } = stream;
+  stream._destroy = function (...words) { return _destroy.apply(this, words); };
   const console = new (require('console').Console)({ stdout: stream, stderr: stream });
   console.log('text', 1, 1.5, true, null, undefined, [1, 'x', { b: 2 }], { a: { b: [] } }, new Map([[1, 2]]));
   console.error('%s %d', 'text', 1, new Error('text'));
   stream.destroy();
-  fs.closeSync(ends.readInt32LE(0));
+  // A standard stream is made when it is first used. Here that fails halfway, so that each child makes its own.
+  net.Socket = function () { throw stream; };
+  for (const [fd, name] of [[1, '_stdout'], [2, '_stderr']]) {
+    const exchanged = Int32Array.of(fd, input);
+    addon.exports.exchange(exchanged);
+    try {
+      globalThis.console[name];
+    } catch {
+      // As intended. Had it not failed, the self-test would find no output.
+    }
+    addon.exports.exchange(exchanged);
+  }
+  net.Socket = Socket;
+  fs.closeSync(input);
 
+  setTimeout(() => {}, 1);
   clearTimeout(setTimeout(() => {}, 1));
   process.chdir(process.cwd());
   fs.readlinkSync('/proc/self');
+  performance.now();
+  process.exitCode;
+  // What Node.js itself runs before a program.
+  /^/.exec('');
+  process._tickCallback();
+  // What this leaves in the event loop (a timer that is due, streams to close) is done here, not in every child.
+  Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 2);
+  addon.exports.turn();
   process._tickCallback();
 }
+// The engine learns from the first call on, not only from later ones.
+v8.setFlagsFromString('--no-lazy-feedback-allocation');
 for (let times = 0; times < 20; times++) rehearse();
+v8.setFlagsFromString('--lazy-feedback-allocation');
 if (fs.existsSync(path.join(path.dirname(library), 'large-pages'))) addon.exports.useLargePages();
 
 const replace = (object, name, make) => {
@@ -67,6 +103,7 @@ const prototype = Object.getPrototypeOf(performance);
 replace(prototype, 'now', (now) => function () { return now.call(this) - begin; });
 replace(prototype, 'timeOrigin', (origin) => function () { return origin.call(this) + begin; });
 replace(process, 'uptime', (uptime) => () => uptime() - begin / 1000);
+performance.now();
 
 function setVariables(wanted) {
   for (const name of Object.keys(process.env)) if (!wanted.has(name)) delete process.env[name];
@@ -113,10 +150,11 @@ start(usualWords, new Map(environment));
 
 // What the rehearsal runs, a child of which no run knows: it finds out which pages programs change.
 fs.writeFileSync(first, `require('fs').unlinkSync(__filename); console.log('text', [1, 'x'].map(String)); [1, { a: 2 }]`);
+const numbers = new Int32Array(new ArrayBuffer(4));
 const place = addon.exports.serve();
 if (place === undefined) process.reallyExit(0);
-const buffer = Buffer.from(Int32Array.of(place).buffer);
-const command = place < 0 ? usual : addon.exports.wait(buffer);
+numbers[0] = place;
+const command = place < 0 ? usual : addon.exports.wait(numbers);
 if (command === usual) {
   process.chdir(cwd);
 } else {
@@ -130,5 +168,5 @@ if (command === usual) {
     return [pair.slice(0, at), pair.slice(at + 1)];
   })));
 }
-if (place >= 0 && buffer.readInt32LE(0) !== usualId) setId(buffer.readInt32LE(0));
+if (place >= 0 && numbers[0] !== usualId) setId(numbers[0]);
 begin = performance.now();

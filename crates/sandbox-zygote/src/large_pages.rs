@@ -1,4 +1,4 @@
-//! Large pages for the code of the interpreter.
+//! Large pages for the code of the interpreter, and for data that few children write to.
 //!
 //! A fork copies the page tables of anonymous memory, but not those of mapped files. So every child would map the
 //! interpreter's code again, sixteen pages with each fault, and unmap it page by page at its end. The zygote therefore
@@ -10,7 +10,11 @@ use core::ptr::{copy_nonoverlapping, null_mut};
 
 use crate::syscall::{SYS_MADVISE, SYS_MMAP, SYS_MPROTECT, SYS_MREMAP, SYS_MUNMAP, call, plain};
 
-const LARGE: usize = 2 << 20;
+pub(crate) const LARGE: usize = 2 << 20;
+
+pub(crate) const READ: usize = 1;
+pub(crate) const WRITE: usize = 2;
+const EXECUTE: usize = 4;
 
 /// The C library's `Elf64_Phdr`: a part of a program that is loaded.
 #[repr(C)]
@@ -82,15 +86,12 @@ unsafe fn move_region(start: usize, end: usize, has_code: bool) {
     let (first, last) = (start.next_multiple_of(LARGE), end - end % LARGE);
     if has_code && first < last {
         // SAFETY: as the caller promises.
-        unsafe { move_block(first, last - first) };
+        unsafe { move_block(first, last - first, READ | EXECUTE) };
     }
 }
 
-/// Moves code to other memory at the same address.
-unsafe fn move_block(start: usize, length: usize) {
-    const READ: usize = 1;
-    const WRITE: usize = 2;
-    const EXECUTE: usize = 4;
+/// Moves memory to other pages at the same address. Nothing else may write to it meanwhile.
+unsafe fn move_block(start: usize, length: usize, protection: usize) {
     const PRIVATE_ANONYMOUS: usize = 0x22;
     const USE_LARGE_PAGES: usize = 14;
     const COLLAPSE: usize = 25;
@@ -109,7 +110,7 @@ unsafe fn move_block(start: usize, length: usize) {
         // From here on, large pages are a condition: with small ones, every fork would copy the entries of all.
         let is_large = call(SYS_MADVISE, [copy, length, COLLAPSE, 0, 0, 0]) == 0;
         let is_moved = is_large
-            && call(SYS_MPROTECT, [copy, length, READ | EXECUTE, 0, 0, 0]) == 0
+            && call(SYS_MPROTECT, [copy, length, protection, 0, 0, 0]) == 0
             && call(SYS_MREMAP, [copy, length, length, MOVE_TO_ADDRESS, start, 0]) >= 0;
         // What is left. Another thread may already have mapped something where the copy was.
         let (before, after) = (copy - mapped, mapped + LARGE - copy);
@@ -122,5 +123,22 @@ unsafe fn move_block(start: usize, length: usize) {
         if !is_moved {
             call(SYS_MUNMAP, [mapped, whole, 0, 0, 0, 0]);
         }
+    }
+}
+
+/// Moves as much data of a region as fills large pages. Where not all of it can be written to, it stays.
+///
+/// # Safety
+///
+/// No other thread may write to it.
+pub(crate) unsafe fn move_data(start: usize, end: usize) {
+    const POPULATE_WRITE: usize = 23;
+    let mut block = start.next_multiple_of(LARGE);
+    while block + LARGE <= end {
+        if plain(SYS_MADVISE, [block, LARGE, POPULATE_WRITE]) == 0 {
+            // SAFETY: as the caller promises. All of it exists, and can be read and written.
+            unsafe { move_block(block, LARGE, READ | WRITE) };
+        }
+        block += LARGE;
     }
 }

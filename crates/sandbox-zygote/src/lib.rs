@@ -34,6 +34,8 @@ extern crate std;
 #[cfg(target_arch = "x86_64")]
 pub mod entry;
 #[cfg(target_arch = "x86_64")]
+pub mod heap;
+#[cfg(target_arch = "x86_64")]
 pub mod jvm;
 #[cfg(target_arch = "x86_64")]
 pub mod large_pages;

@@ -6,6 +6,7 @@
 //! as an addon, with a function that makes the process a zygote.
 //!
 //! - V8 asks the kernel to exclude its heap from forks (`MADV_DONTFORK`). That request is not passed on.
+//! - V8 spreads its heap over the address space, which makes forks expensive: see `heap.rs`.
 //! - It has threads: see `threads.rs`.
 //! - The descriptors of the event loops are the zygote's: two cells that share them could communicate through them. A
 //!   child replaces them with new descriptors of the same kind, and the event loop of the program creates fresh ones.
@@ -16,14 +17,17 @@
 
 use core::ffi::c_void;
 use core::ptr::{null, null_mut};
+use core::sync::atomic::{AtomicBool, Ordering};
 
 use crate::entry::{CommandText, ZygoteFds, fork, sandbox_wait, serve};
+use crate::heap;
 use crate::large_pages::sandbox_use_large_pages;
 use crate::rehearsal::{is_rehearsal, rehearse, sandbox_end_rehearsal};
-use crate::syscall::{SYS_CLOSE, SYS_GETPID, SYS_GETRANDOM, SYS_MADVISE, call, exit, must, plain};
+use crate::syscall::{SYS_CLOSE, SYS_DUP2, SYS_GETPID, SYS_GETRANDOM, SYS_MADVISE, call, exit, must, plain};
 use crate::threads::{bring_to_rest, in_child, need};
 
 const SYS_FSTAT: usize = 5;
+const SYS_DUP: usize = 32;
 const SYS_EPOLL_WAIT: usize = 232;
 const SYS_EVENTFD2: usize = 290;
 const SYS_EPOLL_CREATE1: usize = 291;
@@ -89,6 +93,8 @@ pub unsafe extern "C" fn napi_register_module_v1(env: Env, exports: Value) -> Va
         (c"wait", wait_for_program),
         (c"pipe", make_pipe),
         (c"useLargePages", use_large_pages),
+        (c"exchange", exchange_fds),
+        (c"turn", turn_event_loop),
     ];
     for (name, callback) in functions {
         let mut function = null();
@@ -128,9 +134,49 @@ unsafe extern "C" fn make_pipe(env: Env, info: *const c_void) -> Value {
     null()
 }
 
-/// Moves the code of Node.js into large pages.
+/// Exchanges two descriptors, whose numbers are in a buffer of eight bytes.
+unsafe extern "C" fn exchange_fds(env: Env, info: *const c_void) -> Value {
+    // SAFETY: the values come from Node.js.
+    let (data, length) = unsafe { argument(env, info) };
+    if length == 8 {
+        // SAFETY: the buffer has eight bytes.
+        let [first, second] = unsafe { data.cast::<[i32; 2]>().read_unaligned() }.map(|fd| fd as usize);
+        let spare = must(plain(SYS_DUP, [first]));
+        must(plain(SYS_DUP2, [second, first]));
+        must(plain(SYS_DUP2, [spare, second]));
+        plain(SYS_CLOSE, [spare]);
+    }
+    null()
+}
+
+/// Whether this zygote uses large pages.
+static LARGE_PAGES: AtomicBool = AtomicBool::new(false);
+
+/// Moves the code of Node.js into large pages, and has the heap follow once no thread can write to it.
 unsafe extern "C" fn use_large_pages(_: Env, _: *const c_void) -> Value {
     sandbox_use_large_pages();
+    LARGE_PAGES.store(true, Ordering::Relaxed);
+    null()
+}
+
+/// The event loop of this thread.
+unsafe fn event_loop_of(env: Env) -> *mut c_void {
+    type Loop = unsafe extern "C" fn(Env, *mut *mut c_void) -> i32;
+    let mut event_loop = null_mut();
+    // SAFETY: the type is that of Node.js's function, which gets storage for its result.
+    unsafe { need::<Loop>(c"napi_get_uv_event_loop")(env, &raw mut event_loop) };
+    if event_loop.is_null() {
+        exit(126);
+    }
+    event_loop
+}
+
+/// Has the event loop do what is due, without waiting. Otherwise every child would do it.
+unsafe extern "C" fn turn_event_loop(env: Env, _: *const c_void) -> Value {
+    const NO_WAIT: i32 = 2;
+    type Run = unsafe extern "C" fn(*mut c_void, i32) -> i32;
+    // SAFETY: the type is that of the event loop's function, and this thread owns the loop.
+    unsafe { need::<Run>(c"uv_run")(event_loop_of(env), NO_WAIT) };
     null()
 }
 
@@ -139,18 +185,17 @@ unsafe extern "C" fn use_large_pages(_: Env, _: *const c_void) -> Value {
 unsafe extern "C" fn become_zygote(env: Env, _: *const c_void) -> Value {
     const CONTROL: i32 = 3;
     const REHEARSAL: i32 = -1;
-    type Loop = unsafe extern "C" fn(Env, *mut *mut c_void) -> i32;
     type Number = unsafe extern "C" fn(Env, i32, *mut Value) -> i32;
-    let (mut event_loop, mut place) = (null_mut(), null());
+    let mut place = null();
     // SAFETY: the types are those of Node.js's functions, and each gets storage for its results.
     unsafe {
-        need::<Loop>(c"napi_get_uv_event_loop")(env, &raw mut event_loop);
-        if event_loop.is_null() {
-            exit(126);
-        }
+        let event_loop = event_loop_of(env);
         on_exit(at_exit, null_mut());
         bring_to_rest();
         let children = Children::new(event_loop);
+        if LARGE_PAGES.load(Ordering::Relaxed) {
+            heap::use_large_pages();
+        }
         let is_rehearsal = rehearse(fork);
         let park = if is_rehearsal { REHEARSAL } else { serve(CONTROL, ZygoteFds::Replaced(&children), fork) };
         if is_rehearsal {
