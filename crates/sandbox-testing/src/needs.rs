@@ -3,7 +3,6 @@
 
 use std::io::Write;
 use std::path::Path;
-use std::process::Command;
 
 /// Variables that forbid skipping a test.
 const REQUIRED: [&str; 2] = ["CI", "SANDBOX_TEST_REQUIRE"];
@@ -61,14 +60,17 @@ pub fn freezer() -> bool {
         && that("the freezer of cgroup v1", Path::new("/sys/fs/cgroup/freezer/cgroup.procs").exists())
 }
 
+/// The kernel's `TMPFS_MAGIC`.
+const TMPFS: rustix::fs::FsWord = 0x0102_1994;
+
 /// Whether a test that writes to a mounted directory, with the ids of its owner, may continue.
 #[must_use = "return from the test if this is false"]
 pub fn mapped_ids(dir: &Path) -> bool {
     let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
     let mut version = release.split(['.', '-']).map_while(|number| number.parse::<u32>().ok());
     let is_old = (version.next(), version.next()) < (Some(6), Some(3));
-    let kind = Command::new("stat").args(["--file-system", "--format=%T"]).arg(dir).output().unwrap();
-    !SkipReason::OldTmpfs.permits(is_old && kind.stdout == b"tmpfs\n")
+    let is_tmpfs = rustix::fs::statfs(dir).unwrap().f_type == TMPFS;
+    !SkipReason::OldTmpfs.permits(is_old && is_tmpfs)
 }
 
 /// Whether a test that starts Docker's engine may continue.

@@ -37,7 +37,8 @@ fn memory_is_sampled() {
         (&"memory_limit".into(), &"memory".into()),
         "{result:#}"
     );
-    let Some(fine) = python("x = bytearray(30 << 20)\nimport time; time.sleep(0.1)", &["--memory", "64m"]) else {
+    let Some(fine) = python("x = bytearray(30 << 20)\nimport time; time.sleep(0.1)", &["--memory", "64m", "-t", "20s"])
+    else {
         return;
     };
     assert_eq!(fine["verdict"], "ok");
