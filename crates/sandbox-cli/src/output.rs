@@ -17,7 +17,7 @@ use serde::Serialize;
 use crate::args::Format;
 use crate::progress::StepProgress;
 use crate::save::Unsaved;
-use crate::terminal::Neutraliser;
+use crate::terminal::{Colours, Neutraliser};
 
 /// Bytes to write, and the stream.
 type Portion = (Stream, Vec<u8>);
@@ -46,10 +46,12 @@ impl Printer {
     /// A printer; `raw` passes control sequences to a terminal, `quiet` prints no messages.
     pub(crate) fn new(format: Format, raw: bool, quiet: bool) -> std::io::Result<Self> {
         let broken = eventfd(0, EventfdFlags::CLOEXEC)?;
-        let neutral = |terminal: bool| (terminal && format == Format::Text && !raw).then(Neutraliser::default);
+        let is_filtered = format == Format::Text && !raw;
+        let stdout = (is_filtered && std::io::stdout().is_terminal()).then(|| Colours::of(&std::io::stdout()));
+        let stderr = (is_filtered && std::io::stderr().is_terminal()).then(|| Colours::of(&std::io::stderr()));
         Ok(Self {
             format,
-            neutralisers: [neutral(std::io::stdout().is_terminal()), neutral(std::io::stderr().is_terminal())],
+            neutralisers: [stdout, stderr].map(|colours| colours.map(Neutraliser::with)),
             events: EventEncoder::default(),
             last_byte: None,
             writer: None,
@@ -157,7 +159,7 @@ impl Observer for Printer {
         match self.format {
             Format::Json => {}
             Format::Text => {
-                self.last_byte = bytes.last().copied();
+                self.last_byte = bytes.last().copied().or(self.last_byte);
                 let bytes = match &mut self.neutralisers[stream as usize] {
                     Some(neutraliser) => neutraliser.filter(bytes),
                     None => bytes.to_vec(),
@@ -214,7 +216,9 @@ pub(crate) const DIM: Style = Style::new().dimmed();
 pub(crate) fn summary(result: &RunResult) -> String {
     let metrics = &result.metrics;
     let (mark, style) = if result.success { ("✓", GOOD) } else { ("✗", BAD) };
-    let mut line = format!("{style}{mark} {}{style:#}", result.verdict.name());
+    // Only a person cancels a run of the command line.
+    let verdict = if result.verdict == Verdict::Cancelled { "interrupted" } else { result.verdict.name() };
+    let mut line = format!("{style}{mark} {verdict}{style:#}");
     if let Some(why) = reason(result) {
         line.push_str(": ");
         line.push_str(&why);
@@ -254,6 +258,7 @@ pub(crate) fn summary(result: &RunResult) -> String {
 fn reason(result: &RunResult) -> Option<String> {
     let error = printable(result.error.as_ref()?);
     match (result.verdict, result.limit, result.exit_code) {
+        (Verdict::Cancelled, ..) => None,
         (Verdict::CompileError | Verdict::PackageError, ..) => Some(error),
         (Verdict::RuntimeError, _, Some(code)) if !error.starts_with("exited") => {
             Some(format!("{error} (exit code {code})"))
