@@ -257,7 +257,8 @@ impl Request {
                 return Err(RequestError::Nul { what: "an environment variable" });
             }
         }
-        let words = argv.iter().chain(&self.args).chain(&module).chain(self.env.iter().flat_map(|(name, value)| [name, value]));
+        let words =
+            argv.iter().chain(&self.args).chain(&module).chain(self.env.iter().flat_map(|(name, value)| [name, value]));
         let size: usize = words.map(|word| word.len() + 2).sum();
         if size > MAX_WORDS { Err(RequestError::LongWords { size }) } else { Ok(()) }
     }

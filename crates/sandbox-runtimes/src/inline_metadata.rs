@@ -88,9 +88,8 @@ fn script_block(script: &str) -> Result<Option<(usize, String)>, InlineError> {
         }
         let comment = lines[at..].iter().take_while(|line| **line == "#" || line.starts_with("# ")).count();
         let length = lines[at..at + comment].iter().rposition(|line| *line == CLOSING);
-        let length = length.ok_or_else(|| {
-            error("the block is not closed by a line '# ///'; each line in it starts with '#'")
-        })?;
+        let length = length
+            .ok_or_else(|| error("the block is not closed by a line '# ///'; each line in it starts with '#'"))?;
         let content = lines[at..at + length].iter().map(|line| line.get(2..).unwrap_or_default());
         let text: String = content.flat_map(|line| [line, "\n"]).collect();
         if text.len() > MAX_BLOCK {
@@ -129,7 +128,10 @@ mod tests {
         for (script, expected) in [
             ("1\n# /// script\n# x = \nprint()", "(line 2): the block is not closed by a line '# ///'"),
             ("# /// script\n# dependencies = [\"a\"\n# ///\n", "(line 2): "),
-            ("# /// script\n#\n# dependencies = 1\n# ///\n", "(line 3): invalid type: integer `1`, expected a sequence"),
+            (
+                "# /// script\n#\n# dependencies = 1\n# ///\n",
+                "(line 3): invalid type: integer `1`, expected a sequence",
+            ),
             ("# /// script\n# dependancies = []\n# ///\n", "(line 2): unknown field `dependancies`"),
             ("# /// script\n# requires-python = \"3.11\"\n# ///\n", "(line 2): invalid version requirement '3.11'"),
             ("# /// script\n# ///\n\n# /// script\n# ///\n", "(line 4): there is another block in line 1"),

@@ -38,7 +38,8 @@ impl fmt::Display for Requirement {
 impl Requirement {
     /// Reads a requirement.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
-        let refuse = || format!("invalid version requirement '{}': expected one such as >=3.11 or >=3.9,<3.13", shorten(text));
+        let refuse =
+            || format!("invalid version requirement '{}': expected one such as >=3.11 or >=3.9,<3.13", shorten(text));
         let pattern = Regex::new(CLAUSE).map_err(|error| error.to_string())?;
         let clauses = text.split(',').map(|clause| {
             let parts = pattern.captures(clause)?;
@@ -92,7 +93,10 @@ impl Clause {
 /// Compares versions number by number; a number that is missing is 0.
 fn compare(a: &[u32], b: &[u32]) -> Ordering {
     let number = |of: &[u32], at: usize| of.get(at).copied().unwrap_or(0);
-    (0..a.len().max(b.len())).map(|at| number(a, at).cmp(&number(b, at))).find(|order| order.is_ne()).unwrap_or(Ordering::Equal)
+    (0..a.len().max(b.len()))
+        .map(|at| number(a, at).cmp(&number(b, at)))
+        .find(|order| order.is_ne())
+        .unwrap_or(Ordering::Equal)
 }
 
 #[cfg(test)]

@@ -185,7 +185,8 @@ impl Registry {
         let name = interpreter(script)?.to_ascii_lowercase();
         let plain = name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.');
         let called = |wanted: &str| {
-            let known = |definition: &Definition| names(definition).chain(&definition.find.commands).any(|n| n == wanted);
+            let known =
+                |definition: &Definition| names(definition).chain(&definition.find.commands).any(|n| n == wanted);
             self.definitions.iter().find(|definition| known(definition))
         };
         called(&name).or_else(|| called(plain))

@@ -195,7 +195,9 @@ impl Planner<'_> {
         let inline = format.read(script).map_err(|error| RequestError::Inline(format!("{entry}: {error}")))?;
         if let Some(unmet) = inline.requires.filter(|requires| !requires.is_met_by(&runtime.version)) {
             let (title, version) = (language.title(), &runtime.version);
-            return Err(RequestError::Inline(format!("{entry} requires {title} {unmet}; the toolchain is {title} {version}")));
+            return Err(RequestError::Inline(format!(
+                "{entry} requires {title} {unmet}; the toolchain is {title} {version}"
+            )));
         }
         Ok(inline.packages)
     }
