@@ -48,7 +48,11 @@ fn flag(argument: &Arg) -> String {
     let takes = argument.get_num_args().is_some_and(|number| number.takes_values()) && !value.is_empty();
     match (argument.get_short(), argument.get_long()) {
         (None, None) if argument.is_last_set() => format!("-- <{value}>…"),
-        (None, None) => names.iter().map(|name| format!("<{name}>")).collect::<Vec<_>>().join(" "),
+        (None, None) => {
+            let many = argument.get_num_args().is_some_and(|number| number.max_values() > names.len());
+            let names: Vec<String> = names.iter().map(|name| format!("<{name}>")).collect();
+            names.join(" ") + if many { "…" } else { "" }
+        }
         (short, long) => {
             let names: Vec<String> = [short.map(|short| format!("-{short}")), long.map(|long| format!("--{long}"))]
                 .into_iter()
@@ -96,7 +100,7 @@ mod tests {
         let text = chapter(Command::new("c").version("1").about("does c").args([mode, words, rest]));
         assert!(text.starts_with("## c\n\ndoes c\n\n```text\nc [OPTIONS]"), "{text}");
         assert!(text.contains("| `-m, --mode <A\\|B>` | which one: `a`, `b` |"), "{text}");
-        assert!(text.contains("| `<A> <B>` | first the words |"), "{text}");
+        assert!(text.contains("| `<A> <B>…` | first the words |"), "{text}");
         assert!(text.contains("| `-- <ARG>…` | the rest |"), "{text}");
     }
 }
