@@ -1,7 +1,6 @@
 //! The command line, from its words to [`Arguments`], and the answer if they were refused.
 
 use std::ffi::OsString;
-use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 
 use clap::error::{ContextKind, ContextValue};
@@ -118,11 +117,6 @@ pub(crate) fn meant(file: &Path) -> Option<String> {
         Some(command) => format!("did you mean the command '{command}'?"),
         None => format!("run a program of the system with sandbox-run exec {word}"),
     })
-}
-
-/// Whether nothing was asked for, by a person.
-pub(crate) fn is_bare() -> bool {
-    std::env::args_os().len() <= 1 && std::io::stdin().is_terminal()
 }
 
 /// Prints the help or the version that was asked for, or why the command line was refused. Returns the exit code.

@@ -29,6 +29,8 @@ use std::process::ExitCode;
 use args::{Action, Arguments};
 use clap::CommandFactory;
 use clap::builder::PossibleValuesParser;
+use rustix::stdio::stdin;
+use rustix::termios::isatty;
 use sandbox_backends::GUEST_COMMAND;
 use sandbox_cell::Failure;
 use sandbox_executor::{Executor, RENDER_COMMAND};
@@ -57,7 +59,8 @@ fn start_executor(
 ) -> Option<Result<Executor, Failure>> {
     let others = ["doctor", "completions", "man", "help", "languages", "cache", sandbox_attack::NEIGHBOUR_COMMAND];
     let cell_commands = [RENDER_COMMAND, UNPACK_COMMAND, GUEST_COMMAND];
-    if invocation::is_bare() {
+    // Alone on a terminal, it prints help. Without one, code may come.
+    if first.is_none() && isatty(stdin()) {
         return None;
     }
     let first = first.unwrap_or_default();

@@ -30,8 +30,11 @@ pub(crate) struct Printer {
     format: Format,
     /// For each stream that goes to a terminal.
     neutralisers: [Option<Neutraliser>; 2],
+    /// Which streams go to a terminal.
+    terminals: [bool; 2],
     /// For `--format stream-json`.
     events: EventEncoder,
+    /// The last byte on a terminal.
     last_byte: Option<u8>,
     /// Started with the first bytes to write.
     writer: Option<(Sender<Portion>, JoinHandle<()>)>,
@@ -46,12 +49,14 @@ impl Printer {
     /// A printer; `raw` passes control sequences to a terminal, `quiet` prints no messages.
     pub(crate) fn new(format: Format, raw: bool, quiet: bool) -> std::io::Result<Self> {
         let broken = eventfd(0, EventfdFlags::CLOEXEC)?;
+        let terminals = [std::io::stdout().is_terminal(), std::io::stderr().is_terminal()];
         let is_filtered = format == Format::Text && !raw;
-        let stdout = (is_filtered && std::io::stdout().is_terminal()).then(|| Colours::of(&std::io::stdout()));
-        let stderr = (is_filtered && std::io::stderr().is_terminal()).then(|| Colours::of(&std::io::stderr()));
+        let stdout = (is_filtered && terminals[0]).then(|| Colours::of(&std::io::stdout()));
+        let stderr = (is_filtered && terminals[1]).then(|| Colours::of(&std::io::stderr()));
         Ok(Self {
             format,
             neutralisers: [stdout, stderr].map(|colours| colours.map(Neutraliser::with)),
+            terminals,
             events: EventEncoder::default(),
             last_byte: None,
             writer: None,
@@ -98,8 +103,10 @@ impl Printer {
                     let rest = neutraliser.map(Neutraliser::finish).unwrap_or_default();
                     self.queue(stream, rest);
                 }
-                if std::io::stdout().is_terminal() && self.last_byte.is_some_and(|byte| byte != b'\n') {
-                    self.queue(Stream::Stdout, b"\n".to_vec());
+                let terminal =
+                    [Stream::Stdout, Stream::Stderr].into_iter().find(|stream| self.terminals[*stream as usize]);
+                if let Some(stream) = terminal.filter(|_| self.last_byte.is_some_and(|byte| byte != b'\n')) {
+                    self.queue(stream, b"\n".to_vec());
                 }
             }
             Format::StreamJson => {
@@ -159,7 +166,9 @@ impl Observer for Printer {
         match self.format {
             Format::Json => {}
             Format::Text => {
-                self.last_byte = bytes.last().copied().or(self.last_byte);
+                if self.terminals[stream as usize] {
+                    self.last_byte = bytes.last().copied().or(self.last_byte);
+                }
                 let bytes = match &mut self.neutralisers[stream as usize] {
                     Some(neutraliser) => neutraliser.filter(bytes),
                     None => bytes.to_vec(),
