@@ -7,12 +7,12 @@ use std::path::{Path, PathBuf};
 
 use sandbox_base::{printable, reason};
 use sandbox_executor::{InputFile, Source};
+use sandbox_images::ArchiveFormat;
 use sandbox_runtimes::{Definition, Registry, interpreter};
 
-use crate::archive::{self, ArchiveFormat};
 use crate::args::CodeOptions;
 use crate::request::UsageError;
-use crate::{invocation, project};
+use crate::{archive, invocation, project};
 
 /// The maximum number of bytes read of a source file; a larger one is refused anyway.
 const MAX_READ: u64 = 16 << 20;

@@ -143,3 +143,55 @@ fn read_at(file: &File, at: u64, length: u64) -> Result<Vec<u8>, String> {
 fn damaged() -> String {
     "invalid archive: it is damaged, or not a zip file".to_owned()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    /// An archive of one uncompressed file.
+    fn zip(name: &str, content: &[u8]) -> Vec<u8> {
+        let mut checksum = flate2::Crc::new();
+        checksum.update(content);
+        let number = |number: usize, width: usize| number.to_le_bytes()[..width].to_vec();
+        let size = number(content.len(), 4);
+        let sizes = [checksum.sum().to_le_bytes().to_vec(), size.clone(), size, number(name.len(), 2)].concat();
+        let head =
+            [FILE_SIGNATURE.to_vec(), vec![0; 10], sizes.clone(), vec![0; 2], name.into(), content.to_vec()].concat();
+        let version = [ENTRY_SIGNATURE.to_vec(), vec![0, 3], vec![0; 10], sizes, vec![0; 8]].concat();
+        let entry = [version, number(0o100_755 << 16, 4), vec![0; 4], name.into()].concat();
+        let end = [END_SIGNATURE.to_vec(), vec![0; 8], number(entry.len(), 4), number(head.len(), 4), vec![0; 2]];
+        [head, entry, end.concat()].concat()
+    }
+
+    fn files(bytes: &[u8]) -> Result<Vec<(String, Vec<u8>, bool)>, String> {
+        let mut file = tempfile::tempfile().expect("tempfile");
+        file.write_all(bytes).expect("write");
+        let caps = super::super::ProjectCaps { files: 10, bytes: 1000 };
+        let mut unpacked = Unpacked { caps, files: vec![], bytes: 0 };
+        read(&file, &mut unpacked)?;
+        let files = unpacked.files.into_iter();
+        Ok(files.map(|file| (file.path.as_str().to_owned(), file.content, file.executable)).collect())
+    }
+
+    #[test]
+    fn damaged_archives_give_what_was_stored_or_an_error() {
+        let whole = zip("a/x.py", b"print(1)");
+        let stored = (b"print(1)".to_vec(), true);
+        assert_eq!(files(&whole), Ok(vec![("a/x.py".to_owned(), stored.0.clone(), stored.1)]));
+        assert_eq!(files(&[&b"comment before "[..], &whole].concat()), Err(damaged()));
+        for length in 0..whole.len() {
+            assert!(files(&whole[..length]).is_err(), "the first {length} bytes");
+        }
+        for at in 0..whole.len() {
+            for value in [0, 1, 0x7f, 0xff, whole[at] ^ 1, whole[at] ^ 0x80] {
+                let mut bytes = whole.clone();
+                bytes[at] = value;
+                // Names and modes have no checksum.
+                for (_, content, _) in files(&bytes).unwrap_or_default() {
+                    assert!(content == stored.0 || content.is_empty(), "byte {at} is {value}");
+                }
+            }
+        }
+    }
+}
