@@ -111,12 +111,13 @@ pub(crate) enum Action {
     ///
     /// A plain name is looked up in the sandbox (/usr/bin and the like). A file elsewhere on the host is mounted
     /// read-only in the sandbox.
+    #[command(override_usage = "sandbox-run exec [OPTIONS] <PROGRAM> [ARG]...")]
     #[command(after_help = "Examples:\n  sandbox-run exec ls -la /\n  sandbox-run exec --memory 64m ./hello world")]
     Exec {
         #[command(flatten)]
         run: Box<RunOptions>,
         /// The program and its arguments
-        #[arg(trailing_var_arg = true, required_unless_present = "image", help_heading = "Arguments")]
+        #[arg(trailing_var_arg = true, help_heading = "Arguments")]
         #[arg(value_names = ["PROGRAM", "ARG"], num_args = 0.., value_hint = ValueHint::CommandWithArguments)]
         argv: Vec<OsString>,
     },

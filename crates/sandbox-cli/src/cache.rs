@@ -11,7 +11,7 @@ use sandbox_runtimes::{ArtifactKind, ArtifactStore, ListedArtifact};
 
 use crate::args::CacheAction;
 use crate::exit_code;
-use crate::output::print_error;
+use crate::output::{print_error, unless_unread};
 
 /// Lists or prunes the cache.
 pub(crate) fn cache(action: Option<CacheAction>) -> u8 {
@@ -53,7 +53,7 @@ fn act(action: CacheAction) -> Result<(), String> {
             writeln!(out, "removed {}, {}{in_use}", entries(removed), format_size(bytes))
         }
     };
-    written.map_err(|error| reason(&error))
+    unless_unread(written).map_err(|error| reason(&error))
 }
 
 /// The time since an entry was used.

@@ -12,7 +12,7 @@ use sandbox_images::{ImageName, ListedImage, UNPACK_DIR, UnpackResult, pack};
 
 use crate::args::ImageAction;
 use crate::exit_code;
-use crate::output::{print_error, say};
+use crate::output::{print_error, say, unless_unread};
 use crate::request::image_store;
 use crate::run::Started;
 
@@ -61,7 +61,7 @@ fn act(action: ImageAction, executor: Option<Started>) -> Result<(), Failed> {
             Ok(())
         }
     };
-    written.map_err(|error| (reason(&error), exit_code::INTERNAL))
+    unless_unread(written).map_err(|error| (reason(&error), exit_code::INTERNAL))
 }
 
 fn import(

@@ -277,6 +277,11 @@ fn reason(result: &RunResult) -> Option<String> {
     }
 }
 
+/// Whether a list was printed; not if its reader has gone, which wants no more.
+pub(crate) fn unless_unread(written: std::io::Result<()>) -> std::io::Result<()> {
+    written.or_else(|error| if error.kind() == std::io::ErrorKind::BrokenPipe { Ok(()) } else { Err(error) })
+}
+
 /// Prints a line to standard error, coloured if that is a terminal that wants it.
 pub(crate) fn say(line: &str) {
     let _ = writeln!(anstream::stderr().lock(), "{line}");

@@ -89,6 +89,9 @@ pub(crate) fn program(
     settings: &mut Settings,
 ) -> Result<PreparedRequest, UsageError> {
     let mut workdir = None;
+    if options.image.is_none() && argv.is_empty() {
+        return Err("no program; name one, as in sandbox-run exec ls -la".to_owned());
+    }
     if let (Some(name), []) = (&options.image, argv.as_slice()) {
         let nothing = || format!("the image '{name}' has no default command; give one after --");
         let (own, dir) = own_command(&open_image(name, settings)?).ok_or_else(nothing)?;

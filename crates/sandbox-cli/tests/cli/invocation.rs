@@ -277,9 +277,11 @@ fn errors_of_limits_name_the_flag() {
 
 #[test]
 fn a_reader_that_leaves_is_told_nothing() {
-    let line = format!("{} exec yes | head -c 2", binary());
-    let output = Command::new("sh").args(["-c", &line]).output().unwrap();
-    assert_eq!((output.stdout, String::from_utf8_lossy(&output.stderr).into_owned()), (b"y\n".to_vec(), String::new()));
+    for (args, expected) in [("exec yes | head -c 2", "y\n"), ("languages | true", ""), ("cache | true", "")] {
+        let output = Command::new("sh").args(["-c", &format!("{} {args}", binary())]).output().unwrap();
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        assert_eq!((text(&output.stdout), text(&output.stderr)), (expected.to_owned(), String::new()), "{args}");
+    }
 }
 
 /// The output of a command on a terminal.
