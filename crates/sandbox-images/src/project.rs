@@ -65,24 +65,24 @@ impl ArchiveFormat {
 
 /// Reads the files of a project in an archive. A directory that holds all of them is left out of their names.
 pub fn read_project(file: &File, format: ArchiveFormat, caps: ProjectCaps) -> Result<Vec<ProjectFile>, String> {
-    let mut unpacked = Unpacked { caps, files: vec![], bytes: 0 };
+    let mut reader = ArchiveReader { caps, files: vec![], bytes: 0 };
     match format {
-        ArchiveFormat::Tar => unpacked.read_tar(BufReader::new(file))?,
-        ArchiveFormat::TarGzip => unpacked.read_tar(MultiGzDecoder::new(BufReader::new(file)))?,
-        ArchiveFormat::Zip => zip::read(file, &mut unpacked)?,
+        ArchiveFormat::Tar => reader.read_tar(BufReader::new(file))?,
+        ArchiveFormat::TarGzip => reader.read_tar(MultiGzDecoder::new(BufReader::new(file)))?,
+        ArchiveFormat::Zip => zip::read(file, &mut reader)?,
         ArchiveFormat::Other => return Err("unsupported format; use .tar, .tar.gz or .zip".to_owned()),
     }
-    Ok(unpacked.project())
+    Ok(reader.project())
 }
 
 /// The files of an archive that was read so far.
-struct Unpacked {
+struct ArchiveReader {
     caps: ProjectCaps,
     files: Vec<ProjectFile>,
     bytes: usize,
 }
 
-impl Unpacked {
+impl ArchiveReader {
     fn read_tar(&mut self, tar: impl Read) -> Result<(), String> {
         let invalid = |error: std::io::Error| format!("invalid archive: {}", reason(&error));
         // Its files, with a header and padding for each, and some longer names.

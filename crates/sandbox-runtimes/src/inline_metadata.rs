@@ -132,7 +132,7 @@ mod tests {
                 "# /// script\n#\n# dependencies = 1\n# ///\n",
                 "(line 3): invalid type: integer `1`, expected a sequence",
             ),
-            ("# /// script\n# dependancies = []\n# ///\n", "(line 2): unknown field `dependancies`"),
+            ("# /// script\n# needs = []\n# ///\n", "(line 2): unknown field `needs`"),
             ("# /// script\n# requires-python = \"3.11\"\n# ///\n", "(line 2): invalid version requirement '3.11'"),
             ("# /// script\n# ///\n\n# /// script\n# ///\n", "(line 4): there is another block in line 1"),
         ] {

@@ -29,7 +29,7 @@ mod tests {
             ("python3.12", "python3"),
             ("javascirpt", "javascript"),
             ("jav", "java"),
-            ("rsut", "rust"),
+            ("rusty", "rust"),
         ] {
             assert_eq!(meant(given), Some(expected), "{given}");
         }

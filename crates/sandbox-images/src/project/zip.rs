@@ -8,7 +8,7 @@ use flate2::CrcReader;
 use flate2::read::DeflateDecoder;
 use sandbox_base::reason;
 
-use super::{Unpacked, is_link};
+use super::{ArchiveReader, is_link};
 
 /// The record at the end, which a comment of up to 64 KiB may follow.
 const END_SIGNATURE: &[u8] = b"PK\x05\x06";
@@ -38,7 +38,7 @@ struct ZipEntry<'a> {
 }
 
 /// Reads the files of an archive.
-pub(super) fn read(file: &File, unpacked: &mut Unpacked) -> Result<(), String> {
+pub(super) fn read(file: &File, reader: &mut ArchiveReader) -> Result<(), String> {
     let directory = read_directory(file)?;
     let mut rest = directory.as_slice();
     while !rest.is_empty() {
@@ -62,7 +62,7 @@ pub(super) fn read(file: &File, unpacked: &mut Unpacked) -> Result<(), String> {
             8 => CrcReader::new(Box::new(DeflateDecoder::new(content))),
             _ => return Err(format!("'{shown}' is compressed with an unsupported method")),
         };
-        unpacked.add(name, is_executable, size, &mut checked)?;
+        reader.add(name, is_executable, size, &mut checked)?;
         if checked.crc().sum() != entry.checksum {
             return Err(format!("invalid archive: the checksum of '{shown}' does not match"));
         }
@@ -168,9 +168,9 @@ mod tests {
         let mut file = tempfile::tempfile().expect("tempfile");
         file.write_all(bytes).expect("write");
         let caps = super::super::ProjectCaps { files: 10, bytes: 1000 };
-        let mut unpacked = Unpacked { caps, files: vec![], bytes: 0 };
-        read(&file, &mut unpacked)?;
-        let files = unpacked.files.into_iter();
+        let mut reader = ArchiveReader { caps, files: vec![], bytes: 0 };
+        read(&file, &mut reader)?;
+        let files = reader.files.into_iter();
         Ok(files.map(|file| (file.path.as_str().to_owned(), file.content, file.executable)).collect())
     }
 
