@@ -6,6 +6,7 @@ import io
 import json
 import pathlib
 import tarfile
+import zipfile
 
 HERE = pathlib.Path(__file__).parent
 ROOT = HERE.parent
@@ -280,6 +281,31 @@ LAYER = [
     gzip.compress(layer(("f", FILE, "", b"text")), mtime=0),
 ]
 
+INLINE_METADATA = [
+    '# /// script\n# requires-python = ">=3.11,<4"\n# dependencies = ["requests<3", "rich"]\n# ///\n',
+    "# /// script\n#\n# [tool.uv]\n# x = 1\n# ///\n# ///\nprint(1)\n",
+    '# /// script\r\n# requires-python = "~=3.11.2, !=3.12.*, ===3.13rc1"\r\n# ///\r\n',
+    "# /// script\n# dependencies = [\n",
+    "# /// other\n# ///\n# /// script\n# ///\n\n# /// script\n# ///\n",
+]
+
+def zipped(*files):
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as archive:
+        for name, mode, method, content in files:
+            info = zipfile.ZipInfo(name)
+            info.create_system, info.external_attr = 3, mode << 16
+            archive.writestr(info, content, method)
+    return out.getvalue()
+
+
+PROJECT_ARCHIVE = [
+    layer(("p/main.py", FILE, "", b"1"), ("p/lib/a.py", FILE, "", b"")),
+    gzip.compress(layer(("./main.py", FILE, "", b"1"), ("../x", FILE, "", b"")), mtime=0),
+    zipped(("p/", 0o40755, 0, ""), ("p/main.py", 0o100644, 8, "print(1)" * 9), ("p/run", 0o100755, 0, "x")),
+    zipped(("link", 0o120777, 0, "/etc/passwd"), ("../x", 0o100644, 8, "")),
+]
+
 SEEDS = {
     "archive": ARCHIVE,
     "archive_round_trip": ROUND_TRIP,
@@ -288,9 +314,11 @@ SEEDS = {
     "dns_reply": DNS_REPLY,
     "host": HOST,
     "image_layer": LAYER,
+    "inline_metadata": INLINE_METADATA,
     "json_request": [json.dumps(value) for value in JSON],
     "literal": [json.dumps(value) for value in LITERAL],
     "path": PATH,
+    "project_archive": PROJECT_ARCHIVE,
     "proxy_head": PROXY,
     "template": TEMPLATE,
     "units": UNITS,

@@ -3,14 +3,14 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use clap::{Arg, ArgMatches, Args, Command, FromArgMatches, Parser, Subcommand, ValueEnum};
+use clap::{Arg, ArgMatches, Args, Command, FromArgMatches, Parser, Subcommand, ValueEnum, ValueHint};
 use sandbox_base::LimitKind;
 use sandbox_base::limits::{LimitInfo, TABLE as LIMITS};
 use sandbox_executor::{NetworkMode, Variable};
 
 use crate::exit_code;
 
-/// The text after the help.
+/// The text after the help of `--help`.
 fn after_help() -> String {
     let codes: String = exit_code::TABLE.iter().map(|(code, meaning)| format!("  {code:<4} {meaning}\n")).collect();
     format!(
@@ -18,22 +18,39 @@ fn after_help() -> String {
     )
 }
 
+const USAGE: &str = "\
+sandbox-run [OPTIONS] <FILE|DIR|-> [ARG]...
+       sandbox-run [OPTIONS] --lang <LANGUAGE> --code <CODE> [ARG]...
+       sandbox-run <COMMAND>";
+
+/// The text after the help of `-h`.
+const FIRST_STEPS: &str = "\
+Examples:
+  sandbox-run script.py arg1 arg2
+  sandbox-run --lang python --code 'print(2+2)'
+  sandbox-run exec ls -la /
+
+More:
+  sandbox-run --help        all options, more examples, exit codes
+  sandbox-run help COMMAND  the help of a command
+  sandbox-run languages     the languages that run on this host";
+
+/// No line is wider than the narrowest help, so that each can be pasted. A test runs them all.
 const EXAMPLES: &str = "\
 Examples:
+  sandbox-run script.py arg1 arg2
+  sandbox-run --timeout 10s --memory 512m project/
   sandbox-run --lang python --code 'print(2+2)'
-  sandbox-run --file script.py --timeout 10s --memory 512m -- arg1 arg2
-  echo 'print(2+2)' | sandbox-run --lang python --json
-  sandbox-run --file filter.py --stdin data.csv --quiet > out.csv
-  sandbox-run --file project/ --output-dir results
-  sandbox-run --lang python --package requests==2.31.0 --code 'import requests; requests.__version__'
-  sandbox-run exec -- ls -la /
+  echo 'print(2+2)' | sandbox-run --lang python --json -
+  sandbox-run --package requests,rich script.py
+  sandbox-run --module json.tool data.json
+  sandbox-run --stdin data.csv --quiet filter.py > out.csv
+  sandbox-run --input data.csv --output-dir results report.py
+  sandbox-run exec ls -la /
   sandbox-run image import python.tar --name python
-  sandbox-run --image python --lang python --code 'print(2+2)'
-  sandbox-run --image python -- /bin/ls -la /
+  sandbox-run --image python sh -c 'echo in an image'
   sandbox-run languages
-  sandbox-run prepare go
-  sandbox-run doctor
-  sandbox-run attack";
+  sandbox-run doctor";
 
 const NOTES: &str = "\
 Sizes are bytes, or 64k, 256m, 1g. Durations are seconds, or 500ms, 3s, 1m30s.
@@ -69,10 +86,12 @@ incomplete is kept).";
 
 /// Run untrusted code in single-use Linux sandboxes, and get a precise account of what happened.
 ///
-/// Without a command, run code in a language: from --code, from --file, or from standard input.
+/// Run a file, a project (a directory, or an archive of one), code from --code, or code from standard input (-). What
+/// follows the file belongs to the program.
 #[derive(Debug, Parser)]
-#[command(name = "sandbox-run", version, after_help = after_help())]
-#[command(args_conflicts_with_subcommands = true, disable_help_subcommand = true, max_term_width = 110)]
+#[command(name = "sandbox-run", version, override_usage = USAGE)]
+#[command(after_help = FIRST_STEPS, after_long_help = after_help())]
+#[command(args_conflicts_with_subcommands = true, max_term_width = 110)]
 pub(crate) struct Arguments {
     #[command(subcommand)]
     pub(crate) action: Option<Action>,
@@ -80,9 +99,10 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     pub(crate) run: CodeOptions,
 
-    /// Arguments for the program
-    #[arg(last = true, value_name = "ARG", help_heading = "Arguments")]
-    pub(crate) program_args: Vec<OsString>,
+    /// Run this file, project (a directory, .tar, .tar.gz or .zip) or standard input (-), with these arguments
+    #[arg(trailing_var_arg = true, value_names = ["FILE|DIR|-", "ARG"], num_args = 0.., help_heading = "Arguments")]
+    #[arg(value_hint = ValueHint::AnyPath, hide_short_help = true)]
+    pub(crate) words: Vec<OsString>,
 }
 
 #[derive(Debug, Subcommand)]
@@ -91,12 +111,14 @@ pub(crate) enum Action {
     ///
     /// A plain name is looked up in the sandbox (/usr/bin and the like). A file elsewhere on the host is mounted
     /// read-only in the sandbox.
-    #[command(after_help = "Example:\n  sandbox-run exec --memory 64m -- ./hello world")]
+    #[command(override_usage = "sandbox-run exec [OPTIONS] <PROGRAM> [ARG]...")]
+    #[command(after_help = "Examples:\n  sandbox-run exec ls -la /\n  sandbox-run exec --memory 64m ./hello world")]
     Exec {
         #[command(flatten)]
         run: Box<RunOptions>,
         /// The program and its arguments
-        #[arg(last = true, required_unless_present = "image", value_name = "ARGV", help_heading = "Arguments")]
+        #[arg(trailing_var_arg = true, help_heading = "Arguments")]
+        #[arg(value_names = ["PROGRAM", "ARG"], num_args = 0.., value_hint = ValueHint::CommandWithArguments)]
         argv: Vec<OsString>,
     },
     /// List languages, the toolchains found on this host, and what is missing
@@ -112,11 +134,13 @@ pub(crate) enum Action {
     #[command(long_about = PREPARE, after_help = "Examples:\n  sandbox-run prepare\n  sandbox-run prepare go java")]
     Prepare(PrepareOptions),
     /// List or remove cached package environments and compiled programs
+    #[command(disable_help_subcommand = true)]
     Cache {
         #[command(subcommand)]
         action: Option<CacheAction>,
     },
     /// Import, list or remove container images to run code in
+    #[command(disable_help_subcommand = true)]
     Image {
         #[command(subcommand)]
         action: ImageAction,
@@ -240,7 +264,7 @@ pub(crate) enum CacheAction {
 
 #[derive(Debug, Args)]
 pub(crate) struct CodeOptions {
-    /// Language of the code [default: by the extension of --file]
+    /// Language of the code [default: by the file's name or first line]
     #[arg(short, long, value_name = "LANGUAGE")]
     pub(crate) lang: Option<String>,
 
@@ -248,48 +272,61 @@ pub(crate) struct CodeOptions {
     #[arg(short, long, value_name = "CODE", allow_hyphen_values = true)]
     pub(crate) code: Option<OsString>,
 
-    /// Run a file, or the project in a directory; several make up one program that starts in the first
-    #[arg(short, long, value_name = "FILE|DIR")]
+    /// Run a file, a project or standard input (-); several files make up one program that starts in the first
+    #[arg(short, long, value_name = "FILE|DIR|-", hide_short_help = true)]
     pub(crate) file: Vec<PathBuf>,
 
     /// File in which the program starts [default: the language's usual name]
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", hide_short_help = true)]
     pub(crate) entry: Option<String>,
 
-    /// Install a package, as its package manager spells it (requests==2.31.0, lodash@4, serde@1[derive], …)
-    #[arg(short, long, value_name = "PACKAGE")]
+    /// Run the module that the first argument names, as `python -m` does, with the files of --file or of the current
+    /// directory (short: -m MODULE)
+    #[arg(long, hide_short_help = true)]
+    pub(crate) module: bool,
+
+    /// Install packages (comma-separated), as their package manager spells them, such as requests==2.31.0,six
+    #[arg(short, long, value_name = "PACKAGES")]
     pub(crate) package: Vec<String>,
 
     /// Allow only safe built-ins: no import, no open, no eval (some languages, such as Python; in addition to the sandbox)
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     pub(crate) restricted: bool,
 
     /// Put the code into a template: a file, or `harness`, which runs a function on test cases
-    #[arg(long, value_name = "FILE|NAME", help_heading = "Templates")]
+    #[arg(long, value_name = "FILE|NAME", help_heading = "Templates", hide_short_help = true)]
     pub(crate) template: Option<PathBuf>,
 
     /// Set a template variable: text (NAME=TEXT), the content of a file (NAME=@FILE) or JSON (NAME:=JSON)
-    #[arg(long, value_name = "NAME=VALUE", help_heading = "Templates")]
+    #[arg(long, value_name = "NAME=VALUE", help_heading = "Templates", hide_short_help = true)]
     pub(crate) var: Vec<String>,
 
     /// Read template variables from a JSON file
-    #[arg(long, value_name = "FILE", help_heading = "Templates")]
+    #[arg(long, value_name = "FILE", help_heading = "Templates", hide_short_help = true)]
     pub(crate) vars: Vec<PathBuf>,
 
     /// Read more language definitions from a directory
-    #[arg(long, value_name = "DIR", env = "SANDBOX_RUNTIMES", hide_env_values = true)]
+    #[arg(long, value_name = "DIR", env = "SANDBOX_RUNTIMES", hide_env_values = true, hide_short_help = true)]
     pub(crate) runtimes: Option<PathBuf>,
 
     /// The time limit for compiling
-    #[arg(long, value_name = "DURATION", help_heading = "Limits", help = stage_help("SANDBOX_COMPILE_TIMEOUT"))]
+    #[arg(long, value_name = "DURATION", help_heading = "Limits", help = stage_help("SANDBOX_COMPILE_TIMEOUT"), hide_short_help = true)]
     pub(crate) compile_timeout: Option<String>,
 
     /// The time limit for installing packages
-    #[arg(long, value_name = "DURATION", help_heading = "Limits", help = stage_help("SANDBOX_INSTALL_TIMEOUT"))]
+    #[arg(long, value_name = "DURATION", help_heading = "Limits", help = stage_help("SANDBOX_INSTALL_TIMEOUT"), hide_short_help = true)]
     pub(crate) install_timeout: Option<String>,
 
     #[command(flatten)]
     pub(crate) run: RunOptions,
+
+    /// The module that --module runs.
+    #[arg(skip)]
+    pub(crate) module_name: Option<String>,
+
+    /// Whether the file was given without --file.
+    #[arg(skip)]
+    pub(crate) is_positional: bool,
 }
 
 /// Help for a flag that sets what a variable sets too.
@@ -302,22 +339,27 @@ fn stage_help(variable: &str) -> String {
 impl CodeOptions {
     /// Whether to run the image's program rather than code.
     pub(crate) fn is_program(&self) -> bool {
-        self.run.image.is_some() && self.lang.is_none() && self.code.is_none() && self.file.is_empty()
+        self.run.image.is_some() && self.lang.is_none() && !self.has_code()
+    }
+
+    /// Whether an option says what to run.
+    pub(crate) fn has_code(&self) -> bool {
+        self.module || self.code.is_some() || !self.file.is_empty()
     }
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct RunOptions {
     /// Run in a container image instead of the host's file system; see `sandbox-run image`
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", hide_short_help = true)]
     pub(crate) image: Option<String>,
 
     /// Read the program's standard input from a file, or from this command's with - [default: empty]
-    #[arg(long, value_name = "FILE|-", allow_hyphen_values = true)]
+    #[arg(long, value_name = "FILE|-", allow_hyphen_values = true, hide_short_help = true)]
     pub(crate) stdin: Option<PathBuf>,
 
     /// Copy a file or directory into the working directory, optionally under another name
-    #[arg(short, long, value_name = "FILE[:NAME]", help_heading = "Files")]
+    #[arg(short, long, value_name = "FILE[:NAME]", help_heading = "Files", hide_short_help = true)]
     pub(crate) input: Vec<OsString>,
 
     /// Write the files that the program created or changed to a directory
@@ -331,12 +373,13 @@ pub(crate) struct RunOptions {
         value_delimiter = ',',
         value_name = "WHAT",
         requires = "output_dir",
-        help_heading = "Files"
+        help_heading = "Files",
+        hide_short_help = true
     )]
     pub(crate) output_allow: Vec<OutputAllow>,
 
     /// Start the program in a directory: below the working directory, or an absolute path in the sandbox
-    #[arg(long, value_name = "DIR", help_heading = "Files")]
+    #[arg(long, value_name = "DIR", help_heading = "Files", hide_short_help = true)]
     pub(crate) workdir: Option<PathBuf>,
 
     /// Mount a host directory, or a named volume that persists between runs
@@ -345,16 +388,17 @@ pub(crate) struct RunOptions {
         long,
         value_name = "VOLUME",
         help_heading = "Files",
+        hide_short_help = true,
         help = "Mount a host directory (HOST:TARGET[:ro|rw], if allowed), or a named volume that persists between runs (NAME:TARGET[:SIZE])"
     )]
     pub(crate) volume: Vec<String>,
 
     /// Allow a host directory, and everything below it, to be mounted as a volume
-    #[arg(long, value_name = "DIR", help_heading = "Files")]
+    #[arg(long, value_name = "DIR", help_heading = "Files", hide_short_help = true)]
     pub(crate) allow_path: Vec<PathBuf>,
 
-    /// Set an environment variable; none are inherited
-    #[arg(short, long, value_name = "NAME=VALUE")]
+    /// Set an environment variable, or pass on your own (NAME); no others are inherited
+    #[arg(short, long, value_name = "NAME[=VALUE]", hide_short_help = true)]
     pub(crate) env: Vec<OsString>,
 
     #[command(flatten)]
@@ -364,19 +408,19 @@ pub(crate) struct RunOptions {
     pub(crate) limits: LimitOptions,
 
     /// Choose the backend that creates the sandbox [default: native, or `SANDBOX_BACKEND`]
-    #[arg(long, value_enum, help_heading = "Isolation")]
+    #[arg(long, value_enum, help_heading = "Isolation", hide_short_help = true)]
     pub(crate) backend: Option<BackendName>,
 
     /// Choose the isolation mode [default: full]
-    #[arg(long, value_enum, help_heading = "Isolation")]
+    #[arg(long, value_enum, help_heading = "Isolation", hide_short_help = true)]
     pub(crate) isolation: Option<IsolationMode>,
 
     /// Refuse to run without these additional isolation layers (such as memory,landlock, or all)
-    #[arg(long, value_name = "LAYERS", help_heading = "Isolation")]
+    #[arg(long, value_name = "LAYERS", help_heading = "Isolation", hide_short_help = true)]
     pub(crate) require: Option<String>,
 
     /// Choose the output: text, the result as JSON, or one JSON event per line as it happens
-    #[arg(long, value_enum, default_value_t = Format::Text, help_heading = "Output")]
+    #[arg(long, value_enum, default_value_t = Format::Text, help_heading = "Output", hide_short_help = true)]
     pub(crate) format: Format,
 
     /// Short for --format json
@@ -384,11 +428,11 @@ pub(crate) struct RunOptions {
     pub(crate) json: bool,
 
     /// Do not print a summary
-    #[arg(short, long, help_heading = "Output")]
+    #[arg(short, long, help_heading = "Output", hide_short_help = true)]
     pub(crate) quiet: bool,
 
     /// Let the program send control sequences to the terminal
-    #[arg(long, help_heading = "Output")]
+    #[arg(long, help_heading = "Output", hide_short_help = true)]
     pub(crate) raw: bool,
 }
 
@@ -414,7 +458,7 @@ pub(crate) enum OutputAllow {
 #[derive(Debug, Args)]
 pub(crate) struct NetworkOptions {
     /// Choose what the program can reach [default: none, or allowlist with --allow-host]
-    #[arg(long, value_enum, value_name = "MODE", help_heading = "Isolation")]
+    #[arg(long, value_enum, value_name = "MODE", help_heading = "Isolation", hide_short_help = true)]
     pub(crate) network: Option<NetworkFlag>,
 
     /// Allow a host: HOST, HOST:PORT, *.NAME or *.NAME:PORT [default ports: 80 and 443]
@@ -422,7 +466,7 @@ pub(crate) struct NetworkOptions {
     pub(crate) allow_host: Vec<String>,
 
     /// Allow DNS lookups in network modes that have none
-    #[arg(long, help_heading = "Isolation")]
+    #[arg(long, help_heading = "Isolation", hide_short_help = true)]
     pub(crate) allow_dns: bool,
 }
 
@@ -503,7 +547,8 @@ impl Args for LimitOptions {
     fn augment_args(command: Command) -> Command {
         command.args(LIMITS.iter().map(|limit| {
             let flag = Arg::new(limit.flag).long(limit.flag).value_name(limit.value_name()).help(limit.flag_help());
-            flag.short(limit.short).allow_hyphen_values(true).help_heading("Limits")
+            let is_usual = matches!(limit.kind, LimitKind::WallTime | LimitKind::Memory);
+            flag.short(limit.short).allow_hyphen_values(true).help_heading("Limits").hide_short_help(!is_usual)
         }))
     }
 

@@ -1,16 +1,17 @@
 //! `sandbox-run cache`: lists and removes cached package environments and compiled programs.
 
 use std::io::Write;
+use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use sandbox_base::reason;
 use sandbox_base::units::{format_duration, format_size, parse_duration};
+use sandbox_base::{printable, reason};
 use sandbox_executor::Settings;
 use sandbox_runtimes::{ArtifactKind, ArtifactStore, ListedArtifact};
 
 use crate::args::CacheAction;
 use crate::exit_code;
-use crate::output::print_error;
+use crate::output::{print_error, unless_unread};
 
 /// Lists or prunes the cache.
 pub(crate) fn cache(action: Option<CacheAction>) -> u8 {
@@ -34,7 +35,7 @@ fn act(action: CacheAction) -> Result<(), String> {
             let text = serde_json::to_string_pretty(&list).map_err(|error| error.to_string())?;
             writeln!(out, "{text}")
         }
-        CacheAction::List { json: false } => table(&list, &mut out),
+        CacheAction::List { json: false } => table(&list, &dir, &mut out),
         CacheAction::Prune { unused_for } => {
             let least = unused_for.as_deref().map(parse_duration).transpose();
             let least = least.map_err(|error| format!("--unused-for: {error}"))?.unwrap_or_default();
@@ -52,7 +53,7 @@ fn act(action: CacheAction) -> Result<(), String> {
             writeln!(out, "removed {}, {}{in_use}", entries(removed), format_size(bytes))
         }
     };
-    written.map_err(|error| reason(&error))
+    unless_unread(written).map_err(|error| reason(&error))
 }
 
 /// The time since an entry was used.
@@ -61,7 +62,7 @@ fn unused(entry: &ListedArtifact) -> Duration {
     now.saturating_sub(Duration::from_secs(entry.used))
 }
 
-fn table(list: &[ListedArtifact], out: &mut impl Write) -> std::io::Result<()> {
+fn table(list: &[ListedArtifact], dir: &Path, out: &mut impl Write) -> std::io::Result<()> {
     for entry in list {
         let ago = Duration::from_secs(unused(entry).as_secs());
         let (size, used) = (format_size(entry.size), format!("used {} ago", format_duration(ago)));
@@ -74,7 +75,7 @@ fn table(list: &[ListedArtifact], out: &mut impl Write) -> std::io::Result<()> {
         )?;
     }
     let total: u64 = list.iter().map(|entry| entry.size).sum();
-    writeln!(out, "{}, {}", entries(list.len()), format_size(total))
+    writeln!(out, "{}, {} in {}", entries(list.len()), format_size(total), printable(&dir.to_string_lossy()))
 }
 
 fn entries(count: usize) -> String {

@@ -5,14 +5,14 @@ use std::io::Write;
 use std::os::fd::AsFd;
 use std::path::Path;
 
-use sandbox_base::reason;
 use sandbox_base::units::format_size;
+use sandbox_base::{counted, reason};
 use sandbox_executor::{Executor, Settings};
 use sandbox_images::{ImageName, ListedImage, UNPACK_DIR, UnpackResult, pack};
 
 use crate::args::ImageAction;
 use crate::exit_code;
-use crate::output::print_error;
+use crate::output::{print_error, say, unless_unread};
 use crate::request::image_store;
 use crate::run::Started;
 
@@ -50,6 +50,9 @@ fn act(action: ImageAction, executor: Option<Started>) -> Result<(), Failed> {
             if json {
                 writeln!(out, "{}", serde_json::to_string_pretty(&list).map_err(usage)?)
             } else {
+                if list.is_empty() {
+                    say("no images; import one with sandbox-run image import FILE");
+                }
                 table(&list, &mut out)
             }
         }
@@ -58,7 +61,7 @@ fn act(action: ImageAction, executor: Option<Started>) -> Result<(), Failed> {
             Ok(())
         }
     };
-    written.map_err(|error| (reason(&error), exit_code::INTERNAL))
+    unless_unread(written).map_err(|error| (reason(&error), exit_code::INTERNAL))
 }
 
 fn import(
@@ -91,10 +94,11 @@ fn table(list: &[ListedImage], out: &mut impl Write) -> std::io::Result<()> {
         let digest = about.digest.strip_prefix("sha256:").unwrap_or(&about.digest);
         let skipped = match about.skipped {
             0 => String::new(),
-            skipped => format!(" ({skipped} devices and special files dropped)"),
+            skipped => format!(" ({} dropped)", counted(skipped, "special file")),
         };
         let (digest, size) = (&digest[..12.min(digest.len())], format_size(about.size));
-        writeln!(out, "{digest}  {size:>10}  {:>6} files  {}{skipped}", about.entries, listed.names.join(", "))?;
+        let files = counted(about.entries, "file");
+        writeln!(out, "{digest}  {size:>10}  {files:>12}  {}{skipped}", listed.names.join(", "))?;
     }
     Ok(())
 }

@@ -9,7 +9,7 @@ use sandbox_runtimes::{Registry, SearchPaths, ToolchainCache};
 use serde::Serialize;
 
 use crate::exit_code;
-use crate::output::print_error;
+use crate::output::{print_error, unless_unread};
 use crate::request;
 
 /// A language in the list.
@@ -51,7 +51,7 @@ pub(crate) fn languages(json: bool, runtimes: Option<&Path>) -> u8 {
     } else {
         table(&list, &mut out)
     };
-    if written.is_ok() { 0 } else { exit_code::INTERNAL }
+    if unless_unread(written).is_ok() { 0 } else { exit_code::INTERNAL }
 }
 
 fn list(registry: &Registry, settings: &Settings) -> Vec<ListedLanguage> {

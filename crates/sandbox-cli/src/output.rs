@@ -17,7 +17,7 @@ use serde::Serialize;
 use crate::args::Format;
 use crate::progress::StepProgress;
 use crate::save::Unsaved;
-use crate::terminal::Neutraliser;
+use crate::terminal::{Colours, Neutraliser};
 
 /// Bytes to write, and the stream.
 type Portion = (Stream, Vec<u8>);
@@ -30,8 +30,11 @@ pub(crate) struct Printer {
     format: Format,
     /// For each stream that goes to a terminal.
     neutralisers: [Option<Neutraliser>; 2],
+    /// Which streams go to a terminal.
+    terminals: [bool; 2],
     /// For `--format stream-json`.
     events: EventEncoder,
+    /// The last byte on a terminal.
     last_byte: Option<u8>,
     /// Started with the first bytes to write.
     writer: Option<(Sender<Portion>, JoinHandle<()>)>,
@@ -46,10 +49,14 @@ impl Printer {
     /// A printer; `raw` passes control sequences to a terminal, `quiet` prints no messages.
     pub(crate) fn new(format: Format, raw: bool, quiet: bool) -> std::io::Result<Self> {
         let broken = eventfd(0, EventfdFlags::CLOEXEC)?;
-        let neutral = |terminal: bool| (terminal && format == Format::Text && !raw).then(Neutraliser::default);
+        let terminals = [std::io::stdout().is_terminal(), std::io::stderr().is_terminal()];
+        let is_filtered = format == Format::Text && !raw;
+        let stdout = (is_filtered && terminals[0]).then(|| Colours::of(&std::io::stdout()));
+        let stderr = (is_filtered && terminals[1]).then(|| Colours::of(&std::io::stderr()));
         Ok(Self {
             format,
-            neutralisers: [neutral(std::io::stdout().is_terminal()), neutral(std::io::stderr().is_terminal())],
+            neutralisers: [stdout, stderr].map(|colours| colours.map(Neutraliser::with)),
+            terminals,
             events: EventEncoder::default(),
             last_byte: None,
             writer: None,
@@ -96,8 +103,10 @@ impl Printer {
                     let rest = neutraliser.map(Neutraliser::finish).unwrap_or_default();
                     self.queue(stream, rest);
                 }
-                if std::io::stdout().is_terminal() && self.last_byte.is_some_and(|byte| byte != b'\n') {
-                    self.queue(Stream::Stdout, b"\n".to_vec());
+                let terminal =
+                    [Stream::Stdout, Stream::Stderr].into_iter().find(|stream| self.terminals[*stream as usize]);
+                if let Some(stream) = terminal.filter(|_| self.last_byte.is_some_and(|byte| byte != b'\n')) {
+                    self.queue(stream, b"\n".to_vec());
                 }
             }
             Format::StreamJson => {
@@ -157,7 +166,9 @@ impl Observer for Printer {
         match self.format {
             Format::Json => {}
             Format::Text => {
-                self.last_byte = bytes.last().copied();
+                if self.terminals[stream as usize] {
+                    self.last_byte = bytes.last().copied().or(self.last_byte);
+                }
                 let bytes = match &mut self.neutralisers[stream as usize] {
                     Some(neutraliser) => neutraliser.filter(bytes),
                     None => bytes.to_vec(),
@@ -214,7 +225,9 @@ pub(crate) const DIM: Style = Style::new().dimmed();
 pub(crate) fn summary(result: &RunResult) -> String {
     let metrics = &result.metrics;
     let (mark, style) = if result.success { ("✓", GOOD) } else { ("✗", BAD) };
-    let mut line = format!("{style}{mark} {}{style:#}", result.verdict.name());
+    // Only a person cancels a run of the command line.
+    let verdict = if result.verdict == Verdict::Cancelled { "interrupted" } else { result.verdict.name() };
+    let mut line = format!("{style}{mark} {verdict}{style:#}");
     if let Some(why) = reason(result) {
         line.push_str(": ");
         line.push_str(&why);
@@ -254,6 +267,7 @@ pub(crate) fn summary(result: &RunResult) -> String {
 fn reason(result: &RunResult) -> Option<String> {
     let error = printable(result.error.as_ref()?);
     match (result.verdict, result.limit, result.exit_code) {
+        (Verdict::Cancelled, ..) => None,
         (Verdict::CompileError | Verdict::PackageError, ..) => Some(error),
         (Verdict::RuntimeError, _, Some(code)) if !error.starts_with("exited") => {
             Some(format!("{error} (exit code {code})"))
@@ -261,6 +275,11 @@ fn reason(result: &RunResult) -> Option<String> {
         (_, Some(limit), _) => Some(format!("{error} (raise it with --{})", limit.kind.info().flag)),
         _ => Some(error),
     }
+}
+
+/// Whether a list was printed; not if its reader has gone, which wants no more.
+pub(crate) fn unless_unread(written: std::io::Result<()>) -> std::io::Result<()> {
+    written.or_else(|error| if error.kind() == std::io::ErrorKind::BrokenPipe { Ok(()) } else { Err(error) })
 }
 
 /// Prints a line to standard error, coloured if that is a terminal that wants it.

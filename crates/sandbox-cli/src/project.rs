@@ -8,7 +8,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Component, Path};
 
 use sandbox_base::{RelativePath, printable, reason};
-use sandbox_executor::InputFile;
+use sandbox_executor::{InputFile, MOST_BYTES, MOST_FILES};
 use sandbox_runtimes::{Definition, Registry};
 
 use crate::request::UsageError;
@@ -17,9 +17,9 @@ use crate::request::UsageError;
 const MAX_FILE: u64 = 512 << 20;
 
 /// Generated directories, which are not part of a project.
-const VERSION_CONTROL: [&str; 3] = [".git", ".hg", ".svn"];
+pub(crate) const VERSION_CONTROL: [&str; 3] = [".git", ".hg", ".svn"];
 
-fn refuse(path: &Path, why: &str) -> UsageError {
+pub(crate) fn refuse(path: &Path, why: &str) -> UsageError {
     format!("cannot read '{}': {why}", printable(&path.to_string_lossy()))
 }
 
@@ -54,50 +54,71 @@ pub(crate) fn read_one(path: &Path, name: &str) -> Result<InputFile, UsageError>
 
 /// Reads a directory under a name in the working directory or, without one, directly into it.
 pub(crate) fn read_dir(registry: &Registry, dir: &Path, name: &str) -> Result<Vec<InputFile>, UsageError> {
+    let files = read_dir_or_nothing(registry, dir, name)?;
+    if files.is_empty() { Err(refuse(dir, "the directory is empty")) } else { Ok(files) }
+}
+
+/// The same for a directory that may be empty.
+pub(crate) fn read_dir_or_nothing(registry: &Registry, dir: &Path, name: &str) -> Result<Vec<InputFile>, UsageError> {
     let root = dir.canonicalize().map_err(|error| refuse(dir, &reason(&error)))?;
     if root.parent().is_none() {
         return Err(refuse(dir, "it is the root directory"));
     }
-    let mut files = vec![];
-    read_below(registry, &root, &root, name, &mut files)?;
-    if files.is_empty() {
-        return Err(refuse(dir, "the directory is empty"));
-    }
-    Ok(files)
+    let mut project = ProjectReader { registry, root: &root, files: vec![], bytes: 0 };
+    project.read_below(&root, name)?;
+    Ok(project.files)
 }
 
-fn read_below(
-    registry: &Registry,
-    root: &Path,
-    dir: &Path,
-    name: &str,
-    files: &mut Vec<InputFile>,
-) -> Result<(), UsageError> {
-    // Build tools write beside the manifest, at the root.
-    let is_beside = |manifest: &str| dir == root && root.join(manifest).exists();
-    let failed = |error: std::io::Error| refuse(dir, &reason(&error));
-    let mut entries: Vec<_> = std::fs::read_dir(dir).map_err(failed)?.collect::<Result<_, _>>().map_err(failed)?;
-    entries.sort_by_key(std::fs::DirEntry::file_name);
-    for entry in entries {
-        let path = entry.path();
-        let Some(own) = entry.file_name().to_str().map(str::to_owned) else {
-            return Err(refuse(&path, "its name is not UTF-8"));
-        };
-        if VERSION_CONTROL.contains(&own.as_str()) || registry.ignores(&own, &is_beside) {
-            continue;
+/// A directory that is being read.
+struct ProjectReader<'a> {
+    registry: &'a Registry,
+    root: &'a Path,
+    files: Vec<InputFile>,
+    bytes: usize,
+}
+
+impl ProjectReader<'_> {
+    fn read_below(&mut self, dir: &Path, name: &str) -> Result<(), UsageError> {
+        // Build tools write beside the manifest, at the root.
+        let root = self.root;
+        let is_beside = |manifest: &str| dir == root && root.join(manifest).exists();
+        let failed = |error: std::io::Error| refuse(dir, &reason(&error));
+        let mut entries: Vec<_> = std::fs::read_dir(dir).map_err(failed)?.collect::<Result<_, _>>().map_err(failed)?;
+        entries.sort_by_key(std::fs::DirEntry::file_name);
+        for entry in entries {
+            let path = entry.path();
+            let Some(own) = entry.file_name().to_str().map(str::to_owned) else {
+                return Err(refuse(&path, "its name is not UTF-8"));
+            };
+            if VERSION_CONTROL.contains(&own.as_str()) || self.registry.ignores(&own, &is_beside) {
+                continue;
+            }
+            let inner = if name.is_empty() { own } else { format!("{name}/{own}") };
+            let kind = entry.file_type().map_err(failed)?;
+            if kind.is_symlink() && !path.canonicalize().is_ok_and(|real| real.starts_with(root)) {
+                return Err(refuse(&path, "it is a link to a file outside the directory"));
+            }
+            if kind.is_dir() {
+                self.read_below(&path, &inner)?;
+            } else if path.is_file() {
+                self.add(read_one(&path, &inner)?)?;
+            }
         }
-        let inner = if name.is_empty() { own } else { format!("{name}/{own}") };
-        let kind = entry.file_type().map_err(failed)?;
-        if kind.is_symlink() && !path.canonicalize().is_ok_and(|real| real.starts_with(root)) {
-            return Err(refuse(&path, "it is a link to a file outside the directory"));
-        }
-        if kind.is_dir() {
-            read_below(registry, root, &path, &inner, files)?;
-        } else if path.is_file() {
-            files.push(read_one(&path, &inner)?);
-        }
+        Ok(())
     }
-    Ok(())
+
+    /// Adds a file. A request with more is refused anyway, and a directory may be a whole home directory.
+    fn add(&mut self, file: InputFile) -> Result<(), UsageError> {
+        self.bytes += file.content.len();
+        self.files.push(file);
+        if self.files.len() > MOST_FILES {
+            return Err(refuse(self.root, &format!("it has more than {MOST_FILES} files")));
+        }
+        if self.bytes > MOST_BYTES {
+            return Err(refuse(self.root, &format!("its files are larger than {} MiB together", MOST_BYTES >> 20)));
+        }
+        Ok(())
+    }
 }
 
 /// The files of `--input FILE[:NAME]`.

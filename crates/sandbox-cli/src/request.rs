@@ -2,27 +2,24 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
-use std::io::{IsTerminal, Read};
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use sandbox_base::limits::Caps;
-use sandbox_base::{LimitKind, RelativePath, reason};
+use sandbox_base::{LimitKind, RelativePath, printable, reason};
 use sandbox_cell::{Layer, Mount};
 use sandbox_executor::{
-    HostRule, Input, InputFile, Isolation, NetworkMode, NetworkRequest, Request, Settings, Source, VolumeRequest,
-    own_command, parse_layers,
+    HostRule, Input, Isolation, NetworkMode, NetworkRequest, Request, Settings, Source, VolumeRequest, own_command,
+    parse_layers,
 };
 use sandbox_images::{Image, ImageStore};
 use sandbox_runtimes::{Definition, Registry};
 
 use crate::args::{CodeOptions, Format, IsolationMode, RunOptions};
-use crate::{project, template};
-
-/// The maximum number of bytes read of a source file; a larger one is refused anyway.
-const MAX_READ: u64 = 16 << 20;
+use crate::source::CodeSource;
+use crate::{packages, project, template};
 
 /// A request from flags.
 pub(crate) struct PreparedRequest {
@@ -46,7 +43,7 @@ pub(crate) fn registry(runtimes: Option<&Path>) -> Result<Registry, UsageError> 
 
 /// Loads no more languages than the flags need.
 fn registry_for(options: &CodeOptions) -> Result<Registry, UsageError> {
-    let file = options.file.first().filter(|file| !file.is_dir());
+    let file = options.file.first().filter(|file| !options.module && !file.is_dir());
     match Registry::just(options.lang.as_deref(), file.map(PathBuf::as_path)) {
         Some(one) if options.runtimes.is_none() => one.map_err(|error| error.to_string()),
         _ => registry(options.runtimes.as_deref()),
@@ -59,83 +56,30 @@ pub(crate) fn code(
     args: Vec<OsString>,
     settings: &mut Settings,
 ) -> Result<PreparedRequest, UsageError> {
-    for (text, limits) in
-        [(&options.compile_timeout, &mut settings.compile), (&options.install_timeout, &mut settings.install)]
-    {
+    for (flag, text, limits) in [
+        ("compile-timeout", &options.compile_timeout, &mut settings.compile),
+        ("install-timeout", &options.install_timeout, &mut settings.install),
+    ] {
         if let Some(text) = text {
             let kind = LimitKind::WallTime;
             let set = kind.parse(text).and_then(|value| limits.set(kind, value, &Caps::default()));
-            set.map_err(|error| error.to_string())?;
+            set.map_err(|error| format!("--{flag}: {error}"))?;
         }
     }
     let registry = registry_for(options)?;
-    let (source, files) = read_source(options, &registry)?;
-    let definition = match (&options.lang, options.file.as_slice()) {
-        (Some(lang), _) => registry.by_name(lang).map_err(|error| error.to_string())?,
-        (None, []) => return Err("no language; set it with --lang, such as --lang python".to_owned()),
-        (None, [first, ..]) => language_of(&registry, first, &source, &files)?,
-    };
-    let is_code = matches!(source, Source::Code(_));
-    let mut request = request(&options.run, &registry, source, settings)?;
-    let entry = match (&options.entry, options.file.as_slice()) {
-        (Some(entry), _) => Some(entry.clone()),
-        (None, [file]) if is_code => own_name(definition, file),
-        (None, [first, _, ..]) => Some(project::name_of(first)?),
-        _ => None,
-    };
+    let code = CodeSource::read(options, &registry)?;
+    let definition = code.language(options, &registry)?;
+    let entry = code.entry(options, definition)?;
+    let mut request = request(&options.run, &registry, code.source, settings)?;
     request.entry = entry.map(RelativePath::new).transpose().map_err(|error| error.to_string())?;
-    request.files.splice(0..0, files);
+    request.module.clone_from(&options.module_name);
+    request.files.splice(0..0, code.files);
     request.args = args;
-    request.packages.clone_from(&options.package);
+    request.packages = packages::split(&options.package);
     request.restricted = options.restricted;
     request.template = template::read(options, definition)?;
-    let input = open_input(&options.run, options.code.is_none() && options.file.is_empty())?;
+    let input = open_input(&options.run, code.from_stdin)?;
     Ok(PreparedRequest { request, language: Some(definition.clone()), input })
-}
-
-/// The language of a file or a project.
-fn language_of<'r>(
-    registry: &'r Registry,
-    first: &Path,
-    source: &Source,
-    files: &[InputFile],
-) -> Result<&'r Definition, UsageError> {
-    let found = match source {
-        Source::Files if first.is_dir() => project::language(registry, files),
-        _ => registry.by_file(first),
-    };
-    found.ok_or_else(|| format!("cannot determine the language of '{}'; set it with --lang", first.display()))
-}
-
-/// The name of a single file in the cell: the original one, if the compiler accepts it.
-fn own_name(definition: &Definition, file: &Path) -> Option<String> {
-    let name = file.file_name()?.to_str()?;
-    let fits = definition.is_source(name) || definition.compile.is_none();
-    (fits && !name.starts_with('-')).then(|| name.to_owned())
-}
-
-/// The code, or the files of a project.
-fn read_source(options: &CodeOptions, registry: &Registry) -> Result<(Source, Vec<InputFile>), UsageError> {
-    match options.file.as_slice() {
-        [] => Ok((Source::Code(read_code(options)?.into()), vec![])),
-        _ if options.code.is_some() => Err("--code and --file cannot be combined".to_owned()),
-        [file] if !file.is_dir() => {
-            Ok((Source::Code(as_text(read_file(file)?, &format!("'{}'", file.display()))?.into()), vec![]))
-        }
-        [dir] => Ok((Source::Files, project::read_dir(registry, dir, "")?)),
-        several => {
-            let mut files = vec![];
-            for path in several {
-                let name = project::name_of(path)?;
-                if path.is_dir() {
-                    files.extend(project::read_dir(registry, path, &name)?);
-                } else {
-                    files.push(project::read_one(path, &name)?);
-                }
-            }
-            Ok((Source::Files, files))
-        }
-    }
 }
 
 /// A request to run a system program or a file of the user.
@@ -145,6 +89,9 @@ pub(crate) fn program(
     settings: &mut Settings,
 ) -> Result<PreparedRequest, UsageError> {
     let mut workdir = None;
+    if options.image.is_none() && argv.is_empty() {
+        return Err("no program; name one, as in sandbox-run exec ls -la".to_owned());
+    }
     if let (Some(name), []) = (&options.image, argv.as_slice()) {
         let nothing = || format!("the image '{name}' has no default command; give one after --");
         let (own, dir) = own_command(&open_image(name, settings)?).ok_or_else(nothing)?;
@@ -182,8 +129,8 @@ fn request(
     }
     let mut required = settings.required();
     for (kind, text) in options.limits.given() {
-        let value = kind.parse(text).map_err(|error| error.to_string())?;
-        limits.set(kind, value, &settings.caps).map_err(|error| error.to_string())?;
+        let set = kind.parse(text).and_then(|value| limits.set(kind, value, &settings.caps));
+        set.map_err(|error| format!("--{}: {error}", kind.info().flag))?;
         // Only a cgroup can limit CPU shares, so a request for one requires the layer.
         if kind == LimitKind::Cpus {
             required.insert(Layer::Cpu);
@@ -224,46 +171,22 @@ pub(crate) fn image_store(settings: &Settings) -> Result<ImageStore, UsageError>
     Ok(ImageStore::new(dir))
 }
 
+/// `NAME=VALUE`, or the name of a variable of this process.
 fn variable(pair: &OsStr) -> Result<(OsString, OsString), UsageError> {
     let bytes = pair.as_bytes();
-    let at = bytes.iter().position(|byte| *byte == b'=').filter(|at| *at > 0);
-    let at = at.ok_or_else(|| format!("invalid environment variable '{}': expected NAME=VALUE", pair.display()))?;
-    Ok((OsString::from_vec(bytes[..at].to_vec()), OsString::from_vec(bytes[at + 1..].to_vec())))
-}
-
-fn read_code(options: &CodeOptions) -> Result<String, UsageError> {
-    match &options.code {
-        Some(code) => as_text(code.clone().into_vec(), "--code"),
-        None => as_text(read_standard_input()?, "standard input"),
+    let shown = printable(&pair.to_string_lossy());
+    match bytes.iter().position(|byte| *byte == b'=') {
+        Some(at) if at > 0 => {
+            Ok((OsString::from_vec(bytes[..at].to_vec()), OsString::from_vec(bytes[at + 1..].to_vec())))
+        }
+        None if !bytes.is_empty() => match std::env::var_os(pair) {
+            Some(value) => Ok((pair.to_owned(), value)),
+            None => {
+                Err(format!("environment variable '{shown}' is not set here; give it a value with --env {shown}=VALUE"))
+            }
+        },
+        _ => Err(format!("invalid environment variable '{shown}': expected NAME=VALUE or NAME")),
     }
-}
-
-fn as_text(bytes: Vec<u8>, what: &str) -> Result<String, UsageError> {
-    String::from_utf8(bytes).map_err(|error| {
-        let at = error.utf8_error().valid_up_to();
-        format!("the code in {what} is not UTF-8 (byte {at}); save it as UTF-8")
-    })
-}
-
-fn read_file(file: &Path) -> Result<Vec<u8>, UsageError> {
-    let refuse = |error: &std::io::Error| format!("cannot read '{}': {}", file.display(), reason(error));
-    let opened = File::open(file).map_err(|error| refuse(&error))?;
-    let mut bytes = vec![];
-    opened.take(MAX_READ).read_to_end(&mut bytes).map_err(|error| refuse(&error))?;
-    Ok(bytes)
-}
-
-fn read_standard_input() -> Result<Vec<u8>, UsageError> {
-    let stdin = std::io::stdin();
-    if stdin.is_terminal() {
-        return Err("no code; give it with --code, with --file or on standard input".to_owned());
-    }
-    let mut bytes = vec![];
-    stdin
-        .take(MAX_READ)
-        .read_to_end(&mut bytes)
-        .map_err(|error| format!("cannot read standard input: {}", reason(&error)))?;
-    Ok(bytes)
 }
 
 /// The standard input of the program.
@@ -273,7 +196,7 @@ fn open_input(options: &RunOptions, code_from_stdin: bool) -> Result<Input, Usag
         Some(path) if path == Path::new("-") => {
             if code_from_stdin {
                 return Err("standard input cannot be both the code and the program's input; give the code with \
-                            --code or --file"
+                            --code or as a file"
                     .to_owned());
             }
             let stdin: OwnedFd = rustix::io::dup(std::io::stdin()).map_err(|error| reason(&error.into()))?;
@@ -320,7 +243,8 @@ mod tests {
         assert_eq!(variable(OsStr::new("A=b=c")), Ok(("A".into(), "b=c".into())));
         assert_eq!(variable(OsStr::new("A=")), Ok(("A".into(), "".into())));
         assert!(variable(OsStr::new("=x")).is_err());
-        assert!(variable(OsStr::new("x")).is_err());
+        assert!(variable(OsStr::new("no_such_variable")).is_err() && variable(OsStr::new("")).is_err());
+        assert_eq!(variable(OsStr::new("PATH")).map(|(_, value)| Some(value)), Ok(std::env::var_os("PATH")));
     }
 
     #[test]

@@ -4,15 +4,15 @@ use std::ffi::OsString;
 use std::os::fd::AsFd;
 use std::time::Duration;
 
-use clap::ValueEnum;
+use clap::{CommandFactory, ValueEnum};
 use sandbox_base::counted;
 use sandbox_base::data_dir::keep_private;
 use sandbox_cell::Failure;
-use sandbox_executor::{CheckedRequest, Executor, HostVariables, Refused, RunResult, RunService, Settings};
+use sandbox_executor::{CheckedRequest, Executor, HostVariables, Refused, RunResult, RunService, Settings, Verdict};
 use sandbox_runtimes::Registry;
 use sandbox_sys::signal::{SignalFd, SignalSet};
 
-use crate::args::{BackendName, CodeOptions, Format, RunOptions};
+use crate::args::{Arguments, BackendName, CodeOptions, Format, RunOptions};
 use crate::exit_code;
 use crate::output::{Printer, print_error, say, summary};
 use crate::request::{self, PreparedRequest, UsageError};
@@ -109,16 +109,16 @@ fn print_result(format: Format, result: &RunResult) {
 /// examined.
 pub(crate) fn print_refusal(message: &str) {
     let words: Vec<_> = std::env::args().skip(1).take_while(|word| word != "--").collect();
-    let is_run = words.first().is_some_and(|first| first.starts_with('-') || first == "exec");
+    let command = Arguments::command();
+    let is_other = |word: &String| word != "exec" && command.find_subcommand(word).is_some();
     let format = words.iter().enumerate().find_map(|(at, word)| match word.as_str() {
         "--json" => Some("json"),
         "--format" => words.get(at + 1).map(String::as_str),
         word => word.strip_prefix("--format="),
     });
-    let format = format.filter(|_| is_run).and_then(|format| Format::from_str(format, false).ok());
-    let first_line = message.lines().next().unwrap_or_default();
-    let error = first_line.strip_prefix("error: ").unwrap_or(first_line);
-    print_result(format.unwrap_or(Format::Text), &RunResult::refused(error.to_owned()));
+    let format = format.filter(|_| !words.first().is_some_and(is_other));
+    let format = format.and_then(|format| Format::from_str(format, false).ok());
+    print_result(format.unwrap_or(Format::Text), &RunResult::refused(message.to_owned()));
 }
 
 fn execute(options: &RunOptions, service: &RunService, checked: CheckedRequest) -> u8 {
@@ -144,14 +144,16 @@ fn execute(options: &RunOptions, service: &RunService, checked: CheckedRequest) 
         Ok(result) => {
             let saved = destination.as_ref().map(|destination| destination.save(&result)).unwrap_or_default();
             let written = printer.end(&result, &saved.unsaved);
-            if format == Format::Text && !options.quiet {
+            let interrupted = interruption.next();
+            // Without a signal, the reader of the output has gone: it knows, and wants no more.
+            let is_unread = result.verdict == Verdict::Cancelled && interrupted.is_none();
+            if format == Format::Text && !options.quiet && !is_unread {
                 say(&summary(&result));
             }
             if format == Format::Text && !options.quiet && saved.stripped > 0 {
                 let files = counted(saved.stripped, "file");
                 say(&format!("{files} without execute permission (keep it with --output-allow executable)"));
             }
-            let interrupted = interruption.next();
             let unsaved = destination.and_then(|destination| destination.unsaved_message(&saved.unsaved));
             match (written, unsaved) {
                 (_, Some(unsaved)) => {

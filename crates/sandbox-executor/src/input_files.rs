@@ -10,10 +10,10 @@ use crate::request::RequestError;
 use crate::shared::SharedBytes;
 
 /// The most files in a request.
-pub(crate) const MOST_FILES: usize = 20_000;
+pub const MOST_FILES: usize = 20_000;
 
 /// The most bytes in all files of a request together.
-const MOST_BYTES: usize = 512 << 20;
+pub const MOST_BYTES: usize = 512 << 20;
 
 /// A file for the working directory.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -40,7 +40,7 @@ mod warm_start;
 pub use event::{EventEncoder, Observer, OutputChunk, RunEvent};
 pub use execute::Executor;
 pub use images::{NotFound, own_command};
-pub use input_files::InputFile;
+pub use input_files::{InputFile, MOST_BYTES, MOST_FILES};
 pub use json::{
     FieldError, FullFile, FullNetwork, JsonFile, JsonNetwork, JsonRequest, JsonSchedule, JsonTemplate, JsonWebhook,
     Quantity, own_size,

@@ -349,6 +349,34 @@ mod tests {
     }
 
     #[test]
+    fn a_script_lists_its_packages_itself() {
+        let python = runtime("python");
+        let with = |lines: &str, language: &Runtime| {
+            let mut request = request(Source::Code(format!("# /// script\n{lines}\n# ///\n1").into()));
+            request.packages = vec!["six".to_owned(), "demo==1.0".to_owned()];
+            plan(&request, language)
+        };
+        let both = with("# dependencies = [\"demo==1.0\", \"attrs\"]", &python).expect("valid").install.expect("some");
+        assert_eq!(both.what, "installing attrs, demo==1.0, six");
+        let error = with("# requires-python = \">=99\"", &python).expect_err("refused");
+        let version = &python.version;
+        assert_eq!(error, format!("main.py requires Python >=99; the toolchain is Python {version}"));
+        let error = with("# dependencies = [", &python).expect_err("refused");
+        assert!(error.starts_with("main.py: invalid inline metadata (line 2): "), "{error}");
+        let error = with("# dependencies = [\"--index-url=x\"]", &python).expect_err("refused");
+        assert!(error.starts_with("invalid python package '--index-url=x'"), "{error}");
+        let many = format!("# dependencies = [{}]", "\"a\",".repeat(200));
+        assert_eq!(with(&many, &python).expect_err("refused"), "202 packages exceed the maximum of 200");
+        // In other languages it is a comment like any other.
+        let mut bash = request(Source::Code("# /// script\n# x\n".into()));
+        assert!(plan(&bash, &runtime("bash")).expect("valid").install.is_none());
+        bash.module = Some("x".to_owned());
+        bash.source = Source::Files;
+        let error = plan(&bash, &runtime("bash")).expect_err("refused");
+        assert_eq!(error, "bash does not support running a module by its name");
+    }
+
+    #[test]
     fn packages_are_checked_before_anything_runs() {
         let python = runtime("python");
         let with = |package: &str| {

@@ -55,6 +55,8 @@ pub struct Request {
     rendered: Option<Rendered>,
     /// The file where the program begins.
     pub entry: Option<RelativePath>,
+    /// The module to run by its name, in place of a file.
+    pub module: Option<String>,
     /// Files for the working directory.
     pub files: Vec<InputFile>,
     /// Packages, each in its ecosystem's spelling.
@@ -141,6 +143,9 @@ pub enum RequestError {
     /// It is not clear where the program begins.
     #[error("{0}")]
     Entry(String),
+    /// Inline metadata that cannot be read, or whose requirements this host does not meet.
+    #[error("{0}")]
+    Inline(String),
     /// A package that is not written as its ecosystem writes them.
     #[error("{0}")]
     Package(String),
@@ -174,6 +179,7 @@ impl Request {
             template: None,
             rendered: None,
             entry: None,
+            module: None,
             files: vec![],
             packages: vec![],
             restricted: false,
@@ -197,6 +203,7 @@ impl Request {
     pub(crate) fn run_mode(&self) -> RunMode {
         match (self.restricted, self.report) {
             (true, _) => RunMode::Restricted,
+            _ if self.module.is_some() => RunMode::Module,
             (false, true) => RunMode::Reported,
             (false, false) => RunMode::Plain,
         }
@@ -209,7 +216,7 @@ impl Request {
             Source::Code(code) if code.len() > MAX_SOURCE => return Err(RequestError::LongCode { size: code.len() }),
             Source::Code(code) if code.contains('\0') => return Err(RequestError::Nul { what: "the code" }),
             Source::Program { argv, .. } if argv.is_empty() => return Err(RequestError::EmptyCode),
-            Source::Files if self.files.is_empty() => return Err(RequestError::EmptyCode),
+            Source::Files if self.files.is_empty() && self.module.is_none() => return Err(RequestError::EmptyCode),
             _ => {}
         }
         if self.template.is_some() && !matches!(self.source, Source::Code(_)) {
@@ -220,10 +227,7 @@ impl Request {
         if let Some(workdir) = &self.workdir {
             check_workdir(workdir).map_err(RequestError::Directory)?;
         }
-        if self.packages.len() > MOST_PACKAGES {
-            return Err(RequestError::Package(format!("{} packages exceed the maximum of 200", self.packages.len())));
-        }
-        Ok(())
+        check_number(&self.packages)
     }
 
     /// Sets what came of the template. A short template can make long code.
@@ -241,7 +245,8 @@ impl Request {
             Source::Code(_) | Source::Files => &[],
         };
         let has_nul = |text: &OsString| text.as_bytes().contains(&0);
-        if argv.iter().chain(&self.args).any(has_nul) {
+        let module: Option<OsString> = self.module.as_ref().map(OsString::from);
+        if argv.iter().chain(&self.args).chain(&module).any(has_nul) {
             return Err(RequestError::Nul { what: "an argument" });
         }
         for (name, value) in &self.env {
@@ -252,14 +257,18 @@ impl Request {
                 return Err(RequestError::Nul { what: "an environment variable" });
             }
         }
-        let words = argv.iter().chain(&self.args).chain(self.env.iter().flat_map(|(name, value)| [name, value]));
+        let words =
+            argv.iter().chain(&self.args).chain(&module).chain(self.env.iter().flat_map(|(name, value)| [name, value]));
         let size: usize = words.map(|word| word.len() + 2).sum();
         if size > MAX_WORDS { Err(RequestError::LongWords { size }) } else { Ok(()) }
     }
 
-    /// All files, with the code among them, and the one where the program begins.
+    /// All files, with the code among them, and the one where the program begins or the module.
     pub(crate) fn files_and_entry(&self, language: &Definition) -> Result<(Vec<InputFile>, String), RequestError> {
         let mut files = self.files.clone();
+        if let Some(module) = &self.module {
+            return Ok((files, module.clone()));
+        }
         let entry = match &self.source {
             Source::Code(code) => {
                 let code = self.rendered.as_ref().map_or(code, |rendered| &rendered.code);
@@ -316,6 +325,14 @@ impl Request {
         };
         Err(RequestError::Entry(what))
     }
+}
+
+/// Checks how many packages there are.
+pub(crate) fn check_number(packages: &[String]) -> Result<(), RequestError> {
+    if packages.len() > MOST_PACKAGES {
+        return Err(RequestError::Package(format!("{} packages exceed the maximum of 200", packages.len())));
+    }
+    Ok(())
 }
 
 #[cfg(test)]

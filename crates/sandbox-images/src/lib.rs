@@ -1,4 +1,4 @@
-//! Container images as root file systems of cells.
+//! Container images as root file systems of cells, and projects in archives.
 //!
 //! An image is an untrusted file. It is therefore unpacked in a cell ([`unpack()`]): this program reads it from
 //! standard input and creates files in one host directory, which is the only one it can write to. Inside, it resolves
@@ -11,6 +11,7 @@ pub mod fuzz;
 mod layer;
 mod name;
 mod pack;
+mod project;
 mod read;
 mod source;
 mod store;
@@ -19,6 +20,7 @@ mod unpack;
 
 pub use name::ImageName;
 pub use pack::pack;
+pub use project::{ArchiveFormat, ProjectCaps, ProjectFile, read_project};
 pub use store::{Image, ImageError, ImageInfo, ImageStore, Import, ListedImage};
 pub use unpack::{ImageCaps, ImageConfig, UnpackResult, UnpackTask, Unpacked, unpack};
 

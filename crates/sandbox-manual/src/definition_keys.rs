@@ -90,6 +90,7 @@ fn simple(value: &str) -> Option<(&'static str, &'static str)> {
         "PathBuf" => ("absolute path", "absolute paths"),
         "Pattern" => ("regular expression", "regular expressions"),
         "StageName" => ("stage", "stages"),
+        "InlineFormat" => ("format", "formats"),
         "bool" => ("boolean", "booleans"),
         "u32" | "usize" => ("integer", "integers"),
         _ => return None,

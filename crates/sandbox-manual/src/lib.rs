@@ -17,7 +17,7 @@ pub use reference::chapter;
 /// The text after a command's help, as sections: a heading is a separate line that ends in a colon. Text without a
 /// heading has an empty one.
 fn sections(command: &Command) -> Vec<(String, String)> {
-    let text = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+    let text = command.get_after_long_help().or(command.get_after_help()).map(ToString::to_string).unwrap_or_default();
     let mut sections: Vec<(String, String)> = vec![];
     for block in text.split("\n\n").map(|block| block.trim_matches('\n')).filter(|block| !block.is_empty()) {
         let (first, rest) = block.split_once('\n').unwrap_or((block, ""));

@@ -27,7 +27,8 @@ fn collect(command: &Command, section: &str, pages: &mut Vec<(String, Vec<u8>)>)
 }
 
 /// A command's page.
-pub fn page(mut command: Command, section: &str) -> io::Result<Vec<u8>> {
+pub fn page(command: Command, section: &str) -> io::Result<Vec<u8>> {
+    let mut command = command.disable_help_subcommand(true);
     command.build();
     let is_program = command.get_version().is_some();
     let source = format!("sandbox-run {}", env!("CARGO_PKG_VERSION"));

@@ -8,7 +8,8 @@ use crate::{sections, subcommands};
 
 /// A command with its flags, and all commands below it.
 #[must_use]
-pub fn chapter(mut command: Command) -> String {
+pub fn chapter(command: Command) -> String {
+    let mut command = command.disable_help_subcommand(true);
     command.build();
     let mut text = String::new();
     describe(&command, &mut text);
@@ -42,11 +43,16 @@ fn describe(command: &Command, text: &mut String) {
 
 /// A flag as it is written: `-t, --timeout <DURATION>`, or the name of a positional argument.
 fn flag(argument: &Arg) -> String {
-    let value = argument.get_value_names().map(|names| names.join(" ")).unwrap_or_default();
+    let names = argument.get_value_names().unwrap_or_default();
+    let value = names.join(" ");
     let takes = argument.get_num_args().is_some_and(|number| number.takes_values()) && !value.is_empty();
     match (argument.get_short(), argument.get_long()) {
         (None, None) if argument.is_last_set() => format!("-- <{value}>…"),
-        (None, None) => format!("<{value}>"),
+        (None, None) => {
+            let many = argument.get_num_args().is_some_and(|number| number.max_values() > names.len());
+            let names: Vec<String> = names.iter().map(|name| format!("<{name}>")).collect();
+            names.join(" ") + if many { "…" } else { "" }
+        }
         (short, long) => {
             let names: Vec<String> = [short.map(|short| format!("-{short}")), long.map(|long| format!("--{long}"))]
                 .into_iter()
@@ -90,9 +96,11 @@ mod tests {
         let mode =
             Arg::new("mode").short('m').long("mode").value_name("A|B").value_parser(["a", "b"]).help("which one");
         let rest = Arg::new("rest").last(true).value_name("ARG").help("the rest");
-        let text = chapter(Command::new("c").version("1").about("does c").args([mode, rest]));
+        let words = Arg::new("words").num_args(0..).value_names(["A", "B"]).help("first the words");
+        let text = chapter(Command::new("c").version("1").about("does c").args([mode, words, rest]));
         assert!(text.starts_with("## c\n\ndoes c\n\n```text\nc [OPTIONS]"), "{text}");
         assert!(text.contains("| `-m, --mode <A\\|B>` | which one: `a`, `b` |"), "{text}");
+        assert!(text.contains("| `<A> <B>…` | first the words |"), "{text}");
         assert!(text.contains("| `-- <ARG>…` | the rest |"), "{text}");
     }
 }

@@ -17,6 +17,7 @@ use serde::Deserialize;
 
 pub use self::parse::DefinitionError;
 pub use self::warm::{TestedVersions, Warm};
+use crate::inline_metadata::InlineFormat;
 use crate::literals::Literals;
 
 /// The keys of a definition file.
@@ -208,6 +209,9 @@ pub struct RunDefinition {
     /// Command without the runner, where its report is not wanted: `sandbox-run` prints no value. A definition that builds
     /// on another and has its own `argv` does not inherit it.
     pub plain: Option<Vec<String>>,
+    /// Command that runs a module by its name, for `sandbox-run --module`. `{executable}` and `{module}` are replaced. A
+    /// definition that builds on another and has its own `argv` does not inherit it.
+    pub module: Option<Vec<String>>,
     /// How to run a program with `--restricted`.
     pub restricted: Option<Restricted>,
     /// How to keep an interpreter warm.
@@ -235,6 +239,8 @@ pub struct Packages {
     /// Project files that list packages.
     #[serde(default)]
     pub manifests: Vec<String>,
+    /// Format of a comment in the entry file that lists packages: `PEP 723`.
+    pub inline: Option<InlineFormat>,
     /// Script that installs the packages `$@`, and those in the manifests in its working directory, into `$OUT`. It has
     /// network access.
     pub script: String,

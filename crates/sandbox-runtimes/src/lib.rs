@@ -9,9 +9,13 @@ mod artifact_store;
 mod definition;
 mod discover;
 mod image_toolchains;
+mod inline_metadata;
 mod literals;
+mod nearest;
+mod python_version;
 mod registry;
 mod runtime;
+mod shebang;
 mod toolchain_cache;
 
 pub use artifact_store::{ArtifactKind, ArtifactStore, Claim, Entry, ListedArtifact, Staging};
@@ -21,10 +25,14 @@ pub use definition::{
 };
 pub use discover::{Missing, SearchPaths};
 pub use image_toolchains::ToolchainImage;
+pub use inline_metadata::{InlineError, InlineFormat, InlineMetadata};
 pub use literals::{LiteralTypes, Literals};
+pub use nearest::nearest;
+pub use python_version::Requirement;
 pub use registry::{Registry, UnknownLanguage};
 pub use runtime::{
     Environment, Invocation, OUT_DIR, RESULT_DIR, RUNNER_FILE, RunMode, Runtime, StageCommand, WarmSelfTest, WarmUp,
     ZYGOTE_LIBRARY_FILE, set_all,
 };
+pub use shebang::interpreter;
 pub use toolchain_cache::ToolchainCache;

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use crate::definition::{Definition, DefinitionError};
+use crate::nearest::nearest;
+use crate::shebang::interpreter;
 
 /// The definition in a language's directory.
 const DEFINITION_FILE: &str = "language.toml";
@@ -177,6 +179,19 @@ impl Registry {
         self.definitions.iter().find(|definition| definition.is_source(file))
     }
 
+    /// The language of a script, by the interpreter in its first line, with a version or without: `#!/usr/bin/python3.11`.
+    #[must_use]
+    pub fn by_shebang(&self, script: &str) -> Option<&Definition> {
+        let name = interpreter(script)?.to_ascii_lowercase();
+        let plain = name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.');
+        let called = |wanted: &str| {
+            let known =
+                |definition: &Definition| names(definition).chain(&definition.find.commands).any(|n| n == wanted);
+            self.definitions.iter().find(|definition| known(definition))
+        };
+        called(&name).or_else(|| called(plain))
+    }
+
     /// Whether a directory of this name is made by a tool, and is no part of a project. `is_beside` returns whether a
     /// manifest is beside it. All languages that come with the program count, whichever of them were read.
     #[must_use]
@@ -196,17 +211,10 @@ impl Registry {
 
     fn unknown(&self, name: &str) -> UnknownLanguage {
         let shown: String = name.chars().filter(|c| !c.is_control()).take(40).collect();
-        let wanted = shown.to_ascii_lowercase();
-        let nearest = self
-            .definitions
-            .iter()
-            .flat_map(names)
-            .map(|name| (strsim::jaro_winkler(&wanted, name), name))
-            .filter(|(likeness, _)| *likeness > 0.75)
-            .max_by(|a, b| a.0.total_cmp(&b.0));
+        let nearest = nearest(&shown, self.definitions.iter().flat_map(names).map(String::as_str)).map(str::to_owned);
         UnknownLanguage {
             name: shown,
-            nearest: nearest.map(|(_, name)| name.clone()),
+            nearest,
             known: self.definitions.iter().map(|definition| definition.name.clone()).collect(),
         }
     }
@@ -241,6 +249,23 @@ mod tests {
         let expected = format!("unknown language 'zz[31m'; the languages are {}", known.join(", "));
         assert!(expected.contains("are python, javascript, "), "{expected}");
         assert_eq!(error.to_string(), expected);
+    }
+
+    #[test]
+    fn a_script_names_its_interpreter() {
+        let registry = Registry::shipped().expect("valid");
+        let language = |script| registry.by_shebang(script).map(|definition| definition.name.as_str());
+        for (script, expected) in [
+            ("#!/usr/bin/env python3\n", Some("python")),
+            ("#!/opt/bin/python3.12 -I\n", Some("python")),
+            ("#!/bin/sh\n", Some("bash")),
+            ("#!/usr/bin/env node\n", Some("javascript")),
+            ("#!/usr/bin/perl -w\n", Some("perl")),
+            ("#!/usr/bin/env sandbox-run\n", None),
+            ("print(1)", None),
+        ] {
+            assert_eq!(language(script), expected, "{script}");
+        }
     }
 
     #[test]

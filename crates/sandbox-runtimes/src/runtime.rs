@@ -85,7 +85,7 @@ pub struct WarmSelfTest {
 /// The invocation of a program.
 #[derive(Debug, Clone, Copy)]
 pub struct Invocation<'a> {
-    /// The file where it begins, below the usual working directory.
+    /// The file where it begins, below the usual working directory; in [`RunMode::Module`] the name of the module.
     pub entry: &'a str,
     /// What it may use.
     pub limits: &'a Limits,
@@ -108,6 +108,8 @@ pub enum RunMode {
     Plain,
     /// The runner, which allows only safe built-ins.
     Restricted,
+    /// None: a module is run by its name.
+    Module,
 }
 
 impl Runtime {
@@ -242,7 +244,7 @@ impl Runtime {
         Ok(StageCommand { command: script(text, environment, arguments), mounts })
     }
 
-    /// Runs a program. `None` if restricted mode is requested and the language has none.
+    /// Runs a program. `None` if restricted mode or a module is requested and the language has none.
     #[must_use]
     pub fn run(&self, invocation: &Invocation<'_>) -> Option<Command> {
         let Invocation { entry, limits, packages, mode, elsewhere, preload: _ } = *invocation;
@@ -253,6 +255,7 @@ impl Runtime {
         let (argv, runner) = match &run.restricted {
             Some(own) if mode == RunMode::Restricted => (&own.argv, format!("{}{runner}", own.runner)),
             None if mode == RunMode::Restricted => return None,
+            _ if mode == RunMode::Module => (run.module.as_ref()?, String::new()),
             _ if self.has_runner(mode) => (&run.argv, runner.to_owned()),
             _ => (run.plain.as_ref().unwrap_or(&run.argv), String::new()),
         };
@@ -260,7 +263,7 @@ impl Runtime {
             "{executable}" => self.executable.clone().into_os_string(),
             // From another directory it is only found by its whole path.
             "{entry}" if elsewhere => format!("{WORK_DIR}/{entry}").into(),
-            "{entry}" => entry.into(),
+            "{entry}" | "{module}" => entry.into(),
             "{runner}" => runner.clone().into(),
             "{runner_file}" => format!("{RESULT_DIR}/{RUNNER_FILE}").into(),
             other => other.replace("{heap}", &heap).replace("{stem}", stem).into(),
@@ -280,7 +283,7 @@ impl Runtime {
     #[must_use]
     pub fn has_runner(&self, mode: RunMode) -> bool {
         let run = &self.definition.run;
-        run.runner.is_some() && (mode != RunMode::Plain || run.plain.is_none())
+        run.runner.is_some() && mode != RunMode::Module && (mode != RunMode::Plain || run.plain.is_none())
     }
 
     /// Whether the language's interpreter can start warm, or its compiler. Compiled programs start by themselves.
@@ -467,6 +470,11 @@ mod tests {
         assert_eq!(bare.argv.last(), Some(&"/sandbox/x.py".into()));
         let plain = python.run(&Invocation { mode: RunMode::Plain, ..invocation("x.py") }).expect("possible");
         assert_eq!((plain.argv.len(), variable(&plain.env, "RESULT")), (2, None), "{:?}", plain.argv);
+        let module = Invocation { mode: RunMode::Module, elsewhere: true, ..invocation("json.tool") };
+        let command = python.run(&module).expect("possible");
+        assert_eq!(command.argv[1..], ["-m", "json.tool"]);
+        assert!(variable(&command.env, "RESULT").is_none() && python.zygote(&module).is_none());
+        assert!(runtime("perl").run(&module).is_none());
         let javascript = runtime("javascript").run(&Invocation { mode: RunMode::Plain, ..invocation("x.js") });
         assert!(variable(&javascript.expect("possible").env, "RESULT").is_some(), "its runner does more than report");
         let restricted = Invocation { mode: RunMode::Restricted, ..invocation("x") };

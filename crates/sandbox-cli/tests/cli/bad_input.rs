@@ -33,12 +33,15 @@ fn messages_include_the_fix() {
     let with = |flag: &str, value: &str| line(&["--lang", "python", "--code", "1", flag, value]);
     assert_eq!(
         with("--timeout", "soon"),
-        "invalid time limit \"soon\": expected seconds (3, 0.5) or a duration such as 500ms, 3s, 1m30s"
+        "--timeout: invalid time limit \"soon\": expected seconds (3, 0.5) or a duration such as 500ms, 3s, 1m30s"
     );
-    assert_eq!(with("--memory", "1k"), "memory limit 1 KiB is below the minimum of 4 MiB");
-    assert_eq!(with("--timeout", "48h"), "time limit 48h is above the maximum of 24h");
-    assert_eq!(with("--pids", "1.5"), "invalid process limit \"1.5\": expected a whole number");
-    assert_eq!(with("--env", "novalue"), "invalid environment variable 'novalue': expected NAME=VALUE");
+    assert_eq!(with("--memory", "1k"), "--memory: memory limit 1 KiB is below the minimum of 4 MiB");
+    assert_eq!(with("--timeout", "48h"), "--timeout: time limit 48h is above the maximum of 24h");
+    assert_eq!(with("--pids", "1.5"), "--pids: invalid process limit \"1.5\": expected a whole number");
+    assert_eq!(
+        with("--env", "novalue"),
+        "environment variable 'novalue' is not set here; give it a value with --env novalue=VALUE"
+    );
     assert!(with("--require", "moat").starts_with("unknown isolation layer 'moat': expected one of user, pid"));
     assert_eq!(line(&["--lang", "pyhton", "--code", "1"]), "unknown language 'pyhton'; did you mean 'python'?");
     assert_eq!(line(&["--code", "1"]), "no language; set it with --lang, such as --lang python");

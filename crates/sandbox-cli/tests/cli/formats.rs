@@ -115,13 +115,13 @@ fn a_terminal_is_protected() {
         .env("TERM", "xterm")
         .args([
             "-qec",
-            &format!("{binary} -l python --code \"import sys; sys.stderr.write('\\x1b[31mred')\" > /dev/null"),
+            &format!("{binary} -l python --code \"import sys; sys.stderr.write('\\x1b[2Jred')\" > /dev/null"),
             "/dev/null",
         ])
         .output()
         .unwrap();
-    assert!(text(&error.stdout).contains("␛[31mred"), "standard error is a terminal too: {:?}", text(&error.stdout));
-    assert!(safe.contains("␛]0;owned␇␛[31mred"), "{safe:?}");
+    assert!(text(&error.stdout).contains("␛[2Jred\r\n"), "standard error is a terminal too: {:?}", text(&error.stdout));
+    assert!(safe.contains("␛]0;owned␇\x1b[31mred\r\n\x1b[0m"), "{safe:?}");
     assert!(safe.contains("\x1b[1m\x1b[32m✓ ok"), "the summary is coloured on a terminal: {safe:?}");
     assert!(seen("--raw").contains("\x1b]0;owned\x07"));
 }

@@ -13,7 +13,7 @@ use crate::cache_key::CacheKey;
 use crate::input_files::InputFile;
 use crate::last_value;
 use crate::network::WEB;
-use crate::request::{Request, RequestError};
+use crate::request::{Request, RequestError, check_number};
 use crate::resolve::Resolved;
 use crate::settings::Settings;
 use crate::template::{TOKEN, Translator};
@@ -37,7 +37,7 @@ impl Planner<'_> {
     ) -> Result<Plan, RequestError> {
         let (request, runtime, definition) = (self.request, self.runtime, &self.runtime.definition);
         let (files, entry) = request.files_and_entry(definition)?;
-        let install = self.install(&files)?;
+        let install = self.install(&files, self.inline_packages(&files, &entry)?)?;
         let prepare = self.prepare()?;
         let prepare_packages = if install.is_some() { self.prepare_packages()? } else { None };
         let compile = self.compile(&entry, &files, prepare.as_ref(), install.as_ref())?;
@@ -49,11 +49,14 @@ impl Planner<'_> {
             preload: &self.settings.preload,
             elsewhere: request.workdir.is_some(),
         };
-        let no_restricted = || RequestError::Unsupported { language: definition.name.clone(), what: "restricted mode" };
-        let mut command = runtime.run(&invocation).ok_or_else(no_restricted)?;
+        let unsupported = || {
+            let what = if request.module.is_some() { "running a module by its name" } else { "restricted mode" };
+            RequestError::Unsupported { language: definition.name.clone(), what }
+        };
+        let mut command = runtime.run(&invocation).ok_or_else(unsupported)?;
         let zygote = zygote_for(request, runtime, &invocation, compile.is_some());
-        if request.restricted && (install.is_some() || !request.volumes.is_empty()) {
-            let what = "restricted mode with packages or volumes";
+        if request.restricted && (install.is_some() || !request.volumes.is_empty() || request.module.is_some()) {
+            let what = "restricted mode with packages, volumes or modules";
             return Err(RequestError::Unsupported { language: definition.name.clone(), what });
         }
         let has_runner = runtime.has_runner(invocation.mode);
@@ -182,10 +185,29 @@ impl Planner<'_> {
         }))
     }
 
-    fn install(&self, files: &[InputFile]) -> Result<Option<ArtifactPlan>, RequestError> {
+    /// The packages that the entry file lists itself, once this toolchain has a version that it accepts.
+    fn inline_packages(&self, files: &[InputFile], entry: &str) -> Result<Vec<String>, RequestError> {
+        let (runtime, language) = (self.runtime, &self.runtime.definition);
+        let file = files.iter().find(|file| file.path.as_str() == entry);
+        let script = file.and_then(|file| std::str::from_utf8(&file.content).ok());
+        let format = language.packages.as_ref().and_then(|packages| packages.inline);
+        let (Some(script), Some(format)) = (script, format) else { return Ok(vec![]) };
+        let inline = format.read(script).map_err(|error| RequestError::Inline(format!("{entry}: {error}")))?;
+        if let Some(unmet) = inline.requires.filter(|requires| !requires.is_met_by(&runtime.version)) {
+            let (title, version) = (language.title(), &runtime.version);
+            return Err(RequestError::Inline(format!(
+                "{entry} requires {title} {unmet}; the toolchain is {title} {version}"
+            )));
+        }
+        Ok(inline.packages)
+    }
+
+    fn install(&self, files: &[InputFile], inline: Vec<String>) -> Result<Option<ArtifactPlan>, RequestError> {
         let variable = |name: &str| self.resolved.variables.get(name);
         let (runtime, language) = (self.runtime, &self.runtime.definition);
         let mut packages = self.request.packages.clone();
+        packages.extend(inline);
+        check_number(&packages)?;
         let Some(definition) = &language.packages else {
             if packages.is_empty() {
                 return Ok(None);

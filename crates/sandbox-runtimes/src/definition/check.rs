@@ -8,8 +8,18 @@ use super::Definition;
 use crate::literals::Literals;
 
 /// Words that are replaced in a command.
-const PLACEHOLDERS: [&str; 9] =
-    ["{executable}", "{entry}", "{stem}", "{runner}", "{runner_file}", "{heap}", "{zygote}", "{library}", "{preload}"];
+const PLACEHOLDERS: [&str; 10] = [
+    "{executable}",
+    "{entry}",
+    "{module}",
+    "{stem}",
+    "{runner}",
+    "{runner_file}",
+    "{heap}",
+    "{zygote}",
+    "{library}",
+    "{preload}",
+];
 
 impl Definition {
     /// Fails with the first value that is invalid.
@@ -50,7 +60,9 @@ impl Definition {
         let restricted = self.run.restricted.iter().map(|restricted| ("run.restricted.argv", &restricted.argv));
         let warm = self.run.warm.iter().map(|warm| ("run.warm.argv", &warm.argv));
         let plain = self.run.plain.iter().map(|argv| ("run.plain", argv));
-        for (name, argv) in [("run.argv", &self.run.argv)].into_iter().chain(plain).chain(restricted).chain(warm) {
+        let module = self.run.module.iter().map(|argv| ("run.module", argv));
+        let others = plain.chain(module).chain(restricted).chain(warm);
+        for (name, argv) in [("run.argv", &self.run.argv)].into_iter().chain(others) {
             if argv.is_empty() {
                 return Err(format!("{name} is empty"));
             }

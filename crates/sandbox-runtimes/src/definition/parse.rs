@@ -80,6 +80,7 @@ impl Definition {
             let has_argv = |table: &toml::Table| table.get("run").is_some_and(|run| run.get("argv").is_some());
             if let Some(run) = base.get_mut("run").and_then(toml::Value::as_table_mut).filter(|_| has_argv(&table)) {
                 run.remove("plain");
+                run.remove("module");
             }
             table = merge(base, table);
         }

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use sandbox_testing::frozen::{Frozen, find};
+use sandbox_testing::package_index::TestIndex;
 use sandbox_testing::{eventually, needs};
 use serde_json::{Value, json};
 
@@ -111,4 +112,18 @@ fn a_cell_that_cannot_be_killed_is_reported_and_delays_no_run() {
     assert_eq!((status, &other["verdict"]), (200, &"ok".into()), "{other:#}");
     drop(frozen);
     eventually("it is gone", || server.get("/health").1["lost_cells"] == 0);
+}
+
+#[test]
+fn a_script_lists_its_packages_itself() {
+    let index = TestIndex::start();
+    index.offer("demo", "");
+    let server = Server::start_with(&[], &[("SANDBOX_PYTHON_INDEX", &index.address())]);
+    let code = "# /// script\n# dependencies = [\"demo\"]\n# ///\nimport demo; demo.value";
+    let (status, answer) = server.post(&json!({"code": code, "timeout": "20s"}));
+    assert_eq!((status, &answer["result"]), (200, &"42".into()), "{answer:#}");
+    let code = "# /// script\n# requires-python = \">=99\"\n# ///\n1";
+    let (status, problem) = server.post(&json!({"code": code}));
+    assert_eq!(status, 422, "{problem:#}");
+    assert!(problem["detail"].as_str().unwrap().starts_with("main.py requires Python >=99"), "{problem:#}");
 }
