@@ -145,7 +145,7 @@ pub(crate) enum Action {
         #[command(subcommand)]
         action: ImageAction,
     },
-    /// Show which isolation layers work on this host, and how to fix those that do not
+    /// Show what runs need on this host, what is missing, and how to fix it
     Doctor {
         /// Print JSON
         #[arg(long)]

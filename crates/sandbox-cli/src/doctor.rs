@@ -1,17 +1,28 @@
-//! `sandbox-run doctor`: which isolation layers work on this host, which do not, and how to fix them.
+//! `sandbox-run doctor`: what runs on this host need and whether it is there: isolation layers, toolchains, package
+//! installers, storage, and what a server is configured to use. With the cost of each absence, and the fix.
+
+mod check;
+mod redis;
+mod storage;
+mod toolchains;
 
 use std::io::Write;
 use std::net::IpAddr;
+use std::path::Path;
 
 use anstyle::{AnsiColor, Style};
+use sandbox_backends::Backend;
 use sandbox_cell::LayerSet;
 use sandbox_cell::probe::{Finding, HostReport, SharedPool, examine};
 use sandbox_executor::Settings;
-use sandbox_runtimes::{Registry, Runtime, SearchPaths, ToolchainCache};
+use sandbox_runtimes::{ArtifactStore, Registry};
 use serde_json::{Value, json};
 
 use crate::exit_code;
 use crate::output::print_error;
+use crate::request;
+use check::{HostCheck, lines};
+use toolchains::{Language, language_lines, language_values};
 
 const GOOD: Style = AnsiColor::Green.on_default();
 const WARN: Style = AnsiColor::Yellow.on_default();
@@ -19,9 +30,21 @@ const BAD: Style = AnsiColor::Red.on_default();
 const BOLD: Style = Style::new().bold();
 const DIM: Style = Style::new().dimmed();
 
+/// What was found, besides the host itself.
+#[derive(Default)]
+struct Surroundings {
+    languages: Vec<Language>,
+    packages: Vec<HostCheck>,
+    prepared: Vec<HostCheck>,
+    storage: Vec<HostCheck>,
+    server: Vec<HostCheck>,
+    warnings: Vec<String>,
+}
+
 /// Examines the host. Returns 1 if the default policy cannot be met.
 pub(crate) fn doctor(as_json: bool) -> u8 {
-    let settings = Settings::read(|name| std::env::var(name).ok()).unwrap_or_default();
+    let variable = |name: &str| std::env::var(name).ok();
+    let settings = Settings::read(variable).unwrap_or_default();
     let host = match examine(settings.required()) {
         Ok(host) => host,
         Err(failure) => {
@@ -29,31 +52,55 @@ pub(crate) fn doctor(as_json: bool) -> u8 {
             return exit_code::INTERNAL;
         }
     };
-    let languages = languages(&settings);
-    let warnings = server_warnings(|name| std::env::var(name).ok());
+    let around = Surroundings::examine(&settings, variable);
     let mut out = anstream::stdout().lock();
     let printed = if as_json {
-        writeln!(out, "{:#}", as_value(&host, settings.required(), &languages, &warnings))
+        writeln!(out, "{:#}", as_value(&host, settings.required(), &around))
     } else {
-        write!(out, "{}", as_text(&host, &languages, &warnings))
+        write!(out, "{}", as_text(&host, &around))
     };
     u8::from(printed.is_err() || !host.meets_policy())
 }
 
-/// A language, and its toolchain or how to install one.
-type Language = (String, Result<Runtime, String>);
+impl Surroundings {
+    fn examine(settings: &Settings, variable: impl Fn(&str) -> Option<String>) -> Self {
+        let mut warnings = server_warnings(&variable);
+        let own = variable("SANDBOX_RUNTIMES").filter(|dir| !dir.is_empty());
+        let registry = request::registry(own.as_deref().map(Path::new)).or_else(|error| {
+            warnings.push(format!("SANDBOX_RUNTIMES: {error}"));
+            Registry::shipped()
+        });
+        let languages = registry.map(|registry| toolchains::languages(settings, &registry)).unwrap_or_default();
+        let store = settings.data_dir.as_deref().map(ArtifactStore::new);
+        Self {
+            packages: toolchains::packages(&languages),
+            prepared: store.map(|store| toolchains::prepared(&languages, &store)).unwrap_or_default(),
+            storage: storage::storage(settings),
+            server: redis::redis(&variable).into_iter().chain(backend(&settings.backend, variable)).collect(),
+            languages,
+            warnings,
+        }
+    }
+}
 
-fn languages(settings: &Settings) -> Vec<Language> {
-    let mut cache = ToolchainCache::open(settings.data_dir.as_deref());
-    let places = SearchPaths::of_this_process();
-    let Ok(registry) = Registry::shipped() else { return vec![] };
-    registry
-        .all()
-        .map(|definition| {
-            let runtime = definition.discover(&places, &mut cache).map_err(|missing| missing.missing);
-            (definition.name.clone(), runtime)
-        })
-        .collect()
+/// The program of a backend that variables select instead of the native one.
+fn backend(backend: &Backend, variable: impl Fn(&str) -> Option<String>) -> Option<HostCheck> {
+    let (program, package) = match backend {
+        Backend::Native => return None,
+        Backend::Oci(runtime) => (runtime, "runc"),
+        Backend::Docker(docker) => (&docker.program, "docker.io"),
+    };
+    let path = variable("PATH").unwrap_or_default();
+    let found = std::env::split_paths(&path).map(|dir| dir.join(program)).find(|file| file.is_file());
+    Some(match found {
+        Some(file) => HostCheck::ok("backend", file.display().to_string()),
+        None => HostCheck::missing(
+            "backend",
+            format!("{program} was not found"),
+            "no program runs",
+            format!("install it (Debian: apt-get install {package}) or change SANDBOX_BACKEND"),
+        ),
+    })
 }
 
 /// Problems of a `sandbox-server` that is started with these variables. Its flags and its configuration file are not
@@ -71,7 +118,7 @@ fn server_warnings(variable: impl Fn(&str) -> Option<String>) -> Vec<String> {
     )]
 }
 
-fn as_value(host: &HostReport, required: LayerSet, languages: &[Language], warnings: &[String]) -> Value {
+fn as_value(host: &HostReport, required: LayerSet, around: &Surroundings) -> Value {
     let layers: Vec<Value> = host
         .findings
         .iter()
@@ -87,18 +134,6 @@ fn as_value(host: &HostReport, required: LayerSet, languages: &[Language], warni
             })
         })
         .collect();
-    let languages: Vec<Value> = languages
-        .iter()
-        .map(|(name, runtime)| match runtime {
-            Ok(runtime) => json!({
-                "language": name,
-                "version": runtime.version,
-                "path": runtime.host_executable,
-                "starts_cold": runtime.starts_cold(),
-            }),
-            Err(fix) => json!({ "language": name, "version": null, "fix": fix }),
-        })
-        .collect();
     let shared: Vec<Value> =
         host.shared.iter().map(|pool| json!({ "pool": pool.pool, "why": pool.why, "fix": pool.fix })).collect();
     json!({
@@ -110,12 +145,16 @@ fn as_value(host: &HostReport, required: LayerSet, languages: &[Language], warni
         "cgroups": host.cgroups,
         "layers": layers,
         "shared": shared,
-        "languages": languages,
-        "warnings": warnings,
+        "languages": language_values(&around.languages),
+        "packages": around.packages,
+        "prepared": around.prepared,
+        "storage": around.storage,
+        "server": around.server,
+        "warnings": around.warnings,
     })
 }
 
-fn as_text(host: &HostReport, languages: &[Language], warnings: &[String]) -> String {
+fn as_text(host: &HostReport, around: &Surroundings) -> String {
     let user = if host.privileged { "root" } else { "ordinary user" };
     let mut text = format!("{BOLD}Host{BOLD:#}  Linux {}, {user}, cgroups {}\n\n", host.kernel, host.cgroups);
     text.push_str(&format!("{BOLD}Isolation{BOLD:#}\n"));
@@ -128,20 +167,17 @@ fn as_text(host: &HostReport, languages: &[Language], warnings: &[String]) -> St
             text.push_str(&format!("  {WARN}!{WARN:#} {pool}\n              {why}\n              fix: {fix}\n"));
         }
     }
-    text.push_str(&format!("\n{BOLD}Languages{BOLD:#}\n"));
-    for (name, runtime) in languages {
-        text.push_str(&match runtime {
-            Ok(runtime) => {
-                let (version, path) = (&runtime.version, runtime.host_executable.display());
-                let cold = runtime.starts_cold().map(|why| format!("              starts cold on servers: {why}\n"));
-                format!("  {GOOD}✓{GOOD:#} {name:<9} {version} {DIM}{path}{DIM:#}\n{}", cold.unwrap_or_default())
-            }
-            Err(fix) => format!("  {BAD}✗{BAD:#} {name:<9} {fix}\n"),
-        });
-    }
-    if !warnings.is_empty() {
-        text.push_str(&format!("\n{BOLD}Server{BOLD:#}\n"));
-        text.extend(warnings.iter().map(|warning| format!("  {WARN}!{WARN:#} {warning}\n")));
+    text.push_str(&format!("\n{BOLD}Languages{BOLD:#}\n{}", language_lines(&around.languages)));
+    let warnings: String = around.warnings.iter().map(|warning| format!("  {WARN}!{WARN:#} {warning}\n")).collect();
+    for (title, content) in [
+        ("Packages", lines(&around.packages)),
+        ("Prepared toolchains", lines(&around.prepared)),
+        ("Storage", lines(&around.storage)),
+        ("Server", lines(&around.server) + &warnings),
+    ] {
+        if !content.is_empty() {
+            text.push_str(&format!("\n{BOLD}{title}{BOLD:#}\n{content}"));
+        }
     }
     let missing: Vec<_> = host.findings.iter().filter(|f| !f.works).map(|f| f.layer.name()).collect();
     let verdict = match (&host.failure, missing.as_slice()) {
@@ -207,13 +243,13 @@ mod tests {
         }
     }
 
-    fn plain(host: &HostReport, languages: &[Language]) -> String {
-        anstream::adapter::strip_str(&as_text(host, languages, &[])).to_string()
+    fn plain(host: &HostReport, around: &Surroundings) -> String {
+        anstream::adapter::strip_str(&as_text(host, around)).to_string()
     }
 
     #[test]
     fn a_host_with_every_layer_is_fully_isolated() {
-        let text = plain(&host(&[]), &[]);
+        let text = plain(&host(&[]), &Surroundings::default());
         assert!(text.starts_with("Host  Linux 6.1.0, ordinary user, cgroups v2\n"), "{text}");
         assert!(text.ends_with("Every layer works: runs on this host are fully isolated.\n"), "{text}");
         assert!(!text.contains('✗'));
@@ -221,19 +257,65 @@ mod tests {
 
     #[test]
     fn missing_layers_are_explained() {
-        let languages = [("python".to_owned(), Err("install Python".to_owned()))];
-        let text = plain(&host(&[Layer::Memory]), &languages);
+        let runtime = Err("install Python".to_owned());
+        let language = Language { name: "python".to_owned(), title: "Python".to_owned(), runtime };
+        let around = Surroundings { languages: vec![language], ..Surroundings::default() };
+        let text = plain(&host(&[Layer::Memory]), &around);
         assert!(
             text.contains("✗ memory    not here\n              without it: memory and CPU time are sampled"),
             "{text}"
         );
         assert!(text.contains("fix: run as root, or with a delegated cgroup"), "{text}");
         assert!(text.contains("! kernel memory\n              no cgroup\n              fix: run as root\n"), "{text}");
-        assert!(text.contains("✗ python    install Python"), "{text}");
+        assert!(text.contains("✗ python  not found: Python programs do not run; install Python\n"), "{text}");
         assert!(text.contains("The policy is met, without memory; results report that."), "{text}");
-        let value = as_value(&host(&[Layer::Memory]), LayerSet::required_by_default(), &languages, &[]);
+        let value = as_value(&host(&[Layer::Memory]), LayerSet::required_by_default(), &around);
         assert_eq!(value["layers"][9]["works"], false);
         assert_eq!(value["languages"][0]["fix"], "install Python");
+    }
+
+    #[test]
+    fn every_line_is_in_the_text_and_in_the_json() {
+        let check = |name: &str| {
+            let (cost, fix) = ("something does not work", "install it".to_owned());
+            vec![HostCheck::missing(name, format!("{name} was not found"), cost, fix)]
+        };
+        let around = Surroundings {
+            packages: check("a"),
+            prepared: check("b"),
+            storage: check("c"),
+            server: check("d"),
+            ..Surroundings::default()
+        };
+        let text = plain(&host(&[]), &around);
+        let value = as_value(&host(&[]), LayerSet::required_by_default(), &around);
+        for (title, key, name) in [
+            ("Packages", "packages", "a"),
+            ("Prepared toolchains", "prepared", "b"),
+            ("Storage", "storage", "c"),
+            ("Server", "server", "d"),
+        ] {
+            let line = format!("\n{title}\n  ✗ {name}  {name} was not found: something does not work; install it\n");
+            assert!(text.contains(&line), "{text}");
+            let expected = json!([{
+                "name": name,
+                "state": "missing",
+                "what": format!("{name} was not found"),
+                "without_it": "something does not work",
+                "fix": "install it",
+            }]);
+            assert_eq!(value[key], expected);
+        }
+    }
+
+    #[test]
+    fn only_a_selected_backend_is_looked_for() {
+        let look = |choice: &Backend, path: &str| backend(choice, |_| Some(path.to_owned()));
+        assert_eq!(look(&Backend::Native, "/usr/bin"), None);
+        let found = look(&Backend::Oci("sh".to_owned()), "/nothing:/usr/bin:/bin");
+        assert!(found.is_some_and(|check| check.what.ends_with("bin/sh")));
+        let missing = look(&Backend::Oci("runc-of-a-test".to_owned()), "/usr/bin");
+        assert_eq!(missing.map(|check| check.what), Some("runc-of-a-test was not found".to_owned()));
     }
 
     #[test]
@@ -251,9 +333,10 @@ mod tests {
         }
         for open in [&[][..], &[("HTTP_HOST", "::")], &[("SANDBOX_API_KEYS", " "), ("HTTP_HOST", "10.0.0.1")]] {
             let warnings = warnings(open);
-            let text = anstream::adapter::strip_str(&as_text(&host(&[]), &[], &warnings)).to_string();
+            let around = Surroundings { warnings, ..Surroundings::default() };
+            let text = plain(&host(&[]), &around);
             assert!(text.contains("\nServer\n  ! sandbox-server, started with these variables, listens on "), "{text}");
-            let value = as_value(&host(&[]), LayerSet::required_by_default(), &[], &warnings);
+            let value = as_value(&host(&[]), LayerSet::required_by_default(), &around);
             assert_eq!(value["warnings"].as_array().map(Vec::len), Some(1));
         }
     }

@@ -18,5 +18,6 @@ pub use gateway::{CellGateway, GATEWAY_THREAD, GatewaySocketSet, HostUse, Networ
 pub use host::{HostName, HostRule};
 pub use http_client::webhook_agent;
 pub use package_index::{PackageIndex, hide_credentials, hosts_in};
+pub use resolver::look_up;
 pub use special_addresses::DenyList;
 pub use web_address::{WebAddress, WebAddressError};

@@ -128,6 +128,8 @@ impl Missing {
 /// A tool as a cell sees it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct LocatedTool {
+    /// Its file on the host, or in the image.
+    pub(crate) command: PathBuf,
     pub(crate) mount: Option<Mount>,
     /// The directory to search for it.
     pub(crate) dir: PathBuf,
@@ -165,12 +167,12 @@ impl Tool {
         let own = self.commands.iter().map(|command| prefix.0.join("bin").join(command));
         let command = own.filter(|file| is_executable(file)).chain(places.commands(&self.commands, &self.paths)).next();
         let command = command.ok_or_else(missing)?;
-        let command_dir = command.parent().unwrap_or(Path::new("/"));
+        let command_dir = command.parent().unwrap_or(Path::new("/")).to_owned();
         if command_dir.starts_with("/usr") {
-            return Ok(LocatedTool { mount: None, dir: command_dir.to_owned() });
+            return Ok(LocatedTool { command, mount: None, dir: command_dir });
         }
         if let Ok(inside) = command_dir.strip_prefix(prefix.0) {
-            return Ok(LocatedTool { mount: None, dir: prefix.1.join(inside) });
+            return Ok(LocatedTool { command, mount: None, dir: prefix.1.join(inside) });
         }
         let file = command.canonicalize().map_err(|_| missing())?;
         let target = Path::new("/opt/tools").join(name);
@@ -178,10 +180,10 @@ impl Tool {
         if self.levels == 0 {
             let target = target.join(command.file_name().unwrap_or_default());
             let dir = target.parent().unwrap_or(Path::new("/")).to_owned();
-            return Ok(LocatedTool { mount: Some(Mount::read_only(root, target)), dir });
+            return Ok(LocatedTool { mount: Some(Mount::read_only(root, target)), dir, command });
         }
         let inside = file.parent().and_then(|dir| dir.strip_prefix(root).ok()).ok_or_else(missing)?;
-        Ok(LocatedTool { dir: target.join(inside), mount: Some(Mount::read_only(root, target)) })
+        Ok(LocatedTool { dir: target.join(inside), mount: Some(Mount::read_only(root, target)), command })
     }
 }
 

@@ -88,8 +88,8 @@ impl Definition {
             };
             let tools = self.tools().map(|(name, tool)| {
                 let found = places.commands(&tool.commands, &tool.paths).next();
-                let dir = found.and_then(|file| Some(file.parent()?.to_owned()));
-                let placed = dir.map(|dir| LocatedTool { mount: None, dir });
+                let placed = found
+                    .and_then(|file| Some(LocatedTool { mount: None, dir: file.parent()?.to_owned(), command: file }));
                 (name.clone(), placed.ok_or_else(|| missing(format!("'{name}'"), "add it to the image")))
             });
             let tools = tools.collect();

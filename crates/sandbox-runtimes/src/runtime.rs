@@ -169,6 +169,15 @@ impl Runtime {
         self.mounts.iter().chain(tools).map(|mount| mount.source.as_path())
     }
 
+    /// The programs that install packages besides the toolchain: each with its file, or what to do about its absence.
+    pub fn package_tools(&self) -> impl Iterator<Item = (&str, Result<&Path, &Missing>)> {
+        let names = self.definition.packages.iter().flat_map(|packages| packages.tools.keys());
+        names.filter_map(|name| {
+            let found = self.tools.get(name)?;
+            Some((name.as_str(), found.as_ref().map(|tool| tool.command.as_path())))
+        })
+    }
+
     /// Prepares what is done once. `variable` gives the host's variables.
     pub fn prepare(&self, variable: impl Fn(&str) -> Option<OsString>) -> Result<Option<StageCommand>, Missing> {
         let Some(prepare) = &self.definition.prepare else { return Ok(None) };

@@ -36,6 +36,13 @@ impl LookupDeadline<'static> {
     }
 }
 
+/// The addresses of a host that the operator has named, whatever they are; none if it has none, or if they are not known
+/// in time.
+#[must_use]
+pub fn look_up(host: &HostName, timeout: Duration) -> Vec<IpAddr> {
+    resolve(host, LookupDeadline { until: Instant::now() + timeout, stop: &StopSignal::NEVER })
+}
+
 /// The addresses of a host; none if it has none, or if they are not known in time.
 pub(crate) fn resolve(host: &HostName, deadline: LookupDeadline<'_>) -> Vec<IpAddr> {
     let name = match host {
@@ -95,6 +102,7 @@ mod tests {
         let late = LookupDeadline { until: Instant::now(), stop: &StopSignal::NEVER };
         assert_eq!(resolve(&host, late), Vec::<IpAddr>::new());
         let local = HostName::parse("localhost").expect("a name");
+        assert!(!look_up(&local, Duration::from_secs(10)).is_empty());
         assert!(!resolve(&local, LookupDeadline::usual()).is_empty());
         assert!(resolve(&local, unwanted).is_empty(), "the stopped look-up returned an address");
     }
