@@ -7,11 +7,16 @@ import json
 import math
 import os
 import re
+import textwrap
 
 from plot import draw as plot
 from plot import milliseconds
 
 __all__ = ["plot", "text", "write_docs"]
+
+# What the README shows of the table of medians.
+README_CASES = ("static", "python", "javascript", "go", "java")
+README_CONTENDERS = ("bare", "sandbox-run", "sandbox-server", "bubblewrap", "docker")
 
 
 def text(result):
@@ -272,6 +277,35 @@ def bars(result):
     return table(["bar", "measured", "unit", "must", "aim", "verdict"], rows, [1, 3, 4])
 
 
+def missed(result):
+    """The bars that were missed, in a sentence."""
+    measured = [bar for bar in result["bars"] if bar["verdict"] != "not measured"]
+    below = [bar for bar in measured if bar["verdict"] == "MISSED"]
+    unmeasured = len(result["bars"]) - len(measured)
+    text = f"{len(measured) - len(below)} of {len(measured)} performance targets were reached"
+    if below:
+        text += ". Missed: " + "; ".join(
+            f"{bar['what']} ({bar['value']:.3g} {bar['unit']}, target {'≥' if bar['more'] else '≤'} {bar['must']:g})"
+            for bar in below
+        )
+    return text + (f". Not measured: {unmeasured}." if unmeasured else ".")
+
+
+def is_busy(about):
+    """Whether so much else ran on the machine that verdicts may be wrong."""
+    return about["load_before"] > about["cores"] / 2
+
+
+def summary(result):
+    """The README's table and sentence."""
+    about = result["machine"]
+    busy = " The machine was busy with other work." if is_busy(about) else ""
+    measured = f"Medians, measured on {about['date']} on {about['cores']} cores with `make bench`.{busy} {missed(result)}"
+    measured += " [docs/PERFORMANCE.md](docs/PERFORMANCE.md) has the method and all figures."
+    words = textwrap.fill(measured, 100, break_long_words=False, break_on_hyphens=False)
+    return f"{speed(result, README_CASES, README_CONTENDERS)}\n\n{words}"
+
+
 def machine(result):
     about = result["machine"]
     versions = ", ".join(f"{name} {version}" for name, version in about["versions"].items())
@@ -279,7 +313,7 @@ def machine(result):
     return (
         f"Measured on {about['date']} as {about['user']} on {about['cores']} cores and {about['memory_gib']} GiB, "
         f"{about['system']}, Linux {about['kernel']}, cgroup {about['cgroups']}, load {about['load_before']} before. "
-        f"{busy if about['load_before'] > about['cores'] / 2 else ''}Versions: {versions}."
+        f"{busy if is_busy(about) else ''}Versions: {versions}."
     )
 
 
@@ -294,11 +328,13 @@ def syscalls(figures):
     return intro + "\n\n" + table(["system calls a request", "all", "the most frequent"], rows, [1]) if names else ""
 
 
-def speed(result):
-    """The median of each program for every contender that ran it, for pages with more than figures."""
-    names = list(dict.fromkeys(name for case in result["cases"].values() for name in case["contenders"]))
+def speed(result, cases=None, contenders=None):
+    """The median of each program for every contender that ran it, for pages with more than figures; or of some of them."""
+    shown = [case for key, case in result["cases"].items() if cases is None or key in cases]
+    names = dict.fromkeys(name for case in shown for name in case["contenders"])
+    names = [name for name in names if contenders is None or name in contenders]
     rows = []
-    for case in result["cases"].values():
+    for case in shown:
         who = case["contenders"]
         rows.append([case["title"], *(milliseconds(who[name]["p50"]) if name in who else "" for name in names)])
     head = ["median", *("no sandbox" if name == "bare" else name for name in names)]
@@ -317,8 +353,11 @@ def write_docs(root, figures_file, syscalls_file):
     docs = os.path.join(root, "docs")
     for name, content in blocks.items():
         fill(os.path.join(docs, "PERFORMANCE.md"), f"<!-- {name}: generated -->", content, f"<!-- {name}: end -->")
-    for page in (os.path.join(root, "README.md"), os.path.join(docs, "EVALUATION.md")):
-        fill(page, "<!-- speed:begin -->", f"{speed(result)}\n\n{origin}", "<!-- speed:end -->")
+    for page, content in (
+        (os.path.join(root, "README.md"), summary(result)),
+        (os.path.join(docs, "EVALUATION.md"), f"{speed(result)}\n\n{origin}"),
+    ):
+        fill(page, "<!-- speed:begin -->", content, "<!-- speed:end -->")
     with open(os.path.join(docs, "performance.svg"), "w") as file:
         file.write(plot(result))
 

@@ -231,6 +231,32 @@ class Judgement(unittest.TestCase):
         lines = report.table(["a", "number"], [["long name", 1], ["b", 100]], [1]).splitlines()
         self.assertEqual({len(line) for line in lines}, {len(lines[0])})
 
+    def test_missed_bars_are_said_in_a_sentence(self):
+        bar = {"what": "Python", "unit": "× bare", "must": 2, "aim": None, "more": True}
+        reached, unknown = {**bar, "value": 3.0, "verdict": "must"}, {**bar, "value": None, "verdict": "not measured"}
+        low, high = {**bar, "value": 1.5, "verdict": "MISSED"}, {**bar, "value": 0.1234, "more": False, "verdict": "MISSED"}
+        self.assertEqual(report.missed({"bars": [reached]}), "1 of 1 performance targets were reached.")
+        self.assertEqual(
+            report.missed({"bars": [reached, low, unknown, high]}),
+            "1 of 3 performance targets were reached. Missed: Python (1.5 × bare, target ≥ 2); "
+            "Python (0.123 × bare, target ≤ 2). Not measured: 1.",
+        )
+
+    def test_the_readme_says_which_bars_are_missed(self):
+        case = lambda title: {"title": title, "contenders": {"bare": {"p50": 1.0}, "runc": {"p50": 9.0}}}  # noqa: E731
+        result = {"cases": {"static": case("S"), "pandas": case("P")}, "machine": machine.describe(2)}
+        result["bars"] = [{"what": "w", "unit": "u", "must": 2, "more": True, "value": 1.5, "verdict": "MISSED"}]
+        for load, busy in ((0.5, False), (1.5, True)):
+            result["machine"]["load_before"] = load
+            text = report.summary(result)
+            self.assertIn("| S ", text)
+            self.assertNotIn("| P ", text)
+            self.assertNotIn("runc", text)
+            self.assertLessEqual(max(map(len, text.splitlines())), 100)
+            words = " ".join(text.split())
+            self.assertIn("0 of 1 performance targets were reached. Missed: w (1.5 u, target ≥ 2).", words)
+            self.assertEqual("busy with other work" in words, busy)
+
     def test_the_page_has_the_figures_and_keeps_the_rest(self):
         figures = {"n": 1, "p50": 1.0, "p95": 2.0, "p99": 2.0}
         both = {"bare": figures, "sandbox-server": figures}
