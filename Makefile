@@ -9,7 +9,7 @@ RELEASE = target/$(shell rustc -vV | sed -n 's/^host: //p')/release
 DEBUG = $(RELEASE:release=debug)
 BIN = $(RELEASE)/sandbox-run
 
-.PHONY: run build install uninstall deb test-deb test-unit sandbox-build sandbox-push test-image test-compose test test-backends test-vm-short test-hostile-short short-beside-vm test-sandbox test-readme docs bless lint programs unit api measured built fuzz fuzz-short fuzz-cell coverage bench bench-smoke bench-syscalls bench-load bench-fairness bench-costs bench-docs chaos chaos-short soak soak-short test-vm setup setup-test setup-coverage setup-deb setup-image setup-fuzz setup-bench setup-vm setup-deploy setup-valkey test-deploy test-valkey test-pod clean
+.PHONY: run build install uninstall deb test-deb test-unit sandbox-build sandbox-push test-image test-compose test test-backends test-vm-short test-hostile-short short-beside-vm test-sandbox test-readme docs book bless lint programs unit api measured built fuzz fuzz-short fuzz-cell coverage bench bench-smoke bench-syscalls bench-load bench-fairness bench-costs bench-docs chaos chaos-short soak soak-short test-vm setup setup-test setup-coverage setup-deb setup-image setup-fuzz setup-bench setup-vm setup-deploy setup-valkey test-deploy test-valkey test-pod clean
 
 ## Run a Python snippet in a sandbox, show the result, then serve HTTP until Ctrl-C.
 run: build
@@ -85,6 +85,7 @@ lint:
 	$(CARGO) deny --offline --log-level error check licenses bans sources
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --all-features --no-deps --document-private-items --locked --quiet
 	scripts/check-names
+	scripts/book
 	typos
 
 ## Run only the server's integration tests.
@@ -128,6 +129,10 @@ docs:
 	SANDBOX_BLESS=1 $(CARGO) test --locked -p sandbox-manual --lib generated_parts
 	SANDBOX_BLESS=1 $(CARGO) test --locked -p sandbox-cli --bin sandbox-run generated_parts
 	SANDBOX_BLESS=1 $(CARGO) test --locked -p sandbox-server --bin sandbox-server generated_parts
+
+## Build the documents as a book, in target/book, and check every link in it.
+book: setup-test
+	scripts/book
 
 ## Update the command output in the documents and the picture in the README, with release builds, and the snapshots of help and errors.
 bless: setup-test build docs

@@ -105,7 +105,7 @@ fn generated_parts_are_up_to_date() {
     let registry = Registry::shipped().expect("valid");
     for (document, part, expected) in [
         ("docs/REFERENCE.md", "variables", variables()),
-        ("README.md", "limits", limits()),
+        ("docs/SANDBOX_RUN.md", "limits", limits()),
         ("README.md", "languages", language_names(&registry)),
         ("docs/SERVER.md", "caps", caps()),
         ("docs/LANGUAGES.md", "languages", languages(&registry)),

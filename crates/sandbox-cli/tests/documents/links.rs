@@ -1,7 +1,7 @@
-//! Links between documents have valid targets.
+//! Links between documents have valid targets, and every document is a page of the book.
 
 use std::collections::HashSet;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use regex_lite::Regex;
 
@@ -29,13 +29,30 @@ fn links_have_targets() {
     assert!(broken.is_empty(), "{}", broken.join("\n"));
 }
 
+#[test]
+fn every_document_is_in_the_book_once() {
+    let summary = std::fs::read_to_string(repository().join("docs").join(SUMMARY)).unwrap();
+    let link = Regex::new(r"\]\(([^)\s]+)\)").unwrap();
+    let page = |found: regex_lite::Captures| repository().join("docs").join(&found[1]).canonicalize().unwrap();
+    let mut pages: Vec<PathBuf> = link.captures_iter(&summary).map(page).collect();
+    let is_page = |path: &PathBuf| path.file_name().is_some_and(|name| name != SUMMARY);
+    let mut documents: Vec<PathBuf> =
+        documents().into_iter().filter(is_page).map(|path| path.canonicalize().unwrap()).collect();
+    pages.sort();
+    documents.sort();
+    assert_eq!(pages, documents);
+}
+
+/// The list of the book's pages, which is no page itself.
+const SUMMARY: &str = "SUMMARY.md";
+
 /// Every document of the repository.
 fn documents() -> Vec<PathBuf> {
-    let pages = |dir: &Path| {
-        let entries = std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
+    let pages = |dir: &str| {
+        let entries = std::fs::read_dir(repository().join(dir)).unwrap().map(|entry| entry.unwrap().path());
         entries.filter(|path| path.extension().is_some_and(|ending| ending == "md")).collect::<Vec<_>>()
     };
-    [pages(repository()), pages(&repository().join("docs"))].concat()
+    ["", "docs", "deploy", "tests/chaos", "tests/vm"].map(pages).concat()
 }
 
 fn without_code(text: &str) -> String {

@@ -54,6 +54,16 @@ fn the_commands_of_the_readme_work() {
 }
 
 #[test]
+fn the_commands_of_the_tutorial_work() {
+    follow("docs/TUTORIAL.md");
+}
+
+#[test]
+fn the_commands_of_the_isolation_page_work() {
+    follow("docs/ISOLATION.md");
+}
+
+#[test]
 fn the_commands_of_the_guide_work() {
     follow("docs/SANDBOX_RUN.md");
 }
