@@ -37,7 +37,8 @@ struct Surroundings {
     packages: Vec<HostCheck>,
     prepared: Vec<HostCheck>,
     storage: Vec<HostCheck>,
-    server: Vec<HostCheck>,
+    backend: Option<HostCheck>,
+    redis: Option<HostCheck>,
     warnings: Vec<String>,
 }
 
@@ -76,7 +77,8 @@ impl Surroundings {
             packages: toolchains::packages(&languages),
             prepared: store.map(|store| toolchains::prepared(&languages, &store)).unwrap_or_default(),
             storage: storage::storage(settings),
-            server: redis::redis(&variable).into_iter().chain(backend(&settings.backend, variable)).collect(),
+            redis: redis::redis(&variable),
+            backend: backend(&settings.backend, variable),
             languages,
             warnings,
         }
@@ -149,7 +151,8 @@ fn as_value(host: &HostReport, required: LayerSet, around: &Surroundings) -> Val
         "packages": around.packages,
         "prepared": around.prepared,
         "storage": around.storage,
-        "server": around.server,
+        "backend": around.backend,
+        "redis": around.redis,
         "warnings": around.warnings,
     })
 }
@@ -173,7 +176,8 @@ fn as_text(host: &HostReport, around: &Surroundings) -> String {
         ("Packages", lines(&around.packages)),
         ("Prepared toolchains", lines(&around.prepared)),
         ("Storage", lines(&around.storage)),
-        ("Server", lines(&around.server) + &warnings),
+        ("Backend", lines(around.backend.as_slice())),
+        ("Server", lines(around.redis.as_slice()) + &warnings),
     ] {
         if !content.is_empty() {
             text.push_str(&format!("\n{BOLD}{title}{BOLD:#}\n{content}"));
@@ -278,13 +282,14 @@ mod tests {
     fn every_line_is_in_the_text_and_in_the_json() {
         let check = |name: &str| {
             let (cost, fix) = ("something does not work", "install it".to_owned());
-            vec![HostCheck::missing(name, format!("{name} was not found"), cost, fix)]
+            HostCheck::missing(name, format!("{name} was not found"), cost, fix)
         };
         let around = Surroundings {
-            packages: check("a"),
-            prepared: check("b"),
-            storage: check("c"),
-            server: check("d"),
+            packages: vec![check("a")],
+            prepared: vec![check("b")],
+            storage: vec![check("c")],
+            backend: Some(check("d")),
+            redis: Some(check("e")),
             ..Surroundings::default()
         };
         let text = plain(&host(&[]), &around);
@@ -293,18 +298,20 @@ mod tests {
             ("Packages", "packages", "a"),
             ("Prepared toolchains", "prepared", "b"),
             ("Storage", "storage", "c"),
-            ("Server", "server", "d"),
+            ("Backend", "backend", "d"),
+            ("Server", "redis", "e"),
         ] {
             let line = format!("\n{title}\n  ✗ {name}  {name} was not found: something does not work; install it\n");
             assert!(text.contains(&line), "{text}");
-            let expected = json!([{
+            let expected = json!({
                 "name": name,
                 "state": "missing",
                 "what": format!("{name} was not found"),
                 "without_it": "something does not work",
                 "fix": "install it",
-            }]);
-            assert_eq!(value[key], expected);
+            });
+            let found = value[key].as_array().map_or(&value[key], |list| &list[0]);
+            assert_eq!(*found, expected);
         }
     }
 

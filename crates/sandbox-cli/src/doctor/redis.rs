@@ -40,7 +40,7 @@ pub(super) fn redis(variable: impl Fn(&str) -> Option<String>) -> Option<HostChe
             Err(why) => failures.push(format!("cannot connect to {} ({why})", shown(node))),
         }
     }
-    let fix = format!("start it (Debian: apt-get install redis-server) or correct {name}");
+    let fix = format!("start Redis (Debian: apt-get install redis-server) or correct {name}");
     Some(HostCheck::missing("redis", failures.join(", "), cost, fix))
 }
 

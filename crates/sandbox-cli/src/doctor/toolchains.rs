@@ -119,7 +119,7 @@ fn prepared_toolchain(language: &Language, made: &[String]) -> Option<HostCheck>
     if made.contains(&format!("{name} {}: {what}", runtime.version)) {
         return Some(HostCheck::ok(name, what.clone()));
     }
-    let (absent, fix) = (format!("{what} is not prepared"), format!("sandbox-run prepare {name}"));
+    let (absent, fix) = (format!("{what} (not prepared)"), format!("sandbox-run prepare {name}"));
     Some(HostCheck::warning(name, absent, "the first program waits for it", fix))
 }
 
