@@ -199,7 +199,7 @@ mod tests {
             Language { name: "c".to_owned(), title: "C".to_owned(), runtime: Err("install a compiler".to_owned()) };
         let languages = [language(&dir, "1.0"), language(&dir, "20.20.2-nightly"), missing];
         let text = anstream::adapter::strip_str(&language_lines(&languages)).to_string();
-        let columns: Vec<_> = text.lines().take(2).map(|line| line.find("/")).collect();
+        let columns: Vec<_> = text.lines().take(2).map(|line| line.find('/')).collect();
         assert!(columns[0].is_some() && columns[0] == columns[1], "{text}");
         assert!(text.contains("  ✗ c        not found: C programs do not run; install a compiler\n"), "{text}");
     }

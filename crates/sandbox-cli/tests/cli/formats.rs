@@ -219,3 +219,20 @@ fn doctor_reports_which_layers_work() {
     let shown = text(&run(&["doctor"]).stdout);
     assert!(shown.contains("Isolation") && shown.contains("python"), "{shown}");
 }
+
+#[test]
+fn doctor_reports_what_is_configured() {
+    let dir = tempfile::tempdir().unwrap();
+    let redis = format!("unix://{}", dir.path().join("redis.sock").display());
+    let mut command = sandbox(&["doctor", "--json"]);
+    command.env("SANDBOX_DATA_DIR", dir.path().join("data")).env("REDIS_URL", &redis).env("SANDBOX_BACKEND", "oci");
+    command.env("SANDBOX_OCI_RUNTIME", "no-such-runtime");
+    let report: Value = serde_json::from_slice(&command.output().unwrap().stdout).unwrap();
+    assert_eq!(report["redis"]["state"], "missing");
+    assert_eq!(report["backend"]["what"], "no-such-runtime was not found");
+    assert_eq!(report["storage"][0]["name"], "data directory");
+    let prepared = report["prepared"].as_array().unwrap();
+    assert!(prepared.iter().all(|check| check["state"] != "ok" && check["fix"].is_string()), "{prepared:?}");
+    let packages = report["packages"].as_array().unwrap();
+    assert!(packages.iter().any(|check| check["name"] == "python"), "{packages:?}");
+}
