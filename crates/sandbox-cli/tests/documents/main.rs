@@ -59,6 +59,11 @@ fn the_commands_of_the_tutorial_work() {
 }
 
 #[test]
+fn the_commands_of_the_grading_page_work() {
+    follow("docs/GRADING.md");
+}
+
+#[test]
 fn the_commands_of_the_isolation_page_work() {
     follow("docs/ISOLATION.md");
 }
