@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use sandbox_base::{Limits, PathError, RelativePath};
-use sandbox_cell::{LayerSet, Mount};
+use sandbox_cell::{LayerSet, Mount, WindowSize};
 use sandbox_images::Image;
 use sandbox_runtimes::{Definition, Missing, RunMode};
 
@@ -79,6 +79,8 @@ pub struct Request {
     pub network: NetworkRequest,
     /// Layers that must be there.
     pub required: LayerSet,
+    /// The size of its terminal, if its input is one.
+    pub(crate) terminal: Option<WindowSize>,
 }
 
 /// Why a request was refused.
@@ -158,6 +160,9 @@ pub enum RequestError {
     /// A volume or working directory that is not acceptable.
     #[error("{0}")]
     Directory(String),
+    /// A terminal where there can be none.
+    #[error("cannot provide a terminal: {0}")]
+    Terminal(String),
     /// A path that is not acceptable.
     #[error(transparent)]
     Path(#[from] PathError),
@@ -186,6 +191,7 @@ impl Request {
             limits,
             network: NetworkRequest::default(),
             required,
+            terminal: None,
         }
     }
 

@@ -367,12 +367,16 @@ impl RunService {
     /// to be asked for its toolchain, which ends when one of `cancel` becomes readable.
     pub fn check(
         &self,
-        request: Request,
+        mut request: Request,
         language: Option<&Definition>,
         input: Input,
         cancel: &[BorrowedFd<'_>],
     ) -> Result<CheckedRequest, Refused> {
         request.check()?;
+        request.terminal = input.terminal().map(|terminal| terminal.window.size());
+        if request.terminal.is_some() {
+            self.settings.check_terminal()?;
+        }
         let runtime = match (language, &request.image) {
             (None, _) => None,
             (Some(definition), None) => Some(self.toolchain(definition)?),
