@@ -4,8 +4,11 @@ mod args;
 mod attack;
 mod cache;
 mod doctor;
+mod escape_filter;
 mod exit_code;
 mod image;
+mod interactive;
+mod interrupt;
 mod languages;
 mod manual;
 mod output;
@@ -17,6 +20,7 @@ mod run;
 mod save;
 mod template;
 mod terminal;
+mod terminal_flags;
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -38,7 +42,7 @@ fn main() -> ExitCode {
         Ok(block) => start_executor(block.arguments().nth(1), Executor::start_first),
         Err(_) => start_executor(std::env::args_os().nth(1).as_deref().map(OsStr::as_bytes), Executor::start),
     };
-    let code = match Arguments::try_parse() {
+    let code = match Arguments::try_parse_from(terminal_flags::expand(std::env::args_os())) {
         Ok(arguments) => act(arguments, executor),
         Err(error) => {
             if error.use_stderr() {
