@@ -163,7 +163,7 @@ impl AttackRunner<'_> {
             "key" => world.key.is_some(),
             "sysv" => world.has_sysv(),
             "x86_64" => cfg!(target_arch = "x86_64"),
-            "terminal" => self.layers.contains(Layer::Mount) && self.service.settings().has_terminals(),
+            "terminal" => self.service.has_terminals(),
             layer => layer.parse::<Layer>().is_ok_and(|layer| self.layers.contains(layer)),
         }
     }

@@ -161,8 +161,8 @@ pub enum RequestError {
     #[error("{0}")]
     Directory(String),
     /// A terminal where there can be none.
-    #[error("cannot provide a terminal: {0}")]
-    Terminal(String),
+    #[error("cannot provide a terminal: only the native backend has them (SANDBOX_BACKEND=native)")]
+    Terminal,
     /// A path that is not acceptable.
     #[error(transparent)]
     Path(#[from] PathError),

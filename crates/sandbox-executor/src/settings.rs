@@ -12,7 +12,6 @@ use sandbox_network::{DenyList, HostRule};
 use crate::backend::{self, BackendChoice};
 use crate::network::NetworkMode;
 use crate::owner::Sharing;
-use crate::request::RequestError;
 use crate::variables::{SettingsDraft, VARIABLES, VariableDefault};
 
 /// The cap of a limit that has none.
@@ -80,28 +79,6 @@ impl Isolation {
         match self {
             Self::Full => LayerSet::required_by_default(),
             Self::Reduced => LayerSet::required_at_least(),
-        }
-    }
-}
-
-impl Settings {
-    /// Whether programs can have terminals.
-    #[must_use]
-    pub fn has_terminals(&self) -> bool {
-        self.check_terminal().is_ok()
-    }
-
-    /// Refuses a terminal where cells cannot have one, before anything runs.
-    pub(crate) fn check_terminal(&self) -> Result<(), RequestError> {
-        let refuse = |why: &str| Err(RequestError::Terminal(why.to_owned()));
-        match (&self.backend, self.isolation) {
-            (Backend::Native, Isolation::Full) => Ok(()),
-            (Backend::Native, Isolation::Reduced) => {
-                refuse("it requires full isolation (--isolation full, SANDBOX_ISOLATION=full)")
-            }
-            (Backend::Oci(_) | Backend::Docker(_), _) => {
-                refuse("only the native backend has terminals (--backend native, SANDBOX_BACKEND=native)")
-            }
         }
     }
 }

@@ -168,9 +168,9 @@ impl Stage<'_> {
             self.start(&cell, start, &late_mounts).map_err(|error| failure("cannot start the stage", &error))??;
         if streams.terminal.is_some() {
             cell.ready_unless(cancel)?.ok_or(StageError::Cancelled)?;
-            if let Some(master) = cell.take_terminal()? {
-                streams.connect(master).map_err(|error| failure("cannot connect the terminal", &error))?;
-            }
+            let missing = || Failure::new("cannot connect the terminal", "the cell has none");
+            let master = cell.take_terminal()?.ok_or_else(missing)?;
+            streams.connect(master).map_err(|error| failure("cannot connect the terminal", &error))?;
         }
         let gateway = if has_gateway {
             cell.ready_unless(cancel)?.ok_or(StageError::Cancelled)?;
