@@ -159,7 +159,7 @@ impl Session {
         }
         let relay = Relay {
             raw: keys.as_ref().and_then(|_| tcgetattr(&stdin).ok()),
-            keys: keys.map(|pipe| Keys { pipe, ahead: vec![] }),
+            keys: keys.map(|pipe| Keys { pipe: Some(pipe), ahead: vec![] }),
             terminal: stdin,
             changes,
             window: Arc::clone(&self.window),
@@ -236,7 +236,8 @@ struct Relay {
 
 /// Keys on their way to the program.
 struct Keys {
-    pipe: OwnedFd,
+    /// Until the program takes no more.
+    pipe: Option<OwnedFd>,
     /// What did not fit into the pipe yet.
     ahead: Vec<u8>,
 }
@@ -244,15 +245,11 @@ struct Keys {
 impl Relay {
     fn serve(mut self) {
         loop {
-            let (keys, room) = match &self.keys {
-                Some(keys) => (PollFlags::IN, if keys.ahead.is_empty() { PollFlags::empty() } else { PollFlags::OUT }),
-                None => (PollFlags::empty(), PollFlags::empty()),
-            };
-            let pipe = self.keys.as_ref().map_or(self.stop.as_fd(), |keys| keys.pipe.as_fd());
             let mut fds = vec![PollFd::new(&self.stop, PollFlags::IN), PollFd::new(&self.changes, PollFlags::IN)];
-            if self.keys.is_some() {
-                fds.push(PollFd::new(&self.terminal, keys));
-                fds.push(PollFd::from_borrowed_fd(pipe, room));
+            if let Some(keys) = &self.keys {
+                fds.push(PollFd::new(&self.terminal, PollFlags::IN));
+                let waiting = keys.pipe.as_ref().filter(|_| !keys.ahead.is_empty());
+                fds.extend(waiting.map(|pipe| PollFd::new(pipe, PollFlags::OUT)));
             }
             let waited = poll(&mut fds, None);
             let ready: Vec<bool> = fds.iter().map(|fd| !fd.revents().is_empty()).collect();
@@ -266,10 +263,14 @@ impl Relay {
                 self.on_change();
             }
             if ready.get(2) == Some(&true) && !self.read_keys() {
+                // In raw mode only a terminal that is gone has an end.
                 self.keys = None;
+                self.interrupts.interrupt(libc::SIGHUP);
             }
-            if ready.get(3) == Some(&true) && !self.write_keys() {
-                self.keys = None;
+            if ready.get(3) == Some(&true)
+                && let Some(keys) = &mut self.keys
+            {
+                keys.pass_on();
             }
         }
     }
@@ -286,7 +287,7 @@ impl Relay {
         self.window.resize(window_size());
     }
 
-    /// Takes what was typed. False when nothing more will come.
+    /// Takes what was typed. False when nothing more can come.
     fn read_keys(&mut self) -> bool {
         let mut buffer = [0; 4096];
         let typed = match rustix::io::read(&self.terminal, &mut buffer[..]) {
@@ -301,22 +302,26 @@ impl Relay {
         if let Some(keys) = &mut self.keys {
             let room = MOST_AHEAD.saturating_sub(keys.ahead.len());
             keys.ahead.extend_from_slice(&typed[..typed.len().min(room)]);
-        }
-        self.write_keys()
-    }
-
-    /// Passes on what fits. False when the program takes no more.
-    fn write_keys(&mut self) -> bool {
-        let Some(keys) = &mut self.keys else { return false };
-        while !keys.ahead.is_empty() {
-            match rustix::io::write(&keys.pipe, &keys.ahead) {
-                Ok(written) => drop(keys.ahead.drain(..written)),
-                Err(Errno::INTR) => {}
-                Err(Errno::AGAIN) => return true,
-                Err(_) => return false,
-            }
+            keys.pass_on();
         }
         true
+    }
+}
+
+impl Keys {
+    /// Passes on what fits. A program that takes no more loses its keys.
+    fn pass_on(&mut self) {
+        while let Some(pipe) = self.pipe.as_ref().filter(|_| !self.ahead.is_empty()) {
+            match rustix::io::write(pipe, &self.ahead) {
+                Ok(written) => drop(self.ahead.drain(..written)),
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => return,
+                Err(_) => self.pipe = None,
+            }
+        }
+        if self.pipe.is_none() {
+            self.ahead.clear();
+        }
     }
 }
 

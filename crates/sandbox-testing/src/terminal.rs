@@ -5,8 +5,10 @@ use std::io::{Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::process::{Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, channel};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::pty::{OpenptFlags, ioctl_tiocgptpeer, openpt, unlockpt};
 use rustix::termios::{Termios, Winsize, tcgetattr, tcsetwinsize};
@@ -24,6 +26,8 @@ pub struct TestTerminal {
     command_end: OwnedFd,
     child: GuardedChild,
     screen: Receiver<Vec<u8>>,
+    /// The thread that reads the screen, and what ends it when it is closed.
+    reader: Option<(JoinHandle<()>, OwnedFd)>,
     /// What was shown, and how much of it was expected already.
     shown: String,
     expected: usize,
@@ -52,16 +56,17 @@ impl TestTerminal {
         let child = GuardedChild(session.stdin(end()).stdout(end()).stderr(end()).spawn().unwrap());
         let mut reader = File::from(keyboard.try_clone().unwrap());
         let (sender, screen) = channel();
-        std::thread::spawn(move || {
+        let (stopped, stop) = rustix::pipe::pipe().unwrap();
+        let reader = std::thread::spawn(move || {
             let mut buffer = [0; 4096];
-            while let Ok(length @ 1..) = reader.read(&mut buffer) {
-                if sender.send(buffer[..length].to_vec()).is_err() {
-                    break;
-                }
-            }
+            while has_more(&reader, &stopped)
+                && let Ok(length @ 1..) = reader.read(&mut buffer)
+                && sender.send(buffer[..length].to_vec()).is_ok()
+            {}
         });
         let (shown, expected, unread) = (String::new(), 0, vec![]);
-        Self { keyboard: keyboard.into(), command_end, child, screen, shown, expected, unread }
+        let reader = Some((reader, stop));
+        Self { keyboard: keyboard.into(), command_end, child, screen, reader, shown, expected, unread }
     }
 
     /// Types these keys.
@@ -136,6 +141,16 @@ impl TestTerminal {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
     }
 
+    /// Closes the window, and waits for the end of the command.
+    pub fn close(mut self) -> ExitStatus {
+        let (reader, stop) = self.reader.take().unwrap();
+        drop(stop);
+        reader.join().unwrap();
+        let Self { keyboard, mut child, .. } = self;
+        drop(keyboard);
+        child.wait().unwrap()
+    }
+
     /// Waits for the end of the command. Returns its exit status, and all that was shown.
     pub fn end(mut self) -> (ExitStatus, String) {
         let status = self.child.wait().unwrap();
@@ -148,6 +163,12 @@ impl TestTerminal {
         self.shown.pop();
         (status, std::mem::take(&mut self.shown))
     }
+}
+
+/// Waits until a terminal has something to read; false if the other pipe is closed first.
+fn has_more(terminal: &File, stopped: &OwnedFd) -> bool {
+    let mut fds = [PollFd::new(stopped, PollFlags::IN), PollFd::new(terminal, PollFlags::IN)];
+    poll(&mut fds, None).is_ok() && fds[0].revents().is_empty()
 }
 
 fn resize(terminal: impl AsFd, rows: u16, columns: u16) {

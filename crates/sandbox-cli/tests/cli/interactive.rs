@@ -180,6 +180,24 @@ fn the_terminal_is_restored_whatever_ends_the_run() {
 }
 
 #[test]
+fn a_run_ends_with_its_window() {
+    let mut terminal = shell(&["-it"]);
+    terminal.ask("trap '' INT TERM HUP", "ready> ");
+    assert_eq!(terminal.close().code(), Some(129));
+}
+
+#[test]
+fn a_terminal_goes_with_a_network_and_volumes() {
+    let flags = ["-it", "exec", "--network", "full", "--volume", "kept:/kept", "--env", "PS1=ready> "];
+    let data = tempfile::tempdir().unwrap();
+    let mut command = in_terminal(sandbox(&[&flags[..], &["--", "bash", "--norc"]].concat()));
+    let mut terminal = TestTerminal::start(command.env("SANDBOX_DATA_DIR", data.path()));
+    terminal.expect("ready> ");
+    terminal.ask("tty; echo $http_proxy; touch /kept/file", "/dev/pts/0\r\nhttp://127.0.0.1:3128\r\n");
+    exit(terminal);
+}
+
+#[test]
 fn modes_that_a_program_leaves_behind_are_undone() {
     let script = r"printf '\033[?1049h\033[?25l\033[31mred\033]0;owned\007\033[6n\033]52;c;Y2F0\007'; kill -9 $$";
     let shown = |flags: &[&str]| start(&[flags, &["-it", "exec", "--", "bash", "-c", script]].concat()).end().1;
@@ -286,9 +304,9 @@ fn what_cannot_have_a_terminal_is_refused_before_anything_runs() {
     };
     let without_one = refused(&["-it", "exec", "--", "true"]);
     assert!(without_one.contains("needs a terminal as standard input; leave out --tty"), "{without_one}");
-    for flags in [["--isolation", "reduced"], ["--backend", "oci"], ["--backend", "docker"]] {
-        let line = refused(&[&["exec", "--tty"], &flags[..], &["--", "true"]].concat());
-        assert!(line.contains("cannot provide a terminal: "), "{flags:?}: {line}");
+    for backend in ["oci", "docker"] {
+        let line = refused(&["exec", "--tty", "--backend", backend, "--", "true"]);
+        assert!(line.contains("cannot provide a terminal: only the native backend"), "{backend}: {line}");
     }
     let both = refused(&["exec", "--interactive", "--stdin", "x", "--", "true"]);
     assert!(both.contains("cannot be used with"), "{both}");
