@@ -16,13 +16,14 @@ use rustix::fs::{OFlags, fcntl_setfl};
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::termios::{OptionalActions, QueueSelector, Termios, tcflush, tcgetattr, tcgetwinsize, tcsetattr};
+use sandbox_base::reason;
 use sandbox_executor::{Input, Observer, RunResult, Step, Stream, TerminalInput, TerminalWindow, WindowSize};
 use sandbox_sys::signal::{SignalFd, SignalSet};
 
 use crate::args::{Format, RunOptions};
 use crate::escape_filter::EscapeFilter;
 use crate::interrupt::Interrupts;
-use crate::output::Printer;
+use crate::output::{Printer, print_error};
 use crate::request::UsageError;
 
 /// Signals that concern the person's terminal: it was resized; this process was stopped and continues.
@@ -81,7 +82,7 @@ pub(crate) fn is_person(options: &RunOptions) -> bool {
 
 /// A terminal for the program, and the session that connects it.
 pub(crate) fn open(options: &RunOptions) -> Result<(Input, Session), UsageError> {
-    let failed = |error: std::io::Error| format!("cannot prepare the terminal: {}", sandbox_base::reason(&error));
+    let failed = |error: std::io::Error| format!("cannot prepare the terminal: {}", reason(&error));
     if options.terminal.interactive && !std::io::stdin().is_terminal() {
         return Err("--tty with --interactive needs a terminal as standard input; leave out --tty".to_owned());
     }
@@ -209,8 +210,9 @@ impl Observer for Screen<'_> {
     }
 
     fn program(&mut self) {
-        if self.session.begin(self.interrupts).is_err() {
-            // Without its terminal the program would wait for keys that never come.
+        if let Err(error) = self.session.begin(self.interrupts) {
+            print_error(&format!("cannot connect the terminal: {}", reason(&error)));
+            // The program would wait for keys that never come.
             self.interrupts.interrupt(libc::SIGHUP);
         }
     }
@@ -353,7 +355,23 @@ impl EscapeKey {
 
 #[cfg(test)]
 mod tests {
+    use rustix::pty::{OpenptFlags, ioctl_tiocgptpeer, openpt, unlockpt};
+
     use super::*;
+
+    #[test]
+    fn a_panic_restores_the_terminal() {
+        let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
+        let master = openpt(flags).expect("a terminal");
+        unlockpt(&master).expect("unlocked");
+        let terminal = ioctl_tiocgptpeer(&master, flags).expect("its other end");
+        let modes = || format!("{:?}", tcgetattr(&terminal).expect("modes"));
+        let usual = modes();
+        enter_raw_mode(terminal.as_fd()).expect("raw mode");
+        assert_ne!(modes(), usual);
+        let panic = std::panic::catch_unwind(|| panic!("expected by this test"));
+        assert!(panic.is_err() && modes() == usual);
+    }
 
     #[test]
     fn the_escape_key_counts_three_times_within_a_second() {

@@ -1,7 +1,7 @@
-//! The usual short form of two flags: `-it` for `--interactive --tty`.
+//! The usual short form of two flags: `-it`, or `-i -t`, for `--interactive --tty`.
 //!
 //! Alone, `-i` and `-t` are short for `--input` and `--timeout`, so the parser of flags would read `-it` as an input file
-//! with the name t.
+//! with the name t, and refuse the others.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -13,42 +13,46 @@ use crate::args::Arguments;
 /// Replaces the short form wherever a flag of this program can be. Before `exec` it means the same as after it.
 pub(crate) fn expand(words: impl Iterator<Item = OsString>) -> Vec<OsString> {
     let words: Vec<OsString> = words.collect();
-    if words.iter().any(|word| is_short_form(word)) { replace(words, &Arguments::command()) } else { words }
+    let is_there = (0..words.len()).any(|at| short_form(&words[at..]) > 0);
+    if is_there { replace(&words, &Arguments::command()) } else { words }
 }
 
-fn is_short_form(word: &OsStr) -> bool {
-    word == "-it" || word == "-ti"
+/// The number of words with which these begin that are a short form.
+fn short_form(words: &[OsString]) -> usize {
+    let is = |at: usize, word: &str| words.get(at).is_some_and(|found| found == word);
+    if is(0, "-it") || is(0, "-ti") {
+        return 1;
+    }
+    if is(0, "-i") && is(1, "-t") || is(0, "-t") && is(1, "-i") { 2 } else { 0 }
 }
 
-fn replace(words: Vec<OsString>, command: &Command) -> Vec<OsString> {
-    let mut rest = words.into_iter();
-    let mut words: Vec<OsString> = rest.next().into_iter().collect();
-    let (mut place, mut found, mut is_value) = (words.len(), false, false);
-    for word in rest.by_ref() {
-        if std::mem::replace(&mut is_value, false) {
-            words.push(word);
+fn replace(words: &[OsString], command: &Command) -> Vec<OsString> {
+    let mut replaced: Vec<OsString> = words.iter().take(1).cloned().collect();
+    let (mut at, mut place, mut found) = (1, 1, false);
+    while let Some(word) = words.get(at) {
+        let length = short_form(&words[at..]);
+        if length > 0 {
+            (found, at) = (true, at + length);
             continue;
         }
-        if is_short_form(&word) {
-            found = true;
-            continue;
-        }
-        is_value = takes_value(command, &word);
         let is_flag = word.as_bytes().starts_with(b"-") && word.len() > 1 && word != "--";
         let is_exec = word == "exec" && place == 1;
-        words.push(word);
-        if is_exec {
-            place = words.len();
-        } else if !is_flag {
+        if !is_flag && !is_exec {
             // The rest belongs to the program, or to a command without these flags.
             break;
         }
+        let end = (at + 1 + usize::from(takes_value(command, word))).min(words.len());
+        replaced.extend_from_slice(&words[at..end]);
+        at = end;
+        if is_exec {
+            place = replaced.len();
+        }
     }
     if found {
-        words.splice(place..place, ["--interactive".into(), "--tty".into()]);
+        replaced.splice(place..place, ["--interactive".into(), "--tty".into()]);
     }
-    words.extend(rest);
-    words
+    replaced.extend_from_slice(&words[at..]);
+    replaced
 }
 
 /// Whether the word after this one is its value.
@@ -76,6 +80,8 @@ mod tests {
             ("sandbox-run -it --lang python --code x", "sandbox-run --interactive --tty --lang python --code x"),
             ("sandbox-run --lang python -ti --code x", "sandbox-run --interactive --tty --lang python --code x"),
             ("sandbox-run exec -it -- bash", "sandbox-run exec --interactive --tty -- bash"),
+            ("sandbox-run -i -t exec -- bash", "sandbox-run exec --interactive --tty -- bash"),
+            ("sandbox-run exec -t -i -m 64m", "sandbox-run exec --interactive --tty -m 64m"),
             ("sandbox-run -it exec -- bash", "sandbox-run exec --interactive --tty -- bash"),
             ("sandbox-run -it --image x -- sh -it", "sandbox-run --interactive --tty --image x -- sh -it"),
             ("sandbox-run exec -m 64m -it -- ls", "sandbox-run exec --interactive --tty -m 64m -- ls"),
@@ -93,6 +99,8 @@ mod tests {
             "sandbox-run --lang bash --code -it",
             "sandbox-run -c -it",
             "sandbox-run -i t -t 5s",
+            "sandbox-run -i -- -t",
+            "sandbox-run",
         ] {
             assert_eq!(expanded(line), line);
         }
