@@ -13,8 +13,8 @@ pub(crate) const GROUPS: [&str; 7] = ["escape", "secrets", "network", "exhaust",
 const FIXED_WALLS: [&str; 10] =
     ["kernel", "keeper", "limits", "collector", "gateway", "terminal", "compiler", "neighbour", "template", "language"];
 
-/// The requirements of an attack besides its language.
-const NEEDS: [&str; 6] = ["root", "key", "sysv", "x86_64", "cpu", "memory"];
+/// The requirements of an attack besides its language. One that needs a terminal gets it as its standard streams.
+const NEEDS: [&str; 7] = ["root", "key", "sysv", "x86_64", "cpu", "memory", "terminal"];
 
 /// Every program: group, file name, text.
 const FILES: &[(&str, &str, &str)] = &include!(concat!(env!("OUT_DIR"), "/attacks.rs"));
@@ -308,7 +308,15 @@ mod tests {
                 "interfere/watch-files.c",
             ],
         ),
-        (29, &["interfere/terminal-input.c", "deceive/terminal-sequences.js", "test:a_terminal_is_protected"]),
+        (
+            29,
+            &[
+                "interfere/terminal-input.c",
+                "interfere/own-terminal.c",
+                "deceive/terminal-sequences.js",
+                "test:a_terminal_is_protected",
+            ],
+        ),
         (
             30,
             &[

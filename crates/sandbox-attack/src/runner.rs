@@ -14,7 +14,7 @@ use sandbox_base::{LimitKind, RelativePath};
 use sandbox_cell::{Layer, LayerSet, Mount};
 use sandbox_executor::{
     CheckedRequest, Input, InputFile, NetworkMode, Observer, Request, RunResult, RunService, Source, Stream,
-    TemplateRequest, VolumeRequest,
+    TemplateRequest, TerminalInput, TerminalWindow, VolumeRequest, WindowSize,
 };
 use sandbox_runtimes::{ArtifactStore, Definition};
 
@@ -163,6 +163,7 @@ impl AttackRunner<'_> {
             "key" => world.key.is_some(),
             "sysv" => world.has_sysv(),
             "x86_64" => cfg!(target_arch = "x86_64"),
+            "terminal" => self.service.has_terminals(),
             layer => layer.parse::<Layer>().is_ok_and(|layer| self.layers.contains(layer)),
         }
     }
@@ -223,7 +224,8 @@ impl AttackRunner<'_> {
             let refused = attack.expect.contains(&"refused");
             if refused { Ok(None) } else { Err(format!("the sandbox failed: {failure}")) }
         };
-        let mut checked = match self.service.check(request, Some(definition), Input::Empty, &[]) {
+        let input = input(attack).map_err(|error| format!("cannot make its input: {error}"))?;
+        let mut checked = match self.service.check(request, Some(definition), input, &[]) {
             Ok(checked) => disable(checked, disabled, attack.compiler)?,
             Err(refused) => return failed(&refused),
         };
@@ -348,6 +350,15 @@ fn request(attack: &Attack, language: &Definition, world: &World, required: Laye
         request.template = Some(TemplateRequest { name: "harness".to_owned(), text, variables: variables.into() });
     }
     Ok(request)
+}
+
+/// The input of an attack: nothing, or a terminal at which nobody types.
+fn input(attack: &Attack) -> std::io::Result<Input> {
+    if !attack.needs.contains(&"terminal") {
+        return Ok(Input::Empty);
+    }
+    let window = Arc::new(TerminalWindow::new(WindowSize::default())?);
+    Ok(Input::Terminal(TerminalInput { keys: None, window }))
 }
 
 /// The files of a project, which begin at lines such as `// --- src/main.rs`; none if it is a single file.

@@ -52,7 +52,7 @@ pub use outcome::{CellEnd, Outcome, RunStatus, StopReason, Usage};
 pub use rootfs::own_files;
 pub use sandbox_sys::signal::name as signal_name;
 pub use spec::{
-    CellSpec, Command, Gateway, HOME_DIR, MOST_PORTS, Mount, Network, PROXY_PORT, Role, Volume, WORK_DIR,
+    CellSpec, Command, Gateway, HOME_DIR, MOST_PORTS, Mount, Network, PROXY_PORT, Role, Volume, WORK_DIR, WindowSize,
     ZygoteNamespaceId, base_environment,
 };
 pub use syscalls::filter_bytes;

@@ -34,6 +34,9 @@ pub struct CellSpec {
     pub limits: Limits,
     /// The network of the cell.
     pub network: Network,
+    /// The size of the pseudo-terminal that its program gets as standard streams, if it gets one; see
+    /// [`crate::Cell::take_terminal`].
+    pub terminal: Option<WindowSize>,
     /// Layers without which the cell must not be created.
     pub required: LayerSet,
     /// Layers that the cell is created without, so that tests can check that their absence is noticed. A disabled layer
@@ -54,6 +57,7 @@ impl CellSpec {
             role: Role::Plain,
             limits: Limits::default(),
             network: Network::None,
+            terminal: None,
             required: LayerSet::required_by_default(),
             #[cfg(feature = "canary")]
             disabled_layers: LayerSet::default(),
@@ -67,6 +71,22 @@ impl CellSpec {
         return self.disabled_layers;
         #[cfg(not(feature = "canary"))]
         LayerSet::default()
+    }
+}
+
+/// The size of a terminal, in characters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WindowSize {
+    /// Lines.
+    pub rows: u16,
+    /// Characters in a line.
+    pub columns: u16,
+}
+
+impl Default for WindowSize {
+    /// The size of the terminals that programs were first written for.
+    fn default() -> Self {
+        Self { rows: 24, columns: 80 }
     }
 }
 

@@ -16,7 +16,8 @@ use sandbox_base::limits::{Caps, Limits};
 use sandbox_base::{LimitKind, RelativePath};
 use sandbox_cell::archive::{self, Archive, Omission, Sink};
 use sandbox_cell::{
-    Cell, CellSpec, Command, Keeper, Layer, Mount, RunStatus, Sources, Start, Stdio, StopReason, Volume, null,
+    Cell, CellSpec, Command, Keeper, Layer, Mount, Role, RunStatus, Sources, Start, Stdio, StopReason, Volume,
+    WindowSize, null,
 };
 use sandbox_testing::{eventually, needs};
 
@@ -39,6 +40,7 @@ fn main() {
         ("a_mount_is_not_redirected_by_links", a_mount_is_not_redirected_by_links),
         ("a_cell_reaches_only_its_gateway", a_cell_reaches_only_its_gateway),
         ("a_network_namespace_is_used_again_when_nothing_is_left_in_it", a_network_namespace_is_used_again),
+        ("a_terminal_belongs_to_its_cell", a_terminal_belongs_to_its_cell),
         ("invalid_requests_are_refused", invalid_requests_are_refused),
         ("a_multithreaded_process_can_start_a_keeper", a_multithreaded_process_can_start_a_keeper),
         ("a_keeper_has_a_fixed_command_line_and_no_environment", a_keeper_has_a_fixed_command_line_and_no_environment),
@@ -57,6 +59,27 @@ fn a_cell_runs_any_argv(keeper: &Keeper) {
     assert_eq!((outcome.status, text.as_str()), (RunStatus::Exited(3), "42\n"));
     assert_eq!(outcome.stopped, None);
     cell.delete().unwrap();
+}
+
+fn a_terminal_belongs_to_its_cell(keeper: &Keeper) {
+    let terminal = Some(WindowSize { rows: 7, columns: 90 });
+    let mut cell = keeper.create(&CellSpec { terminal, ..patient() }).unwrap();
+    // The streams of the command are not used.
+    start(&cell, &["sh", "-c", "tty; stty size; read -r line; echo \"<$line>\" >&2; ls /dev/pts"]);
+    let mut master = std::fs::File::from(cell.take_terminal().unwrap().unwrap());
+    assert!(cell.take_terminal().unwrap().is_none(), "there is one");
+    std::io::Write::write_all(&mut master, b"typed\n").unwrap();
+    assert_eq!(cell.wait().unwrap().status, RunStatus::Exited(0));
+    let mut text = vec![0; 4096];
+    let mut length = 0;
+    while !text[..length].ends_with(b"ptmx\r\n") {
+        length += master.read(&mut text[length..]).unwrap();
+    }
+    let text = String::from_utf8_lossy(&text[..length]).replace("typed\r\n", "");
+    assert_eq!(text, "/dev/pts/0\r\n7 90\r\n<typed>\r\n0  ptmx\r\n");
+    let zygote = CellSpec { role: Role::Zygote, terminal, ..patient() };
+    let refused = keeper.create(&zygote).and_then(|mut cell| cell.ready()).unwrap_err();
+    assert!(refused.request && refused.to_string().contains("cannot have a terminal"), "{refused}");
 }
 
 fn several_commands(keeper: &Keeper) {

@@ -47,6 +47,7 @@ Examples:
   sandbox-run --stdin data.csv --quiet filter.py > out.csv
   sandbox-run --input data.csv --output-dir results report.py
   sandbox-run exec ls -la /
+  sandbox-run exec -it bash
   sandbox-run image import python.tar --name python
   sandbox-run --image python sh -c 'echo in an image'
   sandbox-run languages
@@ -358,6 +359,9 @@ pub(crate) struct RunOptions {
     #[arg(long, value_name = "FILE|-", allow_hyphen_values = true, hide_short_help = true)]
     pub(crate) stdin: Option<PathBuf>,
 
+    #[command(flatten)]
+    pub(crate) terminal: TerminalOptions,
+
     /// Copy a file or directory into the working directory, optionally under another name
     #[arg(short, long, value_name = "FILE[:NAME]", help_heading = "Files", hide_short_help = true)]
     pub(crate) input: Vec<OsString>,
@@ -452,6 +456,24 @@ pub(crate) enum OutputAllow {
     Hidden,
     /// Keep the execute permission of files
     Executable,
+}
+
+/// Whether a person can talk to the program.
+#[derive(Debug, Args)]
+pub(crate) struct TerminalOptions {
+    /// Connect this command's standard input to the program (-it: --interactive --tty)
+    ///
+    /// If it is a terminal, the program may wait for you: the default time limit then limits CPU time instead. --timeout
+    /// limits the time from start to end in any case.
+    #[arg(long, conflicts_with = "stdin")]
+    pub(crate) interactive: bool,
+
+    /// Give the program a pseudo-terminal in the sandbox as its standard streams
+    ///
+    /// With --interactive (-it) it is connected to this terminal: keys such as Ctrl-C go to the program. Press Ctrl-] three times within a second to end a program that does not end by itself. Escape sequences that act beyond
+    /// the screen, such as titles, the clipboard and queries, are dropped unless --raw is given.
+    #[arg(long, conflicts_with = "stdin")]
+    pub(crate) tty: bool,
 }
 
 /// What a program can reach.

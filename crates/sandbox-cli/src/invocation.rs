@@ -9,7 +9,7 @@ use sandbox_runtimes::nearest;
 
 use crate::args::Arguments;
 use crate::output::{BAD, say};
-use crate::{exit_code, run};
+use crate::{exit_code, run, terminal_flags};
 
 /// The narrowest help: on a narrower terminal, examples keep their lines, and can be pasted.
 const LEAST_WIDTH: usize = 80;
@@ -19,7 +19,7 @@ const WITH_RUNTIMES: [&str; 2] = ["languages", "prepare"];
 
 /// Parses the command line.
 pub(crate) fn parse() -> Result<Arguments, clap::Error> {
-    parse_words(&runtimes_after_command(std::env::args_os().collect()))
+    parse_words(&runtimes_after_command(terminal_flags::expand(std::env::args_os())))
 }
 
 fn parse_words(words: &[OsString]) -> Result<Arguments, clap::Error> {

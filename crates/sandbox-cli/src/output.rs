@@ -83,6 +83,12 @@ impl Printer {
         let _ = queue.send((stream, bytes));
     }
 
+    /// Writes output that is meant for a terminal as it is.
+    pub(crate) fn pass(&mut self, bytes: Vec<u8>) {
+        self.last_byte = bytes.last().copied().or(self.last_byte);
+        self.queue(Stream::Stdout, bytes);
+    }
+
     /// Writes a line of JSON.
     fn line(&mut self, value: &impl Serialize) {
         if let Ok(mut line) = serde_json::to_vec(value) {

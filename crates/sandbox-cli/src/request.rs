@@ -7,7 +7,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use sandbox_base::limits::Caps;
+use sandbox_base::limits::{Caps, LimitError, Limits};
 use sandbox_base::{LimitKind, RelativePath, printable, reason};
 use sandbox_cell::{Layer, Mount};
 use sandbox_executor::{
@@ -18,6 +18,7 @@ use sandbox_images::{Image, ImageStore};
 use sandbox_runtimes::{Definition, Registry};
 
 use crate::args::{CodeOptions, Format, IsolationMode, RunOptions};
+use crate::interactive::{self, Session};
 use crate::source::CodeSource;
 use crate::{packages, project, template};
 
@@ -27,6 +28,8 @@ pub(crate) struct PreparedRequest {
     /// The language; `None` for a system program.
     pub(crate) language: Option<Definition>,
     pub(crate) input: Input,
+    /// What connects the program's terminal with this one, if it has one.
+    pub(crate) session: Option<Session>,
 }
 
 /// A message for the user.
@@ -78,8 +81,11 @@ pub(crate) fn code(
     request.packages = packages::split(&options.package);
     request.restricted = options.restricted;
     request.template = template::read(options, definition)?;
-    let input = open_input(&options.run, code.from_stdin)?;
-    Ok(PreparedRequest { request, language: Some(definition.clone()), input })
+    if options.run.terminal.tty && request.template.is_some() {
+        return Err("--tty and --template cannot be combined: a template reads what the program prints".to_owned());
+    }
+    let (input, session) = open_input(&options.run, code.from_stdin)?;
+    Ok(PreparedRequest { request, language: Some(definition.clone()), input, session })
 }
 
 /// A request to run a system program or a file of the user.
@@ -110,8 +116,8 @@ pub(crate) fn program(
     };
     let mut request = request(options, &Registry::default(), Source::Program { argv, mount }, settings)?;
     request.workdir = request.workdir.or(workdir);
-    let input = open_input(options, false)?;
-    Ok(PreparedRequest { request, language: None, input })
+    let (input, session) = open_input(options, false)?;
+    Ok(PreparedRequest { request, language: None, input, session })
 }
 
 fn request(
@@ -136,6 +142,9 @@ fn request(
             required.insert(Layer::Cpu);
         }
     }
+    if interactive::is_person(options) {
+        count_work_instead_of_waiting(options, &mut limits, &settings.caps).map_err(|error| error.to_string())?;
+    }
     if let Some(layers) = &options.require {
         required = required.union(parse_layers(layers)?);
     }
@@ -144,7 +153,11 @@ fn request(
     let usual = if hosts.is_empty() { NetworkMode::None } else { NetworkMode::Allowlist };
     let mode = options.network.network.map_or(usual, NetworkMode::from);
     let network = NetworkRequest { mode, hosts, dns: options.network.allow_dns.then_some(true) };
-    let env = options.env.iter().map(|pair| variable(pair)).collect::<Result<_, _>>()?;
+    let mut env = options.env.iter().map(|pair| variable(pair)).collect::<Result<Vec<_>, _>>()?;
+    if options.terminal.tty {
+        // What the user sets comes later and wins.
+        env.insert(0, ("TERM".into(), interactive::terminal_kind().into()));
+    }
     settings.volume_paths.extend(options.allow_path.iter().cloned());
     let mut request = Request::new(source, limits, required);
     for input in &options.input {
@@ -158,6 +171,19 @@ fn request(
     request.collect = options.output_dir.is_some() || options.format() != Format::Text;
     request.report = options.format() != Format::Text;
     Ok(request)
+}
+
+/// Where a person types, time passes in which the program only waits. So unless the time is limited explicitly, what
+/// would limit it limits CPU time instead, and the time itself only has the maximum.
+fn count_work_instead_of_waiting(options: &RunOptions, limits: &mut Limits, caps: &Caps) -> Result<(), LimitError> {
+    let is_given = |kind| options.limits.given().any(|(given, _)| given == kind);
+    let (wall, cpu) = (LimitKind::WallTime, LimitKind::CpuTime);
+    let Some(usual) = limits.get(wall).filter(|_| !is_given(wall)) else { return Ok(()) };
+    limits.set(wall, caps.most(wall), caps)?;
+    if limits.get(cpu).is_none() {
+        limits.set(cpu, usual.min(caps.most(cpu)), caps)?;
+    }
+    Ok(())
 }
 
 /// Opens an image by its name.
@@ -190,8 +216,17 @@ fn variable(pair: &OsStr) -> Result<(OsString, OsString), UsageError> {
 }
 
 /// The standard input of the program.
-fn open_input(options: &RunOptions, code_from_stdin: bool) -> Result<Input, UsageError> {
-    match options.stdin.as_deref() {
+fn open_input(options: &RunOptions, code_from_stdin: bool) -> Result<(Input, Option<Session>), UsageError> {
+    let own = Path::new("-");
+    let from = options.stdin.as_deref().or(options.terminal.interactive.then_some(own));
+    if options.terminal.tty && !(code_from_stdin && options.terminal.interactive) {
+        return interactive::open(options).map(|(input, session)| (input, Some(session)));
+    }
+    open_stream(from, code_from_stdin).map(|input| (input, None))
+}
+
+fn open_stream(from: Option<&Path>, code_from_stdin: bool) -> Result<Input, UsageError> {
+    match from {
         None => Ok(Input::Empty),
         Some(path) if path == Path::new("-") => {
             if code_from_stdin {

@@ -1,7 +1,8 @@
 //! Runs code or a program, and reports the result.
 
 use std::ffi::OsString;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{CommandFactory, ValueEnum};
@@ -10,10 +11,11 @@ use sandbox_base::data_dir::keep_private;
 use sandbox_cell::Failure;
 use sandbox_executor::{CheckedRequest, Executor, HostVariables, Refused, RunResult, RunService, Settings, Verdict};
 use sandbox_runtimes::Registry;
-use sandbox_sys::signal::{SignalFd, SignalSet};
 
 use crate::args::{Arguments, BackendName, CodeOptions, Format, RunOptions};
 use crate::exit_code;
+use crate::interactive::{self, Screen, Session};
+use crate::interrupt::Interrupts;
 use crate::output::{Printer, print_error, say, summary};
 use crate::request::{self, PreparedRequest, UsageError};
 use crate::save::Destination;
@@ -63,7 +65,7 @@ fn report(
     let variables = HostVariables::of_this_process();
     let service = RunService::new(executor, settings, Registry::default(), variables, own);
     match service.check(prepared.request, prepared.language.as_ref(), prepared.input, &[]) {
-        Ok(checked) => execute(options, &service, checked),
+        Ok(checked) => execute(options, &service, checked, prepared.session),
         Err(refused) => refuse_or_fail(format, &refused),
     }
 }
@@ -121,30 +123,29 @@ pub(crate) fn print_refusal(message: &str) {
     print_result(format.unwrap_or(Format::Text), &RunResult::refused(message.to_owned()));
 }
 
-fn execute(options: &RunOptions, service: &RunService, checked: CheckedRequest) -> u8 {
+fn execute(options: &RunOptions, service: &RunService, checked: CheckedRequest, mut session: Option<Session>) -> u8 {
     let format = options.format();
     let destination = options.output_dir.as_deref().map(|dir| Destination::open(dir, &options.output_allow));
     let destination = match destination.transpose() {
         Ok(destination) => destination,
         Err(error) => return refuse(format, &error),
     };
-    // Blocked here, so that the writing thread inherits it: the signal is delivered only to the descriptor.
-    let signals = SignalSet::of(&[libc::SIGINT, libc::SIGTERM, libc::SIGHUP]);
-    let interruption = match signals.block().and_then(|()| SignalFd::new(&signals)) {
-        Ok(interruption) => interruption,
-        Err(errno) => return internal(format, &format!("cannot watch for signals: {errno}")),
+    let others: &[i32] = if session.is_some() { &interactive::SIGNALS } else { &[] };
+    let interrupts = match Interrupts::watch(others, !options.quiet) {
+        Ok(interrupts) => interrupts,
+        Err(error) => return internal(format, &format!("cannot watch for signals: {error}")),
     };
     let mut printer = match Printer::new(format, options.raw, options.quiet) {
         Ok(printer) => printer,
         Err(error) => return internal(format, &format!("cannot prepare the output: {error}")),
     };
     let broken = printer.broken();
-    let cancel = [interruption.as_fd(), broken.as_fd()];
-    match service.run(checked, Duration::ZERO, &cancel, &mut printer) {
+    let cancel = [interrupts.as_fd(), broken.as_fd()];
+    match run(service, checked, session.as_mut(), &mut printer, &interrupts, &cancel) {
         Ok(result) => {
             let saved = destination.as_ref().map(|destination| destination.save(&result)).unwrap_or_default();
             let written = printer.end(&result, &saved.unsaved);
-            let interrupted = interruption.next();
+            let interrupted = interrupts.first();
             // Without a signal, the reader of the output has gone: it knows, and wants no more.
             let is_unread = result.verdict == Verdict::Cancelled && interrupted.is_none();
             if format == Format::Text && !options.quiet && !is_unread {
@@ -169,6 +170,23 @@ fn execute(options: &RunOptions, service: &RunService, checked: CheckedRequest) 
         }
         Err(refused) => end_with(&mut printer, &RunResult::refused(refused.to_string()), exit_code::USAGE),
     }
+}
+
+/// Runs to the end, in a terminal if there is a session.
+fn run(
+    service: &RunService,
+    checked: CheckedRequest,
+    session: Option<&mut Session>,
+    printer: &mut Printer,
+    interrupts: &Interrupts,
+    cancel: &[BorrowedFd<'_>],
+) -> Result<Arc<RunResult>, Refused> {
+    let Some(session) = session else { return service.run(checked, Duration::ZERO, cancel, printer) };
+    let mut screen = Screen { session, printer, interrupts };
+    let result = service.run(checked, Duration::ZERO, cancel, &mut screen);
+    let undo = session.end();
+    printer.pass(undo);
+    result
 }
 
 /// Ends a run of which only the failure is known.

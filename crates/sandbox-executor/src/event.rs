@@ -16,6 +16,9 @@ pub trait Observer {
         let _ = (language, version);
     }
 
+    /// The steps are over, and the program is about to start.
+    fn program(&mut self) {}
+
     /// The program has written this. Called in order for each stream.
     fn output(&mut self, stream: Stream, bytes: &[u8]);
 

@@ -289,6 +289,7 @@ impl Execution<'_> {
             address_policy: &plan.address_policy,
             last: self.last,
         };
+        observer.program();
         let mut watch = Watch { plan, observer, held: Default::default() };
         let ended =
             stage.run(self.cells, self.cancel, &mut |stream, bytes| watch.output(stream, bytes), &mut collected);

@@ -31,6 +31,7 @@ mod settings;
 pub mod shared;
 mod stage;
 mod template;
+mod terminal;
 mod toolchains;
 mod variables;
 mod verdict;
@@ -54,11 +55,13 @@ pub use resolve::HostVariables;
 pub use result::{
     CompileResult, FileEncoding, LimitHit, Metrics, OmittedFile, OutputFile, Phases, RunResult, Status, Verdict,
 };
+pub use sandbox_cell::WindowSize;
 pub use sandbox_network::{GATEWAY_THREAD, HostRule, HostUse, NetworkUse, Refusal};
 pub use sandbox_pool::{PoolStatistics, StartKind, WarmStart};
 pub use service::{CheckedRequest, Refused, RunService};
 pub use settings::{Isolation, Settings, SettingsError, parse_layers};
 pub use stage::{Input, Stream};
 pub use template::{RENDER_COMMAND, TemplateRequest, render};
+pub use terminal::{TerminalInput, TerminalWindow};
 pub use variables::{VARIABLES, Variable, VariableDefault};
 pub use volumes::VolumeRequest;

@@ -23,8 +23,17 @@ impl OutputCapture {
         // Only this end: the program's must block as it would anywhere else. And this one must not, whatever poll says: a
         // program can open its standard output for reading, and take what is there.
         fcntl_setfl(&reader, OFlags::NONBLOCK)?;
-        let cap = usize::try_from(cap).unwrap_or(usize::MAX);
-        Ok((Self { pipe: Some(reader), kept: vec![], seen: 0, cap }, writer))
+        Ok((Self { pipe: Some(reader), ..Self::unconnected(cap) }, writer))
+    }
+
+    /// A stream that comes from nowhere yet.
+    pub(crate) fn unconnected(cap: u64) -> Self {
+        Self { pipe: None, kept: vec![], seen: 0, cap: usize::try_from(cap).unwrap_or(usize::MAX) }
+    }
+
+    /// Captures what comes from a terminal, of which this is the caller's end. Its reads must not block.
+    pub(crate) fn connect(&mut self, terminal: OwnedFd) {
+        self.pipe = Some(terminal);
     }
 
     /// The descriptor to wait on, until the stream ends.

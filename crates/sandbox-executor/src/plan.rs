@@ -205,6 +205,7 @@ impl Request {
         if let Some(workdir) = &self.workdir {
             plan.command.cwd = PathBuf::from(WORK_DIR).join(workdir);
         }
+        plan.cell.terminal = self.terminal;
         plan.cell.mounts.extend(resolved.mounts.iter().cloned());
         for volume in &self.volumes {
             if let Some((name, volume)) = volume.volume() {

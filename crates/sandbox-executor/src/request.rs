@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use sandbox_base::{Limits, PathError, RelativePath};
-use sandbox_cell::{LayerSet, Mount};
+use sandbox_cell::{LayerSet, Mount, WindowSize};
 use sandbox_images::Image;
 use sandbox_runtimes::{Definition, Missing, RunMode};
 
@@ -81,6 +81,8 @@ pub struct Request {
     pub network: NetworkRequest,
     /// Layers that must be there.
     pub required: LayerSet,
+    /// The size of its terminal, if its input is one.
+    pub(crate) terminal: Option<WindowSize>,
 }
 
 /// Why a request was refused.
@@ -163,6 +165,9 @@ pub enum RequestError {
     /// A volume or working directory that is not acceptable.
     #[error("{0}")]
     Directory(String),
+    /// A terminal where there can be none.
+    #[error("cannot provide a terminal: only the native backend has them (SANDBOX_BACKEND=native)")]
+    Terminal,
     /// A path that is not acceptable.
     #[error(transparent)]
     Path(#[from] PathError),
@@ -192,6 +197,7 @@ impl Request {
             limits,
             network: NetworkRequest::default(),
             required,
+            terminal: None,
         }
     }
 

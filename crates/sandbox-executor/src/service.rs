@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use sandbox_cell::{CellSpec, Failure, ServiceFiles, Sources};
+use sandbox_backends::Backend;
+use sandbox_cell::{CellSpec, Failure, ServiceFiles, Sources, WindowSize};
 use sandbox_images::{Image, ImageStore};
 use sandbox_pool::{PoolStatistics, WarmStart};
 use sandbox_runtimes::{ArtifactStore, Definition, Missing, Registry, Runtime};
@@ -21,7 +22,7 @@ use crate::preparation::{Preparation, PreparationState, Preparations, PreparePri
 use crate::request::{Request, RequestError, Source};
 use crate::resolve::{HostVariables, Resolved, Unresolved};
 use crate::result::RunResult;
-use crate::settings::Settings;
+use crate::settings::{Isolation, Settings};
 use crate::stage::{Input, StageError, failure};
 use crate::toolchains::Toolchains;
 
@@ -367,12 +368,14 @@ impl RunService {
     /// to be asked for its toolchain, which ends when one of `cancel` becomes readable.
     pub fn check(
         &self,
-        request: Request,
+        mut request: Request,
         language: Option<&Definition>,
         input: Input,
         cancel: &[BorrowedFd<'_>],
     ) -> Result<CheckedRequest, Refused> {
         request.check()?;
+        request.terminal = input.terminal().map(|terminal| terminal.window.size());
+        self.check_terminal(request.terminal)?;
         let runtime = match (language, &request.image) {
             (None, _) => None,
             (Some(definition), None) => Some(self.toolchain(definition)?),
@@ -395,6 +398,26 @@ impl RunService {
             #[cfg(feature = "canary")]
             disabled_layers: Default::default(),
         })
+    }
+
+    /// Whether programs can have terminals.
+    #[must_use]
+    pub fn has_terminals(&self) -> bool {
+        self.check_terminal(Some(WindowSize::default())).is_ok()
+    }
+
+    /// Refuses a terminal where cells cannot have one, before anything runs.
+    fn check_terminal(&self, terminal: Option<WindowSize>) -> Result<(), Refused> {
+        match (&self.settings.backend, self.settings.isolation) {
+            _ if terminal.is_none() => Ok(()),
+            (Backend::Oci(_) | Backend::Docker(_), _) => Err(RequestError::Terminal.into()),
+            (Backend::Native, Isolation::Full) => Ok(()),
+            // Only the keeper finds out whether cells have what a terminal needs.
+            (Backend::Native, Isolation::Reduced) => {
+                let spec = CellSpec { required: self.settings.required(), terminal, ..CellSpec::new() };
+                Ok(self.executor.cells.keeper.create(&spec)?.ready().map(drop)?)
+            }
+        }
     }
 
     /// The definition of a language by its name or one of its aliases.

@@ -4,12 +4,14 @@
 use std::fs::File;
 use std::io::{self, BufReader};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{OFlags, fcntl_setfl};
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::termios::{Winsize, tcsetwinsize};
 use sandbox_base::wait::{is_readable, timespec};
 use sandbox_base::{LimitKind, reason};
 use sandbox_cell::archive::{self, Archive, Arrival, FileCaps, Sink};
@@ -23,6 +25,7 @@ use sandbox_pool::{Prestart, RefillGuard, StartKind, TakeError, TakenCell, Wante
 use crate::execute::Cells;
 use crate::output_capture::OutputCapture;
 use crate::shared::SharedBytes;
+use crate::terminal::{TerminalInput, TerminalWindow};
 
 /// An output stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,6 +45,18 @@ pub enum Input {
     Bytes(SharedBytes),
     /// Whatever can be read from here. The program gets a pipe, not this descriptor.
     Stream(OwnedFd),
+    /// A terminal, which is its standard output and standard error too: everything that it prints is standard output.
+    Terminal(TerminalInput),
+}
+
+impl Input {
+    /// The terminal, if it is one.
+    pub(crate) fn terminal(&self) -> Option<&TerminalInput> {
+        match self {
+            Self::Terminal(terminal) => Some(terminal),
+            Self::Empty | Self::Bytes(_) | Self::Stream(_) => None,
+        }
+    }
 }
 
 const BUFFER: usize = 64 * 1024;
@@ -151,6 +166,12 @@ impl Stage<'_> {
         let (limit, patience) = (self.cell.limits.wall_time(), self.patience);
         let (mut streams, collection) =
             self.start(&cell, start, &late_mounts).map_err(|error| failure("cannot start the stage", &error))??;
+        if streams.terminal.is_some() {
+            cell.ready_unless(cancel)?.ok_or(StageError::Cancelled)?;
+            let missing = || Failure::new("cannot connect the terminal", "the cell has none");
+            let master = cell.take_terminal()?.ok_or_else(missing)?;
+            streams.connect(master).map_err(|error| failure("cannot connect the terminal", &error))?;
+        }
         let gateway = if has_gateway {
             cell.ready_unless(cancel)?.ok_or(StageError::Cancelled)?;
             cell.take_gateway()?
@@ -202,10 +223,7 @@ impl Stage<'_> {
         start: StartKind,
         late_mounts: &[Mount],
     ) -> io::Result<Result<(Streams, Collection), Failure>> {
-        let limit = self.cell.limits.output();
-        let (stdout, stdout_end) = OutputCapture::new(limit)?;
-        let (stderr, stderr_end) = OutputCapture::new(limit)?;
-        let (feed, stdin_end) = Feed::new(self.input)?;
+        let (streams, [stdin_end, stdout_end, stderr_end]) = Streams::new(self.input, self.cell.limits.output())?;
         let collection = self.collect.map(|caps| pipe_with(PipeFlags::CLOEXEC).map(|pipe| (caps, pipe))).transpose()?;
         let started = cell.start(&Start {
             command: self.command,
@@ -218,7 +236,7 @@ impl Stage<'_> {
             last: true,
         });
         let reader = collection.map(|(caps, (reader, _))| (caps, File::from(reader)));
-        Ok(started.map(|()| (Streams { stdout, stderr, feed }, reader)))
+        Ok(started.map(|()| (streams, reader)))
     }
 }
 
@@ -276,9 +294,63 @@ struct Streams {
     stdout: OutputCapture,
     stderr: OutputCapture,
     feed: Option<Feed>,
+    /// The terminal that takes the place of all three, and its window.
+    terminal: Option<Terminal>,
+}
+
+/// A terminal of a cell, and what belongs to it outside.
+struct Terminal {
+    /// What is typed, until the terminal is connected.
+    keys: Option<OwnedFd>,
+    window: Arc<TerminalWindow>,
+    /// The caller's end, once there is one.
+    master: Option<OwnedFd>,
 }
 
 impl Streams {
+    /// The streams of a command, and the ends for the program.
+    fn new(input: Input, limit: u64) -> io::Result<(Self, [OwnedFd; 3])> {
+        let null = || sandbox_cell::null().map(OwnedFd::from);
+        let (feed, stdin_end) = match input {
+            Input::Empty => (None, null()?),
+            Input::Bytes(bytes) => Feed::new(bytes, None)?,
+            Input::Stream(source) => Feed::new(vec![].into(), Some(source))?,
+            Input::Terminal(TerminalInput { keys, window }) => {
+                let [stdout, stderr] = [(); 2].map(|()| OutputCapture::unconnected(limit));
+                let terminal = Some(Terminal { keys, window, master: None });
+                return Ok((Self { stdout, stderr, feed: None, terminal }, [null()?, null()?, null()?]));
+            }
+        };
+        let (stdout, stdout_end) = OutputCapture::new(limit)?;
+        let (stderr, stderr_end) = OutputCapture::new(limit)?;
+        Ok((Self { stdout, stderr, feed, terminal: None }, [stdin_end, stdout_end, stderr_end]))
+    }
+
+    /// Connects the terminal: its output is standard output, and keys that are typed go to it.
+    fn connect(&mut self, master: OwnedFd) -> io::Result<()> {
+        let Some(terminal) = &mut self.terminal else { return Ok(()) };
+        // A program that does not read, or that prints without end, must not block this loop.
+        fcntl_setfl(&master, OFlags::NONBLOCK)?;
+        self.stdout.connect(master.try_clone()?);
+        if let Some(keys) = terminal.keys.take() {
+            self.feed =
+                Some(Feed { pipe: master.try_clone()?, pending: vec![].into(), written: 0, source: Some(keys) });
+        }
+        terminal.master = Some(master);
+        Ok(())
+    }
+
+    /// Passes a new size of the window on.
+    fn resize(&self) {
+        if let Some(Terminal { window, master: Some(master), .. }) = &self.terminal
+            && let Some(size) = window.take_change()
+        {
+            let size = Winsize { ws_row: size.rows, ws_col: size.columns, ws_xpixel: 0, ws_ypixel: 0 };
+            // The kernel signals the program.
+            let _ = tcsetwinsize(master, size);
+        }
+    }
+
     /// Follows the run to its end, or until it is long overdue.
     fn follow(
         &mut self,
@@ -301,6 +373,7 @@ impl Streams {
             let longest = next.saturating_duration_since(now);
             let woken = self.wait(cell, if stopping { &[] } else { cancel }, longest)?;
             self.read(woken.output, &mut buffer, observe);
+            self.resize();
             if let Some(feed) = &mut self.feed
                 && woken.feed
                 && !feed.pump()
@@ -363,6 +436,8 @@ impl Streams {
             fds.push(PollFd::from_borrowed_fd(fd, flags));
             fds.len() - 1
         });
+        // Woken is enough: the loop looks whether the size has changed.
+        fds.extend(self.terminal.as_ref().map(|terminal| PollFd::new(&*terminal.window, PollFlags::IN)));
         let output = [&self.stdout, &self.stderr].map(|capture| {
             fds.push(PollFd::from_borrowed_fd(capture.pipe()?, PollFlags::IN));
             Some(fds.len() - 1)
@@ -465,12 +540,7 @@ struct Feed {
 
 impl Feed {
     /// A feed, if there is something to feed, and the end for the program.
-    fn new(input: Input) -> io::Result<(Option<Self>, OwnedFd)> {
-        let (pending, source) = match input {
-            Input::Empty => return Ok((None, sandbox_cell::null()?.into())),
-            Input::Bytes(bytes) => (bytes, None),
-            Input::Stream(source) => (vec![].into(), Some(source)),
-        };
+    fn new(pending: SharedBytes, source: Option<OwnedFd>) -> io::Result<(Option<Self>, OwnedFd)> {
         let (reader, writer) = pipe_with(PipeFlags::CLOEXEC)?;
         fcntl_setfl(&writer, OFlags::NONBLOCK)?;
         let mut feed = Self { pipe: writer, pending, written: 0, source };

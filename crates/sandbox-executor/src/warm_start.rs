@@ -7,7 +7,8 @@ use crate::plan::Plan;
 use crate::request::Request;
 
 /// The zygote whose children can run a request's program faithfully, if there is one. Compiled programs start by
-/// themselves, and so does an interpreter that reads one of the request's variables when it starts.
+/// themselves, and so do an interpreter that reads one of the request's variables when it starts, and one with a
+/// terminal, which has to begin its session.
 pub(crate) fn zygote_for(
     request: &Request,
     runtime: &Runtime,
@@ -18,7 +19,11 @@ pub(crate) fn zygote_for(
     let reads_variable = runtime.definition.run.warm.as_ref()?.is_cold(&mut names);
     // Whether a directory can be entered is found out by starting a program in it.
     let starts_elsewhere = request.workdir.is_some();
-    if reads_variable || starts_elsewhere || is_compiled { None } else { runtime.zygote(invocation) }
+    if reads_variable || starts_elsewhere || is_compiled || request.terminal.is_some() {
+        None
+    } else {
+        runtime.zygote(invocation)
+    }
 }
 
 /// The process that can wait for a plan's program that uses these packages.

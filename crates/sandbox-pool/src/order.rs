@@ -19,11 +19,12 @@ pub(crate) struct CellOrder {
 }
 
 impl CellOrder {
-    /// The order that serves `spec`, if there is one. Cells with volumes of the host or with a gateway are not kept ready:
-    /// they belong to one run, and need a stricter filter.
+    /// The order that serves `spec`, if there is one. Cells with volumes of the host, with a gateway or with
+    /// a terminal are not kept ready: they belong to one run, and need another filter.
     pub(crate) fn plain(spec: &CellSpec, shown: &[Mount]) -> Option<Self> {
         let has_volumes = spec.mounts.iter().chain(shown).any(|mount| mount.writable || mount.foreign);
-        if has_volumes || matches!(spec.network, Network::Gateway(_)) || !spec.disabled_layers().is_empty() {
+        let is_plain = spec.terminal.is_none() && spec.disabled_layers().is_empty();
+        if has_volumes || matches!(spec.network, Network::Gateway(_)) || !is_plain {
             return None;
         }
         let mut limits = Limits::default();

@@ -28,6 +28,8 @@ pub struct Program<'a> {
     pub cwd: &'a CStr,
     /// Standard input, output and error. Each must be above 2.
     pub stdio: [BorrowedFd<'a>; 3],
+    /// Whether standard input is a terminal that becomes the controlling terminal of the program's session.
+    pub terminal: bool,
     /// A descriptor that the program gets as number 3.
     pub extra: Option<BorrowedFd<'a>>,
     /// Capabilities that the program keeps; the caller must have them.
@@ -55,6 +57,8 @@ pub enum SpawnStep {
     Session,
     /// Connecting standard input, output and error.
     Stdio,
+    /// Taking the controlling terminal.
+    Terminal,
     /// Setting per-process limits.
     Rlimit,
     /// Dropping user id, group id and capabilities.
@@ -137,6 +141,9 @@ fn prepare(program: &Program<'_>) -> Result<(), SpawnError> {
     rustix::process::setsid().map_err(at(SpawnStep::Session))?;
     for (target, source) in program.stdio.iter().enumerate() {
         dup_to(*source, target).map_err(at(SpawnStep::Stdio))?;
+    }
+    if program.terminal {
+        rustix::process::ioctl_tiocsctty(program.stdio[0]).map_err(at(SpawnStep::Terminal))?;
     }
     for &(resource, value) in program.rlimits {
         let limit = Rlimit { current: Some(value), maximum: Some(value) };

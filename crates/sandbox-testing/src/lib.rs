@@ -19,6 +19,7 @@ mod redis;
 mod server;
 mod shell_image;
 mod staged;
+mod terminal;
 mod wait;
 
 use std::path::{Path, PathBuf};
@@ -29,6 +30,7 @@ pub use redis::RedisServer;
 pub use server::TestServer;
 pub use shell_image::shell_image;
 pub use staged::staged_languages;
+pub use terminal::TestTerminal;
 pub use wait::{GuardedChild, PATIENCE, eventually};
 
 /// The root of the repository.

@@ -17,6 +17,7 @@ use sandbox_sys::process::Namespaces;
 use sandbox_sys::signal::{SignalFd, SignalSet};
 
 use super::park::{self, Park};
+use super::terminal::Terminal;
 use super::writable::Writable;
 use super::{InitParams, network};
 use crate::environment::{CellEnvironment, ZygoteParts};
@@ -33,10 +34,13 @@ use crate::wire::{self, FromInit, Received, ToInit};
 pub(super) struct Locked<'a> {
     /// The directories that programs can write to.
     pub(super) writable: Writable<'a>,
-    /// The gateway's sockets for the caller, or the descriptors with which a zygote enters, until they are sent.
+    /// The gateway's sockets for the caller, or the descriptors with which a zygote enters, and the caller's end of the
+    /// terminal, until they are sent.
     pub(super) outgoing: Vec<OwnedFd>,
     /// The waiting child of a zygote, if the cell is for one.
     pub(super) park: Option<Park>,
+    /// The terminal that the program gets as its standard streams, if the cell has one.
+    pub(super) terminal: Option<OwnedFd>,
     /// Reports when a child has ended.
     pub(super) children: SignalFd,
     /// The Landlock rules that programs enter.
@@ -83,6 +87,7 @@ pub(super) fn lock<'a>(params: &InitParams<'a>) -> Result<Locked<'a>, StepError>
         let host = !params.has(Layer::Mount);
         rootfs::enter(&rootfs::Parts::new(params.spec, params.environment.id_maps(), host), &own)?
     };
+    let terminal = params.spec.terminal.map(|size| Terminal::open(size, params.owner)).transpose()?;
     let Handover { groups, joined, gateway } = take_handover(params)?;
 
     prefer_as_victim(&proc).map_err(at(InitStep::PreferAsVictim))?;
@@ -112,7 +117,10 @@ pub(super) fn lock<'a>(params: &InitParams<'a>) -> Result<Locked<'a>, StepError>
             Park::new(namespaces, landlock.as_ref(), groups).map_err(at(InitStep::MakePlaceForChild))?;
         (Some(park), outgoing)
     };
-    Ok(Locked { writable, outgoing, park, children, landlock, groups, io })
+    let (terminal, master) = terminal.map(|Terminal { master, slave }| (slave, master)).unzip();
+    // The caller takes the last descriptor for it.
+    let outgoing = outgoing.into_iter().chain(master).collect();
+    Ok(Locked { writable, outgoing, park, terminal, children, landlock, groups, io })
 }
 
 /// Gives the UTS namespace of this process the name that programs see.

@@ -21,6 +21,7 @@ mod network;
 mod park;
 mod reduced;
 mod serve;
+mod terminal;
 mod watch;
 mod writable;
 

@@ -66,7 +66,7 @@ pub(super) fn lock<'a>(params: &InitParams<'a>, layout: &CellLayout) -> Result<L
     sandbox_sys::landlock::restrict_self(own.as_fd()).map_err(at(InitStep::EnterLandlockRules))?;
     let filter = params.filters.choose(rootfs::sockets_shown(&params.spec.mounts));
     sandbox_sys::seccomp::install(filter).map_err(at(InitStep::InstallFilter))?;
-    Ok(Locked { writable, outgoing, park: None, children, landlock: Some(for_programs), groups, io })
+    Ok(Locked { writable, outgoing, park: None, terminal: None, children, landlock: Some(for_programs), groups, io })
 }
 
 /// The rules for programs: read and execute the system and the mounts of the cell, write in the cell's directories, and

@@ -251,7 +251,10 @@ fn start(
         None => None,
     };
     let words = ExecArgs::read(params, command)?;
-    let streams = [stdin.as_fd(), stdout.as_fd(), stderr.as_fd()];
+    let streams = match &locked.terminal {
+        Some(terminal) => [terminal.as_fd(); 3],
+        None => [stdin.as_fd(), stdout.as_fd(), stderr.as_fd()],
+    };
     let cpu_before = children_cpu_times();
     let io_before = io_counters(locked);
     let started = Instant::now();

@@ -44,6 +44,9 @@ impl Bridges {
         caller: &OwnedFd,
     ) -> Result<BorrowedFd<'_>, Failure> {
         factory.check_spec(spec)?;
+        if spec.terminal.is_some() {
+            return Err(Failure::of_request("cannot create the cell", "a terminal needs the native backend"));
+        }
         let (Some(main), Some(settings)) = (self.main, &self.settings) else {
             return Err(Failure::new("cannot create the cell", "this program has no other backends"));
         };

@@ -14,7 +14,7 @@ use crate::archive::{Archive, FileCaps};
 use crate::error::Failure;
 use crate::layer::LayerSet;
 use crate::outcome::{Outcome, StopReason, Usage};
-use crate::spec::{Command, Gateway, Mount, Network, ZygoteNamespaceId};
+use crate::spec::{CellSpec, Command, Gateway, Mount, Network, ZygoteNamespaceId};
 use crate::stdio;
 use crate::syscalls::EntryKey;
 use crate::wire::{self, FromCell, Received, RunParams, ToCell};
@@ -108,6 +108,9 @@ pub struct Cell {
     ready: Option<Ready>,
     /// Its gateway with its sockets, until they are taken.
     gateway: Option<(Gateway, Vec<OwnedFd>)>,
+    has_terminal: bool,
+    /// The caller's end of its terminal, until it is taken.
+    terminal: Option<OwnedFd>,
     buffer: Vec<u8>,
     /// The data with which a zygote enters it, until it is taken.
     parking: Option<Parking>,
@@ -123,13 +126,14 @@ pub struct Cell {
 
 impl Cell {
     /// A cell that a keeper has been asked for.
-    pub(super) fn new(socket: OwnedFd, network: &Network, keeper: Arc<KeeperProcess>) -> Self {
-        let gateway = match network {
+    pub(super) fn new(socket: OwnedFd, spec: &CellSpec, keeper: Arc<KeeperProcess>) -> Self {
+        let gateway = match &spec.network {
             Network::Gateway(gateway) => Some((gateway.clone(), vec![])),
             Network::None | Network::Localhost => None,
         };
-        let (ready, parking, parked, ended, sample) = (None, None, false, None, None);
-        Self { socket, ready, gateway, buffer: vec![0; 4096], parking, parked, ended, sample, keeper }
+        let (has_terminal, terminal) = (spec.terminal.is_some(), None);
+        let (ready, parking, parked, ended, sample, buffer) = (None, None, false, None, None, vec![0; 4096]);
+        Self { socket, ready, gateway, has_terminal, terminal, buffer, parking, parked, ended, sample, keeper }
     }
 
     /// Waits until the cell is ready and returns its properties.
@@ -192,6 +196,13 @@ impl Cell {
         let mut next = |wanted: bool| if wanted { sockets.next() } else { None };
         let (proxy, dns) = (next(gateway.proxy), next(gateway.dns));
         Ok(Some(GatewaySockets { proxy, dns, ports: sockets.collect() }))
+    }
+
+    /// The caller's end of the terminal of a cell that has one ([`CellSpec::terminal`]), once it is ready: what is written
+    /// to it is typed, and what the program prints can be read. The streams of a command are then not used.
+    pub fn take_terminal(&mut self) -> Result<Option<OwnedFd>, Failure> {
+        self.ready()?;
+        Ok(self.terminal.take())
     }
 
     /// What a zygote needs to fork a child into the cell, once it is ready. For cells that are made for that.
@@ -320,7 +331,13 @@ impl Cell {
     /// Receives a message; keeps for itself that the cell is ready.
     fn receive(&mut self) -> Result<Option<FromCell>, Failure> {
         match wire::receive(&self.socket, &mut self.buffer, RecvFlags::empty()) {
-            Ok(Received::Message(FromCell::Ready { isolation, prepare, zygote_namespace, id, key, landlock }, fds)) => {
+            Ok(Received::Message(
+                FromCell::Ready { isolation, prepare, zygote_namespace, id, key, landlock },
+                mut fds,
+            )) => {
+                if self.has_terminal {
+                    self.terminal = fds.pop();
+                }
                 self.ready = Some(Ready { isolation, prepare, zygote_namespace });
                 if let Some((_, sockets)) = &mut self.gateway {
                     *sockets = fds;

@@ -183,6 +183,9 @@ impl CellFactory {
         {
             return Err(Failure::of_request("cannot create the cell", "invalid gateway port"));
         }
+        if spec.terminal.is_some() && spec.role != Role::Plain {
+            return Err(Failure::of_request("cannot create the cell", "a zygote's cell cannot have a terminal"));
+        }
         rootfs::check_targets(&spec.mounts, &spec.volumes, &spec.slots)?;
         spec.mounts.iter().try_for_each(|mount| self.check_source(&mount.source, mount.writable))?;
         spec.image.as_ref().map_or(Ok(()), |image| self.check_source(image, false))?;
@@ -449,8 +452,15 @@ impl CellFactory {
             return init::Filters { no_named_sockets: usual.clone(), usual };
         }
         let internet = spec.network != Network::None;
-        let usual = self.filter(Sockets { internet, named: true });
         let foreign = spec.mounts.iter().any(|mount| mount.foreign);
+        if spec.terminal.is_some() {
+            let filter = |named| syscalls::compile(&syscalls::policy_with_terminals(Sockets { internet, named }));
+            return init::Filters {
+                usual: filter(true),
+                no_named_sockets: if foreign { filter(false) } else { vec![] },
+            };
+        }
+        let usual = self.filter(Sockets { internet, named: true });
         let no_named_sockets = if foreign { self.filter(Sockets { internet, named: false }) } else { vec![] };
         init::Filters { usual, no_named_sockets }
     }

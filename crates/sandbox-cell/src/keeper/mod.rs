@@ -142,7 +142,7 @@ impl Keeper {
         wire::send(&keeper.control, &ToKeeper::Create(Box::new(spec.clone())), &[theirs.as_fd()], SendFlags::empty())
             .map_err(|errno| keeper.failure(WHAT, errno))?;
         drop(theirs);
-        Ok(Cell::new(ours, &spec.network, keeper))
+        Ok(Cell::new(ours, spec, keeper))
     }
 
     /// How many cells neither answer nor die, as far as their callers know.

@@ -49,6 +49,9 @@ impl CellFactory {
         if spec.network != Network::None && !(self.contained && spec.network == Network::Localhost) {
             return refuse("there is no network namespace, so the network must be none".to_owned());
         }
+        if spec.terminal.is_some() {
+            return refuse("a terminal needs a mount namespace".to_owned());
+        }
         if spec.image.is_some() {
             return refuse("an image needs a mount namespace".to_owned());
         }

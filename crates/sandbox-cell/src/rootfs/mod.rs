@@ -51,6 +51,10 @@ const ETC: [&str; 3] = ["ld.so.cache", "alternatives", "ssl/certs"];
 
 const DEVICES: [&str; 5] = ["null", "zero", "full", "random", "urandom"];
 
+/// The most pseudo-terminals that a cell with a terminal can have. They come from a pool of the whole kernel
+/// (`kernel.pty.max`), which outside of the host's own mount namespace ends before its reserve.
+const MOST_TERMINALS: u32 = 16;
+
 /// Directories that are bound to parts of the one writable tmpfs: name in it, path in the cell, mode.
 const WRITABLE: [(&str, &str, u32); 4] =
     [("work", "sandbox", 0o755), ("home", "home/sandbox", 0o755), ("tmp", "tmp", 0o1777), ("shm", "dev/shm", 0o1777)];
@@ -87,6 +91,8 @@ pub(crate) struct Parts<'a> {
     pub(crate) id_maps: &'a [Option<OwnedFd>],
     /// The volumes.
     pub(crate) volumes: &'a [Volume],
+    /// Whether there is a place for pseudo-terminals.
+    pub(crate) terminals: bool,
     /// Empty directories, at which mounts can be added later.
     pub(crate) slots: &'a [PathBuf],
     /// Whether the host's directories are visible in it, as without a private root.
@@ -96,8 +102,8 @@ pub(crate) struct Parts<'a> {
 impl<'a> Parts<'a> {
     /// The parts of a specification.
     pub(crate) fn new(spec: &'a CellSpec, id_maps: &'a [Option<OwnedFd>], host: bool) -> Self {
-        let CellSpec { image, mounts, volumes, slots, .. } = spec;
-        Self { image: image.as_deref(), mounts, id_maps, volumes, slots, host }
+        let CellSpec { image, mounts, volumes, slots, terminal, .. } = spec;
+        Self { image: image.as_deref(), mounts, id_maps, volumes, terminals: terminal.is_some(), slots, host }
     }
 }
 
@@ -180,7 +186,11 @@ fn build(parts: &Parts<'_>) -> Result<(OwnedFd, SocketsShown), StepError> {
     if parts.image.is_none() {
         show_system(&root)?;
     }
-    for name in DEVICES {
+    if parts.terminals {
+        make_place_for_terminals(&root).map_err(at(InitStep::MountTerminals))?;
+    }
+    // /dev/tty is the controlling terminal of the process that opens it.
+    for name in DEVICES.into_iter().chain(parts.terminals.then_some("tty")) {
         let target = format!("dev/{name}");
         show_device(&root, &target).map_err(at(InitStep::Show(format!("/{target}"))))?;
     }
@@ -199,6 +209,19 @@ fn build(parts: &Parts<'_>) -> Result<(OwnedFd, SocketsShown), StepError> {
         make_target(&root, below_root(slot), true).map_err(at(InitStep::MakeSlot(named(slot))))?;
     }
     Ok((root, sockets))
+}
+
+/// Makes the mount point of [`new_devpts`], and the name under which programs look for its multiplexer.
+fn make_place_for_terminals(root: &OwnedFd) -> rustix::io::Result<()> {
+    rustix::fs::mkdirat(root, "dev/pts", Mode::from_raw_mode(0o755))?;
+    rustix::fs::symlinkat("pts/ptmx", root, "dev/ptmx")
+}
+
+/// An instance of devpts without any terminal yet, not attached anywhere. Whatever is opened in it belongs to `owner`.
+pub(crate) fn new_devpts(owner: (u32, u32)) -> rustix::io::Result<OwnedFd> {
+    let [uid, gid, max] = [owner.0, owner.1, MOST_TERMINALS].map(|number| number.to_string());
+    let options = [("uid", &*uid), ("gid", &*gid), ("mode", "0600"), ("ptmxmode", "0666"), ("max", &*max)];
+    new_filesystem("devpts", &options, MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NOEXEC)
 }
 
 /// Attaches volumes and writable directories at their places in the root.

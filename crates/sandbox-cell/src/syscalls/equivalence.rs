@@ -7,7 +7,9 @@ use sandbox_sys::seccomp::Instruction;
 
 use super::compile::compile;
 use super::own::{policy_of_keeper, policy_of_service, policy_of_waiting_init};
-use super::policy::{EntryKey, Exception, Policy, Rule, Sockets, SyscallAction, Test, policy, policy_of_zygotes};
+use super::policy::{
+    EntryKey, Exception, Policy, Rule, Sockets, SyscallAction, Test, policy, policy_of_zygotes, policy_with_terminals,
+};
 use super::reduced::policy_without_namespaces;
 
 const X86_64: u32 = 0xc000_003e;
@@ -178,7 +180,9 @@ fn policies() -> Vec<Policy> {
     let key = EntryKey(0x1234_5678_9abc_def0);
     let with_namespaces =
         Sockets::ALL.into_iter().flat_map(|sockets| [policy(sockets), policy_of_zygotes(sockets, key)]);
-    let own = [policy_of_keeper(), policy_of_service(), policy_of_waiting_init()];
+    // What it adds does not depend on the sockets.
+    let with_terminals = policy_with_terminals(Sockets { internet: true, named: true });
+    let own = [policy_of_keeper(), policy_of_service(), policy_of_waiting_init(), with_terminals];
     with_namespaces.chain([true, false].map(policy_without_namespaces)).chain(own).collect()
 }
 

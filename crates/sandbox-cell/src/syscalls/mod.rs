@@ -14,8 +14,8 @@ mod reduced;
 
 pub(crate) use compile::compile;
 pub(crate) use own::{policy_of_keeper, policy_of_service, policy_of_waiting_init};
-pub(crate) use policy::policy_of_zygotes;
 pub use policy::{EntryKey, Exception, Policy, Rule, Sockets, SyscallAction, Test, policy};
+pub(crate) use policy::{policy_of_zygotes, policy_with_terminals};
 pub(crate) use reduced::policy_without_namespaces;
 
 /// The syscall filter of a cell without a network, in the kernel's format: an array of `struct sock_filter`. For

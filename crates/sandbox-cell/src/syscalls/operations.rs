@@ -97,6 +97,8 @@ const TERMINAL: [c::c_int; 19] = [
 const TERMINAL_ABOVE: [c::c_int; 5] = [0x5421, 0x5422, 0x5424, 0x5425, 0x5429];
 /// TCGETS2 and TCSETS2 to TCSETSF2, with a size in their number: newer C libraries try them first.
 const TERMINAL_NEW: [u32; 4] = [0x802c_542a, 0x402c_542b, 0x402c_542c, 0x402c_542d];
+/// TIOCGPTN, TIOCSPTLCK, TIOCGPTPEER: opening pseudo-terminals, in cells that have an instance of devpts.
+const PSEUDO_TERMINAL: [u32; 3] = [0x8004_5430, 0x4004_5431, 0x5441];
 /// FIONCLEX, FIOCLEX, FIOASYNC.
 const DESCRIPTOR: [c::c_int; 3] = [0x5450, 0x5451, 0x5452];
 /// Reading about network interfaces. Excluded: operations that create bridges and VLANs, which load modules.
@@ -236,6 +238,11 @@ pub(super) fn rules() -> Vec<(c::c_long, Vec<Exception>, SyscallAction)> {
     ]
 }
 
+/// What `ioctl` allows besides, where programs can have terminals.
+pub(super) fn of_terminals() -> impl Iterator<Item = Exception> {
+    PSEUDO_TERMINAL.into_iter().map(|number| when(1, Test::Equals(number), SyscallAction::Allow))
+}
+
 fn options() -> Vec<Exception> {
     let windows: [(c::c_int, u32, &[c::c_int]); 8] = [
         (c::SOL_SOCKET, 0, &SOCKET),
@@ -252,4 +259,31 @@ fn options() -> Vec<Exception> {
         answer: SyscallAction::Allow,
     };
     windows.iter().map(allow).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::policy::{Sockets, policy, policy_with_terminals};
+    use super::*;
+
+    #[test]
+    fn terminals_can_be_opened_only_where_they_exist_and_abused_nowhere() {
+        let sockets = Sockets { internet: true, named: true };
+        let (usual, with_terminals) = (policy(sockets), policy_with_terminals(sockets));
+        let call = u32::try_from(c::SYS_ioctl).expect("small");
+        let answers = |operation: u32| {
+            // The kernel takes an int and ignores the high half.
+            let arguments = |high: u64| [0, high << 32 | u64::from(operation), 0, 0, 0, 0];
+            let answers = [&usual, &with_terminals].map(|policy| policy.answer(call, &arguments(0)));
+            assert_eq!(answers, [&usual, &with_terminals].map(|policy| policy.answer(call, &arguments(1))));
+            answers
+        };
+        for operation in PSEUDO_TERMINAL {
+            assert_eq!(answers(operation), [ENOTTY, SyscallAction::Allow], "{operation:#x}");
+        }
+        // TIOCSTI, TIOCLINUX, TIOCCONS, TIOCSETD, TIOCSSERIAL, TIOCVHANGUP, KDSETMODE, VT_ACTIVATE.
+        for operation in [0x5412, 0x541c, 0x541d, 0x5423, 0x541f, 0x5437, 0x4b3a, 0x5606] {
+            assert_eq!(answers(operation), [ENOTTY; 2], "{operation:#x}");
+        }
+    }
 }

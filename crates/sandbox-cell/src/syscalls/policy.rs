@@ -369,6 +369,15 @@ impl EntryKey {
     }
 }
 
+/// The policy of a cell with a terminal.
+pub(crate) fn policy_with_terminals(sockets: Sockets) -> Policy {
+    let mut policy = policy(sockets);
+    for exception in operations::of_terminals() {
+        policy.except(c::SYS_ioctl, exception);
+    }
+    policy
+}
+
 /// The policy of a zygote and its children: that of their cells, plus entering namespaces, for which a zygote gets
 /// descriptors and this key. Children need no additional filter: they have neither the key nor the capability.
 pub(crate) fn policy_of_zygotes(sockets: Sockets, key: EntryKey) -> Policy {

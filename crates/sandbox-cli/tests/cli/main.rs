@@ -6,6 +6,7 @@ mod cleanup;
 mod files;
 mod formats;
 mod hostile_files;
+mod interactive;
 mod invocation;
 mod isolation;
 mod limits;

@@ -52,6 +52,8 @@ fn full_isolation_is_used_where_it_is_available() {
     let output = run(&["--isolation", "reduced", "--json", "--lang", "python", "--code", "print(1)"]);
     let layers = result(&output)["isolation"].as_array().unwrap().len();
     assert!(layers >= 9, "{}", result(&output));
+    let terminal = run(&["exec", "--isolation", "reduced", "--tty", "--quiet", "--", "tty"]);
+    assert_eq!(terminal.stdout, b"/dev/pts/0\r\n");
 }
 
 #[test]
@@ -275,6 +277,7 @@ fn unsupported_requests_are_refused() {
             assert!(!output.status.success() && text.contains(why), "{user} {args:?}: {text}");
         };
         refused(&["--network", "localhost", "--lang", "bash", "--code", "true"], "there is no network namespace");
+        refused(&["--tty", "--lang", "bash", "--code", "true"], "a terminal needs a mount namespace");
         refused(&["--cpus", "0.5", "--lang", "bash", "--code", "true"], "isolation layer 'cpu' is required");
     }
 }
