@@ -10,18 +10,20 @@ mod definition;
 mod discover;
 mod image_toolchains;
 mod literals;
+mod missing_module;
 mod registry;
 mod runtime;
 mod toolchain_cache;
 
 pub use artifact_store::{ArtifactKind, ArtifactStore, Claim, Entry, ListedArtifact, Staging};
 pub use definition::{
-    Definition, DefinitionError, EntryFrom, Errors, Packages, Pattern, Prepare, PreparePackages, StageName,
-    TestedVersions, Warm,
+    Definition, DefinitionError, EntryFrom, Errors, MissingModule, Packages, Pattern, Prepare, PreparePackages,
+    StageName, TestedVersions, Warm,
 };
 pub use discover::{Missing, SearchPaths};
 pub use image_toolchains::ToolchainImage;
 pub use literals::{LiteralTypes, Literals};
+pub use missing_module::LackedModule;
 pub use registry::{Registry, UnknownLanguage};
 pub use runtime::{
     Environment, Invocation, OUT_DIR, RESULT_DIR, RUNNER_FILE, RunMode, Runtime, StageCommand, WarmSelfTest, WarmUp,
