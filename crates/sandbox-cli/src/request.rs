@@ -12,7 +12,7 @@ use sandbox_base::limits::Caps;
 use sandbox_base::{LimitKind, RelativePath, reason};
 use sandbox_cell::{Layer, Mount};
 use sandbox_executor::{
-    HostRule, Input, InputFile, Isolation, NetworkMode, NetworkRequest, Request, Settings, Source, VolumeRequest,
+    Face, HostRule, Input, InputFile, Isolation, NetworkMode, NetworkRequest, Request, Settings, Source, VolumeRequest,
     own_command, parse_layers,
 };
 use sandbox_images::{Image, ImageStore};
@@ -200,6 +200,7 @@ fn request(
     let env = options.env.iter().map(|pair| variable(pair)).collect::<Result<_, _>>()?;
     settings.volume_paths.extend(options.allow_path.iter().cloned());
     let mut request = Request::new(source, limits, required);
+    request.face = Face::Command;
     for input in &options.input {
         request.files.extend(project::read_input(registry, input)?);
     }

@@ -11,8 +11,10 @@ pub mod bounded;
 mod cache_key;
 mod event;
 mod execute;
+mod face;
 #[cfg(fuzzing)]
 pub mod fuzz;
+mod hint;
 mod images;
 mod input_files;
 mod json;
@@ -39,6 +41,7 @@ mod warm_start;
 
 pub use event::{EventEncoder, Observer, OutputChunk, RunEvent};
 pub use execute::Executor;
+pub use face::Face;
 pub use images::{NotFound, own_command};
 pub use input_files::InputFile;
 pub use json::{

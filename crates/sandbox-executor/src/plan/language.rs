@@ -1,6 +1,7 @@
 //! The plan of code in a language: the steps that install packages and compile, and the run itself.
 
 use std::os::unix::ffi::OsStrExt;
+use std::sync::Arc;
 
 use sandbox_base::{Limits, RelativePath};
 use sandbox_cell::archive::FileCaps;
@@ -72,6 +73,7 @@ impl Planner<'_> {
         let lines = rendered.and_then(|rendered| rendered.lines);
         let translator = lines.map(|lines| Translator::new(lines, &entry));
         Ok(Plan {
+            definition: Some(Arc::clone(definition)),
             owner: self.settings.sharing.owner_of_warm(request.owner.as_deref()),
             language: Some((definition.name.clone(), runtime.version.clone())),
             prepare,
