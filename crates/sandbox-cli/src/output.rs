@@ -149,6 +149,12 @@ impl Observer for Printer {
         self.progress = Some(StepProgress::begin(what));
     }
 
+    fn step_status(&mut self, _: Step, line: &str) {
+        if let Some(progress) = &self.progress {
+            progress.status(line);
+        }
+    }
+
     fn step_over(&mut self, _: Step) {
         self.progress = None;
     }

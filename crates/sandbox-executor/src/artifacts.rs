@@ -21,6 +21,7 @@ use crate::warm_start::prestart_for_compiler;
 
 use crate::result::{CompileResult, RunResult, Verdict, seconds, text};
 use crate::stage::{Input, Stage, StageEnd, failure};
+use crate::status_line::StatusLine;
 use crate::verdict::{Evidence, judge};
 
 /// The number of times that a run looks for an artifact that another run is making before it reports that it waits.
@@ -193,7 +194,14 @@ impl<'a> Execution<'a> {
             address_policy: &artifact.address_policy,
             last: false,
         };
-        let ended = stage.run(self.cells, self.cancel, &mut |_, _| {}, &mut sink);
+        // A compiler prints no progress, but warnings, which are shown at its end.
+        let mut status = (artifact.step != Step::Compile).then(StatusLine::default);
+        let mut watch = |_, bytes: &[u8]| {
+            if let Some(line) = status.as_mut().and_then(|status| status.read(bytes)) {
+                observer.step_status(artifact.step, &line);
+            }
+        };
+        let ended = stage.run(self.cells, self.cancel, &mut watch, &mut sink);
         observer.step_over(artifact.step);
         let ended = ended.map_err(|error| self.stopped(error))?;
         let is_whole = ended.cut.is_none();

@@ -32,6 +32,7 @@ mod service;
 mod settings;
 pub mod shared;
 mod stage;
+mod status_line;
 mod template;
 mod toolchains;
 mod variables;
