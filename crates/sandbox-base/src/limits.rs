@@ -37,6 +37,8 @@ pub enum LimitKind {
     OpenFiles,
     /// Size of a single file.
     FileSize,
+    /// Bytes of the files in a result.
+    FilesSize,
 }
 
 /// The unit of a limit.
@@ -64,15 +66,18 @@ pub enum ServerCap {
     },
     /// The CPUs of the host.
     AllCpus,
+    /// The default, which the operator may have set.
+    Default,
 }
 
 impl ServerCap {
-    /// The value on a host with this much memory and so many CPUs.
+    /// The value on a host with this much memory and so many CPUs; 0 for the default, which is the least cap.
     fn on_host(self, memory: u64, cpus: u64) -> u64 {
         match self {
             Self::Fixed(value) => value,
             Self::HalfOfMemory { most } => (memory / 2).clamp(256 << 20, most),
             Self::AllCpus => 1_000 * cpus.max(1),
+            Self::Default => 0,
         }
     }
 }
@@ -171,6 +176,7 @@ impl LimitInfo {
                 format!("half of the memory of the host or container, at most {}", self.kind.write(most))
             }
             ServerCap::AllCpus => "the number of CPUs".to_owned(),
+            ServerCap::Default => format!("the default ({})", self.default_variable),
         }
     }
 }
@@ -347,6 +353,12 @@ impl Limits {
     #[must_use]
     pub fn file_size(&self) -> u64 {
         self.value(LimitKind::FileSize)
+    }
+
+    /// Bytes of all files in a result.
+    #[must_use]
+    pub fn files_size(&self) -> u64 {
+        self.value(LimitKind::FilesSize)
     }
 
     /// Whether every value lies within the table's bounds. A value that came over a socket is checked with this.

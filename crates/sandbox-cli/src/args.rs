@@ -370,17 +370,8 @@ pub(crate) struct RunOptions {
     #[arg(short, long, value_name = "DIR", help_heading = "Files")]
     pub(crate) output_dir: Option<PathBuf>,
 
-    /// Let --output-dir overwrite files, write hidden files or keep execute permission (comma-separated)
-    #[arg(
-        long,
-        value_enum,
-        value_delimiter = ',',
-        value_name = "WHAT",
-        requires = "output_dir",
-        help_heading = "Files",
-        hide_short_help = true
-    )]
-    pub(crate) output_allow: Vec<OutputAllow>,
+    #[command(flatten)]
+    pub(crate) output_permissions: OutputPermissions,
 
     /// Start the program in a directory: below the working directory, or an absolute path in the sandbox
     #[arg(long, value_name = "DIR", help_heading = "Files", hide_short_help = true)]
@@ -431,7 +422,7 @@ pub(crate) struct RunOptions {
     #[arg(long, conflicts_with = "format", help_heading = "Output")]
     pub(crate) json: bool,
 
-    /// Do not print a summary
+    /// Do not print the summary and the hint
     #[arg(short, long, help_heading = "Output", hide_short_help = true)]
     pub(crate) quiet: bool,
 
@@ -444,6 +435,39 @@ impl RunOptions {
     /// The format, with the short forms resolved.
     pub(crate) fn format(&self) -> Format {
         if self.json { Format::Json } else { self.format }
+    }
+}
+
+/// What --output-dir may do with files of untrusted names and content.
+#[derive(Debug, Args)]
+pub(crate) struct OutputPermissions {
+    /// Let --output-dir overwrite files
+    #[arg(long, requires = "output_dir", help_heading = "Files", hide_short_help = true)]
+    pub(crate) force: bool,
+
+    /// Let --output-dir write hidden files and keep execute permission
+    #[arg(long, requires = "output_dir", help_heading = "Files", hide_short_help = true)]
+    pub(crate) all: bool,
+
+    /// Let --output-dir overwrite files, write hidden files or keep execute permission (comma-separated)
+    #[arg(
+        long,
+        hide_short_help = true,
+        value_enum,
+        value_delimiter = ',',
+        value_name = "WHAT",
+        requires = "output_dir",
+        help_heading = "Files"
+    )]
+    pub(crate) output_allow: Vec<OutputAllow>,
+}
+
+impl OutputPermissions {
+    /// The permissions of --output-dir, with the short forms resolved.
+    pub(crate) fn all_given(&self) -> Vec<OutputAllow> {
+        let overwrite = self.force.then_some(OutputAllow::Overwrite);
+        let all = [OutputAllow::Hidden, OutputAllow::Executable].into_iter().filter(|_| self.all);
+        self.output_allow.iter().copied().chain(overwrite).chain(all).collect()
     }
 }
 

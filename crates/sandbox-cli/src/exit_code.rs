@@ -16,7 +16,7 @@ pub(crate) const TABLE: [(&str, &str); 5] = [
     ("124", "timed out"),
     ("137", "killed by a limit"),
     ("130", "interrupted (143 by SIGTERM, 129 by SIGHUP)"),
-    ("125", "the sandbox failed, or a file could not be written to --output-dir"),
+    ("125", "the sandbox failed, or a file was not written to --output-dir"),
     ("2", "invalid arguments or request"),
 ];
 

@@ -9,14 +9,14 @@ use std::time::Duration;
 
 use anstyle::{AnsiColor, Style};
 use rustix::event::{EventfdFlags, eventfd};
-use sandbox_base::printable;
 use sandbox_base::units::{format_duration, format_size};
+use sandbox_base::{counted, printable};
 use sandbox_executor::{EventEncoder, Observer, RunResult, Step, Stream, Verdict};
 use serde::Serialize;
 
 use crate::args::Format;
 use crate::progress::StepProgress;
-use crate::save::Unsaved;
+use crate::save::{Unsaved, left_out_message};
 use crate::terminal::{Colours, Neutraliser};
 
 /// Bytes to write, and the stream.
@@ -164,6 +164,12 @@ impl Observer for Printer {
         self.progress = Some(StepProgress::begin(what));
     }
 
+    fn step_status(&mut self, _: Step, line: &str) {
+        if let Some(progress) = &self.progress {
+            progress.status(line);
+        }
+    }
+
     fn step_over(&mut self, _: Step) {
         self.progress = None;
     }
@@ -226,6 +232,7 @@ fn write_all(portions: &Receiver<Portion>, broken: &OwnedFd) {
 pub(crate) const GOOD: Style = AnsiColor::Green.on_default().bold();
 pub(crate) const BAD: Style = AnsiColor::Red.on_default().bold();
 pub(crate) const DIM: Style = Style::new().dimmed();
+const HINT: Style = AnsiColor::Cyan.on_default().bold();
 
 /// A one-line summary, for people.
 pub(crate) fn summary(result: &RunResult) -> String {
@@ -262,23 +269,23 @@ pub(crate) fn summary(result: &RunResult) -> String {
         facts.push(format!("{} connections, {} refused", network.connections, network.refused));
     }
     if result.files_omitted_count > 0 {
-        let first =
-            result.files_omitted.first().map(|file| format!(" ({}: {})", printable(&file.path), file.why.describe()));
-        facts.push(format!("{} files left out{}", result.files_omitted_count, first.unwrap_or_default()));
+        // What should have come out is an error below the summary.
+        let first = result.files_omitted.first().filter(|_| left_out_message(result).is_none());
+        let first = first.map(|file| format!(" ({}: {})", printable(&file.path), file.why.describe()));
+        let count = usize::try_from(result.files_omitted_count).unwrap_or(usize::MAX);
+        facts.push(format!("{} left out{}", counted(count, "file"), first.unwrap_or_default()));
     }
     format!("{line} {DIM}· {}{DIM:#}", facts.join(" · "))
 }
 
-/// Why the run failed, and how to fix it.
+/// Why the run failed.
 fn reason(result: &RunResult) -> Option<String> {
     let error = printable(result.error.as_ref()?);
-    match (result.verdict, result.limit, result.exit_code) {
-        (Verdict::Cancelled, ..) => None,
-        (Verdict::CompileError | Verdict::PackageError, ..) => Some(error),
-        (Verdict::RuntimeError, _, Some(code)) if !error.starts_with("exited") => {
+    match (result.verdict, result.exit_code) {
+        (Verdict::Cancelled, _) => None,
+        (Verdict::RuntimeError, Some(code)) if !error.starts_with("exited") => {
             Some(format!("{error} (exit code {code})"))
         }
-        (_, Some(limit), _) => Some(format!("{error} (raise it with --{})", limit.kind.info().flag)),
         _ => Some(error),
     }
 }
@@ -293,6 +300,13 @@ pub(crate) fn say(line: &str) {
     let _ = writeln!(anstream::stderr().lock(), "{line}");
 }
 
+/// Prints the hint of a result, if it has one.
+pub(crate) fn print_hint(result: &RunResult) {
+    if let Some(hint) = &result.hint {
+        say(&format!("{HINT}hint:{HINT:#} {}", printable(hint)));
+    }
+}
+
 /// Prints an error. Parts of it may be untrusted.
 pub(crate) fn print_error(what: &str) {
     say(&format!("{BAD}sandbox-run:{BAD:#} {}", printable(what)));
@@ -303,12 +317,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_summary_includes_the_fix() {
+    fn a_summary_names_the_limit() {
         let mut result = RunResult::internal_error("memory limit of 64 MiB reached".to_owned());
         result.verdict = Verdict::MemoryLimit;
         let kind = sandbox_base::LimitKind::Memory;
         result.limit = Some(sandbox_executor::LimitHit { kind, cap: 1.0, used: 1.0 });
         let line = anstream::adapter::strip_str(&summary(&result)).to_string();
-        assert_eq!(line, "✗ memory_limit: memory limit of 64 MiB reached (raise it with --memory) · 0s · CPU 0s · 0 B");
+        assert_eq!(line, "✗ memory_limit: memory limit of 64 MiB reached · 0s · CPU 0s · 0 B");
     }
 }

@@ -196,6 +196,12 @@ impl Observer for Steps<'_> {
         self.shown = Some(StepProgress::begin(&format!("{}: {what}", self.language)));
     }
 
+    fn step_status(&mut self, _: Step, line: &str) {
+        if let Some(shown) = &self.shown {
+            shown.status(line);
+        }
+    }
+
     fn step_over(&mut self, _: Step) {
         self.shown = None;
     }

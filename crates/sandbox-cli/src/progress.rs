@@ -19,12 +19,20 @@ impl StepProgress {
             say(&format!("{DIM}{what}{DIM:#}"));
             return Self(None);
         }
-        let bar = ProgressBar::new_spinner().with_message(what);
-        if let Ok(style) = ProgressStyle::with_template("{spinner} {msg} · {elapsed}") {
+        let bar = ProgressBar::new_spinner().with_prefix(what);
+        // The message takes what is left of the line, and is cut there.
+        if let Ok(style) = ProgressStyle::with_template("{spinner} {prefix} · {elapsed}{wide_msg:.dim}") {
             bar.set_style(style);
         }
         bar.enable_steady_tick(Duration::from_millis(100));
         Self(Some(bar))
+    }
+
+    /// Shows how far the work is, on a terminal. It may be untrusted.
+    pub(crate) fn status(&self, line: &str) {
+        if let Some(bar) = &self.0 {
+            bar.set_message(format!(" · {}", printable(line)));
+        }
     }
 }
 

@@ -11,8 +11,8 @@ use sandbox_base::limits::{Caps, LimitError, Limits};
 use sandbox_base::{LimitKind, RelativePath, printable, reason};
 use sandbox_cell::{Layer, Mount};
 use sandbox_executor::{
-    HostRule, Input, Isolation, NetworkMode, NetworkRequest, Request, Settings, Source, VolumeRequest, own_command,
-    parse_layers,
+    Face, HostRule, Input, Isolation, NetworkMode, NetworkRequest, Request, Settings, Source, VolumeRequest,
+    own_command, parse_layers,
 };
 use sandbox_images::{Image, ImageStore};
 use sandbox_runtimes::{Definition, Registry};
@@ -160,6 +160,7 @@ fn request(
     }
     settings.volume_paths.extend(options.allow_path.iter().cloned());
     let mut request = Request::new(source, limits, required);
+    request.face = Face::Command;
     for input in &options.input {
         request.files.extend(project::read_input(registry, input)?);
     }

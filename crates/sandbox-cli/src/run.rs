@@ -16,7 +16,7 @@ use crate::args::{Arguments, BackendName, CodeOptions, Format, RunOptions};
 use crate::exit_code;
 use crate::interactive::{self, Screen, Session};
 use crate::interrupt::Interrupts;
-use crate::output::{Printer, print_error, say, summary};
+use crate::output::{Printer, print_error, print_hint, say, summary};
 use crate::request::{self, PreparedRequest, UsageError};
 use crate::save::Destination;
 
@@ -66,7 +66,7 @@ fn report(
     let service = RunService::new(executor, settings, Registry::default(), variables, own);
     match service.check(prepared.request, prepared.language.as_ref(), prepared.input, &[]) {
         Ok(checked) => execute(options, &service, checked, prepared.session),
-        Err(refused) => refuse_or_fail(format, &refused),
+        Err(refused) => fail(format, &result_of(&refused)),
     }
 }
 
@@ -80,22 +80,32 @@ pub(crate) fn close_data_dir(settings: &Settings) {
 
 /// The request was refused.
 fn refuse(format: Format, error: &str) -> u8 {
-    print_result(format, &RunResult::refused(error.to_owned()));
-    print_error(error);
-    exit_code::USAGE
-}
-
-/// The request was refused, or the sandbox failed.
-fn refuse_or_fail(format: Format, refused: &Refused) -> u8 {
-    let why = refused.to_string();
-    if refused.is_internal() { internal(format, &why) } else { refuse(format, &why) }
+    fail(format, &RunResult::refused(error.to_owned()))
 }
 
 /// The sandbox failed before anything ran.
 fn internal(format: Format, error: &str) -> u8 {
-    print_result(format, &RunResult::internal_error(error.to_owned()));
-    print_error(error);
-    exit_code::INTERNAL
+    fail(format, &RunResult::internal_error(error.to_owned()))
+}
+
+/// Ends without a run.
+fn fail(format: Format, result: &RunResult) -> u8 {
+    print_result(format, result);
+    print_failure(result)
+}
+
+/// The result of a request that was refused, or with which the sandbox failed.
+fn result_of(refused: &Refused) -> RunResult {
+    let (why, hint) = refused.reason_and_hint();
+    let result = if refused.is_internal() { RunResult::internal_error(why) } else { RunResult::refused(why) };
+    RunResult { hint, ..result }
+}
+
+/// Prints why there was no run, and what to do about it; the exit code.
+fn print_failure(result: &RunResult) -> u8 {
+    print_error(result.error.as_deref().unwrap_or_default());
+    print_hint(result);
+    exit_code::of_result(result, None)
 }
 
 /// Prints a result without preceding events, if the format is for programs.
@@ -125,7 +135,8 @@ pub(crate) fn print_refusal(message: &str) {
 
 fn execute(options: &RunOptions, service: &RunService, checked: CheckedRequest, mut session: Option<Session>) -> u8 {
     let format = options.format();
-    let destination = options.output_dir.as_deref().map(|dir| Destination::open(dir, &options.output_allow));
+    let destination =
+        options.output_dir.as_deref().map(|dir| Destination::open(dir, &options.output_permissions.all_given()));
     let destination = match destination.transpose() {
         Ok(destination) => destination,
         Err(error) => return refuse(format, &error),
@@ -148,27 +159,31 @@ fn execute(options: &RunOptions, service: &RunService, checked: CheckedRequest, 
             let interrupted = interrupts.first();
             // Without a signal, the reader of the output has gone: it knows, and wants no more.
             let is_unread = result.verdict == Verdict::Cancelled && interrupted.is_none();
-            if format == Format::Text && !options.quiet && !is_unread {
+            let for_people = format == Format::Text && !options.quiet && !is_unread;
+            if for_people {
                 say(&summary(&result));
             }
-            if format == Format::Text && !options.quiet && saved.stripped > 0 {
+            if for_people && saved.stripped > 0 {
                 let files = counted(saved.stripped, "file");
-                say(&format!("{files} without execute permission (keep it with --output-allow executable)"));
+                say(&format!("{files} without execute permission (keep it with --all)"));
             }
-            let unsaved = destination.and_then(|destination| destination.unsaved_message(&saved.unsaved));
-            match (written, unsaved) {
-                (_, Some(unsaved)) => {
-                    print_error(&unsaved);
-                    exit_code::INTERNAL
-                }
-                (Ok(()), None) => exit_code::of_result(&result, interrupted),
-                (Err(_), None) => exit_code::INTERNAL,
+            let absent = destination.map(|destination| destination.messages(&result, &saved)).unwrap_or_default();
+            for message in &absent {
+                print_error(message);
             }
+            if for_people {
+                print_hint(&result);
+            }
+            if written.is_err() || !absent.is_empty() {
+                return exit_code::INTERNAL;
+            }
+            exit_code::of_result(&result, interrupted)
         }
-        Err(refused) if refused.is_internal() => {
-            end_with(&mut printer, &RunResult::internal_error(refused.to_string()), exit_code::INTERNAL)
+        Err(refused) => {
+            let result = result_of(&refused);
+            let _ = printer.end(&result, &[]);
+            print_failure(&result)
         }
-        Err(refused) => end_with(&mut printer, &RunResult::refused(refused.to_string()), exit_code::USAGE),
     }
 }
 
@@ -187,11 +202,4 @@ fn run(
     let undo = session.end();
     printer.pass(undo);
     result
-}
-
-/// Ends a run of which only the failure is known.
-fn end_with(printer: &mut Printer, result: &RunResult, code: u8) -> u8 {
-    let _ = printer.end(result, &[]);
-    print_error(result.error.as_deref().unwrap_or_default());
-    code
 }

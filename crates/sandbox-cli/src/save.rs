@@ -5,18 +5,22 @@
 //! user allows it, and no link is ever followed.
 
 use std::fs::File;
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{Access, AtFlags, FileType, Mode, OFlags};
 use rustix::io::Errno;
 use sandbox_base::{printable, reason};
-use sandbox_executor::{OutputFile, RunResult};
+use sandbox_cell::archive::Omission;
+use sandbox_executor::{OmittedFile, OutputFile, RunResult};
 use serde::Serialize;
 
 use crate::args::OutputAllow;
 use crate::request::UsageError;
+
+/// The most files that a message names.
+const MOST_NAMED: usize = 3;
 
 /// The destination of a run's files.
 pub(crate) struct Destination {
@@ -64,7 +68,14 @@ impl Destination {
     /// Opens a directory, creating it as needed. Called before the run, so that no run is wasted.
     pub(crate) fn open(dir: &Path, allowed: &[OutputAllow]) -> Result<Self, UsageError> {
         let failed = |why: String| format!("cannot write to '{}': {why}", printable(&dir.to_string_lossy()));
-        std::fs::create_dir_all(dir).map_err(|error| failed(reason(&error)))?;
+        std::fs::create_dir_all(dir).map_err(|error| {
+            let is_link = dir.symlink_metadata().is_ok_and(|found| found.is_symlink());
+            failed(match error.kind() {
+                ErrorKind::AlreadyExists if is_link => "it is a symbolic link that leads to no directory".to_owned(),
+                ErrorKind::AlreadyExists => "it is not a directory".to_owned(),
+                _ => reason(&error),
+            })
+        })?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let root = rustix::fs::open(dir, flags, Mode::empty()).map_err(|errno| failed(reason(&errno.into())))?;
         rustix::fs::accessat(&root, c".", Access::WRITE_OK | Access::EXEC_OK, AtFlags::EACCESS)
@@ -107,6 +118,7 @@ impl Destination {
         let mode = Mode::from_raw_mode(if executable { 0o755 } else { 0o644 });
         match rustix::fs::openat(&dir, name, NEW, mode) {
             Ok(to) => Ok(File::from(to).write_all(&content)?),
+            Err(Errno::EXIST) if is_link(&dir, name) => Err(SaveError::link()),
             Err(Errno::EXIST) if self.allows(OutputAllow::Overwrite) => replace(&dir, name, mode, &content),
             Err(Errno::EXIST) => Err(SaveError::Policy(Reason::Exists)),
             Err(errno) => Err(errno.into()),
@@ -122,34 +134,72 @@ impl Destination {
                 Ok(()) | Err(Errno::EXIST) => {}
                 Err(errno) => return Err(errno.into()),
             }
-            dir = rustix::fs::openat(&dir, part, DIRECTORY, Mode::empty())?;
+            dir = match rustix::fs::openat(&dir, part, DIRECTORY, Mode::empty()) {
+                Ok(below) => below,
+                Err(_) if is_link(&dir, part) => return Err(SaveError::link()),
+                Err(errno) => return Err(errno.into()),
+            };
         }
         Ok(dir)
     }
 
+    /// A line on the files that were left out, and one on those that were not written.
+    pub(crate) fn messages(&self, result: &RunResult, saved: &SaveReport) -> Vec<String> {
+        left_out_message(result).into_iter().chain(self.unsaved_message(&saved.unsaved)).collect()
+    }
+
     /// One line on the files that were not written, and how to allow them.
-    pub(crate) fn unsaved_message(&self, unsaved: &[Unsaved]) -> Option<UsageError> {
-        const MOST: usize = 3;
+    fn unsaved_message(&self, unsaved: &[Unsaved]) -> Option<String> {
         let describe = |file: &Unsaved| {
             let path = printable(&self.dir.join(&file.path).to_string_lossy());
             match file.why {
-                Reason::Hidden => format!("'{path}' is hidden (allow it with --output-allow hidden)"),
-                Reason::Exists => format!("'{path}' exists (allow it with --output-allow overwrite)"),
+                Reason::Hidden => format!("'{path}' is hidden (write it with --all)"),
+                Reason::Exists => format!("'{path}' exists (overwrite it with --force)"),
                 Reason::Failed => format!("'{path}': {}", file.error.as_deref().unwrap_or("it cannot be written")),
             }
         };
-        let named: Vec<_> = unsaved.iter().take(MOST).map(describe).collect();
-        let more = unsaved.len().saturating_sub(MOST);
-        let more = if more > 0 { format!("; and {more} more") } else { String::new() };
-        let noun = if unsaved.len() == 1 { "file was" } else { "files were" };
-        (!unsaved.is_empty()).then(|| format!("{} {noun} not written: {}{more}", unsaved.len(), named.join("; ")))
+        let named: Vec<_> = unsaved.iter().take(MOST_NAMED).map(describe).collect();
+        (!unsaved.is_empty()).then(|| absent_files("not written", unsaved.len(), &named))
     }
+}
+
+/// One line on the files that did not come out of the cell, if some of them should have: links, pipes and devices never
+/// do. Of many, only some are known.
+pub(crate) fn left_out_message(result: &RunResult) -> Option<String> {
+    let count = usize::try_from(result.files_omitted_count).unwrap_or(usize::MAX);
+    let lost: Vec<_> = result.files_omitted.iter().filter(|file| file.why != Omission::NotAFile).collect();
+    let unknown = count.saturating_sub(result.files_omitted.len());
+    let describe = |file: &&OmittedFile| format!("'{}': {}", printable(&file.path), file.why.describe());
+    let named: Vec<_> = lost.iter().take(MOST_NAMED).map(describe).collect();
+    let all = lost.len().saturating_add(unknown);
+    (all > 0).then(|| absent_files("left out", all, &named))
+}
+
+/// Says of so many files what became of them; some are named with the reason.
+fn absent_files(what: &str, count: usize, named: &[String]) -> String {
+    let noun = if count == 1 { "file was" } else { "files were" };
+    let more = count - named.len();
+    let more = if more > 0 { format!("; and {more} more") } else { String::new() };
+    let colon = if named.is_empty() { "" } else { ": " };
+    format!("{count} {noun} {what}{colon}{}{more}", named.join("; "))
+}
+
+/// Whether a name is that of a symbolic link, so that the user learns why the file is not written.
+fn is_link(dir: &OwnedFd, name: &str) -> bool {
+    let found = rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW);
+    found.is_ok_and(|found| FileType::from_raw_mode(found.st_mode) == FileType::Symlink)
 }
 
 /// Why a file was not written.
 enum SaveError {
     Policy(Reason),
     Io(std::io::Error),
+}
+
+impl SaveError {
+    fn link() -> Self {
+        Self::Io(std::io::Error::other("exists and is a symbolic link; not followed"))
+    }
 }
 
 impl From<std::io::Error> for SaveError {

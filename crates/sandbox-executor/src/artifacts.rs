@@ -5,8 +5,8 @@ use std::io::{self, Read};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use sandbox_base::RelativePath;
 use sandbox_base::wait::is_readable;
-use sandbox_base::{LimitKind, RelativePath};
 use sandbox_cell::archive::{FileCaps, Omission, Sink};
 use sandbox_cell::{Failure, Mount, RunStatus, StopReason};
 use sandbox_pool::Prestart;
@@ -21,6 +21,7 @@ use crate::warm_start::prestart_for_compiler;
 
 use crate::result::{CompileResult, RunResult, Verdict, seconds, text};
 use crate::stage::{Input, Stage, StageEnd, failure};
+use crate::status_line::StatusLine;
 use crate::verdict::{Evidence, judge};
 
 /// The number of times that a run looks for an artifact that another run is making before it reports that it waits.
@@ -193,7 +194,14 @@ impl<'a> Execution<'a> {
             address_policy: &artifact.address_policy,
             last: false,
         };
-        let ended = stage.run(self.cells, self.cancel, &mut |_, _| {}, &mut sink);
+        // A compiler prints no progress, but warnings, which are shown at its end.
+        let mut status = (artifact.step != Step::Compile).then(StatusLine::default);
+        let mut watch = |_, bytes: &[u8]| {
+            if let Some(line) = status.as_mut().and_then(|status| status.read(bytes)) {
+                observer.step_status(artifact.step, &line);
+            }
+        };
+        let ended = stage.run(self.cells, self.cancel, &mut watch, &mut sink);
         observer.step_over(artifact.step);
         let ended = ended.map_err(|error| self.stopped(error))?;
         let is_whole = ended.cut.is_none();
@@ -229,24 +237,20 @@ impl<'a> Execution<'a> {
             error_patterns: &artifact.error_patterns,
         };
         let judgement = judge(&ended.outcome, evidence);
-        let (verdict, doing, prefix) = match artifact.step {
-            Step::Compile => (Verdict::CompileError, "compiling", "SANDBOX_COMPILE"),
-            Step::Prepare | Step::Install => (Verdict::PackageError, "installing", "SANDBOX_INSTALL"),
+        let doing = artifact.step.doing();
+        let verdict = match artifact.step {
+            Step::Compile => Verdict::CompileError,
+            Step::Prepare | Step::Install => Verdict::PackageError,
         };
         let mut result = self.unfinished();
+        result.hint = self.advisor().after_step(artifact.step, &judgement, ended.ready.isolation, &ended.stderr.kept);
         result.verdict = match judgement.verdict {
             Verdict::Cancelled | Verdict::InternalError => judgement.verdict,
             _ => verdict,
         };
         result.error = match (ended.outcome.stopped, judgement.limit) {
-            (Some(StopReason::Limit(_)) | None, Some(limit)) => {
-                let raise = match limit.kind {
-                    LimitKind::WallTime => format!("; raise it with {prefix}_TIMEOUT"),
-                    LimitKind::Memory => format!("; raise it with {prefix}_MEMORY"),
-                    LimitKind::Disk => format!("; raise it with {prefix}_DISK"),
-                    _ => String::new(),
-                };
-                Some(format!("{doing}: {}{raise}", judgement.error.unwrap_or_default()))
+            (Some(StopReason::Limit(_)) | None, Some(_)) => {
+                Some(format!("{doing}: {}", judgement.error.unwrap_or_default()))
             }
             (None, None) if judgement.verdict == Verdict::Ok => {
                 let why = ended.cut.as_deref().unwrap_or("the cell ended early");

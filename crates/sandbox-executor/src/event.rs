@@ -28,6 +28,11 @@ pub trait Observer {
         let _ = (step, what, waiting);
     }
 
+    /// The tool that prepares or installs has printed this line. It is not trusted, but has no control characters.
+    fn step_status(&mut self, step: Step, line: &str) {
+        let _ = (step, line);
+    }
+
     /// The step is over.
     fn step_over(&mut self, step: Step) {
         let _ = step;

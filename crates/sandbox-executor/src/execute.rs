@@ -15,6 +15,7 @@ use sandbox_pool::{Pool, PoolLimits, RefillGuard, WantedCell};
 use sandbox_runtimes::{ArtifactStore, Definition, StageName};
 
 use crate::event::Observer;
+use crate::hint::{Advisor, Symptoms};
 use crate::input_files::pack;
 use crate::last_value::add_runner;
 use crate::output_files::Collected;
@@ -277,6 +278,7 @@ impl Execution<'_> {
         }
         let named_bytes: u64 = plan.cell.volumes.iter().skip(usize::from(first)).map(|volume| volume.size).sum();
         let collects = plan.collect.is_some() || !plan.cell.volumes.is_empty();
+        let stdin_is_empty = matches!(input, Input::Empty);
         let stage = Stage {
             cell: &plan.cell,
             artifact_mounts: &artifact_mounts,
@@ -314,7 +316,12 @@ impl Execution<'_> {
             ended.omitted += 1;
         }
         let refill = ended.refill.take();
-        Ok((self.result(ended, collected), refill))
+        Ok((self.result(ended, collected, stdin_is_empty), refill))
+    }
+
+    /// Who gives hints for results.
+    pub(crate) fn advisor(&self) -> Advisor<'_> {
+        Advisor { plan: self.plan, settings: self.host.settings }
     }
 
     pub(crate) fn cancelled(&self) -> RunResult {
@@ -360,7 +367,7 @@ impl Execution<'_> {
         Ok(Some(opened.into_iter().map(|(_, volume)| volume).collect()))
     }
 
-    fn result(self, mut ended: StageEnd, mut collected: Collected) -> RunResult {
+    fn result(self, mut ended: StageEnd, mut collected: Collected, stdin_is_empty: bool) -> RunResult {
         if let Some(translator) = &self.plan.translator {
             let text = String::from_utf8_lossy(&ended.stderr.kept);
             ended.stderr.kept = translator.messages(&text).into_bytes();
@@ -376,6 +383,14 @@ impl Execution<'_> {
             error_patterns: &plan.error_patterns,
         };
         let mut judgement = judge(outcome, evidence);
+        let hint = self.advisor().after_run(&Symptoms {
+            judgement: &judgement,
+            status: outcome.status,
+            isolation: ready.isolation,
+            stderr: &ended.stderr.kept,
+            stdin_is_empty,
+            network: ended.network.as_ref(),
+        });
         let (mut stdout, stdout_base64) = text(ended.stdout.kept);
         let unfinished = plan.token.as_ref().is_some_and(|token| !guard(&mut stdout, token));
         if unfinished && judgement.verdict == Verdict::Ok {
@@ -399,6 +414,7 @@ impl Execution<'_> {
             collected.omitted.retain(|omitted| omitted.why == Omission::NotCollected);
             ended.omitted = collected.omitted.len() as u64;
         }
+        let hint = hint.or_else(|| Advisor { plan, settings: self.host.settings }.after_collection(&collected.omitted));
         RunResult {
             status: if success { Status::Success } else { Status::Error },
             verdict: judgement.verdict,
@@ -415,6 +431,7 @@ impl Execution<'_> {
             exit_code,
             signal,
             error: judgement.error,
+            hint,
             execution_time: metrics.wall_time,
             memory_used: metrics.memory_peak,
             limit: judgement.limit,

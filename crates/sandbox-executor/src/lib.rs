@@ -11,8 +11,10 @@ pub mod bounded;
 mod cache_key;
 mod event;
 mod execute;
+mod face;
 #[cfg(fuzzing)]
 pub mod fuzz;
+mod hint;
 mod images;
 mod input_files;
 mod json;
@@ -30,6 +32,7 @@ mod service;
 mod settings;
 pub mod shared;
 mod stage;
+mod status_line;
 mod template;
 mod terminal;
 mod toolchains;
@@ -40,6 +43,7 @@ mod warm_start;
 
 pub use event::{EventEncoder, Observer, OutputChunk, RunEvent};
 pub use execute::Executor;
+pub use face::Face;
 pub use images::{NotFound, own_command};
 pub use input_files::{InputFile, MOST_BYTES, MOST_FILES};
 pub use json::{

@@ -6,19 +6,22 @@
 mod language;
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use sandbox_base::LimitKind;
 use sandbox_cell::archive::FileCaps;
 use sandbox_cell::{CellSpec, Command, Network, PROXY_PORT, WORK_DIR};
 use sandbox_network::AddressPolicy;
-use sandbox_runtimes::{ArtifactKind, Runtime, StageName, WarmUp, set_all};
+use sandbox_runtimes::{ArtifactKind, Definition, Runtime, StageName, WarmUp, set_all};
 use serde::{Deserialize, Serialize};
 
 use self::language::Planner;
 #[cfg(feature = "canary")]
 use crate::cache_key::CacheKey;
+use crate::face::Face;
 use crate::images::toolchain_image;
 use crate::input_files::InputFile;
+use crate::network::NetworkMode;
 use crate::request::{Request, RequestError, Source};
 use crate::resolve::Resolved;
 use crate::settings::Settings;
@@ -37,6 +40,24 @@ pub enum Step {
     Install,
     /// Compiling the program.
     Compile,
+}
+
+impl Step {
+    /// The stage whose limits it has, as flags and variables name it.
+    pub(crate) fn stage(self) -> &'static str {
+        match self {
+            Self::Prepare | Self::Install => "install",
+            Self::Compile => "compile",
+        }
+    }
+
+    /// What is done in that stage.
+    pub(crate) fn doing(self) -> &'static str {
+        match self {
+            Self::Prepare | Self::Install => "installing",
+            Self::Compile => "compiling",
+        }
+    }
 }
 
 /// A step, its artifact, and the command that makes it.
@@ -70,6 +91,13 @@ pub(crate) struct Plan {
     /// The owner of waiting cells that have seen the packages; none if they are shared.
     pub(crate) owner: Option<String>,
     pub(crate) language: Option<(String, String)>,
+    /// The definition of the language.
+    pub(crate) definition: Option<Arc<Definition>>,
+    /// The face that the request came through.
+    pub(crate) face: Face,
+    /// What the request asked for: packages, and where its program may connect to.
+    pub(crate) packages: Vec<String>,
+    pub(crate) network: NetworkMode,
     pub(crate) prepare: Option<ArtifactPlan>,
     /// What is prepared for all installations of packages, if packages are installed.
     pub(crate) prepare_packages: Option<ArtifactPlan>,
@@ -109,6 +137,10 @@ impl Plan {
         Self {
             owner: None,
             language: None,
+            definition: None,
+            face: Face::default(),
+            packages: vec![],
+            network: NetworkMode::default(),
             prepare: None,
             prepare_packages: None,
             install: None,
@@ -179,7 +211,7 @@ impl Request {
             required: self.required,
             ..CellSpec::new()
         };
-        let collect = self.collect.then_some(settings.files);
+        let collect = self.collect.then(|| FileCaps { count: settings.files, bytes: self.limits.files_size() });
         let mut plan = match (&self.source, runtime) {
             (Source::Program { argv, mount }, _) => {
                 cell.mounts.extend(mount.clone());
@@ -195,6 +227,9 @@ impl Request {
             }
             (Source::Code(_) | Source::Files, None) => return Err(RequestError::EmptyCode),
         };
+        plan.face = self.face;
+        plan.packages.clone_from(&self.packages);
+        plan.network = self.network.mode;
         plan.command.argv.extend(self.args.iter().cloned());
         if matches!(&plan.cell.network, Network::Gateway(gateway) if gateway.proxy) {
             use_proxy(&mut plan.command);

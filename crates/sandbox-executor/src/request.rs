@@ -10,6 +10,7 @@ use sandbox_cell::{LayerSet, Mount, WindowSize};
 use sandbox_images::Image;
 use sandbox_runtimes::{Definition, Missing, RunMode};
 
+use crate::face::Face;
 use crate::input_files::{self, InputFile};
 use crate::network::NetworkRequest;
 use crate::template::{Rendered, TemplateRequest};
@@ -43,6 +44,8 @@ pub enum Source {
 /// A request.
 #[derive(Debug, Clone)]
 pub struct Request {
+    /// The face that it came through: hints name what the users of that face can change.
+    pub face: Face,
     /// The owner: the name of an API key; none where there is a single owner.
     pub owner: Option<String>,
     /// What to run.
@@ -178,6 +181,7 @@ impl Request {
     #[must_use]
     pub fn new(source: Source, limits: Limits, required: LayerSet) -> Self {
         Self {
+            face: Face::default(),
             owner: None,
             source,
             image: None,

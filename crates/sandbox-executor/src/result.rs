@@ -63,7 +63,7 @@ impl Verdict {
             LimitKind::Output => Self::OutputLimit,
             LimitKind::Disk | LimitKind::Inodes | LimitKind::FileSize => Self::DiskLimit,
             LimitKind::Processes => Self::ProcessLimit,
-            LimitKind::OpenFiles | LimitKind::Cpus => Self::RuntimeError,
+            LimitKind::OpenFiles | LimitKind::Cpus | LimitKind::FilesSize => Self::RuntimeError,
         }
     }
 
@@ -246,6 +246,8 @@ pub struct RunResult {
     pub result: Option<String>,
     /// Why the run failed, in one line.
     pub error: Option<String>,
+    /// What to change so that the next run succeeds, in one line. It is advice, and may rest on the program's own words.
+    pub hint: Option<String>,
     /// The same as `metrics.wall_time`.
     pub execution_time: f64,
     /// The same as `metrics.memory_peak`.
@@ -407,6 +409,7 @@ impl RunResult {
             signal: None,
             result: None,
             error: Some(error),
+            hint: None,
             execution_time: 0.0,
             memory_used: 0,
             limit: None,

@@ -111,6 +111,17 @@ impl Refused {
         matches!(self, Self::Failure(failure) if !failure.request)
     }
 
+    /// The reason, and separately what to do about it if that is known.
+    #[must_use]
+    pub fn reason_and_hint(&self) -> (String, Option<String>) {
+        match self {
+            Self::Missing(missing) | Self::Request(RequestError::Missing(missing)) => {
+                (missing.reason(), Some(missing.missing.clone()))
+            }
+            _ => (self.to_string(), None),
+        }
+    }
+
     /// Whether the keeper ended during the run. The same request may succeed with the next keeper.
     #[must_use]
     pub fn is_keeper_end(&self) -> bool {

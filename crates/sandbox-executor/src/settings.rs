@@ -5,7 +5,6 @@ use std::path::PathBuf;
 
 use sandbox_backends::Backend;
 use sandbox_base::limits::{Caps, LimitError, LimitKind, Limits, TABLE};
-use sandbox_cell::archive::FileCaps;
 use sandbox_cell::{Layer, LayerSet};
 use sandbox_network::{DenyList, HostRule};
 
@@ -34,8 +33,8 @@ pub struct Settings {
     pub compile: Limits,
     /// Limits of package installers.
     pub install: Limits,
-    /// What may come back of the files that a program left.
-    pub files: FileCaps,
+    /// How many of the files that a program left may come back.
+    pub files: u64,
     /// Host directories that requests may mount, with everything below them.
     pub volume_paths: Vec<PathBuf>,
     /// The most permissive network mode of programs.
@@ -116,7 +115,7 @@ impl SettingsDraft {
             also_required: LayerSet::default(),
             compile: stage_limits(2 << 30),
             install: stage_limits(4 << 30),
-            files: FileCaps { count: 0, bytes: 0 },
+            files: 0,
             volume_paths: vec![],
             max_network: NetworkMode::None,
             network_allow: vec![],
@@ -264,7 +263,7 @@ mod tests {
         assert_eq!(settings.data_dir, Some("/home/u/.cache/sandbox-run".into()));
         assert_eq!(settings.compile.wall_time().as_secs(), 5);
         assert_eq!((settings.install.disk(), settings.compile.disk()), (1 << 30, 2 << 30));
-        assert_eq!((settings.files.count, settings.files.bytes), (1_000, 1 << 20));
+        assert_eq!((settings.files, settings.defaults.files_size()), (1_000, 1 << 20));
         assert_eq!(settings.max_network, NetworkMode::Allowlist);
         assert_eq!((settings.network_allow.len(), settings.install_hosts.map_or(0, |hosts| hosts.len())), (2, 1));
         assert_eq!((settings.sharing, settings.preload.join(" ").as_str()), (Sharing::Packages, "mylib other_lib"));

@@ -169,10 +169,7 @@ pub const VARIABLES: &[Variable] = &[
         },
     ),
     variable("SANDBOX_FILES", Value("1000"), "maximum number of files in a result", |draft, text| {
-        size(&mut draft.settings.files.count, text)
-    }),
-    variable("SANDBOX_FILES_SIZE", Value("16m"), "maximum total size of the files in a result", |draft, text| {
-        size(&mut draft.settings.files.bytes, text)
+        size(&mut draft.settings.files, text)
     }),
     variable("SANDBOX_BUILD_CACHE", Value("1g"), "size of the cache of compiled programs", |draft, text| {
         size(&mut draft.settings.build_cache, text)

@@ -109,7 +109,7 @@ fn used(kind: LimitKind, outcome: &Outcome, evidence: Evidence<'_>) -> u64 {
         LimitKind::Output => evidence.output,
         LimitKind::Processes => outcome.usage.processes_peak,
         LimitKind::Disk => outcome.usage.disk,
-        LimitKind::Cpus | LimitKind::Inodes | LimitKind::OpenFiles | LimitKind::FileSize => 0,
+        LimitKind::Cpus | LimitKind::Inodes | LimitKind::OpenFiles | LimitKind::FileSize | LimitKind::FilesSize => 0,
     }
 }
 
@@ -170,7 +170,7 @@ fn blamed_limit(line: &str, isolation: LayerSet) -> Option<LimitKind> {
 }
 
 /// A line without control characters and not too long, if anything is left of it.
-fn clean(line: &str) -> Option<String> {
+pub(crate) fn clean(line: &str) -> Option<String> {
     let plain = |c: &char| !c.is_control() && *c == visible(*c);
     let clean: String = line.trim().chars().filter(plain).take(LONGEST_ERROR).collect();
     (!clean.is_empty()).then_some(clean)

@@ -14,6 +14,9 @@ use crate::package_index::PackageIndex;
 use crate::resolver::{LookupDeadline, resolve};
 use crate::special_addresses::{DenyList, destination, is_metadata, is_metadata_name, is_public};
 
+/// How the reason of a refusal ends if a request could have allowed the host.
+pub const NOT_ALLOWED: &str = "is not among the hosts that are allowed";
+
 /// Which hosts and addresses may be reached.
 #[derive(Debug, Clone, Default)]
 pub struct AddressPolicy {
@@ -45,7 +48,7 @@ impl AddressPolicy {
             None if usual => Ok(()),
             None => Err(format!("port {port} is not allowed")),
             Some(hosts) if hosts.iter().any(|rule| rule.fits(host, port) && (usual || rule.port().is_some())) => Ok(()),
-            Some(_) => Err(format!("{host}:{port} is not among the hosts that are allowed")),
+            Some(_) => Err(format!("{host}:{port} {NOT_ALLOWED}")),
         }
     }
 

@@ -13,7 +13,7 @@ mod special_addresses;
 mod stop;
 mod web_address;
 
-pub use address_policy::AddressPolicy;
+pub use address_policy::{AddressPolicy, NOT_ALLOWED};
 pub use gateway::{CellGateway, GATEWAY_THREAD, GatewaySocketSet, HostUse, NetworkUse, Refusal};
 pub use host::{HostName, HostRule};
 pub use http_client::webhook_agent;

@@ -260,6 +260,27 @@ pub struct Packages {
     /// Environment variables for compiling and running.
     #[serde(default)]
     pub env: BTreeMap<String, String>,
+    /// How to tell which package a program lacks.
+    pub missing: Option<MissingModule>,
+}
+
+/// How to tell from error output which package a program lacks, for the hint in its result.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MissingModule {
+    /// Expressions for error output of the compiler and of the program. The first group is the module that was not found.
+    pub patterns: Vec<Pattern>,
+    /// Expression for modules that no package provides, such as relative paths.
+    pub except: Option<Pattern>,
+    /// Expression for a module that is not listed in `known`: its first group is the name of the package. Without it, the
+    /// hint names no package for such modules.
+    pub package: Option<Pattern>,
+    /// Whether every module's name leads to its package, so that the hint need not ask whether it is one.
+    #[serde(default)]
+    pub exact: bool,
+    /// File next to the definition that lists well-known packages, one in each line: the package, then the modules that it
+    /// provides if their names differ.
+    pub known: Option<String>,
 }
 
 /// Work that is done once for each toolchain and package index, with the network access, the tools and the variables of
@@ -291,6 +312,9 @@ pub struct Errors {
     /// Expressions for the first error of an installer.
     #[serde(default)]
     pub install: Vec<Pattern>,
+    /// Expressions for a program that found its standard input at its end.
+    #[serde(default)]
+    pub stdin: Vec<Pattern>,
 }
 
 /// A regular expression.

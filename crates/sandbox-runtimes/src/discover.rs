@@ -107,7 +107,7 @@ fn numbers(name: &str) -> Vec<u64> {
 
 /// A missing toolchain or tool.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{what} was not found {place}; {missing}")]
+#[error("{}; {missing}", self.reason())]
 pub struct Missing {
     /// What it is.
     pub what: String,
@@ -118,6 +118,12 @@ pub struct Missing {
 }
 
 impl Missing {
+    /// What is missing, without what to do.
+    #[must_use]
+    pub fn reason(&self) -> String {
+        format!("{} was not found {}", self.what, self.place)
+    }
+
     /// Something that is not on this host.
     #[must_use]
     pub fn on_host(what: String, missing: String) -> Self {
@@ -229,8 +235,11 @@ mod tests {
     use super::*;
     use crate::Registry;
 
+    /// Python without the parts of /etc that it uses where a host has them.
     fn python() -> Definition {
-        Registry::shipped().expect("valid").by_name("python").expect("known").clone()
+        let mut definition = Registry::shipped().expect("valid").by_name("python").expect("known").clone();
+        definition.find.system.clear();
+        definition
     }
 
     fn places(path: &str) -> SearchPaths {

@@ -11,6 +11,7 @@ mod discover;
 mod image_toolchains;
 mod inline_metadata;
 mod literals;
+mod missing_module;
 mod nearest;
 mod python_version;
 mod registry;
@@ -20,13 +21,14 @@ mod toolchain_cache;
 
 pub use artifact_store::{ArtifactKind, ArtifactStore, Claim, Entry, ListedArtifact, Staging};
 pub use definition::{
-    Definition, DefinitionError, EntryFrom, Errors, Packages, Pattern, Prepare, PreparePackages, StageName,
-    TestedVersions, Warm,
+    Definition, DefinitionError, EntryFrom, Errors, MissingModule, Packages, Pattern, Prepare, PreparePackages,
+    StageName, TestedVersions, Warm,
 };
 pub use discover::{Missing, SearchPaths};
 pub use image_toolchains::ToolchainImage;
 pub use inline_metadata::{InlineError, InlineFormat, InlineMetadata};
 pub use literals::{LiteralTypes, Literals};
+pub use missing_module::LackedModule;
 pub use nearest::nearest;
 pub use python_version::Requirement;
 pub use registry::{Registry, UnknownLanguage};

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use sandbox_base::Limits;
 use sandbox_cell::{Command, Mount, WORK_DIR, base_environment};
@@ -30,7 +31,7 @@ pub type Environment = Vec<(OsString, OsString)>;
 #[derive(Debug, Clone)]
 pub struct Runtime {
     /// The definition file.
-    pub definition: Definition,
+    pub definition: Arc<Definition>,
     /// The toolchain's version.
     pub version: String,
     /// Where its executable is on the host, or in its image.
@@ -130,7 +131,7 @@ impl Runtime {
             definition.tools().map(|(name, tool)| (name.clone(), tool.locate(name, places, (&prefix.0, &prefix.1))));
         Self {
             tools: tools.collect(),
-            definition: definition.clone(),
+            definition: Arc::new(definition.clone()),
             version: description.version.clone(),
             host_executable: description.executable.clone(),
             mounts,
@@ -153,7 +154,7 @@ impl Runtime {
         search_first(&mut environment, &dir);
         Self {
             tools,
-            definition: definition.clone(),
+            definition: Arc::new(definition.clone()),
             identity: format!("{} {version} {digest}", definition.name),
             version,
             host_executable: executable.clone(),

@@ -44,7 +44,7 @@ const SECOND: u64 = 1_000_000;
 const DAY: u64 = 86_400 * SECOND;
 
 /// Every limit, in the order of [`LimitKind`].
-pub const TABLE: [LimitInfo; 10] = [
+pub const TABLE: [LimitInfo; 11] = [
     LimitInfo {
         kind: LimitKind::WallTime,
         name: "wall_time",
@@ -205,5 +205,22 @@ pub const TABLE: [LimitInfo; 10] = [
         server_cap: ServerCap::HalfOfMemory { most: 2 * GIB },
         help: "the size of each file",
         note: "",
+    },
+    LimitInfo {
+        kind: LimitKind::FilesSize,
+        name: "files_size",
+        title: "output files limit",
+        flag: "output-size",
+        short: None,
+        default_variable: "SANDBOX_FILES_SIZE",
+        cap_variable: "SANDBOX_MAX_FILES_SIZE",
+        unit: Unit::Bytes,
+        default: Some(16 * MIB),
+        least: 1,
+        most: TIB,
+        // Results are in memory. An operator who has set less or more has set it for all requests.
+        server_cap: ServerCap::Default,
+        help: "the total size of the files in a result",
+        note: "files beyond it are left out",
     },
 ];

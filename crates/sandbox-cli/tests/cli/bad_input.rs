@@ -1,6 +1,6 @@
 //! Invalid input: a one-line message with the fix, exit code 2, nothing created.
 
-use sandbox_testing::command::{run, run_with_input, sandbox};
+use sandbox_testing::command::{result, run, run_with_input, sandbox};
 
 /// The error message of a command, which must be a single line.
 fn complaint(output: &std::process::Output) -> String {
@@ -125,8 +125,12 @@ fn a_missing_toolchain_is_reported_with_the_fix() {
                       missing = \"install Lua 5.4\"\n[run]\nargv = [\"{executable}\", \"{entry}\"]\n";
     std::fs::write(dir.path().join("lua.toml"), definition).unwrap();
     let runtimes = dir.path().to_str().unwrap();
-    let line = complaint(&run(&["--runtimes", runtimes, "--lang", "lua", "--code", "1"]));
-    assert_eq!(line, "a toolchain for lua was not found on this host; install Lua 5.4");
+    let output = run(&["--runtimes", runtimes, "--lang", "lua", "--code", "1"]);
+    let complaint = "sandbox-run: a toolchain for lua was not found on this host\nhint: install Lua 5.4\n";
+    assert_eq!((output.status.code(), String::from_utf8_lossy(&output.stderr).as_ref()), (Some(2), complaint));
+    let result = result(&run(&["--runtimes", runtimes, "--lang", "lua", "--code", "1", "--json"]));
+    assert_eq!(result["error"], "a toolchain for lua was not found on this host");
+    assert_eq!(result["hint"], "install Lua 5.4");
     let list = run(&["languages", "--runtimes", runtimes]);
     assert!(String::from_utf8_lossy(&list.stdout).contains("install Lua 5.4"));
 }

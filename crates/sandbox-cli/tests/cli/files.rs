@@ -84,7 +84,7 @@ fn files_are_written_to_a_directory() {
     assert_eq!(std::fs::read_to_string(out.join("d/f")).unwrap(), "x");
     assert!(!out.join("l").exists(), "links are not collected");
     let summary = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(summary.contains("1 files left out (l: it is not a regular file)"), "{summary}");
+    assert!(summary.contains("1 file left out (l: it is not a regular file)"), "{summary}");
     // A file where a directory should be.
     let blocked = write(dir.path(), "blocked/d", "not a directory");
     let args =
@@ -111,6 +111,103 @@ open('large', 'wb').write(bytes(3_000_000))
     let output = command.env("SANDBOX_FILES_SIZE", "1m").output().unwrap();
     let result = sandbox_testing::command::result(&output);
     assert_eq!(result["files_omitted"], serde_json::json!([{"path": "large", "why": "too_large"}]));
+}
+
+#[test]
+fn files_that_do_not_fit_are_named_and_the_run_is_no_success() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().to_str().unwrap();
+    let code = "open('small', 'w').write('x'); open('big', 'wb').write(bytes(3_000_000))";
+    let save = |flags: &[&str]| {
+        let args = ["--lang", "python", "--code", code, "--output-dir", out, "--force"];
+        let output = run(&[&args[..], flags].concat());
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    let (status, stderr) = save(&["--output-size", "2m"]);
+    let lines: Vec<&str> = stderr.lines().collect();
+    assert_eq!(status, Some(125), "{stderr}");
+    assert!(lines[0].starts_with("✓ ok") && lines[0].ends_with("1 file left out"), "{stderr}");
+    assert_eq!(
+        lines[1..],
+        [
+            "sandbox-run: 1 file was left out: 'big': the files are too large together",
+            "hint: raise the output files limit, for example with --output-size 4m"
+        ]
+    );
+    assert!(dir.path().join("small").exists() && !dir.path().join("big").exists());
+    let (status, stderr) = save(&["--output-size", "2m", "--quiet"]);
+    assert_eq!(status, Some(125));
+    assert_eq!(stderr, "sandbox-run: 1 file was left out: 'big': the files are too large together\n");
+    let (status, stderr) = save(&["--output-size", "4m"]);
+    assert_eq!(status, Some(0), "{stderr}");
+    assert_eq!(std::fs::metadata(dir.path().join("big")).unwrap().len(), 3_000_000);
+    // Without a directory nobody waits for files, and JSON says what is lacking.
+    let result = python(code, &["--output-size", "2m"]);
+    assert_eq!(result["files_omitted"], serde_json::json!([{"path": "big", "why": "too_large"}]));
+    assert_eq!(result["hint"], "raise the output files limit, for example with --output-size 4m");
+}
+
+#[test]
+fn the_operator_bounds_the_size_of_output_files() {
+    let args = ["--lang", "python", "--code", "1", "--output-size", "32m"];
+    let output = sandbox(&args).env("SANDBOX_MAX_FILES_SIZE", "20m").output().unwrap();
+    let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(2));
+    assert_eq!(
+        complaint,
+        "sandbox-run: output files limit 32 MiB is above the maximum of 20 MiB (SANDBOX_MAX_FILES_SIZE)\n"
+    );
+}
+
+#[test]
+fn too_many_files_are_named_with_the_variable() {
+    let dir = tempfile::tempdir().unwrap();
+    let code = "for n in range(8): open(f'f{n}', 'w')";
+    let args = ["--lang", "python", "--code", code, "--output-dir", dir.path().to_str().unwrap()];
+    let output = sandbox(&args).env("SANDBOX_FILES", "3").output().unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(125), "{stderr}");
+    let files = "'f3': there are too many files; 'f4': there are too many files; 'f5': there are too many files";
+    assert!(stderr.contains(&format!("sandbox-run: 5 files were left out: {files}; and 2 more\n")), "{stderr}");
+    assert!(stderr.ends_with("hint: a result has at most 3 files; the operator can raise that with SANDBOX_FILES\n"));
+}
+
+#[test]
+fn a_link_in_the_output_directory_is_not_followed() {
+    let dir = tempfile::tempdir().unwrap();
+    let elsewhere = tempfile::tempdir().unwrap();
+    std::os::unix::fs::symlink(elsewhere.path().join("new"), dir.path().join("file")).unwrap();
+    std::os::unix::fs::symlink(elsewhere.path(), dir.path().join("sub")).unwrap();
+    let code = "import os; os.mkdir('sub'); open('sub/x', 'w'); open('file', 'w')";
+    let out = dir.path().to_str().unwrap();
+    for flags in [&[][..], &["--force", "--all"]] {
+        let output = run(&[&["--lang", "python", "--code", code, "--output-dir", out][..], flags].concat());
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(125), "{stderr}");
+        for name in ["file", "sub/x"] {
+            let line = format!("'{out}/{name}': exists and is a symbolic link; not followed");
+            assert!(stderr.contains(&line), "{stderr}");
+        }
+        assert_eq!(std::fs::read_dir(elsewhere.path()).unwrap().count(), 0);
+    }
+}
+
+#[test]
+fn an_output_directory_is_checked_before_the_run() {
+    let dir = tempfile::tempdir().unwrap();
+    let (file, link) = (write(dir.path(), "file", ""), dir.path().join("link"));
+    std::os::unix::fs::symlink("/nowhere/at/all", &link).unwrap();
+    for (path, why) in [
+        (file.as_str(), "it is not a directory"),
+        (&format!("{file}/below"), "not a directory"),
+        (link.to_str().unwrap(), "it is a symbolic link that leads to no directory"),
+        ("/proc/new", "no such file or directory"),
+    ] {
+        let output = run(&["--lang", "python", "--code", "print('ran')", "--output-dir", path]);
+        let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0), "{complaint}");
+        assert_eq!(complaint, format!("sandbox-run: cannot write to '{path}': {why}\n"));
+    }
 }
 
 #[test]

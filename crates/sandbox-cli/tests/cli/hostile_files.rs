@@ -98,16 +98,33 @@ fn files_in_the_output_directory_are_not_overwritten() {
         {"path": "kept", "why": "exists"},
     ]);
     assert_eq!((&result["verdict"], &result["files_unsaved"]), (&"ok".into(), &unsaved));
-    assert!(complaint.contains("2 files were not written") && complaint.contains("--output-allow overwrite"));
+    assert!(complaint.contains("2 files were not written") && complaint.contains("--force"));
     assert_eq!(std::fs::read_to_string(dir.path().join("kept")).unwrap(), "mine");
     assert!(!dir.path().join(".git").exists());
     let mode = |name: &str| std::fs::metadata(dir.path().join(name)).unwrap().permissions().mode();
     assert_eq!(mode("tool") & 0o111, 0);
 
-    let (code, result, complaint) = save(dir.path(), &["--output-allow", "overwrite,hidden,executable"]);
-    assert_eq!((code, &result["files_unsaved"]), (Some(0), &Value::Null), "{complaint}");
-    assert_eq!(std::fs::read_to_string(dir.path().join("kept")).unwrap(), "#!/bin/sh\n");
-    assert_eq!((mode(".git/hooks/pre-commit") & 0o111, mode("tool") & 0o111), (0o111, 0o111));
+    // One replaces files, and the other shows everything as it is.
+    let (code, result, complaint) = save(dir.path(), &["--all"]);
+    let unsaved = json!([
+        {"path": "kept", "why": "exists"},
+        {"path": "tool", "why": "exists"},
+    ]);
+    assert_eq!((code, &result["files_unsaved"]), (Some(125), &unsaved), "{complaint}");
+    assert_eq!(mode(".git/hooks/pre-commit") & 0o111, 0o111);
+    std::fs::remove_dir_all(dir.path().join(".git")).unwrap();
+    let (code, result, complaint) = save(dir.path(), &["--force"]);
+    let unsaved = json!([{"path": ".git/hooks/pre-commit", "why": "hidden"}]);
+    assert_eq!((code, &result["files_unsaved"]), (Some(125), &unsaved), "{complaint}");
+    assert_eq!(mode("tool") & 0o111, 0);
+
+    for flags in [&["--force", "--all"][..], &["--output-allow", "overwrite,hidden,executable"]] {
+        std::fs::write(dir.path().join("kept"), "mine").unwrap();
+        let (code, result, complaint) = save(dir.path(), flags);
+        assert_eq!((code, &result["files_unsaved"]), (Some(0), &Value::Null), "{complaint}");
+        assert_eq!(std::fs::read_to_string(dir.path().join("kept")).unwrap(), "#!/bin/sh\n");
+        assert_eq!((mode(".git/hooks/pre-commit") & 0o111, mode("tool") & 0o111), (0o111, 0o111));
+    }
 }
 
 #[test]

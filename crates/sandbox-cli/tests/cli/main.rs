@@ -5,6 +5,7 @@ mod bad_input;
 mod cleanup;
 mod files;
 mod formats;
+mod hints;
 mod hostile_files;
 mod interactive;
 mod invocation;

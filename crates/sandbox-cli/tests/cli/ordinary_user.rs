@@ -26,6 +26,19 @@ fn runs_with_every_layer_that_needs_no_privilege() {
 }
 
 #[test]
+fn an_output_directory_of_somebody_else_is_refused_before_the_run() {
+    if !needs::root() {
+        return;
+    }
+    let dir = tempfile::Builder::new().permissions(PermissionsExt::from_mode(0o755)).tempdir().unwrap();
+    let path = dir.path().to_str().unwrap();
+    let output = as_ordinary_user(&["--lang", "python", "--code", "print(1)", "--output-dir", path]).output().unwrap();
+    let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0), "{complaint}");
+    assert_eq!(complaint, format!("sandbox-run: cannot write to '{path}': permission denied\n"));
+}
+
+#[test]
 fn memory_is_sampled() {
     let Some(result) =
         python("x = bytearray(400 << 20)\nimport time; time.sleep(5)", &["--memory", "64m", "-t", "20s"])

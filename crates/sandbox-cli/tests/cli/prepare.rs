@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use sandbox_testing::command::{result, sandbox};
+use sandbox_testing::command::{binary, result, sandbox};
 use sandbox_testing::staged_languages;
 use serde_json::Value;
 use tempfile::TempDir;
@@ -69,6 +69,29 @@ fn a_toolchain_is_prepared_once() {
     let run = result(&place.run(&["--lang", "slow", "--json", "--code", "BEGIN { print 1 }"]));
     assert_eq!(run["verdict"], "ok", "{run:#}");
     assert_eq!(run["metrics"]["phases"].get("toolchain"), None, "it had nothing to prepare: {run:#}");
+}
+
+#[test]
+fn a_terminal_shows_how_far_the_work_is() {
+    let script = "echo 'table 1 of 2'; sleep 1; printf '\\033]0;owned\\007table 2 of 2\\n' >&2; sleep 1; \
+                  echo made > \"$OUT/state\"";
+    let place = Place::new(&[("slow", script)]);
+    let line = format!("stty cols 80; exec {} prepare slow", binary());
+    let mut terminal = Command::new("script");
+    terminal.args(["-qec", &line, "/dev/null"]).env("TERM", "xterm").env_remove("NO_COLOR").stdin(Stdio::null());
+    terminal.env("SANDBOX_DATA_DIR", place.data.path()).env("SANDBOX_RUNTIMES", place.languages.path());
+    let output = terminal.output().unwrap();
+    let shown = text(&output.stdout);
+    for part in
+        ["slow: preparing the tables of slow (once) · 0s", " · table 1 of 2", " · ]0;ownedtable 2 of 2", "✓ slow"]
+    {
+        assert!(shown.contains(part), "{part}: {shown:?}");
+    }
+    assert!(!shown.contains(['\u{7}']) && !shown.contains("\u{1b}]0"), "{shown:?}");
+    // In a pipe there is one plain line for each step.
+    let place = Place::new(&[("slow", script)]);
+    let output = place.run(&["prepare", "slow"]);
+    assert_eq!(text(&output.stderr), "slow: preparing the tables of slow (once)\n");
 }
 
 #[test]

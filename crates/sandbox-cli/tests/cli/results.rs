@@ -4,6 +4,15 @@ use sandbox_testing::command::{python, run};
 use serde_json::Value;
 
 #[test]
+fn python_sees_the_configuration_of_fonts() {
+    // Without it, every chart of matplotlib prints an error of Fontconfig.
+    let file = "/etc/fonts/fonts.conf";
+    let seen = python(&format!("import os; print(os.path.exists('{file}'))"), &[]);
+    let expected = if std::path::Path::new(file).exists() { "True\n" } else { "False\n" };
+    assert_eq!(seen["stdout"], expected, "{seen:#}");
+}
+
+#[test]
 fn the_result_is_the_value_of_the_last_expression() {
     for (code, expected) in [
         ("2 + 2", "4"),

@@ -138,7 +138,8 @@ fn failed_installations_leave_nothing() {
     let args = ["--install-timeout", "1s", "--package", "demo", "--code", "1"];
     let slow = run(&index, data.path(), &args);
     assert_eq!((&slow["verdict"], &slow["limit"]["kind"]), (&"package_error".into(), &"wall_time".into()), "{slow:#}");
-    assert_eq!(slow["error"], "installing: time limit of 1s reached; raise it with SANDBOX_INSTALL_TIMEOUT");
+    assert_eq!(slow["error"], "installing: time limit of 1s reached");
+    assert_eq!(slow["hint"], "raise the time limit for installing with --install-timeout");
     assert_eq!(left(), Vec::<String>::new());
 }
 

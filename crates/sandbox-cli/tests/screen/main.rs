@@ -159,18 +159,22 @@ fn summaries_of_runs_match() {
         let output = command(args).output().unwrap();
         // Only short output of the program and its interpreter is the same everywhere.
         let stdout = if output.stdout.len() < 100 { output.stdout } else { b"...\n".to_vec() };
-        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
-        let summary = stderr.lines().rfind(|line| line.starts_with(['✓', '✗'])).unwrap();
-        let shown = Output { status: output.status, stdout, stderr: (redact_line(summary) + "\n").into_bytes() };
+        let shown = Output { status: output.status, stdout, stderr: summary(&output.stderr).into_bytes() };
         check(&format!("summary-{name}"), &screen(args, &shown).replace(program, "PROGRAM"));
     }
 }
 
+/// The summary in a run's standard error, and what follows it.
+fn summary(stderr: &[u8]) -> String {
+    let stderr = String::from_utf8_lossy(stderr).into_owned();
+    let mut lines = stderr.lines().skip_while(|line| !line.starts_with(['✓', '✗']));
+    let summary = redact_line(lines.next().unwrap_or_else(|| panic!("{stderr}")));
+    [summary].into_iter().chain(lines.map(str::to_owned)).map(|line| line + "\n").collect()
+}
+
 /// The summary in the output of a run, as a screen.
 fn summary_screen(args: &[&str], output: &Output) -> String {
-    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
-    let summary = stderr.lines().rfind(|line| line.starts_with(['✓', '✗'])).unwrap_or_else(|| panic!("{stderr}"));
-    let shown = Output { status: output.status, stdout: vec![], stderr: (redact_line(summary) + "\n").into_bytes() };
+    let shown = Output { status: output.status, stdout: vec![], stderr: summary(&output.stderr).into_bytes() };
     screen(args, &shown)
 }
 

@@ -1,6 +1,7 @@
 //! The plan of code in a language: the steps that install packages and compile, and the run itself.
 
 use std::os::unix::ffi::OsStrExt;
+use std::sync::Arc;
 
 use sandbox_base::{Limits, RelativePath};
 use sandbox_cell::archive::FileCaps;
@@ -75,6 +76,7 @@ impl Planner<'_> {
         let lines = rendered.and_then(|rendered| rendered.lines);
         let translator = lines.map(|lines| Translator::new(lines, &entry));
         Ok(Plan {
+            definition: Some(Arc::clone(definition)),
             owner: self.settings.sharing.owner_of_warm(request.owner.as_deref()),
             language: Some((definition.name.clone(), runtime.version.clone())),
             prepare,
@@ -232,10 +234,11 @@ impl Planner<'_> {
             key.file(file);
         }
         let named: Vec<&str> = manifests.iter().map(|file| file.path.as_str()).collect();
-        let what = packages.iter().map(String::as_str).chain(named).collect::<Vec<_>>().join(", ");
+        let named: Vec<&str> = packages.iter().map(String::as_str).chain(named).collect();
+        let what = named.join(", ");
         Ok(Some(ArtifactPlan {
             step: Step::Install,
-            what: format!("installing {what}"),
+            what: format!("installing {}", few(&named)),
             kind: ArtifactKind::Environment,
             owner,
             key: key.finish(),
@@ -310,6 +313,15 @@ impl Planner<'_> {
     }
 }
 
+/// Names what is installed; of more than a few things some, and their number.
+fn few(named: &[&str]) -> String {
+    const MOST: usize = 5;
+    match named.get(..MOST).filter(|_| named.len() > MOST + 1) {
+        Some(first) => format!("{} and {} more", first.join(", "), named.len() - MOST),
+        None => named.join(", "),
+    }
+}
+
 /// The network of an install cell: installers use a proxy.
 fn proxy_only() -> Network {
     Network::Gateway(Gateway { proxy: true, dns: false, ports: vec![] })
@@ -322,4 +334,16 @@ fn check_package(package: &str, language: &str, definition: &Packages) -> Result
     let shown: String = package.chars().filter(|c| !c.is_control()).take(80).collect();
     let what = format!("invalid {language} package '{shown}': expected one such as {}", definition.example);
     Err(RequestError::Package(what))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::few;
+
+    #[test]
+    fn many_packages_are_counted() {
+        assert_eq!(few(&["a", "b"]), "a, b");
+        assert_eq!(few(&["a", "b", "c", "d", "e", "f"]), "a, b, c, d, e, f");
+        assert_eq!(few(&["a", "b", "c", "d", "e", "f", "g"]), "a, b, c, d, e and 2 more");
+    }
 }

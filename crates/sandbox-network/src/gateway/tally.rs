@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use serde::{Deserialize, Serialize};
 
+use crate::address_policy::NOT_ALLOWED;
 use crate::host::HostName;
 
 /// The maximum number of hosts, and of refusals, that are listed. All are counted.
@@ -120,7 +121,7 @@ impl TrafficTally {
     }
 
     pub(super) fn refused_name(&self, name: &str) {
-        self.refuse(name.to_owned(), None, "is not among the hosts that are allowed".to_owned());
+        self.refuse(name.to_owned(), None, NOT_ALLOWED.to_owned());
     }
 
     fn refuse(&self, host: String, port: Option<u16>, why: String) {

@@ -30,6 +30,7 @@ impl Definition {
         self.check_argvs()?;
         check_paths("prepare.files", self.prepare.iter().flat_map(|prepare| prepare.files.keys()))?;
         self.check_directories()?;
+        self.check_missing_modules()?;
         self.literals.as_ref().and_then(Literals::problem).map_or(Ok(()), Err)?;
         self.check_targets()
     }
@@ -86,6 +87,17 @@ impl Definition {
             Some(name) => Err(format!("ignore or build_dir: '{name}' is not the name of a directory")),
             None => Ok(()),
         }
+    }
+
+    /// Checks that the expressions for missing modules have the group that names the module or the package.
+    fn check_missing_modules(&self) -> Result<(), String> {
+        let missing = self.packages.iter().filter_map(|packages| packages.missing.as_ref());
+        for pattern in missing.flat_map(|missing| missing.patterns.iter().chain(&missing.package)) {
+            if pattern.0.captures_len() < 2 {
+                return Err(format!("packages.missing: '{}' has no group", pattern.0.as_str()));
+            }
+        }
+        Ok(())
     }
 
     /// Checks the paths in a cell at which results appear.

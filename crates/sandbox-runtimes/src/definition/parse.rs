@@ -32,12 +32,13 @@ pub enum DefinitionError {
 }
 
 /// Keys whose value is the name of a file beside the definition; `*` stands for any key.
-const FILE_KEYS: [&[&str]; 5] = [
+const FILE_KEYS: [&[&str]; 6] = [
     &["run", "runner"],
     &["run", "restricted", "runner"],
     &["run", "warm", "zygote"],
     &["prepare", "files", "*"],
     &["templates", "*"],
+    &["packages", "missing", "known"],
 ];
 
 /// Keys that a definition does not inherit from a language with another name.

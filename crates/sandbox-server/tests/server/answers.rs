@@ -26,7 +26,7 @@ fn stream(server: &Server, body: &Value) -> Vec<Value> {
 }
 
 /// A result on each of the routes that give one.
-fn on_every_route(server: &Server, request: &Value) -> Vec<(&'static str, Value)> {
+pub(crate) fn on_every_route(server: &Server, request: &Value) -> Vec<(&'static str, Value)> {
     let (status, answer) = server.post(request);
     assert_eq!(status, 200, "{answer:#}");
     let events = stream(server, request);

@@ -19,6 +19,7 @@ mod data;
 mod fairness;
 mod faults;
 mod gateway;
+mod hints;
 mod images;
 mod jobs;
 #[cfg(feature = "otlp")]
