@@ -1,5 +1,6 @@
 //! A language as this host can run it: a definition with its toolchain, and the commands that follow from them.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -182,7 +183,10 @@ impl Runtime {
         let mut environment = self.with(&compile.env);
         self.add_package_variables(&mut environment, packages);
         let mounts = self.tools(&compile.tools, &mut environment)?;
-        Ok(Some(StageCommand { command: script(&compile.script, environment, [entry.into()]), mounts }))
+        Ok(Some(StageCommand {
+            command: script(&compile.script, environment, [as_operand(entry).into_owned().into()]),
+            mounts,
+        }))
     }
 
     /// What becomes a zygote for such compile commands, if there are any.
@@ -260,7 +264,7 @@ impl Runtime {
             "{executable}" => self.executable.clone().into_os_string(),
             // From another directory it is only found by its whole path.
             "{entry}" if elsewhere => format!("{WORK_DIR}/{entry}").into(),
-            "{entry}" => entry.into(),
+            "{entry}" => as_operand(entry).into_owned().into(),
             "{runner}" => runner.clone().into(),
             "{runner_file}" => format!("{RESULT_DIR}/{RUNNER_FILE}").into(),
             other => other.replace("{heap}", &heap).replace("{stem}", stem).into(),
@@ -370,6 +374,11 @@ impl Runtime {
         }
         Ok(mounts)
     }
+}
+
+/// A path as commands take it: one that they would take for an option, or for a list of options, gets a directory.
+fn as_operand(path: &str) -> Cow<'_, str> {
+    if path.starts_with(['-', '@']) { format!("./{path}").into() } else { path.into() }
 }
 
 /// The value of `{heap}`.

@@ -57,14 +57,14 @@ fn run(case: &Case, flags: &[String]) -> Value {
     }
     let mut args = vec!["--json".to_owned(), "--lang".to_owned(), case.language.clone()];
     args.extend_from_slice(flags);
-    let mut flag = |name: &str, value: &str| args.extend([name.to_owned(), value.to_owned()]);
     match &case.code {
         Some(code) => {
-            flag("--code", code);
-            case.files.iter().for_each(|(name, _)| flag("--input", name));
+            args.extend(["--code".to_owned(), code.clone()]);
+            args.extend(case.files.iter().map(|(name, _)| format!("--input={name}")));
         }
-        None => flag("--file", "."),
+        None => args.push("--file=.".to_owned()),
     }
+    let mut flag = |name: &str, value: &str| args.extend([name.to_owned(), value.to_owned()]);
     case.packages.iter().for_each(|package| flag("--package", package));
     case.timeout.iter().for_each(|timeout| flag("--timeout", timeout));
     case.memory.iter().for_each(|memory| flag("--memory", memory));

@@ -18,6 +18,7 @@ pub(crate) const TESTS: &[(&str, fn())] = &[
     ("go_without_package_main_is_a_compile_error", go_without_package_main_is_a_compile_error),
     ("pasted_java_classes_run", pasted_java_classes_run),
     ("a_list_of_files_runs", a_list_of_files_runs),
+    ("other_sources_may_have_any_name", other_sources_may_have_any_name),
     ("a_file_keeps_its_name", a_file_keeps_its_name),
     ("link_errors_are_reported", link_errors_are_reported),
     ("a_custom_language_definition_works", a_custom_language_definition_works),
@@ -184,6 +185,22 @@ fn pasted_java_classes_run() {
         let result = run_files(&[], &["--lang", "java", "--code", code]);
         assert_eq!(stdout(&result), "ok\n", "{code}");
     }
+    // Names beyond ASCII, and declarations that are not at the start of a line.
+    let main = "static void main(String[] a) { System.out.println(\"ok {\"); }";
+    for code in [
+        format!("public class Café {{ public {main} }}"),
+        format!("import java.util.*; public class Solution {{ public {main} }}"),
+        format!(
+            "/* a comment */ @Deprecated @SuppressWarnings({{\"a)\", \"b\"}}) final public class 解答 {{ public {main} }}"
+        ),
+        format!(
+            "class Helper {{ public static class Main {{ }} char c = '\\''; String s = \"\"\"\n public class No {{ \"\"\"; }} public class Π {{ public {main} }}"
+        ),
+        format!("record P(int x) {{ }} public interface Runs {{ {main} }}"),
+    ] {
+        let result = run_files(&[], &["--lang", "java", "--code", &code]);
+        assert_eq!(stdout(&result), "ok {\n", "{code}");
+    }
     let none = run_files(&[], &["--lang", "java", "--code", "class A { }"]);
     assert_eq!(none["verdict"], "compile_error", "{none:#}");
     assert!(none["error"].as_str().unwrap().contains("no class in Main.java has a method"), "{none:#}");
@@ -201,9 +218,31 @@ fn a_list_of_files_runs() {
     let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(2));
     assert!(
-        complaint.contains("ambiguous entry: the program could start in a.py, b.py; choose one with --entry"),
+        complaint.contains("ambiguous entry: the program could start in a.py, b.py; choose one as the entry (--entry)"),
         "{complaint}"
     );
+}
+
+fn other_sources_may_have_any_name() {
+    let c = "int one(void) { return 1; }";
+    let main =
+        "#include <stdio.h>\nint one(void);\nint two(void);\nint main(void) { printf(\"%d\\n\", one() + two()); }";
+    let files = [("main.c", main), ("-O3 @x.c", c), ("my dir/@zwei ü.c", "int two(void) { return 2; }")];
+    assert_eq!(stdout(&project(&files)), "3\n");
+    let cpp = files.map(|(name, code)| (format!("{name}pp"), code));
+    let cpp: Vec<_> = cpp.iter().map(|(name, code)| (name.as_str(), *code)).collect();
+    assert_eq!(stdout(&project(&cpp)), "3\n");
+    let main = "package main\n\nfunc main() { println(\"\"); print(one) }\n";
+    let go = run_files(
+        &[("main.go", main), ("-race ü.go", "package main\n\nconst one = 1\n")],
+        &["--file", ".", "--entry", "main.go"],
+    );
+    assert_eq!((stdout(&go), &go["stderr"]), ("", &"\n1".into()));
+    let main = "class Main { public static void main(String[] a) { System.out.println(One.one); } }";
+    let java = project(&[("Main.java", main), ("-d @x ü.java", "class One { static int one = 1; }")]);
+    assert_eq!(stdout(&java), "1\n");
+    let wrong = project(&[("main.c", "int main(void) { return 0; }"), ("-my prog.c", "int x = y;")]);
+    assert_eq!(wrong["error"].as_str().unwrap(), "./-my prog.c:1:9: error: ‘y’ undeclared here (not in a function)");
 }
 
 fn a_file_keeps_its_name() {
