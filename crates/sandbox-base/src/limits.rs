@@ -37,6 +37,8 @@ pub enum LimitKind {
     OpenFiles,
     /// Size of a single file.
     FileSize,
+    /// Stack of a process's first thread, and of others that do not choose a size.
+    Stack,
 }
 
 /// The unit of a limit.
@@ -347,6 +349,12 @@ impl Limits {
     #[must_use]
     pub fn file_size(&self) -> u64 {
         self.value(LimitKind::FileSize)
+    }
+
+    /// Bytes of the stack with which a process starts.
+    #[must_use]
+    pub fn stack(&self) -> u64 {
+        self.value(LimitKind::Stack)
     }
 
     /// Whether every value lies within the table's bounds. A value that came over a socket is checked with this.

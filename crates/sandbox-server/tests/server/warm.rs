@@ -81,6 +81,16 @@ fn limits_above_the_defaults_of_a_zygote_apply() {
 }
 
 #[test]
+fn a_program_with_another_stack_starts_without_a_zygote() {
+    let servers = Pair::start();
+    let code = "import resource\nprint(resource.getrlimit(resource.RLIMIT_STACK)[0] >> 20)";
+    let usual = servers.compare("usual stack", "warm", &json!({"code": code}));
+    assert_eq!(usual["stdout"], "8\n");
+    let larger = servers.compare("larger stack", "ready", &json!({"code": code, "limits": {"stack": "64m"}}));
+    assert_eq!(larger["stdout"], "64\n");
+}
+
+#[test]
 fn python_programs_end_alike() {
     let servers = Pair::start();
     let programs = programs("python");
