@@ -48,7 +48,7 @@ pub(crate) fn read_one(path: &Path, name: &str) -> Result<InputFile, UsageError>
     }
     let mut content = vec![];
     file.take(MAX_FILE).read_to_end(&mut content).map_err(failed)?;
-    let path = RelativePath::new(name).map_err(|error| error.to_string())?;
+    let path = RelativePath::normalized(name).map_err(|error| error.to_string())?;
     Ok(InputFile { path, content: content.into(), executable: meta.permissions().mode() & 0o100 != 0 })
 }
 
@@ -113,9 +113,8 @@ pub(crate) fn read_input(registry: &Registry, text: &OsStr) -> Result<Vec<InputF
         (path, own.unwrap_or_else(|| text.to_string_lossy().into_owned()))
     };
     if path.is_dir() {
-        let name = name.trim_end_matches('/');
-        RelativePath::new(name).map_err(|error| error.to_string())?;
-        return read_dir(registry, path, name);
+        let name = RelativePath::normalized(name.trim_end_matches('/')).map_err(|error| error.to_string())?;
+        return read_dir(registry, path, name.as_str());
     }
     Ok(vec![read_one(path, &name)?])
 }

@@ -83,7 +83,8 @@ pub(crate) fn code(
         (None, [first, _, ..]) => Some(project::name_of(first)?),
         _ => None,
     };
-    request.entry = entry.map(RelativePath::new).transpose().map_err(|error| error.to_string())?;
+    request.entry =
+        entry.map(|entry| RelativePath::normalized(&entry)).transpose().map_err(|error| error.to_string())?;
     request.files.splice(0..0, files);
     request.args = args;
     request.packages.clone_from(&options.package);
@@ -111,7 +112,7 @@ fn language_of<'r>(
 fn own_name(definition: &Definition, file: &Path) -> Option<String> {
     let name = file.file_name()?.to_str()?;
     let fits = definition.is_source(name) || definition.compile.is_none();
-    (fits && !name.starts_with('-')).then(|| name.to_owned())
+    fits.then(|| name.to_owned())
 }
 
 /// The code, or the files of a project.

@@ -8,7 +8,9 @@ use clap::ValueEnum;
 use sandbox_base::counted;
 use sandbox_base::data_dir::keep_private;
 use sandbox_cell::Failure;
-use sandbox_executor::{CheckedRequest, Executor, HostVariables, Refused, RunResult, RunService, Settings};
+use sandbox_executor::{
+    CheckedRequest, Executor, HostVariables, Refused, RequestError, RunResult, RunService, Settings,
+};
 use sandbox_runtimes::Registry;
 use sandbox_sys::signal::{SignalFd, SignalSet};
 
@@ -85,7 +87,8 @@ fn refuse(format: Format, error: &str) -> u8 {
 
 /// The request was refused, or the sandbox failed.
 fn refuse_or_fail(format: Format, refused: &Refused) -> u8 {
-    let why = refused.to_string();
+    let flag = if let Refused::Request(RequestError::AmbiguousEntry { .. }) = refused { " (--entry)" } else { "" };
+    let why = format!("{refused}{flag}");
     if refused.is_internal() { internal(format, &why) } else { refuse(format, &why) }
 }
 

@@ -7,7 +7,6 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-use base64::Engine;
 use sandbox_base::limits::TABLE;
 use sandbox_base::units::shorten;
 use sandbox_base::{LimitKind, RelativePath};
@@ -21,10 +20,11 @@ use serde_json::Value;
 
 use crate::bounded;
 use crate::input_files::InputFile;
+use crate::json_input::{self, JsonInput};
 use crate::network::{NetworkMode, NetworkRequest};
 use crate::request::{Request, Source};
 use crate::settings::Settings;
-use crate::shared::{self, SharedBytes};
+use crate::shared;
 use crate::template::TemplateRequest;
 use crate::volumes::VolumeRequest;
 
@@ -48,9 +48,9 @@ pub struct JsonRequest {
     /// Files for the working directory, by relative path.
     #[serde(skip_serializing_if = "BTreeMap::is_empty", deserialize_with = "bounded::map::<_, _, { bounded::FILES }>")]
     pub files: BTreeMap<String, JsonFile>,
-    /// Standard input of the program.
-    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "shared::optional_text")]
-    pub stdin: Option<Arc<str>>,
+    /// Standard input of the program: text, or an object with base64.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stdin: Option<JsonInput>,
     /// Arguments of the program.
     #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "bounded::list::<_, _, { bounded::ARGS }>")]
     pub args: Vec<String>,
@@ -327,7 +327,8 @@ impl JsonRequest {
     #[must_use]
     pub fn own_size(&self) -> usize {
         let words = self.requirements.iter().chain(&self.volumes).map(|word| word.len() + ENTRY).sum::<usize>();
-        ENTRY + words + own_size(&self.args, &self.env, &self.files)
+        let stdin = self.stdin.as_ref().map_or(0, JsonInput::own_size);
+        ENTRY + words + stdin + own_size(&self.args, &self.env, &self.files)
     }
 
     /// The request that this is, in a language. What it holds is moved or shared, not copied.
@@ -363,7 +364,7 @@ impl JsonRequest {
             }
         }
         let mut request = Request::new(source, limits, required);
-        let entry = self.entry.take().map(RelativePath::new).transpose();
+        let entry = self.entry.take().map(|entry| RelativePath::normalized(&entry)).transpose();
         request.entry = entry.map_err(|error| at("entry")(error.to_string()))?;
         let files = std::mem::take(&mut self.files);
         request.files = files.into_iter().map(|(path, file)| input_file(&path, file)).collect::<Result<_, _>>()?;
@@ -431,8 +432,8 @@ pub fn own_size(args: &[String], env: &BTreeMap<String, String>, files: &BTreeMa
     let words = args.iter().map(String::len).chain(env.iter().map(|(name, value)| name.len() + value.len()));
     let files = files.iter().map(|(path, file)| {
         let decoded = match file {
-            JsonFile::Full(file) if file.encoding.as_deref() == Some("base64") => file.content.len() / 4 * 3,
-            JsonFile::Full(_) | JsonFile::Text(_) => 0,
+            JsonFile::Full(file) => json_input::decoded_size(&file.content, file.encoding.as_deref()),
+            JsonFile::Text(_) => 0,
         };
         path.len() + decoded
     });
@@ -441,21 +442,11 @@ pub fn own_size(args: &[String], env: &BTreeMap<String, String>, files: &BTreeMa
 
 fn input_file(path: &str, file: JsonFile) -> Result<InputFile, FieldError> {
     let field = || at(format!("files.{}", shorten(path)));
-    let relative = RelativePath::new(path).map_err(|error| field()(error.to_string()))?;
+    let relative = RelativePath::normalized(path).map_err(|error| field()(error.to_string()))?;
     let (content, executable) = match file {
         JsonFile::Text(text) => (text.into(), false),
         JsonFile::Full(full) => {
-            let bytes: SharedBytes = match full.encoding.as_deref() {
-                None | Some("utf-8") => full.content.into(),
-                Some("base64") => base64::engine::general_purpose::STANDARD
-                    .decode(full.content.as_bytes())
-                    .map_err(|error| field()(format!("invalid base64: {error}")))?
-                    .into(),
-                Some(other) => {
-                    let why = format!("unknown encoding '{}': expected utf-8 or base64", shorten(other));
-                    return Err(field()(why));
-                }
-            };
+            let bytes = json_input::decode(full.content, full.encoding.as_deref()).map_err(field())?;
             (bytes, full.executable)
         }
     };
@@ -571,6 +562,9 @@ mod tests {
         assert!(refused(json!({"code": "1", "limits": {"moeny": 1}})).starts_with("limits.moeny: unknown limit"));
         assert!(refused(json!({"code": "1", "limits": {"memory": "1p"}})).starts_with("limits.memory: "));
         assert!(refused(json!({"code": "1", "files": {"../x": ""}})).contains("climbs"));
+        assert!(
+            refused(json!({"code": "1", "stdin": 1})).contains("expected standard input, as a string or an object")
+        );
         let bad = json!({"code": "1", "files": {"x": {"content": "???", "encoding": "base64"}}});
         assert!(refused(bad).starts_with("files.x: invalid base64"));
         assert!(refused(json!({"code": "1", "network": "all"})).starts_with("network: unknown network mode 'all'"));

@@ -16,6 +16,7 @@ pub mod fuzz;
 mod images;
 mod input_files;
 mod json;
+mod json_input;
 mod last_value;
 mod network;
 mod output_capture;
@@ -45,6 +46,7 @@ pub use json::{
     FieldError, FullFile, FullNetwork, JsonFile, JsonNetwork, JsonRequest, JsonSchedule, JsonTemplate, JsonWebhook,
     Quantity, own_size,
 };
+pub use json_input::{EncodedInput, JsonInput};
 pub use network::{NetworkMode, NetworkRequest};
 pub use owner::Sharing;
 pub use plan::Step;

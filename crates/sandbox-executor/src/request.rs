@@ -141,6 +141,12 @@ pub enum RequestError {
     /// It is not clear where the program begins.
     #[error("{0}")]
     Entry(String),
+    /// The program could begin in several files.
+    #[error("ambiguous entry: the program could start in {files}; choose one as the entry")]
+    AmbiguousEntry {
+        /// Some of them.
+        files: String,
+    },
     /// A package that is not written as its ecosystem writes them.
     #[error("{0}")]
     Package(String),
@@ -161,6 +167,25 @@ pub enum RequestError {
     /// A path that is not acceptable.
     #[error(transparent)]
     Path(#[from] PathError),
+}
+
+impl RequestError {
+    /// The field of a JSON request that the error is about, if it is about one.
+    #[must_use]
+    pub fn field(&self) -> Option<&'static str> {
+        match self {
+            Self::EmptyCode | Self::LongCode { .. } => Some("code"),
+            Self::Network(_) => Some("network"),
+            Self::VariableName { .. } => Some("env"),
+            Self::ManyFiles { .. }
+            | Self::LongFiles { .. }
+            | Self::DuplicateFile { .. }
+            | Self::FileAndDirectory { .. } => Some("files"),
+            Self::Entry(_) | Self::AmbiguousEntry { .. } => Some("entry"),
+            Self::Package(_) => Some("requirements"),
+            _ => None,
+        }
+    }
 }
 
 impl Request {
@@ -311,7 +336,7 @@ impl Request {
             ),
             several => {
                 let shown: Vec<_> = several.iter().take(5).copied().collect();
-                format!("ambiguous entry: the program could start in {}; choose one with --entry", shown.join(", "))
+                return Err(RequestError::AmbiguousEntry { files: shown.join(", ") });
             }
         };
         Err(RequestError::Entry(what))
@@ -386,7 +411,7 @@ mod tests {
         let files = [("src/org/example/App.java", main), ("src/org/example/Other.java", "class Other {}")];
         assert_eq!(entry("java", &files, None), Ok("src/org/example/App.java".into()));
         let several = entry("python", &[("a.py", ""), ("b.py", "")], None).expect_err("unclear");
-        assert_eq!(several, "ambiguous entry: the program could start in a.py, b.py; choose one with --entry");
+        assert_eq!(several, "ambiguous entry: the program could start in a.py, b.py; choose one as the entry");
         assert!(entry("go", &[("a.py", "")], None).expect_err("none").starts_with("no file is go source"));
         assert!(entry("go", &[("a.go", "")], Some("b.go")).expect_err("missing").contains("not among the files"));
     }

@@ -52,6 +52,17 @@ fn input_files_and_directories_get_the_given_names() {
 }
 
 #[test]
+fn names_that_stay_inside_are_normalized() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = write(dir.path(), "x", "1");
+    let code = "import os; print(sorted(os.listdir()), open('x').read(), open('a/b c').read())";
+    let args =
+        ["--input", &format!("{file}:folder/../x"), "--input", &format!("{file}:./a//b c"), "--entry", "a/../-é.py"];
+    let result = python(code, &args);
+    assert_eq!(result["stdout"], "['-é.py', 'a', 'x'] 1 1\n", "{result:#}");
+}
+
+#[test]
 fn unsafe_names_are_refused() {
     let dir = tempfile::tempdir().unwrap();
     let file = write(dir.path(), "x", "1");
