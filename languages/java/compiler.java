@@ -1,6 +1,6 @@
 // Compiles a Java program and finds out which class to start.
 //
-//     Compiler compile OUT PACKAGES ENTRY      compiles, says on standard error what javac says
+//     Compiler compile OUT PACKAGES ENTRY …    compiles with further options, says on standard error what javac says
 //     Compiler train   OUT PACKAGES            only warms up
 //     Compiler zygote  OUT PACKAGES LIBRARY    warms up and becomes a zygote, whose children compile
 //
@@ -35,6 +35,7 @@ final class Compiler {
     private final Path root;
     private final Path out;
     private final Path packages;
+    private final List<String> options = new ArrayList<>();
     private final StringBuilder messages = new StringBuilder();
 
     private Compiler(Path root, Path out, Path packages) {
@@ -49,6 +50,7 @@ final class Compiler {
         Compiler compiler = new Compiler(Path.of(""), out, packages);
         switch (args[0]) {
             case "compile":
+                compiler.options.addAll(List.of(args).subList(4, args.length));
                 compiler.finish(args[3]);
                 break;
             case "zygote":
@@ -98,10 +100,11 @@ final class Compiler {
 
     private int compile(String entry) throws IOException {
         String file = ownName(entry);
-        List<String> args = new ArrayList<>(List.of("-encoding", "UTF-8", "-Xlint:-options", "-d", out.toString()));
+        List<String> args = new ArrayList<>(List.of("-encoding", "UTF-8", "-Xlint:-options,-path", "-d", out.toString()));
         args.addAll(List.of("-cp", classPath(), "-sourcepath", parent(file) + ":" + root.resolve("src/main/java")));
         // Programs start faster if putting strings together does not need code that is made while they run.
         args.add("-XDstringConcat=inline");
+        args.addAll(options);
         args.addAll(sources());
         int code = javac(args);
         // Messages name the file as its author did.

@@ -260,6 +260,18 @@ pub(crate) struct CodeOptions {
     #[arg(short, long, value_name = "PACKAGE")]
     pub(crate) package: Vec<String>,
 
+    /// Choose the standard or edition of the language, such as c++20 or 2024
+    #[arg(long, value_name = "NAME")]
+    pub(crate) standard: Option<String>,
+
+    /// Pass an argument to the compiler, such as -O3 for C; each language allows some
+    #[arg(long, value_name = "ARG", allow_hyphen_values = true)]
+    pub(crate) compiler_arg: Vec<String>,
+
+    /// Pass an argument to the interpreter, such as -O for Python; each language allows some
+    #[arg(long, value_name = "ARG", allow_hyphen_values = true)]
+    pub(crate) interpreter_arg: Vec<String>,
+
     /// Allow only safe built-ins: no import, no open, no eval (some languages, such as Python; in addition to the sandbox)
     #[arg(long)]
     pub(crate) restricted: bool,

@@ -88,6 +88,9 @@ pub(crate) fn code(
     request.files.splice(0..0, files);
     request.args = args;
     request.packages.clone_from(&options.package);
+    request.interpreter_args.clone_from(&options.interpreter_arg);
+    request.compiler_args.clone_from(&options.compiler_arg);
+    request.standard.clone_from(&options.standard);
     request.restricted = options.restricted;
     request.template = template::read(options, definition)?;
     let input = open_input(&options.run, options.code.is_none() && options.file.is_empty())?;

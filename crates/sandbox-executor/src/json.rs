@@ -54,6 +54,15 @@ pub struct JsonRequest {
     /// Arguments of the program.
     #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "bounded::list::<_, _, { bounded::ARGS }>")]
     pub args: Vec<String>,
+    /// Arguments of the interpreter, such as `-O` for Python. Each language allows some; others are refused with the list.
+    #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "bounded::list::<_, _, { bounded::FEW }>")]
+    pub interpreter_args: Vec<String>,
+    /// Arguments of the compiler, such as `-O3` for C. Each language allows some; others are refused with the list.
+    #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "bounded::list::<_, _, { bounded::FEW }>")]
+    pub compiler_args: Vec<String>,
+    /// The standard or edition of the language, such as `c++20` for C++ or `2024` for Rust.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub standard: Option<String>,
     /// Environment variables of the program.
     #[serde(
         skip_serializing_if = "BTreeMap::is_empty",
@@ -326,7 +335,9 @@ impl JsonRequest {
     /// copies share.
     #[must_use]
     pub fn own_size(&self) -> usize {
-        let words = self.requirements.iter().chain(&self.volumes).map(|word| word.len() + ENTRY).sum::<usize>();
+        let words =
+            self.requirements.iter().chain(&self.volumes).chain(&self.interpreter_args).chain(&self.compiler_args);
+        let words = words.map(|word| word.len() + ENTRY).sum::<usize>();
         let stdin = self.stdin.as_ref().map_or(0, JsonInput::own_size);
         ENTRY + words + stdin + own_size(&self.args, &self.env, &self.files)
     }
@@ -371,6 +382,9 @@ impl JsonRequest {
         request.args = std::mem::take(&mut self.args).into_iter().map(Into::into).collect();
         let env = std::mem::take(&mut self.env);
         request.env = env.into_iter().map(|(name, value)| (name.into(), value.into())).collect();
+        request.interpreter_args = std::mem::take(&mut self.interpreter_args);
+        request.compiler_args = std::mem::take(&mut self.compiler_args);
+        request.standard = self.standard.take();
         request.packages = std::mem::take(&mut self.requirements);
         request.network = self.network()?;
         request.restricted = self.restricted;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use sandbox_base::{Limits, PathError, RelativePath};
 use sandbox_cell::{LayerSet, Mount};
 use sandbox_images::Image;
-use sandbox_runtimes::{Definition, Missing, RunMode};
+use sandbox_runtimes::{ArgumentError, Definition, Missing, RunMode};
 
 use crate::input_files::{self, InputFile};
 use crate::network::NetworkRequest;
@@ -63,6 +63,12 @@ pub struct Request {
     pub restricted: bool,
     /// Arguments of the program.
     pub args: Vec<OsString>,
+    /// Arguments of the interpreter, of those that the language allows.
+    pub interpreter_args: Vec<String>,
+    /// Arguments of the compiler, of those that the language allows.
+    pub compiler_args: Vec<String>,
+    /// The standard or edition of the language, if not the usual one.
+    pub standard: Option<String>,
     /// Variables for the program.
     pub env: Vec<(OsString, OsString)>,
     /// Where the program starts, if not in the usual directory: a path in that, or an absolute one.
@@ -150,6 +156,9 @@ pub enum RequestError {
     /// A package that is not written as its ecosystem writes them.
     #[error("{0}")]
     Package(String),
+    /// An argument for a compiler or interpreter that the language does not allow.
+    #[error(transparent)]
+    Argument(#[from] ArgumentError),
     /// Something that this language has not.
     #[error("{language} does not support {what}")]
     Unsupported {
@@ -183,6 +192,7 @@ impl RequestError {
             | Self::FileAndDirectory { .. } => Some("files"),
             Self::Entry(_) | Self::AmbiguousEntry { .. } => Some("entry"),
             Self::Package(_) => Some("requirements"),
+            Self::Argument(error) => Some(error.field),
             _ => None,
         }
     }
@@ -203,6 +213,9 @@ impl Request {
             packages: vec![],
             restricted: false,
             args: vec![],
+            interpreter_args: vec![],
+            compiler_args: vec![],
+            standard: None,
             env: vec![],
             workdir: None,
             volumes: vec![],

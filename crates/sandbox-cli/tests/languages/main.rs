@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot continue should stop")]
 
 mod added;
+mod arguments;
 mod packages;
 mod projects;
 
@@ -20,7 +21,12 @@ fn main() {
     let added = LanguageDir::added();
     let flags = ["--runtimes".to_owned(), added.path().display().to_string()];
     trials.extend(every_language(&added, &flags));
-    let groups = [("added", added::TESTS), ("packages", packages::TESTS), ("projects", projects::TESTS)];
+    let groups = [
+        ("added", added::TESTS),
+        ("arguments", arguments::TESTS),
+        ("packages", packages::TESTS),
+        ("projects", projects::TESTS),
+    ];
     for (group, tests) in groups {
         trials.extend(tests.iter().map(|(name, test)| {
             Trial::test(format!("{group}::{name}"), move || {

@@ -46,9 +46,15 @@ impl Planner<'_> {
             limits: &request.limits,
             packages: install.is_some(),
             mode: request.run_mode(),
+            arguments: &request.interpreter_args,
             preload: &self.settings.preload,
             elsewhere: request.workdir.is_some(),
         };
+        definition.check_interpreter_arguments(&request.interpreter_args)?;
+        if request.restricted && !request.interpreter_args.is_empty() {
+            let what = "restricted mode with interpreter arguments";
+            return Err(RequestError::Unsupported { language: definition.name.clone(), what });
+        }
         let no_restricted = || RequestError::Unsupported { language: definition.name.clone(), what: "restricted mode" };
         let mut command = runtime.run(&invocation).ok_or_else(no_restricted)?;
         let zygote = zygote_for(request, runtime, &invocation, compile.is_some());
@@ -251,8 +257,11 @@ impl Planner<'_> {
         install: Option<&ArtifactPlan>,
     ) -> Result<Option<ArtifactPlan>, RequestError> {
         let runtime = self.runtime;
-        let Some(stage) = runtime.compile(entry, install.is_some())? else { return Ok(None) };
-        let zygote = runtime.compiler_zygote(&stage);
+        let request = self.request;
+        let arguments = runtime.definition.compiler_arguments(request.standard.as_deref(), &request.compiler_args)?;
+        let Some(stage) = runtime.compile(entry, install.is_some(), &arguments)? else { return Ok(None) };
+        // One that waits knows the usual arguments only.
+        let zygote = if arguments.is_empty() { runtime.compiler_zygote(&stage) } else { None };
         let StageCommand { command, mounts } = stage;
         let owner = self.owner_of(ArtifactKind::Build);
         let mut key = CacheKey::new(runtime, &command, owner.as_deref());
