@@ -160,6 +160,39 @@ fn javascript_of_every_module_kind_runs() {
     }
     let value = run_files(&[], &["--lang", "js", "--code", "const f = async () => ({ a: [1, 2] }); f()"]);
     assert_eq!(value["result"], "{ a: [ 1, 2 ] }");
+    // What awaits at its top level has a value too, where it is clear which expression is the last.
+    let file = "#!/usr/bin/env node\nimport assert from 'assert'; console.log(await 1); 5";
+    assert_eq!(run_files(&[], &["--lang", "js", "--code", file])["result"], "1", "not of a module with imports");
+    for (code, value) in [
+        ("const a = await 1; a + 1", "2"),
+        ("await 5", "5"),
+        (
+            "const { basename } = require('path');\nconst a = await 'b';\n[basename('/x/y'), a]; // end\n// of it\n",
+            "[ 'y', 'b' ]",
+        ),
+        ("const p = await import('path')\np.basename('/a/b')", "'b'"),
+        ("const x = await 2\nx\n+ 1", "3"),
+        ("foo(); // see x; y\nfunction foo() {}\nawait 1", "1"),
+        ("const s = `a;\n${await 1}`\ns", "'a;\\n1'"),
+        ("const f = async () => 7; await 1; f()", "7"),
+        ("let o = await { a: 1 };\n({ ...o,\n  b: 2 })", "{ a: 1, b: 2 }"),
+    ] {
+        let result = run_files(&[], &["--lang", "js", "--code", code]);
+        assert_eq!((stdout(&result), &result["result"]), ("", &value.into()), "{code}");
+        if !code.contains("path") && !code.contains("x; y") {
+            let result = run_files(&[], &["--lang", "ts", "--code", code]);
+            assert_eq!((stdout(&result), &result["result"]), ("", &value.into()), "{code}");
+        }
+    }
+    for code in ["await f();\nfunction f() {}", "if (await 1) 2", "const a = await 1"] {
+        assert_eq!(run_files(&[], &["--lang", "js", "--code", code])["result"], "", "{code}");
+    }
+    let strict = run_files(&[], &["--lang", "js", "--code", "nowhere = await 1"]);
+    assert_eq!(strict["error"], "ReferenceError: nowhere is not defined");
+    let typed = run_files(&[], &["--lang", "ts", "--code", "for await (const x of [1, 2]) console.log(x as number)"]);
+    assert_eq!(stdout(&typed), "1\n2\n");
+    let wrong = run_files(&[], &["--lang", "ts", "--code", "const x: string = await 1;"]);
+    assert_eq!(wrong["verdict"], "compile_error", "{wrong:#}");
     let module = run_files(&[("x.mjs", "export default 1; console.log(typeof require)")], &["--file", "x.mjs"]);
     assert_eq!(stdout(&module), "undefined\n");
 }
