@@ -171,6 +171,17 @@ pub enum JsonFile {
     Text(Arc<str>),
     /// An object as in results.
     Full(FullFile),
+    /// A symbolic link.
+    Link(FileLink),
+}
+
+/// A symbolic link, made in the sandbox only.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct FileLink {
+    /// Its target: a path relative to the link, inside of the working directory.
+    pub symlink: String,
 }
 
 /// A file, in the same form as in results.
@@ -192,6 +203,37 @@ pub struct FullFile {
     pub executable: bool,
 }
 
+/// The fields of a file and of a link.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct AnyFile {
+    #[serde(default, deserialize_with = "shared::optional_text")]
+    content: Option<Arc<str>>,
+    #[serde(default)]
+    encoding: Option<String>,
+    #[serde(default)]
+    size: Option<u64>,
+    #[serde(default)]
+    executable: bool,
+    #[serde(default)]
+    symlink: Option<String>,
+}
+
+impl AnyFile {
+    fn file(self) -> Result<JsonFile, &'static str> {
+        match self {
+            Self { content: Some(content), encoding, size, executable, symlink: None } => {
+                Ok(JsonFile::Full(FullFile { content, encoding, size, executable }))
+            }
+            Self { content: None, encoding: None, size: None, executable: false, symlink: Some(symlink) } => {
+                Ok(JsonFile::Link(FileLink { symlink }))
+            }
+            Self { content: None, symlink: None, .. } => Err("missing field `content`"),
+            _ => Err("a link has no other field than `symlink`"),
+        }
+    }
+}
+
 impl<'de> Deserialize<'de> for JsonFile {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         // Serde's way to read one of several types keeps a copy of the content until it knows which.
@@ -209,7 +251,7 @@ impl<'de> Deserialize<'de> for JsonFile {
             }
 
             fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<JsonFile, A::Error> {
-                FullFile::deserialize(MapAccessDeserializer::new(map)).map(JsonFile::Full)
+                AnyFile::deserialize(MapAccessDeserializer::new(map))?.file().map_err(de::Error::custom)
             }
         }
 
@@ -448,6 +490,7 @@ pub fn own_size(args: &[String], env: &BTreeMap<String, String>, files: &BTreeMa
         let decoded = match file {
             JsonFile::Full(file) => json_input::decoded_size(&file.content, file.encoding.as_deref()),
             JsonFile::Text(_) => 0,
+            JsonFile::Link(link) => link.symlink.len(),
         };
         path.len() + decoded
     });
@@ -463,8 +506,11 @@ fn input_file(path: &str, file: JsonFile) -> Result<InputFile, FieldError> {
             let bytes = json_input::decode(full.content, full.encoding.as_deref()).map_err(field())?;
             (bytes, full.executable)
         }
+        JsonFile::Link(link) => {
+            return InputFile::link(relative, link.symlink).map_err(|error| field()(error.to_string()));
+        }
     };
-    Ok(InputFile { path: relative, content, executable })
+    Ok(InputFile { path: relative, content, executable, is_link: false })
 }
 
 #[cfg(test)]
@@ -579,6 +625,12 @@ mod tests {
         assert!(
             refused(json!({"code": "1", "stdin": 1})).contains("expected standard input, as a string or an object")
         );
+        let link = |file: Value| refused(json!({"code": "1", "files": {"x": file}}));
+        assert!(
+            link(json!({"symlink": "/etc/passwd"})).starts_with("files.x: invalid target '/etc/passwd' of link 'x'")
+        );
+        assert!(link(json!({"symlink": "a", "content": "b"})).contains("a link has no other field"));
+        assert!(link(json!({"encoding": "base64"})).contains("missing field `content`"));
         let bad = json!({"code": "1", "files": {"x": {"content": "???", "encoding": "base64"}}});
         assert!(refused(bad).starts_with("files.x: invalid base64"));
         assert!(refused(json!({"code": "1", "network": "all"})).starts_with("network: unknown network mode 'all'"));

@@ -43,8 +43,8 @@ pub use execute::Executor;
 pub use images::{NotFound, own_command};
 pub use input_files::InputFile;
 pub use json::{
-    FieldError, FullFile, FullNetwork, JsonFile, JsonNetwork, JsonRequest, JsonSchedule, JsonTemplate, JsonWebhook,
-    Quantity, own_size,
+    FieldError, FileLink, FullFile, FullNetwork, JsonFile, JsonNetwork, JsonRequest, JsonSchedule, JsonTemplate,
+    JsonWebhook, Quantity, own_size,
 };
 pub use json_input::{EncodedInput, JsonInput};
 pub use network::{NetworkMode, NetworkRequest};

@@ -132,6 +132,16 @@ pub enum RequestError {
         /// The name.
         path: String,
     },
+    /// A link that could lead out of the working directory.
+    #[error("invalid target '{target}' of link '{path}': {why}")]
+    Link {
+        /// Its name.
+        path: String,
+        /// Where it leads.
+        target: String,
+        /// What is wrong.
+        why: &'static str,
+    },
     /// Too many files.
     #[error("{count} files exceed the maximum of 20000")]
     ManyFiles {
@@ -189,6 +199,7 @@ impl RequestError {
             Self::ManyFiles { .. }
             | Self::LongFiles { .. }
             | Self::DuplicateFile { .. }
+            | Self::Link { .. }
             | Self::FileAndDirectory { .. } => Some("files"),
             Self::Entry(_) | Self::AmbiguousEntry { .. } => Some("entry"),
             Self::Package(_) => Some("requirements"),
@@ -319,7 +330,7 @@ impl Request {
             return if has(entry) { Ok(entry.to_owned()) } else { Err(missing()) };
         }
         let found = language.entry_from.as_ref().and_then(|from| {
-            let file = self.files.iter().find(|file| file.path.as_str() == from.file)?;
+            let file = self.files.iter().find(|file| file.path.as_str() == from.file && !file.is_link)?;
             let text = std::str::from_utf8(&file.content).ok()?;
             Some(from.pattern.0.captures(text)?.get(1)?.as_str().to_owned())
         });

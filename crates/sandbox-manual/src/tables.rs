@@ -51,6 +51,7 @@ fn variables() -> String {
 fn limits() -> String {
     let verdict = |kind: LimitKind| match (kind, Verdict::of_limit(kind)) {
         (LimitKind::Cpus, _) => "none: the program runs slower".to_owned(),
+        (LimitKind::Stack, verdict) => format!("`{}`, usually killed by SIGSEGV", verdict.name()),
         (_, verdict @ Verdict::RuntimeError) => format!("`{}`; `limit` names the limit", verdict.name()),
         (_, verdict) => format!("`{}`", verdict.name()),
     };

@@ -206,6 +206,11 @@ impl Planner<'_> {
         if packages.is_empty() && manifests.is_empty() {
             return Ok(None);
         }
+        if let Some(link) = manifests.iter().find(|file| file.is_link) {
+            // Its target is not among the files of the installation.
+            let what = format!("'{}' is a link; send the file itself", link.path.as_str());
+            return Err(RequestError::Package(what));
+        }
         let Some(StageCommand { mut command, mounts }) = runtime.install(&packages, variable)? else { return Ok(None) };
         use_proxy(&mut command);
         let indexes = hide_credentials(&mut command.env, &definition.pass).map_err(RequestError::Package)?;

@@ -20,6 +20,7 @@ mod fairness;
 mod faults;
 mod gateway;
 mod images;
+mod inputs;
 mod jobs;
 #[cfg(feature = "otlp")]
 mod otlp;
