@@ -62,8 +62,11 @@ impl RelativePath {
         for part in path.split('/') {
             match part {
                 "" | "." => {}
-                ".." if parts.pop().is_none() => return Self::new(path),
-                ".." => {}
+                ".." => {
+                    if parts.pop().is_none() {
+                        return Self::new(path);
+                    }
+                }
                 part => parts.push(part),
             }
         }
