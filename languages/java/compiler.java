@@ -1,6 +1,6 @@
 // Compiles a Java program and finds out which class to start.
 //
-//     Compiler compile OUT PACKAGES ENTRY      compiles, says on standard error what javac says
+//     Compiler compile OUT PACKAGES ENTRY …    compiles with further options, says on standard error what javac says
 //     Compiler train   OUT PACKAGES            only warms up
 //     Compiler zygote  OUT PACKAGES LIBRARY    warms up and becomes a zygote, whose children compile
 //
@@ -25,15 +25,17 @@ import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 
 final class Compiler {
-    private static final String NAME = "(?:class|interface|enum|record) +([A-Za-z_$][A-Za-z0-9_$]*)";
-    private static final Pattern PUBLIC =
-            Pattern.compile("^ *public +(?:(?:final|abstract|sealed|non-sealed|strictfp) +)*" + NAME, Pattern.MULTILINE);
-    private static final Pattern ANY =
-            Pattern.compile("^ *(?:(?:public|final|abstract|sealed|static|strictfp) +)*" + NAME, Pattern.MULTILINE);
+    /** A type that is declared at the top level: its modifiers with its annotations, and its name. */
+    private static final Pattern DECLARATION = Pattern.compile(
+            "((?:(?:public|final|abstract|sealed|non-sealed|strictfp)\\s+|@[\\p{javaJavaIdentifierPart}.]+\\s*(?:\\(\\)\\s*)?)*)"
+                    + "(?<![\\p{javaJavaIdentifierPart}.])(?:class|enum|record|@?interface)\\s+"
+                    + "(\\p{javaJavaIdentifierStart}\\p{javaJavaIdentifierPart}*)");
+    private static final Pattern PUBLIC = Pattern.compile("(?<!@)\\bpublic\\s");
 
     private final Path root;
     private final Path out;
     private final Path packages;
+    private final List<String> options = new ArrayList<>();
     private final StringBuilder messages = new StringBuilder();
 
     private Compiler(Path root, Path out, Path packages) {
@@ -48,6 +50,7 @@ final class Compiler {
         Compiler compiler = new Compiler(Path.of(""), out, packages);
         switch (args[0]) {
             case "compile":
+                compiler.options.addAll(List.of(args).subList(4, args.length));
                 compiler.finish(args[3]);
                 break;
             case "zygote":
@@ -97,10 +100,11 @@ final class Compiler {
 
     private int compile(String entry) throws IOException {
         String file = ownName(entry);
-        List<String> args = new ArrayList<>(List.of("-encoding", "UTF-8", "-Xlint:-options", "-d", out.toString()));
+        List<String> args = new ArrayList<>(List.of("-encoding", "UTF-8", "-Xlint:-options,-path", "-d", out.toString()));
         args.addAll(List.of("-cp", classPath(), "-sourcepath", parent(file) + ":" + root.resolve("src/main/java")));
         // Programs start faster if putting strings together does not need code that is made while they run.
         args.add("-XDstringConcat=inline");
+        args.addAll(options);
         args.addAll(sources());
         int code = javac(args);
         // Messages name the file as its author did.
@@ -129,11 +133,13 @@ final class Compiler {
     /** A public class must be in a file of its name; people who paste one file do not care. */
     private String ownName(String entry) throws IOException {
         Path path = root.resolve(entry);
-        Matcher matcher = PUBLIC.matcher(text(path));
-        if (!matcher.find()) {
-            return entry;
-        }
-        String name = matcher.group(1) + ".java";
+        Matcher declared = DECLARATION.matcher(topLevel(source(path)));
+        do {
+            if (!declared.find()) {
+                return entry;
+            }
+        } while (!PUBLIC.matcher(declared.group(1)).find());
+        String name = declared.group(2) + ".java";
         Path own = path.resolveSibling(name);
         if (path.getFileName().toString().equals(name) || Files.exists(own)) {
             return entry;
@@ -152,7 +158,9 @@ final class Compiler {
             public FileVisitResult visitFile(Path file, BasicFileAttributes attributes) {
                 String path = file.toString();
                 if (path.endsWith(".java") && !path.contains("/src/test/")) {
-                    found.add(path.startsWith("./") ? path.substring(2) : path);
+                    String plain = path.startsWith("./") ? path.substring(2) : path;
+                    // The compiler would take some names for options, or for lists of options.
+                    found.add(plain.startsWith("-") || plain.startsWith("@") ? "./" + plain : plain);
                 }
                 return FileVisitResult.CONTINUE;
             }
@@ -166,9 +174,9 @@ final class Compiler {
         Path path = root.resolve(file);
         List<String> candidates = new ArrayList<>();
         candidates.add(path.getFileName().toString().replaceFirst("\\.java$", ""));
-        Matcher matcher = ANY.matcher(text(path));
-        while (matcher.find()) {
-            candidates.add(matcher.group(1));
+        Matcher declared = DECLARATION.matcher(topLevel(source(path)));
+        while (declared.find()) {
+            candidates.add(declared.group(2));
         }
         List<Path> classes = new ArrayList<>();
         Files.walkFileTree(out, new SimpleFileVisitor<>() {
@@ -238,6 +246,51 @@ final class Compiler {
     private String parent(String file) {
         Path parent = root.resolve(file).getParent();
         return parent == null ? "." : parent.toString();
+    }
+
+    /** The text of a source file. */
+    private static String source(Path path) throws IOException {
+        return new String(Files.readAllBytes(path), StandardCharsets.UTF_8);
+    }
+
+    /** What a source file says at its top level: without comments, literals, and what is between braces or parentheses. */
+    private static String topLevel(String source) {
+        StringBuilder top = new StringBuilder();
+        int depth = 0;
+        for (int at = 0; at < source.length(); at++) {
+            char next = source.charAt(at);
+            int end = -1;
+            if (source.startsWith("//", at)) {
+                end = source.indexOf('\n', at);
+            } else if (source.startsWith("/*", at)) {
+                end = source.indexOf("*/", at + 2) + 1;
+                end = end == 0 ? source.length() : end;
+            } else if (source.startsWith("\"\"\"", at)) {
+                end = literal(source, at + 3, "\"\"\"");
+            } else if (next == '"' || next == '\'') {
+                end = literal(source, at + 1, String.valueOf(next));
+            } else if (next == '}' || next == ')') {
+                depth = Math.max(0, depth - 1);
+            }
+            boolean skipped = end != -1 || source.startsWith("//", at);
+            if (depth == 0) {
+                top.append(skipped ? ' ' : next);
+            }
+            if (skipped) {
+                at = end == -1 ? source.length() : end;
+            } else if (next == '{' || next == '(') {
+                depth++;
+            }
+        }
+        return top.toString();
+    }
+
+    /** Where a literal ends that goes on at an index. */
+    private static int literal(String source, int at, String delimiter) {
+        while (at < source.length() && !source.startsWith(delimiter, at)) {
+            at += source.charAt(at) == '\\' ? 2 : 1;
+        }
+        return at + delimiter.length() - 1;
     }
 
     /** A file's content, a character for each byte. */

@@ -39,6 +39,8 @@ pub enum LimitKind {
     FileSize,
     /// Bytes of the files in a result.
     FilesSize,
+    /// Stack of a process's first thread, and of others that do not choose a size.
+    Stack,
 }
 
 /// The unit of a limit.
@@ -359,6 +361,12 @@ impl Limits {
     #[must_use]
     pub fn files_size(&self) -> u64 {
         self.value(LimitKind::FilesSize)
+    }
+
+    /// Bytes of the stack with which a process starts.
+    #[must_use]
+    pub fn stack(&self) -> u64 {
+        self.value(LimitKind::Stack)
     }
 
     /// Whether every value lies within the table's bounds. A value that came over a socket is checked with this.

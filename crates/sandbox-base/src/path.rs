@@ -53,6 +53,26 @@ impl RelativePath {
         }
     }
 
+    /// Checks a path as people write it: `.`, `..` and empty parts are resolved first. Fails if it climbs out on its way.
+    pub fn normalized(path: &str) -> Result<Self, PathError> {
+        if path.starts_with('/') || path.ends_with('/') {
+            return Self::new(path);
+        }
+        let mut parts = vec![];
+        for part in path.split('/') {
+            match part {
+                "" | "." => {}
+                ".." => {
+                    if parts.pop().is_none() {
+                        return Self::new(path);
+                    }
+                }
+                part => parts.push(part),
+            }
+        }
+        if parts.is_empty() { Self::new(path) } else { Self::new(parts.join("/")) }
+    }
+
     /// The path.
     #[must_use]
     pub fn as_str(&self) -> &str {
@@ -104,7 +124,33 @@ mod tests {
         }
     }
 
+    #[test]
+    fn paths_that_people_write_are_normalized() {
+        for (path, normal) in [
+            ("a", "a"),
+            ("./a", "a"),
+            ("folder/../x", "x"),
+            ("a/b/../../c/./d", "c/d"),
+            ("a//b", "a/b"),
+            ("-a", "-a"),
+            ("...", "..."),
+        ] {
+            assert_eq!(RelativePath::normalized(path).expect(path).as_str(), normal);
+        }
+        for path in ["", ".", "..", "a/..", "../a", "a/../../a", "a/../../../a/b", "/a", "/../a", "a/", "a/../", "\0"] {
+            let error = RelativePath::normalized(path).expect_err(path).to_string();
+            assert!(error.starts_with(&format!("path {path:?} ")), "{error}");
+        }
+    }
+
     proptest! {
+        #[test]
+        fn a_normalized_path_stays_inside(path in "[a./]{0,20}") {
+            if let Ok(normal) = RelativePath::normalized(&path) {
+                prop_assert_eq!(RelativePath::new(normal.as_str()), Ok(normal));
+            }
+        }
+
         #[test]
         fn an_accepted_path_stays_inside(path in "[a-z./\\\\\0]{0,20}") {
             if let Ok(path) = RelativePath::new(path) {

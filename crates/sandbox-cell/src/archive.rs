@@ -24,7 +24,7 @@ pub(crate) enum ArchiveEntry {
     Directory { path: RelativePath },
     /// A file; its bytes follow.
     File { path: RelativePath, executable: bool, size: u64 },
-    /// A symbolic link. Only volumes have them; only programs in cells follow them.
+    /// A symbolic link. Only inputs and volumes have them; only programs in cells follow them.
     Link { path: RelativePath, target: String },
     /// A path that was left out.
     Omitted { path: String, why: Omission },
@@ -116,6 +116,12 @@ impl Archive {
         self.entries += 1;
         write_entry(&mut self.file, &ArchiveEntry::File { path, executable, size: content.len() as u64 })?;
         self.file.write_all(content)
+    }
+
+    /// Adds a symbolic link, which only programs in the cell follow.
+    pub fn add_link(&mut self, path: RelativePath, target: String) -> io::Result<()> {
+        self.entries += 1;
+        write_entry(&mut self.file, &ArchiveEntry::Link { path, target })
     }
 
     /// Adds a directory.

@@ -20,7 +20,7 @@ pub(crate) fn read(registry: &Registry, path: &Path, format: ArchiveFormat) -> R
     if files.is_empty() {
         return Err(refuse(path, "the archive contains no files"));
     }
-    let input = |ProjectFile { path, content, executable }| InputFile { path, content: content.into(), executable };
+    let input = |ProjectFile { path, content, executable }| InputFile { executable, ..InputFile::new(path, content) };
     Ok(files.into_iter().map(input).collect())
 }
 

@@ -290,6 +290,18 @@ pub(crate) struct CodeOptions {
     #[arg(short, long, value_name = "PACKAGES")]
     pub(crate) package: Vec<String>,
 
+    /// Choose the standard or edition of the language, such as c++20 or 2024
+    #[arg(long, value_name = "NAME", hide_short_help = true)]
+    pub(crate) standard: Option<String>,
+
+    /// Pass an argument to the compiler, such as -O3 for C; each language allows some
+    #[arg(long, value_name = "ARG", allow_hyphen_values = true, hide_short_help = true)]
+    pub(crate) compiler_arg: Vec<String>,
+
+    /// Pass an argument to the interpreter, such as -O for Python; each language allows some
+    #[arg(long, value_name = "ARG", allow_hyphen_values = true, hide_short_help = true)]
+    pub(crate) interpreter_arg: Vec<String>,
+
     /// Allow only safe built-ins: no import, no open, no eval (some languages, such as Python; in addition to the sandbox)
     #[arg(long, hide_short_help = true)]
     pub(crate) restricted: bool,

@@ -65,7 +65,7 @@ fn list(registry: &Registry, settings: &Settings) -> Vec<ListedLanguage> {
             Err(error) => (None, vec![error.to_string()]),
         };
         if let Some(runtime) = &runtime {
-            let compile = runtime.compile(&definition.source, false).err();
+            let compile = runtime.compile(&definition.source, false, &[]).err();
             let prepare = runtime.prepare(|_| None).err();
             let install = runtime.install(&[], |_| None).err();
             missing.extend(compile.into_iter().chain(prepare).map(|error| error.to_string()));

@@ -1,11 +1,12 @@
 //! Reads the user's files and projects into a request.
 
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Component, Path};
+use std::path::{Component, Path, PathBuf};
 
 use sandbox_base::{RelativePath, printable, reason};
 use sandbox_executor::{InputFile, MOST_BYTES, MOST_FILES};
@@ -48,8 +49,8 @@ pub(crate) fn read_one(path: &Path, name: &str) -> Result<InputFile, UsageError>
     }
     let mut content = vec![];
     file.take(MAX_FILE).read_to_end(&mut content).map_err(failed)?;
-    let path = RelativePath::new(name).map_err(|error| error.to_string())?;
-    Ok(InputFile { path, content: content.into(), executable: meta.permissions().mode() & 0o100 != 0 })
+    let path = RelativePath::normalized(name).map_err(|error| error.to_string())?;
+    Ok(InputFile { path, content: content.into(), executable: meta.permissions().mode() & 0o100 != 0, is_link: false })
 }
 
 /// Reads a directory under a name in the working directory or, without one, directly into it.
@@ -66,6 +67,7 @@ pub(crate) fn read_dir_or_nothing(registry: &Registry, dir: &Path, name: &str) -
     }
     let mut project = ProjectReader { registry, root: &root, files: vec![], bytes: 0 };
     project.read_below(&root, name)?;
+    copy_targets_left_out(&root, name, &mut project.files)?;
     Ok(project.files)
 }
 
@@ -95,10 +97,9 @@ impl ProjectReader<'_> {
             }
             let inner = if name.is_empty() { own } else { format!("{name}/{own}") };
             let kind = entry.file_type().map_err(failed)?;
-            if kind.is_symlink() && !path.canonicalize().is_ok_and(|real| real.starts_with(root)) {
-                return Err(refuse(&path, "it is a link to a file outside the directory"));
-            }
-            if kind.is_dir() {
+            if kind.is_symlink() {
+                self.add(read_link(self.registry, root, &path, &inner)?)?;
+            } else if kind.is_dir() {
                 self.read_below(&path, &inner)?;
             } else if path.is_file() {
                 self.add(read_one(&path, &inner)?)?;
@@ -121,6 +122,57 @@ impl ProjectReader<'_> {
     }
 }
 
+/// Reads a link of a project, which may lead to what is in the project.
+fn read_link(registry: &Registry, root: &Path, path: &Path, name: &str) -> Result<InputFile, UsageError> {
+    let outside = || refuse(path, "it is a link to a file outside the directory");
+    let target = std::fs::read_link(path).map_err(|error| refuse(path, &reason(&error)))?;
+    if path.canonicalize().is_ok_and(|real| !real.starts_with(root)) {
+        return Err(outside());
+    }
+    let is_manifest = registry
+        .all()
+        .filter_map(|definition| definition.packages.as_ref())
+        .any(|packages| packages.manifests.iter().any(|manifest| manifest == name));
+    // Packages are installed elsewhere, from the manifests alone.
+    if is_manifest {
+        return read_one(path, name);
+    }
+    let below_root = |path: &Path| path.strip_prefix(root).map(Path::to_path_buf).map_err(|_| outside());
+    let target = if target.is_absolute() {
+        let up = below_root(path)?.components().skip(1).map(|_| Component::ParentDir).collect::<PathBuf>();
+        let target = up.join(below_root(&target)?);
+        if target.as_os_str().is_empty() { PathBuf::from(".") } else { target }
+    } else {
+        target
+    };
+    let target = target.into_os_string().into_string().map_err(|_| refuse(path, "its target is not UTF-8"))?;
+    let link_name = path.strip_prefix(root).ok().and_then(Path::to_str).unwrap_or_default();
+    let path_in_root = RelativePath::new(link_name).map_err(|error| error.to_string())?;
+    InputFile::link(path_in_root, target.clone()).map_err(|_| outside())?;
+    let name = RelativePath::normalized(name).map_err(|error| error.to_string())?;
+    InputFile::link(name, target).map_err(|error| error.to_string())
+}
+
+/// Replaces links to files that are not part of the project, such as those of a build, by the files.
+fn copy_targets_left_out(root: &Path, name: &str, files: &mut [InputFile]) -> Result<(), UsageError> {
+    if !files.iter().any(|file| file.is_link) {
+        return Ok(());
+    }
+    let inside = |path: &str| match path.strip_prefix(name) {
+        _ if name.is_empty() => root.join(path),
+        Some(rest) => root.join(rest.trim_start_matches('/')),
+        None => root.join(path),
+    };
+    let kept: BTreeSet<PathBuf> = files.iter().map(|file| inside(file.path.as_str())).collect();
+    for file in files.iter_mut().filter(|file| file.is_link) {
+        let Ok(real) = inside(file.path.as_str()).canonicalize() else { continue };
+        if real.is_file() && !kept.contains(&real) {
+            *file = read_one(&real, file.path.as_str())?;
+        }
+    }
+    Ok(())
+}
+
 /// The files of `--input FILE[:NAME]`.
 pub(crate) fn read_input(registry: &Registry, text: &OsStr) -> Result<Vec<InputFile>, UsageError> {
     let bytes = text.as_bytes();
@@ -134,9 +186,8 @@ pub(crate) fn read_input(registry: &Registry, text: &OsStr) -> Result<Vec<InputF
         (path, own.unwrap_or_else(|| text.to_string_lossy().into_owned()))
     };
     if path.is_dir() {
-        let name = name.trim_end_matches('/');
-        RelativePath::new(name).map_err(|error| error.to_string())?;
-        return read_dir(registry, path, name);
+        let name = RelativePath::normalized(name.trim_end_matches('/')).map_err(|error| error.to_string())?;
+        return read_dir(registry, path, name.as_str());
     }
     Ok(vec![read_one(path, &name)?])
 }

@@ -74,11 +74,15 @@ pub(crate) fn code(
     let definition = code.language(options, &registry)?;
     let entry = code.entry(options, definition)?;
     let mut request = request(&options.run, &registry, code.source, settings)?;
-    request.entry = entry.map(RelativePath::new).transpose().map_err(|error| error.to_string())?;
+    request.entry =
+        entry.map(|entry| RelativePath::normalized(&entry)).transpose().map_err(|error| error.to_string())?;
     request.module.clone_from(&options.module_name);
     request.files.splice(0..0, code.files);
     request.args = args;
     request.packages = packages::split(&options.package);
+    request.interpreter_args.clone_from(&options.interpreter_arg);
+    request.compiler_args.clone_from(&options.compiler_arg);
+    request.standard.clone_from(&options.standard);
     request.restricted = options.restricted;
     request.template = template::read(options, definition)?;
     if options.run.terminal.tty && request.template.is_some() {

@@ -9,7 +9,9 @@ use clap::{CommandFactory, ValueEnum};
 use sandbox_base::counted;
 use sandbox_base::data_dir::keep_private;
 use sandbox_cell::Failure;
-use sandbox_executor::{CheckedRequest, Executor, HostVariables, Refused, RunResult, RunService, Settings, Verdict};
+use sandbox_executor::{
+    CheckedRequest, Executor, HostVariables, Refused, RequestError, RunResult, RunService, Settings, Verdict,
+};
 use sandbox_runtimes::Registry;
 
 use crate::args::{Arguments, BackendName, CodeOptions, Format, RunOptions};
@@ -96,7 +98,10 @@ fn fail(format: Format, result: &RunResult) -> u8 {
 
 /// The result of a request that was refused, or with which the sandbox failed.
 fn result_of(refused: &Refused) -> RunResult {
-    let (why, hint) = refused.reason_and_hint();
+    let (why, mut hint) = refused.reason_and_hint();
+    if let Refused::Request(RequestError::AmbiguousEntry { .. }) = refused {
+        hint = Some("choose the file with --entry".to_owned());
+    }
     let result = if refused.is_internal() { RunResult::internal_error(why) } else { RunResult::refused(why) };
     RunResult { hint, ..result }
 }

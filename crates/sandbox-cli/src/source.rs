@@ -101,7 +101,7 @@ impl CodeSource {
 fn own_name(definition: &Definition, file: &Path) -> Option<String> {
     let name = file.file_name()?.to_str()?;
     let fits = definition.is_source(name) || definition.compile.is_none();
-    (fits && !name.starts_with('-')).then(|| name.to_owned())
+    fits.then(|| name.to_owned())
 }
 
 /// Several files and directories of one program.

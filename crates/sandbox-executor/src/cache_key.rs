@@ -51,7 +51,7 @@ impl CacheKey {
 
     pub(crate) fn file(&mut self, file: &InputFile) {
         self.part(file.path.as_str().as_bytes());
-        self.part(&[u8::from(file.executable)]);
+        self.part(&[u8::from(file.executable) | u8::from(file.is_link) << 1]);
         self.part(&file.content);
     }
 

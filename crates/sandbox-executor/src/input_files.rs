@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::io;
 
 use sandbox_base::RelativePath;
+use sandbox_base::units::shorten;
 use sandbox_cell::archive::Archive;
 
 use crate::request::RequestError;
@@ -24,14 +25,49 @@ pub struct InputFile {
     pub content: SharedBytes,
     /// Whether it may be executed.
     pub executable: bool,
+    /// Whether it is a symbolic link, with its target as content. Only programs in the cell follow it.
+    pub is_link: bool,
 }
+
+/// The most bytes in the target of a link.
+const LONGEST_TARGET: usize = 1024;
 
 impl InputFile {
     /// A file that is not executable.
     #[must_use]
     pub fn new(path: RelativePath, content: impl Into<SharedBytes>) -> Self {
-        Self { path, content: content.into(), executable: false }
+        Self { path, content: content.into(), executable: false, is_link: false }
     }
+
+    /// A symbolic link. Its target must be relative, and stay in the working directory by its words.
+    pub fn link(path: RelativePath, target: String) -> Result<Self, RequestError> {
+        let why = if target.is_empty() || target.len() > LONGEST_TARGET || target.contains('\0') {
+            "expected 1 to 1024 bytes without NUL"
+        } else if target.starts_with('/') {
+            "it is absolute; expected a path relative to the link"
+        } else if leads_out(&path, &target) {
+            "it leads out of the working directory"
+        } else {
+            return Ok(Self { is_link: true, ..Self::new(path, target.into_bytes()) });
+        };
+        let (path, target) = (path.as_str().to_owned(), shorten(&target));
+        Err(RequestError::Link { path, target, why })
+    }
+}
+
+/// Whether the target of a link leads out of the working directory by its words. Where other links on its way lead is up to
+/// the cell.
+fn leads_out(path: &RelativePath, target: &str) -> bool {
+    let mut depth = path.parents().count();
+    for part in target.split('/') {
+        match part {
+            "" | "." => {}
+            ".." if depth == 0 => return true,
+            ".." => depth -= 1,
+            _ => depth += 1,
+        }
+    }
+    false
 }
 
 /// Checks files together: their number, their size, and that no two are in each other's way.
@@ -83,7 +119,12 @@ pub(crate) fn check_added(files: &[InputFile], added: &InputFile) -> Result<(), 
 pub(crate) fn pack(files: &[InputFile]) -> io::Result<Archive> {
     let mut archive = Archive::new()?;
     for file in files {
-        archive.add(file.path.clone(), file.executable, &file.content)?;
+        if file.is_link {
+            let target = std::str::from_utf8(&file.content).map_err(io::Error::other)?;
+            archive.add_link(file.path.clone(), target.to_owned())?;
+        } else {
+            archive.add(file.path.clone(), file.executable, &file.content)?;
+        }
     }
     Ok(archive)
 }
@@ -103,6 +144,35 @@ mod tests {
         assert_eq!(check(&files(&["a", "b", "a"])).expect_err("refused").to_string(), "duplicate file 'a'");
         let both = check(&files(&["a/b", "a"])).expect_err("refused").to_string();
         assert_eq!(both, "'a' is both a file and a directory");
+    }
+
+    #[test]
+    fn links_stay_in_the_working_directory() {
+        let link = |path: &str, target: &str| {
+            let path = RelativePath::new(path).expect("path");
+            InputFile::link(path, target.to_owned()).map_err(|error| error.to_string())
+        };
+        for (path, target) in
+            [("a", "b"), ("a", "b/../c"), ("a/b/c", "../../d"), ("a/b", ".."), ("a", "."), ("a", "b//c/"), ("a", "…")]
+        {
+            assert!(
+                link(path, target).is_ok_and(|link| link.is_link && &*link.content == target.as_bytes()),
+                "{target}"
+            );
+        }
+        for (path, target, why) in [
+            ("a", "/etc/passwd", "it is absolute; expected a path relative to the link"),
+            ("a", "../b", "it leads out of the working directory"),
+            ("a/b", "../../a", "it leads out of the working directory"),
+            ("a/b", "c/../../../a", "it leads out of the working directory"),
+            ("a", "b/../..", "it leads out of the working directory"),
+            ("a", "", "expected 1 to 1024 bytes without NUL"),
+        ] {
+            assert_eq!(link(path, target), Err(format!("invalid target '{target}' of link '{path}': {why}")));
+        }
+        assert!(link("a", &"x".repeat(1025)).is_err() && link("a", "x\0").is_err());
+        let through = [link("a", "b").expect("valid"), InputFile::new(RelativePath::new("a/x").expect("path"), vec![])];
+        assert_eq!(check(&through).expect_err("refused").to_string(), "'a' is both a file and a directory");
     }
 
     #[test]

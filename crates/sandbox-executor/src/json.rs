@@ -7,7 +7,6 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-use base64::Engine;
 use sandbox_base::limits::TABLE;
 use sandbox_base::units::shorten;
 use sandbox_base::{LimitKind, RelativePath};
@@ -21,10 +20,11 @@ use serde_json::Value;
 
 use crate::bounded;
 use crate::input_files::InputFile;
+use crate::json_input::{self, JsonInput};
 use crate::network::{NetworkMode, NetworkRequest};
 use crate::request::{Request, Source};
 use crate::settings::Settings;
-use crate::shared::{self, SharedBytes};
+use crate::shared;
 use crate::template::TemplateRequest;
 use crate::volumes::VolumeRequest;
 
@@ -48,12 +48,21 @@ pub struct JsonRequest {
     /// Files for the working directory, by relative path.
     #[serde(skip_serializing_if = "BTreeMap::is_empty", deserialize_with = "bounded::map::<_, _, { bounded::FILES }>")]
     pub files: BTreeMap<String, JsonFile>,
-    /// Standard input of the program.
-    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "shared::optional_text")]
-    pub stdin: Option<Arc<str>>,
+    /// Standard input of the program: text, or an object with base64.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stdin: Option<JsonInput>,
     /// Arguments of the program.
     #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "bounded::list::<_, _, { bounded::ARGS }>")]
     pub args: Vec<String>,
+    /// Arguments of the interpreter, such as `-O` for Python. Each language allows some; others are refused with the list.
+    #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "bounded::list::<_, _, { bounded::FEW }>")]
+    pub interpreter_args: Vec<String>,
+    /// Arguments of the compiler, such as `-O3` for C. Each language allows some; others are refused with the list.
+    #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "bounded::list::<_, _, { bounded::FEW }>")]
+    pub compiler_args: Vec<String>,
+    /// The standard or edition of the language, such as `c++20` for C++ or `2024` for Rust.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub standard: Option<String>,
     /// Environment variables of the program.
     #[serde(
         skip_serializing_if = "BTreeMap::is_empty",
@@ -162,6 +171,17 @@ pub enum JsonFile {
     Text(Arc<str>),
     /// An object as in results.
     Full(FullFile),
+    /// A symbolic link.
+    Link(FileLink),
+}
+
+/// A symbolic link, made in the sandbox only.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct FileLink {
+    /// Its target: a path relative to the link, inside of the working directory.
+    pub symlink: String,
 }
 
 /// A file, in the same form as in results.
@@ -183,6 +203,37 @@ pub struct FullFile {
     pub executable: bool,
 }
 
+/// The fields of a file and of a link.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct AnyFile {
+    #[serde(default, deserialize_with = "shared::optional_text")]
+    content: Option<Arc<str>>,
+    #[serde(default)]
+    encoding: Option<String>,
+    #[serde(default)]
+    size: Option<u64>,
+    #[serde(default)]
+    executable: bool,
+    #[serde(default)]
+    symlink: Option<String>,
+}
+
+impl AnyFile {
+    fn file(self) -> Result<JsonFile, &'static str> {
+        match self {
+            Self { content: Some(content), encoding, size, executable, symlink: None } => {
+                Ok(JsonFile::Full(FullFile { content, encoding, size, executable }))
+            }
+            Self { content: None, encoding: None, size: None, executable: false, symlink: Some(symlink) } => {
+                Ok(JsonFile::Link(FileLink { symlink }))
+            }
+            Self { content: None, symlink: None, .. } => Err("missing field `content`"),
+            _ => Err("a link has no other field than `symlink`"),
+        }
+    }
+}
+
 impl<'de> Deserialize<'de> for JsonFile {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         // Serde's way to read one of several types keeps a copy of the content until it knows which.
@@ -200,7 +251,7 @@ impl<'de> Deserialize<'de> for JsonFile {
             }
 
             fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<JsonFile, A::Error> {
-                FullFile::deserialize(MapAccessDeserializer::new(map)).map(JsonFile::Full)
+                AnyFile::deserialize(MapAccessDeserializer::new(map))?.file().map_err(de::Error::custom)
             }
         }
 
@@ -326,8 +377,11 @@ impl JsonRequest {
     /// copies share.
     #[must_use]
     pub fn own_size(&self) -> usize {
-        let words = self.requirements.iter().chain(&self.volumes).map(|word| word.len() + ENTRY).sum::<usize>();
-        ENTRY + words + own_size(&self.args, &self.env, &self.files)
+        let words =
+            self.requirements.iter().chain(&self.volumes).chain(&self.interpreter_args).chain(&self.compiler_args);
+        let words = words.map(|word| word.len() + ENTRY).sum::<usize>();
+        let stdin = self.stdin.as_ref().map_or(0, JsonInput::own_size);
+        ENTRY + words + stdin + own_size(&self.args, &self.env, &self.files)
     }
 
     /// The request that this is, in a language. What it holds is moved or shared, not copied.
@@ -363,13 +417,16 @@ impl JsonRequest {
             }
         }
         let mut request = Request::new(source, limits, required);
-        let entry = self.entry.take().map(RelativePath::new).transpose();
+        let entry = self.entry.take().map(|entry| RelativePath::normalized(&entry)).transpose();
         request.entry = entry.map_err(|error| at("entry")(error.to_string()))?;
         let files = std::mem::take(&mut self.files);
         request.files = files.into_iter().map(|(path, file)| input_file(&path, file)).collect::<Result<_, _>>()?;
         request.args = std::mem::take(&mut self.args).into_iter().map(Into::into).collect();
         let env = std::mem::take(&mut self.env);
         request.env = env.into_iter().map(|(name, value)| (name.into(), value.into())).collect();
+        request.interpreter_args = std::mem::take(&mut self.interpreter_args);
+        request.compiler_args = std::mem::take(&mut self.compiler_args);
+        request.standard = self.standard.take();
         request.packages = std::mem::take(&mut self.requirements);
         request.network = self.network()?;
         request.restricted = self.restricted;
@@ -431,8 +488,9 @@ pub fn own_size(args: &[String], env: &BTreeMap<String, String>, files: &BTreeMa
     let words = args.iter().map(String::len).chain(env.iter().map(|(name, value)| name.len() + value.len()));
     let files = files.iter().map(|(path, file)| {
         let decoded = match file {
-            JsonFile::Full(file) if file.encoding.as_deref() == Some("base64") => file.content.len() / 4 * 3,
-            JsonFile::Full(_) | JsonFile::Text(_) => 0,
+            JsonFile::Full(file) => json_input::decoded_size(&file.content, file.encoding.as_deref()),
+            JsonFile::Text(_) => 0,
+            JsonFile::Link(link) => link.symlink.len(),
         };
         path.len() + decoded
     });
@@ -441,25 +499,18 @@ pub fn own_size(args: &[String], env: &BTreeMap<String, String>, files: &BTreeMa
 
 fn input_file(path: &str, file: JsonFile) -> Result<InputFile, FieldError> {
     let field = || at(format!("files.{}", shorten(path)));
-    let relative = RelativePath::new(path).map_err(|error| field()(error.to_string()))?;
+    let relative = RelativePath::normalized(path).map_err(|error| field()(error.to_string()))?;
     let (content, executable) = match file {
         JsonFile::Text(text) => (text.into(), false),
         JsonFile::Full(full) => {
-            let bytes: SharedBytes = match full.encoding.as_deref() {
-                None | Some("utf-8") => full.content.into(),
-                Some("base64") => base64::engine::general_purpose::STANDARD
-                    .decode(full.content.as_bytes())
-                    .map_err(|error| field()(format!("invalid base64: {error}")))?
-                    .into(),
-                Some(other) => {
-                    let why = format!("unknown encoding '{}': expected utf-8 or base64", shorten(other));
-                    return Err(field()(why));
-                }
-            };
+            let bytes = json_input::decode(full.content, full.encoding.as_deref()).map_err(field())?;
             (bytes, full.executable)
         }
+        JsonFile::Link(link) => {
+            return InputFile::link(relative, link.symlink).map_err(|error| field()(error.to_string()));
+        }
     };
-    Ok(InputFile { path: relative, content, executable })
+    Ok(InputFile { path: relative, content, executable, is_link: false })
 }
 
 #[cfg(test)]
@@ -571,6 +622,15 @@ mod tests {
         assert!(refused(json!({"code": "1", "limits": {"moeny": 1}})).starts_with("limits.moeny: unknown limit"));
         assert!(refused(json!({"code": "1", "limits": {"memory": "1p"}})).starts_with("limits.memory: "));
         assert!(refused(json!({"code": "1", "files": {"../x": ""}})).contains("climbs"));
+        assert!(
+            refused(json!({"code": "1", "stdin": 1})).contains("expected standard input, as a string or an object")
+        );
+        let link = |file: Value| refused(json!({"code": "1", "files": {"x": file}}));
+        assert!(
+            link(json!({"symlink": "/etc/passwd"})).starts_with("files.x: invalid target '/etc/passwd' of link 'x'")
+        );
+        assert!(link(json!({"symlink": "a", "content": "b"})).contains("a link has no other field"));
+        assert!(link(json!({"encoding": "base64"})).contains("missing field `content`"));
         let bad = json!({"code": "1", "files": {"x": {"content": "???", "encoding": "base64"}}});
         assert!(refused(bad).starts_with("files.x: invalid base64"));
         assert!(refused(json!({"code": "1", "network": "all"})).starts_with("network: unknown network mode 'all'"));

@@ -18,6 +18,7 @@ mod hint;
 mod images;
 mod input_files;
 mod json;
+mod json_input;
 mod last_value;
 mod network;
 mod output_capture;
@@ -47,9 +48,10 @@ pub use face::Face;
 pub use images::{NotFound, own_command};
 pub use input_files::{InputFile, MOST_BYTES, MOST_FILES};
 pub use json::{
-    FieldError, FullFile, FullNetwork, JsonFile, JsonNetwork, JsonRequest, JsonSchedule, JsonTemplate, JsonWebhook,
-    Quantity, own_size,
+    FieldError, FileLink, FullFile, FullNetwork, JsonFile, JsonNetwork, JsonRequest, JsonSchedule, JsonTemplate,
+    JsonWebhook, Quantity, own_size,
 };
+pub use json_input::{EncodedInput, JsonInput};
 pub use network::{NetworkMode, NetworkRequest};
 pub use owner::Sharing;
 pub use plan::Step;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use sandbox_base::{Limits, PathError, RelativePath};
 use sandbox_cell::{LayerSet, Mount, WindowSize};
 use sandbox_images::Image;
-use sandbox_runtimes::{Definition, Missing, RunMode};
+use sandbox_runtimes::{ArgumentError, Definition, Missing, RunMode};
 
 use crate::face::Face;
 use crate::input_files::{self, InputFile};
@@ -68,6 +68,12 @@ pub struct Request {
     pub restricted: bool,
     /// Arguments of the program.
     pub args: Vec<OsString>,
+    /// Arguments of the interpreter, of those that the language allows.
+    pub interpreter_args: Vec<String>,
+    /// Arguments of the compiler, of those that the language allows.
+    pub compiler_args: Vec<String>,
+    /// The standard or edition of the language, if not the usual one.
+    pub standard: Option<String>,
     /// Variables for the program.
     pub env: Vec<(OsString, OsString)>,
     /// Where the program starts, if not in the usual directory: a path in that, or an absolute one.
@@ -133,6 +139,16 @@ pub enum RequestError {
         /// The name.
         path: String,
     },
+    /// A link that could lead out of the working directory.
+    #[error("invalid target '{target}' of link '{path}': {why}")]
+    Link {
+        /// Its name.
+        path: String,
+        /// Where it leads.
+        target: String,
+        /// What is wrong.
+        why: &'static str,
+    },
     /// Too many files.
     #[error("{count} files exceed the maximum of 20000")]
     ManyFiles {
@@ -151,9 +167,18 @@ pub enum RequestError {
     /// Inline metadata that cannot be read, or whose requirements this host does not meet.
     #[error("{0}")]
     Inline(String),
+    /// The program could begin in several files.
+    #[error("ambiguous entry: the program could start in {files}; choose one as the entry")]
+    AmbiguousEntry {
+        /// Some of them.
+        files: String,
+    },
     /// A package that is not written as its ecosystem writes them.
     #[error("{0}")]
     Package(String),
+    /// An argument for a compiler or interpreter that the language does not allow.
+    #[error(transparent)]
+    Argument(#[from] ArgumentError),
     /// Something that this language has not.
     #[error("{language} does not support {what}")]
     Unsupported {
@@ -176,6 +201,27 @@ pub enum RequestError {
     Path(#[from] PathError),
 }
 
+impl RequestError {
+    /// The field of a JSON request that the error is about, if it is about one.
+    #[must_use]
+    pub fn field(&self) -> Option<&'static str> {
+        match self {
+            Self::EmptyCode | Self::LongCode { .. } => Some("code"),
+            Self::Network(_) => Some("network"),
+            Self::VariableName { .. } => Some("env"),
+            Self::ManyFiles { .. }
+            | Self::LongFiles { .. }
+            | Self::DuplicateFile { .. }
+            | Self::Link { .. }
+            | Self::FileAndDirectory { .. } => Some("files"),
+            Self::Entry(_) | Self::AmbiguousEntry { .. } => Some("entry"),
+            Self::Package(_) => Some("requirements"),
+            Self::Argument(error) => Some(error.field),
+            _ => None,
+        }
+    }
+}
+
 impl Request {
     /// A request with no more than this.
     #[must_use]
@@ -193,6 +239,9 @@ impl Request {
             packages: vec![],
             restricted: false,
             args: vec![],
+            interpreter_args: vec![],
+            compiler_args: vec![],
+            standard: None,
             env: vec![],
             workdir: None,
             volumes: vec![],
@@ -300,7 +349,7 @@ impl Request {
             return if has(entry) { Ok(entry.to_owned()) } else { Err(missing()) };
         }
         let found = language.entry_from.as_ref().and_then(|from| {
-            let file = self.files.iter().find(|file| file.path.as_str() == from.file)?;
+            let file = self.files.iter().find(|file| file.path.as_str() == from.file && !file.is_link)?;
             let text = std::str::from_utf8(&file.content).ok()?;
             Some(from.pattern.0.captures(text)?.get(1)?.as_str().to_owned())
         });
@@ -330,7 +379,7 @@ impl Request {
             ),
             several => {
                 let shown: Vec<_> = several.iter().take(5).copied().collect();
-                format!("ambiguous entry: the program could start in {}; choose one with --entry", shown.join(", "))
+                return Err(RequestError::AmbiguousEntry { files: shown.join(", ") });
             }
         };
         Err(RequestError::Entry(what))
@@ -413,7 +462,7 @@ mod tests {
         let files = [("src/org/example/App.java", main), ("src/org/example/Other.java", "class Other {}")];
         assert_eq!(entry("java", &files, None), Ok("src/org/example/App.java".into()));
         let several = entry("python", &[("a.py", ""), ("b.py", "")], None).expect_err("unclear");
-        assert_eq!(several, "ambiguous entry: the program could start in a.py, b.py; choose one with --entry");
+        assert_eq!(several, "ambiguous entry: the program could start in a.py, b.py; choose one as the entry");
         assert!(entry("go", &[("a.py", "")], None).expect_err("none").starts_with("no file is go source"));
         assert!(entry("go", &[("a.go", "")], Some("b.go")).expect_err("missing").contains("not among the files"));
     }

@@ -17,6 +17,7 @@ use crate::event::Observer;
 use crate::execute::{Executor, HostContext};
 use crate::images::NotFound;
 use crate::json::{FieldError, JsonRequest};
+use crate::json_input::JsonInput;
 use crate::plan::Plan;
 use crate::preparation::{Preparation, PreparationState, Preparations, PreparePriority};
 use crate::request::{Request, RequestError, Source};
@@ -367,11 +368,12 @@ impl RunService {
         cancel: &[BorrowedFd<'_>],
     ) -> Result<CheckedRequest, Refused> {
         let definition = self.language(json.language())?;
-        let (image, stdin) = (json.image.take(), json.stdin.take().filter(|text| !text.is_empty()));
+        let (image, stdin) = (json.image.take(), json.stdin.take().map(JsonInput::into_bytes).transpose());
+        let stdin = stdin.map_err(|why| FieldError { field: "stdin".to_owned(), why })?;
         let mut request = json.into_request(definition, &self.settings)?;
         request.owner = owner.map(str::to_owned);
         request.image = image.map(|name| self.image(&name)).transpose()?;
-        let input = stdin.map_or(Input::Empty, |text| Input::Bytes(text.into()));
+        let input = stdin.filter(|bytes| !bytes.is_empty()).map_or(Input::Empty, Input::Bytes);
         self.check(request, Some(definition), input, cancel)
     }
 

@@ -109,7 +109,12 @@ fn used(kind: LimitKind, outcome: &Outcome, evidence: Evidence<'_>) -> u64 {
         LimitKind::Output => evidence.output,
         LimitKind::Processes => outcome.usage.processes_peak,
         LimitKind::Disk => outcome.usage.disk,
-        LimitKind::Cpus | LimitKind::Inodes | LimitKind::OpenFiles | LimitKind::FileSize | LimitKind::FilesSize => 0,
+        LimitKind::Cpus
+        | LimitKind::Inodes
+        | LimitKind::OpenFiles
+        | LimitKind::FileSize
+        | LimitKind::FilesSize
+        | LimitKind::Stack => 0,
     }
 }
 

@@ -17,9 +17,11 @@ pub(crate) fn zygote_for(
 ) -> Option<WarmUp> {
     let mut names = request.env.iter().map(|(name, _)| name.as_os_str());
     let reads_variable = runtime.definition.run.warm.as_ref()?.is_cold(&mut names);
+    // It reads its arguments when it starts.
+    let has_arguments = !request.interpreter_args.is_empty();
     // Whether a directory can be entered is found out by starting a program in it.
     let starts_elsewhere = request.workdir.is_some();
-    if reads_variable || starts_elsewhere || is_compiled || request.terminal.is_some() {
+    if reads_variable || has_arguments || starts_elsewhere || is_compiled || request.terminal.is_some() {
         None
     } else {
         runtime.zygote(invocation)

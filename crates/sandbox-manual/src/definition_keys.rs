@@ -8,8 +8,9 @@ use std::collections::BTreeMap;
 use crate::generated::{code_list, table};
 
 /// The files in which the types are defined.
-const SOURCES: [&str; 3] = [
+const SOURCES: [&str; 4] = [
     include_str!("../../sandbox-runtimes/src/definition.rs"),
+    include_str!("../../sandbox-runtimes/src/definition/arguments.rs"),
     include_str!("../../sandbox-runtimes/src/definition/warm.rs"),
     include_str!("../../sandbox-runtimes/src/literals.rs"),
 ];
@@ -89,6 +90,7 @@ fn simple(value: &str) -> Option<(&'static str, &'static str)> {
         "String" => ("string", "strings"),
         "PathBuf" => ("absolute path", "absolute paths"),
         "Pattern" => ("regular expression", "regular expressions"),
+        "AllowedArguments" => ("table of regular expressions", "tables of regular expressions"),
         "StageName" => ("stage", "stages"),
         "InlineFormat" => ("format", "formats"),
         "bool" => ("boolean", "booleans"),

@@ -3,7 +3,7 @@
 use sandbox_base::LimitKind;
 use sandbox_base::limits::{LimitInfo, TABLE as LIMITS};
 use sandbox_executor::{VARIABLES, Verdict};
-use sandbox_runtimes::{Definition, Registry};
+use sandbox_runtimes::{AllowedArguments, Definition, Registry};
 
 use crate::definition_keys;
 use crate::generated::{code_list, hold, table};
@@ -52,6 +52,7 @@ fn limits() -> String {
     let verdict = |kind: LimitKind| match (kind, Verdict::of_limit(kind)) {
         (LimitKind::Cpus, _) => "none: the program runs slower".to_owned(),
         (LimitKind::FilesSize, _) => "none: files beyond it are left out".to_owned(),
+        (LimitKind::Stack, verdict) => format!("`{}`, usually killed by SIGSEGV", verdict.name()),
         (_, verdict @ Verdict::RuntimeError) => format!("`{}`; `limit` names the limit", verdict.name()),
         (_, verdict) => format!("`{}`", verdict.name()),
     };
@@ -101,6 +102,22 @@ fn languages(registry: &Registry) -> String {
     table(["language", "names", "files", "package", "manifests", "variables of the package index"], rows)
 }
 
+/// The arguments that requests may set.
+fn arguments(registry: &Registry) -> String {
+    let shown = |allowed: &AllowedArguments| allowed.keys().cloned().collect::<Vec<_>>().join("; ");
+    let rows = registry.all().map(|language| {
+        let compile = language.compile.as_ref();
+        let standards = compile.and_then(|compile| compile.standards.as_ref());
+        [
+            language.title().to_owned(),
+            standards.map(|standards| standards.names.join(", ")).unwrap_or_default(),
+            compile.map(|compile| shown(&compile.arguments)).unwrap_or_default(),
+            shown(&language.run.arguments),
+        ]
+    });
+    table(["language", "standards", "arguments of the compiler", "arguments of the interpreter"], rows)
+}
+
 #[test]
 fn generated_parts_are_up_to_date() {
     let registry = Registry::shipped().expect("valid");
@@ -110,6 +127,7 @@ fn generated_parts_are_up_to_date() {
         ("README.md", "languages", language_names(&registry)),
         ("docs/SERVER.md", "caps", caps()),
         ("docs/LANGUAGES.md", "languages", languages(&registry)),
+        ("docs/LANGUAGES.md", "arguments", arguments(&registry)),
         ("docs/LANGUAGES.md", "keys", definition_keys::chapters()),
     ] {
         hold(document, part, &expected).expect("up to date");

@@ -42,7 +42,14 @@ impl CellOrder {
         let has_other_disk = prestart.kind == PrestartKind::Program && order.spec.limits != Limits::default();
         // The memory limit could not be lowered below what the child uses already.
         let has_too_little = spec.limits.memory() < LEAST_WARM;
-        if !Zygote::POSSIBLE || has_other_disk || has_too_little || order.spec.network != Network::None {
+        // The layout of a process depends on the size of its stack when it starts.
+        let has_other_stack = spec.limits.stack() != Limits::default().stack();
+        if !Zygote::POSSIBLE
+            || has_other_disk
+            || has_other_stack
+            || has_too_little
+            || order.spec.network != Network::None
+        {
             return None;
         }
         order.spec.mounts.extend(artifact_mounts.iter().cloned());

@@ -3,6 +3,7 @@
 //! A file names a toolchain and the commands that run in cells: scripts for `/bin/sh` where there is something to
 //! decide, a plain argument list for the program itself.
 
+mod arguments;
 mod check;
 mod parse;
 #[cfg(test)]
@@ -15,6 +16,7 @@ use std::path::{Path, PathBuf};
 use regex_lite::Regex;
 use serde::Deserialize;
 
+pub use self::arguments::{ArgumentError, Standards, WholePattern};
 pub use self::parse::DefinitionError;
 pub use self::warm::{TestedVersions, Warm};
 use crate::inline_metadata::InlineFormat;
@@ -167,8 +169,14 @@ pub enum StageName {
 #[serde(deny_unknown_fields)]
 pub struct CompileDefinition {
     /// Script that compiles `$1`, the entry file, into the directory `$OUT`, which the run sees as `/build`. The source
-    /// files are in the working directory.
+    /// files are in the working directory. The arguments that a request sets follow as `$2` and so on.
     pub script: String,
+    /// Arguments that requests may set: expressions that each match a whole argument, by the text that errors show for
+    /// them. List only what reads, writes, loads and executes nothing else.
+    #[serde(default)]
+    pub arguments: AllowedArguments,
+    /// Standards or editions of the language that requests may choose.
+    pub standards: Option<Standards>,
     /// Environment variables for the script.
     #[serde(default)]
     pub env: BTreeMap<String, String>,
@@ -197,9 +205,13 @@ pub struct WarmCompiler {
 #[serde(deny_unknown_fields)]
 pub struct RunDefinition {
     /// Command, to which the program's arguments are added. `{executable}`, `{entry}` (the entry file), `{stem}` (the
-    /// entry file without its extension), `{runner}` (the text of `runner`), `{runner_file}` (a file with that text) and
-    /// `{heap}` (three quarters of the memory limit, in MiB) are replaced.
+    /// entry file without its extension), `{runner}` (the text of `runner`), `{runner_file}` (a file with that text),
+    /// `{heap}` (three quarters of the memory limit, in MiB) and `{arguments}` (those that the request sets for the
+    /// interpreter) are replaced.
     pub argv: Vec<String>,
+    /// Arguments of the interpreter that requests may set, as in `[compile]`.
+    #[serde(default)]
+    pub arguments: AllowedArguments,
     /// Environment variables. `{heap}` is replaced.
     #[serde(default)]
     pub env: BTreeMap<String, String>,
@@ -316,6 +328,9 @@ pub struct Errors {
     #[serde(default)]
     pub stdin: Vec<Pattern>,
 }
+
+/// Expressions for the arguments that requests may set, by the text that errors show for them.
+pub type AllowedArguments = BTreeMap<String, WholePattern>;
 
 /// A regular expression.
 #[derive(Debug, Clone)]

@@ -21,8 +21,8 @@ mod toolchain_cache;
 
 pub use artifact_store::{ArtifactKind, ArtifactStore, Claim, Entry, ListedArtifact, Staging};
 pub use definition::{
-    Definition, DefinitionError, EntryFrom, Errors, MissingModule, Packages, Pattern, Prepare, PreparePackages,
-    StageName, TestedVersions, Warm,
+    AllowedArguments, ArgumentError, Definition, DefinitionError, EntryFrom, Errors, MissingModule, Packages, Pattern,
+    Prepare, PreparePackages, StageName, Standards, TestedVersions, Warm, WholePattern,
 };
 pub use discover::{Missing, SearchPaths};
 pub use image_toolchains::ToolchainImage;

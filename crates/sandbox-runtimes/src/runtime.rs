@@ -1,5 +1,6 @@
 //! A language as this host can run it: a definition with its toolchain, and the commands that follow from them.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -94,6 +95,8 @@ pub struct Invocation<'a> {
     pub packages: bool,
     /// The helper that it uses.
     pub mode: RunMode,
+    /// Arguments for the interpreter.
+    pub arguments: &'a [String],
     /// Modules that a zygote may load besides those that the definition names.
     pub preload: &'a [String],
     /// Whether it starts in another directory than the usual one.
@@ -188,13 +191,14 @@ impl Runtime {
         Ok(Some(StageCommand { command: script(&prepare.script, environment, []), mounts }))
     }
 
-    /// Compiles the program that begins in `entry`, with packages or without.
-    pub fn compile(&self, entry: &str, packages: bool) -> Result<Option<StageCommand>, Missing> {
+    /// Compiles the program that begins in `entry`, with packages or without, and with arguments for the compiler.
+    pub fn compile(&self, entry: &str, packages: bool, arguments: &[String]) -> Result<Option<StageCommand>, Missing> {
         let Some(compile) = &self.definition.compile else { return Ok(None) };
         let mut environment = self.with(&compile.env);
         self.add_package_variables(&mut environment, packages);
         let mounts = self.tools(&compile.tools, &mut environment)?;
-        Ok(Some(StageCommand { command: script(&compile.script, environment, [entry.into()]), mounts }))
+        let words = [as_operand(entry).into_owned()].into_iter().chain(arguments.iter().cloned()).map(OsString::from);
+        Ok(Some(StageCommand { command: script(&compile.script, environment, words), mounts }))
     }
 
     /// What becomes a zygote for such compile commands, if there are any.
@@ -257,7 +261,7 @@ impl Runtime {
     /// Runs a program. `None` if restricted mode or a module is requested and the language has none.
     #[must_use]
     pub fn run(&self, invocation: &Invocation<'_>) -> Option<Command> {
-        let Invocation { entry, limits, packages, mode, elsewhere, preload: _ } = *invocation;
+        let Invocation { entry, limits, packages, mode, arguments, elsewhere, preload: _ } = *invocation;
         let run = &self.definition.run;
         let heap = heap(limits);
         let stem = entry.rsplit_once('.').map_or(entry, |(stem, _)| stem);
@@ -269,16 +273,25 @@ impl Runtime {
             _ if self.has_runner(mode) => (&run.argv, runner.to_owned()),
             _ => (run.plain.as_ref().unwrap_or(&run.argv), String::new()),
         };
-        let argv = argv.iter().map(|word| match word.as_str() {
+        let replaced = |word: &String| match word.as_str() {
             "{executable}" => self.executable.clone().into_os_string(),
             // From another directory it is only found by its whole path.
             "{entry}" if elsewhere => format!("{WORK_DIR}/{entry}").into(),
-            "{entry}" | "{module}" => entry.into(),
+            "{entry}" => as_operand(entry).into_owned().into(),
+            "{module}" => entry.into(),
             "{runner}" => runner.clone().into(),
             "{runner_file}" => format!("{RESULT_DIR}/{RUNNER_FILE}").into(),
             other => other.replace("{heap}", &heap).replace("{stem}", stem).into(),
-        });
-        let mut command = Command::new(argv);
+        };
+        let mut words: Vec<OsString> = vec![];
+        for word in argv {
+            if word == "{arguments}" {
+                words.extend(arguments.iter().map(OsString::from));
+            } else {
+                words.push(replaced(word));
+            }
+        }
+        let mut command = Command::new(words);
         let variables = run.env.iter().map(|(name, value)| (name, value.replace("{heap}", &heap)));
         command.env.clone_from(&self.environment);
         set_all(&mut command.env, variables);
@@ -385,6 +398,11 @@ impl Runtime {
     }
 }
 
+/// A path as commands take it: one that they would take for an option, or for a list of options, gets a directory.
+fn as_operand(path: &str) -> Cow<'_, str> {
+    if path.starts_with(['-', '@']) { format!("./{path}").into() } else { path.into() }
+}
+
 /// The value of `{heap}`.
 fn heap(limits: &Limits) -> String {
     (limits.memory() / 4 * 3 / (1 << 20)).max(1).to_string()
@@ -464,6 +482,7 @@ mod tests {
             limits: &limits,
             packages: false,
             mode: RunMode::Reported,
+            arguments: &[],
             preload: &[],
             elsewhere: false,
         };
@@ -487,6 +506,11 @@ mod tests {
         assert!(runtime("perl").run(&module).is_none());
         let javascript = runtime("javascript").run(&Invocation { mode: RunMode::Plain, ..invocation("x.js") });
         assert!(variable(&javascript.expect("possible").env, "RESULT").is_some(), "its runner does more than report");
+        let arguments = ["-O".to_owned(), "-u".to_owned()];
+        for mode in [RunMode::Reported, RunMode::Plain] {
+            let command = python.run(&Invocation { mode, arguments: &arguments, ..invocation("x.py") });
+            assert_eq!(command.expect("possible").argv[1..3], ["-O", "-u"]);
+        }
         let restricted = Invocation { mode: RunMode::Restricted, ..invocation("x") };
         assert!(python.run(&restricted).is_some() && runtime("go").run(&restricted).is_none());
         let java = runtime("java").run(&invocation("Main.java")).expect("possible");
@@ -505,6 +529,7 @@ mod tests {
             limits: &limits,
             packages: false,
             mode: RunMode::Reported,
+            arguments: &[],
             preload: &preload,
             elsewhere: false,
         };
@@ -532,7 +557,7 @@ mod tests {
     #[test]
     fn a_compiler_zygote_is_planned_from_the_definition() {
         let java = runtime("java");
-        let compile = java.compile("Main.java", false).expect("no tools").expect("compiles");
+        let compile = java.compile("Main.java", false, &[]).expect("no tools").expect("compiles");
         let zygote = java.compiler_zygote(&compile).expect("possible");
         assert_eq!(zygote.command.argv.last(), Some(&"/sandbox/zygote.so".into()));
         assert_eq!(zygote.command.env, compile.command.env);
@@ -543,7 +568,7 @@ mod tests {
         assert_eq!(newer.compiler_zygote(&compile), None);
         assert_eq!(newer.starts_cold().as_deref(), Some("java 25.0.1 is outside the tested versions 17 to 17"));
         let c = runtime("c");
-        let compile = c.compile("main.c", false).expect("no tools").expect("compiles");
+        let compile = c.compile("main.c", false, &[]).expect("no tools").expect("compiles");
         assert_eq!(c.compiler_zygote(&compile), None);
         assert!(!c.can_start_warm() && c.starts_cold().is_none());
     }
@@ -551,14 +576,14 @@ mod tests {
     #[test]
     fn stages_are_planned_from_the_definition() {
         let go = runtime("go");
-        let compile = go.compile("main.go", false).expect("no tools").expect("compiles");
+        let compile = go.compile("main.go", false, &[]).expect("no tools").expect("compiles");
         assert_eq!(compile.command.argv[0], "/bin/sh");
         assert_eq!(compile.command.argv.last(), Some(&"main.go".into()));
         assert_eq!(variable(&compile.command.env, "OUT").as_deref(), Some(OUT_DIR));
         assert!(variable(&compile.command.env, "PATH").expect("path").starts_with("/opt/go/bin:"));
         assert!(go.prepare(|_| None).expect("no tools").is_some());
         assert!(runtime("python").prepare(|_| None).expect("no tools").is_none());
-        assert!(runtime("python").compile("main.py", false).expect("no tools").is_none());
+        assert!(runtime("python").compile("main.py", false, &[]).expect("no tools").is_none());
         let packages = ["example.com/a@v1".to_owned()];
         let install = go.install(&packages, |name| (name == "GOPROXY").then(|| "here".into())).expect("no tools");
         let install = install.expect("has packages").command;

@@ -7,7 +7,7 @@ use std::time::Instant;
 use axum::Extension;
 use axum::extract::{Request, State};
 use axum::response::Response;
-use sandbox_executor::{JsonFile, JsonRequest, bounded, own_size, shared};
+use sandbox_executor::{JsonFile, JsonInput, JsonRequest, bounded, own_size};
 use serde::{Deserialize, Deserializer};
 use tokio::sync::mpsc::Sender;
 use tokio::task::JoinSet;
@@ -43,8 +43,7 @@ pub(crate) struct Batch {
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct BatchInput {
     /// Standard input of the program; replaces that of the shared request.
-    #[serde(deserialize_with = "shared::optional_text")]
-    stdin: Option<Arc<str>>,
+    stdin: Option<JsonInput>,
     /// Arguments of the program; replace those of the shared request.
     #[serde(deserialize_with = "some_args")]
     args: Option<Vec<String>>,
@@ -66,7 +65,8 @@ fn some_args<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Vec<St
 impl BatchInput {
     /// About how many bytes of its run the runs of other inputs do not share.
     fn own_size(&self) -> usize {
-        own_size(self.args.as_deref().unwrap_or_default(), &self.env, &self.files)
+        let stdin = self.stdin.as_ref().map_or(0, JsonInput::own_size);
+        stdin + own_size(self.args.as_deref().unwrap_or_default(), &self.env, &self.files)
     }
 
     /// Whether all that is its own is what it reads.

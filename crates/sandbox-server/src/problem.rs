@@ -2,7 +2,7 @@
 
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use sandbox_executor::{FieldError, Refused};
+use sandbox_executor::{FieldError, Refused, RequestError};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
 use crate::state;
@@ -107,6 +107,7 @@ codes! {
     InvalidRequest: "invalid_request", UNPROCESSABLE_ENTITY, "invalid request";
     UnknownLanguage: "unknown_language", UNPROCESSABLE_ENTITY, "unknown language";
     LanguageMissing: "language_missing", UNPROCESSABLE_ENTITY, "the language is not installed on this server";
+    ToolMissing: "tool_missing", SERVICE_UNAVAILABLE, "a program that the request needs is not installed on this server";
     BodyTooLarge: "body_too_large", PAYLOAD_TOO_LARGE, "request body too large";
     TooManyEntries: "too_many_entries", PAYLOAD_TOO_LARGE, "the body has too many entries, or nests them too deeply";
     RequestTimeout: "request_timeout", REQUEST_TIMEOUT, "the request arrived too slowly";
@@ -167,7 +168,10 @@ impl From<Refused> for Problem {
             Refused::Field(FieldError { field, .. }) => Self::new(Code::InvalidRequest, detail).at(&field),
             Refused::Language(_) => Self::new(Code::UnknownLanguage, detail).at("language"),
             Refused::Missing(_) => Self::new(Code::LanguageMissing, detail),
-            Refused::Request(_) => Self::new(Code::InvalidRequest, detail),
+            Refused::Request(RequestError::Missing(_)) => Self::new(Code::ToolMissing, detail),
+            Refused::Request(error) => {
+                Self { field: error.field().map(str::to_owned), ..Self::new(Code::InvalidRequest, detail) }
+            }
             Refused::Failure(failure) if failure.request => Self::new(Code::InvalidRequest, detail),
             Refused::Failure(failure) if failure.keeper_ended => Self::new(Code::Internal, detail).retry_after(1),
             // A client that has cancelled its request does not read this.
@@ -214,6 +218,7 @@ mod tests {
             Code::InvalidRequest => return Problem::new(code, "timeout: expected a duration").at("timeout"),
             Code::UnknownLanguage => "unknown language 'pyhton'; did you mean 'python'?",
             Code::LanguageMissing => "a toolchain for lua was not found on this host; install Lua",
+            Code::ToolMissing => "uv was not found on this host; install it (pip install uv) or put it on PATH",
             Code::BodyTooLarge => "the request body has 20971520 bytes, the maximum is 16777216 (SANDBOX_MAX_BODY)",
             Code::TooManyEntries => "the body nests lists and objects more than 64 levels deep",
             Code::RequestTimeout => "the request body arrived too slowly",

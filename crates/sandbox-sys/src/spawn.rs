@@ -146,7 +146,9 @@ fn prepare(program: &Program<'_>) -> Result<(), SpawnError> {
         rustix::process::ioctl_tiocsctty(program.stdio[0]).map_err(at(SpawnStep::Terminal))?;
     }
     for &(resource, value) in program.rlimits {
-        let limit = Rlimit { current: Some(value), maximum: Some(value) };
+        // Compilers and programs that recurse deeply raise the size of their stack themselves, which the memory limit bounds.
+        let raised = (resource == Resource::Stack).then(|| rustix::process::getrlimit(resource).maximum);
+        let limit = Rlimit { current: Some(value), maximum: raised.unwrap_or(Some(value)) };
         rustix::process::setrlimit(resource, limit).map_err(at(SpawnStep::Rlimit))?;
     }
     drop_privileges(program.ids, program.kept).map_err(at(SpawnStep::Privileges))?;

@@ -56,7 +56,11 @@ impl LanguageDir {
     pub fn features(&self, language: &str) -> Features {
         let file = self.tests(language).join("features.toml");
         let text = std::fs::read_to_string(&file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
-        toml::from_str(&text).unwrap_or_else(|error| panic!("{}: {error}", file.display()))
+        let features: Features = toml::from_str(&text).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
+        let definition = std::fs::read_to_string(self.0.join(language).join("language.toml")).unwrap();
+        let definition: toml::Table = toml::from_str(&definition).unwrap();
+        let extension = definition["extensions"][0].as_str().unwrap().to_owned();
+        Features { extension, ..features }
     }
 
     /// A test for each language and feature.
@@ -108,6 +112,9 @@ pub type Runner = dyn Fn(&Case) -> Value + Send + Sync;
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Features {
+    /// The extension of source files.
+    #[serde(skip)]
+    extension: String,
     hello: String,
     echo: String,
     args: String,
@@ -169,6 +176,7 @@ const CHECKS: &[(&str, FeatureCheck)] = &[
     ("arguments", arguments),
     ("file_io", file_io),
     ("several_files", several_files),
+    ("file_names", file_names),
     ("package", package),
     ("runtime_error", runtime_error),
     ("compile_error", compile_error),
@@ -205,8 +213,8 @@ fn stdin(language: &str, features: &Features, run: &Runner) {
 }
 
 fn arguments(language: &str, features: &Features, run: &Runner) {
-    let args = ["one", "--two", "th ree", "$4"].map(str::to_owned).to_vec();
-    assert_eq!(succeeded(&run(&Case { args, ..case(language, &features.args) })), "one|--two|th ree|$4\n");
+    let args = ["one", "--two", "th ree", "$4", "-ü 世界"].map(str::to_owned).to_vec();
+    assert_eq!(succeeded(&run(&Case { args, ..case(language, &features.args) })), "one|--two|th ree|$4|-ü 世界\n");
 }
 
 fn file_io(language: &str, features: &Features, run: &Runner) {
@@ -222,6 +230,20 @@ fn several_files(language: &str, features: &Features, run: &Runner) {
     let files = features.several.files.clone().into_iter().collect();
     let result = run(&Case { code: None, files, ..case(language, "") });
     assert_eq!(succeeded(&result), features.several.stdout);
+}
+
+/// Names as people and programs give them, which must be neither split nor taken for options.
+fn file_names(language: &str, features: &Features, run: &Runner) {
+    let ending = &features.extension;
+    let data = || ("-data/in put ü.txt".to_owned(), "text".to_owned());
+    for name in ["my prog ünï", "-prog", "@prog", "-dir/with space/文件 $x'\"&;"] {
+        let files = vec![(format!("{name}.{ending}"), features.hello.clone()), data()];
+        let result = run(&Case { code: None, files, ..case(language, "") });
+        assert_eq!(succeeded(&result), "hello\n", "{name}");
+    }
+    let files = vec![("in.txt".to_owned(), "some text\n".to_owned()), data()];
+    let result = run(&Case { files, ..case(language, &features.file_io) });
+    assert_eq!((succeeded(&result), result["files"].as_object().unwrap().len()), ("", 1), "{result:#}");
 }
 
 fn package(language: &str, features: &Features, run: &Runner) {

@@ -44,7 +44,7 @@ const SECOND: u64 = 1_000_000;
 const DAY: u64 = 86_400 * SECOND;
 
 /// Every limit, in the order of [`LimitKind`].
-pub const TABLE: [LimitInfo; 11] = [
+pub const TABLE: [LimitInfo; 12] = [
     LimitInfo {
         kind: LimitKind::WallTime,
         name: "wall_time",
@@ -222,5 +222,21 @@ pub const TABLE: [LimitInfo; 11] = [
         server_cap: ServerCap::Default,
         help: "the total size of the files in a result",
         note: "files beyond it are left out",
+    },
+    LimitInfo {
+        kind: LimitKind::Stack,
+        name: "stack",
+        title: "stack limit",
+        flag: "stack",
+        short: None,
+        default_variable: "SANDBOX_STACK",
+        cap_variable: "SANDBOX_MAX_STACK",
+        unit: Unit::Bytes,
+        default: Some(8 * MIB),
+        least: 64 * KIB,
+        most: TIB,
+        server_cap: ServerCap::HalfOfMemory { most: 4 * GIB },
+        help: "the stack with which each process starts",
+        note: "a program can raise it for itself; stacks count against the memory limit; another value than the default starts cold",
     },
 ];

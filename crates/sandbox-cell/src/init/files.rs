@@ -118,6 +118,10 @@ impl<'a> Files<'a> {
                     let parent = parent.as_ref().unwrap_or(&place);
                     rustix::fs::symlinkat(&target, parent, name)?;
                     self.own(parent, name)?;
+                    let stat = rustix::fs::statat(parent, name, AtFlags::SYMLINK_NOFOLLOW)?;
+                    if number == 0 {
+                        self.inputs.insert(path.into(), FileStamp::of(&stat));
+                    }
                 }
                 ArchiveEntry::Omitted { .. } | ArchiveEntry::End { .. } => {}
             }
@@ -276,13 +280,18 @@ impl Collector<'_> {
             }
             FileType::RegularFile => self.file(dir.as_fd(), name, relative, &stat),
             FileType::Symlink if self.place > 0 => self.link(dir.as_fd(), name, relative),
+            FileType::Symlink if self.is_input(&relative, &stat) => Ok(()),
             _ => self.omit(&lossy, Omission::NotAFile),
         }
     }
 
+    /// Whether it is an input that no program has changed.
+    fn is_input(&self, path: &RelativePath, stat: &Stat) -> bool {
+        self.place == 0 && self.files.inputs.get(path.as_str()) == Some(&FileStamp::of(stat))
+    }
+
     fn file(&mut self, dir: BorrowedFd<'_>, name: &str, path: RelativePath, stat: &Stat) -> io::Result<()> {
-        let unchanged = self.files.inputs.get(path.as_str()) == Some(&FileStamp::of(stat));
-        if self.place == 0 && unchanged {
+        if self.is_input(&path, stat) {
             return Ok(());
         }
         let size = u64::try_from(stat.st_size).unwrap_or(u64::MAX);

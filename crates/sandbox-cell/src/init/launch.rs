@@ -136,6 +136,10 @@ pub(super) fn rlimits(params: &InitParams<'_>, limits: &Limits) -> Vec<(Resource
         (Resource::Nice, 0),
         (Resource::Rtprio, 0),
     ];
+    // The kernel and the C library read it when a process starts, so that the child of a zygote keeps that of the zygote.
+    if !matches!(params.spec.role, Role::Child(_)) {
+        rlimits.push((Resource::Stack, limits.stack()));
+    }
     // A child of a zygote sets the limits of its run, and could not raise those of the zygote.
     if params.spec.role == Role::Zygote {
         return rlimits;

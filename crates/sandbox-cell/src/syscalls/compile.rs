@@ -179,6 +179,36 @@ mod tests {
         }
     }
 
+    /// A caller that passes three arguments leaves whatever it had in the place of an unused one.
+    #[test]
+    fn mode_bits_count_only_where_a_file_is_created() {
+        let (policy, all) = (policy(Sockets { internet: false, named: true }), u64::MAX);
+        let answer = |call: libc::c_long, arguments: [u64; 4]| {
+            let [a, b, c, d] = arguments;
+            policy.answer(u32::try_from(call).expect("small"), &[a, b, c, d, 0, 0])
+        };
+        let flags = |flags: libc::c_int| u64::from(flags.cast_unsigned());
+        for set_id in [0o4755, 0o2755, 0o6000, all] {
+            for unused in [libc::O_RDONLY, libc::O_RDWR | libc::O_TRUNC | libc::O_CLOEXEC, libc::O_DIRECTORY] {
+                assert_eq!(answer(libc::SYS_openat, [all, 1, flags(unused), set_id]), SyscallAction::Allow);
+                #[cfg(target_arch = "x86_64")]
+                assert_eq!(answer(libc::SYS_open, [1, flags(unused), set_id, all]), SyscallAction::Allow);
+            }
+            for creating in
+                [libc::O_CREAT | libc::O_WRONLY, libc::O_TMPFILE | libc::O_RDWR, libc::O_CREAT | libc::O_EXCL]
+            {
+                assert_eq!(answer(libc::SYS_openat, [all, 1, flags(creating), set_id]), SyscallAction::Errno(1));
+                #[cfg(target_arch = "x86_64")]
+                assert_eq!(answer(libc::SYS_open, [1, flags(creating), set_id, all]), SyscallAction::Errno(1));
+            }
+            #[cfg(target_arch = "x86_64")]
+            assert_eq!(answer(libc::SYS_creat, [1, set_id, all, all]), SyscallAction::Errno(1));
+        }
+        assert_eq!(answer(libc::SYS_openat, [all, 1, flags(libc::O_CREAT), 0o1777]), SyscallAction::Allow);
+        #[cfg(target_arch = "x86_64")]
+        assert_eq!(answer(libc::SYS_creat, [1, 0o755, all, all]), SyscallAction::Allow);
+    }
+
     #[test]
     fn calls_that_escapes_need_are_refused() {
         const AF_VSOCK: u64 = 40;

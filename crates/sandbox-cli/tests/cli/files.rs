@@ -52,6 +52,59 @@ fn input_files_and_directories_get_the_given_names() {
 }
 
 #[test]
+fn names_that_stay_inside_are_normalized() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = write(dir.path(), "x", "1");
+    let code = "import os; print(sorted(os.listdir()), open('x').read(), open('a/b c').read())";
+    let args =
+        ["--input", &format!("{file}:folder/../x"), "--input", &format!("{file}:./a//b c"), "--entry", "a/../-é.py"];
+    let result = python(code, &args);
+    assert_eq!(result["stdout"], "['-é.py', 'a', 'x'] 1 1\n", "{result:#}");
+}
+
+#[test]
+fn links_of_a_project_are_made_in_the_sandbox() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path().join("project");
+    write(&root, "data/real.txt", "text");
+    write(&root, "target/built.txt", "built");
+    let link = |target: &str, name: &str| std::os::unix::fs::symlink(target, root.join(name)).unwrap();
+    link("data/real.txt", "alias");
+    link("data", "d");
+    link("..", "data/up");
+    link(root.canonicalize().unwrap().join("data/real.txt").to_str().unwrap(), "absolute");
+    link("nowhere", "dangling");
+    // Build results are no part of the project, so that a link to one becomes a file.
+    write(&root, "Cargo.toml", "");
+    link("target/built.txt", "copy");
+    let run = |args: &[&str]| result(&sandbox(args).current_dir(&root).output().unwrap());
+    let result = run(&[
+        "--json",
+        "--lang",
+        "bash",
+        "--input",
+        ".:p",
+        "--code",
+        "cd p; ls -l alias d data/up absolute copy | grep -o ' [^ ]*\\( -> .*\\)*$'; cat copy alias d/real.txt data/up/absolute",
+    ]);
+    let expected =
+        " absolute -> data/real.txt\n alias -> data/real.txt\n copy\n d -> data\n data/up -> ..\nbuilttexttexttext";
+    assert_eq!(result["stdout"], expected, "{result:#}");
+    assert_eq!((&result["files"], &result["files_omitted"]), (&serde_json::json!({}), &Value::Null), "{result:#}");
+    for (target, name) in
+        [("/etc/passwd", "l"), ("../outside", "l"), ("data/../../outside", "l"), ("up/../outside", "data/l")]
+    {
+        write(dir.path(), "outside", "");
+        link(target, name);
+        let output = sandbox(&["--lang", "python", "--file", "."]).current_dir(&root).output().unwrap();
+        let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{target}: {complaint}");
+        assert!(complaint.contains("it is a link to a file outside the directory"), "{target}: {complaint}");
+        std::fs::remove_file(root.join(name)).unwrap();
+    }
+}
+
+#[test]
 fn unsafe_names_are_refused() {
     let dir = tempfile::tempdir().unwrap();
     let file = write(dir.path(), "x", "1");

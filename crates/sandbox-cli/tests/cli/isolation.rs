@@ -36,6 +36,23 @@ for line in open('/proc/self/status'):
     assert_eq!(seen, expected);
 }
 
+/// A call with three arguments leaves in the fourth what happens to be there.
+#[test]
+fn only_files_that_are_created_cannot_be_set_id() {
+    let code = "
+import ctypes, os
+libc = ctypes.CDLL(None, use_errno=True)
+def syscall(*words): return 'fails' if libc.syscall(*words) < 0 else 'works'
+OPENAT, FCHMOD, CWD = {'x86_64': (257, 91), 'aarch64': (56, 52)}[os.uname().machine] + (-100,)
+print(syscall(OPENAT, CWD, b'/etc/passwd', os.O_RDONLY, 0o6755), syscall(OPENAT, CWD, b'new', os.O_CREAT | os.O_WRONLY, 0o755))
+if os.uname().machine == 'x86_64': print(syscall(2, b'/etc/passwd', os.O_RDONLY, 0o4755))
+else: print('works')
+print(syscall(OPENAT, CWD, b'other', os.O_CREAT | os.O_WRONLY, 0o4755), syscall(OPENAT, CWD, b'.', os.O_TMPFILE | os.O_RDWR, 0o2755))
+print(syscall(FCHMOD, os.open('new', os.O_RDONLY), 0o4755), os.path.exists('other'))
+";
+    assert_eq!(stdout(code), "works works\nworks\nfails fails\nfails False");
+}
+
 #[test]
 fn programs_cannot_raise_their_priority() {
     let code = "

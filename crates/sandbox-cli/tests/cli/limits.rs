@@ -139,6 +139,26 @@ fn open_files() {
 }
 
 #[test]
+fn stack() {
+    let code = "import resource; resource.getrlimit(resource.RLIMIT_STACK)[0]";
+    assert_eq!(python(code, &[])["result"], (8 << 20).to_string());
+    assert_eq!(python(code, &["--stack", "1m"])["result"], (1 << 20).to_string());
+    let raised = "import resource as r; r.setrlimit(r.RLIMIT_STACK, (1 << 26, -1)); r.getrlimit(r.RLIMIT_STACK)[0]";
+    assert_eq!(python(raised, &[])["result"], (1 << 26).to_string(), "a program may raise it");
+    // A stack that may grow beyond the memory limit does not.
+    let deep = "int down(int n) { volatile char page[65536]; for (int at = 0; at < 65536; at += 4096) page[at] = 1; return n ? down(n - 1) + page[0] : 0; }";
+    let deep = |megabytes: u32| format!("{deep}\nint main(void) {{ return down(16 * {megabytes}) < 0; }}");
+    let c = |megabytes: u32, flags: &[&str]| {
+        let code = deep(megabytes);
+        result(&run(&[&["--json", "--timeout", "20s", "--lang", "c", "--code", &code], flags].concat()))
+    };
+    let overflow = c(32, &[]);
+    assert_eq!((&overflow["verdict"], &overflow["signal"]), (&"runtime_error".into(), &"SIGSEGV".into()));
+    assert_eq!(c(32, &["--stack", "64m"])["verdict"], "ok");
+    assert_eq!(c(128, &["--stack", "1g", "--memory", "64m"])["verdict"], "memory_limit");
+}
+
+#[test]
 fn file_size() {
     let code = "open('x', 'wb').write(b'x' * (4 << 20))";
     let result = python(code, &["--file-size", "1m"]);

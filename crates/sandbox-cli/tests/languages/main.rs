@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot continue should stop")]
 
 mod added;
+mod arguments;
 mod packages;
 mod projects;
 
@@ -20,7 +21,12 @@ fn main() {
     let added = LanguageDir::added();
     let flags = ["--runtimes".to_owned(), added.path().display().to_string()];
     trials.extend(every_language(&added, &flags));
-    let groups = [("added", added::TESTS), ("packages", packages::TESTS), ("projects", projects::TESTS)];
+    let groups = [
+        ("added", added::TESTS),
+        ("arguments", arguments::TESTS),
+        ("packages", packages::TESTS),
+        ("projects", projects::TESTS),
+    ];
     for (group, tests) in groups {
         trials.extend(tests.iter().map(|(name, test)| {
             Trial::test(format!("{group}::{name}"), move || {
@@ -57,14 +63,14 @@ fn run(case: &Case, flags: &[String]) -> Value {
     }
     let mut args = vec!["--json".to_owned(), "--lang".to_owned(), case.language.clone()];
     args.extend_from_slice(flags);
-    let mut flag = |name: &str, value: &str| args.extend([name.to_owned(), value.to_owned()]);
     match &case.code {
         Some(code) => {
-            flag("--code", code);
-            case.files.iter().for_each(|(name, _)| flag("--input", name));
+            args.extend(["--code".to_owned(), code.clone()]);
+            args.extend(case.files.iter().map(|(name, _)| format!("--input={name}")));
         }
-        None => flag("--file", "."),
+        None => args.push("--file=.".to_owned()),
     }
+    let mut flag = |name: &str, value: &str| args.extend([name.to_owned(), value.to_owned()]);
     case.packages.iter().for_each(|package| flag("--package", package));
     case.timeout.iter().for_each(|timeout| flag("--timeout", timeout));
     case.memory.iter().for_each(|memory| flag("--memory", memory));

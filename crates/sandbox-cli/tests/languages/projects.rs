@@ -18,6 +18,7 @@ pub(crate) const TESTS: &[(&str, fn())] = &[
     ("go_without_package_main_is_a_compile_error", go_without_package_main_is_a_compile_error),
     ("pasted_java_classes_run", pasted_java_classes_run),
     ("a_list_of_files_runs", a_list_of_files_runs),
+    ("other_sources_may_have_any_name", other_sources_may_have_any_name),
     ("a_file_keeps_its_name", a_file_keeps_its_name),
     ("link_errors_are_reported", link_errors_are_reported),
     ("a_custom_language_definition_works", a_custom_language_definition_works),
@@ -159,6 +160,39 @@ fn javascript_of_every_module_kind_runs() {
     }
     let value = run_files(&[], &["--lang", "js", "--code", "const f = async () => ({ a: [1, 2] }); f()"]);
     assert_eq!(value["result"], "{ a: [ 1, 2 ] }");
+    // What awaits at its top level has a value too, where it is clear which expression is the last.
+    let file = "#!/usr/bin/env node\nimport assert from 'assert'; console.log(await 1); 5";
+    assert_eq!(run_files(&[], &["--lang", "js", "--code", file])["result"], "1", "not of a module with imports");
+    for (code, value) in [
+        ("const a = await 1; a + 1", "2"),
+        ("await 5", "5"),
+        (
+            "const { basename } = require('path');\nconst a = await 'b';\n[basename('/x/y'), a]; // end\n// of it\n",
+            "[ 'y', 'b' ]",
+        ),
+        ("const p = await import('path')\np.basename('/a/b')", "'b'"),
+        ("const x = await 2\nx\n+ 1", "3"),
+        ("foo(); // see x; y\nfunction foo() {}\nawait 1", "1"),
+        ("const s = `a;\n${await 1}`\ns", "'a;\\n1'"),
+        ("const f = async () => 7; await 1; f()", "7"),
+        ("let o = await { a: 1 };\n({ ...o,\n  b: 2 })", "{ a: 1, b: 2 }"),
+    ] {
+        let result = run_files(&[], &["--lang", "js", "--code", code]);
+        assert_eq!((stdout(&result), &result["result"]), ("", &value.into()), "{code}");
+        if !code.contains("path") && !code.contains("x; y") {
+            let result = run_files(&[], &["--lang", "ts", "--code", code]);
+            assert_eq!((stdout(&result), &result["result"]), ("", &value.into()), "{code}");
+        }
+    }
+    for code in ["await f();\nfunction f() {}", "if (await 1) 2", "const a = await 1"] {
+        assert_eq!(run_files(&[], &["--lang", "js", "--code", code])["result"], "", "{code}");
+    }
+    let strict = run_files(&[], &["--lang", "js", "--code", "nowhere = await 1"]);
+    assert_eq!(strict["error"], "ReferenceError: nowhere is not defined");
+    let typed = run_files(&[], &["--lang", "ts", "--code", "for await (const x of [1, 2]) console.log(x as number)"]);
+    assert_eq!(stdout(&typed), "1\n2\n");
+    let wrong = run_files(&[], &["--lang", "ts", "--code", "const x: string = await 1;"]);
+    assert_eq!(wrong["verdict"], "compile_error", "{wrong:#}");
     let module = run_files(&[("x.mjs", "export default 1; console.log(typeof require)")], &["--file", "x.mjs"]);
     assert_eq!(stdout(&module), "undefined\n");
 }
@@ -184,6 +218,22 @@ fn pasted_java_classes_run() {
         let result = run_files(&[], &["--lang", "java", "--code", code]);
         assert_eq!(stdout(&result), "ok\n", "{code}");
     }
+    // Names beyond ASCII, and declarations that are not at the start of a line.
+    let main = "static void main(String[] a) { System.out.println(\"ok {\"); }";
+    for code in [
+        format!("public class Café {{ public {main} }}"),
+        format!("import java.util.*; public class Solution {{ public {main} }}"),
+        format!(
+            "/* a comment */ @Deprecated @SuppressWarnings({{\"a)\", \"b\"}}) final public class 解答 {{ public {main} }}"
+        ),
+        format!(
+            "class Helper {{ public static class Main {{ }} char c = '\\''; String s = \"\"\"\n public class No {{ \"\"\"; }} public class Π {{ public {main} }}"
+        ),
+        format!("record P(int x) {{ }} public interface Runs {{ {main} }}"),
+    ] {
+        let result = run_files(&[], &["--lang", "java", "--code", &code]);
+        assert_eq!(stdout(&result), "ok {\n", "{code}");
+    }
     let none = run_files(&[], &["--lang", "java", "--code", "class A { }"]);
     assert_eq!(none["verdict"], "compile_error", "{none:#}");
     assert!(none["error"].as_str().unwrap().contains("no class in Main.java has a method"), "{none:#}");
@@ -201,9 +251,31 @@ fn a_list_of_files_runs() {
     let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(2));
     assert!(
-        complaint.contains("ambiguous entry: the program could start in a.py, b.py; choose one with --entry"),
+        complaint.contains("ambiguous entry: the program could start in a.py, b.py; choose one as the entry"),
         "{complaint}"
     );
+}
+
+fn other_sources_may_have_any_name() {
+    let c = "int one(void) { return 1; }";
+    let main =
+        "#include <stdio.h>\nint one(void);\nint two(void);\nint main(void) { printf(\"%d\\n\", one() + two()); }";
+    let files = [("main.c", main), ("-O3 @x.c", c), ("my dir/@zwei ü.c", "int two(void) { return 2; }")];
+    assert_eq!(stdout(&project(&files)), "3\n");
+    let cpp = files.map(|(name, code)| (format!("{name}pp"), code));
+    let cpp: Vec<_> = cpp.iter().map(|(name, code)| (name.as_str(), *code)).collect();
+    assert_eq!(stdout(&project(&cpp)), "3\n");
+    let main = "package main\n\nfunc main() { println(\"\"); print(one) }\n";
+    let go = run_files(
+        &[("main.go", main), ("-race ü.go", "package main\n\nconst one = 1\n")],
+        &["--file", ".", "--entry", "main.go"],
+    );
+    assert_eq!((stdout(&go), &go["stderr"]), ("", &"\n1".into()));
+    let main = "class Main { public static void main(String[] a) { System.out.println(One.one); } }";
+    let java = project(&[("Main.java", main), ("-d @x ü.java", "class One { static int one = 1; }")]);
+    assert_eq!(stdout(&java), "1\n");
+    let wrong = project(&[("main.c", "int main(void) { return 0; }"), ("-my prog.c", "int x = y;")]);
+    assert_eq!(wrong["error"].as_str().unwrap(), "./-my prog.c:1:9: error: ‘y’ undeclared here (not in a function)");
 }
 
 fn a_file_keeps_its_name() {

@@ -47,14 +47,17 @@ impl Planner<'_> {
             limits: &request.limits,
             packages: install.is_some(),
             mode: request.run_mode(),
+            arguments: &request.interpreter_args,
             preload: &self.settings.preload,
             elsewhere: request.workdir.is_some(),
         };
-        let unsupported = || {
-            let what = if request.module.is_some() { "running a module by its name" } else { "restricted mode" };
-            RequestError::Unsupported { language: definition.name.clone(), what }
-        };
-        let mut command = runtime.run(&invocation).ok_or_else(unsupported)?;
+        definition.check_interpreter_arguments(&request.interpreter_args)?;
+        let unsupported = |what| RequestError::Unsupported { language: definition.name.clone(), what };
+        if request.restricted && !request.interpreter_args.is_empty() {
+            return Err(unsupported("restricted mode with interpreter arguments"));
+        }
+        let mode = if request.module.is_some() { "running a module by its name" } else { "restricted mode" };
+        let mut command = runtime.run(&invocation).ok_or_else(|| unsupported(mode))?;
         let zygote = zygote_for(request, runtime, &invocation, compile.is_some());
         if request.restricted && (install.is_some() || !request.volumes.is_empty() || request.module.is_some()) {
             let what = "restricted mode with packages, volumes or modules";
@@ -224,6 +227,11 @@ impl Planner<'_> {
         if packages.is_empty() && manifests.is_empty() {
             return Ok(None);
         }
+        if let Some(link) = manifests.iter().find(|file| file.is_link) {
+            // Its target is not among the files of the installation.
+            let what = format!("'{}' is a link; send the file itself", link.path.as_str());
+            return Err(RequestError::Package(what));
+        }
         let Some(StageCommand { mut command, mounts }) = runtime.install(&packages, variable)? else { return Ok(None) };
         use_proxy(&mut command);
         let indexes = hide_credentials(&mut command.env, &definition.pass).map_err(RequestError::Package)?;
@@ -276,8 +284,11 @@ impl Planner<'_> {
         install: Option<&ArtifactPlan>,
     ) -> Result<Option<ArtifactPlan>, RequestError> {
         let runtime = self.runtime;
-        let Some(stage) = runtime.compile(entry, install.is_some())? else { return Ok(None) };
-        let zygote = runtime.compiler_zygote(&stage);
+        let request = self.request;
+        let arguments = runtime.definition.compiler_arguments(request.standard.as_deref(), &request.compiler_args)?;
+        let Some(stage) = runtime.compile(entry, install.is_some(), &arguments)? else { return Ok(None) };
+        // One that waits knows the usual arguments only.
+        let zygote = if arguments.is_empty() { runtime.compiler_zygote(&stage) } else { None };
         let StageCommand { command, mounts } = stage;
         let owner = self.owner_of(ArtifactKind::Build);
         let mut key = CacheKey::new(runtime, &command, owner.as_deref());

@@ -8,7 +8,7 @@ use super::Definition;
 use crate::literals::Literals;
 
 /// Words that are replaced in a command.
-const PLACEHOLDERS: [&str; 10] = [
+const PLACEHOLDERS: [&str; 11] = [
     "{executable}",
     "{entry}",
     "{module}",
@@ -16,10 +16,14 @@ const PLACEHOLDERS: [&str; 10] = [
     "{runner}",
     "{runner_file}",
     "{heap}",
+    ARGUMENTS,
     "{zygote}",
     "{library}",
     "{preload}",
 ];
+
+/// Where the arguments for the interpreter are.
+const ARGUMENTS: &str = "{arguments}";
 
 impl Definition {
     /// Fails with the first value that is invalid.
@@ -66,6 +70,10 @@ impl Definition {
         for (name, argv) in [("run.argv", &self.run.argv)].into_iter().chain(others) {
             if argv.is_empty() {
                 return Err(format!("{name} is empty"));
+            }
+            let takes_arguments = ["run.argv", "run.plain"].contains(&name) && !self.run.arguments.is_empty();
+            if takes_arguments && !argv.iter().any(|word| word == ARGUMENTS) {
+                return Err(format!("run.arguments: {name} has no {ARGUMENTS}"));
             }
             let unknown = argv
                 .iter()

@@ -21,6 +21,7 @@ mod faults;
 mod gateway;
 mod hints;
 mod images;
+mod inputs;
 mod jobs;
 #[cfg(feature = "otlp")]
 mod otlp;
@@ -203,6 +204,7 @@ fn every_limit_has_a_cap() {
         ("output", "1g", "SANDBOX_MAX_OUTPUT"),
         ("open_files", "1048576", "SANDBOX_MAX_OPEN_FILES"),
         ("file_size", "1t", "SANDBOX_MAX_FILE_SIZE"),
+        ("stack", "1t", "SANDBOX_MAX_STACK"),
     ] {
         for path in ["/execute", "/v1/execute"] {
             let body = json!({"code": "1", "limits": {limit: value}}).to_string();

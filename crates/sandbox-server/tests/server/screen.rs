@@ -19,6 +19,20 @@ use crate::Server;
 /// `problem-codes`, a unit test of the server, has them too.
 const NOT_SHOWN: [&str; 5] = ["disk_full", "internal_error", "shutting_down", "storage_full", "unavailable"];
 
+/// A language whose package manager is not installed.
+const BARE: &str = r#"
+like = "bash"
+name = "bare"
+[packages]
+example = "x"
+pattern = "^x$"
+target = "/opt/packages"
+script = "true"
+[packages.tools.fetch]
+commands = ["no-such-fetcher"]
+missing = "install it"
+"#;
+
 /// A language whose toolchain no host has.
 const MISSING: &str = r#"
 name = "missing"
@@ -124,6 +138,7 @@ fn post(server: &Server, path: &str, headers: &[(&str, &str)], body: &Value) -> 
 fn problems_of_requests() -> Vec<Value> {
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("missing.toml"), MISSING).unwrap();
+    std::fs::write(dir.path().join("bare.toml"), BARE).unwrap();
     std::fs::set_permissions(dir.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
     let server = Server::start(&["--max-body", "64k", "--runtimes", dir.path().to_str().unwrap()]);
     let plain = |method: &str, path: &str, headers: &str| {
@@ -143,6 +158,7 @@ fn problems_of_requests() -> Vec<Value> {
         post(&server, "/execute", &[], &json!({"code": "1", "files": {"../x": ""}})),
         post(&server, "/execute", &[], &json!({"code": "1", "language": "pyhton"})),
         post(&server, "/execute", &[], &json!({"code": "1", "language": "missing"})),
+        post(&server, "/execute", &[], &json!({"code": "1", "language": "bare", "requirements": ["x"]})),
         post(&server, "/execute", &[], &json!({"code": "x".repeat(100_000)})),
         server.send(&[], "[".repeat(100).as_bytes()).1.1,
         server.send(&[("content-type", "text/plain")], b"x").1.1,

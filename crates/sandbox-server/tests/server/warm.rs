@@ -81,6 +81,29 @@ fn limits_above_the_defaults_of_a_zygote_apply() {
 }
 
 #[test]
+fn a_program_with_another_stack_starts_without_a_zygote() {
+    let servers = Pair::start();
+    let code = "import resource\nprint(resource.getrlimit(resource.RLIMIT_STACK)[0] >> 20)";
+    let usual = servers.compare("usual stack", "warm", &json!({"code": code}));
+    assert_eq!(usual["stdout"], "8\n");
+    let larger = servers.compare("larger stack", "ready", &json!({"code": code, "limits": {"stack": "64m"}}));
+    assert_eq!(larger["stdout"], "64\n");
+}
+
+#[test]
+fn a_program_with_arguments_of_the_interpreter_starts_without_a_zygote() {
+    let servers = Pair::start();
+    let code = "import sys\nprint(sys.flags.optimize, sys.argv)\n6 * 7";
+    let usual = servers.compare("no arguments", "warm", &json!({"code": code, "args": ["-O"]}));
+    assert_eq!((&usual["stdout"], &usual["result"]), (&"0 ['main.py', '-O']\n".into(), &"42".into()));
+    let request = json!({"code": code, "args": ["-O"], "interpreter_args": ["-OO"]});
+    let with = servers.compare("arguments", "ready", &request);
+    assert_eq!((&with["stdout"], &with["result"]), (&"2 ['main.py', '-O']\n".into(), &"42".into()));
+    let (status, problem) = servers.warm.post(&json!({"code": "1", "interpreter_args": ["-c"]}));
+    assert_eq!((status, &problem["field"]), (422, &"interpreter_args".into()), "{problem:#}");
+}
+
+#[test]
 fn python_programs_end_alike() {
     let servers = Pair::start();
     let programs = programs("python");
