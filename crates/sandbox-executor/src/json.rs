@@ -271,7 +271,7 @@ pub struct JsonTemplate {
     pub text: Option<Arc<str>>,
     /// Its variables.
     #[serde(default)]
-    #[cfg_attr(feature = "openapi", schema(value_type = BTreeMap<String, Object>))]
+    #[cfg_attr(feature = "openapi", schema(value_type = BTreeMap<String, Value>))]
     pub variables: Arc<BTreeMap<String, Value>>,
 }
 

@@ -113,10 +113,19 @@ pub(crate) async fn health(State(app): State<Arc<App>>, request: Request) -> Jso
     })
 }
 
+/// Check whether the server responds.
+#[utoipa::path(
+    get, path = "/livez", operation_id = "get_liveness", tag = "server",
+    responses((status = 200, description = "The process responds", body = String))
+)]
+pub(crate) async fn live() -> &'static str {
+    "ok\n"
+}
+
 /// Check whether the server is ready.
 #[utoipa::path(
     get, path = "/readyz", operation_id = "get_readiness", tag = "server",
-    responses((status = 200, description = "The server is ready"), (status = 503, description = "The server is not ready; the body lists the reasons"))
+    responses((status = 200, description = "The server is ready", body = String), (status = 503, description = "The server is not ready; the body lists the reasons", body = String))
 )]
 pub(crate) async fn ready(State(app): State<Arc<App>>) -> impl IntoResponse {
     match app.readiness.reasons(&app).await.as_slice() {

@@ -2,6 +2,7 @@
 //!
 //! The keeper is started first, before any configuration is read; the HTTP side comes after it and asks it for cells.
 
+mod answer_form;
 mod auth;
 mod backup;
 mod batch;
@@ -10,11 +11,13 @@ mod capacity;
 mod config;
 mod connections;
 mod descriptors;
+mod docs_page;
 mod drain;
 mod execute;
 mod follow;
 mod health;
 mod health_client;
+mod job_events;
 mod jobs;
 mod json_bounds;
 mod keeper_watch;

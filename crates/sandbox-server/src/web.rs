@@ -286,7 +286,7 @@ impl Guard {
             None | Some(b"none" | b"same-origin") => Ok(()),
             // A link on another page may lead to the page for people, which is the same for all.
             Some(_)
-                if request.uri().path() == "/docs"
+                if ["/", "/docs"].contains(&request.uri().path())
                     && word(&SEC_FETCH_MODE) == Some(b"navigate")
                     && word(&SEC_FETCH_DEST) == Some(b"document") =>
             {
