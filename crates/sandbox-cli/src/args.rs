@@ -503,7 +503,7 @@ impl Args for LimitOptions {
     fn augment_args(command: Command) -> Command {
         command.args(LIMITS.iter().map(|limit| {
             let flag = Arg::new(limit.flag).long(limit.flag).value_name(limit.value_name()).help(limit.flag_help());
-            flag.short(limit.short).allow_hyphen_values(true).help_heading("Limits")
+            flag.short(limit.short).aliases(limit.flag_alias).allow_hyphen_values(true).help_heading("Limits")
         }))
     }
 
