@@ -19,8 +19,8 @@ use tokio::task::JoinSet;
 use tokio_stream::StreamExt;
 use tokio_stream::wrappers::ReceiverStream;
 
+use self::ordered::ArrayProgress;
 pub(crate) use self::ordered::BatchItem;
-use self::ordered::Progress;
 use crate::answer_form::{AnswerForm, FormOptions};
 use crate::auth::Client;
 use crate::body::{Body, check, read};
@@ -169,7 +169,7 @@ pub(crate) async fn batch(
     let (sender, receiver) = tokio::sync::mpsc::channel(1);
     let messages = ReceiverStream::new(receiver);
     let (response, progress) = match form {
-        AnswerForm::Stream => (streams::respond(messages.map(Message::item), place), Progress::unbounded()),
+        AnswerForm::Stream => (streams::respond(messages.map(Message::item), place), ArrayProgress::unbounded()),
         AnswerForm::Json => ordered::respond(messages, place, 2 * app.slots.capacity()),
     };
     tokio::spawn(async move {
@@ -224,7 +224,7 @@ fn remember(failure: &BuildFailure, input: &BatchInput, result: &Arc<RunResult>)
 }
 
 /// Runs all, as slots become free. When the client goes away, the runs in progress are dropped, which ends them.
-async fn drive(app: Arc<App>, work: Work, out: Out, mut progress: Progress) {
+async fn drive(app: Arc<App>, work: Work, out: Out, mut progress: ArrayProgress) {
     let mut runs = JoinSet::new();
     let work = Arc::new(work);
     let failure = BuildFailure::default();

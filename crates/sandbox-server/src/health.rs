@@ -73,7 +73,7 @@ struct Details {
 /// If API keys are set, details need the scope `metrics`.
 #[utoipa::path(get, path = "/health", operation_id = "get_health", tag = "server", responses((status = 200, description = "The state of the server", body = Health)))]
 pub(crate) async fn health(State(app): State<Arc<App>>, request: Request) -> Json<Health> {
-    let client = app.keys.check(request.headers(), peer(&request));
+    let client = app.keys().check(request.headers(), peer(&request));
     drop(request);
     let pool = app.service.pool_statistics();
     let details = if client.is_ok_and(|client| client.may(Scope::Metrics).is_ok()) {

@@ -12,7 +12,8 @@ use crate::state::App;
 
 /// A language that this server knows.
 #[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct Language {
+#[schema(as = Language)]
+pub(crate) struct ServedLanguage {
     /// The name of the language.
     name: String,
     /// Other names of the language.
@@ -35,12 +36,12 @@ pub(crate) struct Language {
 /// List languages and their toolchains.
 #[utoipa::path(
     get, path = "/v1/languages", operation_id = "list_languages", tag = "server",
-    responses((status = 200, description = "Languages and their toolchains", body = Vec<Language>))
+    responses((status = 200, description = "Languages and their toolchains", body = Vec<ServedLanguage>))
 )]
-pub(crate) async fn languages(State(app): State<Arc<App>>) -> Json<Vec<Language>> {
+pub(crate) async fn languages(State(app): State<Arc<App>>) -> Json<Vec<ServedLanguage>> {
     let preparations = app.service.preparations();
     let state = |name: &str| preparations.get(name).map_or("ready", PreparationState::name);
-    let list = app.service.languages().map(|(definition, runtime)| Language {
+    let list = app.service.languages().map(|(definition, runtime)| ServedLanguage {
         name: definition.name.clone(),
         aliases: definition.aliases.clone(),
         extensions: definition.extensions.clone(),

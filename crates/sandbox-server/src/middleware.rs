@@ -31,7 +31,7 @@ pub(crate) async fn authorize(
     next: Next,
 ) -> Response {
     let peer = peer(&request);
-    let allowed = app.keys.check(request.headers(), peer).and_then(|client: Arc<Client>| {
+    let allowed = app.keys().check(request.headers(), peer).and_then(|client: Arc<Client>| {
         let address = || peer.map(network).unwrap_or_default();
         let client_id = client.name.as_ref().map_or_else(address, |name| format!("key {name}"));
         app.rate.count(&client_id, client.rate)?;

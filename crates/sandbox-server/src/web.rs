@@ -305,7 +305,7 @@ impl Guard {
 
 /// Refuses what a page of another origin could have sent, where no key is needed.
 pub(crate) async fn guard(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
-    if app.keys.is_open()
+    if app.keys().is_open()
         && let Err(problem) = app.guard.check(&request)
     {
         return problem.into_response();

@@ -37,9 +37,9 @@ pub(crate) struct BatchItem {
 }
 
 /// How far the array has been written, for the runs that would get too far ahead of it.
-pub(super) struct Progress(Option<(watch::Receiver<usize>, usize)>);
+pub(super) struct ArrayProgress(Option<(watch::Receiver<usize>, usize)>);
 
-impl Progress {
+impl ArrayProgress {
     /// The progress of an answer that takes results in any order.
     pub(super) fn unbounded() -> Self {
         Self(None)
@@ -55,7 +55,7 @@ impl Progress {
 }
 
 /// Answers with the array.
-pub(super) fn respond<S>(messages: S, place: Reservation, window: usize) -> (Response, Progress)
+pub(super) fn respond<S>(messages: S, place: Reservation, window: usize) -> (Response, ArrayProgress)
 where
     S: Stream<Item = Message> + Unpin + Send + 'static,
 {
@@ -63,7 +63,7 @@ where
     let array = Array { messages, written, early: BTreeMap::new(), last: None, ended: false, _place: place };
     let mut response = Response::new(Body::from_stream(array));
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    (response, Progress(Some((progress, window.max(1)))))
+    (response, ArrayProgress(Some((progress, window.max(1)))))
 }
 
 /// The array, in pieces: one for each result.

@@ -49,6 +49,7 @@ fn finish_schemas(schemas: &mut Map<String, Value>) {
         remove_defaults(schema);
     }
     merge_details(schemas);
+    rename_packages(&mut schemas["JsonRequest"]["properties"]);
     // Every field that a result always has: serde writes it even if it is empty.
     for (name, written) in [
         ("RunResult", json!(RunResult::default())),
@@ -116,6 +117,15 @@ fn merge_details(schemas: &mut Map<String, Value>) {
         merged["properties"][name] = field.clone();
     }
     *health = merged;
+}
+
+/// Lists packages under their name and, as requests are stored and shown, under the older one.
+fn rename_packages(fields: &mut Value) {
+    let older = &mut fields["requirements"];
+    let packages = older.clone();
+    older["description"] = "Older name of `packages`.".into();
+    older["deprecated"] = true.into();
+    fields["packages"] = packages;
 }
 
 /// Names the scope that a key needs.

@@ -22,6 +22,7 @@ mod faults;
 mod gateway;
 mod images;
 mod jobs;
+mod operators;
 #[cfg(feature = "otlp")]
 mod otlp;
 mod owners;
@@ -200,7 +201,7 @@ fn every_limit_has_a_cap() {
         ("cpus", "1024", "SANDBOX_MAX_CPUS"),
         ("processes", "101", "SANDBOX_MAX_PROCESSES"),
         ("disk", "1t", "SANDBOX_MAX_DISK"),
-        ("output", "1g", "SANDBOX_MAX_OUTPUT"),
+        ("output", "1g", "SANDBOX_MAX_OUTPUT_LIMIT"),
         ("open_files", "1048576", "SANDBOX_MAX_OPEN_FILES"),
         ("file_size", "1t", "SANDBOX_MAX_FILE_SIZE"),
     ] {
@@ -216,7 +217,9 @@ fn every_limit_has_a_cap() {
     let mut command = Command::new(env!("CARGO_BIN_EXE_sandbox-server"));
     let printed = command.arg("--print-config").env("SANDBOX_MAX_DISK", "unlimited").output().unwrap();
     let printed = String::from_utf8_lossy(&printed.stdout).into_owned();
-    for line in ["SANDBOX_MAX_TIMEOUT = \"5m\" # default", "SANDBOX_MAX_DISK = \"unlimited\" # environment"] {
+    for line in
+        ["SANDBOX_MAX_TIMEOUT = \"5m\" # default", "SANDBOX_MAX_DISK = \"unlimited\" # variable SANDBOX_MAX_DISK"]
+    {
         assert!(printed.contains(line), "{printed}");
     }
 }
