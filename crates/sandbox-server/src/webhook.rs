@@ -248,6 +248,25 @@ mod tests {
     }
 
     #[test]
+    fn a_plain_secret_is_the_same_as_its_base64_in_a_library() {
+        let plain = "at least 16 characters";
+        let encoded = format!("whsec_{}", STANDARD.encode(plain));
+        assert_eq!(sign(plain, "id", "1", "{}"), sign(&encoded, "id", "1", "{}"));
+    }
+
+    #[test]
+    fn advice_is_given_where_the_operator_can_help() {
+        let name = |url: &str| target(url).expect("valid");
+        let (host, port) = name("http://[::1]:9000/x");
+        let why = format!("{host}: its address is not public");
+        assert_eq!(advice(&why, &host, port), "; the operator can allow it with SANDBOX_WEBHOOK_ALLOW=[::1]:9000");
+        let (host, port) = name("http://localhost:9000/x");
+        let why = "localhost: cannot be resolved to a public address";
+        assert_eq!(advice(why, &host, port), "; the operator can allow it with SANDBOX_WEBHOOK_ALLOW=localhost:9000");
+        assert_eq!(advice("localhost:9000 is refused by the operator", &host, port), "");
+    }
+
+    #[test]
     fn no_owner_takes_all_deliveries() {
         let deliveries = Arc::new(Deliveries::default());
         let owner = |number: usize| Some(number.to_string());
