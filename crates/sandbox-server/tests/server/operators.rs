@@ -179,3 +179,25 @@ fn a_keeper_that_is_stuck_is_not_waited_for_without_end() {
     assert!(status == 500 && detail.contains("no cell was ready within 20s"), "{problem:#}");
     eventually("it works again", || server.post(&json!({"code": "1"})).0 == 200);
 }
+
+#[test]
+fn a_server_on_a_terminal_ends_when_the_terminal_is_closed() {
+    if !needs::program("script") {
+        return;
+    }
+    let data = tempfile::tempdir().unwrap();
+    std::fs::set_permissions(data.path(), PermissionsExt::from_mode(0o755)).unwrap();
+    let program = env!("CARGO_BIN_EXE_sandbox-server");
+    let server = format!("exec {program} --http-host 127.0.0.1 --http-port 0 --cold");
+    let mut command = Command::new("script");
+    command.args(["-qec", &server, "/dev/null"]).env("SANDBOX_DATA_DIR", data.path().join("data"));
+    command.env("SANDBOX_PREPARE", "none").stdin(Stdio::null()).stdout(Stdio::piped());
+    let mut child = GuardedChild(command.spawn().unwrap());
+    let mut log = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
+    assert!(log.any(|line| line.contains("listening")), "it serves");
+    let all = descendants(child.id());
+    let server = all.iter().find(|(_, name)| name.starts_with("sandbox-server")).expect("the server");
+    kill_process(Pid::from_raw(i32::try_from(*server.0).unwrap()).unwrap(), Signal::HUP).unwrap();
+    assert!(log.any(|line| line.contains("shutting down")), "it ends in order");
+    assert!(child.wait().unwrap().success());
+}
