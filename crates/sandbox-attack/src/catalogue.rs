@@ -169,8 +169,7 @@ fn set(attack: &mut Attack, key: &str, value: &'static str) -> Result<(), String
         "limits" => {
             for pair in value.split_whitespace() {
                 let (name, value) = pair.split_once('=').ok_or("limits are name=value")?;
-                let info = sandbox_base::limits::TABLE.iter().find(|info| info.name == name);
-                let kind = info.ok_or_else(|| format!("unknown limit '{name}'"))?.kind;
+                let kind = LimitKind::by_name(name).ok_or_else(|| format!("unknown limit '{name}'"))?;
                 attack.limits.push((kind, kind.parse(value).map_err(|error| error.to_string())?));
             }
         }

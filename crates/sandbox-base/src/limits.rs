@@ -38,7 +38,7 @@ pub enum LimitKind {
     /// Size of a single file.
     FileSize,
     /// Bytes of the files in a result.
-    FilesSize,
+    OutputSize,
     /// Stack of a process's first thread, and of others that do not choose a size.
     Stack,
 }
@@ -91,10 +91,10 @@ impl LimitKind {
         &TABLE[self as usize]
     }
 
-    /// The limit with this name in requests.
+    /// The limit with this name, or older name, in requests.
     #[must_use]
     pub fn by_name(name: &str) -> Option<Self> {
-        TABLE.iter().find(|info| info.name == name).map(|info| info.kind)
+        TABLE.iter().find(|info| info.name == name || info.alias == Some(name)).map(|info| info.kind)
     }
 
     /// Reads a value in this limit's unit.
@@ -147,6 +147,18 @@ impl LimitKind {
 }
 
 impl LimitInfo {
+    /// The variables that set the default: the one to use, and an older one.
+    pub fn default_variables(&self) -> impl Iterator<Item = String> {
+        let older = self.alias.map(|alias| format!("SANDBOX_{}", alias.to_ascii_uppercase()));
+        std::iter::once(self.default_variable.to_owned()).chain(older)
+    }
+
+    /// The variables that set the cap: the one to use, and an older one.
+    pub fn cap_variables(&self) -> impl Iterator<Item = String> {
+        let older = self.alias.map(|alias| format!("SANDBOX_MAX_{}", alias.to_ascii_uppercase()));
+        std::iter::once(self.cap_variable.to_owned()).chain(older)
+    }
+
     /// Its help as a flag.
     #[must_use]
     pub fn flag_help(&self) -> String {
@@ -359,8 +371,8 @@ impl Limits {
 
     /// Bytes of all files in a result.
     #[must_use]
-    pub fn files_size(&self) -> u64 {
-        self.value(LimitKind::FilesSize)
+    pub fn output_size(&self) -> u64 {
+        self.value(LimitKind::OutputSize)
     }
 
     /// Bytes of the stack with which a process starts.
@@ -424,6 +436,13 @@ mod tests {
                 assert!((info.least..=info.most).contains(&default), "{}", info.name);
             }
             assert_eq!(LimitKind::by_name(info.name), Some(info.kind));
+            assert_eq!(info.flag, info.name.replace('_', "-"), "one name on every face");
+            let variable = info.name.to_ascii_uppercase();
+            assert_eq!(info.default_variable, format!("SANDBOX_{variable}"));
+            assert_eq!(info.cap_variable, format!("SANDBOX_MAX_{variable}"));
+            if let Some(alias) = info.alias {
+                assert_eq!(LimitKind::by_name(alias), Some(info.kind));
+            }
         }
         assert!(Limits::default().is_valid());
     }

@@ -606,7 +606,8 @@ impl Args for LimitOptions {
         command.args(LIMITS.iter().map(|limit| {
             let flag = Arg::new(limit.flag).long(limit.flag).value_name(limit.value_name()).help(limit.flag_help());
             let is_usual = matches!(limit.kind, LimitKind::WallTime | LimitKind::Memory);
-            flag.short(limit.short).allow_hyphen_values(true).help_heading("Limits").hide_short_help(!is_usual)
+            let flag = flag.short(limit.short).aliases(limit.flag_alias).allow_hyphen_values(true);
+            flag.help_heading("Limits").hide_short_help(!is_usual)
         }))
     }
 

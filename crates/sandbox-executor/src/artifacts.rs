@@ -20,7 +20,7 @@ use crate::preparation::{Preparation, PreparationState};
 use crate::warm_start::prestart_for_compiler;
 
 use crate::result::{CompileResult, RunResult, Verdict, seconds, text};
-use crate::stage::{Input, Stage, StageEnd, failure};
+use crate::stage::{Input, Stage, StageEnd, failure, longest_creation};
 use crate::status_line::StatusLine;
 use crate::verdict::{Evidence, judge};
 
@@ -191,6 +191,7 @@ impl<'a> Execution<'a> {
             collect: Some(FileCaps { count: 0, bytes: 0 }),
             // What is made may be large, and its size and the time for it are the operator's.
             patience: artifact.cell.limits.wall_time(),
+            creation: longest_creation(&self.host.settings.backend),
             address_policy: &artifact.address_policy,
             last: false,
         };

@@ -24,7 +24,7 @@ use crate::preparation::{Preparation, Preparations};
 use crate::request::{Request, Source};
 use crate::result::{CompileResult, Metrics, OmittedFile, Phases, RunResult, Status, Verdict, seconds, text};
 use crate::settings::Settings;
-use crate::stage::{Input, Stage, StageEnd, StageError, Stream, failure};
+use crate::stage::{Input, Stage, StageEnd, StageError, Stream, failure, longest_creation};
 use crate::template::{Rendered, guard};
 use crate::verdict::{Evidence, judge};
 use crate::volumes::NamedVolume;
@@ -288,6 +288,7 @@ impl Execution<'_> {
             input,
             collect: collects.then(|| plan.collect.unwrap_or(FileCaps { count: 0, bytes: 0 })),
             patience: COLLECT + Duration::from_secs(named_bytes / COLLECT_RATE),
+            creation: longest_creation(&self.host.settings.backend),
             address_policy: &plan.address_policy,
             last: self.last,
         };

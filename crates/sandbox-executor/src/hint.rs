@@ -121,7 +121,7 @@ impl Advisor<'_> {
     pub(crate) fn after_collection(&self, omitted: &[OmittedFile]) -> Option<String> {
         let lacks = |why| omitted.iter().any(|file| file.why == why);
         if lacks(Omission::TooLarge) {
-            return Some(self.raise(LimitKind::FilesSize));
+            return Some(self.raise(LimitKind::OutputSize));
         }
         let most = self.settings.files;
         lacks(Omission::TooMany)

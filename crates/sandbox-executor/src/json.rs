@@ -80,11 +80,12 @@ pub struct JsonRequest {
     #[serde(skip_serializing_if = "BTreeMap::is_empty", deserialize_with = "bounded::map::<_, _, { bounded::FEW }>")]
     #[cfg_attr(feature = "openapi", schema(required = false, schema_with = limits_schema))]
     pub limits: BTreeMap<String, Quantity>,
-    /// Another name for `limits.wall_time`.
+    /// Older name of `timeout`.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(deprecated))]
     pub timeout_seconds: Option<Quantity>,
-    /// Another name for `limits.wall_time`.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// The same as `limits.timeout`.
+    #[serde(alias = "wall_time", skip_serializing_if = "Option::is_none")]
     pub timeout: Option<Quantity>,
     /// Network access of the program.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -143,12 +144,14 @@ fn limits_schema() -> utoipa::openapi::Object {
     use utoipa::openapi::schema::{AdditionalProperties, ObjectBuilder};
     let object = ObjectBuilder::new().description(Some("Limits of the run, by name."));
     let object = object.additional_properties(Some(AdditionalProperties::FreeForm(false)));
-    let object = TABLE.iter().fold(object, |object, limit| {
+    let quantity = |description: String| {
         let mut quantity = Ref::from_schema_name("Quantity");
-        quantity.description = limit.flag_help();
-        object.property(limit.name, quantity)
-    });
-    object.build()
+        quantity.description = description;
+        quantity
+    };
+    let object = TABLE.iter().fold(object, |object, limit| object.property(limit.name, quantity(limit.flag_help())));
+    let older = TABLE.iter().filter_map(|limit| Some((limit.alias?, format!("Older name of `{}`.", limit.name))));
+    older.fold(object, |object, (alias, help)| object.property(alias, quantity(help))).build()
 }
 
 /// The webhook to call when a job ends.
@@ -322,7 +325,7 @@ pub struct JsonTemplate {
     pub text: Option<Arc<str>>,
     /// Its variables.
     #[serde(default)]
-    #[cfg_attr(feature = "openapi", schema(value_type = BTreeMap<String, Object>))]
+    #[cfg_attr(feature = "openapi", schema(value_type = BTreeMap<String, Value>))]
     pub variables: Arc<BTreeMap<String, Value>>,
 }
 
@@ -407,6 +410,10 @@ impl JsonRequest {
                 let known: Vec<_> = TABLE.iter().map(|info| info.name).collect();
                 at(format!("limits.{}", shorten(name)))(format!("unknown limit: expected one of {}", known.join(", ")))
             })?;
+            let twice = given.iter().find(|(field, known, _)| *known == kind && field.starts_with("limits."));
+            if let Some((other, ..)) = twice {
+                return Err(at(format!("limits.{name}"))(format!("is another name of {other}; give one of them")));
+            }
             given.push((format!("limits.{name}"), kind, value));
         }
         for (field, kind, value) in given {
@@ -526,6 +533,26 @@ mod tests {
 
     fn python() -> Definition {
         sandbox_runtimes::Registry::shipped().expect("valid").by_name("python").expect("known").clone()
+    }
+
+    #[test]
+    fn limits_have_one_name_and_some_an_older_one() {
+        let limits = |limits: serde_json::Value| {
+            let request: JsonRequest = serde_json::from_value(json!({"code": "1", "limits": limits})).expect("valid");
+            let made = request.into_request(&python(), &Settings::default());
+            made.map(|request| request.limits).map_err(|error| error.to_string())
+        };
+        let names = json!({"timeout": "2s", "processes": 3, "output_limit": "4k"});
+        let older = json!({"wall_time": "2s", "pids": 3, "output": "4k"});
+        assert_eq!(limits(names.clone()), limits(older));
+        assert_eq!(limits(names).map(|limits| limits.processes()), Ok(3));
+        let error = limits(json!({"pids": 0})).expect_err("refused");
+        assert!(error.starts_with("limits.pids: process limit 0"), "as it was given: {error}");
+        let error = limits(json!({"pids": 1, "processes": 2})).expect_err("refused");
+        assert_eq!(error, "limits.processes: is another name of limits.pids; give one of them");
+        let request = json!({"code": "1", "wall_time": "2s", "packages": ["six"]});
+        let request: JsonRequest = serde_json::from_value(request).expect("valid");
+        assert_eq!((request.timeout.is_some(), request.requirements.len()), (true, 1));
     }
 
     #[test]

@@ -211,7 +211,7 @@ impl Request {
             required: self.required,
             ..CellSpec::new()
         };
-        let collect = self.collect.then(|| FileCaps { count: settings.files, bytes: self.limits.files_size() });
+        let collect = self.collect.then(|| FileCaps { count: settings.files, bytes: self.limits.output_size() });
         let mut plan = match (&self.source, runtime) {
             (Source::Program { argv, mount }, _) => {
                 cell.mounts.extend(mount.clone());

@@ -63,7 +63,7 @@ impl Verdict {
             LimitKind::Output => Self::OutputLimit,
             LimitKind::Disk | LimitKind::Inodes | LimitKind::FileSize => Self::DiskLimit,
             LimitKind::Processes => Self::ProcessLimit,
-            LimitKind::OpenFiles | LimitKind::Cpus | LimitKind::FilesSize | LimitKind::Stack => Self::RuntimeError,
+            LimitKind::OpenFiles | LimitKind::Cpus | LimitKind::OutputSize | LimitKind::Stack => Self::RuntimeError,
         }
     }
 

@@ -4,10 +4,11 @@
 use std::collections::BTreeMap;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
 
 use sandbox_backends::Backend;
+use sandbox_base::limits::{Caps, Limits};
 use sandbox_cell::{CellSpec, Failure, ServiceFiles, Sources, WindowSize};
 use sandbox_images::{Image, ImageStore};
 use sandbox_pool::{PoolStatistics, WarmStart};
@@ -32,6 +33,8 @@ use crate::toolchains::Toolchains;
 pub struct RunService {
     executor: Executor,
     settings: Settings,
+    /// The settings for new requests: the same but for limits, which the operator may change.
+    for_requests: RwLock<Arc<Settings>>,
     registry: Registry,
     /// Made when it is first needed.
     store: OnceLock<ArtifactStore>,
@@ -163,7 +166,19 @@ impl RunService {
         let (store, toolchains) = (OnceLock::new(), Toolchains::new(&settings));
         let images = settings.data_dir.as_deref().map(ImageStore::new);
         let preparations = Preparations::default();
-        Self { executor, settings, registry, store, toolchains, preparations, images, variables, renderer }
+        let for_requests = RwLock::new(Arc::new(settings.clone()));
+        Self {
+            executor,
+            settings,
+            for_requests,
+            registry,
+            store,
+            toolchains,
+            preparations,
+            images,
+            variables,
+            renderer,
+        }
     }
 
     /// Where what is made once is kept: in the data directory, or as long as this process runs.
@@ -199,10 +214,10 @@ impl RunService {
 
     /// Confines this process, which must have a single thread: it opens what its toolchains consist of, what it makes once,
     /// and `data_dir`, and the keeper does the rest.
-    pub fn confine_service(&self, data_dir: &Path) -> Result<(), Failure> {
+    pub fn confine_service(&self, data_dir: &Path, configuration: Vec<PathBuf>) -> Result<(), Failure> {
         let toolchains = self.toolchain_files();
         let certificates = std::env::var_os("SSL_CERT_FILE").map(PathBuf::from);
-        let own = [self.renderer.clone()].into_iter().chain(certificates);
+        let own = [self.renderer.clone()].into_iter().chain(certificates).chain(configuration);
         let readable = toolchains.into_iter().chain(own).chain(self.settings.volume_paths.iter().cloned());
         let writable = vec![self.store()?.root(), data_dir.to_owned()];
         sandbox_cell::confine_service(&ServiceFiles { readable: readable.collect(), writable })
@@ -355,6 +370,16 @@ impl RunService {
         &self.settings
     }
 
+    /// Changes the default limits and the caps for requests from now on. Requests that were checked before keep theirs.
+    pub fn set_limits(&self, defaults: Limits, caps: Caps) {
+        let changed = Arc::new(Settings { defaults, caps, ..self.settings.clone() });
+        *self.for_requests.write().unwrap_or_else(PoisonError::into_inner) = changed;
+    }
+
+    fn for_requests(&self) -> Arc<Settings> {
+        Arc::clone(&self.for_requests.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
     /// Languages and their toolchains or what is missing.
     pub fn languages(&self) -> impl Iterator<Item = (&Definition, Result<Arc<Runtime>, Missing>)> {
         self.registry.all().map(|definition| (definition, self.toolchains.on_host(definition)))
@@ -370,7 +395,7 @@ impl RunService {
         let definition = self.language(json.language())?;
         let (image, stdin) = (json.image.take(), json.stdin.take().map(JsonInput::into_bytes).transpose());
         let stdin = stdin.map_err(|why| FieldError { field: "stdin".to_owned(), why })?;
-        let mut request = json.into_request(definition, &self.settings)?;
+        let mut request = json.into_request(definition, &self.for_requests())?;
         request.owner = owner.map(str::to_owned);
         request.image = image.map(|name| self.image(&name)).transpose()?;
         let input = stdin.filter(|bytes| !bytes.is_empty()).map_or(Input::Empty, Input::Bytes);
@@ -399,7 +424,7 @@ impl RunService {
         let resolved = Resolved::new(&request, &self.settings, &self.variables)?;
         // Only a plan shows that packages, entry, network and volumes are valid. A template changes none of them, so that the
         // plan of the code without it is refused for the same reasons.
-        let plan = request.plan(runtime.as_deref(), &self.settings, &resolved)?;
+        let plan = request.plan(runtime.as_deref(), &self.for_requests(), &resolved)?;
         let work = match request.template {
             Some(_) => PendingWork::Template(Box::new((request, runtime, resolved))),
             None => PendingWork::Plan(Box::new(plan)),
@@ -483,7 +508,7 @@ impl RunService {
                         return Ok(Executor::cancel_early(runtime.as_ref().map(named), queued, observer));
                     }
                 }
-                request.plan(runtime.as_deref(), &self.settings, &resolved)?
+                request.plan(runtime.as_deref(), &self.for_requests(), &resolved)?
             }
         };
         #[cfg(feature = "canary")]

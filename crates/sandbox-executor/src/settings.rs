@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 
 use sandbox_backends::Backend;
-use sandbox_base::limits::{Caps, LimitError, LimitKind, Limits, TABLE};
+use sandbox_base::limits::{Caps, LimitError, LimitInfo, LimitKind, Limits, TABLE};
 use sandbox_cell::{Layer, LayerSet};
 use sandbox_network::{DenyList, HostRule};
 
@@ -190,21 +190,23 @@ impl Settings {
             }
         };
         // Caps before defaults, which must respect them.
-        for info in TABLE {
-            if let Some(text) = get(info.cap_variable).filter(|text| text.trim() != UNLIMITED) {
+        let cap = |info: &LimitInfo| info.cap_variables().find_map(|name| get(&name).map(|text| (name, text)));
+        for info in &TABLE {
+            if let Some((name, text)) = cap(info).filter(|(_, text)| text.trim() != UNLIMITED) {
                 let lowered = info.kind.parse(&text).and_then(|value| settings.caps.lower(info.kind, value));
-                note(info.cap_variable, lowered);
+                note(&name, lowered);
             }
         }
-        for info in TABLE {
-            if let Some(text) = get(info.default_variable) {
+        for info in &TABLE {
+            let default = info.default_variables().find_map(|name| get(&name).map(|text| (name, text)));
+            if let Some((name, text)) = default {
                 let set = info.kind.parse(&text);
                 let set = set.and_then(|value| settings.defaults.set(info.kind, value, &settings.caps));
-                note(info.default_variable, set);
+                note(&name, set);
             }
         }
         settings.defaults.clamp(&settings.caps);
-        for kind in TABLE.map(|info| info.kind).into_iter().filter(|kind| get(kind.info().cap_variable).is_none()) {
+        for kind in TABLE.iter().filter(|info| cap(info).is_none()).map(|info| info.kind) {
             let default = settings.defaults.get(kind).unwrap_or_default();
             note(kind.info().cap_variable, settings.caps.lower(kind, usual.most(kind).max(default)));
         }
@@ -243,10 +245,12 @@ mod tests {
         let settings = read(&[
             ("SANDBOX_TIMEOUT", "500ms"),
             ("SANDBOX_MAX_MEMORY", "64m"),
+            ("SANDBOX_PIDS", "7"),
+            ("SANDBOX_MAX_OUTPUT", "2m"),
             ("SANDBOX_REQUIRE", "memory, landlock"),
             ("SANDBOX_COMPILE_TIMEOUT", "5s"),
             ("SANDBOX_INSTALL_DISK", "1g"),
-            ("SANDBOX_FILES_SIZE", "1m"),
+            ("SANDBOX_OUTPUT_SIZE", "1m"),
             ("SANDBOX_VOLUME_PATHS", "/srv:/data"),
             ("SANDBOX_MAX_NETWORK", "allowlist"),
             ("SANDBOX_NETWORK_ALLOW", "10.0.0.1, db.internal:5432"),
@@ -258,12 +262,14 @@ mod tests {
         .expect("valid");
         assert_eq!(settings.defaults.wall_time().as_millis(), 500);
         assert_eq!(settings.caps.most(LimitKind::Memory), 64 << 20);
+        let older = (settings.defaults.processes(), settings.caps.most(LimitKind::Output));
+        assert_eq!(older, (7, 2 << 20), "older names");
         assert_eq!(settings.defaults.memory(), 64 << 20);
         assert!(settings.required().contains(Layer::Memory) && settings.required().contains(Layer::User));
         assert_eq!(settings.data_dir, Some("/home/u/.cache/sandbox-run".into()));
         assert_eq!(settings.compile.wall_time().as_secs(), 5);
         assert_eq!((settings.install.disk(), settings.compile.disk()), (1 << 30, 2 << 30));
-        assert_eq!((settings.files, settings.defaults.files_size()), (1_000, 1 << 20));
+        assert_eq!((settings.files, settings.defaults.output_size()), (1_000, 1 << 20));
         assert_eq!(settings.max_network, NetworkMode::Allowlist);
         assert_eq!((settings.network_allow.len(), settings.install_hosts.map_or(0, |hosts| hosts.len())), (2, 1));
         assert_eq!((settings.sharing, settings.preload.join(" ").as_str()), (Sharing::Packages, "mylib other_lib"));
@@ -304,6 +310,7 @@ mod tests {
     fn all_mistakes_are_listed_at_once() {
         let error = read(&[
             ("SANDBOX_TIMEOUT", "0"),
+            ("SANDBOX_PIDS", "none"),
             ("SANDBOX_MAX_DISK", "lots"),
             ("SANDBOX_REQUIRE", "moat"),
             ("SANDBOX_MAX_NETWORK", "all"),
@@ -313,9 +320,10 @@ mod tests {
             ("SANDBOX_PRELOAD", "os;evil"),
         ])
         .expect_err("refused");
-        assert_eq!(error.0.len(), 8, "{error}");
+        assert_eq!(error.0.len(), 9, "{error}");
         let text = error.to_string();
         assert!(text.contains("SANDBOX_TIMEOUT: time limit 0s is below the minimum"), "{text}");
+        assert!(text.contains("SANDBOX_PIDS: invalid process limit"), "the name that was used: {text}");
         assert!(text.contains("unknown isolation layer 'moat'"), "{text}");
     }
 }

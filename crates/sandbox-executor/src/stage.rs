@@ -12,6 +12,8 @@ use rustix::fs::{OFlags, fcntl_setfl};
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::termios::{Winsize, tcsetwinsize};
+use sandbox_backends::Backend;
+use sandbox_base::units::format_duration;
 use sandbox_base::wait::{is_readable, timespec};
 use sandbox_base::{LimitKind, reason};
 use sandbox_cell::archive::{self, Archive, Arrival, FileCaps, Sink};
@@ -67,8 +69,17 @@ const BUFFER: usize = 64 * 1024;
 const OVERDUE: Duration = Duration::from_millis(1_700);
 const ANSWER: Duration = Duration::from_millis(300);
 
-/// How long it may take until a cell is ready and its command started. The keeper gives up before that.
-const BEGIN: Duration = Duration::from_secs(65);
+/// How long it may take until a cell is ready and its command started, with any backend. The keeper gives up before that.
+pub(crate) const BEGIN: Duration = Duration::from_secs(65);
+
+/// How long it may take until a cell of the native backend is ready. That takes milliseconds, and on an overloaded machine
+/// some seconds; a keeper that needs longer is stuck, and so would be everyone who waits for it.
+const NATIVE_CELL: Duration = Duration::from_secs(20);
+
+/// How long a cell of a backend may take until it is ready.
+pub(crate) fn longest_creation(backend: &Backend) -> Duration {
+    if *backend == Backend::Native { NATIVE_CELL } else { BEGIN }
+}
 
 /// A stage.
 pub(crate) struct Stage<'a> {
@@ -84,6 +95,8 @@ pub(crate) struct Stage<'a> {
     pub(crate) collect: Option<FileCaps>,
     /// How long that may take after the command's deadline.
     pub(crate) patience: Duration,
+    /// How long it may take until the cell is ready.
+    pub(crate) creation: Duration,
     /// What a cell with a proxy may reach.
     pub(crate) address_policy: &'a AddressPolicy,
     /// Whether the keeper will be asked for nothing more.
@@ -163,7 +176,7 @@ impl Stage<'_> {
         let (has_gateway, address_policy) =
             (matches!(self.cell.network, Network::Gateway(_)), self.address_policy.clone());
         let volumes: Vec<FileCaps> = self.cell.volumes.iter().map(Volume::caps).collect();
-        let (limit, patience) = (self.cell.limits.wall_time(), self.patience);
+        let (limit, patience, creation) = (self.cell.limits.wall_time(), self.patience, self.creation);
         let (mut streams, collection) =
             self.start(&cell, start, &late_mounts).map_err(|error| failure("cannot start the stage", &error))??;
         if streams.terminal.is_some() {
@@ -184,7 +197,7 @@ impl Stage<'_> {
         let gateway = gateway.transpose();
         let gateway = gateway.map_err(|error| failure("cannot serve the cell's gateway", &error))?;
         let mut refill = Some(refill);
-        let (mut outcome, mut ready) = streams.follow(&mut cell, limit, &mut refill, cancel, observe)?;
+        let (mut outcome, mut ready) = streams.follow(&mut cell, (limit, creation), &mut refill, cancel, observe)?;
         if start != StartKind::Cold {
             // It was made before the run.
             ready.prepare = Duration::ZERO;
@@ -355,7 +368,7 @@ impl Streams {
     fn follow(
         &mut self,
         cell: &mut Cell,
-        limit: Duration,
+        (limit, creation): (Duration, Duration),
         refill: &mut Option<RefillGuard>,
         cancel: &[BorrowedFd<'_>],
         observe: &mut dyn FnMut(Stream, &[u8]),
@@ -363,7 +376,7 @@ impl Streams {
         let mut buffer = vec![0; BUFFER];
         let mut stopping = false;
         let until = Instant::now() + RefillGuard::LONGEST;
-        let mut patience = Patience::new(limit, cell.is_ready().is_some());
+        let mut patience = Patience::new(limit, creation, cell.is_ready().is_some());
         loop {
             let now = Instant::now();
             if refill.is_some() && until <= now {
@@ -396,6 +409,10 @@ impl Streams {
             let ended = if woken.cell { cell.poll()? } else { None };
             if woken.cell {
                 patience.hear(cell);
+            }
+            if ended.is_none() && patience.is_creation_overdue() {
+                let why = format!("no cell was ready within {}", format_duration(creation));
+                return Err(Failure::new("cannot create a sandbox", why));
             }
             if let Some(outcome) = ended.or_else(|| patience.run_out(cell)) {
                 self.drain(&outcome, &mut buffer, observe);
@@ -470,10 +487,15 @@ struct Patience {
 }
 
 impl Patience {
-    fn new(limit: Duration, ready: bool) -> Self {
+    fn new(limit: Duration, creation: Duration, ready: bool) -> Self {
         let began = Instant::now();
-        let until = began + if ready { limit + OVERDUE } else { BEGIN };
+        let until = began + if ready { limit + OVERDUE } else { creation };
         Self { limit, until, asked: false, ready, stopped: None, began }
+    }
+
+    /// Whether there is no cell, although there should be one by now.
+    fn is_creation_overdue(&self) -> bool {
+        !self.ready && self.stopped.is_none() && Instant::now() >= self.until
     }
 
     /// Notes that the command is being stopped.

@@ -113,7 +113,7 @@ fn used(kind: LimitKind, outcome: &Outcome, evidence: Evidence<'_>) -> u64 {
         | LimitKind::Inodes
         | LimitKind::OpenFiles
         | LimitKind::FileSize
-        | LimitKind::FilesSize
+        | LimitKind::OutputSize
         | LimitKind::Stack => 0,
     }
 }

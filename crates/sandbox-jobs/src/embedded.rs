@@ -57,6 +57,9 @@ pub enum FileError {
     /// The disk is full.
     #[error("the disk of the job store is full")]
     Full,
+    /// Another process uses it.
+    #[error("another process uses the file")]
+    InUse,
     /// A newer release wrote it.
     #[error(
         "the file has format {found}, this release reads formats up to {known}; start the release that wrote it, or \
@@ -82,6 +85,9 @@ pub enum FileError {
 impl<E: Into<redb::Error>> From<E> for FileError {
     fn from(error: E) -> Self {
         let error = error.into();
+        if matches!(error, redb::Error::DatabaseAlreadyOpen) {
+            return Self::InUse;
+        }
         if let redb::Error::Io(cause) = &error {
             use std::io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
             if [FileTooLarge, QuotaExceeded, StorageFull].contains(&cause.kind()) {
@@ -98,7 +104,7 @@ impl FileError {
         match self {
             Self::Full => true,
             Self::Failed(error) => matches!(**error, redb::Error::Io(_) | redb::Error::PreviousIo),
-            Self::Newer { .. } | Self::Panicked | Self::Closed => false,
+            Self::InUse | Self::Newer { .. } | Self::Panicked | Self::Closed => false,
         }
     }
 }

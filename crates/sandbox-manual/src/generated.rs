@@ -63,7 +63,7 @@ pub(crate) fn cell(text: &str) -> String {
 
 /// Names as code, separated by commas.
 #[must_use]
-pub fn code_list<'n>(names: impl IntoIterator<Item = &'n str>) -> String {
+pub fn code_list(names: impl IntoIterator<Item = impl std::fmt::Display>) -> String {
     names.into_iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
 }
 

@@ -36,9 +36,9 @@ fn variables() -> String {
     let limits = LIMITS.iter().map(|limit| {
         let note = if limit.note.is_empty() { String::new() } else { format!(" ({})", limit.note) };
         [
-            format!("`--{}`", limit.flag),
-            format!("`{}`", limit.default_variable),
-            format!("`{}`", limit.cap_variable),
+            code_list([limit.flag].into_iter().chain(limit.flag_alias).map(|flag| format!("--{flag}"))),
+            code_list(limit.default_variables()),
+            code_list(limit.cap_variables()),
             limit.default_text(),
             format!("{}{note}", what(limit)),
         ]
@@ -51,7 +51,7 @@ fn variables() -> String {
 fn limits() -> String {
     let verdict = |kind: LimitKind| match (kind, Verdict::of_limit(kind)) {
         (LimitKind::Cpus, _) => "none: the program runs slower".to_owned(),
-        (LimitKind::FilesSize, _) => "none: files beyond it are left out".to_owned(),
+        (LimitKind::OutputSize, _) => "none: files beyond it are left out".to_owned(),
         (LimitKind::Stack, verdict) => format!("`{}`, usually killed by SIGSEGV", verdict.name()),
         (_, verdict @ Verdict::RuntimeError) => format!("`{}`; `limit` names the limit", verdict.name()),
         (_, verdict) => format!("`{}`", verdict.name()),
@@ -64,9 +64,10 @@ fn limits() -> String {
 
 /// The default caps of a server.
 fn caps() -> String {
-    let rows = LIMITS
-        .iter()
-        .map(|limit| [format!("`{}`", limit.name), format!("`{}`", limit.cap_variable), limit.server_cap_text()]);
+    let rows = LIMITS.iter().map(|limit| {
+        let names = code_list([limit.name].into_iter().chain(limit.alias));
+        [names, format!("`{}`", limit.cap_variable), limit.server_cap_text()]
+    });
     table(["limit", "variable", "default cap of a server"], rows)
 }
 

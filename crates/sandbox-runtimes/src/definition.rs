@@ -346,6 +346,12 @@ impl<'de> Deserialize<'de> for Pattern {
 }
 
 impl Definition {
+    /// The variables of the host that its stages see: those that choose a package index, which may have credentials.
+    pub fn passed_variables(&self) -> impl Iterator<Item = &str> {
+        let prepare = self.prepare.iter().flat_map(|prepare| &prepare.pass);
+        prepare.chain(self.packages.iter().flat_map(|packages| &packages.pass)).map(String::as_str)
+    }
+
     /// The language's name as people write it.
     #[must_use]
     pub fn title(&self) -> &str {

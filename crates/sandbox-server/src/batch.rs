@@ -1,24 +1,32 @@
 //! `POST /v1/batch`: one program, many inputs. It is compiled once; each input has a cell and a verdict of its own.
+//!
+//! The results are a stream of events in the order in which the runs end, or a JSON array in the order of the inputs.
+
+mod ordered;
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use axum::Extension;
-use axum::extract::{Request, State};
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{Query, Request, State};
 use axum::response::Response;
-use sandbox_executor::{JsonFile, JsonInput, JsonRequest, bounded, own_size};
+use sandbox_executor::{JsonFile, JsonInput, JsonRequest, RunResult, Verdict, bounded, own_size};
 use serde::{Deserialize, Deserializer};
 use tokio::sync::mpsc::Sender;
 use tokio::task::JoinSet;
+use tokio_stream::StreamExt;
 use tokio_stream::wrappers::ReceiverStream;
 
+use self::ordered::ArrayProgress;
+pub(crate) use self::ordered::BatchItem;
+use crate::answer_form::{AnswerForm, FormOptions};
 use crate::auth::Client;
 use crate::body::{Body, check, read};
 use crate::execute::spend;
 use crate::memory_budget::{ClientId, Reservation};
 use crate::middleware::RequestId;
-use crate::openapi::StreamEvent;
 use crate::problem::{BadBody, Code, Problem};
 use crate::runs::{Admission, start};
 use crate::state::{App, refuse_if_closing};
@@ -91,14 +99,45 @@ impl Batch {
     }
 }
 
+/// The end of one run of a batch.
+struct Ended {
+    /// The index of its input.
+    index: usize,
+    /// The result with its memory, or why there is none.
+    outcome: Result<(Arc<RunResult>, Reservation), Problem>,
+}
+
+/// A message of the runs of a batch to what answers the client.
+enum Message {
+    Ended(Ended),
+    /// All runs have ended. Without it, the answer is incomplete.
+    End,
+}
+
+impl Message {
+    /// The server-sent event.
+    fn item(self) -> Item {
+        match self {
+            Self::Ended(Ended { index, outcome: Ok((result, held)) }) => {
+                ServerEvent::Result { index, result }.item(held)
+            }
+            Self::Ended(Ended { index, outcome: Err(problem) }) => {
+                ServerEvent::Error { index: Some(index), problem }.item(Reservation::nothing())
+            }
+            Self::End => ServerEvent::End.item(Reservation::nothing()),
+        }
+    }
+}
+
 /// Run one program with many inputs.
 ///
-/// The program is compiled once. Each input runs in its own cell and has its own result; results arrive in the order in
-/// which the runs end.
+/// The program is compiled once, also if that fails. Each input runs in its own cell and has its own result. With
+/// `Accept: application/json` or `?stream=false`, the response is a JSON array in the order of the inputs. Otherwise it is
+/// a stream of server-sent events: a `result` or an `error` with the index of its input as each run ends, then `end`.
 #[utoipa::path(
-    post, path = "/v1/batch", operation_id = "run_batch", tag = "jobs", request_body = Batch,
+    post, path = "/v1/batch", operation_id = "run_batch", tag = "runs", request_body = Batch,
     responses(
-        (status = 200, description = "Server-sent events: one result for each input, with its index, then `end`", content_type = "text/event-stream", body = StreamEvent),
+        (status = 200, description = "For each input, its result or the problem that prevented it", body = Vec<BatchItem>),
         BadBody,
     )
 )]
@@ -106,8 +145,10 @@ pub(crate) async fn batch(
     State(app): State<Arc<App>>,
     Extension(client): Extension<Arc<Client>>,
     Extension(client_id): Extension<ClientId>,
+    options: Result<Query<FormOptions>, QueryRejection>,
     request: Request,
 ) -> Result<Response, Problem> {
+    let form = AnswerForm::of(options, request.headers(), AnswerForm::Stream)?;
     refuse_if_closing(&app)?;
     let id = request.extensions().get::<RequestId>().map(|id| id.0.clone()).unwrap_or_default();
     let Body { value: batch, size, mut held } = read::<Batch>(&app, &client_id, request).await?;
@@ -126,14 +167,19 @@ pub(crate) async fn batch(
     }
     spend(&app, &work.client, work.batch.inputs.len()).await?;
     let (sender, receiver) = tokio::sync::mpsc::channel(1);
+    let messages = ReceiverStream::new(receiver);
+    let (response, progress) = match form {
+        AnswerForm::Stream => (streams::respond(messages.map(Message::item), place), ArrayProgress::unbounded()),
+        AnswerForm::Json => ordered::respond(messages, place, 2 * app.slots.capacity()),
+    };
     tokio::spawn(async move {
-        drive(app, work, sender).await;
+        drive(app, work, sender, progress).await;
         drop(held);
     });
-    Ok(streams::respond(ReceiverStream::new(receiver), place))
+    Ok(response)
 }
 
-type Out = Sender<Item>;
+type Out = Sender<Message>;
 
 /// What is to be done for a client.
 struct Work {
@@ -163,11 +209,39 @@ async fn reserve(app: &App, work: &Work, index: usize, runs: &mut JoinSet<()>) -
     Reservation::nothing()
 }
 
+/// The result of compiling or installing, if that has failed: each further input without files would fail alike.
+type BuildFailure = Arc<OnceLock<Arc<RunResult>>>;
+
+/// Remembers a result if every input without files of its own would have the same.
+fn remember(failure: &BuildFailure, input: &BatchInput, result: &Arc<RunResult>) {
+    if input.files.is_empty() && matches!(result.verdict, Verdict::CompileError | Verdict::PackageError) {
+        let mut copy = RunResult::clone(result);
+        if let Some(compile) = &mut copy.compile {
+            compile.cached = true;
+        }
+        let _ = failure.set(Arc::new(copy));
+    }
+}
+
 /// Runs all, as slots become free. When the client goes away, the runs in progress are dropped, which ends them.
-async fn drive(app: Arc<App>, work: Work, out: Out) {
+async fn drive(app: Arc<App>, work: Work, out: Out, mut progress: ArrayProgress) {
     let mut runs = JoinSet::new();
+    let work = Arc::new(work);
+    let failure = BuildFailure::default();
     for index in 0..work.batch.inputs.len() {
         let began = Instant::now();
+        tokio::select! {
+            () = progress.allows(index) => {}
+            () = out.closed() => return,
+        }
+        if let Some(result) = failure.get().filter(|_| work.batch.inputs[index].files.is_empty()) {
+            let held = tokio::select! {
+                held = app.answers.wait(&work.client_id, result.size()) => held,
+                () = out.closed() => return,
+            };
+            let _ = out.send(Message::Ended(Ended { index, outcome: Ok((Arc::clone(result), held)) })).await;
+            continue;
+        }
         let memory = tokio::select! {
             memory = reserve(&app, &work, index, &mut runs) => memory,
             () = out.closed() => return,
@@ -182,11 +256,11 @@ async fn drive(app: Arc<App>, work: Work, out: Out) {
         };
         let Some(slot) = slot else { return };
         let queued = began.elapsed();
-        let (app, results, id, client_id) = (Arc::clone(&app), out.clone(), work.id.clone(), work.client_id.clone());
-        let (request, size, client) = (work.request(index), work.size, Arc::clone(&work.client));
+        let (app, results, work, failure) = (Arc::clone(&app), out.clone(), Arc::clone(&work), Arc::clone(&failure));
         runs.spawn(async move {
-            let ended = match check(&app, &client, request, size).await {
+            let outcome = match check(&app, &work.client, work.request(index), work.size).await {
                 Ok(checked) => {
+                    let (id, client_id) = (work.id.clone(), work.client_id.clone());
                     let admission = Admission { id, client_id, slot, queued, request: memory };
                     match start(&app, checked, admission, false) {
                         Ok(run) => run.finish().await,
@@ -195,11 +269,10 @@ async fn drive(app: Arc<App>, work: Work, out: Out) {
                 }
                 Err(problem) => Err(problem),
             };
-            let item = match ended {
-                Ok((result, held)) => ServerEvent::Result { index, result }.item(held),
-                Err(problem) => ServerEvent::Error { index: Some(index), problem }.item(Reservation::nothing()),
-            };
-            let _ = results.send(item).await;
+            if let Ok((result, _)) = &outcome {
+                remember(&failure, &work.batch.inputs[index], result);
+            }
+            let _ = results.send(Message::Ended(Ended { index, outcome })).await;
         });
         // The first one compiles; the others then find what it has made.
         if index == 0 {
@@ -215,5 +288,5 @@ async fn drive(app: Arc<App>, work: Work, out: Out) {
             () = out.closed() => return,
         }
     }
-    let _ = out.send(ServerEvent::End.item(Reservation::nothing())).await;
+    let _ = out.send(Message::End).await;
 }

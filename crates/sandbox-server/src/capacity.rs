@@ -76,6 +76,12 @@ impl Slots {
         Arc::new(Self { state: Mutex::new(state), changed: Notify::new(), capacity })
     }
 
+    /// Changes how many runs some owners may have. Runs that go on are not ended.
+    pub(crate) fn set_caps(self: &Arc<Self>, caps: HashMap<Owner, usize>) {
+        self.change(|ledger| ledger.set_caps(caps));
+        self.changed.notify_one();
+    }
+
     /// The number of slots.
     pub(crate) fn capacity(&self) -> usize {
         self.capacity

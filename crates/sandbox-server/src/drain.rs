@@ -35,7 +35,7 @@ pub(crate) async fn drain(
     request: Request,
 ) -> Result<(StatusCode, Json<DrainState>), Problem> {
     // Without keys every client has every scope, and one of them must not take the server away from the others.
-    if app.keys.is_open() && !peer(&request).is_some_and(|address| address.to_canonical().is_loopback()) {
+    if app.keys().is_open() && !peer(&request).is_some_and(|address| address.to_canonical().is_loopback()) {
         return Err(Problem::new(Code::Forbidden, "a server without API keys can be drained only from its own host"));
     }
     if app.drain() {

@@ -6,38 +6,29 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use axum::Extension;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, Request, State};
-use axum::http::{StatusCode, header};
+use axum::http::StatusCode;
 use axum::response::Response;
 use sandbox_base::counted;
 use sandbox_executor::{JsonRequest, RunResult};
-use serde::Deserialize;
 
+use crate::answer_form::{AnswerForm, FormOptions};
 use crate::auth::Client;
 use crate::body::{Body, read};
 use crate::memory_budget::ClientId;
 use crate::middleware::RequestId;
-use crate::openapi::StreamEvent;
 use crate::problem::{BadBody, Code, Problem};
 use crate::runs::{Admission, start};
 use crate::state::{App, refuse_if_closing};
 use crate::streams;
 
-#[derive(Debug, Deserialize)]
-pub(crate) struct Options {
-    #[serde(default)]
-    stream: bool,
-}
-
 /// Run code and wait for the result.
 ///
-/// The run is cancelled if the client disconnects.
+/// The run is cancelled if the client disconnects. With `Accept: text/event-stream` or `?stream=true`, the response is a
+/// stream of server-sent events: `start`, `step`, `stdout`, `stderr`, and at the end `result` or `error`.
 #[utoipa::path(
     post, path = "/execute", operation_id = "run_code", tag = "runs", request_body = JsonRequest,
-    params(("stream" = Option<bool>, Query, description = "Stream events as they happen")),
     responses(
-        (status = 200, description = "The result of the run, whether the program succeeded or failed; with Accept: text/event-stream, its events", content(
-            (RunResult = "application/json"), (StreamEvent = "text/event-stream")
-        )),
+        (status = 200, description = "The result of the run, whether the program succeeded or failed", body = RunResult),
         BadBody,
         (status = 429, description = "The server is at capacity; nothing was run", body = Problem, content_type = "application/problem+json"),
     )
@@ -46,12 +37,10 @@ pub(crate) async fn execute(
     State(app): State<Arc<App>>,
     Extension(client): Extension<Arc<Client>>,
     Extension(client_id): Extension<ClientId>,
-    options: Result<Query<Options>, QueryRejection>,
+    options: Result<Query<FormOptions>, QueryRejection>,
     request: Request,
 ) -> Result<Response, Problem> {
-    let Query(options) = options.map_err(|rejection| Problem::new(Code::InvalidRequest, rejection.body_text()))?;
-    let accepts = request.headers().get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    let streams = options.stream || accepts.contains("text/event-stream");
+    let streams = AnswerForm::of(options, request.headers(), AnswerForm::Json)? == AnswerForm::Stream;
     let id = request.extensions().get::<RequestId>().map(|id| id.0.clone()).unwrap_or_default();
     refuse_if_closing(&app)?;
     let request: Body<JsonRequest> = read(&app, &client_id, request).await?;

@@ -73,7 +73,7 @@ struct Details {
 /// If API keys are set, details need the scope `metrics`.
 #[utoipa::path(get, path = "/health", operation_id = "get_health", tag = "server", responses((status = 200, description = "The state of the server", body = Health)))]
 pub(crate) async fn health(State(app): State<Arc<App>>, request: Request) -> Json<Health> {
-    let client = app.keys.check(request.headers(), peer(&request));
+    let client = app.keys().check(request.headers(), peer(&request));
     drop(request);
     let pool = app.service.pool_statistics();
     let details = if client.is_ok_and(|client| client.may(Scope::Metrics).is_ok()) {
@@ -113,10 +113,19 @@ pub(crate) async fn health(State(app): State<Arc<App>>, request: Request) -> Jso
     })
 }
 
+/// Check whether the server responds.
+#[utoipa::path(
+    get, path = "/livez", operation_id = "get_liveness", tag = "server",
+    responses((status = 200, description = "The process responds", body = String))
+)]
+pub(crate) async fn live() -> &'static str {
+    "ok\n"
+}
+
 /// Check whether the server is ready.
 #[utoipa::path(
     get, path = "/readyz", operation_id = "get_readiness", tag = "server",
-    responses((status = 200, description = "The server is ready"), (status = 503, description = "The server is not ready; the body lists the reasons"))
+    responses((status = 200, description = "The server is ready", body = String), (status = 503, description = "The server is not ready; the body lists the reasons", body = String))
 )]
 pub(crate) async fn ready(State(app): State<Arc<App>>) -> impl IntoResponse {
     match app.readiness.reasons(&app).await.as_slice() {

@@ -5,39 +5,27 @@ use std::time::Duration;
 
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Path, Query, Request, State};
-use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
-use axum::response::sse::Event;
+use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 use sandbox_base::counted;
 use sandbox_base::units::parse_duration;
 use sandbox_executor::JsonRequest;
 use sandbox_jobs::{Created, Exceeded, Job, JobHeader, JobId, JobStatus, NewJob, Page, StoreError, StoreLimits};
-use serde::Deserialize;
-use serde_json::json;
-use tokio::sync::mpsc::Sender;
-use tokio_stream::wrappers::ReceiverStream;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 use crate::auth::Client;
 use crate::body::{Body, check, read};
 use crate::execute::quota_exceeded;
-use crate::follow::JobFollower;
-use crate::memory_budget::{ClientId, Reservation};
-use crate::openapi::StreamEvent;
+use crate::memory_budget::ClientId;
 use crate::problem::{BadBody, Code, Problem};
 use crate::schedule;
 use crate::state::{App, refuse_if_closing};
-use crate::streams::{self, Item, ServerEvent};
 use crate::worker::running;
 
 /// The longest that a client may wait for a job in one request.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
-
-/// How many events of at most 64 KiB are read from the store at once for a client that follows a job.
-const EVENTS_AT_ONCE: usize = 16;
-
-/// How long a stream waits before it reads events again after the store has failed: at first, and at most.
-const RETRY: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
 
 /// The most jobs on a page.
 const LONGEST_PAGE: usize = 200;
@@ -92,8 +80,15 @@ pub(crate) fn refused(exceeded: Exceeded, bounds: &StoreLimits, client: &Client)
     Problem::new(code, detail).retry_after(5)
 }
 
-fn parse_id(id: &str) -> Result<JobId, Problem> {
+pub(crate) fn parse_id(id: &str) -> Result<JobId, Problem> {
     id.parse().map_err(|_| unknown(id))
+}
+
+/// How long a client wants to wait.
+pub(crate) fn parse_wait(text: Option<&str>) -> Result<Duration, Problem> {
+    let wait = text.map(parse_duration).transpose();
+    let wrong = |error| Problem::new(Code::InvalidRequest, format!("wait: {error}")).at("wait");
+    Ok(wait.map_err(wrong)?.unwrap_or_default().min(LONGEST_WAIT))
 }
 
 /// A job as clients see it, without the secret of its webhook.
@@ -105,7 +100,7 @@ pub(crate) fn shown(mut job: Job) -> Job {
 }
 
 /// The header of a job that the client may see.
-async fn find(app: &App, client: &Client, id: JobId) -> Result<JobHeader, Problem> {
+pub(crate) async fn find(app: &App, client: &Client, id: JobId) -> Result<JobHeader, Problem> {
     app.jobs.header(id).await?.filter(|job| client.sees(job)).ok_or_else(|| unknown(&id.to_string()))
 }
 
@@ -118,6 +113,17 @@ async fn respond(app: &App, client: &Client, client_id: &ClientId, id: JobId) ->
     Ok(held.answer_with(StatusCode::OK, shown(job)))
 }
 
+/// A job that was created.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct CreatedJob {
+    /// The id of the job.
+    id: JobId,
+    /// The status of the job: `queued`, unless a request with the same `Idempotency-Key` has created it before.
+    status: JobStatus,
+    /// When the job was created, in seconds since 1970.
+    created_at: f64,
+}
+
 /// Create a job.
 ///
 /// The job is queued and runs without the client. Poll it, follow its events, or let a webhook report its end.
@@ -125,7 +131,7 @@ async fn respond(app: &App, client: &Client, client_id: &ClientId, id: JobId) ->
     post, path = "/v1/execute", operation_id = "create_job", tag = "jobs", request_body = JsonRequest,
     params(("Idempotency-Key" = Option<String>, Header, description = "Requests with the same key create one job")),
     responses(
-        (status = 202, description = "The job was queued; Location is its URL", body = Object),
+        (status = 202, description = "The job was queued; Location is its URL", body = CreatedJob),
         (status = 409, description = "The idempotency key was used for another request", body = Problem, content_type = "application/problem+json"),
         BadBody,
         (status = 429, description = "The job queue or the job storage is full, or the daily quota is exhausted; no job was created", body = Problem, content_type = "application/problem+json"),
@@ -165,7 +171,7 @@ pub(crate) async fn create(
         Created::Refused(exceeded) => return Err(refused(exceeded, &app.bounds, &client)),
     };
     let location = format!("/v1/execute/{}", job.id);
-    let answer = json!({ "id": job.id, "status": job.status, "created_at": job.created_at });
+    let answer = CreatedJob { id: job.id, status: job.status, created_at: job.created_at };
     let mut response = (StatusCode::ACCEPTED, Json(answer)).into_response();
     if let Ok(location) = HeaderValue::from_str(&location) {
         response.headers_mut().insert(header::LOCATION, location);
@@ -203,10 +209,8 @@ pub(crate) async fn get(
 ) -> Result<Response, Problem> {
     let Query(options) = options.map_err(|rejection| Problem::new(Code::InvalidRequest, rejection.body_text()))?;
     let id = parse_id(&id)?;
-    let wait = options.wait.as_deref().map(parse_duration).transpose();
-    let wait = wait.map_err(|error| Problem::new(Code::InvalidRequest, format!("wait: {error}")))?;
+    let wait = parse_wait(options.wait.as_deref())?;
     let job = find(&app, &client, id).await?;
-    let wait = wait.unwrap_or_default().min(LONGEST_WAIT);
     if !wait.is_zero() && !job.status.is_final() {
         let place = app.streams.take(&client_id, 1)?;
         let mut follower = app.followed.follow(&app.jobs, id);
@@ -282,141 +286,4 @@ pub(crate) async fn list(
     let cursor = options.cursor.as_deref().map(parse_id).transpose()?;
     let limit = options.limit.unwrap_or(50).clamp(1, LONGEST_PAGE);
     Ok(Json(app.jobs.list(client.jobs(options.status), limit, cursor).await?))
-}
-
-/// Follow the events of a job.
-///
-/// The stream starts with the first event, or after `Last-Event-ID`, and ends with the job. Event numbers rise over all
-/// attempts of a job. `restarted` means that an attempt was interrupted: discard the output before it. `late` means that
-/// output was recorded late. `shutdown` has no number and means that this server ends: resume at any server.
-#[utoipa::path(
-    get, path = "/v1/execute/{id}/events", operation_id = "follow_job", tag = "jobs",
-    params(
-        ("id" = String, Path, description = "The job's id"),
-        ("Last-Event-ID" = Option<u64>, Header, description = "Number of the last event received; the stream continues after it"),
-    ),
-    responses(
-        (status = 200, description = "Server-sent events: start, step, stdout, stderr, restarted, late, and at the end result, cancelled or expired", content_type = "text/event-stream", body = StreamEvent),
-        (status = 429, description = "Too many event streams or waiting requests", body = Problem, content_type = "application/problem+json"),
-        (status = 404, description = "No such job", body = Problem, content_type = "application/problem+json"),
-        (status = 422, description = "Invalid parameter", body = Problem, content_type = "application/problem+json"),
-    )
-)]
-pub(crate) async fn events(
-    State(app): State<Arc<App>>,
-    Extension(client): Extension<Arc<Client>>,
-    Extension(client_id): Extension<ClientId>,
-    Path(id): Path<String>,
-    headers: HeaderMap,
-) -> Result<Response, Problem> {
-    let id = parse_id(&id)?;
-    let last = headers.get("last-event-id").map(|value| value.to_str().ok().and_then(|text| text.trim().parse().ok()));
-    let mut after: u64 = match last {
-        None => 0,
-        Some(Some(number)) => number,
-        Some(None) => return Err(Problem::new(Code::InvalidRequest, "Last-Event-ID must be a number")),
-    };
-    find(&app, &client, id).await?;
-    let place = app.streams.take(&client_id, 1)?;
-    let follower = app.followed.follow(&app.jobs, id);
-    // A client that reads slowly makes this wait, not the memory grow.
-    let (sender, receiver) = tokio::sync::mpsc::channel(1);
-    let mut shutdown = app.shutdown.subscribe();
-    let closing = async move { drop(shutdown.wait_for(|over| *over).await) };
-    tokio::spawn(async move {
-        tokio::select! {
-            _ = feed(&app, &client_id, id, &mut after, follower, &sender) => {}
-            () = sender.closed() => {}
-            () = closing => {
-                // Without a number, so that any server can go on from the last event.
-                let _ = sender.send(ServerEvent::Shutdown.item(Reservation::nothing())).await;
-            }
-        }
-    });
-    Ok(streams::respond(ReceiverStream::new(receiver), place))
-}
-
-/// Sends a job's events as they come, until there will be no more. While the store fails, the client waits for it: a stream
-/// that ended would seem complete.
-async fn feed(
-    app: &App,
-    client_id: &ClientId,
-    id: JobId,
-    after: &mut u64,
-    mut follower: JobFollower,
-    out: &Sender<Item>,
-) -> Result<(), ClientGone> {
-    let mut pause = RETRY.0;
-    loop {
-        // The state before the events: one that is final has all of them.
-        let is_final = follower.news().is_final();
-        loop {
-            match send_some(app, client_id, id, after, out).await? {
-                Ok(true) => pause = RETRY.0,
-                Ok(false) => break,
-                Err(error) => {
-                    tracing::warn!(%error, %id, retry_in = ?pause, "cannot read the events of a job");
-                    tokio::time::sleep(pause).await;
-                    pause = (2 * pause).min(RETRY.1);
-                }
-            }
-        }
-        pause = RETRY.0;
-        if is_final {
-            return Ok(());
-        }
-        follower.changed().await;
-    }
-}
-
-/// The client of a stream has gone away.
-struct ClientGone;
-
-/// Sends the next events of a job; returns whether there may be more, or why the store failed.
-async fn send_some(
-    app: &App,
-    client_id: &ClientId,
-    id: JobId,
-    after: &mut u64,
-    out: &Sender<Item>,
-) -> Result<Result<bool, StoreError>, ClientGone> {
-    let mut held = Reservation::nothing();
-    let mut paid = 0;
-    // Events are read by few at a time, and given up again if there is no room for them: only what waits for the client
-    // to take it is kept, and that has been accounted for.
-    let events = loop {
-        let turn = app.readers.acquire().await;
-        let events = match app.jobs.events(id, *after, EVENTS_AT_ONCE).await {
-            Ok(events) => events,
-            Err(error) => return Ok(Err(error)),
-        };
-        let events: Vec<(u64, &str, String)> = events.iter().map(written).collect();
-        let size = events.iter().map(|(_, _, text)| text.len()).sum();
-        if size <= paid {
-            break events;
-        }
-        if let Ok(budget) = app.answers.take(client_id, size) {
-            held = budget;
-            break events;
-        }
-        drop((events, turn));
-        held = Reservation::nothing();
-        held.and(app.answers.wait(client_id, size).await);
-        paid = size;
-    };
-    let more = events.len() == EVENTS_AT_ONCE;
-    let held = Arc::new(held);
-    for (number, name, text) in events {
-        *after = number;
-        let event = Event::default().id(number.to_string()).event(name).data(text);
-        if out.send(Item { event, held: Some(Arc::clone(&held)) }).await.is_err() {
-            return Err(ClientGone);
-        }
-    }
-    Ok(Ok(more))
-}
-
-/// An event's number, name and text.
-fn written(event: &sandbox_jobs::Event) -> (u64, &'static str, String) {
-    (event.number, event.what.name(), serde_json::to_string(&event.what).unwrap_or_default())
 }

@@ -2,6 +2,7 @@
 //!
 //! The keeper is started first, before any configuration is read; the HTTP side comes after it and asks it for cells.
 
+mod answer_form;
 mod auth;
 mod backup;
 mod batch;
@@ -10,11 +11,13 @@ mod capacity;
 mod config;
 mod connections;
 mod descriptors;
+mod docs_page;
 mod drain;
 mod execute;
 mod follow;
 mod health;
 mod health_client;
+mod job_events;
 mod jobs;
 mod json_bounds;
 mod keeper_watch;
@@ -31,6 +34,7 @@ mod problem;
 mod rate_limit;
 mod ready;
 mod recorder;
+mod reload;
 mod routes;
 mod runs;
 mod schedule;
@@ -54,7 +58,8 @@ use sandbox_backends::{Backend, GUEST_COMMAND, serve_in_container};
 use sandbox_base::data_dir::keep_private;
 use sandbox_cell::Failure;
 use sandbox_executor::{Executor, HostVariables, RENDER_COMMAND, RunService};
-use sandbox_runtimes::Registry;
+use sandbox_jobs::{FileError, StoreError};
+use sandbox_runtimes::{Definition, Registry};
 
 fn main() -> ExitCode {
     sandbox_backends::keeper_main_if_asked();
@@ -75,12 +80,24 @@ fn main() -> ExitCode {
     }
     // Before the configuration, which holds keys and passwords.
     let backup = matches.subcommand_matches("backup").and_then(|backup| backup.get_one::<std::path::PathBuf>("file"));
-    let serves = !matches.get_flag("print-config") && !matches.get_flag("health") && backup.is_none();
+    let serves =
+        !["print-config", "check-config", "health"].iter().any(|flag| matches.get_flag(flag)) && backup.is_none();
     let executor = serves.then(Executor::start_replaceable);
     let config = match Config::read(&matches, |name| std::env::var_os(name)) {
         Ok(config) => config,
         Err(error) => return fail(&format!("invalid configuration:\n{error}"), 2),
     };
+    if matches.get_flag("check-config") {
+        return match config.check() {
+            Ok(()) => {
+                let lines = config.warnings.iter().map(|warning| format!("warning: {warning}"));
+                let lines: Vec<String> = lines.chain(["the configuration is valid".to_owned()]).collect();
+                let printed = writeln!(std::io::stdout(), "{}", lines.join("\n"));
+                if printed.is_ok() { ExitCode::SUCCESS } else { ExitCode::from(1) }
+            }
+            Err(error) => fail(&format!("invalid configuration:\n{error}"), 2),
+        };
+    }
     if matches.get_flag("print-config") {
         let printed = writeln!(std::io::stdout(), "{}", config.print());
         return if printed.is_ok() { ExitCode::SUCCESS } else { ExitCode::from(1) };
@@ -96,7 +113,7 @@ fn main() -> ExitCode {
     }
     // The memory budget counts what requests take, not what those that have ended took.
     sandbox_sys::allocator::return_large_allocations();
-    match executor.map_or(Ok(()), |executor| run(config, executor)) {
+    match executor.map_or(Ok(()), |executor| run(&matches, config, executor)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => fail(&error, 1),
     }
@@ -115,7 +132,7 @@ fn render() -> ExitCode {
     if written.is_ok() { ExitCode::SUCCESS } else { ExitCode::from(1) }
 }
 
-fn run(mut config: Config, executor: Result<Executor, Failure>) -> Result<(), String> {
+fn run(matches: &clap::ArgMatches, mut config: Config, executor: Result<Executor, Failure>) -> Result<(), String> {
     let executor = executor.map_err(|failure| failure.to_string())?;
     let host = sandbox_cell::probe::examine(config.settings.required()).map_err(|failure| failure.to_string())?;
     // Other backends check their own requirements, and an API server runs nothing.
@@ -142,7 +159,8 @@ fn run(mut config: Config, executor: Result<Executor, Failure>) -> Result<(), St
         registry.add_directory(dir).map_err(|error| error.to_string())?;
     }
     let renderer = std::env::current_exe().map_err(|error| format!("cannot find the path of this program: {error}"))?;
-    let variables = HostVariables::of_this_process();
+    let mut variables = HostVariables::of_this_process();
+    variables.read_files(registry.all().flat_map(Definition::passed_variables))?;
     let mut service = RunService::new(executor, config.settings.clone(), registry, variables, renderer);
     service.find_toolchains();
     service.confine().map_err(|failure| failure.to_string())?;
@@ -150,7 +168,7 @@ fn run(mut config: Config, executor: Result<Executor, Failure>) -> Result<(), St
     // Before the rules: the operator's certificates (SSL_CERT_FILE) may be where the server cannot read later.
     let webhooks = webhook::Webhooks::new(&config);
     if config.settings.backend == Backend::Native {
-        service.confine_service(&data_dir).map_err(|failure| failure.to_string())?;
+        service.confine_service(&data_dir, config.directories()).map_err(|failure| failure.to_string())?;
     }
     // Only now: a thread that was there before would still be root's, and not confined.
     if config.settings.backend == Backend::Native && runs {
@@ -193,7 +211,7 @@ fn run(mut config: Config, executor: Result<Executor, Failure>) -> Result<(), St
         if matches!(app.jobs, sandbox_jobs::JobStore::Embedded(_)) {
             backup::start(&app, &data_dir);
         }
-        serve::serve(&app, config).await
+        serve::serve(&app, config, matches).await
     });
     runtime.shutdown_timeout(std::time::Duration::from_secs(5));
     served
@@ -208,19 +226,31 @@ const REDIS_PATIENCE: std::time::Duration = std::time::Duration::from_secs(60);
 async fn open_jobs(config: &Config, data_dir: &Path) -> Result<sandbox_jobs::JobStore, String> {
     #[cfg(feature = "redis")]
     if let Some(redis) = &config.redis {
+        let address = config.redis_address();
         // It may be started at the same time.
         let began = std::time::Instant::now();
         let mut pause = std::time::Duration::from_millis(200);
         loop {
             match sandbox_jobs::JobStore::redis(redis.clone(), config.retention).await {
                 Err(error) if error.is_unanswered() && began.elapsed() < REDIS_PATIENCE => {
-                    tracing::warn!(%error, "Redis does not answer yet; trying again for {REDIS_PATIENCE:?} in all");
+                    let left = REDIS_PATIENCE.saturating_sub(began.elapsed()).as_secs();
+                    tracing::warn!(%error, "cannot reach Redis at {address}; trying again for {left} s");
                     tokio::time::sleep(pause).await;
-                    pause = (pause * 2).min(REDIS_PATIENCE / 10);
+                    pause = (pause * 2).min(REDIS_PATIENCE / 20);
                 }
-                opened => return opened.map_err(|error| error.to_string()),
+                opened => return opened.map_err(|error| format!("cannot use Redis at {address}: {error}")),
             }
         }
     }
-    sandbox_jobs::JobStore::embedded(&data_dir.join(backup::JOBS), config.retention).map_err(|error| error.to_string())
+    let file = data_dir.join(backup::JOBS);
+    sandbox_jobs::JobStore::embedded(&file, config.retention).map_err(|error| {
+        if matches!(error, StoreError::File(FileError::InUse)) {
+            let file = file.display();
+            return format!(
+                "another server uses {file}; set SANDBOX_DATA_DIR to another directory, or let both share the jobs in Redis \
+                 (REDIS_URL)"
+            );
+        }
+        format!("{}: {error}", file.display())
+    })
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use axum::extract::{Request, State};
-use axum::http::{HeaderName, HeaderValue, header};
+use axum::http::{HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use uuid::Uuid;
@@ -31,7 +31,7 @@ pub(crate) async fn authorize(
     next: Next,
 ) -> Response {
     let peer = peer(&request);
-    let allowed = app.keys.check(request.headers(), peer).and_then(|client: Arc<Client>| {
+    let allowed = app.keys().check(request.headers(), peer).and_then(|client: Arc<Client>| {
         let address = || peer.map(network).unwrap_or_default();
         let client_id = client.name.as_ref().map_or_else(address, |name| format!("key {name}"));
         app.rate.count(&client_id, client.rate)?;
@@ -46,6 +46,15 @@ pub(crate) async fn authorize(
         }
         Err(problem) => problem.into_response(),
     }
+}
+
+/// Answers `OPTIONS` on every route; the router adds `Allow`. Preflight requests do not come here if the server has allowed
+/// origins.
+pub(crate) async fn options(request: Request, next: Next) -> Response {
+    let is_asked = request.method() == Method::OPTIONS;
+    let response = next.run(request).await;
+    let is_known = response.status() == StatusCode::METHOD_NOT_ALLOWED;
+    if is_asked && is_known { StatusCode::NO_CONTENT.into_response() } else { response }
 }
 
 /// A request's id.
@@ -71,7 +80,7 @@ pub(crate) async fn annotate(State(app): State<Arc<App>>, mut request: Request, 
         (header::X_FRAME_OPTIONS, "DENY"),
         (header::REFERRER_POLICY, "no-referrer"),
         (header::CACHE_CONTROL, "no-store"),
-        (header::CONTENT_SECURITY_POLICY, "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'"),
+        (header::CONTENT_SECURITY_POLICY, "default-src 'none'; frame-ancestors 'none'"),
         (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
         (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
     ] {

@@ -1,26 +1,29 @@
-//! The `OpenAPI` document, generated from types and routes, and the page at `/docs`.
+//! The `OpenAPI` document, generated from types and routes.
 
-use std::fmt::Write;
+pub(crate) mod examples;
+mod finish;
+
+use std::sync::OnceLock;
 
 use axum::Json;
 use axum::http::StatusCode;
-use axum::response::{Html, IntoResponse};
 use sandbox_executor::{JsonRequest, RunEvent, RunResult};
 use sandbox_jobs::Job;
 use serde_json::Value;
 use utoipa::openapi::{Content, Ref, ResponseBuilder};
 use utoipa::{Modify, OpenApi, ToSchema};
 
-use crate::problem::{Code, Problem};
+use self::finish::finish;
+use crate::problem::Problem;
 use crate::streams::ServerEvent;
-use crate::{batch, drain, execute, health, jobs, languages, metrics};
+use crate::{batch, drain, execute, health, job_events, jobs, languages, metrics};
 
 #[derive(OpenApi)]
 #[openapi(
     info(title = "sandbox-server", description = "Run untrusted code in single-use Linux sandboxes, and get a precise account of what happened."),
     paths(
-        execute::execute, batch::batch, jobs::create, jobs::list, jobs::get, jobs::cancel, jobs::events,
-        drain::drain, health::health, health::ready, languages::languages, metrics::metrics
+        execute::execute, batch::batch, jobs::create, jobs::list, jobs::get, jobs::cancel, job_events::events,
+        drain::drain, health::health, health::live, health::ready, languages::languages, metrics::metrics
     ),
     components(schemas(JsonRequest, RunResult, RunEvent, ServerEvent, Job, Problem, StreamEvent)),
     modifiers(&MiddlewareResponses),
@@ -52,7 +55,14 @@ impl Modify for MiddlewareResponses {
                 };
                 add(StatusCode::BAD_REQUEST, "The request does not name exactly one host");
                 add(StatusCode::FORBIDDEN, "The host, the origin or the scope of the key is not allowed");
-                if !["/health", "/readyz"].contains(&path.as_str()) {
+                add(StatusCode::INTERNAL_SERVER_ERROR, "The server failed");
+                if path.starts_with("/execute") || path.starts_with("/v1/") {
+                    add(
+                        StatusCode::SERVICE_UNAVAILABLE,
+                        "The server is draining or shutting down, or the job store is unavailable",
+                    );
+                }
+                if !["/health", "/livez", "/readyz"].contains(&path.as_str()) {
                     add(StatusCode::UNAUTHORIZED, "An API key is required");
                     add(StatusCode::TOO_MANY_REQUESTS, "Rate limit exceeded, or too many invalid API keys");
                 }
@@ -61,7 +71,6 @@ impl Modify for MiddlewareResponses {
     }
 }
 
-// OpenAPI 3.1 cannot describe streams: its readers take the schema of `text/event-stream` for that of each event.
 /// A server-sent event.
 #[derive(ToSchema)]
 #[allow(dead_code, reason = "it is a part of the document; events are written by axum")]
@@ -75,75 +84,21 @@ pub(crate) struct StreamEvent {
     id: Option<String>,
 }
 
+/// The document.
+pub(crate) fn document() -> &'static Value {
+    static DOCUMENT: OnceLock<Value> = OnceLock::new();
+    DOCUMENT.get_or_init(|| finish(serde_json::to_value(Document::openapi()).unwrap_or_default()))
+}
+
 /// `GET /openapi.json`.
-pub(crate) async fn json() -> impl IntoResponse {
-    Json(Document::openapi())
-}
-
-/// Examples that can be run unchanged: method, path and body.
-pub(crate) const EXAMPLES: &[(&str, &str, &str)] = &[
-    ("post", "/execute", r#"{"code": "print(2+2)"}"#),
-    ("post", "/execute", r#"{"language": "javascript", "code": "[1, 2, 3].map((n) => n * n)", "timeout": "5s"}"#),
-    (
-        "post",
-        "/execute",
-        r#"{"code": "print(open('data.csv').read())", "files": {"data.csv": "a,b\n"}, "limits": {"memory": "64m"}}"#,
-    ),
-    ("post", "/v1/execute", r#"{"language": "bash", "code": "echo hello", "timeout": "2s"}"#),
-];
-
-/// `GET /docs`: the document as a page, without scripts or external resources.
-pub(crate) async fn page() -> Html<String> {
-    Html(render(&serde_json::to_value(Document::openapi()).unwrap_or(Value::Null)))
-}
-
-fn render(document: &Value) -> String {
-    let escape = |text: &str| text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
-    let text = |value: &Value| escape(value.as_str().unwrap_or_default());
-    let mut out = String::from(
-        "<!doctype html><meta charset=utf-8><title>sandbox-server</title><style>body{font:16px/1.5 system-ui,sans-serif;\
-         max-width:52rem;margin:2rem auto;padding:0 1rem}code,pre{font-family:ui-monospace,monospace;background:#8881;\
-         border-radius:4px;padding:.1em .3em}pre{padding:.8em;overflow:auto}b{text-transform:uppercase}td{padding:.1em .8em \
-         .1em 0;vertical-align:top}</style>",
-    );
-    let _ =
-        write!(out, "<h1>{}</h1><p>{}</p>", text(&document["info"]["title"]), text(&document["info"]["description"]));
-    let _ = write!(out, "<p>The same for programs: <a href=/openapi.json>/openapi.json</a></p>");
-    for (path, methods) in document["paths"].as_object().into_iter().flatten() {
-        for (method, route) in methods.as_object().into_iter().flatten() {
-            let _ = write!(out, "<h2><b>{}</b> <code>{}</code></h2>", escape(method), escape(path));
-            let _ = write!(out, "<p>{}. {}</p>", text(&route["summary"]), text(&route["description"]));
-            for parameter in route["parameters"].as_array().into_iter().flatten() {
-                let _ = write!(
-                    out,
-                    "<p><code>{}</code> ({}): {}</p>",
-                    text(&parameter["name"]),
-                    text(&parameter["in"]),
-                    text(&parameter["description"])
-                );
-            }
-            for (_, _, body) in EXAMPLES.iter().filter(|(m, p, _)| m == method && p == path) {
-                let _ = write!(out, "<pre>curl -s localhost:8080{} --json '{}'</pre>", escape(path), escape(body));
-            }
-            let _ = write!(out, "<table>");
-            for (status, response) in route["responses"].as_object().into_iter().flatten() {
-                let _ = write!(out, "<tr><td>{}<td>{}", escape(status), text(&response["description"]));
-            }
-            let _ = write!(out, "</table>");
-        }
-    }
-    let _ = write!(out, "<h2>Problems</h2><table>");
-    for code in Code::ALL {
-        let (name, status, title) = code.describe();
-        let _ = write!(out, "<tr id={name}><td><code>{name}</code><td>{}<td>{}", status.as_u16(), escape(title));
-    }
-    out.push_str("</table>");
-    out
+pub(crate) async fn json() -> Json<&'static Value> {
+    Json(document())
 }
 
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
+    use std::fmt::Write;
 
     use super::*;
 
@@ -171,7 +126,7 @@ mod tests {
     }
 
     fn document() -> Value {
-        serde_json::to_value(Document::openapi()).expect("JSON")
+        super::document().clone()
     }
 
     #[test]
@@ -191,16 +146,128 @@ mod tests {
     #[test]
     fn every_operation_has_a_summary_and_a_unique_id() {
         let document = document();
-        let page = render(&document);
         let mut ids = BTreeSet::new();
         for (path, methods) in document["paths"].as_object().expect("paths") {
             for (method, operation) in methods.as_object().expect("methods") {
                 let id = operation["operationId"].as_str().expect("an id").to_owned();
                 assert!(id.contains('_') && ids.insert(id), "{method} {path}");
                 let summary = operation["summary"].as_str().expect("a summary");
-                assert!(!summary.is_empty() && !summary.ends_with('.') && page.contains(summary), "{method} {path}");
+                assert!(!summary.is_empty() && !summary.ends_with('.'), "{method} {path}");
             }
         }
         assert!(document["components"]["schemas"]["RunEvent"].is_object());
+    }
+
+    /// Whether a value has the shape that a schema describes.
+    fn fits(document: &Value, schema: &Value, value: &Value) -> Result<(), String> {
+        if let Some(path) = schema["$ref"].as_str() {
+            return fits(document, document.pointer(&path[1..]).ok_or(path)?, value);
+        }
+        if let Some(variants) = schema["oneOf"].as_array() {
+            let fitting = variants.iter().any(|variant| fits(document, variant, value).is_ok());
+            return if fitting { Ok(()) } else { Err(format!("{value} fits no variant")) };
+        }
+        for part in schema["allOf"].as_array().into_iter().flatten() {
+            fits(document, part, value)?;
+        }
+        let kind = match value {
+            Value::Null => "null",
+            Value::Bool(_) => "boolean",
+            Value::Number(number) if number.is_f64() => "number",
+            Value::Number(_) => "integer",
+            Value::String(_) => "string",
+            Value::Array(_) => "array",
+            Value::Object(_) => "object",
+        };
+        let kinds = match &schema["type"] {
+            Value::Array(kinds) => kinds.clone(),
+            Value::Null => vec![kind.into()],
+            one => vec![one.clone()],
+        };
+        if !kinds.iter().any(|known| known == kind || (known == "number" && kind == "integer")) {
+            return Err(format!("{value} is no {kinds:?}"));
+        }
+        if schema["enum"].as_array().is_some_and(|values| !values.contains(value)) {
+            return Err(format!("{value} is none of {}", schema["enum"]));
+        }
+        for item in value.as_array().into_iter().flatten() {
+            fits(document, &schema["items"], item)?;
+        }
+        for name in schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str) {
+            value.get(name).ok_or_else(|| format!("{name} is missing in {value}"))?;
+        }
+        for (name, field) in value.as_object().into_iter().flatten() {
+            let known = schema["properties"].get(name).or_else(|| schema.get("additionalProperties"));
+            match known {
+                Some(Value::Bool(false)) => return Err(format!("{name} is not in the schema")),
+                Some(known) => fits(document, known, field).map_err(|why| format!("{name}: {why}"))?,
+                None if schema["properties"].is_object() && schema["allOf"].is_null() => {
+                    return Err(format!("{name} is not in the schema"));
+                }
+                None => {}
+            }
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn every_operation_has_an_example_that_fits_its_schema() {
+        let document = document();
+        let mut checked = 0;
+        for (path, methods) in document["paths"].as_object().expect("paths") {
+            for (method, operation) in methods.as_object().expect("methods") {
+                let body = &operation["requestBody"]["content"]["application/json"];
+                assert!(body.is_null() || body["examples"].is_object(), "{method} {path}");
+                for example in body["examples"].as_object().into_iter().flat_map(serde_json::Map::values) {
+                    assert_eq!(fits(&document, &body["schema"], &example["value"]), Ok(()), "{method} {path}");
+                    checked += 1;
+                }
+                for (status, response) in operation["responses"].as_object().expect("responses") {
+                    let content = &response["content"]["application/json"];
+                    if content.is_null() {
+                        continue;
+                    }
+                    assert_eq!(
+                        fits(&document, &content["schema"], &content["example"]),
+                        Ok(()),
+                        "{method} {path} {status}"
+                    );
+                    checked += 1;
+                }
+            }
+        }
+        let problem = &document["components"]["schemas"]["Problem"];
+        assert_eq!(fits(&document, problem, &problem["examples"][0]), Ok(()));
+        assert!(checked > 12, "{checked}");
+    }
+
+    /// Checks that no object below a value is without fields, and no field has a default.
+    fn look(value: &Value, path: &str) {
+        if let Value::Object(map) = value {
+            let is_bare = map.get("type").is_some_and(|kind| kind == "object");
+            let has_shape =
+                ["properties", "additionalProperties", "allOf", "oneOf"].iter().any(|key| map.contains_key(*key));
+            assert!(!is_bare || has_shape, "{path} is a bare object");
+            assert!(!map.contains_key("default") || path.ends_with("/properties"), "{path} has a default");
+        }
+        match value {
+            Value::Object(map) => map.iter().for_each(|(name, value)| look(value, &format!("{path}/{name}"))),
+            Value::Array(list) => list.iter().for_each(|value| look(value, path)),
+            _ => {}
+        }
+    }
+
+    #[test]
+    fn schemas_are_exact() {
+        let document = document();
+        let schemas = &document["components"]["schemas"];
+        assert!(schemas["JsonRequest"]["required"].is_null(), "every field of a request is optional");
+        assert!(schemas["RunResult"]["required"].as_array().expect("a list").contains(&"verdict".into()));
+        assert_eq!(document["components"]["securitySchemes"]["bearer"]["scheme"], "bearer");
+        look(schemas, "schemas");
+        for (path, item) in document["paths"].as_object().expect("paths") {
+            look(&item["post"]["responses"], path);
+            look(&item["get"]["responses"], path);
+        }
     }
 }

@@ -43,7 +43,7 @@ pub(crate) fn give_up(user: &str, data_dir: &Path) -> Result<Option<u32>, String
 }
 
 /// The ids of a user, by name or number.
-fn look_up(user: &str) -> Option<(u32, u32)> {
+pub(crate) fn look_up(user: &str) -> Option<(u32, u32)> {
     let passwd = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
     passwd.lines().find_map(|line| {
         let mut fields = line.split(':');

@@ -160,19 +160,25 @@ impl ShrinkableKeyedStateStore<LimitedClient> for ClientStates {
 #[derive(Debug)]
 pub(crate) struct RateLimits {
     /// Requests per second for clients without a specific limit; unlimited if absent.
-    per_second: Option<f64>,
+    per_second: Mutex<Option<f64>>,
     /// One for each rate, by its bits. The configuration bounds their number.
     limits: Mutex<HashMap<u64, Arc<ClientLimit>>>,
 }
 
 impl RateLimits {
     pub(crate) fn new(per_second: Option<f64>) -> Self {
-        Self { per_second, limits: Mutex::default() }
+        Self { per_second: Mutex::new(per_second), limits: Mutex::default() }
+    }
+
+    /// Changes the limit of clients without a specific one.
+    pub(crate) fn set(&self, per_second: Option<f64>) {
+        *self.per_second.lock().unwrap_or_else(PoisonError::into_inner) = per_second;
     }
 
     /// Counts a request of a client, under the client's own limit or the common one.
     pub(crate) fn count(&self, client: &str, own: Option<f64>) -> Result<(), Problem> {
-        let Some(per_second) = own.or(self.per_second) else { return Ok(()) };
+        let common = *self.per_second.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(per_second) = own.or(common) else { return Ok(()) };
         self.limit(per_second).count(client).map_err(|wait| {
             let detail = format!("the limit is {} per second", counted(per_second, "request"));
             Problem::new(Code::TooManyRequests, detail).retry_after(wait)

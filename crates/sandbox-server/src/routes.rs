@@ -3,17 +3,17 @@
 use std::sync::Arc;
 
 use axum::Router;
-use axum::middleware::from_fn_with_state;
+use axum::middleware::{from_fn, from_fn_with_state};
 use axum::response::IntoResponse;
 use axum::routing::{get, post};
 use tower_http::catch_panic::CatchPanicLayer;
 
 use crate::auth::Scope;
 use crate::config::{Config, ServerRole};
-use crate::middleware::{annotate, authorize};
+use crate::middleware::{annotate, authorize, options};
 use crate::problem::{Code, Problem};
 use crate::state::App;
-use crate::{batch, drain, execute, health, jobs, languages, metrics, openapi, web};
+use crate::{batch, docs_page, drain, execute, health, job_events, jobs, languages, metrics, openapi, web};
 
 /// The routes.
 pub(crate) fn router(app: &Arc<App>, config: &Config) -> Router {
@@ -30,9 +30,12 @@ pub(crate) fn router(app: &Arc<App>, config: &Config) -> Router {
     let jobs = Router::new()
         .route("/v1/execute", post(jobs::create).get(jobs::list))
         .route("/v1/execute/{id}", get(jobs::get).delete(jobs::cancel))
-        .route("/v1/execute/{id}/events", get(jobs::events));
+        .route("/v1/execute/{id}/events", get(job_events::events));
     let languages = Router::new().route("/v1/languages", get(languages::languages));
-    let documents = Router::new().route("/openapi.json", get(openapi::json)).route("/docs", get(openapi::page));
+    let documents = Router::new()
+        .route("/", get(docs_page::redirect))
+        .route("/openapi.json", get(openapi::json))
+        .route("/docs", get(docs_page::page));
     // A worker serves operators only.
     let for_clients = match app.role {
         ServerRole::Worker => Router::new(),
@@ -50,7 +53,8 @@ pub(crate) fn router(app: &Arc<App>, config: &Config) -> Router {
         .merge(guarded(Router::new().route("/metrics", get(metrics::metrics)), Some(Scope::Metrics)))
         .merge(guarded(Router::new().route("/admin/drain", post(drain::drain)), Some(Scope::Admin)))
         .route("/health", get(health::health))
-        .route("/livez", get(|| async { "ok\n" }))
+        .route("/livez", get(health::live))
+        .route("/healthz", get(health::live))
         .route("/readyz", get(health::ready))
         .fallback(move || async move { Problem::new(Code::NotFound, no_such_path) })
         .method_not_allowed_fallback(|| async {
@@ -61,6 +65,7 @@ pub(crate) fn router(app: &Arc<App>, config: &Config) -> Router {
         None => routes,
     };
     routes
+        .layer(from_fn(options))
         .layer(from_fn_with_state(Arc::clone(app), web::guard))
         .layer(from_fn_with_state(Arc::clone(app), annotate))
         .layer(CatchPanicLayer::custom(|_| Problem::new(Code::Internal, "internal server error").into_response()))

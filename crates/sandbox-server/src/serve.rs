@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use axum::Router;
 use axum::extract::Request;
 use axum::http::{HeaderValue, Version, header};
+use clap::ArgMatches;
 use hyper::body::Incoming;
 use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
@@ -23,7 +24,7 @@ use crate::middleware::Peer;
 use crate::routes::router;
 use crate::state::App;
 use crate::tasks::keep_running;
-use crate::{health, keeper_watch, prepare, web, webhook, worker};
+use crate::{health, keeper_watch, prepare, reload, web, webhook, worker};
 
 /// How long a client that is told of the end of its connection has to acknowledge it.
 const FAREWELL: Duration = Duration::from_millis(500);
@@ -31,7 +32,7 @@ const FAREWELL: Duration = Duration::from_millis(500);
 /// How long runs that were stopped may take to end and to be answered.
 const AFTER_KILL: Duration = Duration::from_secs(5);
 
-/// How long an idle connection stays open after the shutdown has begun. A request that its client is just sending is
+/// How long an idle connection and the listener stay open after the shutdown has begun. A request that its client is just sending is
 /// answered, and the answer asks the client to use another connection; closing at once would lose it.
 const LINGER: Duration = Duration::from_millis(500);
 
@@ -40,7 +41,7 @@ const NO_ROOM: &[u8] =
     b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
 
 /// Serves until a signal comes; then takes no more, lets runs end, and ends those that do not.
-pub(crate) async fn serve(app: &Arc<App>, config: &Config) -> Result<(), String> {
+pub(crate) async fn serve(app: &Arc<App>, config: &Config, matches: &ArgMatches) -> Result<(), String> {
     let listener = TcpListener::bind(config.listen)
         .await
         .map_err(|error| format!("cannot listen on {}: {error}", config.listen))?;
@@ -48,6 +49,7 @@ pub(crate) async fn serve(app: &Arc<App>, config: &Config) -> Result<(), String>
     // From the moment at which a log names the address, signals are handled.
     let mut interrupted = signal(SignalKind::interrupt()).map_err(|error| error.to_string())?;
     let mut terminated = signal(SignalKind::terminate()).map_err(|error| error.to_string())?;
+    let mut hung_up = reload::on_signals(app, matches, config)?;
     greet(address, app);
     let router = router(app, config);
     let retention = config.retention;
@@ -90,10 +92,18 @@ pub(crate) async fn serve(app: &Arc<App>, config: &Config) -> Result<(), String>
             },
             _ = interrupted.recv() => break,
             _ = terminated.recv() => break,
+            _ = hung_up.wait_for(|over| *over) => break,
             _ = failed.wait_for(Option::is_some) => break,
         }
     }
     app.close();
+    // Load balancers that look just now see that the server ends, instead of a refused connection.
+    let lingers = tokio::time::Instant::now() + LINGER;
+    while let Ok(Ok((stream, peer))) = tokio::time::timeout_at(lingers, listener.accept()).await {
+        if let Some(connection) = connections.admit(peer.ip(), Instant::now()) {
+            attend(stream, peer, connection, &router, app, config);
+        }
+    }
     // Connections that the kernel has accepted are answered, too.
     while let Some((stream, peer)) = accepted_before(&listener).await {
         if let Some(connection) = connections.admit(peer.ip(), Instant::now()) {
@@ -151,19 +161,19 @@ async fn forget_old_jobs(app: Arc<App>, retention: Duration) {
 
 /// A warning to the operator about the address that a server listens on.
 fn warnings(address: SocketAddr, app: &App) -> Vec<String> {
-    let mut warnings = vec![];
+    let mut warnings = app.setting_warnings.clone();
     if app.needs_keeper() && !app.isolation.contains(&sandbox_cell::Layer::Pid.name()) {
         let why =
             "runs have no namespaces of their own here; `sandbox-run doctor` says why, docs/INSTALL.md what to do";
         warnings.push(why.to_owned());
     }
-    if app.keys.is_open() && !address.ip().is_loopback() {
+    if app.keys().is_open() && !address.ip().is_loopback() {
         warnings.push(format!(
             "no API key is required: everyone who can reach {address} can run code; set SANDBOX_API_KEYS or listen on \
              127.0.0.1"
         ));
     }
-    if app.keys.is_open() && app.guard.takes_any_host() {
+    if app.keys().is_open() && app.guard.takes_any_host() {
         let why = "SANDBOX_ALLOWED_HOSTS=* accepts every Host, so that web pages can run code by DNS rebinding; name the hosts";
         warnings.push(why.to_owned());
     }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use sandbox_executor::RunService;
@@ -33,7 +33,7 @@ const AT_ONCE: usize = 4;
 pub(crate) struct App {
     pub(crate) service: RunService,
     pub(crate) slots: Arc<Slots>,
-    pub(crate) keys: Keys,
+    keys: RwLock<Arc<Keys>>,
     /// Checks requests of browsers where no key is required.
     pub(crate) guard: Guard,
     pub(crate) started: Instant,
@@ -70,7 +70,9 @@ pub(crate) struct App {
     /// What the server does.
     pub(crate) role: ServerRole,
     pub(crate) webhooks: Webhooks,
-    /// Warnings for the operator, once the server listens.
+    /// Warnings for the operator about the settings.
+    pub(crate) setting_warnings: Vec<String>,
+    /// All warnings for the operator, once the server listens.
     pub(crate) warnings: OnceLock<Vec<String>>,
     /// The isolation layers of this host.
     pub(crate) isolation: Vec<&'static str>,
@@ -109,7 +111,7 @@ impl App {
             prepare,
             service,
             slots: Slots::new(config.capacity, config.reserved_share, keys.caps()),
-            keys,
+            keys: RwLock::new(Arc::new(keys)),
             guard: Guard::new(config.allowed_hosts.clone(), config.cors.clone()),
             jobs,
             bounds: config.bounds,
@@ -130,6 +132,7 @@ impl App {
             role: config.role,
             labels: config.labels.clone(),
             webhooks,
+            setting_warnings: config.warnings.clone(),
             warnings: OnceLock::new(),
             isolation,
             started: Instant::now(),
@@ -142,6 +145,17 @@ impl App {
             kill: kill.map_err(|errno| errno.to_string())?,
             killed: watch::Sender::new(false),
         })
+    }
+
+    /// The accepted API keys.
+    pub(crate) fn keys(&self) -> Arc<Keys> {
+        Arc::clone(&self.keys.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Accepts other API keys from now on, with their limits.
+    pub(crate) fn set_keys(&self, keys: Keys) {
+        self.slots.set_caps(keys.caps());
+        *self.keys.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(keys);
     }
 
     /// The number of current runs, and of jobs whose end is still to be recorded.

@@ -286,7 +286,7 @@ impl Guard {
             None | Some(b"none" | b"same-origin") => Ok(()),
             // A link on another page may lead to the page for people, which is the same for all.
             Some(_)
-                if request.uri().path() == "/docs"
+                if ["/", "/docs"].contains(&request.uri().path())
                     && word(&SEC_FETCH_MODE) == Some(b"navigate")
                     && word(&SEC_FETCH_DEST) == Some(b"document") =>
             {
@@ -305,7 +305,7 @@ impl Guard {
 
 /// Refuses what a page of another origin could have sent, where no key is needed.
 pub(crate) async fn guard(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
-    if app.keys.is_open()
+    if app.keys().is_open()
         && let Err(problem) = app.guard.check(&request)
     {
         return problem.into_response();

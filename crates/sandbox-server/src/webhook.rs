@@ -6,6 +6,7 @@
 //! back-off; the job shows its state.
 
 use std::collections::HashMap;
+use std::net::IpAddr;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -63,7 +64,7 @@ impl Webhooks {
             HostName::Address(_) => self.policy.addresses(&host, port).map(drop),
             HostName::Name(_) => self.policy.allows(&host, port),
         };
-        checked.map_err(|why| wrong(&format!("url: {why}")))?;
+        checked.map_err(|why| wrong(&format!("url: {why}{}", advice(&why, &host, port))))?;
         if url.len() > 2000 {
             return Err(wrong("url: is longer than 2000 characters"));
         }
@@ -85,7 +86,11 @@ impl Webhooks {
             .header("webhook-timestamp", &seconds)
             .header("webhook-signature", &signature)
             .send(&body)
-            .map_err(|error| error.to_string())?;
+            .map_err(|error| {
+                let why = error.to_string();
+                let advice = target(&webhook.url).map(|(host, port)| advice(&why, &host, port)).unwrap_or_default();
+                format!("{why}{advice}")
+            })?;
         if answer.status().is_success() { Ok(()) } else { Err(format!("the response was {}", answer.status())) }
     }
 
@@ -104,6 +109,19 @@ impl Webhooks {
 /// Any public address, at any port, and the operator's exceptions.
 fn policy(private: Vec<HostRule>, deny: DenyList) -> AddressPolicy {
     AddressPolicy { private, deny, ..AddressPolicy::default() }
+}
+
+/// How the operator can allow a host, if that is what a failure is about.
+fn advice(why: &str, host: &HostName, port: u16) -> String {
+    let reasons = ["its address is not public", "cannot be resolved to a public address"];
+    if !reasons.iter().any(|reason| why.contains(reason)) {
+        return String::new();
+    }
+    let host = match host {
+        HostName::Address(IpAddr::V6(address)) => format!("[{address}]"),
+        host => host.to_string(),
+    };
+    format!("; the operator can allow it with SANDBOX_WEBHOOK_ALLOW={host}:{port}")
 }
 
 /// The host and port of a webhook. The client reads the URL as a [`Uri`], so that is what has to be checked.
@@ -227,6 +245,25 @@ mod tests {
         let secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
         let signature = sign(secret, "msg_p5jXN8AQM9LWM0D4loKWxJek", "1614265330", r#"{"test": 2432232314}"#);
         assert_eq!(signature.as_deref(), Some("v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="));
+    }
+
+    #[test]
+    fn a_plain_secret_is_the_same_as_its_base64_in_a_library() {
+        let plain = "at least 16 characters";
+        let encoded = format!("whsec_{}", STANDARD.encode(plain));
+        assert_eq!(sign(plain, "id", "1", "{}"), sign(&encoded, "id", "1", "{}"));
+    }
+
+    #[test]
+    fn advice_is_given_where_the_operator_can_help() {
+        let name = |url: &str| target(url).expect("valid");
+        let (host, port) = name("http://[::1]:9000/x");
+        let why = format!("{host}: its address is not public");
+        assert_eq!(advice(&why, &host, port), "; the operator can allow it with SANDBOX_WEBHOOK_ALLOW=[::1]:9000");
+        let (host, port) = name("http://localhost:9000/x");
+        let why = "localhost: cannot be resolved to a public address";
+        assert_eq!(advice(why, &host, port), "; the operator can allow it with SANDBOX_WEBHOOK_ALLOW=localhost:9000");
+        assert_eq!(advice("localhost:9000 is refused by the operator", &host, port), "");
     }
 
     #[test]

@@ -1,4 +1,7 @@
 //! Every limit, in one table: flags, variables, names in requests, defaults, bounds, help and documents come from it.
+//!
+//! A limit has one name on every face: `open_files` is the flag `--open-files`, and the variables `SANDBOX_OPEN_FILES` and
+//! `SANDBOX_MAX_OPEN_FILES`. Some have an older name, which is accepted wherever the name is.
 
 use super::{LimitKind, ServerCap, Unit};
 
@@ -7,8 +10,12 @@ use super::{LimitKind, ServerCap, Unit};
 pub struct LimitInfo {
     /// Which limit.
     pub kind: LimitKind,
-    /// Its name in requests and results.
+    /// Its name in requests.
     pub name: &'static str,
+    /// Its older name: in requests, and in variables like the name.
+    pub alias: Option<&'static str>,
+    /// The older name of the flag.
+    pub flag_alias: Option<&'static str>,
     /// Its name in sentences.
     pub title: &'static str,
     /// The command-line flag, without dashes.
@@ -47,7 +54,9 @@ const DAY: u64 = 86_400 * SECOND;
 pub const TABLE: [LimitInfo; 12] = [
     LimitInfo {
         kind: LimitKind::WallTime,
-        name: "wall_time",
+        name: "timeout",
+        alias: Some("wall_time"),
+        flag_alias: Some("wall-time"),
         title: "time limit",
         flag: "timeout",
         short: Some('t'),
@@ -64,6 +73,8 @@ pub const TABLE: [LimitInfo; 12] = [
     LimitInfo {
         kind: LimitKind::CpuTime,
         name: "cpu_time",
+        alias: None,
+        flag_alias: None,
         title: "CPU time limit",
         flag: "cpu-time",
         short: None,
@@ -80,6 +91,8 @@ pub const TABLE: [LimitInfo; 12] = [
     LimitInfo {
         kind: LimitKind::Memory,
         name: "memory",
+        alias: None,
+        flag_alias: None,
         title: "memory limit",
         flag: "memory",
         short: Some('m'),
@@ -96,6 +109,8 @@ pub const TABLE: [LimitInfo; 12] = [
     LimitInfo {
         kind: LimitKind::Cpus,
         name: "cpus",
+        alias: None,
+        flag_alias: None,
         title: "CPU limit",
         flag: "cpus",
         short: None,
@@ -112,8 +127,10 @@ pub const TABLE: [LimitInfo; 12] = [
     LimitInfo {
         kind: LimitKind::Processes,
         name: "processes",
+        alias: Some("pids"),
+        flag_alias: Some("pids"),
         title: "process limit",
-        flag: "pids",
+        flag: "processes",
         short: None,
         default_variable: "SANDBOX_PROCESSES",
         cap_variable: "SANDBOX_MAX_PROCESSES",
@@ -128,6 +145,8 @@ pub const TABLE: [LimitInfo; 12] = [
     LimitInfo {
         kind: LimitKind::Disk,
         name: "disk",
+        alias: None,
+        flag_alias: None,
         title: "disk limit",
         flag: "disk",
         short: None,
@@ -144,6 +163,8 @@ pub const TABLE: [LimitInfo; 12] = [
     LimitInfo {
         kind: LimitKind::Inodes,
         name: "inodes",
+        alias: None,
+        flag_alias: None,
         title: "inode limit",
         flag: "inodes",
         short: None,
@@ -159,12 +180,15 @@ pub const TABLE: [LimitInfo; 12] = [
     },
     LimitInfo {
         kind: LimitKind::Output,
-        name: "output",
+        name: "output_limit",
+        alias: Some("output"),
+        // Not `--output`, which would be taken for a file.
+        flag_alias: None,
         title: "output limit",
         flag: "output-limit",
         short: None,
-        default_variable: "SANDBOX_OUTPUT",
-        cap_variable: "SANDBOX_MAX_OUTPUT",
+        default_variable: "SANDBOX_OUTPUT_LIMIT",
+        cap_variable: "SANDBOX_MAX_OUTPUT_LIMIT",
         unit: Unit::Bytes,
         default: Some(MIB),
         least: 1,
@@ -177,6 +201,8 @@ pub const TABLE: [LimitInfo; 12] = [
     LimitInfo {
         kind: LimitKind::OpenFiles,
         name: "open_files",
+        alias: None,
+        flag_alias: None,
         title: "open file limit",
         flag: "open-files",
         short: None,
@@ -193,6 +219,8 @@ pub const TABLE: [LimitInfo; 12] = [
     LimitInfo {
         kind: LimitKind::FileSize,
         name: "file_size",
+        alias: None,
+        flag_alias: None,
         title: "file size limit",
         flag: "file-size",
         short: None,
@@ -207,13 +235,15 @@ pub const TABLE: [LimitInfo; 12] = [
         note: "",
     },
     LimitInfo {
-        kind: LimitKind::FilesSize,
-        name: "files_size",
+        kind: LimitKind::OutputSize,
+        name: "output_size",
+        alias: Some("files_size"),
+        flag_alias: None,
         title: "output files limit",
         flag: "output-size",
         short: None,
-        default_variable: "SANDBOX_FILES_SIZE",
-        cap_variable: "SANDBOX_MAX_FILES_SIZE",
+        default_variable: "SANDBOX_OUTPUT_SIZE",
+        cap_variable: "SANDBOX_MAX_OUTPUT_SIZE",
         unit: Unit::Bytes,
         default: Some(16 * MIB),
         least: 1,
@@ -226,6 +256,8 @@ pub const TABLE: [LimitInfo; 12] = [
     LimitInfo {
         kind: LimitKind::Stack,
         name: "stack",
+        alias: None,
+        flag_alias: None,
         title: "stack limit",
         flag: "stack",
         short: None,

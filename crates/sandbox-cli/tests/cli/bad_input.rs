@@ -14,8 +14,18 @@ fn complaint(output: &std::process::Output) -> String {
 
 #[test]
 fn invalid_limits_are_refused() {
-    let flags =
-        ["timeout", "cpu-time", "memory", "cpus", "disk", "inodes", "pids", "output-limit", "open-files", "file-size"];
+    let flags = [
+        "timeout",
+        "cpu-time",
+        "memory",
+        "cpus",
+        "disk",
+        "inodes",
+        "processes",
+        "output-limit",
+        "open-files",
+        "file-size",
+    ];
     let values =
         ["0", "-1", "NaN", "inf", "-inf", "1e99", "", " ", "lots", "99999999999999999999", "0x10", "1,5", "\u{0661}"];
     for flag in flags {

@@ -154,14 +154,14 @@ for n in range(30): open(f'f{n:02}', 'w').write('x')
 open('large', 'wb').write(bytes(3_000_000))
 ";
     let mut command = sandbox(&["--lang", "python", "--json", "--code", code]);
-    let output = command.env("SANDBOX_FILES", "10").env("SANDBOX_FILES_SIZE", "1m").output().unwrap();
+    let output = command.env("SANDBOX_FILES", "10").env("SANDBOX_OUTPUT_SIZE", "1m").output().unwrap();
     let result = result(&output);
     assert_eq!(result["files"].as_object().unwrap().len(), 10);
     assert_eq!(result["files_omitted_count"], 21);
     let omitted = result["files_omitted"].as_array().unwrap();
     assert_eq!(omitted[0], serde_json::json!({"path": "f10", "why": "too_many"}));
     let mut command = sandbox(&["--lang", "python", "--json", "--code", code]);
-    let output = command.env("SANDBOX_FILES_SIZE", "1m").output().unwrap();
+    let output = command.env("SANDBOX_OUTPUT_SIZE", "1m").output().unwrap();
     let result = sandbox_testing::command::result(&output);
     assert_eq!(result["files_omitted"], serde_json::json!([{"path": "large", "why": "too_large"}]));
 }
@@ -203,12 +203,12 @@ fn files_that_do_not_fit_are_named_and_the_run_is_no_success() {
 #[test]
 fn the_operator_bounds_the_size_of_output_files() {
     let args = ["--lang", "python", "--code", "1", "--output-size", "32m"];
-    let output = sandbox(&args).env("SANDBOX_MAX_FILES_SIZE", "20m").output().unwrap();
+    let output = sandbox(&args).env("SANDBOX_MAX_OUTPUT_SIZE", "20m").output().unwrap();
     let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(2));
     assert_eq!(
         complaint,
-        "sandbox-run: output files limit 32 MiB is above the maximum of 20 MiB (SANDBOX_MAX_FILES_SIZE)\n"
+        "sandbox-run: output files limit 32 MiB is above the maximum of 20 MiB (SANDBOX_MAX_OUTPUT_SIZE)\n"
     );
 }
 

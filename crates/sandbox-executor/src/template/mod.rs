@@ -24,7 +24,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::execute::Cells;
 use crate::output_files::Collected;
-use crate::stage::{Input, Stage, StageError, failure};
+use crate::stage::{BEGIN, Input, Stage, StageError, failure};
 
 mod translate;
 
@@ -123,6 +123,7 @@ impl TemplateRequest {
             input: Input::Bytes(job.into()),
             collect: None,
             patience: std::time::Duration::ZERO,
+            creation: BEGIN,
             address_policy: &AddressPolicy::default(),
             last: false,
         };

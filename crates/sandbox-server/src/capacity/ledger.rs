@@ -92,6 +92,11 @@ impl Ledger {
         }
     }
 
+    /// Changes how many runs some owners may have.
+    pub(super) fn set_caps(&mut self, caps: HashMap<Owner, usize>) {
+        self.caps = caps;
+    }
+
     /// The number of runs that have a slot.
     pub(super) fn held(&self) -> usize {
         self.accounts.values().map(OwnerRuns::all).sum()

@@ -1,8 +1,14 @@
 //! Configuration: flags, environment, a file, defaults, in this order. All settings are in one table.
 
+mod check;
+mod print;
+mod reload;
+mod secrets;
+mod source;
 mod table;
 mod values;
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::net::{IpAddr, SocketAddr};
@@ -11,9 +17,12 @@ use std::time::Duration;
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use sandbox_base::limits::{Caps, TABLE as LIMITS};
-use sandbox_executor::{HostRule, Settings};
+use sandbox_executor::{HostRule, Settings, Variable};
 use sandbox_jobs::{Labels, StoreLimits};
 
+pub(crate) use self::reload::Reloaded;
+use self::source::SettingsFile;
+pub(crate) use self::source::{Sourced, ValueSource};
 use self::table::TABLE;
 use self::values::Values;
 use crate::auth::Keys;
@@ -121,8 +130,14 @@ pub(crate) struct Config {
     pub(crate) zygotes: usize,
     /// Which toolchains are prepared ahead.
     pub(crate) prepare: PrepareChoice,
-    /// Every value with where it came from, for `--print-config`.
-    pub(crate) origins: BTreeMap<&'static str, (String, &'static str)>,
+    /// The value of each setting, and where it came from.
+    sources: BTreeMap<&'static str, Sourced>,
+    /// The same for the variables of runs that are set.
+    run_sources: BTreeMap<String, Sourced>,
+    /// What the operator should know, though the settings are valid.
+    pub(crate) warnings: Vec<String>,
+    /// The file of settings.
+    file: Option<PathBuf>,
 }
 
 /// The command line.
@@ -148,7 +163,14 @@ pub(crate) fn command() -> Command {
             Arg::new("print-config")
                 .long("print-config")
                 .action(ArgAction::SetTrue)
-                .help("Print the effective settings and exit"),
+                .help("Print the settings in effect and where each came from, and exit"),
+        )
+        .arg(
+            Arg::new("check-config")
+                .long("check-config")
+                .action(ArgAction::SetTrue)
+                .conflicts_with("print-config")
+                .help("Check the settings without serving, print what is wrong with them, and exit"),
         )
         .arg(
             Arg::new("health")
@@ -261,70 +283,108 @@ fn refuse_missing_features(values: &mut Values<'_>) {
     }
 }
 
-impl Config {
-    /// Puts the configuration together. All mistakes are reported at once.
-    pub(crate) fn read(matches: &ArgMatches, variable: impl Fn(&str) -> Option<OsString>) -> Result<Self, ConfigError> {
+/// The values of all settings, before those of the server are parsed.
+struct Gathered {
+    sources: BTreeMap<&'static str, Sourced>,
+    run_sources: BTreeMap<String, Sourced>,
+    settings: Settings,
+    errors: Vec<String>,
+}
+
+impl Gathered {
+    fn from(matches: &ArgMatches, variable: impl Fn(&str) -> Option<OsString>) -> Self {
         let mut errors = vec![];
         let variable =
             |name: &str| variable(name).and_then(|value| value.into_string().ok()).filter(|v| !v.trim().is_empty());
-        let file = match matches.get_one::<String>("config").map(|path| read_file(Path::new(path))) {
-            Some(Ok(file)) => file,
-            Some(Err(error)) => {
-                errors.push(error);
-                BTreeMap::new()
-            }
-            None => BTreeMap::new(),
-        };
-        let mut origins = BTreeMap::new();
+        let file = matches.get_one::<String>("config").map(|path| SettingsFile::read(Path::new(path))).transpose();
+        let file = file.unwrap_or_else(|error| {
+            errors.push(error);
+            None
+        });
+        let file = file.unwrap_or_default();
+        let from_environment = |name: &str| Some((variable(name)?, ValueSource::Variable(name.to_owned())));
+        let mut sources = BTreeMap::new();
         for setting in TABLE {
-            let key = setting.flag.replace('-', "_");
             let value = matches
                 .get_one::<String>(setting.flag)
-                .map(|value| (value.clone(), "flag"))
+                .map(|value| (value.clone(), ValueSource::Flag(setting.flag.to_owned())))
                 .or_else(|| {
                     let off = matches.get_flag("cold") && ["ready-cells", "zygotes"].contains(&setting.flag);
-                    off.then(|| ("0".to_owned(), "flag"))
+                    off.then(|| ("0".to_owned(), ValueSource::Flag("cold".to_owned())))
                 })
-                .or_else(|| Some((setting.variables.iter().find_map(|name| variable(name))?, "environment")))
-                .or_else(|| Some((file.get(&key)?.clone(), "file")))
-                .unwrap_or_else(|| (setting.default.to_owned(), "default"));
-            origins.insert(setting.flag, value);
+                .or_else(|| setting.variables.iter().find_map(|name| from_environment(name)))
+                .or_else(|| file.get(&setting.flag.replace('-', "_")))
+                .unwrap_or_else(|| (setting.default.to_owned(), ValueSource::Default));
+            sources.insert(setting.flag, value);
         }
-        let known = |key: &String| TABLE.iter().any(|setting| setting.flag.replace('-', "_") == *key);
-        for key in file.keys().filter(|key| !known(key) && !key.starts_with("SANDBOX_")) {
-            errors.push(format!("unknown key '{key}' in the file"));
+        for key in file.keys().filter(|key| !is_key(key)) {
+            let line = file.get(key).map(|(_, source)| source.to_string()).unwrap_or_default();
+            let setting = TABLE.iter().find(|setting| setting.variables.contains(&key.as_str()));
+            let fix = setting.map(|setting| format!("; write it as {}", setting.flag.replace('-', "_")));
+            errors.push(format!("{line}: unknown key '{key}'{}", fix.unwrap_or_default()));
         }
-        let setting = |name: &str| match name {
-            "SANDBOX_BACKEND" => origins.get("backend").map(|(value, _)| value.clone()),
-            _ => variable(name).or_else(|| file.get(name).cloned()),
+        let of_runs = |name: &str| from_environment(name).or_else(|| file.get(name));
+        let run_sources = RefCell::new(BTreeMap::new());
+        let setting = |name: &str| {
+            if name == "SANDBOX_BACKEND" {
+                return sources.get("backend").map(|(value, _)| value.clone());
+            }
+            let sourced = of_runs(name)?;
+            run_sources.borrow_mut().insert(name.to_owned(), sourced.clone());
+            Some(sourced.0)
         };
         let settings = Settings::read_with(setting, &default_caps());
-        let mut settings = settings.unwrap_or_else(|error| {
-            errors.extend(error.0.into_iter().map(|(name, why)| format!("{name}: {why}")));
+        let run_sources = run_sources.take();
+        let settings = settings.unwrap_or_else(|error| {
+            errors.extend(error.0.into_iter().map(|(name, why)| {
+                let name = run_sources.get(&name).map_or(name.clone(), |(_, source)| source.name(&name));
+                format!("{name}: {why}")
+            }));
             Settings::default()
         });
+        Self { sources, run_sources, settings, errors }
+    }
+}
+
+impl Config {
+    /// Puts the configuration together. All mistakes are reported at once.
+    pub(crate) fn read(matches: &ArgMatches, variable: impl Fn(&str) -> Option<OsString>) -> Result<Self, ConfigError> {
+        let Gathered { mut sources, run_sources, mut settings, mut errors } = Gathered::from(matches, variable);
+        secrets::resolve(&mut sources, &mut errors);
         // A service's files do not belong in root's home directory, which other users cannot enter.
-        let named = variable("SANDBOX_DATA_DIR").or_else(|| file.get("SANDBOX_DATA_DIR").cloned());
-        if named.is_none() && rustix::process::geteuid().is_root() {
+        if !run_sources.contains_key("SANDBOX_DATA_DIR") && rustix::process::geteuid().is_root() {
             settings.data_dir = Some(PathBuf::from("/var/lib/sandbox-server"));
         }
-        let config = Self::parse(&mut Values { values: &origins, errors: &mut errors }, settings);
+        let config = Self::parse(&mut Values { values: &sources, errors: &mut errors }, settings);
         match config {
             Some(config) if errors.is_empty() => {
-                for info in LIMITS {
-                    let origin = match (variable(info.cap_variable), file.contains_key(info.cap_variable)) {
-                        (Some(_), _) => "environment",
-                        (None, true) => "file",
-                        (None, false) => "default",
-                    };
-                    let most = config.settings.caps.most(info.kind);
-                    let most = if most == info.most { "unlimited".to_owned() } else { info.kind.format(most) };
-                    origins.insert(info.cap_variable, (most, origin));
-                }
-                Ok(Self { origins, ..config })
+                let warnings = secrets::warnings(&sources);
+                let file = matches.get_one::<String>("config").map(PathBuf::from);
+                Ok(Self { sources, run_sources, warnings, file, ..config })
             }
             _ => Err(ConfigError(errors)),
         }
+    }
+
+    /// The address of Redis, without secrets.
+    #[cfg(feature = "redis")]
+    pub(crate) fn redis_address(&self) -> String {
+        let text =
+            |flag: &str| self.sources.get(flag).map(|(value, _)| value.clone()).filter(|value| !value.is_empty());
+        text("redis-addr").or_else(|| text("redis-url").map(|url| without_secrets(&url))).unwrap_or_default()
+    }
+
+    /// The directories of the files that are read again for a reload. A file that is replaced is another one.
+    pub(crate) fn directories(&self) -> Vec<PathBuf> {
+        let keys = self.sources.get("api-keys-file").map(|(path, _)| PathBuf::from(path.trim()));
+        let files = self.file.clone().into_iter().chain(keys);
+        let parents = files.filter_map(|file| Some(std::path::absolute(file).ok()?.parent()?.to_owned()));
+        parents.filter(|parent| parent.parent().is_some()).collect()
+    }
+
+    /// The value of a variable of runs, if it is set, and where it came from.
+    fn of_runs(&self, name: &str) -> Option<Sourced> {
+        self.run_sources.get(name).filter(|(value, _)| !value.trim().is_empty()).cloned()
     }
 
     fn parse(values: &mut Values<'_>, settings: Settings) -> Option<Self> {
@@ -387,7 +447,10 @@ impl Config {
             #[cfg(feature = "redis")]
             redis: redis(values),
             settings,
-            origins: BTreeMap::new(),
+            sources: BTreeMap::new(),
+            run_sources: BTreeMap::new(),
+            warnings: vec![],
+            file: None,
             listen: SocketAddr::new(host?, port?),
             capacity: capacity?,
             reserved_share: values.number("reserved-share", 0..=50)?,
@@ -396,21 +459,6 @@ impl Config {
             max_body: max_body?,
             max_held: max_held?,
         })
-    }
-
-    /// The settings in effect, with where each came from. Keys are not shown.
-    pub(crate) fn print(&self) -> String {
-        let mut lines = vec![];
-        for (flag, (value, origin)) in &self.origins {
-            let shown = match (*flag, value.is_empty()) {
-                ("api-keys", false) => format!("{} keys", self.api_keys.len()),
-                ("redis-password", false) => "not shown".to_owned(),
-                ("redis-url", false) => without_secrets(value),
-                _ => value.clone(),
-            };
-            lines.push(format!("{} = {shown:?} # {origin}", flag.replace('-', "_")));
-        }
-        lines.join("\n")
     }
 }
 
@@ -426,22 +474,17 @@ fn default_caps() -> Caps {
     Caps::for_server(memory, u64::try_from(cpus).unwrap_or(1))
 }
 
-/// A file's settings as text.
-fn read_file(path: &Path) -> Result<BTreeMap<String, String>, String> {
-    let text = std::fs::read_to_string(path).map_err(|error| format!("cannot read {}: {error}", path.display()))?;
-    let table: toml::Table = toml::from_str(&text).map_err(|error| format!("{}: {error}", path.display()))?;
-    let mut values = BTreeMap::new();
-    for (key, value) in table {
-        let text = match value {
-            toml::Value::String(text) => text,
-            toml::Value::Integer(number) => number.to_string(),
-            toml::Value::Float(number) => number.to_string(),
-            toml::Value::Boolean(flag) => flag.to_string(),
-            _ => return Err(format!("{}: '{key}' must be text or a number", path.display())),
-        };
-        values.insert(key, text);
-    }
-    Ok(values)
+/// Whether a variable sets a default or a cap of a limit.
+fn is_limit(name: &str) -> bool {
+    let mut variables = LIMITS.iter().flat_map(|info| info.default_variables().chain(info.cap_variables()));
+    variables.any(|variable| variable == name)
+}
+
+/// Whether a file may have this key: a setting of the server, or a variable of runs.
+fn is_key(key: &str) -> bool {
+    TABLE.iter().any(|setting| setting.flag.replace('-', "_") == key)
+        || (key.starts_with("SANDBOX_") && Variable::by_name(key).is_some() && key != "SANDBOX_BACKEND")
+        || is_limit(key)
 }
 
 /// The quotas of the job store.
@@ -530,7 +573,7 @@ mod tests {
             let (_, feature, built) = FEATURES.into_iter().find(|(known, _, _)| *known == flag).expect(flag);
             let refused = read(&[&format!("--{flag}"), value], &[]).err().map(|error| error.to_string());
             let expected = format!(
-                "{flag}: this server was built without the feature {feature}; build it with --features {feature}"
+                "--{flag}: this server was built without the feature {feature}; build it with --features {feature}"
             );
             assert_eq!(refused, (!built).then_some(expected));
         }
@@ -546,6 +589,82 @@ mod tests {
         });
         let settings = sandbox_manual::table(["flag", "variable", "default", "meaning"], rows);
         sandbox_manual::hold("docs/SERVER.md", "settings", &settings).expect("up to date");
+    }
+
+    #[test]
+    fn every_value_in_effect_is_printed_with_its_source() {
+        let dir = tempfile::tempdir().expect("tempdir");
+        let file = dir.path().join("c.toml");
+        std::fs::write(&file, "http_port = 1\n\nSANDBOX_MAX_MEMORY = \"1g\"\n").expect("write");
+        let file = file.to_str().expect("utf-8");
+        let variables = [("SANDBOX_PIDS", "9"), ("SANDBOX_SHARE", "packages"), ("SANDBOX_DATA_DIR", "/srv/x")];
+        let printed = read(&["--config", file, "--capacity", "3"], &variables).expect("valid").print();
+        for line in [
+            "capacity = \"3\" # flag --capacity".to_owned(),
+            format!("http_port = \"1\" # {file}:1"),
+            format!("SANDBOX_MAX_MEMORY = \"1g\" # {file}:3"),
+            "SANDBOX_PROCESSES = \"9\" # variable SANDBOX_PIDS".to_owned(),
+            "SANDBOX_SHARE = \"packages\" # variable SANDBOX_SHARE".to_owned(),
+            "SANDBOX_DATA_DIR = \"/srv/x\" # variable SANDBOX_DATA_DIR".to_owned(),
+            "SANDBOX_ISOLATION = \"full\" # default".to_owned(),
+            "SANDBOX_TIMEOUT = \"3s\" # default".to_owned(),
+            "queue_per_key = \"10000\" # default".to_owned(),
+        ] {
+            assert!(printed.lines().any(|printed| printed == line), "{line}\n{printed}");
+        }
+        assert!(printed.lines().all(|line| line.contains(" = \"") && line.contains(" # ")), "{printed}");
+    }
+
+    #[test]
+    fn secrets_can_come_from_files_and_are_never_printed() {
+        use std::os::unix::fs::PermissionsExt;
+        let dir = tempfile::tempdir().expect("tempdir");
+        let path = dir.path().join("secret");
+        let file = path.to_str().expect("utf-8");
+        std::fs::write(&path, "the-secret-0123456\n").expect("write");
+        std::fs::set_permissions(&path, PermissionsExt::from_mode(0o600)).expect("mode");
+        let files = ["--api-keys-file", file, "--redis-password-file", file, "--redis-addr", "localhost:1"];
+        let config = read(&files, &[]);
+        if cfg!(feature = "redis") {
+            let config = config.expect("valid");
+            assert_eq!((config.api_keys.len(), config.warnings.as_slice()), (1, &[][..]));
+            let printed = config.print();
+            assert!(printed.contains(&format!("redis_password = \"not shown\" # file {file}")), "{printed}");
+            assert!(!printed.contains("the-secret"), "{printed}");
+            std::fs::set_permissions(&path, PermissionsExt::from_mode(0o644)).expect("mode");
+            let warnings = read(&files, &[]).expect("valid").warnings;
+            assert!(warnings.len() == 2 && warnings[0].contains("mode 0644"), "{warnings:?}");
+            let error = read(&["--redis-password-file", file, "--redis-password", "x"], &[]).expect_err("refused");
+            assert_eq!(error.to_string(), "--redis-password-file: cannot be combined with redis-password");
+        }
+        let warnings = read(&["--api-keys", "the-secret-0123456"], &[]).expect("valid").warnings;
+        assert!(warnings.len() == 1 && warnings[0].contains("--api-keys-file"), "{warnings:?}");
+        let error = read(&["--redis-url-file", "/nowhere"], &[]).expect_err("refused").to_string();
+        assert_eq!(error, "--redis-url-file: cannot read /nowhere: No such file or directory (os error 2)");
+    }
+
+    #[test]
+    fn mistakes_are_named_as_the_operator_has_written_them() {
+        let dir = tempfile::tempdir().expect("tempdir");
+        let file = dir.path().join("c.toml");
+        std::fs::write(&file, "max_body = \"lots\"\nSANDBOX_MEMROY = \"1g\"\nSANDBOX_QUEUE = 1\n").expect("write");
+        let file = file.to_str().expect("utf-8");
+        let error = read(&["--config", file, "--capacity", "0"], &[("HTTP_PORT", "x")]).expect_err("refused");
+        for part in [
+            "--capacity: invalid value '0'".to_owned(),
+            "HTTP_PORT: invalid value 'x'".to_owned(),
+            format!("{file}:1: max_body: invalid size"),
+            format!("{file}:2: unknown key 'SANDBOX_MEMROY'"),
+            format!("{file}:3: unknown key 'SANDBOX_QUEUE'; write it as queue"),
+        ] {
+            assert!(error.0.iter().any(|error| error.starts_with(&part)), "{part}\n{error}");
+        }
+        let config = read(&["--user", "no-such-user", "--prepare", "pyhton"], &[("SANDBOX_DATA_DIR", "/dev/null")]);
+        let error = config.expect("valid").check().expect_err("refused");
+        assert!(error.0.iter().any(|error| error == "SANDBOX_DATA_DIR: /dev/null is no directory"), "{error}");
+        assert!(error.0.iter().any(|error| error.starts_with("--prepare: unknown language 'pyhton'")), "{error}");
+        let is_root = rustix::process::geteuid().is_root();
+        assert_eq!(error.0.iter().any(|error| error == "--user: no user 'no-such-user'"), is_root, "{error}");
     }
 
     #[test]

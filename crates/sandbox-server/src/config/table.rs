@@ -172,7 +172,19 @@ pub(super) const TABLE: &[Setting] = &[
         default: "",
         help: "Store jobs in the Redis at this URL: redis://, rediss:// (TLS), unix://, redis+sentinel:// or redis+cluster://",
     },
+    Setting {
+        flag: "redis-url-file",
+        variables: &["REDIS_URL_FILE"],
+        default: "",
+        help: "Read the URL of Redis from a file",
+    },
     Setting { flag: "redis-password", variables: &["REDIS_PASSWORD"], default: "", help: "Redis password" },
+    Setting {
+        flag: "redis-password-file",
+        variables: &["REDIS_PASSWORD_FILE"],
+        default: "",
+        help: "Read the Redis password from a file",
+    },
     Setting { flag: "redis-db", variables: &["REDIS_DB"], default: "0", help: "Redis database number" },
     Setting {
         flag: "redis-tls-ca",

@@ -8,15 +8,19 @@ use std::time::Duration;
 
 use sandbox_base::units::{parse_duration, parse_size};
 
-/// The text of each setting with its origin, and the errors in them.
+use super::source::{Sourced, ValueSource};
+
+/// The text of each setting with its source, and the errors in them.
 pub(super) struct Values<'a> {
-    pub(super) values: &'a BTreeMap<&'static str, (String, &'static str)>,
+    pub(super) values: &'a BTreeMap<&'static str, Sourced>,
     pub(super) errors: &'a mut Vec<String>,
 }
 
 impl<'a> Values<'a> {
     pub(super) fn wrong(&mut self, flag: &str, why: impl Display) {
-        self.errors.push(format!("{flag}: {why}"));
+        let key = flag.replace('-', "_");
+        let name = self.values.get(flag).map_or(key.clone(), |(_, source)| source.name(&key));
+        self.errors.push(format!("{name}: {why}"));
     }
 
     pub(super) fn text(&self, flag: &str) -> &'a str {
@@ -25,7 +29,7 @@ impl<'a> Values<'a> {
 
     /// Whether the operator has set it.
     pub(super) fn is_set(&self, flag: &str) -> bool {
-        self.values.get(flag).is_some_and(|(value, origin)| *origin != "default" && !value.trim().is_empty())
+        self.values.get(flag).is_some_and(|(value, source)| *source != ValueSource::Default && !value.trim().is_empty())
     }
 
     /// A text, if there is one.

@@ -34,8 +34,8 @@ fn hints_name_the_fields_of_a_request() {
             r#"raise the time limit, for example with "limits": {"wall_time": "1s"}"#.into(),
         ),
         (
-            json!({"code": "open('x', 'wb').write(bytes(3_000_000))", "limits": {"files_size": "2m"}}),
-            r#"raise the output files limit, for example with "limits": {"files_size": "4m"}"#.into(),
+            json!({"code": "open('x', 'wb').write(bytes(3_000_000))", "limits": {"output_size": "2m"}}),
+            r#"raise the output files limit, for example with "limits": {"output_size": "4m"}"#.into(),
         ),
     ] {
         assert_eq!(hint(&server, &request), expected, "{request}");
@@ -45,14 +45,14 @@ fn hints_name_the_fields_of_a_request() {
 #[test]
 fn a_server_returns_files_of_the_size_that_its_operator_chose() {
     let files = |size: Value| json!({"code": "open('x', 'wb').write(bytes(3_000_000))", "limits": size});
-    let server = Server::start_with(&[], &[("SANDBOX_FILES_SIZE", "2m")]);
-    let (status, refused) = server.post(&files(json!({"files_size": "4m"})));
-    assert_eq!((status, &refused["field"]), (422, &"limits.files_size".into()), "{refused:#}");
-    assert!(refused["detail"].as_str().unwrap().ends_with("(SANDBOX_MAX_FILES_SIZE)"), "{refused:#}");
+    let server = Server::start_with(&[], &[("SANDBOX_OUTPUT_SIZE", "2m")]);
+    let (status, refused) = server.post(&files(json!({"output_size": "4m"})));
+    assert_eq!((status, &refused["field"]), (422, &"limits.output_size".into()), "{refused:#}");
+    assert!(refused["detail"].as_str().unwrap().ends_with("(SANDBOX_MAX_OUTPUT_SIZE)"), "{refused:#}");
     let (status, result) = server.post(&files(json!({})));
     assert_eq!((status, &result["files_omitted_count"]), (200, &1.into()));
-    assert_eq!(result["hint"], "the output files limit is at its maximum, which SANDBOX_MAX_FILES_SIZE sets");
-    let server = Server::start_with(&[], &[("SANDBOX_FILES_SIZE", "2m"), ("SANDBOX_MAX_FILES_SIZE", "8m")]);
-    let (status, result) = server.post(&files(json!({"files_size": "4m"})));
+    assert_eq!(result["hint"], "the output files limit is at its maximum, which SANDBOX_MAX_OUTPUT_SIZE sets");
+    let server = Server::start_with(&[], &[("SANDBOX_OUTPUT_SIZE", "2m"), ("SANDBOX_MAX_OUTPUT_SIZE", "8m")]);
+    let (status, result) = server.post(&files(json!({"output_size": "4m"})));
     assert_eq!((status, &result["files"]["x"]["size"], &result["hint"]), (200, &3_000_000.into(), &Value::Null));
 }

@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 
 mod added_language;
 mod answers;
+mod api;
 mod backends;
 mod browser;
 mod clients;
@@ -23,6 +24,7 @@ mod hints;
 mod images;
 mod inputs;
 mod jobs;
+mod operators;
 #[cfg(feature = "otlp")]
 mod otlp;
 mod owners;
@@ -201,7 +203,7 @@ fn every_limit_has_a_cap() {
         ("cpus", "1024", "SANDBOX_MAX_CPUS"),
         ("processes", "101", "SANDBOX_MAX_PROCESSES"),
         ("disk", "1t", "SANDBOX_MAX_DISK"),
-        ("output", "1g", "SANDBOX_MAX_OUTPUT"),
+        ("output", "1g", "SANDBOX_MAX_OUTPUT_LIMIT"),
         ("open_files", "1048576", "SANDBOX_MAX_OPEN_FILES"),
         ("file_size", "1t", "SANDBOX_MAX_FILE_SIZE"),
         ("stack", "1t", "SANDBOX_MAX_STACK"),
@@ -218,7 +220,9 @@ fn every_limit_has_a_cap() {
     let mut command = Command::new(env!("CARGO_BIN_EXE_sandbox-server"));
     let printed = command.arg("--print-config").env("SANDBOX_MAX_DISK", "unlimited").output().unwrap();
     let printed = String::from_utf8_lossy(&printed.stdout).into_owned();
-    for line in ["SANDBOX_MAX_TIMEOUT = \"5m\" # default", "SANDBOX_MAX_DISK = \"unlimited\" # environment"] {
+    for line in
+        ["SANDBOX_MAX_TIMEOUT = \"5m\" # default", "SANDBOX_MAX_DISK = \"unlimited\" # variable SANDBOX_MAX_DISK"]
+    {
         assert!(printed.contains(line), "{printed}");
     }
 }
@@ -485,35 +489,6 @@ fn rate_limit_returns_429() {
     assert_eq!((status, &problem["code"]), (429, &"too_many_requests".into()));
     assert_eq!(headers["retry-after"], "1");
     assert_eq!(server.get("/health").0, 200, "health is not rate limited");
-}
-
-#[test]
-fn the_api_is_documented_and_its_examples_work() {
-    let server = Server::start(&[]);
-    let (status, document) = server.get("/openapi.json");
-    assert_eq!((status, &document["openapi"]), (200, &"3.1.0".into()), "{document:#}");
-    let paths = document["paths"].as_object().unwrap();
-    for path in ["/execute", "/v1/execute", "/v1/execute/{id}", "/v1/execute/{id}/events", "/health", "/v1/languages"] {
-        assert!(paths.contains_key(path), "{path}");
-    }
-    let schemas = document["components"]["schemas"].as_object().unwrap();
-    for schema in ["JsonRequest", "RunResult", "RunEvent", "Job", "Problem", "Verdict"] {
-        assert!(schemas.contains_key(schema), "{schema}");
-    }
-    let (status, page) = server.get("/docs");
-    let page = page.as_str().unwrap();
-    assert_eq!(status, 200);
-    assert!(page.contains("id=at_capacity") && !page.contains("<script"), "it works offline");
-    let mut tried = 0;
-    for line in page.split("<pre>curl -s localhost:8080").skip(1) {
-        let (path, rest) = line.split_once(" --json '").unwrap();
-        let body =
-            rest.split_once("'</pre>").unwrap().0.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&");
-        let (_, (status, answer)) = server.send_to(path, &[], body.as_bytes());
-        assert!(status == 200 && answer["success"] == true || status == 202, "{body}: {answer:#}");
-        tried += 1;
-    }
-    assert!(tried >= 4);
 }
 
 #[test]

@@ -134,7 +134,7 @@ fn webhooks_to_private_addresses_are_refused() {
         assert!(problem["detail"].as_str().unwrap().contains(why), "{url}: {problem:#}");
     };
     for url in ["http://127.0.0.1/", "http://[::1]/", "http://169.254.169.254/latest", "http://10.0.0.1:6379/"] {
-        refused(url, "is not public");
+        refused(url, "is not public; the operator can allow it with SANDBOX_WEBHOOK_ALLOW=");
     }
     for url in
         ["http://2130706433/", "http://0x7f.1/", "ftp://example.com/", "http://u:p@example.com/", "/x", "http://"]
