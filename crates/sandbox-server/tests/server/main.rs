@@ -162,7 +162,7 @@ fn requests_with_templates_are_checked_before_they_are_accepted() {
         ("requirements", json!(["--evil"]), "expected one such as"),
         ("volumes", json!(["v:/a", "v:/b"]), "duplicate volume 'v'"),
         ("network", json!("allowlist"), "network: "),
-        ("entry", json!("a/../b"), "entry: path "),
+        ("entry", json!("a/../../b"), "entry: path "),
         ("files", json!({"main.py": ""}), "duplicate file 'main.py'"),
     ];
     for (field, value, detail) in wrong {
