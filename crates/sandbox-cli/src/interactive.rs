@@ -160,7 +160,7 @@ impl Session {
         }
         let relay = Relay {
             raw: keys.as_ref().and_then(|_| tcgetattr(&stdin).ok()),
-            keys: keys.map(|pipe| Keys { pipe: Some(pipe), ahead: vec![] }),
+            keys: keys.map(|pipe| TypedKeys { pipe: Some(pipe), ahead: vec![] }),
             terminal: stdin,
             changes,
             window: Arc::clone(&self.window),
@@ -228,7 +228,7 @@ struct Relay {
     terminal: OwnedFd,
     /// Its modes while the program runs, if it is in raw mode.
     raw: Option<Termios>,
-    keys: Option<Keys>,
+    keys: Option<TypedKeys>,
     changes: SignalFd,
     window: Arc<TerminalWindow>,
     stop: OwnedFd,
@@ -237,7 +237,7 @@ struct Relay {
 }
 
 /// Keys on their way to the program.
-struct Keys {
+struct TypedKeys {
     /// Until the program takes no more.
     pipe: Option<OwnedFd>,
     /// What did not fit into the pipe yet.
@@ -310,7 +310,7 @@ impl Relay {
     }
 }
 
-impl Keys {
+impl TypedKeys {
     /// Passes on what fits. A program that takes no more loses its keys.
     fn pass_on(&mut self) {
         while let Some(pipe) = self.pipe.as_ref().filter(|_| !self.ahead.is_empty()) {

@@ -124,6 +124,17 @@ pub(crate) fn program(
     Ok(PreparedRequest { request, language: None, input, session })
 }
 
+/// The flag of a limit, by the older name if that was typed.
+fn typed_flag(kind: LimitKind) -> &'static str {
+    let info = kind.info();
+    let is_typed = |flag: &&str| {
+        let flag = format!("--{flag}");
+        let is = |word: OsString| word.as_bytes().split(|byte| *byte == b'=').next() == Some(flag.as_bytes());
+        std::env::args_os().any(is)
+    };
+    info.flag_alias.filter(is_typed).unwrap_or(info.flag)
+}
+
 fn request(
     options: &RunOptions,
     registry: &Registry,
@@ -140,7 +151,7 @@ fn request(
     let mut required = settings.required();
     for (kind, text) in options.limits.given() {
         let set = kind.parse(text).and_then(|value| limits.set(kind, value, &settings.caps));
-        set.map_err(|error| format!("--{}: {error}", kind.info().flag))?;
+        set.map_err(|error| format!("--{}: {error}", typed_flag(kind)))?;
         // Only a cgroup can limit CPU shares, so a request for one requires the layer.
         if kind == LimitKind::Cpus {
             required.insert(Layer::Cpu);

@@ -125,7 +125,8 @@ fn print_result(format: Format, result: &RunResult) {
 /// Prints a refusal as a result, if the command line requests that. It could not be parsed, so its raw arguments are
 /// examined.
 pub(crate) fn print_refusal(message: &str) {
-    let words: Vec<_> = std::env::args().skip(1).take_while(|word| word != "--").collect();
+    let words = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned());
+    let words: Vec<_> = words.take_while(|word| word != "--").collect();
     let command = Arguments::command();
     let is_other = |word: &String| word != "exec" && command.find_subcommand(word).is_some();
     let format = words.iter().enumerate().find_map(|(at, word)| match word.as_str() {

@@ -17,7 +17,7 @@ use sandbox_sys::process::Namespaces;
 use sandbox_sys::signal::{SignalFd, SignalSet};
 
 use super::park::{self, Park};
-use super::terminal::Terminal;
+use super::terminal::TerminalEnds;
 use super::writable::Writable;
 use super::{InitParams, network};
 use crate::environment::{CellEnvironment, ZygoteParts};
@@ -87,7 +87,7 @@ pub(super) fn lock<'a>(params: &InitParams<'a>) -> Result<Locked<'a>, StepError>
         let host = !params.has(Layer::Mount);
         rootfs::enter(&rootfs::Parts::new(params.spec, params.environment.id_maps(), host), &own)?
     };
-    let terminal = params.spec.terminal.map(|size| Terminal::open(size, params.owner)).transpose()?;
+    let terminal = params.spec.terminal.map(|size| TerminalEnds::open(size, params.owner)).transpose()?;
     let Handover { groups, joined, gateway } = take_handover(params)?;
 
     prefer_as_victim(&proc).map_err(at(InitStep::PreferAsVictim))?;
@@ -117,7 +117,7 @@ pub(super) fn lock<'a>(params: &InitParams<'a>) -> Result<Locked<'a>, StepError>
             Park::new(namespaces, landlock.as_ref(), groups).map_err(at(InitStep::MakePlaceForChild))?;
         (Some(park), outgoing)
     };
-    let (terminal, master) = terminal.map(|Terminal { master, slave }| (slave, master)).unzip();
+    let (terminal, master) = terminal.map(|TerminalEnds { master, slave }| (slave, master)).unzip();
     // The caller takes the last descriptor for it.
     let outgoing = outgoing.into_iter().chain(master).collect();
     Ok(Locked { writable, outgoing, park, terminal, children, landlock, groups, io })

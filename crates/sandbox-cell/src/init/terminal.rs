@@ -16,14 +16,14 @@ use crate::spec::WindowSize;
 use crate::step::{InitStep, StepError, at};
 
 /// The two ends of a terminal.
-pub(super) struct Terminal {
+pub(super) struct TerminalEnds {
     /// The end for the caller.
     pub(super) master: OwnedFd,
     /// The end for the program. Init keeps it open, so that the terminal does not hang up while no program has it open.
     pub(super) slave: OwnedFd,
 }
 
-impl Terminal {
+impl TerminalEnds {
     /// Mounts the cell's devpts and opens a terminal in it. Called in the finished root, while init may still mount.
     pub(super) fn open(size: WindowSize, owner: (u32, u32)) -> Result<Self, StepError> {
         let mount = rootfs::new_devpts(owner).map_err(at(InitStep::MountTerminals))?;

@@ -208,7 +208,7 @@ fn the_operator_bounds_the_size_of_output_files() {
     assert_eq!(output.status.code(), Some(2));
     assert_eq!(
         complaint,
-        "sandbox-run: output files limit 32 MiB is above the maximum of 20 MiB (SANDBOX_MAX_OUTPUT_SIZE)\n"
+        "sandbox-run: --output-size: output files limit 32 MiB is above the maximum of 20 MiB (SANDBOX_MAX_OUTPUT_SIZE)\n"
     );
 }
 

@@ -6,7 +6,7 @@ use std::process::{Command, Output, Stdio};
 
 use sandbox_testing::command::{binary, run, run_with_input, run_with_input_in, sandbox};
 use sandbox_testing::package_index::TestIndex;
-use sandbox_testing::{needs, shell_image};
+use sandbox_testing::{TestTerminal, needs, shell_image};
 use serde_json::Value;
 
 const ARGUMENTS: &str = "import sys; print(sys.argv[1:])";
@@ -269,7 +269,13 @@ fn json_is_printed_for_command_lines_that_are_refused() {
 
 #[test]
 fn errors_of_limits_name_the_flag() {
-    for (flag, value) in [("--timeout", "abc"), ("--timeout", "0"), ("--pids", "many"), ("--compile-timeout", "48h")] {
+    for (flag, value) in [
+        ("--timeout", "abc"),
+        ("--timeout", "0"),
+        ("--pids", "many"),
+        ("--processes", "many"),
+        ("--compile-timeout", "48h"),
+    ] {
         let error = refused(&run(&["--lang", "python", "--code", "1", flag, value]));
         assert!(error.starts_with(&format!("{flag}: ")), "{error}");
     }
@@ -363,7 +369,14 @@ fn the_examples_in_the_help_work_when_they_are_pasted() {
         sandbox_testing::command::without_settings(&mut command);
         command.args(["-ec", &line]).current_dir(dir.path()).env("PATH", &path).stdin(Stdio::null());
         command.env("SANDBOX_DATA_DIR", kept.path()).env("SANDBOX_PYTHON_INDEX", index.address());
-        let output = command.env("SANDBOX_TIMEOUT", "30s").output().unwrap();
+        command.env("SANDBOX_TIMEOUT", "30s");
+        if line.contains(" -it ") {
+            let mut terminal = TestTerminal::start(&command);
+            terminal.type_keys("exit\n");
+            assert!(terminal.end().0.success(), "{line}");
+            continue;
+        }
+        let output = command.output().unwrap();
         let error = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(output.status.success(), "{line}: {error}");
     }
