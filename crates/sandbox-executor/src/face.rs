@@ -38,7 +38,7 @@ impl Face {
             Self::Command => names.iter().map(|name| format!("--package {name}")).collect::<Vec<_>>().join(" "),
             Self::Http => {
                 let names: Vec<_> = names.iter().map(|name| format!(r#""{name}""#)).collect();
-                format!(r#""requirements": [{}]"#, names.join(", "))
+                format!(r#""packages": [{}]"#, names.join(", "))
             }
         }
     }

@@ -46,14 +46,14 @@ fn each_face_names_what_its_users_can_change() {
             "python",
             "ModuleNotFoundError: No module named 'PIL'",
             "install the missing package with --package pillow",
-            r#"install the missing package with "requirements": ["pillow"]"#,
+            r#"install the missing package with "packages": ["pillow"]"#,
         ),
         (
             "python",
             "ModuleNotFoundError: No module named 'helper'",
             "if 'helper' belongs to a package, install it with --package helper; if it is a file of yours, add it with \
              --input",
-            r#"if 'helper' belongs to a package, install it with "requirements": ["helper"]; if it is a file of yours, add it to "files""#,
+            r#"if 'helper' belongs to a package, install it with "packages": ["helper"]; if it is a file of yours, add it to "files""#,
         ),
         (
             "javascript",
@@ -143,7 +143,7 @@ fn limits_are_raised_up_to_the_maximum() {
         Advisor { plan: &plan, settings }.after_run(&symptoms).expect("a hint")
     };
     assert_eq!(hint(&settings, LimitKind::WallTime), "raise the time limit, for example with --timeout 6s");
-    assert_eq!(hint(&settings, LimitKind::Processes), "raise the process limit, for example with --pids 128");
+    assert_eq!(hint(&settings, LimitKind::Processes), "raise the process limit, for example with --processes 128");
     settings.caps.lower(LimitKind::Memory, 300 << 20).expect("within bounds");
     assert_eq!(hint(&settings, LimitKind::Memory), "raise the memory limit, for example with --memory 300m");
     settings.caps.lower(LimitKind::Memory, 256 << 20).expect("within bounds");

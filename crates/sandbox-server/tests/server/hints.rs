@@ -16,7 +16,7 @@ fn hints_name_the_fields_of_a_request() {
     let server = Server::start_with(&[], &[("SANDBOX_MAX_TIMEOUT", "30s")]);
     let request = json!({"code": "import cv2", "timeout": 20});
     for (route, result) in on_every_route(&server, &request) {
-        let hint = r#"install the missing package with "requirements": ["opencv-python"]"#;
+        let hint = r#"install the missing package with "packages": ["opencv-python"]"#;
         assert_eq!(result["hint"], hint, "{route}");
     }
     for (request, expected) in [
@@ -31,7 +31,7 @@ fn hints_name_the_fields_of_a_request() {
         ),
         (
             json!({"code": "while True: pass", "timeout": 0.5}),
-            r#"raise the time limit, for example with "limits": {"wall_time": "1s"}"#.into(),
+            r#"raise the time limit, for example with "limits": {"timeout": "1s"}"#.into(),
         ),
         (
             json!({"code": "open('x', 'wb').write(bytes(3_000_000))", "limits": {"output_size": "2m"}}),
