@@ -10,6 +10,8 @@ pub(crate) const TIMEOUT: u8 = 124;
 pub(crate) const INTERNAL: u8 = 125;
 /// The program was killed because of a limit.
 pub(crate) const LIMIT: u8 = 137;
+/// The reader of the output has gone: 128 plus SIGPIPE, as in a shell.
+pub(crate) const UNREAD: u8 = 141;
 
 /// Every exit code that is not the program's own, for help and documents.
 pub(crate) const TABLE: [(&str, &str); 5] = [
@@ -41,7 +43,7 @@ pub(crate) fn of_result(result: &RunResult, interrupted: Option<i32>) -> u8 {
         Verdict::RuntimeError => own.unwrap_or_else(|| by_signal(result)),
         Verdict::CompileError | Verdict::PackageError => own.filter(|code| *code != 0).unwrap_or(1),
         Verdict::Timeout => TIMEOUT,
-        Verdict::Cancelled => 128 + interrupted.and_then(|signal| u8::try_from(signal).ok()).unwrap_or(13),
+        Verdict::Cancelled => 128 + interrupted.and_then(|signal| u8::try_from(signal).ok()).unwrap_or(UNREAD - 128),
         Verdict::InternalError => INTERNAL,
         Verdict::InvalidRequest => USAGE,
         Verdict::MemoryLimit | Verdict::OutputLimit | Verdict::DiskLimit | Verdict::ProcessLimit => {

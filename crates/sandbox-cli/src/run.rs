@@ -8,9 +8,10 @@ use std::time::Duration;
 use clap::{CommandFactory, ValueEnum};
 use sandbox_base::counted;
 use sandbox_base::data_dir::keep_private;
+use sandbox_base::wait::is_readable;
 use sandbox_cell::Failure;
 use sandbox_executor::{
-    CheckedRequest, Executor, HostVariables, Refused, RequestError, RunResult, RunService, Settings, Verdict,
+    CheckedRequest, Executor, HostVariables, Refused, RequestError, RunResult, RunService, Settings,
 };
 use sandbox_runtimes::Registry;
 
@@ -163,9 +164,9 @@ fn execute(options: &RunOptions, service: &RunService, checked: CheckedRequest, 
             let saved = destination.as_ref().map(|destination| destination.save(&result)).unwrap_or_default();
             let written = printer.end(&result, &saved.unsaved);
             let interrupted = interrupts.first();
-            // Without a signal, the reader of the output has gone: it knows, and wants no more.
-            let is_unread = result.verdict == Verdict::Cancelled && interrupted.is_none();
-            let for_people = format == Format::Text && !options.quiet && !is_unread;
+            // A reader that has gone knows what it has read, and wants no summary.
+            let has_reader = !is_readable(&[&*broken], Duration::ZERO);
+            let for_people = format == Format::Text && !options.quiet && has_reader;
             if for_people {
                 say(&summary(&result));
             }
@@ -180,7 +181,13 @@ fn execute(options: &RunOptions, service: &RunService, checked: CheckedRequest, 
             if for_people {
                 print_hint(&result);
             }
-            if written.is_err() || !absent.is_empty() {
+            if !absent.is_empty() {
+                return exit_code::INTERNAL;
+            }
+            if !has_reader && interrupted.is_none() {
+                return exit_code::UNREAD;
+            }
+            if written.is_err() {
                 return exit_code::INTERNAL;
             }
             exit_code::of_result(&result, interrupted)
