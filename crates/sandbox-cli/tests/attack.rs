@@ -169,7 +169,8 @@ fn every_attack_is_stopped_or_known_without_namespaces() {
         assert_eq!((output.status.code(), &report["success"]), (Some(0), &true.into()), "{user}");
         for attack in ended(&report, "not_attempted") {
             let why = attack["why"].as_str().unwrap();
-            let missing = ["needs root", "needs key", "needs sysv", "needs cpu", "needs x86_64"].contains(&why);
+            let missing =
+                ["needs root", "needs key", "needs sysv", "needs cpu", "needs x86_64", "needs terminal"].contains(&why);
             let no_network = why.contains("there is no network namespace");
             assert!(missing || no_network || why.starts_with("needs a toolchain"), "{user}: {attack:#}");
         }
