@@ -111,9 +111,10 @@ api:
 ## Run every test once, with coverage where possible. Those tests mostly wait for something: meanwhile, what comes next is built.
 measured: setup-coverage setup-fuzz
 	nice -n 19 $(MAKE) built & $(MAKE) coverage; status=$$?; wait; exit $$status
-	$(CARGO) test --workspace --locked $(FEATURES) --test attack -- $(UNMEASURED) & attack=$$!; \
-	$(CARGO) test --workspace --locked $(FEATURES) --test documents --test parity --test server -- $(UNMEASURED); status=$$?; \
-	wait $$attack && exit $$status
+	$(CARGO) test --workspace --locked $(FEATURES) --test documents --test parity --test server -- $(UNMEASURED)
+	# Not at the same time: some attacks run in a PID namespace that does not see the keepers of servers, whose idle cells
+	# are then taken for those of a crash.
+	$(CARGO) test --workspace --locked $(FEATURES) --test attack -- $(UNMEASURED)
 	$(MAKE) api
 
 built:
