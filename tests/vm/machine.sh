@@ -17,7 +17,7 @@ base_root() {
     rm -rf "$root"
     mkdir -p "$root"/{dev,proc,sys,tmp,run,root,etc,usr/bin,usr/lib,usr/sbin,var/tmp,newroot}
     ln -s usr/bin "$root/bin"; ln -s usr/sbin "$root/sbin"; ln -s usr/lib "$root/lib"; ln -s usr/lib64 "$root/lib64"
-    for tool in find sed sh bash env cat ls echo sleep true head grep wc sort touch ln mkdir mount cp mv rm chmod chown mkfifo truncate kill readlink dirname tail cut test uname setpriv unshare script id poweroff switch_root; do
+    for tool in find sed sh bash env cat ls echo sleep true head grep wc sort touch ln mkdir mount cp mv rm chmod chown mkfifo truncate kill readlink dirname tail cut test uname setpriv unshare script id poweroff switch_root tr xargs; do
         add "$(PATH=/usr/bin:/usr/sbin type -P "$tool")"
     done
     # The C library loads the second when a thread ends.
