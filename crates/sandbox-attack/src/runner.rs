@@ -352,7 +352,7 @@ fn request(attack: &Attack, language: &Definition, world: &World, required: Laye
     Ok(request)
 }
 
-/// The input of an attack: nothing, or a terminal at which nobody types.
+/// The input of an attack: nothing, or a terminal without keyboard input.
 fn input(attack: &Attack) -> std::io::Result<Input> {
     if !attack.needs.contains(&"terminal") {
         return Ok(Input::Empty);

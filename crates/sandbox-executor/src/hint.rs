@@ -59,7 +59,7 @@ const UNREACHABLE: &[&str] = &[
     "unknownhostexception",
 ];
 
-/// Words of programs whose connection was refused: by nobody who listens, or because nothing is there.
+/// Error texts of refused connections, in lower case.
 const REFUSED: &[&str] = &["connection refused", "econnrefused"];
 
 /// What is known about a run that has ended.

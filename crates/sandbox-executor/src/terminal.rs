@@ -10,13 +10,13 @@ use sandbox_cell::WindowSize;
 /// A terminal for a program: it becomes the program's standard streams and its controlling terminal.
 #[derive(Debug)]
 pub struct TerminalInput {
-    /// Where the bytes come from that are typed; none if nobody types.
+    /// The source of keyboard input, if there is any.
     pub keys: Option<OwnedFd>,
     /// The window that shows it.
     pub window: Arc<TerminalWindow>,
 }
 
-/// A window that shows a terminal. Whoever has it can change its size at any time, from any thread.
+/// A window that shows a terminal. Its size can be changed at any time, from any thread.
 ///
 /// As a descriptor it becomes readable when the size has changed.
 #[derive(Debug)]

@@ -52,7 +52,7 @@ const ETC: [&str; 3] = ["ld.so.cache", "alternatives", "ssl/certs"];
 const DEVICES: [&str; 5] = ["null", "zero", "full", "random", "urandom"];
 
 /// The most pseudo-terminals that a cell with a terminal can have. They come from a pool of the whole kernel
-/// (`kernel.pty.max`), which outside of the host's own mount namespace ends before its reserve.
+/// (`kernel.pty.max`); its reserve (`kernel.pty.reserve`) stays with the host's mount namespace.
 const MOST_TERMINALS: u32 = 16;
 
 /// Directories that are bound to parts of the one writable tmpfs: name in it, path in the cell, mode.

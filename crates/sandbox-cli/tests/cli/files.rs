@@ -194,7 +194,7 @@ fn files_that_do_not_fit_are_named_and_the_run_is_no_success() {
     let (status, stderr) = save(&["--output-size", "4m"]);
     assert_eq!(status, Some(0), "{stderr}");
     assert_eq!(std::fs::metadata(dir.path().join("big")).unwrap().len(), 3_000_000);
-    // Without a directory nobody waits for files, and JSON says what is lacking.
+    // Without --output-dir, omitted files are not an error; JSON lists them.
     let result = python(code, &["--output-size", "2m"]);
     assert_eq!(result["files_omitted"], serde_json::json!([{"path": "big", "why": "too_large"}]));
     assert_eq!(result["hint"], "raise the output files limit, for example with --output-size 4m");

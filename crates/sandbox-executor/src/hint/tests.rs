@@ -195,7 +195,7 @@ fn the_network_of_the_operator_and_of_the_request_count() {
     let settings = Settings::default();
     plan.network = NetworkMode::Localhost;
     assert!(hint(&plan, &settings, stderr).ends_with("allow one with --allow-host example.com"));
-    assert_eq!(hint(&plan, &settings, local), "", "nobody listens there");
+    assert_eq!(hint(&plan, &settings, local), "", "the port is closed");
     plan.network = NetworkMode::Full;
     assert_eq!(hint(&plan, &settings, stderr), "");
 }
